@@ -6,11 +6,11 @@ use crate::section::{Sections, descriptor};
 use crate::{deaths, ids};
 use bytes::Bytes;
 use leveret_amqp::{Properties, RawTable, wire};
-use leveret_types::Message;
 use leveret_types::limits::{
     CONVERTED_PROPERTIES_BYTES_MAX, SHORT_STRING_BYTES_MAX, TABLE_DEPTH_MAX, TABLE_ENTRIES_MAX,
 };
 use leveret_types::message::{MessageSummary, Span};
+use leveret_types::{Message, MessageFormat, MessageParts};
 
 /// Where in which stream an entry lies.
 #[derive(Clone, Copy, Debug)]
@@ -29,7 +29,8 @@ pub struct Place<'a> {
 #[must_use]
 pub fn delivered(entry: &[u8], place: Place<'_>) -> Message {
     let sections = Sections::read(entry);
-    match sections.and_then(|sections| converted(&sections, place)) {
+    let (key, offset) = (place.stream.as_bytes(), Some(place.offset));
+    match sections.and_then(|sections| converted(&sections, key, offset)) {
         Ok(message) => message,
         Err(Malformed) => as_it_is(entry, place, sections.is_ok()),
     }
@@ -87,7 +88,51 @@ fn span(start: usize, end: usize) -> Span {
     }
 }
 
-fn converted(sections: &Sections<'_>, place: Place<'_>) -> Result<Message, Malformed> {
+/// A message as one of AMQP 0-9-1, where it is of another format: what a client of AMQP 0-9-1 is
+/// delivered, and what routing, dead-lettering and tracing look at. Nothing where it is one.
+#[inline]
+#[must_use]
+pub fn as_amqp091(message: &Message) -> Option<Message> {
+    match message.summary.format {
+        MessageFormat::Amqp091 => None,
+        MessageFormat::Amqp10 => Some(from_sections(message)),
+    }
+}
+
+#[cold]
+fn from_sections(message: &Message) -> Message {
+    let sections = [message.properties(), message.body()].concat();
+    let read = Sections::read(&sections);
+    let plain = read.and_then(|read| converted(&read, message.routing_key(), None));
+    // As what a stream has: what cannot be converted is the body, as it is.
+    let kind = Properties {
+        kind: Some(TYPE_OF_SECTIONS),
+        ..Properties::default()
+    };
+    let kind = kind.to_bytes();
+    let (properties, body) = match &plain {
+        Ok(plain) => (plain.properties(), plain.body()),
+        Err(Malformed) => (&kind[..], &sections[..]),
+    };
+    let parts = MessageParts {
+        exchange: message.exchange(),
+        routing_key: message.routing_key(),
+        properties,
+        body,
+    };
+    let summary = MessageSummary {
+        format: MessageFormat::Amqp091,
+        ..message.summary
+    };
+    Message::from_parts(parts, summary)
+}
+
+/// `key` is the routing key of one that has none of its own, `offset` where it is in a stream.
+fn converted(
+    sections: &Sections<'_>,
+    key: &[u8],
+    offset: Option<u64>,
+) -> Result<Message, Malformed> {
     let mut parts = Parts::default();
     if let Some(items) = sections.header {
         parts.header(items)?;
@@ -98,7 +143,9 @@ fn converted(sections: &Sections<'_>, place: Place<'_>) -> Result<Message, Malfo
             entries: TABLE_ENTRIES_MAX - 1,
         },
     };
-    append_offset(&mut headers.bytes, place.offset);
+    if let Some(offset) = offset {
+        append_offset(&mut headers.bytes, offset);
+    }
     if let Some(items) = sections.annotations {
         parts.annotations(items, &mut headers)?;
     }
@@ -116,7 +163,7 @@ fn converted(sections: &Sections<'_>, place: Place<'_>) -> Result<Message, Malfo
     }
     let mut bytes = Vec::with_capacity(256 + headers.bytes.len() + sections.body.len());
     let exchange = append(&mut bytes, parts.exchange.unwrap_or_default());
-    let key = parts.routing_key.unwrap_or(place.stream.as_bytes());
+    let key = parts.routing_key.unwrap_or(key);
     let routing_key = append(&mut bytes, key);
     let start = bytes.len();
     let summary = parts.encode(&headers.bytes, &mut bytes);

@@ -6,7 +6,7 @@ use crate::codec::{
 use crate::section::{self, descriptor};
 use crate::{deaths, ids};
 use leveret_amqp::{Properties, RawTable, RawValue};
-use leveret_types::MessageParts;
+use leveret_types::{Message, MessageFormat, MessageParts};
 
 /// The type of a message whose body is sections of AMQP 1.0.
 pub const TYPE_OF_SECTIONS: &[u8] = b"amqp-1.0";
@@ -35,6 +35,18 @@ pub fn to_entry(message: &MessageParts<'_>, out: &mut Vec<u8>) {
     } else {
         section::begin(out, descriptor::DATA);
         put_variable(out, code::BINARY_8, message.body);
+    }
+}
+
+/// Appends a message as an entry of a stream: one of AMQP 1.0 as it is, one of AMQP 0-9-1
+/// converted.
+pub fn entry_of(message: &Message, out: &mut Vec<u8>) {
+    match message.summary.format {
+        MessageFormat::Amqp091 => to_entry(&message.parts(), out),
+        MessageFormat::Amqp10 => {
+            out.extend_from_slice(message.properties());
+            out.extend_from_slice(message.body());
+        }
     }
 }
 

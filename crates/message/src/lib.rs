@@ -5,6 +5,10 @@
 //! published ([`to_entry`]), and what AMQP 0-9-1 reads of a stream when it is delivered
 //! ([`delivered`]). Both follow RabbitMQ 4: what it writes is read here, and the other way round.
 //!
+//! Queues keep a message in the format in which it came, with the format's tag
+//! ([`leveret_types::MessageFormat`]); what leaves as AMQP 0-9-1 is converted then ([`as_amqp091`]),
+//! as is what the broker itself has to read of it.
+//!
 //! ```text
 //! section                   of AMQP 0-9-1
 //! header                    delivery-mode, priority, expiration
@@ -35,6 +39,6 @@ mod sub_batch;
 #[cfg(test)]
 mod tests;
 
-pub use delivered::{Place, delivered};
-pub use entry::{filter_value, to_entry};
+pub use delivered::{Place, as_amqp091, delivered};
+pub use entry::{entry_of, filter_value, to_entry};
 pub use sub_batch::{SubBatch, SubBatchError, unpack};

@@ -1,13 +1,16 @@
 #![allow(clippy::unwrap_used, reason = "a test that fails here says enough")]
 
-use crate::{Place, SubBatchError, delivered, filter_value, to_entry, unpack};
+use crate::{
+    Place, SubBatchError, as_amqp091, delivered, entry_of, filter_value, to_entry, unpack,
+};
 use bytes::Bytes;
 use leveret_amqp::fuzz::Random;
 use leveret_amqp::{Properties, TableBuilder};
 use leveret_types::limits::{
     CONVERTED_PROPERTIES_BYTES_MAX, STREAM_SUB_BATCH_BYTES_MAX, TABLE_DEPTH_MAX, TABLE_ENTRIES_MAX,
 };
-use leveret_types::{FieldTable, FieldValue, Message, MessageParts};
+use leveret_types::message::MessageSummary;
+use leveret_types::{FieldTable, FieldValue, Message, MessageFormat, MessageParts};
 use std::io::Write;
 
 const PLACE: Place<'static> = Place {
@@ -519,4 +522,63 @@ fn random_messages_survive_the_way_there_and_back() {
             crate::fuzz::entry(&changed);
         }
     }
+}
+
+#[test]
+fn a_message_that_is_kept_in_amqp_1_0_is_converted_where_it_leaves() {
+    let properties = Properties {
+        content_type: Some(b"text/plain"),
+        ..Properties::default()
+    };
+    let parts = MessageParts {
+        exchange: b"e",
+        routing_key: b"k",
+        properties: &properties.to_bytes(),
+        body: b"m",
+    };
+    let plain = Message::from_parts(parts, MessageSummary::default());
+    assert!(as_amqp091(&plain).is_none(), "it is one already");
+    let mut sections = Vec::new();
+    entry_of(&plain, &mut sections);
+    let split = sections.len() - b"\x00\x53\x75\xa0\x01m".len();
+    let kept = Message::from_parts(
+        MessageParts {
+            properties: &sections[..split],
+            body: &sections[split..],
+            ..parts
+        },
+        MessageSummary {
+            persistent: true,
+            format: MessageFormat::Amqp10,
+            ..MessageSummary::default()
+        },
+    );
+    let left = as_amqp091(&kept).expect("it is another format");
+    assert_eq!(
+        (left.exchange(), left.routing_key()),
+        (&b"e"[..], &b"k"[..])
+    );
+    assert_eq!(left.body(), b"m");
+    let properties = Properties::decode(left.properties()).unwrap();
+    assert_eq!(properties.content_type, Some(&b"text/plain"[..]));
+    assert!(left.summary.persistent && left.summary.format == MessageFormat::Amqp091);
+    // A stream has it as it came.
+    let mut entry = Vec::new();
+    entry_of(&kept, &mut entry);
+    assert_eq!(entry, sections);
+}
+
+#[test]
+fn what_claims_to_be_amqp_1_0_and_is_not_is_delivered_as_it_is() {
+    let parts = MessageParts {
+        properties: b"\xff",
+        body: b"no sections",
+        ..MessageParts::default()
+    };
+    let summary = MessageSummary {
+        format: MessageFormat::Amqp10,
+        ..MessageSummary::default()
+    };
+    let left = as_amqp091(&Message::from_parts(parts, summary)).expect("it is another format");
+    assert_eq!(left.body(), b"\xffno sections");
 }

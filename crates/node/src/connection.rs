@@ -32,15 +32,12 @@ use crate::run::Run;
 use asked::PendingRequests;
 use bytes::Bytes;
 use consumers::Consumers;
-use hashbrown::HashMap;
 use held_replies::{Encoded, HeldReplies};
 use leveret_client::{Reply, Request, Session, SessionState};
 use leveret_types::{ConnectionId, ConsumerId, Now, OutBuffer, ProtocolError, ReplyCode};
 use pending_login::PendingLogin;
 use publisher::Publisher;
 use stream_state::Streams;
-
-type FixedMap<K, V> = HashMap<K, V, foldhash::fast::FixedState>;
 
 /// Requests that a connection keeps room for when it has nothing to do.
 const REQUESTS_KEPT: usize = 8;

@@ -2,6 +2,7 @@
 //! circles.
 
 use leveret_amqp::{Properties, TableBuilder};
+use leveret_message::as_amqp091;
 use leveret_queue::Reason;
 use leveret_types::message::MessageSummary;
 use leveret_types::{FieldTable, FieldValue, Message, MessageParts, Now};
@@ -36,6 +37,9 @@ impl Dead {
         routing_key: Option<&str>,
         now: Now,
     ) -> Self {
+        // What it says of its deaths is a header of AMQP 0-9-1, whatever it came in.
+        let converted = as_amqp091(message);
+        let message = converted.as_ref().unwrap_or(message);
         let mut properties = Properties::trusted(message.properties());
         let headers = properties.headers();
         let mut deaths = recorded_deaths(message, headers.to_table());

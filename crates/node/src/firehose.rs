@@ -3,6 +3,7 @@
 use crate::properties;
 use crate::shard::Deferred;
 use leveret_amqp::{Properties, TableBuilder};
+use leveret_message::as_amqp091;
 use leveret_types::limits::SHORT_STRING_BYTES_MAX;
 use leveret_types::message::MessageSummary;
 use leveret_types::{ChannelId, FieldValue, Message, MessageParts};
@@ -51,6 +52,9 @@ pub fn delivered(
 }
 
 fn copy(place: Place<'_>, message: &Message, key: &str, fact: (&str, FieldValue)) -> Deferred {
+    // A copy is a message of AMQP 0-9-1, whatever it is a copy of.
+    let converted = as_amqp091(message);
+    let message = converted.as_ref().unwrap_or(message);
     let mut headers = TableBuilder::new();
     headers
         .push(

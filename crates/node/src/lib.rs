@@ -39,6 +39,7 @@ mod effects;
 mod enqueue;
 mod events;
 mod firehose;
+mod fixed_map;
 mod host_kind;
 mod identity;
 mod log_ids;

@@ -1,6 +1,7 @@
 //! What the broker reads in a message's properties, and changes.
 
 use leveret_amqp::{Properties, Property, RawTable, RawValue};
+use leveret_message::as_amqp091;
 use leveret_routing::MessageProperties;
 use leveret_types::limits::CC_ENTRIES_MAX;
 use leveret_types::{FieldTable, FieldValue, Message, MessageParts, ProtocolError, ReplyCode};
@@ -131,6 +132,8 @@ pub fn with_properties(message: &Message, properties: &Properties<'_>) -> Messag
 /// The properties of a message by RabbitMQ's names; those that it does not have are left out.
 #[must_use]
 pub fn by_name(message: &Message) -> FieldTable {
+    let converted = as_amqp091(message);
+    let message = converted.as_ref().unwrap_or(message);
     let properties = Properties::trusted(message.properties());
     let mut table = FieldTable::new();
     let texts = [

@@ -5,7 +5,7 @@ use crate::env::{Env, QueueAnswer};
 use crate::quorum::Asker;
 use crate::quorum::link::QueueCounts;
 use crate::run::Run;
-use leveret_message::{filter_value, to_entry};
+use leveret_message::{as_amqp091, entry_of, filter_value};
 use leveret_stream::{BatchBuilder, Command, PublisherId, RequestId, StreamStats};
 use leveret_types::{ConnectionId, Message, QueueId};
 
@@ -31,8 +31,10 @@ pub(crate) fn publish_for_nobody<E: Env>(
 
 fn try_publish<E: Env>(stream: QueueId, message: &Message, env: &E) -> Result<(), Box<Command>> {
     let (mut entry, mut batch) = (Vec::new(), BatchBuilder::new());
-    to_entry(&message.parts(), &mut entry);
-    let is_pushed = batch.push(1, filter_value(message.properties()), &entry);
+    entry_of(message, &mut entry);
+    let converted = as_amqp091(message);
+    let filter = filter_value(converted.as_ref().unwrap_or(message).properties());
+    let is_pushed = batch.push(1, filter, &entry);
     assert!(is_pushed, "a message and a filter value are bounded");
     let publisher = PublisherId(0);
     // One that is there already stays.

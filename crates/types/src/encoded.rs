@@ -1,8 +1,9 @@
 //! A message as queues' logs keep it and nodes send it: the layout of what a log refers to.
 //!
 //! ```text
-//! offset  0  u8   layout version (1)
-//!         1  u8   flags: 1 persistent, 2 has an expiration, 4 has a priority, 8 dead-lettered
+//! offset  0  u8   layout version: 1 for a message of AMQP 0-9-1, 2 for one of another format
+//!         1  u8   flags: 1 persistent, 2 has an expiration, 4 has a priority, 8 dead-lettered;
+//!                 in version 2 the upper four bits are the format's number
 //!         2  u8   priority
 //!         3  u8   length of the exchange's name
 //!         4  u32  length of the properties
@@ -12,18 +13,23 @@
 //!        25  exchange, routing key, properties, body
 //! ```
 //! Integers are little-endian. The engine's checksum covers all of it.
+//!
+//! So what every version of Leveret has written is read, and a message of AMQP 0-9-1 can be read by
+//! all of them. A version or a format that is not known is no message: nothing of it is guessed.
 
 use crate::Message;
-use crate::message::{MessageSummary, Span};
+use crate::message::{MessageFormat, MessageSummary, Span};
 use bytes::Bytes;
 
 /// Bytes before the exchange's name.
 pub const HEADER_BYTES: usize = 25;
-const VERSION: u8 = 1;
+const VERSION_OF_AMQP_091: u8 = 1;
+const VERSION_OF_FORMATS: u8 = 2;
 const FLAG_PERSISTENT: u8 = 1;
 const FLAG_EXPIRATION: u8 = 2;
 const FLAG_PRIORITY: u8 = 4;
 const FLAG_DEAD_LETTERED: u8 = 8;
+const FORMAT_SHIFT: u32 = 4;
 
 /// The header of `message`: what goes before its exchange, routing key, properties and body.
 #[must_use]
@@ -43,7 +49,10 @@ pub fn header_of(
     summary: MessageSummary,
 ) -> [u8; HEADER_BYTES] {
     let mut header = [0; HEADER_BYTES];
-    header[0] = VERSION;
+    header[0] = match summary.format {
+        MessageFormat::Amqp091 => VERSION_OF_AMQP_091,
+        MessageFormat::Amqp10 => VERSION_OF_FORMATS,
+    };
     header[1] = if summary.persistent {
         FLAG_PERSISTENT
     } else {
@@ -61,6 +70,7 @@ pub fn header_of(
     } else {
         0
     };
+    header[1] |= summary.format.tag() << FORMAT_SHIFT;
     header[2] = summary.priority.unwrap_or(0);
     header[3] = u8::try_from(exchange).expect("a short string");
     header[4..8].copy_from_slice(&(properties as u32).to_le_bytes());
@@ -95,15 +105,18 @@ pub fn summary(bytes: &[u8]) -> Option<(MessageSummary, u32)> {
                 .expect("eight bytes of an array"),
         )
     };
-    if header[0] != VERSION {
-        return None;
-    }
+    let format = match header[0] {
+        VERSION_OF_AMQP_091 => MessageFormat::Amqp091,
+        VERSION_OF_FORMATS => MessageFormat::from_tag(header[1] >> FORMAT_SHIFT)?,
+        _ => return None,
+    };
     let summary = MessageSummary {
         persistent: header[1] & FLAG_PERSISTENT != 0,
         priority: (header[1] & FLAG_PRIORITY != 0).then_some(header[2]),
         expiration_ms: (header[1] & FLAG_EXPIRATION != 0).then(|| integer(16)),
         published_ms: integer(8),
         dead_lettered: header[1] & FLAG_DEAD_LETTERED != 0,
+        format,
     };
     let before = HEADER_BYTES
         + usize::from(header[3])
@@ -170,6 +183,7 @@ mod tests {
                 expiration_ms,
                 published_ms: 1 << 40,
                 dead_lettered: true,
+                format: MessageFormat::Amqp10,
             };
             let message = Message::from_parts(parts, summary);
             let again = decode(Bytes::from(encode(&message))).expect("of this layout");
@@ -196,5 +210,64 @@ mod tests {
                 "cut at {end}"
             );
         }
+    }
+
+    /// Frozen: nodes of all versions write and read these bytes.
+    const GOLDEN_AMQP_091: &[u8] =
+        b"\x01\x05\x07\x01\x03\0\0\0\x08\x07\x06\x05\x04\x03\x02\x01\0\0\0\0\0\0\0\0\x02ekk\x10\0\x02body";
+    const GOLDEN_AMQP_10: &[u8] = b"\x02\x13\0\x01\x03\0\0\0\x08\x07\x06\x05\x04\x03\x02\x01\
+        \x0a\0\0\0\0\0\0\0\x02ekk\0\x53\x70\0\x53\x75\xa0\x01m";
+
+    fn golden(format: MessageFormat) -> Message {
+        let is_plain = format == MessageFormat::Amqp091;
+        let parts = MessageParts {
+            exchange: b"e",
+            routing_key: b"kk",
+            properties: if is_plain {
+                &[0x10, 0, 2]
+            } else {
+                &[0, 0x53, 0x70]
+            },
+            body: if is_plain {
+                b"body"
+            } else {
+                b"\0\x53\x75\xa0\x01m"
+            },
+        };
+        let summary = MessageSummary {
+            persistent: true,
+            priority: is_plain.then_some(7),
+            expiration_ms: (!is_plain).then_some(10),
+            published_ms: 0x0102_0304_0506_0708,
+            dead_lettered: false,
+            format,
+        };
+        Message::from_parts(parts, summary)
+    }
+
+    #[test]
+    fn the_layouts_of_all_versions_are_written_and_read_as_they_were() {
+        let layouts = [
+            (MessageFormat::Amqp091, GOLDEN_AMQP_091),
+            (MessageFormat::Amqp10, GOLDEN_AMQP_10),
+        ];
+        for (format, bytes) in layouts {
+            let message = golden(format);
+            assert_eq!(encode(&message), bytes, "{format:?}");
+            let read = decode(Bytes::from_static(bytes)).expect("of this layout");
+            assert_eq!(read.summary, message.summary);
+            assert_eq!(read.properties(), message.properties());
+            assert_eq!(read.body(), message.body());
+        }
+    }
+
+    #[test]
+    fn a_later_layout_or_format_is_no_message() {
+        let mut later = GOLDEN_AMQP_10.to_vec();
+        later[0] = 3;
+        assert_eq!(summary(&later), None);
+        let mut unknown = GOLDEN_AMQP_10.to_vec();
+        unknown[1] = 0xF3;
+        assert_eq!(summary(&unknown), None);
     }
 }

@@ -38,6 +38,40 @@ pub struct Message {
     pub summary: MessageSummary,
 }
 
+/// The format in which a message came, and in which it is kept: what its properties and its body
+/// are. It is converted where it leaves in another one, and not before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MessageFormat {
+    /// AMQP 0-9-1: the properties are the wire bytes of the content header from the property flags
+    /// on, the body is the payload.
+    #[default]
+    Amqp091,
+    /// AMQP 1.0: the properties are the sections before the body (header, annotations, properties,
+    /// application properties), the body is the body's sections and the footer.
+    Amqp10,
+}
+
+impl MessageFormat {
+    /// The number that stands for it in logs and between nodes; below 16.
+    #[must_use]
+    pub const fn tag(self) -> u8 {
+        match self {
+            Self::Amqp091 => 0,
+            Self::Amqp10 => 1,
+        }
+    }
+
+    /// The format of this number; nothing if it is not known.
+    #[must_use]
+    pub const fn from_tag(tag: u8) -> Option<Self> {
+        match tag {
+            0 => Some(Self::Amqp091),
+            1 => Some(Self::Amqp10),
+            _ => None,
+        }
+    }
+}
+
 /// What the broker reads out of a message's properties once, when it arrives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MessageSummary {
@@ -52,6 +86,8 @@ pub struct MessageSummary {
     /// Whether the broker has dead-lettered it: then its `x-death` header is the broker's own
     /// record, and not a client's claim.
     pub dead_lettered: bool,
+    /// What its properties and its body are.
+    pub format: MessageFormat,
 }
 
 /// The parts of a message as slices, to build one from.
@@ -61,9 +97,10 @@ pub struct MessageParts<'a> {
     pub exchange: &'a [u8],
     /// Routing key.
     pub routing_key: &'a [u8],
-    /// Wire bytes of the content header from the property flags on.
+    /// Its properties, as [`MessageFormat`] says: for AMQP 0-9-1 the wire bytes of the content
+    /// header from the property flags on.
     pub properties: &'a [u8],
-    /// Body.
+    /// Body, as [`MessageFormat`] says.
     pub body: &'a [u8],
 }
 
@@ -134,7 +171,8 @@ impl Message {
         self.routing_key.of(&self.bytes)
     }
 
-    /// Wire bytes of the content header from the property flags on.
+    /// Its properties, as its [`MessageFormat`] says: for AMQP 0-9-1 the wire bytes of the content
+    /// header from the property flags on.
     #[must_use]
     pub fn properties(&self) -> &[u8] {
         self.properties.of(&self.bytes)

@@ -29,7 +29,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("replication", &["storage", "types"]),
     // The client port: what sessions of all protocols and the node say to each other.
     ("client", &["types"]),
-    ("session", &["amqp", "auth", "client", "types"]),
+    ("session", &["amqp", "auth", "client", "message", "types"]),
     (
         "stream-session",
         &["auth", "stream", "stream-protocol", "types"],

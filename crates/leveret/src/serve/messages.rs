@@ -44,7 +44,7 @@ pub fn from_operator(publish: &Publish, now: Now) -> Result<Message, ProtocolErr
         priority: properties.priority,
         expiration_ms,
         published_ms: now.wall_ms,
-        dead_lettered: false,
+        ..MessageSummary::default()
     };
     let bytes = properties.to_bytes();
     let parts = MessageParts {

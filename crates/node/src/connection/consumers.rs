@@ -1,7 +1,7 @@
 //! The consumers of a connection, and what else holds messages for it.
 
-use super::FixedMap;
 use super::subscriptions::Subscriptions;
+use crate::fixed_map::FixedMap;
 use crate::link::{Limiter, Link};
 use leveret_client::{Consume, Flow};
 use leveret_types::{ChannelId, ConsumerId, FieldTable, QueueId};

@@ -13,6 +13,7 @@ use crate::reply_to;
 use crate::run::Run;
 use leveret_amqp::{Properties, Property};
 use leveret_client::{Awaited, Delivery, Publish, Reply, Session};
+use leveret_message::as_amqp091;
 use leveret_routing::{Kind, RouteError};
 use leveret_types::{
     ChannelId, FieldValue, Message, Now, ProtocolError, QueueId, ReplyCode, ShardId,
@@ -30,7 +31,9 @@ impl<S: Session> Connection<S> {
         if publish.number != 0 {
             add(&counters.messages_received_confirm, 1);
         }
-        if let Err(error) = self.prepare(&mut publish) {
+        // What the broker itself reads of a message in another format.
+        let converted = as_amqp091(&publish.message);
+        if let Err(error) = self.prepare(&mut publish, converted.as_ref()) {
             return self
                 .session
                 .fail(run.now, publish.channel, error, &mut self.requests);
@@ -40,7 +43,8 @@ impl<S: Session> Connection<S> {
         {
             return self.publish_reply(&publish, run);
         }
-        let targets = match self.targets(publish.channel, &publish.message, run) {
+        let readable = converted.as_ref().unwrap_or(&publish.message);
+        let targets = match self.targets(publish.channel, readable, run) {
             Ok(Routed::To(targets)) => targets,
             Ok(Routed::Delayed) => return self.answer_delayed(&publish, run),
             Err(error) => {
@@ -72,6 +76,12 @@ impl<S: Session> Connection<S> {
             }
             return;
         }
+        let readable = converted.as_ref().unwrap_or(&publish.message);
+        if has(readable.properties(), Property::Headers)
+            && let Some(visible) = without_blind_copies(readable)
+        {
+            publish.message = visible;
+        }
         match self.alarm_at(&targets, run) {
             Some(reason) => self.wait_for_alarm(publish, targets, reason, run),
             None => self.put(publish, &targets, run),
@@ -81,15 +91,10 @@ impl<S: Session> Connection<S> {
     /// Puts a publish into its queues.
     pub(super) fn put<E: Env>(
         &mut self,
-        mut publish: Publish,
+        publish: Publish,
         targets: &[QueueId],
         run: &mut Run<'_, E>,
     ) {
-        if has(publish.message.properties(), Property::Headers)
-            && let Some(visible) = without_blind_copies(&publish.message)
-        {
-            publish.message = visible;
-        }
         add(&run.env.counters().messages_routed, 1);
         let notify = match publish.number {
             0 => Notify::Nobody,
@@ -131,9 +136,13 @@ impl<S: Session> Connection<S> {
         if !self.session.counts(publish.channel) {
             return;
         }
+        let converted = as_amqp091(&publish.message);
         let permitted = self
-            .prepare(&mut publish)
-            .and_then(|()| self.permit(&publish.message, run));
+            .prepare(&mut publish, converted.as_ref())
+            .and_then(|()| {
+                let readable = converted.as_ref().unwrap_or(&publish.message);
+                self.permit(readable, run)
+            });
         let Err(error) = permitted else {
             return;
         };
@@ -165,9 +174,14 @@ impl<S: Session> Connection<S> {
     }
 
     /// Checks and rewrites what in the properties concerns the broker. Most messages have nothing
-    /// of that.
-    fn prepare(&mut self, publish: &mut Publish) -> Result<(), ProtocolError> {
-        let bytes = publish.message.properties();
+    /// of that. A message in another format is checked as it reads in AMQP 0-9-1; direct reply-to is
+    /// for that protocol alone.
+    fn prepare(
+        &mut self,
+        publish: &mut Publish,
+        converted: Option<&Message>,
+    ) -> Result<(), ProtocolError> {
+        let bytes = converted.unwrap_or(&publish.message).properties();
         if !has(bytes, Property::UserId) && !has(bytes, Property::ReplyTo) {
             return Ok(());
         }
@@ -175,7 +189,7 @@ impl<S: Session> Connection<S> {
         if let Some(user) = properties.user_id {
             self.login.check_user_id(user)?;
         }
-        if properties.reply_to == Some(reply_to::PSEUDO_QUEUE.as_bytes()) {
+        if properties.reply_to == Some(reply_to::PSEUDO_QUEUE.as_bytes()) && converted.is_none() {
             let token = self
                 .publisher
                 .reply_tokens
@@ -313,7 +327,8 @@ impl<S: Session> Connection<S> {
 
     fn publish_reply<E: Env>(&mut self, publish: &Publish, run: &mut Run<'_, E>) {
         let message = &publish.message;
-        if let Err(error) = self.permit(message, run) {
+        let converted = as_amqp091(message);
+        if let Err(error) = self.permit(converted.as_ref().unwrap_or(message), run) {
             run.release();
             return self
                 .session

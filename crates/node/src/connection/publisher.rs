@@ -1,7 +1,7 @@
 //! What a connection keeps for publishing: the routes of the messages that it has published last.
 
-use super::FixedMap;
 use crate::enqueue::Targets;
+use crate::fixed_map::FixedMap;
 use crate::reply_to::{Replies, Token};
 use leveret_metadata::Traffic;
 use leveret_routing::Scratch;

@@ -14,7 +14,7 @@ use crate::env::{Env, QueueAnswer};
 use crate::stream_queues::queue_counts;
 use crate::streams::StreamNews;
 use leveret_client::{Consume, Delivery, Reply, Session, Settle};
-use leveret_message::{filter_value, to_entry};
+use leveret_message::{as_amqp091, entry_of, filter_value};
 use leveret_stream::{BatchBuilder, Command, Event, PublisherId, ReaderId, Refusal, RequestId};
 use leveret_types::limits::{OUTBOX_BYTES_MAX, STREAM_CHUNKS_READ_AHEAD};
 use leveret_types::{ConsumerId, Message, Now, ProtocolError, QueueId, ReplyCode};
@@ -105,8 +105,9 @@ impl<S: Session> Connection<S> {
         });
         let numbers: SmallVec<[u64; 2]> = numbers.collect();
         entry.clear();
-        to_entry(&message.parts(), entry);
-        let filter = filter_value(message.properties());
+        entry_of(message, entry);
+        let converted = as_amqp091(message);
+        let filter = filter_value(converted.as_ref().unwrap_or(message).properties());
         let (is_taken, bytes) = match (streams, &numbers[..]) {
             ([stream], [number]) => {
                 let publisher = publishers.get_mut(stream).expect("it was declared");

@@ -189,3 +189,46 @@ fn clients_of_both_protocols_use_the_same_queues() {
         ));
     }
 }
+
+#[test]
+fn a_message_is_kept_in_its_format_and_converted_where_it_leaves_in_another() {
+    for kind in KINDS {
+        let is_stream = kind == "stream";
+        check(&format!(
+            "line a@1
+             line b@2
+             c@3
+             a declare q {kind} => a: declared q 0 0
+             run 2000
+             a publish - q amqp10:m1 => a: confirmed 1
+             b subscribe q s credit=1 {FIRST} => b: subscribed s, deliver s 1 {}
+             drop b
+             c qos 9 => c: qos-ok
+             c consume q t {FIRST} => c: consuming t, deliver 1{} m1",
+            // What AMQP 0-9-1 and this protocol read of a stream was converted for them.
+            if is_stream { "m1" } else { "amqp10:m1" },
+            match kind {
+                "classic" => " again",
+                "quorum" => " again count=1",
+                _ => "",
+            },
+        ));
+    }
+}
+
+#[test]
+fn a_message_in_another_format_is_dead_lettered_as_amqp_0_9_1() {
+    check(
+        "a@2
+         line b@1
+         a declare dead => a: declared dead 0 0
+         a declare q quorum x-dead-letter-exchange= x-dead-letter-routing-key=dead \
+         => a: declared q 0 0
+         run 2000
+         b publish - q amqp10:m1 => b: confirmed 1
+         b get q => b: got 1 amqp10:m1 left=0
+         b settle reject 1 1
+         run 1000
+         b get dead => b: got 2 m1 left=0",
+    );
+}

@@ -9,7 +9,7 @@
 //! | `declare QUEUE KIND`, or `?` for the kind to look it up | `declared QUEUE READY CONSUMERS` |
 //! | `bind QUEUE EXCHANGE KEY` | `bound` |
 //! | `delete QUEUE` | `deleted MESSAGES` |
-//! | `publish EXCHANGE KEY BODY`, `-` for the default exchange | `confirmed N`, `confirmed ..N` for all up to it, `rejected N`; `returned BODY` before it |
+//! | `publish EXCHANGE KEY BODY`, `-` for the default exchange; a body `amqp10:…` is kept as AMQP 1.0 | `confirmed N`, `confirmed ..N` for all up to it, `rejected N`; `returned BODY` before it |
 //! | `subscribe QUEUE NAME prefetch=N\|credit=N [KEY=VALUE]` | `subscribed NAME`, then `deliver NAME NUMBER BODY` |
 //! | `credit NAME N` | |
 //! | `settle accept\|requeue\|reject FIRST LAST` | |
@@ -27,8 +27,8 @@ use leveret_client::{
 };
 use leveret_types::message::MessageSummary;
 use leveret_types::{
-    ChannelId, ConsumerId, FieldTable, FieldValue, Message, MessageParts, Now, OutBuffer,
-    ProtocolError, QueueId, ReplyCode, Scope, ShardId,
+    ChannelId, ConsumerId, FieldTable, FieldValue, Message, MessageFormat, MessageParts, Now,
+    OutBuffer, ProtocolError, QueueId, ReplyCode, Scope, ShardId,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -213,19 +213,17 @@ impl LineSession {
         requests: &mut Vec<Request>,
     ) {
         self.published = true;
-        let properties = Properties {
-            delivery_mode: Some(2),
-            ..Properties::default()
-        };
+        let (format, properties, body) = written(body);
         let parts = MessageParts {
             exchange: exchange.as_bytes(),
             routing_key: key.as_bytes(),
-            properties: &properties.to_bytes(),
-            body: body.as_bytes(),
+            properties: &properties,
+            body: &body,
         };
         let summary = MessageSummary {
             persistent: true,
             published_ms: now.wall_ms,
+            format,
             ..MessageSummary::default()
         };
         requests.push(Request::Publish(Publish {
@@ -313,7 +311,7 @@ impl LineSession {
             }
             (Asked::Get, Reply::Got(Some((delivery, left)))) => {
                 let number = self.hold(&delivery);
-                let body = String::from_utf8_lossy(delivery.message.body()).into_owned();
+                let body = read(&delivery.message);
                 self.say(&format!("got {number} {body} left={left}"));
             }
             (Asked::Get, _) => self.say("empty"),
@@ -331,6 +329,37 @@ impl LineSession {
             self.state = SessionState::Closed;
         }
     }
+}
+
+/// Before the body of a message that is to be kept in AMQP 1.0.
+const SECTIONS: &str = "amqp10:";
+/// How a section of data of less than 256 octets begins, before its length.
+const DATA: [u8; 4] = [0, 0x53, 0x75, 0xa0];
+
+/// The format, the properties and the body of a message.
+fn written(body: &str) -> (MessageFormat, Vec<u8>, Vec<u8>) {
+    match body.strip_prefix(SECTIONS) {
+        Some(data) => {
+            let body = [&DATA[..], &[data.len() as u8], data.as_bytes()].concat();
+            (MessageFormat::Amqp10, Vec::new(), body)
+        }
+        None => {
+            let properties = Properties {
+                delivery_mode: Some(2),
+                ..Properties::default()
+            };
+            (MessageFormat::Amqp091, properties.to_bytes(), body.into())
+        }
+    }
+}
+
+/// The same of a message that has arrived.
+fn read(message: &Message) -> String {
+    let (prefix, body) = match message.summary.format {
+        MessageFormat::Amqp091 => ("", message.body()),
+        MessageFormat::Amqp10 => (SECTIONS, &message.body()[DATA.len() + 1..]),
+    };
+    format!("{prefix}{}", String::from_utf8_lossy(body))
 }
 
 fn number(word: &str) -> u64 {
@@ -397,13 +426,13 @@ impl Session for LineSession {
         };
         let name = name.clone();
         let number = self.hold(delivery);
-        let body = String::from_utf8_lossy(delivery.message.body()).into_owned();
+        let body = read(&delivery.message);
         self.say(&format!("deliver {name} {number} {body}"));
         true
     }
 
     fn returned(&mut self, _: ChannelId, message: &Message, _: ReplyCode, _: &str) {
-        let body = String::from_utf8_lossy(message.body()).into_owned();
+        let body = read(message);
         self.say(&format!("returned {body}"));
     }
 

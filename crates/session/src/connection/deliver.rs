@@ -6,6 +6,7 @@ use crate::unacked::Held;
 use leveret_amqp::encode::{self, Content};
 use leveret_amqp::{Properties, TableBuilder, basic};
 use leveret_client::contract::Delivery;
+use leveret_message::as_amqp091;
 use leveret_types::{ChannelId, ConsumerId, FieldValue, Message, ReplyCode};
 
 impl Connection {
@@ -20,7 +21,9 @@ impl Connection {
             exchange: message.exchange(),
             routing_key: message.routing_key(),
         };
-        self.send_content(channel.0, &method, &Content::of(message));
+        let converted = as_amqp091(message);
+        let content = Content::of(converted.as_ref().unwrap_or(message));
+        self.send_content(channel.0, &method, &content);
     }
 
     /// Sends a message to its consumer and remembers that the client holds it. False if the
@@ -131,11 +134,13 @@ fn with_delivery_content(delivery: &Delivery, send: impl FnOnce(&Content<'_>)) {
     const HEADERS: [&str; 2] = ["x-delivery-count", "x-acquired-count"];
     let counts = [delivery.delivery_count, delivery.acquired_count];
     let counts = counts.map(|count| count.filter(|count| *count > 0));
+    let converted = as_amqp091(&delivery.message);
+    let message = converted.as_ref().unwrap_or(&delivery.message);
     if counts == [None, None] {
-        send(&Content::of(&delivery.message));
+        send(&Content::of(message));
         return;
     }
-    let mut properties = Properties::trusted(delivery.message.properties());
+    let mut properties = Properties::trusted(message.properties());
     let mut headers = TableBuilder::copy_of(properties.headers(), &HEADERS);
     for (header, count) in HEADERS.into_iter().zip(counts) {
         if let Some(count) = count {
@@ -145,6 +150,6 @@ fn with_delivery_content(delivery: &Delivery, send: impl FnOnce(&Content<'_>)) {
     properties.headers = Some(headers.as_table());
     send(&Content {
         properties: &properties.to_bytes(),
-        message: &delivery.message,
+        message,
     });
 }
