@@ -25,6 +25,7 @@
 //! multiple of the input's size.
 //! Invariant: a limit on what may be read is checked before anything is read that it limits.
 
+pub mod client;
 pub mod content;
 pub mod encode;
 pub mod error;

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use leveret_amqp::client::{Heard, Opening, next_heard};
 use leveret_amqp::{
     ContentHeader, EncodeMethod, FrameKind, Method, PROTOCOL_HEADER, RawTable, TableBuilder, basic,
     channel, confirm, connection, encode, exchange, next_frame, queue,
@@ -113,15 +114,12 @@ impl Client {
         let capabilities = capabilities.map(|name| (name, FieldValue::Bool(true)));
         let capabilities = FieldTable::from(capabilities);
         properties.push("capabilities", &FieldValue::Table(capabilities));
-        self.send(
-            0,
-            &connection::StartOk {
-                client_properties: properties.as_table(),
-                mechanism: "PLAIN",
-                response: response.as_bytes(),
-                locale: "en_US",
-            },
-        );
+        let opening = Opening {
+            properties: properties.as_table(),
+            response: response.as_bytes(),
+            ..Opening::default()
+        };
+        self.send(0, &opening.start_ok());
         let answer = self
             .call_sent("connection.tune")
             .map_err(|error| match error {
@@ -444,17 +442,14 @@ impl Client {
     /// Waits for a method of one of these names.
     fn answer_of(&mut self, wanted: &[&str]) -> Result<Answer, Error> {
         loop {
-            match next_frame(self.awaited.input(), self.frame_max) {
+            match next_heard(self.awaited.input(), self.frame_max) {
                 Err(error) => return Err(self.awaited.protocol(error.to_string())),
                 Ok(None) => self.awaited.fill()?,
-                Ok(Some(frame)) => {
-                    let found = match frame.kind {
-                        FrameKind::Method => {
-                            read_answer(self.awaited.place(), frame.payload, wanted)
-                        }
+                Ok(Some((_, heard, bytes))) => {
+                    let found = match heard {
+                        Heard::Method(method) => read_answer(self.awaited.place(), &method, wanted),
                         _ => Ok(None),
                     };
-                    let bytes = frame.wire_len();
                     self.awaited.consume(bytes);
                     if let Some(answer) = found? {
                         return Ok(answer);
@@ -491,12 +486,8 @@ pub fn closed(place: &str, method: &Method<'_>) -> Option<Error> {
 
 /// The answer, if the method is the one that is wanted; others (`connection.blocked`) are no
 /// answer.
-fn read_answer(place: &str, payload: &[u8], wanted: &[&str]) -> Result<Option<Answer>, Error> {
-    let method = Method::decode(payload).map_err(|error| Error::Protocol {
-        place: place.to_owned(),
-        what: error.to_string(),
-    })?;
-    if let Some(error) = closed(place, &method) {
+fn read_answer(place: &str, method: &Method<'_>, wanted: &[&str]) -> Result<Option<Answer>, Error> {
+    if let Some(error) = closed(place, method) {
         return Err(error);
     }
     if !wanted.contains(&method.name()) {
@@ -504,7 +495,7 @@ fn read_answer(place: &str, payload: &[u8], wanted: &[&str]) -> Result<Option<An
     }
     Ok(Some(match method {
         Method::ConnectionStart(start) => Answer::Start(start.server_properties.to_table()),
-        Method::ConnectionTune(tune) => Answer::Tune(tune),
+        Method::ConnectionTune(tune) => Answer::Tune(*tune),
         Method::QueueDeclareOk(declared) => Answer::Declared {
             name: declared.queue.to_owned(),
             ready: declared.message_count,

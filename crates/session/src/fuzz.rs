@@ -3,6 +3,7 @@
 
 use crate::{Connection, Settings, State};
 use bytes::Bytes;
+use leveret_amqp::client::Opening;
 use leveret_amqp::encode;
 use leveret_amqp::frame::{FrameKind, next_frame};
 use leveret_amqp::fuzz::Random;
@@ -113,20 +114,11 @@ pub fn open_connection(settings: Settings) -> Connection {
 #[must_use]
 pub fn handshake() -> Vec<u8> {
     let mut out = Vec::new();
-    let start_ok = connection::StartOk {
-        client_properties: RawTable::EMPTY,
-        mechanism: "PLAIN",
-        response: b"\0guest\0guest",
-        locale: "en_US",
-    };
-    encode::method(&mut out, 0, &start_ok);
-    let tune_ok = connection::TuneOk {
-        channel_max: 16,
+    let opening = Opening {
         frame_max: 4096,
-        heartbeat: 0,
+        ..Opening::default()
     };
-    encode::method(&mut out, 0, &tune_ok);
-    encode::method(&mut out, 0, &connection::Open { virtual_host: "/" });
+    opening.handshake(&mut out);
     out
 }
 

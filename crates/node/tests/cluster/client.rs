@@ -1,11 +1,12 @@
 //! A client: words to frames, frames to words.
 
+use leveret_amqp::client::{Heard, HeardError, Incoming, Opening};
 use leveret_amqp::encode;
-use leveret_amqp::frame::{FrameKind, next_frame};
 use leveret_amqp::{
-    ContentHeader, Method, PROTOCOL_HEADER, Properties, RawTable, RawValue, TableBuilder, basic,
-    channel, confirm, connection, exchange, queue, tx,
+    Method, Properties, RawTable, RawValue, TableBuilder, basic, channel, confirm, connection,
+    exchange, queue, tx,
 };
+use leveret_types::limits::FRAME_BYTES_MAX;
 use leveret_types::{ConnectionId, FieldValue, NodeId};
 use std::fmt::Write as _;
 
@@ -24,7 +25,7 @@ pub struct Client {
     pub connection: ConnectionId,
     /// What it was told, in words, since that was last looked at.
     pub heard: Vec<String>,
-    partial: Vec<u8>,
+    incoming: Incoming,
 }
 
 impl Client {
@@ -34,7 +35,7 @@ impl Client {
             node,
             connection,
             heard: Vec::new(),
-            partial: Vec::new(),
+            incoming: Incoming::default(),
         }
     }
 
@@ -47,60 +48,58 @@ impl Client {
 
     /// Takes in what the broker has written.
     pub fn hear(&mut self, written: &[u8]) {
-        self.partial.extend_from_slice(written);
-        let bytes = std::mem::take(&mut self.partial);
         if self.speaks == Speaks::Lines {
-            let text = String::from_utf8_lossy(&bytes);
+            let text = String::from_utf8_lossy(written);
             return self.heard.extend(text.lines().map(str::to_owned));
         }
-        let mut rest = &bytes[..];
-        while let Some(frame) = next_frame(rest, u32::MAX).expect("frames can be read") {
-            rest = &rest[frame.wire_len()..];
-            match frame.kind {
-                FrameKind::Method => {
-                    let method = Method::decode(frame.payload).expect("methods can be read");
-                    self.heard.push(show(&method));
+        let heard = &mut self.heard;
+        let read = self.incoming.receive(written, |_, said| {
+            put_into_words(&said, heard);
+            Ok::<_, HeardError>(())
+        });
+        read.expect("what the broker says can be read");
+    }
+}
+
+/// Adds what the broker says in a frame to what a client has heard: content to its method.
+fn put_into_words(said: &Heard<'_>, heard: &mut Vec<String>) {
+    match said {
+        Heard::Method(method) => heard.push(show(method)),
+        Heard::Header(header) => {
+            let properties = Properties::decode(header.properties).expect("properties");
+            let headers = properties.headers();
+            let last = heard.last_mut().expect("a header follows a method");
+            let failed = match headers.get(b"x-delivery-count") {
+                Some(RawValue::I64(count)) => {
+                    let _ = write!(last, " count={count}");
+                    Some(count)
                 }
-                FrameKind::Header => {
-                    let header = ContentHeader::decode(frame.payload).expect("a header");
-                    let properties = Properties::decode(header.properties).expect("properties");
-                    let headers = properties.headers();
-                    let last = self.heard.last_mut().expect("a header follows a method");
-                    let failed = match headers.get(b"x-delivery-count") {
-                        Some(RawValue::I64(count)) => {
-                            let _ = write!(last, " count={count}");
-                            Some(count)
-                        }
-                        _ => None,
-                    };
-                    match headers.get(b"x-acquired-count") {
-                        Some(RawValue::I64(count)) if failed != Some(count) => {
-                            let _ = write!(last, " acquired={count}");
-                        }
-                        _ => {}
-                    }
+                _ => None,
+            };
+            match headers.get(b"x-acquired-count") {
+                Some(RawValue::I64(count)) if failed != Some(count) => {
+                    let _ = write!(last, " acquired={count}");
                 }
-                FrameKind::Body => {
-                    let last = self.heard.last_mut().expect("a body follows a header");
-                    match frame.payload {
-                        short @ [_, ..] if short.len() < 64 => {
-                            let _ = write!(last, " {}", String::from_utf8_lossy(short));
-                        }
-                        long => {
-                            let _ = write!(last, " {}", long.len());
-                        }
-                    }
-                }
-                FrameKind::Heartbeat => {}
+                _ => {}
             }
         }
-        self.partial = rest.to_vec();
+        Heard::Body(body) => {
+            let last = heard.last_mut().expect("a body follows a header");
+            match body {
+                short @ [_, ..] if short.len() < 64 => {
+                    let _ = write!(last, " {}", String::from_utf8_lossy(short));
+                }
+                long => {
+                    let _ = write!(last, " {}", long.len());
+                }
+            }
+        }
+        Heard::Heartbeat => {}
     }
 }
 
 /// The bytes with which a client opens a connection and channel 1.
 pub fn opening() -> Vec<u8> {
-    let mut out = PROTOCOL_HEADER.to_vec();
     let able = ["consumer_cancel_notify", "connection.blocked"];
     let able = able.map(|name| (name.to_owned(), FieldValue::Bool(true)));
     let mut properties = TableBuilder::new();
@@ -108,22 +107,11 @@ pub fn opening() -> Vec<u8> {
         "capabilities",
         &FieldValue::Table(able.into_iter().collect()),
     );
-    let start_ok = connection::StartOk {
-        client_properties: properties.as_table(),
-        mechanism: "PLAIN",
-        response: b"\0guest\0guest",
-        locale: "en_US",
+    let opening = Opening {
+        properties: properties.as_table(),
+        ..Opening::default()
     };
-    encode::method(&mut out, 0, &start_ok);
-    let tune_ok = connection::TuneOk {
-        channel_max: 16,
-        frame_max: 131_072,
-        heartbeat: 0,
-    };
-    encode::method(&mut out, 0, &tune_ok);
-    encode::method(&mut out, 0, &connection::Open { virtual_host: "/" });
-    encode::method(&mut out, 1, &channel::Open {});
-    out
+    opening.with_channel()
 }
 
 fn int(word: &str) -> u64 {
@@ -351,22 +339,12 @@ fn publish_as(
         mandatory,
         immediate: false,
     };
-    encode::method(out, 1, &method);
     let properties = Properties {
         delivery_mode: Some(1 + u8::from(persistent)),
         ..Properties::default()
     };
-    encode::frame(out, FrameKind::Header, 1, |out| {
-        ContentHeader {
-            class: 60,
-            body_size: body.len() as u64,
-            properties: &properties.to_bytes(),
-        }
-        .encode(out);
-    });
-    for part in body.chunks(131_000) {
-        encode::frame(out, FrameKind::Body, 1, |out| out.extend_from_slice(part));
-    }
+    let properties = properties.to_bytes();
+    leveret_amqp::client::publish(out, 1, &method, &properties, body, FRAME_BYTES_MAX);
 }
 
 fn show(method: &Method<'_>) -> String {

@@ -1,11 +1,9 @@
 //! A client of a node: bytes both ways, and what a publisher and a consumer make of them.
 
+use leveret_amqp::client::{self, Heard as Said, HeardError, Incoming, Opening};
 use leveret_amqp::encode;
-use leveret_amqp::frame::{FrameKind, next_frame};
-use leveret_amqp::{
-    ContentHeader, Method, PROTOCOL_HEADER, Properties, RawTable, TableBuilder, basic, channel,
-    confirm, connection, queue,
-};
+use leveret_amqp::{Method, Properties, RawTable, TableBuilder, basic, confirm, queue};
+use leveret_types::limits::FRAME_BYTES_MAX as FRAME_MAX;
 use leveret_types::{ConnectionId, FieldValue, NodeId};
 
 /// What a client was told.
@@ -35,11 +33,20 @@ pub(super) enum Heard {
     Other,
 }
 
+/// What a client cannot read.
+struct Unreadable(String);
+
+impl From<HeardError> for Unreadable {
+    fn from(error: HeardError) -> Self {
+        Self(error.to_string())
+    }
+}
+
 /// A client's end of a connection with channel 1.
 pub(super) struct Client {
     pub(super) node: NodeId,
     pub(super) connection: ConnectionId,
-    partial: Vec<u8>,
+    incoming: Incoming,
     /// The tag of a delivery whose body is to come, and whether it came before.
     delivering: Option<(u64, bool)>,
 }
@@ -49,41 +56,42 @@ impl Client {
         Self {
             node,
             connection,
-            partial: Vec::new(),
+            incoming: Incoming::default(),
             delivering: None,
         }
     }
 
     /// Takes in what the broker has written.
     pub(super) fn hear(&mut self, written: &[u8]) -> Result<Vec<Heard>, String> {
-        self.partial.extend_from_slice(written);
-        let bytes = std::mem::take(&mut self.partial);
-        let (mut rest, mut heard) = (&bytes[..], Vec::new());
-        let broken = |what: &str| format!("a client cannot read {what}");
-        while let Some(frame) = next_frame(rest, u32::MAX).map_err(|_| broken("a frame"))? {
-            rest = &rest[frame.wire_len()..];
-            match frame.kind {
-                FrameKind::Method => {
-                    let method = Method::decode(frame.payload).map_err(|_| broken("a method"))?;
-                    heard.extend(self.method(&method));
-                }
-                FrameKind::Body => {
-                    let (tag, is_redelivered) = self
-                        .delivering
-                        .take()
-                        .ok_or_else(|| broken("a stray body"))?;
-                    let body = number_of(frame.payload).ok_or_else(|| broken("a body"))?;
-                    heard.push(Heard::Delivered {
-                        tag,
-                        body,
-                        is_redelivered,
-                    });
-                }
-                FrameKind::Header | FrameKind::Heartbeat => {}
-            }
-        }
-        self.partial = rest.to_vec();
+        let mut heard = Vec::new();
+        let mut incoming = std::mem::take(&mut self.incoming);
+        let read = incoming.receive(written, |_, said| {
+            heard.extend(self.said(&said)?);
+            Ok::<_, Unreadable>(())
+        });
+        self.incoming = incoming;
+        read.map_err(|Unreadable(what)| format!("a client cannot read {what}"))?;
         Ok(heard)
+    }
+
+    fn said(&mut self, said: &Said<'_>) -> Result<Option<Heard>, Unreadable> {
+        let broken = |what: &str| Unreadable(what.to_owned());
+        Ok(match said {
+            Said::Method(method) => self.method(method),
+            Said::Body(content) => {
+                let (tag, is_redelivered) = self
+                    .delivering
+                    .take()
+                    .ok_or_else(|| broken("a stray body"))?;
+                let body = number_of(content).ok_or_else(|| broken("a body"))?;
+                Some(Heard::Delivered {
+                    tag,
+                    body,
+                    is_redelivered,
+                })
+            }
+            Said::Header(_) | Said::Heartbeat => None,
+        })
     }
 
     fn method(&mut self, method: &Method<'_>) -> Option<Heard> {
@@ -114,23 +122,7 @@ impl Client {
 
 /// The bytes with which a client opens a connection and channel 1.
 pub(super) fn opening() -> Vec<u8> {
-    let mut out = PROTOCOL_HEADER.to_vec();
-    let start_ok = connection::StartOk {
-        client_properties: RawTable::EMPTY,
-        mechanism: "PLAIN",
-        response: b"\0guest\0guest",
-        locale: "en_US",
-    };
-    encode::method(&mut out, 0, &start_ok);
-    let tune_ok = connection::TuneOk {
-        channel_max: 16,
-        frame_max: 131_072,
-        heartbeat: 0,
-    };
-    encode::method(&mut out, 0, &tune_ok);
-    encode::method(&mut out, 0, &connection::Open { virtual_host: "/" });
-    encode::method(&mut out, 1, &channel::Open {});
-    out
+    Opening::default().with_channel()
 }
 
 /// Declares a durable queue, or asks about it.
@@ -195,24 +187,14 @@ pub(super) fn publish(queue: &str, body: u64, bytes: usize) -> Vec<u8> {
         mandatory: false,
         immediate: false,
     };
-    encode::method(&mut out, 1, &method);
     let properties = Properties {
         delivery_mode: Some(2),
         ..Properties::default()
     };
     let mut content = body.to_le_bytes().to_vec();
     content.resize(8 + bytes, filling(body));
-    encode::frame(&mut out, FrameKind::Header, 1, |out| {
-        ContentHeader {
-            class: 60,
-            body_size: content.len() as u64,
-            properties: &properties.to_bytes(),
-        }
-        .encode(out);
-    });
-    encode::frame(&mut out, FrameKind::Body, 1, |out| {
-        out.extend_from_slice(&content)
-    });
+    let properties = properties.to_bytes();
+    client::publish(&mut out, 1, &method, &properties, &content, FRAME_MAX);
     out
 }
 
