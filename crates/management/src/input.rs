@@ -4,7 +4,9 @@
 use crate::reply::ApiError;
 use leveret_types::limits::{HTTP_FILTER_MAX, JSON_DEPTH_MAX};
 use leveret_types::{FieldTable, FieldValue};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC};
 use serde_json::{Map, Number, Value};
+use std::borrow::Cow;
 
 /// A JSON object; an empty body stands for an empty one.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -219,39 +221,23 @@ impl Query {
 /// escape is broken.
 #[must_use]
 pub fn percent_decode(text: &str) -> Option<String> {
-    let bytes = text.as_bytes();
-    let mut out = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while at < bytes.len() {
-        if bytes[at] == b'%' {
-            let digits = bytes.get(at + 1..at + 3)?;
-            let digits = std::str::from_utf8(digits).ok()?;
-            if !digits.bytes().all(|d| d.is_ascii_hexdigit()) {
-                return None;
-            }
-            out.push(u8::from_str_radix(digits, 16).ok()?);
-            at += 3;
-        } else {
-            out.push(bytes[at]);
-            at += 1;
-        }
-    }
-    String::from_utf8(out).ok()
+    // The library leaves a broken escape as it is.
+    let is_whole = |behind: &str| {
+        let digits = behind.as_bytes().first_chunk::<2>();
+        digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
+    };
+    let are_whole = text.split('%').skip(1).all(is_whole);
+    let decoded = percent_encoding::percent_decode_str(text).decode_utf8();
+    decoded.ok().filter(|_| are_whole).map(Cow::into_owned)
 }
+
+/// What stands for itself in one segment of a path and in a value of a query.
+const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.');
 
 /// A text as one segment of a path or a value of a query.
 #[must_use]
 pub fn percent_encode(text: &str) -> String {
-    use std::fmt::Write;
-    let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-_.".contains(&byte) {
-            out.push(char::from(byte));
-        } else {
-            let _ = write!(out, "%{byte:02X}");
-        }
-    }
-    out
+    percent_encoding::utf8_percent_encode(text, PLAIN).to_string()
 }
 
 #[cfg(test)]
