@@ -6,6 +6,7 @@
 //! rates are this crate's affair.
 
 use crate::cluster_view::{ClusterChange, ClusterView};
+use crate::question::Question;
 use leveret_types::{ConnectionId, FieldTable, NodeId, ProtocolError, QueueId};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -746,6 +747,14 @@ pub trait Running: Send + Sync + 'static {
     fn queues_of(&self, queues: &[QueueId]) -> Vec<QueueStats> {
         queues.iter().filter_map(|id| self.queue(*id)).collect()
     }
+    /// The queues in which something happened since this was asked last, each with its virtual host,
+    /// in no order; no more than are sampled. Who samples asks.
+    fn active_queues(&self) -> Vec<(String, QueueStats)> {
+        Vec::new()
+    }
+    /// Says of each queue that this node leads and that is not empty its virtual host, and how many
+    /// messages it has: all, those that wait, those that are not settled.
+    fn depths(&self, _see: &mut dyn FnMut(&str, [u64; 3])) {}
     /// All connections that have logged in, in no order.
     fn connections(&self) -> Vec<ConnectionStats>;
     /// All channels, in no order.
@@ -857,7 +866,7 @@ pub trait Running: Send + Sync + 'static {
     }
     /// Asks the other nodes of the cluster that are up, each of which answers as
     /// [`answer`](crate::answers::answer) does; who does not in time is left out.
-    fn ask_peers(&self, _what: &str) -> Vec<(NodeId, Vec<u8>)> {
+    fn ask_peers(&self, _question: &Question) -> Vec<(NodeId, Vec<u8>)> {
         Vec::new()
     }
     /// How many nodes the cluster has, and how many it is to have.

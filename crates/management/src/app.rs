@@ -9,12 +9,14 @@ use crate::metrics::SharedTable;
 use crate::rates::{MESSAGE_FIELDS, NODE_FIELDS, Rates, Subject};
 use crate::reply::ApiError;
 use crate::route::Found;
+use crate::samples::{Clock, Moment, Samples};
+use crate::sampling::Sums;
 use base64::Engine;
 use leveret_types::limits::LOGIN_FAILURE_DELAY_MS;
 use std::hash::Hash;
 use std::net::IpAddr;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
@@ -60,6 +62,9 @@ pub struct App {
     /// What this node has and does.
     itself: Mutex<Rates<(), NODE_FIELDS>>,
     logins: Arc<LoginTally>,
+    clock: Clock,
+    samples: Mutex<Samples>,
+    pub(crate) sums: Mutex<Sums>,
 }
 
 impl App {
@@ -83,6 +88,9 @@ impl App {
             exchanges: Mutex::default(),
             itself: Mutex::default(),
             logins: Arc::default(),
+            clock: Clock::of_machine(),
+            samples: Mutex::default(),
+            sums: Mutex::default(),
         }
     }
 
@@ -114,6 +122,13 @@ impl App {
     #[must_use]
     pub fn with_origins(mut self, origins: Vec<String>, seconds: u64) -> Self {
         self.origins = Origins { origins, seconds };
+        self
+    }
+
+    /// Tells the times of samples by this clock.
+    #[must_use]
+    pub fn with_clock(mut self, clock: impl Fn() -> Moment + Send + Sync + 'static) -> Self {
+        self.clock = Clock(Box::new(clock));
         self
     }
 
@@ -186,6 +201,17 @@ impl App {
     ) -> [f64; NODE_FIELDS] {
         let mut rates = self.itself.lock().unwrap_or_else(PoisonError::into_inner);
         rates.of((), counters, now)
+    }
+
+    /// The time, on both clocks.
+    pub(crate) fn moment(&self) -> Moment {
+        (self.clock.0)()
+    }
+
+    /// What was, over time.
+    pub(crate) fn samples(&self) -> MutexGuard<'_, Samples> {
+        // As with rates: a writer that panicked left nothing that harms.
+        self.samples.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Begins to measure all rates anew.

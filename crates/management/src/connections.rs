@@ -4,10 +4,12 @@ use crate::absent;
 use crate::api::{ChannelStats, ConnectionStats, ConsumerStats};
 use crate::app::App;
 use crate::directory::Queue;
+use crate::history::{self, Part, Ranges};
 use crate::input::json_of;
 use crate::list_query;
 use crate::overview::{Subject, message_stats};
-use crate::peers::{self, asks};
+use crate::peers;
+use crate::question::Question;
 use crate::queues::rfc3339;
 use crate::reply::{ApiError, Reply, merge};
 use crate::route::Call;
@@ -38,7 +40,7 @@ fn address(end: Option<std::net::SocketAddr>) -> (String, u16) {
     })
 }
 
-fn connection_json(app: &App, node: &str, c: &ConnectionStats) -> Value {
+fn connection_json(app: &App, node: &str, c: &ConnectionStats, ranges: &Ranges) -> Value {
     let ((host, port), (peer_host, peer_port)) = (address(c.local), address(c.peer));
     let [received, sent] =
         app.traffic_rates(c.id.0, [c.received_bytes, c.sent_bytes], Instant::now());
@@ -77,6 +79,13 @@ fn connection_json(app: &App, node: &str, c: &ConnectionStats) -> Value {
         "peer_cert_subject": null,
     });
     merge(&mut json, absent::of_connection());
+    history::write(
+        app,
+        Subject::Connection(c.id.0),
+        ranges,
+        &[Part::Data],
+        &mut json,
+    );
     if let Some((version, cipher, subject)) = &c.tls {
         json["ssl_protocol"] = json!(version);
         json["ssl_cipher"] = json!(cipher);
@@ -91,31 +100,32 @@ fn may_see(call: &Call<'_>, row: &Value) -> bool {
 }
 
 /// The connections of this node.
-pub fn own_connections(app: &App) -> Vec<Value> {
+pub fn own_connections(app: &App, ranges: &Ranges) -> Vec<Value> {
     let node = app.node().node_stats().name;
     let mut all = app.node().connections();
     all.sort_by_key(|c| c.id);
-    all.iter().map(|c| connection_json(app, &node, c)).collect()
+    let row = |c: &ConnectionStats| connection_json(app, &node, c, ranges);
+    all.iter().map(row).collect()
 }
 
 /// The connections of all nodes, this one's first.
-fn all_connections(app: &App) -> Vec<Value> {
-    let mut all = own_connections(app);
-    let shape = connection_json(app, "", &ConnectionStats::default());
-    let rows = peers::rows(app, asks::CONNECTIONS);
+fn all_connections(app: &App, ranges: &Ranges) -> Vec<Value> {
+    let mut all = own_connections(app, ranges);
+    let shape = connection_json(app, "", &ConnectionStats::default(), &Ranges::default());
+    let rows = peers::rows(app, &Question::Connections { ranges: *ranges });
     all.extend(rows.into_iter().map(|row| peers::shaped(&shape, row)));
     all
 }
 
 /// How many connections may be seen.
 pub(crate) fn visible_connections(call: &Call<'_>) -> usize {
-    let all = all_connections(call.app).into_iter();
+    let all = all_connections(call.app, &Ranges::default()).into_iter();
     all.filter(|connection| may_see(call, connection)).count()
 }
 
 /// How many channels may be seen.
 pub(crate) fn visible_channels(call: &Call<'_>) -> usize {
-    let all = all_channels(call.app).into_iter();
+    let all = all_channels(call.app, &Ranges::default()).into_iter();
     all.filter(|channel| may_see(call, channel)).count()
 }
 
@@ -129,7 +139,7 @@ pub(crate) fn visible_consumers(call: &Call<'_>) -> usize {
 }
 
 pub(crate) fn list_connections(call: &Call<'_>, keep: impl Fn(&Value) -> bool) -> Answer {
-    let mut all = all_connections(call.app);
+    let mut all = all_connections(call.app, &Ranges::of(&call.query)?);
     all.retain(|c| may_see(call, c) && keep(c));
     list_query::list_of(all, &call.query)
 }
@@ -150,14 +160,20 @@ pub fn connections_of_user(call: &Call<'_>) -> Answer {
 }
 
 /// The first connection that is as wanted, if it may be seen.
-pub(crate) fn found(call: &Call<'_>, is_it: impl Fn(&Value) -> bool) -> Option<Value> {
-    let mut all = all_connections(call.app).into_iter();
+///
+/// # Errors
+/// If the query asks for figures over a time that makes no sense.
+pub(crate) fn found(
+    call: &Call<'_>,
+    is_it: impl Fn(&Value) -> bool,
+) -> Result<Option<Value>, ApiError> {
+    let mut all = all_connections(call.app, &Ranges::of(&call.query)?).into_iter();
     let found = all.find(is_it);
-    found.filter(|c| may_see(call, c))
+    Ok(found.filter(|c| may_see(call, c)))
 }
 
 fn named(call: &Call<'_>) -> Result<Value, ApiError> {
-    found(call, |c| c["name"] == call.param(0)).ok_or(ApiError::NotFound)
+    found(call, |c| c["name"] == call.param(0))?.ok_or(ApiError::NotFound)
 }
 
 /// `GET /api/connections/{name}`
@@ -189,7 +205,7 @@ pub(crate) fn close(call: &Call<'_>, c: &Value) -> Result<(), ApiError> {
         app.node().close_connection(id, reason);
     } else {
         // Its own node knows it; the others have none of that number.
-        peers::ask(app, &format!("{}{} {reason}", asks::CLOSE, id.0));
+        peers::ask(app, &Question::close(id, reason));
     }
     Ok(())
 }
@@ -202,7 +218,7 @@ pub fn close_one(call: &Call<'_>) -> Answer {
 
 /// `DELETE /api/connections/username/{user}`
 pub fn close_of_user(call: &Call<'_>) -> Answer {
-    for c in all_connections(call.app) {
+    for c in all_connections(call.app, &Ranges::default()) {
         if c["user"] == call.param(0) {
             close(call, &c)?;
         }
@@ -220,7 +236,13 @@ fn channel_name(c: &ConnectionStats, number: u16) -> String {
     format!("{} ({number})", c.name)
 }
 
-fn channel_json(app: &App, node: &str, c: &ConnectionStats, channel: &ChannelStats) -> Value {
+fn channel_json(
+    app: &App,
+    node: &str,
+    c: &ConnectionStats,
+    channel: &ChannelStats,
+    ranges: &Ranges,
+) -> Value {
     let subject = Subject::Channel(c.id.0, channel.number);
     let mut json = json!({
         "name": channel_name(c, channel.number),
@@ -244,6 +266,7 @@ fn channel_json(app: &App, node: &str, c: &ConnectionStats, channel: &ChannelSta
         "message_stats": message_stats(app, subject, &channel.messages),
     });
     merge(&mut json, absent::of_channel());
+    history::write(app, subject, ranges, &[Part::Messages], &mut json);
     if let Some(since) = channel.idle_since_ms {
         json["idle_since"] = rfc3339(since).into();
     }
@@ -257,7 +280,7 @@ pub(crate) fn by_id(app: &App) -> HashMap<ConnectionId, ConnectionStats> {
 }
 
 /// The channels of this node.
-pub fn own_channels(app: &App) -> Vec<Value> {
+pub fn own_channels(app: &App, ranges: &Ranges) -> Vec<Value> {
     let node = app.node().node_stats().name;
     let connections = by_id(app);
     let mut channels = app.node().channels();
@@ -266,22 +289,22 @@ pub fn own_channels(app: &App) -> Vec<Value> {
         .iter()
         .filter_map(|channel| Some((connections.get(&channel.connection)?, channel)));
     of_known
-        .map(|(connection, channel)| channel_json(app, &node, connection, channel))
+        .map(|(connection, channel)| channel_json(app, &node, connection, channel, ranges))
         .collect()
 }
 
 /// The channels of all nodes, this one's first.
-fn all_channels(app: &App) -> Vec<Value> {
-    let mut all = own_channels(app);
+fn all_channels(app: &App, ranges: &Ranges) -> Vec<Value> {
+    let mut all = own_channels(app, ranges);
     let (connection, channel) = (ConnectionStats::default(), ChannelStats::default());
-    let shape = channel_json(app, "", &connection, &channel);
-    let rows = peers::rows(app, asks::CHANNELS);
+    let shape = channel_json(app, "", &connection, &channel, &Ranges::default());
+    let rows = peers::rows(app, &Question::Channels { ranges: *ranges });
     all.extend(rows.into_iter().map(|row| peers::shaped(&shape, row)));
     all
 }
 
 fn list_channels(call: &Call<'_>, keep: impl Fn(&Value) -> bool) -> Answer {
-    let mut all = all_channels(call.app);
+    let mut all = all_channels(call.app, &Ranges::of(&call.query)?);
     all.retain(|channel| may_see(call, channel) && keep(channel));
     list_query::list_of(all, &call.query)
 }
@@ -306,7 +329,7 @@ pub fn channels_of_connection(call: &Call<'_>) -> Answer {
 
 /// `GET /api/channels/{name}`
 pub fn channel(call: &Call<'_>) -> Answer {
-    let mut all = all_channels(call.app).into_iter();
+    let mut all = all_channels(call.app, &Ranges::of(&call.query)?).into_iter();
     let found = all.find(|c| c["name"] == call.param(0) && may_see(call, c));
     let mut json = found.ok_or(ApiError::NotFound)?;
     let consumers = all_consumers(call.app).into_iter();
@@ -377,7 +400,7 @@ fn all_consumers(app: &App) -> Vec<Value> {
     let (connection, consumer) = (ConnectionStats::default(), ConsumerStats::default());
     let shape = consumer_json("", &Queue::default(), Some(&connection), &consumer);
     let shape = shape.unwrap_or_default();
-    let rows = peers::rows(app, asks::CONSUMERS);
+    let rows = peers::rows(app, &Question::Consumers);
     all.extend(rows.into_iter().map(|row| peers::shaped(&shape, row)));
     all
 }

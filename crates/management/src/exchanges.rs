@@ -3,9 +3,11 @@
 use crate::api::{Binding, Topology};
 use crate::app::App;
 use crate::directory::{BindingScope, Exchange};
+use crate::history::{self, Part, Ranges};
 use crate::input::{json_of, percent_encode};
 use crate::list_query;
 use crate::queues::{changed, exchange_name};
+use crate::rates::Subject;
 use crate::reply::{ApiError, Reply, fingerprint};
 use crate::route::Call;
 use leveret_types::FieldTable;
@@ -14,11 +16,19 @@ use std::time::Instant;
 
 type Answer = Result<Reply, ApiError>;
 
-fn exchange_json(app: &App, exchange: &Exchange) -> Value {
-    let key = fingerprint(format!("{}\0{}", exchange.vhost, exchange.name).as_bytes());
+fn key(exchange: &Exchange) -> u64 {
+    fingerprint(format!("{}\0{}", exchange.vhost, exchange.name).as_bytes())
+}
+
+/// By what an exchange is known over time.
+pub(crate) fn subject(exchange: &Exchange) -> Subject {
+    Subject::Exchange(key(exchange))
+}
+
+fn exchange_json(app: &App, exchange: &Exchange, ranges: &Ranges) -> Value {
     let counters = [exchange.published_in, exchange.published_out];
-    let rates = app.exchange_rates(key, counters, Instant::now());
-    json!({
+    let rates = app.exchange_rates(key(exchange), counters, Instant::now());
+    let mut json = json!({
         "message_stats": {
             "publish_in": exchange.published_in,
             "publish_in_details": {"rate": rates[0]},
@@ -34,7 +44,10 @@ fn exchange_json(app: &App, exchange: &Exchange) -> Value {
         "arguments": json_of(&exchange.arguments),
         "policy": exchange.policy,
         "user_who_performed_action": exchange.declared_by,
-    })
+    });
+    let parts = [Part::Exchange];
+    history::write(app, subject(exchange), ranges, &parts, &mut json);
+    json
 }
 
 fn list(call: &Call<'_>, vhost: Option<&str>) -> Answer {
@@ -43,7 +56,8 @@ fn list(call: &Call<'_>, vhost: Option<&str>) -> Answer {
         all.retain(|exchange| call.app.sees(call.who, &exchange.vhost));
     }
     all.sort_by(|a, b| (&a.vhost, &a.name).cmp(&(&b.vhost, &b.name)));
-    let row = |exchange: &Exchange| exchange_json(call.app, exchange);
+    let ranges = Ranges::of(&call.query)?;
+    let row = |exchange: &Exchange| exchange_json(call.app, exchange, &ranges);
     list_query::list(all, &call.query, |x| Some(&x.name), row)
 }
 
@@ -65,7 +79,7 @@ fn declared(call: &Call<'_>) -> Result<Exchange, ApiError> {
 
 /// `GET /api/exchanges/{vhost}/{name}`
 pub fn one(call: &Call<'_>) -> Answer {
-    let mut json = exchange_json(call.app, &declared(call)?);
+    let mut json = exchange_json(call.app, &declared(call)?, &Ranges::of(&call.query)?);
     // Who publishes to it and where it publishes to is not counted by pairs.
     json["incoming"] = json!([]);
     json["outgoing"] = json!([]);

@@ -3,8 +3,10 @@
 use crate::api::{
     AfterGet, Get, Level, Listener, LoginVerdict, NodeStats, Publish, Taken, Topology,
 };
+use crate::history::Ranges;
 use crate::input::Body;
-use crate::peers::{self, asks};
+use crate::peers;
+use crate::question::Question;
 use crate::reply::{ApiError, Reply, merge};
 use crate::route::Call;
 use crate::{list_query, overview};
@@ -28,8 +30,9 @@ fn unwell(reason: impl Into<String>, details: Value) -> Answer {
 /// `GET /api/health/checks/alarms`: those of all nodes that answer.
 pub fn alarms(call: &Call<'_>) -> Answer {
     let app = call.app;
-    let mut alarms = alarms_of(&overview::own_node(app));
-    for (_, node) in peers::ask(app, asks::NODE) {
+    let mut alarms = alarms_of(&overview::own_node(app, &Ranges::default()));
+    let ranges = Ranges::default();
+    for (_, node) in peers::ask(app, &Question::Node { ranges }) {
         alarms.extend(alarms_of(&node));
     }
     alarmed(alarms)
@@ -37,7 +40,7 @@ pub fn alarms(call: &Call<'_>) -> Answer {
 
 /// `GET /api/health/checks/local-alarms`
 pub fn local_alarms(call: &Call<'_>) -> Answer {
-    alarmed(alarms_of(&overview::own_node(call.app)))
+    alarmed(alarms_of(&overview::own_node(call.app, &Ranges::default())))
 }
 
 /// The alarms of a node, from its row in `/api/nodes`.

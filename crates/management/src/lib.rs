@@ -6,7 +6,8 @@
 //!
 //! Invariant: every route names what it asks of its user in one table ([`routes`]), and one
 //! function judges it ([`access::permit`]).
-//! Invariant: nothing is measured, sampled or kept while nobody asks.
+//! Invariant: what is sampled while nobody asks ([`Sampling`]) is bounded in number and bytes, and
+//! what stands still costs nothing.
 //! Invariant: names and texts of clients reach JSON, labels and headers only through an encoder.
 
 mod absent;
@@ -24,6 +25,7 @@ mod cors;
 pub mod directory;
 mod exchanges;
 mod health;
+mod history;
 pub mod input;
 mod list_query;
 mod listen;
@@ -34,12 +36,15 @@ mod paced;
 pub mod peers;
 mod pieces;
 mod places;
+pub mod question;
 mod queues;
 mod rates;
 mod reference;
 mod reply;
 mod route;
 pub mod routes;
+mod samples;
+mod sampling;
 mod server;
 mod stream_rows;
 mod streams;
@@ -53,4 +58,6 @@ pub use directory::Directory;
 pub use listen::{Bound, Endpoint, Place, Service, Tls};
 pub use overview::{RABBITMQ_VERSION, VERSION};
 pub use reply::{ApiError, Reply, fingerprint};
+pub use samples::Moment;
+pub use sampling::Sampling;
 pub use server::Server;

@@ -4,8 +4,10 @@ use crate::absent;
 use crate::api::{BrokerStats, Listener, MessageCounters, NodeStats};
 use crate::app::App;
 use crate::connections;
+use crate::history::{self, Part, Ranges};
 use crate::input::{Body, Query};
-use crate::peers::{self, asks};
+use crate::peers;
+use crate::question::Question;
 pub use crate::rates::{MESSAGE_FIELDS, NODE_FIELDS, Subject};
 use crate::reply::{ApiError, Reply, merge};
 use crate::route::Call;
@@ -21,7 +23,7 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 type Answer = Result<Reply, ApiError>;
 
 /// The fields of `message_stats`, by counter.
-fn fields(c: &MessageCounters) -> [(&'static str, u64); MESSAGE_FIELDS] {
+pub(crate) fn fields(c: &MessageCounters) -> [(&'static str, u64); MESSAGE_FIELDS] {
     [
         ("publish", c.published),
         ("confirm", c.confirmed),
@@ -42,7 +44,10 @@ fn fields(c: &MessageCounters) -> [(&'static str, u64); MESSAGE_FIELDS] {
 }
 
 /// What a node has, did, and saw come and go, by RabbitMQ's names.
-fn node_fields(node: &NodeStats, broker: &BrokerStats) -> [(&'static str, u64); NODE_FIELDS] {
+pub(crate) fn node_fields(
+    node: &NodeStats,
+    broker: &BrokerStats,
+) -> [(&'static str, u64); NODE_FIELDS] {
     [
         ("mem_used", node.memory_used_bytes),
         ("fd_used", node.fds_used),
@@ -64,7 +69,7 @@ fn node_fields(node: &NodeStats, broker: &BrokerStats) -> [(&'static str, u64); 
 }
 
 /// Those of them that say what came and went.
-const CHURN: [&str; 7] = [
+pub(crate) const CHURN: [&str; 7] = [
     "connection_created",
     "connection_closed",
     "channel_created",
@@ -74,11 +79,52 @@ const CHURN: [&str; 7] = [
     "queue_deleted",
 ];
 
+/// The names of [`fields`].
+pub(crate) const MESSAGE_NAMES: [&str; MESSAGE_FIELDS] = [
+    "publish",
+    "confirm",
+    "return_unroutable",
+    "drop_unroutable",
+    "deliver",
+    "deliver_no_ack",
+    "get",
+    "get_no_ack",
+    "get_empty",
+    "redeliver",
+    "ack",
+    "deliver_get",
+];
+
+/// The names of [`node_fields`].
+pub(crate) const NODE_NAMES: [&str; NODE_FIELDS] = [
+    "mem_used",
+    "fd_used",
+    "sockets_used",
+    "disk_free",
+    "io_read_count",
+    "io_read_bytes",
+    "io_write_count",
+    "io_write_bytes",
+    "io_sync_count",
+    "connection_created",
+    "connection_closed",
+    "channel_created",
+    "channel_closed",
+    "queue_declared",
+    "queue_created",
+    "queue_deleted",
+];
+
+/// How many messages there are, by name.
+pub(crate) const DEPTHS: [&str; 3] = ["messages", "messages_ready", "messages_unacknowledged"];
+
 /// The counters of this node, each with its rate.
-fn own_counters(app: &App, node: &NodeStats, broker: &BrokerStats) -> Value {
+fn own_counters(app: &App, node: &NodeStats, broker: &BrokerStats, ranges: &Ranges) -> Value {
     let fields = node_fields(node, broker);
     let rates = app.node_rates(fields.map(|(_, count)| count), Instant::now());
-    counters_at(fields, rates)
+    let mut counters = counters_at(fields, rates);
+    history::write(app, Subject::Node, ranges, &[Part::Node], &mut counters);
+    counters
 }
 
 fn counters_at(fields: [(&str, u64); NODE_FIELDS], rates: [f64; NODE_FIELDS]) -> Value {
@@ -127,9 +173,8 @@ pub fn depths(app: &App, subject: Subject, depths: [u64; 3]) -> Value {
 
 /// Depths with the rates at which they change.
 pub fn depths_at(depths: [u64; 3], rates: [f64; 3]) -> Value {
-    let names = ["messages", "messages_ready", "messages_unacknowledged"];
     let mut out = Map::new();
-    for ((name, depth), rate) in names.into_iter().zip(depths).zip(rates) {
+    for ((name, depth), rate) in DEPTHS.into_iter().zip(depths).zip(rates) {
         out.insert(name.to_owned(), depth.into());
         out.insert(format!("{name}_details"), json!({"rate": rate}));
     }
@@ -158,7 +203,7 @@ const SUMMED: [&str; 6] = [
 ];
 
 /// This node's part of [`SUMMED`].
-pub fn own_overview(app: &App) -> Value {
+pub fn own_overview(app: &App, ranges: &Ranges) -> Value {
     let (node, broker) = (app.node().node_stats(), app.node().broker_stats());
     let (mut depth, mut ready, mut unacknowledged) = (0, 0, 0);
     for queue in app.node().queues().iter().filter(|queue| !queue.follows) {
@@ -167,8 +212,15 @@ pub fn own_overview(app: &App) -> Value {
         unacknowledged += queue.unacknowledged;
     }
     let listeners = node.listeners.iter().map(|l| listener_json(&node.name, l));
-    let counters = own_counters(app, &node, &broker);
-    let mut messages = message_stats(app, Subject::Node, &broker.all_messages());
+    let mut counters = own_counters(app, &node, &broker, ranges);
+    let mut messages = json!({
+        "message_stats": message_stats(app, Subject::Node, &broker.all_messages()),
+    });
+    let mut totals = depths(app, Subject::Node, [depth, ready, unacknowledged]);
+    history::write(app, Subject::Node, ranges, &[Part::Messages], &mut messages);
+    history::write(app, Subject::Node, ranges, &[Part::Lengths], &mut totals);
+    history::write(app, Subject::Node, ranges, &[Part::Churn], &mut counters);
+    let mut messages = messages["message_stats"].take();
     for (name, counter) in [
         ("disk_reads", "io_read_count"),
         ("disk_writes", "io_write_count"),
@@ -179,7 +231,7 @@ pub fn own_overview(app: &App) -> Value {
     }
     json!({
         "message_stats": messages,
-        "queue_totals": depths(app, Subject::Node, [depth, ready, unacknowledged]),
+        "queue_totals": totals,
         "object_totals": {
             "channels": broker.channels,
             "connections": broker.connections,
@@ -192,8 +244,8 @@ pub fn own_overview(app: &App) -> Value {
 }
 
 /// The same parts, of all nodes, as far as somebody sees what is summed up who does not see all.
-fn visible_overview(call: &Call<'_>) -> Value {
-    let (queues, mut sums) = vhost_sums::visible(call);
+fn visible_overview(call: &Call<'_>, ranges: &Ranges) -> Value {
+    let (queues, mut sums) = vhost_sums::visible(call, ranges);
     let is_seen = |vhost: &str| call.app.sees(call.who, vhost);
     let exchanges = call.app.node().exchanges(None);
     let exchanges = exchanges.iter().filter(|exchange| is_seen(&exchange.vhost));
@@ -217,19 +269,23 @@ pub fn overview(call: &Call<'_>) -> Answer {
     let app = call.app;
     let node = app.node().node_stats();
     let counts = app.counts();
-    let mut sums = own_overview(app);
-    for (_, part) in peers::ask(app, asks::OVERVIEW) {
-        peers::add(&mut sums, &peers::pick(&part, &SUMMED));
-    }
-    sums["object_totals"]["exchanges"] = counts.exchanges.into();
-    sums["object_totals"]["queues"] = counts.queues.into();
-    if !call.who.is_monitor() {
-        sums = visible_overview(call);
-    }
+    let ranges = Ranges::of(&call.query)?;
+    let sums = match call.who.is_monitor() {
+        true => {
+            let mut sums = own_overview(app, &ranges);
+            for (_, part) in peers::ask(app, &Question::Overview { ranges }) {
+                peers::add(&mut sums, &peers::pick(&part, &SUMMED));
+            }
+            sums["object_totals"]["exchanges"] = counts.exchanges.into();
+            sums["object_totals"]["queues"] = counts.queues.into();
+            sums
+        }
+        false => visible_overview(call, &ranges),
+    };
     let mut overview = json!({
         "management_version": RABBITMQ_VERSION,
         "rates_mode": "basic",
-        "sample_retention_policies": {"global": [], "basic": [], "detailed": []},
+        "sample_retention_policies": retention(app),
         "exchange_types": exchange_types(),
         "product_name": "Leveret",
         "product_version": VERSION,
@@ -251,6 +307,15 @@ pub fn overview(call: &Call<'_>) -> Answer {
     });
     merge(&mut overview, sums);
     Ok(Reply::Json(crate::list_query::one(overview, &call.query)))
+}
+
+/// For how many seconds samples are kept.
+fn retention(app: &App) -> Value {
+    let kept = match app.samples().are_taken() {
+        true => json!([3_600, 86_400]),
+        false => json!([]),
+    };
+    json!({"global": kept, "basic": kept, "detailed": kept})
 }
 
 fn contexts(node: &NodeStats) -> Value {
@@ -371,9 +436,9 @@ fn mean_ms(us: u64, count: u64) -> f64 {
 }
 
 /// This node as the API shows it.
-pub fn own_node(app: &App) -> Value {
+pub fn own_node(app: &App, ranges: &Ranges) -> Value {
     let (node, broker) = (app.node().node_stats(), app.node().broker_stats());
-    let counters = own_counters(app, &node, &broker);
+    let counters = own_counters(app, &node, &broker, ranges);
     node_json(app, &node, counters)
 }
 
@@ -386,17 +451,18 @@ pub fn knows_node(app: &App, name: &str) -> bool {
 
 /// `GET /api/nodes`
 pub fn nodes(call: &Call<'_>) -> Answer {
-    let mut nodes = vec![own_node(call.app)];
-    nodes.extend(others(call.app));
+    let ranges = Ranges::of(&call.query)?;
+    let mut nodes = vec![own_node(call.app, &ranges)];
+    nodes.extend(others(call.app, &ranges));
     crate::list_query::list_of(nodes, &call.query)
 }
 
 /// The other nodes of the cluster, as they tell of themselves; of one that is down only that.
-fn others(app: &App) -> Vec<Value> {
+fn others(app: &App, ranges: &Ranges) -> Vec<Value> {
     let Some(cluster) = app.node().cluster() else {
         return Vec::new();
     };
-    let mut told = peers::ask(app, asks::NODE);
+    let mut told = peers::ask(app, &Question::Node { ranges: *ranges });
     let others = cluster
         .nodes
         .iter()
@@ -427,10 +493,11 @@ fn others(app: &App) -> Vec<Value> {
 /// `GET /api/nodes/{name}`
 pub fn node(call: &Call<'_>) -> Answer {
     let own = call.app.node().node_stats();
+    let ranges = Ranges::of(&call.query)?;
     let mut json = match own.name == call.param(0) {
-        true => own_node(call.app),
+        true => own_node(call.app, &ranges),
         false => {
-            let mut others = others(call.app).into_iter();
+            let mut others = others(call.app, &ranges).into_iter();
             let found = others.find(|node| node["name"] == call.param(0));
             found.ok_or(ApiError::NotFound)?
         }
@@ -486,7 +553,7 @@ fn memory_of(call: &Call<'_>) -> Result<Value, ApiError> {
     let mut nodes = cluster.nodes.iter();
     let named = nodes.find(|node| node.name == call.param(0));
     let named = named.ok_or(ApiError::NotFound)?;
-    let mut told = peers::ask(app, asks::MEMORY).into_iter();
+    let mut told = peers::ask(app, &Question::Memory).into_iter();
     let told = told.find(|(from, _)| from.0 == named.number);
     // As RabbitMQ answers for a node that does not.
     let mut memory = told.map_or_else(|| json!({"memory": "not_available"}), |(_, told)| told);

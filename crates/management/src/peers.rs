@@ -6,62 +6,18 @@
 
 use crate::api::QueueStats;
 use crate::app::App;
+use crate::history::{self, Ranges};
+use crate::question::Question;
 use crate::queues;
 use crate::queues::Owners;
-use leveret_types::limits::REPORT_ASK_BYTES_MAX;
 use leveret_types::{NodeId, QueueId};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
 
-/// What is asked of other nodes.
-pub mod asks {
-    /// Figures of all queues that are led there, each with its `id`.
-    pub const QUEUES: &str = "queues";
-    /// The same of some queues: their numbers follow.
-    pub const QUEUES_OF: &str = "queues of ";
-    /// Figures of one queue: its number follows.
-    pub const QUEUE: &str = "queue ";
-    /// Clients' connections there.
-    pub const CONNECTIONS: &str = "connections";
-    /// Their channels.
-    pub const CHANNELS: &str = "channels";
-    /// Their consumers.
-    pub const CONSUMERS: &str = "consumers";
-    /// How the node is.
-    pub const NODE: &str = "node";
-    /// Its alarms: a list of the resources. They block publishers, so that they are not answered
-    /// here, in turn with listings, but at once where the question arrives.
-    pub const ALARMS: &str = "alarms";
-    /// Where its memory is.
-    pub const MEMORY: &str = "memory";
-    /// Its part of `/api/overview`.
-    pub const OVERVIEW: &str = "overview";
-    /// What happens in its virtual hosts: sums.
-    pub const VHOSTS: &str = "vhosts";
-    /// The same of one: its name follows.
-    pub const VHOST: &str = "vhost ";
-    /// How a queue's replica there stands: its number follows.
-    pub const REPLICA: &str = "replica ";
-    /// Publishers of its clients of the stream protocol.
-    pub const STREAM_PUBLISHERS: &str = "stream publishers";
-    /// Subscriptions of its clients of the stream protocol.
-    pub const STREAM_CONSUMERS: &str = "stream consumers";
-    /// What a stream there keeps by name: its number follows.
-    pub const TRACKING: &str = "tracking ";
-    /// Store an offset in a stream there: its number, the offset and a consumer's name follow.
-    pub const STORE_OFFSET: &str = "store-offset ";
-    /// Give a stream that is led there a replica: its number and the name of a node follow.
-    pub const ADD_REPLICA: &str = "add-replica ";
-    /// Take a replica of such a stream away: the same follows.
-    pub const DELETE_REPLICA: &str = "delete-replica ";
-    /// Close a connection: its number and the reason follow.
-    pub const CLOSE: &str = "close ";
-}
-
 /// What the other nodes answer, each with its number; who does not answer in time is left out.
-pub fn ask(app: &App, what: &str) -> Vec<(NodeId, Value)> {
-    let answers = app.node().ask_peers(what);
+pub fn ask(app: &App, question: &Question) -> Vec<(NodeId, Value)> {
+    let answers = app.node().ask_peers(question);
     // One that makes no sense is of another version, and as good as none.
     let parse =
         |(node, bytes): (NodeId, Vec<u8>)| Some((node, serde_json::from_slice(&bytes).ok()?));
@@ -69,12 +25,12 @@ pub fn ask(app: &App, what: &str) -> Vec<(NodeId, Value)> {
 }
 
 /// The rows of all answers to a question that is answered with a list.
-pub fn rows(app: &App, what: &str) -> Vec<Value> {
+pub fn rows(app: &App, question: &Question) -> Vec<Value> {
     let of_one = |(_, answer): (NodeId, Value)| match answer {
         Value::Array(rows) => rows,
         _ => Vec::new(),
     };
-    ask(app, what).into_iter().flat_map(of_one).collect()
+    ask(app, question).into_iter().flat_map(of_one).collect()
 }
 
 /// Who tells of a queue.
@@ -98,12 +54,12 @@ pub struct Told {
 }
 
 impl Told {
-    pub(crate) fn here(app: &App, stats: &QueueStats, owners: &Owners) -> Self {
+    pub(crate) fn here(app: &App, stats: &QueueStats, owners: &Owners, ranges: &Ranges) -> Self {
         let by = match stats.follows {
             true => Teller::Follower,
             false => Teller::Here,
         };
-        let stats = queues::stats(app, stats, owners);
+        let stats = queues::stats(app, stats, owners, ranges);
         Self { by, stats }
     }
 
@@ -132,22 +88,25 @@ impl Row {
 }
 
 /// What other nodes tell of the queues that they lead.
-pub(crate) fn told_elsewhere(app: &App) -> HashMap<QueueId, Row> {
-    led_elsewhere(app, asks::QUEUES).collect()
+pub(crate) fn told_elsewhere(app: &App, ranges: &Ranges) -> HashMap<QueueId, Row> {
+    led_elsewhere(app, &Question::Queues { ranges: *ranges }).collect()
 }
 
 /// The same, of these queues.
-pub(crate) fn told_elsewhere_of(app: &App, ids: &[QueueId]) -> HashMap<QueueId, Row> {
-    // A number has 20 digits at most, and a space before it.
-    const IDS: usize = (REPORT_ASK_BYTES_MAX - asks::QUEUES_OF.len()) / 21;
+pub(crate) fn told_elsewhere_of(
+    app: &App,
+    ids: &[QueueId],
+    ranges: &Ranges,
+) -> HashMap<QueueId, Row> {
     let ask = |ids: &[QueueId]| {
-        let ids: Vec<String> = ids.iter().map(|id| id.0.to_string()).collect();
-        led_elsewhere(app, &format!("{}{}", asks::QUEUES_OF, ids.join(" ")))
+        let ids = ids.iter().map(|id| id.0).collect();
+        let ranges = *ranges;
+        led_elsewhere(app, &Question::QueuesOf { ids, ranges })
     };
-    ids.chunks(IDS).flat_map(ask).collect()
+    ids.chunks(Question::QUEUES_MAX).flat_map(ask).collect()
 }
 
-fn led_elsewhere(app: &App, what: &str) -> impl Iterator<Item = (QueueId, Row)> + use<> {
+fn led_elsewhere(app: &App, question: &Question) -> impl Iterator<Item = (QueueId, Row)> + use<> {
     #[derive(serde::Deserialize)]
     struct Id {
         id: u64,
@@ -159,20 +118,24 @@ fn led_elsewhere(app: &App, what: &str) -> impl Iterator<Item = (QueueId, Row)> 
             Some((QueueId(id), Row { node, text }))
         })
     };
-    app.node().ask_peers(what).into_iter().flat_map(of_one)
+    app.node().ask_peers(question).into_iter().flat_map(of_one)
 }
 
 /// What is told of one queue, wherever it is led.
-pub fn told_of(app: &App, queue: QueueId) -> Option<Told> {
+pub fn told_of(app: &App, queue: QueueId, ranges: &Ranges) -> Option<Told> {
     let own = app.node().queue(queue);
     if let Some(led) = own.as_ref().filter(|stats| !stats.follows) {
-        return Some(Told::here(app, led, &queues::owners(app, [led])));
+        let owners = queues::owners(app, [led]);
+        return Some(Told::here(app, led, &owners, ranges));
     }
-    let answers = ask(app, &format!("{}{}", asks::QUEUE, queue.0));
+    let answers = ask(app, &Question::of_queue(queue, *ranges));
     let mut answers = answers.into_iter();
     match answers.find(|(_, answer)| answer.is_object()) {
         Some((node, row)) => Some(Told::elsewhere(node, row)),
-        None => own.map(|stats| Told::here(app, &stats, &queues::owners(app, [&stats]))),
+        None => own.map(|stats| {
+            let owners = queues::owners(app, [&stats]);
+            Told::here(app, &stats, &owners, ranges)
+        }),
     }
 }
 
@@ -194,8 +157,8 @@ fn merge_deeply(into: &mut Value, from: Value) {
     }
 }
 
-/// Fields whose contents are clients': a 0 in them says something.
-const AS_THEY_ARE: [&str; 2] = ["arguments", "client_properties"];
+/// Fields whose contents are clients', or samples: a 0 in them says something.
+const AS_THEY_ARE: [&str; 3] = ["arguments", "client_properties", "samples"];
 
 /// Takes the fields away that are 0, nothing, or hold nothing else.
 pub(crate) fn without_zeros(value: Value) -> Value {
@@ -226,9 +189,12 @@ pub fn add(into: &mut Value, from: &Value) {
     match (into, from) {
         (Value::Object(into), Value::Object(from)) => {
             for (name, value) in from {
-                match into.get_mut(name) {
-                    Some(sum) => add(sum, value),
-                    None => drop(into.insert(name.clone(), value.clone())),
+                match (into.get_mut(name), value) {
+                    (Some(Value::Array(sums)), Value::Array(samples)) if name == "samples" => {
+                        history::add_samples(sums, samples);
+                    }
+                    (Some(sum), value) => add(sum, value),
+                    (None, value) => drop(into.insert(name.clone(), value.clone())),
                 }
             }
         }

@@ -6,10 +6,14 @@ use crate::absent;
 use crate::api::{AfterGet, Get, Got, MessageCounters, Publish, QueueStats, Taken, Topology};
 use crate::app::App;
 use crate::directory::Queue;
-use crate::input::json_of;
+use crate::history::{self, Part, Ranges};
+use crate::input::{Query, json_of};
 use crate::list_query;
-use crate::overview::{MESSAGE_FIELDS, Subject, depths, depths_at, message_stats, messages_at};
-use crate::peers::{self, Teller, Told, asks};
+use crate::overview::{
+    DEPTHS, MESSAGE_FIELDS, Subject, depths, depths_at, message_stats, messages_at,
+};
+use crate::peers::{self, Teller, Told};
+use crate::question::Question;
 use crate::reply::{ApiError, Reply, merge};
 use crate::route::Call;
 use base64::Engine;
@@ -129,11 +133,13 @@ pub(crate) fn owners<'a>(app: &App, stats: impl IntoIterator<Item = &'a QueueSta
 }
 
 /// What the leader of a queue knows of it, under the queue's `id`.
-pub(crate) fn stats(app: &App, stats: &QueueStats, owners: &Owners) -> Value {
+pub(crate) fn stats(app: &App, stats: &QueueStats, owners: &Owners, ranges: &Ranges) -> Value {
     let subject = Subject::Queue(stats.id.0);
     let messages = message_stats(app, subject, &stats.messages);
     let depths = depths(app, subject, depths_of(stats));
     let mut json = stats_of(stats, messages, depths);
+    let parts = [Part::Messages, Part::Lengths];
+    history::write(app, subject, ranges, &parts, &mut json);
     if let Some(owner) = stats.owner {
         let owner = owners.get(&owner);
         json["owner_pid_details"] = owner.cloned().unwrap_or_default();
@@ -290,13 +296,52 @@ pub(crate) fn declared(call: &Call<'_>) -> Result<Queue, ApiError> {
 pub fn one(call: &Call<'_>) -> Answer {
     let app = call.app;
     let queue = declared(call)?;
-    let told = peers::told_of(app, queue.id);
+    let told = peers::told_of(app, queue.id, &Ranges::of(&call.query)?);
     let node = app.node().node_stats().name;
     let mut json = queue_json(app, &node, &queue, told);
     json["consumer_details"] = crate::connections::consumers_of(app, &queue);
     json["incoming"] = json!([]);
     json["deliveries"] = json!([]);
-    Ok(Reply::Json(list_query::one(json, &call.query)))
+    Ok(Reply::Json(list_query::one(
+        as_wanted(json, &call.query),
+        &call.query,
+    )))
+}
+
+/// What a queue is, without what happens in it.
+const WITHOUT_STATS: [&str; 17] = [
+    "name",
+    "vhost",
+    "type",
+    "durable",
+    "auto_delete",
+    "exclusive",
+    "arguments",
+    "node",
+    "internal",
+    "internal_owner",
+    "policy",
+    "operator_policy",
+    "effective_policy_definition",
+    "delivery_limit",
+    "leader",
+    "members",
+    "online",
+];
+
+/// A queue's row with as much as the query wants: `disable_stats` leaves what happens in it away,
+/// `enable_queue_totals` then still tells how many messages it has.
+fn as_wanted(mut row: Value, query: &Query) -> Value {
+    if query.flag("disable_stats")
+        && let Some(fields) = row.as_object_mut()
+    {
+        let totals = query.flag("enable_queue_totals");
+        fields.retain(|name, _| {
+            let name = name.as_str();
+            name == "state" || WITHOUT_STATS.contains(&name) || totals && DEPTHS.contains(&name)
+        });
+    }
+    row
 }
 
 /// How the replica of a queue stands that this node has, in RabbitMQ's words.
@@ -339,8 +384,7 @@ pub fn replicas(call: &Call<'_>) -> Answer {
         "Term",
     ];
     let own_name = app.node().node_stats().name;
-    let mut told: Vec<(NodeId, Value)> =
-        peers::ask(app, &format!("{}{}", asks::REPLICA, queue.id.0));
+    let mut told: Vec<(NodeId, Value)> = peers::ask(app, &Question::Replica { queue: queue.id.0 });
     let own = own_replica(app, queue.id);
     let row = |name: &str, told: Option<Value>| {
         let mut row = json!({"Node Name": name, "Raft State": "noproc", "Membership": "unknown"});

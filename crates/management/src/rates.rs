@@ -1,6 +1,6 @@
 //! Rates without a statistics database: what a counter grew by between two questions.
 //!
-//! Nothing is measured while nobody asks. The first answer about an object says 0; a later one says
+//! For what is not sampled ([`crate::sampling`]). The first answer about an object says 0; a later one says
 //! the mean since the answer before it, and keeps saying so until [`WINDOW`] has passed, so that
 //! many who ask do not shorten each other's window.
 
@@ -31,6 +31,10 @@ pub enum Subject {
     Channel(u64, u16),
     /// A virtual host by the fingerprint of its name.
     Vhost(u64),
+    /// A connection by id.
+    Connection(u64),
+    /// An exchange by the fingerprint of its virtual host and name.
+    Exchange(u64),
 }
 
 #[derive(Clone, Copy, Debug)]

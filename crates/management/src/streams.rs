@@ -7,7 +7,8 @@ use crate::connections;
 use crate::directory::{BindingScope, Queue};
 use crate::input::{Body, json_of};
 use crate::list_query;
-use crate::peers::{self, asks};
+use crate::peers;
+use crate::question::Question;
 use crate::queues::declared;
 use crate::reply::{ApiError, Reply};
 use crate::route::Call;
@@ -27,23 +28,23 @@ const SUPER_STREAM: &str = "x-super-stream";
 const PARTITION_ORDER: &str = "x-stream-partition-order";
 
 /// The rows of all nodes, this one's first, on the shape that they have here.
-fn with_peers(app: &App, own: Vec<Value>, ask: &str, rest: Value) -> Vec<Value> {
+fn with_peers(app: &App, own: Vec<Value>, question: &Question, rest: Value) -> Vec<Value> {
     let details = json!({"name": "", "user": "", "node": "", "peer_host": "", "peer_port": 0});
     let mut shape = json!({"connection_details": details, "queue": {"name": "", "vhost": ""}});
     crate::reply::merge(&mut shape, rest);
-    let rows = peers::rows(app, ask).into_iter();
+    let rows = peers::rows(app, question).into_iter();
     let shaped = rows.map(|row| peers::shaped(&shape, row));
     own.into_iter().chain(shaped).collect()
 }
 
 fn all_publishers(app: &App) -> Vec<Value> {
     let shape = publisher_json(&StreamPublisherStats::default());
-    with_peers(app, own_publishers(app), asks::STREAM_PUBLISHERS, shape)
+    with_peers(app, own_publishers(app), &Question::StreamPublishers, shape)
 }
 
 fn all_consumers(app: &App) -> Vec<Value> {
     let shape = consumer_json(&StreamConsumerStats::default());
-    with_peers(app, own_consumers(app), asks::STREAM_CONSUMERS, shape)
+    with_peers(app, own_consumers(app), &Question::StreamConsumers, shape)
 }
 
 /// What of these rows is wanted and may be seen.
@@ -105,7 +106,7 @@ pub fn connections_of_vhost(call: &Call<'_>) -> Answer {
 fn named(call: &Call<'_>) -> Result<Value, ApiError> {
     let found = connections::found(call, |c| {
         is_stream(c) && c["vhost"] == call.param(0) && c["name"] == call.param(1)
-    });
+    })?;
     found.ok_or(ApiError::NotFound)
 }
 
@@ -153,7 +154,7 @@ pub fn tracking(call: &Call<'_>) -> Answer {
     let (app, queue) = (call.app, stream(call)?);
     let told = match own_tracking(app, queue.id) {
         Value::Null => {
-            let answers = peers::ask(app, &format!("{}{}", asks::TRACKING, queue.id.0));
+            let answers = peers::ask(app, &Question::Tracking { stream: queue.id.0 });
             let mut answers = answers.into_iter().map(|(_, answer)| answer);
             answers.find(Value::is_object)
         }
@@ -189,8 +190,12 @@ pub fn store_offset(call: &Call<'_>) -> Answer {
     if node.store_stream_offset(queue.id, name, offset) {
         return Ok(Reply::Done);
     }
-    let ask = format!("{}{} {offset} {name}", asks::STORE_OFFSET, queue.id.0);
-    let answers = peers::ask(call.app, &ask);
+    let question = Question::StoreOffset {
+        stream: queue.id.0,
+        offset,
+        name: name.to_owned(),
+    };
+    let answers = peers::ask(call.app, &question);
     match answers.iter().any(|(_, stored)| *stored == true) {
         true => Ok(Reply::Done),
         false => Err(ApiError::Unavailable(format!(
@@ -272,11 +277,12 @@ fn change_replica(call: &Call<'_>, adds: bool) -> Answer {
         Err(why) => return bad(why),
         Ok(false) => {}
     }
-    let what = match adds {
-        true => asks::ADD_REPLICA,
-        false => asks::DELETE_REPLICA,
+    let question = Question::ChangeReplica {
+        stream: queue.id.0,
+        node: node.to_owned(),
+        adds,
     };
-    let answers = peers::ask(call.app, &format!("{what}{} {node}", queue.id.0));
+    let answers = peers::ask(call.app, &question);
     match answers.into_iter().find(|(_, told)| !told.is_null()) {
         Some((_, Value::String(why))) => bad(why),
         Some(_) => Ok(Reply::Done),

@@ -3,8 +3,10 @@
 
 use crate::api::{ConnectionStats, MessageCounters, QueueStats};
 use crate::app::App;
+use crate::history::{self, Part, Ranges};
 use crate::overview::{MESSAGE_FIELDS, Subject, depths, depths_at, message_stats, messages_at};
-use crate::peers::{self, asks};
+use crate::peers;
+use crate::question::Question;
 use crate::reply::{fingerprint, merge};
 use crate::route::Call;
 use leveret_types::QueueId;
@@ -38,13 +40,15 @@ impl Sum {
         self.traffic[1] += connection.sent_bytes;
     }
 
-    fn json(&self, app: &App, vhost: &str) -> Value {
+    fn json(&self, app: &App, vhost: &str, ranges: &Ranges) -> Value {
         let key = fingerprint(vhost.as_bytes());
         let subject = Subject::Vhost(key);
         let rates = app.vhost_traffic_rates(key, self.traffic, Instant::now());
         let mut json = depths(app, subject, self.depths);
         merge(&mut json, traffic(self.traffic, rates));
         json["message_stats"] = message_stats(app, subject, &self.messages);
+        let parts = [Part::Messages, Part::Lengths, Part::Data];
+        history::write(app, subject, ranges, &parts, &mut json);
         json
     }
 }
@@ -59,7 +63,7 @@ fn traffic(bytes: [u64; 2], rates: [f64; 2]) -> Value {
 }
 
 /// This node's part, by virtual host; of one alone where one is named.
-pub(crate) fn own(app: &App, only: Option<&str>) -> Value {
+pub(crate) fn own(app: &App, only: Option<&str>, ranges: &Ranges) -> Value {
     let node = app.node();
     let mut sums: HashMap<String, Sum> = HashMap::new();
     let mut ids: Vec<QueueId> = Vec::new();
@@ -87,20 +91,20 @@ pub(crate) fn own(app: &App, only: Option<&str>) -> Value {
         }
     }
     let json = |(vhost, sum): (String, Sum)| {
-        let json = sum.json(app, &vhost);
+        let json = sum.json(app, &vhost, ranges);
         (vhost, json)
     };
     Value::Object(sums.into_iter().map(json).collect())
 }
 
 /// Every node's part, by virtual host; of one alone where one is named.
-pub(crate) fn all(app: &App, only: Option<&str>) -> Value {
-    let mut sums = own(app, only);
-    let ask = match only {
-        Some(vhost) => format!("{}{vhost}", asks::VHOST),
-        None => asks::VHOSTS.to_owned(),
+pub(crate) fn all(app: &App, only: Option<&str>, ranges: &Ranges) -> Value {
+    let mut sums = own(app, only, ranges);
+    let question = Question::Vhosts {
+        only: only.map(str::to_owned),
+        ranges: *ranges,
     };
-    for (_, part) in peers::ask(app, &ask) {
+    for (_, part) in peers::ask(app, &question) {
         peers::add(&mut sums, &part);
     }
     sums
@@ -116,7 +120,7 @@ pub(crate) fn of(sums: &Value, vhost: &str) -> Value {
 }
 
 /// How many queues may be seen, and what their messages come to: `queue_totals`, `message_stats`.
-pub(crate) fn visible(call: &Call<'_>) -> (usize, Value) {
+pub(crate) fn visible(call: &Call<'_>, ranges: &Ranges) -> (usize, Value) {
     const DEPTHS: [&str; 6] = [
         "messages",
         "messages_ready",
@@ -138,7 +142,7 @@ pub(crate) fn visible(call: &Call<'_>) -> (usize, Value) {
     };
     let sums = match seen.is_empty() {
         true => Value::Null,
-        false => all(app, only),
+        false => all(app, only, ranges),
     };
     for vhost in &seen {
         app.node()

@@ -20,6 +20,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 fn start() -> Api {
     Api::of(Fake::default(), |app| {
@@ -118,6 +119,67 @@ fn queues_are_listed_paged_and_shown() {
         names(&api.by("monitoring", "GET", "/api/queues", "").json()).len(),
         3
     );
+}
+
+#[test]
+fn a_list_of_queues_tells_no_more_than_it_is_asked_for() {
+    let api = start();
+    let fields = |path: &str| -> Vec<String> {
+        let answer = api.get(path);
+        let row = answer.get(0).unwrap_or(&answer);
+        let fields = row.as_object().expect("a queue").keys().cloned();
+        fields.collect()
+    };
+    // As RabbitMQ's management has them for a classic queue.
+    let plain = [
+        "arguments",
+        "auto_delete",
+        "durable",
+        "effective_policy_definition",
+        "exclusive",
+        "internal",
+        "internal_owner",
+        "name",
+        "node",
+        "operator_policy",
+        "policy",
+        "state",
+        "type",
+        "vhost",
+    ];
+    for path in ["/api/queues", "/api/queues/%2F", "/api/queues/%2F/q"] {
+        assert_eq!(fields(&format!("{path}?disable_stats=true")), plain);
+        let totals = fields(&format!(
+            "{path}?disable_stats=true&enable_queue_totals=true"
+        ));
+        let more: Vec<&String> = totals
+            .iter()
+            .filter(|field| !plain.contains(&field.as_str()))
+            .collect();
+        assert_eq!(
+            more,
+            ["messages", "messages_ready", "messages_unacknowledged"]
+        );
+    }
+}
+
+#[test]
+fn queues_are_listed_by_type() {
+    let api = start();
+    api.node.has_stream.store(true, Relaxed);
+    let names = |path: &str| -> Vec<String> {
+        let list = api.get(path);
+        let rows = list["items"].as_array().or(list.as_array());
+        let rows = rows.expect("a list").iter();
+        rows.map(|row| row["name"].as_str().unwrap_or_default().to_owned())
+            .collect()
+    };
+    assert_eq!(names("/api/queues?type=stream"), ["s"]);
+    assert_eq!(names("/api/queues?type=classic"), ["a/b", "q", "q"]);
+    assert_eq!(names("/api/queues?type=quorum"), [""; 0]);
+    let page = "/api/queues/%2F?type=classic&page=1&page_size=1&sort=name";
+    assert_eq!(names(page), ["a/b"]);
+    assert_eq!(api.get(page)["total_count"], 2);
 }
 
 #[test]

@@ -70,6 +70,14 @@ pub(crate) trait HostKind {
     /// Facts about a queue: all of them where it is led, elsewhere what lives.
     fn local_stats(&self, now: Now, logs: &ShardLogs, queue: QueueId) -> Option<LocalQueueStats>;
 
+    /// Adds the queues to `out` that are led here and that something happened to since this was
+    /// asked last, in no order.
+    fn take_active(&mut self, out: &mut Vec<QueueId>);
+
+    /// How many messages the queues have that are led here and not empty: all, those that wait,
+    /// those that are not settled.
+    fn depths(&self) -> Vec<(QueueId, [u64; 3])>;
+
     /// The queues of this kind, in no order.
     fn queues(&self) -> Vec<QueueId>;
 }

@@ -11,6 +11,7 @@
 //! Invariant: a message that leaves a queue for a dead-letter exchange is in its new queues' log
 //! before it is settled in the old one's.
 
+mod active;
 pub mod catalogue;
 pub mod certificate;
 pub mod cluster;

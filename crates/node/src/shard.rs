@@ -404,6 +404,23 @@ impl Shard {
         })
     }
 
+    /// The queues led here that something happened to since this was asked last, in no order; no
+    /// more of each kind than are sampled.
+    pub fn take_active(&mut self) -> Vec<QueueId> {
+        let mut active = Vec::new();
+        self.classic.take_active(&mut active);
+        self.replicas.take_active(&mut active);
+        active
+    }
+
+    /// How many messages each queue has that is led here and not empty: all, those that wait, those
+    /// that are not settled.
+    #[must_use]
+    pub fn depths(&self) -> Vec<(QueueId, [u64; 3])> {
+        let kinds = self.kinds().into_iter();
+        kinds.flat_map(HostKind::depths).collect()
+    }
+
     /// Writes down what of the queues must survive besides their messages: at shutdown.
     pub fn save_states(&mut self, clean: bool) {
         for queue in self.classic.queues() {

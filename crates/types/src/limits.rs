@@ -198,6 +198,27 @@ pub const HTTP_DEFINITIONS_BYTES_MAX: usize = 50_000_000;
 pub const HTTP_LOGIN_BYTES_MAX: usize = 8_192;
 /// Items of one page of a list.
 pub const HTTP_PAGE_MAX: usize = 500;
+/// Milliseconds between two samples of figures over time.
+pub const SAMPLE_STEP_MS: u64 = 5_000;
+/// Samples at that distance that are kept: an hour of them.
+pub const SAMPLES_FINE: u32 = 720;
+/// After so many of them one is kept for longer: one a minute.
+pub const SAMPLES_PER_COARSE: u32 = 12;
+/// Samples at that distance that are kept: a day of them.
+pub const SAMPLES_COARSE: u32 = 1_440;
+/// Objects (queues, channels, connections, exchanges, virtual hosts) whose figures over time are
+/// kept; those that changed longest ago give way.
+pub const SAMPLED_OBJECTS_MAX: usize = 10_000;
+/// Bytes of memory that all figures over time take.
+pub const SAMPLES_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Times without samples, for a node that stood still, between which samples are kept.
+pub const SAMPLE_RUNS_MAX: usize = 256;
+/// Connections of a node up to which their figures over time, and their channels', are kept.
+pub const SAMPLED_CONNECTIONS_MAX: u64 = 1_000;
+/// Exchanges of a node up to which their figures over time are kept.
+pub const SAMPLED_EXCHANGES_MAX: usize = 1_000;
+/// Samples of one figure in an answer: the age that is asked for, divided by the distance.
+pub const SAMPLES_SHOWN_MAX: u64 = 500;
 /// Connections that are served at once at a port for HTTP or metrics. Who comes when there are as
 /// many is admitted, and the address that has most of them makes room.
 pub const HTTP_CONNECTIONS_MAX: usize = 1_024;

@@ -269,6 +269,7 @@ impl Reader<'_> {
                 let hosts = self.typed.below("management.hosts");
                 hosts.map(|(_, host)| host.text.clone()).collect()
             },
+            samples: !self.flag("management.disable_stats"),
             metrics_per_object: self.flag("prometheus.return_per_object_metrics"),
             shutdown_timeout_ms: self.count("shutdown_timeout"),
         })

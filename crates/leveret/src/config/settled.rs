@@ -56,6 +56,8 @@ pub struct Config {
     pub management_origins: Vec<String>,
     /// Seconds for which a browser need not ask again whether they may.
     pub management_cors_seconds: u64,
+    /// Whether samples of figures are taken.
+    pub samples: bool,
     /// Whether `/metrics` shows each object.
     pub metrics_per_object: bool,
     /// Milliseconds within which a shutdown drains connections.

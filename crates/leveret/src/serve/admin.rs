@@ -17,6 +17,7 @@ use leveret_management::api::{
 };
 use leveret_management::catalogue_directory::{CatalogueDirectory, ExecuteError, MakeCommands};
 use leveret_management::cluster::{ClusterChange, ClusterView};
+use leveret_management::question::Question;
 use leveret_management::{Bound, Running, Service};
 use leveret_metadata::Catalogue;
 use leveret_node::Env;
@@ -144,8 +145,8 @@ impl Running for Admin {
         cluster::change(&self.broker, change)
     }
 
-    fn ask_peers(&self, what: &str) -> Vec<(NodeId, Vec<u8>)> {
-        reports::ask_others(&self.broker, what)
+    fn ask_peers(&self, question: &Question) -> Vec<(NodeId, Vec<u8>)> {
+        reports::ask_others(&self.broker, &question.encode())
     }
 
     fn leaderless_queues(&self) -> Vec<(String, String)> {
@@ -232,6 +233,14 @@ impl Running for Admin {
             return self.stream_stats(|stream| stream == queue).pop();
         }
         self.stats_of_all(&[self.local_stats_of(queue)?]).pop()
+    }
+
+    fn active_queues(&self) -> Vec<(String, QueueStats)> {
+        self.active_queue_stats()
+    }
+
+    fn depths(&self, see: &mut dyn FnMut(&str, [u64; 3])) {
+        self.each_depth(see);
     }
 
     fn connections(&self) -> Vec<ConnectionStats> {

@@ -2,7 +2,7 @@
 //! may have to be kept there. `leveret_node::cluster` says who waits for what.
 
 use super::reports;
-use leveret_management::peers::asks;
+use leveret_management::question::ALARMS;
 use leveret_node::{Alarms, Env};
 use leveret_shell::broker::Broker;
 use leveret_types::NodeId;
@@ -45,7 +45,7 @@ fn follow(broker: &Weak<Broker>) {
     let mut known = Known::new();
     // The node's end takes this thread along.
     while let Some(broker) = broker.upgrade() {
-        let answers = reports::ask_others(&broker, asks::ALARMS);
+        let answers = reports::ask_others(&broker, ALARMS);
         let answers = answers
             .iter()
             .filter_map(|(node, bytes)| Some((*node, parse(bytes)?)));

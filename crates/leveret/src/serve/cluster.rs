@@ -3,7 +3,7 @@
 use super::{process, reports};
 use leveret_auth::Pattern;
 use leveret_management::cluster::{ClusterChange, ClusterNode, ClusterView};
-use leveret_management::peers::asks;
+use leveret_management::question::Question;
 use leveret_metadata::{Catalogue, Command, NodeRecord, QueueKind, QueueRecord};
 use leveret_node::Env;
 use leveret_shell::broker::Broker;
@@ -284,8 +284,8 @@ fn leads(broker: &Broker, queue: QueueId, node: NodeId) -> bool {
     if let Some(leader) = known {
         return leader == Some(node);
     }
-    let ask = format!("{}{}", asks::REPLICA, queue.0);
-    let answers = reports::ask_others(broker, &ask);
+    let question = Question::Replica { queue: queue.0 };
+    let answers = reports::ask_others(broker, &question.encode());
     let mut told = answers.iter().filter(|(from, _)| *from == node);
     told.any(|(_, bytes)| {
         let row: Option<serde_json::Value> = serde_json::from_slice(bytes).ok();

@@ -2,7 +2,7 @@
 //! answered by one thread of its own, so that neither clients nor replication wait for a listing.
 
 use bytes::Bytes;
-use leveret_management::peers::asks;
+use leveret_management::question::ALARMS;
 use leveret_management::{App, answers};
 use leveret_node::Env;
 use leveret_node::cluster::reports::{self, Ask};
@@ -50,7 +50,7 @@ pub fn answer_others(broker: &Arc<Broker>, app: &Arc<App>) -> io::Result<()> {
     let (queue, asked) = sync_channel::<Ask>(REPORTS_WAITING_MAX);
     let alarmed = Arc::downgrade(broker);
     cluster.reports().set_answerer(Box::new(move |ask| {
-        if ask.what == asks::ALARMS.as_bytes() {
+        if ask.what == ALARMS.as_bytes() {
             if let Some(broker) = alarmed.upgrade() {
                 let answer = super::alarms::answer(broker.own_alarms());
                 let mut frames = reports::answer(&ask, Bytes::from(answer));
@@ -79,12 +79,7 @@ pub fn answer_others(broker: &Arc<Broker>, app: &Arc<App>) -> io::Result<()> {
 fn answer_one(broker: &Weak<Broker>, app: &Weak<App>, ask: &Ask) -> Option<()> {
     let begun = Instant::now();
     let (broker, app) = (broker.upgrade()?, app.upgrade()?);
-    let Some(answer) = std::str::from_utf8(&ask.what)
-        .ok()
-        .and_then(|what| answers::answer(&app, what))
-    else {
-        return Some(());
-    };
+    let answer = answers::answer(&app, &ask.what);
     for frame in reports::answer(ask, Bytes::from(answer)) {
         while broker.peer_congested(ask.from) {
             if begun.elapsed() > PATIENCE {

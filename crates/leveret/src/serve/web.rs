@@ -2,7 +2,7 @@
 
 use crate::cli::node_file::CONTROL_SOCKET;
 use crate::config::{Config, Tls as TlsConfig};
-use leveret_management::{App, Bound, Endpoint, Place, Server, Service, Tls};
+use leveret_management::{App, Bound, Endpoint, Place, Sampling, Server, Service, Tls};
 use leveret_shell::tls::TlsFiles;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -15,6 +15,8 @@ const SOCKET_PATH_BYTES_MAX: usize = 107;
 pub struct Web {
     server: Server,
     tls: Vec<(TlsFiles, Tls)>,
+    /// Takes samples for as long as it is there; none where the configuration wants none.
+    _sampling: Option<Sampling>,
 }
 
 impl Web {
@@ -48,8 +50,16 @@ impl Web {
             tls.push((files, settings));
         }
         endpoints.extend(control_socket(&config.folders.root));
+        let sampling = match config.samples {
+            true => Some(Sampling::start(&app).map_err(|error| error.to_string())?),
+            false => None,
+        };
         let server = Server::start(app, &endpoints).map_err(|error| error.to_string())?;
-        Ok(Self { server, tls })
+        Ok(Self {
+            server,
+            tls,
+            _sampling: sampling,
+        })
     }
 
     /// What is listened on.

@@ -4,6 +4,7 @@ use super::{Answer, alter, delete, found, list, put, tags};
 use crate::access::Who;
 use crate::app::App;
 use crate::directory::{Alteration, Permission, Vhost};
+use crate::history::Ranges;
 use crate::reply::{ApiError, Reply, merge};
 use crate::route::Call;
 use crate::vhost_sums;
@@ -31,7 +32,7 @@ fn vhost_json(app: &App, vhost: &Vhost) -> Value {
 pub fn vhosts(call: &Call<'_>) -> Answer {
     let mut vhosts = call.app.node().vhosts();
     vhosts.retain(|vhost| call.app.sees(call.who, &vhost.name));
-    let sums = wanted_sums(call, None);
+    let sums = wanted_sums(call, None)?;
     let row = |vhost: &Vhost| with_sums(vhost_json(call.app, vhost), sums.as_ref());
     list(call, vhosts.iter().map(row))
 }
@@ -39,7 +40,7 @@ pub fn vhosts(call: &Call<'_>) -> Answer {
 /// `GET /api/vhosts/{vhost}`
 pub fn vhost(call: &Call<'_>) -> Answer {
     let vhost = call.app.node().vhost(call.param(0));
-    let sums = wanted_sums(call, vhost.as_ref().map(|vhost| vhost.name.as_str()));
+    let sums = wanted_sums(call, vhost.as_ref().map(|vhost| vhost.name.as_str()))?;
     found(vhost, |vhost| {
         with_sums(vhost_json(call.app, vhost), sums.as_ref())
     })
@@ -47,9 +48,10 @@ pub fn vhost(call: &Call<'_>) -> Answer {
 
 /// What happens in virtual hosts, unless the client does not want to know: it costs a look at every
 /// queue.
-fn wanted_sums(call: &Call<'_>, only: Option<&str>) -> Option<Value> {
+fn wanted_sums(call: &Call<'_>, only: Option<&str>) -> Result<Option<Value>, ApiError> {
+    let ranges = Ranges::of(&call.query)?;
     let wanted = !call.query.flag("disable_stats");
-    wanted.then(|| vhost_sums::all(call.app, only))
+    Ok(wanted.then(|| vhost_sums::all(call.app, only, &ranges)))
 }
 
 fn with_sums(mut json: Value, sums: Option<&Value>) -> Value {

@@ -1,10 +1,11 @@
 //! Lists of queues. Of all queues only the ids are held; rows are made a few at a time, when they
 //! are written.
 
-use super::{owners, queue_json};
+use super::{as_wanted, owners, queue_json};
 use crate::api::QueueStats;
 use crate::app::App;
 use crate::directory::Queue;
+use crate::history::Ranges;
 use crate::list_query::{self, Filter, Page};
 use crate::peers::{self, Told};
 use crate::pieces::Pieces;
@@ -26,10 +27,15 @@ pub(super) fn list(call: &Call<'_>, vhost: Option<&str>) -> Result<Reply, ApiErr
     let page = Page::of(query)?;
     let visible = visible_vhosts(call, vhost);
     let sort = query.get("sort");
+    let kind = query.get("type");
     let mut total = 0;
     let mut named: Vec<(Value, QueueId)> = Vec::new();
     app.node().each_queue(vhost, &mut |id, vhost, name| {
         if visible.as_ref().is_some_and(|seen| !seen.contains(vhost)) {
+            return;
+        }
+        // Streams have ids of their own; what else a queue is only its record says.
+        if kind.is_some_and(|kind| (kind == "stream") != id.is_stream()) {
             return;
         }
         total += 1;
@@ -41,10 +47,20 @@ pub(super) fn list(call: &Call<'_>, vhost: Option<&str>) -> Result<Reply, ApiErr
             named.push((key, id));
         }
     });
+    if let Some(kind) = kind.filter(|kind| *kind != "stream") {
+        let ids: Vec<QueueId> = named.iter().map(|(_, id)| *id).collect();
+        let of_kind: HashSet<QueueId> = ids
+            .chunks(BATCH)
+            .flat_map(|ids| app.node().queues_by_id(ids))
+            .filter_map(|queue| (queue.kind == kind).then_some(queue.id))
+            .collect();
+        named.retain(|(_, id)| of_kind.contains(id));
+        total = named.len();
+    }
     let wants_all = page.is_none() || sort.is_some_and(|field| field != "name");
-    let mut source = Source::new(app);
+    let mut source = Source::new(app, Ranges::of(query)?);
     if wants_all {
-        source.told = peers::told_elsewhere(app);
+        source.told = peers::told_elsewhere(app, &source.ranges);
     }
     let mut ids = match sort {
         None | Some("name") => list_query::sorted(named),
@@ -59,7 +75,7 @@ pub(super) fn list(call: &Call<'_>, vhost: Option<&str>) -> Result<Reply, ApiErr
         let held_bytes = ids.len() * size_of::<QueueId>() + source.told_bytes();
         let mut ids = ids.into_iter();
         let batch = move || {
-            let of_queue = |row| list_query::one(row, &columns);
+            let of_queue = |row| list_query::one(as_wanted(row, &columns), &columns);
             loop {
                 let batch: Vec<QueueId> = ids.by_ref().take(BATCH).collect();
                 let rows = source.rows(&batch);
@@ -74,10 +90,11 @@ pub(super) fn list(call: &Call<'_>, vhost: Option<&str>) -> Result<Reply, ApiErr
     };
     let shown = page.cut(ids)?;
     if !wants_all {
-        source.told = peers::told_elsewhere_of(app, &shown);
+        source.told = peers::told_elsewhere_of(app, &shown, &source.ranges);
     }
     let rows = source.rows(&shown).into_iter();
-    let rows = rows.map(|row| list_query::one(row, &columns)).collect();
+    let rows = rows.map(|row| list_query::one(as_wanted(row, &columns), &columns));
+    let rows = rows.collect();
     page.reply(rows, filtered, total)
 }
 
@@ -94,15 +111,17 @@ fn visible_vhosts(call: &Call<'_>, vhost: Option<&str>) -> Option<HashSet<String
 struct Source {
     app: Arc<App>,
     node: String,
+    ranges: Ranges,
     /// What other nodes tell of queues.
     told: HashMap<QueueId, peers::Row>,
 }
 
 impl Source {
-    fn new(app: &Arc<App>) -> Self {
+    fn new(app: &Arc<App>, ranges: Ranges) -> Self {
         Self {
             app: Arc::clone(app),
             node: app.node().node_stats().name,
+            ranges,
             told: HashMap::new(),
         }
     }
@@ -131,7 +150,7 @@ impl Source {
         let owners = owners(app, here.values());
         let row = |queue: Queue| {
             let told = match here.get(&queue.id) {
-                Some(stats) => Some(Told::here(app, stats, &owners)),
+                Some(stats) => Some(Told::here(app, stats, &owners, &self.ranges)),
                 None => self.told.get(&queue.id).and_then(peers::Row::told),
             };
             (queue.id, queue_json(app, &self.node, &queue, told))

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 pub struct Api {
     pub node: Arc<Fake>,
+    pub app: Arc<App>,
     pub server: Server,
 }
 
@@ -27,8 +28,9 @@ impl Api {
         let endpoints =
             [Service::Api, Service::Metrics].map(|service| Endpoint::plain(service, any));
         let app = App::new(Arc::clone(&node) as _, Some("token".to_owned()), false);
-        let server = Server::start(change(app), &endpoints).expect("ports on loopback");
-        Self { node, server }
+        let app = Arc::new(change(app));
+        let server = Server::start(Arc::clone(&app), &endpoints).expect("ports on loopback");
+        Self { node, app, server }
     }
 
     pub fn address(&self, service: Service) -> SocketAddr {

@@ -3,6 +3,7 @@
 use leveret_management::api::*;
 use leveret_management::cluster::{ClusterChange, ClusterNode, ClusterView};
 use leveret_management::directory::*;
+use leveret_management::question::Question;
 use leveret_types::{
     ConnectionId, FieldTable, FieldValue, NodeId, ProtocolError, QueueId, ReplyCode,
 };
@@ -24,6 +25,8 @@ pub struct Fake {
     pub rows_made: AtomicU64,
     /// How often some queues' figures have been asked for.
     pub stats_asked: AtomicU64,
+    /// Queues in which something happened, for whoever samples.
+    pub active: Mutex<Vec<(String, QueueStats)>>,
     /// Whether there is a stream `s` in `/`, with a client that publishes and two that read.
     pub has_stream: AtomicBool,
     /// A queue that cannot be declared.
@@ -102,7 +105,7 @@ fn queue(id: u64, vhost: &str, name: &str) -> Queue {
 }
 
 /// The stream that there may be.
-pub const STREAM: QueueId = QueueId(8);
+pub const STREAM: QueueId = QueueId(8).of_stream();
 
 fn stream() -> Queue {
     Queue {
@@ -261,6 +264,15 @@ impl Running for Fake {
         self.queues().into_iter().find(|q| q.id == queue)
     }
 
+    fn active_queues(&self) -> Vec<(String, QueueStats)> {
+        std::mem::take(&mut self.active.lock().unwrap())
+    }
+
+    fn depths(&self, see: &mut dyn FnMut(&str, [u64; 3])) {
+        see("/", [6, 4, 2]);
+        see("other", [10, 9, 1]);
+    }
+
     fn connections(&self) -> Vec<ConnectionStats> {
         let stream = (3, "management", "/", "stream");
         let amqp = [(1, "management", "/"), (2, "administrator", "other")];
@@ -328,7 +340,7 @@ impl Running for Fake {
     }
 
     fn store_stream_offset(&self, stream: QueueId, name: &str, offset: u64) -> bool {
-        self.ask(format!("store {stream} {name} {offset}"));
+        self.ask(format!("store {} {name} {offset}", stream.unmarked()));
         stream == STREAM
     }
 
@@ -338,7 +350,7 @@ impl Running for Fake {
         node: &str,
         adds: bool,
     ) -> Result<bool, String> {
-        self.ask(format!("replica {stream} {node} {adds}"));
+        self.ask(format!("replica {} {node} {adds}", stream.unmarked()));
         match node {
             "nowhere" => Err("the cluster has no node nowhere".to_owned()),
             _ => Ok(stream == STREAM),
@@ -416,11 +428,11 @@ impl Running for Fake {
         self.group().is_none_or(|group| group.down != Some(node))
     }
 
-    fn ask_peers(&self, what: &str) -> Vec<(NodeId, Vec<u8>)> {
+    fn ask_peers(&self, question: &Question) -> Vec<(NodeId, Vec<u8>)> {
         let leads = self.group().and_then(|group| group.leads);
-        let answer = match what {
-            "queues" => r#"[{"id": 9, "messages": 7}]"#,
-            "queue 9" => r#"{"id": 9, "messages": 7}"#,
+        let answer = match question {
+            Question::Queues { .. } => r#"[{"id": 9, "messages": 7}]"#,
+            Question::Queue { id: 9, .. } => r#"{"id": 9, "messages": 7}"#,
             _ => return Vec::new(),
         };
         leads

@@ -1,6 +1,7 @@
 //! The classic queues of a shard: which of them have something to do, and when.
 
 use super::ClassicQueue;
+use crate::active::ActiveQueues;
 use crate::around::Around;
 use crate::events::ConnectionEvent;
 use crate::host_kind::HostKind;
@@ -23,6 +24,7 @@ use std::ops::Range;
 pub(super) struct Listed {
     dirty: bool,
     unsynced: bool,
+    active: bool,
     /// When it is to be looked at next; 0 is never.
     deadline_ms: u64,
 }
@@ -33,6 +35,7 @@ pub(crate) struct ClassicQueues {
     map: HashMap<QueueId, Box<ClassicQueue>, foldhash::fast::FixedState>,
     /// Queues that something happened to since the last [`HostKind::finish`].
     dirty: Vec<QueueId>,
+    active: ActiveQueues,
     /// Queues that have taken operations of other nodes, for which the log is waited.
     unsynced: Vec<QueueId>,
     /// When queues want to be looked at next.
@@ -251,6 +254,7 @@ impl HostKind for ClassicQueues {
                 continue;
             };
             queue.listed.dirty = false;
+            self.active.note(id, &mut queue.listed.active);
             queue.pump(&mut around.context());
             let deadline = queue.next_deadline_ms(around.now).unwrap_or(0);
             let noted = std::mem::replace(&mut queue.listed.deadline_ms, deadline);
@@ -273,6 +277,24 @@ impl HostKind for ClassicQueues {
 
     fn local_stats(&self, now: Now, _logs: &ShardLogs, queue: QueueId) -> Option<LocalQueueStats> {
         Some(self.map.get(&queue)?.local_stats(now))
+    }
+
+    fn take_active(&mut self, out: &mut Vec<QueueId>) {
+        for id in self.active.take() {
+            if let Some(queue) = self.map.get_mut(&id) {
+                queue.listed.active = false;
+                out.push(id);
+            }
+        }
+    }
+
+    fn depths(&self) -> Vec<(QueueId, [u64; 3])> {
+        let all = self.map.iter().map(|(id, queue)| {
+            // Dead letters count as gone once they are on their way.
+            let [ready, unsettled, _] = queue.queue.depths();
+            (*id, [ready + unsettled, ready, unsettled])
+        });
+        all.filter(|(_, depths)| *depths != [0; 3]).collect()
     }
 
     fn queues(&self) -> Vec<QueueId> {

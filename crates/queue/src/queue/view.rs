@@ -99,6 +99,14 @@ impl Queue {
         }
     }
 
+    /// How many messages wait, how many somebody holds, and how many are on their way to the
+    /// dead-letter exchange: as in [`Self::counts`], for whoever sums up many queues.
+    #[must_use]
+    pub fn depths(&self) -> [u64; 3] {
+        let (delayed, _) = self.delayed.sums();
+        [self.ready + delayed, self.unsettled, self.leaving]
+    }
+
     fn memory_bytes(&self) -> usize {
         let priority_logs = self
             .priority_logs

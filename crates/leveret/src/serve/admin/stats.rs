@@ -39,6 +39,49 @@ impl Admin {
         shards.flat_map(of_shard).collect()
     }
 
+    /// Figures of the queues in which something happened since this was asked last, and of all
+    /// streams here, each with its virtual host.
+    pub(super) fn active_queue_stats(&self) -> Vec<(String, QueueStats)> {
+        let mut active = Vec::new();
+        for id in self.broker.shard_ids() {
+            active.extend(self.broker.shard(id).take_active());
+        }
+        let known = active
+            .iter()
+            .filter_map(|queue| self.local_stats_of(*queue));
+        // Nobody asks here whose consumers they are.
+        let mut stats: Vec<QueueStats> = known.map(|known| self.stats_of(&known, &[])).collect();
+        stats.extend(self.stats_of_streams(|_| true));
+        let catalogue = self.broker.catalogue();
+        let named = |stats: QueueStats| {
+            let vhost = catalogue.queue(stats.id)?.vhost().to_owned();
+            Some((vhost, stats))
+        };
+        stats.into_iter().filter_map(named).collect()
+    }
+
+    /// Says of each queue that is led here and not empty its virtual host, and how many messages it
+    /// has: all, those that wait, those that are not settled.
+    pub(super) fn each_depth(&self, see: &mut dyn FnMut(&str, [u64; 3])) {
+        // The catalogue is not held for longer, as whoever changes it waits.
+        const AT_ONCE: usize = 1_024;
+        let streams = self.stats_of_streams(|_| true).into_iter();
+        let mut depths: Vec<(QueueId, [u64; 3])> = streams
+            .map(|stream| (stream.id, [stream.ready, stream.ready, 0]))
+            .collect();
+        for id in self.broker.shard_ids() {
+            depths.extend(self.broker.shard(id).depths());
+        }
+        for some in depths.chunks(AT_ONCE) {
+            let catalogue = self.broker.catalogue();
+            for (queue, depths) in some {
+                if let Some(record) = catalogue.queue(*queue) {
+                    see(record.vhost(), *depths);
+                }
+            }
+        }
+    }
+
     /// The same of one queue; none where it is not here.
     pub(super) fn local_stats_of(&self, queue: QueueId) -> Option<(LocalQueueStats, bool)> {
         let shard = self.broker.shard(self.broker.shard_of(queue));
@@ -53,9 +96,13 @@ impl Admin {
             .catalogue()
             .queues(None)
             .any(|q| q.id().is_stream());
-        if !has_streams {
-            return Vec::new();
+        match has_streams {
+            true => self.stats_of_streams(wanted),
+            false => Vec::new(),
         }
+    }
+
+    fn stats_of_streams(&self, wanted: impl Fn(QueueId) -> bool) -> Vec<QueueStats> {
         let all = self.broker.streams.stats().into_iter();
         let stats = all.filter(|(id, _)| wanted(*id)).map(|(id, stream)| {
             let first = stream.first_chunk.unwrap_or_default();

@@ -8,6 +8,7 @@ use super::members::member_on;
 use super::restore::{adopt, sole_founder};
 use super::snapshot;
 use super::{Around, Broken, HEADER_LOG, Replica};
+use crate::active::ActiveQueues;
 use crate::peeked::{self, Found};
 use crate::quorum::link::{Answer, Event, LocalDelivery, Origin};
 use crate::shard::{Deferred, QueueSpec, log_of};
@@ -29,6 +30,8 @@ pub struct Replicas {
     pub(super) quarantined: HashMap<QueueId, ReplicaId, foldhash::fast::FixedState>,
     /// Leaders that something has happened to.
     dirty: Vec<QueueId>,
+    /// The same since it was asked last for whoever samples.
+    active: ActiveQueues,
     /// Whether some of them wait until it is known that they still lead.
     is_held: bool,
     /// Leaders with something to propose.

@@ -81,6 +81,7 @@ struct Listed {
     open: bool,
     unsynced: bool,
     ticking: bool,
+    active: bool,
 }
 
 /// One member of a queue's group.

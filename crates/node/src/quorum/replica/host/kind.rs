@@ -165,6 +165,9 @@ impl HostKind for Replicas {
                 held.push(id);
                 continue;
             }
+            if let Some(replica) = self.map.get_mut(&id) {
+                self.active.note(id, &mut replica.listed.active);
+            }
             self.with(around, id, |replica, around| {
                 replica.listed.dirty = false;
                 replica.pump(around);
@@ -203,6 +206,25 @@ impl HostKind for Replicas {
             consumers: Vec::new(),
             durable: true,
         })
+    }
+
+    fn take_active(&mut self, out: &mut Vec<QueueId>) {
+        for id in self.active.take() {
+            if let Some(replica) = self.map.get_mut(&id) {
+                replica.listed.active = false;
+                out.push(id);
+            }
+        }
+    }
+
+    fn depths(&self) -> Vec<(QueueId, [u64; 3])> {
+        let led = self.map.values();
+        let led = led.filter_map(|replica| Some((replica.id, replica.leader.as_ref()?)));
+        let depths = led.map(|(id, leader)| {
+            let [ready, unsettled, leaving] = leader.queue().depths();
+            (id, [ready + unsettled + leaving, ready, unsettled])
+        });
+        depths.filter(|(_, depths)| *depths != [0; 3]).collect()
     }
 
     fn queues(&self) -> Vec<QueueId> {

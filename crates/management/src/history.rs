@@ -1,0 +1,342 @@
+//! Figures over time in answers: `msg_rates_age` and `_incr`, `lengths_…`, `data_rates_…` and
+//! `node_stats_…` as RabbitMQ has them, and the rates that samples show.
+
+use crate::app::App;
+use crate::input::Query;
+use crate::overview::{CHURN, DEPTHS, MESSAGE_NAMES, NODE_NAMES};
+use crate::rates::Subject;
+use crate::reply::ApiError;
+use crate::samples::{Range, Series};
+use leveret_types::limits::SAMPLES_SHOWN_MAX;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+/// Bytes received and sent.
+const DATA: [&str; 2] = ["recv_oct", "send_oct"];
+/// Messages in and out of an exchange.
+const EXCHANGE: [&str; 2] = ["publish_in", "publish_out"];
+
+/// A part of an answer that is asked for over time by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// What happened to messages.
+    Messages,
+    /// How many messages there are.
+    Lengths,
+    /// Bytes of connections.
+    Data,
+    /// How the node is.
+    Node,
+    /// What came and went at the node.
+    Churn,
+    /// Messages through an exchange.
+    Exchange,
+}
+
+impl Part {
+    const fn names(self) -> &'static [&'static str] {
+        match self {
+            Self::Messages => &MESSAGE_NAMES,
+            Self::Lengths => &DEPTHS,
+            Self::Data => &DATA,
+            Self::Node => &NODE_NAMES,
+            Self::Churn => &CHURN,
+            Self::Exchange => &EXCHANGE,
+        }
+    }
+}
+
+/// What is sampled of a subject, in the order of its values.
+const fn parts_of(subject: Subject) -> &'static [Part] {
+    match subject {
+        Subject::Node => &[Part::Messages, Part::Lengths, Part::Node],
+        Subject::Queue(_) => &[Part::Messages, Part::Lengths],
+        Subject::Vhost(_) => &[Part::Messages, Part::Lengths, Part::Data],
+        Subject::Channel(..) => &[Part::Messages],
+        Subject::Connection(_) => &[Part::Data],
+        Subject::Exchange(_) => &[Part::Exchange],
+    }
+}
+
+/// Over which time an answer is to show figures.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ranges {
+    messages: Option<(u64, u64)>,
+    lengths: Option<(u64, u64)>,
+    data: Option<(u64, u64)>,
+    node: Option<(u64, u64)>,
+}
+
+impl Ranges {
+    /// What a query asks for.
+    ///
+    /// # Errors
+    /// If an age or a distance makes no sense, or there would be more than [`SAMPLES_SHOWN_MAX`].
+    pub fn of(query: &Query) -> Result<Self, ApiError> {
+        Ok(Self {
+            messages: range(query, "msg_rates")?,
+            lengths: range(query, "lengths")?,
+            data: range(query, "data_rates")?,
+            node: range(query, "node_stats")?,
+        })
+    }
+
+    /// Whether anything is asked for over time.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
+
+    fn of_part(&self, part: Part) -> Option<Range> {
+        let (age_s, step_s) = match part {
+            Part::Messages | Part::Exchange | Part::Churn => self.messages,
+            Part::Lengths => self.lengths,
+            Part::Data => self.data,
+            Part::Node => self.node,
+        }?;
+        Some(Range {
+            age_ms: age_s * 1_000,
+            step_ms: step_s * 1_000,
+        })
+    }
+}
+
+fn range(query: &Query, prefix: &str) -> Result<Option<(u64, u64)>, ApiError> {
+    let number = |what: &str| query.get(&format!("{prefix}_{what}"));
+    let (Some(age), Some(incr)) = (number("age"), number("incr")) else {
+        return Ok(None);
+    };
+    // As RabbitMQ: what is no number asks for nothing.
+    let (Ok(age_s), Ok(step_s)) = (age.parse::<i64>(), incr.parse::<i64>()) else {
+        return Ok(None);
+    };
+    let both = (u64::try_from(age_s).ok(), u64::try_from(step_s).ok());
+    match both {
+        (Some(age), Some(step))
+            if age > 0
+                && (1..=u64::from(u32::MAX)).contains(&step)
+                && age <= u64::from(u32::MAX)
+                && age / step <= SAMPLES_SHOWN_MAX =>
+        {
+            Ok(Some((age, step)))
+        }
+        _ => Err(ApiError::BadRequest(format!(
+            "Invalid range parameters: age {age_s}, incr {step_s}"
+        ))),
+    }
+}
+
+/// What is known of one subject over time, for answers.
+pub(crate) struct History<'a> {
+    app: &'a App,
+    subject: Subject,
+    ranges: Ranges,
+    rates: Vec<f64>,
+}
+
+impl<'a> History<'a> {
+    /// What is known; nothing where the subject is not sampled.
+    pub(crate) fn of(app: &'a App, subject: Subject, ranges: &Ranges) -> Option<Self> {
+        let rates = app.samples().rates(subject)?;
+        Some(Self {
+            app,
+            subject,
+            ranges: *ranges,
+            rates,
+        })
+    }
+
+    /// Where a part's values are among the subject's.
+    fn place(&self, part: Part) -> Option<(usize, &'static [&'static str])> {
+        let mut before = 0;
+        for own in parts_of(self.subject) {
+            match (*own, part) {
+                // What came and went are the last of the node's.
+                (Part::Node, Part::Churn) => {
+                    return Some((before + NODE_NAMES.len() - CHURN.len(), &CHURN));
+                }
+                (own, part) if own == part => return Some((before, own.names())),
+                (own, _) => before += own.names().len(),
+            }
+        }
+        None
+    }
+
+    /// Writes rates, and what is asked for over time, into the `…_details` of a part.
+    pub(crate) fn write(&self, part: Part, into: &mut Value) {
+        let (Some((first, names)), Some(into)) = (self.place(part), into.as_object_mut()) else {
+            return;
+        };
+        let range = self.ranges.of_part(part);
+        let series = range.map(|range| self.app.series(self.subject, range));
+        for (at, name) in names.iter().enumerate() {
+            let Some(Value::Object(details)) = into.get_mut(&format!("{name}_details")) else {
+                continue;
+            };
+            if let Some(rate) = self.rates.get(first + at) {
+                details.insert("rate".to_owned(), json!(rate));
+            }
+            if let Some(series) = &series {
+                write_samples(details, series, |values| values.get(first + at).copied());
+            }
+        }
+    }
+}
+
+/// Writes what is known of a subject into parts of an answer that stand side by side.
+pub(crate) fn write(
+    app: &App,
+    subject: Subject,
+    ranges: &Ranges,
+    parts: &[Part],
+    into: &mut Value,
+) {
+    let Some(history) = History::of(app, subject, ranges) else {
+        return;
+    };
+    for part in parts {
+        match part {
+            Part::Messages | Part::Exchange => history.write(*part, &mut into["message_stats"]),
+            _ => history.write(*part, into),
+        }
+    }
+}
+
+fn write_samples(
+    details: &mut Map<String, Value>,
+    series: &Series,
+    value: impl Fn(&[u64]) -> Option<u64>,
+) {
+    let known = series.iter().map(|(at, values)| (*at, value(values)));
+    let known: Vec<(u64, u64)> = known.filter_map(|(at, value)| Some((at, value?))).collect();
+    let sum: f64 = known.iter().map(|(_, value)| *value as f64).sum();
+    let rate = match (known.first(), known.last()) {
+        (Some((newest, high)), Some((oldest, low))) if newest > oldest => {
+            let grown = high.wrapping_sub(*low) as i64 as f64;
+            grown * 1_000.0 / (newest - oldest) as f64
+        }
+        _ => 0.0,
+    };
+    details.insert("avg_rate".to_owned(), json!(rate));
+    details.insert("avg".to_owned(), json!(sum / known.len().max(1) as f64));
+    let samples = known.iter();
+    let samples = samples.map(|(at, value)| json!({"sample": value, "timestamp": at}));
+    details.insert("samples".to_owned(), samples.collect());
+}
+
+/// Adds samples of another node to samples: what both know. A time before the first that one of
+/// them knows is before its start, when it had counted nothing.
+pub(crate) fn add_samples(into: &mut Vec<Value>, from: &[Value]) {
+    let time = |sample: &Value| sample["timestamp"].as_u64().unwrap_or(0);
+    let value = |sample: &Value| sample["sample"].as_u64().unwrap_or(0);
+    let begins = |samples: &[Value]| samples.last().map_or(u64::MAX, time);
+    let (own_begin, other_begin) = (begins(into), begins(from));
+    let mut sums = Vec::with_capacity(into.len().max(from.len()));
+    let (mut own, mut other) = (into.iter().peekable(), from.iter().peekable());
+    loop {
+        let (at, sum) = match (own.peek(), other.peek()) {
+            (None, None) => break,
+            (Some(a), Some(b)) if time(a) == time(b) => {
+                let both = (time(a), Some(value(a).saturating_add(value(b))));
+                (own.next(), other.next());
+                both
+            }
+            (Some(a), b) if b.is_none_or(|b| time(a) > time(b)) => {
+                let alone = (time(a) < other_begin).then(|| value(a));
+                let alone = (time(a), alone);
+                own.next();
+                alone
+            }
+            (_, Some(b)) => {
+                let alone = (time(b) < own_begin).then(|| value(b));
+                let alone = (time(b), alone);
+                other.next();
+                alone
+            }
+            (Some(_), None) => break,
+        };
+        if let Some(sum) = sum {
+            sums.push(json!({"sample": sum, "timestamp": at}));
+        }
+    }
+    *into = sums;
+}
+
+impl App {
+    fn series(&self, subject: Subject, range: Range) -> Series {
+        let now = self.moment();
+        let series = self.samples().series(subject, range, now);
+        series.unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ranges(query: &str) -> Result<Ranges, ApiError> {
+        Ranges::of(&Query::parse(query).expect("a query"))
+    }
+
+    #[test]
+    fn ranges_are_bounded_and_both_numbers_are_needed() {
+        let most = format!("msg_rates_age={SAMPLES_SHOWN_MAX}&msg_rates_incr=1");
+        assert!(ranges(&most).is_ok_and(|ranges| !ranges.is_none()));
+        for refused in [
+            format!("msg_rates_age={}&msg_rates_incr=1", SAMPLES_SHOWN_MAX + 1),
+            "lengths_age=60&lengths_incr=0".to_owned(),
+            "data_rates_age=0&data_rates_incr=5".to_owned(),
+            "node_stats_age=-60&node_stats_incr=5".to_owned(),
+            "node_stats_age=99999999999999&node_stats_incr=99999999999999".to_owned(),
+        ] {
+            assert!(
+                matches!(ranges(&refused), Err(ApiError::BadRequest(_))),
+                "{refused}"
+            );
+        }
+        for nothing in [
+            "",
+            "lengths_age=60",
+            "lengths_incr=5",
+            "lengths_age=x&lengths_incr=5",
+        ] {
+            assert!(ranges(nothing).is_ok_and(|ranges| ranges.is_none()));
+        }
+    }
+
+    fn samples(of: &[(u64, u64)]) -> Vec<Value> {
+        let sample = |(at, value): &(u64, u64)| json!({"sample": value, "timestamp": at});
+        of.iter().map(sample).collect()
+    }
+
+    #[test]
+    fn samples_of_two_nodes_add_up_where_both_are_known() {
+        let cases: [(&[_], &[_], &[_]); 5] = [
+            // The same times.
+            (
+                &[(20, 5), (10, 3)],
+                &[(20, 7), (10, 1)],
+                &[(20, 12), (10, 4)],
+            ),
+            // One started later: before that it had counted nothing.
+            (&[(20, 5), (10, 3)], &[(20, 7)], &[(20, 12), (10, 3)]),
+            (&[(20, 5)], &[(20, 7), (10, 3)], &[(20, 12), (10, 3)]),
+            // One stood still in between: a gap.
+            (
+                &[(30, 3), (20, 2), (10, 1)],
+                &[(30, 3), (10, 1)],
+                &[(30, 6), (10, 2)],
+            ),
+            // One has not yet told the newest.
+            (&[(30, 3), (20, 2)], &[(20, 2)], &[(20, 4)]),
+        ];
+        for (own, other, expected) in cases {
+            let mut sum = samples(own);
+            add_samples(&mut sum, &samples(other));
+            assert_eq!(sum, samples(expected), "{own:?} and {other:?}");
+        }
+        let mut sum = samples(&[]);
+        add_samples(&mut sum, &samples(&[(10, 1)]));
+        assert_eq!(sum, samples(&[(10, 1)]));
+    }
+}

@@ -1,0 +1,217 @@
+//! What a node of a cluster asks the others for operators: a typed message, with a version.
+//!
+//! Invariant: what another node sends is judged before it is used: a question of another version,
+//! or one that this node does not know, is answered with nothing at once.
+
+use crate::history::Ranges;
+use leveret_types::limits::REPORT_ASK_BYTES_MAX;
+use leveret_types::{ConnectionId, QueueId};
+use serde::{Deserialize, Serialize};
+
+/// The version of these questions and of their answers: another one is not understood.
+pub const VERSION: u32 = 1;
+
+/// The one question that is not answered in turn with the others: which alarms a node has. Alarms
+/// block publishers, so that it is answered where it arrives.
+pub const ALARMS: &str = "alarms";
+
+/// A question to all other nodes. Each answers with JSON.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Question {
+    /// Figures of all queues that are led there, each with its `id`.
+    Queues {
+        /// Over which time.
+        ranges: Ranges,
+    },
+    /// The same of some queues.
+    QueuesOf {
+        /// Their ids.
+        ids: Vec<u64>,
+        /// Over which time.
+        ranges: Ranges,
+    },
+    /// Figures of one queue.
+    Queue {
+        /// Its id.
+        id: u64,
+        /// Over which time.
+        ranges: Ranges,
+    },
+    /// Clients' connections there.
+    Connections {
+        /// Over which time.
+        ranges: Ranges,
+    },
+    /// Their channels.
+    Channels {
+        /// Over which time.
+        ranges: Ranges,
+    },
+    /// Their consumers.
+    Consumers,
+    /// How the node is.
+    Node {
+        /// Over which time.
+        ranges: Ranges,
+    },
+    /// Where its memory is.
+    Memory,
+    /// Its part of `/api/overview`.
+    Overview {
+        /// Over which time.
+        ranges: Ranges,
+    },
+    /// What happens in its virtual hosts: sums.
+    Vhosts {
+        /// The one that is meant; all where there is none.
+        only: Option<String>,
+        /// Over which time.
+        ranges: Ranges,
+    },
+    /// How a queue's replica there stands.
+    Replica {
+        /// The queue's id.
+        queue: u64,
+    },
+    /// Publishers of its clients of the stream protocol.
+    StreamPublishers,
+    /// Subscriptions of its clients of the stream protocol.
+    StreamConsumers,
+    /// What a stream there keeps by name.
+    Tracking {
+        /// The stream's id.
+        stream: u64,
+    },
+    /// Store an offset in a stream there: whether it is stored.
+    StoreOffset {
+        /// The stream's id.
+        stream: u64,
+        /// The offset.
+        offset: u64,
+        /// The consumer's name.
+        name: String,
+    },
+    /// Change the replicas of a stream that is led there: true, or why not in words.
+    ChangeReplica {
+        /// The stream's id.
+        stream: u64,
+        /// The node that gets a replica, or loses its own.
+        node: String,
+        /// Whether it gets one.
+        adds: bool,
+    },
+    /// Close a connection: whether it was there.
+    Close {
+        /// The connection's id.
+        connection: u64,
+        /// Why, for its client.
+        reason: String,
+    },
+}
+
+#[derive(Serialize, Deserialize)]
+struct Envelope<Q> {
+    version: u32,
+    question: Q,
+}
+
+impl Question {
+    /// How many queues one question may name: an id has 20 digits at most, and a comma.
+    pub const QUEUES_MAX: usize = (REPORT_ASK_BYTES_MAX - 512) / 21;
+
+    /// Figures of one queue.
+    #[must_use]
+    pub const fn of_queue(queue: QueueId, ranges: Ranges) -> Self {
+        Self::Queue {
+            id: queue.0,
+            ranges,
+        }
+    }
+
+    /// Closes a connection.
+    #[must_use]
+    pub fn close(connection: ConnectionId, reason: &str) -> Self {
+        Self::Close {
+            connection: connection.0,
+            reason: reason.to_owned(),
+        }
+    }
+
+    /// As it is sent.
+    #[must_use]
+    pub fn encode(&self) -> String {
+        let envelope = Envelope {
+            version: VERSION,
+            question: self,
+        };
+        // Numbers and texts always are JSON.
+        serde_json::to_string(&envelope).unwrap_or_default()
+    }
+
+    /// As it came; nothing where it is of another version, or makes no sense here.
+    #[must_use]
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let envelope: Envelope<Self> = serde_json::from_slice(bytes).ok()?;
+        (envelope.version == VERSION).then_some(envelope.question)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_arrives_as_it_was_asked() {
+        let ranges = Ranges::default();
+        for question in [
+            Question::Queues { ranges },
+            Question::of_queue(QueueId(u64::MAX), ranges),
+            Question::Vhosts {
+                only: Some("a \"b\"\n".to_owned()),
+                ranges,
+            },
+            Question::close(ConnectionId(3), "because 7"),
+            Question::Memory,
+        ] {
+            let sent = question.encode();
+            assert_eq!(Question::decode(sent.as_bytes()), Some(question), "{sent}");
+        }
+    }
+
+    #[test]
+    fn a_question_of_another_version_or_without_sense_is_none() {
+        let asked = Question::Memory.encode();
+        let later = asked.replace("\"version\":1", "\"version\":2");
+        assert_ne!(asked, later);
+        for bytes in [
+            later.as_str(),
+            "queues",
+            "",
+            r#"{"version":1,"question":"reboot"}"#,
+            r#"{"version":1,"question":{"queue":{"id":-1}}}"#,
+            r#"{"version":1,"#,
+        ] {
+            assert_eq!(Question::decode(bytes.as_bytes()), None, "{bytes}");
+        }
+    }
+
+    #[test]
+    fn a_question_about_as_many_queues_as_may_be_fits() {
+        let Ok(query) = crate::input::Query::parse(&ranges_at_their_longest()) else {
+            panic!("a query");
+        };
+        let ranges = Ranges::of(&query).expect("ranges");
+        let ids = vec![u64::MAX; Question::QUEUES_MAX];
+        let question = Question::QueuesOf { ids, ranges };
+        assert!(question.encode().len() <= REPORT_ASK_BYTES_MAX);
+    }
+
+    fn ranges_at_their_longest() -> String {
+        let most = u32::MAX;
+        let range = |name| format!("{name}_age={most}&{name}_incr={most}");
+        ["msg_rates", "lengths", "data_rates", "node_stats"]
+            .map(range)
+            .join("&")
+    }
+}
