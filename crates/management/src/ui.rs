@@ -57,6 +57,7 @@ static FILES: &[File] = files![
     SCRIPT "pages/clients.js",
     SCRIPT "pages/exchanges.js",
     SCRIPT "pages/queues.js",
+    SCRIPT "pages/streams.js",
     SCRIPT "pages/growth.js",
     SCRIPT "pages/nodes.js",
     SCRIPT "pages/admin.js",

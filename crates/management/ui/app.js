@@ -46,7 +46,7 @@ function Login () {
 // `[route, title, whether it is shown]`, in groups.
 export const NAVIGATION = [
   [null, [['overview', 'Overview'], ['nodes', 'Nodes', isMonitor]]],
-  ['Traffic', [['connections', 'Connections'], ['channels', 'Channels'], ['exchanges', 'Exchanges'], ['queues', 'Queues'], ['consumers', 'Consumers']]],
+  ['Traffic', [['connections', 'Connections'], ['channels', 'Channels'], ['exchanges', 'Exchanges'], ['queues', 'Queues'], ['streams', 'Streams'], ['consumers', 'Consumers']]],
   ['Insight', [['route', 'Route tester'], ['topology', 'Topology']]],
   ['Admin', [['users', 'Users', isAdministrator], ['vhosts', 'Virtual hosts'], ['policies', 'Policies'],
     ['limits', 'Limits', isAdministrator], ['definitions', 'Definitions', isAdministrator], ['features', 'Feature flags'], ['cluster', 'Cluster', isMonitor]]]

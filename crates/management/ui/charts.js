@@ -1,7 +1,7 @@
-// Figures over time: kept in the page from what it polled, and drawn.
+// Figures over time: what the node has kept of the time before, then what the page polled; drawn.
 
 import { useEffect, useRef, useState } from './vendor/preact-hooks.js'
-import { cell, useCell } from './api.js'
+import { call, cell, useCell } from './api.js'
 import { bytes, compact, html, place, rate, setParams } from './parts.js'
 
 const POINTS_MAX = 3600
@@ -9,7 +9,12 @@ const HISTORIES_MAX = 60
 // Two polls further apart than this leave a gap: nothing is known of the time between.
 const GAP_MS = 5000
 
-export const RANGES = [['60', '1 min'], ['600', '10 min'], ['3600', '1 h']]
+export const RANGES = [['60', '1 min'], ['600', '10 min'], ['3600', '1 h'], ['21600', '6 h'], ['86400', '1 day']]
+// By range: the seconds between two samples that are asked for.
+const PAST_STEPS = { 60: 5, 600: 5, 3600: 10, 21600: 60, 86400: 180 }
+const PAST_KINDS = ['msg_rates', 'lengths', 'data_rates', 'node_stats']
+// What is kept of the time before is asked for again after this, or after its distance.
+const PAST_AGAIN_S = 60
 
 // By subject: `{times, series, last}`. The subject used longest ago goes first.
 const histories = new Map()
@@ -49,16 +54,87 @@ function push (history, at, values) {
   if (history.times.length > POINTS_MAX) history.times.shift()
 }
 
-// The history of a subject, with what was just polled.
-export function useHistory (subject, at, counters, gauges) {
+// The history of a subject: what was just polled, behind what is known of the time before.
+export function useHistory (subject, at, counters, gauges, past = null) {
   const [, redraw] = useState(0)
   useEffect(() => {
     if (!at) return
     record(historyOf(subject), at, counters, gauges)
     redraw(at)
   }, [subject, at])
-  return historyOf(subject)
+  return joined(past, historyOf(subject))
 }
+
+function joined (past, live) {
+  const begins = live.times[0] ?? Infinity
+  const kept = past ? past.times.filter((time) => time < begins).length : 0
+  if (kept === 0) return live
+  const names = new Set([...Object.keys(past.series), ...Object.keys(live.series)])
+  const none = (times) => times.map(() => null)
+  const series = {}
+  for (const name of names) {
+    series[name] = [...(past.series[name] ?? none(past.times)).slice(0, kept), ...(live.series[name] ?? none(live.times))]
+  }
+  return { times: [...past.times.slice(0, kept), ...live.times], series, last: live.last }
+}
+
+const at = (from, path) => path.split('.').reduce((found, name) => found?.[name], from)
+
+// What samples say of the figures at these paths of an answer. A time without samples is a gap.
+function pastOf (data, counters, gauges, step) {
+  const found = new Map()
+  const gather = (paths, isCounter) => {
+    for (const [name, path] of Object.entries(paths)) {
+      let last = null
+      for (const { sample, timestamp } of (at(data, `${path}_details`)?.samples ?? []).toReversed()) {
+        const seconds = timestamp / 1000
+        const isNext = last && seconds - last.seconds < 1.5 * step
+        const grown = isNext && sample >= last.sample ? (sample - last.sample) / (seconds - last.seconds) : null
+        if (!found.has(seconds)) found.set(seconds, {})
+        found.get(seconds)[name] = isCounter ? grown : sample
+        last = { seconds, sample }
+      }
+    }
+  }
+  gather(counters, true)
+  gather(gauges, false)
+  const history = { times: [], series: {}, last: null }
+  for (const name of [...Object.keys(counters), ...Object.keys(gauges)]) history.series[name] = []
+  const add = (seconds, values) => {
+    history.times.push(seconds)
+    for (const [name, points] of Object.entries(history.series)) points.push(values[name] ?? null)
+  }
+  for (const [seconds, values] of [...found].sort(([a], [b]) => a - b)) {
+    const last = history.times.at(-1)
+    if (last != null && seconds - last >= 1.5 * step) add(last + step, {})
+    add(seconds, values)
+  }
+  return history
+}
+
+// What the node has kept of the figures at these paths of an answer, for the chosen time. What it
+// does not keep is missing: the polls say what goes wrong.
+export function usePast (address, counters, gauges) {
+  const range = useRange()
+  const [past, setPast] = useState(null)
+  useEffect(() => {
+    setPast(null)
+    if (!address) return
+    let isGone = false
+    const step = PAST_STEPS[range]
+    const ages = PAST_KINDS.map((kind) => `${kind}_age=${range}&${kind}_incr=${step}`).join('&')
+    const ask = () => call('GET', `${address}?${ages}`).then((data) => {
+      if (!isGone) setPast(pastOf(data, counters, gauges, step))
+    }, () => {})
+    ask()
+    const timer = setInterval(ask, Math.max(step, PAST_AGAIN_S) * 1000)
+    return () => { isGone = true; clearInterval(timer) }
+  }, [address, range])
+  return past
+}
+
+// Paths of figures that are called in an answer as they are here.
+export const below = (parent, names) => Object.fromEntries(names.map((name) => [name, parent ? `${parent}.${name}` : name]))
 
 // The newest point of a series.
 export const newest = (history, name) => history.series[name]?.at(-1) ?? null

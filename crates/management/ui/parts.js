@@ -180,12 +180,13 @@ function wantedFields (columns, always) {
   return [...new Set([...always, ...fields])].join(',')
 }
 
-// A list that the node filters, sorts and cuts into pages.
-export function List ({ label, address, columns, always = [], keyOf, empty, vhosts = true, tools, onData }) {
+// A list that the node filters, sorts and cuts into pages; `only` are fixed filters of its own.
+export function List ({ label, address, only = {}, columns, always = [], keyOf, empty, vhosts = true, tools, onData }) {
   const state = listState(useCell(place).params, columns)
   const visible = columns.filter((column) => state.chosen.includes(column.id))
   const path = vhosts && state.vhost ? `${address}/${encodeURIComponent(state.vhost)}` : address
   const asked = path + query({
+    ...only,
     page: state.page,
     page_size: state.size,
     name: state.name,

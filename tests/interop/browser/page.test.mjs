@@ -26,7 +26,7 @@ const HOSTILE = [
 ]
 
 const PAGES = [
-  '', 'nodes', 'connections', 'channels', 'exchanges', 'queues', 'consumers', 'users', 'vhosts', 'policies', 'limits',
+  '', 'nodes', 'connections', 'channels', 'exchanges', 'queues', 'streams', 'consumers', 'users', 'vhosts', 'policies', 'limits',
   'definitions', 'features', 'cluster', 'route', 'topology'
 ]
 
@@ -282,6 +282,52 @@ inPage('a rate moves by itself while messages are published', async (page) => {
   await api('DELETE', 'queues/%2F/live')
 }, { expected: /404/ })
 
+inPage('a stream is made, written to, shown with what it keeps, and deleted', async (page) => {
+  await open(page, 'streams')
+  await button(page, 'Add stream').click()
+  await submit(page, 'Add stream', { Name: 'flow', 'Age that it keeps at most': '1D' })
+  await row(page, 'flow').getByRole('link', { name: 'flow' }).click()
+  await page.getByText('x-max-age: 1D').waitFor()
+  await page.getByRole('region', { name: 'Replicas' }).getByText('leader').waitFor()
+  for (const payload of ['a', 'b', 'c']) {
+    await api('POST', 'exchanges/%2F/amq.default/publish', { properties: {}, routing_key: 'flow', payload, payload_encoding: 'string' })
+  }
+  await page.locator('.stat', { hasText: 'Committed offset' }).filter({ hasText: '2' }).waitFor()
+  await button(page, 'Store an offset').click()
+  await submit(page, 'Store offset', { Consumer: HOSTILE[0], Offset: '1' })
+  await row(page, HOSTILE[0]).getByRole('cell', { name: '1' }).first().waitFor()
+  assert.equal(await page.evaluate(() => window.owned), undefined)
+
+  await open(page, 'streams')
+  await button(page, 'Add super stream').click()
+  await submit(page, 'Add super stream', { Name: 'orders', Partitions: '2' })
+  await page.getByRole('region', { name: 'Super streams' }).getByRole('link', { name: 'orders-1' }).waitFor()
+  await button(page, 'Delete orders').click()
+  await submit(page, 'Delete super stream')
+  await gone(page.getByRole('link', { name: 'orders-1' }))
+  await open(page, 'streams/%2F/flow')
+  await button(page, 'Delete').click()
+  await submit(page, 'Delete stream')
+  await page.getByRole('heading', { name: 'Streams', exact: true }).waitFor()
+  await gone(row(page, 'flow'))
+}, { expected: /404/ })
+
+inPage('a chart shows what was before the page was opened', async (page) => {
+  await api('PUT', 'queues/%2F/before', {})
+  const message = { properties: {}, routing_key: 'before', payload: 'x', payload_encoding: 'string' }
+  await api('POST', 'exchanges/%2F/amq.default/publish', message)
+  const asked = 'queues/%2F/before?lengths_age=60&lengths_incr=5'
+  await until('two samples', async () => (await api('GET', asked)).json.messages_details.samples?.length > 1)
+  const past = page.waitForResponse((response) => response.url().includes('lengths_age=86400'))
+  await open(page, 'queues/%2F/before?range=86400')
+  const { messages_details: { samples } } = await (await past).json()
+  assert.ok(samples.length > 0)
+  await button(page, '1 h').click()
+  await page.waitForResponse((response) => response.url().includes('lengths_age=3600&lengths_incr=10'))
+  await page.locator('.chart canvas').first().waitFor()
+  await api('DELETE', 'queues/%2F/before')
+}, { expected: /404/ })
+
 /** Makes one object of each kind with this name; those that the API refuses are left out. */
 async function makeHostile (name, n) {
   const q = part(name)
@@ -377,7 +423,7 @@ inPage('the keyboard goes anywhere', async (page) => {
 
 for (const [theme, width] of [['light', 1280], ['dark', 320]]) {
   inPage(`${theme} at ${width} pixels: readable, named, not wider than the window`, async (page) => {
-    for (const route of ['', 'queues', 'queues/%2F/seen', 'exchanges/%2F/amq.topic', 'users', 'policies', 'definitions', 'route', 'topology']) {
+    for (const route of ['', 'queues', 'queues/%2F/seen', 'streams', 'exchanges/%2F/amq.topic', 'users', 'policies', 'definitions', 'route', 'topology']) {
       if (route.startsWith('queues/')) await api('PUT', route, {})
       await open(page, route)
       await page.evaluate(axe)

@@ -6,6 +6,7 @@ import { Definitions, Limits, Policies, Users, Vhosts } from './admin.js'
 import { Cluster, Features, Nodes } from './nodes.js'
 import { RouteTester, Topology } from './insight.js'
 import { Queues } from './queues.js'
+import { Streams } from './streams.js'
 
 export const PAGES = {
   connections: Connections,
@@ -13,6 +14,7 @@ export const PAGES = {
   consumers: Consumers,
   exchanges: Exchanges,
   queues: Queues,
+  streams: Streams,
   nodes: Nodes,
   route: RouteTester,
   topology: Topology,

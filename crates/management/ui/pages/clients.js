@@ -1,7 +1,7 @@
 // Connections, channels, consumers.
 
 import { path, usePoll } from '../api.js'
-import { Chart, RangeChoice, useHistory } from '../charts.js'
+import { below, Chart, RangeChoice, useHistory, usePast } from '../charts.js'
 import {
   ApiNote, askFirst, Badge, Button, bytes, count, Failure, Facts, Fields, go, Head, html, List, Loading, Name, rate, Section, shown,
   State, Table, when, yesNo
@@ -37,7 +37,8 @@ function Connection ({ name }) {
   const address = path('connections', name)
   const { data: c, error, at } = usePoll(address)
   const channels = usePoll(`${address}/channels`)
-  const history = useHistory(address, at, { received: c?.recv_oct, sent: c?.send_oct }, {})
+  const past = usePast(address, { received: 'recv_oct', sent: 'send_oct' }, {})
+  const history = useHistory(address, at, { received: c?.recv_oct, sent: c?.send_oct }, {}, past)
   if (!c) return html`<${Head} kind="Connection" title=${html`<bdi>${shown(name)}</bdi>`} />${error ? html`<${Failure} error=${error} />` : html`<${Loading} />`}`
   const close = () => askFirst({
     title: 'Close this connection?',
@@ -95,8 +96,9 @@ export function Channels ({ segments }) {
 function Channel ({ name }) {
   const address = path('channels', name)
   const { data: c, error, at } = usePoll(address)
+  const past = usePast(address, below('message_stats', COUNTERS), {})
   const history = useHistory(address, at, Object.fromEntries(COUNTERS.map((one) => [one, c?.message_stats?.[one]])),
-    { unacked: c?.messages_unacknowledged, unconfirmed: c?.messages_unconfirmed })
+    { unacked: c?.messages_unacknowledged, unconfirmed: c?.messages_unconfirmed }, past)
   if (!c) return html`<${Head} kind="Channel" title=${html`<bdi>${shown(name)}</bdi>`} />${error ? html`<${Failure} error=${error} />` : html`<${Loading} />`}`
   const connection = c.connection_details?.name
   return html`

@@ -1,7 +1,7 @@
 // Exchanges: the list, one with its bindings, publishing.
 
 import { exchangeSegment, path, usePoll } from '../api.js'
-import { Chart, RangeChoice, useHistory } from '../charts.js'
+import { Chart, RangeChoice, useHistory, usePast } from '../charts.js'
 import {
   ApiNote, argumentsOf, askFirst, Badge, Button, Failure, Facts, Fields, go, Head, html, List, Loading, Name, openForm,
   rate, Section, shown, Table, useVhosts, yesNo, place
@@ -80,7 +80,8 @@ function Exchange ({ vhost, segment }) {
   const name = segment === 'amq.default' ? '' : segment
   const address = path('exchanges', vhost, segment)
   const { data: e, error, at } = usePoll(address)
-  const history = useHistory(address, at, { in: e?.message_stats?.publish_in, out: e?.message_stats?.publish_out }, {})
+  const past = usePast(address, { in: 'message_stats.publish_in', out: 'message_stats.publish_out' }, {})
+  const history = useHistory(address, at, { in: e?.message_stats?.publish_in, out: e?.message_stats?.publish_out }, {}, past)
   const title = html`<bdi>${shown(name)}</bdi>`
   if (!e) return html`<${Head} kind="Exchange" title=${title} />${error ? html`<${Failure} error=${error} />` : html`<${Loading} />`}`
   const remove = () => askFirst({

@@ -1,7 +1,7 @@
 // Nodes of the cluster: the list, one with its figures; what is done to the cluster as a whole.
 
 import { isAdministrator, path, usePoll } from '../api.js'
-import { Chart, RangeChoice, useHistory } from '../charts.js'
+import { below, Chart, RangeChoice, useHistory, usePast } from '../charts.js'
 import {
   ApiNote, askFirst, Badge, Button, bytes, compact, count, duration, Failure, Facts, Fields, Head, html, Loading, openForm, Section, shown,
   Stat, State, Stats, Table
@@ -23,8 +23,9 @@ function Node ({ name }) {
   const address = path('nodes', name)
   const { data: n, error, at } = usePoll(address)
   const memory = usePoll(`${address}/memory`)
+  const past = usePast(address, below('', COUNTERS), { memory: 'mem_used', disk: 'disk_free', sockets: 'sockets_used', descriptors: 'fd_used' })
   const history = useHistory(address, at, Object.fromEntries(COUNTERS.map((one) => [one, n?.[one]])),
-    { memory: n?.mem_used, disk: n?.disk_free, sockets: n?.sockets_used, descriptors: n?.fd_used, sync: n?.io_sync_avg_time })
+    { memory: n?.mem_used, disk: n?.disk_free, sockets: n?.sockets_used, descriptors: n?.fd_used, sync: n?.io_sync_avg_time }, past)
   if (!n) return html`<${Head} kind="Node" title=${html`<bdi>${shown(name)}</bdi>`} />${error ? html`<${Failure} error=${error} />` : html`<${Loading} />`}`
   const alarms = alarmsOf([n])
   return html`

@@ -1,7 +1,7 @@
 // The first page: what the cluster carries now.
 
 import { isAdministrator, isMonitor, usePoll } from '../api.js'
-import { Chart, newest, RangeChoice, useHistory } from '../charts.js'
+import { below, Chart, newest, RangeChoice, useHistory, usePast } from '../charts.js'
 import {
   ApiNote, Badge, bytes, compact, duration, Failure, Head, html, Loading, Meter, Name, rate, Section, Stat, Stats, Table
 } from '../parts.js'
@@ -9,14 +9,17 @@ import {
 const COUNTERS = ['publish', 'confirm', 'deliver_get', 'ack', 'redeliver', 'return_unroutable', 'drop_unroutable', 'get_empty']
 const CHURN = ['connection_created', 'connection_closed', 'channel_created', 'channel_closed', 'queue_created', 'queue_deleted']
 
+const TOTALS = ['messages', 'messages_ready', 'messages_unacknowledged']
+
 const picked = (from, names) => Object.fromEntries(names.map((name) => [name, from?.[name]]))
 
 // The figures of the whole cluster over time; also kept while other pages are shown.
 export function useOverview () {
   const { data, error, at } = usePoll('overview')
+  const past = usePast('overview', { ...below('message_stats', COUNTERS), ...below('churn_rates', CHURN) }, below('queue_totals', TOTALS))
   const history = useHistory('overview', at,
     { ...picked(data?.message_stats, COUNTERS), ...picked(data?.churn_rates, CHURN) },
-    picked(data?.queue_totals, ['messages', 'messages_ready', 'messages_unacknowledged']))
+    picked(data?.queue_totals, TOTALS), past)
   return { data, error, history }
 }
 

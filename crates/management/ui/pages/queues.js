@@ -2,7 +2,7 @@
 
 import { useState } from '../vendor/preact-hooks.js'
 import { isAdministrator, path, usePoll } from '../api.js'
-import { Chart, newest, RangeChoice, useHistory } from '../charts.js'
+import { below, Chart, newest, RangeChoice, useHistory, usePast } from '../charts.js'
 import {
   ApiNote, argumentsOf, askFirst, Badge, Button, bytes, compact, count, download, duration, Failure, Facts, Fields, Form, go, Head, html,
   List, Loading, Name, openDialog, openForm, rate, Section, shown, Stat, State, Stats, Table, useVhosts, when, yesNo
@@ -96,8 +96,9 @@ const COUNTERS = ['publish', 'deliver_get', 'ack', 'redeliver', 'get_empty']
 function Queue ({ vhost, name }) {
   const address = path('queues', vhost, name)
   const { data: q, error, at } = usePoll(address)
+  const past = usePast(address, below('message_stats', COUNTERS), { messages: 'messages', ready: 'messages_ready', unacked: 'messages_unacknowledged' })
   const history = useHistory(address, at, Object.fromEntries(COUNTERS.map((one) => [one, q?.message_stats?.[one]])),
-    { messages: q?.messages, ready: q?.messages_ready, unacked: q?.messages_unacknowledged, bytes: q?.message_bytes })
+    { messages: q?.messages, ready: q?.messages_ready, unacked: q?.messages_unacknowledged, bytes: q?.message_bytes }, past)
   const title = html`<bdi>${shown(name)}</bdi>`
   const kind = `${q?.type === 'stream' ? 'Stream' : 'Queue'} in ${shown(vhost)}`
   if (!q) return html`<${Head} kind=${kind} title=${title} />${error ? html`<${Failure} error=${error} />` : html`<${Loading} />`}`
