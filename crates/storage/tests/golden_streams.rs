@@ -46,6 +46,7 @@ fn state() -> ReplicaState {
         log_epoch: Epoch(3),
         is_whole: true,
         cut: None,
+        damaged: None,
         epochs: vec![EpochStart {
             epoch: Epoch(3),
             first_offset: 0,
