@@ -1,4 +1,5 @@
-//! Who may do what over the stream protocol, as the table of `permissions.txt` says, on a whole node.
+//! Who may do what over the stream protocol, as the table of `permissions.txt` says, on a whole
+//! node.
 
 #[expect(dead_code, reason = "this one speaks no AMQP")]
 mod client;

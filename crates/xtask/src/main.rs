@@ -37,6 +37,7 @@ mod run;
 mod suite;
 mod tidy;
 mod tools;
+mod unit;
 mod words;
 
 use std::process::ExitCode;

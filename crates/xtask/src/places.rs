@@ -1,19 +1,71 @@
-//! The table of `docs/ARCHITECTURE.md` that says where to look for what, held to the code.
+//! The table of `docs/ARCHITECTURE.md` that says where to look for what, and that of
+//! `docs/security.md` that says which tests prove what, held to the code.
 
 use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result};
 
-/// The table's head.
+/// The first table's head.
 const HEAD: &str = "| what | file | function |";
+/// The second one's.
+const PROOFS: &str = "| promise | kept in | proved by |";
 
 /// Each row whose file or function is not there.
 pub fn faults(root: &Path) -> Result<Vec<String>> {
     let page = root.join("docs/ARCHITECTURE.md");
     let text = fs::read_to_string(&page).with_context(|| format!("read {}", page.display()))?;
     let read = |file: &str| fs::read_to_string(root.join(file)).ok();
-    Ok(missing(&text, read))
+    let mut wrong = missing(&text, read);
+    let page = root.join("docs/security.md");
+    let text = fs::read_to_string(&page).with_context(|| format!("read {}", page.display()))?;
+    wrong.extend(unproved(&text, read));
+    Ok(wrong)
+}
+
+/// What the table of proofs names that is not there: files, and functions of the file before them.
+fn unproved(page: &str, read: impl Fn(&str) -> Option<String>) -> Vec<String> {
+    let Some((_, table)) = page.split_once(PROOFS) else {
+        return vec!["docs/security.md does not say what proves its promises".to_owned()];
+    };
+    let mut wrong = Vec::new();
+    for row in table.lines().skip(2).take_while(|row| row.starts_with('|')) {
+        let (_, cells) = row
+            .trim_start_matches('|')
+            .split_once('|')
+            .unwrap_or_default();
+        let mut source = None;
+        let mut proofs = 0;
+        for name in cells.split('`').skip(1).step_by(2) {
+            if name.contains(['/', '.']) {
+                source = read(name);
+                if source.is_none() {
+                    wrong.push(format!("docs/security.md: there is no {name}"));
+                }
+            } else if let Some(text) = source.as_ref().filter(|_| name.contains('_')) {
+                proofs += usize::from(defines(text, name));
+                if !defines(text, name) && !text.contains(&format!("\"{name}\"")) {
+                    wrong.push(format!(
+                        "docs/security.md: no `{name}` in the file named before it"
+                    ));
+                }
+            }
+        }
+        if proofs == 0 && !row.contains("`run`") {
+            wrong.push(format!("docs/security.md: nothing proves {row}"));
+        }
+    }
+    wrong
+}
+
+/// Whether a source has a function of this name, in Rust or Python.
+fn defines(text: &str, function: &str) -> bool {
+    ["fn ", "def "].iter().any(|word| {
+        let name = format!("{word}{function}");
+        text.split(&name)
+            .skip(1)
+            .any(|rest| rest.starts_with(['(', '<']))
+    })
 }
 
 fn missing(page: &str, read: impl Fn(&str) -> Option<String>) -> Vec<String> {
@@ -30,14 +82,9 @@ fn missing(page: &str, read: impl Fn(&str) -> Option<String>) -> Vec<String> {
             continue;
         };
         let (file, function) = (file.trim_matches('`'), function.trim_matches('`'));
-        let name = format!("fn {function}");
-        let defines = |text: &String| {
-            let after = text.split(&name).skip(1);
-            after.into_iter().any(|rest| rest.starts_with(['(', '<']))
-        };
         match read(file) {
             None => wrong.push(format!("docs/ARCHITECTURE.md: {what}: there is no {file}")),
-            Some(text) if !defines(&text) => wrong.push(format!(
+            Some(text) if !defines(&text, function) => wrong.push(format!(
                 "docs/ARCHITECTURE.md: {what}: no `{function}` in {file}"
             )),
             Some(_) => {}
@@ -49,6 +96,22 @@ fn missing(page: &str, read: impl Fn(&str) -> Option<String>) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_promise_is_proved_by_tests_that_are_there() {
+        let page = |proof: &str| {
+            format!("{PROOFS}\n|---|---|---|\n| a `b_c` | `a.rs` `kept_so` | {proof} |\n")
+        };
+        let read = |file: &str| match file {
+            "a.rs" => Some("fn kept_so() {}".to_owned()),
+            "t/b.py" => Some("def test_it():".to_owned()),
+            _ => None,
+        };
+        assert!(unproved(&page("`t/b.py` `test_it`"), read).is_empty());
+        assert_eq!(unproved(&page("`t/b.py` `test_i`"), read).len(), 1);
+        assert_eq!(unproved(&page("`t/c.py`"), read).len(), 1);
+        assert_eq!(unproved("no table", read).len(), 1);
+    }
 
     #[test]
     fn a_row_holds_while_its_file_has_its_function() {

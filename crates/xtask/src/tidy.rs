@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use crate::{graph, places, run, words};
+use crate::{graph, places, run, unit, words};
 
 const LINE_CHARS_MAX: usize = 100;
 const FILE_LINES_MAX: usize = 1_100;
@@ -70,6 +70,7 @@ pub fn run() -> Result<bool> {
     wrong.extend(unexplained_dependencies(&root)?);
     wrong.extend(words::faults(&root, &sources)?);
     wrong.extend(places::faults(&root)?);
+    wrong.extend(unit::faults(&root)?);
     for line in &wrong {
         println!("{line}");
     }
