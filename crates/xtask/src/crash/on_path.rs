@@ -443,8 +443,10 @@ impl Shared {
             {
                 to.write_all(&piece).map_err(by_told)?;
             }
-            while deed == Deed::Stall {
-                read_record(&mut from).map_err(by_teller)?;
+            if deed == Deed::Stall {
+                // The rest is heard and goes nowhere, until one of them has enough of it.
+                io::copy(&mut from, &mut io::sink()).map_err(by_teller)?;
+                return Ok(side);
             }
         }
         Ok(side)
