@@ -459,39 +459,6 @@ pub fn stop_app(context: &Context<'_>) -> Result<Output> {
     application(context, false)
 }
 
-pub fn stop(context: &Context<'_>) -> Result<Output> {
-    context.banner(format!(
-        "Stopping and halting node {} ...",
-        context.target.name()?
-    ));
-    match context.target.call("POST", "/api/leveret/stop", None) {
-        // It may be gone before its answer has left.
-        Err(CallError::Unreachable(_)) => await_end(context),
-        answer => {
-            answer?;
-            Ok(Output::Done)
-        }
-    }
-}
-
-/// The same, and waits until the node has gone.
-pub fn shutdown(context: &Context<'_>) -> Result<Output> {
-    stop(context)?;
-    await_end(context)
-}
-
-fn await_end(context: &Context<'_>) -> Result<Output> {
-    let deadline = Instant::now() + context.options.timeout;
-    while Instant::now() < deadline {
-        if let Err(CallError::Unreachable(_)) = context.target.get("/api/overview") {
-            return Ok(Output::Done);
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    let text = "the node was told to stop, and still answers: see its log";
-    Err(Failure::new(code::TEMPORARY, text))
-}
-
 pub fn set_memory_watermark(context: &Context<'_>) -> Result<Output> {
     let name = context.target.name()?;
     let bad = |what: String| Failure::new(code::DATA, format!("the memory watermark {what}"));

@@ -1,7 +1,9 @@
-//! What an operator turns while the node runs: its listeners, its log.
+//! What an operator turns while the node runs: its listeners, its log, its end.
 
 use super::{Context, Failure, Output, code};
+use crate::cli::target::CallError;
 use serde_json::json;
+use std::time::{Duration, Instant};
 
 type Result<T> = std::result::Result<T, Failure>;
 
@@ -44,4 +46,37 @@ pub fn set_log_level(context: &Context<'_>) -> Result<Output> {
     let path = "/api/leveret/log-level";
     context.target.call("PUT", path, Some(&body))?;
     Ok(Output::Done)
+}
+
+pub fn stop(context: &Context<'_>) -> Result<Output> {
+    context.banner(format!(
+        "Stopping and halting node {} ...",
+        context.target.name()?
+    ));
+    match context.target.call("POST", "/api/leveret/stop", None) {
+        // It may be gone before its answer has left.
+        Err(CallError::Unreachable(_)) => await_end(context),
+        answer => {
+            answer?;
+            Ok(Output::Done)
+        }
+    }
+}
+
+/// The same, and waits until the node has gone.
+pub fn shutdown(context: &Context<'_>) -> Result<Output> {
+    stop(context)?;
+    await_end(context)
+}
+
+fn await_end(context: &Context<'_>) -> Result<Output> {
+    let deadline = Instant::now() + context.options.timeout;
+    while Instant::now() < deadline {
+        if let Err(CallError::Unreachable(_)) = context.target.get("/api/overview") {
+            return Ok(Output::Done);
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let text = "the node was told to stop, and still answers: see its log";
+    Err(Failure::new(code::TEMPORARY, text))
 }
