@@ -330,7 +330,9 @@ impl World {
         };
         match Node::enter(entrance, &host.disk) {
             Ok(mut started) => {
-                started.accept_losses(planted == Planted::ForgetsUnreadable);
+                if planted == Planted::ForgetsUnreadable {
+                    started.accept_losses();
+                }
                 host.node = Some(started);
             }
             Err(_) if host.disk.is_dead() || host.disk.fault_fired() || host.disk.is_limited() => {
