@@ -11,7 +11,9 @@ use leveret_types::limits::STREAM_GROWTH_BYTES_MAX;
 /// Whether a stream of so many bytes gets one more replica than it has by itself. Where the majority
 /// grows with it, nothing is confirmed before the new one has all that the stream holds.
 const fn grows_by_itself(members: usize, bytes: u64) -> bool {
-    let is_waited_for = (members + 1) / 2 + 1 > members / 2 + 1;
+    // A majority of an even number is one more than half, of an odd one the greater half: with one
+    // member more it grows where the number was odd.
+    let is_waited_for = members % 2 == 1;
     !is_waited_for || bytes <= STREAM_GROWTH_BYTES_MAX
 }
 
