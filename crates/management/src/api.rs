@@ -523,6 +523,8 @@ pub struct StreamStanding {
     pub committed_offset: Option<u64>,
     /// Files of messages.
     pub segments: u64,
+    /// Bytes that are kept for `retention-groups` alone.
+    pub held_bytes: u64,
     /// Readers now.
     pub readers: u64,
     /// Publishers of the stream protocol now.

@@ -106,6 +106,7 @@ fn stream_fields(is_told: bool) -> Value {
     let offset = is_told.then_some(0);
     json!({
         "segments": 0,
+        "retention_held_bytes": 0,
         "readers": {},
         "publishers": 0,
         "first_offset": offset,
@@ -147,6 +148,7 @@ pub(crate) fn stats(app: &App, stats: &QueueStats, owners: &Owners, ranges: &Ran
     if let Some(stream) = stats.stream {
         let node = app.node().node_stats().name;
         json["segments"] = stream.segments.into();
+        json["retention_held_bytes"] = stream.held_bytes.into();
         json["readers"] = json!({node: stream.readers});
         json["publishers"] = stream.publishers.into();
         for (field, offset) in [

@@ -3,7 +3,7 @@
 
 use crate::error::CatalogueError;
 use crate::kinds::Kind;
-use leveret_stream::age_ms;
+use leveret_stream::{age_ms, retention_groups};
 use leveret_types::limits::{
     PRIORITY_MAX, STREAM_FILTER_BYTES_MAX, STREAM_SEGMENT_BYTES_MAX, TTL_MS_MAX,
 };
@@ -133,6 +133,11 @@ fn check_value(name: &str, value: &FieldValue, arguments: &FieldTable) -> Result
         },
         "x-stream-max-segment-size-bytes" => within(value, 1..=STREAM_SEGMENT_BYTES_MAX),
         "x-stream-filter-size-bytes" => within(value, STREAM_FILTER_RANGE),
+        "x-retention-groups" => match retention_groups(text(value)?) {
+            Some(_) => Ok(()),
+            None => Err("invalid_retention_groups".to_owned()),
+        },
+        "x-retention-groups-alarm-bytes" => within(value, 1..=i64::MAX as u64),
         "x-flush" => one_of(value, FLUSH_LEVELS, "invalid_flush"),
         "x-flush-interval-ms" => within(value, FLUSH_INTERVAL_RANGE),
         "x-max-length"

@@ -88,6 +88,8 @@ const STREAM: Kind = Kind {
         "x-queue-leader-locator",
         "x-flush",
         "x-flush-interval-ms",
+        "x-retention-groups",
+        "x-retention-groups-alarm-bytes",
     ],
     refused_policy_keys: &[QUEUE_ONLY_KEYS, QUORUM_ONLY_KEYS, CLASSIC_ONLY_KEYS],
 };
@@ -99,6 +101,8 @@ const STREAM_ONLY_KEYS: &[&str] = &[
     "stream-filter-size-bytes",
     "flush",
     "flush-interval-ms",
+    "retention-groups",
+    "retention-groups-alarm-bytes",
 ];
 /// Keys of classic queues alone.
 const CLASSIC_ONLY_KEYS: &[&str] = &[

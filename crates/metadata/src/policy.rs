@@ -7,7 +7,7 @@ use crate::arguments::{
 use crate::error::CatalogueError;
 use crate::kinds::Kind;
 use leveret_auth::Pattern;
-use leveret_stream::StreamSettings;
+use leveret_stream::{StreamSettings, retention_groups};
 use leveret_types::limits::{DELIVERY_LIMIT, TTL_MS_MAX};
 use leveret_types::{DelayedRetry, FieldTable, FieldValue, Overflow, QueueKind, Retried};
 use std::sync::Arc;
@@ -243,6 +243,8 @@ fn check(key: &str, value: &FieldValue) -> Option<bool> {
         "queue-leader-locator" => one_of(LEADER_LOCATORS),
         "queue-master-locator" => one_of(&["client-local", "min-masters", "random"]),
         "max-age" => value.as_text().is_some_and(is_max_age),
+        "retention-groups" => value.as_text().and_then(retention_groups).is_some(),
+        "retention-groups-alarm-bytes" => at_least(1),
         "flush" => one_of(FLUSH_LEVELS),
         "flush-interval-ms" => integer
             .and_then(|v| u64::try_from(v).ok())
@@ -286,6 +288,7 @@ fn noun(key: &str) -> &str {
         "target-group-size" => "qq target count value",
         "stream-max-segment-size-bytes" => "segment size",
         "stream-filter-size-bytes" => "filter size",
+        "retention-groups" => "list of groups",
         "flush" => "flush level",
         "flush-interval-ms" => "flush interval",
         "consumer-timeout" => "consumer timeout",
@@ -545,6 +548,8 @@ const STREAM_KEYS: &[&str] = &[
     "stream-filter-size-bytes",
     "flush",
     "flush-interval-ms",
+    "retention-groups",
+    "retention-groups-alarm-bytes",
 ];
 
 /// What is said of delayed retries. Without a least delay there is none.

@@ -224,6 +224,36 @@ fn a_stream_grows_to_what_it_was_declared_with_unless_an_operator_took_a_replica
 }
 
 #[test]
+fn groups_that_retention_waits_for_are_said_by_an_argument_and_checked() {
+    let mut world = World::new();
+    let declare = |name: &str, groups: &str| Command::QueueDeclare {
+        vhost: "/".to_owned(),
+        name: name.to_owned(),
+        durable: true,
+        exclusive: None,
+        auto_delete: false,
+        arguments: FieldTable::from([
+            ("x-queue-type", FieldValue::text("stream")),
+            ("x-retention-groups", FieldValue::text(groups)),
+            ("x-retention-groups-alarm-bytes", FieldValue::I64(5_000)),
+        ]),
+        random: [0; 16],
+        shards: 2,
+        id: None,
+    };
+    let declared = world.done(declare("s", "billing, search"));
+    let record = world.record(declared.queue.expect("a stream"));
+    let settings = record.settings().stream.as_deref().expect("a stream's");
+    let names = settings.retention_groups.iter().map(|name| name.as_bytes());
+    assert!(names.eq([&b"billing"[..], b"search"]));
+    assert_eq!(settings.retention_alarm_bytes, 5_000);
+    for groups in ["", "billing,,search", &vec!["g"; 1_000].concat()] {
+        let refused = world.ask(declare("other", groups));
+        assert!(refused.is_err(), "{groups}");
+    }
+}
+
+#[test]
 fn a_snapshot_has_who_leads_and_that_of_an_older_version_has_streams_of_one_node() {
     let mut world = World::new();
     let stream = world.declare("s", None);

@@ -12,8 +12,8 @@ use leveret_node::streams::{
 use leveret_storage::{Disk, StreamSync, StreamSynced};
 use leveret_stream::tracking::Tracking;
 use leveret_stream::{
-    Command, Event, Events, Reference, Refusal, ReplicaMessage, ReplicaRole, SessionId,
-    StreamSettings, StreamStats,
+    Command, Event, Events, Reference, Refusal, ReplicaMessage, ReplicaRole, RetentionAlarm,
+    SessionId, StreamSettings, StreamStats,
 };
 use leveret_stream_host::{Found, StreamHost};
 use leveret_types::limits::{STREAM_INBOX_BYTES_MAX, STREAM_RELAY_SESSIONS_MAX, STREAM_TURN_BYTES};
@@ -423,6 +423,9 @@ impl<D: Disk, C: Fn() -> Now, H: FnMut(Vec<Heard>)> StreamThread<D, C, H> {
             if now.monotonic_ms >= self.expired_ms + EXPIRE_EVERY_MS {
                 self.expired_ms = now.monotonic_ms;
                 self.host.expire(now);
+                for (stream, alarm) in self.host.take_retention_alarms() {
+                    tell_held(stream, alarm.as_ref());
+                }
             }
             match self.host.write_turn(now, &mut events) {
                 Ok(written) => {
@@ -589,6 +592,26 @@ fn tell_found(stream: QueueId, found: &Found) {
         let cut = found.cut_bytes;
         tracing::warn!("stream {stream}: cut {cut} bytes of a torn end");
     }
+}
+
+/// Says that groups hold too much of a stream, or do so no more.
+fn tell_held(stream: QueueId, alarm: Option<&RetentionAlarm>) {
+    let Some(alarm) = alarm else {
+        return tracing::info!(
+            "stream {stream}: its retention-groups hold no more than they may any more"
+        );
+    };
+    let group = String::from_utf8_lossy(alarm.group.as_bytes());
+    let stands = match alarm.offset {
+        Some(offset) => format!("stands at offset {offset}"),
+        None => "has stored no offset yet".to_owned(),
+    };
+    tracing::warn!(
+        "stream {stream}: its retention-groups hold {} bytes that size or age would have deleted: \
+         group '{group}' {stands}. Let it read on, set its offset (leveret ctl reset_offset), or \
+         take it out of retention-groups",
+        alarm.bytes
+    );
 }
 
 /// Does the syncs that are due, until the streams' thread ends. One that fails ends the process.

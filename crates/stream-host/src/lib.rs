@@ -20,7 +20,8 @@ use carry::{Carrier, Progress};
 use leveret_storage::{Disk, Fatal, OpenError, StreamFiles, StreamSync, StreamSynced, WalError};
 use leveret_stream::tracking::{Tracking, TrackingError};
 use leveret_stream::{
-    Command, Effect, Events, Flush, Refusal, SessionId, Stream, StreamSettings, StreamStats,
+    Command, Effect, Events, Flush, Refusal, RetentionAlarm, SessionId, Stream, StreamSettings,
+    StreamStats,
 };
 use leveret_types::limits::STREAM_READS_MAX;
 use leveret_types::{Now, QueueId};
@@ -39,6 +40,8 @@ struct Hosted {
     sync_at_ms: Option<u64>,
     /// Whether such a sync is under way.
     is_syncing: bool,
+    /// Whether groups hold more of it than they may, as was told.
+    is_held: bool,
     /// When it is due, as [`StreamHost`] knows it.
     noted_due_ms: Option<u64>,
 }
@@ -94,6 +97,8 @@ pub struct StreamHost<D: Disk> {
     syncs: Vec<StreamSync<D>>,
     is_disk_full: bool,
     tails: Tails,
+    /// Whether groups hold too much of a stream, where that has changed.
+    held: Vec<(QueueId, Option<RetentionAlarm>)>,
     /// What other nodes and the embedder are to hear of replicas.
     outside: Outside,
 }
@@ -136,6 +141,7 @@ impl<D: Disk> StreamHost<D> {
             syncs: Vec::new(),
             is_disk_full: false,
             tails: Tails::default(),
+            held: Vec::new(),
             outside: Outside::default(),
         }
     }
@@ -172,6 +178,7 @@ impl<D: Disk> StreamHost<D> {
             sealed: None,
             sync_at_ms: None,
             is_syncing: false,
+            is_held: false,
             noted_due_ms: None,
         };
         let before = self.streams.insert(id, hosted);
@@ -256,11 +263,22 @@ impl<D: Disk> StreamHost<D> {
     pub fn expire(&mut self, now: Now) {
         for (id, hosted) in &mut self.streams {
             hosted.machine.expire(now);
+            let alarm = hosted.machine.retention_alarm();
+            if alarm.is_some() != std::mem::replace(&mut hosted.is_held, alarm.is_some()) {
+                self.held.push((*id, alarm));
+            }
             hosted.effects.extend(hosted.machine.take_effects());
             if !hosted.effects.is_empty() {
                 self.touched.insert(*id);
             }
         }
+    }
+
+    /// The streams of which groups have begun to hold more than they may, or hold no more (`None`),
+    /// since this was last asked.
+    #[must_use]
+    pub fn take_retention_alarms(&mut self) -> Vec<(QueueId, Option<RetentionAlarm>)> {
+        std::mem::take(&mut self.held)
     }
 
     /// Ends the turn: writes what has come, syncs each stream once that asks for it, and tells

@@ -448,3 +448,70 @@ fn a_leader_whose_disk_is_full_asks_for_another_one_and_lets_its_publishers_go_t
         "{events:?}"
     );
 }
+
+#[test]
+fn what_a_named_group_has_not_had_stays_whatever_its_age_and_an_operator_is_told_once() {
+    let mut host = host(&MemoryDisk::new());
+    let stream = QueueId(1);
+    let settings = StreamSettings {
+        bytes_max: Some(2_000),
+        segment_bytes: 1_000,
+        retention_groups: leveret_stream::retention_groups("billing,search").unwrap(),
+        retention_alarm_bytes: 20_000,
+        ..StreamSettings::default()
+    };
+    host.begin(stream, settings.clone()).unwrap();
+    declare(&mut host, stream);
+    let mut fill = |host: &mut StreamHost<MemoryDisk>, rounds: std::ops::Range<u64>| {
+        for round in rounds {
+            give(
+                host,
+                Now::both(round),
+                publish(stream, round * 10..round * 10 + 10),
+            );
+            end_turn(host, Now::both(round));
+        }
+        host.expire(Now::both(0));
+        end_turn(host, Now::both(0));
+        let alarms = host.take_retention_alarms();
+        let (_, stats) = host.stats().next().unwrap();
+        (stats.first_chunk, stats.held_bytes, alarms)
+    };
+    let store = |host: &mut StreamHost<MemoryDisk>, group: &'static [u8], offset| {
+        let reference = leveret_stream::Reference::new(group.into()).unwrap();
+        let store = Command::StoreOffset {
+            stream,
+            reference,
+            offset,
+        };
+        give(host, Now::both(0), store);
+    };
+    let (first, held, alarms) = fill(&mut host, 0..20);
+    assert_eq!(first, Some(0), "no group has stored anything");
+    assert!((1..=20_000).contains(&held), "{held}");
+    assert!(alarms.is_empty());
+    let (_, held, alarms) = fill(&mut host, 20..60);
+    assert!(held > 20_000);
+    assert_eq!(alarms.len(), 1);
+    let alarm = alarms[0].1.as_ref().unwrap();
+    assert_eq!((alarm.offset, alarm.bytes), (None, held));
+    assert!(fill(&mut host, 60..61).2.is_empty(), "told once");
+    // The slower one decides, and what it has stored stays.
+    store(&mut host, b"billing", 600);
+    store(&mut host, b"search", 105);
+    let (first, _, _) = fill(&mut host, 61..62);
+    assert!((91..=105).contains(&first.unwrap()), "{first:?}");
+    store(&mut host, b"billing", 629);
+    store(&mut host, b"search", 629);
+    let (first, held, alarms) = fill(&mut host, 62..63);
+    assert!(first.unwrap() > 500, "{first:?}");
+    assert_eq!((held, alarms.as_slice()), (0, &[(stream, None)][..]));
+    // Without groups size alone decides.
+    let settings = StreamSettings {
+        retention_groups: Vec::new(),
+        ..settings
+    };
+    host.set_settings(stream, settings);
+    let (first, held, _) = fill(&mut host, 63..90);
+    assert!(first.unwrap() > 800 && held == 0, "{first:?}");
+}

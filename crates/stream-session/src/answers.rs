@@ -295,8 +295,8 @@ const fn code(refusal: Option<&Refusal>) -> ResponseCode {
     }
 }
 
-/// The figures by RabbitMQ's names; -1 where there is none. Offsets that were not stored are one of
-/// Leveret's, where there are any: who stores one has no answer.
+/// The figures by RabbitMQ's names; -1 where there is none. Offsets that were not stored, as who
+/// stores one has no answer, and bytes that groups hold are Leveret's, where there are any.
 fn statistics(stats: &StreamStats) -> Vec<(&'static str, i64)> {
     let number = |value: Option<u64>| value.map_or(-1, |value| value as i64);
     let mut figures = vec![
@@ -307,6 +307,9 @@ fn statistics(stats: &StreamStats) -> Vec<(&'static str, i64)> {
     ];
     if stats.offsets_refused > 0 {
         figures.push(("offsets_refused", number(Some(stats.offsets_refused))));
+    }
+    if stats.held_bytes > 0 {
+        figures.push(("retention_held_bytes", number(Some(stats.held_bytes))));
     }
     figures
 }

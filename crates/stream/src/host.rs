@@ -343,6 +343,8 @@ pub struct StreamStats {
     pub publishers: u64,
     /// Offsets that were not stored since the stream runs: there are names enough already.
     pub offsets_refused: u64,
+    /// Bytes that are kept for `retention-groups` alone: size or age would have deleted them.
+    pub held_bytes: u64,
 }
 
 /// What a session hears.

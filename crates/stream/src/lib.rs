@@ -30,11 +30,11 @@ pub use host::{
     Command, Event, OffsetSpec, PublisherId, ReaderId, Reference, Refusal, RequestId, SessionId,
     StreamStats,
 };
-pub use machine::{Effect, Events, Recovered, Seek, Stream};
+pub use machine::{Effect, Events, Recovered, RetentionAlarm, Seek, Stream};
 pub use reader::{Key, Loaded};
 pub use replica::{
     Epoch, LogPosition, ReplicaEvent, ReplicaMessage, ReplicaOrder, ReplicaReport, ReplicaRole,
     ReplicaState,
 };
 pub use segments::Segment;
-pub use settings::{Flush, SettingsError, StreamSettings, age_ms};
+pub use settings::{Flush, SettingsError, StreamSettings, age_ms, retention_groups};

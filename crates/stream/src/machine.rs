@@ -110,6 +110,17 @@ pub enum Effect {
     Report(ReplicaEvent),
 }
 
+/// A group that holds more than it may of what size and age would have deleted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RetentionAlarm {
+    /// The one that is furthest behind.
+    pub group: Reference,
+    /// The offset that it has stored, if it has.
+    pub offset: Option<u64>,
+    /// Bytes that are held.
+    pub bytes: u64,
+}
+
 /// Where in a segment a read begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seek {
@@ -171,6 +182,8 @@ pub struct Stream {
     timestamp_ms: i64,
     tracking: Tracking,
     offsets_refused: u64,
+    /// Bytes that groups hold beyond size and age.
+    held_bytes: u64,
     /// Since when changed offsets wait for a chunk.
     tracking_since_ms: Option<u64>,
     bytes_since_snapshot: u64,
@@ -221,6 +234,7 @@ impl Stream {
             timestamp_ms: last.map_or(0, |header| header.timestamp_ms),
             tracking,
             offsets_refused: 0,
+            held_bytes: 0,
             tracking_since_ms: None,
             bytes_since_snapshot: 0,
             segments,
@@ -590,11 +604,38 @@ impl Stream {
             return;
         };
         let bytes_max = self.settings.bytes_max;
-        while let Some(segment) = self.segments.expire(bytes_max, oldest_ms, committed) {
+        // The message at a stored offset stays: a consumer may have stored it before it was done.
+        let group = self.slowest_group();
+        let held_from = group.map(|(_, offset)| offset.unwrap_or(0));
+        let before = committed.min(held_from.unwrap_or(u64::MAX));
+        while let Some(segment) = self.segments.expire(bytes_max, oldest_ms, before) {
             let first_offset = segment.first_offset;
             self.effects.push(Effect::DeleteSegment { first_offset });
         }
+        self.held_bytes = match held_from {
+            Some(_) => self.segments.expired_bytes(bytes_max, oldest_ms, committed),
+            None => 0,
+        };
         self.serve_followers();
+    }
+
+    /// Of the groups that retention waits for the one that is furthest behind, with its offset if it
+    /// has stored one.
+    fn slowest_group(&self) -> Option<(&Reference, Option<u64>)> {
+        let groups = self.settings.retention_groups.iter();
+        let offsets = groups.map(|group| (group, self.tracking.offset(group)));
+        offsets.min_by_key(|(_, offset)| *offset)
+    }
+
+    /// Which group holds more than it may beyond size and age, as of the last [`Self::expire`].
+    #[must_use]
+    pub fn retention_alarm(&self) -> Option<RetentionAlarm> {
+        let (group, offset) = self.slowest_group()?;
+        (self.held_bytes > self.settings.retention_alarm_bytes).then(|| RetentionAlarm {
+            group: group.clone(),
+            offset,
+            bytes: self.held_bytes,
+        })
     }
 
     /// A turn and all before it are as durable as the flush level asks for: readers may see what it
@@ -664,6 +705,7 @@ impl Stream {
             readers: self.readers.len() as u64,
             publishers: self.publishers.len() as u64,
             offsets_refused: self.offsets_refused,
+            held_bytes: self.held_bytes,
         }
     }
 

@@ -108,14 +108,29 @@ impl Segments {
         oldest_timestamp_ms: Option<i64>,
         committed: u64,
     ) -> Option<Segment> {
-        // No chunk of a segment is younger than the first one of the next segment.
+        let bounds = (bytes_max, oldest_timestamp_ms);
         let next = self.all.get(1)?;
-        let is_too_large = bytes_max.is_some_and(|max| self.bytes > max);
-        let is_too_old = oldest_timestamp_ms.is_some_and(|oldest| next.first_timestamp_ms < oldest);
-        if !is_too_large && !is_too_old || next.first_offset > committed {
+        if !goes(next, self.bytes, bounds) || next.first_offset > committed {
             return None;
         }
         self.pop_first()
+    }
+
+    /// Bytes of the segments that [`Self::expire`] would take away one after the other.
+    pub(crate) fn expired_bytes(
+        &self,
+        bytes_max: Option<u64>,
+        oldest_timestamp_ms: Option<i64>,
+        committed: u64,
+    ) -> u64 {
+        let (bounds, mut left) = ((bytes_max, oldest_timestamp_ms), self.bytes);
+        for (segment, next) in self.all.iter().zip(self.all.iter().skip(1)) {
+            if !goes(next, left, bounds) || next.first_offset > committed {
+                break;
+            }
+            left -= segment.bytes;
+        }
+        self.bytes - left
     }
 
     /// Takes away the oldest segment if all of it lies before this offset. The last one stays.
@@ -132,6 +147,13 @@ impl Segments {
         self.bytes -= segment.bytes;
         Some(segment)
     }
+}
+
+/// Whether the segment before this one goes, of a stream of so many bytes: by size, or by age, as no
+/// chunk of a segment is younger than the first one of the next segment.
+fn goes(next: &Segment, bytes: u64, (bytes_max, oldest_ms): (Option<u64>, Option<i64>)) -> bool {
+    let is_too_large = bytes_max.is_some_and(|max| bytes > max);
+    is_too_large || oldest_ms.is_some_and(|oldest| next.first_timestamp_ms < oldest)
 }
 
 #[cfg(test)]
@@ -166,7 +188,9 @@ mod tests {
     fn segments_go_by_size_and_age_but_never_the_last() {
         let expired_of = |bytes_max, oldest, committed| {
             let mut segments = segments();
+            let would_go = segments.expired_bytes(bytes_max, oldest, committed);
             let gone = std::iter::from_fn(|| segments.expire(bytes_max, oldest, committed)).count();
+            assert_eq!(segments.bytes() + would_go, 300);
             (gone, segments.bytes())
         };
         let expired = |bytes_max, oldest| expired_of(bytes_max, oldest, u64::MAX);

@@ -1,7 +1,10 @@
 //! What the arguments of a stream say.
 
+use crate::host::Reference;
+use bytes::Bytes;
 use leveret_types::limits::{
-    STREAM_FILTER_BYTES, STREAM_FILTER_BYTES_MAX, STREAM_SEGMENT_BYTES, STREAM_SEGMENT_BYTES_MAX,
+    STREAM_FILTER_BYTES, STREAM_FILTER_BYTES_MAX, STREAM_RETENTION_ALARM_BYTES,
+    STREAM_RETENTION_GROUPS_MAX, STREAM_SEGMENT_BYTES, STREAM_SEGMENT_BYTES_MAX,
 };
 
 /// When what was published is confirmed.
@@ -28,6 +31,11 @@ pub struct StreamSettings {
     pub bytes_max: Option<u64>,
     /// Milliseconds after which a segment goes.
     pub age_ms_max: Option<u64>,
+    /// Consumers' names: what one of them has not stored an offset behind does not go, whatever
+    /// size and age say.
+    pub retention_groups: Vec<Reference>,
+    /// Bytes beyond size and age that these may hold before an operator is told.
+    pub retention_alarm_bytes: u64,
     /// Bytes of one segment file.
     pub segment_bytes: u64,
     /// Bytes of a chunk's filter.
@@ -41,6 +49,8 @@ impl Default for StreamSettings {
         Self {
             bytes_max: None,
             age_ms_max: None,
+            retention_groups: Vec::new(),
+            retention_alarm_bytes: STREAM_RETENTION_ALARM_BYTES,
             segment_bytes: STREAM_SEGMENT_BYTES,
             filter_bytes: STREAM_FILTER_BYTES,
             flush: Flush::default(),
@@ -82,6 +92,14 @@ impl StreamSettings {
                     settings.bytes_max = Some(bytes.ok_or_else(|| wrong(NUMBER))?);
                 }
                 "max-age" => settings.age_ms_max = Some(age_ms(value).ok_or_else(|| wrong(AGE))?),
+                "retention-groups" => {
+                    let groups = retention_groups(value);
+                    settings.retention_groups = groups.ok_or_else(|| wrong(GROUPS))?;
+                }
+                "retention-groups-alarm-bytes" => {
+                    let bytes = number(value, 1..=u64::MAX >> 1);
+                    settings.retention_alarm_bytes = bytes.ok_or_else(|| wrong(NUMBER))?;
+                }
                 "stream-max-segment-size-bytes" => {
                     let bytes = number(value, 1..=STREAM_SEGMENT_BYTES_MAX);
                     settings.segment_bytes = bytes.ok_or_else(|| wrong(SEGMENT))?;
@@ -114,11 +132,29 @@ const NUMBER: &str = "expected a whole number above 0";
 const SEGMENT: &str = "expected a whole number from 1 to 3000000000";
 const FILTER: &str = "expected a whole number from 16 to 255";
 const AGE: &str = "expected a whole number and a unit out of Y, M, D, h, m and s";
+const GROUPS: &str = "expected 1 to 16 names with commas between them, each of 1 to 255 bytes";
 const FLUSH: &str = "expected sync, interval or os";
 const INTERVAL: &str = "expected a whole number from 1 to 60000";
 
 fn number(text: &str, range: std::ops::RangeInclusive<u64>) -> Option<u64> {
     text.parse().ok().filter(|number| range.contains(number))
+}
+
+/// The names in a list such as `billing,search`, each once. `None` if one is empty or too long, or if
+/// there are more than [`STREAM_RETENTION_GROUPS_MAX`].
+#[must_use]
+pub fn retention_groups(text: &str) -> Option<Vec<Reference>> {
+    let mut groups: Vec<Reference> = Vec::new();
+    for name in text.split(',') {
+        let name = Reference::new(Bytes::copy_from_slice(name.trim().as_bytes()))?;
+        if !groups.contains(&name) {
+            groups.push(name);
+        }
+        if groups.len() > STREAM_RETENTION_GROUPS_MAX {
+            return None;
+        }
+    }
+    Some(groups)
 }
 
 /// Milliseconds of an age such as `7D`, as RabbitMQ counts them: a year has 365 days, a month 30.
@@ -155,11 +191,15 @@ mod tests {
             ("queue-leader-locator", "client-local"),
             ("initial-cluster-size", "3"),
             ("flush-interval-ms", "50"),
+            ("retention-groups", "billing, search,billing"),
+            ("retention-groups-alarm-bytes", "7000"),
             ("flush", "interval"),
         ]);
         let expected = StreamSettings {
             bytes_max: Some(1_000_000),
             age_ms_max: Some(7 * 24 * 60 * 60 * 1_000),
+            retention_groups: retention_groups("billing,search").unwrap(),
+            retention_alarm_bytes: 7_000,
             segment_bytes: 3_000_000_000,
             filter_bytes: 255,
             flush: Flush::Interval(50),
@@ -184,6 +224,10 @@ mod tests {
             ("max-age", "7ü"),
             ("max-age", "99999999999999999999s"),
             ("max-age", "9999999999999999Y"),
+            ("retention-groups", ""),
+            ("retention-groups", "billing,,search"),
+            ("retention-groups", " , "),
+            ("retention-groups-alarm-bytes", "0"),
             ("stream-max-segment-size-bytes", "3000000001"),
             ("stream-filter-size-bytes", "15"),
             ("stream-filter-size-bytes", "256"),
@@ -193,6 +237,17 @@ mod tests {
             let error = StreamSettings::from_arguments([(key, value)]).unwrap_err();
             assert_eq!((&error.key[..], &error.value[..]), (key, value));
         }
+    }
+
+    #[test]
+    fn as_many_groups_as_may_be_are_taken_and_one_more_is_refused() {
+        let names = |count: usize| {
+            let names: Vec<String> = (0..count).map(|n| n.to_string()).collect();
+            retention_groups(&names.join(",")).map(|groups| groups.len())
+        };
+        let most = STREAM_RETENTION_GROUPS_MAX;
+        assert_eq!(names(most), Some(most));
+        assert_eq!(names(most + 1), None);
     }
 
     #[test]

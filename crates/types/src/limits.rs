@@ -530,6 +530,11 @@ pub const STREAM_GROWTH_MS: u64 = 5_000;
 /// Bytes of a stream that gets another replica by itself where its publishers must wait until that one
 /// has all: a larger one waits for an operator.
 pub const STREAM_GROWTH_BYTES_MAX: u64 = 1 << 30;
+/// Groups that the retention of one stream may wait for (`retention-groups`).
+pub const STREAM_RETENTION_GROUPS_MAX: usize = 16;
+/// Bytes beyond a stream's retention that groups hold, above which an operator is told, where
+/// `retention-groups-alarm-bytes` says nothing else.
+pub const STREAM_RETENTION_ALARM_BYTES: u64 = 1 << 30;
 /// Bytes of chunks after which all offsets and sequences of a stream are written once more, so that
 /// a start reads no more than that of a stream.
 pub const STREAM_SNAPSHOT_BYTES: u64 = 16 * 1024 * 1024;

@@ -62,7 +62,9 @@ pub(super) fn queue_series(
             sum.consumer_capacity += s.consumer_capacity;
             sum.messages.add(&s.messages);
             if let Some(stream) = s.stream {
-                sum.stream.get_or_insert_default().segments += stream.segments;
+                let sum = sum.stream.get_or_insert_default();
+                sum.segments += stream.segments;
+                sum.held_bytes += stream.held_bytes;
             }
         }
         return vec![(String::new(), sum)];
@@ -85,15 +87,15 @@ pub(super) fn queue_series(
 }
 
 /// Numbers of a queue.
-const NUMBERS: usize = 30;
+const NUMBERS: usize = 31;
 /// The first of them that is no depth: how many consumers there are.
 const CONSUMERS: usize = 4;
 /// The first of the rest.
 const DETAILS: usize = 5;
 /// The first of what was delivered.
-const DELIVERED: usize = 21;
+const DELIVERED: usize = 22;
 /// What was published.
-const PUBLISHED: usize = 28;
+const PUBLISHED: usize = 29;
 
 /// What is known of queues: their depths, and from [`DETAILS`] on the rest.
 pub(crate) type QueueTable = Table<NUMBERS>;
@@ -166,6 +168,7 @@ fn numbers(s: &QueueStats) -> [f64; NUMBERS] {
         // Most queues have none.
         s.head_timestamp.map_or(f64::NAN, |seconds| seconds as f64),
         s.stream.map_or(f64::NAN, |stream| stream.segments as f64),
+        s.stream.map_or(f64::NAN, |stream| stream.held_bytes as f64),
         got,
         got_auto,
         delivered,
@@ -304,6 +307,11 @@ pub(super) fn queue_metrics(page: &mut Page, queues: &QueueTable) {
             "stream_segments",
             Gauge,
             "Total number of stream segment files",
+        ),
+        (
+            "stream_retention_held_bytes",
+            Gauge,
+            "Bytes of a stream that only its retention-groups keep",
         ),
     ];
     page.table(queues, DETAILS, &metrics);

@@ -127,6 +127,7 @@ fn stream_stats() -> QueueStats {
             first_offset: Some(0),
             committed_offset: Some(39),
             segments: 1,
+            held_bytes: 0,
             readers: 2,
             publishers: 1,
         }),

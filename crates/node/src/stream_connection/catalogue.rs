@@ -269,8 +269,11 @@ fn queue_arguments(arguments: &[(String, String)]) -> FieldTable {
             | "stream-max-segment-size-bytes"
             | "stream-filter-size-bytes"
             | "initial-cluster-size"
+            | "retention-groups-alarm-bytes"
             | "flush-interval-ms" => number(),
-            "max-age" | "queue-leader-locator" | "flush" => Some(FieldValue::text(value)),
+            "max-age" | "queue-leader-locator" | "flush" | "retention-groups" => {
+                Some(FieldValue::text(value))
+            }
             _ => None,
         };
         if let Some(value) = value {

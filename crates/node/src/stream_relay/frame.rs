@@ -559,6 +559,7 @@ fn put_stats(out: &mut Writer, stats: &StreamStats) {
         stats.readers,
         stats.publishers,
         stats.offsets_refused,
+        stats.held_bytes,
     ];
     for count in counts {
         out.u64(count);
@@ -576,6 +577,7 @@ fn take_stats(from: &mut Reader) -> Result<StreamStats, FrameError> {
         readers: from.u64()?,
         publishers: from.u64()?,
         offsets_refused: from.u64()?,
+        held_bytes: from.u64()?,
     })
 }
 

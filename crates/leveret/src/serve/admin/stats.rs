@@ -120,6 +120,7 @@ impl Admin {
                     first_offset: stream.first_chunk,
                     committed_offset: stream.committed_offset,
                     segments: stream.segments,
+                    held_bytes: stream.held_bytes,
                     readers: stream.readers,
                     publishers: stream.publishers,
                 }),
