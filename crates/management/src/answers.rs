@@ -2,10 +2,10 @@
 
 use crate::api::QueueStats;
 use crate::app::App;
-use crate::history::Ranges;
 use crate::peers::without_zeros;
 use crate::pieces::write_json;
 use crate::question::Question;
+use crate::ranges::Ranges;
 use crate::{connections, overview, queues, stream_rows, vhost_sums};
 use leveret_types::{ConnectionId, QueueId};
 use serde_json::{Value, json};

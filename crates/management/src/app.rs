@@ -10,7 +10,7 @@ use crate::rates::{MESSAGE_FIELDS, NODE_FIELDS, Rates, Subject};
 use crate::reply::ApiError;
 use crate::route::Found;
 use crate::samples::{Clock, Moment, Samples};
-use crate::sampling::Sums;
+use crate::sums::Sums;
 use base64::Engine;
 use leveret_types::limits::LOGIN_FAILURE_DELAY_MS;
 use std::hash::Hash;

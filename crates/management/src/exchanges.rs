@@ -3,10 +3,11 @@
 use crate::api::{Binding, Topology};
 use crate::app::App;
 use crate::directory::{BindingScope, Exchange};
-use crate::history::{self, Part, Ranges};
+use crate::history;
 use crate::input::{json_of, percent_encode};
 use crate::list_query;
 use crate::queues::{changed, exchange_name};
+use crate::ranges::{Part, Ranges};
 use crate::rates::Subject;
 use crate::reply::{ApiError, Reply, fingerprint};
 use crate::route::Call;

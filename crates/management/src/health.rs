@@ -3,10 +3,10 @@
 use crate::api::{
     AfterGet, Get, Level, Listener, LoginVerdict, NodeStats, Publish, Taken, Topology,
 };
-use crate::history::Ranges;
 use crate::input::Body;
 use crate::peers;
 use crate::question::Question;
+use crate::ranges::Ranges;
 use crate::reply::{ApiError, Reply, merge};
 use crate::route::Call;
 use crate::{list_query, overview};

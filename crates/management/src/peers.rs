@@ -6,10 +6,11 @@
 
 use crate::api::QueueStats;
 use crate::app::App;
-use crate::history::{self, Ranges};
+use crate::history;
 use crate::question::Question;
 use crate::queues;
 use crate::queues::Owners;
+use crate::ranges::Ranges;
 use leveret_types::{NodeId, QueueId};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};

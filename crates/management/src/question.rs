@@ -3,7 +3,7 @@
 //! Invariant: what another node sends is judged before it is used: a question of another version,
 //! or one that this node does not know, is answered with nothing at once.
 
-use crate::history::Ranges;
+use crate::ranges::Ranges;
 use leveret_types::limits::REPORT_ASK_BYTES_MAX;
 use leveret_types::{ConnectionId, QueueId};
 use serde::{Deserialize, Serialize};

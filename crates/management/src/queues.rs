@@ -6,14 +6,14 @@ use crate::absent;
 use crate::api::{AfterGet, Get, Got, MessageCounters, Publish, QueueStats, Taken, Topology};
 use crate::app::App;
 use crate::directory::Queue;
-use crate::history::{self, Part, Ranges};
+use crate::figures::DEPTHS;
+use crate::history;
 use crate::input::{Query, json_of};
 use crate::list_query;
-use crate::overview::{
-    DEPTHS, MESSAGE_FIELDS, Subject, depths, depths_at, message_stats, messages_at,
-};
+use crate::overview::{MESSAGE_FIELDS, Subject, depths, depths_at, message_stats, messages_at};
 use crate::peers::{self, Teller, Told};
 use crate::question::Question;
+use crate::ranges::{Part, Ranges};
 use crate::reply::{ApiError, Reply, merge};
 use crate::route::Call;
 use base64::Engine;

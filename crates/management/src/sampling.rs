@@ -6,19 +6,16 @@
 use crate::api::MessageCounters;
 use crate::app::App;
 use crate::exchanges;
-use crate::overview::{MESSAGE_FIELDS, NODE_FIELDS, fields, node_fields};
-use crate::rates::Subject;
+use crate::figures::{fields, node_fields};
+use crate::rates::{MESSAGE_FIELDS, NODE_FIELDS, Subject};
 use crate::reply::fingerprint;
+use crate::sums::{Sums, add};
 use leveret_types::limits::{SAMPLED_CONNECTIONS_MAX, SAMPLED_EXCHANGES_MAX};
-use std::collections::HashMap;
 use std::io;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
-
-/// All messages, those that wait, those that are not settled.
-type Depths = [u64; 3];
 
 /// What a queue is sampled by: its messages' counters, then its depths.
 const QUEUE_VALUES: usize = MESSAGE_FIELDS + 3;
@@ -67,46 +64,6 @@ impl Drop for Sampling {
             // A panic of that thread has been reported where it happened.
             let _ = thread.join();
         }
-    }
-}
-
-/// What is summed up of a virtual host since the node's start.
-#[derive(Debug, Default)]
-struct Vhost {
-    messages: [u64; MESSAGE_FIELDS],
-    depths: Depths,
-    traffic: [u64; 2],
-}
-
-/// Sums that go on from tick to tick.
-#[derive(Debug, Default)]
-pub(crate) struct Sums {
-    vhosts: HashMap<String, Vhost>,
-    queues_deleted: u64,
-    published: u64,
-    is_begun: bool,
-}
-
-impl Sums {
-    fn vhost(&mut self, name: &str) -> &mut Vhost {
-        if !self.vhosts.contains_key(name) {
-            self.vhosts.insert(name.to_owned(), Vhost::default());
-        }
-        self.vhosts.entry(name.to_owned()).or_default()
-    }
-
-    fn depths(&self) -> Depths {
-        let mut sum = [0_u64; 3];
-        for vhost in self.vhosts.values() {
-            add(&mut sum, &vhost.depths);
-        }
-        sum
-    }
-}
-
-fn add<const N: usize>(into: &mut [u64; N], more: &[u64; N]) {
-    for (into, more) in into.iter_mut().zip(more) {
-        *into = into.saturating_add(*more);
     }
 }
 

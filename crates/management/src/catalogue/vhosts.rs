@@ -4,7 +4,7 @@ use super::{Answer, alter, delete, found, list, put, tags};
 use crate::access::Who;
 use crate::app::App;
 use crate::directory::{Alteration, Permission, Vhost};
-use crate::history::Ranges;
+use crate::ranges::Ranges;
 use crate::reply::{ApiError, Reply, merge};
 use crate::route::Call;
 use crate::vhost_sums;

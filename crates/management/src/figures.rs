@@ -1,0 +1,100 @@
+//! The figures of answers that are counted over time, with their names as RabbitMQ has them.
+
+use crate::api::{BrokerStats, MessageCounters, NodeStats};
+use crate::rates::{MESSAGE_FIELDS, NODE_FIELDS};
+
+/// The fields of `message_stats`, by counter.
+pub(crate) fn fields(c: &MessageCounters) -> [(&'static str, u64); MESSAGE_FIELDS] {
+    [
+        ("publish", c.published),
+        ("confirm", c.confirmed),
+        ("return_unroutable", c.returned),
+        ("drop_unroutable", c.dropped),
+        ("deliver", c.delivered),
+        ("deliver_no_ack", c.delivered_auto_ack),
+        ("get", c.got),
+        ("get_no_ack", c.got_auto_ack),
+        ("get_empty", c.got_empty),
+        ("redeliver", c.redelivered),
+        ("ack", c.acknowledged),
+        (
+            "deliver_get",
+            c.delivered + c.delivered_auto_ack + c.got + c.got_auto_ack,
+        ),
+    ]
+}
+
+/// What a node has, did, and saw come and go, by RabbitMQ's names.
+pub(crate) fn node_fields(
+    node: &NodeStats,
+    broker: &BrokerStats,
+) -> [(&'static str, u64); NODE_FIELDS] {
+    [
+        ("mem_used", node.memory_used_bytes),
+        ("fd_used", node.fds_used),
+        ("sockets_used", node.sockets_used),
+        ("disk_free", node.disk_free_bytes),
+        ("io_read_count", node.io.reads),
+        ("io_read_bytes", node.io.read_bytes),
+        ("io_write_count", node.io.writes),
+        ("io_write_bytes", node.io.write_bytes),
+        ("io_sync_count", node.io.syncs),
+        ("connection_created", broker.connections_opened),
+        ("connection_closed", broker.connections_closed),
+        ("channel_created", broker.channels_opened),
+        ("channel_closed", broker.channels_closed),
+        ("queue_declared", broker.queues_declared),
+        ("queue_created", broker.queues_created),
+        ("queue_deleted", broker.queues_deleted),
+    ]
+}
+
+/// Those of them that say what came and went.
+pub(crate) const CHURN: [&str; 7] = [
+    "connection_created",
+    "connection_closed",
+    "channel_created",
+    "channel_closed",
+    "queue_declared",
+    "queue_created",
+    "queue_deleted",
+];
+
+/// The names of [`fields`].
+pub(crate) const MESSAGE_NAMES: [&str; MESSAGE_FIELDS] = [
+    "publish",
+    "confirm",
+    "return_unroutable",
+    "drop_unroutable",
+    "deliver",
+    "deliver_no_ack",
+    "get",
+    "get_no_ack",
+    "get_empty",
+    "redeliver",
+    "ack",
+    "deliver_get",
+];
+
+/// The names of [`node_fields`].
+pub(crate) const NODE_NAMES: [&str; NODE_FIELDS] = [
+    "mem_used",
+    "fd_used",
+    "sockets_used",
+    "disk_free",
+    "io_read_count",
+    "io_read_bytes",
+    "io_write_count",
+    "io_write_bytes",
+    "io_sync_count",
+    "connection_created",
+    "connection_closed",
+    "channel_created",
+    "channel_closed",
+    "queue_declared",
+    "queue_created",
+    "queue_deleted",
+];
+
+/// How many messages there are, by name.
+pub(crate) const DEPTHS: [&str; 3] = ["messages", "messages_ready", "messages_unacknowledged"];
