@@ -19,7 +19,8 @@ use leveret_client::Session;
 use leveret_metadata::{Catalogue, CatalogueError, Command, Config, NodeRecord, Outcome};
 use leveret_node::cluster::{self, Cluster, Identity, PeerAddress, Waiter, group};
 use leveret_node::env::{Env, PeerFrame};
-use leveret_node::shard::Shard;
+use leveret_node::quorum::replica::HEADER_LOG;
+use leveret_node::shard::{Shard, log_of};
 use leveret_node::{Alarms, Connection, Peer, catalogue, deferred};
 use leveret_routing::Scratch;
 use leveret_session::Connection as AmqpSession;
@@ -37,6 +38,9 @@ use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 
 /// Bytes of a file of the log, for nodes of which nobody looks after the segments.
 const WAL_FILE_BYTES: u64 = 4 * 1024 * 1024;
+
+/// Bytes of messages that a node keeps in memory: so few that it reads them again.
+const CACHE_BYTES: usize = 64 * 1024;
 
 /// A node that runs.
 pub struct Node<D: Disk> {
@@ -88,6 +92,8 @@ fn open<D: Disk>(
         shards: SHARDS,
         uuid,
         wal_file_bytes,
+        cache_bytes: CACHE_BYTES,
+        loaded_bytes: CACHE_BYTES,
         ..Options::default()
     };
     let folders = Folders::within(Path::new("/store"));
@@ -344,7 +350,24 @@ impl<D: Disk> Node<D> {
         for number in 0..SHARDS {
             busy |= self.read(ShardId(number), now);
         }
+        if self.accepts_losses {
+            self.accept_losses_of_replicas();
+        }
         busy
+    }
+
+    fn accept_losses_of_replicas(&self) {
+        for number in 0..SHARDS {
+            let mut shard = self.env.shard(ShardId(number));
+            for status in shard.replica_statuses() {
+                for priority_log in 0..HEADER_LOG {
+                    let log = log_of(status.queue, priority_log);
+                    if shard.logs.damage(log).is_some() {
+                        shard.logs.accept_loss(log);
+                    }
+                }
+            }
+        }
     }
 
     fn read(&mut self, shard: ShardId, now: Now) -> bool {
@@ -352,15 +375,9 @@ impl<D: Disk> Node<D> {
         let busy = !requests.is_empty();
         for request in requests {
             let loaded = self.reader.read(request);
-            let accepts_losses = self.accepts_losses;
             self.env.with_shard(now, shard, |shard| {
                 let logs = shard.logs.loaded(loaded);
-                shard.loaded(now, logs.iter().copied());
-                if accepts_losses {
-                    for log in logs {
-                        shard.logs.accept_loss(log);
-                    }
-                }
+                shard.loaded(now, logs);
             });
         }
         busy
