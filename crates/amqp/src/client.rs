@@ -128,8 +128,8 @@ pub enum HeardError {
     Payload(DecodeError),
 }
 
-/// What the first frame of `input` says, on which channel, and how many octets the frame has; nothing
-/// if more must arrive first.
+/// What the first frame of `input` says, on which channel, and how many octets the frame has;
+/// nothing if more must arrive first.
 ///
 /// # Errors
 /// If it is no frame, or what is in it makes no sense.

@@ -1,4 +1,4 @@
-//! What a session and the broker say to each other: in no protocol's words, and of no kind of queue.
+//! What a session and the broker say to each other: in no protocol's words, of no kind of queue.
 //!
 //! A session turns a client's bytes into [`Request`]s and the broker's answers into bytes. It never
 //! routes, never looks a name up, never decides about permission: it knows its protocol's state and
@@ -50,7 +50,8 @@ pub enum Request {
         /// The channel.
         channel: ChannelId,
     },
-    /// Asked: a declaration, a look-up, a binding or a deletion. [`Reply::Done`], [`Reply::Queue`],
+    /// Asked: a declaration, a look-up, a binding or a deletion. [`Reply::Done`],
+    /// [`Reply::Queue`],
     /// [`Reply::Count`] or [`Reply::Failed`].
     Topology {
         /// The channel.
@@ -60,8 +61,8 @@ pub enum Request {
     },
     /// Asked: a subscription. [`Reply::Consuming`] or [`Reply::Failed`].
     Consume(Consume),
-    /// Asked when a subscription ends: [`Reply::Done`]. No delivery for this consumer may come after the
-    /// reply.
+    /// Asked when a subscription ends: [`Reply::Done`]. No delivery for this consumer may come
+    /// after the reply.
     Cancel {
         /// The channel.
         channel: ChannelId,

@@ -6,8 +6,8 @@
 //! ([`delivered`]). Both follow RabbitMQ 4: what it writes is read here, and the other way round.
 //!
 //! Queues keep a message in the format in which it came, with the format's tag
-//! ([`leveret_types::MessageFormat`]); what leaves as AMQP 0-9-1 is converted then ([`as_amqp091`]),
-//! as is what the broker itself has to read of it.
+//! ([`leveret_types::MessageFormat`]). What leaves as AMQP 0-9-1 is converted then
+//! ([`as_amqp091`]), as is what the broker itself has to read of it.
 //!
 //! ```text
 //! section                   of AMQP 0-9-1

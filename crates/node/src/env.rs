@@ -5,6 +5,7 @@
 //! plain borrow. What the work wants done elsewhere comes out as closed lists of effects, and the
 //! environment carries it there when the shard is let go.
 
+pub use crate::alarms::Alarms;
 pub use crate::events::{
     ConnectionEvent, Executed, LogPosition, PeerFrame, ProposalId, QueueAnswer,
 };
@@ -16,41 +17,6 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::ops::{Deref, DerefMut};
 use std::sync::Weak;
-
-/// What holds back publishers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Alarms {
-    /// The process uses more memory than the high watermark.
-    pub memory: bool,
-    /// A drive has less space than the limit.
-    pub disk: bool,
-    /// The process uses nearly all memory that it may: nothing new is declared. Only beside
-    /// `memory`.
-    pub memory_full: bool,
-}
-
-impl Alarms {
-    /// Those that either of them is.
-    #[must_use]
-    pub const fn or(self, other: Self) -> Self {
-        Self {
-            memory: self.memory || other.memory,
-            disk: self.disk || other.disk,
-            memory_full: self.memory_full || other.memory_full,
-        }
-    }
-
-    /// The reason that publishers are told, in RabbitMQ's words; nothing if there is no alarm.
-    #[must_use]
-    pub const fn reason(self) -> Option<&'static str> {
-        match (self.memory, self.disk) {
-            (false, false) => None,
-            (true, false) => Some("low on memory"),
-            (false, true) => Some("low on disk"),
-            (true, true) => Some("low on memory & disk"),
-        }
-    }
-}
 
 /// What became of a change of the catalogue that was asked for.
 #[derive(Debug)]

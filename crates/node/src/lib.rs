@@ -30,6 +30,7 @@ pub mod shard;
 pub mod standstill;
 pub mod streams;
 
+mod alarms;
 mod around;
 mod classic;
 mod connection;

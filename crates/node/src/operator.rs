@@ -9,9 +9,9 @@ use crate::shard::GetOutcome;
 use crate::topology::{Caller, Question, may_get};
 use leveret_amqp::Properties;
 use leveret_auth::{Access, Resource, check_user_id};
+use leveret_client::{Awaited, Delivery};
 use leveret_queue::Outcome;
 use leveret_routing::{RouteError, Scratch};
-use leveret_session::contract::{Awaited, Delivery};
 use leveret_types::{ConsumerId, Message, Now, ProtocolError, QueueId, ReplyCode, ShardId};
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! What a queue answers to what a caller wants of it, wherever it is.
 
-use leveret_session::contract::Delivery;
+use leveret_client::Delivery;
 use leveret_storage::{BodyId, SharedBody};
 use leveret_types::{ProtocolError, ReplyCode};
 
@@ -51,8 +51,8 @@ pub enum GetOutcome {
 impl GetOutcome {
     /// The reply to the session; nothing while the message is being read.
     #[must_use]
-    pub fn reply(self) -> Option<leveret_session::contract::Reply> {
-        use leveret_session::contract::Reply;
+    pub fn reply(self) -> Option<leveret_client::Reply> {
+        use leveret_client::Reply;
         match self {
             Self::Message(delivery, ready) => Some(Reply::Got(Some((
                 delivery,

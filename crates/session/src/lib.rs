@@ -1,11 +1,11 @@
 //! The AMQP 0-9-1 session: what one client connection and its channels may say, when, and what is
 //! answered.
 //!
-//! [`Connection`] takes the bytes that a socket had and gives [`leveret_client::Request`]s for the broker;
-//! it takes the node's answers, deliveries and confirms and gives bytes for the socket. Between
-//! them it keeps the protocol's memory: how far the handshake is, which channels are open, which
-//! publish is half arrived, which publishes await a confirm (`ledger`), which deliveries the client
-//! holds (`unacked`), what a transaction has gathered.
+//! [`Connection`] takes the bytes that a socket had and gives [`leveret_client::Request`]s for the
+//! broker; it takes the broker's answers, deliveries and confirms and gives bytes for the socket.
+//! Between them it keeps the protocol's memory: how far the handshake is, which channels are open,
+//! which publish is half arrived, which publishes await a confirm ([`leveret_client::Ledger`]),
+//! which deliveries the client holds (`unacked`), what a transaction has gathered.
 //!
 //! Invariant: a session never routes, never looks up a queue, never decides about permission. It
 //! asks.

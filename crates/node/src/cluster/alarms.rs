@@ -2,11 +2,12 @@
 //!
 //! A node's alarm holds back all publishers that are connected to it. Publishers at other nodes
 //! wait where a message could only be kept by nodes with alarms: see [`held_by`]. A node whose disk
-//! is full hands over what it leads to members that have space.
+//! is full hands over what it leads to members that have space: [`super::hand_over_leaders`].
 
-use super::{Cluster, leaders, lock};
-use crate::env::{Alarms, Env};
-use leveret_types::{NodeId, Now, QueueId, ShardId};
+use super::{Cluster, lock};
+use crate::alarms::Alarms;
+use crate::env::Env;
+use leveret_types::{NodeId, Now};
 
 /// Why publishers to a queue wait: the node that leads it has an alarm, or its members that are up
 /// and have none are no majority while others have one. Nothing if they do not wait. A queue that
@@ -71,42 +72,6 @@ pub fn set_alarms_of<E: Env>(now: Now, nodes: &[(NodeId, Alarms)], env: &E) -> b
         }
     }
     any
-}
-
-/// Lets others lead what this node leads, where they are up, have space and are not being emptied.
-/// Nothing may be borrowed.
-pub fn hand_over_leaders<E: Env>(now: Now, env: &E) {
-    let (able, streams) = {
-        let catalogue = env.catalogue();
-        let mut able = env.peers().up();
-        able.retain(|node| !env.alarms_of(*node).disk && leaders::may_lead(*node, &catalogue, env));
-        let led = catalogue
-            .queues(None)
-            .filter(|record| record.epoch() > 0 && record.home() == env.node_id());
-        let streams = led.filter_map(|record| {
-            let mut members = record.members().iter().map(|member| member.node());
-            Some((record.id(), members.find(|node| able.contains(node))?))
-        });
-        let streams: Vec<(QueueId, NodeId)> = streams.collect();
-        (able, streams)
-    };
-    if able.is_empty() {
-        return;
-    }
-    let mut queues = 0;
-    for shard in (0..env.settings().shard_count).map(ShardId) {
-        queues += env.with_shard(now, shard, |shard| shard.hand_over_leaders(now, &able));
-    }
-    if queues + streams.len() > 0 {
-        tracing::warn!(
-            queues,
-            streams = streams.len(),
-            "this node is low on disk; others are to lead what it leads"
-        );
-    }
-    for (stream, to) in streams {
-        leaders::hand_stream_over(stream, to, env);
-    }
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use super::CATALOGUE_GROUP;
 use crate::env::{Env, PeerFrame};
 use leveret_metadata::Catalogue;
 use leveret_types::limits::LEADERS_MOVED_AT_ONCE;
-use leveret_types::{NodeId, Now, QueueId};
+use leveret_types::{NodeId, Now, QueueId, ShardId};
 use std::collections::{BTreeMap, VecDeque};
 
 /// The first byte of a frame that asks for a transfer.
@@ -181,6 +181,42 @@ pub(super) fn hand_stream_over<E: Env>(stream: QueueId, to: NodeId, env: &E) {
         Some(leader) if leader == own => cluster.move_stream(own, stream, to),
         Some(leader) => env.post_peer(leader, crate::stream_relay::move_frame(stream, to)),
         None => {}
+    }
+}
+
+/// Lets others lead what this node leads, where they are up, have space and are not being emptied.
+/// Nothing may be borrowed.
+pub fn hand_over_leaders<E: Env>(now: Now, env: &E) {
+    let (able, streams) = {
+        let catalogue = env.catalogue();
+        let mut able = env.peers().up();
+        able.retain(|node| !env.alarms_of(*node).disk && may_lead(*node, &catalogue, env));
+        let led = catalogue
+            .queues(None)
+            .filter(|record| record.epoch() > 0 && record.home() == env.node_id());
+        let streams = led.filter_map(|record| {
+            let mut members = record.members().iter().map(|member| member.node());
+            Some((record.id(), members.find(|node| able.contains(node))?))
+        });
+        let streams: Vec<(QueueId, NodeId)> = streams.collect();
+        (able, streams)
+    };
+    if able.is_empty() {
+        return;
+    }
+    let mut queues = 0;
+    for shard in (0..env.settings().shard_count).map(ShardId) {
+        queues += env.with_shard(now, shard, |shard| shard.hand_over_leaders(now, &able));
+    }
+    if queues + streams.len() > 0 {
+        tracing::warn!(
+            queues,
+            streams = streams.len(),
+            "this node is low on disk; others are to lead what it leads"
+        );
+    }
+    for (stream, to) in streams {
+        hand_stream_over(stream, to, env);
     }
 }
 

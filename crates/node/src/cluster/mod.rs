@@ -21,8 +21,8 @@ mod peers;
 mod reconcile;
 mod stays;
 
-pub use alarms::{alarms_together, are_streams_held, hand_over_leaders, held_by, set_alarms_of};
-pub use leaders::transfer;
+pub use alarms::{alarms_together, are_streams_held, held_by, set_alarms_of};
+pub use leaders::{hand_over_leaders, transfer};
 pub use needed::Needed;
 pub use outdated::KnownStarts;
 

@@ -1,7 +1,7 @@
 //! A publish that other nodes could not keep, for they have alarms: it waits, and with it what the
 //! client sent behind it. The client is told that its connection is blocked.
 //!
-//! Alarms of this node hold back publishes before they are read (`leveret_session`). Those of other
+//! Alarms of this node hold back publishes before they are read (the session). Those of other
 //! nodes concern some queues only, so that it must be known first where a publish goes.
 //!
 //! Invariant: what waits has been routed and put nowhere; nothing behind it has been begun.

@@ -174,8 +174,8 @@ impl<S: Session> Connection<S> {
     }
 
     /// Checks and rewrites what in the properties concerns the broker. Most messages have nothing
-    /// of that. A message in another format is checked as it reads in AMQP 0-9-1; direct reply-to is
-    /// for that protocol alone.
+    /// of that. A message in another format is checked as it reads in AMQP 0-9-1; direct reply-to
+    /// is for that protocol alone.
     fn prepare(
         &mut self,
         publish: &mut Publish,

@@ -24,8 +24,8 @@ pub use codec::{
 };
 pub use fuzz::{fuzz, seeds};
 
+use leveret_client::Delivery;
 use leveret_queue::{AttachError, Consumer, Counts, Outcome};
-use leveret_session::contract::Delivery;
 use leveret_types::limits::{LINK_CONSUMER_BYTES_MAX, LINK_CONSUMER_MESSAGES_MAX};
 use leveret_types::{ConsumerId, Message, NodeId, QueueId};
 use smallvec::SmallVec;

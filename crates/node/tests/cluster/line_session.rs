@@ -3,18 +3,19 @@
 //!
 //! Its verbs, with what is answered:
 //!
-//! | verb | answer |
-//! |---|---|
-//! | `hello USER PASSWORD VHOST` | `hello` |
-//! | `declare QUEUE KIND`, or `?` for the kind to look it up | `declared QUEUE READY CONSUMERS` |
-//! | `bind QUEUE EXCHANGE KEY` | `bound` |
-//! | `delete QUEUE` | `deleted MESSAGES` |
-//! | `publish EXCHANGE KEY BODY`, `-` for the default exchange; a body `amqp10:…` is kept as AMQP 1.0 | `confirmed N`, `confirmed ..N` for all up to it, `rejected N`; `returned BODY` before it |
-//! | `subscribe QUEUE NAME prefetch=N\|credit=N [KEY=VALUE]` | `subscribed NAME`, then `deliver NAME NUMBER BODY` |
-//! | `credit NAME N` | |
-//! | `settle accept\|requeue\|reject FIRST LAST` | |
-//! | `get QUEUE` | `got NUMBER BODY left=N`, or `empty` |
-//! | `cancel NAME` | `cancelled NAME` |
+//! - `hello USER PASSWORD VHOST`: `hello`
+//! - `declare QUEUE KIND`, or `?` for the kind to look it up: `declared QUEUE READY CONSUMERS`
+//! - `bind QUEUE EXCHANGE KEY`: `bound`
+//! - `delete QUEUE`: `deleted MESSAGES`
+//! - `publish EXCHANGE KEY BODY`, with `-` for the default exchange; a body `amqp10:…` is kept as
+//!   AMQP 1.0: `confirmed N`, `confirmed ..N` for all up to it, or `rejected N`; `returned BODY`
+//!   before it
+//! - `subscribe QUEUE NAME prefetch=N [KEY=VALUE]`, or `credit=N`: `subscribed NAME`, then
+//!   `deliver NAME NUMBER BODY`
+//! - `credit NAME N`
+//! - `settle accept FIRST LAST`, or `requeue`, or `reject`
+//! - `get QUEUE`: `got NUMBER BODY left=N`, or `empty`
+//! - `cancel NAME`: `cancelled NAME`
 //!
 //! Without being asked a client hears `ended NAME` of a consumer, `blocked REASON` and `unblocked`,
 //! and `error CODE TEXT`.

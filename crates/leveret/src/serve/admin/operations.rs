@@ -3,11 +3,11 @@
 
 use super::Admin;
 use crate::serve::messages;
+use leveret_client::{Reply, Topology as Operation};
 use leveret_management::api::{Actor, AfterGet, Changed, Get, Got, Publish, Taken, Topology};
 use leveret_node::quorum::link::Fetched;
 use leveret_node::{Caller, Env, LogPosition, Question, QueueAnswer, operator};
 use leveret_queue::Outcome;
-use leveret_session::contract::{Reply, Topology as Operation};
 use leveret_types::{ConnectionId, ProtocolError, QueueId, ReplyCode};
 use std::time::{Duration, Instant};
 

@@ -2,8 +2,8 @@
 
 use crate::link::ConsumerLink;
 use crate::quorum::link::{HeldRange, RegisteredSubscription};
+use leveret_client::Delivery;
 use leveret_queue::{Consumer, RunMap};
-use leveret_session::contract::Delivery;
 use leveret_types::{ConnectionId, ConsumerId};
 use smallvec::SmallVec;
 use std::collections::VecDeque;

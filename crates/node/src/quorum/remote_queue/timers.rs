@@ -4,7 +4,7 @@ use super::{LeaderLocation, Question, Reach, RemoteQueue, Request};
 use crate::env::{ConnectionEvent, QueueAnswer};
 use crate::queue_host::Asker;
 use crate::quorum::link::Command;
-use leveret_session::contract::Reply;
+use leveret_client::Reply;
 use leveret_types::NodeId;
 
 impl RemoteQueue {

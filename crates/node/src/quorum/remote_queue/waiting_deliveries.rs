@@ -10,8 +10,8 @@
 use super::{LeaderLocation, Reach, RemoteQueue, acquired};
 use crate::queue_host::QueueHost;
 use crate::quorum::link::{Command, Fetched, LocalDelivery, Settle};
+use leveret_client::Delivery;
 use leveret_queue::Outcome;
-use leveret_session::contract::Delivery;
 use leveret_types::limits::LINK_CONSUMER_MESSAGES_MAX;
 use leveret_types::{ConsumerId, Message, Now};
 use std::collections::VecDeque;

@@ -7,8 +7,8 @@ use super::super::{
 use super::{CommandFrame, EventFrame, Malformed, tag};
 use crate::stored;
 use bytes::{Buf, Bytes};
+use leveret_client::Delivery;
 use leveret_queue::{AttachError, Consumer, Outcome};
-use leveret_session::contract::Delivery;
 use leveret_types::limits::LINK_RECORDS_MAX;
 use leveret_types::{ConsumerId, Message, NodeId, QueueId};
 use std::ops::Range;

@@ -4,8 +4,8 @@ use super::super::{Fetched, LocalDelivery, Operation, Pieces, Registration};
 use super::tag;
 use crate::stored;
 use bytes::Bytes;
+use leveret_client::Delivery;
 use leveret_queue::{Consumer, Outcome};
-use leveret_session::contract::Delivery;
 use leveret_types::Message;
 use std::ops::Range;
 

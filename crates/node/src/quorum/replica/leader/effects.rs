@@ -6,8 +6,8 @@ use crate::quorum::link::{Event, LocalDelivery};
 use crate::quorum::replica::Around;
 use crate::quorum::replica::header::{Leaving, Returned};
 use crate::shard::Deferred;
+use leveret_client::Delivery;
 use leveret_queue::{Effect, Position};
-use leveret_session::contract::Delivery;
 use leveret_storage::ShardLogs;
 use leveret_types::{Message, NodeId};
 
