@@ -462,7 +462,7 @@ fn what_a_named_group_has_not_had_stays_whatever_its_age_and_an_operator_is_told
     };
     host.begin(stream, settings.clone()).unwrap();
     declare(&mut host, stream);
-    let mut fill = |host: &mut StreamHost<MemoryDisk>, rounds: std::ops::Range<u64>| {
+    let fill = |host: &mut StreamHost<MemoryDisk>, rounds: std::ops::Range<u64>| {
         for round in rounds {
             give(
                 host,
