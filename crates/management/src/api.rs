@@ -209,6 +209,9 @@ pub struct BrokerStats {
     pub queues_deleted: u64,
     pub logins_succeeded: u64,
     pub logins_failed: u64,
+    /// Logins over the stream protocol.
+    pub stream_logins_succeeded: u64,
+    pub stream_logins_failed: u64,
     /// Logins, over whatever protocol, that were held because of many wrong passwords.
     pub logins_held: u64,
     /// Open connections.

@@ -656,6 +656,11 @@ pub fn auth_attempts(call: &Call<'_>) -> Answer {
     };
     Ok(Reply::Json(json!([
         row("amqp091", broker.logins_succeeded, broker.logins_failed),
+        row(
+            "stream",
+            broker.stream_logins_succeeded,
+            broker.stream_logins_failed
+        ),
         row("http", http_succeeded, http_failed),
     ])))
 }

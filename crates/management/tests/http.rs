@@ -714,15 +714,22 @@ fn logins_over_http_are_counted() {
         .map(|name| http[name].as_u64().expect("a count"))
     };
     assert_eq!(attempts(), [1, 1, 0]);
+    let rows = api.get("/api/auth/attempts/leveret@burrow");
+    let is_of_streams = |row: &&Value| row["protocol"] == "stream";
+    let rows = rows.as_array().expect("rows");
+    let of_streams = rows.iter().find(is_of_streams).expect("a row of streams");
+    assert_eq!(of_streams["auth_attempts"], 9);
+    assert_eq!(of_streams["auth_attempts_failed"], 5);
     api.send(&basic("administrator", "wrong"), "GET", "/api/overview", "");
     // The operator's token is no password, and who brings nothing tries nothing.
     api.send("Bearer token", "GET", "/api/overview", "");
     api.send("", "GET", "/api/overview", "");
-    assert_eq!(attempts(), [3, 2, 1]);
+    assert_eq!(attempts(), [4, 3, 1]);
     let page = api.metrics("/metrics");
     for line in [
-        "rabbitmq_auth_attempts_total{protocol=\"http\"} 3",
-        "rabbitmq_auth_attempts_succeeded_total{protocol=\"http\"} 2",
+        "rabbitmq_auth_attempts_total{protocol=\"http\"} 4",
+        "rabbitmq_auth_attempts_succeeded_total{protocol=\"http\"} 3",
+        "rabbitmq_auth_attempts_failed_total{protocol=\"stream\"} 5",
         "rabbitmq_auth_attempts_failed_total{protocol=\"http\"} 1",
         "rabbitmq_leveret_logins_held_total 7",
     ] {

@@ -73,10 +73,14 @@ counters! {
     queues_created,
     /// Queues deleted.
     queues_deleted,
-    /// Logins that succeeded.
+    /// Logins over AMQP that succeeded.
     logins_succeeded,
-    /// Logins that failed.
+    /// Logins over AMQP that failed.
     logins_failed,
+    /// Logins over the stream protocol that succeeded.
+    stream_logins_succeeded,
+    /// Logins over the stream protocol that failed.
+    stream_logins_failed,
     /// Entries received from publishers of the stream protocol.
     stream_messages_received,
     /// Entries confirmed to them.

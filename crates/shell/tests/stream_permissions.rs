@@ -303,3 +303,27 @@ fn who_is_not_logged_in_may_do_nothing() {
     drop(operator);
     node.shut_down();
 }
+
+#[test]
+fn a_login_over_the_stream_protocol_is_counted_as_one() {
+    let scratch = Scratch::new("stream-logins");
+    let node = start(&scratch.0, None);
+    let counted = || {
+        let counters = node.broker.counters().values();
+        let of_streams = (
+            counters.stream_logins_succeeded,
+            counters.stream_logins_failed,
+        );
+        (
+            of_streams,
+            counters.logins_succeeded,
+            counters.logins_failed,
+        )
+    };
+    assert_eq!(StreamClient::open(address(&node), "wrong").err(), Some(8));
+    assert_eq!(counted(), ((0, 1), 0, 0));
+    let client = StreamClient::open(address(&node), "guest").expect("open");
+    assert_eq!(counted(), ((1, 1), 0, 0));
+    drop(client);
+    node.shut_down();
+}

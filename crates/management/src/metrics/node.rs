@@ -274,6 +274,11 @@ pub(super) fn auth_attempts(page: &mut Page, app: &App, broker: &BrokerStats) {
     let (by_http, failed_by_http) = app.http_logins();
     let by_protocol = [
         ("amqp091", broker.logins_succeeded, broker.logins_failed),
+        (
+            "stream",
+            broker.stream_logins_succeeded,
+            broker.stream_logins_failed,
+        ),
         ("http", by_http, failed_by_http),
     ];
     type Count = fn(u64, u64) -> u64;

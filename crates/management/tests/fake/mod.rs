@@ -217,6 +217,8 @@ impl Running for Fake {
             .into(),
             connections: 2,
             logins_held: 7,
+            stream_logins_succeeded: 4,
+            stream_logins_failed: 5,
             stream: match self.has_stream() {
                 true => StreamProtocolStats {
                     received: 40,

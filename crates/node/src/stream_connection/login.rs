@@ -87,13 +87,13 @@ impl<E: Env> NodePort<'_, E> {
         let counters = self.env.counters();
         match entered {
             Ok(()) => {
-                add(&counters.logins_succeeded, 1);
+                add(&counters.stream_logins_succeeded, 1);
                 let user = user.to_owned();
                 let accepted = News::Login(LoginOutcome::Accepted { user });
                 self.side.news.push_back(accepted);
             }
             Err(reason) => {
-                add(&counters.logins_failed, 1);
+                add(&counters.stream_logins_failed, 1);
                 tracing::warn!(
                     connection = %self.side.identity.name,
                     // What a stranger sent is escaped: it must not make lines of its own.

@@ -414,6 +414,8 @@ impl Admin {
             queues_deleted: counters.queues_deleted,
             logins_succeeded: counters.logins_succeeded,
             logins_failed: counters.logins_failed,
+            stream_logins_succeeded: counters.stream_logins_succeeded,
+            stream_logins_failed: counters.stream_logins_failed,
             logins_held: self.broker.logins.held().0,
             connections: connections.len() as u64,
             channels: connections.iter().map(|c| c.channels.len() as u64).sum(),
