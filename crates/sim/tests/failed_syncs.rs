@@ -59,7 +59,8 @@ fn files_whose_sync_failed_are_none_that_the_next_start_uses() {
         drop(store);
         disk.kill();
 
-        // The process starts again, on what is in memory, and goes through all files that there are.
+        // The process starts again, on what is in memory, and goes through all files that there
+        // are.
         let (mut store, _) = open(&disk);
         let before = store.shards[0]
             .log_stats(LOG)

@@ -50,8 +50,9 @@ impl World {
         })
     }
 
-    /// What the leader of a queue counts is what the entries say, and it has handed out nothing that
-    /// the next leader would not mark as redelivered. Nothing to compare on another member's node.
+    /// What the leader of a queue counts is what the entries say, and it has handed out nothing
+    /// that the next leader would not mark as redelivered. Nothing to compare on another member's
+    /// node.
     fn compare_leader(
         &self,
         queue: QueueId,

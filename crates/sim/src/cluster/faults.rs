@@ -123,8 +123,8 @@ impl World {
         }
     }
 
-    /// Some of a disk's reads go wrong for a while, though the disk is sound: of the running process,
-    /// or those of a start as well.
+    /// Some of a disk's reads go wrong for a while, though the disk is sound: of the running
+    /// process, or those of a start as well.
     pub(super) fn fail_reads(&mut self, node: NodeId, random: &mut Random) -> Result<(), String> {
         if !self.may_lose(node) || !self.is_up(node) {
             return Ok(());

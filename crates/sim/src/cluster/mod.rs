@@ -4,16 +4,16 @@
 //! A life has two phases. In the first, whatever can go wrong does: processes are killed at calls
 //! to their disks, power is cut (each unsynced sector is kept, lost or garbled), disks stall, fill
 //! up, fail and corruption, connections break, directions are cut, clocks are set, machines are
-//! lost and found, reads fail or give damaged bytes, clients come and go, queues are deleted and declared, groups change their
-//! members. In the second, everything works again, operators put right what was lost, everybody
-//! must be answered, and all that was confirmed must be found, once.
+//! lost and found, reads fail or give damaged bytes, clients come and go, queues are deleted and
+//! declared, groups change their members. In the second, everything works again, operators put
+//! right what was lost, everybody must be answered, and all that was confirmed must be found, once.
 //!
 //! Checked at every step: one leader a term; terms that do not go back; catalogues that agree; no
 //! message at two consumers; none after its acknowledgement was durable, none of a queue that was
 //! deleted, none that is not as it was published; order; one answer to each publish. Whenever all
 //! is well: all members of a queue have the same state (what lives, in which order, what came back
-//! how often, what may have been delivered), and its leader's queue is what that says. At the end: nothing that was confirmed is lost,
-//! all queues are empty from every node's view.
+//! how often, what may have been delivered), and its leader's queue is what that says. At the end:
+//! nothing that was confirmed is lost, all queues are empty from every node's view.
 //!
 //! Invariant: the same seed gives the same life, to the byte.
 

@@ -12,13 +12,14 @@ use std::ops::Range;
 /// Indexes of messages with what is known of them, ascending; neighbours that differ.
 pub type Runs<V> = Vec<(Range<u64>, V)>;
 
-/// A queue as one of its members has it: two that have applied the same entries, and hold no others,
-/// must be equal.
+/// A queue as one of its members has it: two that have applied the same entries, and hold no
+/// others, must be equal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplicaState {
     /// The last entry that has taken effect.
     pub applied: u64,
-    /// The last entry of its log: what it has beyond `applied` has its messages in the logs already.
+    /// The last entry of its log: what it has beyond `applied` has its messages in the logs
+    /// already.
     pub last: u64,
     /// The last operation of each node that has taken effect: the node, its start, the operation.
     pub operations: Vec<(u32, u64, u64)>,
