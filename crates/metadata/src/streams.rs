@@ -81,8 +81,8 @@ impl Catalogue {
 }
 
 impl Catalogue {
-    /// The node that a replicated stream should get its next replica on, as it has fewer than it was
-    /// declared with: one that is up and has least. `is_up` says so of every node.
+    /// The node that a replicated stream should get its next replica on, as it has fewer than it
+    /// was declared with: one that is up and has least. `is_up` says so of every node.
     #[must_use]
     pub fn stream_member_due(
         &self,

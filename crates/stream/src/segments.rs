@@ -149,8 +149,8 @@ impl Segments {
     }
 }
 
-/// Whether the segment before this one goes, of a stream of so many bytes: by size, or by age, as no
-/// chunk of a segment is younger than the first one of the next segment.
+/// Whether the segment before this one goes, of a stream of so many bytes: by size, or by age, as
+/// no chunk of a segment is younger than the first one of the next segment.
 fn goes(next: &Segment, bytes: u64, (bytes_max, oldest_ms): (Option<u64>, Option<i64>)) -> bool {
     let is_too_large = bytes_max.is_some_and(|max| bytes > max);
     is_too_large || oldest_ms.is_some_and(|oldest| next.first_timestamp_ms < oldest)

@@ -140,8 +140,8 @@ fn number(text: &str, range: std::ops::RangeInclusive<u64>) -> Option<u64> {
     text.parse().ok().filter(|number| range.contains(number))
 }
 
-/// The names in a list such as `billing,search`, each once. `None` if one is empty or too long, or if
-/// there are more than [`STREAM_RETENTION_GROUPS_MAX`].
+/// The names in a list such as `billing,search`, each once. `None` if one is empty or too long, or
+/// if there are more than [`STREAM_RETENTION_GROUPS_MAX`].
 #[must_use]
 pub fn retention_groups(text: &str) -> Option<Vec<Reference>> {
     let mut groups: Vec<Reference> = Vec::new();

@@ -521,14 +521,14 @@ pub const STREAM_TURN_BYTES: usize = 2 * 1024 * 1024;
 pub const STREAM_READS_MAX: u32 = 16;
 /// Bytes of a stream's newest chunks that are kept in memory for its readers.
 pub const STREAM_TAIL_BYTES: usize = 4 * 1024 * 1024;
-/// Bytes of the newest chunks of all streams of a node that are kept in memory; beyond them those that
-/// have most let go of theirs first, and are read from disk.
+/// Bytes of the newest chunks of all streams of a node that are kept in memory; beyond them those
+/// that have most let go of theirs first, and are read from disk.
 pub const STREAM_TAILS_BYTES_MAX: usize = 256 * 1024 * 1024;
-/// Milliseconds after which a node looks again for streams that it leads and that have fewer replicas
-/// than they were declared with.
+/// Milliseconds after which a node looks again for streams that it leads and that have fewer
+/// replicas than they were declared with.
 pub const STREAM_GROWTH_MS: u64 = 5_000;
-/// Bytes of a stream that gets another replica by itself where its publishers must wait until that one
-/// has all: a larger one waits for an operator.
+/// Bytes of a stream that gets another replica by itself where its publishers must wait until that
+/// one has all: a larger one waits for an operator.
 pub const STREAM_GROWTH_BYTES_MAX: u64 = 1 << 30;
 /// Groups that the retention of one stream may wait for (`retention-groups`).
 pub const STREAM_RETENTION_GROUPS_MAX: usize = 16;

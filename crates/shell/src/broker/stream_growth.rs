@@ -8,8 +8,8 @@ use leveret_node::cluster::Waiter;
 use leveret_types::NodeId;
 use leveret_types::limits::STREAM_GROWTH_BYTES_MAX;
 
-/// Whether a stream of so many bytes gets one more replica than it has by itself. Where the majority
-/// grows with it, nothing is confirmed before the new one has all that the stream holds.
+/// Whether a stream of so many bytes gets one more replica than it has by itself. Where the
+/// majority grows with it, nothing is confirmed before the new one has all that the stream holds.
 const fn grows_by_itself(members: usize, bytes: u64) -> bool {
     // A majority of an even number is one more than half, of an odd one the greater half: with one
     // member more it grows where the number was odd.
