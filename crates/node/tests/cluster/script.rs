@@ -3,7 +3,8 @@
 //! A line is `what happens => what clients hear of it`. `a@2` connects client a to node 2; `a
 //! WORDS` is said by it ([`crate::client::say`]; `line a@2` connects one of the line protocol,
 //! whose words are those of [`crate::line_session`]), and everything happens that needs no time.
-//! `run 100` lets milliseconds pass, `kill 1` ends a node's process, `kill leader q` the one that leads
+//! `run 100` lets milliseconds pass, `kill 1` ends a node's process, `kill leader q` the one that
+//! leads
 //! a queue, `start 1` starts it again on its disk, `isolate 1` cuts it off, `heal` ends that,
 //! `blink 1 2` breaks the connection between two nodes, `drop a` is the end of a client's socket,
 //! `stall 1` lets a node write no more to its disk and `unstall 1` again; `mirror MODE [N]` sets a
