@@ -752,8 +752,8 @@ pub trait Running: Send + Sync + 'static {
     fn queues_of(&self, queues: &[QueueId]) -> Vec<QueueStats> {
         queues.iter().filter_map(|id| self.queue(*id)).collect()
     }
-    /// The queues in which something happened since this was asked last, each with its virtual host,
-    /// in no order; no more than are sampled. Who samples asks.
+    /// The queues in which something happened since this was asked last, each with its virtual
+    /// host, in no order; no more than are sampled. Who samples asks.
     fn active_queues(&self) -> Vec<(String, QueueStats)> {
         Vec::new()
     }

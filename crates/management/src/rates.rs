@@ -1,8 +1,8 @@
 //! Rates without a statistics database: what a counter grew by between two questions.
 //!
-//! For what is not sampled ([`crate::sampling`]). The first answer about an object says 0; a later one says
-//! the mean since the answer before it, and keeps saying so until [`WINDOW`] has passed, so that
-//! many who ask do not shorten each other's window.
+//! For what is not sampled ([`crate::sampling`]). The first answer about an object says 0; a later
+//! one says the mean since the answer before it, and keeps saying so until [`WINDOW`] has passed,
+//! so that many who ask do not shorten each other's window.
 
 use std::collections::HashMap;
 use std::hash::Hash;
