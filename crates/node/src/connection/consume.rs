@@ -262,9 +262,11 @@ impl<S: Session> Connection<S> {
             settle.range.clone(),
             outcome,
         );
-        if shard.is_remote(settle.queue) {
-            self.note_transacted(settle.channel, &[(Awaited::Queue(settle.queue), 0)]);
-        }
+        let awaited = match shard.is_remote(settle.queue) {
+            true => Awaited::Queue(settle.queue),
+            false => Awaited::Shard(run.env.shard_of(settle.queue)),
+        };
+        self.note_transacted(settle.channel, &[(awaited, 0)]);
         let Some(channel) = self.consumers.channels.get(&settle.channel) else {
             return;
         };

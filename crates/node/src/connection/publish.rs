@@ -15,9 +15,7 @@ use leveret_amqp::{Properties, Property};
 use leveret_client::{Awaited, Delivery, Publish, Reply, Session};
 use leveret_message::as_amqp091;
 use leveret_routing::{Kind, RouteError};
-use leveret_types::{
-    ChannelId, FieldValue, Message, Now, ProtocolError, QueueId, ReplyCode, ShardId,
-};
+use leveret_types::{ChannelId, FieldValue, Message, Now, ProtocolError, QueueId, ReplyCode};
 use smallvec::SmallVec;
 
 impl<S: Session> Connection<S> {
@@ -322,6 +320,9 @@ impl<S: Session> Connection<S> {
                 .waits
                 .push((Awaited::Shard(log_position.shard), log_position.chunk));
         }
+        if publish.number == 0 {
+            self.note_transacted(publish.channel, &outcome.waits);
+        }
         self.answer(publish, &outcome, run.env);
     }
 
@@ -361,10 +362,11 @@ impl<S: Session> Connection<S> {
         }
     }
 
-    /// `tx.commit`: everything has been sent off; the answer waits until all that the shards have
-    /// gathered is durable.
+    /// `tx.commit`: everything has been sent off; the answer waits until what it did here is
+    /// durable, and what it did at queues of the cluster is committed. It waits for nothing else:
+    /// this node's disk may be full, and its queues led by others.
     pub(super) fn commit<E: Env>(&mut self, now: Now, env: &E) {
-        let shards = (0..env.settings().shard_count).map(ShardId);
+        let shards = std::mem::take(&mut self.publisher.transacted_shards).into_iter();
         let log_positions: SmallVec<[LogPosition; 2]> = shards
             .map(|id| env.with_shard(now, id, |shard| shard.urgent_log_position()))
             .collect();
@@ -384,15 +386,22 @@ impl<S: Session> Connection<S> {
         self.reply_when_committed(now, log_positions, queues, Reply::Done, env);
     }
 
-    /// Takes note of the queues of the cluster that a transaction has to do with.
+    /// Takes note of the queues of the cluster, and the logs of this node, that a transaction has to
+    /// do with.
     pub(super) fn note_transacted(&mut self, channel: ChannelId, waits: &[(Awaited, u64)]) {
+        if !self.session.is_transactional(channel) {
+            return;
+        }
+        let publisher = &mut self.publisher;
         for (awaited, _) in waits {
-            if let Awaited::Queue(queue) = awaited
-                && self.publisher.transacted.last() != Some(queue)
-                && self.session.is_transactional(channel)
-                && !self.publisher.transacted.contains(queue)
-            {
-                self.publisher.transacted.push(*queue);
+            match awaited {
+                Awaited::Queue(queue) if !publisher.transacted.contains(queue) => {
+                    publisher.transacted.push(*queue);
+                }
+                Awaited::Shard(shard) if !publisher.transacted_shards.contains(shard) => {
+                    publisher.transacted_shards.push(*shard);
+                }
+                Awaited::Queue(_) | Awaited::Shard(_) => {}
             }
         }
     }

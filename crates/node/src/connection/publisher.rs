@@ -5,7 +5,7 @@ use crate::fixed_map::FixedMap;
 use crate::reply_to::{Replies, Token};
 use leveret_metadata::Traffic;
 use leveret_routing::Scratch;
-use leveret_types::{ChannelId, Message, QueueId};
+use leveret_types::{ChannelId, Message, QueueId, ShardId};
 use smallvec::SmallVec;
 use std::hash::BuildHasher;
 
@@ -25,6 +25,8 @@ pub(super) struct Publisher {
     pub(super) full_queues: SmallVec<[QueueId; 1]>,
     /// Queues of the cluster that the open transaction has published to, or settled at.
     pub(super) transacted: Vec<QueueId>,
+    /// Shards of this node whose logs it has to do with.
+    pub(super) transacted_shards: SmallVec<[ShardId; 2]>,
 }
 
 /// Where messages of one exchange and routing key go, as long as the catalogue does not change.

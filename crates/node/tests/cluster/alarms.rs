@@ -185,3 +185,25 @@ fn a_publishers_own_node_holds_back_all_that_it_publishes() {
     world.set_alarms(LEADER, NONE);
     assert_eq!(world.heard(), "a: unblocked, ack 2");
 }
+
+#[test]
+fn a_commit_at_a_node_whose_disk_is_full_waits_for_the_disks_of_its_queues_alone() {
+    let mut world = world();
+    world.say("b", "tx");
+    world.heard();
+    world.syncing.remove(&NodeId(2));
+    says(&mut world, "c", "publish q m1", "");
+    says(&mut world, "b", "get q", "b: got 2 left=0 m1");
+    world.say("b", "ack 2");
+    world.say("b", "commit");
+    world.pass(100);
+    assert_eq!(world.heard(), "b: commit-ok");
+    world.say("b", "publish q m2");
+    says(&mut world, "b", "commit", "b: commit-ok");
+    // A classic queue of its own is another matter.
+    world.say("b", "publish here m3");
+    says(&mut world, "b", "commit", "");
+    world.syncing.insert(NodeId(2));
+    world.rest();
+    assert_eq!(world.heard(), "b: commit-ok");
+}
