@@ -289,9 +289,11 @@ inPage('a stream is made, written to, shown with what it keeps, and deleted', as
   await row(page, 'flow').getByRole('link', { name: 'flow' }).click()
   await page.getByText('x-max-age: 1D').waitFor()
   await page.getByRole('region', { name: 'Replicas' }).getByText('leader').waitFor()
-  for (const payload of ['a', 'b', 'c']) {
-    await api('POST', 'exchanges/%2F/amq.default/publish', { properties: {}, routing_key: 'flow', payload, payload_encoding: 'string' })
-  }
+  const connection = await amqplib.connect(process.env.AMQP_URL)
+  const channel = await connection.createConfirmChannel()
+  for (const payload of ['a', 'b', 'c']) channel.sendToQueue('flow', Buffer.from(payload))
+  await channel.waitForConfirms()
+  await connection.close()
   await page.locator('.stat', { hasText: 'Committed offset' }).filter({ hasText: '2' }).waitFor()
   await button(page, 'Store an offset').click()
   await submit(page, 'Store offset', { Consumer: HOSTILE[0], Offset: '1' })

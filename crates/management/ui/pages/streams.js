@@ -6,7 +6,7 @@ import {
   ApiNote, askFirst, Badge, Button, bytes, compact, count, Failure, Facts, Fields, go, Head, html,
   List, Loading, Name, openForm, rate, Section, shown, Stat, State, Stats, Table, useVhosts
 } from '../parts.js'
-import { Bindings, publishForm, vhostField } from './exchanges.js'
+import { Bindings, vhostField } from './exchanges.js'
 
 const figure = (id, title, field, show = count, hidden) => ({ id, title, number: true, hidden, sort: field, cell: (q) => show(q[field]) })
 // RabbitMQ writes -1 where there is none.
@@ -142,8 +142,7 @@ function Actions ({ q, address }) {
     request: { method: 'DELETE', address },
     done: () => go(['streams'])
   })
-  return html`<${Button} kind="primary" onClick=${() => publishForm({ vhost: q.vhost, exchange: '', key: q.name })}>Publish</>
-    <${Button} kind="danger" onClick=${remove}>Delete</>`
+  return html`<${Button} kind="danger" onClick=${remove}>Delete</>`
 }
 
 function Replicas ({ q, vhost, name }) {
