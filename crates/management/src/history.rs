@@ -149,7 +149,8 @@ pub(crate) fn add_samples(into: &mut Vec<Value>, from: &[Value]) {
             (None, None) => break,
             (Some(a), Some(b)) if time(a) == time(b) => {
                 let both = (time(a), Some(value(a).saturating_add(value(b))));
-                (own.next(), other.next());
+                own.next();
+                other.next();
                 both
             }
             (Some(a), b) if b.is_none_or(|b| time(a) > time(b)) => {
