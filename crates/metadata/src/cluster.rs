@@ -145,6 +145,9 @@ pub fn decode_proposed(bytes: &[u8]) -> Result<Vec<Proposed>, CatalogueError> {
 pub(crate) struct Placed {
     queue: u64,
     members: Vec<u64>,
+    /// Nothing in what older versions wrote, nor where they are the members.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    founders: Vec<u64>,
     home: u32,
     /// 0 in what older versions wrote: as many as there are.
     #[serde(default)]
@@ -434,9 +437,9 @@ impl Catalogue {
         lost.sort_unstable();
         self.remove_all(&lost, &mut outcome)?;
         for (id, queue) in &mut self.queues {
-            let before = queue.members.len();
-            queue.members.retain(|member| member.node() != gone);
-            if queue.members.len() != before {
+            if queue.members.iter().any(|member| member.node() == gone) {
+                queue.keep_founders();
+                queue.members.retain(|member| member.node() != gone);
                 outcome.changes.push(Change::QueueChanged(*id));
             }
         }
@@ -497,6 +500,7 @@ impl Catalogue {
                 .map(|queue| Placed {
                     queue: queue.id.0,
                     members: queue.members.iter().map(|member| member.0).collect(),
+                    founders: queue.founders.iter().map(|member| member.0).collect(),
                     home: queue.home.0,
                     size: u32::try_from(queue.group_size).unwrap_or(u32::MAX),
                     epoch: queue.epoch,
@@ -517,6 +521,7 @@ impl Catalogue {
         for placed in snapshot.placed {
             if let Some(queue) = self.queues.get_mut(&QueueId(placed.queue)) {
                 queue.members = placed.members.into_iter().map(ReplicaId).collect();
+                queue.founders = placed.founders.into_iter().map(ReplicaId).collect();
                 queue.home = NodeId(placed.home);
                 queue.group_size = placed.size as usize;
                 queue.epoch = placed.epoch;

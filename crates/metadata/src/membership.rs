@@ -141,6 +141,7 @@ impl Catalogue {
         let refused = (!is_right).then(|| record.resource());
         if is_right {
             self.note_gone(&record);
+            record.keep_founders();
             record.members = match record.members.is_empty() {
                 true => members,
                 false => self.numbered(&record.members, &members),

@@ -25,12 +25,22 @@ pub struct QueueRecord {
     pub(crate) operator_policy: Option<Arc<str>>,
     pub(crate) settings: QueueSettings,
     pub(crate) members: Vec<ReplicaId>,
+    /// Whom its group began with, once it was given others.
+    pub(crate) founders: Vec<ReplicaId>,
     pub(crate) home: NodeId,
     pub(crate) epoch: u64,
     pub(crate) group_size: usize,
 }
 
 impl QueueRecord {
+    /// Keeps whom the group began with, before it is given others.
+    pub(crate) fn keep_founders(&mut self) {
+        let began_with_these = self.members.iter().all(|member| member.incarnation() == 0);
+        if self.founders.is_empty() && began_with_these {
+            self.founders = self.members.clone();
+        }
+    }
+
     /// Its id: the lowest eight bits are its shard.
     #[must_use]
     pub const fn id(&self) -> QueueId {
@@ -41,6 +51,15 @@ impl QueueRecord {
     #[must_use]
     pub fn members(&self) -> &[ReplicaId] {
         &self.members
+    }
+    /// The members that its group began with: what a member of these begins with that has lost
+    /// what it had, for it had acknowledged nothing.
+    #[must_use]
+    pub fn founders(&self) -> &[ReplicaId] {
+        match self.founders.is_empty() {
+            true => &self.members,
+            false => &self.founders,
+        }
     }
     /// How many members its group is to have where neither its arguments nor a policy nor the
     /// configuration has a target; 0 where nobody said.

@@ -156,6 +156,7 @@ pub fn spec(catalogue: &Catalogue, record: &QueueRecord) -> QueueSpec {
         kind: record.kind(),
         durable: record.survives_restart(),
         members: record.members().to_vec(),
+        founders: record.founders().to_vec(),
         home: record.home(),
         auto_delete: record.auto_delete(),
         settings: leveret_queue::Settings {

@@ -14,6 +14,8 @@ pub struct QueueSpec {
     /// The members of its group, the preferred leader first; none of a queue that is not
     /// replicated.
     pub members: Vec<ReplicaId>,
+    /// The members that its group began with.
+    pub founders: Vec<ReplicaId>,
     /// Where a queue that is not replicated lives; 0 outside clusters.
     pub home: NodeId,
     /// Whether the queue goes with its last consumer.

@@ -64,8 +64,12 @@ impl Election {
 
 impl Group {
     pub(crate) fn election_wants_tick(&self) -> bool {
-        let is_settled = self.leader().is_some() && !self.election.is_in_doubt;
         let membership = self.membership();
+        // A leader that was let go goes on until another one leads, or its node takes it away.
+        let is_led = self
+            .leader()
+            .is_some_and(|leader| membership.contains(leader));
+        let is_settled = is_led && !self.election.is_in_doubt;
         !is_settled
             && membership.contains(self.replica)
             && membership.has_majority(|voter| self.is_up(voter))

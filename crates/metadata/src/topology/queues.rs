@@ -183,6 +183,7 @@ impl Catalogue {
             operator_policy: None,
             settings: policy::QueueSettings::default(),
             members: Vec::new(),
+            founders: Vec::new(),
             home: NodeId::default(),
             epoch: 0,
             group_size: 0,

@@ -162,6 +162,7 @@ fn spec() -> QueueSpec {
         kind: QueueKind::Classic,
         durable: true,
         members: Vec::new(),
+        founders: Vec::new(),
         home: NodeId(0),
         auto_delete: false,
         settings: Settings {

@@ -174,7 +174,7 @@ impl Replica {
 
 /// The member on a node that is the only one that a group began with.
 pub(super) fn sole_founder(spec: &QueueSpec, node: NodeId) -> Option<ReplicaId> {
-    let mut founders = spec.members.iter().filter(|member| is_founder(member));
+    let mut founders = spec.founders.iter().filter(|member| is_founder(member));
     let first = founders.next().filter(|first| first.node() == node)?;
     founders.next().is_none().then_some(*first)
 }
@@ -227,11 +227,13 @@ pub(super) fn adopt(
     logs.set_state(log, &applied.encode(&mark));
 }
 
-/// What a member begins with that has no log yet. One that came to the group later is not in its
-/// founding state, and waits for the leader to send it what there is.
+/// What a member begins with that has no log yet. A founder begins with the founding state, also
+/// when its node ended before that was on disk and the group has got other members since: entries
+/// that change members make of the same state the same everywhere. One that came to the group later
+/// is not in its founding state, and waits for the leader to send it what there is.
 fn first_mark(me: ReplicaId, spec: &QueueSpec) -> SnapshotMark {
-    if spec.members.iter().all(is_founder) {
-        return SnapshotMark::founding(spec.members.iter().copied());
+    if spec.founders.contains(&me) && spec.founders.iter().all(is_founder) {
+        return SnapshotMark::founding(spec.founders.iter().copied());
     }
     let others = spec.members.iter().copied().filter(|member| *member != me);
     let mut others: Vec<ReplicaId> = others.collect();
@@ -342,4 +344,48 @@ fn restore_priority_logs(
         }
     }
     Ok(priority_logs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use leveret_queue::{QueueKind, Settings};
+
+    fn member(node: u32, incarnation: u32) -> ReplicaId {
+        ReplicaId::new(NodeId(node), incarnation)
+    }
+
+    fn begins(me: ReplicaId, members: &[ReplicaId], founders: &[ReplicaId]) -> Vec<ReplicaId> {
+        let spec = QueueSpec {
+            kind: QueueKind::Quorum,
+            durable: true,
+            members: members.to_vec(),
+            founders: founders.to_vec(),
+            home: NodeId(0),
+            auto_delete: false,
+            settings: Settings::default(),
+        };
+        first_mark(me, &spec).membership.voters
+    }
+
+    #[test]
+    fn a_founder_begins_as_the_group_began_whoever_belongs_to_it_by_then() {
+        let founders = [member(1, 0), member(2, 0), member(3, 0)];
+        for members in [
+            &founders[..],
+            &[member(1, 7), member(2, 0), member(3, 0)],
+            &[member(2, 0), member(3, 0)],
+        ] {
+            assert_eq!(begins(member(2, 0), members, &founders), founders);
+        }
+    }
+
+    #[test]
+    fn who_comes_later_begins_without_a_vote() {
+        let founders = [member(1, 0), member(2, 0)];
+        let members = [member(1, 0), member(2, 0), member(3, 5)];
+        assert_eq!(begins(member(3, 5), &members, &founders), founders);
+        let alone = begins(member(3, 5), &[member(3, 5)], &founders);
+        assert!(!alone.contains(&member(3, 5)) && !alone.is_empty());
+    }
 }

@@ -116,6 +116,7 @@ fn spec(count: u32) -> QueueSpec {
         kind: QueueKind::Quorum,
         durable: true,
         members: (1..=count).map(|n| ReplicaId::new(NodeId(n), 0)).collect(),
+        founders: (1..=count).map(|n| ReplicaId::new(NodeId(n), 0)).collect(),
         home: NodeId(0),
         auto_delete: false,
         settings: Settings {
