@@ -386,8 +386,8 @@ impl<S: Session> Connection<S> {
         self.reply_when_committed(now, log_positions, queues, Reply::Done, env);
     }
 
-    /// Takes note of the queues of the cluster, and the logs of this node, that a transaction has to
-    /// do with.
+    /// Takes note of the queues of the cluster, and the logs of this node, that a transaction has
+    /// to do with.
     pub(super) fn note_transacted(&mut self, channel: ChannelId, waits: &[(Awaited, u64)]) {
         if !self.session.is_transactional(channel) {
             return;
