@@ -66,8 +66,10 @@ impl<D: Disk> WalPool<D> {
         match self.write_zeros(&begun, &path) {
             Ok(()) => Ok(PreparedFile { path }),
             Err((_, error)) if is_full(&error) => {
-                // What remains of it is deleted at the next start if this fails too.
+                // What remains of it, under either name, is deleted at the next start if this fails
+                // too.
                 drop(self.disk.delete(&begun));
+                drop(self.disk.delete(&path));
                 Err(PrepareError::NoSpace)
             }
             Err((call, error)) => Err(Fatal::new(call, &path, error).into()),
