@@ -72,7 +72,8 @@ impl World {
         let contents = &state.priority_logs;
         let live: u64 = contents.iter().map(live_count).sum();
         let counts = &stats.counts;
-        let counted = counts.ready + counts.unsettled + counts.leaving;
+        // What cannot be read is set aside, and is still there.
+        let counted = counts.ready + counts.unsettled + counts.leaving + counts.damaged;
         if counted != live {
             let (ready, unsettled, leaving) = (counts.ready, counts.unsettled, counts.leaving);
             return Err(format!(
