@@ -8,7 +8,7 @@ mod queues;
 pub(crate) use queues::{ClassicQueues, HandedOver};
 
 use crate::dead_letters::DeadLetters;
-use crate::effects::{Deferred, ShardEffects};
+use crate::effects::{Deferred, ShardEffects, delivery_of};
 use crate::events::ConnectionEvent;
 use crate::link::ConsumerLink;
 use crate::log_ids::log_of;
@@ -314,16 +314,7 @@ impl ClassicQueue {
         let Found::Message(message) = self.find(logs, delivery.position) else {
             return None;
         };
-        Some(Delivery {
-            consumer: delivery.consumer,
-            queue: self.id,
-            priority_log: delivery.position.priority_log,
-            index: delivery.position.index,
-            redelivered: delivery.redelivered,
-            delivery_count: delivery.delivery_count,
-            acquired_count: delivery.acquired_count,
-            message,
-        })
+        Some(delivery_of(self.id, delivery, message))
     }
 
     /// Carries out what the queue machine wants done.

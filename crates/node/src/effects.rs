@@ -1,6 +1,7 @@
 //! What a shard wants done outside itself.
 
 use crate::events::{ConnectionEvent, PeerFrame};
+use leveret_client::Delivery;
 use leveret_types::{ConnectionId, ConsumerId, Message, NodeId, QueueId};
 
 /// What is to happen outside the shard.
@@ -94,4 +95,22 @@ pub enum Then {
         /// Bytes of its body.
         bytes: u32,
     },
+}
+
+/// What a connection is to deliver for what a queue machine hands out.
+pub(crate) fn delivery_of(
+    queue: QueueId,
+    delivery: &leveret_queue::Delivery,
+    message: Message,
+) -> Delivery {
+    Delivery {
+        consumer: delivery.consumer,
+        queue,
+        priority_log: delivery.position.priority_log,
+        index: delivery.position.index,
+        redelivered: delivery.redelivered,
+        delivery_count: delivery.delivery_count,
+        acquired_count: delivery.acquired_count,
+        message,
+    }
 }

@@ -87,10 +87,10 @@ fn append(term: u64, index: u64, log_term: u64, terms: &[u64]) -> Message {
     message(1, 2, term, body)
 }
 
-fn leader() -> Group {
-    let mut group = group(1);
+/// Has the second member vote for the first.
+fn elect(group: &mut Group) {
     group.campaign();
-    persist_all(&mut group);
+    persist_all(group);
     for is_trial in [true, false] {
         let body = Body::Voted {
             is_trial,
@@ -99,8 +99,13 @@ fn leader() -> Group {
             commit_term: 0,
         };
         group.step(message(2, 1, 2, body)).expect("sound");
-        persist_all(&mut group);
+        persist_all(group);
     }
+}
+
+fn leader() -> Group {
+    let mut group = group(1);
+    elect(&mut group);
     assert!(group.is_leader());
     group
 }

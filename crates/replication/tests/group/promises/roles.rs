@@ -187,18 +187,7 @@ fn what_a_leader_of_an_earlier_term_has_committed_says_nothing_of_losses() {
 /// What the third member is sent once it is heard of, by a leader with these entries.
 fn sent_late(weigh: fn(&[u8]) -> u64, count: usize) -> Vec<usize> {
     let mut group = group_with(weigh);
-    group.campaign();
-    persist_all(&mut group);
-    for is_trial in [true, false] {
-        let body = Body::Voted {
-            is_trial,
-            is_granted: true,
-            commit: 0,
-            commit_term: 0,
-        };
-        group.step(message(2, 1, 2, body)).expect("sound");
-        persist_all(&mut group);
-    }
+    elect(&mut group);
     for _ in 0..count {
         group.propose(Bytes::from_static(b"x")).expect("taken");
         persist_all(&mut group);

@@ -1,6 +1,7 @@
 //! What the queue machine wants done, and how a leader does it.
 
 use super::Leader;
+use crate::effects::delivery_of;
 use crate::peeked::Found;
 use crate::quorum::link::{Event, LocalDelivery};
 use crate::quorum::replica::Around;
@@ -25,16 +26,7 @@ impl Leader {
         delivery: &leveret_queue::Delivery,
     ) -> Option<Delivery> {
         let message = self.message(logs, delivery.position)?;
-        Some(Delivery {
-            consumer: delivery.consumer,
-            queue: self.id,
-            priority_log: delivery.position.priority_log,
-            index: delivery.position.index,
-            redelivered: delivery.redelivered,
-            delivery_count: delivery.delivery_count,
-            acquired_count: delivery.acquired_count,
-            message,
-        })
+        Some(delivery_of(self.id, delivery, message))
     }
 
     /// The delivery without its message, if the member on the consumer's node has that.
