@@ -1,6 +1,9 @@
 //! The client port, by a session of a protocol that is not AMQP 0-9-1: [`crate::line_session`].
 
 use crate::script::check;
+use crate::world::World;
+use leveret_types::NodeId;
+use leveret_types::limits::CREDIT_UNSETTLED_MAX;
 
 const KINDS: [&str; 3] = ["classic", "quorum", "stream"];
 
@@ -57,6 +60,28 @@ fn a_consumer_by_credit_is_delivered_what_it_asked_for_and_settles_give_none() {
                  b credit s 1 => b: deliver s 7 m7"
             ));
         }
+    }
+}
+
+#[test]
+fn a_consumer_by_credit_holds_as_many_as_it_may_and_not_one_more() {
+    let delivered = |heard: &str| heard.matches("deliver s").count();
+    for kind in ["classic", "quorum"] {
+        let mut world = World::new(3);
+        world.connect_line("a", NodeId(1));
+        world.rest();
+        let say = |world: &mut World, words: &str| {
+            world.send("a", format!("{words}\n").into_bytes());
+            world.pass(3_000);
+            world.heard()
+        };
+        say(&mut world, &format!("declare q {kind}"));
+        let all = vec!["publish - q m"; CREDIT_UNSETTLED_MAX as usize + 2];
+        say(&mut world, &all.join("\n"));
+        let heard = say(&mut world, "subscribe q s credit=100000");
+        assert_eq!(delivered(&heard), CREDIT_UNSETTLED_MAX as usize, "{kind}");
+        let heard = say(&mut world, "settle accept 1 1");
+        assert_eq!(delivered(&heard), 1, "{kind}");
     }
 }
 
