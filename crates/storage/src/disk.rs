@@ -111,6 +111,8 @@ pub(crate) fn read_whole<D: Disk>(disk: &D, path: &Path) -> io::Result<Vec<u8>> 
 /// Counts of what a [`MemoryDisk`] was asked to do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryDiskCounts {
+    /// Reads.
+    pub reads: u64,
     /// Bytes read.
     pub read_bytes: u64,
     /// Bytes written.
@@ -297,7 +299,9 @@ impl DiskFile for MemoryFile {
         let count = buffer.len().min(bytes.len() - start);
         buffer[..count].copy_from_slice(&bytes[start..start + count]);
         drop(bytes);
-        locked(&self.disk.0).counts.read_bytes += count as u64;
+        let counts = &mut locked(&self.disk.0).counts;
+        counts.reads += 1;
+        counts.read_bytes += count as u64;
         Ok(count)
     }
 

@@ -39,6 +39,7 @@ impl PlanChunk {
             count: self.count,
             bytes: self.bytes,
             positions,
+            table: None,
         }
     }
 
@@ -261,6 +262,7 @@ impl ShardLogs {
             self.flushed_body = self.flushed_body.max(plan.end_body);
             self.flushed_through = self.flushed_through.max(plan.through);
             self.forget_chunks();
+            self.loaded.forget_waste();
             self.forget_flushed_runs();
         }
         self.end_work();
@@ -363,8 +365,30 @@ impl ShardLogs {
     /// Plans to merge what lives in mostly dead segment files, or many small ones, if it is worth
     /// it.
     pub fn begin_compaction(&mut self) -> Option<CompactionPlan> {
-        let victims = match self.mostly_dead() {
-            dead if dead.is_empty() => self.too_many_small()?,
+        self.begin_compaction_of(Vec::new())
+    }
+
+    /// The same, but leaves files alone from which anything went since this was asked last, as long
+    /// as there are no more than [`SEGMENT_BYTES_MAX`] dead bytes in those: what is being drained
+    /// is empty soon, and whatever is copied of it is copied, and read, in vain.
+    pub fn begin_compaction_if_quiet(&mut self) -> Option<CompactionPlan> {
+        let (mut draining, mut dead) = (Vec::new(), 0);
+        for (file, state) in &mut self.files {
+            if !state.was_quiet() && state.may_be_merged() && state.is_mostly_dead() {
+                draining.push(*file);
+                dead += state.bytes - state.live_bytes;
+            }
+        }
+        if dead > SEGMENT_BYTES_MAX {
+            draining.clear();
+        }
+        self.begin_compaction_of(draining)
+    }
+
+    /// Plans a compaction that leaves these files alone.
+    fn begin_compaction_of(&mut self, draining: Vec<FileId>) -> Option<CompactionPlan> {
+        let victims = match self.mostly_dead(&draining) {
+            dead if dead.is_empty() => self.too_many_small(&draining)?,
             dead => dead,
         };
         let mut ids: Vec<LogId> = self.logs.keys().copied().collect();
@@ -393,12 +417,12 @@ impl ShardLogs {
         })
     }
 
-    /// Files of which less than half lives, as many as fit one file together.
-    fn mostly_dead(&self) -> HashSet<FileId, foldhash::fast::FixedState> {
+    /// Files of which less than half lives, as many as fit one file together, but for these.
+    fn mostly_dead(&self, draining: &[FileId]) -> HashSet<FileId, foldhash::fast::FixedState> {
         let mut victims = HashSet::default();
         let mut live_bytes = 0;
         for (file, state) in self.files.iter().filter(|(_, state)| state.may_be_merged()) {
-            if state.live_bytes * 2 >= state.bytes {
+            if !state.is_mostly_dead() || draining.contains(file) {
                 continue;
             }
             if live_bytes + state.live_bytes > SEGMENT_BYTES_MAX {
@@ -412,8 +436,11 @@ impl ShardLogs {
 
     /// The small files of one class of sizes, if these are too many: a few messages that wait leave
     /// one with every full file of the write-ahead log. What is merged goes to the next class, so
-    /// that a message is copied once for each class at most.
-    fn too_many_small(&self) -> Option<HashSet<FileId, foldhash::fast::FixedState>> {
+    /// that a message is copied once for each class at most. These are left alone.
+    fn too_many_small(
+        &self,
+        draining: &[FileId],
+    ) -> Option<HashSet<FileId, foldhash::fast::FixedState>> {
         let classes = [
             0..SEGMENT_SMALL_BYTES / 64,
             SEGMENT_SMALL_BYTES / 64..SEGMENT_SMALL_BYTES / 8,
@@ -422,6 +449,7 @@ impl ShardLogs {
         classes.into_iter().find_map(|class| {
             let small = self.files.iter().filter(|(_, state)| state.may_be_merged());
             let small = small.filter(|(_, state)| class.contains(&state.bytes));
+            let small = small.filter(|(file, _)| !draining.contains(file));
             let victims: HashSet<_, _> = small.map(|(file, _)| *file).collect();
             (victims.len() > SEGMENT_SMALL_FILES_MAX).then_some(victims)
         })

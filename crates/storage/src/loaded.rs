@@ -19,6 +19,8 @@ pub(crate) enum Key {
     Chunk(ChunkSeq),
     /// Those of them that one log has.
     Part { seq: ChunkSeq, log: LogId },
+    /// The table of a durable chunk's bodies, which came along with a part. It is never asked for.
+    Table(ChunkSeq),
     /// A block of a segment file.
     Block { file: FileId, offset: u32 },
 }
@@ -32,6 +34,8 @@ pub(crate) enum Source {
         count: u32,
         bytes: u32,
         positions: Positions,
+        /// The chunk's table, if it was read before.
+        table: Option<Bytes>,
     },
     Segment {
         file: FileId,
@@ -116,6 +120,10 @@ impl Positions {
     }
 }
 
+/// A whole chunk was of use if this part of it was handed out.
+const WHOLE_USED_PART: usize = 4;
+/// Largest count of chunks that were read whole in vain: beyond, none is.
+const WASTED_MAX: u32 = 8;
 /// Chunks with no more bytes are read whole, whatever is wanted of them.
 const PART_CHUNK_BYTES_MIN: u32 = 16 * 1024;
 
@@ -197,6 +205,8 @@ pub(crate) enum Content {
         bodies: Bodies,
         damaged: Vec<u32>,
     },
+    /// The table of a chunk's bodies, verified.
+    Table(Bytes),
     /// A block's entries. One that several logs share has no log, and numbers them from 0.
     Block {
         bytes: Bytes,
@@ -218,7 +228,7 @@ impl Content {
     /// How many entries a block has.
     pub(crate) fn entry_count(&self) -> u32 {
         match self {
-            Self::Chunk { .. } => 0,
+            Self::Chunk { .. } | Self::Table(_) => 0,
             Self::Block { spans, .. } => spans.len() as u32,
         }
     }
@@ -257,7 +267,7 @@ impl Content {
         let span = self.span(id, of, index)?;
         match self {
             Self::Block { bytes, .. } => Ok(&bytes[span.range()]),
-            Self::Chunk { .. } => unreachable!("a block was asked for"),
+            _ => unreachable!("a block was asked for"),
         }
     }
 
@@ -271,13 +281,14 @@ impl Content {
         let span = self.span(id, of, index)?;
         match self {
             Self::Block { bytes, .. } => Ok(bytes.slice(span.range())),
-            Self::Chunk { .. } => unreachable!("a block was asked for"),
+            _ => unreachable!("a block was asked for"),
         }
     }
 
     /// Bytes that it takes in memory.
     fn bytes(&self) -> usize {
         match self {
+            Self::Table(table) => table.len(),
             Self::Chunk { bodies, .. } => bodies.bytes() + bodies.count() * 4,
             Self::Block { bytes, .. } => bytes.len(),
         }
@@ -290,6 +301,8 @@ pub struct Loaded {
     pub(crate) shard: u8,
     pub(crate) key: Key,
     pub(crate) result: Result<Content, String>,
+    /// The table that was read for a part of a chunk: others' parts need it as well.
+    pub(crate) table: Option<Bytes>,
 }
 
 impl Loaded {
@@ -307,6 +320,8 @@ pub(crate) struct Held {
     stamp: u64,
     /// Whether what follows it was asked for already.
     pub(crate) went_ahead: bool,
+    /// Bytes of bodies that were handed out of it.
+    pub(crate) given_bytes: usize,
 }
 
 /// Blocks and chunks read back, within a budget of bytes.
@@ -326,6 +341,9 @@ pub(crate) struct LoadedCache {
     bytes: usize,
     pending_bytes: usize,
     clock: u64,
+    /// How often of late a whole chunk had to make room before it was of use, less how often one
+    /// had been of use by then.
+    wasted: u32,
 }
 
 #[derive(Debug, Default)]
@@ -348,6 +366,35 @@ impl LoadedCache {
             bytes: 0,
             pending_bytes: 0,
             clock: 0,
+            wasted: 0,
+        }
+    }
+
+    /// Whether a chunk of so many bytes is read whole when so many were read of it in parts: as
+    /// many as it has at first. Each time that one had to make room unused, it takes twice as many:
+    /// with more logs read all over than there is room for their chunks, each chunk would be read
+    /// again and again for a few messages.
+    pub(crate) fn is_whole_worth(&self, read_in_parts: u32, bytes: u32) -> bool {
+        u64::from(read_in_parts) > u64::from(bytes) << self.wasted
+    }
+
+    /// Other chunks are read from now on: what was learned of those before is forgotten.
+    pub(crate) fn forget_waste(&mut self) {
+        self.wasted = 0;
+    }
+
+    /// The table of a chunk, if it is held.
+    pub(crate) fn table(&mut self, seq: ChunkSeq) -> Option<Bytes> {
+        match &self.get(Key::Table(seq))?.content {
+            Content::Table(table) => Some(table.clone()),
+            _ => unreachable!("a table is held as one"),
+        }
+    }
+
+    /// Keeps the table of a chunk, which came along with a part of it.
+    pub(crate) fn keep_table(&mut self, seq: ChunkSeq, table: Bytes) {
+        if !self.held.contains_key(&Key::Table(seq)) {
+            self.hold(Key::Table(seq), Content::Table(table));
         }
     }
 
@@ -449,6 +496,7 @@ impl LoadedCache {
             let Some((_, oldest)) = self.used.first().copied() else {
                 break;
             };
+            self.learn_from(oldest);
             self.forget(oldest);
         }
         self.clock += 1;
@@ -462,8 +510,20 @@ impl LoadedCache {
                 bytes,
                 stamp,
                 went_ahead: false,
+                given_bytes: 0,
             },
         );
+    }
+
+    /// Something has to make room: says of a whole chunk whether reading it was of use.
+    fn learn_from(&mut self, key: Key) {
+        let (Key::Chunk(_), Some(held)) = (key, self.held.get(&key)) else {
+            return;
+        };
+        self.wasted = match held.given_bytes < held.bytes / WHOLE_USED_PART {
+            true => (self.wasted + 1).min(WASTED_MAX),
+            false => self.wasted.saturating_sub(1),
+        };
     }
 
     /// What is probably not read again makes room first. It is not dropped: whoever looked at a

@@ -38,6 +38,7 @@ impl ReadBuffers {
         let bytes = match content {
             Content::Chunk { bodies, .. } => bodies.into_buffer(),
             Content::Block { bytes, .. } => Some(bytes),
+            Content::Table(_) => None,
         };
         if self.0.len() < SPARE_MAX
             && let Some(Ok(buffer)) = bytes.map(Bytes::try_into_mut)
@@ -146,6 +147,7 @@ mod tests {
             count: 250,
             bytes: CHUNK_BYTES as u32,
             positions: crate::loaded::Positions::All,
+            table: None,
         };
         let mut buffers = ReadBuffers::default();
         let buffer = read(&mut buffers, CHUNK_BYTES);

@@ -11,7 +11,7 @@ use crate::segment;
 use crate::segment::Far;
 use crate::wal;
 use crate::wal::format::{BodyEntry, Tables, body_crc, chunk_seed, table_bytes};
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use leveret_types::limits::CHUNK_BYTES;
 use std::ops::Range;
 
@@ -76,6 +76,7 @@ impl<D: Disk> Reader<D> {
                 count,
                 bytes,
                 positions,
+                table,
             } => {
                 let chunk = WantedChunk {
                     shard,
@@ -85,11 +86,46 @@ impl<D: Disk> Reader<D> {
                     bytes: bytes as usize,
                     positions,
                 };
-                self.chunk(chunk, buffer)
+                return self.wanted(key, chunk, table, buffer);
             }
             Source::Segment { file, offset, len } => self.block(file, offset, len, buffer),
         };
-        Loaded { shard, key, result }
+        Loaded {
+            shard,
+            key,
+            result,
+            table: None,
+        }
+    }
+
+    /// Reads a chunk, or a part of it, with its table if whoever asks does not have that.
+    fn wanted(
+        &mut self,
+        key: Key,
+        chunk: WantedChunk,
+        known: Option<Bytes>,
+        buffer: BytesMut,
+    ) -> Loaded {
+        let (shard, place) = (chunk.shard, chunk.place);
+        let is_part = matches!(key, Key::Part { .. });
+        let (result, table) = match known {
+            Some(table) => (self.bodies(chunk, &table, buffer), None),
+            None => match self.take_table(&chunk) {
+                Ok(table) => {
+                    let result = self.bodies(chunk, &table, buffer);
+                    let kept = (is_part && result.is_ok()).then(|| Bytes::copy_from_slice(&table));
+                    self.keep_table(table, place);
+                    (result, kept)
+                }
+                Err(why) => (Err(why), None),
+            },
+        };
+        Loaded {
+            shard,
+            key,
+            result,
+            table,
+        }
     }
 
     fn fill(
@@ -118,6 +154,7 @@ impl<D: Disk> Reader<D> {
             count,
             bytes,
             positions,
+            ..
         } = source
         else {
             unreachable!("a chunk is located");
@@ -148,22 +185,23 @@ impl<D: Disk> Reader<D> {
             (!entry.is_lost()).then_some(far)
         });
         let located = located.collect();
-        self.table = table;
-        self.table_of = Some((place.table_generation, place.table_at, place.table_crc));
+        self.keep_table(table, place);
         Ok(located)
     }
 
-    fn chunk(&mut self, chunk: WantedChunk, mut bytes: BytesMut) -> Result<Content, String> {
-        let (seq, place) = (chunk.seq, chunk.place);
-        let table = self.take_table(&chunk)?;
-        let tables = Tables::new(&table, chunk.count);
-        let found = match chunk.positions {
+    /// Reads the bodies that are wanted of a chunk with this table.
+    fn bodies(
+        &mut self,
+        chunk: WantedChunk,
+        table: &[u8],
+        mut bytes: BytesMut,
+    ) -> Result<Content, String> {
+        let seq = chunk.seq;
+        let tables = Tables::new(table, chunk.count);
+        let (ends, damaged) = match chunk.positions {
             Positions::All => self.all_bodies(&mut bytes, &chunk, tables)?,
             Positions::These(_) => self.some_bodies(&mut bytes, &chunk, tables)?,
         };
-        self.table = table;
-        self.table_of = Some((place.table_generation, place.table_at, place.table_crc));
-        let (ends, damaged) = found;
         if ends.last().map_or(0, |end| *end as usize) != bytes.len() {
             let len = bytes.len();
             return Err(format!(
@@ -197,6 +235,12 @@ impl<D: Disk> Reader<D> {
             ));
         }
         Ok(table)
+    }
+
+    /// Gives back the table of a chunk at this place: the next one may be of the same.
+    fn keep_table(&mut self, table: BytesMut, place: Place) {
+        self.table = table;
+        self.table_of = Some((place.table_generation, place.table_at, place.table_crc));
     }
 
     /// Reads all bodies of a chunk; gives where each ends, and which of them are damaged.

@@ -71,6 +71,35 @@ fn all_logs_are_read_one_after_the_other_for_little_more_than_their_bytes() {
 }
 
 #[test]
+fn all_logs_are_read_all_over_for_little_more_than_their_bytes() {
+    let world = killed();
+    let (mut store, _) = world.open();
+    let read = bytes_read(&world, || {
+        (0..LOGS).for_each(|n| check(&mut store, n * 7_919 % LOGS));
+    });
+    assert!(read <= ALL_BYTES * 2, "{read} bytes for {ALL_BYTES}");
+}
+
+#[test]
+fn chunks_are_read_whole_again_when_other_ones_are_read_in_order() {
+    let world = killed();
+    let (mut store, _) = world.open();
+    (0..LOGS / 2).for_each(|n| check(&mut store, n * 7_919 % LOGS));
+    store.roll();
+    store.flush().unwrap();
+    for n in LOGS..2 * LOGS {
+        append(&mut store, log(n), &body(n));
+        if n % BATCH == BATCH - 1 {
+            store.sync().unwrap();
+        }
+    }
+    let before = world.disk.counts().reads;
+    (LOGS..2 * LOGS).for_each(|n| check(&mut store, n));
+    let reads = world.disk.counts().reads - before;
+    assert!(reads <= LOGS / 4, "{reads} reads for {LOGS} messages");
+}
+
+#[test]
 fn a_flush_reads_what_still_waits_in_a_chunk() {
     let world = killed();
     let (mut store, _) = world.open();

@@ -9,7 +9,7 @@ use leveret_storage::{
     ShardLogs, Store, recover,
 };
 use leveret_types::LogId;
-use leveret_types::limits::SEGMENT_SMALL_FILES_MAX;
+use leveret_types::limits::{SEGMENT_BYTES_MAX, SEGMENT_SMALL_FILES_MAX};
 use std::ops::{ControlFlow, Range};
 
 /// One log that fills and empties again and again, while many small ones only grow.
@@ -164,6 +164,58 @@ fn messages_that_stay_behind_are_in_few_files_and_copied_a_few_times() {
     // Once for each class of sizes, of which there are three; and heads, footers, checkpoints.
     assert!(copied < live * 5, "{copied} bytes copied of {live}");
     check_all(&mut store, A, 0..FLUSHES, SMALL_BYTES);
+}
+
+#[test]
+fn what_is_being_drained_is_not_copied_until_that_pauses() {
+    let world = World::with_wal_files_of(8 << 20);
+    let (mut store, _) = world.open();
+    for log in 0..1_000 {
+        append(&mut store, LogId(log), &payload(log, SMALL_BYTES));
+    }
+    flush_all(&mut store);
+    let shard = &mut store.shards[0];
+    for log in 0..800 {
+        shard.settle(LogId(log), 0..1, SMALL_BYTES as u64);
+        let plan = shard.begin_compaction_if_quiet();
+        assert!(plan.is_none(), "{log}: the next one goes soon");
+    }
+    let plan = shard.begin_compaction_if_quiet();
+    let plan = plan.expect("nothing went since, and most of it is dead");
+    assert_eq!(plan.victim_count(), 1);
+    shard.abandon_compaction(&plan);
+}
+
+#[test]
+fn a_drain_that_leaves_more_than_a_files_dead_bytes_does_not_hold_up_a_merge() {
+    const BYTES: usize = 17_000;
+    let world = World::with_wal_files_of(64 << 20);
+    let (mut store, _) = world.open();
+    // Each round is a file of its own.
+    for round in 0..13 {
+        for log in 0..500 {
+            append(&mut store, LogId(log), &payload(round, BYTES));
+        }
+        flush_all(&mut store);
+    }
+    let shard = &mut store.shards[0];
+    let settle = |shard: &mut ShardLogs, round: u64, logs: Range<u64>| {
+        for log in logs {
+            shard.settle(LogId(log), round..round + 1, BYTES as u64);
+        }
+        let stats = shard.stats();
+        stats.segment_bytes - stats.segment_live_bytes > SEGMENT_BYTES_MAX
+    };
+    for round in 0..13 {
+        // Something goes from each of the files before as well.
+        for before in 0..round {
+            settle(shard, before, 300 + round..301 + round);
+        }
+        let is_much = settle(shard, round, 0..300);
+        assert_eq!(is_much, round == 12);
+        let plan = shard.begin_compaction_if_quiet();
+        assert_eq!(plan.is_some(), is_much, "round {round}");
+    }
 }
 
 /// Writes a hundred messages of 20,000 bytes to the log and ends its file; gives the file's number.

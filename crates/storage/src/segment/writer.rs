@@ -244,6 +244,7 @@ impl Bodies<'_> {
                 let span = spans.get(position as usize).filter(|span| span.sound)?;
                 Some(&bytes[span.range()])
             }
+            Content::Table(_) => None,
         }
     }
 
@@ -255,7 +256,9 @@ impl Bodies<'_> {
 
     fn why_unsound(&self) -> &'static str {
         match self.content {
-            Content::Chunk { .. } => "its checksum in the write-ahead log is wrong",
+            Content::Chunk { .. } | Content::Table(_) => {
+                "its checksum in the write-ahead log is wrong"
+            }
             Content::Block { .. } => "its checksum in the segment file is wrong",
         }
     }

@@ -174,6 +174,7 @@ impl ShardLogs {
             let done = c.place.is_some_and(|p| p.generation <= through);
             if done {
                 loaded.forget(Key::Chunk(c.seq));
+                loaded.forget(Key::Table(c.seq));
             }
             done
         });

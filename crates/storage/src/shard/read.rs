@@ -98,6 +98,7 @@ impl ShardLogs {
                 return self.lost(id, index, "its checksum in the write-ahead log is wrong");
             }
             let (bytes, is_last) = (bodies.get(number), number + 1 == bodies.count());
+            held.given_bytes += bytes.len();
             if !std::mem::replace(&mut held.went_ahead, true) {
                 self.read_ahead_chunk(id, seq);
             }
@@ -116,9 +117,9 @@ impl ShardLogs {
     }
 
     /// What to read for a log's body: all that the log has in its chunk, or the whole chunk if that
-    /// is not much more, or if as much was read of the chunk in parts already. So a queue that is
-    /// one of many in a chunk does not read the others' messages, and many queues that are read one
-    /// after the other do not read the chunk again and again.
+    /// is not much more, or if as much was read of the chunk in parts already and chunks that were
+    /// read whole are of use. So a queue that is one of many in a chunk does not read the others'
+    /// messages, and many queues that are read one after the other read the chunk once.
     fn chunk_source(&mut self, id: LogId, body: u64) -> Option<(Key, Source)> {
         let side = &self.logs.get(&id)?.durable;
         let chunk = self.chunks.find_mut(body)?;
@@ -128,26 +129,32 @@ impl ShardLogs {
         let ranges = ranges.map(|r| (r.start - bodies.start) as u32..(r.end - bodies.start) as u32);
         let positions = Positions::little_of(ranges, chunk.count, chunk.bytes);
         let (seq, count, bytes) = (chunk.seq, chunk.count, chunk.bytes);
-        let source = |positions| Source::Wal {
+        let source = |positions, table| Source::Wal {
             place,
             seq,
             count,
             bytes,
             positions,
+            table,
         };
-        let part = source(positions);
-        if part == source(Positions::All) {
-            return Some((Key::Chunk(seq), part));
+        if positions == Positions::All {
+            return Some((Key::Chunk(seq), source(positions, None)));
         }
-        let read = part.buffer_bytes() + table_bytes(count, place.references) + PART_COST_BYTES;
+        let table = self.loaded.table(seq);
+        let table_read = match &table {
+            Some(_) => 0,
+            None => table_bytes(count, place.references),
+        };
+        let part = source(positions, table);
+        let read = part.buffer_bytes() + table_read + PART_COST_BYTES;
         let read = u32::try_from(read).unwrap_or(u32::MAX);
         chunk.read_in_parts = chunk.read_in_parts.saturating_add(read);
-        if chunk.read_in_parts <= bytes {
+        if !self.loaded.is_whole_worth(chunk.read_in_parts, bytes) {
             return Some((Key::Part { seq, log: id }, part));
         }
         // Whoever else wants of it until it is there waits for the whole.
         chunk.read_in_parts = u32::MAX;
-        Some((Key::Chunk(seq), source(Positions::All)))
+        Some((Key::Chunk(seq), source(Positions::All, None)))
     }
 
     /// Asks for the log's next chunk behind this one.
@@ -236,6 +243,11 @@ impl ShardLogs {
         {
             chunk.read_in_parts = 0;
         }
+        if let (Key::Part { seq, .. }, Some(table)) = (key, loaded.table)
+            && self.chunks.find_seq(seq).is_some()
+        {
+            self.loaded.keep_table(seq, table);
+        }
         let result = match loaded.result {
             Err(_) if self.is_read_again(key) => {
                 // Whoever waits reads the whole chunk, which says what is wrong.
@@ -273,6 +285,7 @@ impl ShardLogs {
                 let place = self.chunks.find_seq(seq).and_then(|c| c.place);
                 place.is_some_and(|p| p.generation > through)
             }
+            Key::Table(_) => false,
             Key::Block { file, offset } => self.logs.values().any(|log| {
                 let sides = [&log.durable, &log.volatile];
                 let mut blocks = sides.into_iter().flat_map(|side: &Side| &side.blocks);

@@ -48,6 +48,8 @@ pub(crate) struct FileState {
     pub(crate) bytes: u64,
     pub(crate) live: u64,
     pub(crate) live_bytes: u64,
+    /// What lived when it was looked at last.
+    seen_live: Option<u64>,
     /// Whether a compaction under way reads it.
     pub(crate) compacting: bool,
     /// Whether it was written with blocks that several logs share.
@@ -142,6 +144,16 @@ impl FileState {
     pub(crate) fn end(&mut self) {
         (self.live, self.live_bytes) = (0, 0);
         self.shared.clear();
+    }
+
+    /// Whether nothing went since this was asked last.
+    pub(crate) fn was_quiet(&mut self) -> bool {
+        self.seen_live.replace(self.live) == Some(self.live)
+    }
+
+    /// Whether less than half of it lives.
+    pub(crate) fn is_mostly_dead(&self) -> bool {
+        self.live_bytes * 2 < self.bytes
     }
 
     /// Whether it holds anything that lives, and no compaction under way reads it.
