@@ -5,7 +5,7 @@ use crate::id::{ChunkSeq, FileId};
 use crate::log::Block;
 use crate::read_buffer::ReadBuffers;
 use bytes::{Bytes, BytesMut};
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use leveret_types::LogId;
 use smallvec::SmallVec;
 use std::collections::{BTreeSet, VecDeque};
@@ -225,6 +225,15 @@ impl Span {
 }
 
 impl Content {
+    /// Whether all checksums were right.
+    pub(crate) fn is_sound(&self) -> bool {
+        match self {
+            Self::Chunk { damaged, .. } => damaged.is_empty(),
+            Self::Block { spans, .. } => spans.iter().all(|span| span.sound),
+            Self::Table(_) => true,
+        }
+    }
+
     /// How many entries a block has.
     pub(crate) fn entry_count(&self) -> u32 {
         match self {
@@ -330,7 +339,9 @@ pub(crate) struct LoadedCache {
     budget: usize,
     held: HashMap<Key, Held, foldhash::fast::FixedState>,
     waiting: HashMap<Key, Waiting, foldhash::fast::FixedState>,
-    failed: HashMap<Key, String, foldhash::fast::FixedState>,
+    failed: HashMap<Key, Failed, foldhash::fast::FixedState>,
+    /// Entries that were read once, wrongly, and are read again.
+    doubted: HashSet<(LogId, u64), foldhash::fast::FixedState>,
     /// What is held, by the clock of its last use.
     used: BTreeSet<(u64, Key)>,
     /// What is asked for while the budget is taken by reads under way, in the order in which it was
@@ -346,6 +357,19 @@ pub(crate) struct LoadedCache {
     wasted: u32,
 }
 
+/// How often a read that failed is carried out again for entries that want what it was to bring.
+const FAILED_READ_REPEATS_MAX: u8 = 3;
+/// Entries that are read again at once; others are given up when they were read wrongly once.
+const DOUBTED_MAX: usize = 1_024;
+
+/// A read that failed.
+#[derive(Debug, Default)]
+struct Failed {
+    why: String,
+    /// How often it was carried out again.
+    repeats: u8,
+}
+
 #[derive(Debug, Default)]
 struct Waiting {
     bytes: usize,
@@ -359,6 +383,7 @@ impl LoadedCache {
             held: HashMap::default(),
             waiting: HashMap::default(),
             failed: HashMap::default(),
+            doubted: HashSet::default(),
             used: BTreeSet::new(),
             backlog: VecDeque::new(),
             requests: Vec::new(),
@@ -375,7 +400,7 @@ impl LoadedCache {
     /// with more logs read all over than there is room for their chunks, each chunk would be read
     /// again and again for a few messages.
     pub(crate) fn is_whole_worth(&self, read_in_parts: u32, bytes: u32) -> bool {
-        u64::from(read_in_parts) > u64::from(bytes) << self.wasted
+        read_in_parts == u32::MAX || u64::from(read_in_parts) > u64::from(bytes) << self.wasted
     }
 
     /// Other chunks are read from now on: what was learned of those before is forgotten.
@@ -410,8 +435,34 @@ impl LoadedCache {
         Some(held)
     }
 
-    pub(crate) fn failure(&self, key: Key) -> Option<&str> {
-        self.failed.get(&key).map(String::as_str)
+    /// Why something could not be read, if it is not worth another try. A drive may fail for a
+    /// moment, so that a read is carried out again, a few times in all, when another entry wants
+    /// what it was to bring.
+    pub(crate) fn failure(&mut self, key: Key) -> Option<&str> {
+        let is_under_way = self.waiting.contains_key(&key);
+        let failed = self.failed.get_mut(&key).filter(|_| !is_under_way)?;
+        if failed.repeats < FAILED_READ_REPEATS_MAX {
+            failed.repeats += 1;
+            return None;
+        }
+        Some(&failed.why)
+    }
+
+    /// Whether an entry that was read wrongly is to be read again before it is given up: it is when
+    /// it was not before. What is held may have been read long ago, and wrongly only then.
+    pub(crate) fn doubt(&mut self, log: LogId, index: u64) -> bool {
+        let is_first = !self.doubted.remove(&(log, index)) && self.doubted.len() < DOUBTED_MAX;
+        if is_first {
+            self.doubted.insert((log, index));
+        }
+        is_first
+    }
+
+    /// An entry was read, and is right.
+    pub(crate) fn trust(&mut self, log: LogId, index: u64) {
+        if !self.doubted.is_empty() {
+            self.doubted.remove(&(log, index));
+        }
     }
 
     pub(crate) fn bytes(&self) -> usize {
@@ -475,10 +526,11 @@ impl LoadedCache {
         };
         self.pending_bytes -= waiting.bytes;
         match result {
-            Ok(content) => self.hold(key, content),
-            Err(why) => {
-                self.failed.insert(key, why);
+            Ok(content) => {
+                self.failed.remove(&key);
+                self.hold(key, content);
             }
+            Err(why) => self.failed.entry(key).or_default().why = why,
         }
         while let Some((shard, key, source)) = self.backlog.pop_front() {
             if !self.has_room(source.bytes()) {

@@ -61,8 +61,23 @@ impl<D: Disk> Reader<D> {
     }
 
     /// Reads, verifies and indexes what was asked for. Whatever is wrong becomes part of the
-    /// answer: it is for the shard to judge.
+    /// answer: it is for the shard to judge. What went wrong is read twice, for it may have gone
+    /// wrong on its way from the drive.
     pub fn read(&mut self, request: ReadRequest) -> Loaded {
+        let (shard, key, source) = (request.shard, request.key, request.source.clone());
+        let first = self.read_once(request);
+        if first.result.as_ref().is_ok_and(Content::is_sound) {
+            return first;
+        }
+        let again = ReadRequest::new(shard, key, source, BytesMut::new());
+        let second = self.read_once(again);
+        match second.result {
+            Ok(_) => second,
+            Err(_) => first,
+        }
+    }
+
+    fn read_once(&mut self, request: ReadRequest) -> Loaded {
         let ReadRequest {
             shard,
             key,

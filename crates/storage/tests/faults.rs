@@ -282,6 +282,34 @@ fn damaged_segments_quarantine_their_log_and_no_other() {
     assert_eq!(store.shards[0].damage(B), None);
 }
 
+/// What was read beside another entry, while the drive gave other bytes than it has.
+#[test]
+fn an_entry_is_given_up_only_when_it_is_read_wrongly_now() {
+    let world = World::new();
+    let (mut store, _) = world.open();
+    append_all(&mut store, A, 200, 500);
+    flush_all(&mut store);
+    let segment = world.only_file(".seg");
+    let mut sound = Vec::new();
+    world.disk.tamper(&segment, |bytes| sound.clone_from(bytes));
+    world.flip_within(&segment, &payload(20, 500));
+    assert_eq!(store.read(A, 19), Read::Ready(payload(19, 500).into()));
+    world
+        .disk
+        .tamper(&segment, |bytes| bytes.clone_from(&sound));
+    assert_eq!(store.read(A, 20), Read::Ready(payload(20, 500).into()));
+    store.close().unwrap();
+    // The drive has lost it, and what is given up is not read again for each who asks.
+    world.flip_within(&segment, &payload(21, 500));
+    let (mut store, _) = world.open();
+    assert!(matches!(store.read(A, 21), Read::Damaged(_)));
+    let before = world.disk.counts().read_bytes;
+    for _ in 0..10 {
+        assert!(matches!(store.read(A, 21), Read::Damaged(_)));
+    }
+    assert_eq!(world.disk.counts().read_bytes, before);
+}
+
 #[test]
 fn a_segment_index_is_rebuilt_and_a_missing_segment_is_reported() {
     let world = World::new();

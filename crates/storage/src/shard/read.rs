@@ -75,10 +75,6 @@ impl ShardLogs {
         };
         let position = (body - first_body) as u32;
         for key in [Key::Chunk(seq), Key::Part { seq, log: id }] {
-            if let Some(why) = self.loaded.failure(key) {
-                let why = why.to_owned();
-                return self.lost(id, index, &why);
-            }
             let Some(held) = self.loaded.get(key) else {
                 continue;
             };
@@ -95,6 +91,10 @@ impl ShardLogs {
                 continue;
             };
             if damaged.contains(&position) {
+                if self.is_read_again(id, index) {
+                    self.loaded.forget(key);
+                    continue;
+                }
                 return self.lost(id, index, "its checksum in the write-ahead log is wrong");
             }
             let (bytes, is_last) = (bodies.get(number), number + 1 == bodies.count());
@@ -102,10 +102,15 @@ impl ShardLogs {
             if !std::mem::replace(&mut held.went_ahead, true) {
                 self.read_ahead_chunk(id, seq);
             }
+            self.loaded.trust(id, index);
             if is_last && matches!(key, Key::Part { .. }) {
                 self.loaded.retire(key);
             }
             return Read::Ready(bytes);
+        }
+        if let Some(why) = self.loaded.failure(Key::Chunk(seq)) {
+            let why = why.to_owned();
+            return self.lost(id, index, &why);
         }
         match self.chunk_source(id, body) {
             Some((key, source)) => {
@@ -208,10 +213,24 @@ impl ShardLogs {
                 if index == block.last_index && block.shared_from.is_none() {
                     self.loaded.retire(key);
                 }
+                self.loaded.trust(id, index);
                 Read::Ready(bytes)
+            }
+            Err(_) if self.is_read_again(id, index) => {
+                self.loaded.forget(key);
+                self.loaded
+                    .demand(self.shard, id, key, segment_source(&block));
+                Read::Pending
             }
             Err(why) => self.lost(id, index, why),
         }
+    }
+
+    /// Whether an entry that what was read has wrongly is read again, rather than given up.
+    fn is_read_again(&mut self, id: LogId, index: u64) -> bool {
+        let damage = self.damage(id);
+        let is_given_up = damage.is_some_and(|damage| damage.lost.contains(index));
+        !is_given_up && self.loaded.doubt(id, index)
     }
 
     /// An entry that lives cannot be read.
@@ -249,7 +268,7 @@ impl ShardLogs {
             self.loaded.keep_table(seq, table);
         }
         let result = match loaded.result {
-            Err(_) if self.is_read_again(key) => {
+            Err(_) if self.is_read_whole(key) => {
                 // Whoever waits reads the whole chunk, which says what is wrong.
                 let logs = self.loaded.loaded(key, Err(String::new()));
                 self.loaded.forget(key);
@@ -268,7 +287,7 @@ impl ShardLogs {
     }
 
     /// Whether this is a part of a chunk: it is read no more in parts then.
-    fn is_read_again(&mut self, key: Key) -> bool {
+    fn is_read_whole(&mut self, key: Key) -> bool {
         let Key::Part { seq, .. } = key else {
             return false;
         };
