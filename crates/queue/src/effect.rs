@@ -82,8 +82,9 @@ pub struct Delivery {
     /// How often its delivery failed before; `None` where it never did, or the queue does not
     /// count. The `x-delivery-count` header.
     pub delivery_count: Option<u32>,
-    /// How often somebody had it before and gave it back; `None` where nobody did, or the queue
-    /// does not count. The `x-acquired-count` header.
+    /// How often somebody had it before and gave it back, one more where somebody may have had it
+    /// of whom nothing is known; `None` where nobody gave it back, or the queue does not count. The
+    /// `x-acquired-count` header.
     pub acquired_count: Option<u32>,
     /// Whether it is settled by being sent (`no_ack`). Then it is in an [`Effect::Settled`] of the
     /// same call as well.

@@ -12,8 +12,8 @@ pub struct Returns {
     /// How often its delivery failed: what counts towards the delivery limit. The
     /// `x-delivery-count` header.
     pub failed: u32,
-    /// How often somebody had it and gave it back, for whatever reason. The `x-acquired-count`
-    /// header.
+    /// How often somebody had it and gave it back, for whatever reason; one more where somebody may
+    /// have had it of whom nothing is known. The `x-acquired-count` header.
     pub acquired: u32,
     /// Not before this moment, in milliseconds since the Unix epoch, is it ready again; 0 where
     /// it was at once.

@@ -4,8 +4,9 @@ use super::{DELIVERY_TIME_MS, Queue};
 use crate::consumer::{Consumer, Held, Slot};
 use crate::effect::{Delivery, Effect, Reason};
 use crate::log::{Log, Meta, Peek, Position};
-use leveret_types::Overflow;
+use crate::returns::Returns;
 use leveret_types::{ConsumerId, Now};
+use leveret_types::{Overflow, QueueKind};
 
 impl Queue {
     /// Does what follows from all calls since the last pump: delivers, expires, enforces the length
@@ -164,7 +165,18 @@ impl Queue {
     ) -> Delivery {
         let priority_log = self.priority_logs.held(position.priority_log);
         let redelivered = position.index < priority_log.delivered_through;
-        let returns = priority_log.returns.get(position.index).unwrap_or_default();
+        let returns = priority_log.returns.get(position.index);
+        let returns = returns.unwrap_or_default();
+        if redelivered && returns.acquired == 0 && self.kind == QueueKind::Quorum {
+            // Somebody may have it of whom nothing is known here. Who gets it next must be known to
+            // have it later than who gets it now.
+            let acquired = Returns {
+                acquired: 1,
+                ..returns
+            };
+            let this = position.index..position.index + 1;
+            priority_log.returns.update(this, |_| acquired, |_, _| {});
+        }
         priority_log.delivered_through = priority_log.delivered_through.max(position.index + 1);
         let taken = self.take_head(position.priority_log, meta.bytes);
         assert_eq!(

@@ -224,6 +224,7 @@ impl Model {
         position: Position,
         no_ack: bool,
     ) -> Delivery {
+        let quorum = self.kind == QueueKind::Quorum;
         let message = self.messages.get_mut(&position).expect("known");
         let delivery = Delivery {
             consumer: subscription,
@@ -234,6 +235,9 @@ impl Model {
             acquired_count: (message.acquired > 0).then_some(message.acquired),
             settled: no_ack,
         };
+        if quorum && message.delivered {
+            message.acquired = message.acquired.max(1);
+        }
         message.delivered = true;
         let last = self
             .last_delivered

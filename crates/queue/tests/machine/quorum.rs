@@ -103,6 +103,15 @@ fn acquired_counts() {
             "declare quorum limit=0; publish a; consume c1; forget c1; get g1; show",
             "c1<a; g1<a*+1 left=0; held a",
         ),
+        // Of who may have had it nothing is known: it counts with those who give it back.
+        (
+            "declare quorum; publish a b; restart crash; get g1; forget g1; get g2; forget g2; get g3",
+            "g1<a* left=1; g2<a*+2 left=1; g3<a*+3 left=1",
+        ),
+        (
+            "declare; publish a; restart crash; get g1; forget g1; get g2",
+            "g1<a* left=0; g2<a* left=0",
+        ),
         (
             "declare; publish a; consume c1 prefetch=1; release c1 a",
             "c1<a; c1<a*",
