@@ -219,7 +219,10 @@ impl<D: Disk> SegmentThread<D> {
             let plan = if interrupted {
                 None
             } else {
-                self.broker.lock_shard(shard).logs.begin_compaction_if_quiet()
+                self.broker
+                    .lock_shard(shard)
+                    .logs
+                    .begin_compaction_if_quiet()
             };
             if let Some(plan) = plan {
                 let (written, rolled) = self.write_compaction(&plan);

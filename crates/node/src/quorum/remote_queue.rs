@@ -192,6 +192,11 @@ impl RemoteQueue {
         }
     }
 
+    /// Whether there are operations of which no leader has said that they are committed.
+    pub(crate) fn has_operations_under_way(&self) -> bool {
+        !self.journal.is_empty()
+    }
+
     /// Whether what a node says in the session may be the leader's words.
     pub(crate) fn is_with(&self, node: NodeId) -> bool {
         match self.place {

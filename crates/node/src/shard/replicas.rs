@@ -141,6 +141,16 @@ impl Shard {
         self.replicas.handed_out(queue)
     }
 
+    /// Whether what was asked of a queue is on its way to being committed: at the leader, if it is
+    /// here, or among what clients of this node have asked for, of which no leader has said that it
+    /// is. Settles gather before they are proposed, so that clients are told nothing of it.
+    #[must_use]
+    pub fn has_work_under_way(&self, queue: QueueId) -> bool {
+        let asked = self.remote_queues.known(queue);
+        asked.is_some_and(|asked| asked.has_operations_under_way())
+            || self.replicas.has_work_under_way(queue) == Some(true)
+    }
+
     /// Whether a queue has a replica here that takes no part, for its logs are damaged or lack what
     /// it had acknowledged.
     #[must_use]

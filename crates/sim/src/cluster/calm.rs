@@ -134,7 +134,29 @@ impl World {
                 ));
             }
         }
-        self.unready_group().or_else(|| self.unready_catalogue())
+        let unready = self.unready_group();
+        unready
+            .or_else(|| self.unsettled_group())
+            .or_else(|| self.unready_catalogue())
+    }
+
+    /// A group of which something is asked that is not committed: settles, for which nobody waits.
+    fn unsettled_group(&self) -> Option<String> {
+        let has_work = |queue: QueueId, id: NodeId| {
+            let node = self.node(id)?;
+            let shard = node.env.shard(node.env.shard_of(queue));
+            Some(shard.has_work_under_way(queue))
+        };
+        self.groups().into_iter().find_map(|queue| {
+            let ids = self.ids();
+            let at = ids
+                .into_iter()
+                .find(|id| has_work(queue, *id) == Some(true))?;
+            Some(format!(
+                "node {at} has something under way to queue {queue}{}",
+                self.standing(Some(queue))
+            ))
+        })
     }
 
     fn unready_catalogue(&self) -> Option<String> {

@@ -66,6 +66,14 @@ impl Replicas {
         Some(replica.priority_logs.numbers().map(through).collect())
     }
 
+    /// Whether the leader here has gathered something that is no entry yet, or has proposed what is
+    /// not committed; nothing if none leads.
+    #[must_use]
+    pub fn has_work_under_way(&self, queue: QueueId) -> Option<bool> {
+        let leader = self.map.get(&queue)?.leader.as_ref()?;
+        Some(leader.has_work_under_way())
+    }
+
     /// What the member here has made of its queue's entries; nothing if there is none.
     #[must_use]
     pub fn state(&self, logs: &ShardLogs, queue: QueueId) -> Option<ReplicaState> {

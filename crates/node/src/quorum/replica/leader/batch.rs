@@ -1,6 +1,6 @@
 //! Operations on their way to being committed: taken into a batch, proposed, and taking effect.
 
-use super::{Closed, GivenBack, InFlight, Leader, View, Waiting};
+use super::{Closed, GivenBack, InFlight, Leader, UnderWay, View, Waiting};
 use crate::peeked::meta_of;
 use crate::quorum::link::{Event, Operation, Origin, Settle};
 use crate::quorum::replica::entry_payload::{EntryPayload, Published, REFERRED_BYTES_MIN};
@@ -243,6 +243,14 @@ impl Leader {
         !self.under_way.batch.header.is_empty()
             || !self.under_way.batch.asked.is_empty()
             || self.reach.is_wanted
+    }
+
+    /// Whether something is on its way to being committed.
+    pub(in super::super) fn has_work_under_way(&self) -> bool {
+        let UnderWay {
+            waiting, in_flight, ..
+        } = &self.under_way;
+        !waiting.is_empty() || self.has_open_batch() || !in_flight.is_empty()
     }
 
     /// Whether somebody waits for the next entry, because a message may be handed out only then.
