@@ -42,6 +42,7 @@ mod enqueue;
 mod events;
 mod firehose;
 mod fixed_map;
+mod group_log;
 mod host_kind;
 mod identity;
 mod log_ids;

@@ -5,6 +5,7 @@
 //! itself is the `raft` crate's; what is here is what thousands of groups on one log need of it:
 //! answers that cannot overtake the disk, groups that cost nothing while nothing happens, elections
 //! that a failure detector per pair of nodes starts, messages and records of our own.
+//! [`Host`] puts a group over a log of the embedder's, for whatever is replicated.
 //! `docs/adr/0003-replication.md` has the reasons.
 //!
 //! Invariant: this crate does no IO and reads no clock. Time arrives as ticks, and only while
@@ -20,6 +21,7 @@ mod error;
 #[doc(hidden)]
 pub mod fuzz;
 mod group;
+mod host;
 mod leading;
 mod log_view;
 mod membership;
@@ -30,6 +32,7 @@ mod wire;
 pub use entry::{Entry, EntryKind};
 pub use error::{Malformed, ProposeError, RestoreError, StepError};
 pub use group::{Group, GroupConfig, HardState, MemberStatus, Role, RoleChange, Status};
+pub use host::{Host, LogStore, LogWrite, Machine, drive, settle_durable, step, store_snapshot};
 pub use membership::{Membership, MembershipChange, SnapshotMark};
 pub use message::{Body, Hint, Message};
 pub use ready::Ready;

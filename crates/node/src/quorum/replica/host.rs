@@ -20,7 +20,7 @@ use leveret_replication::{ProposeError, Status};
 use leveret_storage::ShardLogs;
 use leveret_types::limits::GROUP_TICK_MS;
 use leveret_types::{NodeId, QueueId, ReplicaId};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 
 /// The replicas of a shard.
 #[derive(Default)]
@@ -134,7 +134,7 @@ impl Replicas {
                 replica.begin(around.up, priority_logs.is_empty());
                 self.map.insert(id, Box::new(replica));
                 self.with(around, id, |replica, around| {
-                    replica.drive(around, &mut VecDeque::new());
+                    replica.drive(around);
                 });
             }
             Err(error) if wanted.is_some() => {
@@ -220,7 +220,7 @@ impl Replicas {
         );
         list(
             &mut listed.unsynced,
-            !replica.unsynced.is_empty(),
+            replica.group.is_writing(),
             &mut self.unsynced,
         );
         self.is_urgent |= leader.is_some_and(|l| l.holds_back());
@@ -320,7 +320,7 @@ impl Replicas {
                     .deferred
                     .push(Deferred::Damage { queue, what });
                 if let Some(replica) = self.map.get_mut(&queue) {
-                    replica.note_lost(around.logs);
+                    replica.note_lost(around);
                 }
                 self.give_up(around, queue);
             }
@@ -375,12 +375,9 @@ impl Replicas {
         to: NodeId,
     ) -> Option<Result<(), ProposeError>> {
         self.with(around, queue, |replica, around| {
-            let voters = &replica.group.membership().voters;
-            let to = voters.iter().copied().find(|voter| voter.node() == to);
-            let to = to.ok_or(ProposeError::BadChange("it is no voter"))?;
             replica.close_batch(around);
-            replica.group.transfer_leader(to)?;
-            replica.drive(around, &mut VecDeque::new());
+            replica.group.transfer_to(to)?;
+            replica.drive(around);
             Ok(())
         })
     }
@@ -447,7 +444,7 @@ impl Replicas {
         self.for_each(around, |replica, around| {
             if replica.can_be_deposed() {
                 replica.group.resign();
-                replica.drive(around, &mut VecDeque::new());
+                replica.drive(around);
             }
         });
     }
@@ -479,7 +476,7 @@ impl Replica {
     /// or a later one. What is at the message's place without it may be another message: one that a
     /// leader before could not commit.
     fn has(&self, (entry, term): (u64, u64), position: Position) -> bool {
-        let is_here = entry <= self.last_applied || self.group.term_at(entry) == Some(term);
+        let is_here = entry <= self.group.last_applied() || self.group.term_at(entry) == Some(term);
         is_here && position.index < self.priority_logs.end(position.priority_log)
     }
 

@@ -4,7 +4,6 @@ use super::{Around, Replica};
 use crate::shard::QueueSpec;
 use leveret_replication::{Membership, MembershipChange};
 use leveret_types::{NodeId, ReplicaId};
-use std::collections::VecDeque;
 
 impl Replica {
     /// Proposes the next step from the members that the group has to those that it should have:
@@ -35,7 +34,7 @@ impl Replica {
             (None, None, None) => return,
         };
         match self.group.propose_membership(&change) {
-            Ok(_) => self.drive(around, &mut VecDeque::new()),
+            Ok(_) => self.drive(around),
             Err(error) => tracing::debug!(queue = %self.id, %error, "a change of members waits"),
         }
     }
@@ -49,7 +48,7 @@ impl Replica {
     }
 
     /// Tells those who were members that they are none any more.
-    pub(super) fn members_changed(&self, around: &mut Around<'_>, now: &Membership) {
+    pub(super) fn tell_who_is_gone(&self, around: &mut Around<'_>, now: &Membership) {
         for before in &self.members {
             if self.leads.is_some() && !now.contains(*before) {
                 self.say_gone(around, *before);
@@ -61,7 +60,7 @@ impl Replica {
     /// let in yet is not gone.
     pub(super) fn note_if_gone(&mut self) {
         let me = self.group.replica();
-        let was_in = self.group.commit() > 1 && self.last_applied > 1;
+        let was_in = self.group.commit() > 1 && self.group.last_applied() > 1;
         let is_in = self.members.contains(&me) || self.spec.members.contains(&me);
         self.is_gone |= was_in && !is_in;
     }

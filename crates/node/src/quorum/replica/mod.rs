@@ -17,6 +17,7 @@ mod fuzz;
 mod header;
 mod host;
 mod leader;
+mod machine;
 mod members;
 mod outgoing;
 mod priority_logs;
@@ -38,6 +39,7 @@ pub use host::{ReplicaStatus, Replicas, UnfitReplicas};
 pub use state::{PriorityLogContent, ReplicaState};
 pub use transfers::Transfers;
 
+use crate::group_log::GroupLog;
 use crate::quorum::link::{Answer, Event};
 use crate::shard::{QueueSpec, log_of};
 use blob::Applied;
@@ -45,11 +47,7 @@ use entry_payload::Arrival;
 use header::Header;
 use leader::Leader;
 use leveret_queue::{PriorityLogState, RecoveredPriorityLog, State};
-use leveret_replication::{
-    Entry, EntryKind, Group, Message, Ready, Role, RoleChange, SnapshotMark, StepError,
-};
-use leveret_storage::{Durability, ShardLogs};
-use leveret_types::limits::QUORUM_HEADERS_KEPT;
+use leveret_replication::{Entry, Host, Message, RoleChange, StepError, drive, step};
 use leveret_types::{LogId, NodeId, QueueId, ReplicaId};
 use outgoing::Outgoing;
 use priority_logs::PriorityLogs;
@@ -66,14 +64,6 @@ struct Pending {
     header: Header,
 }
 
-/// What was handed out by the group to be made durable.
-#[derive(Clone, Copy, Debug)]
-struct Unsynced {
-    number: u64,
-    /// The chunk of the write-ahead log that has the last of it.
-    chunk: u64,
-}
-
 /// Which of the host's lists a replica is in.
 #[derive(Clone, Copy, Debug, Default)]
 struct Listed {
@@ -88,7 +78,8 @@ struct Listed {
 pub(super) struct Replica {
     id: QueueId,
     spec: QueueSpec,
-    group: Group,
+    /// Its group, with the log of the headers.
+    group: Host<GroupLog>,
     /// Who belonged to the group when that changed last.
     members: Vec<ReplicaId>,
     priority_logs: PriorityLogs,
@@ -97,10 +88,8 @@ pub(super) struct Replica {
     tail: VecDeque<Pending>,
     /// Of a leader: the batch that was proposed and is about to be handed out.
     proposed: Option<Header>,
-    /// Up to here headers are not in their log any more.
-    compacted: u64,
-    last_applied: u64,
-    unsynced: VecDeque<Unsynced>,
+    /// What has come behind entries that the group has just been given.
+    arrived: VecDeque<Arrival>,
     outgoing: Outgoing,
     /// The term in which this member leads, and its leader once an entry of that term is committed.
     leads: Option<u64>,
@@ -145,150 +134,8 @@ impl Replica {
     }
 
     /// Does what the group wants done, until it wants nothing more.
-    fn drive(&mut self, around: &mut Around<'_>, arrived: &mut VecDeque<Arrival>) {
-        loop {
-            while let Some(ready) = self.group.ready() {
-                self.take(around, ready, arrived);
-            }
-            if !self.settle_durable(around.logs) {
-                break;
-            }
-        }
-    }
-
-    /// Tells the group what has become durable; whether anything has.
-    fn settle_durable(&mut self, logs: &ShardLogs) -> bool {
-        let through = logs.durable_through();
-        let mut last = None;
-        while let Some(next) = self.unsynced.front().filter(|next| next.chunk <= through) {
-            last = Some(next.number);
-            self.unsynced.pop_front();
-        }
-        match last {
-            Some(number) => self.group.persisted(number),
-            None => return false,
-        }
-        true
-    }
-
-    fn take(&mut self, around: &mut Around<'_>, ready: Ready, arrived: &mut VecDeque<Arrival>) {
-        let leads = |role: &RoleChange| role.role == Role::Leader && self.leads == Some(role.term);
-        if let Some(role) = ready.role.filter(|role| !leads(role)) {
-            self.step_down(around, role);
-        }
-        if let Some(mark) = &ready.install {
-            self.install(around, mark);
-        }
-        if let Some(hard) = ready.hard_state {
-            let log = self.header_log();
-            around.logs.set_term_and_vote(log, hard.term, hard.vote);
-        }
-        if !ready.append.is_empty() {
-            self.abandon_receiving(around.logs);
-        }
-        if let Some(from) = ready.truncate_from {
-            self.truncate(around.logs, from);
-        }
-        for entry in &ready.append {
-            self.append(around.logs, entry, arrived);
-        }
-        if ready.must_sync {
-            self.unsynced.push_back(Unsynced {
-                number: ready.number,
-                chunk: around.logs.position(),
-            });
-        }
-        for message in ready.messages {
-            self.send(around, message);
-        }
-        for message in ready.snapshots {
-            self.begin_snapshot(around, message);
-        }
-        if let Some(role) = ready.role.filter(|role| role.role == Role::Leader) {
-            self.leads = Some(role.term);
-        }
-        let last = ready.committed.last().map(|entry| entry.index);
-        for entry in ready.committed {
-            self.apply(around, &entry);
-        }
-        let has_new_members = ready.membership.is_some();
-        if let Some(now) = ready.membership {
-            self.members_changed(around, &now);
-            self.members = now.members();
-            self.note_if_gone();
-        }
-        if let Some(index) = last {
-            self.group.applied(index);
-            self.last_applied = index;
-            self.compact(around.logs, has_new_members);
-        }
-    }
-
-    /// Takes entries back that another leader overwrites.
-    fn truncate(&mut self, logs: &mut ShardLogs, from: u64) {
-        logs.truncate(self.header_log(), from);
-        let kept = self
-            .tail
-            .partition_point(|pending| pending.entry.index < from);
-        let taken = self.tail.drain(kept..);
-        let taken: Vec<Header> = taken.rev().map(|pending| pending.header).collect();
-        self.priority_logs.take_back(logs, taken.iter());
-        self.outgoing.forget_from(from);
-    }
-
-    /// Appends an entry: its messages, if they are not there, and its header.
-    fn append(&mut self, logs: &mut ShardLogs, entry: &Entry, arrived: &mut VecDeque<Arrival>) {
-        while arrived.front().is_some_and(|a| a.index < entry.index) {
-            arrived.pop_front();
-        }
-        let is_it = |a: &mut Arrival| a.index == entry.index && a.term == entry.term;
-        let header = match arrived.pop_front_if(is_it) {
-            Some(Arrival { header, bodies, .. }) => {
-                self.priority_logs.append_arrived(logs, &header, &bodies);
-                header
-            }
-            None if entry.kind == EntryKind::Normal => match self.proposed.take() {
-                Some(header) => header,
-                None => panic!(
-                    "entry {} of queue {} came from nowhere",
-                    entry.index, self.id
-                ),
-            },
-            None => Header::default(),
-        };
-        self.tail.push_back(Pending {
-            entry: entry.clone(),
-            header,
-        });
-        let mut record = Vec::with_capacity(entry.data.len() + 16);
-        entry.encode_record(&mut record);
-        let log = self.header_log();
-        let body = logs.body(Durability::Durable, &[&record]);
-        let index = logs.append(log, body, record.len() as u32);
-        assert_eq!(
-            index, entry.index,
-            "headers of queue {} have a hole",
-            self.id
-        );
-    }
-
-    /// Applies an entry that is committed.
-    fn apply(&mut self, around: &mut Around<'_>, entry: &Entry) {
-        if entry.index <= self.last_applied {
-            return;
-        }
-        let pending = self.tail.pop_front();
-        let Some(Pending { header, .. }) = pending.filter(|p| p.entry.index == entry.index) else {
-            panic!("entry {} of queue {} is not here", entry.index, self.id);
-        };
-        match entry.kind {
-            EntryKind::Normal => self.apply_header(around, entry, &header),
-            // The first entry of this member's own term: all before it is committed.
-            EntryKind::Empty if self.leads == Some(entry.term) => {
-                self.begin_to_lead(around, entry.index);
-            }
-            EntryKind::Empty | EntryKind::Membership => {}
-        }
+    fn drive(&mut self, around: &mut Around<'_>) {
+        drive(self, around);
     }
 
     fn apply_header(&mut self, around: &mut Around<'_>, entry: &Entry, header: &Header) {
@@ -406,7 +253,7 @@ impl Replica {
                 return false;
             }
         }
-        self.drive(around, &mut VecDeque::new());
+        self.drive(around);
         true
     }
 
@@ -436,30 +283,6 @@ impl Replica {
         self.work(around);
     }
 
-    /// Forgets headers that the state stands for, if they are many. The state is written as well
-    /// if it `has_new_members`: a restart begins with those of the state, for what was committed
-    /// after it is not on the disk.
-    fn compact(&mut self, logs: &mut ShardLogs, has_new_members: bool) {
-        let are_many = self.last_applied >= self.compacted + QUORUM_HEADERS_KEPT;
-        if !are_many && !has_new_members {
-            return;
-        }
-        let Some(mark) = self.group.mark(self.last_applied) else {
-            return;
-        };
-        self.write_state(logs, &mark);
-        // Until they are many, those who lack some are sent them rather than all that lives.
-        if are_many {
-            self.group.compacted(mark.index);
-        }
-    }
-
-    fn write_state(&mut self, logs: &mut ShardLogs, mark: &SnapshotMark) {
-        let blob = self.applied.encode(mark);
-        logs.set_snapshot(self.header_log(), mark.index + 1, &blob);
-        self.compacted = mark.index;
-    }
-
     /// Messages that were read from disk have come.
     fn loaded(&mut self, around: &mut Around<'_>) {
         self.retry_outgoing(around);
@@ -479,18 +302,14 @@ impl Replica {
         &mut self,
         around: &mut Around<'_>,
         message: Message,
-        mut arrived: VecDeque<Arrival>,
+        arrived: VecDeque<Arrival>,
     ) -> Result<(), Broken> {
         // The group has another member on this node, so that it has let this one go.
         if message.to != self.group.replica() && self.spec.members.contains(&message.to) {
             self.is_gone = message.to.node() == around.node;
             return Ok(());
         }
-        let takes_part = !around.is_outdated && !self.is_non_voting();
-        if !takes_part && message.body.is_of_election() {
-            return Ok(());
-        }
-        match self.group.step(message) {
+        match step(self, around, message) {
             Ok(()) => {}
             Err(error @ (StepError::LostEntries(_) | StepError::Diverged(_))) => {
                 return Err(error.into());
@@ -499,7 +318,9 @@ impl Replica {
                 tracing::debug!(queue = %self.id, %error, "a message of the group is passed over");
             }
         }
-        self.drive(around, &mut arrived);
+        self.arrived = arrived;
+        self.drive(around);
+        self.arrived = VecDeque::new();
         if !self.has_wanted_members()
             && let Some(leader) = &mut self.leader
         {

@@ -4,10 +4,11 @@ use super::blob::{Applied, VOTES_NEVER};
 use super::outgoing::Outgoing;
 use super::priority_logs::PriorityLogs;
 use super::{HEADER_LOG, Listed, Pending, Replica, entry_payload, header};
+use crate::group_log::{GroupLog, UnreadableEntry};
 use crate::quorum::link::Origin;
 use crate::shard::{QueueSpec, log_of};
-use leveret_replication::{Entry, Group, GroupConfig, HardState, Membership, SnapshotMark};
-use leveret_storage::{LogKind, Read, ShardLogs};
+use leveret_replication::{Entry, Group, GroupConfig, Host, Membership, SnapshotMark};
+use leveret_storage::{LogKind, ShardLogs};
 use leveret_types::{NodeId, QueueId, ReplicaId};
 use std::collections::VecDeque;
 
@@ -18,8 +19,8 @@ pub(super) enum RestoreError {
     Damaged(String),
     #[error("its state cannot be read: {0}")]
     State(super::blob::Unreadable),
-    #[error("entry {index} of its log cannot be read: {why}")]
-    Entry { index: u64, why: String },
+    #[error(transparent)]
+    Entry(#[from] UnreadableEntry),
     #[error("priority log {priority_log} ends at {found}, and headers name messages up to {named}")]
     PriorityLog {
         priority_log: u8,
@@ -82,25 +83,23 @@ impl Replica {
             return Err(RestoreError::Lost);
         }
         let me = applied.replica;
-        let entries = read_entries(id, mark.index, logs, load)?;
+        let group_log = GroupLog(log);
+        let entries = group_log.entries(mark.index, logs, load)?;
         let tail = headers(&entries)?;
         let priority_logs = restore_priority_logs(id, priority_logs, &applied, &tail, logs)?;
-        let (term, vote) = logs.term_and_vote(log).unwrap_or_default();
         let index = mark.index;
-        let hard = HardState { term, vote };
+        let hard = group_log.hard_state(logs);
         let group = Group::new(config(id, me), hard, mark, entries, index)?;
         Ok(Self {
             id,
             spec,
             members: group.membership().members(),
-            group,
+            group: Host::new(group, group_log, index),
             priority_logs,
             applied,
             tail,
             proposed: None,
-            compacted: index,
-            last_applied: index,
-            unsynced: VecDeque::new(),
+            arrived: VecDeque::new(),
             outgoing: Outgoing::default(),
             leads: None,
             leader: None,
@@ -118,21 +117,7 @@ impl Replica {
     /// stands at once, and hears of the others when they are there.
     pub(super) fn begin(&mut self, up: &[NodeId], is_new: bool) {
         let me = self.group.replica();
-        let mut nodes: Vec<NodeId> = self
-            .group
-            .membership()
-            .members()
-            .iter()
-            .map(|m| m.node())
-            .collect();
-        nodes.extend(self.spec.members.iter().map(|member| member.node()));
-        nodes.sort_unstable();
-        nodes.dedup();
-        for node in nodes {
-            if node != me.node() && !up.contains(&node) {
-                self.group.peer_down(node);
-            }
-        }
+        self.group.begin(up, &self.spec.members);
         let alone = self.group.membership().members() == [me];
         match self.spec.members.first().filter(|_| is_new) {
             Some(preferred) if *preferred != me && !alone => self.group.greet(*preferred),
@@ -154,7 +139,7 @@ pub(super) fn config(id: QueueId, me: ReplicaId) -> GroupConfig {
 impl Replica {
     /// Takes back all that is not applied, for `me`, another member on this node.
     pub(super) fn keep_applied(&self, logs: &mut ShardLogs, me: ReplicaId) {
-        logs.truncate(self.header_log(), self.compacted + 1);
+        logs.truncate(self.header_log(), self.group.snapshot_index() + 1);
         for priority_log in self.priority_logs.numbers() {
             let end = self
                 .applied
@@ -162,7 +147,7 @@ impl Replica {
                 .map_or(0, |state| state.end);
             logs.truncate(self.priority_logs.log(priority_log), end);
         }
-        if let Some(mark) = self.group.mark(self.compacted) {
+        if let Some(mark) = self.group.mark(self.group.snapshot_index()) {
             let state = Applied {
                 replica: me,
                 ..self.applied.clone()
@@ -247,38 +232,11 @@ fn first_mark(me: ReplicaId, spec: &QueueSpec) -> SnapshotMark {
     }
 }
 
-fn read_entries(
-    id: QueueId,
-    after: u64,
-    logs: &mut ShardLogs,
-    load: &mut dyn FnMut(&mut ShardLogs),
-) -> Result<Vec<Entry>, RestoreError> {
-    let log = log_of(id, HEADER_LOG);
-    let end = logs.log_stats(log).map_or(0, |stats| stats.next_index);
-    let mut entries = Vec::new();
-    for index in after + 1..end {
-        let fail = |why: String| Err(RestoreError::Entry { index, why });
-        let record = loop {
-            match logs.read(log, index) {
-                Read::Ready(record) => break record,
-                Read::Pending => load(logs),
-                Read::Gone => return fail("it is missing".to_owned()),
-                Read::Damaged(why) => return fail(why),
-            }
-        };
-        match Entry::decode_record(index, &record) {
-            Ok(entry) => entries.push(entry),
-            Err(error) => return fail(error.to_string()),
-        }
-    }
-    Ok(entries)
-}
-
 fn headers(entries: &[Entry]) -> Result<VecDeque<Pending>, RestoreError> {
     let mut tail = VecDeque::new();
     for entry in entries {
         let index = entry.index;
-        let header = entry_payload::header_of(entry).map_err(|error| RestoreError::Entry {
+        let header = entry_payload::header_of(entry).map_err(|error| UnreadableEntry {
             index,
             why: error.to_string(),
         })?;

@@ -14,9 +14,9 @@ use super::blob::VOTES_NEVER;
 use super::members::member_on;
 use super::{Around, HEADER_LOG, Replica, Replicas};
 use crate::shard::{Deferred, QueueSpec, log_of};
+use leveret_replication::store_snapshot;
 use leveret_storage::ShardLogs;
 use leveret_types::{QueueId, ReplicaId};
-use std::collections::VecDeque;
 
 impl Replicas {
     /// Follows the catalogue for a queue of which no replica takes part here: begins one if the
@@ -61,7 +61,7 @@ impl Replicas {
         if replica.group.is_leader() {
             self.with(around, id, |replica, around| {
                 replica.group.resign();
-                replica.drive(around, &mut VecDeque::new());
+                replica.drive(around);
             });
             return;
         }
@@ -99,16 +99,14 @@ impl Replica {
 
     /// Whether it is corrupt and leads, or has said all that it had to say as it ceased to lead.
     pub(super) fn may_retire(&self) -> bool {
-        self.is_corrupt && (self.group.is_leader() || self.unsynced.is_empty())
+        self.is_corrupt && (self.group.is_leader() || !self.group.is_writing())
     }
 
     /// Notes for the starts to come that this member has lost what it had acknowledged, or its
     /// group has.
-    pub(super) fn note_lost(&mut self, logs: &mut ShardLogs) {
+    pub(super) fn note_lost(&mut self, around: &mut Around<'_>) {
         self.applied.votes_from = VOTES_NEVER;
-        if let Some(mark) = self.group.mark(self.last_applied) {
-            self.write_state(logs, &mark);
-        }
+        store_snapshot(self, around);
     }
 
     /// Something that is to be sent is not there yet, or never will be.

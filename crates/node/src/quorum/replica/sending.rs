@@ -2,16 +2,12 @@
 
 use super::outgoing::Parked;
 use super::{Around, Replica, entry_payload};
-use leveret_replication::{Body, Message};
+use leveret_replication::Message;
 use leveret_types::NodeId;
-use std::collections::VecDeque;
 
 impl Replica {
     /// Sends a message of the group.
-    pub(super) fn send(&mut self, around: &mut Around<'_>, message: Message) {
-        if matches!(message.body, Body::Vote { .. }) && self.is_non_voting() {
-            return;
-        }
+    pub(super) fn send_message(&mut self, around: &mut Around<'_>, message: Message) {
         let has_entries = !message.entries().is_empty();
         // What follows the entries must not overtake them.
         let parked = &self.outgoing.parked;
@@ -68,6 +64,6 @@ impl Replica {
         outgoing.lacking.retain(|(of, _)| *of != node);
         outgoing.lacking.push((node, self.group.last_index()));
         self.group.lost(node);
-        self.drive(around, &mut VecDeque::new());
+        self.drive(around);
     }
 }

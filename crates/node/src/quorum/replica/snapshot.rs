@@ -24,7 +24,7 @@ use super::{Around, Replica, restore};
 use crate::env::PeerFrame;
 use crate::stored;
 use bytes::Bytes;
-use leveret_replication::{Body, Group, HardState, Message, SnapshotMark};
+use leveret_replication::{Body, Group, Message, SnapshotMark, store_snapshot};
 use leveret_storage::ShardLogs;
 use leveret_types::limits::{QUORUM_PARTS_IN_FLIGHT, QUORUM_TRANSFER_SILENCE_MS};
 use leveret_types::{NodeId, RangeSet, ReplicaId};
@@ -48,7 +48,7 @@ impl Replica {
         // One at a time: the group asks again.
         let sending = self.sending.as_ref();
         let is_busy = sending.is_some_and(|sending| sending.to != to);
-        if is_busy || mark.index != self.last_applied {
+        if is_busy || mark.index != self.group.last_applied() {
             return self.group.report_snapshot(to, false);
         }
         self.sending = None;
@@ -148,7 +148,7 @@ impl Replica {
         }
         let index = mark.index;
         let is_here = self.group.term_at(index) == Some(mark.term);
-        if index <= self.last_applied || is_here {
+        if index <= self.group.last_applied() || is_here {
             self.step_snapshot(around, message);
             self.say_got(around, from, index, ALL);
             return Ok(());
@@ -183,31 +183,30 @@ impl Replica {
     /// what they say; until then this member elects nobody.
     fn take_back_doubtful(&mut self, around: &mut Around<'_>, matched: u64) {
         let last = self.group.last_index();
-        let kept = matched.min(last).max(self.last_applied);
+        let applied = self.group.last_applied();
+        let kept = matched.min(last).max(applied);
         if kept == last {
             return;
         }
-        let Some(mark) = self.group.mark(self.last_applied) else {
+        let Some(mark) = self.group.mark(applied) else {
             return;
         };
-        self.truncate(around.logs, kept + 1);
+        around.logs.truncate(self.header_log(), kept + 1);
+        self.take_back(around.logs, kept + 1);
         self.applied.votes_from = self.applied.votes_from.max(last);
-        self.write_state(around.logs, &mark);
+        store_snapshot(self, around);
         let entries: Vec<_> = self
             .tail
             .iter()
             .map(|pending| pending.entry.clone())
             .collect();
         let me = self.group.replica();
-        let hard = around.logs.term_and_vote(self.header_log());
-        let (term, vote) = hard.unwrap_or_default();
-        let hard = HardState { term, vote };
+        let hard = self.group.log().hard_state(around.logs);
         let config = restore::config(self.id, me);
-        match Group::new(config, hard, mark, entries, self.last_applied) {
-            Ok(group) => self.group = group,
+        match Group::new(config, hard, mark, entries, applied) {
+            Ok(group) => self.group.restart(group),
             Err(error) => panic!("what was a group is none any more: {error}"),
         }
-        self.unsynced.clear();
         self.leads = None;
         self.leader = None;
         self.begin(around.up, false);
@@ -389,8 +388,8 @@ impl Replica {
         }
     }
 
-    /// The group takes the mark of the state in that has come: so do the logs.
-    pub(super) fn install(&mut self, around: &mut Around<'_>, mark: &SnapshotMark) {
+    /// The group takes the mark of the state in that has come: so do the messages' logs.
+    pub(super) fn take_in_state(&mut self, around: &mut Around<'_>, mark: &SnapshotMark) {
         let receiving = self.receiving.take().filter(|r| r.mark == mark.index);
         let Some(receiving) = receiving else {
             panic!("queue {} takes in a state that did not come", self.id);
@@ -412,10 +411,6 @@ impl Replica {
             votes_from,
             ..receiving.applied
         };
-        // Also over headers that go on behind it.
-        around.logs.truncate(self.header_log(), mark.index + 1);
-        self.write_state(around.logs, mark);
-        self.last_applied = mark.index;
     }
 }
 

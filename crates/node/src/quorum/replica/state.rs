@@ -96,7 +96,7 @@ impl Replicas {
         let mut operations: Vec<_> = replica.applied.origins.iter().map(operation).collect();
         operations.sort_unstable();
         Some(ReplicaState {
-            applied: replica.last_applied,
+            applied: replica.group.last_applied(),
             last: replica.group.last_index(),
             operations,
             priority_logs,

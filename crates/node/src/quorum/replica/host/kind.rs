@@ -7,10 +7,10 @@ use crate::queue_spec::LocalQueueStats;
 use crate::quorum::link::{Answer, Command};
 use crate::serving::serve;
 use leveret_queue::{Counters, Counts};
+use leveret_replication::settle_durable;
 use leveret_storage::ShardLogs;
 use leveret_types::limits::GROUP_TICK_MS;
 use leveret_types::{NodeId, Now, QueueId};
-use std::collections::VecDeque;
 use std::ops::Range;
 
 impl HostKind for Replicas {
@@ -82,8 +82,8 @@ impl HostKind for Replicas {
         for id in std::mem::take(&mut self.unsynced) {
             self.with(around, id, |replica, around| {
                 replica.listed.unsynced = false;
-                if replica.settle_durable(around.logs) {
-                    replica.drive(around, &mut VecDeque::new());
+                if settle_durable(replica, around) {
+                    replica.drive(around);
                 }
             });
         }
@@ -95,7 +95,7 @@ impl HostKind for Replicas {
         self.for_each(around, |replica, around| {
             replica.group.peer_up(peer);
             replica.forget_outgoing(peer);
-            replica.drive(around, &mut VecDeque::new());
+            replica.drive(around);
             if let Some(leader) = &mut replica.leader {
                 leader.peer_up(around, peer);
             }
@@ -113,7 +113,7 @@ impl HostKind for Replicas {
             }
             replica.forget_outgoing(peer);
             replica.group.peer_down(peer);
-            replica.drive(around, &mut VecDeque::new());
+            replica.drive(around);
             if let Some(leader) = &mut replica.leader {
                 leader.peer_down(around, peer);
             }
@@ -148,7 +148,7 @@ impl HostKind for Replicas {
                 if !replica.has_wanted_members() {
                     replica.reconcile(around);
                 }
-                replica.drive(around, &mut VecDeque::new());
+                replica.drive(around);
             });
         }
     }
