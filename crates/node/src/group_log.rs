@@ -24,6 +24,10 @@ pub(crate) struct UnreadableEntry {
 impl GroupLog {
     /// Writes what a group wants written.
     pub(crate) fn write(self, logs: &mut ShardLogs, write: &LogWrite<'_>) {
+        if let Some((mark, state)) = write.install {
+            logs.truncate(self.0, mark.index + 1);
+            self.set_snapshot(logs, mark, state);
+        }
         if let Some(hard) = write.hard_state {
             logs.set_term_and_vote(self.0, hard.term, hard.vote);
         }
@@ -46,12 +50,6 @@ impl GroupLog {
     /// Writes a snapshot in the place of the entries up to its mark.
     pub(crate) fn set_snapshot(self, logs: &mut ShardLogs, mark: &SnapshotMark, state: &[u8]) {
         logs.set_snapshot(self.0, mark.index + 1, state);
-    }
-
-    /// Writes a snapshot in the place of all entries.
-    pub(crate) fn install(self, logs: &mut ShardLogs, mark: &SnapshotMark, state: &[u8]) {
-        logs.truncate(self.0, mark.index + 1);
-        self.set_snapshot(logs, mark, state);
     }
 
     /// Term and vote as they were written last.

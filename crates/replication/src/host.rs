@@ -23,9 +23,12 @@ use leveret_types::{NodeId, ReplicaId};
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
 
-/// What is to be written, in the order of the fields.
+/// What is to be written, in the order of the fields. All of it becomes durable together: a snapshot
+/// of a term that is not known would make a log that nobody can have.
 #[derive(Clone, Copy, Debug)]
 pub struct LogWrite<'a> {
+    /// A snapshot in the place of all entries: its mark, and what [`Machine::install`] gave for it.
+    pub install: Option<(&'a SnapshotMark, &'a [u8])>,
     /// Term and vote, if they are new.
     pub hard_state: Option<HardState>,
     /// Entries from here on give way to those that follow.
@@ -43,8 +46,6 @@ pub trait LogStore<C> {
     /// The log begins behind `mark` from now on, with `state` for what was before. What it has
     /// behind that stays.
     fn set_snapshot(&mut self, context: &mut C, mark: &SnapshotMark, state: &[u8]);
-    /// The same where `state` came from another member: what the log has behind `mark` goes.
-    fn install(&mut self, context: &mut C, mark: &SnapshotMark, state: &[u8]);
     /// Up to which position the log is durable.
     fn durable_through(&self, context: &C) -> u64;
 }
@@ -256,9 +257,6 @@ fn carry_out<C, M: Machine<C>>(machine: &mut M, context: &mut C, ready: Ready) {
     if let Some(role) = ready.role {
         machine.role_changed(context, role);
     }
-    if let Some(mark) = &ready.install {
-        install(machine, context, mark);
-    }
     if ready.must_sync {
         write(machine, context, &ready);
     }
@@ -287,19 +285,14 @@ fn carry_out<C, M: Machine<C>>(machine: &mut M, context: &mut C, ready: Ready) {
     }
 }
 
-fn install<C, M: Machine<C>>(machine: &mut M, context: &mut C, mark: &SnapshotMark) {
-    let state = machine.install(context, mark);
-    let host = machine.host();
-    host.log.install(context, mark, &state);
-    host.applied = mark.index;
-    host.snapshot = mark.index;
-}
-
 fn write<C, M: Machine<C>>(machine: &mut M, context: &mut C, ready: &Ready) {
+    let installed = ready.install.as_ref();
+    let installed = installed.map(|mark| (mark, machine.install(context, mark)));
     if !ready.append.is_empty() {
         machine.appending(context, ready.truncate_from, &ready.append);
     }
     let write = LogWrite {
+        install: installed.as_ref().map(|(mark, state)| (*mark, &state[..])),
         hard_state: ready.hard_state,
         truncate_from: ready.truncate_from,
         append: &ready.append,
@@ -310,6 +303,10 @@ fn write<C, M: Machine<C>>(machine: &mut M, context: &mut C, ready: &Ready) {
         number: ready.number,
         position,
     });
+    if let Some(mark) = &ready.install {
+        host.applied = mark.index;
+        host.snapshot = mark.index;
+    }
 }
 
 /// Forgets entries that a snapshot stands for, if they are many. A snapshot is written as well if

@@ -399,37 +399,34 @@ impl Group {
         ahead.map(|(other, _)| other)
     }
 
-    /// Who would lead best if this member's disk did not write: of the voters that are up and whose
-    /// disks do, who is furthest. Nobody if it does not lead, or the others are too few to commit
-    /// anything.
+    /// Who would lead best in this member's place: of the other voters that are up and may, who is
+    /// furthest. Nobody if it does not lead.
+    #[must_use]
+    pub fn heir(&self, may_lead: impl Fn(ReplicaId) -> bool) -> Option<ReplicaId> {
+        let others = self.matched().filter(|(other, _)| {
+            self.membership().voters.contains(other) && self.is_up(*other) && may_lead(*other)
+        });
+        let furthest = others.map(|(other, matched)| (matched, other)).max();
+        furthest.map(|(_, other)| other)
+    }
+
+    /// Who would lead best if this member's disk did not write: the [`Self::heir`] of those whose
+    /// disks do. Nobody if the others are too few to commit anything.
     #[must_use]
     pub fn successor(&self, writes: impl Fn(ReplicaId) -> bool) -> Option<ReplicaId> {
         let is_there = |voter: ReplicaId| voter != self.replica && self.is_up(voter);
-        if !self.is_leader() || !self.membership().has_majority(is_there) {
+        if !self.membership().has_majority(is_there) {
             return None;
         }
-        let others = self.matched();
-        let able =
-            others.filter(|(other, _)| is_there(*other) && self.membership().is_voter(*other));
-        let able = able.filter(|(other, _)| writes(*other));
-        able.map(|(other, matched)| (matched, other))
-            .max()
-            .map(|(_, other)| other)
+        self.heir(writes)
     }
 
     /// This member is to lead no longer: who is furthest takes over.
     pub(crate) fn hand_over(&mut self) {
-        let mut successors: Vec<(u64, ReplicaId)> = Vec::new();
-        for (id, progress) in self.raw.raft.prs().iter() {
-            let replica = ReplicaId(*id);
-            let may_lead = replica != self.replica && self.membership().voters.contains(&replica);
-            if may_lead && self.is_up(replica) {
-                successors.push((progress.matched, replica));
-            }
-        }
+        let heir = self.heir(|_| true);
         self.raw.raft.bcast_append();
-        if let Some((_, successor)) = successors.into_iter().max() {
-            self.raw.raft.send_timeout_now(successor.0);
+        if let Some(heir) = heir {
+            self.raw.raft.send_timeout_now(heir.0);
         }
         let term = self.term();
         self.raw.raft.become_follower(term, 0);

@@ -27,6 +27,7 @@ mod log_view;
 mod membership;
 mod message;
 mod ready;
+mod wanted;
 mod wire;
 
 pub use entry::{Entry, EntryKind};
@@ -36,3 +37,4 @@ pub use host::{Host, LogStore, LogWrite, Machine, drive, settle_durable, step, s
 pub use membership::{Membership, MembershipChange, SnapshotMark};
 pub use message::{Body, Hint, Message};
 pub use ready::Ready;
+pub use wanted::{Leaving, WantedMembers};

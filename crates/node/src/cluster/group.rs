@@ -10,16 +10,19 @@
 //! Invariant: a node answers for a command when its own catalogue has carried it out; that is after
 //! a majority has it on disk.
 
+mod machine;
 mod snapshots;
 mod store;
 
+pub(super) use machine::CatalogueAround;
 pub use store::{Recovered, found, is_on_disk, join, recover};
 
 use super::reconcile::Reconciler;
 use super::stays::Stays;
 use super::{CATALOGUE_GROUP, Cluster, Event, Waiter};
-use crate::catalogue::{SHARD, follow};
+use crate::catalogue::follow;
 use crate::env::{ConnectionEvent, Env, PeerFrame, ProposalId};
+use crate::group_log::GroupLog;
 use crate::shard::CATALOGUE_GROUP_LOG;
 use crate::standstill::Standstill;
 use bytes::Bytes;
@@ -27,10 +30,9 @@ use leveret_metadata::{
     Batch, CatalogueError, Change, Command, Outcome, Proposed, decode_proposed, encode_proposed,
 };
 use leveret_replication::{
-    Entry, EntryKind, Group, GroupConfig, MembershipChange, Message, ProposeError, Ready, Status,
-    StepError,
+    Group, GroupConfig, Host, Leaving, Message, ProposeError, Status, StepError, WantedMembers,
+    drive, settle_durable, step,
 };
-use leveret_storage::Durability;
 use leveret_types::limits::{ENTRY_BYTES_MAX, GROUP_TICK_MS, LOOK_MS_MAX, PROPOSAL_MS_MAX};
 use leveret_types::{ConnectionId, NodeId, Now, ReplicaId};
 use std::collections::{BTreeMap, VecDeque};
@@ -53,7 +55,7 @@ struct Waiting {
 
 /// This node's member of the catalogue's group.
 pub(super) struct CatalogueGroup {
-    group: Group,
+    group: Host<GroupLog>,
     own: NodeId,
     start: u64,
     /// This node's commands, by number.
@@ -64,16 +66,11 @@ pub(super) struct CatalogueGroup {
     handed_to: Option<ReplicaId>,
     /// At the leader: commands that wait for their entry.
     gathered: VecDeque<Proposed>,
-    /// Readies that wait for the disk: number and chunk.
-    writing: VecDeque<(u64, u64)>,
-    /// How long they have waited.
+    /// How long what was written has waited for the disk, and what it was last known to have.
     standstill: Standstill,
+    settled: u64,
     /// What a snapshot that is being installed holds.
     incoming: Option<Bytes>,
-    applied: u64,
-    compacted: u64,
-    /// Whether the members have changed since the last snapshot.
-    members_changed: bool,
     ticked_ms: u64,
     /// Whether another member has said something.
     heard: bool,
@@ -100,19 +97,16 @@ impl CatalogueGroup {
         let group = Group::new(config, found.hard, found.mark, found.entries, 0)
             .map_err(|error| store::unreadable(error.to_string()))?;
         let mut catalogue_group = Self {
-            group,
+            group: Host::new(group, GroupLog(CATALOGUE_GROUP_LOG), first),
             own,
             start,
             waiting: BTreeMap::new(),
             handed_over: 0,
             handed_to: None,
             gathered: VecDeque::new(),
-            writing: VecDeque::new(),
             standstill: Standstill::default(),
+            settled: 0,
             incoming: None,
-            applied: first,
-            compacted: first,
-            members_changed: false,
             ticked_ms: 0,
             heard: false,
             is_unfit: false,
@@ -132,7 +126,7 @@ impl CatalogueGroup {
     }
 
     /// Takes in what has happened.
-    pub(super) fn handle(&mut self, now: Now, event: Event) {
+    pub(super) fn handle<E: Env>(&mut self, around: &CatalogueAround<'_, E>, event: Event) {
         match event {
             Event::Propose {
                 id,
@@ -143,7 +137,7 @@ impl CatalogueGroup {
                     Waiter::Looks(_) => LOOK_MS_MAX,
                     _ => PROPOSAL_MS_MAX,
                 };
-                let deadline_ms = now.monotonic_ms + patience;
+                let deadline_ms = around.now.monotonic_ms + patience;
                 let waiting = Waiting {
                     command,
                     waiter,
@@ -151,7 +145,7 @@ impl CatalogueGroup {
                 };
                 self.waiting.insert(id.0, waiting);
             }
-            Event::Frame(from, frame) => self.receive(from, frame),
+            Event::Frame(from, frame) => self.receive(around, from, frame),
             Event::PeerUp(peer) => {
                 self.reconciler.came();
                 self.group.peer_up(peer);
@@ -165,7 +159,7 @@ impl CatalogueGroup {
                 self.group.peer_down(peer);
             }
             Event::Transfer(to) => {
-                if let Err(error) = self.group.transfer_leader(replica_of(to)) {
+                if let Err(error) = self.group.transfer_to(to) {
                     tracing::debug!(%to, "the catalogue's leader stays: {error}");
                 }
             }
@@ -178,13 +172,13 @@ impl CatalogueGroup {
         }
     }
 
-    fn receive(&mut self, from: NodeId, frame: Bytes) {
+    fn receive<E: Env>(&mut self, around: &CatalogueAround<'_, E>, from: NodeId, frame: Bytes) {
         let Some((&kind, _)) = frame.split_first() else {
             return;
         };
         let payload = frame.slice(1..);
         let taken = match kind {
-            KIND_RAFT => self.receive_message(from, &payload),
+            KIND_RAFT => self.receive_message(around, from, &payload),
             KIND_PROPOSED => match decode_proposed(&payload) {
                 Ok(commands) => {
                     self.gathered.extend(commands);
@@ -192,7 +186,7 @@ impl CatalogueGroup {
                 }
                 Err(error) => Err(error.to_string()),
             },
-            KIND_SNAPSHOT => self.receive_snapshot(from, &payload),
+            KIND_SNAPSHOT => self.receive_snapshot(around, from, &payload),
             other => Err(format!("unknown kind {other}")),
         };
         if let Err(why) = taken {
@@ -200,16 +194,18 @@ impl CatalogueGroup {
         }
     }
 
-    fn receive_message(&mut self, from: NodeId, payload: &Bytes) -> Result<(), String> {
+    fn receive_message<E: Env>(
+        &mut self,
+        around: &CatalogueAround<'_, E>,
+        from: NodeId,
+        payload: &Bytes,
+    ) -> Result<(), String> {
         let (message, _) = Message::decode(payload).map_err(|error| error.to_string())?;
         if message.from.node() != from {
             return Err(format!("it is in the name of node {}", message.from.node()));
         }
         self.heard = true;
-        if self.is_unfit && message.body.is_of_election() {
-            return Ok(());
-        }
-        match self.group.step(message) {
+        match step(self, around, message) {
             Err(error @ (StepError::LostEntries(_) | StepError::Diverged(_))) => {
                 if !std::mem::replace(&mut self.is_unfit, true) {
                     tracing::error!(
@@ -224,7 +220,12 @@ impl CatalogueGroup {
         }
     }
 
-    fn receive_snapshot(&mut self, from: NodeId, payload: &Bytes) -> Result<(), String> {
+    fn receive_snapshot<E: Env>(
+        &mut self,
+        around: &CatalogueAround<'_, E>,
+        from: NodeId,
+        payload: &Bytes,
+    ) -> Result<(), String> {
         let short = || "it is too short".to_owned();
         let length = payload.first_chunk::<4>().ok_or_else(short)?;
         let end = (u32::from_be_bytes(*length) as usize).saturating_add(4);
@@ -232,23 +233,14 @@ impl CatalogueGroup {
             return Err(short());
         }
         self.incoming = Some(payload.slice(4..end));
-        self.receive_message(from, &payload.slice(end..))
+        self.receive_message(around, from, &payload.slice(end..))
     }
 
-    /// Hands the catalogue to the first other voter that is up and may lead.
-    pub(super) fn hand_over_leadership<E: Env>(
-        &mut self,
-        may_lead: impl Fn(NodeId) -> bool,
-        env: &E,
-    ) {
-        let own = replica_of(self.own);
-        let voters = self.group.membership().voters.iter().copied();
-        let next = voters.filter(|voter| *voter != own).find(|voter| {
-            let node = voter.node();
-            env.peers().is_up(node) && may_lead(node)
-        });
-        if let Some(next) = next.filter(|_| self.group.is_leader())
-            && let Err(error) = self.group.transfer_leader(next)
+    /// Hands the catalogue to the voter that is up, may lead, and is furthest.
+    pub(super) fn hand_over_leadership(&mut self, may_lead: impl Fn(NodeId) -> bool) {
+        let to = self.group.heir(|member| may_lead(member.node()));
+        if let Some(to) = to
+            && let Err(error) = self.group.transfer_leader(to)
         {
             tracing::debug!("the catalogue's leader stays: {error}");
         }
@@ -257,8 +249,9 @@ impl CatalogueGroup {
     // --- what follows ---------------------------------------------------------------------------
 
     /// Does all that can be done now.
-    pub(super) fn advance<E: Env>(&mut self, now: Now, cluster: &Cluster, env: &E) {
-        self.note_durable(now, env);
+    pub(super) fn advance<E: Env>(&mut self, around: &mut CatalogueAround<'_, E>) {
+        let (now, cluster, env) = (around.now, around.cluster, around.env);
+        self.note_durable(around);
         self.give_way(now);
         if self.group.wants_tick() && now.monotonic_ms >= self.ticked_ms + GROUP_TICK_MS {
             self.ticked_ms = now.monotonic_ms;
@@ -267,14 +260,13 @@ impl CatalogueGroup {
         self.begin_look(cluster);
         self.reconcile(now, cluster, env);
         self.see_to_voters(now, cluster, env);
-        self.carry_out_all(now, cluster, env);
+        drive(self, around);
         if std::mem::take(&mut self.heard) && self.group.is_leader() && self.group.wants_tick() {
             // Somebody at each node waits to hear what is committed: it is told at once.
             self.group.tick();
-            self.carry_out_all(now, cluster, env);
+            drive(self, around);
         }
         self.expire(now, cluster, env);
-        self.snapshot_if_worth_it(env);
         let due_ms = self.reconciler.due_ms().min(self.stays.due_ms());
         cluster.note(self.group.leader(), self.wants_attention(), due_ms);
     }
@@ -296,36 +288,18 @@ impl CatalogueGroup {
         }
     }
 
-    fn carry_out_all<E: Env>(&mut self, now: Now, cluster: &Cluster, env: &E) {
-        loop {
-            self.hand_over(env);
-            self.propose_gathered(env);
-            self.propose_members(env);
-            let Some(ready) = self.group.ready() else {
-                return;
-            };
-            self.carry_out(now, ready, cluster, env);
-        }
-    }
-
     /// Whether time matters.
     fn wants_attention(&self) -> bool {
-        let waits_to_lead = self.group.is_leader() && !self.writing.is_empty();
+        let waits_to_lead = self.group.is_leader() && self.group.is_writing();
         self.group.wants_tick() || !self.waiting.is_empty() || waits_to_lead
     }
 
-    fn note_durable<E: Env>(&mut self, now: Now, env: &E) {
-        let durable = env.durable(SHARD);
-        let before = self.writing.len();
-        while let Some((number, chunk)) = self.writing.front().copied()
-            && chunk <= durable
-        {
-            self.writing.pop_front();
-            self.group.persisted(number);
-        }
-        match self.writing.len() < before {
-            true => self.standstill.ended(now, !self.writing.is_empty()),
-            false => self.standstill.note(now, !self.writing.is_empty()),
+    fn note_durable<E: Env>(&mut self, around: &CatalogueAround<'_, E>) {
+        settle_durable(self, around);
+        let (settled, waits) = (self.group.settled(), self.group.is_writing());
+        match settled == std::mem::replace(&mut self.settled, settled) {
+            true => self.standstill.note(around.now, waits),
+            false => self.standstill.ended(around.now, waits),
         }
     }
 
@@ -441,27 +415,20 @@ impl CatalogueGroup {
         if !self.group.is_leader() {
             return;
         }
-        let membership = self.group.membership();
-        let catalogue = env.catalogue();
-        let votes = |member: ReplicaId| catalogue.node(member.node()).map(|node| node.votes);
-        let mut nodes = catalogue.nodes().map(|node| replica_of(node.id()));
-        let members = membership.members();
-        let gone = members.iter().find(|member| votes(**member).is_none());
-        let new = nodes.find(|node| !members.contains(node));
-        let mut learners = self.group.promotable_learners();
-        let learner = learners.find(|learner| votes(*learner) == Some(true));
-        let change = if let Some(gone) = gone {
-            MembershipChange::remove(*gone)
-        } else if let Some(new) = new {
-            MembershipChange::add(new)
-        } else if let Some(learner) = learner {
-            MembershipChange::promote(learner)
-        } else {
-            return;
+        let (mut voters, mut learners) = (Vec::new(), Vec::new());
+        for node in env.catalogue().nodes() {
+            match node.votes {
+                true => voters.push(replica_of(node.id())),
+                false => learners.push(replica_of(node.id())),
+            }
+        }
+        let wanted = WantedMembers {
+            voters: &voters,
+            learners: &learners,
+            // Whoever the cluster has forgotten does not come back.
+            leaving: Leaving::First,
         };
-        drop((learners, nodes));
-        drop(catalogue);
-        match self.group.propose_membership(&change) {
+        match self.group.approach(&wanted) {
             Ok(_) | Err(ProposeError::ChangePending | ProposeError::Transferring) => {}
             Err(error) => tracing::debug!("the catalogue's group stays as it is: {error}"),
         }
@@ -500,76 +467,6 @@ impl CatalogueGroup {
             tracing::info!(%node, "a node that has joined has stayed: it votes from now on");
             cluster.propose(Waiter::Nobody, Command::NodePromote { node: node.0 });
         }
-    }
-
-    // --- readies --------------------------------------------------------------------------------
-
-    fn carry_out<E: Env>(&mut self, now: Now, ready: Ready, cluster: &Cluster, env: &E) {
-        if let Some(mark) = &ready.install {
-            self.install(now, mark, cluster, env);
-        }
-        if ready.must_sync {
-            self.write(now, &ready, env);
-        }
-        if let Some(change) = ready.role {
-            tracing::info!(
-                term = change.term,
-                leader = change.leader.map(|leader| leader.node().0),
-                "the catalogue's group: {:?}",
-                change.role,
-            );
-        }
-        for message in &ready.messages {
-            let mut bytes = vec![KIND_RAFT];
-            message.encode(&mut bytes);
-            env.post_peer(message.to.node(), PeerFrame::new(CATALOGUE_GROUP, bytes));
-        }
-        for message in ready.snapshots {
-            self.send_snapshot(message, env);
-        }
-        for entry in &ready.committed {
-            self.apply(now, entry, cluster, env);
-        }
-        self.members_changed |= ready.membership.is_some();
-    }
-
-    fn write<E: Env>(&mut self, now: Now, ready: &Ready, env: &E) {
-        let log_position = env.with_shard(now, SHARD, |shard| {
-            let logs = &mut shard.logs;
-            let bodies: Vec<_> = ready
-                .append
-                .iter()
-                .map(|entry| {
-                    let mut record = Vec::new();
-                    entry.encode_record(&mut record);
-                    (logs.body(Durability::Durable, &[&record]), record.len())
-                })
-                .collect();
-            if let Some(hard) = ready.hard_state {
-                logs.set_term_and_vote(CATALOGUE_GROUP_LOG, hard.term, hard.vote);
-            }
-            if let Some(from) = ready.truncate_from {
-                logs.truncate(CATALOGUE_GROUP_LOG, from);
-            }
-            for (entry, (body, bytes)) in ready.append.iter().zip(bodies) {
-                let index = logs.append(CATALOGUE_GROUP_LOG, body, bytes as u32);
-                assert_eq!(index, entry.index, "the log and the group disagree");
-            }
-            shard.urgent_log_position()
-        });
-        self.writing.push_back((ready.number, log_position.chunk));
-    }
-
-    fn apply<E: Env>(&mut self, now: Now, entry: &Entry, cluster: &Cluster, env: &E) {
-        if entry.kind == EntryKind::Normal && entry.index > self.applied {
-            match Batch::decode(&entry.data) {
-                Ok(batch) => self.apply_batch(now, &batch, cluster, env),
-                // It cannot be left out: this catalogue would differ from the others for ever.
-                Err(error) => panic!("entry {} of the catalogue: {error}", entry.index),
-            }
-        }
-        self.applied = self.applied.max(entry.index);
-        self.group.applied(entry.index);
     }
 
     fn apply_batch<E: Env>(&mut self, now: Now, batch: &Batch, cluster: &Cluster, env: &E) {

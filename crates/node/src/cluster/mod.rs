@@ -32,7 +32,7 @@ use crate::env::{Env, Executed, ProposalId};
 use crate::shard::Shard;
 use crate::stream_relay::STREAM_LINK;
 use bytes::Bytes;
-use group::CatalogueGroup;
+use group::{CatalogueAround, CatalogueGroup};
 use leaders::Moves;
 use leveret_metadata::{Catalogue, CatalogueError, Change, Command, Outcome};
 use leveret_replication::Status;
@@ -318,21 +318,22 @@ pub fn run<E: Env>(now: Now, env: &E) {
     let mut group = lock(&cluster.group);
     cluster.waiting.store(false, Ordering::Release);
     let events = std::mem::take(&mut *lock(&cluster.events));
+    let mut around = CatalogueAround { now, cluster, env };
     let mut drains = false;
     for event in events {
         drains |= matches!(event, Event::Drain);
-        group.handle(now, event);
+        group.handle(&around, event);
     }
     if drains {
-        group.hand_over_leadership(|_| true, env);
+        group.hand_over_leadership(|_| true);
         lock(&cluster.moves).leave(env);
     }
     let is_due = lock(&cluster.moves).leaves_full_disk(now, env.alarms().disk);
     if is_due && cluster.is_placed() {
-        group.hand_over_leadership(|node| !env.alarms_of(node).disk, env);
+        group.hand_over_leadership(|node| !env.alarms_of(node).disk);
         hand_over_leaders(now, env);
     }
-    group.advance(now, cluster, env);
+    group.advance(&mut around);
     drop(group);
     if cluster.is_placed() {
         elections::run(now, cluster, env);

@@ -1,17 +1,19 @@
 //! A member's disk: what was written is durable after a sync, and lost in a crash from some write
 //! on, as a write-ahead log is.
 
-use leveret_replication::{Entry, HardState, Ready, SnapshotMark};
+use crate::world::{Planted, World};
+use leveret_replication::{Entry, HardState, LogStore, LogWrite, SnapshotMark};
+use leveret_types::NodeId;
 use std::collections::VecDeque;
 
 /// The state that a snapshot stands for: a hash over all that was applied.
 pub type State = u64;
 
-/// What one `Ready` writes.
-#[derive(Clone, Debug)]
+/// What is written at once.
+#[derive(Clone, Debug, Default)]
 struct Write {
-    number: u64,
     install: Option<(SnapshotMark, State)>,
+    snapshot: Option<(SnapshotMark, State)>,
     hard_state: Option<HardState>,
     append: Vec<Entry>,
 }
@@ -29,6 +31,8 @@ pub struct Content {
 pub struct Disk {
     pub durable: Content,
     waiting: VecDeque<Write>,
+    /// How many writes are durable.
+    synced: u64,
     /// Planted: term and vote are never written.
     pub loses_votes: bool,
     /// Planted: what an overwritten suffix leaves behind stays.
@@ -45,32 +49,20 @@ impl Disk {
                 entries: Vec::new(),
             },
             waiting: VecDeque::new(),
+            synced: 0,
             loses_votes: false,
             keeps_suffixes: false,
         }
     }
 
-    /// Takes what a `Ready` says to write.
-    pub fn write(&mut self, ready: &Ready, state: State) {
-        if ready.must_sync {
-            self.waiting.push_back(Write {
-                number: ready.number,
-                install: ready.install.clone().map(|mark| (mark, state)),
-                hard_state: ready.hard_state,
-                append: ready.append.clone(),
-            });
-        }
-    }
-
-    /// Makes the first `count` writes durable; the number of the last.
-    pub fn sync(&mut self, count: usize) -> Option<u64> {
+    /// Makes the first `count` writes durable; whether there were any.
+    pub fn sync(&mut self, count: usize) -> bool {
         let count = count.min(self.waiting.len());
-        let mut last = None;
         for write in self.waiting.drain(..count).collect::<Vec<_>>() {
-            last = Some(write.number);
+            self.synced += 1;
             self.apply(write);
         }
-        last
+        count > 0
     }
 
     /// The machine stops: some of what was not synced is there, the rest is not.
@@ -83,20 +75,20 @@ impl Disk {
         self.waiting.len()
     }
 
-    /// The number of the last write that waits.
-    pub fn last_waiting(&self) -> Option<u64> {
-        self.waiting.back().map(|write| write.number)
-    }
-
     /// A snapshot of the own state takes the place of the entries before it.
     pub fn compact(&mut self, mark: SnapshotMark, state: State) {
         let content = &mut self.durable;
         assert!(mark.index <= content.last(), "compacts what is not durable");
-        content.entries.retain(|entry| entry.index > mark.index);
-        (content.mark, content.state) = (mark, state);
+        if mark.index > content.mark.index {
+            content.entries.retain(|entry| entry.index > mark.index);
+            (content.mark, content.state) = (mark, state);
+        }
     }
 
     fn apply(&mut self, write: Write) {
+        if let Some((mark, state)) = write.snapshot {
+            self.compact(mark, state);
+        }
         let content = &mut self.durable;
         if let Some((mark, state)) = write.install {
             content.entries.clear();
@@ -136,4 +128,52 @@ impl Content {
         let is_it = |entry: &Entry| entry.index == index && entry.term == term;
         index <= self.mark.index || self.entries.iter().any(is_it)
     }
+}
+
+/// The log of a group on the disk of a node.
+#[derive(Debug)]
+pub struct DiskLog(pub NodeId);
+
+impl DiskLog {
+    fn disk<'w>(&self, world: &'w mut World) -> &'w mut Disk {
+        let at = world.at(self.0).expect("it has a node");
+        &mut world.nodes[at].disk
+    }
+}
+
+impl LogStore<World> for DiskLog {
+    fn write(&mut self, world: &mut World, write: &LogWrite<'_>) -> u64 {
+        let disk = self.disk(world);
+        disk.waiting.push_back(Write {
+            install: write
+                .install
+                .map(|(mark, state)| (mark.clone(), read(state))),
+            snapshot: None,
+            hard_state: write.hard_state,
+            append: write.append.to_vec(),
+        });
+        disk.synced + disk.waiting.len() as u64
+    }
+
+    fn set_snapshot(&mut self, world: &mut World, mark: &SnapshotMark, state: &[u8]) {
+        self.disk(world).waiting.push_back(Write {
+            snapshot: Some((mark.clone(), read(state))),
+            ..Write::default()
+        });
+    }
+
+    fn durable_through(&self, world: &World) -> u64 {
+        match world.planted {
+            Planted::AcknowledgesEarly => u64::MAX,
+            _ => {
+                world.nodes[world.at(self.0).expect("it has a node")]
+                    .disk
+                    .synced
+            }
+        }
+    }
+}
+
+fn read(state: &[u8]) -> State {
+    State::from_be_bytes(state.try_into().expect("a state"))
 }

@@ -6,4 +6,5 @@ mod disk;
 mod promises;
 mod random;
 mod script;
+mod wanted;
 mod world;

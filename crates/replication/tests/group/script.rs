@@ -149,12 +149,14 @@ fn show(world: &World) -> String {
             status.commit
         )
     };
-    let node = |node: &crate::world::Node| node.group.as_ref().map_or("-".into(), one);
+    let node =
+        |node: &crate::world::Node| node.group.as_ref().map_or("-".into(), |group| one(group));
     world.nodes.iter().map(node).collect::<Vec<_>>().join(" | ")
 }
 
 fn wants(world: &World) -> String {
-    let wants = |node: &&crate::world::Node| node.group.as_ref().is_some_and(Group::wants_tick);
+    let wants =
+        |node: &&crate::world::Node| node.group.as_ref().is_some_and(|group| group.wants_tick());
     let ids = world
         .nodes
         .iter()

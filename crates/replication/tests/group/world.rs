@@ -2,11 +2,11 @@
 //! not synced. One seed, one life.
 
 use crate::check::{Checker, Found};
-use crate::disk::{Disk, State};
+use crate::disk::{Disk, DiskLog, State};
 use bytes::Bytes;
 use leveret_replication::{
-    Body, EntryKind, Group, GroupConfig, HardState, Membership, Message, Ready, Role, SnapshotMark,
-    StepError,
+    Body, Entry, EntryKind, Group, GroupConfig, HardState, Host, Machine, Membership, Message,
+    Role, RoleChange, SnapshotMark, StepError, drive, step,
 };
 use leveret_types::{NodeId, ReplicaId};
 use std::collections::BTreeSet;
@@ -56,7 +56,7 @@ pub struct Node {
     pub replica: ReplicaId,
     pub disk: Disk,
     /// Absent while the node is down.
-    pub group: Option<Group>,
+    pub group: Option<Host<DiskLog>>,
     pub applied: u64,
     pub state: State,
     /// The state that came with a snapshot, until it is installed.
@@ -81,6 +81,8 @@ pub struct World {
     pub cut: BTreeSet<(NodeId, NodeId)>,
     pub checker: Checker,
     pub planted: Planted,
+    /// What was broken while a group was driven.
+    found: Option<Found>,
     founding: SnapshotMark,
     /// Whether each commit can be counted: nobody joins or leaves.
     pub is_fixed: bool,
@@ -103,6 +105,7 @@ impl World {
             cut: BTreeSet::new(),
             checker: Checker::default(),
             planted,
+            found: None,
             founding,
             is_fixed: true,
             sent: 0,
@@ -155,8 +158,10 @@ impl World {
             };
             hard = HardState { term, vote: 0 };
         }
+        let begin = content.mark.index;
         let made = Group::new(config, hard, content.mark, content.entries, 0);
-        node.group = Some(made.expect("what was written can be read"));
+        let made = made.expect("what was written can be read");
+        node.group = Some(Host::new(made, DiskLog(node.id), begin));
     }
 
     pub fn crash(&mut self, at: usize, kept: usize) {
@@ -191,64 +196,47 @@ impl World {
     }
 
     pub fn leaders(&self) -> Vec<usize> {
-        let is_leader = |at: &usize| self.nodes[*at].group.as_ref().is_some_and(Group::is_leader);
+        let is_leader = |at: &usize| {
+            self.nodes[*at]
+                .group
+                .as_ref()
+                .is_some_and(|g| g.is_leader())
+        };
         (0..self.nodes.len()).filter(is_leader).collect()
     }
 
     /// Does what a node's group wants done.
     pub fn drain(&mut self, at: usize) -> Result<(), Found> {
-        if self.nodes[at].group.is_none() {
-            return Ok(());
-        }
-        while let Some(ready) = self.group(at).ready() {
-            self.carry_out(at, ready)?;
-        }
-        Ok(())
+        self.on_node(at, drive);
+        self.found()
     }
 
-    fn carry_out(&mut self, at: usize, ready: Ready) -> Result<(), Found> {
-        let node = &mut self.nodes[at];
-        let group = node.group.as_mut().expect("the node is up");
-        let arrived = match ready.install {
-            Some(_) => node.arrived.take().expect("a snapshot comes with a state"),
-            None => 0,
-        };
-        node.disk.write(&ready, arrived);
-        if let Some(mark) = &ready.install {
-            (node.applied, node.state) = (mark.index, arrived);
-        }
-        for entry in &ready.append {
-            let before = group.term_at(entry.index - 1);
-            // Where the place before is in a snapshot of another, its term is not known.
-            if let Some(before) = before {
-                self.checker.appends(entry, before)?;
-            }
-        }
-        if ready.role.is_some_and(|role| role.role == Role::Leader) {
-            self.checker.leads(group)?;
-        }
-        if self.planted == Planted::AcknowledgesEarly
-            && let Some(number) = node.disk.last_waiting()
-        {
-            group.persisted(number);
-        }
-        let early = match self.planted {
-            Planted::AppliesEarly if group.is_leader() => ready.append.clone(),
-            _ => Vec::new(),
-        };
-        for entry in early.iter().chain(&ready.committed) {
-            self.apply(at, entry)?;
-        }
-        for message in &ready.messages {
-            self.send(at, message)?;
-        }
-        for message in ready.snapshots {
-            self.send_snapshot(at, message)?;
-        }
-        Ok(())
+    /// Runs something on the machine of a node, if that is up.
+    fn on_node<R>(
+        &mut self,
+        at: usize,
+        run: impl FnOnce(&mut OnNode, &mut Self) -> R,
+    ) -> Option<R> {
+        let host = self.nodes[at].group.take()?;
+        let node = self.nodes[at].id;
+        let mut machine = OnNode { node, host };
+        let result = run(&mut machine, self);
+        self.nodes[at].group = Some(machine.host);
+        Some(result)
     }
 
-    fn apply(&mut self, at: usize, entry: &leveret_replication::Entry) -> Result<(), Found> {
+    /// The first promise that was broken since it was asked last.
+    fn found(&mut self) -> Result<(), Found> {
+        self.found.take().map_or(Ok(()), Err)
+    }
+
+    fn note(&mut self, result: Result<(), Found>) {
+        if let Err(found) = result {
+            self.found.get_or_insert(found);
+        }
+    }
+
+    fn apply(&mut self, at: usize, entry: &Entry, members: &Membership) -> Result<(), Found> {
         let node = &mut self.nodes[at];
         if entry.index <= node.applied && self.planted == Planted::AppliesEarly {
             return Ok(());
@@ -258,18 +246,13 @@ impl World {
         }
         let (is_first, state) = self.checker.applies(entry, node.state)?;
         (node.applied, node.state) = (entry.index, state);
-        let group = node.group.as_mut().expect("the node is up");
-        if self.planted != Planted::AppliesEarly {
-            group.applied(entry.index);
-        }
         if is_first && self.is_fixed && entry.kind != EntryKind::Membership {
-            let membership = group.membership().clone();
             let has = |replica: ReplicaId| {
                 let is_it = |node: &&Node| node.replica == replica;
                 let node = self.nodes.iter().find(is_it);
                 node.is_some_and(|node| node.disk.durable.has(entry.index, entry.term))
             };
-            if !membership.has_majority(has) {
+            if !members.has_majority(has) {
                 return Err(format!("{entry:?} applied, durable on no majority"));
             }
         }
@@ -300,22 +283,6 @@ impl World {
         });
     }
 
-    /// Carries what is applied now, which may be more than was asked for.
-    fn send_snapshot(&mut self, at: usize, mut message: Message) -> Result<(), Found> {
-        let node = &self.nodes[at];
-        let group = node.group.as_ref().expect("the node is up");
-        let mark = group.mark(group.status().applied);
-        let mark = mark.ok_or("no mark of what is applied")?;
-        let state = self.checker.state(mark.index);
-        let Body::Snapshot(asked) = &message.body else {
-            return Err(format!("{message:?} among the snapshots"));
-        };
-        assert!(asked.index <= mark.index);
-        message.body = Body::Snapshot(mark);
-        self.fly(&message, state);
-        Ok(())
-    }
-
     /// Delivers a message, or loses it when it cannot arrive.
     pub fn deliver(&mut self, which: usize) -> Result<(), Found> {
         let flying = self.flying.swap_remove(which);
@@ -338,10 +305,9 @@ impl World {
         if is_snapshot && message.to == node.replica {
             node.arrived = Some(flying.state);
         }
-        let group = node.group.as_mut().expect("the node is up");
-        match group.step(message) {
-            Ok(()) | Err(StepError::NotForUs(_)) => {}
-            Err(why) => return Err(format!("node {:?}: {why}", flying.to)),
+        match self.on_node(at, |machine, world| step(machine, world, message)) {
+            Some(Ok(()) | Err(StepError::NotForUs(_))) | None => {}
+            Some(Err(why)) => return Err(format!("node {:?}: {why}", flying.to)),
         }
         self.drain(at)?;
         self.report_snapshot(&flying, true)
@@ -361,17 +327,18 @@ impl World {
 
     /// Syncs some of what a node's disk has waiting.
     pub fn sync(&mut self, at: usize, count: usize) -> Result<(), Found> {
-        let Some(number) = self.nodes[at].disk.sync(count) else {
-            return Ok(());
-        };
-        if self.nodes[at].group.is_some() {
-            self.group(at).persisted(number);
+        match self.nodes[at].disk.sync(count) {
+            true => self.drain(at),
+            false => Ok(()),
         }
-        self.drain(at)
     }
 
     pub fn tick(&mut self, at: usize) -> Result<(), Found> {
-        if self.nodes[at].group.as_ref().is_some_and(Group::wants_tick) {
+        if self.nodes[at]
+            .group
+            .as_ref()
+            .is_some_and(|g| g.wants_tick())
+        {
             self.group(at).tick();
         }
         self.drain(at)
@@ -488,6 +455,87 @@ impl World {
             }
         };
         self.nodes.iter().map(one).collect::<Vec<_>>().join("\n")
+    }
+}
+
+/// The machine of a node's group while it runs.
+struct OnNode {
+    node: NodeId,
+    host: Host<DiskLog>,
+}
+
+impl OnNode {
+    fn at(&self, world: &World) -> usize {
+        world.at(self.node).expect("it runs on a node")
+    }
+}
+
+impl Machine<World> for OnNode {
+    type Log = DiskLog;
+    const SNAPSHOT_ENTRIES: u64 = 16;
+
+    fn host(&mut self) -> &mut Host<DiskLog> {
+        &mut self.host
+    }
+
+    fn takes_part(&self, _world: &World) -> bool {
+        true
+    }
+
+    fn role_changed(&mut self, world: &mut World, change: RoleChange) {
+        if change.role == Role::Leader {
+            let led = world.checker.leads(&self.host);
+            world.note(led);
+        }
+    }
+
+    fn install(&mut self, world: &mut World, mark: &SnapshotMark) -> Vec<u8> {
+        let at = self.at(world);
+        let node = &mut world.nodes[at];
+        let state = node.arrived.take().expect("a snapshot comes with a state");
+        (node.applied, node.state) = (mark.index, state);
+        state.to_be_bytes().to_vec()
+    }
+
+    fn appending(&mut self, world: &mut World, _truncate_from: Option<u64>, entries: &[Entry]) {
+        let at = self.at(world);
+        for entry in entries {
+            // Where the place before is in a snapshot of another, its term is not known.
+            if let Some(before) = self.host.term_at(entry.index - 1) {
+                let appended = world.checker.appends(entry, before);
+                world.note(appended);
+            }
+        }
+        if world.planted == Planted::AppliesEarly && self.host.is_leader() {
+            for entry in entries {
+                let applied = world.apply(at, entry, self.host.membership());
+                world.note(applied);
+            }
+        }
+    }
+
+    fn send(&mut self, world: &mut World, message: Message) {
+        let sent = world.send(self.at(world), &message);
+        world.note(sent);
+    }
+
+    /// Carries what is applied now, which may be more than was asked for.
+    fn send_snapshot(&mut self, world: &mut World, mut message: Message) {
+        let mark = self.host.mark(self.host.status().applied);
+        let mark = mark.expect("what is applied has a mark");
+        let state = world.checker.state(mark.index);
+        assert!(matches!(&message.body, Body::Snapshot(asked) if asked.index <= mark.index));
+        message.body = Body::Snapshot(mark);
+        world.fly(&message, state);
+    }
+
+    fn apply(&mut self, world: &mut World, entry: &Entry) {
+        let applied = world.apply(self.at(world), entry, self.host.membership());
+        world.note(applied);
+    }
+
+    fn snapshot(&mut self, world: &mut World, mark: &SnapshotMark) -> Vec<u8> {
+        world.checker.state(mark.index).to_be_bytes().to_vec()
     }
 }
 

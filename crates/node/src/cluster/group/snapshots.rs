@@ -1,24 +1,17 @@
-//! Snapshots of the catalogue: sent to a member that is too far behind, put in place there, and
-//! written where they make entries superfluous.
+//! The catalogue as a whole: sent to a member that is too far behind, and put in place there.
 
 use super::store::state;
-use super::{CatalogueGroup, KIND_SNAPSHOT};
-use crate::catalogue::SHARD;
+use super::{CatalogueAround, CatalogueGroup, KIND_SNAPSHOT};
 use crate::cluster::{CATALOGUE_GROUP, Cluster};
 use crate::env::{Env, PeerFrame, ProposalId};
-use crate::shard::CATALOGUE_GROUP_LOG;
 use bytes::Bytes;
 use leveret_metadata::{Catalogue, Outcome};
 use leveret_replication::{Body, Message, SnapshotMark};
-use leveret_types::Now;
-
-/// Entries after which a snapshot is worth its bytes.
-const SNAPSHOT_ENTRIES: u64 = 1_024;
 
 impl CatalogueGroup {
-    pub(super) fn send_snapshot<E: Env>(&mut self, message: Message, env: &E) {
+    pub(super) fn send_catalogue<E: Env>(&mut self, message: Message, env: &E) {
         let to = message.to;
-        let Some(mark) = self.group.mark(self.applied) else {
+        let Some(mark) = self.group.mark(self.group.last_applied()) else {
             self.group.report_snapshot(to, false);
             return;
         };
@@ -40,13 +33,13 @@ impl CatalogueGroup {
         self.group.report_snapshot(to, true);
     }
 
-    pub(super) fn install<E: Env>(
+    /// Puts the catalogue in place that came with a mark; what stands for it in the log.
+    pub(super) fn take_in<E: Env>(
         &mut self,
-        now: Now,
+        around: &CatalogueAround<'_, E>,
         mark: &SnapshotMark,
-        cluster: &Cluster,
-        env: &E,
-    ) {
+    ) -> Vec<u8> {
+        let (now, cluster, env) = (around.now, around.cluster, around.env);
         let bytes = self
             .incoming
             .take()
@@ -60,18 +53,10 @@ impl CatalogueGroup {
             };
             crate::cluster::replace(catalogue, restored, now, cluster.is_placed(), env);
         });
-        env.with_shard(now, SHARD, |shard| {
-            shard.logs.truncate(CATALOGUE_GROUP_LOG, mark.index + 1);
-            let state = state(mark, &bytes);
-            shard
-                .logs
-                .set_snapshot(CATALOGUE_GROUP_LOG, mark.index + 1, &state);
-        });
-        self.applied = mark.index;
-        self.compacted = mark.index;
         // Whatever this node has asked for may be in the snapshot: asking again does no harm.
         self.handed_over = 0;
         self.answer_carried_out(cluster, env);
+        state(mark, &bytes)
     }
 
     /// Commands that a snapshot has brought are done; what they answered is not known any more.
@@ -86,29 +71,6 @@ impl CatalogueGroup {
         for (id, waiting) in std::mem::replace(&mut self.waiting, left) {
             let result = Ok(Outcome::default());
             self.answer(waiting.waiter, ProposalId(id), result, cluster, env);
-        }
-    }
-
-    pub(super) fn snapshot_if_worth_it<E: Env>(&mut self, env: &E) {
-        // How far the log is committed is not on disk: who the members are must be there without
-        // their changes being committed anew, by a majority that only they could tell.
-        let worth_it = self.applied >= self.compacted + SNAPSHOT_ENTRIES;
-        if !worth_it && !self.members_changed {
-            return;
-        }
-        let Some(mark) = self.group.mark(self.applied) else {
-            return;
-        };
-        // The catalogue is what these entries made, and nobody else changes it.
-        let state = state(&mark, &env.catalogue().snapshot());
-        env.shard(SHARD)
-            .logs
-            .set_snapshot(CATALOGUE_GROUP_LOG, mark.index + 1, &state);
-        self.members_changed = false;
-        // Members that are a little behind still get the entries from memory.
-        if worth_it {
-            self.group.compacted(mark.index);
-            self.compacted = mark.index;
         }
     }
 }

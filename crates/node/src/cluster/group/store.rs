@@ -6,11 +6,12 @@
 //!   state   version u8 | length of the mark u32 | mark | metadata::Catalogue::snapshot
 //! ```
 
+use crate::group_log::GroupLog;
 use crate::shard::CATALOGUE_GROUP_LOG;
 use bytes::Bytes;
 use leveret_metadata::{Catalogue, CatalogueError, Config};
 use leveret_replication::{Entry, HardState, SnapshotMark};
-use leveret_storage::{LogKind, Read, ShardLogs};
+use leveret_storage::{LogKind, ShardLogs};
 use leveret_types::{NodeId, ReplicaId};
 
 /// The replica of a node in the catalogue's group: a number is never used twice, so that there is
@@ -102,38 +103,23 @@ fn read_state(bytes: &[u8]) -> Result<(SnapshotMark, &[u8]), CatalogueError> {
 pub fn recover(
     logs: &mut ShardLogs,
     config: Config,
-    mut load: impl FnMut(&mut ShardLogs),
+    load: impl FnMut(&mut ShardLogs),
 ) -> Result<(Catalogue, Recovered), CatalogueError> {
     let (mark, snapshot) = read_state(logs.state(CATALOGUE_GROUP_LOG))?;
     let catalogue = match snapshot {
         [] => Catalogue::new(config),
         snapshot => Catalogue::restore(config, snapshot)?,
     };
-    let next = logs
-        .log_stats(CATALOGUE_GROUP_LOG)
-        .map_or(0, |stats| stats.next_index);
-    let mut entries = Vec::new();
-    for index in mark.index + 1..next {
-        let record = loop {
-            match logs.read(CATALOGUE_GROUP_LOG, index) {
-                Read::Ready(bytes) => break bytes,
-                Read::Pending => load(logs),
-                Read::Gone => return Err(unreadable(format!("entry {index} is missing"))),
-                Read::Damaged(why) => return Err(unreadable(format!("entry {index}: {why}"))),
-            }
-        };
-        let entry = Entry::decode_record(index, &record)
-            .map_err(|error| unreadable(format!("entry {index}: {error}")))?;
-        entries.push(entry);
-    }
+    let log = GroupLog(CATALOGUE_GROUP_LOG);
+    let entries = log.entries(mark.index, logs, load);
+    let entries = entries.map_err(|error| unreadable(error.to_string()))?;
     // What can be read may not be all that this member has acknowledged, nor its last vote; and the
     // first node, without what was added since, would take itself for all of the cluster.
     if let Some(damage) = logs.damage(CATALOGUE_GROUP_LOG) {
         return Err(unreadable(damage.notes.join("; ")));
     }
-    let (term, vote) = logs.term_and_vote(CATALOGUE_GROUP_LOG).unwrap_or_default();
     let recovered = Recovered {
-        hard: HardState { term, vote },
+        hard: log.hard_state(logs),
         mark,
         entries,
     };

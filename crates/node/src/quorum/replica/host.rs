@@ -196,7 +196,7 @@ impl Replicas {
         run: impl FnOnce(&mut Replica, &mut Around<'_>) -> R,
     ) -> Option<R> {
         let replica = self.map.get_mut(&id)?;
-        let is_lease_expired = around.may_be_deposed && replica.can_be_deposed();
+        let is_lease_expired = around.may_be_deposed && replica.group.can_be_deposed();
         if let Some(leader) = &mut replica.leader {
             leader.is_lease_expired = is_lease_expired;
         }
@@ -442,7 +442,7 @@ impl Replicas {
     /// won with votes that may have been given twice.
     pub(crate) fn resign_all(&mut self, around: &mut Around<'_>) {
         self.for_each(around, |replica, around| {
-            if replica.can_be_deposed() {
+            if replica.group.can_be_deposed() {
                 replica.group.resign();
                 replica.drive(around);
             }

@@ -20,10 +20,6 @@ impl LogStore<Around<'_>> for GroupLog {
         (*self).set_snapshot(around.logs, mark, state);
     }
 
-    fn install(&mut self, around: &mut Around<'_>, mark: &SnapshotMark, state: &[u8]) {
-        (*self).install(around.logs, mark, state);
-    }
-
     fn durable_through(&self, around: &Around<'_>) -> u64 {
         around.logs.durable_through()
     }

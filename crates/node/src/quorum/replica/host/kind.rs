@@ -161,7 +161,9 @@ impl HostKind for Replicas {
         let mut held = Vec::new();
         while let Some(id) = self.dirty.pop() {
             let replica = self.map.get(&id);
-            if around.may_be_deposed && replica.is_some_and(|replica| replica.can_be_deposed()) {
+            if around.may_be_deposed
+                && replica.is_some_and(|replica| replica.group.can_be_deposed())
+            {
                 held.push(id);
                 continue;
             }
