@@ -3,6 +3,7 @@
 mod bytes;
 mod check;
 mod disk;
+mod host;
 mod promises;
 mod random;
 mod script;
