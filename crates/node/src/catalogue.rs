@@ -112,7 +112,7 @@ pub fn follow<E: Env>(catalogue: &Catalogue, change: &Change, now: Now, env: &E)
                 env.post(connection, ConnectionEvent::Close(error));
             });
         }
-        Change::NodesChanged => crate::cluster::follow_nodes(catalogue, env),
+        Change::NodesChanged => crate::cluster::follow::follow_nodes(catalogue, env),
         Change::ExchangeCreated { .. }
         | Change::Bound { .. }
         | Change::Unbound { .. }

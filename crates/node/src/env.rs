@@ -6,6 +6,8 @@
 //! environment carries it there when the shard is let go.
 
 pub use crate::alarms::Alarms;
+use crate::cluster::peers::Peers;
+use crate::cluster::state::{Cluster, Waiter};
 pub use crate::events::{
     ConnectionEvent, Executed, LogPosition, PeerFrame, ProposalId, QueueAnswer,
 };
@@ -85,9 +87,9 @@ pub trait Env {
     /// This node's number; 0 outside clusters.
     fn node_id(&self) -> NodeId;
     /// The other nodes of the cluster, and which of them are up.
-    fn peers(&self) -> &crate::cluster::Peers;
+    fn peers(&self) -> &Peers;
     /// This node's part in its cluster; none outside clusters.
-    fn cluster(&self) -> Option<&crate::cluster::Cluster>;
+    fn cluster(&self) -> Option<&Cluster>;
     /// Sees to it that [`crate::cluster::run`] is called soon.
     fn wake_cluster(&self);
     /// Borrows the catalogue to change it: for [`crate::cluster`] alone. Shards may be borrowed
@@ -172,7 +174,7 @@ pub trait Env {
     /// borrowed.
     fn submit(&self, now: Now, command: &Command) {
         if let Some(cluster) = self.cluster() {
-            cluster.propose(crate::cluster::Waiter::Nobody, command.clone());
+            cluster.propose(Waiter::Nobody, command.clone());
             self.wake_cluster();
         } else if let Err(error) = self.execute(now, command) {
             tracing::warn!(%error, "the catalogue stays as it is");
@@ -189,6 +191,13 @@ pub trait Env {
             self.wake_cluster();
         }
         looks
+    }
+
+    /// Runs `work` on each shard in turn and lets it go.
+    fn for_each_shard(&self, now: Now, mut work: impl FnMut(&mut Shard)) {
+        for shard in 0..self.settings().shard_count {
+            self.with_shard(now, ShardId(shard), &mut work);
+        }
     }
 
     /// Runs `work` on a shard and lets it go.

@@ -21,7 +21,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// Asks the other nodes; who has not answered after three seconds is left out.
 pub fn ask_others(broker: &Broker, what: &str) -> Vec<(NodeId, Vec<u8>)> {
     let (to, answers) = sync_channel(CLUSTER_NODES_MAX);
-    let Some((number, asked)) = reports::ask(broker, what.as_bytes(), to) else {
+    let Some((number, asked)) = leveret_node::cluster::ask(broker, what.as_bytes(), to) else {
         return Vec::new();
     };
     let deadline = Instant::now() + PATIENCE;

@@ -4,7 +4,7 @@
 //! wait where a message could only be kept by nodes with alarms: see [`held_by`]. A node whose disk
 //! is full hands over what it leads to members that have space: [`super::hand_over_leaders`].
 
-use super::{Cluster, lock};
+use super::state::{Cluster, lock};
 use crate::alarms::Alarms;
 use crate::env::Env;
 use leveret_types::{NodeId, Now};

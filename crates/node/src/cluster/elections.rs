@@ -8,7 +8,6 @@
 //! still the last one.
 
 use super::needed::Needed;
-use crate::env::Env;
 use leveret_metadata::{Catalogue, Command, QueueRecord};
 use leveret_stream::ReplicaMessage;
 use leveret_stream::replica::{Answer, Epoch, choose};
@@ -244,34 +243,6 @@ impl Election {
 /// Whether it is a replicated stream.
 fn is_led(record: &QueueRecord) -> bool {
     record.epoch() > 0
-}
-
-/// Carries elections on. Nothing may be borrowed but the moves' lock.
-pub(super) fn run<E: Env>(now: Now, cluster: &super::Cluster, env: &E) {
-    let events = std::mem::take(&mut *super::lock(&cluster.election_events));
-    let own = env.node_id();
-    let leads = cluster.leader() == Some(own);
-    let steps = {
-        let catalogue = env.catalogue();
-        let is_up = |node| node == own || env.peers().is_up(node);
-        let mut elections = super::lock(&cluster.elections);
-        elections.run(now, events, leads, &catalogue, is_up)
-    };
-    for (to, stream, epoch) in steps.asks {
-        env.tell_replica(to, stream, ReplicaMessage::Prepare { epoch });
-    }
-    for command in steps.proposals {
-        if let Command::StreamLeader {
-            stream,
-            epoch,
-            leader,
-            ..
-        } = &command
-        {
-            tracing::info!(stream, epoch, leader, "a stream gets another leader");
-        }
-        cluster.propose(super::Waiter::Nobody, command);
-    }
 }
 
 #[cfg(test)]

@@ -12,30 +12,27 @@
 
 mod machine;
 mod snapshots;
+mod state;
 mod store;
 
 pub(super) use machine::CatalogueAround;
+pub(super) use state::CatalogueGroup;
 pub use store::{Recovered, found, is_on_disk, join, recover};
 
-use super::reconcile::Reconciler;
-use super::stays::Stays;
-use super::{CATALOGUE_GROUP, Cluster, Event, Waiter};
+use super::follow::follow_nodes;
+use super::state::{CATALOGUE_GROUP, Cluster, Event, Waiter};
 use crate::catalogue::follow;
 use crate::env::{ConnectionEvent, Env, PeerFrame, ProposalId};
-use crate::group_log::GroupLog;
-use crate::shard::CATALOGUE_GROUP_LOG;
-use crate::standstill::Standstill;
 use bytes::Bytes;
 use leveret_metadata::{
     Batch, CatalogueError, Change, Command, Outcome, Proposed, decode_proposed, encode_proposed,
 };
 use leveret_replication::{
-    Group, GroupConfig, Host, Leaving, Message, ProposeError, Status, StepError, WantedMembers,
-    drive, settle_durable, step,
+    Leaving, Message, ProposeError, StepError, WantedMembers, drive, settle_durable, step,
 };
 use leveret_types::limits::{ENTRY_BYTES_MAX, GROUP_TICK_MS, LOOK_MS_MAX, PROPOSAL_MS_MAX};
-use leveret_types::{ConnectionId, NodeId, Now, ReplicaId};
-use std::collections::{BTreeMap, VecDeque};
+use leveret_types::{NodeId, Now, ReplicaId};
+use state::Waiting;
 use store::replica_of;
 
 const KIND_RAFT: u8 = 0;
@@ -46,85 +43,7 @@ const BATCH_BYTES: usize = 256 * 1024;
 /// Entries that may wait for a majority while more commands gather.
 const IN_FLIGHT_MAX: u64 = 8;
 
-/// A command of this node's that the cluster has not carried out yet.
-struct Waiting {
-    command: Command,
-    waiter: Waiter,
-    deadline_ms: u64,
-}
-
-/// This node's member of the catalogue's group.
-pub(super) struct CatalogueGroup {
-    group: Host<GroupLog>,
-    own: NodeId,
-    start: u64,
-    /// This node's commands, by number.
-    waiting: BTreeMap<u64, Waiting>,
-    /// Of these, the ones up to here have been handed to the leader.
-    handed_over: u64,
-    /// The leader that they were handed to.
-    handed_to: Option<ReplicaId>,
-    /// At the leader: commands that wait for their entry.
-    gathered: VecDeque<Proposed>,
-    /// How long what was written has waited for the disk, and what it was last known to have.
-    standstill: Standstill,
-    settled: u64,
-    /// What a snapshot that is being installed holds.
-    incoming: Option<Bytes>,
-    ticked_ms: u64,
-    /// Whether another member has said something.
-    heard: bool,
-    /// Whether this member may have promised more than it knows of: it takes no part in elections.
-    is_unfit: bool,
-    /// Connections that want to know what the cluster has agreed on, and the command of those whose
-    /// answer is under way.
-    looking: Vec<ConnectionId>,
-    look: Option<u64>,
-    reconciler: Reconciler,
-    /// Nodes without a vote, while this one leads.
-    stays: Stays,
-}
-
 impl CatalogueGroup {
-    pub(super) fn new(own: NodeId, start: u64, found: Recovered) -> Result<Self, CatalogueError> {
-        let config = GroupConfig {
-            replica: replica_of(own),
-            seed: 0,
-            weigh: |data| data.len() as u64,
-        };
-        let first = found.mark.index;
-        let alone = found.mark.membership.voters == [replica_of(own)];
-        let group = Group::new(config, found.hard, found.mark, found.entries, 0)
-            .map_err(|error| store::unreadable(error.to_string()))?;
-        let mut catalogue_group = Self {
-            group: Host::new(group, GroupLog(CATALOGUE_GROUP_LOG), first),
-            own,
-            start,
-            waiting: BTreeMap::new(),
-            handed_over: 0,
-            handed_to: None,
-            gathered: VecDeque::new(),
-            standstill: Standstill::default(),
-            settled: 0,
-            incoming: None,
-            ticked_ms: 0,
-            heard: false,
-            is_unfit: false,
-            looking: Vec::new(),
-            look: None,
-            reconciler: Reconciler::default(),
-            stays: Stays::default(),
-        };
-        if alone {
-            catalogue_group.group.campaign();
-        }
-        Ok(catalogue_group)
-    }
-
-    pub(super) fn status(&self) -> Status {
-        self.group.status()
-    }
-
     /// Takes in what has happened.
     pub(super) fn handle<E: Env>(&mut self, around: &CatalogueAround<'_, E>, event: Event) {
         match event {
@@ -281,10 +200,17 @@ impl CatalogueGroup {
     }
 
     fn reconcile<E: Env>(&mut self, now: Now, cluster: &Cluster, env: &E) {
-        let config = env.catalogue().config().membership;
+        let catalogue = env.catalogue();
+        let config = catalogue.config().membership;
         self.reconciler.leads(self.group.is_leader(), now, &config);
-        if cluster.is_placed() {
-            self.reconciler.run(now, cluster, env);
+        if !cluster.is_placed() {
+            return;
+        }
+        let is_up = |node| node == self.own || env.peers().is_up(node);
+        let commands = self.reconciler.run(now, &catalogue, is_up);
+        drop(catalogue);
+        for command in commands {
+            cluster.propose(Waiter::Nobody, command);
         }
     }
 
@@ -477,7 +403,7 @@ impl CatalogueGroup {
                 if cluster.is_placed() {
                     follow(catalogue, change, now, env);
                 } else if *change == Change::NodesChanged {
-                    super::follow_nodes(catalogue, env);
+                    follow_nodes(catalogue, env);
                 }
                 let config = &catalogue.config().membership;
                 self.reconciler.changed(change, now, config);

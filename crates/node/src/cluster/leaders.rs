@@ -8,59 +8,16 @@
 //! frame for queue 0   kind 3 u8 | queue u64 | node u32
 //! ```
 
-use super::CATALOGUE_GROUP;
+use super::moves::Moves;
+use super::state::CATALOGUE_GROUP;
 use crate::env::{Env, PeerFrame};
 use leveret_metadata::Catalogue;
 use leveret_types::limits::LEADERS_MOVED_AT_ONCE;
-use leveret_types::{NodeId, Now, QueueId, ShardId};
-use std::collections::{BTreeMap, VecDeque};
+use leveret_types::{NodeId, Now, QueueId};
 
 /// The first byte of a frame that asks for a transfer.
 pub(super) const KIND_TRANSFER: u8 = 3;
-/// How long a node that has returned is left alone before it leads again.
-const SETTLE_MS: u64 = 3_000;
-/// How often a node whose disk is full looks whether it leads anything.
-const LEAVE_FULL_DISK_MS: u64 = 1_000;
-
-/// Transfers that this node will ask for.
-#[derive(Debug, Default)]
-pub(super) struct Moves {
-    /// Nodes that have returned, and when they get their leaders back.
-    returned: BTreeMap<NodeId, u64>,
-    queued: VecDeque<(QueueId, NodeId)>,
-    /// When this node, whose disk has an alarm, hands over what it leads next.
-    full_disk: Option<u64>,
-}
-
 impl Moves {
-    /// A node is up: what it is to lead goes back to it after a while.
-    pub(super) fn returned(&mut self, now: Now, node: NodeId) {
-        self.returned.insert(node, now.monotonic_ms + SETTLE_MS);
-    }
-
-    /// A node is down: nothing is moved there.
-    pub(super) fn gone(&mut self, node: NodeId) {
-        self.returned.remove(&node);
-        self.queued.retain(|(_, to)| *to != node);
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.returned.is_empty() && self.queued.is_empty() && self.full_disk.is_none()
-    }
-
-    /// Whether it is time for this node to hand over what it leads because its disk is full.
-    pub(super) fn leaves_full_disk(&mut self, now: Now, is_full: bool) -> bool {
-        let at = self.full_disk.unwrap_or(now.monotonic_ms);
-        let is_due = is_full && at <= now.monotonic_ms;
-        let next = if is_due {
-            now.monotonic_ms + LEAVE_FULL_DISK_MS
-        } else {
-            at
-        };
-        self.full_disk = is_full.then_some(next);
-        is_due
-    }
-
     /// Empties this node of leaders, as far as other members are up.
     pub(super) fn leave<E: Env>(&mut self, env: &E) {
         let own = env.node_id();
@@ -205,9 +162,7 @@ pub fn hand_over_leaders<E: Env>(now: Now, env: &E) {
         return;
     }
     let mut queues = 0;
-    for shard in (0..env.settings().shard_count).map(ShardId) {
-        queues += env.with_shard(now, shard, |shard| shard.hand_over_leaders(now, &able));
-    }
+    env.for_each_shard(now, |shard| queues += shard.hand_over_leaders(now, &able));
     if queues + streams.len() > 0 {
         tracing::warn!(
             queues,
@@ -223,21 +178,6 @@ pub fn hand_over_leaders<E: Env>(now: Now, env: &E) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_node_whose_disk_is_full_hands_over_at_once_and_looks_again() {
-        let mut moves = Moves::default();
-        let mut leaves = |ms, is_full| {
-            let leaves = moves.leaves_full_disk(Now::both(ms), is_full);
-            (leaves, moves.is_empty())
-        };
-        assert_eq!(leaves(1_000, false), (false, true));
-        assert_eq!(leaves(2_000, true), (true, false));
-        assert_eq!(leaves(2_000 + LEAVE_FULL_DISK_MS - 1, true), (false, false));
-        assert_eq!(leaves(2_000 + LEAVE_FULL_DISK_MS, true), (true, false));
-        assert_eq!(leaves(3_001, false), (false, true));
-        assert_eq!(leaves(3_002, true), (true, false), "another alarm");
-    }
 
     #[test]
     fn a_wish_is_read_as_it_was_written_and_nothing_else_is() {

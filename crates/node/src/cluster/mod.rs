@@ -14,300 +14,38 @@ pub mod wire;
 
 mod alarms;
 mod elections;
+pub(crate) mod follow;
 mod leaders;
+mod moves;
 pub(crate) mod needed;
 mod outdated;
-mod peers;
+pub(crate) mod peers;
 mod reconcile;
+mod starts;
+pub(crate) mod state;
 mod stays;
 
 pub use alarms::{alarms_together, are_streams_held, held_by, set_alarms_of};
+pub use follow::follow_nodes;
 pub use leaders::{hand_over_leaders, transfer};
 pub use needed::Needed;
-pub use outdated::KnownStarts;
+pub use starts::KnownStarts;
+pub use state::{CATALOGUE_GROUP, Cluster, Identity, Waiter};
 
 pub use peers::{PeerAddress, PeerView, Peers};
 
-use crate::env::{Env, Executed, ProposalId};
-use crate::shard::Shard;
+use crate::env::{Env, Executed, PeerFrame};
 use crate::stream_relay::STREAM_LINK;
-use bytes::Bytes;
-use group::{CatalogueAround, CatalogueGroup};
-use leaders::Moves;
-use leveret_metadata::{Catalogue, CatalogueError, Change, Command, Outcome};
-use leveret_replication::Status;
+use bytes::{BufMut, Bytes, BytesMut};
+use group::CatalogueAround;
+use leveret_metadata::{Catalogue, Command};
 use leveret_stream::ReplicaMessage;
-use leveret_types::limits::LOOKS_MAX;
-use leveret_types::{ConnectionId, NodeId, Now, QueueId, ReplicaId, ShardId};
-use outdated::{KIND_STARTS, Starts};
-use reports::{KIND_ANSWER, KIND_ASK, Reports};
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use leveret_types::{NodeId, Now, QueueId, ShardId};
+use outdated::KIND_STARTS;
+use reports::{KIND_ANSWER, KIND_ASK};
+use state::{Event, lock};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::SyncSender;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
-/// The queue id under which frames of the catalogue's group travel: no queue has it.
-pub const CATALOGUE_GROUP: QueueId = QueueId(0);
-
-/// Who waits for the cluster to carry out a command.
-#[derive(Debug)]
-pub enum Waiter {
-    /// A connection.
-    Connection(ConnectionId),
-    /// Connections that want to know whether there is something that this node does not know.
-    Looks(Vec<ConnectionId>),
-    /// A thread that has the other end, which must have room for the answer.
-    Operator(SyncSender<Result<Outcome, CatalogueError>>),
-    /// Nobody.
-    Nobody,
-}
-
-/// What has happened to the catalogue's group.
-#[derive(Debug)]
-enum Event {
-    Propose {
-        id: ProposalId,
-        waiter: Waiter,
-        command: Command,
-    },
-    Frame(NodeId, Bytes),
-    PeerUp(NodeId),
-    PeerDown(NodeId),
-    Transfer(NodeId),
-    Drain,
-    Look(ConnectionId),
-    Outdated,
-}
-
-/// Who this node is in its cluster.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Identity {
-    /// The cluster.
-    pub cluster: [u8; 16],
-    /// The number that the cluster gave this node.
-    pub node: NodeId,
-    /// The identity of its data folder.
-    pub uuid: [u8; 16],
-    /// Another, greater number for each run of its process.
-    pub start: u64,
-}
-
-/// A node's part in its cluster: what its threads share.
-pub struct Cluster {
-    identity: Identity,
-    events: Mutex<Vec<Event>>,
-    waiting: AtomicBool,
-    group: Mutex<CatalogueGroup>,
-    moves: Mutex<Moves>,
-    next_proposal: AtomicU64,
-    /// The replica that leads the catalogue's group; 0 if none is known.
-    leader: AtomicU64,
-    wants_attention: AtomicBool,
-    /// Whether the shards have their queues: from then on they follow the catalogue.
-    placed: AtomicBool,
-    /// Whether the catalogue says that this node is to be emptied.
-    draining: AtomicBool,
-    /// Connections that wait for a look, and when members of queues are looked at next.
-    looks: AtomicUsize,
-    due_ms: AtomicU64,
-    /// Who leads streams next.
-    elections: Mutex<elections::Elections>,
-    election_events: Mutex<Vec<elections::Event>>,
-    reports: Reports,
-    starts: Starts,
-    /// The starts of nodes that the catalogue's log told of when this node started.
-    starts_found: BTreeMap<NodeId, u64>,
-}
-
-impl Cluster {
-    /// A node's part in its cluster, with the catalogue's group as the disk has it.
-    ///
-    /// # Errors
-    /// If that makes no sense.
-    pub fn new(identity: Identity, found: group::Recovered) -> Result<Self, CatalogueError> {
-        let starts_found = outdated::starts_in(&found.entries);
-        let group = CatalogueGroup::new(identity.node, identity.start, found)?;
-        Ok(Self {
-            identity,
-            events: Mutex::default(),
-            waiting: AtomicBool::new(true),
-            group: Mutex::new(group),
-            moves: Mutex::default(),
-            next_proposal: AtomicU64::new(1),
-            leader: AtomicU64::new(0),
-            wants_attention: AtomicBool::new(true),
-            placed: AtomicBool::new(false),
-            draining: AtomicBool::new(false),
-            looks: AtomicUsize::new(0),
-            due_ms: AtomicU64::new(u64::MAX),
-            elections: Mutex::default(),
-            election_events: Mutex::default(),
-            reports: Reports::default(),
-            starts: Starts::default(),
-            starts_found,
-        })
-    }
-
-    /// Says which starts of its process this node's data folder knows of, so that it is told if
-    /// that is an older copy of itself; without it never.
-    #[must_use]
-    pub fn with_starts(mut self, known: KnownStarts) -> Self {
-        self.starts = Starts::new(self.identity.start, known);
-        self
-    }
-
-    /// The start of this node that the cluster knows and its data folder does not, if that has
-    /// turned out to be an older copy of itself.
-    #[must_use]
-    pub fn missing_start(&self) -> Option<u64> {
-        self.starts.missing()
-    }
-
-    /// Who this node is.
-    #[must_use]
-    pub const fn identity(&self) -> &Identity {
-        &self.identity
-    }
-
-    /// What this node asks others for operators, and others ask it.
-    #[must_use]
-    pub const fn reports(&self) -> &Reports {
-        &self.reports
-    }
-
-    /// Asks the cluster to carry out a command. [`run`] is to be called after.
-    pub fn propose(&self, waiter: Waiter, command: Command) -> ProposalId {
-        // Numbers are given under the lock, so that they are handed on in their order.
-        let mut events = lock(&self.events);
-        let id = ProposalId(self.next_proposal.fetch_add(1, Ordering::Relaxed));
-        events.push(Event::Propose {
-            id,
-            waiter,
-            command,
-        });
-        self.waiting.store(true, Ordering::Release);
-        id
-    }
-
-    /// Lets a connection know, by [`crate::env::ConnectionEvent::Peeked`], when this node has seen
-    /// all that the cluster has agreed on by now, or after
-    /// [`leveret_types::limits::LOOK_MS_MAX`]; false if too many wait
-    /// already, or nobody leads, so that this node knows as much as it ever will. [`run`] is to be
-    /// called after.
-    pub fn look(&self, connection: ConnectionId, peers: &Peers) -> bool {
-        let is_up = |leader| leader == self.identity.node || peers.is_up(leader);
-        if !self.leader().is_some_and(is_up) {
-            return false;
-        }
-        let waiting = |count| (count < LOOKS_MAX).then_some(count + 1);
-        let order = (Ordering::Relaxed, Ordering::Relaxed);
-        if self.looks.fetch_update(order.0, order.1, waiting).is_err() {
-            return false;
-        }
-        self.tell(Event::Look(connection));
-        true
-    }
-
-    /// So many connections wait no more.
-    fn looked(&self, count: usize) {
-        self.looks.fetch_sub(count, Ordering::Relaxed);
-    }
-
-    /// Hands the leadership of the catalogue's group to another node, if this one has it.
-    pub fn transfer(&self, to: NodeId) {
-        self.tell(Event::Transfer(to));
-    }
-
-    fn tell(&self, event: Event) {
-        lock(&self.events).push(event);
-        self.waiting.store(true, Ordering::Release);
-    }
-
-    /// The node that leads the catalogue's group, if that is known.
-    #[must_use]
-    pub fn leader(&self) -> Option<NodeId> {
-        match self.leader.load(Ordering::Relaxed) {
-            0 => None,
-            leader => Some(ReplicaId(leader).node()),
-        }
-    }
-
-    /// How the catalogue's group stands.
-    #[must_use]
-    pub fn status(&self) -> Status {
-        lock(&self.group).status()
-    }
-
-    /// Whether something has happened that [`run`] is to see.
-    #[must_use]
-    pub fn has_work(&self) -> bool {
-        self.waiting.load(Ordering::Acquire)
-    }
-
-    /// Whether it is time for [`run`] to see to the members of queues.
-    #[must_use]
-    pub fn is_due(&self, now: Now) -> bool {
-        self.due_ms.load(Ordering::Relaxed) <= now.monotonic_ms
-    }
-
-    /// Whether [`run`] is to be called every [`leveret_types::limits::GROUP_TICK_MS`].
-    #[must_use]
-    pub fn wants_attention(&self) -> bool {
-        self.wants_attention.load(Ordering::Relaxed)
-            || !lock(&self.moves).is_empty()
-            || !lock(&self.elections).is_empty()
-    }
-
-    /// A stream needs another epoch, as a node says. [`run`] is to be called after.
-    pub fn stream_needs_leader(&self, from: NodeId, needed: Needed) {
-        self.tell_elections(elections::Event::Needed(from, needed));
-    }
-
-    /// A node hands a stream that it leads over to another one. [`run`] is to be called after.
-    pub fn move_stream(&self, from: NodeId, stream: QueueId, to: NodeId) {
-        self.tell_elections(elections::Event::Move(from, stream, to));
-    }
-
-    /// A replica has answered whoever elects. [`run`] is to be called after.
-    pub fn stream_prepared(&self, from: NodeId, stream: QueueId, message: ReplicaMessage) {
-        self.tell_elections(elections::Event::Prepared(from, stream, message));
-    }
-
-    fn tell_elections(&self, event: elections::Event) {
-        lock(&self.election_events).push(event);
-        self.waiting.store(true, Ordering::Release);
-    }
-
-    /// This node's alarms have changed: [`run`] is to see to what it leads.
-    pub fn alarms_changed(&self) {
-        self.waiting.store(true, Ordering::Release);
-    }
-
-    /// The write-ahead log has gone on: [`run`] is to see how far.
-    pub fn durable(&self) {
-        self.waiting.store(true, Ordering::Release);
-    }
-
-    fn note(&self, leader: Option<ReplicaId>, wants_attention: bool, due_ms: u64) {
-        self.due_ms.store(due_ms, Ordering::Relaxed);
-        let leader = leader.map_or(0, |leader| leader.0);
-        self.leader.store(leader, Ordering::Relaxed);
-        self.wants_attention
-            .store(wants_attention, Ordering::Relaxed);
-    }
-
-    const fn moves(&self) -> &Mutex<Moves> {
-        &self.moves
-    }
-
-    fn is_placed(&self) -> bool {
-        self.placed.load(Ordering::Acquire)
-    }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// Lets the catalogue's group go on: what has been proposed, what has come, what has become
 /// durable. One thread does this. Nothing may be borrowed.
@@ -336,7 +74,7 @@ pub fn run<E: Env>(now: Now, env: &E) {
     group.advance(&mut around);
     drop(group);
     if cluster.is_placed() {
-        elections::run(now, cluster, env);
+        elect(now, cluster, env);
         lock(&cluster.moves).run(now, env);
     }
 }
@@ -369,6 +107,51 @@ pub fn leave_leaders<E: Env>(env: &E) {
     }
 }
 
+/// Asks all other nodes that are up; answers the question's number, for [`reports::Reports::forget`], and
+/// how many were asked. `to` must have room for an answer of each node of the cluster. Nothing
+/// outside clusters, or if too many questions wait.
+pub fn ask<E: Env>(env: &E, what: &[u8], to: SyncSender<reports::Report>) -> Option<(u64, usize)> {
+    let number = env.cluster()?.reports().note(to)?;
+    let mut frame = BytesMut::with_capacity(9 + what.len());
+    frame.put_u8(KIND_ASK);
+    frame.put_u64_le(number);
+    frame.put_slice(what);
+    let frame = frame.freeze();
+    let up = env.peers().up();
+    for peer in &up {
+        env.post_peer(*peer, PeerFrame::new(CATALOGUE_GROUP, frame.clone()));
+    }
+    Some((number, up.len()))
+}
+
+/// Carries elections on. Nothing may be borrowed but the moves' lock.
+fn elect<E: Env>(now: Now, cluster: &Cluster, env: &E) {
+    let events = std::mem::take(&mut *lock(&cluster.election_events));
+    let own = env.node_id();
+    let leads = cluster.leader() == Some(own);
+    let steps = {
+        let catalogue = env.catalogue();
+        let is_up = |node| node == own || env.peers().is_up(node);
+        let mut elections = lock(&cluster.elections);
+        elections.run(now, events, leads, &catalogue, is_up)
+    };
+    for (to, stream, epoch) in steps.asks {
+        env.tell_replica(to, stream, ReplicaMessage::Prepare { epoch });
+    }
+    for command in steps.proposals {
+        if let Command::StreamLeader {
+            stream,
+            epoch,
+            leader,
+            ..
+        } = &command
+        {
+            tracing::info!(stream, epoch, leader, "a stream gets another leader");
+        }
+        cluster.propose(Waiter::Nobody, command);
+    }
+}
+
 /// Takes in frames that another node has sent, in their order. Nothing may be borrowed.
 pub fn receive<E: Env>(now: Now, from: NodeId, frames: Vec<(QueueId, Bytes)>, env: &E) {
     let mut held: Option<(ShardId, E::ShardGuard<'_>)> = None;
@@ -397,7 +180,7 @@ pub fn receive<E: Env>(now: Now, from: NodeId, frames: Vec<(QueueId, Bytes)>, en
         if queue == CATALOGUE_GROUP {
             if let Some(cluster) = env.cluster() {
                 if matches!(frame.first(), Some(&(KIND_ASK | KIND_ANSWER))) {
-                    cluster.reports.receive(from, &frame);
+                    cluster.reports().receive(from, &frame);
                     continue;
                 }
                 cluster.tell(Event::Frame(from, frame));
@@ -429,7 +212,7 @@ pub fn peer_up<E: Env>(now: Now, peer: NodeId, env: &E) {
         lock(&cluster.moves).returned(now, peer);
     }
     env.peer_of_streams(peer, true);
-    for_each_shard(env, now, |shard| shard.peer_up(now, peer));
+    env.for_each_shard(now, |shard| shard.peer_up(now, peer));
 }
 
 /// Another node is down, or the way to it is: what was sent and not answered may be lost. Nothing
@@ -442,13 +225,7 @@ pub fn peer_down<E: Env>(now: Now, peer: NodeId, env: &E) {
         lock(&cluster.moves).gone(peer);
     }
     env.peer_of_streams(peer, false);
-    for_each_shard(env, now, |shard| shard.peer_down(now, peer));
-}
-
-fn for_each_shard<E: Env>(env: &E, now: Now, mut act: impl FnMut(&mut Shard)) {
-    for shard in 0..env.settings().shard_count {
-        env.with_shard(now, ShardId(shard), &mut act);
-    }
+    env.for_each_shard(now, |shard| shard.peer_down(now, peer));
 }
 
 /// Gives the shards their queues with `place`, and lets them follow the catalogue from then on.
@@ -461,60 +238,4 @@ pub fn place<E: Env>(env: &E, place: impl FnOnce(&Catalogue)) {
         place(catalogue);
         cluster.placed.store(true, Ordering::Release);
     });
-}
-
-/// Takes note of who else is in the cluster.
-pub fn follow_nodes<E: Env>(catalogue: &Catalogue, env: &E) {
-    if !catalogue.is_clustered() {
-        // It has not come yet; until then those count that let this node in.
-        return;
-    }
-    let others = catalogue.nodes().filter(|node| node.id() != env.node_id());
-    let peers = others.map(|node| PeerAddress {
-        node: node.id(),
-        uuid: node.uuid,
-        address: node.address.clone(),
-    });
-    env.peers().replace(peers.collect());
-    if let Some(cluster) = env.cluster() {
-        let own = catalogue.node(env.node_id());
-        let draining = own.is_some_and(|own| own.draining);
-        if draining && !cluster.draining.swap(true, Ordering::Relaxed) {
-            cluster.tell(Event::Drain);
-        } else if !draining {
-            cluster.draining.store(false, Ordering::Relaxed);
-        }
-    }
-}
-
-/// Puts a catalogue that has come as a whole in the place of the one that there was.
-fn replace<E: Env>(
-    catalogue: &mut Catalogue,
-    mut next: Catalogue,
-    now: Now,
-    placed: bool,
-    env: &E,
-) {
-    next.follows(catalogue);
-    let before = std::mem::replace(catalogue, next);
-    follow_nodes(catalogue, env);
-    if !placed {
-        return;
-    }
-    for record in before.queues(None) {
-        let change = match catalogue.queue(record.id()) {
-            None => Change::QueueDeleted(Box::new(record.clone())),
-            Some(kept) if kept != record => Change::QueueChanged(record.id()),
-            Some(_) => continue,
-        };
-        crate::catalogue::follow(catalogue, &change, now, env);
-    }
-    let new: Vec<QueueId> = catalogue
-        .queues(None)
-        .map(leveret_metadata::QueueRecord::id)
-        .filter(|id| before.queue(*id).is_none())
-        .collect();
-    for id in new {
-        crate::catalogue::follow(catalogue, &Change::QueueCreated(id), now, env);
-    }
 }

@@ -15,89 +15,12 @@
 //! predecessor itself, while that went on, has the same number: such a one is recognised by the
 //! leaders that know how far it was, as `leveret_replication::StepError::LostEntries` says.
 
-use super::{CATALOGUE_GROUP, Cluster, Event, for_each_shard};
+use super::state::{CATALOGUE_GROUP, Cluster, Event};
 use crate::env::{Env, PeerFrame};
-use leveret_metadata::Batch;
-use leveret_replication::{Entry, EntryKind};
 use leveret_types::{NodeId, Now};
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The first byte of a frame that says which start of the receiver is known.
 pub(super) const KIND_STARTS: u8 = 6;
-
-/// The starts of its process that a node's data folder knows of.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct KnownStarts {
-    /// The last one of which it knows that the cluster has heard; all up to it count as known.
-    pub settled: u64,
-    /// Those after it.
-    pub since: Vec<u64>,
-    /// The one that it lacks, if it was found to be an older copy of itself; 0 if not.
-    pub missing: u64,
-}
-
-/// What a node knows of its own starts.
-#[derive(Debug)]
-pub(super) struct Starts {
-    own: u64,
-    known: KnownStarts,
-    missing: AtomicU64,
-}
-
-impl Default for Starts {
-    /// Those of a node that does not know, and takes all for known.
-    fn default() -> Self {
-        let known = KnownStarts {
-            settled: u64::MAX,
-            ..KnownStarts::default()
-        };
-        Self::new(0, known)
-    }
-}
-
-impl Starts {
-    pub(super) fn new(own: u64, known: KnownStarts) -> Self {
-        let missing = AtomicU64::new(known.missing);
-        Self {
-            own,
-            known,
-            missing,
-        }
-    }
-
-    pub(super) fn missing(&self) -> Option<u64> {
-        Some(self.missing.load(Ordering::Acquire)).filter(|start| *start != 0)
-    }
-
-    /// Hears that the cluster knows a start of this node; whether that shows that its folder is an
-    /// older copy, which was not known before.
-    fn hear(&self, start: u64) -> bool {
-        let known = &self.known;
-        let is_known = start <= known.settled || start == self.own || known.since.contains(&start);
-        let order = (Ordering::AcqRel, Ordering::Relaxed);
-        !is_known && {
-            let first = self.missing.compare_exchange(0, start, order.0, order.1);
-            first.is_ok()
-        }
-    }
-}
-
-/// The last start of each node that has proposed something in these entries. They need not be
-/// committed: whoever has proposed has run.
-pub(super) fn starts_in(entries: &[Entry]) -> BTreeMap<NodeId, u64> {
-    let mut starts = BTreeMap::new();
-    let batches = entries
-        .iter()
-        .filter(|entry| entry.kind == EntryKind::Normal);
-    // One that cannot be read ends the node where it is applied.
-    let batches = batches.filter_map(|entry| Batch::decode(&entry.data).ok());
-    for proposed in batches.flat_map(|batch| batch.commands) {
-        let last = starts.entry(NodeId(proposed.origin)).or_insert(0);
-        *last = proposed.start.max(*last);
-    }
-    starts
-}
 
 /// Tells a node that is connected now which start of it is known here.
 pub(super) fn greet<E: Env>(now: Now, peer: NodeId, env: &E) {
@@ -105,7 +28,7 @@ pub(super) fn greet<E: Env>(now: Now, peer: NodeId, env: &E) {
         return;
     };
     if cluster.missing_start().is_some() {
-        for_each_shard(env, now, |shard| shard.set_outdated(now));
+        env.for_each_shard(now, |shard| shard.set_outdated(now));
         cluster.tell(Event::Outdated);
     }
     say(peer, cluster, env);
@@ -144,7 +67,7 @@ pub(super) fn receive<E: Env>(now: Now, from: NodeId, frame: &[u8], env: &E) {
          and may lack what this node acknowledged in it. The node takes no part in elections any \
          more; stop it, have the cluster forget it, and let it join anew with an empty data folder"
     );
-    for_each_shard(env, now, |shard| shard.set_outdated(now));
+    env.for_each_shard(now, |shard| shard.set_outdated(now));
     cluster.tell(Event::Outdated);
     for peer in env.peers().up() {
         say(peer, cluster, env);
@@ -163,75 +86,6 @@ fn decode(frame: &[u8]) -> Option<(u64, bool)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bytes::Bytes;
-    use leveret_metadata::{Catalogue, Command, Config, Proposed};
-
-    /// Whether a folder that knows these starts, in its run 9, is found to be an older copy.
-    fn is_outdated(settled: u64, since: &[u64], told: u64) -> bool {
-        let known = KnownStarts {
-            settled,
-            since: since.to_vec(),
-            missing: 0,
-        };
-        let starts = Starts::new(9, known);
-        let is_new = starts.hear(told);
-        assert_eq!(starts.missing(), is_new.then_some(told));
-        assert!(!starts.hear(told), "it is said once");
-        is_new
-    }
-
-    #[test]
-    fn a_folder_that_lacks_a_run_that_the_cluster_knows_is_an_older_copy() {
-        assert!(is_outdated(5, &[], 6));
-        assert!(is_outdated(5, &[7, 8], 6), "it was started twice since");
-        for (settled, since, told) in [
-            (5, &[][..], 5),
-            (5, &[], 3),
-            (5, &[], 0),
-            (5, &[], 9),
-            (5, &[6, 8], 6),
-        ] {
-            assert!(!is_outdated(settled, since, told), "{told} of {settled}");
-        }
-        assert!(
-            !Starts::default().hear(77),
-            "who does not know takes all for known"
-        );
-    }
-
-    #[test]
-    fn who_has_proposed_has_run() {
-        let proposed = |origin, start| Proposed {
-            origin,
-            start,
-            id: 1,
-            command: Command::Look,
-        };
-        let entry = |index, kind, commands: Vec<Proposed>| {
-            let batch = Batch {
-                rules: Catalogue::new(Config::default()).rules(),
-                up: Vec::new(),
-                commands,
-            };
-            let data = match kind {
-                EntryKind::Normal => batch.encode().into(),
-                _ => Bytes::new(),
-            };
-            Entry {
-                index,
-                term: 2,
-                kind,
-                data,
-            }
-        };
-        let entries = [
-            entry(2, EntryKind::Empty, Vec::new()),
-            entry(3, EntryKind::Normal, vec![proposed(1, 8), proposed(2, 5)]),
-            entry(4, EntryKind::Normal, vec![proposed(1, 7)]),
-        ];
-        let starts = starts_in(&entries);
-        assert_eq!(starts, [(NodeId(1), 8), (NodeId(2), 5)].into());
-    }
 
     #[test]
     fn what_is_said_of_starts_is_read_as_it_was_written_and_nothing_else_is() {

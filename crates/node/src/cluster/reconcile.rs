@@ -6,11 +6,9 @@
 //! members, and changes them some at a time. The groups do the rest themselves, each with a learner
 //! first.
 
-use super::{Cluster, Waiter};
-use crate::env::Env;
-use leveret_metadata::{Change, Command, MembershipConfig, QueueKind};
+use leveret_metadata::{Catalogue, Change, Command, MembershipConfig, QueueKind};
 use leveret_types::limits::{GROUP_TICK_MS, QUEUES_RECONCILED_AT_ONCE};
-use leveret_types::{Now, QueueId};
+use leveret_types::{NodeId, Now, QueueId};
 use std::collections::VecDeque;
 
 /// Never.
@@ -103,45 +101,37 @@ impl Reconciler {
         }
     }
 
-    /// Does what is due.
-    pub(super) fn run<E: Env>(&mut self, now: Now, cluster: &Cluster, env: &E) {
+    /// Looks at what is due; what is to be proposed.
+    pub(super) fn run(
+        &mut self,
+        now: Now,
+        catalogue: &Catalogue,
+        is_up: impl Fn(NodeId) -> bool + Copy,
+    ) -> Vec<Command> {
         if self.due_ms() > now.monotonic_ms {
-            return;
+            return Vec::new();
         }
-        let own = env.node_id();
-        let is_up = |node| node == own || env.peers().is_up(node);
-        let mut changes = Vec::new();
-        {
-            let catalogue = env.catalogue();
-            self.look(now, &catalogue, is_up);
-            if self.next_step_ms <= now.monotonic_ms {
-                let count = self.queued.len().min(QUEUES_RECONCILED_AT_ONCE);
-                for id in self.queued.drain(..count) {
-                    let record = catalogue.queue(id);
-                    let due = record.and_then(|record| catalogue.members_due(record, is_up));
-                    changes.extend(due.map(|members| (id, members)));
-                }
-                self.next_step_ms = now.monotonic_ms + GROUP_TICK_MS;
-            }
+        self.look(now, catalogue, is_up);
+        if self.next_step_ms > now.monotonic_ms {
+            return Vec::new();
         }
-        for (queue, members) in changes {
+        self.next_step_ms = now.monotonic_ms + GROUP_TICK_MS;
+        let count = self.queued.len().min(QUEUES_RECONCILED_AT_ONCE);
+        let next = self.queued.drain(..count);
+        let due = next.filter_map(|queue| {
+            let members = catalogue.members_due(catalogue.queue(queue)?, is_up)?;
             tracing::info!(%queue, ?members, "the members of a queue change");
-            let command = Command::QueueMembers {
+            Some(Command::QueueMembers {
                 id: queue.0,
                 members: members.iter().map(|member| member.0).collect(),
                 size: None,
-            };
-            cluster.propose(Waiter::Nobody, command);
-        }
+            })
+        });
+        due.collect()
     }
 
     /// Looks for queues that lack members, if it is time.
-    fn look(
-        &mut self,
-        now: Now,
-        catalogue: &leveret_metadata::Catalogue,
-        is_up: impl Fn(leveret_types::NodeId) -> bool + Copy,
-    ) {
+    fn look(&mut self, now: Now, catalogue: &Catalogue, is_up: impl Fn(NodeId) -> bool + Copy) {
         let quorum = self.quorum_due_ms <= now.monotonic_ms;
         let mirrors = self.mirrors_due_ms <= now.monotonic_ms;
         if !quorum && !mirrors {

@@ -11,8 +11,8 @@
 //! ```
 //! Integers are little endian. Nothing is repeated: who gets no answer in time goes without.
 
-use super::{CATALOGUE_GROUP, lock};
-use crate::env::{Env, PeerFrame};
+use super::state::{CATALOGUE_GROUP, lock};
+use crate::events::PeerFrame;
 use bytes::{BufMut, Bytes, BytesMut};
 use leveret_types::NodeId;
 use leveret_types::limits::{
@@ -91,7 +91,7 @@ impl Reports {
     }
 
     /// Notes a question whose answers go to `to`; nothing if too many wait already.
-    fn note(&self, to: SyncSender<Report>) -> Option<u64> {
+    pub(super) fn note(&self, to: SyncSender<Report>) -> Option<u64> {
         let mut asked = lock(&self.asked);
         if asked.questions.len() >= REPORTS_ASKED_MAX {
             return None;
@@ -159,23 +159,6 @@ impl Reports {
             let _ = question.to.try_send(Report { from, bytes });
         }
     }
-}
-
-/// Asks all other nodes that are up; answers the question's number, for [`Reports::forget`], and
-/// how many were asked. `to` must have room for an answer of each node of the cluster. Nothing
-/// outside clusters, or if too many questions wait.
-pub fn ask<E: Env>(env: &E, what: &[u8], to: SyncSender<Report>) -> Option<(u64, usize)> {
-    let number = env.cluster()?.reports().note(to)?;
-    let mut frame = BytesMut::with_capacity(9 + what.len());
-    frame.put_u8(KIND_ASK);
-    frame.put_u64_le(number);
-    frame.put_slice(what);
-    let frame = frame.freeze();
-    let up = env.peers().up();
-    for peer in &up {
-        env.post_peer(*peer, PeerFrame::new(CATALOGUE_GROUP, frame.clone()));
-    }
-    Some((number, up.len()))
 }
 
 /// The frames of an answer, to be posted to who asked, in this order; none if it is longer than any

@@ -3,7 +3,7 @@
 use super::store::state;
 use super::{CatalogueGroup, KIND_RAFT};
 use crate::catalogue::SHARD;
-use crate::cluster::{CATALOGUE_GROUP, Cluster};
+use crate::cluster::state::{CATALOGUE_GROUP, Cluster};
 use crate::env::{Env, PeerFrame};
 use crate::group_log::GroupLog;
 use leveret_metadata::Batch;

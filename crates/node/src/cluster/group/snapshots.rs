@@ -2,7 +2,7 @@
 
 use super::store::state;
 use super::{CatalogueAround, CatalogueGroup, KIND_SNAPSHOT};
-use crate::cluster::{CATALOGUE_GROUP, Cluster};
+use crate::cluster::state::{CATALOGUE_GROUP, Cluster};
 use crate::env::{Env, PeerFrame, ProposalId};
 use bytes::Bytes;
 use leveret_metadata::{Catalogue, Outcome};
@@ -51,7 +51,7 @@ impl CatalogueGroup {
                 // The leader has sent it over a link that checks what it carries.
                 Err(error) => panic!("the leader's catalogue cannot be read: {error}"),
             };
-            crate::cluster::replace(catalogue, restored, now, cluster.is_placed(), env);
+            crate::cluster::follow::replace(catalogue, restored, now, cluster.is_placed(), env);
         });
         // Whatever this node has asked for may be in the snapshot: asking again does no harm.
         self.handed_over = 0;

@@ -1,0 +1,98 @@
+//! What this node's member of the catalogue's group keeps.
+
+use super::store::{self, Recovered, replica_of};
+use crate::cluster::reconcile::Reconciler;
+use crate::cluster::state::Waiter;
+use crate::cluster::stays::Stays;
+use crate::group_log::GroupLog;
+use crate::shard::CATALOGUE_GROUP_LOG;
+use crate::standstill::Standstill;
+use bytes::Bytes;
+use leveret_metadata::{CatalogueError, Command, Proposed};
+use leveret_replication::{Group, GroupConfig, Host, Status};
+use leveret_types::{ConnectionId, NodeId, ReplicaId};
+use std::collections::{BTreeMap, VecDeque};
+
+/// A command of this node's that the cluster has not carried out yet.
+pub(super) struct Waiting {
+    pub(super) command: Command,
+    pub(super) waiter: Waiter,
+    pub(super) deadline_ms: u64,
+}
+
+/// This node's member of the catalogue's group.
+pub(in crate::cluster) struct CatalogueGroup {
+    pub(super) group: Host<GroupLog>,
+    pub(super) own: NodeId,
+    pub(super) start: u64,
+    /// This node's commands, by number.
+    pub(super) waiting: BTreeMap<u64, Waiting>,
+    /// Of these, the ones up to here have been handed to the leader.
+    pub(super) handed_over: u64,
+    /// The leader that they were handed to.
+    pub(super) handed_to: Option<ReplicaId>,
+    /// At the leader: commands that wait for their entry.
+    pub(super) gathered: VecDeque<Proposed>,
+    /// How long what was written has waited for the disk, and what it was last known to have.
+    pub(super) standstill: Standstill,
+    pub(super) settled: u64,
+    /// What a snapshot that is being installed holds.
+    pub(super) incoming: Option<Bytes>,
+    pub(super) ticked_ms: u64,
+    /// Whether another member has said something.
+    pub(super) heard: bool,
+    /// Whether this member may have promised more than it knows of: it takes no part in elections.
+    pub(super) is_unfit: bool,
+    /// Connections that want to know what the cluster has agreed on, and the command of those whose
+    /// answer is under way.
+    pub(super) looking: Vec<ConnectionId>,
+    pub(super) look: Option<u64>,
+    pub(super) reconciler: Reconciler,
+    /// Nodes without a vote, while this one leads.
+    pub(super) stays: Stays,
+}
+
+impl CatalogueGroup {
+    pub(in crate::cluster) fn new(
+        own: NodeId,
+        start: u64,
+        found: Recovered,
+    ) -> Result<Self, CatalogueError> {
+        let config = GroupConfig {
+            replica: replica_of(own),
+            seed: 0,
+            weigh: |data| data.len() as u64,
+        };
+        let first = found.mark.index;
+        let alone = found.mark.membership.voters == [replica_of(own)];
+        let group = Group::new(config, found.hard, found.mark, found.entries, 0)
+            .map_err(|error| store::unreadable(error.to_string()))?;
+        let mut catalogue_group = Self {
+            group: Host::new(group, GroupLog(CATALOGUE_GROUP_LOG), first),
+            own,
+            start,
+            waiting: BTreeMap::new(),
+            handed_over: 0,
+            handed_to: None,
+            gathered: VecDeque::new(),
+            standstill: Standstill::default(),
+            settled: 0,
+            incoming: None,
+            ticked_ms: 0,
+            heard: false,
+            is_unfit: false,
+            looking: Vec::new(),
+            look: None,
+            reconciler: Reconciler::default(),
+            stays: Stays::default(),
+        };
+        if alone {
+            catalogue_group.group.campaign();
+        }
+        Ok(catalogue_group)
+    }
+
+    pub(in crate::cluster) fn status(&self) -> Status {
+        self.group.status()
+    }
+}
