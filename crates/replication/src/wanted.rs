@@ -89,13 +89,27 @@ impl Group {
         new.map(|new| MembershipChange::add(*new)).or(leaving)
     }
 
-    /// Who is to leave next: first who is in the way of another member on its node, last this one.
+    /// Who is to leave next, of those that can be spared: first who is in the way of another member on
+    /// its node, last this one.
     fn leaving(&self, wanted: &WantedMembers<'_>) -> Option<ReplicaId> {
         let me = self.replica();
         let all = wanted.voters.iter().chain(wanted.learners);
         let in_the_way = |old: &ReplicaId| all.clone().any(|new| new.node() == old.node());
         let old = self.membership().members().into_iter();
-        let old = old.filter(|member| !wanted.contains(*member));
+        let old = old.filter(|member| !wanted.contains(*member) && self.can_spare(*member));
         old.min_by_key(|old| (*old == me, !in_the_way(old)))
+    }
+    /// Whether the voters that are left without a member have a majority that has all that is
+    /// committed. Else the group would hang on this leader until they do, and nobody could take its
+    /// place if it were lost meanwhile.
+    fn can_spare(&self, member: ReplicaId) -> bool {
+        let voters = self.membership().voters.iter().copied();
+        let left = Membership::of_voters(voters.filter(|voter| *voter != member));
+        let has_all: Vec<ReplicaId> = self
+            .matched()
+            .filter(|(_, matched)| *matched >= self.commit())
+            .map(|(other, _)| other)
+            .collect();
+        left.has_majority(|voter| voter == self.replica() || has_all.contains(&voter))
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::world::{Planted, World, replica};
 use leveret_replication::{Leaving, WantedMembers};
-use leveret_types::ReplicaId;
+use leveret_types::{NodeId, ReplicaId};
 
 /// Lets the leader of a group of nodes 1 to 3 take every step there is to take; what the group was
 /// after each: its voters, and its learners.
@@ -104,6 +104,33 @@ fn the_leader_leaves_last() {
         steps(&[], &wanted),
         ["1.1 2.1 3.1 | ", "1.1 2.1 | ", "2.1 | "]
     );
+}
+
+#[test]
+fn nobody_leaves_before_the_others_could_go_on_without_the_leader() {
+    let sound = "no promise is broken";
+    let wanted = WantedMembers {
+        voters: &[replica(1), replica(2)],
+        learners: &[],
+        leaving: Leaving::Last,
+    };
+    let mut world = World::new(3, Planted::Nothing);
+    world.group(0).campaign();
+    world.drain(0).expect(sound);
+    world.run().expect(sound);
+    world.cut = [(NodeId(1), NodeId(2)), (NodeId(2), NodeId(1))].into();
+    world.propose(0, b"x").expect(sound);
+    world.run().expect(sound);
+    assert_eq!(
+        world.group(0).approach(&wanted),
+        Ok(false),
+        "2 lacks an entry"
+    );
+    world.cut.clear();
+    world.group(0).lost(NodeId(2));
+    world.drain(0).expect(sound);
+    world.run().expect(sound);
+    assert_eq!(world.group(0).approach(&wanted), Ok(true));
 }
 
 #[test]
