@@ -23,8 +23,8 @@ use leveret_types::{NodeId, ReplicaId};
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
 
-/// What is to be written, in the order of the fields. All of it becomes durable together: a snapshot
-/// of a term that is not known would make a log that nobody can have.
+/// What is to be written, in the order of the fields. All of it becomes durable together: a
+/// snapshot of a term that is not known would make a log that nobody can have.
 #[derive(Clone, Copy, Debug)]
 pub struct LogWrite<'a> {
     /// A snapshot in the place of all entries: its mark, and what [`Machine::install`] gave for it.

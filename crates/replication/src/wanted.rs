@@ -89,8 +89,8 @@ impl Group {
         new.map(|new| MembershipChange::add(*new)).or(leaving)
     }
 
-    /// Who is to leave next, of those that can be spared: first who is in the way of another member on
-    /// its node, last this one.
+    /// Who is to leave next, of those that can be spared: first who is in the way of another member
+    /// on its node, last this one.
     fn leaving(&self, wanted: &WantedMembers<'_>) -> Option<ReplicaId> {
         let me = self.replica();
         let all = wanted.voters.iter().chain(wanted.learners);

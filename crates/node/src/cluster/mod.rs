@@ -107,9 +107,9 @@ pub fn leave_leaders<E: Env>(env: &E) {
     }
 }
 
-/// Asks all other nodes that are up; answers the question's number, for [`reports::Reports::forget`], and
-/// how many were asked. `to` must have room for an answer of each node of the cluster. Nothing
-/// outside clusters, or if too many questions wait.
+/// Asks all other nodes that are up; answers the question's number, for
+/// [`reports::Reports::forget`], and how many were asked. `to` must have room for an answer of each
+/// node of the cluster. Nothing outside clusters, or if too many questions wait.
 pub fn ask<E: Env>(env: &E, what: &[u8], to: SyncSender<reports::Report>) -> Option<(u64, usize)> {
     let number = env.cluster()?.reports().note(to)?;
     let mut frame = BytesMut::with_capacity(9 + what.len());

@@ -1,6 +1,7 @@
 //! What the threads of a node share of its part in the cluster.
 //!
-//! Invariant: nothing here reaches the rest of the node: what is to be done follows in [`super::run`].
+//! Invariant: nothing here reaches the rest of the node: what is to be done follows in
+//! [`super::run`].
 
 use super::elections;
 use super::group::{CatalogueGroup, Recovered};
@@ -167,8 +168,8 @@ impl Cluster {
     /// Lets a connection know, by [`crate::env::ConnectionEvent::Peeked`], when this node has seen
     /// all that the cluster has agreed on by now, or after
     /// [`leveret_types::limits::LOOK_MS_MAX`]; false if too many wait
-    /// already, or nobody leads, so that this node knows as much as it ever will. [`super::run`] is to be
-    /// called after.
+    /// already, or nobody leads, so that this node knows as much as it ever will. [`super::run`] is
+    /// to be called after.
     pub fn look(&self, connection: ConnectionId, peers: &Peers) -> bool {
         let is_up = |leader| leader == self.identity.node || peers.is_up(leader);
         if !self.leader().is_some_and(is_up) {
@@ -238,7 +239,8 @@ impl Cluster {
         self.tell_elections(elections::Event::Needed(from, needed));
     }
 
-    /// A node hands a stream that it leads over to another one. [`super::run`] is to be called after.
+    /// A node hands a stream that it leads over to another one. [`super::run`] is to be called
+    /// after.
     pub fn move_stream(&self, from: NodeId, stream: QueueId, to: NodeId) {
         self.tell_elections(elections::Event::Move(from, stream, to));
     }
