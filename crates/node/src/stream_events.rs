@@ -1,7 +1,7 @@
 //! What the streams of a node and its connections tell each other, and what stream listeners offer.
 
 use leveret_metadata::StreamSettings;
-use leveret_stream::{ReplicaOrder, SessionId};
+use leveret_stream::{ReplicaOrder, ReplicaOrigin, SessionId};
 use leveret_stream_session::{Settings, Update};
 use leveret_types::{ConnectionId, NodeId, QueueId};
 use std::sync::Arc;
@@ -61,8 +61,8 @@ pub struct ReplicaHere {
     pub leader: NodeId,
     /// What the catalogue says to the replica.
     pub order: ReplicaOrder,
-    /// The stream has just been declared: no replica can have lost anything of it.
-    pub is_new: bool,
+    /// How the node comes to run it, if it does not yet.
+    pub origin: ReplicaOrigin,
 }
 
 /// What whoever runs the streams of this node is told.

@@ -11,7 +11,7 @@ pub use crate::stream_relay::{
     published_bytes, replica_frame,
 };
 use leveret_metadata::{Catalogue, QueueKind, QueueRecord, StreamSettings};
-use leveret_stream::{Epoch, ReplicaOrder};
+use leveret_stream::{Epoch, ReplicaOrder, ReplicaOrigin};
 pub use leveret_stream_session::{PublisherStatus, Settings, SubscriptionStatus};
 use leveret_types::{ProtocolError, QueueId, ReplyCode};
 
@@ -33,8 +33,11 @@ pub(crate) fn follow<E: Env>(
     }
     let settings = record.settings().stream.clone().unwrap_or_default();
     let change = change(record.id(), settings);
-    let is_new = matches!(change, StreamChange::Begun(..));
-    tell(record, change, is_new, env);
+    let origin = match change {
+        StreamChange::Begun(..) => ReplicaOrigin::NewStream,
+        _ => ReplicaOrigin::NewReplica,
+    };
+    tell(record, change, origin, env);
     true
 }
 
@@ -44,7 +47,7 @@ pub fn found<E: Env>(record: &QueueRecord, env: &E) {
     tell(
         record,
         StreamChange::Begun(record.id(), settings),
-        false,
+        ReplicaOrigin::Before,
         env,
     );
 }
@@ -52,13 +55,14 @@ pub fn found<E: Env>(record: &QueueRecord, env: &E) {
 /// Whether this node has files of a stream.
 #[must_use]
 pub fn has_files<E: Env>(record: &QueueRecord, env: &E) -> bool {
-    settings_here(record, env).is_some() || replica_here(record, false, env).is_some()
+    settings_here(record, env).is_some()
+        || replica_here(record, ReplicaOrigin::Before, env).is_some()
 }
 
-fn tell<E: Env>(record: &QueueRecord, change: StreamChange, is_new: bool, env: &E) {
+fn tell<E: Env>(record: &QueueRecord, change: StreamChange, origin: ReplicaOrigin, env: &E) {
     env.follow_stream(match change {
         StreamChange::Deleted(_) => change,
-        _ => match replica_here(record, is_new, env) {
+        _ => match replica_here(record, origin, env) {
             Some(here) => StreamChange::Replica(Box::new(here)),
             None if settings_here(record, env).is_some() => change,
             None => StreamChange::Elsewhere(record.id(), record.home()),
@@ -67,9 +71,13 @@ fn tell<E: Env>(record: &QueueRecord, change: StreamChange, is_new: bool, env: &
 }
 
 /// The replica of a stream that this node has, if it has one and the stream is replicated.
-/// `is_new` where the stream has just been declared.
+/// `origin` says how the node comes to run it, if it does not yet.
 #[must_use]
-pub fn replica_here<E: Env>(record: &QueueRecord, is_new: bool, env: &E) -> Option<ReplicaHere> {
+pub fn replica_here<E: Env>(
+    record: &QueueRecord,
+    origin: ReplicaOrigin,
+    env: &E,
+) -> Option<ReplicaHere> {
     let own = env.node_id();
     let members: Vec<_> = record.members().iter().map(|m| m.node()).collect();
     if record.epoch() == 0 || !members.contains(&own) {
@@ -85,7 +93,7 @@ pub fn replica_here<E: Env>(record: &QueueRecord, is_new: bool, env: &E) -> Opti
             true => ReplicaOrder::Lead { epoch, members },
             false => ReplicaOrder::Follow { epoch, leader },
         },
-        is_new,
+        origin,
     })
 }
 

@@ -40,6 +40,7 @@ fn state(epoch: u64, cut: Option<u64>) -> ReplicaState {
         promised: Epoch(epoch),
         log_epoch: Epoch(1),
         is_whole: true,
+        forgot: false,
         cut,
         damaged: None,
         epochs: Vec::new(),

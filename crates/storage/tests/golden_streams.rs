@@ -45,6 +45,7 @@ fn state() -> ReplicaState {
         promised: Epoch(4),
         log_epoch: Epoch(3),
         is_whole: true,
+        forgot: false,
         cut: None,
         damaged: None,
         epochs: vec![EpochStart {

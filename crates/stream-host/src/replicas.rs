@@ -7,17 +7,18 @@
 //! back what is read for followers on that node.
 
 use crate::{BeginError, Found, StreamHost};
-use leveret_storage::{Disk, WalError};
+use leveret_storage::{Disk, OpenError, WalError};
 use leveret_stream::replica::Epoch;
 use leveret_stream::{
-    Events, ReplicaMessage, ReplicaOrder, ReplicaReport, ReplicaRole, Stream, StreamSettings,
+    Events, ReplicaMessage, ReplicaOrder, ReplicaOrigin, ReplicaReport, ReplicaRole, Stream,
+    StreamSettings,
 };
 use leveret_types::{NodeId, QueueId};
 
 impl<D: Disk> StreamHost<D> {
     /// Begins to run this node's replica of a stream. It waits for the catalogue's orders.
-    /// `is_new` where the stream itself is, or where it was one of this node alone until now: no
-    /// replica can have lost anything of it.
+    /// One whose file is damaged is taken for one that has lost its disk: it copies all from others,
+    /// and counts for nothing before it has.
     ///
     /// # Errors
     /// If its files cannot be read, or say what cannot be. The stream does not run then.
@@ -26,9 +27,16 @@ impl<D: Disk> StreamHost<D> {
         id: QueueId,
         settings: StreamSettings,
         me: NodeId,
-        is_new: bool,
+        origin: ReplicaOrigin,
     ) -> Result<Found, BeginError> {
-        let mut state = self.files.replica_state(id)?;
+        let (mut state, unreadable) = match self.files.replica_state(id) {
+            Ok(state) => (state, None),
+            Err(error @ OpenError::Damaged { .. }) => (None, Some(error.to_string())),
+            Err(error) => return Err(error.into()),
+        };
+        let origin = unreadable
+            .as_ref()
+            .map_or(origin, |_| ReplicaOrigin::Before);
         if let Some(state) = &mut state
             && let Some(next_offset) = state.cut
         {
@@ -41,12 +49,12 @@ impl<D: Disk> StreamHost<D> {
         let newest = found.recovered.newest.clone();
         let mut machine = Stream::new(id, settings, found.recovered)?;
         let (life, damaged_from) = (self.files.life(), found.damaged_from);
-        machine.replicate(me, life, state, is_new, damaged_from, &newest);
+        machine.replicate(me, life, state, origin, damaged_from, &newest);
         self.host(id, machine);
         self.touched.insert(id);
         Ok(Found {
             cut_bytes: found.cut_bytes,
-            damage: found.damage,
+            damage: unreadable.into_iter().chain(found.damage).collect(),
         })
     }
 

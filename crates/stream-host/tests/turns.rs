@@ -6,7 +6,7 @@
 use leveret_storage::{MemoryDisk, StreamFiles};
 use leveret_stream::{
     BatchBuilder, Command, Epoch, Event, Events, Flush, OffsetSpec, PublisherId, ReaderId, Refusal,
-    ReplicaEvent, ReplicaOrder, RequestId, SessionId, StreamSettings,
+    ReplicaEvent, ReplicaOrder, ReplicaOrigin, RequestId, SessionId, StreamSettings,
 };
 use leveret_stream_host::StreamHost;
 use leveret_types::limits::STREAM_READS_MAX;
@@ -363,7 +363,7 @@ fn files_of_streams_that_do_not_exist_are_deleted_at_a_start() {
 /// A stream that this node leads, and whose followers are not reached.
 fn lead(host: &mut StreamHost<MemoryDisk>, stream: QueueId) {
     let me = NodeId(1);
-    host.begin_replica(stream, with(Flush::Sync), me, true)
+    host.begin_replica(stream, with(Flush::Sync), me, ReplicaOrigin::NewStream)
         .unwrap();
     let members = (1..=3).map(NodeId).collect();
     let lead = ReplicaOrder::Lead {

@@ -33,8 +33,8 @@ pub use host::{
 pub use machine::{Effect, Events, Recovered, RetentionAlarm, Seek, Stream};
 pub use reader::{Key, Loaded};
 pub use replica::{
-    Epoch, LogPosition, ReplicaEvent, ReplicaMessage, ReplicaOrder, ReplicaReport, ReplicaRole,
-    ReplicaState,
+    Epoch, LogPosition, ReplicaEvent, ReplicaMessage, ReplicaOrder, ReplicaOrigin, ReplicaReport,
+    ReplicaRole, ReplicaState,
 };
 pub use segments::Segment;
 pub use settings::{Flush, SettingsError, StreamSettings, age_ms, retention_groups};

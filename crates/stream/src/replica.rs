@@ -80,6 +80,12 @@ pub struct EpochEnd {
 pub struct Attachment(pub u64);
 
 impl Attachment {
+    /// The run of the process that chose it.
+    #[must_use]
+    pub const fn life(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
     /// Whether the same process has attached before `other` was made.
     #[must_use]
     pub const fn is_before(self, other: Self) -> bool {
@@ -106,6 +112,20 @@ pub enum ReplicaOrder {
         /// The leader's node.
         leader: NodeId,
     },
+}
+
+/// How a node comes to run a replica of a stream: what it means that nothing of one is on its disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReplicaOrigin {
+    /// The stream itself is new, or was one of this node alone until now: no replica can have lost
+    /// anything of it.
+    NewStream,
+    /// The catalogue has just made the node one that has a replica: this one has nothing yet, and
+    /// has promised nothing.
+    NewReplica,
+    /// It ran here before. Without its file it has lost its disk, and with that what it had and
+    /// what it had promised.
+    Before,
 }
 
 /// What a replica is now.

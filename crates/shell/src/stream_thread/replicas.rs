@@ -93,7 +93,7 @@ impl<D: Disk, C: Fn() -> Now, H: FnMut(Vec<Heard>)> StreamThread<D, C, H> {
             self.host.set_settings(stream, *here.settings);
         } else {
             let (settings, node) = (*here.settings, here.node);
-            match self.host.begin_replica(stream, settings, node, here.is_new) {
+            match self.host.begin_replica(stream, settings, node, here.origin) {
                 Ok(found) => super::tell_found(stream, &found),
                 Err(error) => {
                     return tracing::error!("the replica of stream {stream} does not run: {error}");

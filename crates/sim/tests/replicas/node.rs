@@ -6,8 +6,8 @@ use leveret_sim::SimDisk;
 use leveret_sim::file_system::Cut;
 use leveret_storage::StreamFiles;
 use leveret_stream::{
-    Command, Events, OffsetSpec, ReaderId, ReplicaReport, ReplicaRole, RequestId, SessionId,
-    StreamSettings,
+    Command, Events, OffsetSpec, ReaderId, ReplicaOrigin, ReplicaReport, ReplicaRole, RequestId,
+    SessionId, StreamSettings,
 };
 use leveret_stream_host::StreamHost;
 use leveret_types::{NodeId, Now, QueueId};
@@ -49,7 +49,7 @@ impl Node {
         &mut self,
         settings: &StreamSettings,
         salt: u64,
-        is_new: bool,
+        origin: ReplicaOrigin,
     ) -> Result<(), Died> {
         self.simulation_run += 1;
         self.told = 0;
@@ -57,7 +57,7 @@ impl Node {
         let files = StreamFiles::open(self.disk.clone(), Path::new("streams"), salt);
         let begun = files.map_err(|error| error.to_string()).and_then(|files| {
             let mut host = StreamHost::new(files);
-            let begun = host.begin_replica(STREAM, settings.clone(), self.id, is_new);
+            let begun = host.begin_replica(STREAM, settings.clone(), self.id, origin);
             begun.map(|_| host).map_err(|error| error.to_string())
         });
         match begun {

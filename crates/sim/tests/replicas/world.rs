@@ -9,8 +9,8 @@ use leveret_amqp::fuzz::Random;
 use leveret_sim::SimDisk;
 use leveret_stream::replica::Answer;
 use leveret_stream::{
-    Command, Event, Events, Flush, ReplicaEvent, ReplicaMessage, ReplicaReport, ReplicaRole,
-    StreamSettings,
+    Command, Event, Events, Flush, ReplicaEvent, ReplicaMessage, ReplicaOrigin, ReplicaReport,
+    ReplicaRole, StreamSettings,
 };
 use leveret_stream_host::StreamHost;
 use leveret_types::{NodeId, Now};
@@ -112,13 +112,13 @@ impl World {
     /// The stream is made on its members.
     fn found(&mut self) {
         for at in 0..3 {
-            self.start(at, true);
+            self.start(at, ReplicaOrigin::NewStream);
         }
     }
 
-    fn start(&mut self, at: usize, is_new: bool) {
+    fn start(&mut self, at: usize, origin: ReplicaOrigin) {
         let salt = self.random.next_u64();
-        if self.nodes[at].start(&self.settings, salt, is_new).is_err() {
+        if self.nodes[at].start(&self.settings, salt, origin).is_err() {
             return self.crash(at);
         }
         let id = self.nodes[at].id;
@@ -159,7 +159,7 @@ impl World {
             90 => self.elect(),
             91..=92 => self.fault(at),
             93..=95 if self.nodes[at].host.is_none() && self.catalogue.has(self.nodes[at].id) => {
-                self.start(at, false);
+                self.start(at, ReplicaOrigin::Before);
             }
             96 => self.change_members(),
             97 => self.heal(),
@@ -301,7 +301,9 @@ impl World {
 
     fn elect(&mut self) {
         let epoch = self.catalogue.begin_election();
-        for to in self.catalogue.members.clone() {
+        // Who copies is asked as well: it may have forgotten what it promised as a member.
+        let learner = self.catalogue.learner;
+        for to in self.catalogue.members.iter().copied().chain(learner) {
             let bytes = ReplicaMessage::Prepare { epoch }.encode();
             let from = ELECTOR;
             self.network.send(Packet { from, to, bytes });
@@ -339,7 +341,7 @@ impl World {
             self.nodes[spare].host = None;
             self.nodes[spare].disk = SimDisk::new();
             self.catalogue.learner = Some(self.nodes[spare].id);
-            self.start(spare, false);
+            self.start(spare, ReplicaOrigin::NewReplica);
         }
     }
 
@@ -554,7 +556,7 @@ impl World {
                     self.crash(at);
                 }
                 if self.nodes[at].host.is_none() && self.catalogue.has(self.nodes[at].id) {
-                    self.start(at, false);
+                    self.start(at, ReplicaOrigin::Before);
                 }
                 self.tell(at);
             }

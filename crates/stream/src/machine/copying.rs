@@ -41,6 +41,10 @@ enum CopyError {
     Epoch(u64),
 }
 
+/// How often a replica whose promises are lost asks for an epoch in which it may count, in one run
+/// of its process. Where it is not asked to prepare one, as it is no member, it asks in vain.
+const ASKED_FOR_EPOCH_MAX: u8 = 3;
+
 impl Stream {
     fn following(&mut self) -> Option<(&mut Replica, Following)> {
         let replica = self.replica.as_deref_mut()?;
@@ -395,7 +399,8 @@ impl Stream {
         let durable = replica.durable;
         let state = &mut replica.state;
         let is_whole = state.is_whole && state.log_epoch == following.epoch;
-        if !is_whole && durable >= following.whole_at {
+        let has_all = durable >= following.whole_at;
+        if !is_whole && has_all && !state.forgot {
             state.is_whole = true;
             state.log_epoch = following.epoch;
             following.is_becoming_whole = true;
@@ -408,6 +413,10 @@ impl Stream {
         }
         let says = (durable, is_whole && !following.is_becoming_whole);
         if following.said != Some(says) {
+            let had_all = following.said.is_some_and(|(d, _)| d >= following.whole_at);
+            let has_come = state.forgot && has_all && !had_all;
+            let needs_epoch = has_come && replica.asked_for_epoch < ASKED_FOR_EPOCH_MAX;
+            replica.asked_for_epoch += u8::from(needs_epoch);
             following.said = Some(says);
             let message = ReplicaMessage::Durable {
                 epoch: following.epoch,
@@ -417,6 +426,11 @@ impl Stream {
             };
             self.set_following(following);
             self.send(following.leader, message);
+            if needs_epoch {
+                // It may have promised a newer one than this, in which it must not count.
+                let reason = "a replica has lost its disk, and with that what it had promised";
+                self.ask_for_election(reason.to_owned());
+            }
         }
     }
 

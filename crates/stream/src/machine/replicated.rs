@@ -6,7 +6,7 @@ use crate::host::{Command, Event, Refusal, SessionId};
 use crate::replica::leading::Leading;
 use crate::replica::{
     Attachment, Epoch, EpochEnd, EpochStart, LogPosition, ReplicaEvent, ReplicaMessage,
-    ReplicaOrder, ReplicaRole, ReplicaState, ends, parting,
+    ReplicaOrder, ReplicaOrigin, ReplicaRole, ReplicaState, ends, parting,
 };
 use leveret_types::NodeId;
 use leveret_types::limits::STREAM_FOLLOWERS_MAX;
@@ -31,6 +31,8 @@ pub(super) struct Replica {
     pub(super) is_cutting: bool,
     /// Chunks were copied in this turn.
     pub(super) has_copied: bool,
+    /// How often it has asked for an epoch in which it may count, as its promises are lost.
+    pub(super) asked_for_epoch: u8,
     /// Followers that have heard of an epoch that this node leads before this node has.
     early: BTreeMap<NodeId, (Epoch, Attachment)>,
 }
@@ -86,19 +88,22 @@ impl Replica {
 impl Stream {
     /// Makes the stream one of several replicas, on this node: it waits for the catalogue's orders.
     /// `life` is drawn anew for each run of the process; `state` is what was kept, `None` if there
-    /// is no such file. A replica that `is_new`, as the stream itself is, has lost nothing; any
-    /// other one without a file may have lost its disk.
+    /// is no such file, or it cannot be read.
     pub fn replicate(
         &mut self,
         me: NodeId,
         life: u32,
         state: Option<ReplicaState>,
-        is_new: bool,
+        origin: ReplicaOrigin,
         damaged_from: Option<u64>,
         newest: &[SharedChunk],
     ) {
         let is_known = state.is_some();
-        let mut state = state.unwrap_or_default();
+        let is_new = origin == ReplicaOrigin::NewStream;
+        let mut state = state.unwrap_or_else(|| ReplicaState {
+            forgot: origin == ReplicaOrigin::Before,
+            ..ReplicaState::default()
+        });
         let damaged_from = state.damaged.into_iter().chain(damaged_from).min();
         let is_whole = (is_new || state.is_whole) && damaged_from.is_none();
         let changes = !is_known || (state.is_whole, state.damaged) != (is_whole, damaged_from);
@@ -120,6 +125,7 @@ impl Stream {
             is_ready: false,
             is_cutting: false,
             has_copied: false,
+            asked_for_epoch: 0,
             early: BTreeMap::new(),
         }));
         if let Some(from) = damaged_from {
@@ -214,7 +220,7 @@ impl Stream {
         }
     }
 
-    fn ask_for_election(&mut self, reason: String) {
+    pub(super) fn ask_for_election(&mut self, reason: String) {
         let promised = self.promised().unwrap_or_default();
         self.report(ReplicaEvent::ElectionNeeded { promised, reason });
     }
@@ -256,7 +262,7 @@ impl Stream {
         // not durable here, others have under the same epoch.
         let is_first = epoch == Epoch(1) && state.promised == Epoch(0) && state.is_whole;
         let is_prepared = epoch == state.promised && epoch > state.log_epoch;
-        if replica.is_cutting || !is_first && !is_prepared {
+        if replica.is_cutting || state.forgot || !is_first && !is_prepared {
             // It does not promise the epoch now: that would look as if it had been prepared.
             let promised = state.promised.max(epoch);
             let reason = format!("this node cannot lead epoch {epoch} any more");
@@ -293,10 +299,12 @@ impl Stream {
             _ => {}
         }
         self.step_down(out);
-        if epoch > promised {
-            self.promise(epoch);
-        }
         if let Some(replica) = self.replica.as_deref_mut() {
+            if epoch > promised {
+                replica.state.promised = epoch;
+                let state = Box::new(replica.state.clone());
+                self.effects.push(Effect::Save(state));
+            }
             replica.role = Role::Following(Following {
                 epoch,
                 leader,
@@ -310,13 +318,6 @@ impl Stream {
             });
         }
         self.attach();
-    }
-
-    fn promise(&mut self, epoch: Epoch) {
-        if let Some(replica) = self.replica.as_deref_mut() {
-            replica.state.promised = epoch;
-        }
-        self.save();
     }
 
     /// The replica leads or follows no more. Publishers hear that they lost the stream here, and
@@ -396,9 +397,13 @@ impl Stream {
         let Some(replica) = self.replica.as_deref() else {
             return;
         };
-        if epoch > replica.state.promised {
+        if epoch > replica.state.promised || replica.state.forgot {
             self.step_down(out);
-            self.promise(epoch);
+            if let Some(replica) = self.replica.as_deref_mut() {
+                let life = replica.attachment.life();
+                replica.state.promise(epoch, life);
+            }
+            self.save();
         }
         let next_offset = self.next_offset;
         self.effects.push(Effect::Sync { next_offset });

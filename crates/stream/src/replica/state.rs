@@ -4,6 +4,9 @@ use crate::replica::{Epoch, EpochStart};
 use bytes::{Buf, BufMut};
 use leveret_types::limits::STREAM_EPOCHS_MAX;
 
+/// Epochs that a replica passes over which does not know what it has promised.
+const FORGOTTEN_EPOCHS: u64 = 1 << 32;
+
 const MAGIC: [u8; 8] = *b"LVRTREPL";
 /// Without and with the offset of damage.
 const VERSION: u16 = 1;
@@ -12,6 +15,7 @@ const VERSION_DAMAGED: u16 = 2;
 const HEAD_BYTES: usize = 8 + 2 + 2 + 4 + 8 + 8 + 8;
 const IS_WHOLE: u16 = 1;
 const HAS_CUT: u16 = 2;
+const FORGOT: u16 = 4;
 
 /// What a replica keeps beside its chunks. It changes with elections and attachments alone.
 ///
@@ -30,6 +34,9 @@ pub struct ReplicaState {
     pub log_epoch: Epoch,
     /// Whether it has all that it ever said it had.
     pub is_whole: bool,
+    /// It may have promised more than it knows: its disk was lost. Until it has promised an epoch
+    /// beyond all of these it counts for nothing and leads nothing.
+    pub forgot: bool,
     /// A cut to this offset was begun: it is done again after a crash.
     pub cut: Option<u64>,
     /// The log is not trusted from this offset on: it is damaged there on disk.
@@ -68,10 +75,11 @@ impl ReplicaState {
         }
         let whole = if self.is_whole { IS_WHOLE } else { 0 };
         let cut = self.cut.map_or(0, |_| HAS_CUT);
+        let forgot = if self.forgot { FORGOT } else { 0 };
         let mut out = Vec::with_capacity(16 + body.len());
         out.put_slice(&MAGIC);
         out.put_u16(self.damaged.map_or(VERSION, |_| VERSION_DAMAGED));
-        out.put_u16(whole | cut);
+        out.put_u16(whole | cut | forgot);
         let mut crc = crc32fast::Hasher::new();
         crc.update(&out[8..]);
         crc.update(&body);
@@ -119,6 +127,7 @@ impl ReplicaState {
             promised,
             log_epoch,
             is_whole: flags & IS_WHOLE != 0,
+            forgot: flags & FORGOT != 0,
             cut: (flags & HAS_CUT != 0).then_some(cut),
             damaged,
             epochs: body.chunks_exact(16).map(start).collect(),
@@ -130,6 +139,17 @@ impl ReplicaState {
     pub fn withdraw(&mut self) {
         if self.promised > self.log_epoch {
             self.promised = self.promised.next();
+        }
+    }
+
+    /// Promises an epoch. A replica that may have promised others, which it does not know, promises
+    /// one instead that is beyond them, as long as an election has not been begun so often in vain
+    /// as that is away; `life` is that of the process, so that two of these are not the same.
+    pub fn promise(&mut self, epoch: Epoch, life: u32) {
+        self.promised = self.promised.max(epoch);
+        if std::mem::take(&mut self.forgot) {
+            let beyond = FORGOTTEN_EPOCHS + u64::from(life);
+            self.promised = Epoch(self.promised.0.saturating_add(beyond));
         }
     }
 
@@ -161,6 +181,7 @@ mod tests {
             promised: Epoch(9),
             log_epoch: Epoch(8),
             is_whole: true,
+            forgot: false,
             cut: Some(3),
             damaged: None,
             epochs: Vec::new(),
@@ -177,7 +198,11 @@ mod tests {
             damaged: Some(0),
             ..state(2)
         };
-        for state in [ReplicaState::default(), state(0), state(3), damaged] {
+        let forgot = ReplicaState {
+            forgot: true,
+            ..ReplicaState::default()
+        };
+        for state in [ReplicaState::default(), state(0), state(3), damaged, forgot] {
             let bytes = state.encode();
             assert_eq!(ReplicaState::decode(&bytes), Ok(state));
             for at in 0..bytes.len() {

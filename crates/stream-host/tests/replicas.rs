@@ -1,0 +1,281 @@
+//! A replica that has lost its disk, or the small file beside its chunks: it does not know what it
+//! had promised, and counts for nothing until it has promised something newer.
+
+#![allow(clippy::unwrap_used, reason = "a test that fails here says enough")]
+
+use leveret_storage::{MemoryDisk, StreamFiles};
+use leveret_stream::replica::Epoch;
+use leveret_stream::{
+    BatchBuilder, Command, Event, Events, PublisherId, ReplicaEvent, ReplicaMessage, ReplicaOrder,
+    ReplicaOrigin, ReplicaRole, RequestId, SessionId, StreamSettings,
+};
+use leveret_stream_host::{Found, StreamHost};
+use leveret_types::{NodeId, Now, QueueId};
+use std::path::Path;
+
+const STREAM: QueueId = QueueId(7);
+const SESSION: SessionId = SessionId(1);
+const LEADER: NodeId = NodeId(1);
+const FOLLOWER: NodeId = NodeId(2);
+/// Whoever elects; it has no replica.
+const ELECTOR: NodeId = NodeId(9);
+
+/// One node with its disk.
+struct Node {
+    id: NodeId,
+    disk: MemoryDisk,
+    host: StreamHost<MemoryDisk>,
+    lives: u64,
+    reports: Vec<ReplicaEvent>,
+    answers: Vec<ReplicaMessage>,
+    events: Vec<Event>,
+}
+
+fn host(disk: &MemoryDisk, life: u64) -> StreamHost<MemoryDisk> {
+    StreamHost::new(StreamFiles::open(disk.clone(), Path::new("streams"), life).unwrap())
+}
+
+impl Node {
+    fn new(id: NodeId) -> Self {
+        let disk = MemoryDisk::new();
+        let mut node = Self {
+            id,
+            host: host(&disk, 1),
+            disk,
+            lives: 1,
+            reports: Vec::new(),
+            answers: Vec::new(),
+            events: Vec::new(),
+        };
+        node.begin(ReplicaOrigin::NewStream);
+        node
+    }
+
+    fn begin(&mut self, origin: ReplicaOrigin) -> Found {
+        let settings = StreamSettings::default();
+        self.host
+            .begin_replica(STREAM, settings, self.id, origin)
+            .unwrap()
+    }
+
+    /// Ends, and starts with what is on this disk.
+    fn restart(&mut self, disk: MemoryDisk, origin: ReplicaOrigin) -> Found {
+        self.lives += 1;
+        self.host = host(&disk, self.lives);
+        self.disk = disk;
+        self.begin(origin)
+    }
+
+    fn order(&mut self, epoch: Epoch) {
+        let leader = LEADER;
+        let order = match self.id == leader {
+            true => ReplicaOrder::Lead {
+                epoch,
+                members: (1..=3).map(NodeId).collect(),
+            },
+            false => ReplicaOrder::Follow { epoch, leader },
+        };
+        self.host.order(STREAM, order, &mut Events::new());
+    }
+
+    fn turn(&mut self) {
+        let mut events = Events::new();
+        self.host.end_turn(Now::both(0), &mut events).unwrap();
+        for sync in self.host.take_syncs() {
+            self.host.synced(&sync.run().unwrap());
+        }
+        let reports = self.host.take_reports();
+        self.reports.extend(reports.into_iter().map(|(_, r)| r));
+        self.events.extend(events.into_iter().map(|(_, e)| e));
+    }
+
+    /// What it promises when it is asked to prepare an epoch, and whether it is whole.
+    fn prepare(&mut self, epoch: Epoch) -> (Epoch, bool) {
+        let prepare = ReplicaMessage::Prepare { epoch };
+        self.host
+            .receive(ELECTOR, STREAM, prepare, &mut Events::new());
+        let mut pair = [self];
+        run(&mut pair);
+        match pair[0].answers.pop() {
+            Some(ReplicaMessage::Prepared {
+                promised, is_whole, ..
+            }) => (promised, is_whole),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn leads(&self) -> bool {
+        matches!(self.host.role(STREAM), Some(ReplicaRole::Leader { .. }))
+    }
+
+    fn needs_an_epoch(&mut self) -> bool {
+        let reports = std::mem::take(&mut self.reports);
+        let needed = |r: &ReplicaEvent| matches!(r, ReplicaEvent::ElectionNeeded { .. });
+        reports.iter().any(needed)
+    }
+}
+
+/// Takes turns until nobody has anything to say.
+fn run(nodes: &mut [&mut Node]) {
+    loop {
+        let mut messages = Vec::new();
+        for node in nodes.iter_mut() {
+            node.turn();
+            let to: Vec<NodeId> = node.host.messages_for().collect();
+            for to in to {
+                let taken = node.host.take_messages(to, usize::MAX);
+                messages.extend(taken.into_iter().map(|(_, m)| (node.id, to, m)));
+            }
+        }
+        if messages.is_empty() {
+            return;
+        }
+        for (from, to, message) in messages {
+            if let Some(at) = nodes.iter_mut().find(|node| node.id == to) {
+                let mut events = Events::new();
+                at.host.receive(from, STREAM, message, &mut events);
+                at.events.extend(events.into_iter().map(|(_, e)| e));
+            } else if let Some(asked) = nodes.iter_mut().find(|n| n.id == from && to == ELECTOR) {
+                asked.answers.push(message);
+            }
+        }
+    }
+}
+
+/// Publishes one message at the leader; whether it is confirmed.
+fn publishes(leader: &mut Node, follower: &mut Node, id: u64) -> bool {
+    let publisher = PublisherId(1);
+    let declare = Command::DeclarePublisher {
+        request: RequestId(0),
+        stream: STREAM,
+        publisher,
+        reference: None,
+    };
+    let mut batch = BatchBuilder::new();
+    assert!(batch.push(id, None, b"body"));
+    let publish = Command::Publish {
+        stream: STREAM,
+        publisher,
+        batch: batch.take(),
+    };
+    for command in [declare, publish] {
+        let mut events = Events::new();
+        leader
+            .host
+            .handle(Now::both(0), SESSION, command, &mut events);
+    }
+    leader.events.clear();
+    run(&mut [leader, follower]);
+    let confirms = |e: &Event| matches!(e, Event::Confirmed { ids, .. } if ids.contains(&id));
+    leader.events.iter().any(confirms)
+}
+
+/// A stream with two of three members up, and a message that both have.
+fn pair() -> (Node, Node) {
+    let (mut leader, mut follower) = (Node::new(LEADER), Node::new(FOLLOWER));
+    leader.order(Epoch(1));
+    follower.order(Epoch(1));
+    run(&mut [&mut leader, &mut follower]);
+    assert!(publishes(&mut leader, &mut follower, 1));
+    (leader, follower)
+}
+
+/// The link between both is new.
+fn reconnect(leader: &mut Node, follower: &mut Node) {
+    leader.host.connected(FOLLOWER);
+    follower.host.connected(LEADER);
+    run(&mut [leader, follower]);
+}
+
+/// An election that the leader wins once more; gives the epoch.
+fn elect(leader: &mut Node, follower: &mut Node, after: Epoch) -> Epoch {
+    let mut epoch = after.next();
+    loop {
+        let promised = [leader.prepare(epoch).0, follower.prepare(epoch).0];
+        match promised.iter().max() {
+            Some(newest) if *newest > epoch => epoch = newest.next(),
+            _ => break,
+        }
+    }
+    leader.order(epoch);
+    follower.order(epoch);
+    reconnect(leader, follower);
+    epoch
+}
+
+fn forgets_and_counts_again(forget: impl FnOnce(&mut Node)) {
+    let (mut leader, mut follower) = pair();
+    forget(&mut follower);
+    follower.order(Epoch(1));
+    reconnect(&mut leader, &mut follower);
+    assert!(
+        !publishes(&mut leader, &mut follower, 2),
+        "it may have promised a newer epoch, and does not count in this one"
+    );
+    assert!(follower.needs_an_epoch(), "else it never counts again");
+    elect(&mut leader, &mut follower, Epoch(1));
+    assert!(publishes(&mut leader, &mut follower, 3));
+    assert!(!follower.needs_an_epoch());
+}
+
+#[test]
+fn a_replica_without_its_disk_counts_for_no_majority_before_a_new_epoch() {
+    forgets_and_counts_again(|follower| {
+        let found = follower.restart(MemoryDisk::new(), ReplicaOrigin::Before);
+        assert!(found.damage.is_empty());
+    });
+}
+
+#[test]
+fn a_replica_whose_small_file_is_damaged_runs_as_one_without_its_disk_and_says_so() {
+    forgets_and_counts_again(|follower| {
+        let disk = follower.disk.copy();
+        let paths = disk.paths();
+        let is_small = |path: &&std::path::PathBuf| path.extension() == Some("replica".as_ref());
+        let path = paths.iter().find(is_small).unwrap();
+        disk.tamper(path, |bytes| bytes[20] ^= 1);
+        let found = follower.restart(disk, ReplicaOrigin::Before);
+        assert_eq!(found.damage.len(), 1, "{:?}", found.damage);
+    });
+}
+
+#[test]
+fn a_replica_without_its_disk_does_not_lead_the_epoch_that_it_had_prepared() {
+    let (_, mut follower) = pair();
+    let epoch = Epoch(2);
+    assert_eq!(follower.prepare(epoch), (epoch, true));
+    follower.restart(MemoryDisk::new(), ReplicaOrigin::Before);
+    // Another elector asks for the same one, before the first one's choice is known.
+    let (promised, is_whole) = follower.prepare(epoch);
+    assert!(promised > epoch && !is_whole, "{promised}");
+    let members = (1..=3).map(NodeId).collect();
+    let lead = ReplicaOrder::Lead { epoch, members };
+    follower.host.order(STREAM, lead, &mut Events::new());
+    run(&mut [&mut follower]);
+    assert!(!follower.leads());
+    assert!(follower.needs_an_epoch());
+}
+
+#[test]
+fn that_its_promises_are_unknown_outlasts_a_restart() {
+    let (_, mut follower) = pair();
+    follower.restart(MemoryDisk::new(), ReplicaOrigin::Before);
+    run(&mut [&mut follower]);
+    let disk = follower.disk.clone();
+    follower.restart(disk, ReplicaOrigin::Before);
+    assert!(follower.prepare(Epoch(2)).0 > Epoch(2));
+    let disk = follower.disk.clone();
+    follower.restart(disk, ReplicaOrigin::Before);
+    let newer = follower.prepare(Epoch(2)).0.next();
+    assert_eq!(follower.prepare(newer).0, newer, "passed over once");
+}
+
+#[test]
+fn a_replica_that_is_added_counts_without_a_new_epoch() {
+    let (mut leader, mut follower) = pair();
+    follower.restart(MemoryDisk::new(), ReplicaOrigin::NewReplica);
+    follower.order(Epoch(1));
+    reconnect(&mut leader, &mut follower);
+    assert!(publishes(&mut leader, &mut follower, 2));
+    assert!(!follower.needs_an_epoch());
+}
