@@ -145,3 +145,69 @@ fn stats_are_shown_again_and_again() {
         "{json}"
     );
 }
+
+#[test]
+fn messages_published_over_http_are_counted_as_a_clients_are() {
+    let folder = Folder::new("http-publish");
+    let data = folder.data();
+    let mut command = serve_with_metrics(&data, "127.0.0.1:0");
+    let node = Node::start(command.args(["--http", "none"]), &data);
+    let created = node.http("PUT", "/api/queues/%2f/q", r#"{"durable": true}"#);
+    assert!(created.starts_with("HTTP/1.1 201"), "{created}");
+    for _ in 0..3 {
+        node.publish("%2f", "q", "four");
+    }
+    let body = r#"{"properties":{},"routing_key":"nowhere","payload":"x"}"#;
+    let path = "/api/exchanges/%2f/amq.default/publish";
+    let answer = node.http("POST", path, body);
+    assert!(answer.contains("\"routed\":false"), "{answer}");
+    let overview = node.http("GET", "/api/overview", "");
+    for field in [
+        "\"publish\":4",
+        "\"confirm\":4",
+        "\"return_unroutable\":1",
+        "\"publish_details\":",
+    ] {
+        assert!(overview.contains(field), "{field} in {overview}");
+    }
+    let metrics = get_metrics(&node);
+    let of = r#"{protocol="amqp091"}"#;
+    for line in [
+        format!("rabbitmq_global_messages_received_total{of} 4"),
+        format!("rabbitmq_global_messages_routed_total{of} 3"),
+        format!("rabbitmq_message_size_bytes_count{of} 4"),
+        format!("rabbitmq_message_size_bytes_sum{of} 13"),
+        r#"rabbitmq_message_size_bytes_bucket{protocol="amqp091",le="100"} 4"#.to_owned(),
+    ] {
+        assert!(
+            metrics.lines().any(|found| found == line),
+            "{line} in {metrics}"
+        );
+    }
+}
+
+#[test]
+fn a_message_published_over_http_to_a_delayed_exchange_waits() {
+    let folder = Folder::new("http-delay");
+    let node = start(&folder);
+    let queue = node.http("PUT", "/api/queues/%2f/q", r#"{"durable": true}"#);
+    assert!(queue.starts_with("HTTP/1.1 201"), "{queue}");
+    let exchange = r#"{"type": "x-delayed-message", "durable": true, "arguments": {"x-delayed-type": "fanout"}}"#;
+    let exchange = node.http("PUT", "/api/exchanges/%2f/later", exchange);
+    assert!(exchange.starts_with("HTTP/1.1 201"), "{exchange}");
+    let bound = node.http("POST", "/api/bindings/%2f/e/later/q/q", "{}");
+    assert!(bound.starts_with("HTTP/1.1 201"), "{bound}");
+    let publish = |delay_ms: u64| {
+        let body = format!(
+            r#"{{"properties":{{"headers":{{"x-delay":{delay_ms}}}}},"routing_key":"","payload":"{delay_ms}"}}"#
+        );
+        let answer = node.http("POST", "/api/exchanges/%2f/later/publish", &body);
+        assert!(answer.contains("\"routed\":true"), "{answer}");
+    };
+    publish(3_600_000);
+    publish(0);
+    let get = r#"{"count": 9, "ackmode": "ack_requeue_false", "encoding": "auto"}"#;
+    let got = node.http("POST", "/api/queues/%2f/q/get", get);
+    assert!(got.contains("\"payload\":\"0\""), "{got}");
+    assert!(!got.contains("3600000"), "{got}");
+}

@@ -6,7 +6,7 @@ use crate::peers::without_zeros;
 use crate::pieces::write_json;
 use crate::question::Question;
 use crate::ranges::Ranges;
-use crate::{connections, overview, queues, stream_rows, vhost_sums};
+use crate::{attempts, changes, connections, overview, queues, stream_rows, vhost_sums};
 use leveret_types::{ConnectionId, QueueId};
 use serde_json::{Value, json};
 
@@ -79,6 +79,15 @@ fn one(app: &App, question: Question) -> Value {
             Ok(false) => Value::Null,
             Err(why) => json!(why),
         },
+        Question::AuthAttempts { forget: None } => attempts::own(app),
+        Question::AuthAttempts { forget: Some(name) } => match node.node_stats().name == name {
+            true => {
+                attempts::forget_own(app);
+                json!(true)
+            }
+            false => Value::Null,
+        },
+        Question::Changes => changes::own(app),
         Question::Close { connection, reason } => {
             json!(node.close_connection(ConnectionId(connection), &reason))
         }

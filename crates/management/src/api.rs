@@ -231,9 +231,26 @@ pub struct BrokerStats {
     pub replica_deliveries: u64,
     pub replica_delivered_bytes: u64,
     pub replica_fetches: u64,
+    /// Bodies of messages that came over AMQP, by size: how many were within each of
+    /// [`MESSAGE_SIZES`] and none before, and at last how many were larger than all.
+    pub message_sizes: [u64; MESSAGE_SIZES.len() + 1],
+    /// Bytes of these bodies.
+    pub message_bytes: u64,
     /// Clients of the stream protocol.
     pub stream: StreamProtocolStats,
 }
+
+/// Bytes by which sizes of messages are counted, as in RabbitMQ.
+pub const MESSAGE_SIZES: [u64; 8] = [
+    100,
+    1_000,
+    10_000,
+    100_000,
+    1_000_000,
+    10_000_000,
+    50_000_000,
+    100_000_000,
+];
 
 impl BrokerStats {
     /// The counters of all types together.
@@ -279,6 +296,8 @@ pub struct ReplicaStats {
     pub applied: u64,
     /// Up to where it knows the log to be committed.
     pub committed: u64,
+    /// Milliseconds from proposal to commit of the entry that was committed last, where it leads.
+    pub commit_ms: u64,
 }
 
 /// A queue, as its shard knows it. What was declared is in the catalogue, under the same id.

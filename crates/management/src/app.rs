@@ -2,6 +2,8 @@
 
 use crate::access::{Who, permit};
 use crate::api::{Login, LoginAnswer, LoginTally, LoginVerdict, Running};
+use crate::attempts::Attempts;
+use crate::changes::Changes;
 use crate::cors::Origins;
 use crate::directory::{Counts, Directory};
 use crate::listen::Way;
@@ -62,6 +64,10 @@ pub struct App {
     /// What this node has and does.
     itself: Mutex<Rates<(), NODE_FIELDS>>,
     logins: Arc<LoginTally>,
+    /// Logins that operators wanted forgotten.
+    pub(crate) attempts_forgotten: Mutex<Attempts>,
+    /// What operators have changed.
+    pub(crate) changes: Mutex<Changes>,
     clock: Clock,
     samples: Mutex<Samples>,
     pub(crate) sums: Mutex<Sums>,
@@ -88,6 +94,8 @@ impl App {
             exchanges: Mutex::default(),
             itself: Mutex::default(),
             logins: Arc::default(),
+            attempts_forgotten: Mutex::default(),
+            changes: Mutex::default(),
             clock: Clock::of_machine(),
             samples: Mutex::default(),
             sums: Mutex::default(),

@@ -377,6 +377,7 @@ fn queue_of(catalogue: &Catalogue, queue: &QueueRecord) -> Queue {
         durable: queue.durable(),
         auto_delete: queue.auto_delete(),
         exclusive: queue.exclusive().is_some(),
+        owner: queue.exclusive(),
         arguments: queue.arguments().clone(),
         policy: queue.policy().map(str::to_owned),
         operator_policy: queue.operator_policy().map(str::to_owned),

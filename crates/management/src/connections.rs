@@ -16,7 +16,7 @@ use crate::reply::{ApiError, Reply, merge};
 use crate::route::Call;
 use leveret_types::{ConnectionId, QueueId};
 use serde_json::{Value, json};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Instant;
 
 type Answer = Result<Reply, ApiError>;
@@ -116,6 +116,25 @@ fn all_connections(app: &App, ranges: &Ranges) -> Vec<Value> {
     let rows = peers::rows(app, &Question::Connections { ranges: *ranges });
     all.extend(rows.into_iter().map(|row| peers::shaped(&shape, row)));
     all
+}
+
+/// The connections of all nodes, whoever's they are.
+pub(crate) fn everywhere(app: &App) -> Vec<Value> {
+    all_connections(app, &Ranges::default())
+}
+
+/// The ids of all connections of a user, on whatever node.
+pub(crate) fn ids_of_user(app: &App, user: &str) -> HashSet<ConnectionId> {
+    let all = everywhere(app).into_iter();
+    let of_user = all.filter(|connection| connection["user"] == user);
+    of_user
+        .filter_map(|connection| id_of(connection["pid"].as_str()?))
+        .collect()
+}
+
+/// The channels of all nodes, whoever's they are.
+pub(crate) fn channels_everywhere(app: &App) -> Vec<Value> {
+    all_channels(app, &Ranges::default())
 }
 
 /// How many connections may be seen.

@@ -2,7 +2,7 @@
 //! queues, bindings), as a trait of plain values.
 
 use crate::api::Binding;
-use leveret_types::{FieldTable, FieldValue, NodeId, QueueId};
+use leveret_types::{ConnectionId, FieldTable, FieldValue, NodeId, QueueId};
 use serde_json::Value;
 
 /// How many of each thing there are.
@@ -134,6 +134,8 @@ pub struct Queue {
     pub durable: bool,
     pub auto_delete: bool,
     pub exclusive: bool,
+    /// The connection that owns it, where it is exclusive.
+    pub owner: Option<ConnectionId>,
     pub arguments: FieldTable,
     /// Name of the policy that holds.
     pub policy: Option<String>,

@@ -12,12 +12,15 @@
 
 mod absent;
 pub mod access;
+mod alarms;
 pub mod answers;
 pub mod api;
 mod app;
+mod attempts;
 mod browser;
 mod catalogue;
 pub mod catalogue_directory;
+mod changes;
 pub mod cluster;
 mod cluster_view;
 mod connections;
@@ -25,8 +28,10 @@ mod cors;
 pub mod directory;
 mod exchanges;
 mod figures;
+mod growth;
 mod health;
 mod history;
+mod impact;
 pub mod input;
 mod list_query;
 mod listen;

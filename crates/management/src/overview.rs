@@ -363,6 +363,14 @@ pub fn nodes(call: &Call<'_>) -> Answer {
     crate::list_query::list_of(nodes, &call.query)
 }
 
+/// All nodes of the cluster, this one first.
+pub(crate) fn all_nodes(app: &App) -> Vec<Value> {
+    let ranges = Ranges::default();
+    let mut nodes = vec![own_node(app, &ranges)];
+    nodes.extend(others(app, &ranges));
+    nodes
+}
+
 /// The other nodes of the cluster, as they tell of themselves; of one that is down only that.
 fn others(app: &App, ranges: &Ranges) -> Vec<Value> {
     let Some(cluster) = app.node().cluster() else {
@@ -633,36 +641,6 @@ pub fn reset(call: &Call<'_>) -> Answer {
     }
     call.app.forget_rates();
     Ok(Reply::Done)
-}
-
-/// `GET /api/auth/attempts/{node}/source`: attempts are not counted by where they come from.
-pub fn auth_attempts_by_source(_: &Call<'_>) -> Answer {
-    Ok(Reply::Json(json!([])))
-}
-
-/// `GET /api/auth/attempts/{node}`
-pub fn auth_attempts(call: &Call<'_>) -> Answer {
-    let broker = call.app.node().broker_stats();
-    let (http_succeeded, http_failed) = call.app.http_logins();
-    let row = |protocol: &str, succeeded: u64, failed: u64| {
-        json!({
-            "remote_address": "",
-            "username": "",
-            "protocol": protocol,
-            "auth_attempts": succeeded + failed,
-            "auth_attempts_failed": failed,
-            "auth_attempts_succeeded": succeeded,
-        })
-    };
-    Ok(Reply::Json(json!([
-        row("amqp091", broker.logins_succeeded, broker.logins_failed),
-        row(
-            "stream",
-            broker.stream_logins_succeeded,
-            broker.stream_logins_failed
-        ),
-        row("http", http_succeeded, http_failed),
-    ])))
 }
 
 /// Features that clients test for: all of them are there from the start.

@@ -158,8 +158,15 @@ fn merge_deeply(into: &mut Value, from: Value) {
     }
 }
 
-/// Fields whose contents are clients', or samples: a 0 in them says something.
-const AS_THEY_ARE: [&str; 3] = ["arguments", "client_properties", "samples"];
+/// Fields whose contents are clients' or operators', or samples: a 0 in them says something.
+const AS_THEY_ARE: [&str; 6] = [
+    "arguments",
+    "client_properties",
+    "samples",
+    "asked",
+    "before",
+    "after",
+];
 
 /// Takes the fields away that are 0, nothing, or hold nothing else.
 pub(crate) fn without_zeros(value: Value) -> Value {

@@ -101,6 +101,13 @@ pub enum Question {
         /// Whether it gets one.
         adds: bool,
     },
+    /// Logins there by protocol; or that those of the node of this name are counted anew: true.
+    AuthAttempts {
+        /// Whose are to be forgotten.
+        forget: Option<String>,
+    },
+    /// What operators have changed through it.
+    Changes,
     /// Close a connection: whether it was there.
     Close {
         /// The connection's id.

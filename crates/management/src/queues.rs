@@ -22,6 +22,8 @@ use leveret_types::{ConnectionId, FieldValue, NodeId, QueueId};
 use serde_json::{Value, json};
 use std::collections::{HashMap, HashSet};
 
+pub(crate) use list::owned_by_user;
+
 type Answer = Result<Reply, ApiError>;
 
 /// Messages that one request may get.
@@ -294,16 +296,25 @@ pub(crate) fn declared(call: &Call<'_>) -> Result<Queue, ApiError> {
     queue.ok_or(ApiError::NotFound)
 }
 
+/// A queue's row, with its figures wherever it is led.
+pub(crate) fn row(call: &Call<'_>, queue: &Queue) -> Result<Value, ApiError> {
+    let app = call.app;
+    let told = peers::told_of(app, queue.id, &Ranges::of(&call.query)?);
+    let node = app.node().node_stats().name;
+    Ok(queue_json(app, &node, queue, told))
+}
+
 /// `GET /api/queues/{vhost}/{name}`
 pub fn one(call: &Call<'_>) -> Answer {
     let app = call.app;
     let queue = declared(call)?;
-    let told = peers::told_of(app, queue.id, &Ranges::of(&call.query)?);
-    let node = app.node().node_stats().name;
-    let mut json = queue_json(app, &node, &queue, told);
-    json["consumer_details"] = crate::connections::consumers_of(app, &queue);
-    json["incoming"] = json!([]);
-    json["deliveries"] = json!([]);
+    let mut json = row(call, &queue)?;
+    // Who wants none of what happens in it is spared a look at all consumers.
+    if !call.query.flag("disable_stats") {
+        json["consumer_details"] = crate::connections::consumers_of(app, &queue);
+        json["incoming"] = json!([]);
+        json["deliveries"] = json!([]);
+    }
     Ok(Reply::Json(list_query::one(
         as_wanted(json, &call.query),
         &call.query,

@@ -34,6 +34,24 @@ pub enum Reply {
 }
 
 impl Reply {
+    /// The HTTP status.
+    #[must_use]
+    pub const fn status(&self) -> u16 {
+        match self {
+            Self::Json(_)
+            | Self::Pieces(..)
+            | Self::Tagged(..)
+            | Self::Methods(_)
+            | Self::Html(_) => 200,
+            Self::Created(_) => 201,
+            Self::Accepted => 202,
+            Self::Done => 204,
+            Self::Moved(_) => 301,
+            Self::Unchanged(_) => 304,
+            Self::Unwell(_) => 503,
+        }
+    }
+
     /// JSON with an entity tag that is made of it.
     #[must_use]
     pub fn tagged(json: &Value) -> Self {

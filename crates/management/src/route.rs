@@ -67,6 +67,10 @@ pub struct Route {
 pub struct Found {
     /// The method.
     pub method: &'static Method,
+    /// The path's pattern.
+    pub pattern: &'static str,
+    /// What shows the resource: its `GET`, if it has one.
+    pub look: Option<Handler>,
     /// What stands where the pattern has `{}`.
     pub params: Vec<String>,
     /// The virtual host among them.
@@ -102,8 +106,11 @@ pub fn find(routes: &'static [Route], method: &str, path: &str) -> Result<Found,
             params.push(text);
         }
     }
+    let look = route.methods.iter().find(|method| method.name == "GET");
     Ok(Found {
         method,
+        pattern: route.path,
+        look: look.map(|method| method.handler),
         params,
         vhost,
         vhost_must_exist: route.path.contains("{vhost}"),

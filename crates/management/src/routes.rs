@@ -5,7 +5,10 @@ use crate::access::Access::{
 };
 use crate::catalogue::{definitions, limits, parameters, permissions, policies, users, vhosts};
 use crate::route::{Handler, Method, Route};
-use crate::{cluster, connections, exchanges, health, overview, queues, reference, streams};
+use crate::{
+    alarms, attempts, changes, cluster, connections, exchanges, growth, health, impact, overview,
+    queues, reference, streams,
+};
 
 const fn method(name: &'static str, access: Access, handler: Handler) -> Method {
     Method {
@@ -37,8 +40,10 @@ pub static ROUTES: &[Route] = routes! {
     "/api" => GET(Anyone, reference::moved);
     "/api/index.html" => GET(Anyone, reference::page);
     "/api/openapi.json" => GET(Anyone, reference::document);
-    "/api/auth/attempts/{}" => GET(Monitoring, overview::auth_attempts);
-    "/api/auth/attempts/{}/source" => GET(Monitoring, overview::auth_attempts_by_source);
+    "/api/auth/attempts/{}" => GET(Monitoring, attempts::attempts), DELETE(Monitoring, attempts::forget);
+    "/api/auth/attempts/{}/source" =>
+        GET(Monitoring, attempts::by_source),
+        DELETE(Monitoring, attempts::forget_by_source);
     "/api/auth/hash_password/{}" => GET(Administrator, health::hash_password);
     "/api/extensions" => GET(Management, overview::extensions);
     "/api/feature-flags" => GET(Management, overview::feature_flags);
@@ -140,6 +145,7 @@ pub static ROUTES: &[Route] = routes! {
         DELETE(Administrator, users::delete_user);
     "/api/users/{}/permissions" => GET(Administrator, permissions::permissions_of_user);
     "/api/users/{}/topic-permissions" => GET(Administrator, permissions::topic_permissions_of_user);
+    "/api/users/{}/queues" => GET(Management, queues::owned_by_user);
     "/api/permissions" => GET(Administrator, permissions::permissions);
     "/api/permissions/{vhost}/{}" =>
         GET(Administrator, permissions::permission),
@@ -238,6 +244,10 @@ pub static ROUTES: &[Route] = routes! {
     "/api/rebalance/queues" => POST(Administrator, cluster::rebalance);
     "/api/leveret/cluster" => GET(Monitoring, cluster::status);
     "/api/leveret/cluster/{}" => POST(Administrator, cluster::change);
+    "/api/leveret/changes" => GET(Administrator, changes::changes);
+    "/api/leveret/alarms" => GET(Monitoring, alarms::alarms);
+    "/api/leveret/nodes/{}/impact" => GET(Monitoring, impact::impact);
+    "/api/leveret/queues/{vhost}/{}/growth" => GET(Visible, growth::growth);
     "/api/leveret/damage" => GET(Monitoring, health::damage);
     "/api/leveret/streams/{vhost}/{}/offsets/{}" => PUT(Administrator, streams::store_offset);
     "/api/leveret/streams/{vhost}/{}/replicas/{}" => POST(Administrator, streams::add_replica),

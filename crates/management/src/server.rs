@@ -6,6 +6,7 @@
 use crate::access::Who;
 use crate::app::{App, Claim};
 use crate::browser::Sender;
+use crate::changes;
 use crate::listen::{self, Bound, Endpoint, Listener, Open, Place, Service, Stream, Way};
 use crate::metrics;
 use crate::overview;
@@ -405,13 +406,13 @@ async fn api(
             app: &app,
             who: &who,
             from: peer,
-            params: found.params,
+            params: found.params.clone(),
             query,
             bytes: &bytes,
             content_type: content_type.unwrap_or_default(),
             reason,
         };
-        (found.method.handler)(&call)
+        changes::answer(&call, &found, head.uri.path())
     })
     .await;
     seat.set_waiting(false);

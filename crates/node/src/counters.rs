@@ -3,12 +3,27 @@
 use leveret_stream_session::{CODES as STREAM_CODES, Totals};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// Bytes by which sizes of messages are counted.
+pub const MESSAGE_SIZES: [u64; 8] = [
+    100,
+    1_000,
+    10_000,
+    100_000,
+    1_000_000,
+    10_000_000,
+    50_000_000,
+    100_000_000,
+];
+
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
         /// Counters that only grow, written by any thread.
         #[derive(Debug, Default)]
         pub struct NodeCounters {
             $($(#[$doc])* pub $name: AtomicU64,)*
+            /// Bodies of messages over AMQP by size: within each of [`MESSAGE_SIZES`] and none
+            /// before, and those that are larger than all.
+            pub message_sizes: [AtomicU64; MESSAGE_SIZES.len() + 1],
             /// Errors that clients of the stream protocol were told, by their response codes.
             pub stream_errors: [AtomicU64; STREAM_CODES],
         }
@@ -17,6 +32,8 @@ macro_rules! counters {
         #[derive(Clone, Copy, Debug, Default)]
         pub struct CounterValues {
             $($(#[$doc])* pub $name: u64,)*
+            /// Bodies of messages over AMQP by size.
+            pub message_sizes: [u64; MESSAGE_SIZES.len() + 1],
             /// Errors that clients of the stream protocol were told, by their response codes.
             pub stream_errors: [u64; STREAM_CODES],
         }
@@ -29,6 +46,9 @@ macro_rules! counters {
                 let mut errors = errors.map(|count| count.load(Ordering::Relaxed));
                 CounterValues {
                     $($name: self.$name.load(Ordering::Relaxed),)*
+                    message_sizes: std::array::from_fn(|at| {
+                        self.message_sizes[at].load(Ordering::Relaxed)
+                    }),
                     stream_errors: std::array::from_fn(|_| errors.next().unwrap_or_default()),
                 }
             }
@@ -39,6 +59,8 @@ macro_rules! counters {
 counters! {
     /// Messages received from publishers.
     messages_received,
+    /// Bytes of their bodies.
+    message_bytes,
     /// Messages received on channels in confirm mode.
     messages_received_confirm,
     /// Confirms and negative confirms sent.
@@ -95,6 +117,16 @@ pub(crate) fn add(counter: &AtomicU64, count: u64) {
 }
 
 impl NodeCounters {
+    /// A message has come whose body has so many bytes.
+    pub(crate) fn received(&self, bytes: u32) {
+        add(&self.messages_received, 1);
+        add(&self.message_bytes, u64::from(bytes));
+        let slot = MESSAGE_SIZES
+            .iter()
+            .position(|most| u64::from(bytes) <= *most);
+        add(&self.message_sizes[slot.unwrap_or(MESSAGE_SIZES.len())], 1);
+    }
+
     /// Adds what a stream connection has done since it was last asked.
     pub(crate) fn stream_went_on(&self, before: &Totals, now: &Totals) {
         add(

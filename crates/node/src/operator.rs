@@ -1,5 +1,7 @@
 //! What operators do to messages through the management interface: publish one, look at some.
 
+use crate::counters::add;
+use crate::delayed;
 use crate::enqueue::enqueue;
 use crate::env::{Env, LogPosition, QueueAnswer};
 use crate::properties::{LazyProperties, copies, without_blind_copies};
@@ -11,12 +13,13 @@ use leveret_amqp::Properties;
 use leveret_auth::{Access, Resource, check_user_id};
 use leveret_client::{Awaited, Delivery};
 use leveret_queue::Outcome;
-use leveret_routing::{RouteError, Scratch};
+use leveret_routing::{Kind, RouteError, Scratch};
 use leveret_types::{ConsumerId, Message, Now, ProtocolError, QueueId, ReplyCode, ShardId};
 use std::sync::Arc;
 
 impl Caller {
-    /// Publishes a message. Nothing may be borrowed.
+    /// Publishes a message, as a client does whose channel confirms and who wants to hear of a
+    /// message that reaches no queue: it counts as such a client's. Nothing may be borrowed.
     ///
     /// # Errors
     /// If there is no such exchange, or the caller may not publish to it.
@@ -50,6 +53,25 @@ impl Caller {
             )
         };
         let vhost = catalogue.vhost(&self.vhost).ok_or_else(not_found)?;
+        let delays = vhost.router().exchange(&exchange);
+        let delays = delays.is_some_and(|e| matches!(e.kind, Kind::Delayed(_)) && !e.internal);
+        if delays && let Some(delay_ms) = delayed::delay_of(message.properties()) {
+            count_received(message, env);
+            let due = now.wall_ms + delay_ms;
+            let shard = run.shard(delayed::SHARD);
+            shard.delay(&self.vhost, message, due);
+            let log_position = shard.log_position();
+            let queues_took_it = Afterwards::new(Then::Nothing);
+            drop(queues_took_it.filled());
+            return Ok(Published {
+                is_routed: true,
+                log_positions: match message.summary.persistent {
+                    true => vec![log_position],
+                    false => Vec::new(),
+                },
+                queues_took_it,
+            });
+        }
         let mut keys = vec![message.routing_key()];
         keys.extend(copies(message.properties())?);
         let lazy = LazyProperties::new(message.properties());
@@ -76,6 +98,11 @@ impl Caller {
         let visible = without_blind_copies(message);
         let queues_took_it = Afterwards::new(Then::Nothing);
         crate::streams::refuse_publish(catalogue, &queues)?;
+        count_received(message, env);
+        match queues.is_empty() {
+            true => add(&env.counters().messages_unroutable_returned, 1),
+            false => add(&env.counters().messages_routed, 1),
+        }
         let outcome = enqueue(
             visible.as_ref().unwrap_or(message),
             &queues,
@@ -129,6 +156,11 @@ impl Caller {
     }
 }
 
+fn count_received<E: Env>(message: &Message, env: &E) {
+    env.counters().received(message.size());
+    add(&env.counters().messages_received_confirm, 1);
+}
+
 /// A message that an operator has published.
 #[derive(Debug)]
 pub struct Published {
@@ -144,6 +176,11 @@ impl Published {
     #[must_use]
     pub fn is_taken(&self) -> Option<bool> {
         self.queues_took_it.outcome()
+    }
+
+    /// Whoever published it is told what became of it: that counts as a confirm.
+    pub fn told<E: Env>(self, env: &E) {
+        add(&env.counters().messages_confirmed, 1);
     }
 }
 

@@ -244,6 +244,13 @@ pub const HTTP_UNREAD_MS_MAX: u64 = 10_000;
 pub const HTTP_UNREAD_BYTES_MIN: usize = 10 * 1024;
 /// Characters of an HTTP `name` filter.
 pub const HTTP_FILTER_MAX: usize = 1_024;
+/// Changes by operators over HTTP that a node keeps to be looked at; older ones give way.
+pub const CHANGES_MAX: usize = 500;
+/// Bytes of what such a change asked for, of how something was before it, and of how it is after.
+pub const CHANGE_VALUE_BYTES_MAX: usize = 4_096;
+/// Queues that the HTTP API names of each kind when it tells what breaks if a node stops; more are
+/// only counted.
+pub const IMPACT_QUEUES_SHOWN: usize = 500;
 /// Depth of JSON that is read.
 pub const JSON_DEPTH_MAX: usize = 64;
 

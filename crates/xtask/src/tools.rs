@@ -23,6 +23,9 @@ pub enum Tool {
     /// The key-value store that Celery keeps results in. Debian's package starts a service at the
     /// usual port where it may; the suite leaves that alone and starts its own.
     Redis,
+    /// What scrapes metrics and evaluates what dashboards ask for. Debian's package starts a service
+    /// at the usual port where it may; the suite leaves that alone and starts its own.
+    Prometheus,
     /// The disk benchmark that the storage figures are compared with.
     Fio,
     /// The kernel's packet filter, and what makes networks and enters their namespaces.
@@ -42,6 +45,7 @@ impl Tool {
             Tool::Java => &["default-jdk-headless", "maven"],
             Tool::RabbitMq => &["rabbitmq-server"],
             Tool::Redis => &["redis-server"],
+            Tool::Prometheus => &["prometheus"],
             Tool::Fio => &["fio"],
             Tool::Nftables => &["nftables", "iproute2", "util-linux"],
             #[cfg(test)]
@@ -59,6 +63,7 @@ impl Tool {
             Tool::Java => &[&["javac", "-version"], &["mvn", "--version"]],
             Tool::RabbitMq => &[&["test", "-x", "/usr/lib/rabbitmq/bin/rabbitmq-server"]],
             Tool::Redis => &[&["redis-server", "--version"]],
+            Tool::Prometheus => &[&["prometheus", "--version"]],
             Tool::Fio => &[&["fio", "--version"]],
             Tool::Nftables => &[
                 &["nft", "--version"],

@@ -1,6 +1,6 @@
 //! Metrics of the cluster and of the replicas of queues.
 
-use super::text::{Gauge, Page, Table, labels};
+use super::text::{Counter, Gauge, Page, Table, labels};
 use crate::api::{NodeStats, ReplicaStats};
 use crate::app::App;
 use leveret_types::QueueId;
@@ -55,22 +55,44 @@ pub(super) fn start_time(page: &mut Page, node: &NodeStats) {
 }
 
 /// Figures of a replica.
-const STATS: usize = 8;
+const STATS: usize = 15;
 
 fn stats(replica: &ReplicaStats) -> [f64; STATS] {
-    [
+    let leads = replica.role == "leader";
+    let commit_seconds = replica.commit_ms as f64 / 1e3;
+    // Entries leave the log one by one, when their messages have left.
+    let snapshot = 0.0;
+    let [term, last, written, applied, committed] = [
         replica.term,
         replica.last_index,
         replica.written,
         replica.applied,
         replica.committed,
-        // Entries leave the log one by one, when their messages have left.
-        0,
-        replica.last_index.saturating_sub(replica.applied),
-        u64::from(replica.role == "leader"),
     ]
-    .map(|figure| figure as f64)
+    .map(|figure| figure as f64);
+    [
+        term,
+        last,
+        written,
+        applied,
+        committed,
+        snapshot,
+        replica.last_index.saturating_sub(replica.applied) as f64,
+        f64::from(u8::from(leads)),
+        commit_seconds,
+        term,
+        written,
+        applied,
+        committed,
+        snapshot,
+        commit_seconds,
+    ]
 }
+
+/// Where the leaders are counted, and where the times are of which their mean is shown, not their
+/// sum.
+const LEADERS: usize = 7;
+const TIMES: [usize; 2] = [8, 14];
 
 /// The replicas here, each by its queue, or their sums. A node alone has none, and looks at no
 /// queue for that.
@@ -101,6 +123,9 @@ pub(super) fn raft(page: &mut Page, app: &App, per_object: bool) {
         }
     }
     if !per_object {
+        for at in TIMES {
+            sums[at] /= sums[LEADERS].max(1.0);
+        }
         rows.push((String::new(), sums));
     }
     let metrics = [
@@ -131,6 +156,38 @@ pub(super) fn raft(page: &mut Page, app: &App, per_object: bool) {
             "leveret_raft_leaders",
             Gauge,
             "Whether the member leads its group",
+        ),
+        (
+            "raft_commit_latency_seconds",
+            Gauge,
+            "Time from an entry's proposal to its commit, of the last one",
+        ),
+        // The same by the names that RabbitMQ had before 4.2, which its dashboards still ask for.
+        ("raft_term_total", Counter, "Current term of the member"),
+        (
+            "raft_log_last_written_index",
+            Gauge,
+            "Last index of the log that is durable",
+        ),
+        (
+            "raft_log_last_applied_index",
+            Gauge,
+            "Last index of the log that has been applied",
+        ),
+        (
+            "raft_log_commit_index",
+            Gauge,
+            "Last index of the log that is committed",
+        ),
+        (
+            "raft_log_snapshot_index",
+            Gauge,
+            "Index of the last snapshot",
+        ),
+        (
+            "raft_entry_commit_latency_seconds",
+            Gauge,
+            "Time from an entry's proposal to its commit, of the last one",
         ),
     ];
     page.table(&Table::new(rows), 0, &metrics);

@@ -1,7 +1,7 @@
 //! Metrics of messages, over all queues of a type: the families that RabbitMQ calls global.
 
 use super::text::{Counter, Gauge, Page, labels};
-use crate::api::{BrokerStats, MessageCounters, StreamProtocolStats};
+use crate::api::{BrokerStats, MESSAGE_SIZES, MessageCounters, StreamProtocolStats};
 
 /// What clients speak.
 const PROTOCOLS: [&str; 2] = ["amqp091", "stream"];
@@ -55,8 +55,37 @@ fn received(page: &mut Page, broker: &BrokerStats) {
     }
 }
 
+/// How large messages are that come over AMQP; each bucket has all up to its bound.
+fn sizes(page: &mut Page, broker: &BrokerStats) {
+    let mut within = 0;
+    let buckets = MESSAGE_SIZES
+        .iter()
+        .zip(broker.message_sizes)
+        .map(|(most, count)| {
+            within += count;
+            (
+                format!("protocol=\"amqp091\",le=\"{most}\""),
+                within.to_string(),
+            )
+        });
+    let buckets: Vec<(String, String)> = buckets.collect();
+    page.histogram_of(
+        (
+            "message_size_bytes",
+            "Size of messages received from publishers",
+        ),
+        "protocol=\"amqp091\"",
+        buckets,
+        (
+            broker.message_sizes.iter().sum(),
+            broker.message_bytes as f64,
+        ),
+    );
+}
+
 pub(super) fn global(page: &mut Page, broker: &BrokerStats) {
     received(page, broker);
+    sizes(page, broker);
     let delivered: [(&str, &str, Count); 8] = [
         (
             "delivered",

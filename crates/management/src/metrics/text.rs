@@ -180,16 +180,31 @@ impl Page {
         count: u64,
         sum_us: u64,
     ) {
+        self.histogram_of((name, help), "", buckets, (count, sum_us as f64 / 1e6));
+    }
+
+    /// A histogram of name, help and labels; its buckets' labels have those too. Of how many, and
+    /// what they come to.
+    pub(super) fn histogram_of(
+        &mut self,
+        (name, help): (&str, &str),
+        labels: &str,
+        buckets: Vec<(String, String)>,
+        (count, sum): (u64, f64),
+    ) {
         self.head(name, "histogram", help);
         let (prefix, text) = (self.prefix, &mut self.text);
-        let all = ("le=\"+Inf\"".to_owned(), count.to_string());
+        let (comma, braced) = match labels {
+            "" => ("", String::new()),
+            labels => (",", format!("{{{labels}}}")),
+        };
+        let all = (format!("{labels}{comma}le=\"+Inf\""), count.to_string());
         for (label, value) in buckets.into_iter().chain([all]) {
             let _ = writeln!(text, "{prefix}{name}_bucket{{{label}}} {value}");
         }
         let _ = writeln!(
             text,
-            "{prefix}{name}_sum {}\n{prefix}{name}_count {count}",
-            sum_us as f64 / 1e6
+            "{prefix}{name}_sum{braced} {sum}\n{prefix}{name}_count{braced} {count}",
         );
     }
 

@@ -4,6 +4,7 @@
 use super::{as_wanted, owners, queue_json};
 use crate::api::QueueStats;
 use crate::app::App;
+use crate::connections;
 use crate::directory::Queue;
 use crate::list_query::{self, Filter, Page};
 use crate::peers::{self, Told};
@@ -22,6 +23,15 @@ const BATCH: usize = 128;
 
 /// The queues of a virtual host, or all that may be seen, as the query asks for them.
 pub(super) fn list(call: &Call<'_>, vhost: Option<&str>) -> Result<Reply, ApiError> {
+    list_among(call, vhost, |_| true)
+}
+
+/// The same, but for those that are not meant.
+pub(super) fn list_among(
+    call: &Call<'_>,
+    vhost: Option<&str>,
+    is_meant: impl Fn(QueueId) -> bool,
+) -> Result<Reply, ApiError> {
     let (app, query) = (call.app, &call.query);
     let filter = Filter::of(query)?;
     let page = Page::of(query)?;
@@ -32,6 +42,9 @@ pub(super) fn list(call: &Call<'_>, vhost: Option<&str>) -> Result<Reply, ApiErr
     let mut named: Vec<(Value, QueueId)> = Vec::new();
     app.node().each_queue(vhost, &mut |id, vhost, name| {
         if visible.as_ref().is_some_and(|seen| !seen.contains(vhost)) {
+            return;
+        }
+        if !is_meant(id) {
             return;
         }
         // Streams have ids of their own; what else a queue is only its record says.
@@ -96,6 +109,22 @@ pub(super) fn list(call: &Call<'_>, vhost: Option<&str>) -> Result<Reply, ApiErr
     let rows = rows.map(|row| list_query::one(as_wanted(row, &columns), &columns));
     let rows = rows.collect();
     page.reply(rows, filtered, total)
+}
+
+/// `GET /api/users/{user}/queues`: the exclusive queues that the user's open connections own. Who
+/// declared another one is not kept.
+pub(crate) fn owned_by_user(call: &Call<'_>) -> Result<Reply, ApiError> {
+    let (node, user) = (call.app.node(), call.param(0));
+    let owners = connections::ids_of_user(call.app, user);
+    let mut owned: HashSet<QueueId> = HashSet::new();
+    if !owners.is_empty() {
+        let mut ids: Vec<QueueId> = Vec::new();
+        node.each_queue(None, &mut |id, _, _| ids.push(id));
+        let queues = ids.chunks(BATCH).flat_map(|ids| node.queues_by_id(ids));
+        let of_user = queues.filter(|queue| queue.owner.is_some_and(|id| owners.contains(&id)));
+        owned.extend(of_user.map(|queue| queue.id));
+    }
+    list_among(call, None, |id| owned.contains(&id))
 }
 
 /// The virtual hosts whose queues may be seen; none where that is all.

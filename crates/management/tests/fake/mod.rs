@@ -98,6 +98,7 @@ fn queue(id: u64, vhost: &str, name: &str) -> Queue {
         name: name.to_owned(),
         kind: "classic".to_owned(),
         durable: true,
+        owner: (name == "a/b").then_some(ConnectionId(2)),
         arguments: [("x-max-length", FieldValue::I32(5))].into(),
         policy: Some("ttl".to_owned()),
         ..Queue::default()
@@ -288,7 +289,7 @@ impl Running for Fake {
                 name: format!("127.0.0.1:{id} -> 127.0.0.1:5672"),
                 user: user.to_owned(),
                 vhost: vhost.to_owned(),
-                state: "running",
+                state: ["running", "blocked"][usize::from(*self.alarm.lock().unwrap())],
                 client_properties: [("product", FieldValue::text("<script>"))].into(),
                 ..ConnectionStats::default()
             })

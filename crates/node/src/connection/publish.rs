@@ -25,7 +25,7 @@ impl<S: Session> Connection<S> {
             return;
         }
         let counters = run.env.counters();
-        add(&counters.messages_received, 1);
+        counters.received(publish.message.size());
         if publish.number != 0 {
             add(&counters.messages_received_confirm, 1);
         }

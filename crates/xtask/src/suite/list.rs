@@ -1,7 +1,7 @@
 //! The suites, in the order in which they begin.
 
 use super::bench::Suite;
-use super::{cargo, celery, go, guide, java, node, perf, python, rust};
+use super::{cargo, celery, dashboards, go, guide, java, node, perf, python, rust};
 use crate::crash;
 use crate::tools::Tool;
 
@@ -94,6 +94,14 @@ pub(super) const SUITES: &[Suite] = &[
         uses_broker: true,
         alone: false,
         run: python::aio_pika,
+    },
+    Suite {
+        name: "dashboards",
+        about: "RabbitMQ's dashboards and our own against a Prometheus that scrapes three nodes",
+        needs: &[Tool::Python, Tool::Prometheus],
+        uses_broker: true,
+        alone: false,
+        run: dashboards::run,
     },
     Suite {
         name: "streams",

@@ -5,6 +5,7 @@ pub mod bench;
 mod cargo;
 mod celery;
 mod console;
+mod dashboards;
 mod go;
 mod guide;
 mod java;

@@ -127,7 +127,9 @@ impl Admin {
                 None => std::thread::sleep(POLL),
             }
         };
-        Ok(match (published.is_routed, is_taken) {
+        let is_routed = published.is_routed;
+        published.told(&*self.broker);
+        Ok(match (is_routed, is_taken) {
             (false, _) => Taken::Nowhere,
             (true, false) => Taken::Refused,
             (true, true) => Taken::ByAll,

@@ -272,7 +272,8 @@ impl Admin {
                 ..ReplicaStats::default()
             });
         }
-        let group = shard.replica_status(queue)?.group;
+        let status = shard.replica_status(queue)?;
+        let (group, commit_ms) = (status.group, status.commit_ms);
         let cluster = self.broker.cluster();
         let is_outdated = cluster.is_some_and(|cluster| cluster.missing_start().is_some());
         let stuck = group.members.iter().filter(|member| member.is_stuck);
@@ -299,6 +300,7 @@ impl Admin {
             written: group.durable,
             applied: group.applied,
             committed: group.commit,
+            commit_ms,
         })
     }
 
@@ -429,6 +431,8 @@ impl Admin {
             replica_deliveries: local.read,
             replica_delivered_bytes: local.read_bytes,
             replica_fetches: local.fetched,
+            message_sizes: counters.message_sizes,
+            message_bytes: counters.message_bytes,
             stream: stream_protocol_stats(&counters, &connections),
         }
     }

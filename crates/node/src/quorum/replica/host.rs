@@ -60,6 +60,9 @@ pub struct ReplicaStatus {
     pub group: Status,
     /// Whether the member acts as the queue's leader: an entry of its term is committed.
     pub is_serving: bool,
+    /// Milliseconds from proposal to commit of the entry that was committed last, where the member
+    /// acts as the leader; 0 elsewhere.
+    pub commit_ms: u64,
 }
 
 /// How many members do not do what they are there for, as far as one node knows.
@@ -411,6 +414,10 @@ impl Replicas {
             queue,
             group: replica.group.status(),
             is_serving: replica.leader.is_some(),
+            commit_ms: replica
+                .leader
+                .as_ref()
+                .map_or(0, |leader| leader.commit_ms()),
         })
     }
 

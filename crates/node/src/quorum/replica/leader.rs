@@ -129,6 +129,8 @@ struct Batch {
 #[derive(Debug)]
 struct InFlight {
     index: u64,
+    /// When it was proposed, on the monotonic clock.
+    since_ms: u64,
     came: Vec<(Position, Meta)>,
     asked: Vec<Asked>,
     returns: Vec<GivenBack>,
@@ -183,6 +185,8 @@ struct UnderWay {
     is_foreseen: bool,
     /// Memory of a batch that is committed, for the next one.
     spare: Vec<(Position, Meta)>,
+    /// Milliseconds from proposal to commit of the entry that was committed last.
+    commit_ms: u64,
 }
 
 /// What decides whether an auto-delete queue goes.

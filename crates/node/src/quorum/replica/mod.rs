@@ -242,7 +242,7 @@ impl Replica {
         };
         match self.group.propose(closed.header.encode()) {
             Ok((index, _)) => {
-                leader.proposed(index);
+                leader.proposed(around.now, index);
                 self.priority_logs.cover(&closed.header);
                 self.outgoing.keep(index, closed.entry_payload);
                 self.proposed = Some(closed.header);

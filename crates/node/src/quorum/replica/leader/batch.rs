@@ -303,7 +303,7 @@ impl Leader {
     }
 
     /// The batch that was closed is the entry at `index`.
-    pub(in super::super) fn proposed(&mut self, index: u64) {
+    pub(in super::super) fn proposed(&mut self, now: Now, index: u64) {
         let spare = std::mem::take(&mut self.under_way.spare);
         (
             self.under_way.batch.lazy_since_ms,
@@ -311,10 +311,17 @@ impl Leader {
         ) = (None, false);
         self.under_way.in_flight.push_back(InFlight {
             index,
+            since_ms: now.monotonic_ms,
             came: std::mem::replace(&mut self.under_way.batch.came, spare),
             asked: std::mem::take(&mut self.under_way.batch.asked),
             returns: std::mem::take(&mut self.under_way.batch.returns),
         });
+    }
+
+    /// Milliseconds from proposal to commit of the entry that was committed last; 0 before the
+    /// first.
+    pub(in super::super) const fn commit_ms(&self) -> u64 {
+        self.under_way.commit_ms
     }
 
     /// The batch that was closed was not taken.
@@ -339,6 +346,7 @@ impl Leader {
             panic!("entry {index} is committed, and none is in flight");
         };
         assert_eq!(entry.index, index, "entries are committed in order");
+        self.under_way.commit_ms = around.now.monotonic_ms.saturating_sub(entry.since_ms);
         for (position, meta) in entry.came.drain(..) {
             self.queue.withdraw(meta.bytes);
             self.queue.enqueue(position, &meta);

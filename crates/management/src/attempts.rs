@@ -1,0 +1,117 @@
+//! `/api/auth/attempts`: logins that succeeded and failed, by protocol.
+//!
+//! Counters of metrics never go back: what is forgotten here is counted from then on, beside them.
+
+use crate::app::App;
+use crate::overview::knows_node;
+use crate::peers;
+use crate::question::Question;
+use crate::reply::{ApiError, Reply};
+use crate::route::Call;
+use serde_json::{Value, json};
+use std::sync::{MutexGuard, PoisonError};
+
+type Answer = Result<Reply, ApiError>;
+
+/// Protocols whose logins are counted, in RabbitMQ's words.
+const PROTOCOLS: [&str; 3] = ["amqp091", "stream", "http"];
+
+/// Logins that succeeded and failed, by protocol.
+pub(crate) type Attempts = [(u64, u64); PROTOCOLS.len()];
+
+fn since_start(app: &App) -> Attempts {
+    let broker = app.node().broker_stats();
+    [
+        (broker.logins_succeeded, broker.logins_failed),
+        (broker.stream_logins_succeeded, broker.stream_logins_failed),
+        app.http_logins(),
+    ]
+}
+
+fn forgotten(app: &App) -> MutexGuard<'_, Attempts> {
+    let forgotten = app.attempts_forgotten.lock();
+    forgotten.unwrap_or_else(PoisonError::into_inner)
+}
+
+/// This node's, since somebody last had them forgotten.
+pub(crate) fn own(app: &App) -> Value {
+    let before = *forgotten(app);
+    let rows = since_start(app).into_iter().zip(before).zip(PROTOCOLS);
+    rows.map(|((now, before), protocol)| {
+        let succeeded = now.0.saturating_sub(before.0);
+        let failed = now.1.saturating_sub(before.1);
+        json!({
+            "protocol": protocol,
+            "auth_attempts": succeeded + failed,
+            "auth_attempts_failed": failed,
+            "auth_attempts_succeeded": succeeded,
+        })
+    })
+    .collect()
+}
+
+/// Counts this node's anew.
+pub(crate) fn forget_own(app: &App) {
+    *forgotten(app) = since_start(app);
+}
+
+/// What the node that the path names answers: this one by `own`, another one to `question`.
+fn at(call: &Call<'_>, own: impl FnOnce(&App) -> Value, question: &Question) -> Answer {
+    let (app, name) = (call.app, call.param(0));
+    if !knows_node(app, name) {
+        return Err(ApiError::NotFound);
+    }
+    if app.node().node_stats().name == name {
+        return Ok(Reply::Json(own(app)));
+    }
+    let view = app.node().cluster().unwrap_or_default();
+    let number = view.nodes.iter().find(|node| node.name == name);
+    let number = number.map(|node| node.number);
+    let mut told = peers::ask(app, question).into_iter();
+    let told = told.find(|(from, told)| Some(from.0) == number && !told.is_null());
+    let silent = || ApiError::Unavailable(format!("node {name} does not answer"));
+    told.map(|(_, told)| Reply::Json(told)).ok_or_else(silent)
+}
+
+/// `GET /api/auth/attempts/{node}`
+pub fn attempts(call: &Call<'_>) -> Answer {
+    let question = Question::AuthAttempts { forget: None };
+    let Reply::Json(told) = at(call, own, &question)? else {
+        return Err(ApiError::NotFound);
+    };
+    // Zeros may be left out on the way from another node.
+    let rows = told.as_array().cloned().unwrap_or_default().into_iter();
+    let shape = json!({
+        "auth_attempts": 0,
+        "auth_attempts_failed": 0,
+        "auth_attempts_succeeded": 0,
+    });
+    let rows = rows.map(|row| peers::shaped(&shape, row));
+    Ok(Reply::Json(rows.collect()))
+}
+
+/// `DELETE /api/auth/attempts/{node}`: they are counted anew.
+pub fn forget(call: &Call<'_>) -> Answer {
+    let own = |app: &App| {
+        forget_own(app);
+        Value::Bool(true)
+    };
+    let question = Question::AuthAttempts {
+        forget: Some(call.param(0).to_owned()),
+    };
+    at(call, own, &question).map(|_| Reply::Done)
+}
+
+/// `GET /api/auth/attempts/{node}/source`: attempts are not counted by where they come from, as in
+/// RabbitMQ where `track_auth_attempt_source` is not set.
+pub fn by_source(call: &Call<'_>) -> Answer {
+    match knows_node(call.app, call.param(0)) {
+        true => Ok(Reply::Json(json!([]))),
+        false => Err(ApiError::NotFound),
+    }
+}
+
+/// `DELETE /api/auth/attempts/{node}/source`: there is nothing to forget.
+pub fn forget_by_source(call: &Call<'_>) -> Answer {
+    by_source(call).map(|_| Reply::Done)
+}

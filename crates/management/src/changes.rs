@@ -1,0 +1,252 @@
+//! `/api/leveret/changes`: what operators have changed over HTTP, by the page or by the command
+//! line: who, from where, when, what, and how it was before and is after.
+//!
+//! Every method but `GET` of the table of routes is such a change, but for those in
+//! [`NO_CHANGES`]. How something is comes from the `GET` of the same path. A node keeps the newest
+//! of its own in memory, so many of so many bytes each; its log has a line of each for good.
+
+use crate::app::App;
+use crate::input::{Query, parse_json};
+use crate::list_query;
+use crate::peers;
+use crate::question::Question;
+use crate::queues::rfc3339;
+use crate::reply::{ApiError, Reply};
+use crate::route::{Call, Found, Handler};
+use leveret_types::limits::{CHANGE_VALUE_BYTES_MAX, CHANGES_MAX};
+use serde_json::{Map, Value, json};
+use std::collections::VecDeque;
+use std::sync::{MutexGuard, PoisonError};
+
+type Answer = Result<Reply, ApiError>;
+
+/// What changes nothing, or nothing but messages that clients see to.
+const NO_CHANGES: [&str; 5] = [
+    "/api/login",
+    "/api/leveret/authenticate",
+    "/api/exchanges/{vhost}/{}/publish",
+    "/api/queues/{vhost}/{}/get",
+    "/api/reset",
+];
+
+/// Whose `GET` is as large as all that is declared.
+const TOO_LARGE_TO_SHOW: [&str; 2] = ["/api/definitions", "/api/all-configuration"];
+
+/// Parts of names of fields whose contents nobody is shown.
+const SECRETS: [&str; 4] = ["password", "secret", "token", "uri"];
+
+/// What changes by itself, and is none of an operator's doing.
+const UNSTEADY: [&str; 8] = [
+    "message_stats",
+    "consumer_details",
+    "incoming",
+    "outgoing",
+    "deliveries",
+    "state",
+    "online",
+    "cluster_state",
+];
+
+/// What operators have changed through a node, newest last.
+#[derive(Debug, Default)]
+pub(crate) struct Changes(VecDeque<Value>);
+
+impl Changes {
+    fn note(&mut self, change: Value) {
+        if self.0.len() == CHANGES_MAX {
+            self.0.pop_front();
+        }
+        self.0.push_back(change);
+    }
+}
+
+fn kept(app: &App) -> MutexGuard<'_, Changes> {
+    let changes = app.changes.lock();
+    // A writer that panicked left whole rows.
+    changes.unwrap_or_else(PoisonError::into_inner)
+}
+
+/// This node's, newest first.
+pub(crate) fn own(app: &App) -> Value {
+    kept(app).0.iter().rev().cloned().collect()
+}
+
+/// Answers a request; keeps what it changed, if it is one that changes something.
+pub(crate) fn answer(call: &Call<'_>, found: &Found, path: &str) -> Answer {
+    let method = found.method;
+    if method.name == "GET" || NO_CHANGES.contains(&found.pattern) {
+        return (method.handler)(call);
+    }
+    let shows = |path: &&str| found.pattern.starts_with(path);
+    let look = found
+        .look
+        .filter(|_| !TOO_LARGE_TO_SHOW.iter().any(|path| shows(path)));
+    let before = shown(look, call);
+    let result = (method.handler)(call);
+    let (status, reason) = match &result {
+        Ok(reply) => (reply.status(), Value::Null),
+        Err(error) => (error.status(), error.json()["reason"].take()),
+    };
+    let app = call.app;
+    let change = json!({
+        "time": rfc3339(app.moment().wall_ms),
+        "node": app.node().node_stats().name,
+        "user": call.who.name(),
+        "from": call.from.to_string(),
+        "method": method.name,
+        "path": cut(path),
+        "status": status,
+        "reason": bounded(reason),
+        "asked": asked(call),
+        "before": before,
+        "after": shown(look, call),
+    });
+    kept(app).note(change);
+    result
+}
+
+/// What the request's body says, without secrets; nothing if it is not JSON.
+fn asked(call: &Call<'_>) -> Value {
+    if call.bytes.is_empty() {
+        return Value::Null;
+    }
+    if call.bytes.len() > CHANGE_VALUE_BYTES_MAX {
+        return too_large(call.bytes.len());
+    }
+    parse_json(call.bytes).map_or(Value::Null, |asked| bounded(public(asked)))
+}
+
+/// How what the path names is now; nothing if it is not there, or not shown.
+fn shown(look: Option<Handler>, call: &Call<'_>) -> Value {
+    let Some(look) = look else {
+        return Value::Null;
+    };
+    let query = Query::parse("disable_stats=true").unwrap_or_default();
+    let call = Call {
+        app: call.app,
+        who: call.who,
+        from: call.from,
+        params: call.params.clone(),
+        query,
+        bytes: &[],
+        content_type: String::new(),
+        reason: None,
+    };
+    match look(&call) {
+        Ok(Reply::Json(value)) => bounded(steady(public(value))),
+        _ => Value::Null,
+    }
+}
+
+fn too_large(bytes: usize) -> Value {
+    Value::String(format!("{bytes} bytes: too much to keep"))
+}
+
+fn bounded(value: Value) -> Value {
+    match value.to_string().len() {
+        bytes if bytes > CHANGE_VALUE_BYTES_MAX => too_large(bytes),
+        _ => value,
+    }
+}
+
+/// A path of a length that is kept, cut between two characters.
+fn cut(path: &str) -> &str {
+    let mut end = path.len().min(CHANGE_VALUE_BYTES_MAX);
+    while !path.is_char_boundary(end) {
+        end -= 1;
+    }
+    &path[..end]
+}
+
+/// A value without what nobody is shown.
+fn public(value: Value) -> Value {
+    let is_secret = |name: &str| {
+        let name = name.to_ascii_lowercase();
+        SECRETS.iter().any(|secret| name.contains(secret))
+    };
+    let field = |(name, value): (String, Value)| {
+        let value = match is_secret(&name) && !value.is_null() {
+            true => Value::String("(hidden)".to_owned()),
+            false => public(value),
+        };
+        (name, value)
+    };
+    match value {
+        Value::Object(fields) => Value::Object(fields.into_iter().map(field).collect()),
+        Value::Array(items) => items.into_iter().map(public).collect(),
+        other => other,
+    }
+}
+
+/// A value without what changes by itself.
+fn steady(value: Value) -> Value {
+    let is_steady =
+        |name: &String| !UNSTEADY.contains(&name.as_str()) && !name.ends_with("_details");
+    match value {
+        Value::Object(fields) => {
+            let fields: Map<String, Value> = fields
+                .into_iter()
+                .filter(|(name, _)| is_steady(name))
+                .collect();
+            Value::Object(fields)
+        }
+        other => other,
+    }
+}
+
+/// `GET /api/leveret/changes`: those of all nodes, newest first.
+pub fn changes(call: &Call<'_>) -> Answer {
+    let app = call.app;
+    let mut all = match own(app) {
+        Value::Array(own) => own,
+        _ => Vec::new(),
+    };
+    let shape = json!({"reason": null, "asked": null, "before": null, "after": null});
+    let others = peers::rows(app, &Question::Changes).into_iter();
+    all.extend(others.map(|row| peers::shaped(&shape, row)));
+    all.sort_by(|a, b| b["time"].as_str().cmp(&a["time"].as_str()));
+    list_query::list_of(all, &call.query)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_changes_are_kept() {
+        let mut changes = Changes::default();
+        for number in 0..CHANGES_MAX {
+            changes.note(json!(number));
+        }
+        assert_eq!((changes.0.len(), &changes.0[0]), (CHANGES_MAX, &json!(0)));
+        changes.note(json!(CHANGES_MAX));
+        assert_eq!((changes.0.len(), &changes.0[0]), (CHANGES_MAX, &json!(1)));
+    }
+
+    #[test]
+    fn a_value_is_kept_up_to_its_bound() {
+        let text = |bytes: usize| Value::String("a".repeat(bytes));
+        // Two quotation marks stand around it.
+        let most = text(CHANGE_VALUE_BYTES_MAX - 2);
+        assert_eq!(bounded(most.clone()), most);
+        let more = bounded(text(CHANGE_VALUE_BYTES_MAX - 1));
+        assert_eq!(more, too_large(CHANGE_VALUE_BYTES_MAX + 1));
+        let path = "é".repeat(CHANGE_VALUE_BYTES_MAX);
+        assert_eq!(cut(&path).len(), CHANGE_VALUE_BYTES_MAX);
+    }
+
+    #[test]
+    fn secrets_are_hidden_wherever_they_stand() {
+        let told = json!({
+            "password_hash": "x",
+            "password": null,
+            "value": {"src-URI": "amqp://u:p@h", "list": [{"Token": 1, "name": "n"}]},
+        });
+        let hidden = json!({
+            "password_hash": "(hidden)",
+            "password": null,
+            "value": {"src-URI": "(hidden)", "list": [{"Token": "(hidden)", "name": "n"}]},
+        });
+        assert_eq!(public(told), hidden);
+    }
+}

@@ -1,0 +1,273 @@
+//! `/api/leveret/queues/{vhost}/{}/growth`: why a queue grows, or does not get shorter: what comes
+//! in and goes out, who publishes in its virtual host, who consumes and how fast, and in words what
+//! that comes to.
+
+use crate::connections;
+use crate::directory::Queue;
+use crate::input::json_of;
+use crate::overview;
+use crate::queues;
+use crate::reply::{ApiError, Reply};
+use crate::route::Call;
+use serde_json::{Value, json};
+
+/// A rate below this is none: figures are means over some seconds.
+const RATE_MIN: f64 = 0.05;
+
+/// What is known of a queue that says why it grows.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Figures {
+    ready: u64,
+    unacknowledged: u64,
+    /// Messages a second.
+    published: f64,
+    delivered: f64,
+    acknowledged: f64,
+    redelivered: f64,
+    consumers: usize,
+    /// Consumers that have as many messages as they may.
+    full: usize,
+    /// Whether the node that leads it is known to be up.
+    runs: bool,
+    /// Whether it serves one consumer at a time.
+    single_active: bool,
+}
+
+/// What figures come to: a word for programs, and a sentence for people.
+fn findings(f: &Figures) -> Vec<(&'static str, String)> {
+    let mut found = Vec::new();
+    let mut say = |word, sentence: String| found.push((word, sentence));
+    if !f.runs {
+        say(
+            "no_leader",
+            "no node that is up leads it: nothing can be consumed".to_owned(),
+        );
+    }
+    let waits = f.ready > 0;
+    if f.consumers == 0 && waits {
+        say(
+            "no_consumers",
+            format!("{} messages wait, and nobody consumes", f.ready),
+        );
+    }
+    if f.consumers > 0 && f.full == f.consumers && waits {
+        let sentence = "every consumer has as many unacknowledged messages as its prefetch lets it: \
+                        they acknowledge too slowly, or not at all";
+        say("consumers_full", sentence.to_owned());
+    }
+    if f.unacknowledged > 0 && f.acknowledged < RATE_MIN && f.consumers > 0 {
+        let sentence = format!(
+            "{} messages are unacknowledged, and none is acknowledged",
+            f.unacknowledged
+        );
+        say("nothing_acknowledged", sentence);
+    }
+    if f.redelivered > RATE_MIN && f.redelivered * 2.0 > f.delivered {
+        let sentence = format!(
+            "{:.1} of {:.1} deliveries a second are redeliveries: consumers requeue",
+            f.redelivered, f.delivered
+        );
+        say("requeued", sentence);
+    }
+    if f.published > f.acknowledged + RATE_MIN {
+        let (published, acknowledged) = (f.published, f.acknowledged);
+        let sentence = format!("{published:.1} messages a second come in, {acknowledged:.1} leave");
+        say("more_in_than_out", sentence);
+    }
+    if f.single_active && f.consumers > 1 {
+        let sentence = "one of its consumers is served at a time (x-single-active-consumer)";
+        say("single_active", sentence.to_owned());
+    }
+    if found.is_empty() {
+        found.push(("not_growing", "it does not grow".to_owned()));
+    }
+    found
+}
+
+fn rate(stats: &Value, name: &str) -> f64 {
+    stats[format!("{name}_details")]["rate"]
+        .as_f64()
+        .unwrap_or(0.0)
+}
+
+/// The consumers of a queue with what their channels do, the slowest first.
+fn consumers(call: &Call<'_>, queue: &Queue, channels: &[Value]) -> Vec<Value> {
+    let Value::Array(rows) = connections::consumers_of(call.app, queue) else {
+        return Vec::new();
+    };
+    let mut rows: Vec<Value> = rows
+        .into_iter()
+        .map(|row| {
+            let name = &row["channel_details"]["name"];
+            let channel = channels.iter().find(|channel| channel["name"] == *name);
+            let held = channel.map_or(0, |c| c["messages_unacknowledged"].as_u64().unwrap_or(0));
+            let prefetch = row["prefetch_count"].as_u64().unwrap_or(0);
+            json!({
+                "consumer_tag": row["consumer_tag"],
+                "channel": name,
+                "connection": row["channel_details"]["connection_name"],
+                "node": row["channel_details"]["node"],
+                "user": row["channel_details"]["user"],
+                "activity_status": row["activity_status"],
+                "ack_required": row["ack_required"],
+                "prefetch_count": prefetch,
+                "channel_unacknowledged": held,
+                "channel_acks_per_second": channel.map_or(0.0, |c| rate(&c["message_stats"], "ack")),
+                "full": row["ack_required"] == true && prefetch > 0 && held >= prefetch,
+            })
+        })
+        .collect();
+    let speed = |row: &Value| row["channel_acks_per_second"].as_f64().unwrap_or(0.0);
+    rows.sort_by(|a, b| speed(a).total_cmp(&speed(b)));
+    rows
+}
+
+/// Channels that publish in the queue's virtual host, the fastest first. To which queues their
+/// messages go is not counted by pairs.
+fn publishers(queue: &Queue, channels: &[Value]) -> Vec<Value> {
+    let publish = |channel: &Value| rate(&channel["message_stats"], "publish");
+    let here = channels
+        .iter()
+        .filter(|c| c["vhost"] == queue.vhost && publish(c) > RATE_MIN);
+    let mut rows: Vec<Value> = here
+        .map(|channel| {
+            json!({
+                "channel": channel["name"],
+                "connection": channel["connection_details"]["name"],
+                "node": channel["node"],
+                "user": channel["user"],
+                "publishes_per_second": publish(channel),
+                "unconfirmed": channel["messages_unconfirmed"],
+            })
+        })
+        .collect();
+    let speed = |row: &Value| row["publishes_per_second"].as_f64().unwrap_or(0.0);
+    rows.sort_by(|a, b| speed(b).total_cmp(&speed(a)));
+    rows
+}
+
+/// `GET /api/leveret/queues/{vhost}/{name}/growth`
+pub fn growth(call: &Call<'_>) -> Result<Reply, ApiError> {
+    let queue = queues::declared(call)?;
+    let row = queues::row(call, &queue)?;
+    // A user who may see the queue is told of all its clients: their names, no more.
+    let channels = connections::channels_everywhere(call.app);
+    let consumers = consumers(call, &queue, &channels);
+    let nodes = overview::all_nodes(call.app);
+    let has_alarm = |node: &Value| node["mem_alarm"] == true || node["disk_free_alarm"] == true;
+    let stats = &row["message_stats"];
+    let figures = Figures {
+        ready: row["messages_ready"].as_u64().unwrap_or(0),
+        unacknowledged: row["messages_unacknowledged"].as_u64().unwrap_or(0),
+        published: rate(stats, "publish"),
+        delivered: rate(stats, "deliver_get"),
+        acknowledged: rate(stats, "ack"),
+        redelivered: rate(stats, "redeliver"),
+        consumers: consumers.len(),
+        full: consumers.iter().filter(|row| row["full"] == true).count(),
+        runs: row["state"] != "down",
+        single_active: json_of(&queue.arguments)["x-single-active-consumer"] == true,
+    };
+    let findings = findings(&figures).into_iter();
+    let findings = findings.map(|(word, sentence)| json!({"finding": word, "says": sentence}));
+    Ok(Reply::Json(json!({
+        "name": queue.name,
+        "vhost": queue.vhost,
+        "findings": findings.collect::<Value>(),
+        "messages_ready": figures.ready,
+        "messages_unacknowledged": figures.unacknowledged,
+        "messages_per_second": rate(&row, "messages"),
+        "published_per_second": figures.published,
+        "delivered_per_second": figures.delivered,
+        "acknowledged_per_second": figures.acknowledged,
+        "redelivered_per_second": figures.redelivered,
+        "effective_policy_definition": row["effective_policy_definition"],
+        "alarm": nodes.iter().any(has_alarm),
+        "consumers": consumers,
+        "publishers_in_vhost": publishers(&queue, &channels),
+    })))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_say_why_a_queue_grows() {
+        let well = Figures {
+            published: 10.0,
+            delivered: 10.0,
+            acknowledged: 10.0,
+            consumers: 1,
+            runs: true,
+            ..Figures::default()
+        };
+        let cases: [(&[&str], Figures); 8] = [
+            (&["not_growing"], well),
+            (
+                &["no_leader"],
+                Figures {
+                    runs: false,
+                    ..well
+                },
+            ),
+            (
+                &["no_consumers", "more_in_than_out"],
+                Figures {
+                    ready: 5,
+                    consumers: 0,
+                    delivered: 0.0,
+                    acknowledged: 0.0,
+                    ..well
+                },
+            ),
+            (
+                &["consumers_full"],
+                Figures {
+                    ready: 5,
+                    full: 1,
+                    ..well
+                },
+            ),
+            (
+                &["not_growing"],
+                Figures {
+                    ready: 5,
+                    full: 1,
+                    consumers: 2,
+                    ..well
+                },
+            ),
+            (
+                &["nothing_acknowledged", "more_in_than_out"],
+                Figures {
+                    unacknowledged: 3,
+                    acknowledged: 0.0,
+                    ..well
+                },
+            ),
+            (
+                &["requeued"],
+                Figures {
+                    redelivered: 8.0,
+                    ..well
+                },
+            ),
+            (
+                &["single_active"],
+                Figures {
+                    single_active: true,
+                    consumers: 2,
+                    ..well
+                },
+            ),
+        ];
+        for (expected, figures) in cases {
+            let found: Vec<_> = findings(&figures)
+                .into_iter()
+                .map(|(word, _)| word)
+                .collect();
+            assert_eq!(found, expected, "{figures:?}");
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! What no other broker tells its operators: who changed what, why a queue grows, what an alarm
+//! holds back, what breaks if a node stops. And logins that are counted anew.
+
+mod api;
+mod client;
+mod fake;
+
+use api::{Api, start};
+use fake::{Fake, Group};
+use leveret_types::limits::CHANGE_VALUE_BYTES_MAX;
+use serde_json::{Value, json};
+
+fn changes(api: &Api) -> Vec<Value> {
+    let changes = api.get("/api/leveret/changes");
+    changes.as_array().expect("a list").clone()
+}
+
+#[test]
+fn a_change_is_kept_with_who_made_it_and_how_it_was_before_and_is_after() {
+    let api = start();
+    let body = r#"{"password": "geheim", "tags": "monitoring", "x": 0}"#;
+    let answer = api.admin("PUT", "/api/users/monitoring", body);
+    assert_eq!(answer.status, 204, "{answer:?}");
+    let refused = api.admin("PUT", "/api/queues/%2F/refused", r#"{"durable": true}"#);
+    assert_eq!(refused.status, 401, "{refused:?}");
+    // What only looks, and what only publishes, is no change.
+    api.get("/api/queues");
+    let message = r#"{"routing_key": "q", "payload": "", "properties": {}}"#;
+    api.admin("POST", "/api/exchanges/%2F/x/publish", message);
+    let changes = changes(&api);
+    assert_eq!(changes.len(), 2, "{changes:?}");
+    let (queue, user) = (&changes[0], &changes[1]);
+    for change in &changes {
+        assert_eq!(change["user"], "administrator");
+        assert_eq!(change["from"], "127.0.0.1");
+        assert_eq!(change["node"], "leveret@burrow");
+        assert_eq!(change["method"], "PUT");
+        assert!(
+            change["time"]
+                .as_str()
+                .is_some_and(|time| time.ends_with("+00:00"))
+        );
+    }
+    assert_eq!(queue["path"], "/api/queues/%2F/refused");
+    assert_eq!(
+        (&queue["status"], &queue["before"]),
+        (&json!(401), &Value::Null)
+    );
+    assert!(
+        queue["reason"]
+            .as_str()
+            .expect("why")
+            .contains("refused for user")
+    );
+    assert_eq!(
+        (&user["status"], &user["reason"]),
+        (&json!(204), &Value::Null)
+    );
+    assert_eq!(
+        user["asked"],
+        json!({"password": "(hidden)", "tags": "monitoring", "x": 0})
+    );
+    for moment in ["before", "after"] {
+        let shown = &user[moment];
+        assert_eq!(shown["tags"], json!(["monitoring"]), "{moment}");
+        assert_eq!(shown["password_hash"], "(hidden)", "{moment}");
+    }
+    let answer = api.by("monitoring", "GET", "/api/leveret/changes", "");
+    assert_eq!(answer.status, 401, "{answer:?}");
+}
+
+#[test]
+fn a_change_says_how_a_queue_is_and_not_what_happens_in_it() {
+    let api = start();
+    let declared = api.admin("PUT", "/api/queues/%2F/q", r#"{"durable": true}"#);
+    assert_eq!(declared.status, 204, "{declared:?}");
+    let change = changes(&api).remove(0);
+    assert_eq!(change["before"]["arguments"], json!({"x-max-length": 5}));
+    for field in ["messages", "message_stats", "consumer_details", "state"] {
+        assert_eq!(change["before"][field], Value::Null, "{field}");
+    }
+    let long = format!(
+        r#"{{"arguments": {{"a": "{}"}}}}"#,
+        "x".repeat(CHANGE_VALUE_BYTES_MAX)
+    );
+    api.admin("PUT", "/api/queues/%2F/q", &long);
+    let asked = changes(&api).remove(0)["asked"].take();
+    let expected = format!("{} bytes: too much to keep", long.len());
+    assert_eq!(asked, json!(expected));
+}
+
+#[test]
+fn an_alarm_names_the_connections_that_it_holds_back() {
+    let api = start();
+    let calm = api.get("/api/leveret/alarms");
+    assert_eq!(
+        (&calm["memory"], &calm["held_back"]),
+        (&json!(false), &json!([]))
+    );
+    *api.node.alarm.lock().expect("alarm") = true;
+    let alarm = api.get("/api/leveret/alarms");
+    assert_eq!(
+        (&alarm["memory"], &alarm["disk"]),
+        (&json!(true), &json!(false))
+    );
+    assert_eq!(alarm["nodes"][0]["mem_alarm"], true);
+    let held = alarm["held_back"].as_array().expect("connections");
+    let names: Vec<&str> = held
+        .iter()
+        .filter_map(|held| held["name"].as_str())
+        .collect();
+    assert_eq!(
+        names,
+        [
+            "127.0.0.1:1 -> 127.0.0.1:5672",
+            "127.0.0.1:2 -> 127.0.0.1:5672"
+        ]
+    );
+    assert_eq!(held[0]["user"], "management");
+}
+
+#[test]
+fn a_node_alone_takes_all_with_it() {
+    let api = start();
+    let impact = api.get("/api/leveret/nodes/leveret@burrow/impact");
+    assert_eq!(impact["harmless"], false);
+    assert_eq!(impact["declarations_stop"], true);
+    assert_eq!(impact["connections_closed"], 2);
+    assert_eq!(impact["queues_gone"]["count"], 3);
+    let named = &impact["queues_gone"]["queues"][0];
+    assert_eq!(
+        *named,
+        json!({"name": "a/b", "vhost": "/", "type": "classic"})
+    );
+    let unknown = api.admin("GET", "/api/leveret/nodes/nowhere/impact", "");
+    assert_eq!(unknown.status, 404);
+}
+
+#[test]
+fn a_node_of_three_takes_what_has_no_majority_without_it() {
+    let node = Fake::default();
+    *node.group.lock().expect("group") = Some(Group::default());
+    let api = Api::of(node, |app| app);
+    let path = "/api/leveret/nodes/leveret@form/impact";
+    let impact = api.get(path);
+    assert_eq!(impact["queues_going_on"]["count"], 1, "{impact}");
+    assert_eq!(impact["queues_without_majority"]["count"], 0);
+    let down = leveret_types::NodeId(3);
+    api.node
+        .group
+        .lock()
+        .expect("group")
+        .as_mut()
+        .expect("one")
+        .down = Some(down);
+    let impact = api.get(path);
+    assert_eq!(impact["queues_without_majority"]["count"], 1, "{impact}");
+    assert_eq!(impact["queues_without_majority"]["queues"][0]["name"], "r");
+}
+
+#[test]
+fn a_queue_says_why_it_grows() {
+    let api = start();
+    let growth = api.get("/api/leveret/queues/%2F/q/growth");
+    assert_eq!(growth["messages_ready"], 4);
+    assert_eq!(growth["consumers"][0]["consumer_tag"], "ctag");
+    assert_eq!(growth["consumers"][0]["channel_unacknowledged"], 3);
+    let words = |growth: &Value| -> Vec<String> {
+        let findings = growth["findings"].as_array().expect("findings").iter();
+        findings
+            .map(|f| f["finding"].as_str().expect("a word").to_owned())
+            .collect()
+    };
+    assert_eq!(words(&growth), ["nothing_acknowledged"], "{growth}");
+    let growth = api.get("/api/leveret/queues/other/q/growth");
+    assert_eq!(words(&growth), ["no_consumers"], "{growth}");
+    let unknown = api.admin("GET", "/api/leveret/queues/%2F/none/growth", "");
+    assert_eq!(unknown.status, 404);
+}
+
+#[test]
+fn logins_are_counted_anew_when_somebody_wants_that() {
+    let api = start();
+    let path = "/api/auth/attempts/leveret@burrow";
+    let of = |protocol: &str| {
+        let rows = api.get(path);
+        let mut rows = rows.as_array().expect("rows").iter();
+        let row = rows.find(|row| row["protocol"] == protocol).expect("a row");
+        (
+            row["auth_attempts_succeeded"].clone(),
+            row["auth_attempts_failed"].clone(),
+        )
+    };
+    assert_eq!(of("stream"), (json!(4), json!(5)));
+    let forgotten = api.by("monitoring", "DELETE", path, "");
+    assert_eq!(forgotten.status, 204, "{forgotten:?}");
+    assert_eq!(of("stream"), (json!(0), json!(0)));
+    // That one itself came by HTTP.
+    assert_ne!(of("http").0, json!(0));
+    assert_eq!(api.get(&format!("{path}/source")), json!([]));
+    let forgotten = api.admin("DELETE", &format!("{path}/source"), "");
+    assert_eq!(forgotten.status, 204);
+    for method in ["GET", "DELETE"] {
+        let unknown = api.admin(method, "/api/auth/attempts/nowhere", "");
+        assert_eq!(unknown.status, 404, "{method}");
+    }
+}
+
+#[test]
+fn a_users_queues_are_those_that_its_connections_own() {
+    let api = start();
+    let names = |user: &str| -> Vec<String> {
+        let queues = api.get(&format!("/api/users/{user}/queues"));
+        let queues = queues.as_array().expect("queues").iter();
+        queues
+            .map(|q| q["name"].as_str().expect("a name").to_owned())
+            .collect()
+    };
+    assert_eq!(names("monitoring"), [""; 0]);
+    assert_eq!(names("administrator"), ["a/b"]);
+}
