@@ -210,4 +210,64 @@ fn a_message_published_over_http_to_a_delayed_exchange_waits() {
     let got = node.http("POST", "/api/queues/%2f/q/get", get);
     assert!(got.contains("\"payload\":\"0\""), "{got}");
     assert!(!got.contains("3600000"), "{got}");
+    let kept = body_of(&node.http("GET", "/api/leveret/delayed", ""));
+    assert_eq!(kept["total_count"], 1, "{kept}");
+    let message = &kept["messages"][0];
+    assert_eq!(
+        (&message["payload"], &message["exchange"]),
+        (&"3600000".into(), &"later".into())
+    );
+    assert_eq!(message["vhost"], "/");
+    assert!(
+        message["due"]
+            .as_str()
+            .is_some_and(|due| due.starts_with("20")),
+        "{kept}"
+    );
+    let path = format!(
+        "/api/leveret/delayed/{}",
+        message["id"].as_str().expect("an id")
+    );
+    let dropped = node.http("DELETE", &path, "");
+    assert!(dropped.starts_with("HTTP/1.1 204"), "{dropped}");
+    let again = node.http("DELETE", &path, "");
+    assert!(again.starts_with("HTTP/1.1 404"), "{again}");
+    let kept = body_of(&node.http("GET", "/api/leveret/delayed", ""));
+    assert_eq!(kept["total_count"], 0, "{kept}");
+}
+
+fn body_of(answer: &str) -> serde_json::Value {
+    let body = answer.split_once("\r\n\r\n").map(|(_, body)| body);
+    body.and_then(|body| serde_json::from_str(body).ok())
+        .unwrap_or_else(|| panic!("no JSON: {answer}"))
+}
+
+#[test]
+fn the_queues_that_keep_the_disk_are_named() {
+    let folder = Folder::new("disk-use");
+    let node = start(&folder);
+    for queue in ["idle", "kept"] {
+        let created = node.http(
+            "PUT",
+            &format!("/api/queues/%2f/{queue}"),
+            r#"{"durable": true}"#,
+        );
+        assert!(created.starts_with("HTTP/1.1 201"), "{created}");
+    }
+    for _ in 0..5 {
+        node.publish("%2f", "kept", "0123456789");
+    }
+    let disk = body_of(&node.http("GET", "/api/leveret/disk", ""));
+    let wal_bytes = disk["wal_bytes"].as_u64().expect("bytes");
+    assert!(wal_bytes > 50 && disk["wal_files"] != 0, "{disk}");
+    let first = &disk["queues"][0];
+    assert_eq!(
+        (&first["name"], &first["entries"]),
+        (&"kept".into(), &5.into()),
+        "{disk}"
+    );
+    assert!(
+        first["bytes"].as_u64().is_some_and(|bytes| bytes >= 50),
+        "{disk}"
+    );
 }

@@ -717,6 +717,46 @@ pub(crate) struct LoginTally {
     pub(crate) failed: AtomicU64,
 }
 
+/// A message that is kept back by a delayed exchange.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DelayedMessage {
+    /// When it is due, in milliseconds since the Unix epoch.
+    pub due_ms: u64,
+    /// Its place among those that its node keeps back.
+    pub index: u64,
+    /// Its virtual host.
+    pub vhost: String,
+    /// The message.
+    pub message: Got,
+}
+
+/// What a node has on its disk.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DiskUse {
+    /// Files of the write-ahead log, and their bytes.
+    pub wal: (u64, u64),
+    /// Segment files of classic and quorum queues, and their bytes.
+    pub segments: (u64, u64),
+    /// Of these, bytes of messages that live; what is left is freed when it is worth it.
+    pub live_bytes: u64,
+    /// What each queue has, in no order.
+    pub queues: Vec<(QueueId, QueueDiskUse)>,
+}
+
+/// What a queue has in a node's storage engine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueueDiskUse {
+    /// Entries of its logs that live: messages, and of a quorum queue what its group agrees on.
+    pub entries: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Of the entries, those in segment files; the others are in the write-ahead log alone, or in
+    /// memory.
+    pub segment_entries: u64,
+    /// Bytes that these take there, roughly.
+    pub segment_bytes: u64,
+}
+
 /// Who waits to hear what became of a login.
 #[derive(Debug)]
 pub struct LoginAnswer {
@@ -848,6 +888,22 @@ pub trait Running: Send + Sync + 'static {
         _before: u64,
     ) -> Result<Option<Got>, ProtocolError> {
         Ok(None)
+    }
+    /// How many messages delayed exchanges of this node keep back, and the first of them by when
+    /// they are due.
+    fn delayed(&self, _most: usize) -> (u64, Vec<DelayedMessage>) {
+        (0, Vec::new())
+    }
+    /// Drops such a message; whether it was there. Durable when it returns.
+    ///
+    /// # Errors
+    /// If the log does not take it.
+    fn cancel_delayed(&self, _due_ms: u64, _index: u64) -> Result<bool, ProtocolError> {
+        Ok(false)
+    }
+    /// What this node has on its disk.
+    fn disk(&self) -> DiskUse {
+        DiskUse::default()
     }
     /// The configuration in force, key by key; secrets are hidden.
     fn configuration(&self) -> Vec<(String, String)> {

@@ -2,10 +2,9 @@
 
 use crate::access::{Who, permit};
 use crate::api::{Login, LoginAnswer, LoginTally, LoginVerdict, Running};
-use crate::attempts::Attempts;
-use crate::changes::Changes;
 use crate::cors::Origins;
 use crate::directory::{Counts, Directory};
+use crate::kept_changes::Changes;
 use crate::listen::Way;
 use crate::metrics::SharedTable;
 use crate::rates::{MESSAGE_FIELDS, NODE_FIELDS, Rates, Subject};
@@ -25,6 +24,9 @@ use tokio::sync::oneshot;
 /// A node, whole.
 pub trait Node: Running + Directory {}
 impl<T: Running + Directory> Node for T {}
+
+/// Logins that succeeded and failed: over AMQP, over the stream protocol, over HTTP.
+pub(crate) type Attempts = [(u64, u64); 3];
 
 /// Who somebody claims to be.
 pub(crate) enum Claim {

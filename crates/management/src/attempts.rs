@@ -2,7 +2,7 @@
 //!
 //! Counters of metrics never go back: what is forgotten here is counted from then on, beside them.
 
-use crate::app::App;
+use crate::app::{App, Attempts};
 use crate::overview::knows_node;
 use crate::peers;
 use crate::question::Question;
@@ -15,9 +15,6 @@ type Answer = Result<Reply, ApiError>;
 
 /// Protocols whose logins are counted, in RabbitMQ's words.
 const PROTOCOLS: [&str; 3] = ["amqp091", "stream", "http"];
-
-/// Logins that succeeded and failed, by protocol.
-pub(crate) type Attempts = [(u64, u64); PROTOCOLS.len()];
 
 fn since_start(app: &App) -> Attempts {
     let broker = app.node().broker_stats();

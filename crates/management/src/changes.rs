@@ -7,15 +7,15 @@
 
 use crate::app::App;
 use crate::input::{Query, parse_json};
+use crate::kept_changes::Changes;
 use crate::list_query;
 use crate::peers;
 use crate::question::Question;
 use crate::queues::rfc3339;
 use crate::reply::{ApiError, Reply};
 use crate::route::{Call, Found, Handler};
-use leveret_types::limits::{CHANGE_VALUE_BYTES_MAX, CHANGES_MAX};
+use leveret_types::limits::CHANGE_VALUE_BYTES_MAX;
 use serde_json::{Map, Value, json};
-use std::collections::VecDeque;
 use std::sync::{MutexGuard, PoisonError};
 
 type Answer = Result<Reply, ApiError>;
@@ -47,19 +47,6 @@ const UNSTEADY: [&str; 8] = [
     "cluster_state",
 ];
 
-/// What operators have changed through a node, newest last.
-#[derive(Debug, Default)]
-pub(crate) struct Changes(VecDeque<Value>);
-
-impl Changes {
-    fn note(&mut self, change: Value) {
-        if self.0.len() == CHANGES_MAX {
-            self.0.pop_front();
-        }
-        self.0.push_back(change);
-    }
-}
-
 fn kept(app: &App) -> MutexGuard<'_, Changes> {
     let changes = app.changes.lock();
     // A writer that panicked left whole rows.
@@ -68,7 +55,7 @@ fn kept(app: &App) -> MutexGuard<'_, Changes> {
 
 /// This node's, newest first.
 pub(crate) fn own(app: &App) -> Value {
-    kept(app).0.iter().rev().cloned().collect()
+    kept(app).newest_first().cloned().collect()
 }
 
 /// Answers a request; keeps what it changed, if it is one that changes something.
@@ -211,17 +198,6 @@ pub fn changes(call: &Call<'_>) -> Answer {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_newest_changes_are_kept() {
-        let mut changes = Changes::default();
-        for number in 0..CHANGES_MAX {
-            changes.note(json!(number));
-        }
-        assert_eq!((changes.0.len(), &changes.0[0]), (CHANGES_MAX, &json!(0)));
-        changes.note(json!(CHANGES_MAX));
-        assert_eq!((changes.0.len(), &changes.0[0]), (CHANGES_MAX, &json!(1)));
-    }
 
     #[test]
     fn a_value_is_kept_up_to_its_bound() {

@@ -161,19 +161,25 @@ pub fn bindings_of_vhost(call: &Call<'_>) -> Answer {
     bindings_in(call, BindingScope::Vhost(call.param(0)))
 }
 
+/// As RabbitMQ has it, what is not there has no bindings.
+fn no_bindings(call: &Call<'_>) -> Answer {
+    list_query::list_of(Vec::new(), &call.query)
+}
+
 /// `GET /api/queues/{vhost}/{name}/bindings`
 pub fn bindings_of_queue(call: &Call<'_>) -> Answer {
     let (vhost, queue) = (call.param(0), call.param(1));
-    call.app
-        .node()
-        .declared_queue(vhost, queue)
-        .ok_or(ApiError::NotFound)?;
+    if call.app.node().declared_queue(vhost, queue).is_none() {
+        return no_bindings(call);
+    }
     bindings_in(call, BindingScope::ToQueue { vhost, queue })
 }
 
 /// `GET /api/exchanges/{vhost}/{name}/bindings/source`
 pub fn bindings_from(call: &Call<'_>) -> Answer {
-    let exchange = declared(call)?;
+    let Ok(exchange) = declared(call) else {
+        return no_bindings(call);
+    };
     let scope = BindingScope::Source {
         vhost: call.param(0),
         exchange: &exchange.name,
@@ -183,7 +189,9 @@ pub fn bindings_from(call: &Call<'_>) -> Answer {
 
 /// `GET /api/exchanges/{vhost}/{name}/bindings/destination`
 pub fn bindings_to(call: &Call<'_>) -> Answer {
-    let exchange = declared(call)?;
+    let Ok(exchange) = declared(call) else {
+        return no_bindings(call);
+    };
     let scope = BindingScope::ToExchange {
         vhost: call.param(0),
         exchange: &exchange.name,

@@ -92,6 +92,21 @@ pub fn ready_for_clients(call: &Call<'_>) -> Answer {
     below_connection_limit(call)
 }
 
+/// `GET /api/health/checks/node-is-mirror-sync-critical`: there are no mirrored queues.
+pub fn mirror_sync_critical(call: &Call<'_>) -> Answer {
+    not_critical(call)
+}
+
+/// The node may go. Of one alone RabbitMQ says why.
+fn not_critical(call: &Call<'_>) -> Answer {
+    match call.app.node().cluster_size() {
+        (_, 1) => Ok(Reply::Json(
+            json!({"status": "ok", "reason": "single node cluster"}),
+        )),
+        _ => well(),
+    }
+}
+
 /// A check that a node passes by answering: its metadata is read before it takes requests.
 pub fn passed(_: &Call<'_>) -> Answer {
     well()
@@ -123,7 +138,7 @@ fn leaders(call: &Call<'_>, vhost: Option<&str>, pattern: Option<&String>) -> An
         named && vhost.is_none_or(|vhost| vhost == of) && call.app.sees(call.who, of)
     });
     match queues.is_empty() {
-        true => well(),
+        true => not_critical(call),
         false => unwell(
             format!(
                 "some quorum queues have no elected leader: {}",

@@ -25,12 +25,12 @@ impl Page {
         }
         let number = whole(query, "page", 1)?;
         let size = whole(query, "page_size", PAGE_DEFAULT)?;
-        if number == 0 {
-            return Err(ApiError::BadRequest("page must be at least 1".to_owned()));
-        }
-        if !(1..=HTTP_PAGE_MAX).contains(&size) {
-            let text = format!("page_size must be from 1 to {HTTP_PAGE_MAX}");
-            return Err(ApiError::BadRequest(text));
+        if number == 0 || !(1..=HTTP_PAGE_MAX).contains(&size) {
+            // RabbitMQ's words, which its page looks at.
+            let size = query.get("page_size").unwrap_or("undefined");
+            let text =
+                format!("Invalid pagination parameters: page number {number}, page size {size}");
+            return Err(ApiError::Wrong("invalid_pagination_parameters", text));
         }
         Ok(Some(Self { number, size }))
     }
@@ -40,8 +40,8 @@ impl Page {
         let Self { number, size } = self;
         let pages = items.div_ceil(size).max(1);
         if number > pages {
-            let text = format!("page_out_of_range: there are {pages} pages of {size} items");
-            return Err(ApiError::BadRequest(text));
+            let text = format!("Page out of range, page: {number} page size: {size}, len: {items}");
+            return Err(ApiError::Wrong("page_out_of_range", text));
         }
         Ok(pages)
     }
@@ -119,9 +119,10 @@ pub fn list_of(rows: Vec<Value>, query: &Query) -> Result<Reply, ApiError> {
 fn whole(query: &Query, name: &str, default: usize) -> Result<usize, ApiError> {
     match query.get(name) {
         None => Ok(default),
-        Some(text) => text
-            .parse()
-            .map_err(|_| ApiError::BadRequest(format!("{name} must be a whole number"))),
+        Some(text) => {
+            let invalid = || ApiError::BadRequest("Pagination parameters are invalid".to_owned());
+            text.parse().map_err(|_| invalid())
+        }
     }
 }
 

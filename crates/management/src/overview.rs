@@ -14,6 +14,7 @@ pub use crate::rates::{MESSAGE_FIELDS, NODE_FIELDS, Subject};
 use crate::reply::{ApiError, Reply, merge};
 use crate::route::Call;
 use crate::vhost_sums;
+use base64::Engine;
 use serde_json::{Map, Value, json};
 use std::time::Instant;
 
@@ -589,17 +590,25 @@ pub fn cluster_name(call: &Call<'_>) -> Answer {
 
 /// `GET /api/whoami`
 pub fn whoami(call: &Call<'_>) -> Answer {
+    Ok(Reply::Json(who_json(call)))
+}
+
+fn who_json(call: &Call<'_>) -> Value {
     let tags: Vec<&str> = match call.who {
         crate::access::Who::User { tags, .. } => tags.iter().map(String::as_str).collect(),
         _ => vec!["administrator"],
     };
-    let json = json!({"name": call.who.name(), "tags": tags, "is_internal_user": true});
-    Ok(Reply::Json(json))
+    json!({"name": call.who.name(), "tags": tags, "is_internal_user": true})
 }
 
 /// `GET /api/auth`
 pub fn auth(_: &Call<'_>) -> Answer {
-    Ok(Reply::Json(json!({"oauth_enabled": false})))
+    Ok(Reply::Json(json!({
+        "oauth_enabled": false,
+        "enable_uaa": false,
+        "uaa_client_id": "",
+        "uaa_location": "",
+    })))
 }
 
 /// The name and password of a login, as a form or as JSON.
@@ -621,10 +630,15 @@ pub(crate) fn login_form(bytes: &[u8], kind: &str) -> Result<(String, String), A
 }
 
 /// `POST /api/login`: whether a name and password are good for the API; the server has checked
-/// them. No session comes of it: every request brings its own credentials.
+/// them. No session comes of it, and no cookie, by which other pages could act for the user: the
+/// token is what each request brings in its header `Authorization`.
 pub fn login(call: &Call<'_>) -> Answer {
     crate::access::permit(crate::access::Access::Management, call.who, true)?;
-    Ok(Reply::Done)
+    let (user, password) = login_form(call.bytes, &call.content_type)?;
+    let engine = base64::engine::general_purpose::STANDARD;
+    let token = engine.encode(format!("{user}:{password}"));
+    let json = json!({"user": who_json(call), "token": {"type": "basic", "value": token}});
+    Ok(Reply::Json(json))
 }
 
 /// `DELETE /api/login`: there is no session to end.

@@ -22,7 +22,7 @@ use leveret_types::{ConnectionId, FieldValue, NodeId, QueueId};
 use serde_json::{Value, json};
 use std::collections::{HashMap, HashSet};
 
-pub(crate) use list::owned_by_user;
+pub(crate) use list::list_among;
 
 type Answer = Result<Reply, ApiError>;
 
@@ -556,13 +556,18 @@ pub fn peek(call: &Call<'_>) -> Answer {
     let none = || ApiError::BadRequest(format!("no message at position {position}"));
     let got = found.ok_or_else(none)?;
     let mut left = GET_BYTES_MAX;
-    let mut shown = got_json(&got, false, usize::MAX, &mut left);
+    Ok(Reply::Json(message_json(&got, usize::MAX, &mut left)))
+}
+
+/// A message as `get` shows it, without what that says of the queue.
+pub(crate) fn message_json(got: &Got, truncate: usize, left: &mut usize) -> Value {
+    let mut shown = got_json(got, false, truncate, left);
     if let Value::Object(fields) = &mut shown {
         // Nobody was given it.
         fields.remove("redelivered");
         fields.remove("message_count");
     }
-    Ok(Reply::Json(shown))
+    shown
 }
 
 fn got_json(got: &Got, is_base64: bool, truncate: usize, left: &mut usize) -> Value {

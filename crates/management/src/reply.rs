@@ -88,6 +88,8 @@ pub fn fingerprint(bytes: &[u8]) -> u64 {
 pub enum ApiError {
     /// 400.
     BadRequest(String),
+    /// 400, with a word of its own for `error`.
+    Wrong(&'static str, String),
     /// 401: who are you? Or: you may not.
     NotAuthorised(String),
     /// 401: the credentials are wrong.
@@ -125,7 +127,7 @@ impl ApiError {
     #[must_use]
     pub const fn status(&self) -> u16 {
         match self {
-            Self::BadRequest(_) => 400,
+            Self::BadRequest(_) | Self::Wrong(..) => 400,
             Self::NotAuthorised(_) | Self::LoginFailed => 401,
             Self::Forbidden(_) => 403,
             Self::NotFound | Self::Missing(_) => 404,
@@ -145,8 +147,9 @@ impl ApiError {
     pub fn json(&self) -> Value {
         let (error, reason) = match self {
             Self::BadRequest(reason) => ("bad_request", reason.clone()),
+            Self::Wrong(error, reason) => (*error, reason.clone()),
             Self::NotAuthorised(reason) => ("not_authorised", reason.clone()),
-            Self::LoginFailed => ("not_authorised", "Login failed".to_owned()),
+            Self::LoginFailed => ("not_authorized", "Login failed".to_owned()),
             Self::Forbidden(reason) => ("forbidden", reason.clone()),
             Self::NotFound => ("Object Not Found", "Not Found".to_owned()),
             Self::Missing(reason) => ("not_found", reason.clone()),

@@ -6,8 +6,8 @@ use crate::access::Access::{
 use crate::catalogue::{definitions, limits, parameters, permissions, policies, users, vhosts};
 use crate::route::{Handler, Method, Route};
 use crate::{
-    alarms, attempts, changes, cluster, connections, exchanges, growth, health, impact, overview,
-    queues, reference, streams,
+    alarms, attempts, changes, cluster, connections, delayed, disk, exchanges, growth, health,
+    impact, overview, owned, queues, reference, streams,
 };
 
 const fn method(name: &'static str, access: Access, handler: Handler) -> Method {
@@ -145,7 +145,7 @@ pub static ROUTES: &[Route] = routes! {
         DELETE(Administrator, users::delete_user);
     "/api/users/{}/permissions" => GET(Administrator, permissions::permissions_of_user);
     "/api/users/{}/topic-permissions" => GET(Administrator, permissions::topic_permissions_of_user);
-    "/api/users/{}/queues" => GET(Management, queues::owned_by_user);
+    "/api/users/{}/queues" => GET(Management, owned::queues);
     "/api/permissions" => GET(Administrator, permissions::permissions);
     "/api/permissions/{vhost}/{}" =>
         GET(Administrator, permissions::permission),
@@ -217,7 +217,7 @@ pub static ROUTES: &[Route] = routes! {
     "/api/health/checks/quorum-queues-without-elected-leaders/all-vhosts/pattern/{}" => GET(Management, health::leaders_everywhere);
     "/api/health/checks/quorum-queues-without-elected-leaders/vhost/{vhost}" => GET(Visible, health::leaders_of_vhost);
     "/api/health/checks/quorum-queues-without-elected-leaders/vhost/{vhost}/pattern/{}" => GET(Visible, health::leaders_of_vhost);
-    "/api/health/checks/node-is-mirror-sync-critical" => GET(Management, health::passed);
+    "/api/health/checks/node-is-mirror-sync-critical" => GET(Management, health::mirror_sync_critical);
     "/api/health/checks/node-is-quorum-critical" => GET(Management, health::quorum_critical);
     "/api/health/checks/is-in-service" => GET(Management, health::in_service);
     "/api/health/checks/below-node-connection-limit" => GET(Management, health::below_connection_limit);
@@ -248,6 +248,9 @@ pub static ROUTES: &[Route] = routes! {
     "/api/leveret/alarms" => GET(Monitoring, alarms::alarms);
     "/api/leveret/nodes/{}/impact" => GET(Monitoring, impact::impact);
     "/api/leveret/queues/{vhost}/{}/growth" => GET(Visible, growth::growth);
+    "/api/leveret/delayed" => GET(Administrator, delayed::list);
+    "/api/leveret/delayed/{}" => DELETE(Administrator, delayed::cancel);
+    "/api/leveret/disk" => GET(Monitoring, disk::disk);
     "/api/leveret/damage" => GET(Monitoring, health::damage);
     "/api/leveret/streams/{vhost}/{}/offsets/{}" => PUT(Administrator, streams::store_offset);
     "/api/leveret/streams/{vhost}/{}/replicas/{}" => POST(Administrator, streams::add_replica),

@@ -49,6 +49,10 @@ pub fn delay_of(properties: &[u8]) -> Option<u64> {
         .map(|delay| delay.min(DELAY_MS_MAX))
 }
 
+/// A delayed message is being read from disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BeingRead;
+
 impl Delayed {
     /// What the storage engine has of earlier runs.
     #[must_use]
@@ -111,6 +115,42 @@ impl Delayed {
         let body = logs.body(durability, &pieces);
         let index = logs.append(LOG, body, message.size());
         self.due.insert((due_ms, index), message.size());
+    }
+
+    /// The first of the messages that are kept back, by when they are due: that moment in
+    /// wall-clock milliseconds, and the index. One whose due time has not been read since a restart
+    /// is not among them.
+    #[must_use]
+    pub fn first(&self, count: usize) -> Vec<(u64, u64)> {
+        self.due.keys().take(count).copied().collect()
+    }
+
+    /// One of them, with its virtual host; none if it is not kept back any more, or cannot be read.
+    ///
+    /// # Errors
+    /// It is being read from disk: ask again.
+    pub fn look(
+        &self,
+        logs: &mut ShardLogs,
+        (due_ms, index): (u64, u64),
+    ) -> Result<Option<(String, Message)>, BeingRead> {
+        if !self.due.contains_key(&(due_ms, index)) {
+            return Ok(None);
+        }
+        match logs.read(LOG, index) {
+            Read::Ready(bytes) => Ok(decode(&bytes).map(|(_, vhost, message)| (vhost, message))),
+            Read::Pending => Err(BeingRead),
+            Read::Gone | Read::Damaged(_) => Ok(None),
+        }
+    }
+
+    /// Drops one of them: it never reaches a queue. Whether it was there.
+    pub fn cancel(&mut self, logs: &mut ShardLogs, (due_ms, index): (u64, u64)) -> bool {
+        let Some(bytes) = self.due.remove(&(due_ms, index)) else {
+            return false;
+        };
+        logs.settle(LOG, index..index + 1, u64::from(bytes));
+        true
     }
 
     /// When [`Self::release`] is to be called next, in wall-clock milliseconds.

@@ -2,7 +2,7 @@
 
 use crate::counters::add;
 use crate::delayed;
-use crate::enqueue::enqueue;
+use crate::enqueue::{Outcome as Enqueued, enqueue};
 use crate::env::{Env, LogPosition, QueueAnswer};
 use crate::properties::{LazyProperties, copies, without_blind_copies};
 use crate::quorum::{Afterwards, Asker, Notify, Then};
@@ -56,21 +56,7 @@ impl Caller {
         let delays = vhost.router().exchange(&exchange);
         let delays = delays.is_some_and(|e| matches!(e.kind, Kind::Delayed(_)) && !e.internal);
         if delays && let Some(delay_ms) = delayed::delay_of(message.properties()) {
-            count_received(message, env);
-            let due = now.wall_ms + delay_ms;
-            let shard = run.shard(delayed::SHARD);
-            shard.delay(&self.vhost, message, due);
-            let log_position = shard.log_position();
-            let queues_took_it = Afterwards::new(Then::Nothing);
-            drop(queues_took_it.filled());
-            return Ok(Published {
-                is_routed: true,
-                log_positions: match message.summary.persistent {
-                    true => vec![log_position],
-                    false => Vec::new(),
-                },
-                queues_took_it,
-            });
+            return Ok(self.delay(message, delay_ms, &mut run));
         }
         let mut keys = vec![message.routing_key()];
         keys.extend(copies(message.properties())?);
@@ -114,22 +100,31 @@ impl Caller {
         }
         // This was the last place that could be filled here; nothing follows.
         drop(queues_took_it.filled());
-        let log_positions = outcome
-            .waits
-            .iter()
-            .filter_map(|(awaited, chunk)| match awaited {
-                Awaited::Shard(shard) => Some(LogPosition {
-                    shard: *shard,
-                    chunk: *chunk,
-                }),
-                Awaited::Queue(_) => None,
-            })
-            .collect();
+        let log_positions = positions(&outcome);
         Ok(Published {
             is_routed: !queues.is_empty(),
             log_positions,
             queues_took_it,
         })
+    }
+
+    /// Keeps a message back.
+    fn delay<E: Env>(&self, message: &Message, delay_ms: u64, run: &mut Run<'_, E>) -> Published {
+        count_received(message, run.env);
+        let due = run.now.wall_ms + delay_ms;
+        let shard = run.shard(delayed::SHARD);
+        shard.delay(&self.vhost, message, due);
+        let log_position = shard.log_position();
+        let queues_took_it = Afterwards::new(Then::Nothing);
+        drop(queues_took_it.filled());
+        Published {
+            is_routed: true,
+            log_positions: match message.summary.persistent {
+                true => vec![log_position],
+                false => Vec::new(),
+            },
+            queues_took_it,
+        }
     }
 
     /// The queue of that name, if the caller may get messages from it.
@@ -159,6 +154,19 @@ impl Caller {
 fn count_received<E: Env>(message: &Message, env: &E) {
     env.counters().received(message.size());
     add(&env.counters().messages_received_confirm, 1);
+}
+
+/// When a message is durable in queues of this node alone.
+fn positions(outcome: &Enqueued) -> Vec<LogPosition> {
+    let waits = outcome.waits.iter();
+    let positions = waits.filter_map(|(awaited, chunk)| match awaited {
+        Awaited::Shard(shard) => Some(LogPosition {
+            shard: *shard,
+            chunk: *chunk,
+        }),
+        Awaited::Queue(_) => None,
+    });
+    positions.collect()
 }
 
 /// A message that an operator has published.

@@ -10,7 +10,7 @@ mod replicas;
 
 use crate::around::Around;
 use crate::classic::ClassicQueues;
-use crate::delayed::{self, Delayed};
+use crate::delayed::{self, BeingRead, Delayed};
 pub use crate::effects::{DeadLetter, Deferred, ShardEffects};
 use crate::events::LogPosition;
 use crate::host_kind::HostKind;
@@ -24,9 +24,10 @@ use crate::quorum::replica::{Replicas, Transfers};
 pub use crate::subscriber::Subscriber;
 use bytes::Bytes;
 use leveret_queue::Counts;
-use leveret_storage::{SealedChunk, ShardLogs, Urgency};
+use leveret_storage::{LogStats, SealedChunk, ShardLogs, Urgency};
 use leveret_types::limits::LEADER_LEASE_MS;
 use leveret_types::{LogId, Message, NodeId, Now, QueueId, ShardId};
+use std::collections::HashMap;
 use std::ops::Range;
 
 /// Queues whose states are saved before a shard is let go.
@@ -276,6 +277,45 @@ impl Shard {
     #[must_use]
     pub fn delayed_count(&self) -> u64 {
         self.delayed.len()
+    }
+
+    /// The first of them by when they are due: see [`Delayed::first`].
+    #[must_use]
+    pub fn first_delayed(&self, count: usize) -> Vec<(u64, u64)> {
+        self.delayed.first(count)
+    }
+
+    /// One of them: see [`Delayed::look`].
+    ///
+    /// # Errors
+    /// It is being read from disk: ask again.
+    pub fn look_at_delayed(
+        &mut self,
+        which: (u64, u64),
+    ) -> Result<Option<(String, Message)>, BeingRead> {
+        self.delayed.look(&mut self.logs, which)
+    }
+
+    /// Drops one of them; whether it was there.
+    pub fn cancel_delayed(&mut self, which: (u64, u64)) -> bool {
+        self.delayed.cancel(&mut self.logs, which)
+    }
+
+    /// What each queue has in the storage engine, in no order.
+    #[must_use]
+    pub fn stored(&self) -> Vec<(QueueId, LogStats)> {
+        let mut queues: HashMap<QueueId, LogStats> = HashMap::new();
+        for log in self.logs.log_ids().filter(|log| *log != delayed::LOG) {
+            let Some(stats) = self.logs.log_stats(log) else {
+                continue;
+            };
+            let sum = queues.entry(queue_of(log).0).or_default();
+            sum.entries += stats.entries;
+            sum.bytes += stats.bytes;
+            sum.segment_entries += stats.segment_entries;
+            sum.segment_bytes += stats.segment_bytes;
+        }
+        queues.into_iter().collect()
     }
 
     /// A delayed message has reached its queues: it leaves where it was kept.

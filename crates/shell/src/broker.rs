@@ -15,6 +15,7 @@ use crate::inbox::Inbox;
 use crate::io_thread::ThreadEvent;
 use crate::logins::Logins;
 use crate::news::DurableNews;
+use crate::progress::Progress;
 use crate::signal::Signal;
 use crate::stream_thread::StreamHandle;
 use leveret_metadata::{Catalogue, CatalogueError, Command, Outcome};
@@ -37,7 +38,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, sync_channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Bytes that may wait for the write-ahead log before publishers' sockets are left unread.
 const LOG_BACKLOG_BYTES_MAX: usize = 32 * 1024 * 1024;
@@ -65,6 +66,8 @@ pub struct Broker {
     shards: Box<[ShardCell]>,
     inboxes: Arc<[Inbox<ThreadEvent>]>,
     news: DurableNews,
+    /// Where operators' commands wait.
+    pub(crate) progress: Progress,
     /// Wakes the write-ahead log's thread.
     pub(crate) wal: Signal,
     /// Wakes the timers and alarms thread.
@@ -167,6 +170,7 @@ impl Broker {
             catalogue: RwLock::new(catalogue),
             shards: cells.collect(),
             news: DurableNews::new(inboxes.len()),
+            progress: Progress::default(),
             inboxes: inboxes.into(),
             wal: Signal::default(),
             timers_and_alarms: Signal::default(),
@@ -286,6 +290,21 @@ impl Broker {
     /// Wakes the threads that wait for the write-ahead log.
     pub(crate) fn tell_durable(&self) {
         self.news.tell(|thread| self.inboxes[thread].ring());
+        self.progress.tell();
+    }
+
+    /// Has an operator's command wait until a look finds something: whenever the log has become
+    /// durable, another node has said something, or something has been read. Nothing where the
+    /// deadline comes first.
+    pub fn wait_until<T>(&self, deadline: Instant, look: impl FnMut() -> Option<T>) -> Option<T> {
+        self.progress.wait(deadline, look)
+    }
+
+    /// The same until the log is durable up to there; whether it is.
+    #[must_use]
+    pub fn wait_durable(&self, deadline: Instant, place: LogPosition) -> bool {
+        let is_durable = || (self.durable(place.shard) >= place.chunk).then_some(());
+        self.wait_until(deadline, is_durable).is_some()
     }
 
     /// A shard's lock alone, without the effects being carried out: for the threads of the storage

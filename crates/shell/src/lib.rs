@@ -30,6 +30,7 @@ mod group_commit_delay;
 mod inbox;
 mod input_coalescing;
 mod news;
+mod progress;
 mod read_size;
 mod read_threads;
 mod segment_thread;

@@ -649,9 +649,8 @@ fn first_boot(broker: &Broker, commands: &[Command]) -> Result<(), StartError> {
         last = broker.execute(now, command)?.log_position.or(last);
     }
     if let Some(log_position) = last {
-        while broker.durable(log_position.shard) < log_position.chunk {
-            std::thread::sleep(Duration::from_micros(200));
-        }
+        // Nobody is there yet who could do without it.
+        while !broker.wait_durable(Instant::now() + Duration::from_secs(60), log_position) {}
     }
     Ok(())
 }

@@ -30,5 +30,6 @@ pub fn run<D: Disk>(
             shard.finish(now);
         }
         broker.run_deferred(now);
+        broker.progress.tell();
     }
 }

@@ -23,8 +23,8 @@ pub enum Tool {
     /// The key-value store that Celery keeps results in. Debian's package starts a service at the
     /// usual port where it may; the suite leaves that alone and starts its own.
     Redis,
-    /// What scrapes metrics and evaluates what dashboards ask for. Debian's package starts a service
-    /// at the usual port where it may; the suite leaves that alone and starts its own.
+    /// What scrapes metrics and evaluates what dashboards ask for. Debian's package starts a
+    /// service at the usual port where it may; the suite leaves that alone and starts its own.
     Prometheus,
     /// The disk benchmark that the storage figures are compared with.
     Fio,

@@ -10,10 +10,10 @@ use crate::config::{Config, LogLevel};
 use leveret_auth::password::SALT_BYTES_GIVEN;
 use leveret_auth::{LoginCheck, Verdict};
 use leveret_management::api::{
-    Actor, BrokerStats, Changed, ChannelStats, ConnectionStats, ConsumerStats, DamagedQueue, Get,
-    Got, Level, Listener, Login, LoginAnswer, LoginVerdict, MemoryStats, NodeStats, Publish,
-    QueueStats, ReplicaStats, StreamConsumerStats, StreamPublisherStats, StreamTracking, Taken,
-    Topology,
+    Actor, BrokerStats, Changed, ChannelStats, ConnectionStats, ConsumerStats, DamagedQueue,
+    DelayedMessage, DiskUse, Get, Got, Level, Listener, Login, LoginAnswer, LoginVerdict,
+    MemoryStats, NodeStats, Publish, QueueStats, ReplicaStats, StreamConsumerStats,
+    StreamPublisherStats, StreamTracking, Taken, Topology,
 };
 use leveret_management::catalogue_directory::{CatalogueDirectory, ExecuteError, MakeCommands};
 use leveret_management::cluster::{ClusterChange, ClusterView};
@@ -353,6 +353,18 @@ impl Running for Admin {
         before: u64,
     ) -> Result<Option<Got>, ProtocolError> {
         self.look_at(actor, vhost, queue, before)
+    }
+
+    fn delayed(&self, most: usize) -> (u64, Vec<DelayedMessage>) {
+        self.delayed_messages(most)
+    }
+
+    fn cancel_delayed(&self, due_ms: u64, index: u64) -> Result<bool, ProtocolError> {
+        self.drop_delayed((due_ms, index))
+    }
+
+    fn disk(&self) -> DiskUse {
+        self.disk_use()
     }
 
     fn configuration(&self) -> Vec<(String, String)> {

@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 pub const MARK_FILE: &str = "definitions.imported";
 /// How long the write-ahead log may take to hold what was imported.
 const DURABLE_WAIT: Duration = Duration::from_secs(30);
-const POLL: Duration = Duration::from_micros(300);
 
 /// An import at the start of a node.
 pub struct Import {
@@ -126,11 +125,8 @@ fn import(broker: &Broker, bytes: &[u8]) -> Result<(), String> {
     broker.run_deferred_work();
     let deadline = Instant::now() + DURABLE_WAIT;
     for log_position in log_positions {
-        while broker.durable(log_position.shard) < log_position.chunk {
-            if Instant::now() > deadline {
-                return Err("the write-ahead log does not take them; is the disk full?".to_owned());
-            }
-            std::thread::sleep(POLL);
+        if !broker.wait_durable(deadline, log_position) {
+            return Err("the write-ahead log does not take them; is the disk full?".to_owned());
         }
     }
     result.map_err(|error| error.to_string())

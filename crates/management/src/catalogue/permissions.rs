@@ -63,6 +63,10 @@ pub fn put_permission(call: &Call<'_>) -> Answer {
         write: body.text("write")?.to_owned(),
         read: body.text("read")?.to_owned(),
     };
+    let node = call.app.node();
+    if node.user(&permission.user).is_none() || node.vhost(&permission.vhost).is_none() {
+        return Err(ApiError::BadRequest("vhost_or_user_not_found".to_owned()));
+    }
     put(call, existed, Alteration::PutPermission(permission))
 }
 

@@ -1,6 +1,6 @@
 //! Metrics of the cluster and of the replicas of queues.
 
-use super::text::{Counter, Gauge, Page, Table, labels};
+use super::text::{Counter, Gauge, Kind, Page, Table, labels};
 use crate::api::{NodeStats, ReplicaStats};
 use crate::app::App;
 use leveret_types::QueueId;
@@ -94,6 +94,70 @@ fn stats(replica: &ReplicaStats) -> [f64; STATS] {
 const LEADERS: usize = 7;
 const TIMES: [usize; 2] = [8, 14];
 
+/// Figures of a replica, by the names that RabbitMQ has.
+const METRICS: [(&str, Kind, &str); STATS] = [
+    ("raft_term", Gauge, "Current term of the member"),
+    ("raft_last_index", Gauge, "Last index of the log"),
+    (
+        "raft_last_written_index",
+        Gauge,
+        "Last index of the log that is durable",
+    ),
+    (
+        "raft_last_applied",
+        Gauge,
+        "Last index of the log that has been applied",
+    ),
+    (
+        "raft_commit_index",
+        Gauge,
+        "Last index of the log that is committed",
+    ),
+    ("raft_snapshot_index", Gauge, "Index of the last snapshot"),
+    (
+        "leveret_raft_entries_behind",
+        Gauge,
+        "Entries of the log that have not been applied",
+    ),
+    (
+        "leveret_raft_leaders",
+        Gauge,
+        "Whether the member leads its group",
+    ),
+    (
+        "raft_commit_latency_seconds",
+        Gauge,
+        "Time from an entry's proposal to its commit, of the last one",
+    ),
+    // The same by the names that RabbitMQ had before 4.2, which its dashboards still ask for.
+    ("raft_term_total", Counter, "Current term of the member"),
+    (
+        "raft_log_last_written_index",
+        Gauge,
+        "Last index of the log that is durable",
+    ),
+    (
+        "raft_log_last_applied_index",
+        Gauge,
+        "Last index of the log that has been applied",
+    ),
+    (
+        "raft_log_commit_index",
+        Gauge,
+        "Last index of the log that is committed",
+    ),
+    (
+        "raft_log_snapshot_index",
+        Gauge,
+        "Index of the last snapshot",
+    ),
+    (
+        "raft_entry_commit_latency_seconds",
+        Gauge,
+        "Time from an entry's proposal to its commit, of the last one",
+    ),
+];
+
 /// The replicas here, each by its queue, or their sums. A node alone has none, and looks at no
 /// queue for that.
 pub(super) fn raft(page: &mut Page, app: &App, per_object: bool) {
@@ -128,67 +192,5 @@ pub(super) fn raft(page: &mut Page, app: &App, per_object: bool) {
         }
         rows.push((String::new(), sums));
     }
-    let metrics = [
-        ("raft_term", Gauge, "Current term of the member"),
-        ("raft_last_index", Gauge, "Last index of the log"),
-        (
-            "raft_last_written_index",
-            Gauge,
-            "Last index of the log that is durable",
-        ),
-        (
-            "raft_last_applied",
-            Gauge,
-            "Last index of the log that has been applied",
-        ),
-        (
-            "raft_commit_index",
-            Gauge,
-            "Last index of the log that is committed",
-        ),
-        ("raft_snapshot_index", Gauge, "Index of the last snapshot"),
-        (
-            "leveret_raft_entries_behind",
-            Gauge,
-            "Entries of the log that have not been applied",
-        ),
-        (
-            "leveret_raft_leaders",
-            Gauge,
-            "Whether the member leads its group",
-        ),
-        (
-            "raft_commit_latency_seconds",
-            Gauge,
-            "Time from an entry's proposal to its commit, of the last one",
-        ),
-        // The same by the names that RabbitMQ had before 4.2, which its dashboards still ask for.
-        ("raft_term_total", Counter, "Current term of the member"),
-        (
-            "raft_log_last_written_index",
-            Gauge,
-            "Last index of the log that is durable",
-        ),
-        (
-            "raft_log_last_applied_index",
-            Gauge,
-            "Last index of the log that has been applied",
-        ),
-        (
-            "raft_log_commit_index",
-            Gauge,
-            "Last index of the log that is committed",
-        ),
-        (
-            "raft_log_snapshot_index",
-            Gauge,
-            "Index of the last snapshot",
-        ),
-        (
-            "raft_entry_commit_latency_seconds",
-            Gauge,
-            "Time from an entry's proposal to its commit, of the last one",
-        ),
-    ];
-    page.table(&Table::new(rows), 0, &metrics);
+    page.table(&Table::new(rows), 0, &METRICS);
 }

@@ -4,7 +4,6 @@
 use super::{as_wanted, owners, queue_json};
 use crate::api::QueueStats;
 use crate::app::App;
-use crate::connections;
 use crate::directory::Queue;
 use crate::list_query::{self, Filter, Page};
 use crate::peers::{self, Told};
@@ -27,7 +26,7 @@ pub(super) fn list(call: &Call<'_>, vhost: Option<&str>) -> Result<Reply, ApiErr
 }
 
 /// The same, but for those that are not meant.
-pub(super) fn list_among(
+pub(crate) fn list_among(
     call: &Call<'_>,
     vhost: Option<&str>,
     is_meant: impl Fn(QueueId) -> bool,
@@ -109,22 +108,6 @@ pub(super) fn list_among(
     let rows = rows.map(|row| list_query::one(as_wanted(row, &columns), &columns));
     let rows = rows.collect();
     page.reply(rows, filtered, total)
-}
-
-/// `GET /api/users/{user}/queues`: the exclusive queues that the user's open connections own. Who
-/// declared another one is not kept.
-pub(crate) fn owned_by_user(call: &Call<'_>) -> Result<Reply, ApiError> {
-    let (node, user) = (call.app.node(), call.param(0));
-    let owners = connections::ids_of_user(call.app, user);
-    let mut owned: HashSet<QueueId> = HashSet::new();
-    if !owners.is_empty() {
-        let mut ids: Vec<QueueId> = Vec::new();
-        node.each_queue(None, &mut |id, _, _| ids.push(id));
-        let queues = ids.chunks(BATCH).flat_map(|ids| node.queues_by_id(ids));
-        let of_user = queues.filter(|queue| queue.owner.is_some_and(|id| owners.contains(&id)));
-        owned.extend(of_user.map(|queue| queue.id));
-    }
-    list_among(call, None, |id| owned.contains(&id))
 }
 
 /// The virtual hosts whose queues may be seen; none where that is all.

@@ -370,6 +370,7 @@ impl LinkThread {
                 cluster::receive(now, node, frames, &*self.broker);
                 self.note_missing_start();
                 self.broker.run_deferred(now);
+                self.broker.progress.tell();
             }
             if let Err(why) = read {
                 self.take_down(node, now, &why);

@@ -20,19 +20,32 @@ RECORDED = pathlib.Path(__file__).with_name("rabbitmq-api.json")
 VHOST = "api-shape"
 TOKEN = "Basic " + base64.b64encode(b"guest:guest").decode()
 
-#: Answers that are compared, with the node's and the connection's name put in.
+#: Query that asks for figures over time.
+RANGES = "msg_rates_age=60&msg_rates_incr=5&lengths_age=60&lengths_incr=5&data_rates_age=60&data_rates_incr=5&node_stats_age=60&node_stats_incr=5"
+
+#: Answers that are compared, with the node's and the connection's name put in: every `GET` that RabbitMQ 3.10 has.
 ANSWERS = [
-    "overview", "cluster-name", "nodes", "nodes/{node}", "nodes/{node}/memory", "nodes/{node}/memory/relative", "extensions",
-    f"definitions/{VHOST}", "parameters", "global-parameters", f"policies/{VHOST}", f"policies/{VHOST}/limits",
-    f"operator-policies/{VHOST}", "vhost-limits", f"vhost-limits/{VHOST}", "connections", "connections/{connection}",
-    "connections/username/guest", "connections/{connection}/channels", "channels", "channels/{channel}", "consumers",
-    f"consumers/{VHOST}", f"exchanges/{VHOST}", f"exchanges/{VHOST}/x", f"exchanges/{VHOST}/x/bindings/source",
-    f"exchanges/{VHOST}/x/bindings/destination", f"queues/{VHOST}", f"queues/{VHOST}/classic", f"queues/{VHOST}/quorum",
-    f"queues/{VHOST}?page=1&page_size=2&sort=name", f"queues/{VHOST}/classic/bindings", f"bindings/{VHOST}",
-    f"bindings/{VHOST}/e/x/q/classic", "vhosts", f"vhosts/{VHOST}", f"vhosts/{VHOST}/permissions", "users", "users/guest",
-    "users/guest/permissions", "users/without-permissions", "permissions", f"permissions/{VHOST}/guest", "topic-permissions",
-    "user-limits", "feature-flags", "whoami", "health/checks/alarms", "health/checks/local-alarms",
-    "health/checks/virtual-hosts", "health/checks/node-is-quorum-critical", f"aliveness-test/{VHOST}",
+    "overview", f"overview?{RANGES}", "cluster-name", "nodes", "nodes/{node}", f"nodes/{{node}}?{RANGES}", "nodes/{node}?memory=true&binary=true",
+    "nodes/{node}/memory", "nodes/{node}/memory/relative", "nodes/{node}/memory/ets", "extensions", "definitions", "all-configuration",
+    f"definitions/{VHOST}", "parameters", "parameters/vhost-limits", f"parameters/vhost-limits/{VHOST}", "global-parameters",
+    "global-parameters/api-shape", "policies", f"policies/{VHOST}", f"policies/{VHOST}/limits", "operator-policies",
+    f"operator-policies/{VHOST}", f"operator-policies/{VHOST}/bound", "vhost-limits", f"vhost-limits/{VHOST}", "connections",
+    "connections/{connection}", f"connections/{{connection}}?{RANGES}", "connections/username/guest", "connections/{connection}/channels",
+    "channels", "channels/{channel}", f"channels/{{channel}}?{RANGES}", "consumers", f"consumers/{VHOST}", "exchanges", f"exchanges/{VHOST}",
+    f"exchanges/{VHOST}/x", f"exchanges/{VHOST}/x?{RANGES}", f"exchanges/{VHOST}/amq.default", f"exchanges/{VHOST}/x/bindings/source",
+    f"exchanges/{VHOST}/x/bindings/destination", "queues", f"queues/{VHOST}", f"queues/{VHOST}/classic", f"queues/{VHOST}/classic?{RANGES}",
+    f"queues/{VHOST}/quorum", f"queues/{VHOST}/quorum?{RANGES}", f"queues/{VHOST}/stream", f"queues/{VHOST}?page=1&page_size=2&sort=name",
+    f"queues/{VHOST}?columns=name,messages,message_stats.publish", f"queues/{VHOST}?disable_stats=true",
+    f"queues/{VHOST}?disable_stats=true&enable_queue_totals=true", f"queues/{VHOST}/classic/bindings", "bindings", f"bindings/{VHOST}",
+    f"bindings/{VHOST}/e/x/q/classic", f"bindings/{VHOST}/e/x/q/classic/k", f"bindings/{VHOST}/e/x/e/y", f"bindings/{VHOST}/e/x/e/y/k",
+    "vhosts", f"vhosts/{VHOST}", f"vhosts/{VHOST}?{RANGES}", f"vhosts/{VHOST}/permissions", f"vhosts/{VHOST}/topic-permissions",
+    f"vhosts/{VHOST}/connections", f"vhosts/{VHOST}/channels", "users", "users/guest", "users/guest/permissions",
+    "users/guest/topic-permissions", "users/without-permissions", "permissions", f"permissions/{VHOST}/guest", "topic-permissions",
+    f"topic-permissions/{VHOST}/guest", "user-limits", "user-limits/guest", "feature-flags", "whoami", "auth", "auth/attempts/{node}",
+    "auth/attempts/{node}/source", "health/checks/alarms", "health/checks/local-alarms", "health/checks/virtual-hosts",
+    "health/checks/node-is-quorum-critical", "health/checks/node-is-mirror-sync-critical", "health/checks/certificate-expiration/1/days",
+    "health/checks/port-listener/{port}", "health/checks/protocol-listener/http", f"aliveness-test/{VHOST}", "healthchecks/node",
+    "healthchecks/node/{node}",
 ]  # fmt: skip
 
 #: Requests whose codes are compared: method, path, body.
@@ -96,7 +109,72 @@ REQUESTS = [
     ("POST", f"vhosts/{VHOST}/start/none", None),
     ("POST", "rebalance/queues", None),
     ("DELETE", "reset", None),
+    ("DELETE", "reset/{node}", None),
     ("DELETE", "connections/none", None),
+    ("DELETE", "connections/username/none", None),
+    ("GET", "connections/username/none", None),
+    ("GET", "connections/none/channels", None),
+    ("GET", "consumers/none", None),
+    ("GET", "vhosts/none/connections", None),
+    ("GET", "users/none/permissions", None),
+    ("GET", "vhosts/none/permissions", None),
+    ("GET", f"topic-permissions/{VHOST}/none", None),
+    ("GET", "user-limits/none", None),
+    ("GET", "vhost-limits/none", None),
+    ("GET", f"operator-policies/{VHOST}/none", None),
+    ("GET", f"queues/{VHOST}/none/bindings", None),
+    ("GET", f"exchanges/{VHOST}/none/bindings/source", None),
+    ("GET", "parameters/none", None),
+    ("GET", f"parameters/vhost-limits/{VHOST}/none", None),
+    ("GET", "aliveness-test/none", None),
+    ("GET", f"queues/{VHOST}?page=a", None),
+    ("GET", f"queues/{VHOST}?msg_rates_age=a&msg_rates_incr=1", None),
+    ("GET", "health/checks/port-listener/1", None),
+    ("GET", "health/checks/port-listener/a", None),
+    ("GET", "health/checks/protocol-listener/none", None),
+    ("GET", "health/checks/certificate-expiration/1/aeons", None),
+    ("DELETE", "auth/attempts/{node}", None),
+    ("DELETE", "auth/attempts/{node}/source", None),
+    ("DELETE", f"queues/{VHOST}/none", None),
+    ("DELETE", f"queues/{VHOST}/none/contents", None),
+    ("POST", f"queues/{VHOST}/none/get", {"count": 1, "ackmode": "ack_requeue_true", "encoding": "auto"}),
+    ("POST", f"queues/{VHOST}/classic/get", {"count": "x", "ackmode": "ack_requeue_true", "encoding": "auto"}),
+    ("POST", f"queues/{VHOST}/classic/get", {}),
+    ("DELETE", f"exchanges/{VHOST}/none", None),
+    ("PUT", f"exchanges/{VHOST}/amq.bad", {"type": "direct"}),
+    ("PUT", f"exchanges/{VHOST}/bad", {}),
+    ("DELETE", f"policies/{VHOST}/none", None),
+    ("DELETE", f"operator-policies/{VHOST}/none", None),
+    ("PUT", f"operator-policies/{VHOST}/bad", {"pattern": "a", "definition": {"dead-letter-exchange": "x"}}),
+    ("DELETE", f"permissions/{VHOST}/none", None),
+    ("DELETE", f"vhost-limits/{VHOST}/max-connections", None),
+    ("PUT", "user-limits/guest/none", {"value": 1}),
+    ("PUT", "user-limits/none/max-channels", {"value": 1}),
+    ("DELETE", "user-limits/guest/max-channels", None),
+    ("DELETE", "global-parameters/none", None),
+    ("PUT", "global-parameters/new", {"value": [1, "a"]}),
+    ("PUT", "global-parameters/new", {}),
+    ("DELETE", "global-parameters/new", None),
+    ("PUT", "vhosts/new", {"description": "d", "tags": "a,b"}),
+    ("PUT", "vhosts/new", {"description": "e"}),
+    ("DELETE", "vhosts/new", None),
+    ("DELETE", "vhosts/new", None),
+    ("PUT", "users/new", {"password_hash": "x", "tags": ""}),
+    ("PUT", "users/new", {"password": "x", "tags": 7}),
+    ("PUT", "cluster-name", {}),
+    ("POST", f"bindings/{VHOST}/e/none/q/classic", {}),
+    ("POST", f"bindings/{VHOST}/e/x/e/y", {"routing_key": "other"}),
+    ("DELETE", f"bindings/{VHOST}/e/x/e/y/other", None),
+    ("POST", f"exchanges/{VHOST}/x/publish", {"routing_key": "k"}),
+    ("POST", f"exchanges/{VHOST}/x/publish", {"routing_key": "k", "payload": "a", "payload_encoding": "none", "properties": {}}),
+    ("POST", f"exchanges/{VHOST}/x/publish", {"routing_key": "k", "payload": "a", "payload_encoding": "string", "properties": {"delivery_mode": "x"}}),
+    ("POST", "definitions", {"queues": "x"}),
+    ("POST", "definitions", {"queues": [{"name": "q", "vhost": "none"}]}),
+    ("POST", f"definitions/{VHOST}", {}),
+    ("PATCH", "overview", None),
+    ("POST", "overview", {}),
+    ("PUT", "queues", {}),
+    ("DELETE", "whoami", None),
 ]
 
 #: Fields that Leveret does not have, by answer and field, and why.
@@ -126,17 +204,27 @@ FIELDS = [
     ("nodes*", "*metrics_gc_queue_length.*", "there is no garbage"),
     ("nodes*", "*ra_open_file_metrics.*", "files are not opened by group"),
     ("nodes*", "*queue_slave_procs", "mirrored queues are gone"),
+    ("nodes*", "binary.*", "bodies of messages are not told apart by who has them"),
+    *((f"nodes/*[?]{RANGES}", f"{name}*_details.*", "not sampled: there is no such thing, and it is 0") for name in (
+        "context_switches", "gc_", "io_reopen", "io_seek", "mnesia_", "msg_store_", "proc_used", "queue_index_",
+    )),
+    *((f"nodes/*[?]{RANGES}", f"io_{name}_avg_time_details.*", "a mean over all time, which has no rate") for name in ("read", "sync", "write")),
+    (f"*[?]{RANGES}", "reductions_details.*", "not sampled: there is no such thing, and it is 0"),
     ("definitions/*", "*[].vhost", "gone from RabbitMQ 4, as such a file is for any virtual host"),
     ("*", "*idle_since", "said of what is idle, which is so at once here"),
     ("queues*", "*paged_out", "gone from RabbitMQ 4"),
     ("queues*", "*single_active_consumer_ctag", "gone from RabbitMQ 4"),
-    ("health/checks/node-is-quorum-critical", "reason", "said where the check does not pass"),
+    ("queues*", "*totals", "nothing where there are no figures"),
+    ("queues*", "*type_specific", "nothing where there are no figures"),
     ("global-parameters", "*internal_cluster_id*", "the id is not a parameter"),
 ]  # fmt: skip
 
 #: Requests that are answered with another code, and why.
 CODES = {
     "GET nodes/none": (404, "RabbitMQ fails at a node that it does not know"),
+    "GET connections/none/channels": (404, "RabbitMQ fails at a connection that it does not know"),
+    'POST definitions {"queues": "x"}': (400, "RabbitMQ fails at definitions that are none"),
+    'PUT users/new {"password": "x", "tags": 7}': (400, "RabbitMQ fails at tags that are none"),
     **{
         f"POST {path} {json.dumps(body)}": code
         for method, path, body in REQUESTS
@@ -147,6 +235,20 @@ CODES = {
         if code
     },
 }
+
+
+#: What is refused in other words than RabbitMQ 3.10's: by what those say, or by the request, and why.
+WORDS = [
+    ("*key_missing*", "the field that is missing is named in words, not in Erlang's terms"),
+    ("Validation failed*", "what is wrong is said without Erlang's terms"),
+    ("*Unrecognised terms*", "what is wrong is said without Erlang's terms"),
+    ("Access refused.", "what is refused, and why, is said too"),
+    ("unsupported", "the flag is named"),
+    ("invalid exchange type*", "as in RabbitMQ 4"),
+    ("404 NOT_FOUND - no exchange*", "as in RabbitMQ 4"),
+    ("NOT_FOUND - no queue*", "as for all other calls of a queue that is not there"),
+    ("Request to node*", "as in RabbitMQ 4"),
+]
 
 
 def ask(method, path, body=None):
@@ -168,7 +270,7 @@ def quote(text):
 
 
 #: Fields whose contents are clients' or the configuration's own.
-OPAQUE = ("arguments", "client_properties", "definition", "effective_policy_definition", "cluster_state", "capabilities", "cluster_tags")
+OPAQUE = ("arguments", "client_properties", "definition", "effective_policy_definition", "cluster_state", "readers", "capabilities", "cluster_tags")
 
 
 def shape(value, at="", out=None):
@@ -195,7 +297,14 @@ def world():
         ("PUT", f"permissions/{VHOST}/guest", {"configure": ".*", "write": ".*", "read": ".*"}),
         ("PUT", f"queues/{VHOST}/classic", {"durable": True}),
         ("PUT", f"queues/{VHOST}/quorum", {"durable": True, "arguments": {"x-queue-type": "quorum"}}),
+        ("PUT", f"queues/{VHOST}/stream", {"durable": True, "arguments": {"x-queue-type": "stream"}}),
         ("PUT", f"exchanges/{VHOST}/x", {"type": "direct", "durable": True}),
+        ("PUT", f"exchanges/{VHOST}/y", {"type": "topic", "durable": True}),
+        ("POST", f"bindings/{VHOST}/e/x/e/y", {"routing_key": "k"}),
+        ("PUT", f"operator-policies/{VHOST}/bound", {"pattern": "^none$", "definition": {"max-length": 100}, "apply-to": "queues"}),
+        ("PUT", f"topic-permissions/{VHOST}/guest", {"exchange": "y", "write": ".*", "read": ".*"}),
+        ("PUT", "user-limits/guest/max-channels", {"value": 2000}),
+        ("PUT", "global-parameters/api-shape", {"value": {"a": 1}}),
         ("POST", f"bindings/{VHOST}/e/x/q/classic", {"routing_key": "k"}),
         ("PUT", f"policies/{VHOST}/limits", {"pattern": "^classic$", "definition": {"max-length": 100}, "apply-to": "queues"}),
         ("PUT", f"vhost-limits/{VHOST}/max-queues", {"value": 100}),
@@ -204,8 +313,9 @@ def world():
         assert status in (201, 204), (path, status, text)
     connection = interop.connect(vhost=VHOST)
     channel = connection.channel()
-    for queue in ("classic", "quorum"):
+    for queue in ("classic", "quorum", "stream"):
         channel.basic_publish("", queue, b"waits")
+    channel.basic_publish("x", "k", b"waits")
     channel.basic_get("classic", auto_ack=False)
     channel.basic_consume("quorum", lambda *_: None)
     connection.process_data_events(0.2)
@@ -222,14 +332,24 @@ def world():
 
     row = interop.until(listed, 30, "the channel in the list")
     interop.until(settled, 30, "figures of the queue")
+
+    def sampled():
+        # Every five seconds a sample is taken.
+        connection.process_data_events(0)
+        shown = [f"connections/{quote(row['connection_details']['name'])}?{RANGES}", f"channels/{quote(row['name'])}?{RANGES}", f"exchanges/{VHOST}/x?{RANGES}"]
+        return all(b'"samples"' in ask("GET", path)[1] for path in shown)
+
+    interop.until(sampled, 30, "samples of the connection")
     yield {
         "node": quote(json.loads(ask("GET", "nodes")[1])[0]["name"]),
         "connection": quote(row["connection_details"]["name"]),
         "channel": quote(row["name"]),
+        "port": interop.PORT,
     }
     with contextlib.suppress(Exception):
         connection.close()
-    ask("DELETE", f"vhosts/{VHOST}")
+    for path in (f"vhosts/{VHOST}", "user-limits/guest/max-channels", "global-parameters/api-shape"):
+        ask("DELETE", path)
 
 
 def split(fields):
@@ -284,16 +404,39 @@ def test_answers_have_rabbitmqs_fields(world):
     assert wrong == {}, json.dumps(wrong, indent=1)
 
 
+def words(text):
+    """What an error's body says: its `error`, and its `reason` where that is one for people."""
+    try:
+        body = json.loads(text)
+    except ValueError:
+        return None
+    return [body.get("error"), body.get("reason") if isinstance(body.get("reason"), str) else None]
+
+
 def test_requests_have_rabbitmqs_codes(world):
-    found = {}
+    found, said = {}, {}
     for method, path, body in REQUESTS:
         name = f"{method} {path}" + (f" {json.dumps(body)}" if body is not None else "")
         while name in found:
             name += " again"
-        found[name] = ask(method, path, body)[0]
+        status, text = ask(method, path.format(**world), body)
+        found[name] = status
+        if status >= 400:
+            said[name] = words(text)
     if interop.ON_RABBITMQ and os.environ.get("RECORD"):
         record("codes", found)
+        record("words", said)
     expected = recorded("codes")
     if not interop.ON_RABBITMQ:
         expected.update({name: code for name, (code, _) in CODES.items() if name in expected})
     assert {name: (expected.get(name), code) for name, code in found.items() if code != expected.get(name)} == {}
+    if not interop.ON_RABBITMQ:
+        assert other_words(said, {name for name, code in found.items() if code == recorded("codes").get(name)}) == {}
+
+
+def other_words(said, names):
+    """What is refused with RabbitMQ's code and in other words, without a reason in the table."""
+    spoken = recorded("words")
+    others = {name: (spoken[name], said[name]) for name in names & said.keys() if spoken.get(name) and spoken[name][1] and said[name] != spoken[name]}
+    excused = {name for name, (theirs, _) in others.items() if any(fnmatch.fnmatchcase(theirs[1], pattern) for pattern, _ in WORDS)}
+    return {name: words for name, words in others.items() if name not in excused}

@@ -4,9 +4,12 @@
 use super::Admin;
 use crate::serve::messages;
 use leveret_client::{Reply, Topology as Operation};
-use leveret_management::api::{Actor, AfterGet, Changed, Get, Got, Publish, Taken, Topology};
+use leveret_management::api::{
+    Actor, AfterGet, Changed, DelayedMessage, Get, Got, Publish, Taken, Topology,
+};
 use leveret_node::quorum::link::Fetched;
-use leveret_node::{Caller, Env, LogPosition, Question, QueueAnswer, operator};
+use leveret_node::shard::Shard;
+use leveret_node::{Caller, Env, LogPosition, Question, QueueAnswer, delayed, operator};
 use leveret_queue::Outcome;
 use leveret_types::{ConnectionId, ProtocolError, QueueId, ReplyCode};
 use std::time::{Duration, Instant};
@@ -15,7 +18,6 @@ use std::time::{Duration, Instant};
 const DURABLE_WAIT: Duration = Duration::from_secs(30);
 /// How long a message may take to be read from disk.
 const READ_WAIT: Duration = Duration::from_secs(10);
-const POLL: Duration = Duration::from_micros(300);
 
 /// A connection id that no client has: operators' declarations belong to nobody.
 const NOBODY: ConnectionId = ConnectionId(0);
@@ -27,14 +29,11 @@ impl Admin {
     ) -> Result<(), ProtocolError> {
         let deadline = Instant::now() + DURABLE_WAIT;
         for log_position in log_positions {
-            while self.broker.durable(log_position.shard) < log_position.chunk {
-                if Instant::now() > deadline {
-                    return Err(ProtocolError::channel(
-                        ReplyCode::ResourceError,
-                        "the write-ahead log has not taken the change; is the disk full?",
-                    ));
-                }
-                std::thread::sleep(POLL);
+            if !self.broker.wait_durable(deadline, log_position) {
+                return Err(ProtocolError::channel(
+                    ReplyCode::ResourceError,
+                    "the write-ahead log has not taken the change; is the disk full?",
+                ));
             }
         }
         Ok(())
@@ -56,14 +55,12 @@ impl Admin {
     fn ask(&self, queue: QueueId, question: Question) -> QueueAnswer {
         let number = self.broker.consumer_id().0;
         let deadline = Instant::now() + READ_WAIT;
-        loop {
+        let look = || {
             let now = self.broker.now();
-            match operator::ask(queue, question, number, now, &*self.broker) {
-                Some(answer) => return answer,
-                None if Instant::now() > deadline => return QueueAnswer::Unavailable,
-                None => std::thread::sleep(POLL),
-            }
-        }
+            operator::ask(queue, question, number, now, &*self.broker)
+        };
+        let answer = self.broker.wait_until(deadline, look);
+        answer.unwrap_or(QueueAnswer::Unavailable)
     }
 
     /// Whether what a declaration would create is there already.
@@ -115,18 +112,13 @@ impl Admin {
         self.broker.run_deferred_work();
         self.wait(std::mem::take(&mut published.log_positions))?;
         let deadline = Instant::now() + DURABLE_WAIT;
-        let is_taken = loop {
-            match published.is_taken() {
-                Some(is_taken) => break is_taken,
-                None if Instant::now() > deadline => {
-                    return Err(ProtocolError::channel(
-                        ReplyCode::ResourceError,
-                        "a queue that the message goes to has not taken it; has it a leader?",
-                    ));
-                }
-                None => std::thread::sleep(POLL),
-            }
-        };
+        let is_taken = self.broker.wait_until(deadline, || published.is_taken());
+        let is_taken = is_taken.ok_or_else(|| {
+            ProtocolError::channel(
+                ReplyCode::ResourceError,
+                "a queue that the message goes to has not taken it; has it a leader?",
+            )
+        })?;
         let is_routed = published.is_routed;
         published.told(&*self.broker);
         Ok(match (is_routed, is_taken) {
@@ -160,6 +152,41 @@ impl Admin {
         }
     }
 
+    pub(super) fn delayed_messages(&self, most: usize) -> (u64, Vec<DelayedMessage>) {
+        let (total, first) = {
+            let shard = self.broker.shard(delayed::SHARD);
+            (shard.delayed_count(), shard.first_delayed(most))
+        };
+        let deadline = Instant::now() + READ_WAIT;
+        let look = |which| {
+            let now = self.broker.now();
+            let look = || {
+                let work = |shard: &mut Shard| shard.look_at_delayed(which);
+                self.broker.with_shard(now, delayed::SHARD, work).ok()
+            };
+            let (due_ms, index) = which;
+            let (vhost, message) = self.broker.wait_until(deadline, look)??;
+            Some(DelayedMessage {
+                due_ms,
+                index,
+                vhost,
+                message: messages::to_operator(&message, false, 0),
+            })
+        };
+        (total, first.into_iter().filter_map(look).collect())
+    }
+
+    pub(super) fn drop_delayed(&self, which: (u64, u64)) -> Result<bool, ProtocolError> {
+        let now = self.broker.now();
+        let work = |shard: &mut Shard| {
+            let was_there = shard.cancel_delayed(which);
+            (was_there, shard.urgent_log_position())
+        };
+        let (was_there, place) = self.broker.with_shard(now, delayed::SHARD, work);
+        self.wait([place])?;
+        Ok(was_there)
+    }
+
     pub(super) fn take_messages(
         &self,
         actor: Actor<'_>,
@@ -173,12 +200,15 @@ impl Admin {
         let subscription = self.broker.consumer_id();
         let mut taken = Vec::new();
         let deadline = Instant::now() + READ_WAIT;
+        let look = || {
+            let now = self.broker.now();
+            operator::get(queue, subscription, now, &*self.broker).ok()
+        };
         while taken.len() < get.count as usize {
-            match operator::get(queue, subscription, self.broker.now(), &*self.broker) {
-                Ok(Some(found)) => taken.push(found),
-                Ok(None) => break,
-                Err(operator::Pending) if Instant::now() > deadline => break,
-                Err(operator::Pending) => std::thread::sleep(POLL),
+            // Nothing in time is as nothing there.
+            match self.broker.wait_until(deadline, look) {
+                Some(Some(found)) => taken.push(found),
+                Some(None) | None => break,
             }
         }
         let outcome = match get.then {

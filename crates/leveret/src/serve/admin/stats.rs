@@ -4,9 +4,9 @@
 use super::Admin;
 use crate::serve::{certificates, process, settings};
 use leveret_management::api::{
-    BrokerStats, ChannelStats, ConnectionStats, ConsumerStats, IoStats, Listener, MemoryStats,
-    MessageCounters, NodeStats, QueueStats, ReplicaStats, StreamConsumerStats, StreamProtocolStats,
-    StreamPublisherStats, StreamStanding,
+    BrokerStats, ChannelStats, ConnectionStats, ConsumerStats, DiskUse, IoStats, Listener,
+    MemoryStats, MessageCounters, NodeStats, QueueDiskUse, QueueStats, ReplicaStats,
+    StreamConsumerStats, StreamProtocolStats, StreamPublisherStats, StreamStanding,
 };
 use leveret_metadata::QueueKind;
 use leveret_node::quorum::LocalDeliveries;
@@ -370,6 +370,36 @@ impl Admin {
             *sum += local_stats.counts.memory_bytes as u64;
         }
         memory
+    }
+
+    pub(super) fn disk_use(&self) -> DiskUse {
+        let files = std::fs::read_dir(&self.config.folders.wal)
+            .into_iter()
+            .flatten();
+        let sizes = files.filter_map(|file| Some(file.ok()?.metadata().ok()?.len()));
+        let wal = sizes.fold((0, 0), |(files, bytes), size| (files + 1, bytes + size));
+        let mut disk = DiskUse {
+            wal,
+            ..DiskUse::default()
+        };
+        for id in self.broker.shard_ids() {
+            let shard = self.broker.shard(id);
+            let stats = shard.logs.stats();
+            disk.segments.0 += stats.segment_files as u64;
+            disk.segments.1 += stats.segment_bytes;
+            disk.live_bytes += stats.segment_live_bytes;
+            disk.queues
+                .extend(shard.stored().into_iter().map(|(queue, stats)| {
+                    let used = QueueDiskUse {
+                        entries: stats.entries,
+                        bytes: stats.bytes,
+                        segment_entries: stats.segment_entries,
+                        segment_bytes: stats.segment_bytes,
+                    };
+                    (queue, used)
+                }));
+        }
+        disk
     }
 
     pub(super) fn broker_stats(&self) -> BrokerStats {
