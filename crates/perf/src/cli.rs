@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -17,7 +17,7 @@ use crate::report::{self, Outputs};
 use crate::result::RunResult;
 use crate::spec::Spec;
 use crate::uri::{Uri, without_passwords};
-use crate::{compare, flags, interrupt, machine};
+use crate::{compare, flags, interrupt, machine, plan};
 
 /// Exit code for a broken promise: a message lost, doubled, out of order, damaged.
 const BROKEN: u8 = 1;
@@ -41,7 +41,8 @@ const ROUNDS_MAX: u32 = (report::RUNS_MAX / 2) as u32;
 -c 1000 -q 500 -z 60\n  \
         leveret perf run quorum-1 -h amqp://ours/ --compare amqp://theirs/\n  \
         leveret perf show quorum-1 > mine.toml && leveret perf run mine.toml\n  \
-        leveret perf drive /mnt/a"
+        leveret perf drive /mnt/a --json drive.json\n  \
+        leveret perf plan --drive drive.json --rate 50000 --size 2000 --kind stream --retention 7d"
 )]
 struct Cli {
     #[command(subcommand)]
@@ -76,6 +77,8 @@ enum Command {
     Report(report::Arguments),
     /// Measure a drive as a write-ahead log would use it, and predict what it carries
     Drive(drive::Arguments),
+    /// Say how many nodes, cores, drives and how much memory a load needs, from a measured drive
+    Plan(Box<plan::Arguments>),
 }
 
 /// Runs the command line, without the words before `perf`'s own.
@@ -113,6 +116,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
                 .map_err(|error| error.to_string())
         }
         Command::Drive(arguments) => prepare().and_then(|()| measure_drive(arguments, &shown)),
+        Command::Plan(arguments) => prepare().and_then(|()| plan_fleet(&arguments, &shown)),
     };
     result.unwrap_or_else(|text| {
         complain(&text);
@@ -145,13 +149,33 @@ fn named(name: &str) -> Result<&'static Preset, String> {
 }
 
 fn measure_drive(arguments: drive::Arguments, shown: &str) -> Result<ExitCode, String> {
+    let mut runner = checking(shown, arguments.binary.clone());
+    let done = drive::run(&arguments, &mut std::io::stdout().lock(), &mut runner);
+    checked(done.map_err(|error| error.to_string())?)
+}
+
+fn plan_fleet(arguments: &plan::Arguments, shown: &str) -> Result<ExitCode, String> {
+    let mut runner = checking(shown, arguments.binary.clone());
+    let done = plan::run(arguments, &mut std::io::stdout().lock(), &mut runner);
+    checked(done.map_err(|error| error.to_string())?)
+}
+
+/// Runs what a measurement or a plan is checked by, on nodes of its own.
+fn checking(
+    shown: &str,
+    binary: Option<PathBuf>,
+) -> impl FnMut(&Spec) -> Result<RunResult, String> {
     let engine = Engine {
         command: shown.to_owned(),
+        binary,
         ..Engine::default()
     };
-    let mut runner = |spec: &Spec| run_quietly(&engine, spec);
-    let done = drive::run(&arguments, &mut std::io::stdout().lock(), &mut runner);
-    match done.map_err(|error| error.to_string())? {
+    move |spec| run_quietly(&engine, spec)
+}
+
+/// The exit code of what was checked by a run that broke promises, or none.
+fn checked(broken: Option<String>) -> Result<ExitCode, String> {
+    match broken {
         None => Ok(ExitCode::SUCCESS),
         Some(broken) => {
             complain(&format!("FAILED: {broken}"));

@@ -21,6 +21,7 @@ pub mod histogram;
 pub mod interrupt;
 pub mod local;
 pub mod machine;
+pub mod plan;
 pub mod plot;
 pub mod preset;
 pub mod progress;

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use super::{
-    Assumptions, DriveError, DriveResult, Plan, Prediction, QueueKind, describe,
+    Assumptions, DriveError, DriveResult, Plan, Prediction, QueueKind, Rehearsed, describe,
     describe_prediction, figures, measure, page, predict,
 };
 use crate::machine;
@@ -42,6 +42,9 @@ pub struct Arguments {
     /// what was predicted.
     #[arg(long)]
     pub check: bool,
+    /// With --check: what to start; this program where not given.
+    #[arg(long, value_name = "PATH", requires = "check")]
+    pub binary: Option<PathBuf>,
     /// Write the drive's page here.
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
@@ -95,6 +98,7 @@ pub fn run(
     plan.log_bytes = arguments
         .size
         .saturating_mul(u64::from(arguments.confirm) / 2);
+    plan.rehearsed = Rehearsed::of(arguments.confirm, arguments.size);
     // Whoever closed the other end of the pipe has read enough, here and below.
     let drive = measure(&arguments.path, &plan, &mut |step| {
         let _ = writeln!(out, "measuring: {step}");
@@ -141,17 +145,15 @@ fn predictions(drive: &DriveResult, arguments: &Arguments) -> Vec<(Assumptions, 
     kinds.into_iter().map(of).collect()
 }
 
-/// Microseconds of one core that a message of 1 kB, persistent and confirmed, takes of Leveret and
-/// of its clients together: 3.7 and 1.3 in the runs of `docs/experiments/storage.md`.
-const PROCESSOR_US: f64 = 5.0;
-
 fn assumptions(kind: QueueKind, arguments: &Arguments) -> Assumptions {
+    let processor = Rehearsed::of(arguments.confirm, arguments.size);
     Assumptions {
         kind,
         message_bytes: arguments.size as f64,
         window: f64::from(arguments.confirm),
         rate: arguments.rate.filter(|rate| *rate > 0.0),
-        processor_us: Some(PROCESSOR_US / machine::cores().max(1) as f64),
+        processor_us: Some(processor.broker_us + processor.client_us)
+            .map(|micros| micros / machine::cores().max(1) as f64),
         round_trip_us: arguments.round_trip.max(0.0),
     }
 }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use super::rehearsal::{Rehearsal, Rehearsed, rehearse};
 use super::turnaround::turnaround;
 use super::{DRIVE_VERSION, Distribution, DriveResult, Mixed, SyncRow};
 use crate::interrupt;
@@ -26,11 +27,14 @@ const SAMPLES_MIN: usize = 20;
 const SAMPLES_MAX: usize = 50_000;
 /// Syncs that are not counted: the first ones after a file's making.
 const SAMPLES_SKIPPED: usize = 3;
+/// The loop is played for as long as so many rows take, and for this time at least.
+const REHEARSAL_ROWS: u32 = 4;
+const REHEARSAL_MIN: Duration = Duration::from_millis(200);
 /// A row ends after so much more than its planned time even without enough samples.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How much to measure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Plan {
     /// Time for each row of the tables.
     pub row: Duration,
@@ -39,7 +43,13 @@ pub struct Plan {
     /// Bytes of each of the log's writes in the mixed measurement: those of the load that is asked
     /// about.
     pub log_bytes: u64,
+    /// The load of which the whole loop is played.
+    pub rehearsed: Rehearsed,
 }
+
+/// A load of 1 kB with a thousand messages unconfirmed, by the processor time that
+/// [`Rehearsed::of`] takes for it.
+const REHEARSED: Rehearsed = Rehearsed::of(1_000, 1_000);
 
 impl Plan {
     /// About half a minute on a quick drive.
@@ -47,18 +57,20 @@ impl Plan {
         row: Duration::from_secs(2),
         bandwidth_bytes: 1 << 30,
         log_bytes: 64 << 10,
+        rehearsed: REHEARSED,
     };
     /// About five seconds on a quick drive.
     pub const FAST: Self = Self {
         row: Duration::from_millis(300),
         bandwidth_bytes: 128 << 20,
         log_bytes: 64 << 10,
+        rehearsed: REHEARSED,
     };
 
     /// Bytes that the drive must have free: all files at their largest.
     #[must_use]
     pub fn bytes_needed(&self) -> u64 {
-        2 * LOG_FILE_BYTES + self.bandwidth_bytes + SEGMENT_FILE_BYTES_MAX
+        3 * LOG_FILE_BYTES + self.bandwidth_bytes + SEGMENT_FILE_BYTES_MAX
     }
 }
 
@@ -148,7 +160,7 @@ pub fn measure(
     plan: &Plan,
     step: &mut dyn FnMut(&str),
 ) -> Result<DriveResult, DriveError> {
-    check_room(path, plan.bytes_needed())?;
+    let capacity = check_room(path, plan.bytes_needed())?;
     let scratch = Scratch::new(path)?;
     let noise = noise(
         SIZES
@@ -169,6 +181,9 @@ pub fn measure(
     step("the way from a confirm to the next message");
     let turnaround = turnaround(plan.row).map_err(context("talk to ourselves beside", path))?;
     go_on()?;
+    step("the whole loop of messages, syncs and confirms");
+    let rehearsal = rehearsal(&scratch, plan, &noise)?;
+    go_on()?;
     Ok(DriveResult {
         version: DRIVE_VERSION,
         path: path.display().to_string(),
@@ -178,10 +193,27 @@ pub fn measure(
         read_bytes_per_second: read,
         mixed,
         turnaround,
+        rehearsal: Some(rehearsal),
+        capacity_bytes: Some(capacity),
     })
 }
 
-fn check_room(path: &Path, needed: u64) -> Result<(), DriveError> {
+/// The loop on a file of the log's size.
+fn rehearsal(scratch: &Scratch, plan: &Plan, noise: &[u8]) -> Result<Rehearsal, DriveError> {
+    let (file, path) = scratch.file("rehearsal")?;
+    prewrite(&file, &path, noise)?;
+    rehearse(
+        &file,
+        LOG_FILE_BYTES,
+        noise,
+        plan.rehearsed,
+        (plan.row * REHEARSAL_ROWS).max(REHEARSAL_MIN),
+    )
+    .map_err(context("rehearse a load on", &path))
+}
+
+/// Bytes of the whole file system; an error if too few of them are free.
+fn check_room(path: &Path, needed: u64) -> Result<u64, DriveError> {
     let stat = rustix::fs::statvfs(path)
         .map_err(|errno| context("look at", path)(io::Error::from(errno)))?;
     let free = stat.f_bavail.saturating_mul(stat.f_frsize);
@@ -192,7 +224,7 @@ fn check_room(path: &Path, needed: u64) -> Result<(), DriveError> {
             needed,
         });
     }
-    Ok(())
+    Ok(stat.f_blocks.saturating_mul(stat.f_frsize))
 }
 
 /// Bytes that no drive compresses or finds again (xorshift64*).
@@ -420,6 +452,7 @@ mod tests {
         row: Duration::ZERO,
         bandwidth_bytes: 1 << 20,
         log_bytes: 1,
+        rehearsed: Rehearsed::of(100, 16),
     };
 
     fn folder(name: &str) -> PathBuf {
@@ -434,7 +467,7 @@ mod tests {
         let path = folder("rows");
         let mut steps = Vec::new();
         let found = measure(&path, &TINY, &mut |step| steps.push(step.to_owned())).unwrap();
-        assert_eq!(steps.len(), 5);
+        assert_eq!(steps.len(), 6);
         for rows in [&found.growing, &found.recycled] {
             let sizes: Vec<u64> = rows.iter().map(|row| row.bytes).collect();
             assert_eq!(sizes, SIZES);
@@ -443,6 +476,12 @@ mod tests {
         }
         assert!(found.write_bytes_per_second > 0.0 && found.read_bytes_per_second > 0.0);
         assert!(found.mixed.log.micros.count > 0 && found.turnaround.count > 0);
+        assert!(found.rehearsal.is_some_and(|loop_| loop_.rate > 0.0));
+        assert!(
+            found
+                .capacity_bytes
+                .is_some_and(|bytes| bytes > TINY.bytes_needed())
+        );
         assert_eq!(found.mixed.log.bytes, 4 << 10, "a page at least");
         assert_eq!(fs::read_dir(&path).unwrap().count(), 0);
         fs::remove_dir(&path).unwrap();

@@ -4,8 +4,9 @@
 //! The log's whole use of a drive is: write a batch behind the batch before, `fdatasync`, tell who
 //! waits. So that pair is timed, for batches of several sizes, on a file that grows and on one that
 //! was written before (which is what Leveret's log uses: a sync of it changes no metadata). Beside
-//! these the drive's bandwidth, the same pair while a segment writer is at work, and how long a
-//! confirm takes to become the next message on this machine, without the drive.
+//! these the drive's bandwidth, the same pair while a segment writer is at work, how long a
+//! confirm takes to become the next message on this machine, without the drive, and all of it
+//! together: the loop of messages, syncs and confirms of the load that is asked about.
 //!
 //! Invariant: nothing but one new folder in `PATH` is written to, and that is removed again.
 
@@ -14,6 +15,7 @@ mod distribution;
 mod figures;
 mod measure;
 mod predict;
+mod rehearsal;
 mod text;
 mod turnaround;
 
@@ -22,6 +24,7 @@ pub use distribution::Distribution;
 pub use figures::{figures, page};
 pub use measure::{DriveError, Plan, measure};
 pub use predict::{Assumptions, Bound, Prediction, QueueKind, predict};
+pub use rehearsal::{Rehearsal, Rehearsed};
 pub use text::{describe, describe_prediction};
 
 use serde::{Deserialize, Serialize};
@@ -47,6 +50,12 @@ pub struct DriveResult {
     /// busy as they were.
     #[serde(default)]
     pub turnaround: Distribution,
+    /// The whole loop of one load; older results have none.
+    #[serde(default)]
+    pub rehearsal: Option<Rehearsal>,
+    /// Bytes of the whole file system; older results have none.
+    #[serde(default)]
+    pub capacity_bytes: Option<u64>,
 }
 
 /// The version of [`DriveResult`] that this program writes, and the newest that it reads.

@@ -14,6 +14,10 @@
 //! - **At a given rate** `r`, batches hold what arrives during one sync, `r · S`, at least one
 //!   message. A message that finds the drive idle waits for one sync; one that does not, for what
 //!   is left of a sync and then its own; and each for its way round.
+//! - **The loop was played** for one load ([`super::Rehearsal`]): what it gave beside what the above
+//!   says of that load is the part that single measurements do not see: the processor time of a batch
+//!   on its way, threads that wait for a processor, syncs after a pause. Every full speed is
+//!   corrected by that ratio.
 //! - No more than the processor carries, where its cost of a message is known.
 //!
 //! What the model leaves out: the network to the clients, settles (they travel with other batches),
@@ -21,7 +25,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Distribution, DriveResult, SyncRow};
+use super::{Distribution, DriveResult, Rehearsal, SyncRow};
 use crate::plot::Unit;
 use crate::result;
 
@@ -110,7 +114,32 @@ pub fn predict(drive: &DriveResult, load: &Assumptions) -> Prediction {
     }
 }
 
+/// How much longer the loop took than its parts say, where it was played. One drive's corrections
+/// beyond these bounds are no property of the loop, but of a drive that was another one meanwhile.
+const CORRECTION: std::ops::RangeInclusive<f64> = 0.2..=20.0;
+
+fn correction(drive: &DriveResult) -> f64 {
+    let Some(Rehearsal { load, rate, .. }) = &drive.rehearsal else {
+        return 1.0;
+    };
+    let rehearsed = Assumptions {
+        kind: QueueKind::Classic,
+        message_bytes: load.message_bytes as f64,
+        window: f64::from(load.window),
+        rate: None,
+        processor_us: None,
+        round_trip_us: 0.0,
+    };
+    let parts = full_speed_of(drive, &rehearsed, 1.0).rate;
+    (parts / rate.max(f64::MIN_POSITIVE)).clamp(*CORRECTION.start(), *CORRECTION.end())
+}
+
 fn at_full_speed(drive: &DriveResult, load: &Assumptions) -> Prediction {
+    full_speed_of(drive, load, correction(drive))
+}
+
+/// The model, its loop taking `correction` times as long as its parts say.
+fn full_speed_of(drive: &DriveResult, load: &Assumptions, correction: f64) -> Prediction {
     let half = (load.window / 2.0)
         .max(1.0)
         .min(BATCH_BYTES_MAX / message_bytes(load))
@@ -121,7 +150,7 @@ fn at_full_speed(drive: &DriveResult, load: &Assumptions) -> Prediction {
         1e6 / (sync.mean + drive.turnaround.mean)
     } else {
         half * 1e6 / waited.mean
-    };
+    } / correction;
     let processor_rate = load.processor_us.map_or(f64::INFINITY, |cost| 1e6 / cost);
     let rate = drive_rate.min(processor_rate);
     // A window of one has nothing before it to wait for, and goes round alone.
@@ -131,7 +160,7 @@ fn at_full_speed(drive: &DriveResult, load: &Assumptions) -> Prediction {
         Weighted::twice(&waited)
     };
     // Whoever waits for the processor waits so much longer: messages unconfirmed over rate.
-    let stretch = drive_rate / rate;
+    let stretch = correction * drive_rate / rate;
     Prediction {
         rate,
         p50_us: latencies.percentile(50.0) * stretch,

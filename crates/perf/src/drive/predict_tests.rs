@@ -22,6 +22,8 @@ fn drive(base_us: f64, us_per_kib: f64) -> DriveResult {
             segment_bytes_per_second: 1e8,
         },
         turnaround: Distribution::default(),
+        rehearsal: None,
+        capacity_bytes: None,
     }
 }
 
@@ -76,6 +78,40 @@ fn the_way_round_is_waited_for_where_it_takes_longer_than_the_sync() {
         let alone = predict(&drive, &load(QueueKind::Classic, 1.0, None));
         near(alone.p50_us, 1_000.0 + round_us, 1e-6);
         near(alone.rate * alone.p50_us / 1e6, 1.0, 1e-6);
+    }
+}
+
+/// A drive of 1 ms a sync, on which the loop of a window of 1,000 gave `rate`.
+fn rehearsed(rate: f64) -> DriveResult {
+    let mut drive = drive(1_000.0, 0.0);
+    drive.rehearsal = Some(Rehearsal {
+        load: crate::drive::Rehearsed::of(1_000, 1_000),
+        rate,
+        batch: 500.0,
+        sync: Distribution::default(),
+        confirm: Distribution::default(),
+    });
+    drive
+}
+
+#[test]
+fn what_the_loop_gave_is_promised_and_other_windows_in_proportion() {
+    // The parts alone promise 500,000/s; the loop gave less than half of it.
+    let drive = rehearsed(200_000.0);
+    let found = predict(&drive, &load(QueueKind::Classic, 1_000.0, None));
+    near(found.rate, 200_000.0, 1e-6);
+    near(found.rate * found.p50_us / 1e6, 1_000.0, 1e-6);
+    let wider = predict(&drive, &load(QueueKind::Classic, 2_000.0, None));
+    near(wider.rate, 400_000.0, 1e-6);
+    let quorum = predict(&drive, &load(QueueKind::Quorum, 1_000.0, None));
+    near(quorum.rate, 200_000.0, 1e-3);
+}
+
+#[test]
+fn a_loop_that_gave_nothing_or_everything_corrects_within_bounds() {
+    for (rate, promised) in [(0.0, 500_000.0 / 20.0), (1e12, 500_000.0 / 0.2)] {
+        let found = predict(&rehearsed(rate), &load(QueueKind::Classic, 1_000.0, None));
+        near(found.rate, promised, 1e-6);
     }
 }
 

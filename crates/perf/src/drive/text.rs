@@ -39,7 +39,36 @@ pub(super) fn tables(drive: &DriveResult) -> Vec<(String, Table)> {
             "From a confirm to the next message, without the drive".to_owned(),
             turnaround(drive),
         ),
+        (
+            "The whole loop: messages, syncs and confirms".to_owned(),
+            rehearsal(drive),
+        ),
     ]
+}
+
+/// A row, where the loop was played.
+fn rehearsal(drive: &DriveResult) -> Table {
+    let mut table = Table::new(&[
+        "messages of",
+        "unconfirmed",
+        "confirmed",
+        "p50",
+        "p99",
+        "batch",
+        "its sync",
+    ]);
+    if let Some(found) = &drive.rehearsal {
+        table.row([
+            Unit::Bytes.write(found.load.message_bytes as f64),
+            Unit::Count.write(f64::from(found.load.window)),
+            Unit::MessagesPerSecond.write(found.rate),
+            Unit::Micros.write(found.confirm.percentile(50.0)),
+            Unit::Micros.write(found.confirm.percentile(99.0)),
+            Unit::Count.write(found.batch),
+            Unit::Micros.write(found.sync.mean),
+        ]);
+    }
+    table
 }
 
 /// A row, where it was measured: older results have none.
