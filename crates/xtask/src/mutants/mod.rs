@@ -75,7 +75,8 @@ struct Options {
     seed: u64,
     count: Option<usize>,
     packages: Vec<String>,
-    /// `FILE:LINE`, a file's path or its end: only what is on these lines, all of it.
+    /// `FILE:LINE`, a file's path or its end: all that is on these lines. A sample of the rest is
+    /// tried beside them if a count is given.
     at: Vec<(String, usize)>,
     own_only: bool,
 }
@@ -121,10 +122,9 @@ impl Options {
         Ok(chosen.collect())
     }
 
-    fn is_wanted(&self, file: &str, candidate: &Candidate) -> bool {
-        let mut wanted = self.at.iter();
-        self.at.is_empty()
-            || wanted.any(|(end, line)| file.ends_with(end.as_str()) && *line == candidate.line)
+    fn names(&self, file: &str, candidate: &Candidate) -> bool {
+        let mut named = self.at.iter();
+        named.any(|(end, line)| file.ends_with(end.as_str()) && *line == candidate.line)
     }
 }
 
@@ -151,26 +151,32 @@ pub fn run(arguments: &[String]) -> Result<bool> {
     Ok(report(&subjects, &mutants, &verdicts))
 }
 
-/// A sample of each crate's changes, in the order of the dice, and how many of each are wanted.
+/// All changes that are asked for by their lines, then a sample of each crate's others, in the
+/// order of the dice, and how many of each crate are wanted of the sample.
 fn sample(subjects: &[&Subject], options: &Options) -> Result<(Vec<Mutant>, usize)> {
-    let each = match options.at.is_empty() {
-        true => options.count.unwrap_or(COUNT).div_ceil(subjects.len()),
-        false => usize::MAX,
+    let count = match options.at.is_empty() {
+        true => options.count.unwrap_or(COUNT),
+        false => options.count.unwrap_or(0),
     };
+    let each = count.div_ceil(subjects.len());
     let mut random = Random::new(options.seed);
     let mut sampled = Vec::new();
     for subject in subjects {
-        let mut all = all_of(subject, options)?;
+        let all = all_of(subject)?;
         println!("{}: {} possible changes", subject.package, all.len());
+        let is_named = |(file, candidate): &(String, Candidate)| options.names(file, candidate);
+        let (named, mut all): (Vec<_>, Vec<_>) = all.into_iter().partition(is_named);
         for at in (1..all.len()).rev() {
             all.swap(at, random.between(0, at as u64 + 1) as usize);
         }
         all.truncate(each.saturating_mul(SPARE.0) / SPARE.1);
-        for (file, candidate) in all {
+        let named = named.into_iter().map(|of| (of, true));
+        for ((file, candidate), is_named) in named.chain(all.into_iter().map(|of| (of, false))) {
             let number = sampled.len() as u32 + 1;
             sampled.push(Mutant {
                 package: subject.package,
                 file,
+                is_named,
                 switched: Switched { number, candidate },
             });
         }
@@ -179,7 +185,7 @@ fn sample(subjects: &[&Subject], options: &Options) -> Result<(Vec<Mutant>, usiz
 }
 
 /// All changes of a crate.
-fn all_of(subject: &Subject, options: &Options) -> Result<Vec<(String, Candidate)>> {
+fn all_of(subject: &Subject) -> Result<Vec<(String, Candidate)>> {
     let folder = format!("crates/{}/src", subject.package);
     let sources = Sources::read(&run::root().join(&folder).join("lib.rs"))?;
     let mut files = sources.files;
@@ -191,18 +197,20 @@ fn all_of(subject: &Subject, options: &Options) -> Result<Vec<(String, Candidate
         let path = format!("{folder}/{file}");
         let text = fs::read_to_string(run::root().join(&path))?;
         let found = candidates(&text).with_context(|| format!("parse {path}"))?;
-        let wanted = found
-            .into_iter()
-            .filter(|candidate| options.is_wanted(&path, candidate));
-        all.extend(wanted.map(|candidate| (path.clone(), candidate)));
+        let found = found.into_iter();
+        all.extend(found.map(|candidate| (path.clone(), candidate)));
     }
     Ok(all)
 }
 
-/// The first so many of each crate: what did not compile has been replaced by the spare ones.
+/// Those that are asked for by their lines, and the first so many others of each crate: what did
+/// not compile has been replaced by the spare ones.
 fn first_of_each(compiled: Vec<Mutant>, wanted: usize) -> Vec<Mutant> {
     let mut taken: BTreeMap<&str, usize> = BTreeMap::new();
     let mut is_taken = |mutant: &Mutant| {
+        if mutant.is_named {
+            return true;
+        }
         let count = taken.entry(mutant.package).or_default();
         *count += 1;
         *count <= wanted

@@ -19,6 +19,8 @@ pub struct Mutant {
     pub package: &'static str,
     /// The file, below the root.
     pub file: String,
+    /// Whether it is asked for by its line, and not drawn.
+    pub is_named: bool,
     /// The change with its number.
     pub switched: Switched,
 }
