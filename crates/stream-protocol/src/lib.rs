@@ -42,7 +42,7 @@ pub use frame::{Frame, next_frame};
 pub use key::{Key, SERVER_VERSIONS};
 pub use publish::{Entry, Publish};
 pub use server::{Answer, ServerCommand};
-pub use wire::{OffsetSpec, Optional, Pairs};
+pub use wire::{OffsetSpec, Optional, Pairs, Trailing};
 
 #[cfg(test)]
 mod tests;

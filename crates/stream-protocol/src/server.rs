@@ -5,7 +5,7 @@ use crate::code::ResponseCode;
 use crate::error::DecodeError;
 use crate::frame::{Frame, put_frame};
 use crate::key::{Key, RESPONSE_BIT};
-use crate::wire::{Field, Optional, Pairs, Reader};
+use crate::wire::{Field, Optional, Pairs, Reader, Trailing};
 
 commands! {
     /// The content of a response, behind its code.
@@ -21,7 +21,7 @@ commands! {
         PeerProperties { properties: Pairs<'a> }
         SaslHandshake { mechanisms: Vec<&'a str> }
         SaslAuthenticate { challenge: Optional<&'a [u8]> }
-        Open { properties: Optional<Pairs<'a>> }
+        Open { properties: Trailing<Pairs<'a>> }
         Close { }
         Route { streams: Vec<&'a str> }
         Partitions { streams: Vec<&'a str> }

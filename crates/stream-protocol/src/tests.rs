@@ -1,4 +1,5 @@
 use crate::client::ClientCommand;
+use crate::code::ResponseCode;
 use crate::error::DecodeError;
 use crate::frame::{Frame, next_frame};
 use crate::fuzz;
@@ -174,6 +175,18 @@ fn changed_frames_break_nothing() {
         }
     }
     assert!(every_frame().len() > 31);
+}
+
+#[test]
+fn a_refused_virtual_host_is_told_with_an_empty_map_which_clients_read_all_the_same() {
+    let code = ResponseCode::VIRTUAL_HOST_ACCESS_FAILURE;
+    let refused = ServerCommand::failure(Key::Open, 7, code).unwrap();
+    let mut bytes = Vec::new();
+    refused.encode(&mut bytes);
+    assert_eq!(
+        bytes,
+        [0, 0, 0, 14, 0x80, 0x15, 0, 1, 0, 0, 0, 7, 0, 12, 0, 0, 0, 0]
+    );
 }
 
 #[test]

@@ -226,6 +226,21 @@ impl<'a> Field<'a> for Optional<Pairs<'a>> {
     }
 }
 
+/// A field at a frame's end that may be missing in what is read, and is always written: clients
+/// read it whatever the code before it says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Trailing<T>(pub T);
+
+impl<'a> Field<'a> for Trailing<Pairs<'a>> {
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Optional::read(reader).map(|Optional(pairs)| Self(pairs))
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.0.write(out);
+    }
+}
+
 impl<'a> Field<'a> for Optional<&'a [u8]> {
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
         match reader.is_empty() {

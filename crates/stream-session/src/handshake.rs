@@ -5,7 +5,7 @@ use crate::requests::Asked;
 use crate::session::{Phase, Session};
 use leveret_stream_protocol::wire::Opaque;
 use leveret_stream_protocol::{
-    Answer, ClientCommand, Key, Optional, Request, ResponseCode, ServerCommand,
+    Answer, ClientCommand, Key, Optional, Request, ResponseCode, ServerCommand, Trailing,
 };
 
 impl Session {
@@ -174,7 +174,7 @@ impl Session {
             correlation_id,
             code: ResponseCode::OK,
             answer: Answer::Open {
-                properties: Optional(vec![
+                properties: Trailing(vec![
                     ("advertised_host", &settings.advertised_host),
                     ("advertised_port", &advertised_port),
                 ]),

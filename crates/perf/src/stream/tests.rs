@@ -3,7 +3,7 @@ use leveret_stream_protocol::publish::put_message;
 use leveret_stream_protocol::server::{StreamMetadata, put_confirm};
 use leveret_stream_protocol::{
     Answer, ClientCommand, Key, OffsetSpec, Optional, Request, ResponseCode, ServerCommand,
-    next_frame,
+    Trailing, next_frame,
 };
 
 use super::*;
@@ -73,7 +73,7 @@ fn handshake() -> Vec<ServerCommand<'static>> {
         answer(
             4,
             Answer::Open {
-                properties: Optional::default(),
+                properties: Trailing::default(),
             },
         ),
     ]

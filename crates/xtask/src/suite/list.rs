@@ -120,6 +120,22 @@ pub(super) const SUITES: &[Suite] = &[
         run: go::streams,
     },
     Suite {
+        name: "streams-js",
+        about: "own scripts with the JavaScript stream client",
+        needs: &[Tool::Node],
+        uses_broker: true,
+        alone: false,
+        run: node::streams,
+    },
+    Suite {
+        name: "streams-rust",
+        about: "own tests with the Rust stream client",
+        needs: &[],
+        uses_broker: true,
+        alone: false,
+        run: rust::streams,
+    },
+    Suite {
         name: "py-amqp",
         about: "py-amqp's integration tests",
         needs: &[Tool::Python],

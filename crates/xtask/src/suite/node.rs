@@ -1,5 +1,5 @@
-//! Own scripts under Node.js: with amqplib, whose package carries no tests, and for the operators'
-//! page in a browser.
+//! Own scripts under Node.js: with amqplib and the stream client, whose packages carry no tests, and
+//! for the operators' page in a browser.
 
 use std::fs;
 use std::process::Command;
@@ -16,6 +16,16 @@ const DEADLINE: Duration = Duration::from_secs(480);
 pub fn run(bench: &Bench) -> Result<Report> {
     let broker = bench.broker(&[])?;
     tests(bench, &[("AMQP_URL", broker.url())])
+}
+
+/// The stream client against a broker of its own.
+pub fn streams(bench: &Bench) -> Result<Report> {
+    let mut broker = bench.broker(&[])?;
+    let port = broker.stream.port().to_string();
+    let variables = [("STREAM_PORT", port), ("BROKER", bench.kind.name().into())];
+    let mut report = tests(bench, &variables)?;
+    super::bench::stop(&mut broker, &mut report)?;
+    Ok(report)
 }
 
 /// The operators' page in a browser, which sees its broker stop and start again.

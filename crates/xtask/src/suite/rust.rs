@@ -1,4 +1,4 @@
-//! lapin's own integration tests, as its package carries them.
+//! lapin's own integration tests, as its package carries them; own tests with the stream client.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -33,6 +33,31 @@ pub fn lapin(bench: &Bench) -> Result<Report> {
     );
     let success = run::logged(&mut command, &log, DEADLINE)?;
     let mut report = bench.documented();
+    report.add(cargo::report(success, &log)?);
+    Ok(report)
+}
+
+/// Own tests with the stream client against a broker of its own.
+pub fn streams(bench: &Bench) -> Result<Report> {
+    let folder = bench.folder()?.join("tests");
+    run::copy_folder(&run::root().join("tests/interop/streams-rust"), &folder)?;
+    let cargo_test = || -> Result<Command> {
+        let mut command = Command::new("cargo");
+        command.args(["test", "--locked", "--test", "streams"]);
+        command.env("CARGO_TARGET_DIR", bench.folder()?.join("build"));
+        command.current_dir(&folder);
+        Ok(command)
+    };
+    // Built before the broker starts, so that what hangs is a test and not a compiler.
+    run::output(cargo_test()?.arg("--no-run"))?;
+    let mut broker = bench.broker(&[])?;
+    let log = bench.log("cargo")?;
+    let mut command = cargo_test()?;
+    command.args(["--no-fail-fast", "--", "--test-threads=2"]);
+    command.env("STREAM_PORT", broker.stream.port().to_string());
+    let success = run::logged(&mut command, &log, DEADLINE)?;
+    let mut report = bench.documented();
+    super::bench::stop(&mut broker, &mut report)?;
     report.add(cargo::report(success, &log)?);
     Ok(report)
 }
