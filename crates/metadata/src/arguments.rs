@@ -2,8 +2,8 @@
 //! declarations mean the same.
 
 use crate::error::CatalogueError;
-use crate::kinds::Kind;
-use leveret_stream::{age_ms, retention_groups};
+use crate::kinds::{Kind, SOURCE};
+use leveret_stream::{age_ms, offset_spec, retention_groups};
 use leveret_types::limits::{
     PRIORITY_MAX, STREAM_FILTER_BYTES_MAX, STREAM_SEGMENT_BYTES_MAX, TTL_MS_MAX,
 };
@@ -48,7 +48,11 @@ pub fn validate(
             resource: resource.to_owned(),
         });
     }
-    let known = Kind::of(kind).arguments;
+    if arguments.get(SOURCE).is_some() && kind != QueueKind::Classic {
+        let reason = "\"only classic queues can be views of a stream\"";
+        return Err(invalid(SOURCE, resource, reason.to_owned()));
+    }
+    let known = Kind::with(kind, arguments).arguments;
     for &name in known {
         if let Some(value) = arguments.get(name) {
             check_value(name, value, arguments)
@@ -61,7 +65,14 @@ pub fn validate(
             .any(|of| Kind::of(*of).arguments.contains(&name))
     };
     for (name, _) in arguments.iter() {
-        if of_any_type(name) && !known.contains(&name) {
+        let is_refused = of_any_type(name) && !known.contains(&name);
+        if is_refused && arguments.get(SOURCE).is_some() {
+            return Err(CatalogueError::ArgumentOfView {
+                argument: name.to_owned(),
+                resource: resource.to_owned(),
+            });
+        }
+        if is_refused {
             return Err(CatalogueError::ArgumentOfOtherType {
                 argument: name.to_owned(),
                 resource: resource.to_owned(),
@@ -87,7 +98,11 @@ fn check_value(name: &str, value: &FieldValue, arguments: &FieldTable) -> Result
             ms => expiry(ms),
         },
         "x-message-ttl" => expiry(integer(value)?),
-        "x-dead-letter-exchange" | "x-member-placement-tag" => text(value).map(drop),
+        "x-dead-letter-exchange" | "x-member-placement-tag" | SOURCE => text(value).map(drop),
+        "x-stream-offset" => match offset_spec(value, 0) {
+            Some(_) => Ok(()),
+            None => Err("invalid_stream_offset".to_owned()),
+        },
         "x-dead-letter-routing-key" => {
             text(value)?;
             match arguments.get("x-dead-letter-exchange") {
@@ -218,12 +233,13 @@ pub fn check_equivalence(
     received: &FieldTable,
     ignore_type: bool,
 ) -> Result<(), CatalogueError> {
-    let compared = Kind::of(kind)
+    let compared = Kind::with(kind, current)
         .arguments
         .iter()
         .filter(|n| !(ignore_type && **n == "x-queue-type"));
-    compared
-        .copied()
+    let source = [SOURCE].into_iter().filter(|_| kind == QueueKind::Classic);
+    source
+        .chain(compared.copied())
         .try_for_each(|name| check_argument(resource, name, current, received))
 }
 

@@ -39,6 +39,20 @@ pub enum CatalogueError {
         resource: String,
         queue_type: &'static str,
     },
+    #[error(
+        "invalid arg '{argument}' for {resource}, which is a view of a stream: what it says is \
+         said of the stream, or of no view"
+    )]
+    ArgumentOfView { argument: String, resource: String },
+    #[error("{source_resource}, of which {resource} is to be a view, is no stream")]
+    NotAStream {
+        source_resource: String,
+        resource: String,
+    },
+    #[error(
+        "{resource} is a view of the stream '{stream}': nothing is bound to a view, bind the stream"
+    )]
+    BoundView { resource: String, stream: String },
     #[error("invalid property '{property}' for {resource}")]
     InvalidProperty {
         property: &'static str,

@@ -1,6 +1,9 @@
 //! What the catalogue knows of each kind of queue: a further kind is one more entry here.
 
-use leveret_types::QueueKind;
+use leveret_types::{FieldTable, QueueKind};
+
+/// The argument that makes a classic queue a view: the stream whose messages it has.
+pub(crate) const SOURCE: &str = "x-stream-source";
 
 /// What the catalogue knows of a kind of queue.
 pub(crate) struct Kind {
@@ -18,6 +21,14 @@ impl Kind {
             QueueKind::Classic => &CLASSIC,
             QueueKind::Quorum => &QUORUM,
             QueueKind::Stream => &STREAM,
+        }
+    }
+
+    /// The entry of a queue with these arguments: views have one of their own.
+    pub(crate) fn with(kind: QueueKind, arguments: &FieldTable) -> &'static Self {
+        match kind {
+            QueueKind::Classic if arguments.get(SOURCE).is_some() => &VIEW,
+            _ => Self::of(kind),
         }
     }
 }
@@ -45,6 +56,27 @@ const CLASSIC: Kind = Kind {
         QUORUM_ONLY_KEYS,
         &["initial-cluster-size"],
     ],
+};
+
+/// Of classic queues that are views of a stream: what says of messages how long they stay, or how
+/// many, is said of the stream.
+const VIEW: Kind = Kind {
+    arguments: &[
+        "x-queue-type",
+        SOURCE,
+        "x-stream-offset",
+        "x-expires",
+        "x-dead-letter-exchange",
+        "x-dead-letter-routing-key",
+        "x-delivery-limit",
+        "x-single-active-consumer",
+        "x-consumer-timeout",
+        "x-queue-mode",
+        "x-queue-version",
+        "x-queue-master-locator",
+        "x-queue-leader-locator",
+    ],
+    refused_policy_keys: CLASSIC.refused_policy_keys,
 };
 
 const QUORUM: Kind = Kind {

@@ -5,7 +5,7 @@ use crate::arguments::{
     DELAYED_RETRY_TYPES, FLUSH_INTERVAL_RANGE, FLUSH_LEVELS, LEADER_LOCATORS, OVERFLOW_MODES,
 };
 use crate::error::CatalogueError;
-use crate::kinds::Kind;
+use crate::kinds::{Kind, SOURCE};
 use leveret_auth::Pattern;
 use leveret_stream::{StreamSettings, retention_groups};
 use leveret_types::limits::{DELIVERY_LIMIT, TTL_MS_MAX};
@@ -391,6 +391,8 @@ pub struct QueueSettings {
     pub leader_local: bool,
     /// What is in force for a stream; of no other queue.
     pub stream: Option<Box<StreamSettings>>,
+    /// `x-stream-source`: the name of the stream that the queue is a view of.
+    pub source: Option<Box<str>>,
 }
 
 /// The definitions of a policy and an operator policy merged: of limits the lower, of
@@ -452,6 +454,33 @@ fn greater(a: &FieldValue, b: &FieldValue) -> FieldValue {
 /// lower wins, of all else the argument.
 #[must_use]
 pub fn resolve(kind: QueueKind, arguments: &FieldTable, policy: &FieldTable) -> QueueSettings {
+    let settings = resolve_queue(kind, arguments, policy);
+    let source = arguments.get(SOURCE).filter(|_| kind == QueueKind::Classic);
+    match source.and_then(FieldValue::as_text) {
+        Some(source) => of_view(settings, source, arguments),
+        None => settings,
+    }
+}
+
+/// What of a classic queue's settings is in force for a view: how long messages stay, and how many,
+/// is the stream's to say, and a view is on one node.
+fn of_view(settings: QueueSettings, source: &str, arguments: &FieldTable) -> QueueSettings {
+    let limit = arguments
+        .get("x-delivery-limit")
+        .and_then(FieldValue::as_integer);
+    QueueSettings {
+        ttl_ms: None,
+        length_max: None,
+        length_bytes_max: None,
+        overflow: Overflow::DropHead,
+        mirrors: None,
+        delivery_limit: limit.and_then(|limit| u32::try_from(limit).ok()),
+        source: Some(source.into()),
+        ..settings
+    }
+}
+
+fn resolve_queue(kind: QueueKind, arguments: &FieldTable, policy: &FieldTable) -> QueueSettings {
     let find = |key: &str| -> Option<FieldValue> {
         match (arguments.get(&format!("x-{key}")), policy.get(key)) {
             (Some(argument), Some(policy)) if LOWER_WINS.contains(&key) => {
@@ -523,6 +552,7 @@ pub fn resolve(kind: QueueKind, arguments: &FieldTable, policy: &FieldTable) -> 
             .as_deref()
             == Some("client-local"),
         stream: (kind == QueueKind::Stream).then(|| Box::new(stream_settings(find))),
+        source: None,
     }
 }
 

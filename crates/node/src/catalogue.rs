@@ -5,7 +5,7 @@
 
 use crate::env::{ConnectionEvent, Env, Executed};
 use crate::quorum::Notify;
-use crate::shard::{Bodies, CATALOGUE_LOG, QueueSpec, Shard, queue_of, shard_of};
+use crate::shard::{Bodies, CATALOGUE_LOG, QueueSpec, Shard, ViewSpec, queue_of, shard_of};
 use crate::streams::{self, StreamChange};
 use leveret_metadata::{
     Catalogue, CatalogueError, Change, Command, Config, Endpoint, QueueKind, QueueRecord, Vhost,
@@ -152,7 +152,17 @@ fn recall<E: Env>(vhost: &str, source: &str, queue: QueueId, now: Now, env: &E) 
 #[must_use]
 pub fn spec(catalogue: &Catalogue, record: &QueueRecord) -> QueueSpec {
     let settings = record.settings();
+    let view = settings.source.as_ref().map(|name| {
+        let vhost = catalogue.vhost(record.vhost());
+        let source = vhost.and_then(|vhost| vhost.queue_id(name));
+        Box::new(ViewSpec {
+            source: source.filter(|id| id.is_stream()),
+            name: name.clone(),
+            start: record.arguments().get("x-stream-offset").cloned(),
+        })
+    });
     QueueSpec {
+        view,
         kind: record.kind(),
         durable: record.survives_restart(),
         members: record.members().to_vec(),

@@ -4,6 +4,8 @@ mod guests;
 mod hosting;
 mod nodes;
 mod queues;
+mod view;
+mod viewing;
 
 pub(crate) use queues::{ClassicQueues, HandedOver};
 
@@ -24,6 +26,7 @@ use leveret_queue::{Effect, Log, Offer, Peek, Position, Queue, RecoveredPriority
 use leveret_storage::{BodyId, LogKind, ShardLogs};
 use leveret_types::{ConsumerId, Message, NodeId, Now, QueueId};
 use std::collections::VecDeque;
+use view::View;
 
 /// Messages of one batch that are kept at hand until the queue has had a look at them.
 const FRESH_MAX: usize = 4_096;
@@ -68,6 +71,8 @@ pub(crate) struct ClassicQueue {
     /// Whether it is in the lists of the shard's classic queues.
     listed: queues::Listed,
     saved: State,
+    /// What it has instead of a log of its own, where it is a view of a stream.
+    view: Option<Box<View>>,
 }
 
 /// What the queue machine sees of its surroundings.
@@ -77,10 +82,14 @@ struct LogView<'a> {
     fresh: &'a VecDeque<(Position, Message)>,
     looked: &'a mut Peeked,
     consumers: &'a HashMap<ConsumerId, Attached, foldhash::fast::FixedState>,
+    view: Option<&'a View>,
 }
 
 impl Log for LogView<'_> {
     fn peek(&mut self, position: Position) -> Peek {
+        if let Some(view) = self.view {
+            return view.peek(position.index);
+        }
         if let Some(message) = find_fresh(self.fresh, position) {
             return Peek::Ready(meta_of(message));
         }
@@ -120,6 +129,9 @@ impl ClassicQueue {
         priority_logs: Vec<u8>,
         logs: &ShardLogs,
     ) -> Self {
+        if spec.view.is_some() {
+            return Self::new_view(now, id, spec, priority_logs, logs);
+        }
         let recovered: Vec<RecoveredPriorityLog> = priority_logs
             .iter()
             .filter_map(|priority_log| {
@@ -164,11 +176,18 @@ impl ClassicQueue {
             };
             Queue::recover(spec.kind, spec.settings, now, recovered, &known)
         };
+        let mut made = Self::with(id, queue, priority_logs, state);
+        (made.durable, made.auto_delete) = (spec.durable, spec.auto_delete);
+        made
+    }
+
+    /// A queue that is neither durable nor goes with its last consumer.
+    fn with(id: QueueId, queue: Queue, priority_logs: Vec<u8>, saved: State) -> Self {
         Self {
             id,
             queue,
-            durable: spec.durable,
-            auto_delete: spec.auto_delete,
+            durable: false,
+            auto_delete: false,
             had_consumer: false,
             priority_logs,
             consumers: HashMap::default(),
@@ -179,7 +198,8 @@ impl ClassicQueue {
             waiting_gets: Vec::new(),
             guests: Guests::default(),
             listed: queues::Listed::default(),
-            saved: state,
+            saved,
+            view: None,
         }
     }
 
@@ -200,6 +220,7 @@ impl ClassicQueue {
             fresh: &self.fresh,
             looked: &mut self.looked,
             consumers: &self.consumers,
+            view: self.view.as_deref(),
         };
         self.queue.offer(now, bytes, &mut view, out)
     }
@@ -250,24 +271,37 @@ impl ClassicQueue {
 
     /// Lets the queue deliver, expire and drop.
     fn pump(&mut self, context: &mut HostContext<'_>) {
+        self.begin_viewing(context.now);
+        self.tick(context);
+        while self.give_from_stream() {
+            self.tick(context);
+        }
+        self.end_viewing(context);
+        self.dead.retry(context.now);
+        self.send_dead_letters(context.logs, context.effects);
+        self.forget_fresh();
+    }
+
+    fn tick(&mut self, context: &mut HostContext<'_>) {
         let mut view = LogView {
             queue: self.id,
             logs: context.logs,
             fresh: &self.fresh,
             looked: &mut self.looked,
             consumers: &self.consumers,
+            view: self.view.as_deref(),
         };
         self.queue.tick(context.now, &mut view, context.scratch);
         self.carry_out(context);
-        self.dead.retry(context.now);
-        self.send_dead_letters(context.logs, context.effects);
-        self.forget_fresh();
     }
 
     /// When it is to be pumped next, whatever happens.
     fn next_deadline_ms(&self, now: Now) -> Option<u64> {
         let queue = self.queue.next_deadline_ms(now);
-        queue.into_iter().chain(self.dead.deadline_ms()).min()
+        let view = self.view.as_ref();
+        let view = view.and_then(|view| view.deadline_ms(self.durable));
+        let own = queue.into_iter().chain(self.dead.deadline_ms());
+        own.chain(view).min()
     }
 
     /// Remembers whose subscription this is, until it is detached.
@@ -298,6 +332,9 @@ impl ClassicQueue {
     }
 
     fn find(&mut self, logs: &mut ShardLogs, position: Position) -> Found {
+        if let Some(view) = &self.view {
+            return view.find(position.index);
+        }
         match find_fresh(&self.fresh, position) {
             Some(message) => Found::Message(message.clone()),
             None => self.looked.find(logs, self.id, position),
@@ -314,7 +351,13 @@ impl ClassicQueue {
         let Found::Message(message) = self.find(logs, delivery.position) else {
             return None;
         };
-        Some(delivery_of(self.id, delivery, message))
+        let position = delivery.position;
+        let mut delivery = delivery_of(self.id, delivery, message);
+        delivery.redelivered |= self
+            .view
+            .as_ref()
+            .is_some_and(|view| view.was_delivered(position.index));
+        Some(delivery)
     }
 
     /// Carries out what the queue machine wants done.
@@ -349,11 +392,13 @@ impl ClassicQueue {
                 priority_log,
                 range,
                 bytes,
-            } => {
-                context
-                    .logs
-                    .settle(log_of(self.id, priority_log), range, bytes);
-            }
+            } => match &mut self.view {
+                Some(view) => view.settled(range),
+                None => {
+                    let log = log_of(self.id, priority_log);
+                    context.logs.settle(log, range, bytes);
+                }
+            },
             Effect::DeadLetter {
                 priority_log,
                 range,
@@ -448,10 +493,13 @@ impl ClassicQueue {
     /// Hands messages over to be dead-lettered; those that are on disk only once they have been
     /// read.
     fn send_dead_letters(&mut self, logs: &mut ShardLogs, effects: &mut ShardEffects) {
-        let (queue, looked) = (self.id, &mut self.looked);
-        let mut find = |at| match find_fresh(&self.fresh, at) {
+        let (queue, looked, view) = (self.id, &mut self.looked, self.view.as_deref());
+        let mut find = |at: Position| match find_fresh(&self.fresh, at) {
             Some(message) => Found::Message(message.clone()),
-            None => looked.find(logs, queue, at),
+            None => match view {
+                Some(view) => view.find(at.index),
+                None => looked.find(logs, queue, at),
+            },
         };
         while let Some(dead) = self.dead.take(queue, &mut find) {
             effects.deferred.push(Deferred::DeadLetter(dead));
@@ -465,7 +513,7 @@ impl ClassicQueue {
         });
         LocalQueueStats {
             id: self.id,
-            counts: self.queue.counts(now),
+            counts: self.counts_now(now),
             counters: *self.queue.counters(),
             consumers: consumers.collect(),
             durable: self.durable,
@@ -477,6 +525,9 @@ impl ClassicQueue {
     fn save_state(&mut self, logs: &mut ShardLogs, clean: bool) {
         if !self.durable {
             return;
+        }
+        if self.view.is_some() {
+            return self.save_view(logs, clean);
         }
         let state = if clean {
             self.queue.state()

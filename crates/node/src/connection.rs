@@ -19,7 +19,6 @@ mod publisher;
 mod read_barrier;
 mod status;
 mod stream_arguments;
-mod stream_reader;
 mod stream_state;
 mod streams;
 mod subscriptions;

@@ -2,6 +2,7 @@
 
 use crate::events::{ConnectionEvent, PeerFrame};
 use leveret_client::Delivery;
+use leveret_stream::SessionId;
 use leveret_types::{ConnectionId, ConsumerId, Message, NodeId, QueueId};
 
 /// What is to happen outside the shard.
@@ -13,6 +14,8 @@ pub struct ShardEffects {
     pub deferred: Vec<Deferred>,
     /// For other nodes, in order.
     pub peer: Vec<(NodeId, PeerFrame)>,
+    /// What views say to their streams, in order.
+    pub streams: Vec<(SessionId, leveret_stream::Command)>,
 }
 
 /// Work that a shard cannot do itself.

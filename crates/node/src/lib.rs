@@ -58,6 +58,7 @@ mod status;
 mod stream_connection;
 mod stream_events;
 mod stream_queues;
+mod stream_reader;
 mod stream_relay;
 mod subscriber;
 mod sync;

@@ -2,7 +2,7 @@
 
 use crate::subscriber::Subscriber;
 use leveret_queue::{ConsumerView, Counters, Counts, QueueKind, Settings};
-use leveret_types::{NodeId, QueueId, ReplicaId};
+use leveret_types::{FieldValue, NodeId, QueueId, ReplicaId};
 
 /// What the catalogue says of a queue.
 #[derive(Clone, Debug)]
@@ -22,6 +22,19 @@ pub struct QueueSpec {
     pub auto_delete: bool,
     /// Arguments and policies, resolved.
     pub settings: Settings,
+    /// What it is a view of, if it is one.
+    pub view: Option<Box<ViewSpec>>,
+}
+
+/// What the catalogue says of a view.
+#[derive(Clone, Debug)]
+pub struct ViewSpec {
+    /// The stream whose messages it has; none, if there is no such stream any more.
+    pub source: Option<QueueId>,
+    /// The stream's name.
+    pub name: Box<str>,
+    /// `x-stream-offset`: where it begins; with the first message, if nothing is said.
+    pub start: Option<FieldValue>,
 }
 
 /// How a queue stands.

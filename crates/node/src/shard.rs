@@ -17,10 +17,11 @@ use crate::host_kind::HostKind;
 pub use crate::log_ids::{CATALOGUE_GROUP_LOG, CATALOGUE_LOG, log_of, queue_of, shard_of};
 pub use crate::outcome::{Bodies, Enqueued, GetOutcome, unavailable};
 pub use crate::queue_host::When;
-pub use crate::queue_spec::{LocalQueueStats, QueueSpec};
+pub use crate::queue_spec::{LocalQueueStats, QueueSpec, ViewSpec};
 use crate::quorum::RemoteQueues;
 use crate::quorum::link::{self, Answer, Origin};
 use crate::quorum::replica::{Replicas, Transfers};
+use crate::stream_events::StreamNews;
 pub use crate::subscriber::Subscriber;
 use bytes::Bytes;
 use leveret_queue::Counts;
@@ -322,6 +323,12 @@ impl Shard {
     pub fn delayed_released(&mut self, index: u64, bytes: u32) {
         self.logs
             .settle(delayed::LOG, index..index + 1, u64::from(bytes));
+    }
+
+    /// The stream of a view says something.
+    pub fn hear_stream(&mut self, now: Now, view: QueueId, news: StreamNews) {
+        let (mut around, classic, _) = self.parts(now);
+        classic.hear_stream(&mut around.context(), view, news);
     }
 
     /// Looks at the queues whose time has come, and lets go delayed messages that are due.

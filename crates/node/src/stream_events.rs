@@ -29,6 +29,24 @@ pub const fn connection_of(session: SessionId) -> ConnectionId {
     ConnectionId(session.0)
 }
 
+/// In the place of a connection's thread, of which no node has so many.
+const VIEW_MARK: u64 = 0xFF;
+
+/// The id that streams know a view by.
+#[must_use]
+pub const fn session_of_view(view: QueueId) -> SessionId {
+    SessionId(view.0 << 8 | VIEW_MARK)
+}
+
+/// The view of a session; none of a connection's session.
+#[must_use]
+pub const fn view_of(session: SessionId) -> Option<QueueId> {
+    match session.0 & 0xFF {
+        VIEW_MARK => Some(QueueId(session.0 >> 8)),
+        _ => None,
+    }
+}
+
 /// What stream listeners offer.
 #[derive(Clone, Debug)]
 pub struct StreamSessions {

@@ -4,6 +4,7 @@
 use crate::env::Env;
 pub use crate::stream_events::{
     ReplicaHere, StreamChange, StreamNews, StreamSessions, connection_of, session_of,
+    session_of_view, view_of,
 };
 pub use crate::stream_relay::{
     ClientAddresses, Effect as RelayEffect, Guests, Place, STREAM_LINK, Said, StreamRelay,

@@ -37,4 +37,4 @@ pub use replica::{
     ReplicaRole, ReplicaState,
 };
 pub use segments::Segment;
-pub use settings::{Flush, SettingsError, StreamSettings, age_ms, retention_groups};
+pub use settings::{Flush, SettingsError, StreamSettings, age_ms, offset_spec, retention_groups};

@@ -1,7 +1,8 @@
 //! What the arguments of a stream say.
 
-use crate::host::Reference;
+use crate::host::{OffsetSpec, Reference};
 use bytes::Bytes;
+use leveret_types::FieldValue;
 use leveret_types::limits::{
     STREAM_FILTER_BYTES, STREAM_FILTER_BYTES_MAX, STREAM_RETENTION_ALARM_BYTES,
     STREAM_RETENTION_GROUPS_MAX, STREAM_SEGMENT_BYTES, STREAM_SEGMENT_BYTES_MAX,
@@ -173,6 +174,24 @@ pub fn age_ms(text: &str) -> Option<u64> {
     };
     let number: u64 = text[..at].parse().ok()?;
     number.checked_mul(seconds)?.checked_mul(1_000)
+}
+
+/// Where an `x-stream-offset` begins: a word, an offset, a time, or an interval before `now_ms`, in
+/// milliseconds since the Unix epoch. `None` if it is none of these.
+#[must_use]
+pub fn offset_spec(value: &FieldValue, now_ms: u64) -> Option<OffsetSpec> {
+    let milliseconds = |ms: u64| OffsetSpec::TimestampMs(i64::try_from(ms).unwrap_or(i64::MAX));
+    Some(match value {
+        FieldValue::Timestamp(seconds) => milliseconds(seconds.saturating_mul(1_000)),
+        FieldValue::LongString(_) => match value.as_text()? {
+            "first" => OffsetSpec::First,
+            "last" => OffsetSpec::Last,
+            "next" => OffsetSpec::Next,
+            interval => milliseconds(now_ms.saturating_sub(age_ms(interval)?)),
+        },
+        // What lies before the first offset is the first, as in RabbitMQ.
+        _ => OffsetSpec::Offset(u64::try_from(value.as_integer()?).unwrap_or(0)),
+    })
 }
 
 #[cfg(test)]

@@ -468,6 +468,17 @@ pub const QUORUM_PRESENT_MS_MAX: u64 = 5_000;
 pub const CONVERTED_PROPERTIES_BYTES_MAX: usize = 64 * 1024;
 /// Chunks of a stream that are on their way to one consumer of AMQP 0-9-1, or before it.
 pub const STREAM_CHUNKS_READ_AHEAD: u32 = 2;
+/// Messages of a view that are read ahead of its consumers.
+pub const VIEW_READY_MAX: usize = 4_096;
+/// Bytes of such messages; one may be larger.
+pub const VIEW_READY_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Messages of a view that are read ahead, held by consumers or being dead-lettered: where they are
+/// so many, it reads no further until some are settled.
+pub const VIEW_UNSETTLED_MAX: usize = 65_536;
+/// Bytes of such messages.
+pub const VIEW_UNSETTLED_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Milliseconds after which a view without consumers lets go of what it has read ahead.
+pub const VIEW_IDLE_MS: u64 = 10_000;
 /// Bytes of a compressed batch of messages of a stream once it is decompressed for AMQP 0-9-1. A
 /// larger one is passed over.
 pub const STREAM_SUB_BATCH_BYTES_MAX: usize = 16 * 1024 * 1024;

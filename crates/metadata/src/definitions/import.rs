@@ -8,6 +8,7 @@ use crate::accounts::{LIMITS_COMPONENT, refuse_component};
 use crate::catalogue::Catalogue;
 use crate::command::{Command, Endpoint};
 use crate::error::CatalogueError;
+use crate::kinds::SOURCE;
 use crate::table::Json;
 use leveret_auth::password::SALT_BYTES_GIVEN;
 use leveret_auth::{HashingAlgorithm, PasswordHash};
@@ -121,7 +122,13 @@ impl Definitions {
         for exchange in &self.exchanges {
             import.exchange(exchange)?;
         }
-        for queue in &self.queues {
+        // A view needs its stream.
+        let is_view = |queue: &&QueueDefinition| {
+            let arguments = queue.arguments.as_table();
+            arguments.is_some_and(|arguments| arguments.get(SOURCE).is_some())
+        };
+        let (views, others): (Vec<_>, Vec<_>) = self.queues.iter().partition(is_view);
+        for queue in others.into_iter().chain(views) {
             import.queue(queue, shards)?;
         }
         self.bindings

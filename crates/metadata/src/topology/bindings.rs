@@ -24,6 +24,7 @@ impl Catalogue {
         if wanted.source.is_empty() || destination_is_default {
             return Err(CatalogueError::DefaultExchange);
         }
+        self.refuse_view(wanted)?;
         let durable = self.is_durable(&bind_command(wanted));
         let vhost = self.vhost_mut(wanted.vhost)?;
         let destination = wanted.destination.as_destination();
@@ -64,6 +65,21 @@ impl Catalogue {
             log,
             ..Outcome::default()
         })
+    }
+
+    /// What a view has comes from its stream alone.
+    fn refuse_view(&self, wanted: &BindingWanted<'_>) -> Result<(), CatalogueError> {
+        let Endpoint::Queue(name) = wanted.destination else {
+            return Ok(());
+        };
+        let queue = self.queue_by_name(wanted.vhost, name);
+        match queue.and_then(|queue| queue.settings().source.as_deref()) {
+            Some(stream) => Err(CatalogueError::BoundView {
+                resource: resource("queue", name, wanted.vhost),
+                stream: stream.to_owned(),
+            }),
+            None => Ok(()),
+        }
     }
 
     /// Whether both ends of a binding are there, and whether it is; nothing if it cannot be.

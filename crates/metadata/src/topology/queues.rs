@@ -6,6 +6,7 @@ use crate::arguments::{self, RELAXED_ARGUMENTS};
 use crate::catalogue::{Catalogue, Change, Outcome, reached};
 use crate::command::Command;
 use crate::error::CatalogueError;
+use crate::kinds::SOURCE;
 use crate::policy;
 use crate::record::{QueueRecord, Vhost, resource};
 use leveret_routing::Unbound;
@@ -64,6 +65,7 @@ impl Catalogue {
             check_name("queue", &name)?;
         }
         arguments::validate(&resource, kind, &arguments)?;
+        self.check_source(vhost, &resource, &arguments)?;
         check_lasting_properties(&resource, kind, wanted)?;
         if !self.replaying {
             self.check_queue_limits(vhost, &name)?;
@@ -96,6 +98,31 @@ impl Catalogue {
                 Cow::Owned(arguments)
             }
             _ => Cow::Borrowed(wanted.arguments),
+        }
+    }
+
+    /// Whether the stream is there that a queue is to be a view of. An entry of the log was checked
+    /// when it was made, and a snapshot has its queues in no order.
+    fn check_source(
+        &self,
+        vhost: &Vhost,
+        resource: &str,
+        arguments: &FieldTable,
+    ) -> Result<(), CatalogueError> {
+        let source = arguments.get(SOURCE).and_then(FieldValue::as_text);
+        let Some(source) = source.filter(|_| !self.replaying) else {
+            return Ok(());
+        };
+        let of_source = crate::record::resource("queue", source, &vhost.name);
+        match vhost.queue_id(source) {
+            Some(id) if id.is_stream() => Ok(()),
+            Some(_) => Err(CatalogueError::NotAStream {
+                source_resource: of_source,
+                resource: resource.to_owned(),
+            }),
+            None => Err(CatalogueError::NotFound {
+                resource: of_source,
+            }),
         }
     }
 
@@ -265,7 +292,24 @@ impl Catalogue {
         let id = queue.id;
         let unbound = self.remove_queue(id, &mut outcome);
         self.remove_idle(vhost, unbound, &mut outcome)?;
+        if id.is_stream() {
+            for view in self.views_of(vhost, name) {
+                self.remove_queue(view, &mut outcome);
+            }
+        }
         Ok(outcome)
+    }
+
+    /// The views of a stream, in the order of their ids. They have no bindings.
+    fn views_of(&self, vhost: &str, stream: &str) -> Vec<QueueId> {
+        let queues = self.vhost(vhost).into_iter().flat_map(Vhost::queue_ids);
+        let is_view = |id: &QueueId| {
+            let settings = self.queue(*id).map(QueueRecord::settings);
+            settings.and_then(|settings| settings.source.as_deref()) == Some(stream)
+        };
+        let mut views: Vec<QueueId> = queues.filter(is_view).collect();
+        views.sort_unstable();
+        views
     }
 
     /// Takes a queue out of everything.

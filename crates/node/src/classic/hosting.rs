@@ -12,7 +12,7 @@ use crate::queue_host::{Asker, Get, HostContext, QueueHost, When};
 use crate::quorum::link::{Event, Fetched, QueueCounts, Settle};
 use crate::stored;
 use crate::subscriber::Subscriber;
-use leveret_queue::{AttachError, Consumer, Got, Offer, Reason};
+use leveret_queue::{AttachError, Consumer, Got, Offer, Position, Reason};
 use leveret_storage::{BodyId, Durability, ShardLogs, SharedBody};
 use leveret_types::limits::CHUNK_BYTES;
 use leveret_types::{ConsumerId, Message, Now};
@@ -23,20 +23,25 @@ impl ClassicQueue {
         self.pump(context);
         let count = self.queue.purge(context.scratch);
         self.carry_out(context);
-        count
+        count + self.purge_view(context)
     }
 
     /// How it stands once what has happened so far has had its effect.
     pub(super) fn counts(&mut self, context: &mut HostContext<'_>) -> QueueCounts {
         self.pump(context);
-        QueueCounts::from(&self.queue.counts(context.now))
+        QueueCounts::from(&self.counts_now(context.now))
     }
 
     /// A ready message, which stays; nothing while it is being read from disk.
     pub(super) fn look(&mut self, context: &mut HostContext<'_>, before: u64) -> Option<Fetched> {
         self.pump(context);
         let position = self.queue.ready_behind(before);
-        match position.map(|at| peeked::read(context.logs, self.id, at)) {
+        let id = self.id;
+        let read = |at: Position| match &self.view {
+            Some(view) => view.find(at.index),
+            None => peeked::read(context.logs, id, at),
+        };
+        match position.map(read) {
             Some(Found::Message(message)) => Some(Fetched::Message(message)),
             Some(Found::Never) => Some(Fetched::Unreadable),
             Some(Found::Pending) => None,
@@ -104,6 +109,9 @@ impl QueueHost for ClassicQueue {
         bodies: &mut Bodies,
         _notify: &Notify,
     ) -> Enqueued {
+        if self.view.is_some() {
+            return Enqueued::Rejected;
+        }
         let offer = self.offer(context.now, message.size(), context.logs, context.scratch);
         self.carry_out(context);
         if let Offer::Reject { dead_letter } = offer {
@@ -200,6 +208,7 @@ impl QueueHost for ClassicQueue {
             fresh: &self.fresh,
             looked: &mut self.looked,
             consumers: &self.consumers,
+            view: self.view.as_deref(),
         };
         let got = self.queue.get(
             context.now,
@@ -208,9 +217,11 @@ impl QueueHost for ClassicQueue {
             &mut view,
             context.scratch,
         );
+        let may_have_more = self.view.as_ref().is_some_and(|view| view.may_have_more());
         let outcome = match got {
-            Got::Empty => GetOutcome::Empty,
-            Got::Pending => {
+            Got::Empty if !may_have_more => GetOutcome::Empty,
+            Got::Empty | Got::Pending => {
+                self.want_view(context.now);
                 if let Some(subscriber) = subscriber {
                     self.waiting_gets.push(WaitingGet {
                         subscriber,

@@ -10,6 +10,7 @@ use crate::queue_host::HostContext;
 use crate::queue_spec::{LocalQueueStats, QueueSpec};
 use crate::quorum::link::{Answer, Command, Origin};
 use crate::serving::serve;
+use crate::stream_events::StreamNews;
 use crate::subscriber::Subscriber;
 use hashbrown::HashMap;
 use leveret_client::Reply;
@@ -103,6 +104,7 @@ impl ClassicQueues {
     /// is known to the queue alone.
     fn take(&mut self, context: &mut HostContext<'_>, id: QueueId) -> Option<Box<ClassicQueue>> {
         let queue = self.map.remove(&id)?;
+        queue.leave_stream(context);
         self.deadlines.remove(&(queue.listed.deadline_ms, id));
         for (consumer, attached) in &queue.consumers {
             // Another node learns of it from the catalogue.
@@ -132,6 +134,18 @@ impl ClassicQueues {
             origins: queue.guests.origins(),
             priority_logs: queue.priority_logs,
         })
+    }
+
+    /// The stream of a view says something.
+    pub(crate) fn hear_stream(
+        &mut self,
+        context: &mut HostContext<'_>,
+        view: QueueId,
+        news: StreamNews,
+    ) {
+        if let Some(found) = self.used(view) {
+            found.hear_stream(context, news);
+        }
     }
 
     /// Writes down what of a queue must survive besides its messages.
@@ -205,7 +219,7 @@ impl HostKind for ClassicQueues {
         for priority_log in &queue.priority_logs {
             around.logs.delete_log(log_of(id, *priority_log));
         }
-        Some(queue.queue.counts(around.now))
+        Some(queue.counts_now(around.now))
     }
 
     fn on_durable(&mut self, around: &mut Around<'_>) {
@@ -272,7 +286,7 @@ impl HostKind for ClassicQueues {
     }
 
     fn led_counts(&self, now: Now, queue: QueueId) -> Option<Counts> {
-        Some(self.map.get(&queue)?.queue.counts(now))
+        Some(self.map.get(&queue)?.counts_now(now))
     }
 
     fn local_stats(&self, now: Now, _logs: &ShardLogs, queue: QueueId) -> Option<LocalQueueStats> {
@@ -292,6 +306,7 @@ impl HostKind for ClassicQueues {
         let all = self.map.iter().map(|(id, queue)| {
             // Dead letters count as gone once they are on their way.
             let [ready, unsettled, _] = queue.queue.depths();
+            let ready = ready + queue.backlog();
             (*id, [ready + unsettled, ready, unsettled])
         });
         all.filter(|(_, depths)| *depths != [0; 3]).collect()

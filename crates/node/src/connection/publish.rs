@@ -14,6 +14,7 @@ use crate::run::Run;
 use leveret_amqp::{Properties, Property};
 use leveret_client::{Awaited, Delivery, Publish, Reply, Session};
 use leveret_message::as_amqp091;
+use leveret_metadata::Catalogue;
 use leveret_routing::{Kind, RouteError};
 use leveret_types::{ChannelId, FieldValue, Message, Now, ProtocolError, QueueId, ReplyCode};
 use smallvec::SmallVec;
@@ -265,6 +266,7 @@ impl<S: Session> Connection<S> {
                 &mut publisher.queues,
             )
             .map_err(|error| route_error(error, exchange, vhost.name()))?;
+        refuse_views(catalogue, exchange, &publisher.queues)?;
         let plain = !lazy.asked()
             && copies.is_empty()
             && publisher.scratch.random_state() == random_before
@@ -423,6 +425,32 @@ enum Routed {
     To(Targets),
     /// Kept back for later.
     Delayed,
+}
+
+/// Refuses a publish to a view by its name: nothing is bound to views, so that only the default
+/// exchange, and the keys of copies, lead to them.
+fn refuse_views(
+    catalogue: &Catalogue,
+    exchange: &str,
+    queues: &[QueueId],
+) -> Result<(), ProtocolError> {
+    if !exchange.is_empty() {
+        return Ok(());
+    }
+    let source = |id: &QueueId| {
+        let record = catalogue.queue(*id).filter(|_| !id.is_stream())?;
+        Some((record, record.settings().source.as_deref()?))
+    };
+    match queues.iter().find_map(source) {
+        None => Ok(()),
+        Some((record, stream)) => {
+            let text = format!(
+                "{} is a view of the stream '{stream}': publish to the stream",
+                record.resource()
+            );
+            Err(ProtocolError::channel(ReplyCode::PreconditionFailed, text))
+        }
+    }
 }
 
 fn name(bytes: &[u8]) -> Result<&str, ProtocolError> {

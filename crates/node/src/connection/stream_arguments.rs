@@ -2,8 +2,7 @@
 
 use bytes::Bytes;
 use leveret_client::{Consume, Flow};
-use leveret_stream::settings::age_ms;
-use leveret_stream::{Filter, OffsetSpec};
+use leveret_stream::{Filter, OffsetSpec, offset_spec};
 use leveret_types::limits::{SHORT_STRING_BYTES_MAX, STREAM_FILTER_VALUES_MAX};
 use leveret_types::{FieldTable, FieldValue, Now, ProtocolError, ReplyCode};
 
@@ -69,18 +68,8 @@ impl StreamArguments {
 }
 
 fn offset(argument: Option<&FieldValue>, now: Now) -> Option<OffsetSpec> {
-    let milliseconds = |ms: u64| OffsetSpec::TimestampMs(i64::try_from(ms).unwrap_or(i64::MAX));
-    Some(match argument {
-        None => OffsetSpec::Next,
-        Some(FieldValue::Timestamp(seconds)) => milliseconds(seconds.saturating_mul(1_000)),
-        Some(value @ FieldValue::LongString(_)) => match value.as_text()? {
-            "first" => OffsetSpec::First,
-            "last" => OffsetSpec::Last,
-            "next" => OffsetSpec::Next,
-            interval => milliseconds(now.wall_ms.saturating_sub(age_ms(interval)?)),
-        },
-        // What lies before the first offset is the first, as in RabbitMQ.
-        Some(value) => OffsetSpec::Offset(u64::try_from(value.as_integer()?).unwrap_or(0)),
+    argument.map_or(Some(OffsetSpec::Next), |value| {
+        offset_spec(value, now.wall_ms)
     })
 }
 

@@ -1,7 +1,7 @@
 //! What a connection keeps of the streams that it publishes to and reads.
 
-use super::stream_reader::Reader;
 use crate::fixed_map::FixedMap;
+use crate::stream_reader::Reader;
 use leveret_stream::{BatchBuilder, Command, PublisherId, ReaderId, SharedBatchBuilder};
 use leveret_types::{ConsumerId, QueueId};
 use std::collections::VecDeque;

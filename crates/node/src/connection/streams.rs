@@ -8,10 +8,10 @@
 use super::Connection;
 use super::consumers::Subscription;
 use super::stream_arguments::StreamArguments;
-use super::stream_reader::Reader;
 use super::stream_state::{BATCH_BYTES, Publisher, Streams};
 use crate::env::{Env, QueueAnswer};
 use crate::stream_queues::queue_counts;
+use crate::stream_reader::Reader;
 use crate::streams::StreamNews;
 use leveret_client::{Consume, Delivery, Reply, Session, Settle};
 use leveret_message::{as_amqp091, entry_of, filter_value};

@@ -159,6 +159,7 @@ fn at(ms: u64) -> Now {
 
 fn spec() -> QueueSpec {
     QueueSpec {
+        view: None,
         kind: QueueKind::Classic,
         durable: true,
         members: Vec::new(),

@@ -281,6 +281,9 @@ impl Caller {
             self.may(Access::Read, Resource::Queue(named))?;
             self.may(Access::Write, Resource::Exchange(exchange))?;
         }
+        if let Some(stream) = text_argument(arguments, "x-stream-source") {
+            self.may(Access::Read, Resource::Queue(stream))?;
+        }
         Ok(declaration(command, QUEUE_REDECLARATIONS_MAX))
     }
 

@@ -99,7 +99,7 @@ impl Queue {
 
     /// Takes a range out of what is ready, all of which is, and says how many bytes each of its
     /// messages has, as far as that is known: what the priority log's messages have on average.
-    fn take_ready(&mut self, number: u8, range: Range<u64>) -> u32 {
+    pub(super) fn take_ready(&mut self, number: u8, range: Range<u64>) -> u32 {
         let priority_log = self.priority_logs.held(number);
         // At most the size of the largest message, which has 32 bits.
         let bytes = (priority_log.ready_bytes / priority_log.ready.len()) as u32;

@@ -64,6 +64,30 @@ impl Queue {
         count
     }
 
+    /// Ready messages are not where they were kept any more, as what kept them made room: they leave
+    /// without having been handed out, and count as dropped. Says how many of the range were ready.
+    pub fn lose(&mut self, number: u8, range: Range<u64>, out: &mut Vec<Effect>) -> u64 {
+        let Some(priority_log) = self.priority_logs.get_mut(number) else {
+            return 0;
+        };
+        let parts: Vec<Range<u64>> = priority_log.ready.within(range).collect();
+        let mut lost = 0;
+        for part in parts {
+            let bytes = self.take_ready(number, part.clone());
+            let count = part.end - part.start;
+            lost += count;
+            self.leave(number, part, count * u64::from(bytes), out);
+        }
+        self.counters.dropped += lost;
+        self.flush(out);
+        lost
+    }
+
+    /// So many messages more have gone that the queue was never told of.
+    pub const fn note_dropped(&mut self, count: u64) {
+        self.counters.dropped += count;
+    }
+
     /// Gives up all damaged messages: they leave. Says how many they were. An operator's command,
     /// never automatic.
     pub fn discard_damaged(&mut self, out: &mut Vec<Effect>) -> u64 {

@@ -44,6 +44,7 @@ impl Drop for ShardGuard<'_> {
         if sends {
             broker.cluster_links.post(shard.effects.peer.drain(..));
         }
+        let refused = broker.say_for_views(&mut shard.effects.streams);
         if !shard.effects.deferred.is_empty() {
             broker.deferred.lock().append(&mut shard.effects.deferred);
             broker.deferred_waiting.store(true, Ordering::Release);
@@ -73,6 +74,7 @@ impl Drop for ShardGuard<'_> {
         if sends {
             broker.cluster_links.ring();
         }
+        broker.tell_sessions(refused);
         let mut rung = rung;
         while rung != 0 {
             let thread = rung.trailing_zeros() as usize;

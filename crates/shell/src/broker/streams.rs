@@ -8,10 +8,10 @@ use leveret_metadata::QueueRecord;
 use leveret_node::cluster::Needed;
 use leveret_node::streams::{
     ClientAddresses, RelayEffect, Said, StreamNews, StreamSessions, connection_of, copied_frame,
-    needed_frame, replica_frame,
+    needed_frame, replica_frame, view_of,
 };
 use leveret_node::{ConnectionEvent, Env, PeerFrame};
-use leveret_stream::{Command, ReplicaMessage, SessionId};
+use leveret_stream::{Command, Event, ReplicaMessage, SessionId};
 use leveret_types::{NodeId, QueueId};
 use std::time::{Duration, Instant};
 
@@ -47,8 +47,16 @@ impl Broker {
         self.tell_sessions(news);
     }
 
-    /// Posts to connections: to each IO thread in one go.
-    fn tell_sessions(&self, news: Vec<(SessionId, StreamNews)>) {
+    /// Tells the shards of views, and posts to connections: to each IO thread in one go. No shard
+    /// may be borrowed by the caller, where news of views may be among them.
+    pub(super) fn tell_sessions(&self, news: Vec<(SessionId, StreamNews)>) {
+        if news.is_empty() {
+            return;
+        }
+        let (of_views, news): (Vec<_>, Vec<_>) = news
+            .into_iter()
+            .partition(|(session, _)| view_of(*session).is_some());
+        self.tell_views(of_views);
         let mut by_thread: Vec<Vec<ThreadEvent>> = Vec::new();
         by_thread.resize_with(self.inboxes.len(), Vec::new);
         for (session, news) in news {
@@ -64,6 +72,50 @@ impl Broker {
                 inbox.ring();
             }
         }
+    }
+
+    /// Before connections hear, so that whoever is told that a message is in the stream finds it in
+    /// the stream's views.
+    fn tell_views(&self, news: Vec<(SessionId, StreamNews)>) {
+        for (session, news) in news {
+            if let Some(view) = view_of(session) {
+                let now = self.now();
+                self.with_shard(now, self.shard_of(view), |shard| {
+                    shard.hear_stream(now, view, news);
+                });
+            }
+        }
+    }
+
+    /// Says to streams what views of a shard want said, while the shard is borrowed: so that it
+    /// arrives in its order. Answers what the views are to hear of it once the shard is let go.
+    pub(super) fn say_for_views(
+        &self,
+        said: &mut Vec<(SessionId, Command)>,
+    ) -> Vec<(SessionId, StreamNews)> {
+        let post = |node, frame| self.post_relayed(node, frame);
+        let mut heard = Vec::new();
+        for (session, command) in said.drain(..) {
+            if matches!(command, Command::Leave) {
+                self.leave_all_streams(session, []);
+                continue;
+            }
+            let stream = command.stream().unwrap_or_default();
+            let event = match self.stream_relay.say(session, command, &post) {
+                Said::Here(command) => match self.streams.say(session, command) {
+                    Ok(()) => None,
+                    Err(_) => Some(Event::Lost { stream }),
+                },
+                Said::Sent => {
+                    self.cluster_links.ring();
+                    None
+                }
+                Said::NoRoom(_) => Some(Event::Lost { stream }),
+                Said::Refused(event) => event,
+            };
+            heard.extend(event.map(|event| (session, StreamNews::Event(event))));
+        }
+        heard
     }
 
     /// Says something for a session to whichever node has the stream.

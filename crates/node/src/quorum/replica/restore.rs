@@ -315,6 +315,7 @@ mod tests {
 
     fn begins(me: ReplicaId, members: &[ReplicaId], founders: &[ReplicaId]) -> Vec<ReplicaId> {
         let spec = QueueSpec {
+            view: None,
             kind: QueueKind::Quorum,
             durable: true,
             members: members.to_vec(),

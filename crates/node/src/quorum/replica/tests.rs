@@ -113,6 +113,7 @@ struct World {
 
 fn spec(count: u32) -> QueueSpec {
     QueueSpec {
+        view: None,
         kind: QueueKind::Quorum,
         durable: true,
         members: (1..=count).map(|n| ReplicaId::new(NodeId(n), 0)).collect(),

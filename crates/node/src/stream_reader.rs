@@ -9,12 +9,12 @@ use leveret_types::{Message, QueueId};
 use std::collections::VecDeque;
 
 /// A consumer of a stream.
-pub(super) struct Reader {
-    pub(super) id: ReaderId,
-    pub(super) stream: QueueId,
+pub(crate) struct Reader {
+    pub(crate) id: ReaderId,
+    pub(crate) stream: QueueId,
     name: Box<str>,
     /// Whether the stream has taken it: before that, its refusal is what ends it.
-    pub(super) is_subscribed: bool,
+    pub(crate) is_subscribed: bool,
     /// The first offset that is delivered.
     first: u64,
     /// Messages that it may still be delivered.
@@ -34,7 +34,7 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    pub(super) fn new(id: ReaderId, stream: QueueId, name: &str, first: u64, flow: Flow) -> Self {
+    pub(crate) fn new(id: ReaderId, stream: QueueId, name: &str, first: u64, flow: Flow) -> Self {
         let (credit, gives_by_settles) = match flow {
             Flow::Prefetch(messages) => (u64::from(messages), true),
             Flow::Credit(messages) => (u64::from(messages), false),
@@ -57,34 +57,45 @@ impl Reader {
     }
 
     /// A chunk has come.
-    pub(super) fn push(&mut self, chunk: SharedChunk) {
+    pub(crate) fn push(&mut self, chunk: SharedChunk) {
         self.chunks.push_back(chunk);
     }
 
     /// It may be delivered so many more.
-    pub(super) fn give(&mut self, messages: u64) {
+    pub(crate) fn give(&mut self, messages: u64) {
         self.credit += messages;
     }
 
+    /// Whether all that came was taken.
+    pub(crate) fn is_drained(&self) -> bool {
+        !self.is_reading && self.chunks.is_empty()
+    }
+
     /// So many messages were settled, whatever became of them.
-    pub(super) fn settled(&mut self, messages: u64) {
+    pub(crate) fn settled(&mut self, messages: u64) {
         if self.gives_by_settles {
             self.give(messages);
         }
     }
 
     /// Whether [`Self::next`] may have something.
-    pub(super) fn may_deliver(&self) -> bool {
+    pub(crate) fn may_deliver(&self) -> bool {
         self.credit > 0 && (self.is_reading || !self.chunks.is_empty())
     }
 
     /// Chunks that were finished since this was asked.
-    pub(super) fn take_finished(&mut self) -> u32 {
+    pub(crate) fn take_finished(&mut self) -> u32 {
         std::mem::take(&mut self.finished)
     }
 
     /// The next message and its offset, if the consumer may have one and it is there.
-    pub(super) fn next(&mut self) -> Option<(u64, Message)> {
+    pub(crate) fn next(&mut self) -> Option<(u64, Message)> {
+        self.next_of(|_| true)
+    }
+
+    /// The same, of those messages whose offsets are wanted: the others are passed over, and cost
+    /// the consumer nothing.
+    pub(crate) fn next_of(&mut self, is_wanted: impl Fn(u64) -> bool) -> Option<(u64, Message)> {
         while self.credit > 0 {
             let Some((offset, entry)) = self.next_entry() else {
                 if !self.next_chunk() {
@@ -92,7 +103,7 @@ impl Reader {
                 }
                 continue;
             };
-            if offset >= self.first {
+            if offset >= self.first && is_wanted(offset) {
                 self.credit -= 1;
                 let place = Place {
                     stream: &self.name,

@@ -1,0 +1,375 @@
+//! A view and its queue with a stream in the test's hands.
+
+use super::*;
+use leveret_queue::{Consumer, Log, Outcome};
+use leveret_stream::{ChunkHeader, ChunkKind};
+use leveret_types::ConsumerId;
+
+const STREAM: QueueId = QueueId(9).of_stream();
+const NOW: Now = Now::both(1_000);
+
+/// What the queue machine sees: the view's messages, and channels that always have room.
+struct Messages<'a>(&'a View);
+
+impl Log for Messages<'_> {
+    fn peek(&mut self, position: Position) -> Peek {
+        self.0.peek(position.index)
+    }
+
+    fn admit(&mut self, _: ConsumerId, _: u32) -> bool {
+        true
+    }
+}
+
+struct World {
+    view: View,
+    queue: Queue,
+    /// The offset after the stream's last message.
+    end: u64,
+    delivered: Vec<(u64, bool)>,
+    now: Now,
+}
+
+fn spec() -> ViewSpec {
+    ViewSpec {
+        source: Some(STREAM),
+        name: "s".into(),
+        start: None,
+    }
+}
+
+/// A chunk of messages of so many bytes.
+fn chunk(first_offset: u64, count: u64, bytes: usize) -> SharedChunk {
+    let body = vec![b'x'; bytes];
+    let entry = [&(bytes as u32).to_be_bytes()[..], &body].concat();
+    let entries = entry.repeat(count as usize);
+    let header = ChunkHeader {
+        kind: ChunkKind::User,
+        entries: count as u16,
+        records: count as u32,
+        timestamp_ms: 1,
+        epoch: 1,
+        first_offset,
+        crc: 0,
+        data_bytes: 0,
+        trailer_bytes: 0,
+        bloom_bytes: 0,
+    };
+    SharedChunk::new(header, &[], &entries, &[])
+}
+
+impl World {
+    /// A view of a stream that has so many messages, begun at the first.
+    fn new(end: u64) -> Self {
+        Self::with(Settings::default(), &[], end)
+    }
+
+    fn with(settings: Settings, saved: &[u8], end: u64) -> Self {
+        let (view, queue) = View::new(NOW, QueueId(1), &spec(), settings, saved);
+        let mut world = Self {
+            view,
+            queue,
+            end,
+            delivered: Vec::new(),
+            now: NOW,
+        };
+        world.step(false);
+        world
+    }
+
+    fn hear(&mut self, event: Event) {
+        let mut out = Vec::new();
+        let news = StreamNews::Event(event);
+        self.view.hear(self.now, news, &mut self.queue, &mut out);
+        self.carry_out(out);
+    }
+
+    fn stats(&self, first: u64) -> StreamStats {
+        StreamStats {
+            first_chunk: Some(first),
+            committed_offset: self.end.checked_sub(1),
+            ..StreamStats::default()
+        }
+    }
+
+    /// Lets the view act, and answers what it asks but for chunks. Says where it has begun to read.
+    fn step(&mut self, is_wanted: bool) -> Option<u64> {
+        let mut begun = None;
+        loop {
+            let [_, unsettled, leaving] = self.queue.depths();
+            self.view.step(self.now, is_wanted, unsettled + leaving);
+            let commands = std::mem::take(&mut self.view.commands);
+            if commands.is_empty() {
+                return begun;
+            }
+            for command in commands {
+                match command {
+                    Command::ResolveOffset { request, .. } => {
+                        let result = Ok(0);
+                        self.hear(Event::ResolvedOffset { request, result });
+                    }
+                    Command::Stats { request, .. } => {
+                        let result = Ok(self.stats(0));
+                        self.hear(Event::Stats { request, result });
+                    }
+                    Command::Subscribe {
+                        request,
+                        offset: OffsetSpec::Offset(offset),
+                        ..
+                    } => {
+                        begun = Some(offset);
+                        let result = Ok(());
+                        self.hear(Event::Subscribed { request, result });
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// The stream sends a chunk.
+    fn send(&mut self, chunk: SharedChunk) {
+        let reader = self.view.reader.as_ref().expect("it reads").id;
+        let committed_chunk = chunk.header().first_offset;
+        self.hear(Event::Chunk {
+            reader,
+            chunk,
+            committed_chunk,
+        });
+        self.pump();
+    }
+
+    fn pump(&mut self) {
+        while self.view.give(&mut self.queue) {
+            self.tick();
+        }
+        self.tick();
+    }
+
+    fn tick(&mut self) {
+        let mut out = Vec::new();
+        let mut log = Messages(&self.view);
+        self.queue.pump(self.now, &mut log, &mut out);
+        self.carry_out(out);
+    }
+
+    fn carry_out(&mut self, effects: Vec<Effect>) {
+        for effect in effects {
+            match effect {
+                Effect::Deliver(delivery) => {
+                    let offset = delivery.position.index;
+                    assert!(matches!(self.view.find(offset), Found::Message(_)));
+                    let before = self.view.was_delivered(offset);
+                    self.delivered
+                        .push((offset, delivery.redelivered || before));
+                }
+                Effect::Settled { range, .. } => self.view.settled(range),
+                _ => {}
+            }
+        }
+    }
+
+    fn attach(&mut self, id: u64, prefetch: u16) -> ConsumerId {
+        let consumer = Consumer {
+            id: ConsumerId(id),
+            priority: 0,
+            exclusive: false,
+            no_ack: false,
+            prefetch,
+            timeout_ms: None,
+        };
+        let mut out = Vec::new();
+        self.queue
+            .attach(self.now, consumer, &mut out)
+            .expect("it is free");
+        self.carry_out(out);
+        self.step(true);
+        ConsumerId(id)
+    }
+
+    fn settle(&mut self, consumer: ConsumerId, range: Range<u64>, outcome: Outcome) {
+        let mut out = Vec::new();
+        self.queue
+            .settle(self.now, consumer, 0, range, outcome, &mut out);
+        self.carry_out(out);
+        self.pump();
+    }
+
+    fn offsets(&self) -> Vec<u64> {
+        self.delivered.iter().map(|(offset, _)| *offset).collect()
+    }
+
+    /// The node ends, in order or by a crash right after the state was saved, and starts again.
+    fn restart(mut self, clean: bool) -> Self {
+        let saved = self.view.save(self.now, &self.queue, clean);
+        let saved = saved.expect("it has begun");
+        Self::with(Settings::default(), &saved, self.end)
+    }
+}
+
+#[test]
+fn what_the_stream_has_is_ready_before_anybody_reads_it() {
+    let mut world = World::new(1_000);
+    assert_eq!(world.view.backlog(), 1_000);
+    let consumer = world.attach(1, 10);
+    world.send(chunk(0, 600, 8));
+    assert_eq!(world.offsets(), Vec::from_iter(0..10));
+    assert_eq!(world.view.backlog(), 400);
+    world.settle(consumer, 0..10, Outcome::Accept);
+    assert_eq!(world.offsets(), Vec::from_iter(0..20));
+    let [ready, unsettled, _] = world.queue.depths();
+    assert_eq!((ready, unsettled), (580, 10));
+}
+
+#[test]
+fn after_a_crash_what_is_not_settled_comes_again_flagged_and_nothing_else_does() {
+    let mut world = World::new(100);
+    let consumer = world.attach(1, 50);
+    world.send(chunk(0, 100, 8));
+    world.settle(consumer, 0..3, Outcome::Accept);
+    world.settle(consumer, 4..40, Outcome::Accept);
+    let mut world = world.restart(false);
+    assert_eq!(world.queue.depths()[0] + world.view.backlog(), 61);
+    world.attach(1, 1_000);
+    world.send(chunk(0, 100, 8));
+    let expected = std::iter::once(3).chain(40..100);
+    assert_eq!(world.offsets(), Vec::from_iter(expected));
+    assert!(world.delivered.iter().all(|(_, redelivered)| *redelivered));
+}
+
+#[test]
+fn after_an_orderly_end_only_what_was_delivered_is_flagged() {
+    let mut world = World::new(100);
+    world.attach(1, 10);
+    world.send(chunk(0, 100, 8));
+    let mut world = world.restart(true);
+    world.attach(1, 1_000);
+    world.send(chunk(0, 100, 8));
+    let expected = (0..100).map(|offset| (offset, offset < 10));
+    assert_eq!(world.delivered, Vec::from_iter(expected));
+}
+
+#[test]
+fn a_view_reads_from_the_first_unsettled_offset_on() {
+    let mut world = World::new(100);
+    let consumer = world.attach(1, 50);
+    world.send(chunk(0, 100, 8));
+    world.settle(consumer, 0..30, Outcome::Accept);
+    let mut world = world.restart(false);
+    let mut out = Vec::new();
+    let consumer = Consumer {
+        id: ConsumerId(1),
+        priority: 0,
+        exclusive: false,
+        no_ack: false,
+        prefetch: 5,
+        timeout_ms: None,
+    };
+    world
+        .queue
+        .attach(world.now, consumer, &mut out)
+        .expect("it is free");
+    assert_eq!(world.step(true), Some(30));
+}
+
+#[test]
+fn what_retention_deletes_unsettled_is_counted_and_does_not_hold_up_the_rest() {
+    let mut world = World::new(100);
+    let consumer = world.attach(1, 50);
+    world.send(chunk(0, 50, 8));
+    world.settle(consumer, 0..10, Outcome::Accept);
+    world.settle(consumer, 12..50, Outcome::Accept);
+    let mut world = world.restart(true);
+    // 10 and 11 were not settled, 50 to 79 never given.
+    let result = Ok(world.stats(80));
+    let request = RequestId(77);
+    world.hear(Event::Stats { request, result });
+    assert_eq!(world.queue.counters().dropped, 32);
+    assert_eq!(world.queue.depths()[0] + world.view.backlog(), 20);
+    world.attach(1, 50);
+    world.send(chunk(80, 20, 8));
+    assert_eq!(world.offsets(), Vec::from_iter(80..100));
+}
+
+#[test]
+fn no_more_is_read_ahead_than_the_limit_and_nothing_is_left_out() {
+    let most = VIEW_READY_MAX as u64;
+    let mut world = World::new(most + 1);
+    let consumer = world.attach(1, 1);
+    world.send(chunk(0, most + 1, 1));
+    // One is held, and so many wait.
+    assert_eq!(world.view.window.len(), VIEW_READY_MAX + 1);
+    let mut world_more = World::new(most + 2);
+    world_more.attach(1, 1);
+    world_more.send(chunk(0, most + 2, 1));
+    assert_eq!(world_more.view.window.len(), VIEW_READY_MAX + 1);
+    world.settle(consumer, 0..1, Outcome::Accept);
+    assert_eq!(world.offsets(), [0, 1]);
+}
+
+#[test]
+fn no_more_is_unsettled_than_the_limit() {
+    let most = VIEW_UNSETTLED_MAX as u64;
+    let mut world = World::new(most + 10);
+    let consumer = world.attach(1, 0);
+    let half = most / 2;
+    world.send(chunk(0, half, 1));
+    world.send(chunk(half, half, 1));
+    world.send(chunk(most, 10, 1));
+    assert_eq!(world.delivered.len() as u64, most);
+    world.settle(consumer, 7..8, Outcome::Accept);
+    assert_eq!(world.delivered.len() as u64, most + 1);
+}
+
+#[test]
+fn a_view_that_nobody_uses_keeps_no_messages_and_gives_them_all_the_same_later() {
+    let mut world = World::new(10);
+    let consumer = world.attach(1, 2);
+    world.send(chunk(0, 10, 8));
+    let mut out = Vec::new();
+    world.queue.detach(world.now, consumer, &mut out);
+    world.carry_out(out);
+    world.now = Now::both(world.now.monotonic_ms + VIEW_IDLE_MS);
+    world.step(false);
+    assert!(world.view.window.is_empty());
+    assert_eq!(world.queue.depths()[0], 10);
+    world.delivered.clear();
+    world.attach(2, 100);
+    world.send(chunk(0, 10, 8));
+    let expected = (0..10).map(|offset| (offset, offset < 2));
+    assert_eq!(world.delivered, Vec::from_iter(expected));
+}
+
+#[test]
+fn what_comes_of_an_older_reader_is_not_heard() {
+    let mut world = World::new(10);
+    world.attach(1, 100);
+    let old = world.view.reader.as_ref().expect("it reads").id;
+    world.hear(Event::Lost { stream: STREAM });
+    world.hear(Event::Chunk {
+        reader: old,
+        chunk: chunk(0, 10, 8),
+        committed_chunk: 0,
+    });
+    world.pump();
+    assert_eq!(world.delivered, []);
+    world.now = Now::both(world.now.monotonic_ms + RETRY_MS);
+    assert_eq!(world.step(true), Some(0));
+    world.send(chunk(0, 10, 8));
+    assert_eq!(world.offsets(), Vec::from_iter(0..10));
+}
+
+#[test]
+fn a_purge_takes_what_was_not_read_too() {
+    let mut world = World::new(1_000);
+    world.attach(1, 5);
+    world.send(chunk(0, 100, 8));
+    let mut out = Vec::new();
+    let purged = world.queue.purge(&mut out);
+    world.carry_out(out);
+    assert_eq!(purged + world.view.purge(), 995);
+    assert_eq!(world.queue.depths(), [0, 5, 0]);
+    let world = world.restart(false);
+    assert_eq!(world.queue.depths()[0], 5);
+    assert_eq!(world.view.backlog(), 0);
+}
