@@ -59,8 +59,9 @@ pub trait Machine<C>: Sized {
 
     /// The group.
     fn host(&mut self) -> &mut Host<Self::Log>;
-    /// Whether this member may vote and be voted for: it knows all that it has promised.
-    fn takes_part(&self, context: &C) -> bool;
+    /// Whether this member may send this, or take it in, which is of an election: it knows all that
+    /// it has promised, or enough of it for that.
+    fn takes_part(&self, context: &C, body: &Body) -> bool;
     /// Proposes what there is to propose. Called before each look at what the group wants done.
     fn propose(&mut self, _context: &mut C) {}
     /// This member's role, term or leader has changed.
@@ -236,7 +237,7 @@ pub fn step<C, M: Machine<C>>(
     context: &C,
     message: Message,
 ) -> Result<(), StepError> {
-    if message.body.is_of_election() && !machine.takes_part(context) {
+    if message.body.is_of_election() && !machine.takes_part(context, &message.body) {
         return Ok(());
     }
     machine.host().group.step(message)
@@ -262,7 +263,7 @@ fn carry_out<C, M: Machine<C>>(machine: &mut M, context: &mut C, ready: Ready) {
     }
     for message in ready.messages {
         let is_candidacy = matches!(message.body, Body::Vote { .. });
-        if !is_candidacy || machine.takes_part(context) {
+        if !is_candidacy || machine.takes_part(context, &message.body) {
             machine.send(context, message);
         }
     }

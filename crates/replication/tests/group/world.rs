@@ -478,7 +478,7 @@ impl Machine<World> for OnNode {
         &mut self.host
     }
 
-    fn takes_part(&self, _world: &World) -> bool {
+    fn takes_part(&self, _world: &World, _body: &Body) -> bool {
         true
     }
 

@@ -8,7 +8,7 @@ use crate::env::{Env, PeerFrame};
 use crate::group_log::GroupLog;
 use leveret_metadata::Batch;
 use leveret_replication::{
-    Entry, EntryKind, Host, LogStore, LogWrite, Machine, Message, RoleChange, SnapshotMark,
+    Body, Entry, EntryKind, Host, LogStore, LogWrite, Machine, Message, RoleChange, SnapshotMark,
 };
 use leveret_types::Now;
 
@@ -54,7 +54,7 @@ impl<E: Env> Machine<CatalogueAround<'_, E>> for CatalogueGroup {
         &mut self.group
     }
 
-    fn takes_part(&self, _around: &CatalogueAround<'_, E>) -> bool {
+    fn takes_part(&self, _around: &CatalogueAround<'_, E>, _body: &Body) -> bool {
         !self.is_unfit
     }
 

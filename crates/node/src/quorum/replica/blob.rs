@@ -1,15 +1,17 @@
 //! What a replica keeps besides its logs: the state that its headers have made so far.
 //!
 //! ```text
-//! blob: version u8 = 2 | member u64 | mark: length, bytes | votes from
+//! blob: version u8 = 3 | member u64 | mark: length, bytes | votes from | its term
 //!       | origins | priority logs | returns | leaving                        each: count, items
 //! origin:  node | start | through
 //! priority log:    priority log u8 | index after its last message | handed out below
 //! returns: priority log u8 | start | count | failed | acquired | ready at
 //! leaving: priority log u8 | start | count | why u8
 //! ```
-//! Version 1 had neither the last two of what returned, nor what is leaving. Numbers are LEB128. It
-//! is the state of the log of headers, written with the headers that it makes superfluous.
+//! Version 1 had neither the last two of what returned, nor what is leaving; version 2 had no term
+//! of the entry that is voted from, and is what is written still where there is none. Numbers are
+//! LEB128. It is the state of the log of headers, written with the headers that it makes
+//! superfluous.
 
 use super::header::{Header, priority_log, put_returns, reason_byte, take_reason, take_returns};
 use super::wire::{Malformed, Reader, put, put_range};
@@ -21,7 +23,10 @@ use leveret_types::limits::CLUSTER_NODES_MAX;
 use leveret_types::{NodeId, ReplicaId};
 use std::ops::Range;
 
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
+/// The version of a state that has no term of the entry that is voted from: earlier versions of
+/// Leveret read it.
+const VERSION_WITHOUT_TERM: u8 = 2;
 /// The oldest version that is read.
 const VERSION_FIRST: u8 = 1;
 /// Runs of nodes that are remembered: of each node that is in the cluster the last one, and of some
@@ -60,9 +65,11 @@ pub(super) struct Applied {
     /// Whose state it is.
     pub(super) replica: ReplicaId,
     /// The last entry that this member ever acknowledged and took back since. Until its log is as
-    /// long again it must not help to elect a leader, who may lack what is committed.
+    /// long again it must not help to elect a leader who may lack what is committed.
     /// [`VOTES_NEVER`] if it lost what it cannot know to be there again.
     pub(super) votes_from: u64,
+    /// The term of that entry; 0 if it is not known.
+    pub(super) votes_from_term: u64,
     /// Whose operations have taken effect, and the last of each: of each node its last run.
     pub(super) origins: Vec<(Origin, u64)>,
     pub(super) priority_logs: Vec<PriorityLogState>,
@@ -91,6 +98,23 @@ impl Applied {
             }
         };
         &mut self.priority_logs[at]
+    }
+
+    /// Notes that the entry at `index`, the last one of the log, is taken back.
+    pub(super) fn took_back(&mut self, index: u64, term: u64) {
+        let before = (self.votes_from_term, self.votes_from);
+        if before == (0, 0) || self.votes_from_term > 0 && before < (term, index) {
+            (self.votes_from_term, self.votes_from) = (term, index);
+        } else if self.votes_from_term == 0 {
+            self.votes_from = self.votes_from.max(index);
+        }
+    }
+
+    /// Whether a member whose last entry is this one has all that this member took back and that
+    /// may be committed: what any voter asks of who wants its vote, as if it had taken nothing back.
+    pub(super) fn is_made_up_by(&self, index: u64, term: u64) -> bool {
+        let is_known = self.votes_from_term > 0;
+        is_known && (term, index) >= (self.votes_from_term, self.votes_from)
     }
 
     /// How far the operations of a node's run have come; nothing if none has, or a later run has.
@@ -155,13 +179,20 @@ impl Applied {
     }
 
     pub(super) fn encode(&self, mark: &SnapshotMark) -> Vec<u8> {
-        let mut out = vec![VERSION];
+        let version = match self.votes_from_term {
+            0 => VERSION_WITHOUT_TERM,
+            _ => VERSION,
+        };
+        let mut out = vec![version];
         out.extend_from_slice(&self.replica.0.to_le_bytes());
         let mut bytes = Vec::new();
         mark.encode(&mut bytes);
         put(&mut out, bytes.len() as u64);
         out.extend_from_slice(&bytes);
         put(&mut out, self.votes_from);
+        if version > VERSION_WITHOUT_TERM {
+            put(&mut out, self.votes_from_term);
+        }
         put(&mut out, self.origins.len() as u64);
         for (origin, through) in &self.origins {
             put(&mut out, u64::from(origin.node.0));
@@ -224,6 +255,9 @@ impl Applied {
             votes_from: reader.number("the entry to vote from")?,
             ..Self::default()
         };
+        if version > VERSION_WITHOUT_TERM {
+            state.votes_from_term = reader.number("the term of the entry to vote from")?;
+        }
         let origins = reader.count("origins")?;
         if origins > ORIGINS_MAX {
             return Err(reader.fail("so many origins"));
@@ -359,6 +393,38 @@ mod tests {
     }
 
     #[test]
+    fn what_was_taken_back_is_known_again_with_its_term_and_is_all_that_needs_a_newer_version() {
+        let mark = SnapshotMark::founding([ReplicaId(1)]);
+        let mut state = Applied::default();
+        assert_eq!(state.encode(&mark)[0], VERSION_WITHOUT_TERM);
+        state.took_back(20, 3);
+        state.took_back(30, 2);
+        let (read, _) = Applied::decode(&state.encode(&mark)).expect("its own version");
+        assert_eq!((read.votes_from, read.votes_from_term), (20, 3));
+        for (last, has_all) in [
+            ((20, 3), true),
+            ((9, 4), true),
+            ((19, 3), false),
+            ((40, 2), false),
+        ] {
+            assert_eq!(read.is_made_up_by(last.0, last.1), has_all, "{last:?}");
+        }
+        state.took_back(25, 3);
+        assert_eq!((state.votes_from, state.votes_from_term), (25, 3));
+    }
+
+    #[test]
+    fn what_was_taken_back_in_an_unknown_term_is_made_up_by_nothing_but_entries() {
+        let mut state = Applied {
+            votes_from: 20,
+            ..Applied::default()
+        };
+        state.took_back(10, 7);
+        assert_eq!((state.votes_from, state.votes_from_term), (20, 0));
+        assert!(!state.is_made_up_by(100, 100));
+    }
+
+    #[test]
     fn a_state_of_another_version_is_refused_by_its_number() {
         let state = Applied::default();
         let mark = SnapshotMark::founding([ReplicaId(1)]);
@@ -369,7 +435,7 @@ mod tests {
         let error = Applied::decode(&bytes).expect_err("of a later version");
         assert_eq!(
             error.to_string(),
-            "it is of format version 3, and this version of Leveret reads version 2",
+            "it is of format version 4, and this version of Leveret reads version 3",
         );
         assert!(Applied::decode(&[]).is_err());
     }

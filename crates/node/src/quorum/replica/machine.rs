@@ -4,8 +4,8 @@ use super::entry_payload::Arrival;
 use super::{Around, Header, Pending, Replica};
 use crate::group_log::GroupLog;
 use leveret_replication::{
-    Entry, EntryKind, Host, LogStore, LogWrite, Machine, Membership, Message, Role, RoleChange,
-    SnapshotMark,
+    Body, Entry, EntryKind, Host, LogStore, LogWrite, Machine, Membership, Message, Role,
+    RoleChange, SnapshotMark,
 };
 use leveret_storage::ShardLogs;
 use leveret_types::limits::QUORUM_HEADERS_KEPT;
@@ -33,8 +33,15 @@ impl Machine<Around<'_>> for Replica {
         &mut self.group
     }
 
-    fn takes_part(&self, around: &Around<'_>) -> bool {
-        !around.is_outdated && !self.is_non_voting()
+    /// A member that took back what it had acknowledged still votes for who has all of that.
+    fn takes_part(&self, around: &Around<'_>, body: &Body) -> bool {
+        let is_made_up = match body {
+            Body::Vote {
+                index, log_term, ..
+            } => self.applied.is_made_up_by(*index, *log_term),
+            _ => false,
+        };
+        !around.is_outdated && (is_made_up || !self.is_non_voting())
     }
 
     fn role_changed(&mut self, around: &mut Around<'_>, change: RoleChange) {

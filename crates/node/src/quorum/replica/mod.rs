@@ -121,7 +121,9 @@ pub(super) enum Broken {
 impl Replica {
     /// Whether it took entries back that it had acknowledged, and does not have them again.
     fn is_non_voting(&self) -> bool {
-        self.group.last_index() < self.applied.votes_from
+        let last = self.group.last_index();
+        let term = self.group.term_at(last).unwrap_or_default();
+        last < self.applied.votes_from && !self.applied.is_made_up_by(last, term)
     }
 
     fn header_log(&self) -> LogId {

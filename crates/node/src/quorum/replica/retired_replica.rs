@@ -106,6 +106,7 @@ impl Replica {
     /// group has.
     pub(super) fn note_lost(&mut self, around: &mut Around<'_>) {
         self.applied.votes_from = VOTES_NEVER;
+        self.applied.votes_from_term = 0;
         store_snapshot(self, around);
     }
 

@@ -79,6 +79,7 @@ impl Replica {
         out.extend_from_slice(&bytes);
         let state = Applied {
             votes_from: 0,
+            votes_from_term: 0,
             ..self.applied.clone()
         };
         let blob = state.encode(mark);
@@ -193,7 +194,8 @@ impl Replica {
         };
         around.logs.truncate(self.header_log(), kept + 1);
         self.take_back(around.logs, kept + 1);
-        self.applied.votes_from = self.applied.votes_from.max(last);
+        let term = self.group.term_at(last).unwrap_or_default();
+        self.applied.took_back(last, term);
         store_snapshot(self, around);
         let entries: Vec<_> = self
             .tail
@@ -405,10 +407,11 @@ impl Replica {
             self.priority_logs
                 .set_end(priority_log.priority_log, priority_log.end);
         }
-        let (replica, votes_from) = (self.applied.replica, self.applied.votes_from);
+        let own = &self.applied;
         self.applied = Applied {
-            replica,
-            votes_from,
+            replica: own.replica,
+            votes_from: own.votes_from,
+            votes_from_term: own.votes_from_term,
             ..receiving.applied
         };
     }
