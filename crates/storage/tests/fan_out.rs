@@ -380,3 +380,44 @@ fn an_entry_that_could_not_be_copied_is_never_read_as_the_body_of_another_log() 
         assert_eq!(store.read(LogId(1), index), sound);
     }
 }
+
+#[test]
+fn durable_and_volatile_bodies_of_several_logs_are_merged_apart() {
+    const DURABLE: u64 = 48;
+    const ALL: u64 = 200;
+    let world = World::new();
+    let mut store = open(&world);
+    for n in 0..ALL {
+        let durability = match n < DURABLE {
+            true => Durability::Durable,
+            false => Durability::Volatile,
+        };
+        let shard = &mut store.shards[0];
+        let body = shard.body(durability, &[&payload(n, BODY_BYTES)]);
+        for log in 1..=3 {
+            shard.append(LogId(log), body, BODY_BYTES as u32);
+        }
+    }
+    flush_all(&mut store);
+    assert!(store.shards[0].wants_page_out());
+    store.page_out().unwrap();
+    let stays = |n: &u64| n % 8 == 3;
+    for n in (0..ALL).filter(|n| !stays(n)) {
+        let shard = &mut store.shards[0];
+        for log in 1..=3 {
+            shard.settle(LogId(log), n..n + 1, BODY_BYTES as u64);
+        }
+    }
+    assert!(store.compact().unwrap(), "most of both is dead");
+    for (log, n) in (1..=3).flat_map(|log| (0..ALL).filter(stays).map(move |n| (log, n))) {
+        let expected = Read::Ready(payload(n, BODY_BYTES).into());
+        assert_eq!(store.read(LogId(log), n), expected, "entry {n} of {log}");
+    }
+    // Volatile ones end with the process, and no others do.
+    store.close().unwrap();
+    let (mut store, _) = world.open();
+    for (log, n) in (1..=3).flat_map(|log| (0..ALL).filter(stays).map(move |n| (log, n))) {
+        let read = store.read(LogId(log), n);
+        assert_eq!(matches!(read, Read::Ready(_)), n < DURABLE, "{n} of {log}");
+    }
+}

@@ -172,6 +172,23 @@ fn records_come_back() {
 }
 
 #[test]
+fn a_record_has_a_place_and_a_term_within_their_bounds() {
+    const LARGEST: u64 = 1 << 62;
+    let decode = |index: u64, term: u64| {
+        let mut record = Vec::new();
+        entry(7, term, b"data").encode_record(&mut record);
+        Entry::decode_record(index, &Bytes::from(record))
+    };
+    for (index, term) in [(1, 1), (LARGEST, 1), (1, LARGEST)] {
+        let found = decode(index, term).map(|entry| (entry.index, entry.term));
+        assert_eq!(found, Ok((index, term)));
+    }
+    for (index, term) in [(0, 1), (LARGEST + 1, 1), (1, 0), (1, LARGEST + 1)] {
+        assert!(decode(index, term).is_err(), "{index} of term {term}");
+    }
+}
+
+#[test]
 fn the_bytes_of_a_membership_stay_what_they_are() {
     let mut bytes = Vec::new();
     SnapshotMark::founding([replica(2), replica(1)]).encode(&mut bytes);
