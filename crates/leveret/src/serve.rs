@@ -13,6 +13,7 @@ mod messages;
 mod process;
 mod reports;
 mod settings;
+mod traces;
 mod web;
 
 use crate::cli::node_file::{self, NodeFile};
@@ -58,6 +59,7 @@ pub fn run(loaded: Loaded) -> Result<(), String> {
         .map_err(|error| error.to_string())?;
     starting.store(false, Ordering::SeqCst);
     report(&node);
+    let exporter = traces::start(&config, &node.broker)?;
     let web = start_web(&config, loaded.effective, logs.clone(), &node)?;
     announce(&config, &node, &web, begun);
     for signal in signals.forever() {
@@ -78,6 +80,9 @@ pub fn run(loaded: Loaded) -> Result<(), String> {
     node_file::remove(&config.folders.root);
     drop(web);
     node.shut_down();
+    if let Some(exporter) = exporter {
+        exporter.end();
+    }
     // Nobody takes the room from now on.
     small_file::set_aside(&config.folders.root);
     Ok(())

@@ -236,6 +236,9 @@ pub struct BrokerStats {
     pub message_sizes: [u64; MESSAGE_SIZES.len() + 1],
     /// Bytes of these bodies.
     pub message_bytes: u64,
+    /// Spans of traced messages that the collector took, and that were dropped.
+    pub trace_spans_exported: u64,
+    pub trace_spans_dropped: u64,
     /// Clients of the stream protocol.
     pub stream: StreamProtocolStats,
 }

@@ -9,6 +9,7 @@ mod consume;
 mod consumers;
 mod held_replies;
 mod login;
+mod message_traces;
 mod missed;
 mod overdue;
 mod pending_login;
@@ -34,6 +35,7 @@ use consumers::Consumers;
 use held_replies::{Encoded, HeldReplies};
 use leveret_client::{Reply, Request, Session, SessionState};
 use leveret_types::{ConnectionId, ConsumerId, Now, OutBuffer, ProtocolError, ReplyCode};
+use message_traces::Traced;
 use pending_login::PendingLogin;
 use publisher::Publisher;
 use stream_state::Streams;
@@ -58,6 +60,8 @@ pub struct Connection<S> {
     replies: HeldReplies,
     pending: PendingRequests,
     traffic: Traffic,
+    /// Traced messages whose way goes on, if there are any.
+    traced: Option<Box<Traced>>,
     has_exclusive: bool,
 }
 
@@ -79,6 +83,7 @@ impl<S: Session> Connection<S> {
             replies: HeldReplies::default(),
             pending: PendingRequests::default(),
             traffic: Traffic::default(),
+            traced: None,
             has_exclusive: false,
         }
     }
@@ -134,10 +139,12 @@ impl<S: Session> Connection<S> {
             ConnectionEvent::Close(error) => self.session.close(error),
             ConnectionEvent::Committed { queue, through } => {
                 self.session.committed(queue, through);
+                self.trace_committed(queue, through, env);
                 self.release_committed(queue, through, now);
             }
             ConnectionEvent::Refused { queue, sequences } => {
                 self.session.refused(queue, &sequences);
+                self.trace_refused(queue, &sequences, env);
             }
             ConnectionEvent::Room(queue) => {
                 self.publisher.full_queues.retain(|full| *full != queue)

@@ -29,6 +29,7 @@ pub mod reply_to;
 pub mod shard;
 pub mod standstill;
 pub mod streams;
+pub mod traces;
 
 mod alarms;
 mod around;
@@ -99,4 +100,6 @@ pub struct NodeSettings {
     pub anonymous: Option<leveret_auth::Credentials>,
     /// By how much the answer to a failed login is delayed, in milliseconds.
     pub login_failure_delay_ms: u64,
+    /// Spans of messages that their publishers trace; none where nothing is traced.
+    pub traces: Option<Arc<traces::Traces>>,
 }

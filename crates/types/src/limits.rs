@@ -571,6 +571,18 @@ pub const STREAM_COPY_BYTES_MAX: usize = MESSAGE_BYTES_HARD_MAX as usize + 2 * 1
 /// beyond them no chunks are read for its followers.
 pub const STREAM_COPIES_WAITING_BYTES_MAX: usize = 8 * 1024 * 1024;
 
+/// Spans of traced messages that wait on a node to be sent to the collector; more are dropped.
+pub const TRACE_SPANS_MAX: usize = 16 * 1024;
+/// Spans of one request to the collector.
+pub const TRACE_BATCH_SPANS_MAX: usize = 512;
+/// Milliseconds between two looks at the spans that wait.
+pub const TRACE_EXPORT_MS: u64 = 1_000;
+/// Milliseconds that a collector has to take a connection, and each piece of a request.
+pub const TRACE_EXPORT_MS_MAX: u64 = 2_000;
+/// Traced messages of one connection that are not durable, and those that are not settled; with one
+/// more the oldest has no span for that.
+pub const TRACED_MESSAGES_MAX: usize = 1_024;
+
 const _: () = assert!(FRAME_BYTES_MAX >= FRAME_BYTES_PREAUTH_MAX);
 const _: () = assert!(FRAME_BYTES_PREAUTH_MAX >= FRAME_BYTES_MIN);
 const _: () = assert!(PEER_OUTBOX_BYTES_CONGESTED < PEER_OUTBOX_BYTES_MAX);

@@ -8,7 +8,7 @@ use super::keys::{self, Key, Kind, Meaning};
 use super::rotation::Schedule;
 use super::settled::{
     Admission, Cluster, ClusterTls, Config, DiskLimit, Folders, Limits, Log, LogFormat, LogLevel,
-    LogSink, MemoryWatermark, Rotation, Storage, Threads,
+    LogSink, MemoryWatermark, Rotation, Storage, Threads, Traces,
 };
 use super::{ConfigError, Loaded, aliases, value};
 use leveret_metadata::MembershipConfig;
@@ -270,6 +270,7 @@ impl Reader<'_> {
                 hosts.map(|(_, host)| host.text.clone()).collect()
             },
             samples: !self.flag("management.disable_stats"),
+            traces: self.traces()?,
             metrics_per_object: self.flag("prometheus.return_per_object_metrics"),
             shutdown_timeout_ms: self.count("shutdown_timeout"),
         })
@@ -349,6 +350,22 @@ impl Reader<'_> {
             return Err(self.conflict(given, what));
         }
         Ok(())
+    }
+
+    fn traces(&self) -> Result<Option<Traces>, ConfigError> {
+        let Some(setting) = self.typed.get("traces.endpoint") else {
+            return Ok(None);
+        };
+        let (authority, path) = value::collector(&setting.text).map_err(|what| {
+            let what = format!("\"traces.endpoint\" {what}, not \"{}\"", setting.text);
+            ConfigError::at(setting.source.clone(), what)
+        })?;
+        let ratio = self.parsed("traces.sample_ratio", |text| value::fraction(text, 1.0));
+        Ok(Some(Traces {
+            authority,
+            path,
+            ratio,
+        }))
     }
 
     fn membership(&self) -> MembershipConfig {

@@ -28,7 +28,7 @@ pub use file::{FileConfig, Setting, Source};
 pub use settled::{
     Admission, Cluster, ClusterTls, Config, DiskLimit, FirstBoot, Folders, Limits, Listeners, Log,
     LogFormat, LogLevel, LogSink, Login, MemoryWatermark, PasswordHashing, QueueType, Rotation,
-    Storage, Stream, Threads, Tls, TlsVersion,
+    Storage, Stream, Threads, Tls, TlsVersion, Traces,
 };
 
 use std::fmt;

@@ -58,10 +58,23 @@ pub struct Config {
     pub management_cors_seconds: u64,
     /// Whether samples of figures are taken.
     pub samples: bool,
+    /// Where spans of traced messages go; none where nothing is traced.
+    pub traces: Option<Traces>,
     /// Whether `/metrics` shows each object.
     pub metrics_per_object: bool,
     /// Milliseconds within which a shutdown drains connections.
     pub shutdown_timeout_ms: u64,
+}
+
+/// Where spans of traced messages go.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Traces {
+    /// Host and port of a collector that takes OTLP over HTTP.
+    pub authority: String,
+    /// The path that they are posted to.
+    pub path: String,
+    /// The part of the traces that is sampled, above 0 and up to 1.
+    pub ratio: f64,
 }
 
 /// Where things are kept.

@@ -111,6 +111,31 @@ pub fn host_and_port(text: &str) -> Result<(), String> {
     }
 }
 
+/// A collector's URL: host and port, and the path of traces.
+pub fn collector(text: &str) -> Result<(String, String), String> {
+    let plain = text.strip_prefix("http://").ok_or(
+        "must be an `http://` URL: where the collector speaks TLS, run one on this machine that \
+         passes on to it",
+    )?;
+    let (authority, path) = plain.split_once('/').unwrap_or((plain, ""));
+    let has_port = authority
+        .rsplit_once(':')
+        .is_some_and(|(_, port)| !port.ends_with(']'));
+    let authority = match has_port {
+        true => authority.to_owned(),
+        false => format!("{authority}:4318"),
+    };
+    host_and_port(&authority).map_err(|_| "must be http://host:port")?;
+    if plain.contains(|c: char| c.is_whitespace() || c.is_control()) {
+        return Err("must be a URL without spaces".to_owned());
+    }
+    let path = match path.trim_end_matches('/') {
+        "" => "/v1/traces".to_owned(),
+        path => format!("/{path}"),
+    };
+    Ok((authority, path))
+}
+
 /// A port, or none for `none`.
 pub fn port(text: &str) -> Result<Option<u16>, String> {
     if text == "none" {

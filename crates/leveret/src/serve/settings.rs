@@ -95,6 +95,7 @@ pub fn node_config(config: &Config) -> Result<NodeConfig, String> {
             certificate_name: config.login.certificate_name,
             anonymous: config.login.anonymous.clone(),
             login_failure_delay_ms: limits::LOGIN_FAILURE_DELAY_MS,
+            traces: super::traces::of(config)?,
         },
     })
 }

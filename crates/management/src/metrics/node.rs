@@ -349,6 +349,16 @@ pub(super) fn churn(page: &mut Page, broker: &BrokerStats) {
             "Total number of logins held because of many wrong passwords before them",
             broker.logins_held,
         ),
+        (
+            "leveret_trace_spans_exported_total",
+            "Total number of spans of traced messages that the collector took",
+            broker.trace_spans_exported,
+        ),
+        (
+            "leveret_trace_spans_dropped_total",
+            "Total number of spans of traced messages that were dropped",
+            broker.trace_spans_dropped,
+        ),
     ] {
         page.one(name, Counter, help, count);
     }

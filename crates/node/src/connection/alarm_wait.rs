@@ -82,7 +82,9 @@ impl<S: Session> Connection<S> {
                     publish, targets, ..
                 } = *wait;
                 if self.session.counts(publish.channel) {
-                    self.put(publish, &targets, &mut run);
+                    // Its trace shows no more of it than that it was delivered: its beginning is
+                    // past.
+                    self.put(publish, &targets, None, &mut run);
                 }
                 drop(run);
                 self.process(now, env);

@@ -191,11 +191,18 @@ impl<S: Session> Connection<S> {
             self.replies.encoded += encoded;
         }
         // A consumer that is gone has been detached, and with that the message went back.
-        if self.session.deliver(delivery)
-            && env.registry().traces()
+        if !self.session.deliver(delivery) {
+            return;
+        }
+        if env.registry().traces()
             && let Some(channel) = self.consumers.channel_of(delivery.consumer)
         {
             self.trace(channel, delivery, env);
+        }
+        if env.settings().traces.is_some() {
+            let consumer = self.consumers.by_id.get(&delivery.consumer);
+            let settles = consumer.is_some_and(|consumer| !consumer.no_ack);
+            self.trace_delivered(delivery, settles, env);
         }
     }
 
@@ -229,13 +236,17 @@ impl<S: Session> Connection<S> {
     }
 
     /// The same for an answer to `basic.get`.
-    pub(super) fn trace_got<E: Env>(&self, reply: &Reply, env: &E) {
-        if let Reply::Got(Some((delivery, _))) = reply
-            && env.registry().traces()
+    pub(super) fn trace_got<E: Env>(&mut self, reply: &Reply, env: &E) {
+        let Reply::Got(Some((delivery, _))) = reply else {
+            return;
+        };
+        if env.registry().traces()
             && let Some(channel) = self.consumers.getting_channel(delivery.consumer)
         {
             self.trace(channel, delivery, env);
         }
+        // Whether it is to be settled is not known here.
+        self.trace_delivered(delivery, false, env);
     }
 
     pub(super) fn settle<E: Env>(&mut self, settle: &Settle, run: &mut Run<'_, E>) {
@@ -249,6 +260,9 @@ impl<S: Session> Connection<S> {
             SettleOutcome::Requeue => Outcome::Requeue { count: false },
             SettleOutcome::Reject => Outcome::Reject,
         };
+        if self.traced.is_some() {
+            self.trace_settled(settle, run.env);
+        }
         if settle.queue.is_stream() {
             return self.settle_stream(settle, run.env);
         }

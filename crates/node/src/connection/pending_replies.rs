@@ -19,6 +19,7 @@ impl<S: Session> Connection<S> {
             let shard = ShardId(shard);
             self.session.durable(shard, env.durable(shard));
         }
+        self.trace_durable(env);
         self.replies.awaiting = self.session.awaits_durability();
         while let Some(deliveries) = self.replies.barriers.pop_durable(env) {
             self.session.output().lift_barrier();

@@ -1,6 +1,7 @@
 //! Publishing: from a message to the queues that it goes to.
 
 use super::Connection;
+use super::message_traces::Begun;
 use super::missed::Missed;
 use crate::counters::add;
 use crate::delayed;
@@ -30,6 +31,7 @@ impl<S: Session> Connection<S> {
         if publish.number != 0 {
             add(&counters.messages_received_confirm, 1);
         }
+        let mut begun = self.trace_begun(&publish.message, run.env);
         // What the broker itself reads of a message in another format.
         let converted = as_amqp091(&publish.message);
         if let Err(error) = self.prepare(&mut publish, converted.as_ref()) {
@@ -57,7 +59,9 @@ impl<S: Session> Connection<S> {
                     .fail(run.now, channel, error, &mut self.requests);
             }
         };
+        Self::trace_routed(&mut begun, run.env);
         if targets.is_empty() {
+            self.trace_put(begun, &publish, 0, &[], run.env);
             if publish.mandatory {
                 add(&counters.messages_unroutable_returned, 1);
                 self.session.returned(
@@ -83,15 +87,16 @@ impl<S: Session> Connection<S> {
         }
         match self.alarm_at(&targets, run) {
             Some(reason) => self.wait_for_alarm(publish, targets, reason, run),
-            None => self.put(publish, &targets, run),
+            None => self.put(publish, &targets, begun, run),
         }
     }
 
-    /// Puts a publish into its queues.
+    /// Puts a publish into its queues; `begun` if it is traced.
     pub(super) fn put<E: Env>(
         &mut self,
         publish: Publish,
         targets: &[QueueId],
+        begun: Option<Box<Begun>>,
         run: &mut Run<'_, E>,
     ) {
         add(&run.env.counters().messages_routed, 1);
@@ -108,6 +113,9 @@ impl<S: Session> Connection<S> {
         }
         for queue in &outcome.full {
             self.hold_back_from(*queue, run);
+        }
+        if begun.is_some() {
+            self.trace_put(begun, &publish, targets.len(), &outcome.waits, run.env);
         }
         self.answer(&publish, &outcome, run.env);
     }

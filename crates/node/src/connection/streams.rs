@@ -250,8 +250,9 @@ impl<S: Session> Connection<S> {
     }
 
     /// A stream has everything through a number.
-    fn stream_committed(&mut self, stream: QueueId, through: u64, now: Now) {
+    fn stream_committed<E: Env>(&mut self, stream: QueueId, through: u64, now: Now, env: &E) {
         self.session.committed(stream, through);
+        self.trace_committed(stream, through, env);
         self.stream_answered(stream, through);
         self.release_committed(stream, through, now);
     }
@@ -402,6 +403,9 @@ impl<S: Session> Connection<S> {
             if traces && let Some(channel) = self.consumers.channel_of(consumer) {
                 self.trace(channel, &delivery, env);
             }
+            if env.settings().traces.is_some() {
+                self.trace_delivered(&delivery, true, env);
+            }
         }
         let (stream, id) = (reader.stream, reader.id);
         self.streams().readers.insert(consumer, reader);
@@ -444,7 +448,7 @@ impl<S: Session> Connection<S> {
             Event::Confirmed { publisher, ids } => {
                 let stream = streams.and_then(|streams| streams.stream_of(publisher));
                 if let (Some(stream), Some(last)) = (stream, ids.last()) {
-                    self.stream_committed(stream, *last, now);
+                    self.stream_committed(stream, *last, now, env);
                 }
             }
             Event::Refused {
@@ -473,8 +477,8 @@ impl<S: Session> Connection<S> {
                     self.stream_reader_gone(consumer);
                 }
             }
-            Event::Gone { stream } => self.stream_gone(stream, now),
-            Event::Lost { stream } => self.stream_lost(stream, now),
+            Event::Gone { stream } => self.stream_gone(stream, now, env),
+            Event::Lost { stream } => self.stream_lost(stream, now, env),
             Event::Stats { request, result } => {
                 let counts = queue_counts(result.unwrap_or_default());
                 let answer = QueueAnswer::Counted(counts);
@@ -507,12 +511,12 @@ impl<S: Session> Connection<S> {
     }
 
     /// As of every queue that is deleted, what was published to it is confirmed.
-    fn stream_gone(&mut self, stream: QueueId, now: Now) {
+    fn stream_gone<E: Env>(&mut self, stream: QueueId, now: Now, env: &E) {
         let Some(streams) = &mut self.streams else {
             return;
         };
         if let Some(publisher) = streams.publishers.remove(&stream) {
-            self.stream_committed(stream, publisher.issued, now);
+            self.stream_committed(stream, publisher.issued, now, env);
         }
         self.stream_readers_gone(stream);
     }
@@ -529,7 +533,7 @@ impl<S: Session> Connection<S> {
 
     /// The node that serves a stream is not reached any more. What it has not answered may be
     /// stored or not: its publisher hears that it is not confirmed, and publishes it again.
-    fn stream_lost(&mut self, stream: QueueId, now: Now) {
+    fn stream_lost<E: Env>(&mut self, stream: QueueId, now: Now, env: &E) {
         let Some(streams) = &mut self.streams else {
             return;
         };
@@ -543,7 +547,9 @@ impl<S: Session> Connection<S> {
             let (answered, issued) = (publisher.answered, publisher.issued);
             publisher.answered = issued;
             if answered < issued {
-                self.session.refused(stream, &(answered + 1..issued + 1));
+                let refused = answered + 1..issued + 1;
+                self.session.refused(stream, &refused);
+                self.trace_refused(stream, &refused, env);
                 self.release_committed(stream, issued, now);
             }
         }

@@ -111,6 +111,7 @@ pub fn config(folder: &Path, tls: Option<TlsFiles>) -> NodeConfig {
             certificate_name: NameFrom::CommonName,
             anonymous: None,
             login_failure_delay_ms: 0,
+            traces: None,
         },
         cluster: None,
     }

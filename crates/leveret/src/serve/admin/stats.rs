@@ -12,6 +12,7 @@ use leveret_metadata::QueueKind;
 use leveret_node::quorum::LocalDeliveries;
 use leveret_node::quorum::replica::UnfitReplicas;
 use leveret_node::shard::LocalQueueStats;
+use leveret_node::traces::Traces;
 use leveret_node::{ConnectionStatus, CounterValues, Env};
 use leveret_replication::Role;
 use leveret_shell::broker::Broker;
@@ -425,7 +426,11 @@ impl Admin {
             read_bytes: sum.read_bytes + of.read_bytes,
             fetched: sum.fetched + of.fetched,
         });
+        let traces = self.broker.settings().traces.as_deref();
+        let spans = traces.map_or((0, 0), Traces::counts);
         BrokerStats {
+            trace_spans_exported: spans.0,
+            trace_spans_dropped: spans.1,
             messages: vec![(kind, classic), ("quorum", quorum)],
             dead_lettered: vec![
                 (kind, "expired", counters.messages_dead_lettered_expired),

@@ -123,6 +123,7 @@ fn settings() -> NodeSettings {
         certificate_name: Default::default(),
         anonymous: None,
         login_failure_delay_ms: 0,
+        traces: None,
     }
 }
 
