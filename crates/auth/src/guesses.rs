@@ -357,6 +357,22 @@ mod tests {
     }
 
     #[test]
+    fn who_has_logged_in_is_known_from_there_and_the_address_is_familiar() {
+        let mut door = Door::new();
+        let own = door.guesser("u", "10.0.0.1");
+        let neighbour = door.guesser("v", "10.0.0.1");
+        let elsewhere = door.guesser("u", "10.0.0.2");
+        for guesser in [&own, &neighbour, &elsewhere] {
+            assert!(!door.guesses.is_known(guesser) && !door.guesses.is_familiar(guesser));
+        }
+        door.guesses.succeeded(&own);
+        let told = |of| (door.guesses.is_known(of), door.guesses.is_familiar(of));
+        assert_eq!(told(&own), (true, true));
+        assert_eq!(told(&neighbour), (false, true));
+        assert_eq!(told(&elsewhere), (false, false));
+    }
+
+    #[test]
     fn the_same_wrong_password_is_known_for_its_user_alone() {
         let mut door = Door::new();
         let guesser = door.guesser("u", "10.0.0.1");

@@ -241,6 +241,20 @@ mod tests {
     }
 
     #[test]
+    fn what_is_over_is_kept_no_longer_than_until_the_next_login() {
+        let mut remembered = Remembered::new([1; 32]);
+        let user = hash("p");
+        let of = |number: u64| check(Some(user.clone()), &number.to_string());
+        remembered.remember(&of(1), 0);
+        remembered.remember(&of(2), LOGIN_REMEMBERED_MS - 1);
+        assert_eq!(remembered.until_ms.len(), 2, "none is over");
+        remembered.remember(&of(3), LOGIN_REMEMBERED_MS);
+        assert_eq!(remembered.until_ms.len(), 2, "the first is");
+        assert_eq!(remembered.order.len(), 2);
+        assert!(remembered.knows(&of(2), LOGIN_REMEMBERED_MS));
+    }
+
+    #[test]
     fn a_bounded_number_is_remembered_the_newest() {
         let mut remembered = Remembered::new([1; 32]);
         let user = hash("p");

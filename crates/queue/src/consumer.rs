@@ -373,3 +373,35 @@ impl Subscriptions {
             .map(|(slot, consumer, _)| (slot, consumer))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn priorities_of_consumers_that_have_gone_leave_nothing() {
+        let mut all = Subscriptions::default();
+        let attach = |all: &mut Subscriptions, id: u64| {
+            let slot = all.attach(Consumer {
+                id: ConsumerId(id),
+                priority: id as i64,
+                exclusive: false,
+                no_ack: false,
+                prefetch: 0,
+                timeout_ms: None,
+            });
+            all.enter_ring(slot);
+            slot
+        };
+        let stays = attach(&mut all, 0);
+        for id in 1..100 {
+            let slot = attach(&mut all, id);
+            match id % 2 {
+                0 => assert!(all.cancel(slot)),
+                _ => assert!(all.remove(slot).1),
+            }
+        }
+        assert_eq!(all.ring.len(), 1);
+        assert_eq!(all.first(), Some(stays));
+    }
+}

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 /// Queues that keep their place when nothing waits for them.
-const EMPTY_KEPT: usize = 64;
+pub(super) const EMPTY_KEPT: usize = 64;
 
 /// Neighbours: the publish `number + i` waits for the operation `sequence + i`.
 #[derive(Debug)]
@@ -140,6 +140,18 @@ impl Queues {
         }
         *runs = kept;
         self.tidy(queue);
+    }
+
+    /// Queues that have a place.
+    #[cfg(test)]
+    pub(super) fn queue_count(&self) -> usize {
+        self.runs.len()
+    }
+
+    /// Runs of all queues.
+    #[cfg(test)]
+    pub(super) fn run_count(&self) -> usize {
+        self.runs.values().map(VecDeque::len).sum()
     }
 
     fn tidy(&mut self, queue: QueueId) {

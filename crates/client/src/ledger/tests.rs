@@ -1,3 +1,4 @@
+use super::queues::EMPTY_KEPT;
 use super::*;
 use leveret_amqp::fuzz::Random;
 use std::collections::BTreeMap;
@@ -113,6 +114,9 @@ fn answers_are_merged_as_far_as_they_may_be() {
             "p2 a1@q1:1 a2@q1:2 nq1:2 f u cq1:1 f u",
             "-2 | 1 left | 1 | 0 left",
         ),
+        // Out of order by one of the two: a confirm says nothing of what waits before it.
+        ("p4 a4@q1:1 a1@q1:2 a2 a3 f cq1:2 f", "2 3 | 4*"),
+        ("p4 a1@q1:2 a4@q1:1 a2 a3 f cq1:1 f cq1:2 f", "2 3 | 4 | 1"),
         // Said twice, or of what was never published: nothing happens.
         ("p1 a1 a1 r1 f a1 r1 f", "1 | "),
         ("a1 r2 f p2 a1 a2 f", " | 2*"),
@@ -220,6 +224,45 @@ fn a_client_hears_the_truth_of_every_publish_once() {
         assert_eq!(heard, truth);
         assert!(!ledger.is_ready() && !ledger.awaits());
     }
+}
+
+#[test]
+fn a_publish_that_waits_or_was_refused_is_noticed_whatever_else_there_is() {
+    let mut ledger = Ledger::default();
+    ledger.issue();
+    ledger.accept(1, &[(Awaited::Shard(ShardId(0)), 7)]);
+    assert!(ledger.awaits() && !ledger.is_ready());
+    ledger.durable(ShardId(0), 7);
+    assert!(!ledger.awaits() && ledger.is_ready());
+    ledger.flush(|_| {});
+    assert!(!ledger.is_ready());
+    ledger.issue();
+    ledger.accept(2, &[(Awaited::Queue(QueueId(1)), 1)]);
+    assert!(ledger.awaits() && !ledger.is_ready());
+    ledger.refused(QueueId(1), 1..2);
+    assert!(!ledger.awaits() && ledger.is_ready());
+}
+
+#[test]
+fn publishes_to_a_queue_in_their_order_cost_one_run_and_queues_that_are_done_with_nothing() {
+    let mut ledger = Ledger::default();
+    for number in 1..=1_000 {
+        ledger.issue();
+        ledger.accept(number, &[(Awaited::Queue(QueueId(1)), number)]);
+    }
+    assert!(ledger.waiting.is_empty());
+    assert_eq!(ledger.queues.run_count(), 1);
+    // However many queues a channel has published to.
+    for number in 1_001..=2_000 {
+        ledger.issue();
+        ledger.accept(number, &[(Awaited::Queue(QueueId(number)), 1)]);
+        match number % 2 {
+            0 => ledger.committed(QueueId(number), 1),
+            _ => ledger.refused(QueueId(number), 1..2),
+        }
+    }
+    assert_eq!(ledger.queues.len(), 1_000);
+    assert!(ledger.queues.queue_count() <= EMPTY_KEPT + 1);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What a queue says when it is asked, without being changed.
 
 use crate::script::run;
-use leveret_queue::{ConsumerView, Effect, Outcome, Position, Queue};
+use leveret_queue::{ConsumerView, Effect, Outcome, Position, Queue, Returns};
 use leveret_types::{ConsumerId, Now};
 
 /// The script's consumer of that number.
@@ -132,4 +132,51 @@ fn what_leaves_in_several_calls_is_told_as_one_range_where_it_is_one() {
         })
         .collect();
     assert_eq!(told, [(0..4, 26)]);
+}
+
+/// For how long a consumer could take a message, as of 30 ms, after something happened at 10 ms;
+/// nothing is pumped.
+fn able_ms(script: &str, act: impl FnOnce(&mut Queue, Now, &mut Vec<Effect>)) -> u64 {
+    let (mut world, _) = run(script);
+    let mut out = Vec::new();
+    act(&mut world.queue, Now::both(10), &mut out);
+    world.queue.counts(Now::both(30)).able_ms
+}
+
+#[test]
+fn the_time_in_which_a_consumer_is_able_begins_and_ends_with_what_changes_it() {
+    let settled = able_ms("publish a; consume c1 prefetch=1", |queue, now, out| {
+        queue.settle(now, consumer(1), 0, 0..1, Outcome::Accept, out);
+    });
+    assert_eq!(settled, 20, "it has room again from then on");
+    let left = able_ms("consume c1", |queue, now, out| {
+        queue.cancel(now, consumer(1), out);
+    });
+    assert_eq!(left, 10, "until it left");
+    let elected = able_ms(
+        "declare quorum sac; hold-election; consume c1",
+        |queue, now, out| queue.resume_election(now, None, out),
+    );
+    assert_eq!(elected, 20, "once it is the active one");
+}
+
+#[test]
+fn a_message_that_goes_by_its_next_failure_is_not_said_to_wait() {
+    let (world, _) =
+        run("declare quorum limit=1 retry=all:100; publish a; get g1; return g1 a; at 100; get g1");
+    let mut told = Vec::new();
+    let (now, number) = (Now::both(100), world.queue.priority_log_for(None));
+    let outcome = Outcome::Requeue { count: true };
+    let getter = ConsumerId(3);
+    world
+        .queue
+        .foresee(now, getter, number, &(0..1), outcome, |range, returns| {
+            told.push((range, returns));
+        });
+    let gone = Returns {
+        failed: 2,
+        acquired: 2,
+        ready_ms: 0,
+    };
+    assert_eq!(told, [(0..1, gone)]);
 }

@@ -2,10 +2,58 @@
 
 use crate::script::{check, run};
 use leveret_queue::{
-    Got, Log, Meta, Peek, Position, PriorityLogState, Queue, QueueKind, RecoveredPriorityLog,
-    Returns, Settings, State, StateError,
+    Consumer, Effect, Got, Log, Meta, Peek, Position, PriorityLogState, Queue, QueueKind,
+    RecoveredPriorityLog, Returns, Settings, State, StateError,
 };
 use leveret_types::{ConsumerId, Now};
+
+/// A consumer that had messages before has room for so many less.
+#[test]
+fn what_a_consumer_adopts_counts_towards_its_prefetch() {
+    for (prefetch, more) in [(1, 0), (2, 1)] {
+        let (mut world, _) = run("declare quorum; publish a b; restart");
+        let consumer = Consumer {
+            id: ConsumerId(2),
+            priority: 0,
+            exclusive: false,
+            no_ack: false,
+            prefetch,
+            timeout_ms: None,
+        };
+        world.attach(consumer).expect("it is the only one");
+        let at = Position {
+            priority_log: world.queue.priority_log_for(None),
+            index: 0,
+        };
+        assert_eq!(world.adopt(consumer.id, at, 0), 1);
+        world.effects.clear();
+        world.pump();
+        let delivered = world.effects.iter().filter(
+            |effect| matches!(effect, Effect::Deliver(delivery) if delivery.position.index == 1),
+        );
+        assert_eq!(delivered.count(), more, "prefetch {prefetch}");
+    }
+}
+
+/// A state that was saved stands for another one if a restart makes the same of both.
+#[test]
+fn a_saved_state_says_what_a_restart_would_make_of_it_and_no_more() {
+    let begun = |numbers: &[u8]| State::default().with_priority_logs(numbers.iter().copied());
+    assert!(begun(&[]).says(&begun(&[])));
+    assert!(
+        begun(&[]).says(&begun(&[3])),
+        "as if nothing was saved of it"
+    );
+    assert!(begun(&[3]).says(&begun(&[3])));
+    assert!(!begun(&[3]).says(&begun(&[])), "one is gone");
+    assert!(!begun(&[3]).says(&begun(&[4])), "another one");
+    assert!(!begun(&[3]).says(&State::unknown([3])));
+    assert!(!begun(&[]).says(&State::unknown([3])));
+    assert!(state().says(&state()));
+    let mut other = state();
+    other.priority_logs[1].delivered_through += 1;
+    assert!(!state().says(&other));
+}
 
 /// Whoever adopts a message that nobody has counted says nothing of it.
 #[test]
