@@ -233,6 +233,18 @@ mod tests {
     }
 
     #[test]
+    fn nothing_is_kept_once_all_is_settled_in_whatever_order() {
+        let mut unacked = Unacked::default();
+        (1..=50).for_each(|tag| unacked.push(held(tag)));
+        for tag in 2..=50 {
+            assert!(unacked.take(tag).is_some());
+        }
+        let mut count = 0;
+        assert!(unacked.take_through(1, |_| count += 1));
+        assert_eq!((count, unacked.len(), unacked.held.len()), (1, 0, 0));
+    }
+
+    #[test]
     fn the_first_tag_is_one_and_tag_zero_means_all() {
         let mut unacked = Unacked::default();
         assert!(unacked.take_through(0, |_| panic!("nothing is held")));

@@ -133,3 +133,47 @@ impl Connection {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Settings, fuzz};
+    use leveret_amqp::confirm;
+    use leveret_types::Now;
+
+    const CHANNEL: ChannelId = ChannelId(1);
+
+    #[test]
+    fn a_channel_is_looked_at_once_however_many_of_its_publishes_wait_or_are_ready() {
+        let mut connection = fuzz::open_connection(Settings::default());
+        let mut select = Vec::new();
+        encode::method(&mut select, 1, &confirm::Select { nowait: true });
+        fuzz::drive(&mut connection, Now::both(1_000), select.into());
+        let numbers: Vec<u64> = (0..100)
+            .filter_map(|_| Some(connection.open_channel(1)?.ledger()?.issue()))
+            .collect();
+        let noted = |of: &Connection| (of.awaiting.len(), of.confirming.len());
+        connection.accepted(CHANNEL, numbers[0], &[]);
+        assert_eq!(noted(&connection), (0, 1));
+        connection.flush();
+        connection.rejected(CHANNEL, numbers[0]);
+        assert_eq!(noted(&connection), (0, 0), "it has its answer");
+        for number in &numbers[1..40] {
+            let waits = [(Awaited::Shard(ShardId(0)), *number)];
+            connection.accepted(CHANNEL, *number, &waits);
+        }
+        assert_eq!(noted(&connection), (1, 0));
+        for number in &numbers[40..70] {
+            connection.accepted(CHANNEL, *number, &[]);
+        }
+        for number in &numbers[70..] {
+            connection.rejected(CHANNEL, *number);
+        }
+        assert_eq!(noted(&connection), (1, 1));
+        connection.flush();
+        connection.durable(ShardId(0), 20);
+        assert_eq!(noted(&connection), (1, 1));
+        connection.close_channels(&mut Vec::new());
+        assert_eq!(noted(&connection), (0, 0));
+    }
+}

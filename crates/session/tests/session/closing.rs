@@ -1,7 +1,10 @@
 //! The end of a connection.
 
 use crate::harness::{check, check_open};
+use leveret_client::Session;
+use leveret_session::{Settings, fuzz};
 use leveret_types::limits::LATE_BYTES_MAX;
+use leveret_types::{ChannelId, Now, ProtocolError, ReplyCode};
 
 #[test]
 fn a_client_closes() {
@@ -181,6 +184,49 @@ fn nothing_follows_a_close() {
         returned 1 =>
         cancelled 1 c =>"
     ));
+}
+
+#[test]
+fn a_confirm_that_is_late_for_the_brokers_close_is_not_sent() {
+    check_open(
+        "
+        1:confirm => 1<select-ok
+        1:publish x k body => !1:publish #1 x/k body
+        accepted 1 1 0@5 =>
+        server-close shutdown => 0<close 530 NOT_ALLOWED - shutdown (0,0)
+        durable 0 5 =>",
+    );
+}
+
+#[test]
+fn what_is_behind_something_that_failed_does_not_count() {
+    let (now, text) = (Now::both(1_000), "gone".to_owned());
+    let mut connection = fuzz::open_connection(Settings::default());
+    let shown = |of: &dyn Session| of.channels().len();
+    assert_eq!(shown(&connection), 1);
+    let counts = |of: &dyn Session| [1, 2].map(|number| of.counts(ChannelId(number)));
+    assert_eq!(counts(&connection), [true, true]);
+    let error = ProtocolError::channel(ReplyCode::NotFound, text.clone());
+    connection.fail(now, ChannelId(1), error, &mut Vec::new());
+    assert_eq!(counts(&connection), [false, true]);
+    assert_eq!(shown(&connection), 0);
+    let error = ProtocolError::connection(ReplyCode::NotAllowed, text);
+    connection.fail(now, ChannelId(2), error, &mut Vec::new());
+    assert_eq!(counts(&connection), [false, false]);
+}
+
+#[test]
+fn only_the_connections_own_agreement_ends_the_brokers_close() {
+    check_open(
+        "
+        server-close shutdown => 0<close 530 NOT_ALLOWED - shutdown (0,0)
+        raw 01 00 01 00 00 00 04 00 0a 00 33 ce =>
+        state => Closing
+        raw 02 00 00 00 00 00 04 00 0a 00 33 ce =>
+        state => Closing
+        close-ok => !closed 1
+        state => Lingering",
+    );
 }
 
 #[test]

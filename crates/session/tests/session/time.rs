@@ -112,6 +112,7 @@ fn a_client_that_is_not_read_cannot_miss_heartbeats() {
         1:publish x k late =>
         tick 100000 =>
         state => Open
+        deadline => Some(105000)
         unblocked => !1:publish #0 x/k late; 0<unblocked
         unblocked =>
         deadline => Some(100000)
@@ -222,6 +223,35 @@ fn a_delivery_is_heartbeat_enough() {
         heartbeat =>
         tick 16000 => 0<heartbeat
         ",
+        with_heartbeat(10)
+    ));
+}
+
+#[test]
+fn silence_counts_from_when_the_virtual_host_is_open() {
+    check(
+        "
+        header => 0<start
+        start-ok PLAIN close notify blocked => ?login PLAIN; 0<tune 2047 131072 60
+        tune-ok 16 8192 2 =>
+        hold =>
+        vhost / => ?vhost /
+        time 9000 =>
+        answer => 0<open-ok
+        tick 12999 =>
+        state => Open
+        tick 13000 =>
+        state => Closed",
+    );
+}
+
+#[test]
+fn who_is_dropped_for_its_silence_hears_no_more() {
+    check(&format!(
+        "{}
+        tick 6000 =>
+        tick 11000 => 0<heartbeat
+        tick 21000 => !closed 1",
         with_heartbeat(10)
     ));
 }

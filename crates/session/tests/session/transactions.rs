@@ -57,6 +57,18 @@ fn a_rollback_forgets_publishes_and_gives_deliveries_back() {
 }
 
 #[test]
+fn what_is_asked_behind_a_publish_waits_until_that_is_checked() {
+    check_open(
+        "
+        1:tx => 1<select-ok
+        hold =>
+        pipelined 1:publish x k body + 1:declare q => !1:check #0 x/k body
+        failed 1 channel gone => !closed 1; 1<close 404 NOT_FOUND - gone (0,0)
+        answer =>",
+    );
+}
+
+#[test]
 fn a_tag_is_settled_once_in_a_transaction_too() {
     check_tx(
         "

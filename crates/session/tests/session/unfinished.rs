@@ -3,10 +3,12 @@
 use bytes::Bytes;
 use leveret_amqp::frame::FrameKind;
 use leveret_amqp::{ContentHeader, basic, channel, encode};
+use leveret_session::contract::Request;
 use leveret_session::{Connection, Settings, fuzz};
 use leveret_types::Now;
 use leveret_types::limits::{
-    MESSAGE_BYTES_MAX, UNFINISHED_LOOK_MS, UNFINISHED_MS_MAX, UNFINISHED_NODE_BYTES_MAX,
+    CHUNK_BYTES, MESSAGE_BYTES_MAX, UNFINISHED_LOOK_MS, UNFINISHED_MS_MAX,
+    UNFINISHED_NODE_BYTES_MAX,
 };
 
 /// Octets of properties: none are set.
@@ -201,4 +203,58 @@ fn many_channels_of_many_connections_hold_no_more_than_the_node_allows() {
     assert!(held.count() >= 4, "most wait");
     drop(connections);
     assert_eq!(node.bytes(), 0);
+}
+
+#[test]
+fn a_header_that_came_in_pieces_and_found_no_room_is_read_when_there_is() {
+    let mut node = Node::new();
+    let (mut first, mut second) = (node.connect(), node.connect());
+    node.say(&mut first, publish(1, UNFINISHED_NODE_BYTES_MAX, 0));
+    let size = 10_000;
+    let mut begun = publish(1, size, 0);
+    let last = begun.split_off(begun.len() - 3);
+    node.say(&mut second, begun);
+    node.say(&mut second, last);
+    assert!(second.held());
+    drop(first);
+    node.pass(&mut second, UNFINISHED_LOOK_MS);
+    assert!(!second.held() && node.bytes() == size);
+    let mut rest = Vec::new();
+    body(&mut rest, 1, size - PROPERTIES);
+    let now = Now::both(node.now_ms);
+    let asked = fuzz::drive(&mut second, now, Bytes::from(rest));
+    assert!(matches!(&asked[..], [Request::Publish(_)]), "{asked:?}");
+}
+
+#[test]
+fn a_message_that_is_larger_than_may_be_is_refused_whatever_room_there_is() {
+    let mut node = Node::new();
+    node.settings.message_bytes_max = 100_000;
+    let (mut first, mut second) = (node.connect(), node.connect());
+    node.settings.message_bytes_max = 2 * UNFINISHED_NODE_BYTES_MAX as u64;
+    let mut large = node.connect();
+    node.say(&mut large, publish(1, UNFINISHED_NODE_BYTES_MAX, 0));
+    node.say(&mut first, publish(1, 100_001, 0));
+    assert!(first.held(), "it may be, and there is no room");
+    node.say(&mut second, publish(1, 100_001 + PROPERTIES, 0));
+    assert!(!second.held());
+    assert_eq!(channels(&second), 0, "it is refused");
+}
+
+/// A message that is put together as logs keep it.
+#[test]
+fn a_large_message_arrives_as_it_was_sent() {
+    let node = Node::new();
+    let mut client = node.connect();
+    let size = CHUNK_BYTES + 1_000;
+    let bytes = publish(1, size, size - PROPERTIES);
+    let asked = fuzz::drive(&mut client, Now::both(node.now_ms), Bytes::from(bytes));
+    let [Request::Publish(publish)] = &asked[..] else {
+        panic!("{asked:?}");
+    };
+    let message = &publish.message;
+    assert_eq!(message.exchange(), b"x");
+    assert_eq!(message.routing_key(), b"k");
+    assert_eq!(message.properties(), b"\0\0");
+    assert_eq!(message.body(), vec![7; size - PROPERTIES]);
 }

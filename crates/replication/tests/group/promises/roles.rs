@@ -217,3 +217,129 @@ fn what_is_sent_again_is_bounded_by_what_lies_behind_entries() {
     assert!(sizes.contains(&1), "{sizes:?}");
     assert!(sizes.iter().all(|size| *size <= 1), "{sizes:?}");
 }
+
+/// The greatest term and index that there may be.
+const NUMBER_MAX: u64 = 1 << 62;
+
+#[test]
+fn no_number_is_beyond_the_greatest() {
+    let heartbeat = |term| {
+        let heartbeat = message(1, 2, term, Body::Heartbeat { commit: 1 });
+        group(2).step(heartbeat)
+    };
+    assert_eq!(heartbeat(NUMBER_MAX), Ok(()));
+    assert!(heartbeat(NUMBER_MAX + 1).is_err());
+    let restored = |index: u64, term: u64| {
+        let membership = SnapshotMark::founding([replica(1)]).membership;
+        let mark = SnapshotMark {
+            index,
+            term,
+            membership,
+        };
+        let config = GroupConfig {
+            replica: replica(1),
+            seed: 0,
+            weigh: |_| 1,
+        };
+        let hard = HardState { term, vote: 0 };
+        Group::new(config, hard, mark, Vec::new(), 0).is_ok()
+    };
+    assert!(restored(NUMBER_MAX, 1) && restored(1, NUMBER_MAX));
+    assert!(!restored(NUMBER_MAX + 1, 1) && !restored(1, NUMBER_MAX + 1));
+}
+
+#[test]
+fn a_message_to_nobody_or_of_nobody_is_none() {
+    let decoded = |to: u64, from: u64| {
+        let message = Message {
+            to: ReplicaId(to),
+            from: ReplicaId(from),
+            term: 2,
+            body: Body::Ask,
+        };
+        let mut bytes = Vec::new();
+        message.encode(&mut bytes);
+        Message::decode(&bytes.into()).is_ok()
+    };
+    assert!(decoded(1, 2));
+    for (to, from) in [(0, 1), (1, 0), (1, 1)] {
+        assert!(!decoded(to, from), "from {from} to {to}");
+    }
+}
+
+/// A follower of the first member, in term 2.
+fn follower() -> Group {
+    let mut group = group(2);
+    group.step(append(2, 1, 1, &[2])).expect("sound");
+    persist_all(&mut group);
+    assert_eq!(group.leader(), Some(replica(1)));
+    group
+}
+
+#[test]
+fn a_leader_that_stands_is_no_leader_any_more_and_another_who_stands_unseats_none() {
+    for (from, is_given) in [(1, true), (3, false)] {
+        let mut group = follower();
+        let stands = Body::Vote {
+            is_trial: true,
+            is_transfer: false,
+            index: 2,
+            log_term: 2,
+            commit: 1,
+            commit_term: 1,
+        };
+        group.step(message(from, 2, 3, stands)).expect("sound");
+        let answers = persist_all(&mut group);
+        let given = messages(&answers).iter().any(|answer| {
+            matches!(
+                answer.body,
+                Body::Voted {
+                    is_granted: true,
+                    ..
+                }
+            )
+        });
+        assert_eq!(given, is_given, "to {from}");
+        let leader = group.leader();
+        assert_eq!(leader, (!is_given).then_some(replica(1)), "{from} stood");
+    }
+}
+
+#[test]
+fn a_leader_that_took_over_in_the_middle_of_a_change_sees_to_its_end_though_nobody_owes_it() {
+    let mut mark = SnapshotMark::founding((1..=3).map(replica));
+    mark.membership.voters_outgoing = (1..=2).map(replica).collect();
+    mark.membership.leaves_by_itself = true;
+    let config = GroupConfig {
+        replica: replica(1),
+        seed: 1,
+        weigh: |_| 1,
+    };
+    let hard = HardState::default();
+    let mut group = Group::new(config, hard, mark, Vec::new(), 0).expect("sound");
+    elect(&mut group);
+    assert!(group.is_leader());
+    let last = group.last_index();
+    for from in [2, 3] {
+        acknowledge(&mut group, from, last);
+    }
+    // They know what is committed, too.
+    while group.wants_tick() && group.last_index() == last {
+        group.tick();
+        persist_all(&mut group);
+        for from in [2, 3] {
+            let commit = group.commit();
+            let reply = Body::AppendReply {
+                index: last,
+                commit,
+                refused: None,
+            };
+            group.step(message(from, 1, 2, reply)).expect("sound");
+            persist_all(&mut group);
+        }
+    }
+    assert!(
+        group.last_index() > last,
+        "the end of the change is proposed"
+    );
+}
