@@ -1,12 +1,14 @@
 //! Three nodes with one shard each over disks in memory, a network that keeps the order of each
 //! way, and clients with a ledger; everything else is drawn from a seed.
 
+mod arriving;
 mod astray;
 mod expiring;
 mod local;
 mod non_voting;
 mod referring;
 mod registered;
+mod sending;
 
 use super::HEADER_LOG;
 use crate::env::{ConnectionEvent, PeerFrame, QueueAnswer};

@@ -1,0 +1,156 @@
+//! What a member has yet to send: in which order it leaves, and what becomes of it.
+
+use super::super::outgoing::Parked;
+use super::*;
+use crate::quorum::replica::{Around, Replica};
+use leveret_replication::{Body, Entry, EntryKind, Message as GroupMessage};
+
+impl World {
+    /// Does something with a node's replica; what it sends stays in the shard's effects.
+    fn with_replica<R>(
+        &mut self,
+        at: usize,
+        run: impl FnOnce(&mut Replica, &mut Around<'_>) -> R,
+    ) -> R {
+        self.with(at, |shard, now| {
+            shard.with_replicas(now, |replicas, around| {
+                let replica = replicas.map.get_mut(&QUEUE).expect("it is here");
+                run(replica, around)
+            })
+        })
+    }
+
+    /// Cuts the way between two nodes.
+    fn cut_off(&mut self, a: usize, b: usize) {
+        self.cut.insert((a.min(b), a.max(b)));
+        self.part(a, b);
+    }
+}
+
+/// An append of an entry without messages behind `index`.
+fn append(replica: &Replica, to: ReplicaId, index: u64) -> GroupMessage {
+    let (index, term) = (index + 1, 1);
+    let entry = Entry {
+        index,
+        term,
+        kind: EntryKind::Normal,
+        data: Bytes::new(),
+    };
+    GroupMessage {
+        to,
+        from: replica.group.replica(),
+        term,
+        body: Body::Append {
+            index: index - 1,
+            log_term: term,
+            commit: 0,
+            entries: vec![entry],
+        },
+    }
+}
+
+/// A world with a leader, and the members on the two other nodes.
+fn led() -> (World, usize, [ReplicaId; 2]) {
+    let mut world = World::new(1, 3, spec(3));
+    world.rest(100);
+    let leader = world.leader().expect("a leader");
+    let others = [1, 2].map(|further| world.spec.members[(leader + further) % 3]);
+    (world, leader, others)
+}
+
+#[test]
+fn entries_do_not_overtake_those_that_wait_for_a_read() {
+    let (mut world, leader, [one, other]) = led();
+    world.with_replica(leader, |replica, around| {
+        let waits = Parked::new(append(replica, one, 1));
+        replica.outgoing.parked.push_back(waits);
+        let before = around.effects.peer.len();
+        let (behind, elsewhere) = (append(replica, one, 2), append(replica, other, 2));
+        replica.send(around, behind);
+        assert_eq!(around.effects.peer.len(), before, "it waits its turn");
+        assert_eq!(replica.outgoing.parked.len(), 2);
+        replica.send(around, elsewhere);
+        assert_eq!(around.effects.peer.len(), before + 1, "others do not wait");
+        // What has no entries may go at once: nobody takes an old word for a new one.
+        let mut heartbeat = append(replica, one, 2);
+        heartbeat.body = Body::Heartbeat { commit: 0 };
+        replica.send(around, heartbeat);
+        assert_eq!(around.effects.peer.len(), before + 2);
+        replica.retry_outgoing(around);
+        assert_eq!(around.effects.peer.len(), before + 4);
+        assert!(replica.outgoing.parked.is_empty());
+    });
+}
+
+#[test]
+fn who_leads_no_more_has_nothing_left_to_send() {
+    let (mut world, leader, [one, other]) = led();
+    world.with_replica(leader, |replica, _| {
+        let waits = Parked::new(append(replica, one, 1));
+        replica.outgoing.parked.push_back(waits);
+        replica.outgoing.lacking.push((other.node(), u64::MAX));
+    });
+    world.with(leader, |shard, now| {
+        shard.transfer_leader(now, QUEUE, one.node());
+    });
+    world.rest(20);
+    assert_ne!(world.leader(), Some(leader));
+    world.with_replica(leader, |replica, _| {
+        assert!(replica.outgoing.parked.is_empty());
+        assert!(replica.outgoing.may_refer(other.node(), 1));
+    });
+}
+
+#[test]
+fn what_a_member_lacks_is_sent_again_at_once() {
+    let mut world = World::new(4, 3, spec(3));
+    world.body_bytes = 4_000;
+    world.rest(100);
+    let leader = world.leader().expect("a leader");
+    let (publisher, other) = ((leader + 1) % 3, (leader + 2) % 3);
+    world.publish(publisher);
+    world.rest(20);
+    // From now on a commit takes the publisher's own member.
+    world.cut_off(leader, other);
+    world.cut_off(publisher, other);
+    world.misreferring = 100;
+    world.publish(publisher);
+    // To the leader, to the member, back, again, and the answer: no heartbeat comes meanwhile.
+    world.rest(6);
+    assert_eq!(world.ledger.lacking, 1);
+    assert_eq!(world.ledger.confirmed.len(), 2);
+}
+
+#[test]
+fn a_stranger_is_told_that_it_is_one_and_a_member_is_not() {
+    let (mut world, leader, [one, _]) = led();
+    let stranger = ReplicaId::new(one.node(), 77);
+    let answers = |world: &mut World, at: usize, from: ReplicaId| {
+        world.with_replica(at, |replica, around| {
+            let before = around.effects.peer.len();
+            replica.answer_stranger(around, from);
+            let said = around.effects.peer.split_off(before);
+            said.iter()
+                .map(|(to, frame)| (*to, frame.pieces[0][0]))
+                .collect::<Vec<_>>()
+        })
+    };
+    let gone = super::super::snapshot::GONE;
+    assert_eq!(answers(&mut world, leader, one), []);
+    assert_eq!(answers(&mut world, leader, stranger), [(one.node(), gone)]);
+    let follower = (leader + 1) % 3;
+    assert_eq!(answers(&mut world, follower, stranger), []);
+    // One that the catalogue names, and the group does not have yet.
+    world.with_replica(leader, |replica, _| replica.spec.members.push(stranger));
+    assert_eq!(answers(&mut world, leader, stranger), []);
+}
+
+#[test]
+fn a_catalogue_that_names_no_members_takes_none_away() {
+    let (mut world, leader, _) = led();
+    let members = std::mem::take(&mut world.spec.members);
+    world.update(|_| {});
+    world.rest(100);
+    assert_eq!(world.voters(leader), members);
+    assert!(world.leader().is_some());
+}
