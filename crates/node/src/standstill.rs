@@ -21,6 +21,18 @@ impl Standstill {
         self.0 = waits.then_some(now.monotonic_ms);
     }
 
+    /// Whether the log counts as stuck, for the first time or once more after as long.
+    pub(crate) fn is_due(&mut self, now: Now, waits: bool) -> bool {
+        self.note(now, waits);
+        let is_due = self
+            .deadline_ms()
+            .is_some_and(|due| due <= now.monotonic_ms);
+        if is_due {
+            self.ended(now, waits);
+        }
+        is_due
+    }
+
     /// The log is stuck and nobody can be handed anything yet: looks again sooner.
     pub(crate) fn look_again(&mut self, now: Now) {
         let since = now.monotonic_ms + LOOK_AGAIN_MS;

@@ -57,6 +57,14 @@ pub enum StepError {
     Malformed(#[from] Malformed),
 }
 
+impl StepError {
+    /// Whether this replica, or its group, has lost what it had acknowledged: it must be given up.
+    #[must_use]
+    pub const fn is_final(&self) -> bool {
+        matches!(self, Self::LostEntries(_) | Self::Diverged(_))
+    }
+}
+
 /// Why a group cannot be made from what was found on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a replica's state on disk is inconsistent: {0}")]

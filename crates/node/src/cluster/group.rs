@@ -28,7 +28,7 @@ use leveret_metadata::{
     Batch, CatalogueError, Change, Command, Outcome, Proposed, decode_proposed, encode_proposed,
 };
 use leveret_replication::{
-    Leaving, Message, ProposeError, StepError, WantedMembers, drive, settle_durable, step,
+    Leaving, Message, ProposeError, WantedMembers, drive, settle_durable, step,
 };
 use leveret_types::limits::{ENTRY_BYTES_MAX, GROUP_TICK_MS, LOOK_MS_MAX, PROPOSAL_MS_MAX};
 use leveret_types::{NodeId, Now, ReplicaId};
@@ -125,7 +125,7 @@ impl CatalogueGroup {
         }
         self.heard = true;
         match step(self, around, message) {
-            Err(error @ (StepError::LostEntries(_) | StepError::Diverged(_))) => {
+            Err(error) if error.is_final() => {
                 if !std::mem::replace(&mut self.is_unfit, true) {
                     tracing::error!(
                         "this node's copy of the catalogue does not go with the cluster's: {error}. \
@@ -231,11 +231,9 @@ impl CatalogueGroup {
 
     /// Lets another member lead if this one's log is stuck: its disk is full, or hangs.
     fn give_way(&mut self, now: Now) {
-        let due = self.standstill.deadline_ms();
-        if due.is_none_or(|due| due > now.monotonic_ms) {
+        if !self.standstill.is_due(now, self.group.is_writing()) {
             return;
         }
-        self.standstill.ended(now, true);
         let ahead: Vec<ReplicaId> = self.group.ahead_on_disk().collect();
         let Some(to) = self.group.successor(|member| ahead.contains(&member)) else {
             self.standstill.look_again(now);

@@ -313,9 +313,7 @@ impl Replica {
         }
         match step(self, around, message) {
             Ok(()) => {}
-            Err(error @ (StepError::LostEntries(_) | StepError::Diverged(_))) => {
-                return Err(error.into());
-            }
+            Err(error) if error.is_final() => return Err(error.into()),
             Err(error) => {
                 tracing::debug!(queue = %self.id, %error, "a message of the group is passed over");
             }

@@ -43,12 +43,9 @@ impl Replicas {
     /// a drive that all share nobody would gain. Again after as long, for a transfer may fail.
     pub(super) fn give_way(&mut self, around: &mut Around<'_>) {
         let waits = self.waits_for_log();
-        self.standstill.note(around.now, waits);
-        let due = self.standstill.deadline_ms();
-        if due.is_none_or(|due| due > around.now.monotonic_ms) {
+        if !self.standstill.is_due(around.now, waits) {
             return;
         }
-        self.standstill.ended(around.now, waits);
         let writing = self.writing_elsewhere();
         match self.hand_over(around, &writing) {
             0 => {
