@@ -103,15 +103,25 @@ pub struct PeerFrame {
     pub queue: QueueId,
     /// Its bytes, one piece behind the other; pieces are sent without being copied together.
     pub pieces: SmallVec<[Bytes; 4]>,
+    /// Whether nobody waits for it: it may leave with others to the same node, some milliseconds
+    /// later, in its place among them.
+    pub may_wait: bool,
 }
 
 impl PeerFrame {
     /// A message of one piece.
     #[must_use]
     pub fn new(queue: QueueId, bytes: impl Into<Bytes>) -> Self {
+        Self::of_pieces(queue, smallvec::smallvec![bytes.into()])
+    }
+
+    /// A message of these pieces, which is to leave at once.
+    #[must_use]
+    pub const fn of_pieces(queue: QueueId, pieces: SmallVec<[Bytes; 4]>) -> Self {
         Self {
             queue,
-            pieces: smallvec::smallvec![bytes.into()],
+            pieces,
+            may_wait: false,
         }
     }
 

@@ -71,6 +71,8 @@ pub trait Machine<C>: Sized {
     /// Entries are about to be written, in the place of those from `truncate_from` on. What the
     /// machine keeps beside an entry is written now.
     fn appending(&mut self, _context: &mut C, _truncate_from: Option<u64>, _entries: &[Entry]) {}
+    /// That was written, and gathers until the log is given to the disk.
+    fn written(&mut self, _context: &mut C, _write: &LogWrite<'_>) {}
     /// Sends a message to another member.
     fn send(&mut self, context: &mut C, message: Message);
     /// Sends a state to another member, then the message, with the mark of the state that was sent.
@@ -304,6 +306,8 @@ fn write<C, M: Machine<C>>(machine: &mut M, context: &mut C, ready: &Ready) {
         number: ready.number,
         position,
     });
+    machine.written(context, &write);
+    let host = machine.host();
     if let Some(mark) = &ready.install {
         host.applied = mark.index;
         host.snapshot = mark.index;

@@ -9,6 +9,7 @@ mod streams;
 pub use guard::ShardGuard;
 
 use crate::admission::{Admission, AdmissionLimits};
+use crate::bells::{self, Bells, HeldBells};
 use crate::clock::{self, Clock};
 use crate::cluster::Links;
 use crate::inbox::Inbox;
@@ -289,7 +290,7 @@ impl Broker {
 
     /// Wakes the threads that wait for the write-ahead log.
     pub(crate) fn tell_durable(&self) {
-        self.news.tell(|thread| self.inboxes[thread].ring());
+        self.news.tell(|thread| self.ring(Bells::io_thread(thread)));
         self.progress.tell();
     }
 
@@ -305,6 +306,36 @@ impl Broker {
     pub fn wait_durable(&self, deadline: Instant, place: LogPosition) -> bool {
         let is_durable = || (self.durable(place.shard) >= place.chunk).then_some(());
         self.wait_until(deadline, is_durable).is_some()
+    }
+
+    /// Wakes threads that have something to do; at the end of this thread's turn, if that holds
+    /// wake-ups back.
+    pub(crate) fn ring(&self, bells: Bells) {
+        if !bells::hold_back(bells) {
+            self.ring_now(bells);
+        }
+    }
+
+    /// Holds back whom this thread wakes until what is given is dropped.
+    pub(crate) fn hold_bells(&self) -> HeldBells<'_> {
+        HeldBells::new(self)
+    }
+
+    pub(crate) fn ring_now(&self, bells: Bells) {
+        if bells.wal {
+            self.wal.notify();
+        } else if bells.wal_lazily {
+            self.wal.notify_lazily();
+        }
+        if bells.links {
+            self.cluster_links.ring();
+        }
+        let mut rung = bells.io_threads;
+        while rung != 0 {
+            let thread = rung.trailing_zeros() as usize;
+            rung &= rung - 1;
+            self.inboxes[thread].ring();
+        }
     }
 
     /// A shard's lock alone, without the effects being carried out: for the threads of the storage

@@ -24,6 +24,7 @@ pub mod timers_and_alarms;
 pub mod tls;
 
 pub mod admission;
+mod bells;
 mod buffers;
 mod clock;
 mod group_commit_delay;

@@ -2,7 +2,7 @@
 //! ones.
 
 use crate::broker::{Broker, DiskWriter};
-use crate::group_commit_delay::GroupCommitDelay;
+use crate::group_commit_delay::{GroupCommitDelay, Rule};
 use crate::signal::Woken;
 use leveret_node::Env;
 use leveret_storage::{Disk, Generation, SealedChunk, WalError, WalOutcome, WalWriter};
@@ -52,7 +52,7 @@ impl<D: Disk> WalThread<D> {
             prepared,
             out_of_space: false,
             last_attempts: 0,
-            group_commit_delay: GroupCommitDelay::default(),
+            group_commit_delay: GroupCommitDelay::new(&Rule::LOG),
         }
     }
 
@@ -86,6 +86,8 @@ impl<D: Disk> WalThread<D> {
     /// first, no second copy of it is taken without the first one, which it refers to.
     fn write_all(&mut self) {
         let now = self.broker.now();
+        // What goes to other nodes before it is written here goes together.
+        let bells = self.broker.hold_bells();
         for shard in self.broker.shard_ids().rev() {
             {
                 let mut guard = self.broker.shard(shard);
@@ -94,6 +96,7 @@ impl<D: Disk> WalThread<D> {
             }
             self.broker.backlog_taken(shard);
         }
+        drop(bells);
         self.chunks.sort_by_key(SealedChunk::shard);
         while !self.chunks.is_empty() {
             self.writer_supply();
@@ -123,6 +126,7 @@ impl<D: Disk> WalThread<D> {
             tracing::info!("there is space for the write-ahead log again");
         }
         self.group_commit_delay.wrote(outcome.bytes, Instant::now());
+        let _bells = self.broker.hold_bells();
         let now = self.broker.now();
         for shard in self.broker.shard_ids() {
             let part = || {
@@ -141,8 +145,9 @@ impl<D: Disk> WalThread<D> {
             guard.on_durable(now);
         }
         self.broker.tell_durable();
-        if let Some(cluster) = self.broker.cluster() {
-            cluster.durable();
+        if let Some(cluster) = self.broker.cluster()
+            && cluster.durable()
+        {
             self.broker.wake_cluster();
         }
         self.rolled(outcome.rolled);

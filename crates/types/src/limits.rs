@@ -441,6 +441,11 @@ pub const QUORUM_PARTS_IN_FLIGHT: u64 = 4;
 pub const QUORUM_TRANSFERS_MAX: usize = 64;
 /// Milliseconds without an answer after which the transfer of a queue's state is given up.
 pub const QUORUM_TRANSFER_SILENCE_MS: u64 = 1_000;
+/// Milliseconds between two entries of a queue from which on it is quiet: a follower whose answer a
+/// majority does without lets what comes gather.
+pub const QUORUM_QUIET_MS: u64 = 5;
+/// Milliseconds for which frames that nobody waits for wait for others to the same node.
+pub const PEER_FRAMES_GATHER_MS: u64 = 2;
 /// Milliseconds for which settles, for which nobody waits, gather before they are an entry.
 pub const QUORUM_SETTLES_GATHER_MS: u64 = 20;
 /// How often a declaration of a queue is made again because the queue was deleted before it was

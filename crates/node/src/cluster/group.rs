@@ -220,6 +220,11 @@ impl CatalogueGroup {
         self.group.wants_tick() || !self.waiting.is_empty() || waits_to_lead
     }
 
+    /// Whether something that it has written is not known to be durable.
+    pub(super) fn awaits_log(&self) -> bool {
+        self.group.is_writing()
+    }
+
     fn note_durable<E: Env>(&mut self, around: &CatalogueAround<'_, E>) {
         settle_durable(self, around);
         let (settled, waits) = (self.group.settled(), self.group.is_writing());

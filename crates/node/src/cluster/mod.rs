@@ -55,6 +55,8 @@ pub fn run<E: Env>(now: Now, env: &E) {
     };
     let mut group = lock(&cluster.group);
     cluster.waiting.store(false, Ordering::Release);
+    // What is written meanwhile may be durable before it is known that the group waits for it.
+    cluster.awaits_log.store(true, Ordering::SeqCst);
     let events = std::mem::take(&mut *lock(&cluster.events));
     let mut around = CatalogueAround { now, cluster, env };
     let mut drains = false;
@@ -72,6 +74,8 @@ pub fn run<E: Env>(now: Now, env: &E) {
         hand_over_leaders(now, env);
     }
     group.advance(&mut around);
+    let awaits_log = group.awaits_log();
+    cluster.awaits_log.store(awaits_log, Ordering::SeqCst);
     drop(group);
     if cluster.is_placed() {
         elect(now, cluster, env);

@@ -179,10 +179,8 @@ pub fn answer(ask: &Ask, bytes: Bytes) -> impl Iterator<Item = PeerFrame> {
         head.put_u64_le(number);
         head.put_u32_le(part as u32);
         head.put_u8(u8::from(part + 1 == parts));
-        PeerFrame {
-            queue: CATALOGUE_GROUP,
-            pieces: [head.freeze(), bytes.slice(from..to)].into_iter().collect(),
-        }
+        let pieces = [head.freeze(), bytes.slice(from..to)];
+        PeerFrame::of_pieces(CATALOGUE_GROUP, pieces.into_iter().collect())
     })
 }
 

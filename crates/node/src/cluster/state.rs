@@ -73,6 +73,8 @@ pub struct Cluster {
     identity: Identity,
     pub(super) events: Mutex<Vec<Event>>,
     pub(super) waiting: AtomicBool,
+    /// Whether the group waits for the write-ahead log, or is at work and may do so after.
+    pub(super) awaits_log: AtomicBool,
     pub(super) group: Mutex<CatalogueGroup>,
     pub(super) moves: Mutex<Moves>,
     next_proposal: AtomicU64,
@@ -107,6 +109,7 @@ impl Cluster {
             identity,
             events: Mutex::default(),
             waiting: AtomicBool::new(true),
+            awaits_log: AtomicBool::new(true),
             group: Mutex::new(group),
             moves: Mutex::default(),
             next_proposal: AtomicU64::new(1),
@@ -260,9 +263,14 @@ impl Cluster {
         self.waiting.store(true, Ordering::Release);
     }
 
-    /// The write-ahead log has gone on: [`super::run`] is to see how far.
-    pub fn durable(&self) {
-        self.waiting.store(true, Ordering::Release);
+    /// The write-ahead log has gone on: whether the catalogue's group waits for that, so that
+    /// [`super::run`] is to see how far.
+    pub fn durable(&self) -> bool {
+        let awaits = self.awaits_log.load(Ordering::SeqCst);
+        if awaits {
+            self.waiting.store(true, Ordering::Release);
+        }
+        awaits
     }
 
     pub(super) fn note(&self, leader: Option<ReplicaId>, wants_attention: bool, due_ms: u64) {

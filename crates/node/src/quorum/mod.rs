@@ -261,6 +261,6 @@ impl Shard {
 /// Sends frames to another node.
 fn post(effects: &mut ShardEffects, to: NodeId, queue: QueueId, encoder: Encoder) {
     for pieces in encoder.finish() {
-        effects.peer.push((to, PeerFrame { queue, pieces }));
+        effects.peer.push((to, PeerFrame::of_pieces(queue, pieces)));
     }
 }

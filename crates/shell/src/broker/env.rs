@@ -1,6 +1,7 @@
 //! What the core may ask of the broker.
 
 use super::{Broker, LOG_BACKLOG_BYTES_MAX, ShardGuard, thread_of};
+use crate::bells::Bells;
 use crate::inbox::Inbox;
 use crate::io_thread::ThreadEvent;
 use crate::logins::LoginWaiter;
@@ -130,7 +131,7 @@ impl Env for Broker {
     fn post(&self, connection: ConnectionId, event: ConnectionEvent) {
         if let Some(inbox) = self.inboxes.get(thread_of(connection)) {
             inbox.post([ThreadEvent::Connection(connection, event)]);
-            inbox.ring();
+            self.ring(Bells::io_thread(thread_of(connection)));
         }
     }
 
@@ -143,7 +144,8 @@ impl Env for Broker {
     }
 
     fn wake_cluster(&self) {
-        self.cluster_links.wake();
+        self.cluster_links.note_work();
+        self.ring(Bells::LINKS);
     }
 
     fn change_catalogue<R>(&self, work: impl FnOnce(&mut Catalogue) -> R) -> R {
@@ -155,8 +157,9 @@ impl Env for Broker {
     }
 
     fn post_peer(&self, to: NodeId, frame: PeerFrame) {
-        self.cluster_links.post([(to, frame)]);
-        self.cluster_links.ring();
+        if self.cluster_links.post([(to, frame)]) {
+            self.ring(Bells::LINKS);
+        }
     }
 
     fn peer_congested(&self, peer: NodeId) -> bool {

@@ -1,6 +1,7 @@
 //! A borrowed shard.
 
 use super::{Broker, ShardCell, thread_of};
+use crate::bells::Bells;
 use crate::io_thread::ThreadEvent;
 use leveret_node::ConnectionEvent;
 use leveret_node::shard::Shard;
@@ -40,10 +41,8 @@ impl Drop for ShardGuard<'_> {
         // Posted under the shard's lock: deliveries of one queue reach a connection in the order in
         // which the queue made them.
         let rung = post(broker, &mut shard.effects.posts);
-        let sends = !shard.effects.peer.is_empty();
-        if sends {
-            broker.cluster_links.post(shard.effects.peer.drain(..));
-        }
+        let sends = !shard.effects.peer.is_empty()
+            && broker.cluster_links.post(shard.effects.peer.drain(..));
         let refused = broker.say_for_views(&mut shard.effects.streams);
         if !shard.effects.deferred.is_empty() {
             broker.deferred.lock().append(&mut shard.effects.deferred);
@@ -63,24 +62,16 @@ impl Drop for ShardGuard<'_> {
             .store(shard.logs.gathered_bytes(), Ordering::Relaxed);
         broker.lower_deadline(self.cell, shard.next_deadline_ms());
         drop(shard);
-        if wants_write {
-            broker.wal.notify();
-        } else if lazy {
-            broker.wal.notify_lazily();
-        }
         if page_out {
             broker.segments.notify();
         }
-        if sends {
-            broker.cluster_links.ring();
-        }
+        broker.ring(Bells {
+            io_threads: rung,
+            links: sends,
+            wal: wants_write,
+            wal_lazily: lazy,
+        });
         broker.tell_sessions(refused);
-        let mut rung = rung;
-        while rung != 0 {
-            let thread = rung.trailing_zeros() as usize;
-            rung &= rung - 1;
-            broker.inboxes[thread].ring();
-        }
     }
 }
 

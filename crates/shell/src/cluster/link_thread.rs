@@ -10,21 +10,22 @@ use super::identity::IdentityStore;
 use super::links::{
     Incoming, Outgoing, READ_BYTES, close, is_closed, is_incoming, node_of, token, watch,
 };
-use super::outbox::Outbox;
+use super::outbox::{Outbox, Waiting};
 use super::{LinkEvent, NewLink, Own, acceptor};
 use crate::broker::Broker;
+use crate::group_commit_delay::{GroupCommitDelay, Rule};
 use bytes::BytesMut;
 use leveret_node::cluster::detector::Detector;
 use leveret_node::cluster::{self, PeerAddress};
 use leveret_node::{Env, PeerFrame};
-use leveret_types::limits::{GROUP_TICK_MS, PEER_HEARTBEAT_MS};
+use leveret_types::limits::{GROUP_TICK_MS, PEER_FRAMES_GATHER_MS, PEER_HEARTBEAT_MS};
 use leveret_types::{NodeId, Now};
 use mio::event::Event;
 use mio::{Events, Interest, Poll, Token};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The token of the thread's bell.
 pub(crate) const TOKEN_WAKER: Token = Token(usize::MAX);
@@ -32,6 +33,10 @@ pub(crate) const TOKEN_WAKER: Token = Token(usize::MAX);
 const BACKOFF_MS: std::ops::Range<u64> = 50..1_000;
 /// How long a link may stand alone, waiting for the one of the other direction.
 const ALONE_MS_MAX: u64 = 5_000;
+/// Turns without a frame after which the thread sleeps until it is woken.
+const QUIET_TURNS: u32 = 8;
+/// Frames of one read that other threads begin to see to while those of other links are read.
+const FRAMES_AT_ONCE: usize = 16;
 /// A link that broke before this is made again after a pause, which grows while links go on
 /// breaking: somebody on the way, or a fault, would have nodes make them all the time.
 const LASTING_MS: u64 = 1_000;
@@ -47,6 +52,8 @@ struct Peer {
     backoff_ms: u64,
     next_dial_ms: u64,
     up_since_ms: u64,
+    /// Since when frames wait for others, on the monotonic clock; 0 if none do.
+    gathers_since_ms: u64,
     /// Links in a row that broke soon.
     broken_soon: u32,
     /// Not before this, whoever asks for it.
@@ -66,6 +73,11 @@ pub(crate) struct LinkThread {
     detector: Detector,
     looked_ms: u64,
     ran_ms: u64,
+    /// Turns in a row in which no frame has come.
+    quiet_turns: u32,
+    /// Frames that have come in this turn, and the pauses after such turns.
+    frames_come: u64,
+    delay: GroupCommitDelay,
     events: Vec<LinkEvent>,
     frames: Vec<PeerFrame>,
     staging: BytesMut,
@@ -91,6 +103,9 @@ impl LinkThread {
             detector: Detector::default(),
             looked_ms: 0,
             ran_ms: 0,
+            quiet_turns: 0,
+            frames_come: 0,
+            delay: GroupCommitDelay::new(&Rule::LINKS),
             events: Vec::new(),
             frames: Vec::new(),
             staging: BytesMut::new(),
@@ -103,6 +118,9 @@ impl LinkThread {
     pub(crate) fn run(mut self) {
         let mut events = Events::with_capacity(256);
         while !self.stopped {
+            if let Some(pause) = self.delay.pause(Instant::now()) {
+                std::thread::sleep(pause);
+            }
             self.wait(&mut events);
             let mut now = self.broker.now();
             if self.detector.was_stopped(now.monotonic_ms) {
@@ -115,7 +133,15 @@ impl LinkThread {
             self.take_inbox(now);
             self.read_all(now);
             self.run_catalogue(now);
+            // What was posted until now is sent here, and is no reason to look again.
+            self.take_inbox(now);
             self.send_all(now);
+            let frames = std::mem::take(&mut self.frames_come);
+            self.quiet_turns = self.quiet_turns.saturating_add(1);
+            if frames > 0 {
+                self.delay.wrote(frames, Instant::now());
+                self.quiet_turns = 0;
+            }
             if now.monotonic_ms.saturating_sub(self.looked_ms) >= PEER_HEARTBEAT_MS {
                 self.look(now);
             }
@@ -146,6 +172,7 @@ impl LinkThread {
                 .cluster()
                 .is_some_and(|cluster| cluster.has_work())
         };
+        let rest = self.rest(rest);
         let asleep = !busy && inbox.is_some_and(|inbox| inbox.park(work));
         let timeout = if asleep { rest } else { Duration::ZERO };
         if let Err(error) = self.poll.poll(events, Some(timeout))
@@ -156,6 +183,17 @@ impl LinkThread {
         if let Some(inbox) = self.broker.cluster_links.inbox() {
             inbox.unpark();
         }
+    }
+
+    /// How long to sleep at most: not long while frames wait for others, or may come soon that do.
+    fn rest(&self, rest: Duration) -> Duration {
+        let soon = Duration::from_millis(PEER_FRAMES_GATHER_MS);
+        let links = &self.broker.cluster_links;
+        if self.quiet_turns < QUIET_TURNS || !links.sleeps_long() {
+            links.looks_soon();
+            return rest.min(soon);
+        }
+        rest
     }
 
     fn socket_event(&mut self, event: &Event) {
@@ -358,6 +396,8 @@ impl LinkThread {
             .filter(readable)
             .map(|(node, _)| *node)
             .collect();
+        let broker = Arc::clone(&self.broker);
+        let bells = broker.hold_bells();
         for node in nodes {
             let link = self.peers.get_mut(&node).and_then(|p| p.incoming.as_mut());
             let Some(link) = link else { continue };
@@ -367,10 +407,15 @@ impl LinkThread {
                 self.detector.heard(node, now.monotonic_ms);
             }
             if !frames.is_empty() {
+                self.frames_come += frames.len() as u64;
+                let are_many = frames.len() >= FRAMES_AT_ONCE;
                 cluster::receive(now, node, frames, &*self.broker);
                 self.note_missing_start();
                 self.broker.run_deferred(now);
                 self.broker.progress.tell();
+                if are_many {
+                    bells.ring();
+                }
             }
             if let Err(why) = read {
                 self.take_down(node, now, &why);
@@ -410,6 +455,18 @@ impl LinkThread {
             let Some(link) = &mut peer.outgoing else {
                 continue;
             };
+            match peer.outbox.waiting() {
+                Waiting::Lazily if peer.gathers_since_ms == 0 => {
+                    peer.gathers_since_ms = now.monotonic_ms;
+                    continue;
+                }
+                Waiting::Lazily
+                    if now.monotonic_ms < peer.gathers_since_ms + PEER_FRAMES_GATHER_MS =>
+                {
+                    continue;
+                }
+                _ => peer.gathers_since_ms = 0,
+            }
             if !peer.outbox.drain(&mut self.frames) {
                 broken.push((*node, "it takes too little of what it is sent".to_owned()));
             }
@@ -508,6 +565,7 @@ impl LinkThread {
                 backoff_ms: BACKOFF_MS.start,
                 next_dial_ms: now.monotonic_ms,
                 up_since_ms: 0,
+                gathers_since_ms: 0,
                 broken_soon: 0,
                 not_before_ms: 0,
                 complaint: String::new(),

@@ -51,6 +51,7 @@ use std::collections::HashMap;
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering, fence};
 
 /// How a node becomes part of a cluster.
 #[derive(Clone, Debug)]
@@ -139,6 +140,8 @@ pub struct Links {
     pub node: NodeId,
     outboxes: RwLock<HashMap<NodeId, Arc<Outbox>>>,
     inbox: Option<Inbox<LinkEvent>>,
+    /// Whether the thread looks by itself soon.
+    looks_soon: AtomicBool,
 }
 
 impl Links {
@@ -148,6 +151,7 @@ impl Links {
             node: NodeId(0),
             outboxes: RwLock::default(),
             inbox: None,
+            looks_soon: AtomicBool::new(false),
         }
     }
 
@@ -157,21 +161,47 @@ impl Links {
             node,
             outboxes: RwLock::default(),
             inbox: Some(inbox),
+            looks_soon: AtomicBool::new(false),
         }
     }
 
     /// Adds frames, each behind what was posted for its node before, without waking the thread: who
     /// holds a shard posts under its lock, and calls [`Self::ring`] after.
-    pub fn post(&self, frames: impl IntoIterator<Item = (NodeId, PeerFrame)>) {
+    ///
+    /// Answers whether the thread is to be woken: frames that may wait alone do not wake it while
+    /// it looks by itself soon.
+    pub fn post(&self, frames: impl IntoIterator<Item = (NodeId, PeerFrame)>) -> bool {
         let outboxes = self.outboxes.read();
+        let mut may_wait = true;
         for (to, frame) in frames {
+            may_wait &= frame.may_wait;
             if let Some(outbox) = outboxes.get(&to) {
                 outbox.post(frame);
             }
         }
-        if let Some(inbox) = &self.inbox {
-            inbox.post([]);
+        drop(outboxes);
+        // Pairs with the fence in `sleeps_long`.
+        fence(Ordering::SeqCst);
+        if may_wait && self.looks_soon.load(Ordering::Relaxed) {
+            return false;
         }
+        self.note_work();
+        true
+    }
+
+    /// The thread is about to sleep until it is woken; false if frames wait for others, so that it
+    /// is not to.
+    pub(crate) fn sleeps_long(&self) -> bool {
+        self.looks_soon.store(false, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        let outboxes = self.outboxes.read();
+        outboxes.values().all(|outbox| !outbox.has_frames())
+    }
+
+    /// The thread looks into the outboxes within [`leveret_types::limits::PEER_FRAMES_GATHER_MS`], whether it is woken or
+    /// not.
+    pub(crate) fn looks_soon(&self) {
+        self.looks_soon.store(true, Ordering::Relaxed);
     }
 
     /// Wakes the thread for what was posted.
@@ -181,12 +211,18 @@ impl Links {
         }
     }
 
-    /// Wakes the thread for the catalogue's group.
-    pub fn wake(&self) {
+    /// Has the thread look for work before it sleeps: what is not in the outboxes. [`Self::ring`]
+    /// wakes it.
+    pub(crate) fn note_work(&self) {
         if let Some(inbox) = &self.inbox {
             inbox.post([]);
-            inbox.ring();
         }
+    }
+
+    /// Wakes the thread for what is not in the outboxes.
+    pub fn wake(&self) {
+        self.note_work();
+        self.ring();
     }
 
     /// Whether so much waits for a node that no more should be made for it.
@@ -257,4 +293,33 @@ pub enum ClusterError {
     /// The cluster cannot be formed or joined.
     #[error("{0}")]
     Forming(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+    use leveret_types::QueueId;
+    use mio::{Poll, Token, Waker};
+
+    #[test]
+    fn frames_that_may_wait_wake_the_thread_only_while_it_sleeps_long() {
+        let poll = Poll::new().expect("a poll");
+        let waker = Waker::new(poll.registry(), Token(0)).expect("a bell");
+        let links = Links::new(NodeId(1), Inbox::new(waker));
+        let outbox = links.outbox(NodeId(2));
+        outbox.open();
+        let frame = |may_wait| {
+            let frame = PeerFrame::new(QueueId(1), Bytes::from_static(b"said"));
+            (NodeId(2), PeerFrame { may_wait, ..frame })
+        };
+        assert!(links.sleeps_long(), "nothing waits");
+        assert!(links.post([frame(true)]), "nobody would see it");
+        assert!(!links.sleeps_long(), "it waits");
+        links.looks_soon();
+        assert!(!links.post([frame(true)]));
+        assert!(links.post([frame(true), frame(false)]));
+        assert!(outbox.drain(&mut Vec::new()));
+        assert!(links.sleeps_long());
+    }
 }

@@ -15,10 +15,23 @@ pub struct Outbox {
     bytes: AtomicUsize,
 }
 
+/// What waits in an outbox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waiting {
+    /// Nothing.
+    Nothing,
+    /// Frames that may wait for others.
+    Lazily,
+    /// Something that is to leave at once.
+    Awaited,
+}
+
 #[derive(Debug, Default)]
 struct State {
     open: bool,
     overflowed: bool,
+    /// Whether somebody waits for one of the frames.
+    is_awaited: bool,
     frames: Vec<PeerFrame>,
 }
 
@@ -53,12 +66,29 @@ impl Outbox {
             state.frames.clear();
             return;
         }
+        state.is_awaited |= !frame.may_wait;
         state.frames.push(frame);
+    }
+
+    /// Whether frames wait, and whether somebody waits for one of them.
+    pub fn waiting(&self) -> Waiting {
+        let state = self.state.lock();
+        match state.is_awaited || state.overflowed {
+            true => Waiting::Awaited,
+            false if state.frames.is_empty() => Waiting::Nothing,
+            false => Waiting::Lazily,
+        }
+    }
+
+    /// Whether any frame waits.
+    pub fn has_frames(&self) -> bool {
+        self.waiting() != Waiting::Nothing
     }
 
     /// Moves what waits to `into`; false if there was too much, and the link is to be broken.
     pub fn drain(&self, into: &mut Vec<PeerFrame>) -> bool {
         let mut state = self.state.lock();
+        state.is_awaited = false;
         into.append(&mut state.frames);
         !state.overflowed
     }
@@ -106,6 +136,27 @@ mod tests {
         outbox.open();
         outbox.post(frame(2 * PEER_OUTBOX_BYTES_MAX));
         assert!(outbox.drain(&mut frames), "one frame may exceed the bound");
+    }
+
+    #[test]
+    fn frames_that_may_wait_leave_in_their_place_before_one_that_may_not() {
+        let outbox = Outbox::default();
+        outbox.open();
+        assert_eq!(outbox.waiting(), Waiting::Nothing);
+        let patient = PeerFrame {
+            may_wait: true,
+            ..frame(100)
+        };
+        outbox.post(patient.clone());
+        assert_eq!(outbox.waiting(), Waiting::Lazily);
+        outbox.post(frame(200));
+        assert_eq!(outbox.waiting(), Waiting::Awaited);
+        let mut frames = Vec::new();
+        assert!(outbox.drain(&mut frames));
+        assert_eq!(frames, [patient.clone(), frame(200)]);
+        assert_eq!(outbox.waiting(), Waiting::Nothing);
+        outbox.post(patient);
+        assert_eq!(outbox.waiting(), Waiting::Lazily, "nothing is left over");
     }
 
     #[test]

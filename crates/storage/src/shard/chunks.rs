@@ -34,6 +34,18 @@ impl ShardLogs {
         }
     }
 
+    /// Whether somebody may wait for something that has gathered.
+    #[must_use]
+    pub fn is_awaited(&self) -> bool {
+        self.urgency() == Urgency::Awaited
+    }
+
+    /// Nobody waits for what has gathered: it may go on gathering, as settles do, unless a chunk of
+    /// it is full. For who appends where nothing was [awaited](Self::is_awaited).
+    pub fn await_nothing(&mut self) {
+        self.builder.awaited = false;
+    }
+
     /// Bytes that wait to be handed to the write-ahead log.
     #[must_use]
     pub fn gathered_bytes(&self) -> usize {

@@ -24,10 +24,8 @@ impl CatalogueGroup {
         head.extend_from_slice(&(snapshot.len() as u32).to_be_bytes());
         let mut tail = Vec::new();
         message.encode(&mut tail);
-        let frame = PeerFrame {
-            queue: CATALOGUE_GROUP,
-            pieces: smallvec::smallvec![head.into(), snapshot, tail.into()],
-        };
+        let pieces = smallvec::smallvec![head.into(), snapshot, tail.into()];
+        let frame = PeerFrame::of_pieces(CATALOGUE_GROUP, pieces);
         env.post_peer(to.node(), frame);
         // The link either brings it there or breaks, which the group is told.
         self.group.report_snapshot(to, true);

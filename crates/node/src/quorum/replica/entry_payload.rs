@@ -168,7 +168,7 @@ pub(super) fn frame(
     message.encode(&mut bytes);
     let mut pieces = smallvec![Bytes::from(bytes)];
     pieces.extend(entry_payloads.into_iter().filter(|bytes| !bytes.is_empty()));
-    PeerFrame { queue, pieces }
+    PeerFrame::of_pieces(queue, pieces)
 }
 
 /// What is in a frame.

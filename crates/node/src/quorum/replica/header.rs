@@ -98,8 +98,7 @@ impl Header {
     }
 
     /// How many messages came.
-    #[cfg(test)]
-    fn messages(&self) -> u64 {
+    pub(super) fn messages(&self) -> u64 {
         let came = self.came.iter();
         came.map(|came| came.range.end - came.range.start).sum()
     }

@@ -61,11 +61,21 @@ impl Machine<Around<'_>> for Replica {
 
     fn appending(&mut self, around: &mut Around<'_>, truncate_from: Option<u64>, new: &[Entry]) {
         self.abandon_receiving(around.logs);
+        self.pace.was_log_awaited = around.logs.is_awaited();
         if let Some(from) = truncate_from {
             self.take_back(around.logs, from);
         }
         for entry in new {
             self.append(around.logs, entry);
+        }
+        self.note_appended(around, new.len());
+    }
+
+    fn written(&mut self, around: &mut Around<'_>, write: &LogWrite<'_>) {
+        let has_entries_alone =
+            write.install.is_none() && write.hard_state.is_none() && write.truncate_from.is_none();
+        if has_entries_alone && !self.pace.was_log_awaited && self.appends_lazily(around) {
+            around.logs.await_nothing();
         }
     }
 

@@ -26,6 +26,7 @@ mod retired_replica;
 mod sending;
 mod serving;
 mod snapshot;
+mod spare;
 mod state;
 mod stuck;
 #[cfg(test)]
@@ -51,6 +52,7 @@ use leveret_replication::{Entry, Host, Message, RoleChange, StepError, drive, st
 use leveret_types::{LogId, NodeId, QueueId, ReplicaId};
 use outgoing::Outgoing;
 use priority_logs::PriorityLogs;
+use spare::Pace;
 use std::collections::VecDeque;
 use std::ops::Range;
 
@@ -104,6 +106,7 @@ pub(super) struct Replica {
     is_corrupt: bool,
     /// Members that do not follow this one, of which that was said.
     reported_stuck: Vec<ReplicaId>,
+    pace: Pace,
     /// Which of the host's lists it is in.
     listed: Listed,
     deadline_ms: u64,

@@ -1,8 +1,10 @@
 //! How a replica begins: with the queue, after a restart, or without any state of the queue.
 
+
 use super::blob::{Applied, VOTES_NEVER};
 use super::outgoing::Outgoing;
 use super::priority_logs::PriorityLogs;
+use super::spare::Pace;
 use super::{HEADER_LOG, Listed, Pending, Replica, entry_payload, header};
 use crate::group_log::{GroupLog, UnreadableEntry};
 use crate::quorum::link::Origin;
@@ -108,6 +110,7 @@ impl Replica {
             is_gone: false,
             is_corrupt: false,
             reported_stuck: Vec::new(),
+            pace: Pace::default(),
             listed: Listed::default(),
             deadline_ms: 0,
         })

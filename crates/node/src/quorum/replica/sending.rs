@@ -27,7 +27,8 @@ impl Replica {
         }
         let message = &parked.message;
         let (run, built) = (parked.referring, parked.built.drain(..));
-        let frame = entry_payload::frame(self.id, message, run, built);
+        let mut frame = entry_payload::frame(self.id, message, run, built);
+        frame.may_wait = self.sends_lazily(around, message);
         around.effects.peer.push((message.to.node(), frame));
         true
     }

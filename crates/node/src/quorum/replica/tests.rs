@@ -9,6 +9,7 @@ mod non_voting;
 mod referring;
 mod registered;
 mod sending;
+mod spare;
 
 use super::HEADER_LOG;
 use crate::env::{ConnectionEvent, PeerFrame, QueueAnswer};

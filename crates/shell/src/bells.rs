@@ -1,0 +1,109 @@
+//! Whom to wake, and the wake-ups that a turn of a loop holds back until it has done its work.
+//!
+//! Whoever lets a shard go wakes the threads that have something to do then. A turn that lets
+//! several go would wake the same threads again and again, each time for a part of what it brings;
+//! with the wake-ups held back they are woken once, for all of it.
+
+use crate::broker::Broker;
+use std::cell::Cell;
+
+/// Threads that have something to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Bells {
+    /// IO threads, as bits.
+    pub(crate) io_threads: u64,
+    /// The links' thread.
+    pub(crate) links: bool,
+    /// The write-ahead log's thread: somebody waits for it.
+    pub(crate) wal: bool,
+    /// The write-ahead log's thread, for what may gather.
+    pub(crate) wal_lazily: bool,
+}
+
+impl Bells {
+    /// The links' thread alone.
+    pub(crate) const LINKS: Self = Self {
+        io_threads: 0,
+        links: true,
+        wal: false,
+        wal_lazily: false,
+    };
+
+    /// One IO thread alone.
+    pub(crate) fn io_thread(index: usize) -> Self {
+        Self {
+            io_threads: 1 << index,
+            ..Self::default()
+        }
+    }
+
+    const fn and(self, more: Self) -> Self {
+        Self {
+            io_threads: self.io_threads | more.io_threads,
+            links: self.links | more.links,
+            wal: self.wal | more.wal,
+            wal_lazily: self.wal_lazily | more.wal_lazily,
+        }
+    }
+}
+
+thread_local! {
+    /// What the turn of this thread holds back, while it does.
+    static HELD: Cell<Option<Bells>> = const { Cell::new(None) };
+}
+
+/// Adds to what this thread's turn holds back; false if it holds nothing back.
+pub(crate) fn hold_back(bells: Bells) -> bool {
+    let held = HELD.get();
+    if let Some(held) = held {
+        HELD.set(Some(held.and(bells)));
+    }
+    held.is_some()
+}
+
+/// Whatever this thread rings while there is one waits until it is dropped. For the length of work
+/// that waits for no other thread.
+pub(crate) struct HeldBells<'a> {
+    broker: &'a Broker,
+}
+
+impl<'a> HeldBells<'a> {
+    pub(crate) fn new(broker: &'a Broker) -> Self {
+        let before = HELD.replace(Some(Bells::default()));
+        assert!(before.is_none(), "wake-ups are held back already");
+        Self { broker }
+    }
+
+    /// Rings what is held back so far, and goes on holding back.
+    pub(crate) fn ring(&self) {
+        self.broker
+            .ring_now(HELD.replace(Some(Bells::default())).unwrap_or_default());
+    }
+}
+
+impl Drop for HeldBells<'_> {
+    fn drop(&mut self) {
+        self.broker.ring_now(HELD.take().unwrap_or_default());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_held_back_is_of_one_thread_and_gathers() {
+        assert!(!hold_back(Bells::LINKS), "nothing is held back here");
+        HELD.set(Some(Bells::default()));
+        assert!(hold_back(Bells::io_thread(3)));
+        assert!(hold_back(Bells::LINKS));
+        assert!(hold_back(Bells::io_thread(0)));
+        let elsewhere = std::thread::spawn(|| hold_back(Bells::LINKS));
+        assert!(!elsewhere.join().expect("no panic"));
+        let held = HELD.take().expect("held back");
+        assert_eq!(
+            (held.io_threads, held.links, held.wal),
+            (0b1001, true, false)
+        );
+    }
+}
