@@ -224,43 +224,57 @@ pub fn expiry(kind: Kind, fast: bool) -> Result<Vec<Figure>> {
     ])
 }
 
-/// Many consumers of one queue: each gets as many as any other.
+/// Many consumers of one queue, each with a connection of its own, and then a hundred on each:
+/// what a delivery costs that is sent alone, and beside others.
 pub fn consumers(kind: Kind, fast: bool) -> Result<Vec<Figure>> {
-    const EACH: usize = 100;
     let count = if fast { 100 } else { 2_000 };
+    [1, 100]
+        .into_iter()
+        .map(|of_each| consumers_of_connections(kind, count / of_each, of_each))
+        .collect()
+}
+
+/// Consumers of one queue, so many on each connection: each connection gets as many messages as any
+/// other.
+fn consumers_of_connections(kind: Kind, connections: usize, of_each: usize) -> Result<Figure> {
+    const EACH: usize = 100;
     let broker = Broker::start(kind, "held-consumers", &[])?;
     let mut publisher = Client::connect(broker.amqp)?;
     publisher.declare("shared", false)?;
     publisher.confirm_select()?;
     let mut consumers = Vec::new();
-    for _ in 0..count {
+    for _ in 0..connections {
         let mut consumer = Client::connect(broker.amqp)?;
-        consumer.consume("shared", true)?;
-        // The answer to it: nothing is delivered yet.
-        consumer.next(WAIT)?;
+        for _ in 0..of_each {
+            consumer.consume("shared", true)?;
+            // The answer to it: nothing is delivered yet.
+            consumer.next(WAIT)?;
+        }
         consumers.push((consumer, 0_usize));
     }
+    let total = connections * of_each * EACH;
     let before = cpu_s(&broker)?;
-    publish_confirmed(&mut publisher, count * EACH, |client, _| {
+    publish_confirmed(&mut publisher, total, |client, _| {
         client.publish("", "shared", b"body", false);
     })?;
-    let (mut left, deadline) = (count * EACH, Instant::now() + WAIT);
+    let (mut left, deadline) = (total, Instant::now() + WAIT);
     while left > 0 {
         for (consumer, came) in &mut consumers {
             while let Some(Event::Deliver { .. }) = consumer.next(Duration::from_millis(1))? {
                 (*came, left) = (*came + 1, left - 1);
-                if *came >= EACH {
+                if *came >= of_each * EACH {
                     break;
                 }
             }
         }
         if Instant::now() > deadline {
-            bail!("{left} deliveries did not come, or some consumers had more than {EACH}");
+            bail!("{left} deliveries did not come, or some connections had more than others");
         }
     }
-    let cpu = (cpu_s(&broker)? - before) * 1e6 / (count * EACH) as f64;
-    let what = format!("{count} consumers of one queue, {EACH} messages to each: CPU");
-    Ok(vec![figure(what, cpu, "s a million")])
+    let cpu = (cpu_s(&broker)? - before) * 1e6 / total as f64;
+    let count = connections * of_each;
+    let what = format!("{count} consumers of one queue, {of_each} on each connection: CPU");
+    Ok(figure(what, cpu, "s a million"))
 }
 
 /// Many connections, each with a queue that it publishes to and consumes from.
