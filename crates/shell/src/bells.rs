@@ -4,7 +4,6 @@
 //! several go would wake the same threads again and again, each time for a part of what it brings;
 //! with the wake-ups held back they are woken once, for all of it.
 
-use crate::broker::Broker;
 use std::cell::Cell;
 
 /// Threads that have something to do.
@@ -47,6 +46,12 @@ impl Bells {
     }
 }
 
+/// What rings bells.
+pub(crate) trait Ringer {
+    /// Wakes these threads now.
+    fn ring_now(&self, bells: Bells);
+}
+
 thread_local! {
     /// What the turn of this thread holds back, while it does.
     static HELD: Cell<Option<Bells>> = const { Cell::new(None) };
@@ -64,46 +69,64 @@ pub(crate) fn hold_back(bells: Bells) -> bool {
 /// Whatever this thread rings while there is one waits until it is dropped. For the length of work
 /// that waits for no other thread.
 pub(crate) struct HeldBells<'a> {
-    broker: &'a Broker,
+    ringer: &'a dyn Ringer,
 }
 
 impl<'a> HeldBells<'a> {
-    pub(crate) fn new(broker: &'a Broker) -> Self {
+    pub(crate) fn new(ringer: &'a dyn Ringer) -> Self {
         let before = HELD.replace(Some(Bells::default()));
         assert!(before.is_none(), "wake-ups are held back already");
-        Self { broker }
+        Self { ringer }
     }
 
     /// Rings what is held back so far, and goes on holding back.
     pub(crate) fn ring(&self) {
-        self.broker
-            .ring_now(HELD.replace(Some(Bells::default())).unwrap_or_default());
+        let held = HELD.replace(Some(Bells::default()));
+        self.ringer.ring_now(held.unwrap_or_default());
     }
 }
 
 impl Drop for HeldBells<'_> {
     fn drop(&mut self) {
-        self.broker.ring_now(HELD.take().unwrap_or_default());
+        self.ringer.ring_now(HELD.take().unwrap_or_default());
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::RefCell;
+
+    #[derive(Default)]
+    struct Rung(RefCell<Vec<Bells>>);
+
+    impl Ringer for Rung {
+        fn ring_now(&self, bells: Bells) {
+            self.0.borrow_mut().push(bells);
+        }
+    }
 
     #[test]
-    fn what_is_held_back_is_of_one_thread_and_gathers() {
+    fn what_a_turn_holds_back_gathers_and_is_rung_at_its_end() {
+        let rung = Rung::default();
         assert!(!hold_back(Bells::LINKS), "nothing is held back here");
-        HELD.set(Some(Bells::default()));
-        assert!(hold_back(Bells::io_thread(3)));
-        assert!(hold_back(Bells::LINKS));
-        assert!(hold_back(Bells::io_thread(0)));
+        let held = HeldBells::new(&rung);
+        assert!(hold_back(Bells::io_thread(3)) && hold_back(Bells::LINKS));
         let elsewhere = std::thread::spawn(|| hold_back(Bells::LINKS));
-        assert!(!elsewhere.join().expect("no panic"));
-        let held = HELD.take().expect("held back");
-        assert_eq!(
-            (held.io_threads, held.links, held.wal),
-            (0b1001, true, false)
+        assert!(
+            !elsewhere.join().expect("no panic"),
+            "another thread's turn"
         );
+        assert!(rung.0.borrow().is_empty());
+        held.ring();
+        let first = Bells {
+            links: true,
+            ..Bells::io_thread(3)
+        };
+        assert_eq!(*rung.0.borrow(), [first]);
+        assert!(hold_back(Bells::io_thread(0)));
+        drop(held);
+        assert_eq!(*rung.0.borrow(), [first, Bells::io_thread(0)]);
+        assert!(!hold_back(Bells::LINKS), "the turn is over");
     }
 }

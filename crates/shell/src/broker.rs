@@ -9,7 +9,7 @@ mod streams;
 pub use guard::ShardGuard;
 
 use crate::admission::{Admission, AdmissionLimits};
-use crate::bells::{self, Bells, HeldBells};
+use crate::bells::{self, Bells, HeldBells, Ringer};
 use crate::clock::{self, Clock};
 use crate::cluster::Links;
 use crate::inbox::Inbox;
@@ -140,6 +140,25 @@ const fn alarms_of(bits: u8) -> Alarms {
         memory: bits & ALARM_MEMORY != 0,
         disk: bits & ALARM_DISK != 0,
         memory_full: bits & ALARM_MEMORY_FULL != 0,
+    }
+}
+
+impl Ringer for Broker {
+    fn ring_now(&self, bells: Bells) {
+        if bells.wal {
+            self.wal.notify();
+        } else if bells.wal_lazily {
+            self.wal.notify_lazily();
+        }
+        if bells.links {
+            self.cluster_links.ring();
+        }
+        let mut rung = bells.io_threads;
+        while rung != 0 {
+            let thread = rung.trailing_zeros() as usize;
+            rung &= rung - 1;
+            self.inboxes[thread].ring();
+        }
     }
 }
 
@@ -319,23 +338,6 @@ impl Broker {
     /// Holds back whom this thread wakes until what is given is dropped.
     pub(crate) fn hold_bells(&self) -> HeldBells<'_> {
         HeldBells::new(self)
-    }
-
-    pub(crate) fn ring_now(&self, bells: Bells) {
-        if bells.wal {
-            self.wal.notify();
-        } else if bells.wal_lazily {
-            self.wal.notify_lazily();
-        }
-        if bells.links {
-            self.cluster_links.ring();
-        }
-        let mut rung = bells.io_threads;
-        while rung != 0 {
-            let thread = rung.trailing_zeros() as usize;
-            rung &= rung - 1;
-            self.inboxes[thread].ring();
-        }
     }
 
     /// A shard's lock alone, without the effects being carried out: for the threads of the storage
