@@ -111,7 +111,8 @@ impl Applied {
     }
 
     /// Whether a member whose last entry is this one has all that this member took back and that
-    /// may be committed: what any voter asks of who wants its vote, as if it had taken nothing back.
+    /// may be committed: what any voter asks of who wants its vote, as if it had taken nothing
+    /// back.
     pub(super) fn is_made_up_by(&self, index: u64, term: u64) -> bool {
         let is_known = self.votes_from_term > 0;
         is_known && (term, index) >= (self.votes_from_term, self.votes_from)
