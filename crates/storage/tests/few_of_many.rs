@@ -81,6 +81,28 @@ fn all_logs_are_read_all_over_for_little_more_than_their_bytes() {
 }
 
 #[test]
+fn a_get_from_every_log_after_a_crash_reads_less_than_four_times_what_waits() {
+    let world = killed();
+    let (mut store, _) = world.open();
+    let read = bytes_read(&world, || {
+        for n in 0..LOGS {
+            let log_number = n * 7_919 % LOGS;
+            check(&mut store, log_number);
+            let shard = &mut store.shards[0];
+            shard.settle(log(log_number), 0..1, BODY_BYTES as u64);
+            if n == LOGS / 2 {
+                store.roll();
+                store.flush().unwrap();
+            } else if n % BATCH == 0 {
+                let merge = shard.begin_compaction_if_quiet();
+                assert!(merge.is_none(), "what it copied would go soon");
+            }
+        }
+    });
+    assert!(read < ALL_BYTES * 4, "{read} bytes for {ALL_BYTES}");
+}
+
+#[test]
 fn chunks_are_read_whole_again_when_other_ones_are_read_in_order() {
     let world = killed();
     let (mut store, _) = world.open();
