@@ -47,7 +47,12 @@ fn a_queue_and_a_view_of_one_name_are_not_the_same() {
 
 #[test]
 fn what_only_a_stream_can_say_is_refused() {
-    for argument in ["x-message-ttl=1", "x-max-length=1", "x-max-priority=1", "x-max-age=1D"] {
+    for argument in [
+        "x-message-ttl=1",
+        "x-max-length=1",
+        "x-max-priority=1",
+        "x-max-age=1D",
+    ] {
         let name = argument.split('=').next().expect("a name");
         after_stream(
             &format!("queue v durable x-stream-source=s {argument}"),

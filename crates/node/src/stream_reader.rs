@@ -2,9 +2,9 @@
 
 use bytes::Bytes;
 use leveret_client::Flow;
-use leveret_message::{Place, SubBatch, delivered, unpack};
+use leveret_message::{Place, SubBatch, delivered, filter_value, unpack};
 use leveret_stream::chunk::first_entry;
-use leveret_stream::{ChunkKind, ReaderId, SharedChunk};
+use leveret_stream::{ChunkKind, Filter, ReaderId, SharedChunk};
 use leveret_types::{Message, QueueId};
 use std::collections::VecDeque;
 
@@ -31,6 +31,8 @@ pub(crate) struct Reader {
     is_reading: bool,
     /// Chunks that were finished since the stream was told.
     finished: u32,
+    /// Which messages are delivered; all of those that come if nothing is said.
+    filter: Option<Box<Filter>>,
 }
 
 impl Reader {
@@ -53,6 +55,23 @@ impl Reader {
             batch: None,
             is_reading: false,
             finished: 0,
+            filter: None,
+        }
+    }
+
+    /// From now on only messages are delivered whose own filter value is one of these, or that have
+    /// none where such match. The others cost the consumer nothing.
+    pub(crate) fn filter_messages(&mut self, filter: Filter) {
+        self.filter = Some(Box::new(filter));
+    }
+
+    fn passes(&self, message: &Message) -> bool {
+        let Some(filter) = &self.filter else {
+            return true;
+        };
+        match filter_value(message.properties()) {
+            Some(value) => filter.values.iter().any(|wanted| **wanted == *value),
+            None => filter.match_unfiltered,
         }
     }
 
@@ -103,13 +122,17 @@ impl Reader {
                 }
                 continue;
             };
-            if offset >= self.first && is_wanted(offset) {
+            if offset < self.first || !is_wanted(offset) {
+                continue;
+            }
+            let place = Place {
+                stream: &self.name,
+                offset,
+            };
+            let message = delivered(&entry, place);
+            if self.passes(&message) {
                 self.credit -= 1;
-                let place = Place {
-                    stream: &self.name,
-                    offset,
-                };
-                return Some((offset, delivered(&entry, place)));
+                return Some((offset, message));
             }
         }
         None
@@ -174,7 +197,10 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test that fails here says enough")]
 
     use super::*;
+    use leveret_amqp::{Properties, TableBuilder};
+    use leveret_message::to_entry;
     use leveret_stream::ChunkHeader;
+    use leveret_types::{FieldTable, FieldValue, MessageParts};
 
     fn message(body: &[u8]) -> Vec<u8> {
         [&(body.len() as u32).to_be_bytes(), body].concat()
@@ -232,6 +258,59 @@ mod tests {
         assert_eq!((reader.take_finished(), reader.may_deliver()), (1, false));
         reader.push(chunk(15, 1, &[message(b"f")]));
         assert_eq!(read(&mut reader), all(15, &["f"]));
+    }
+
+    /// A message with a filter value, or without one, as AMQP 0-9-1 publishers make it.
+    fn valued(value: Option<&str>, body: &[u8]) -> Vec<u8> {
+        let mut headers = FieldTable::new();
+        if let Some(value) = value {
+            headers.set("x-stream-filter-value", FieldValue::text(value));
+        }
+        let table = TableBuilder::from(&headers);
+        let properties = Properties {
+            headers: Some(table.as_table()),
+            ..Properties::default()
+        };
+        let properties = properties.to_bytes();
+        let parts = MessageParts {
+            exchange: b"",
+            routing_key: b"s",
+            properties: &properties,
+            body,
+        };
+        let mut entry = Vec::new();
+        to_entry(&parts, &mut entry);
+        entry
+    }
+
+    #[test]
+    fn only_messages_that_match_are_delivered_also_out_of_batches() {
+        let entries =
+            [("red", "a"), ("blue", "b"), ("", "c"), ("red", "d")].map(|(value, body)| {
+                let value = Some(value).filter(|value| !value.is_empty());
+                message(&valued(value, body.as_bytes()))
+            });
+        for unfiltered in [false, true] {
+            let mut reader = Reader::new(ReaderId(1), QueueId(1), "s", 0, Flow::Prefetch(3));
+            reader.filter_messages(Filter {
+                values: vec![Bytes::from("red")],
+                match_unfiltered: unfiltered,
+            });
+            reader.push(chunk(0, 4, &entries));
+            reader.push(chunk(4, 4, &[batch(0, 4, &entries.concat())]));
+            let mut found = read(&mut reader);
+            reader.give(9);
+            found.extend(read(&mut reader));
+            let expected: &[(u64, &str)] = match unfiltered {
+                false => &[(0, "a"), (3, "d"), (4, "a"), (7, "d")],
+                true => &[(0, "a"), (2, "c"), (3, "d"), (4, "a"), (6, "c"), (7, "d")],
+            };
+            let expected = expected
+                .iter()
+                .map(|(at, body)| (*at, body.as_bytes().to_vec()));
+            assert_eq!(found, Vec::from_iter(expected));
+            assert_eq!(reader.take_finished(), 2);
+        }
     }
 
     #[test]

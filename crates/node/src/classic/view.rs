@@ -293,7 +293,10 @@ impl View {
         match self.stage {
             Stage::Unplaced => self.place(),
             Stage::Idle if !is_idle => self.subscribe(at),
-            Stage::Subscribing | Stage::Reading if is_idle && held == 0 => {
+            Stage::Subscribing | Stage::Reading if is_idle && held > 0 => {
+                self.wanted_until_ms = at + VIEW_IDLE_MS;
+            }
+            Stage::Subscribing | Stage::Reading if is_idle => {
                 self.stop_reading();
                 self.window = FixedMap::default();
                 self.window_bytes = 0;
@@ -318,11 +321,11 @@ impl View {
     pub(super) fn deadline_ms(&self, is_saved: bool) -> Option<u64> {
         let idle = match self.stage {
             Stage::Waiting(until) => Some(until),
-            Stage::Reading => Some(self.wanted_until_ms),
+            Stage::Subscribing | Stage::Reading => Some(self.wanted_until_ms),
             _ => None,
         };
         let ask = self.asks().then_some(self.ask_at_ms);
-        let save = (is_saved && self.is_dirty).then(|| self.saves_at_ms());
+        let save = (is_saved && self.is_dirty && self.may_save()).then(|| self.saves_at_ms());
         [idle, ask, save].into_iter().flatten().min()
     }
 
@@ -489,7 +492,10 @@ impl View {
             Event::Subscribed { request, result } => {
                 let is_asked = request.0 == self.reader_number();
                 match result {
-                    Ok(()) if is_asked => self.stage = Stage::Reading,
+                    Ok(()) if is_asked => {
+                        self.stage = Stage::Reading;
+                        self.ask_at_ms = 0;
+                    }
                     Err(_) if is_asked => self.fail(now, RETRY_MS),
                     _ => {}
                 }
@@ -525,7 +531,11 @@ impl View {
         let Ok(offset) = result else {
             return self.fail(now, RETRY_MS);
         };
-        self.begins = None;
+        // What is answered is where a reader's first chunk begins.
+        let offset = match self.begins.take() {
+            Some(OffsetSpec::Offset(said)) => offset.max(said),
+            _ => offset,
+        };
         self.stage = Stage::Idle;
         self.given = self.given.max(offset);
         self.end = self.end.max(offset);
@@ -538,6 +548,11 @@ impl View {
         self.is_end_known = true;
         if let Some(last) = stats.committed_offset {
             self.end = self.end.max(last + 1);
+        }
+        // What is not there yet was never delivered. A replica that lets its stream be read knows
+        // how far that goes.
+        if self.stage == Stage::Reading {
+            self.delivered_through = self.delivered_through.min(self.end.max(self.given));
         }
         let Some(first) = stats.first_chunk.filter(|_| self.begins.is_none()) else {
             return;
@@ -597,8 +612,13 @@ impl View {
 
     /// Whether its state is to be saved now.
     pub(super) fn is_save_due(&self, now: Now) -> bool {
+        self.is_dirty && self.may_save() && self.saves_at_ms() <= now.monotonic_ms
+    }
+
+    /// Whether there is a state to be saved: not before it is known where the view begins.
+    fn may_save(&self) -> bool {
         let is_placed = self.begins.is_none() || self.given > 0;
-        self.is_dirty && is_placed && self.saves_at_ms() <= now.monotonic_ms
+        is_placed && self.stage != Stage::Broken
     }
 
     /// Whether something has changed that is not saved.
@@ -609,8 +629,7 @@ impl View {
     /// The state to be saved; none where a restart must begin as this start did. A `clean` one is
     /// the last one before the node ends.
     pub(super) fn save(&mut self, now: Now, queue: &Queue, clean: bool) -> Option<Vec<u8>> {
-        let is_placed = self.begins.is_none() || self.given > 0;
-        if self.stage == Stage::Broken || !is_placed {
+        if !self.may_save() {
             return None;
         }
         self.reserved = match clean {

@@ -15,6 +15,8 @@ pub(super) struct StreamArguments {
     pub(super) first: u64,
     /// Which chunks.
     pub(super) filter: Option<Filter>,
+    /// Whether the filter is for each message as well (`x-stream-filter-messages`).
+    pub(super) filters_messages: bool,
 }
 
 impl StreamArguments {
@@ -55,6 +57,16 @@ impl StreamArguments {
                  values of {SHORT_STRING_BYTES_MAX} bytes"
             ));
         };
+        let filters_messages = match consume.arguments.get("x-stream-filter-messages") {
+            None => false,
+            Some(FieldValue::Bool(wanted)) if filter.is_some() => *wanted,
+            Some(_) => {
+                return refuse(format!(
+                    "invalid arg 'x-stream-filter-messages' for {resource}: it is true or false, \
+                     together with 'x-stream-filter'"
+                ));
+            }
+        };
         let first = match offset {
             OffsetSpec::Offset(first) => first,
             _ => 0,
@@ -63,6 +75,7 @@ impl StreamArguments {
             offset,
             first,
             filter,
+            filters_messages,
         })
     }
 }
@@ -207,6 +220,26 @@ mod tests {
         ];
         for (consume, expected) in cases {
             assert_eq!(read(&consume), Err(expected.to_owned()));
+        }
+    }
+
+    #[test]
+    fn messages_are_filtered_where_that_is_asked_for_with_a_filter() {
+        let name = "x-stream-filter-messages";
+        let asked = |arguments: &[(&str, FieldValue)]| {
+            read(&consume(arguments)).map(|arguments| arguments.filters_messages)
+        };
+        let red = ("x-stream-filter", FieldValue::text("red"));
+        assert_eq!(asked(std::slice::from_ref(&red)), Ok(false));
+        for wanted in [true, false] {
+            let arguments = [red.clone(), (name, FieldValue::Bool(wanted))];
+            assert_eq!(asked(&arguments), Ok(wanted));
+        }
+        let without_filter = [(name, FieldValue::Bool(true))];
+        let no_bool = [red, (name, FieldValue::text("true"))];
+        for arguments in [&without_filter[..], &no_bool] {
+            let refused = asked(arguments).unwrap_err();
+            assert!(refused.starts_with("406 invalid arg 'x-stream-filter-messages'"));
         }
     }
 

@@ -305,7 +305,12 @@ impl<S: Session> Connection<S> {
         let consumer = env.consumer_id();
         let streams = self.streams();
         let id = ReaderId(streams.number());
-        let reader = Reader::new(id, stream, &consume.queue, arguments.first, consume.flow);
+        let mut reader = Reader::new(id, stream, &consume.queue, arguments.first, consume.flow);
+        if arguments.filters_messages
+            && let Some(filter) = &arguments.filter
+        {
+            reader.filter_messages(filter.clone());
+        }
         streams.readers.insert(consumer, reader);
         self.consumers
             .by_id

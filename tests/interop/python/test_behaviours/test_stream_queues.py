@@ -347,6 +347,28 @@ def test_an_offset_that_is_none_is_refused(channel, stream, offset):
 
 
 @rabbitmq_4
+@leveret_only
+def test_only_messages_that_match_are_delivered_where_that_is_asked_for(channel, stream):
+    filling = interop.connect()
+    publisher = filling.channel()
+    publisher.tx_select()
+    # One chunk has them all.
+    for number in range(30):
+        value = ["red", "blue", None][number % 3]
+        headers = {"x-stream-filter-value": value} if value else None
+        properties = pika.BasicProperties(headers=headers)
+        publisher.basic_publish("", stream, b"%d" % number, properties)
+    publisher.tx_commit()
+    filling.close()
+    arguments = {"x-stream-filter": "red", "x-stream-filter-messages": True}
+    # Those that do not match take none of the prefetch.
+    found, _ = reader(channel, stream, "first", prefetch=20, ack=False, arguments=arguments)
+    interop.pump(channel.connection, lambda: len(found) == 10)
+    assert offsets(found) == list(range(0, 30, 3))
+    interop.settle_down(channel.connection)
+    assert len(found) == 10
+
+
 def test_only_chunks_that_match_a_filter_are_delivered(connection, channel, stream):
     for value in ["red", "blue", None, "red"]:
         fill(stream, str(value), headers={"x-stream-filter-value": value} if value else None)

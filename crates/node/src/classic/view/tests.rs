@@ -169,7 +169,7 @@ impl World {
         }
     }
 
-    fn attach(&mut self, id: u64, prefetch: u16) -> ConsumerId {
+    fn attach(&mut self, id: u64, prefetch: u32) -> ConsumerId {
         let consumer = Consumer {
             id: ConsumerId(id),
             priority: 0,
@@ -235,6 +235,22 @@ fn after_a_crash_what_is_not_settled_comes_again_flagged_and_nothing_else_does()
     let expected = std::iter::once(3).chain(40..100);
     assert_eq!(world.offsets(), Vec::from_iter(expected));
     assert!(world.delivered.iter().all(|(_, redelivered)| *redelivered));
+}
+
+#[test]
+fn what_is_published_after_a_crash_is_not_flagged_also_after_an_orderly_end() {
+    let mut world = World::new(10);
+    world.attach(1, 50);
+    world.send(chunk(0, 10, 8));
+    let mut world = world.restart(false);
+    let consumer = world.attach(1, 50);
+    world.send(chunk(0, 10, 8));
+    world.settle(consumer, 0..10, Outcome::Accept);
+    world.end = 12;
+    let mut world = world.restart(true);
+    world.attach(1, 50);
+    world.send(chunk(10, 2, 8));
+    assert_eq!(world.delivered, [(10, false), (11, false)]);
 }
 
 #[test]
@@ -338,6 +354,27 @@ fn a_view_that_nobody_uses_keeps_no_messages_and_gives_them_all_the_same_later()
     world.send(chunk(0, 10, 8));
     let expected = (0..10).map(|offset| (offset, offset < 2));
     assert_eq!(world.delivered, Vec::from_iter(expected));
+}
+
+#[test]
+fn a_view_never_wants_to_be_looked_at_again_at_once() {
+    let mut world = World::new(10);
+    let consumer = world.attach(1, 2);
+    world.send(chunk(0, 10, 8));
+    // Who has cancelled holds messages still.
+    let mut out = Vec::new();
+    world.queue.cancel(world.now, consumer, &mut out);
+    for _ in 0..5 {
+        let deadline = world.view.deadline_ms(false).expect("it asks now and then");
+        assert!(deadline > world.now.monotonic_ms);
+        world.now = Now::both(deadline);
+        world.step(false);
+    }
+    // One that is purged before it knows where it begins has nothing to save.
+    let (mut view, _) = View::new(NOW, QueueId(1), &spec(), Settings::default(), &[]);
+    view.purge();
+    view.step(NOW, false, 0);
+    assert_eq!(view.deadline_ms(true), None);
 }
 
 #[test]
