@@ -20,8 +20,8 @@ use carry::{Carrier, Progress};
 use leveret_storage::{Disk, Fatal, OpenError, StreamFiles, StreamSync, StreamSynced, WalError};
 use leveret_stream::tracking::{Tracking, TrackingError};
 use leveret_stream::{
-    Command, Effect, Events, Flush, Refusal, RetentionAlarm, SessionId, Stream, StreamSettings,
-    StreamStats,
+    Command, Effect, Events, Flush, GroupOffset, Reference, Refusal, RetentionAlarm, SessionId,
+    Stream, StreamSettings, StreamStats,
 };
 use leveret_types::limits::STREAM_READS_MAX;
 use leveret_types::{Now, QueueId};
@@ -312,6 +312,9 @@ impl<D: Disk> StreamHost<D> {
             first_paused: None,
         };
         for id in in_turn {
+            if let Some(hosted) = self.streams.get_mut(&id) {
+                hosted.machine.refuse_early(Some(now), out);
+            }
             if self.write(now, id, &mut turn, out)? {
                 written.push(id);
             }
@@ -359,6 +362,33 @@ impl<D: Disk> StreamHost<D> {
     #[must_use]
     pub fn tracking(&self, stream: QueueId) -> Option<&Tracking> {
         Some(self.streams.get(&stream)?.machine.tracking())
+    }
+
+    /// The streams that this node keeps offsets of, as it has them alone or leads them: how each
+    /// stands, and its groups.
+    pub fn groups(
+        &self,
+        now: Now,
+    ) -> impl Iterator<Item = (QueueId, StreamStats, Vec<GroupOffset>)> {
+        let kept = self
+            .streams
+            .iter()
+            .filter(|(_, hosted)| hosted.machine.keeps_offsets());
+        kept.map(move |(id, hosted)| {
+            let groups = hosted.machine.groups(now).collect();
+            (*id, hosted.machine.stats(), groups)
+        })
+    }
+
+    /// Forgets the offset of a group: whether there was one. `None` of a stream whose offsets are
+    /// not kept here.
+    pub fn forget_offset(&mut self, now: Now, id: QueueId, group: &Reference) -> Option<bool> {
+        let machine = &mut self.streams.get_mut(&id)?.machine;
+        let forgotten = machine
+            .keeps_offsets()
+            .then(|| machine.forget_offset(now, group));
+        self.touched.insert(id);
+        forgotten
     }
 
     /// Syncs that are due and that no confirm waits for: whoever runs the streams does each of them

@@ -9,7 +9,7 @@ use leveret_stream::{
     ReplicaEvent, ReplicaOrder, ReplicaOrigin, RequestId, SessionId, StreamSettings,
 };
 use leveret_stream_host::StreamHost;
-use leveret_types::limits::STREAM_READS_MAX;
+use leveret_types::limits::{STREAM_EARLY_READER_MS, STREAM_EARLY_READERS_MAX, STREAM_READS_MAX};
 use leveret_types::{NodeId, Now, QueueId};
 use std::path::Path;
 
@@ -514,4 +514,119 @@ fn what_a_named_group_has_not_had_stays_whatever_its_age_and_an_operator_is_told
     host.set_settings(stream, settings);
     let (first, held, _) = fill(&mut host, 63..90);
     assert!(first.unwrap() > 800 && held == 0, "{first:?}");
+}
+
+/// A leader without followers in reach does not know what is committed.
+fn begin_follower_of_nobody(host: &mut StreamHost<MemoryDisk>, stream: QueueId) {
+    let me = NodeId(1);
+    host.begin_replica(stream, with(Flush::Sync), me, true)
+        .unwrap();
+    end_turn(host, Now::both(0));
+}
+
+#[test]
+fn who_subscribes_before_the_replicas_have_found_each_other_waits_for_that() {
+    let stream = QueueId(1);
+    let mut host = host(&MemoryDisk::new());
+    begin_follower_of_nobody(&mut host, stream);
+    assert!(give(&mut host, Now::both(10), subscribe_first(stream, 1)).is_empty());
+    assert!(end_turn(&mut host, Now::both(10)).is_empty());
+    // It leads alone: all that there is is committed.
+    let lead = ReplicaOrder::Lead {
+        epoch: Epoch(1),
+        members: vec![NodeId(1)],
+    };
+    let mut events = Events::new();
+    host.order(stream, lead, &mut events);
+    let mut heard: Vec<Event> = events.into_iter().map(|(_, event)| event).collect();
+    for round in 0..5 {
+        heard.extend(end_turn(&mut host, Now::both(20 + round)));
+    }
+    assert!(
+        matches!(heard[..], [Event::Subscribed { result: Ok(()), .. }]),
+        "{heard:?}"
+    );
+}
+
+#[test]
+fn who_has_waited_in_vain_is_refused_and_so_is_one_too_many() {
+    let stream = QueueId(1);
+    let mut host = host(&MemoryDisk::new());
+    begin_follower_of_nobody(&mut host, stream);
+    let is_refused = |events: &[Event]| {
+        let refused = |event: &&Event| {
+            let Event::ResolvedOffset { result, .. } = event else {
+                return false;
+            };
+            matches!(result, Err(Refusal::NotAvailable(_)))
+        };
+        events.iter().filter(refused).count()
+    };
+    let resolve = || Command::ResolveOffset {
+        request: RequestId(1),
+        stream,
+        offset: OffsetSpec::First,
+    };
+    for _ in 0..STREAM_EARLY_READERS_MAX {
+        assert!(give(&mut host, Now::both(10), resolve()).is_empty());
+    }
+    let one_more = give(&mut host, Now::both(10), resolve());
+    assert_eq!(is_refused(&one_more), 1);
+    let just_before = Now::both(10 + STREAM_EARLY_READER_MS - 1);
+    assert_eq!(end_turn(&mut host, just_before).len(), 0);
+    let due = Now::both(host.due_ms().unwrap());
+    assert_eq!(due.monotonic_ms, just_before.monotonic_ms + 1);
+    assert_eq!(
+        is_refused(&end_turn(&mut host, due)),
+        STREAM_EARLY_READERS_MAX
+    );
+    // Who has gone hears nothing.
+    assert!(give(&mut host, due, subscribe_first(stream, 1)).is_empty());
+    let unsubscribe = Command::Unsubscribe {
+        stream,
+        reader: ReaderId(1),
+    };
+    assert!(give(&mut host, due, unsubscribe).is_empty());
+    let late = Now::both(due.monotonic_ms + STREAM_EARLY_READER_MS);
+    assert!(end_turn(&mut host, late).is_empty());
+}
+
+#[test]
+fn a_forgotten_group_is_not_there_after_a_start_and_others_are() {
+    let (disk, stream) = (MemoryDisk::new(), QueueId(1));
+    let mut before = host(&disk);
+    before.begin(stream, with(Flush::Sync)).unwrap();
+    let name = |name: &'static [u8]| leveret_stream::Reference::new(name.into()).unwrap();
+    for group in [&b"kept"[..], b"gone"] {
+        let store = Command::StoreOffset {
+            stream,
+            reference: name(group),
+            offset: 7,
+        };
+        give(&mut before, Now::both(0), store);
+        end_turn(&mut before, Now::both(STREAM_TRACKING_GATHER_MS));
+    }
+    assert_eq!(
+        before.forget_offset(Now::both(1), stream, &name(b"gone")),
+        Some(true)
+    );
+    assert_eq!(
+        before.forget_offset(Now::both(1), stream, &name(b"gone")),
+        Some(false)
+    );
+    assert_eq!(
+        before.forget_offset(Now::both(1), QueueId(2), &name(b"gone")),
+        None
+    );
+    end_turn(&mut before, Now::both(1));
+    drop(before);
+    let mut after = host(&disk);
+    after.begin(stream, with(Flush::Sync)).unwrap();
+    let all: Vec<_> = after.groups(Now::both(2)).collect();
+    let offsets: Vec<_> = all[0]
+        .2
+        .iter()
+        .map(|group| (group.group.clone(), group.offset))
+        .collect();
+    assert_eq!(offsets, [(name(b"kept"), 7)]);
 }

@@ -16,6 +16,7 @@ pub mod bloom;
 pub mod chunk;
 pub mod host;
 pub mod machine;
+mod rates;
 pub mod reader;
 pub mod replica;
 pub mod segments;
@@ -30,7 +31,7 @@ pub use host::{
     Command, Event, OffsetSpec, PublisherId, ReaderId, Reference, Refusal, RequestId, SessionId,
     StreamStats,
 };
-pub use machine::{Effect, Events, Recovered, RetentionAlarm, Seek, Stream};
+pub use machine::{Effect, Events, GroupOffset, Recovered, RetentionAlarm, Seek, Stream};
 pub use reader::{Key, Loaded};
 pub use replica::{
     Epoch, LogPosition, ReplicaEvent, ReplicaMessage, ReplicaOrder, ReplicaOrigin, ReplicaReport,

@@ -7,11 +7,13 @@
 //! and then calls [`Stream::commit`]. Events go to sessions at once; those that promise something
 //! come out of `commit` only.
 
+use self::early::Early;
 use self::replicated::Replica;
 use crate::batch::{Batch, Published};
 use crate::bloom::BloomBuilder;
 use crate::chunk::{ChunkHeader, ChunkKind, SharedChunk};
 use crate::host::{Command, Event, PublisherId, Reference, Refusal, SessionId, StreamStats};
+use crate::rates::Rates;
 use crate::reader::{Key, Readers};
 use crate::replica::{Epoch, ReplicaEvent, ReplicaMessage, ReplicaState};
 use crate::segments::{Segment, Segments, stored_bytes};
@@ -26,11 +28,14 @@ use leveret_types::{NodeId, Now, QueueId};
 use std::collections::{BTreeMap, VecDeque};
 
 mod copying;
+mod early;
+mod groups;
 mod reading;
 mod replicated;
 mod retention;
 mod serving;
 
+pub use groups::GroupOffset;
 pub use retention::RetentionAlarm;
 
 /// What the embedder does for a stream, in this order.
@@ -173,6 +178,7 @@ pub struct Stream {
     next_offset: u64,
     timestamp_ms: i64,
     tracking: Tracking,
+    rates: Rates,
     offsets_refused: u64,
     /// Bytes that groups hold beyond size and age.
     held_bytes: u64,
@@ -191,6 +197,7 @@ pub struct Stream {
     owed: VecDeque<Owed>,
     publishers: BTreeMap<(SessionId, PublisherId), Option<Reference>>,
     readers: Readers,
+    early: Early,
     tail: Tail,
     effects: Vec<Effect>,
     /// What it is as a replica; `None` of a stream of one node alone.
@@ -225,6 +232,7 @@ impl Stream {
             next_offset,
             timestamp_ms: last.map_or(0, |header| header.timestamp_ms),
             tracking,
+            rates: Rates::default(),
             offsets_refused: 0,
             held_bytes: 0,
             tracking_since_ms: None,
@@ -250,6 +258,7 @@ impl Stream {
             owed: VecDeque::new(),
             publishers: BTreeMap::new(),
             readers: Readers::default(),
+            early: Early::default(),
             tail: Tail::default(),
             effects: Vec::new(),
             settings,
@@ -276,9 +285,8 @@ impl Stream {
 
     /// Takes a command of a session. Those of the catalogue are not for a stream, and are ignored.
     pub fn handle(&mut self, now: Now, session: SessionId, command: Command, out: &mut Events) {
-        if let Some(refusal) = self.refusal_of(&command) {
-            let refused = command.refused(refusal);
-            return out.extend(refused.map(|event| (session, event)));
+        if self.refusal_of(&command).is_some() {
+            return self.wait_or_refuse(now, session, command, out);
         }
         match command {
             Command::DeclarePublisher {
@@ -302,19 +310,8 @@ impl Stream {
                 let result = Ok(self.tracking.sequence(&reference));
                 out.push((session, Event::Sequence { request, result }));
             }
-            Command::Subscribe {
-                request,
-                reader,
-                offset,
-                credit,
-                filter,
-                ..
-            } => {
-                let key = Key { session, reader };
-                let start = self.start_of(offset);
-                let result = self.readers.add(key, start, credit, filter);
-                out.push((session, Event::Subscribed { request, result }));
-                self.serve(key, out);
+            Command::Subscribe { .. } | Command::ResolveOffset { .. } => {
+                self.read(session, command, out);
             }
             Command::Credit { reader, chunks, .. } => {
                 let key = Key { session, reader };
@@ -322,28 +319,22 @@ impl Stream {
                 self.serve(key, out);
             }
             Command::Unsubscribe { reader, .. } => {
+                self.early.drop_if(|of, command| {
+                    let is_it = |of_it| of_it == reader && of == session;
+                    matches!(command, Command::Subscribe { reader, .. } if is_it(*reader))
+                });
                 self.readers.remove(Key { session, reader });
                 self.trim_tail();
             }
             Command::StoreOffset {
                 reference, offset, ..
-            } => {
-                let first = self.segments.first_offset().unwrap_or(0);
-                if self.tracking.set_offset(&reference, offset, first) {
-                    self.tracking_since_ms.get_or_insert(now.monotonic_ms);
-                } else {
-                    self.offsets_refused += 1;
-                }
-            }
+            } => self.store_offset(now, &reference, offset),
             Command::QueryOffset {
                 request, reference, ..
             } => {
                 let result = Ok(self.tracking.offset(&reference));
                 out.push((session, Event::StoredOffset { request, result }));
             }
-            Command::ResolveOffset {
-                request, offset, ..
-            } => self.resolve(session, request, offset, out),
             Command::Stats { request, .. } => {
                 let result = Ok(self.stats());
                 out.push((session, Event::Stats { request, result }));
@@ -368,6 +359,7 @@ impl Stream {
     fn leave(&mut self, session: SessionId) {
         self.publishers.retain(|(of, _), _| *of != session);
         self.readers.leave(session);
+        self.early.drop_if(|of, _| of == session);
         self.trim_tail();
     }
 
@@ -489,8 +481,9 @@ impl Stream {
     /// When [`Self::seal`] has something to do though no command comes.
     #[must_use]
     pub fn due_ms(&self) -> Option<u64> {
-        self.tracking_since_ms
-            .map(|since| since + STREAM_TRACKING_GATHER_MS)
+        let tracking = self.tracking_since_ms;
+        let tracking = tracking.map(|since| since + STREAM_TRACKING_GATHER_MS);
+        tracking.into_iter().chain(self.early.due_ms()).min()
     }
 
     fn end_chunk(&mut self, now: Now) {
@@ -666,6 +659,7 @@ impl Stream {
 
     /// The stream goes: what its sessions are told.
     pub fn end(&mut self, out: &mut Events) {
+        self.refuse_early(None, out);
         let publishers = self.publishers.keys().map(|(session, _)| *session);
         let mut sessions: Vec<SessionId> = publishers.chain(self.readers.sessions()).collect();
         sessions.sort_unstable();

@@ -104,6 +104,17 @@ impl Tracking {
         true
     }
 
+    /// Forgets a consumer's offset, whether a chunk says it yet or not; false if there is none. A
+    /// snapshot must follow: what chunks said before is found again else.
+    pub fn forget_offset(&mut self, reference: &Reference) -> bool {
+        let was_said = self.offsets.remove(reference).is_some();
+        let was_changed = self.changed_offsets.remove(reference).is_some();
+        if was_changed && !was_said {
+            self.new_offsets -= 1;
+        }
+        was_said || was_changed
+    }
+
     /// Forgets who stands where all messages have been deleted.
     fn forget_before(&mut self, first: u64) {
         if first > self.forgot_before {
@@ -383,6 +394,25 @@ mod tests {
         assert!(!tracking.set_offset(&name("even more"), 7, 2));
         drop(tracking.take_changes(2_001));
         assert_eq!(tracking.offsets.len(), STREAM_OFFSETS_MAX);
+    }
+
+    #[test]
+    fn a_forgotten_name_makes_room_for_one_more() {
+        let mut tracking = Tracking::default();
+        for n in 0..STREAM_OFFSETS_MAX as u64 - 1 {
+            assert!(tracking.set_offset(&name(&format!("r{n}")), n, 0));
+        }
+        drop(tracking.take_changes(2_000));
+        assert!(tracking.set_offset(&name("new"), 1, 0));
+        assert!(tracking.set_offset(&name("r0"), 5, 0));
+        assert!(!tracking.set_offset(&name("more"), 1, 0));
+        for (forgotten, comes) in [("new", "a"), ("r0", "b"), ("r1", "c")] {
+            assert!(tracking.forget_offset(&name(forgotten)));
+            assert!(!tracking.forget_offset(&name(forgotten)));
+            assert_eq!(tracking.offset(&name(forgotten)), None);
+            assert!(tracking.set_offset(&name(comes), 1, 0), "{forgotten}");
+            assert!(!tracking.set_offset(&name("more"), 1, 0), "{forgotten}");
+        }
     }
 
     #[test]

@@ -345,3 +345,56 @@ fn an_offset_that_is_one_too_many_is_counted_and_keeps_the_stream_quiet() {
     assert_eq!(stream.stats().offsets_refused, 1);
     assert_eq!(stream.due_ms(), None);
 }
+
+#[test]
+fn a_forgotten_group_is_found_neither_by_a_start_nor_by_a_replica() {
+    let mut stream = stream();
+    let name = |name: &'static str| Reference::new(name.into()).unwrap();
+    let mut chunks = Vec::new();
+    for (group, offset) in [("kept", 5), ("gone", 7)] {
+        let store = Command::StoreOffset {
+            stream: STREAM,
+            reference: name(group),
+            offset,
+        };
+        give(&mut stream, store);
+        let due = Now::both(stream.due_ms().unwrap());
+        chunks.extend(seal(&mut stream, due).1);
+    }
+    assert!(stream.forget_offset(NOW, &name("gone")));
+    assert!(!stream.forget_offset(NOW, &name("gone")), "it is gone");
+    let (turn, said) = seal(&mut stream, NOW);
+    assert!(turn.is_some(), "it is committed as what is published is");
+    chunks.extend(said);
+    let mut replayed = Tracking::default();
+    for chunk in &chunks {
+        replayed.replay(chunk).unwrap();
+    }
+    assert_eq!(replayed.offset(&name("gone")), None);
+    assert_eq!(replayed.offset(&name("kept")), Some(5));
+    // Also the last one goes: nothing is left to be said.
+    assert!(stream.forget_offset(NOW, &name("kept")));
+    for chunk in seal(&mut stream, NOW).1 {
+        replayed.replay(&chunk).unwrap();
+    }
+    assert_eq!(replayed.all_offsets().count(), 0);
+}
+
+#[test]
+fn groups_are_told_with_their_offsets_and_how_fast_they_go_on() {
+    let mut stream = stream();
+    let mut store = |at_ms, offset| {
+        let store = Command::StoreOffset {
+            stream: STREAM,
+            reference: Reference::new(Bytes::from_static(b"group")).unwrap(),
+            offset,
+        };
+        let mut events = Events::new();
+        stream.handle(Now::both(at_ms), SESSION, store, &mut events);
+        let groups: Vec<_> = stream.groups(Now::both(at_ms + 1_000)).collect();
+        (groups[0].offset, groups[0].per_second)
+    };
+    assert_eq!(store(0, 100), (100, 0.0));
+    assert_eq!(store(1_000, 300), (300, 100.0));
+    assert_eq!(store(2_000, 50), (50, 0.0), "it went back");
+}

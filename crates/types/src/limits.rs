@@ -533,6 +533,10 @@ pub const STREAM_ELECTION_MS: u64 = 1_000;
 /// Followers of streams that a node remembers which have heard of an epoch before its leader there.
 /// Those beyond attach when their link is new, or with the next epoch.
 pub const STREAM_EARLY_FOLLOWERS_MAX: usize = 65_536;
+/// Readers of one replica that wait until it knows what is committed; one more is refused at once.
+pub const STREAM_EARLY_READERS_MAX: usize = 1_024;
+/// Milliseconds that such a reader waits before it is refused: less than clients wait for an answer.
+pub const STREAM_EARLY_READER_MS: u64 = 5_000;
 /// Milliseconds after which a replica that waits for the catalogue's word says so again.
 pub const STREAM_WAITING_MS: u64 = 500;
 /// Sessions of one other node that the streams of a node serve.
@@ -558,6 +562,18 @@ pub const STREAM_RETENTION_GROUPS_MAX: usize = 16;
 /// Bytes beyond a stream's retention that groups hold, above which an operator is told, where
 /// `retention-groups-alarm-bytes` says nothing else.
 pub const STREAM_RETENTION_ALARM_BYTES: u64 = 1 << 30;
+/// Milliseconds over which the rate of a group of consumers is taken at least, and twice as many at
+/// most, while it stores offsets.
+pub const STREAM_GROUP_RATE_MS: u64 = 10_000;
+/// Messages that one look into a stream shows at most.
+pub const STREAM_BROWSE_MESSAGES_MAX: usize = 1_000;
+/// Bytes of messages after which one look into a stream ends; the last of them may exceed it.
+pub const STREAM_BROWSE_BYTES: usize = 4 * 1024 * 1024;
+/// Bytes of chunks that one look into a stream reads for what it shows, after which it ends though
+/// fewer messages matched; the last chunk may exceed it.
+pub const STREAM_BROWSE_READ_BYTES: u64 = 64 * 1024 * 1024;
+/// Looks into streams that a node serves at a time; one more is refused.
+pub const STREAM_BROWSERS_MAX: usize = 4;
 /// Bytes of chunks after which all offsets and sequences of a stream are written once more, so that
 /// a start reads no more than that of a stream.
 pub const STREAM_SNAPSHOT_BYTES: u64 = 16 * 1024 * 1024;

@@ -1,7 +1,7 @@
 //! Readers of a stream: out of memory, out of its segments, and where they begin.
 
 use super::{Effect, Events, Seek, Stream};
-use crate::host::{Event, OffsetSpec, Refusal, RequestId, SessionId};
+use crate::host::{Command, Event, OffsetSpec, Refusal, RequestId, SessionId};
 use crate::reader::{Key, Loaded};
 
 impl Stream {
@@ -22,6 +22,31 @@ impl Stream {
             }
             Err(refusal) if self.readers.is_loading(key) => self.end_reader(key, refusal, out),
             Err(_) => {}
+        }
+    }
+
+    /// Begins to read, or says where that would be. Other commands are none of a reader's, and are
+    /// ignored.
+    pub(super) fn read(&mut self, session: SessionId, command: Command, out: &mut Events) {
+        match command {
+            Command::Subscribe {
+                request,
+                reader,
+                offset,
+                credit,
+                filter,
+                ..
+            } => {
+                let key = Key { session, reader };
+                let start = self.start_of(offset);
+                let result = self.readers.add(key, start, credit, filter);
+                out.push((session, Event::Subscribed { request, result }));
+                self.serve(key, out);
+            }
+            Command::ResolveOffset {
+                request, offset, ..
+            } => self.resolve(session, request, offset, out),
+            _ => {}
         }
     }
 

@@ -574,6 +574,13 @@ impl Stream {
             };
             replica.is_ready |= knows && hears;
         }
+        if self
+            .replica
+            .as_ref()
+            .is_some_and(|replica| replica.is_ready)
+        {
+            self.serve_early(out);
+        }
         self.serve_followers();
         self.say_durable();
     }
