@@ -113,7 +113,7 @@ pub(super) struct Suite {
 /// The nodes of a cluster, each behind a lock, and how tests in whatever language find them.
 pub(super) struct ControlledCluster {
     pub(super) nodes: Vec<Arc<Mutex<Broker>>>,
-    pub(super) environment: [(&'static str, String); 2],
+    pub(super) environment: [(&'static str, String); 3],
 }
 
 impl ControlledCluster {
@@ -125,6 +125,8 @@ impl ControlledCluster {
             .iter()
             .map(ToString::to_string)
             .collect();
+        let streams = cluster.nodes.iter().map(|node| node.stream.to_string());
+        let streams: Vec<String> = streams.collect();
         let (mut nodes, mut controls) = (Vec::new(), Vec::new());
         for node in cluster.nodes {
             let (node, control) = controlled(node)?;
@@ -136,6 +138,7 @@ impl ControlledCluster {
             environment: [
                 ("CLUSTER_AMQP", addresses.join(",")),
                 ("CLUSTER_CONTROLS", controls.join(",")),
+                ("CLUSTER_STREAMS", streams.join(",")),
             ],
         })
     }

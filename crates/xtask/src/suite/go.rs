@@ -70,18 +70,12 @@ pub fn cluster(bench: &Bench) -> Result<Report> {
 
 /// Own tests with the stream client against a broker of its own.
 pub fn streams(bench: &Bench) -> Result<Report> {
-    let folder = bench.folder()?.join("tests");
-    run::copy_folder(&run::root().join("tests/interop/go-streams"), &folder)?;
-    // Built before the broker starts, so that what hangs is a test and not a download.
-    run::output(
-        go()?
-            .args(["test", "-c", "-o", "/dev/null", "."])
-            .current_dir(&folder),
-    )?;
+    let folder = stream_tests(bench)?;
     let mut broker = bench.broker(&[])?;
     let log = bench.log("go")?;
     let mut command = go()?;
-    command.args(["test", "-json", "-count=1", "-timeout", "3m", "."]);
+    command.args(["test", "-json", "-count=1", "-timeout", "3m"]);
+    command.args(["-skip", "^TestCluster", "."]);
     command
         .current_dir(&folder)
         .env("BROKER", bench.kind.name())
@@ -91,6 +85,37 @@ pub fn streams(bench: &Bench) -> Result<Report> {
     super::bench::stop(&mut broker, &mut report)?;
     report.add(read(success, &log)?);
     Ok(report)
+}
+
+/// Own tests with the stream client over the three nodes of a cluster, one or another killed.
+pub fn stream_cluster(bench: &Bench) -> Result<Report> {
+    let folder = stream_tests(bench)?;
+    let cluster = ControlledCluster::start(bench.name)?;
+    let log = bench.log("go")?;
+    let mut command = go()?;
+    command.args(["test", "-json", "-count=1", "-timeout", "9m"]);
+    command.args(["-run", "^TestCluster", "."]);
+    command
+        .current_dir(&folder)
+        .envs(cluster.environment.clone());
+    let success = run::logged(&mut command, &log, DEADLINE);
+    let mut report = bench.documented();
+    cluster.stop(&mut report)?;
+    report.add(read(success?, &log)?);
+    Ok(report)
+}
+
+/// A copy of the tests with the stream client, built before any broker starts, so that what hangs
+/// is a test and not a download.
+fn stream_tests(bench: &Bench) -> Result<PathBuf> {
+    let folder = bench.folder()?.join("tests");
+    run::copy_folder(&run::root().join("tests/interop/go-streams"), &folder)?;
+    run::output(
+        go()?
+            .args(["test", "-c", "-o", "/dev/null", "."])
+            .current_dir(&folder),
+    )?;
+    Ok(folder)
 }
 
 /// What a run of `go test` found.

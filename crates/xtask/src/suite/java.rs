@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::bench::{Bench, Report};
+use super::bench::{Bench, ControlledCluster, Report};
 use crate::run;
 
 const DEADLINE: Duration = Duration::from_secs(420);
@@ -29,18 +29,39 @@ fn maven(bench_folder: &PathBuf, project: &str) -> Result<Command> {
 
 /// Own JUnit tests with the Java client, the stream client and Spring AMQP.
 pub fn clients(bench: &Bench) -> Result<Report> {
+    let broker = bench.broker(&[])?;
+    let environment = [
+        ("AMQP_URL", format!("{}%2f", broker.url())),
+        ("BROKER", bench.kind.name().to_owned()),
+        ("STREAM_PORT", broker.stream.port().to_string()),
+    ];
+    tests(bench, "!StreamClusterTest", environment)
+}
+
+/// Own JUnit tests with the stream client over the three nodes of a cluster, one of them killed.
+pub fn stream_cluster(bench: &Bench) -> Result<Report> {
+    let cluster = ControlledCluster::start(bench.name)?;
+    let found = tests(bench, "StreamClusterTest", cluster.environment.clone());
+    let mut report = bench.documented();
+    cluster.stop(&mut report)?;
+    report.add(found?);
+    Ok(report)
+}
+
+/// Runs those of the JUnit tests that surefire's pattern names.
+fn tests(
+    bench: &Bench,
+    pattern: &str,
+    environment: impl IntoIterator<Item = (&'static str, String)>,
+) -> Result<Report> {
     let folder = bench.folder()?;
     let reports = folder.join("target/surefire-reports");
     if reports.exists() {
         fs::remove_dir_all(&reports)?;
     }
-    let broker = bench.broker(&[])?;
     let mut command = maven(&folder, "java")?;
-    command
-        .arg("test")
-        .env("AMQP_URL", format!("{}%2f", broker.url()))
-        .env("BROKER", bench.kind.name())
-        .env("STREAM_PORT", broker.stream.port().to_string());
+    command.arg("test").arg(format!("-Dtest={pattern}"));
+    command.envs(environment);
     let log = bench.log("maven")?;
     let success = run::logged(&mut command, &log, DEADLINE)?;
     let mut report = Report::default();

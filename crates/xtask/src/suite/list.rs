@@ -80,6 +80,22 @@ pub(super) const SUITES: &[Suite] = &[
         run: go::cluster,
     },
     Suite {
+        name: "cluster-streams-go",
+        about: "the Go stream client over three nodes, one or another killed",
+        needs: &[Tool::Go],
+        uses_broker: true,
+        alone: false,
+        run: go::stream_cluster,
+    },
+    Suite {
+        name: "cluster-streams-java",
+        about: "the Java clients of streams and AMQP over three nodes, a stream's leader killed",
+        needs: &[Tool::Java],
+        uses_broker: true,
+        alone: false,
+        run: java::stream_cluster,
+    },
+    Suite {
         name: "bad-input",
         about: "the bad-input catalogue over raw sockets",
         needs: &[Tool::Python],

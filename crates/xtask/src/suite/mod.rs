@@ -62,7 +62,7 @@ pub fn run(arguments: &[String]) -> Result<bool> {
             "--broker" => kind = Kind::parse(words.next().map_or("", String::as_str))?,
             "--list" => {
                 for suite in SUITES {
-                    println!("{:<12} {}", suite.name, suite.about);
+                    println!("{:<20} {}", suite.name, suite.about);
                 }
                 return Ok(true);
             }
@@ -210,7 +210,7 @@ fn print_table(rows: &[Row]) -> Totals {
         }
     }
     println!(
-        "\n{:<14}{:>8}{:>8}{:>10}{:>9}",
+        "\n{:<22}{:>8}{:>8}{:>10}{:>9}",
         "suite", "passed", "failed", "left out", "seconds"
     );
     let mut totals = Totals::default();
@@ -222,7 +222,7 @@ fn print_table(rows: &[Row]) -> Totals {
     {
         let (passed, failed) = (report.passed, report.failed.len());
         let left_out = report.left_out.len();
-        println!("{name:<14}{passed:>8}{failed:>8}{left_out:>10}{seconds:>9.0}");
+        println!("{name:<22}{passed:>8}{failed:>8}{left_out:>10}{seconds:>9.0}");
         totals.passed += passed;
         totals.failed += failed;
         totals.left_out += left_out;
@@ -234,7 +234,7 @@ fn print_table(rows: &[Row]) -> Totals {
         left_out,
     } = totals;
     println!(
-        "{:<14}{passed:>8}{failed:>8}{left_out:>10}{seconds:>9.0}",
+        "{:<22}{passed:>8}{failed:>8}{left_out:>10}{seconds:>9.0}",
         "all"
     );
     println!("\n{passed} passed, {failed} failed, {left_out} skipped");

@@ -106,7 +106,14 @@ async fn consumers_begin_where_they_ask() {
     publish(&env, &stream, 100, 200).await;
     expect(&env, &stream, OffsetSpecification::First, 0, 200).await;
     expect(&env, &stream, OffsetSpecification::Offset(150), 150, 200).await;
-    expect(&env, &stream, OffsetSpecification::Timestamp(between), 100, 200).await;
+    expect(
+        &env,
+        &stream,
+        OffsetSpecification::Timestamp(between),
+        100,
+        200,
+    )
+    .await;
     let mut last = consume(&env, &stream, OffsetSpecification::Last).await;
     let first_of_last: u64 = next_of(&mut last).await.parse().unwrap();
     assert!(first_of_last > 0, "the last chunk is not the whole stream");
@@ -134,16 +141,30 @@ async fn properties_come_back_as_they_were_sent() {
         .message_builder()
         .body("ü")
         .build();
-    assert!(producer.send_with_confirm(sent.clone()).await.unwrap().confirmed());
+    assert!(
+        producer
+            .send_with_confirm(sent.clone())
+            .await
+            .unwrap()
+            .confirmed()
+    );
     let mut consumer = consume(&env, &stream, OffsetSpecification::First).await;
-    let delivery = tokio::time::timeout(PATIENCE, consumer.next()).await.unwrap();
+    let delivery = tokio::time::timeout(PATIENCE, consumer.next())
+        .await
+        .unwrap();
     let delivery = delivery.unwrap().unwrap();
     assert_eq!(delivery.offset(), 0);
     assert_eq!(body(delivery.message()), "ü");
     assert_eq!(delivery.message().properties(), sent.properties());
     let properties = delivery.message().application_properties().unwrap();
-    assert_eq!(properties.get("name"), Some(&SimpleValue::String("value".to_owned())));
-    assert_eq!(delivery.message().message_annotations(), sent.message_annotations());
+    assert_eq!(
+        properties.get("name"),
+        Some(&SimpleValue::String("value".to_owned()))
+    );
+    assert_eq!(
+        delivery.message().message_annotations(),
+        sent.message_annotations()
+    );
     env.delete_stream(&stream).await.unwrap();
 }
 
@@ -152,7 +173,11 @@ async fn stored_offsets_are_found_again() {
     let env = environment().await;
     let stream = new_stream(&env).await;
     publish(&env, &stream, 0, 100).await;
-    let named = || env.consumer().name("app").offset(OffsetSpecification::First);
+    let named = || {
+        env.consumer()
+            .name("app")
+            .offset(OffsetSpecification::First)
+    };
     let mut consumer = named().build(&stream).await.unwrap();
     assert!(matches!(
         consumer.query_offset().await,
@@ -176,7 +201,9 @@ async fn what_a_publisher_says_twice_is_stored_once() {
     for count in [100_u64, 150] {
         let mut producer = env.producer().name("p").build(&stream).await.unwrap();
         for number in 0..count {
-            let message = Message::builder().publishing_id(number).body(number.to_string());
+            let message = Message::builder()
+                .publishing_id(number)
+                .body(number.to_string());
             let sent = producer.send_with_confirm(message.build());
             let status = tokio::time::timeout(PATIENCE, sent).await.unwrap().unwrap();
             assert!(status.confirmed());
@@ -227,9 +254,15 @@ async fn streams_are_made_and_refused_as_asked() {
         Err(StreamCreateError::Create { status, .. }) => status,
         other => panic!("{other:?}"),
     };
-    assert_eq!(code(creator().create(&name).await), ResponseCode::StreamAlreadyExists);
+    assert_eq!(
+        code(creator().create(&name).await),
+        ResponseCode::StreamAlreadyExists
+    );
     let other = env.stream_creator().max_length(ByteCapacity::MB(77));
-    assert_eq!(code(other.create(&name).await), ResponseCode::PreconditionFailed);
+    assert_eq!(
+        code(other.create(&name).await),
+        ResponseCode::PreconditionFailed
+    );
     env.delete_stream(&name).await.unwrap();
     assert!(env.delete_stream(&name).await.is_err());
     assert!(env.producer().build(&name).await.is_err());
@@ -260,7 +293,9 @@ async fn publish_to_super(env: &Environment, name: &str, by: RoutingStrategy, bo
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, all).await.expect("all confirms");
+    tokio::time::timeout(PATIENCE, all)
+        .await
+        .expect("all confirms");
     producer.close().await.unwrap();
 }
 
@@ -274,9 +309,14 @@ fn by_hash() -> RoutingStrategy {
 async fn a_super_stream_is_spread_over_its_partitions() {
     let env = environment().await;
     let name = unique();
-    env.stream_creator().create_super_stream(&name, 3, None).await.unwrap();
+    env.stream_creator()
+        .create_super_stream(&name, 3, None)
+        .await
+        .unwrap();
     publish_to_super(&env, &name, by_hash(), &numbers(0, 300)).await;
-    let consumer = env.super_stream_consumer().offset(OffsetSpecification::First);
+    let consumer = env
+        .super_stream_consumer()
+        .offset(OffsetSpecification::First);
     let mut consumer = { consumer }.build(&name).await.unwrap();
     let (mut found, mut streams) = (BTreeSet::new(), BTreeSet::new());
     while found.len() < 300 {
@@ -296,7 +336,10 @@ async fn a_super_stream_is_routed_by_keys() {
     let env = environment().await;
     let name = unique();
     let keys = ["amer", "emea", "apac"].map(str::to_owned).to_vec();
-    env.stream_creator().create_super_stream(&name, 3, Some(keys)).await.unwrap();
+    env.stream_creator()
+        .create_super_stream(&name, 3, Some(keys))
+        .await
+        .unwrap();
     let by_key = RoutingStrategy::RoutingKeyStrategy(RoutingKeyRoutingStrategy {
         routing_extractor: &body,
     });
@@ -316,13 +359,21 @@ async fn of_a_group_one_consumer_is_active_and_the_next_one_goes_on() {
     publish(&env, &stream, 0, 5).await;
     publish(&env, &stream, 5, 10).await;
     let join = || {
-        let consumer = env.consumer().name("group").enable_single_active_consumer(true);
-        consumer.offset(OffsetSpecification::First).consumer_update(|_, context| async move {
-            let stored = context.client().query_offset(context.name(), &context.stream()).await;
-            stored.map_or(OffsetSpecification::First, |offset| {
-                OffsetSpecification::Offset(offset + 1)
+        let consumer = env
+            .consumer()
+            .name("group")
+            .enable_single_active_consumer(true);
+        consumer
+            .offset(OffsetSpecification::First)
+            .consumer_update(|_, context| async move {
+                let stored = context
+                    .client()
+                    .query_offset(context.name(), &context.stream())
+                    .await;
+                stored.map_or(OffsetSpecification::First, |offset| {
+                    OffsetSpecification::Offset(offset + 1)
+                })
             })
-        })
     };
     let mut one = join().build(&stream).await.unwrap();
     assert_eq!(take(&mut one, 10).await, numbers(0, 10));
