@@ -138,7 +138,7 @@ fn leaders(call: &Call<'_>, vhost: Option<&str>, pattern: Option<&String>) -> An
         named && vhost.is_none_or(|vhost| vhost == of) && call.app.sees(call.who, of)
     });
     match queues.is_empty() {
-        true => not_critical(call),
+        true => well(),
         false => unwell(
             format!(
                 "some quorum queues have no elected leader: {}",
@@ -156,7 +156,7 @@ pub fn quorum_critical(call: &Call<'_>) -> Answer {
     // Whether the node may go is no secret; other virtual hosts' queues are.
     queues.retain(|(vhost, _)| call.app.sees(call.who, vhost));
     match !is_critical {
-        true => well(),
+        true => not_critical(call),
         false => unwell(
             format!(
                 "some quorum queues would lose their majority with this node: {}",
@@ -253,7 +253,11 @@ pub fn certificates(call: &Call<'_>) -> Answer {
         "weeks" => 7 * 86_400,
         "months" => 30 * 86_400,
         "years" => 365 * 86_400,
-        _ => return Err(bad()),
+        _ => {
+            let units = "days, weeks, months, years";
+            let text = format!("Time unit not recognised. Supported units: {units}.");
+            return Err(ApiError::BadRequest(text));
+        }
     };
     let within = within.checked_mul(seconds).ok_or_else(bad)?;
     let now = SystemTime::now()

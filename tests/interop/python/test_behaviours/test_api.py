@@ -214,6 +214,7 @@ FIELDS = [
     ("*", "*idle_since", "said of what is idle, which is so at once here"),
     ("queues*", "*paged_out", "gone from RabbitMQ 4"),
     ("queues*", "*single_active_consumer_ctag", "gone from RabbitMQ 4"),
+    ("queues*", "*readers.*", "by the name of the node"),
     ("queues*", "*totals", "nothing where there are no figures"),
     ("queues*", "*type_specific", "nothing where there are no figures"),
     ("global-parameters", "*internal_cluster_id*", "the id is not a parameter"),
@@ -270,7 +271,7 @@ def quote(text):
 
 
 #: Fields whose contents are clients' or the configuration's own.
-OPAQUE = ("arguments", "client_properties", "definition", "effective_policy_definition", "cluster_state", "readers", "capabilities", "cluster_tags")
+OPAQUE = ("arguments", "client_properties", "definition", "effective_policy_definition", "cluster_state", "capabilities", "cluster_tags")
 
 
 def shape(value, at="", out=None):
