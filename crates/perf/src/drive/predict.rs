@@ -14,10 +14,10 @@
 //! - **At a given rate** `r`, batches hold what arrives during one sync, `r · S`, at least one
 //!   message. A message that finds the drive idle waits for one sync; one that does not, for what
 //!   is left of a sync and then its own; and each for its way round.
-//! - **The loop was played** for one load ([`super::Rehearsal`]): what it gave beside what the above
-//!   says of that load is the part that single measurements do not see: the processor time of a batch
-//!   on its way, threads that wait for a processor, syncs after a pause. Every full speed is
-//!   corrected by that ratio.
+//! - **The loop was played** for one load ([`super::Rehearsal`]): what it gave beside what the
+//!   above says of that load is the part that single measurements do not see: the processor time
+//!   of a batch on its way, threads that wait for a processor, syncs after a pause. Every full
+//!   speed is corrected by that ratio.
 //! - No more than the processor carries, where its cost of a message is known.
 //!
 //! What the model leaves out: the network to the clients, settles (they travel with other batches),

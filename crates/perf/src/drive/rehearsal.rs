@@ -1,6 +1,7 @@
 //! The log's whole loop at the size that is asked about, with nobody's broker in it: a client with
-//! so many messages unconfirmed, a connection that takes them, a log that writes and syncs whatever
-//! has come meanwhile, and confirms that become the next messages.
+//! so many messages unconfirmed, a connection that takes them and passes them on to a consumer at
+//! once, a log that writes and syncs whatever has come meanwhile, and confirms that become the next
+//! messages.
 //!
 //! Syncs and the way round, timed one by one, do not say what the loop gives: a batch's messages
 //! cost processor time on the way, threads wait for processors that others use, and a sync is
@@ -155,18 +156,21 @@ pub fn rehearse(
         socket.set_nodelay(true)?;
     }
     let answers = served.try_clone()?;
+    let consumer = TcpStream::connect(listener.local_addr()?)?;
+    let (delivered, _) = listener.accept()?;
     let gathered = Gathered::default();
     let (confirmed, to_confirm) = channel();
     std::thread::scope(|scope| {
         let log = scope.spawn(|| write_log(file, file_bytes, noise, &load, &gathered, confirmed));
-        let connection = scope.spawn(|| take(served, &load, &gathered));
+        let connection = scope.spawn(|| take(served, delivered, &load, &gathered));
+        let consumer = scope.spawn(|| consume(consumer, &load));
         let confirms = scope.spawn(move || confirm(answers, &to_confirm));
         let seen = send(client, &load, noise, time);
         let ended = |ended: std::thread::Result<io::Result<()>>| match ended {
             Ok(ended) => ended,
             Err(panic) => std::panic::resume_unwind(panic),
         };
-        let taken = ended(connection.join());
+        let taken = ended(connection.join()).and(ended(consumer.join()));
         let (batches, samples) = match log.join() {
             Ok(written) => written?,
             Err(panic) => std::panic::resume_unwind(panic),
@@ -210,7 +214,7 @@ fn send(mut socket: TcpStream, load: &Rehearsed, noise: &[u8], time: Duration) -
             let before = processor_us();
             socket.write_all(&many.to_le_bytes())?;
             write_noise(&mut socket, noise, u64::from(many) * load.message_bytes)?;
-            spin(before, f64::from(many) * load.client_us);
+            spin(before, f64::from(many) * load.client_us / 2.0);
             waiting.push_back((Instant::now(), many));
             may_send -= many;
         }
@@ -258,8 +262,13 @@ fn write_noise(socket: &mut TcpStream, noise: &[u8], mut bytes: u64) -> io::Resu
     Ok(())
 }
 
-/// The connection: takes pieces until the client has ended.
-fn take(mut socket: TcpStream, load: &Rehearsed, gathered: &Gathered) -> io::Result<()> {
+/// The connection: takes pieces, and passes them on, until the client has ended.
+fn take(
+    mut socket: TcpStream,
+    mut consumer: TcpStream,
+    load: &Rehearsed,
+    gathered: &Gathered,
+) -> io::Result<()> {
     let mut buffer = vec![0; PIECE_BYTES];
     let mut taken = || -> io::Result<()> {
         let mut count = [0; 4];
@@ -270,6 +279,7 @@ fn take(mut socket: TcpStream, load: &Rehearsed, gathered: &Gathered) -> io::Res
             while bytes > 0 {
                 let part = bytes.min(PIECE_BYTES as u64) as usize;
                 socket.read_exact(&mut buffer[..part])?;
+                consumer.write_all(&buffer[..part])?;
                 bytes -= part as u64;
             }
             spin(before, f64::from(many) * load.broker_us);
@@ -280,6 +290,20 @@ fn take(mut socket: TcpStream, load: &Rehearsed, gathered: &Gathered) -> io::Res
     let done = taken();
     gathered.change(|(_, closed)| *closed = true);
     done
+}
+
+/// The consumer: reads until there is no more.
+fn consume(mut socket: TcpStream, load: &Rehearsed) -> io::Result<()> {
+    let mut buffer = vec![0; PIECE_BYTES];
+    loop {
+        let before = processor_us();
+        let bytes = socket.read(&mut buffer)?;
+        if bytes == 0 {
+            return Ok(());
+        }
+        let messages = bytes as f64 / load.message_bytes.max(1) as f64;
+        spin(before, messages * load.client_us / 2.0);
+    }
 }
 
 /// The log: writes and syncs what has gathered, and says how much it was. Messages of a batch on

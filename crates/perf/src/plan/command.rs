@@ -150,8 +150,8 @@ fn demand(arguments: &Arguments) -> Result<Demand, CommandError> {
     })
 }
 
-/// Reads the drive, plans, shows the plan on `out`, and checks it where that is asked. Answers which
-/// promises the broker broke in the run that checks.
+/// Reads the drive, plans, shows the plan on `out`, and checks it where that is asked. Answers
+/// which promises the broker broke in the run that checks.
 ///
 /// # Errors
 /// When the drive's file cannot be read, what is asked for makes no sense, a file cannot be written

@@ -10,8 +10,8 @@
 //!   longer than a moment in a queue a second time, into segments. A drive is used to
 //!   [`DRIVE_USED`] of its bandwidth and [`ROOM_USED`] of its room.
 //! - **Confirms** are [`crate::drive::predict`]'s, at the rate of one node's log.
-//! - **Memory**: what a node takes at rest, its queues, and messages on their way. Beside it the page
-//!   cache, so that readers that are a minute behind read from memory.
+//! - **Memory**: what a node takes at rest, its queues, and messages on their way. Beside it the
+//!   page cache, so that readers that are a minute behind read from memory.
 //! - What one queue does not carry has to be spread over more of them.
 
 pub mod costs;
@@ -39,8 +39,9 @@ pub const DRIVE_USED: f64 = 0.5;
 pub const ROOM_USED: f64 = 0.8;
 /// Nodes of a fleet at most: beyond, several clusters serve better.
 pub const NODES_MAX: u32 = 64;
-/// Bytes that a node takes at rest.
+/// Bytes that a node takes at rest, and what comes to that in a cluster.
 const NODE_BYTES: f64 = 20e6;
+const CLUSTER_BYTES: f64 = 12e6;
 /// Bytes of a queue with its consumer and connection, at each of its copies; `docs/scale.md`.
 const QUEUE_BYTES: f64 = 8_200.0 + 5_500.0;
 /// How often the bytes of a message on its way are in memory, at the most.
@@ -226,6 +227,11 @@ fn node_load(demand: &Demand, nodes: u32) -> NodeLoad {
     NodeLoad {
         cores: cores_used(demand, nodes),
         resident_bytes: NODE_BYTES
+            + if demand.copies > 1 {
+                CLUSTER_BYTES
+            } else {
+                0.0
+            }
             + members * QUEUE_BYTES
             + under_way * leaders
             + led

@@ -134,7 +134,8 @@ fn more_than_nodes_may_have_is_said_and_not_planned_away() {
 #[test]
 fn confirms_wait_for_a_sync_or_for_nothing() {
     let synced = plan(&demand(Kind::Stream, 3, 1_000.0), &drive());
-    // One of a majority's drives, and a way there and back; some also for what is left of the one before.
+    // One of a majority's drives, and a way there and back; some also for what is left of the
+    // one before.
     assert!(
         (1_200.0..2_400.0).contains(&synced.confirm_p50_us),
         "{synced:?}"
