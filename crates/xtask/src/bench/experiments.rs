@@ -51,7 +51,7 @@ pub fn run(options: &Options) -> Result<Measured> {
     if options.write {
         let pages = run::root().join("docs/experiments");
         for (part, text) in &sections {
-            write_into_page(&pages, part, text)?;
+            super::report::write_into_page(&pages, part, text)?;
             runner.publish_pictures(&pages.join("figures"), part)?;
         }
     }
@@ -291,18 +291,4 @@ impl Runner {
         run::output(command.arg("--figures").arg(&folder))?;
         Ok(())
     }
-}
-
-/// Puts a table between its marks in whichever page has them.
-fn write_into_page(pages: &Path, part: &str, text: &str) -> Result<()> {
-    let mark = format!("<!-- bench {part} -->\n");
-    for entry in fs::read_dir(pages)? {
-        let path = entry?.path();
-        let is_page = path.extension().is_some_and(|e| e == "md");
-        if is_page && fs::read_to_string(&path)?.contains(&mark) {
-            let document = fs::read_to_string(&path)?;
-            fs::write(&path, super::report::with_section(&document, part, text))?;
-        }
-    }
-    Ok(())
 }

@@ -1,6 +1,7 @@
 //! What a benchmark is asked for, what it gives, and where its tables go.
 
 use std::fs;
+use std::path::Path;
 
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -73,6 +74,20 @@ pub fn with_section(document: &str, name: &str, text: &str) -> String {
         (Some((before, _)), Some((_, after))) => format!("{before}{section}{after}"),
         _ => format!("{}\n\n{section}", document.trim_end()),
     }
+}
+
+/// Puts a table between its marks in whichever page has them.
+pub fn write_into_page(pages: &Path, part: &str, text: &str) -> Result<()> {
+    let mark = format!("<!-- bench {part} -->\n");
+    for entry in fs::read_dir(pages)? {
+        let path = entry?.path();
+        let is_page = path.extension().is_some_and(|e| e == "md");
+        if is_page && fs::read_to_string(&path)?.contains(&mark) {
+            let document = fs::read_to_string(&path)?;
+            fs::write(&path, with_section(&document, part, text))?;
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -7,75 +7,97 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-use super::report::{Measured, Options};
+use super::report::{Measured, Options, write_into_page};
 use crate::broker::{Broker, Kind, leveret_binary};
 use crate::numbers::{median, table};
 use crate::{procfs, run};
 
-/// What is run, and against whom.
+/// What is run, against whom, and what the document has of it.
 struct Load {
     name: &'static str,
     preset: &'static str,
     kinds: &'static [Kind],
+    document: &'static str,
 }
 
 const BOTH: &[Kind] = &[Kind::RabbitMq, Kind::Leveret];
+/// For what RabbitMQ's streams have no such level of.
+const OURS: &[Kind] = &[Kind::Leveret];
 /// Messages of the backlog: 2 GB, and those of a short run.
-const BACKLOG: [&str; 2] = ["2000000", "200000"];
+const BACKLOG: [&str; 2] = ["2000000", "1000000"];
 /// The preset that has phases of its own, and its backlog as it stands there.
 const CATCH_UP: (&str, &str) = ("stream-catch-up", "5000000");
+/// The preset that speaks AMQP 0-9-1.
+const OVER_AMQP: &str = "store-write";
+
+const fn load(
+    name: &'static str,
+    preset: &'static str,
+    kinds: &'static [Kind],
+    document: &'static str,
+) -> Load {
+    Load {
+        name,
+        preset,
+        kinds,
+        document,
+    }
+}
 
 const LOADS: &[Load] = &[
-    Load {
-        name: "128 B, interval 100 ms",
-        preset: "stream-1-1",
-        kinds: BOTH,
-    },
-    Load {
-        name: "128 B, sync",
-        preset: "stream-sync",
-        // RabbitMQ's streams have no such level.
-        kinds: &[Kind::Leveret],
-    },
-    Load {
-        name: "2,048 B, interval 100 ms",
-        preset: "stream-1-1-2048",
-        kinds: BOTH,
-    },
-    Load {
-        name: "catch-up, 1,024 B",
-        preset: CATCH_UP.0,
-        kinds: BOTH,
-    },
+    load("1-1, 128 B", "stream-1-1", BOTH, "56,400/s"),
+    load("1-1, 512 B", "stream-1-1-512", BOTH, "41,000/s"),
+    load("1-1, 1,024 B", "stream-1-1-1024", BOTH, "29,000/s"),
+    load("1-1, 2,048 B", "stream-1-1-2048", BOTH, "20,000/s"),
+    load("2-2, 128 B", "stream-2-2", BOTH, "50,000/s"),
+    load("2-2, 512 B", "stream-2-2-512", BOTH, "40,000/s"),
+    load("2-2, 1,024 B", "stream-2-2-1024", BOTH, "31,200/s"),
+    load("2-2, 2,048 B", "stream-2-2-2048", BOTH, "23,000/s"),
+    load("1-1, 128 B, sync", "stream-sync", OURS, ""),
+    load("catch-up, 1,024 B", CATCH_UP.0, BOTH, "> 100,000/s"),
+    load("stream, 64 KiB", "stream-write", BOTH, "300 MB/s"),
+    load("queues, 64 KiB", OVER_AMQP, BOTH, "300 MB/s"),
 ];
 
 /// Reads a figure from a run's record.
 type Figure = fn(&Value) -> f64;
 
 /// The figures of one run, as they are shown.
-const FIGURES: [(&str, Figure); 6] = [
-    ("published/s", |run| load(run, "/totals/publish_rate")),
-    ("consumed/s", |run| load(run, "/totals/consume_rate")),
+const FIGURES: [(&str, Figure); 7] = [
+    ("published/s", |run| of_load(run, "/totals/publish_rate")),
+    ("consumed/s", |run| of_load(run, "/totals/consume_rate")),
+    ("published MB/s", |run| {
+        of_load(run, "/totals/publish_bytes_per_s") / 1e6
+    }),
     ("broker CPU s/million", |run| {
-        let messages = load(run, "/totals/published").max(load(run, "/totals/consumed"));
+        let messages = of_load(run, "/totals/published").max(of_load(run, "/totals/consumed"));
         sum(run, "cpu_s") / messages.max(1.0) * 1e6
     }),
     ("confirm p50 ms", |run| {
-        load(run, "/confirm/percentiles/p50_us") / 1e3
+        of_load(run, "/confirm/percentiles/p50_us") / 1e3
     }),
     ("confirm p99 ms", |run| {
-        load(run, "/confirm/percentiles/p99_us") / 1e3
+        of_load(run, "/confirm/percentiles/p99_us") / 1e3
     }),
     ("most memory MB", |run| sum(run, "rss_bytes_max") / 1e6),
 ];
-/// Places of rate and CPU among [`FIGURES`].
+/// The pictures that the page shows: of which preset, and which.
+const SHOWN: &[(&str, &str)] = &[
+    ("stream-1-1", "compare-consumed.svg"),
+    ("stream-1-1", "compare-cpu.svg"),
+    ("stream-1-1-2048", "compare-consumed.svg"),
+    ("stream-1-1-2048", "compare-cpu.svg"),
+];
+/// Places of rates and CPU among [`FIGURES`].
+const PUBLISHED: usize = 0;
 const CONSUMED: usize = 1;
-const CPU: usize = 2;
+const CPU: usize = 3;
 
 /// Runs each load against each broker, round after round, and reports medians.
 pub fn run(options: &Options) -> Result<Measured> {
-    let (rounds, seconds) = if options.fast { (1, 5) } else { (3, 20) };
+    let (rounds, seconds) = if options.fast { (1, 3) } else { (3, 6) };
     let folder = run::target_folder("streams")?;
+    let before = load_average();
     let (mut rows, mut records) = (Vec::new(), Vec::new());
     let asked = options.kinds();
     for load in LOADS.iter().filter(|load| options.wants(load.name)) {
@@ -86,38 +108,48 @@ pub fn run(options: &Options) -> Result<Measured> {
             .filter(|k| asked.contains(k))
             .collect();
         let mut runs: Vec<Vec<Vec<f64>>> = vec![Vec::new(); kinds.len()];
-        let mut files = Vec::new();
+        let mut first_round = Vec::new();
         for round in 1..=rounds {
             for (at, kind) in kinds.iter().enumerate() {
                 let file = folder.join(format!("{}-{}-{round}.json", load.preset, kind.name()));
                 let result = measure(*kind, load, seconds, options.fast, &file)?;
                 let figures: Vec<f64> = FIGURES.iter().map(|(_, read)| read(&result)).collect();
                 println!(
-                    "{:<26} {:<9} {:>9.0}/s {:>6.2} CPU s/million",
+                    "{:<18} {:<9} {:>9.0}/s {:>6.2} CPU s/million",
                     load.name,
                     kind.name(),
-                    figures[CONSUMED],
+                    rate(&figures),
                     figures[CPU]
                 );
                 records.push(json!({
                     "load": load.name, "broker": kind.name(), "round": round, "figures": figures,
                 }));
                 runs[at].push(figures);
-                files.push(file);
+                if round == 1 {
+                    first_round.push(file);
+                }
             }
         }
         rows.extend(medians(load, &kinds, &runs));
-        pictures(&folder.join(load.preset), &files)?;
+        pictures(&folder.join(load.preset), &first_round)?;
     }
     let mut head = vec!["", "broker"];
     head.extend(FIGURES.iter().map(|(title, _)| *title));
-    head.extend(["rate", "CPU"]);
+    head.extend(["rate", "CPU", "document"]);
     let text = format!(
-        "`leveret perf`'s stream presets, {seconds} s a run, the median of {rounds} alternating \
-         rounds; generator and broker on the same cores. The last two columns are ratios to the \
-         row above.\n\n{}",
+        "`leveret perf`'s presets of scenario D, {seconds} s a run, the median of {rounds} \
+         alternating rounds; generator and broker on the same cores; load average {} before and {} \
+         after. *rate* and *CPU* are ratios to the row above: of what was consumed, or published \
+         where nobody consumes.\n\n{}",
+        before,
+        load_average(),
         table(&head, &rows)
     );
+    if options.write {
+        let pages = run::root().join("docs/experiments");
+        write_into_page(&pages, "streams", &text)?;
+        publish(&folder, &pages.join("figures"))?;
+    }
     let json = json!({ "seconds": seconds, "rounds": rounds, "runs": records });
     Ok(Measured { text, json })
 }
@@ -131,12 +163,18 @@ fn medians(load: &Load, kinds: &[Kind], runs: &[Vec<Vec<f64>>]) -> Vec<Vec<Strin
         let mut row = vec![load.name.to_owned(), kind.name().to_owned()];
         row.extend(figures.iter().map(|figure| match *figure {
             figure if figure >= 100.0 => format!("{figure:.0}"),
+            // Nobody consumed, or published in what was measured.
+            0.0 => String::new(),
             figure => format!("{figure:.2}"),
         }));
-        for at in [CONSUMED, CPU] {
-            let ratio = before.as_ref().map(|before| figures[at] / before[at]);
-            row.push(ratio.map_or_else(String::new, |ratio| format!("{ratio:.2}")));
+        let ratios = before
+            .as_ref()
+            .map(|before: &Vec<f64>| [rate(&figures) / rate(before), figures[CPU] / before[CPU]]);
+        for at in 0..2 {
+            let ratio = ratios.map(|ratios| format!("{:.2}", ratios[at]));
+            row.push(ratio.unwrap_or_default());
         }
+        row.push(load.document.to_owned());
         before = Some(figures);
         rows.push(row);
     }
@@ -155,9 +193,12 @@ fn measure(kind: Kind, load: &Load, seconds: u64, fast: bool, file: &Path) -> Re
         command.arg(shorter_backlog(file, fast)?);
     } else {
         let seconds = seconds.to_string();
-        command.args([load.preset, "-z", &seconds, "--warm-up", "3"]);
+        command.args([load.preset, "-z", &seconds, "--warm-up", "2"]);
     }
-    let uri = format!("rabbitmq-stream://guest:guest@{}", broker.stream);
+    let uri = match load.preset {
+        OVER_AMQP => broker.url(),
+        _ => format!("rabbitmq-stream://guest:guest@{}", broker.stream),
+    };
     command.args(["--uri", &uri, "--pid", &pids.join(",")]);
     command.arg("--json").arg(file);
     let said = run::output(&mut command);
@@ -174,7 +215,33 @@ fn shorter_backlog(beside: &Path, fast: bool) -> Result<PathBuf> {
     Ok(file)
 }
 
-/// Draws what the runs of a load are compared by.
+/// What was consumed a second, or published where nobody consumes.
+fn rate(figures: &[f64]) -> f64 {
+    match figures[CONSUMED] {
+        0.0 => figures[PUBLISHED],
+        consumed => consumed,
+    }
+}
+
+/// How many threads wanted a processor in the last minute.
+fn load_average() -> String {
+    let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split(' ').next().unwrap_or_default().to_owned()
+}
+
+/// Copies the pictures that the page shows.
+fn publish(drawn: &Path, pages: &Path) -> Result<()> {
+    for (preset, picture) in SHOWN {
+        let short = picture.trim_start_matches("compare-");
+        let to = pages.join(format!("streams-{preset}-{short}"));
+        fs::copy(drawn.join(preset).join(picture), &to).with_context(|| {
+            format!("{picture} of {preset} was not drawn: run both brokers, and no --part")
+        })?;
+    }
+    Ok(())
+}
+
+/// Draws what the runs are compared by.
 fn pictures(folder: &Path, files: &[PathBuf]) -> Result<()> {
     let mut command = Command::new(leveret_binary());
     command.args(["perf", "report"]).args(files);
@@ -182,7 +249,7 @@ fn pictures(folder: &Path, files: &[PathBuf]) -> Result<()> {
     Ok(())
 }
 
-fn load(run: &Value, path: &str) -> f64 {
+fn of_load(run: &Value, path: &str) -> f64 {
     let value = run.pointer(&format!("/loads/0{path}"));
     value.and_then(Value::as_f64).unwrap_or_default()
 }
@@ -198,10 +265,16 @@ mod tests {
 
     #[test]
     fn ratios_are_to_the_row_above() {
-        let rabbit = vec![vec![1.0, 200.0, 4.0, 0.0, 0.0, 0.0]; 3];
-        let ours = vec![vec![1.0, 500.0, 1.0, 0.0, 0.0, 0.0]; 3];
+        let rabbit = vec![vec![1.0, 200.0, 0.0, 4.0, 0.0, 0.0, 0.0]; 3];
+        let ours = vec![vec![1.0, 500.0, 0.0, 1.0, 0.0, 0.0, 0.0]; 3];
         let rows = medians(&LOADS[0], BOTH, &[rabbit, ours]);
-        assert_eq!(rows[0][FIGURES.len() + 2..], ["", ""]);
-        assert_eq!(rows[1][FIGURES.len() + 2..], ["2.50", "0.25"]);
+        assert_eq!(rows[0][FIGURES.len() + 2..], ["", "", "56,400/s"]);
+        assert_eq!(rows[1][FIGURES.len() + 2..], ["2.50", "0.25", "56,400/s"]);
+    }
+
+    #[test]
+    fn where_nobody_consumes_what_was_published_counts() {
+        assert_eq!(rate(&[30.0, 0.0, 1.0]), 30.0);
+        assert_eq!(rate(&[30.0, 20.0, 1.0]), 20.0);
     }
 }
