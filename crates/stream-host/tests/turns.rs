@@ -9,7 +9,9 @@ use leveret_stream::{
     ReplicaEvent, ReplicaOrder, ReplicaOrigin, RequestId, SessionId, StreamSettings,
 };
 use leveret_stream_host::StreamHost;
-use leveret_types::limits::{STREAM_EARLY_READER_MS, STREAM_EARLY_READERS_MAX, STREAM_READS_MAX};
+use leveret_types::limits::{
+    STREAM_EARLY_READER_MS, STREAM_EARLY_READERS_MAX, STREAM_READS_MAX, STREAM_TRACKING_GATHER_MS,
+};
 use leveret_types::{NodeId, Now, QueueId};
 use std::path::Path;
 
@@ -519,7 +521,7 @@ fn what_a_named_group_has_not_had_stays_whatever_its_age_and_an_operator_is_told
 /// A leader without followers in reach does not know what is committed.
 fn begin_follower_of_nobody(host: &mut StreamHost<MemoryDisk>, stream: QueueId) {
     let me = NodeId(1);
-    host.begin_replica(stream, with(Flush::Sync), me, true)
+    host.begin_replica(stream, with(Flush::Sync), me, ReplicaOrigin::NewStream)
         .unwrap();
     end_turn(host, Now::both(0));
 }

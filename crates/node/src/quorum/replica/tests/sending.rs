@@ -66,15 +66,15 @@ fn entries_do_not_overtake_those_that_wait_for_a_read() {
         replica.outgoing.parked.push_back(waits);
         let before = around.effects.peer.len();
         let (behind, elsewhere) = (append(replica, one, 2), append(replica, other, 2));
-        replica.send(around, behind);
+        replica.send_message(around, behind);
         assert_eq!(around.effects.peer.len(), before, "it waits its turn");
         assert_eq!(replica.outgoing.parked.len(), 2);
-        replica.send(around, elsewhere);
+        replica.send_message(around, elsewhere);
         assert_eq!(around.effects.peer.len(), before + 1, "others do not wait");
         // What has no entries may go at once: nobody takes an old word for a new one.
         let mut heartbeat = append(replica, one, 2);
         heartbeat.body = Body::Heartbeat { commit: 0 };
-        replica.send(around, heartbeat);
+        replica.send_message(around, heartbeat);
         assert_eq!(around.effects.peer.len(), before + 2);
         replica.retry_outgoing(around);
         assert_eq!(around.effects.peer.len(), before + 4);
