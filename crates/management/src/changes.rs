@@ -65,9 +65,7 @@ pub(crate) fn answer(call: &Call<'_>, found: &Found, path: &str) -> Answer {
         return (method.handler)(call);
     }
     let shows = |path: &&str| found.pattern.starts_with(path);
-    let look = found
-        .look
-        .filter(|_| !TOO_LARGE_TO_SHOW.iter().any(|path| shows(path)));
+    let look = found.look.filter(|_| !TOO_LARGE_TO_SHOW.iter().any(shows));
     let before = shown(look, call);
     let result = (method.handler)(call);
     let (status, reason) = match &result {
