@@ -18,74 +18,33 @@
 mod hosting;
 mod leader_events;
 mod leader_location;
+mod leader_search;
 mod pending;
+mod questions;
+mod session;
 mod subscription;
 mod timers;
 mod waiting_deliveries;
 
+pub(crate) use leader_search::LeaderLocation;
 pub(crate) use pending::Budget;
 
 use super::link::{Command, Operation, QueueCounts, Settle};
-use crate::env::{ConnectionEvent, QueueAnswer};
+use crate::env::ConnectionEvent;
 use crate::notify::Notify;
 use crate::queue_host::Asker;
 use crate::shard::ShardEffects;
 use hashbrown::HashMap;
-use leveret_queue::Consumer;
-use leveret_types::limits::{
-    LEADER_WAIT_MS_MAX, LINK_CONSUMER_BYTES_MAX, LINK_CONSUMER_MESSAGES_MAX,
-};
+use leader_search::LeaderSearch;
+use leveret_types::limits::{LINK_CONSUMER_BYTES_MAX, LINK_CONSUMER_MESSAGES_MAX};
 use leveret_types::{ConnectionId, ConsumerId, Message, NodeId, Now, QueueId};
 use pending::{Journal, PendingOperation};
-use std::collections::VecDeque;
-use std::ops::Range;
+use questions::Questions;
+use questions::{Question, Request};
+use session::Session;
 use std::sync::Arc;
 use subscription::Subscription;
 use waiting_deliveries::WaitingDeliveries;
-
-/// Milliseconds after which a leader is looked for again, twice as long each time: who leads says
-/// so, and thousands of remote_queues that ask would keep the nodes from choosing.
-const RETRY_MS: Range<u64> = 50..1_000;
-/// Milliseconds within which a node that was asked must have answered.
-const ANSWER_MS: u64 = 1_000;
-/// Hints to other nodes that are followed at once; more of them wait for [`RETRY_MS`].
-const HINTS_MAX: u32 = 3;
-
-/// Where the leader is, as far as the remote_queue knows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LeaderLocation {
-    /// Nowhere.
-    Unknown,
-    /// This node was registered to, and has not answered yet.
-    Asked(NodeId),
-    /// On this node, which has taken the session.
-    Led(NodeId),
-}
-
-/// What is asked of a leader.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Question {
-    Attach(Consumer),
-    Cancel(ConsumerId),
-    Get {
-        subscription: ConsumerId,
-        no_ack: bool,
-    },
-    Purge,
-    Count,
-    Peek {
-        before: u64,
-    },
-}
-
-/// A question without an answer.
-#[derive(Debug)]
-struct Request {
-    id: u64,
-    asker: Asker,
-    question: Question,
-    until_ms: u64,
-}
 
 /// What a remote_queue's calls may reach.
 pub(crate) struct Reach<'a> {
@@ -113,32 +72,13 @@ pub(crate) enum Put<'a, I: Iterator<Item = &'a Operation>> {
 #[derive(Debug)]
 pub(crate) struct RemoteQueue {
     queue: QueueId,
-    place: LeaderLocation,
-    /// The session that was registered last; 0 before the first.
-    session: u64,
-    /// The latest term of which a leader was leader_events.
-    term: u64,
+    leader: LeaderSearch,
+    session: Session,
     /// Whether the queue's only node is down, so that nothing is worth waiting for.
     is_unavailable: bool,
-    /// A registration that is to be sent.
-    present: bool,
-    /// Whether a leader may know subscriptions that are gone: it has not leader_events of that, or
-    /// may not have.
-    owes: bool,
-    /// Looks for the leader since it was last known.
-    attempts: u32,
-    hints: u32,
-    retry_at_ms: u64,
     journal: Journal,
-    /// Number of the next operation that this session has not sent.
-    sent: u64,
-    /// Number of the next operation that no session has sent.
-    ever_sent: u64,
-    /// What else is to be said, each before the operation of that number.
-    control: VecDeque<(u64, Command)>,
     subscriptions: HashMap<ConsumerId, Subscription, foldhash::fast::FixedState>,
-    requests: Vec<Request>,
-    next_request: u64,
+    questions: Questions,
     /// Connections that are held back until there is room.
     throttled: Vec<ConnectionId>,
     /// Connections that wait for all operations up to a number.
@@ -147,8 +87,6 @@ pub(crate) struct RemoteQueue {
     waiting_deliveries: WaitingDeliveries,
     /// How the queue stood when it was last asked.
     queue_counts: QueueCounts,
-    /// Answers for those who ask again.
-    parked: VecDeque<(u64, QueueAnswer)>,
 }
 
 impl RemoteQueue {
@@ -156,37 +94,26 @@ impl RemoteQueue {
     pub(crate) fn new(queue: QueueId, together: Arc<Budget>) -> Self {
         Self {
             queue,
-            place: LeaderLocation::Unknown,
-            session: 0,
-            term: 0,
+            leader: LeaderSearch::new(),
+            session: Session::new(),
             is_unavailable: false,
-            present: false,
-            owes: false,
-            attempts: 0,
-            hints: 0,
-            retry_at_ms: 0,
             journal: Journal::new(together),
-            sent: 1,
-            ever_sent: 1,
-            control: VecDeque::new(),
             subscriptions: HashMap::default(),
-            requests: Vec::new(),
-            next_request: 1,
+            questions: Questions::new(),
             throttled: Vec::new(),
             waiters: Vec::new(),
             waiting_deliveries: WaitingDeliveries::default(),
             queue_counts: QueueCounts::default(),
-            parked: VecDeque::new(),
         }
     }
 
     pub(crate) const fn place(&self) -> LeaderLocation {
-        self.place
+        self.leader.place
     }
 
     /// The node that leads, or that was asked because it probably does.
     pub(crate) const fn leader(&self) -> Option<NodeId> {
-        match self.place {
+        match self.leader.place {
             LeaderLocation::Led(node) | LeaderLocation::Asked(node) => Some(node),
             LeaderLocation::Unknown => None,
         }
@@ -199,14 +126,14 @@ impl RemoteQueue {
 
     /// Whether what a node says in the session may be the leader's words.
     pub(crate) fn is_with(&self, node: NodeId) -> bool {
-        match self.place {
+        match self.leader.place {
             LeaderLocation::Unknown => true,
             LeaderLocation::Asked(asked) | LeaderLocation::Led(asked) => asked == node,
         }
     }
 
     pub(crate) const fn session(&self) -> u64 {
-        self.session
+        self.session.number
     }
 
     pub(crate) const fn set_unavailable(&mut self, is_unavailable: bool) {
@@ -220,12 +147,12 @@ impl RemoteQueue {
 
     /// Whether it needs a leader.
     pub(crate) fn is_busy(&self) -> bool {
-        self.owes || self.is_used()
+        self.session.owes || self.is_used()
     }
 
     /// Whether somebody wants something of the queue.
     fn is_used(&self) -> bool {
-        !self.journal.is_empty() || !self.subscriptions.is_empty() || !self.requests.is_empty()
+        !self.journal.is_empty() || !self.subscriptions.is_empty() || !self.questions.is_empty()
     }
 
     /// The message that was published as the operation of this number, if it has no answer yet.
@@ -273,9 +200,9 @@ impl RemoteQueue {
     fn push_settle(&mut self, settle: Settle, acquired: u32) {
         // Neighbours that have not been sent are one operation.
         let next = self.journal.next();
-        let is_last = self.control.back().is_none_or(|(at, _)| *at < next);
+        let is_last = self.session.control.back().is_none_or(|(at, _)| *at < next);
         if is_last
-            && let Some(last) = self.journal.last_from(self.ever_sent)
+            && let Some(last) = self.journal.last_from(self.session.ever_sent)
             && last.acquired == acquired
             && let Operation::Settle(before) = &mut last.operation
             && before.subscription == settle.subscription
@@ -299,23 +226,9 @@ impl RemoteQueue {
                 && subscription.held_count == 0
                 && subscription.waiting.is_empty()
         });
-        let asked = self
-            .requests
-            .iter()
-            .any(|request| request.question.subscription() == Some(id));
-        if done && !asked {
+        if done && !self.questions.concern(id) {
             self.subscriptions.remove(&id);
         }
-    }
-
-    /// The answer for one who asks again; `None` if there is none yet. `asked` says whether the
-    /// question is under way.
-    pub(crate) fn parked(&mut self, poll: u64) -> (Option<QueueAnswer>, bool) {
-        let at = self.parked.iter().position(|(of, _)| *of == poll);
-        let answer = at.and_then(|at| self.parked.remove(at));
-        let mut requests = self.requests.iter();
-        let asked = requests.any(|request| request.asker == Asker::Poll(poll));
-        (answer.map(|(_, answer)| answer), asked)
     }
 
     /// A connection wants to hear when all operations up to now are committed; false if they are.
@@ -329,25 +242,19 @@ impl RemoteQueue {
     }
 
     fn ask(&mut self, now: Now, asker: Asker, question: Question) {
-        let id = self.next_request;
-        self.next_request += 1;
-        if matches!(self.place, LeaderLocation::Led(_)) {
-            let message = question.message(id);
+        let message = self.questions.ask(now, asker, question);
+        if self.leader.is_known() {
             self.say(message);
         }
-        self.requests.push(Request {
-            id,
-            asker,
-            question,
-            until_ms: now.monotonic_ms + LEADER_WAIT_MS_MAX,
-        });
     }
 
     /// Says something to the leader, behind all operations that there are. Without a leader it need
     /// not be said: the registration will; but not one that is on its way already.
     fn say(&mut self, message: Command) {
-        if self.place != LeaderLocation::Unknown {
-            self.control.push_back((self.journal.next(), message));
+        if self.leader.place != LeaderLocation::Unknown {
+            self.session
+                .control
+                .push_back((self.journal.next(), message));
         }
     }
 
@@ -360,7 +267,7 @@ impl RemoteQueue {
 
     /// Hands on what waits for room at the connection.
     fn forward(&mut self, consumer: ConsumerId, reach: &mut Reach<'_>) {
-        let session = self.session;
+        let session = self.session.number;
         let Some(subscription) = self.subscriptions.get_mut(&consumer) else {
             return;
         };
@@ -410,35 +317,4 @@ impl RemoteQueue {
 /// least whether anybody had.
 fn acquired(count: Option<u32>, is_redelivered: bool) -> u32 {
     count.unwrap_or(u32::from(is_redelivered))
-}
-
-impl Question {
-    /// The subscription that it concerns.
-    fn subscription(&self) -> Option<ConsumerId> {
-        match self {
-            Self::Attach(consumer) => Some(consumer.id),
-            Self::Cancel(subscription) | Self::Get { subscription, .. } => Some(*subscription),
-            Self::Purge | Self::Count | Self::Peek { .. } => None,
-        }
-    }
-
-    fn message(&self, id: u64) -> Command {
-        match self {
-            Self::Attach(consumer) => Command::Attach(*consumer),
-            Self::Cancel(consumer) => Command::Cancel(*consumer),
-            Self::Get {
-                subscription,
-                no_ack,
-            } => Command::Get {
-                subscription: *subscription,
-                no_ack: *no_ack,
-            },
-            Self::Purge => Command::Purge { request: id },
-            Self::Count => Command::Count { request: id },
-            Self::Peek { before } => Command::Peek {
-                request: id,
-                before: *before,
-            },
-        }
-    }
 }

@@ -38,7 +38,7 @@ impl RemoteQueue {
         question: Question,
     ) -> Option<QueueAnswer> {
         if let Asker::Poll(poll) = asker {
-            match self.parked(poll) {
+            match self.questions.parked(poll) {
                 (Some(answer), _) => return Some(answer),
                 (None, true) => return None,
                 (None, false) => {}
@@ -138,8 +138,7 @@ impl QueueHost for RemoteQueue {
     }
 
     fn detach(&mut self, _context: &mut HostContext<'_>, subscription: ConsumerId) {
-        self.requests
-            .retain(|request| request.question.subscription() != Some(subscription));
+        self.questions.forget(subscription);
         self.leave_waiting_deliveries(subscription);
         if self.subscriptions.remove(&subscription).is_some() {
             self.say(Command::Detach(subscription));
@@ -148,7 +147,7 @@ impl QueueHost for RemoteQueue {
 
     fn unblock(&mut self, context: &mut HostContext<'_>, consumer: ConsumerId) {
         let reach = &mut reach(context);
-        if self.place == LeaderLocation::Led(reach.node) {
+        if self.leader.place == LeaderLocation::Led(reach.node) {
             self.say(Command::Credit {
                 consumer,
                 messages: 0,

@@ -8,7 +8,6 @@ use crate::queue_host::Asker;
 use crate::quorum::link::{Command, Event, Settle};
 use leveret_client::{Delivery, Reply};
 use leveret_queue::Outcome;
-use leveret_types::limits::PARKED_ANSWERS_MAX;
 use leveret_types::{ConnectionId, ConsumerId, NodeId};
 use std::ops::Range;
 
@@ -91,7 +90,7 @@ impl RemoteQueue {
     }
 
     pub(super) fn committed(&mut self, from: NodeId, through: u64, reach: &mut Reach<'_>) {
-        if self.place == LeaderLocation::Asked(from) {
+        if self.leader.place == LeaderLocation::Asked(from) {
             self.established(from);
         }
         let mut told: Vec<ConnectionId> = Vec::new();
@@ -106,7 +105,7 @@ impl RemoteQueue {
                 Notify::Then(then) => reach.effects.deferred.extend(then.filled()),
             }
         }
-        self.sent = self.sent.max(self.journal.first());
+        self.session.sent = self.session.sent.max(self.journal.first());
         self.waiters.retain(|(until, connection)| {
             let waits = *until > through;
             if !waits && !told.contains(connection) {
@@ -154,7 +153,7 @@ impl RemoteQueue {
             return reach.post(subscription.connection, ConnectionEvent::Deliver(delivery));
         }
         let consumer = delivery.consumer;
-        let session = if is_admitted { 0 } else { self.session };
+        let session = if is_admitted { 0 } else { self.session.number };
         subscription.waiting.push_back((session, delivery));
         self.forward(consumer, reach);
     }
@@ -163,7 +162,7 @@ impl RemoteQueue {
     /// What came meanwhile returns by that: as an operation it might take effect late, on a message
     /// that another has.
     pub(super) fn say_gone(&mut self, consumer: ConsumerId) {
-        let is_said = matches!(self.control.back(),
+        let is_said = matches!(self.session.control.back(),
             Some((_, Command::Detach(last))) if *last == consumer);
         if !is_said {
             self.say(Command::Detach(consumer));
@@ -253,11 +252,7 @@ impl RemoteQueue {
     }
 
     pub(super) fn take_request(&mut self, is_it: impl Fn(&Question) -> bool) -> Option<Request> {
-        let at = self
-            .requests
-            .iter()
-            .position(|request| is_it(&request.question))?;
-        Some(self.requests.remove(at))
+        self.questions.take(|request| is_it(&request.question))
     }
 
     pub(super) fn answer(
@@ -282,8 +277,7 @@ impl RemoteQueue {
             )
         };
         let is_it = |request: &Request| request.id == id && fits(&request.question);
-        if let Some(at) = self.requests.iter().position(is_it) {
-            let request = self.requests.remove(at);
+        if let Some(request) = self.questions.take(is_it) {
             self.tell(request.asker, answer, reach);
         }
     }
@@ -294,12 +288,7 @@ impl RemoteQueue {
                 let queue = self.queue;
                 reach.post(connection, ConnectionEvent::Answered { queue, answer });
             }
-            Asker::Poll(poll) => {
-                if self.parked.len() >= PARKED_ANSWERS_MAX {
-                    self.parked.pop_front();
-                }
-                self.parked.push_back((poll, answer));
-            }
+            Asker::Poll(poll) => self.questions.park(poll, answer),
         }
     }
 }

@@ -1,29 +1,22 @@
 //! Where the leader is, and what it is told when it is found.
 
-use super::{ANSWER_MS, HINTS_MAX, LeaderLocation, Put, RETRY_MS, Reach, RemoteQueue};
+use super::leader_search::{ANSWER_MS, LeaderLocation};
+use super::{Put, Reach, RemoteQueue};
 use crate::quorum::link::{Command, HeldRange, Operation, RegisteredSubscription, Registration};
 use leveret_types::{NodeId, Now};
 
 impl RemoteQueue {
     /// Looks for the leader: `candidates` in the order in which they are worth asking.
     pub(crate) fn locate(&mut self, now: Now, session: u64, candidates: &[NodeId]) {
-        if candidates.is_empty() {
-            self.retry_at_ms = now.monotonic_ms + self.retry_after_ms();
-            return;
+        if let Some(node) = self.leader.next_of(now, candidates) {
+            self.present_to(now, node, session);
         }
-        let at = self.attempts as usize % candidates.len();
-        self.attempts = self.attempts.saturating_add(1);
-        self.present_to(now, candidates[at], session);
     }
 
     /// Presents itself to a node: with that a session begins.
     pub(super) fn present_to(&mut self, now: Now, node: NodeId, session: u64) {
-        self.place = LeaderLocation::Asked(node);
-        self.session = session;
-        self.present = true;
-        self.retry_at_ms = now.monotonic_ms + ANSWER_MS;
-        self.sent = self.journal.first();
-        self.control.clear();
+        self.leader.ask(now, node);
+        self.session.begin(session, self.journal.first());
         for subscription in self.subscriptions.values_mut() {
             subscription.credit = (0, 0);
         }
@@ -37,11 +30,9 @@ impl RemoteQueue {
         session: u64,
         reach: &mut Reach<'_>,
     ) -> bool {
-        if term < self.term {
+        if !self.leader.hears_of(term) {
             return false;
         }
-        self.term = term;
-        self.hints = 0;
         self.end_waiting_deliveries(reach);
         self.present_to(reach.now, node, session);
         true
@@ -55,14 +46,11 @@ impl RemoteQueue {
         next: u64,
         reach: &mut Reach<'_>,
     ) {
-        let ours =
-            self.place == LeaderLocation::Asked(from) || self.place == LeaderLocation::Led(from);
-        if !ours {
+        if !self.leader.is_at(from) {
             return;
         }
         self.lose(reach);
-        if let Some(leader) = leader.filter(|_| term >= self.term && self.hints < HINTS_MAX) {
-            self.hints += 1;
+        if let Some(leader) = leader.filter(|_| self.leader.follows(term)) {
             self.present_to(reach.now, leader, next);
         }
     }
@@ -70,25 +58,14 @@ impl RemoteQueue {
     /// The leader is gone, or the way to it.
     pub(crate) fn lose(&mut self, reach: &mut Reach<'_>) {
         self.end_waiting_deliveries(reach);
-        // It may not have heard what was said to it last, and may not know that it is lost.
-        self.owes |= self.place != LeaderLocation::Unknown;
-        self.place = LeaderLocation::Unknown;
-        self.present = false;
-        self.control.clear();
-        self.retry_at_ms = reach.now.monotonic_ms + self.retry_after_ms();
-    }
-
-    /// How long not to look for the leader, the longer the more often that was in vain.
-    fn retry_after_ms(&self) -> u64 {
-        let doubled = RETRY_MS.start << self.attempts.min(8);
-        doubled.min(RETRY_MS.end)
+        let was = self.leader.place != LeaderLocation::Unknown;
+        self.session.end(was);
+        self.leader.lose(reach.now);
     }
 
     /// A node is up that may lead, or know who does: it is worth asking before long.
     pub(crate) fn look_soon(&mut self, now: Now) {
-        if self.place == LeaderLocation::Unknown {
-            self.retry_at_ms = self.retry_at_ms.min(now.monotonic_ms + RETRY_MS.start);
-        }
+        self.leader.look_soon(now);
     }
 
     pub(super) fn registration(&self, start: u64) -> Registration {
@@ -124,7 +101,7 @@ impl RemoteQueue {
         }
         Registration {
             start,
-            term: self.term,
+            term: self.leader.term,
             first_sequence: self.journal.first(),
             subscriptions,
         }
@@ -136,10 +113,10 @@ impl RemoteQueue {
         start: u64,
         mut put: impl FnMut(Put<'_, Box<dyn Iterator<Item = &'_ Operation> + '_>>),
     ) {
-        match self.place {
+        match self.leader.place {
             LeaderLocation::Unknown => return,
             LeaderLocation::Asked(_) => {
-                if std::mem::take(&mut self.present) {
+                if std::mem::take(&mut self.session.present) {
                     let registration = Box::new(self.registration(start));
                     put(Put::Message(Command::Present(registration)));
                 }
@@ -148,15 +125,15 @@ impl RemoteQueue {
             LeaderLocation::Led(_) => {}
         }
         loop {
-            let until = self.control.front().map_or(u64::MAX, |(at, _)| *at);
+            let until = self.session.control.front().map_or(u64::MAX, |(at, _)| *at);
             let until = until.min(self.journal.next());
-            if self.sent < until {
-                let operations = self.journal.range(self.sent..until);
-                put(Put::Operations(self.sent, Box::new(operations)));
-                self.sent = until;
-                self.ever_sent = self.ever_sent.max(until);
+            let sent = self.session.sent;
+            if sent < until {
+                let operations = self.journal.range(sent..until);
+                put(Put::Operations(sent, Box::new(operations)));
+                self.session.sent_until(until);
             }
-            match self.control.pop_front() {
+            match self.session.control.pop_front() {
                 Some((_, message)) => put(Put::Message(message)),
                 None => break,
             }
@@ -165,31 +142,23 @@ impl RemoteQueue {
 
     /// The leader has taken the session: all that has no answer is said again.
     pub(super) fn established(&mut self, node: NodeId) {
-        self.place = LeaderLocation::Led(node);
-        self.owes = false;
-        (self.attempts, self.hints) = (0, 0);
-        let questions: Vec<Command> = self
-            .requests
-            .iter()
-            .map(|request| request.question.message(request.id))
-            .collect();
-        for question in questions {
+        self.leader.found(node);
+        self.session.owes = false;
+        for question in self.questions.messages() {
             self.say(question);
         }
     }
 
     /// Whether a leader is to be looked for now.
     pub(crate) fn wants_leader(&self, now: Now) -> bool {
-        !matches!(self.place, LeaderLocation::Led(_))
-            && self.is_busy()
-            && self.look_at_ms() <= now.monotonic_ms
+        !self.leader.is_known() && self.is_busy() && self.look_at_ms() <= now.monotonic_ms
     }
 
     /// When a leader is to be looked for: without haste if nobody waits for it.
     pub(super) fn look_at_ms(&self) -> u64 {
         match self.is_used() {
-            true => self.retry_at_ms,
-            false => self.retry_at_ms + ANSWER_MS,
+            true => self.leader.retry_at_ms,
+            false => self.leader.retry_at_ms + ANSWER_MS,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What the remote queue does by the clock, and its end.
 
-use super::{LeaderLocation, Question, Reach, RemoteQueue, Request};
+use super::{Question, Reach, RemoteQueue, Request};
 use crate::env::{ConnectionEvent, QueueAnswer};
 use crate::queue_host::Asker;
 use crate::quorum::link::Command;
@@ -10,8 +10,8 @@ use leveret_types::NodeId;
 impl RemoteQueue {
     /// When the remote queue is to be looked at next.
     pub(crate) fn next_deadline_ms(&self) -> Option<u64> {
-        let requests = self.requests.iter().map(|request| request.until_ms).min();
-        let leaderless = !matches!(self.place, LeaderLocation::Led(_)) && self.is_busy();
+        let requests = self.questions.deadline_ms();
+        let leaderless = !self.leader.is_known() && self.is_busy();
         let retry = leaderless.then(|| self.look_at_ms());
         let read = self.waiting_deliveries.read_at_ms();
         [requests, retry, read].into_iter().flatten().min()
@@ -20,8 +20,7 @@ impl RemoteQueue {
     /// Gives up questions that nobody has answered in time.
     pub(crate) fn expire(&mut self, reach: &mut Reach<'_>) {
         let now = reach.now.monotonic_ms;
-        while let Some(at) = self.requests.iter().position(|r| r.until_ms <= now) {
-            let request = self.requests.remove(at);
+        while let Some(request) = self.questions.take(|request| request.until_ms <= now) {
             self.give_up(request, reach);
         }
     }
@@ -33,7 +32,7 @@ impl RemoteQueue {
                 self.say(Command::Detach(consumer.id));
             }
             Question::Cancel(consumer) => {
-                self.requests.push(request);
+                self.questions.put_back(request);
                 return self.cancelled(consumer, reach);
             }
             Question::Get { subscription, .. } => self.forget_if_done(subscription),
@@ -46,7 +45,7 @@ impl RemoteQueue {
     /// questions answered so, consumers cancelled.
     pub(crate) fn abandon(&mut self, reach: &mut Reach<'_>) {
         self.lose(reach);
-        for request in std::mem::take(&mut self.requests) {
+        for request in self.questions.take_all() {
             match request.question {
                 Question::Cancel(_) => {
                     if let Asker::Connection(connection) = request.asker {

@@ -269,7 +269,7 @@ impl RemoteQueue {
     /// Whether the leader is on this node.
     pub(super) fn is_led_here(&self, reach: &Reach<'_>) -> bool {
         use LeaderLocation::{Asked, Led};
-        matches!(self.place, Asked(node) | Led(node) if node == reach.node)
+        matches!(self.leader.place, Asked(node) | Led(node) if node == reach.node)
     }
 }
 
