@@ -479,16 +479,14 @@ impl View {
             return;
         };
         match event {
-            Event::ResolvedOffset { request, result } => {
-                if self.stage == Stage::Placing(request.0) {
-                    self.placed(now, result);
-                }
+            Event::ResolvedOffset { request, result }
+                if self.stage == Stage::Placing(request.0) =>
+            {
+                self.placed(now, result);
             }
-            Event::Stats { result, .. } => {
-                if let Ok(stats) = result {
-                    self.told(&stats, queue, out);
-                }
-            }
+            Event::Stats {
+                result: Ok(stats), ..
+            } => self.told(&stats, queue, out),
             Event::Subscribed { request, result } => {
                 let is_asked = request.0 == self.reader_number();
                 match result {

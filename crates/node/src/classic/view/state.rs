@@ -142,10 +142,10 @@ mod tests {
 
     use super::*;
 
-    fn saved(ranges: &[std::ops::Range<u64>], given: u64) -> SavedView {
+    fn saved(ranges: &[(u64, u64)], given: u64) -> SavedView {
         let mut unsettled = RangeSet::new();
-        for range in ranges {
-            unsettled.insert_range(range.clone());
+        for (start, end) in ranges {
+            unsettled.insert_range(*start..*end);
         }
         SavedView {
             source: QueueId(7).of_stream(),
@@ -167,8 +167,8 @@ mod tests {
         let far = u64::MAX - 20;
         for view in [
             saved(&[], 0),
-            saved(&[0..1], 1),
-            saved(&[3..5, 900..901, far..far + 3], far + 4),
+            saved(&[(0, 1)], 1),
+            saved(&[(3, 5), (900, 901), (far, far + 3)], far + 4),
         ] {
             assert_eq!(SavedView::decode(&encoded(&view)), Ok(view));
         }
@@ -177,9 +177,9 @@ mod tests {
     #[test]
     fn a_bound_is_kept_also_by_what_is_read() {
         let most = VIEW_UNSETTLED_MAX as u64;
-        let fits = saved(&[5..5 + most], most + 5);
+        let fits = saved(&[(5, 5 + most)], most + 5);
         assert_eq!(SavedView::decode(&encoded(&fits)), Ok(fits));
-        let more = saved(&[5..5 + most + 1], most + 6);
+        let more = saved(&[(5, 5 + most + 1)], most + 6);
         assert_eq!(
             SavedView::decode(&encoded(&more)),
             Err(SavedViewError::Damaged)
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn no_bytes_make_it_panic_and_every_cut_is_noticed() {
-        let bytes = encoded(&saved(&[3..5, 900..901], 1_000));
+        let bytes = encoded(&saved(&[(3, 5), (900, 901)], 1_000));
         for end in 0..bytes.len() {
             assert!(SavedView::decode(&bytes[..end]).is_err(), "cut at {end}");
         }
