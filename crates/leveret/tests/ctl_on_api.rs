@@ -229,6 +229,26 @@ fn commands_of_rabbitmq_streams_show_what_the_node_has() {
         ),
         ("-s|restart_stream|s", ""),
         (
+            "-s|list_stream_groups",
+            "s\tgroup\t2\t39\t0.0\ns\tother\t0\t22\t2.5\n",
+        ),
+        (
+            "-s|list_stream_groups|name|partition|offset|unused",
+            "group\ts\t0\tfalse\nother\ts\t17\ttrue\n",
+        ),
+        ("-s|set_stream_group_offset|s|group|first", "s\t12\n"),
+        (
+            "-s|set_stream_group_offset|s|group|--timestamp|5|--partition|s",
+            "s\t12\n",
+        ),
+        ("-s|delete_stream_group|s|other", ""),
+        (
+            "-s|browse_stream|s|last|--count|3",
+            "offset 0, time 1000 ms, 3 bytes, json\n  app_id: shop\n[\n  7\n]\n\n\
+             offset 1, time 1000 ms, 2 bytes, hex\n  app_id: shop\nff00\n\n\
+             offset 2, 30 messages: packed\n\nnext offset 32\n",
+        ),
+        (
             "list_stream_publishers|publisher_id|reference",
             "Listing stream publishers ...\n\
              ┌──────────────┬───────────┐\n\

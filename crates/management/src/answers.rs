@@ -6,7 +6,10 @@ use crate::peers::without_zeros;
 use crate::pieces::write_json;
 use crate::question::Question;
 use crate::ranges::Ranges;
-use crate::{attempts, changes, connections, overview, queues, stream_rows, vhost_sums};
+use crate::{
+    attempts, changes, connections, overview, queues, stream_browse, stream_groups, stream_rows,
+    vhost_sums,
+};
 use leveret_types::{ConnectionId, QueueId};
 use serde_json::{Value, json};
 
@@ -69,6 +72,31 @@ fn one(app: &App, question: Question) -> Value {
             offset,
             name,
         } => json!(node.store_stream_offset(QueueId(stream), &name, offset)),
+        Question::StreamGroups { only } => stream_groups::own(app, only.map(QueueId)),
+        Question::SetStreamGroup { stream, name, to } => {
+            stream_groups::told(node.set_stream_group(QueueId(stream), &name, to))
+        }
+        Question::MoveStreamGroup {
+            vhost,
+            stream,
+            name,
+            offset,
+        } => {
+            let stream = node.declared_queue(&vhost, &stream);
+            json!(
+                stream
+                    .map(|stream| node.move_stream_group(&stream, &name, offset))
+                    .is_some()
+            )
+        }
+        Question::ForgetStreamGroup { stream, name } => {
+            json!(node.forget_stream_group(QueueId(stream), &name))
+        }
+        Question::Browse {
+            vhost,
+            stream,
+            browse,
+        } => stream_browse::own(app, &vhost, &stream, &browse),
         Question::ChangeReplica {
             stream,
             node: at,

@@ -6,7 +6,9 @@
 //! rates are this crate's affair.
 
 use crate::cluster_view::{ClusterChange, ClusterView};
+use crate::directory::Queue;
 use crate::question::Question;
+pub use crate::stream_place::{Browse, StreamPlace};
 use leveret_types::{ConnectionId, FieldTable, NodeId, ProtocolError, QueueId};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -539,6 +541,54 @@ pub struct StreamTracking {
     pub writers: Vec<(String, u64)>,
 }
 
+/// The groups of a stream whose offsets a node keeps.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StreamGroups {
+    /// The stream.
+    pub stream: QueueId,
+    /// The oldest offset that it has; none where it is empty.
+    pub first_offset: Option<u64>,
+    /// The last offset that readers may see; none where it is empty.
+    pub committed_offset: Option<u64>,
+    /// Its groups.
+    pub groups: Vec<StreamGroup>,
+}
+
+/// What a group of consumers has stored in a stream.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StreamGroup {
+    /// The name under which its consumers store their offset.
+    pub name: String,
+    /// The offset.
+    pub offset: u64,
+    /// Offsets per second that it has gone on lately.
+    pub per_second: f64,
+}
+
+/// What an operator is shown of a stream.
+#[derive(Clone, Debug, Default)]
+pub struct Browsed {
+    /// Messages in their order.
+    pub messages: Vec<StreamMessage>,
+    /// Where the next look goes on.
+    pub next_offset: u64,
+    /// The oldest offset that there is; none in an empty stream.
+    pub first_offset: Option<u64>,
+    /// The last offset that readers may see; none in an empty stream.
+    pub committed_offset: Option<u64>,
+}
+
+/// A message of a stream, or several that cannot be told apart.
+#[derive(Clone, Debug)]
+pub struct StreamMessage {
+    /// Its offset.
+    pub offset: u64,
+    /// When its chunk was made, in milliseconds since the Unix epoch.
+    pub timestamp_ms: i64,
+    /// The message; or how many they are, and why they cannot be read here.
+    pub content: Result<Got, (u16, String)>,
+}
+
 /// Where a stream stands, beside what all queues have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamStanding {
@@ -844,6 +894,42 @@ pub trait Running: Send + Sync + 'static {
     /// name is none of a consumer.
     fn store_stream_offset(&self, _stream: QueueId, _name: &str, _offset: u64) -> bool {
         false
+    }
+    /// The groups of streams whose offsets this node keeps: of all that have any, or of one stream,
+    /// whether it has any or not.
+    fn stream_groups(&self, _only: Option<QueueId>) -> Vec<StreamGroups> {
+        Vec::new()
+    }
+    /// Stores an offset for a group, and answers which. None where the stream's offsets are not
+    /// kept here.
+    ///
+    /// # Errors
+    /// Why it cannot be, for an operator.
+    fn set_stream_group(
+        &self,
+        _stream: QueueId,
+        _name: &str,
+        _to: StreamPlace,
+    ) -> Option<Result<u64, String>> {
+        None
+    }
+    /// Has the consumers of a group that are connected to this node go on behind an offset, which
+    /// was stored.
+    fn move_stream_group(&self, _stream: &Queue, _name: &str, _offset: u64) {}
+    /// Forgets the offset of a group: whether there was one. None where the stream's offsets are
+    /// not kept here.
+    fn forget_stream_group(&self, _stream: QueueId, _name: &str) -> Option<bool> {
+        None
+    }
+    /// Shows messages of a stream, and leaves all as it is; none where nothing of it is here.
+    fn browse_stream(
+        &self,
+        _actor: Actor<'_>,
+        _vhost: &str,
+        _stream: &str,
+        _browse: &Browse,
+    ) -> Result<Option<Browsed>, ProtocolError> {
+        Ok(None)
     }
     /// Gives a stream that this node leads a replica on another node, or takes that one away; false
     /// where this node does not lead it.

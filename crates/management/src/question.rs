@@ -4,6 +4,7 @@
 //! or one that this node does not know, is answered with nothing at once.
 
 use crate::ranges::Ranges;
+use crate::stream_place::{Browse, StreamPlace};
 use leveret_types::limits::REPORT_ASK_BYTES_MAX;
 use leveret_types::{ConnectionId, QueueId};
 use serde::{Deserialize, Serialize};
@@ -91,6 +92,47 @@ pub enum Question {
         offset: u64,
         /// The consumer's name.
         name: String,
+    },
+    /// The groups of streams whose offsets are kept there: of all that have any, or of one.
+    StreamGroups {
+        /// The one that is meant.
+        only: Option<u64>,
+    },
+    /// Set the offset of a group of a stream there: the offset, or why not in words.
+    SetStreamGroup {
+        /// The stream's id.
+        stream: u64,
+        /// The group's name.
+        name: String,
+        /// Where to.
+        to: StreamPlace,
+    },
+    /// Have the consumers of a group that are connected there go on behind an offset.
+    MoveStreamGroup {
+        /// The virtual host.
+        vhost: String,
+        /// The stream.
+        stream: String,
+        /// The group's name.
+        name: String,
+        /// The offset.
+        offset: u64,
+    },
+    /// Forget the offset of a group of a stream there: whether there was one.
+    ForgetStreamGroup {
+        /// The stream's id.
+        stream: u64,
+        /// The group's name.
+        name: String,
+    },
+    /// Messages of a stream: what is shown, as the text of JSON in a list of one.
+    Browse {
+        /// The virtual host.
+        vhost: String,
+        /// The stream.
+        stream: String,
+        /// What is wanted.
+        browse: Browse,
     },
     /// Change the replicas of a stream that is led there: true, or why not in words.
     ChangeReplica {

@@ -7,7 +7,7 @@ use crate::catalogue::{definitions, limits, parameters, permissions, policies, u
 use crate::route::{Handler, Method, Route};
 use crate::{
     alarms, attempts, changes, cluster, connections, delayed, disk, exchanges, growth, health,
-    impact, overview, owned, queues, reference, streams,
+    impact, overview, owned, queues, reference, stream_browse, stream_groups, streams,
 };
 
 const fn method(name: &'static str, access: Access, handler: Handler) -> Method {
@@ -252,6 +252,13 @@ pub static ROUTES: &[Route] = routes! {
     "/api/leveret/delayed/{}" => DELETE(Administrator, delayed::cancel);
     "/api/leveret/disk" => GET(Monitoring, disk::disk);
     "/api/leveret/damage" => GET(Monitoring, health::damage);
+    "/api/leveret/stream-groups" => GET(Management, stream_groups::groups);
+    "/api/leveret/stream-groups/{vhost}" => GET(Visible, stream_groups::groups_of_vhost);
+    "/api/leveret/stream-groups/{vhost}/{}" => GET(Visible, stream_groups::groups_of_stream);
+    "/api/leveret/stream-groups/{vhost}/{}/{}" => GET(Visible, stream_groups::group),
+        PUT(Administrator, stream_groups::set),
+        DELETE(Administrator, stream_groups::delete);
+    "/api/leveret/streams/{vhost}/{}/messages" => GET(Member, stream_browse::browse);
     "/api/leveret/streams/{vhost}/{}/offsets/{}" => PUT(Administrator, streams::store_offset);
     "/api/leveret/streams/{vhost}/{}/replicas/{}" => POST(Administrator, streams::add_replica),
         DELETE(Administrator, streams::delete_replica);

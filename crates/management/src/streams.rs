@@ -4,7 +4,7 @@
 use crate::api::{Binding, StreamConsumerStats, StreamPublisherStats, Topology};
 use crate::app::App;
 use crate::connections;
-use crate::directory::{BindingScope, Queue};
+use crate::directory::{BindingScope, Exchange, Queue};
 use crate::input::{Body, json_of};
 use crate::list_query;
 use crate::peers;
@@ -42,7 +42,7 @@ fn all_publishers(app: &App) -> Vec<Value> {
     with_peers(app, own_publishers(app), &Question::StreamPublishers, shape)
 }
 
-fn all_consumers(app: &App) -> Vec<Value> {
+pub(crate) fn all_consumers(app: &App) -> Vec<Value> {
     let shape = consumer_json(&StreamConsumerStats::default());
     with_peers(app, own_consumers(app), &Question::StreamConsumers, shape)
 }
@@ -138,7 +138,7 @@ pub fn consumers_of_connection(call: &Call<'_>) -> Answer {
 // --- what a stream keeps by name ---------------------------------------------------------------
 
 /// The stream that the path names.
-fn stream(call: &Call<'_>) -> Result<Queue, ApiError> {
+pub(crate) fn stream(call: &Call<'_>) -> Result<Queue, ApiError> {
     let queue = declared(call)?;
     match queue.kind.as_str() {
         "stream" => Ok(queue),
@@ -209,7 +209,7 @@ pub fn store_offset(call: &Call<'_>) -> Answer {
 // --- super streams -----------------------------------------------------------------------------
 
 /// The partitions of a super stream with their keys, in their order.
-fn partitions(app: &App, vhost: &str, name: &str) -> Vec<(String, String)> {
+pub(crate) fn partitions(app: &App, vhost: &str, name: &str) -> Vec<(String, String)> {
     let scope = BindingScope::Source {
         vhost,
         exchange: name,
@@ -229,13 +229,17 @@ fn partitions(app: &App, vhost: &str, name: &str) -> Vec<(String, String)> {
         .collect()
 }
 
+/// Whether an exchange is that of a super stream.
+pub(crate) fn is_super_stream(exchange: &Exchange) -> bool {
+    let mark = exchange.arguments.get(SUPER_STREAM);
+    mark.and_then(FieldValue::as_bool) == Some(true)
+}
+
 fn super_streams_in(call: &Call<'_>, vhost: Option<&str>) -> Answer {
     let app = call.app;
     let exchanges = app.node().exchanges(vhost).into_iter();
-    let marked = exchanges.filter(|exchange| {
-        let mark = exchange.arguments.get(SUPER_STREAM);
-        mark.and_then(FieldValue::as_bool) == Some(true) && app.sees(call.who, &exchange.vhost)
-    });
+    let marked = exchanges
+        .filter(|exchange| is_super_stream(exchange) && app.sees(call.who, &exchange.vhost));
     let rows = marked.map(|exchange| {
         let partitions = partitions(app, &exchange.vhost, &exchange.name);
         let one = |(stream, key): &(String, String)| json!({"name": stream, "binding_key": key});
@@ -441,8 +445,7 @@ fn remove<'a>(call: &Call<'_>, streams: impl Iterator<Item = &'a str>) {
 pub fn delete_super_stream(call: &Call<'_>) -> Answer {
     let (vhost, name) = (call.param(0), call.param(1));
     let exchange = call.app.node().exchange(vhost, name);
-    let mark = exchange.and_then(|exchange| exchange.arguments.get(SUPER_STREAM).cloned());
-    if mark.as_ref().and_then(FieldValue::as_bool) != Some(true) {
+    if !exchange.is_some_and(|exchange| is_super_stream(&exchange)) {
         return Err(ApiError::NotFound);
     }
     let streams = partitions(call.app, vhost, name);

@@ -340,3 +340,174 @@ fn metrics_tell_clients_of_streams_from_those_of_amqp() {
     let line = r#"rabbitmq_detailed_stream_segments{vhost="/",queue="s"} 1"#;
     assert!(page.lines().any(|found| found == line), "{page}");
 }
+
+#[test]
+fn groups_are_listed_with_offset_lag_rate_and_members_also_of_those_without_any() {
+    let api = start();
+    let rows = api.get("/api/leveret/stream-groups");
+    let names = [
+        "vhost",
+        "stream",
+        "name",
+        "unused",
+        "lag",
+        "rate",
+        "super_stream",
+    ];
+    let expected = [
+        json!(["/", "s", "group", false, 39, 0.0, false]),
+        json!(["/", "s", "other", true, 22, 2.5, false]),
+    ];
+    assert_eq!(json!(fields(&rows, &names)), json!(expected));
+    assert_eq!(rows[0]["members"].as_array().map(Vec::len), Some(2));
+    let partition = json!([{
+        "stream": "s",
+        "offset": 17,
+        "first_offset": 0,
+        "committed_offset": 39,
+        "lag": 22,
+        "rate": 2.5,
+    }]);
+    assert_eq!(rows[1]["partitions"], partition);
+    for path in ["", "/%2F", "/%2F/s"] {
+        let again = api.get(&format!("/api/leveret/stream-groups{path}"));
+        assert_eq!(again, rows, "{path}");
+    }
+    assert_eq!(api.get("/api/leveret/stream-groups/%2F/s/other"), rows[1]);
+    let unused = api.get("/api/leveret/stream-groups?unused=true");
+    assert_eq!(unused, json!([rows[1]]));
+    for path in ["%2F/s/none", "%2F/none/group", "%2F/q/group"] {
+        let path = format!("/api/leveret/stream-groups/{path}");
+        assert_eq!(api.admin("GET", &path, "").status, 404, "{path}");
+    }
+}
+
+#[test]
+fn an_operator_sets_the_offset_of_a_group_and_its_consumers_are_moved() {
+    let api = start();
+    let path = "/api/leveret/stream-groups/%2F/s/group";
+    for (body, place) in [
+        (r#"{"offset": "first"}"#, "First"),
+        (r#"{"offset": "last"}"#, "Last"),
+        (r#"{"offset": 7, "partition": "s"}"#, "Offset(7)"),
+        (r#"{"timestamp": 5}"#, "TimestampMs(5)"),
+    ] {
+        let answer = api.admin("PUT", path, body);
+        assert_eq!(answer.status, 200, "{body}");
+        let told = json!({"name": "group", "partitions": [{"stream": "s", "offset": 12}]});
+        assert_eq!(answer.json(), told);
+        assert_eq!(
+            api.asked(),
+            [format!("set 8 group {place}"), "move s group 12".to_owned()]
+        );
+    }
+    for (body, status) in [
+        (r#"{"timestamp": 0}"#, 400),
+        (r#"{"timestamp": 1}"#, 503),
+        (r#"{"offset": 7, "partition": "other"}"#, 404),
+    ] {
+        assert_eq!(api.admin("PUT", path, body).status, status, "{body}");
+    }
+    drop(api.asked());
+    for body in [
+        "{}",
+        r#"{"offset": -1}"#,
+        r#"{"offset": "next"}"#,
+        r#"{"offset": 1, "timestamp": 1}"#,
+    ] {
+        assert_eq!(api.admin("PUT", path, body).status, 400, "{body}");
+    }
+    let most = "g".repeat(255);
+    let path = |name: &str| format!("/api/leveret/stream-groups/%2F/s/{name}");
+    assert_eq!(
+        api.admin("PUT", &path(&most), r#"{"offset": 1}"#).status,
+        200
+    );
+    drop(api.asked());
+    assert_eq!(
+        api.admin("PUT", &path(&(most + "g")), r#"{"offset": 1}"#)
+            .status,
+        400
+    );
+    assert_eq!(
+        api.by("monitoring", "PUT", &path("g"), r#"{"offset": 1}"#)
+            .status,
+        401
+    );
+    assert_eq!(api.asked(), [""; 0]);
+}
+
+#[test]
+fn a_group_is_deleted_once_nobody_is_connected_under_it() {
+    let api = start();
+    let path = |name| format!("/api/leveret/stream-groups/%2F/s/{name}");
+    assert_eq!(
+        api.admin("DELETE", &path("group"), "").status,
+        412,
+        "it has members"
+    );
+    assert_eq!(api.admin("DELETE", &path("none"), "").status, 404);
+    assert_eq!(api.asked(), [""; 0]);
+    assert_eq!(api.admin("DELETE", &path("other"), "").status, 204);
+    assert_eq!(api.asked(), ["forget 8 other"]);
+}
+
+#[test]
+fn messages_of_a_stream_are_shown_from_a_place_on_with_what_they_are() {
+    let api = start();
+    let path = "/api/leveret/streams/%2F/s/messages";
+    let shown = api.get(path);
+    let asked = "browse User(\"administrator\") / s Browse { from: First, count: 20, filter: [], \
+                 match_unfiltered: false }";
+    assert_eq!(api.asked(), [asked]);
+    let message = |offset: u64, payload: &str, bytes: usize, encoding: &str| {
+        json!({
+            "offset": offset,
+            "timestamp": 1000,
+            "exchange": "",
+            "routing_key": "s",
+            "properties": {"app_id": "shop"},
+            "payload": payload,
+            "payload_bytes": bytes,
+            "payload_encoding": encoding,
+        })
+    };
+    let expected = json!({
+        "messages": [
+            message(0, "[\n  7\n]", 3, "json"),
+            message(1, "ff00", 2, "hex"),
+            {"offset": 2, "timestamp": 1000, "messages": 30, "unreadable": "packed"},
+        ],
+        "next_offset": 32,
+        "first_offset": 0,
+        "committed_offset": 39,
+    });
+    assert_eq!(shown, expected);
+    let query = "?offset=last&count=1000&filter=a,b&match_unfiltered=true";
+    drop(api.get(&format!("{path}{query}")));
+    let wanted =
+        "Browse { from: Last, count: 1000, filter: [\"a\", \"b\"], match_unfiltered: true }";
+    assert!(api.asked()[0].ends_with(wanted));
+    for query in [
+        "offset=-1",
+        "offset=next",
+        "timestamp=soon",
+        "offset=1&timestamp=1",
+        "count=0",
+        "count=1001",
+        "filter=",
+        "filter=a,,b",
+    ] {
+        assert_eq!(
+            api.admin("GET", &format!("{path}?{query}"), "").status,
+            400,
+            "{query}"
+        );
+    }
+    assert_eq!(
+        api.admin("GET", "/api/leveret/streams/%2F/q/messages", "")
+            .status,
+        400
+    );
+    assert_eq!(api.asked(), [""; 0]);
+}

@@ -12,6 +12,7 @@
 //! before it is settled in the old one's.
 
 mod active;
+pub mod browsing;
 pub mod catalogue;
 pub mod certificate;
 pub mod cluster;
@@ -72,8 +73,9 @@ pub use env::{
     ProposalId, QueueAnswer,
 };
 pub use identity::Peer;
+pub use leveret_stream_session::groups::GroupName;
 pub use status::{ChannelStatus, ConnectionStatus, ConsumerStatus};
-pub use stream_connection::StreamConnection;
+pub use stream_connection::{StreamConnection, move_group};
 pub use topology::{Answer, Caller, Question};
 
 use leveret_types::encoded as stored;

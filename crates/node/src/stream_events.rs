@@ -15,6 +15,15 @@ pub enum StreamNews {
     Room,
     /// One of its consumers becomes the active one of its group, or is so no longer.
     Group(Update),
+    /// An operator has set the offset of a group.
+    Moved {
+        /// The stream.
+        stream: QueueId,
+        /// The group's name.
+        group: Arc<str>,
+        /// The offset.
+        offset: u64,
+    },
 }
 
 /// The id that the streams know a connection by.

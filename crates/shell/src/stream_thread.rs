@@ -1,9 +1,13 @@
 //! The thread of a node's streams: it takes what sessions have said since its last turn, writes it,
 //! syncs each stream once, and tells them.
 
+mod asking;
 mod guests;
 mod replicas;
 
+pub use asking::{StreamGroups, StreamReading};
+
+use asking::Askers;
 use guests::GuestSessions;
 use leveret_node::cluster::Needed;
 use leveret_node::streams::{
@@ -59,6 +63,8 @@ enum Input {
     Stats(SyncSender<Vec<(QueueId, StreamStats)>>),
     Members(QueueId, SyncSender<Option<LedMembers>>),
     Tracking(QueueId, SyncSender<Option<StreamTracking>>),
+    /// An operator asks.
+    Ask(asking::Question),
 }
 
 /// The members of a stream that this node leads.
@@ -376,6 +382,7 @@ pub struct StreamThread<D: Disk, C, H> {
     hear: H,
     expired_ms: u64,
     guests: GuestSessions,
+    askers: Askers,
     copies: Copies,
     /// Syncs that nobody waits for, on their way to the thread that does them.
     syncs: Sender<StreamSync<D>>,
@@ -405,6 +412,7 @@ impl<D: Disk, C: Fn() -> Now, H: FnMut(Vec<Heard>)> StreamThread<D, C, H> {
             hear,
             expired_ms: 0,
             guests: GuestSessions::default(),
+            askers: Askers::default(),
             copies: Copies::default(),
             syncs,
             sync_thread,
@@ -447,6 +455,10 @@ impl<D: Disk, C: Fn() -> Now, H: FnMut(Vec<Heard>)> StreamThread<D, C, H> {
                 Some((guests, session)) => Some(Heard::Relayed(guests, session, event)),
                 // One that has left hears nothing more.
                 None if GuestSessions::is_one(to) => None,
+                None if Askers::is_one(to) => {
+                    self.askers.hear(to, event);
+                    None
+                }
                 None => Some(Heard::Event(to, event)),
             };
             let mut heard: Vec<Heard> = events.into_iter().filter_map(told).collect();
@@ -540,6 +552,10 @@ impl<D: Disk, C: Fn() -> Now, H: FnMut(Vec<Heard>)> StreamThread<D, C, H> {
             Input::Tracking(stream, answer) => {
                 let tracking = self.host.tracking(stream).map(StreamTracking::of);
                 let _ = answer.try_send(tracking);
+            }
+            Input::Ask(question) => {
+                let now = (self.clock)();
+                self.askers.answer(question, &mut self.host, now);
             }
             Input::Members(stream, answer) => {
                 let role = self.host.role(stream);
@@ -635,11 +651,11 @@ mod tests {
     use std::sync::mpsc;
 
     const SESSION: SessionId = SessionId(1);
-    const STREAM: QueueId = QueueId(1);
+    pub(super) const STREAM: QueueId = QueueId(1);
     /// Far more than a turn takes on a busy machine.
-    const SOON: Duration = Duration::from_secs(60);
+    pub(super) const SOON: Duration = Duration::from_secs(60);
 
-    fn publish(id: u64, bytes: usize) -> Command {
+    pub(super) fn publish(id: u64, bytes: usize) -> Command {
         let mut batch = BatchBuilder::new();
         assert!(batch.push(id, None, &vec![7; bytes]));
         Command::Publish {
@@ -649,7 +665,7 @@ mod tests {
         }
     }
 
-    fn start(
+    pub(super) fn start(
         disk: &MemoryDisk,
     ) -> (
         StreamHandle,

@@ -40,6 +40,8 @@ pub struct Update {
     pub member: Member,
     /// Whether it is active from now on.
     pub active: bool,
+    /// The offset that is stored for the group before it begins: an operator has set it.
+    pub set: Option<u64>,
 }
 
 /// All groups of a node.
@@ -59,6 +61,8 @@ struct Group {
     active: Option<Member>,
     /// The active one has been told that it is so no longer, and has not answered.
     is_stepping_down: bool,
+    /// The offset that an operator has set, for the next one that becomes active.
+    set: Option<u64>,
 }
 
 impl Groups {
@@ -76,6 +80,7 @@ impl Groups {
             partition,
             active: None,
             is_stepping_down: false,
+            set: None,
         });
         assert!(!group.members.contains(&member), "a consumer comes once");
         group.members.push(member);
@@ -131,6 +136,26 @@ impl Groups {
         }
     }
 
+    /// An operator has set the group's offset: the active consumer is told that it is so no longer,
+    /// and whoever is active next begins there, after what that one has stored of itself.
+    pub fn set_offset(&mut self, name: &GroupName, offset: u64, updates: &mut Vec<Update>) {
+        let Some(group) = self.groups.get_mut(name) else {
+            return;
+        };
+        group.set = Some(offset);
+        if let Some(member) = group.active
+            && !group.is_stepping_down
+        {
+            group.is_stepping_down = true;
+            updates.push(Update {
+                group: name.clone(),
+                member,
+                active: false,
+                set: None,
+            });
+        }
+    }
+
     /// The consumers of a group, the active one and those that wait, in the order in which they
     /// came: for listings.
     pub fn members(&self, name: &GroupName) -> impl Iterator<Item = (Member, bool)> + '_ {
@@ -155,10 +180,12 @@ impl Group {
             true => self.active = Some(member),
             false => self.is_stepping_down = true,
         }
+        let set = if active { self.set.take() } else { None };
         updates.push(Update {
             group: name.clone(),
             member,
             active,
+            set,
         });
     }
 }
@@ -187,13 +214,19 @@ mod tests {
                 "+" => groups.join(name.clone(), partition, member, &mut updates),
                 "-" => groups.leave(&name, member, &mut updates),
                 "x" => groups.leave_all(member.session, &mut updates),
+                "=" => groups.set_offset(&name, member.session.0, &mut updates),
                 _ => groups.stepped_down(&name, member, &mut updates),
             }
             let active = groups.members(&name).filter(|(_, active)| *active).count();
             assert!(active <= 1, "{script}: {active} are active");
             let line = updates.iter().map(|update| {
                 let sign = if update.active { "" } else { "not" };
-                format!("{sign}{}", update.member.session.0)
+                let set = update.set.map(|offset| format!("={offset}"));
+                format!(
+                    "{sign}{}{}",
+                    update.member.session.0,
+                    set.unwrap_or_default()
+                )
             });
             told.push(line.collect::<Vec<_>>().join(","));
         }
@@ -231,6 +264,14 @@ mod tests {
         assert_eq!(told, [(member(2, 0), true), (member(2, 2), true)]);
         groups.leave_all(SessionId(2), &mut updates);
         assert!(groups.groups.is_empty() && groups.sessions.is_empty());
+    }
+
+    #[test]
+    fn whoever_is_active_next_begins_at_the_offset_that_an_operator_has_set() {
+        check(0, "+1 =7 !1 =8 =9 !1", "1 not1 1=7 not1  1=9");
+        // Another one takes over, whether the old one answers or goes.
+        check(1, "+1 =7 +2 !1 =8 -2", "1 not1  2=7 not2 1=8");
+        check(0, "=7 +1", " 1");
     }
 
     #[test]

@@ -32,6 +32,10 @@ pub(crate) struct Reader {
     under_way: u32,
     /// What it is in its group, if one at a time is active there.
     pub(crate) membership: Option<Membership>,
+    /// What it is sent of; all if `None`.
+    pub(crate) filter: Option<Filter>,
+    /// What asked for chunks anew, as an operator has moved its group.
+    pub(crate) moved: Option<RequestId>,
     /// Messages that it has been sent, and the last of their offsets.
     pub(crate) consumed: u64,
     pub(crate) offset: Option<u64>,
@@ -49,6 +53,8 @@ impl Reader {
             credit: wanted.credit.into(),
             under_way: 0,
             membership: None,
+            filter: wanted.filter.clone(),
+            moved: None,
             consumed: 0,
             offset: None,
             properties: wanted.properties.clone(),

@@ -178,6 +178,9 @@ impl Session {
         port: &mut impl Port,
     ) {
         // Nothing is answered, so nobody can be told what is wrong with it.
+        if self.is_stale(reference, stream) {
+            return;
+        }
         let Some(reference) = reference_of(reference) else {
             return;
         };

@@ -3,6 +3,7 @@
 
 use crate::port::Port;
 use crate::readers::{Membership, Reader, Subscribe, Updating};
+use crate::requests::reference_of;
 use crate::session::{Phase, Session};
 use leveret_stream::{Command, RequestId};
 use leveret_stream_protocol::{Key, OffsetSpec, ResponseCode, ServerCommand};
@@ -87,6 +88,81 @@ impl Session {
         });
     }
 
+    /// An operator has set the offset of the group of a subscription that becomes active: it is
+    /// stored before the client is told, and asks.
+    pub fn store_for_group(&mut self, subscription_id: u8, offset: u64, port: &mut impl Port) {
+        let reader = self.readers.get(&subscription_id);
+        let membership = reader.and_then(|reader| Some((reader.id, reader.membership.as_ref()?)));
+        if let Some((stream, membership)) = membership
+            && let Some(reference) = reference_of(&membership.name)
+        {
+            port.send(Command::StoreOffset {
+                stream,
+                reference,
+                offset,
+            });
+        }
+    }
+
+    /// An operator has set the offset of a group of which all consumers are active: those of this
+    /// connection are read for from behind it on.
+    pub fn move_readers(
+        &mut self,
+        now: Now,
+        (stream, group, offset): (QueueId, &str, u64),
+        port: &mut impl Port,
+    ) {
+        self.now = now;
+        let is_of_it = |reader: &Reader| {
+            let mut properties = reader.properties.iter();
+            let name = properties.find(|(key, _)| key == "name");
+            let is_named = name.is_some_and(|(_, name)| name == group);
+            reader.id == stream && reader.membership.is_none() && is_named
+        };
+        let readers = self.readers.iter().filter(|(_, reader)| is_of_it(reader));
+        let ids: Vec<u8> = readers.map(|(id, _)| *id).collect();
+        for id in ids {
+            let (count, request) = (self.number(), self.request());
+            let room = self.room_under_way();
+            let Some(reader) = self.readers.get_mut(&id) else {
+                continue;
+            };
+            port.send(Command::Unsubscribe {
+                stream,
+                reader: reader.number(),
+            });
+            reader.moved = Some(request);
+            let (from, filter) = (
+                OffsetSpec::Offset(offset.saturating_add(1)),
+                reader.filter.clone(),
+            );
+            port.send(reader.start(count, request, from, filter, room));
+        }
+    }
+
+    /// Whether an offset comes from a subscription that was active in its group and is so no longer:
+    /// another one may have gone on from there.
+    pub(crate) fn is_stale(&self, group: &str, stream: &str) -> bool {
+        let readers = self.readers.values();
+        let of_it = readers.filter(|reader| {
+            let membership = reader.membership.as_ref();
+            reader.stream == stream && membership.is_some_and(|m| m.name == group)
+        });
+        let may_store = |reader: &Reader| {
+            reader.reads()
+                || self
+                    .updating
+                    .values()
+                    .any(|updating| updating.is_of(reader))
+        };
+        let (mut any, mut stale) = (false, true);
+        for reader in of_it {
+            any = true;
+            stale &= !may_store(reader);
+        }
+        any && stale
+    }
+
     /// The client has answered an update. What nobody has asked for changes nothing.
     pub(crate) fn consumer_updated(
         &mut self,
@@ -126,7 +202,8 @@ impl Session {
     pub(crate) fn start_failed(&mut self, request: RequestId, port: &mut impl Port) -> bool {
         let started = |reader: &Reader| {
             let membership = reader.membership.as_ref();
-            membership.is_some_and(|m| m.reads && m.started == request)
+            let is_started = membership.is_some_and(|m| m.reads && m.started == request);
+            is_started || reader.moved == Some(request)
         };
         let failed = self.readers.values().find(|reader| started(reader));
         let number = failed.map(Reader::number);

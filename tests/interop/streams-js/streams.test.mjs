@@ -313,3 +313,118 @@ test('a deleted stream ends its publisher and consumer', async () => {
   await until('both have ended', () => own.publisherCounts() + own.consumerCounts() === 0)
   await own.close()
 })
+
+// --- what operators see and do -------------------------------------------------------------------
+
+const ownApi = process.env.BROKER === 'rabbitmq' ? { skip: 'an API of Leveret alone' } : {}
+
+/** What the HTTP API answers; an error's status where it refuses. */
+async function api (method, path, body) {
+  const answer = await fetch(`${process.env.HTTP_URL}/api/leveret/${path}`, {
+    method,
+    headers: { authorization: `Basic ${btoa('guest:guest')}` },
+    body: body && JSON.stringify(body)
+  })
+  if (!answer.ok) return answer.status
+  return answer.status === 204 ? null : await answer.json()
+}
+
+async function stored (reference, stream, offset) {
+  await until(`the offset ${offset}`, async () => {
+    try { return await client.queryOffset({ reference, stream }) === offset } catch { return false }
+  })
+}
+
+// Of a consumer that is not a single active one this client does not say the name.
+test('a group that nobody is connected under is seen, set and deleted', ownApi, async () => {
+  const stream = await newStream()
+  await publish(stream, 0, 100)
+  const { bodies, consumer } = await consume(stream, Offset.first(), { consumerRef: 'app' })
+  await until('all', () => bodies.length === 100)
+  await consumer.storeOffset(89n)
+  await stored('app', stream, 89n)
+  const path = `stream-groups/%2F/${stream}/app`
+  const group = await api('GET', path)
+  const [partition] = group.partitions
+  assert.deepEqual([group.members, group.unused, partition.offset], [[], true, 89])
+  assert.equal(group.lag, partition.committed_offset - 89)
+  assert(group.lag >= 10)
+  assert((await api('GET', 'stream-groups?unused=true')).some((row) => row.stream === stream && row.name === 'app'))
+  for (const [to, offset] of [['first', 0], [39, 39], ['last', 99]]) {
+    const [set] = (await api('PUT', path, { offset: to })).partitions
+    assert.equal(set.stream, stream)
+    assert(set.offset >= offset)
+    assert.equal(await client.queryOffset({ reference: 'app', stream }), BigInt(set.offset))
+  }
+  assert.equal(await api('DELETE', path), null)
+  assert.equal(await api('GET', path), 404)
+  await assert.rejects(client.queryOffset({ reference: 'app', stream }))
+  await consumer.close()
+  await client.deleteStream({ stream })
+})
+
+test('of a group of single active consumers the next one begins where an operator says', ownApi, async () => {
+  const stream = await newStream()
+  for (let from = 0; from < 100; from += 20) await publish(stream, from, from + 20)
+  const bodies = []
+  const consumerUpdateListener = async (reference, stream) => {
+    try {
+      return Offset.offset(await client.queryOffset({ reference, stream }) + 1n)
+    } catch {
+      return Offset.first()
+    }
+  }
+  const params = { stream, offset: Offset.first(), singleActive: true, consumerRef: 'group', consumerUpdateListener }
+  const consumer = await client.declareConsumer(params, (message) => { bodies.push(message.content.toString()) })
+  await until('all', () => bodies.length === 100)
+  await consumer.storeOffset(99n)
+  await stored('group', stream, 99n)
+  const seen = await api('GET', `stream-groups/%2F/${stream}/group`)
+  assert.deepEqual([seen.unused, seen.members[0].active], [false, true])
+  assert.equal(await api('DELETE', `stream-groups/%2F/${stream}/group`), 412)
+  bodies.length = 0
+  const answer = await api('PUT', `stream-groups/%2F/${stream}/group`, { offset: 59 })
+  assert.deepEqual(answer.partitions, [{ stream, offset: 59 }])
+  await until('it begins there', () => bodies.length >= 40)
+  assert.deepEqual(bodies, numbers(60, 100))
+  await consumer.close()
+  await client.deleteStream({ stream })
+})
+
+test('messages are browsed without consuming them', ownApi, async () => {
+  const stream = await newStream()
+  const publisher = await client.declarePublisher({ stream }, (message) => message.applicationProperties.area)
+  const confirmed = confirms(publisher)
+  const before = Date.now()
+  await publisher.send(Buffer.from('{"a":[1]}'), { applicationProperties: { area: 'east' }, messageProperties: { messageId: 'm' } })
+  await publisher.flush()
+  await confirmed.all(1)
+  await sleep(20)
+  const between = Date.now()
+  await publisher.send(Buffer.from([255, 0]), { applicationProperties: { area: 'west' } })
+  await publisher.flush()
+  await confirmed.all(2)
+  await publisher.sendSubEntries(numbers(0, 3).map((body) => ({ content: Buffer.from(body) })), CompressionType.Gzip)
+  const browse = (query) => api('GET', `streams/%2F/${stream}/messages?${query}`)
+  await until('the batch', async () => (await browse('')).messages.length === 5)
+  const { messages, ...rest } = await browse('')
+  assert.deepEqual(rest, { next_offset: 5, first_offset: 0, committed_offset: 4 })
+  assert.deepEqual(messages.map((message) => message.offset), [0, 1, 2, 3, 4])
+  const shown = messages.map((message) => [message.payload_encoding, message.payload])
+  assert.deepEqual(shown.slice(0, 3), [['json', '{\n  "a": [\n    1\n  ]\n}'], ['hex', 'ff00'], ['string', '0']])
+  assert.equal(messages[0].properties.message_id, 'm')
+  assert.equal(messages[0].properties.headers.area, 'east')
+  assert(messages[0].timestamp >= before)
+  const offsets = async (query) => (await browse(query)).messages.map((message) => message.offset)
+  assert.deepEqual(await offsets('offset=3'), [3, 4])
+  assert.deepEqual(await offsets('offset=last&count=2'), [3, 4])
+  assert.deepEqual(await offsets('count=2'), [0, 1])
+  assert.deepEqual(await offsets('filter=west'), [1])
+  assert.deepEqual(await offsets(`timestamp=${between}`), [1, 2, 3, 4])
+  assert.deepEqual(await offsets('offset=5'), [])
+  assert.deepEqual(await offsets(`timestamp=${Date.now() + 60_000}`), [])
+  assert.equal((await browse('count=2')).next_offset, 2)
+  await publisher.close()
+  await client.deleteStream({ stream })
+  assert.equal(await browse(''), 404)
+})

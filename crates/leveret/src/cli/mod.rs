@@ -177,6 +177,7 @@ enum Listed {
     Vhosts,
     VhostLimits,
     UserLimits,
+    StreamGroups,
 }
 
 #[derive(Subcommand)]
@@ -478,6 +479,7 @@ fn listed(what: Listed) -> (&'static str, Columns) {
         Listed::Vhosts => ("vhosts", VHOSTS),
         Listed::VhostLimits => ("vhost-limits", VHOST_LIMITS),
         Listed::UserLimits => ("user-limits", USER_LIMITS),
+        Listed::StreamGroups => ("leveret/stream-groups", STREAM_GROUPS),
     }
 }
 
@@ -579,6 +581,15 @@ const VHOSTS: Columns = &[
 const VHOST_LIMITS: Columns = &[("vhost", "vhost"), ("limits", "value")];
 
 const USER_LIMITS: Columns = &[("user", "user"), ("limits", "value")];
+
+const STREAM_GROUPS: Columns = &[
+    ("vhost", "vhost"),
+    ("stream", "stream"),
+    ("name", "name"),
+    ("unused", "unused"),
+    ("lag", "lag"),
+    ("rate", "rate"),
+];
 
 const POLICY: Columns = &[
     ("vhost", "vhost"),

@@ -2,7 +2,7 @@
 
 use super::{
     Context, Failure, Output, cluster, code, complete, diagnostics, help, instead, lists, node,
-    operate, status, streams, users,
+    operate, status, stream_groups, streams, users,
 };
 use std::ops::RangeInclusive;
 
@@ -223,6 +223,11 @@ static COMMANDS: &[Command] = &[
     command("reset_offset", "reset_offset [-p <vhost>] --stream <stream> --reference <reference>", 0..=0, streams::reset_offset),
     command("add_super_stream", "add_super_stream <name> [-p <vhost>] [--partitions <n>] [--binding-keys <a,b>] [--max-length-bytes <size>] [--max-age <duration>] [--stream-max-segment-size-bytes <size>] [--leader-locator <locator>] [--initial-cluster-size <n>]", 1..=1, streams::add_super_stream),
     command("delete_super_stream", "delete_super_stream <name> [-p <vhost>]", 1..=1, streams::delete_super_stream),
+    // Leveret's own, of streams.
+    command("list_stream_groups", "list_stream_groups [-p <vhost>] [<column> ...]", 0..=MANY, stream_groups::list_stream_groups),
+    command("set_stream_group_offset", "set_stream_group_offset [-p <vhost>] <stream> <group> [<first|last|offset>] [--timestamp <milliseconds>] [--partition <stream>]", 2..=3, stream_groups::set_stream_group_offset),
+    command("delete_stream_group", "delete_stream_group [-p <vhost>] <stream> <group>", 2..=2, stream_groups::delete_stream_group),
+    command("browse_stream", "browse_stream [-p <vhost>] <stream> [<first|last|offset>] [--timestamp <milliseconds>] [--count <n>] [--filter <a,b>]", 1..=2, stream_groups::browse_stream),
     // Checks of rabbitmq-diagnostics.
     command("check_running", "check_running", 0..=0, node::check_running),
     command("check_local_alarms", "check_local_alarms", 0..=0, node::check_local_alarms),

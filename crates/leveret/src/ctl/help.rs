@@ -2,7 +2,7 @@
 //! lists.
 
 use super::commands::Command;
-use super::{instead, lists, streams};
+use super::{instead, lists, stream_groups, streams};
 use std::fmt::Write;
 
 /// Commands, what each does, and the arguments of an example.
@@ -129,6 +129,10 @@ const HELP: &[(&str, &str, &str)] = &[
     ("reset_offset", "Sets the offset that a stream keeps for a consumer back to the beginning.", "-p / --stream invoices --reference billing"),
     ("add_super_stream", "Declares a super stream with its partitions.", "invoices --partitions 3"),
     ("delete_super_stream", "Removes a super stream with its partitions.", "invoices"),
+    ("list_stream_groups", "Lists groups of consumers of streams, also those of which none is connected, with how far behind each is.", "-p / stream name partition offset lag"),
+    ("set_stream_group_offset", "Sets the offset that a stream, or each partition of a super stream, keeps for a group.", "-p / invoices billing first"),
+    ("delete_stream_group", "Removes the offsets of a group of which no consumer is connected.", "-p / invoices billing"),
+    ("browse_stream", "Shows messages of a stream, and leaves them and all consumers as they are.", "-p / invoices last --count 5"),
     // Checks.
     ("check_running", "Passes if the node runs and takes clients.", ""),
     ("check_local_alarms", "Passes if the node has no alarm.", ""),
@@ -195,7 +199,10 @@ pub fn of(command: &Command) -> String {
     let _ = write!(text, "\n{what}\n\nExample\n\nrabbitmqctl {name} {example}");
     text.truncate(text.trim_end().len());
     text.push('\n');
-    if let Some(list) = lists::list(name).or_else(|| streams::list(name)) {
+    if let Some(list) = lists::list(name)
+        .or_else(|| streams::list(name))
+        .or_else(|| stream_groups::list(name))
+    {
         let _ = write!(
             text,
             "\nColumns ({} where none is named)\n\n",

@@ -16,6 +16,7 @@ mod node;
 mod operate;
 mod options;
 mod status;
+mod stream_groups;
 mod streams;
 mod users;
 

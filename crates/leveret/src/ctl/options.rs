@@ -134,6 +134,10 @@ const NAMED: &[&str] = &[
     "--stream",
     "--reference",
     "--preferred-leader-node",
+    "--timestamp",
+    "--partition",
+    "--count",
+    "--filter",
 ];
 
 /// Milliseconds that a node may take where `-t` says nothing.

@@ -3,6 +3,7 @@
 mod audit;
 mod operations;
 mod stats;
+mod streams;
 
 use super::log::Logs;
 use super::{cluster, reports};
@@ -10,13 +11,14 @@ use crate::config::{Config, LogLevel};
 use leveret_auth::password::SALT_BYTES_GIVEN;
 use leveret_auth::{LoginCheck, Verdict};
 use leveret_management::api::{
-    Actor, BrokerStats, Changed, ChannelStats, ConnectionStats, ConsumerStats, DamagedQueue,
-    DelayedMessage, DiskUse, Get, Got, Level, Listener, Login, LoginAnswer, LoginVerdict,
-    MemoryStats, NodeStats, Publish, QueueStats, ReplicaStats, StreamConsumerStats,
-    StreamPublisherStats, StreamTracking, Taken, Topology,
+    Actor, BrokerStats, Browse, Browsed, Changed, ChannelStats, ConnectionStats, ConsumerStats,
+    DamagedQueue, DelayedMessage, DiskUse, Get, Got, Level, Listener, Login, LoginAnswer,
+    LoginVerdict, MemoryStats, NodeStats, Publish, QueueStats, ReplicaStats, StreamConsumerStats,
+    StreamGroups, StreamPlace, StreamPublisherStats, StreamTracking, Taken, Topology,
 };
 use leveret_management::catalogue_directory::{CatalogueDirectory, ExecuteError, MakeCommands};
 use leveret_management::cluster::{ClusterChange, ClusterView};
+use leveret_management::directory::Queue;
 use leveret_management::question::Question;
 use leveret_management::{Bound, Running, Service};
 use leveret_metadata::Catalogue;
@@ -25,7 +27,7 @@ use leveret_shell::broker::Broker;
 use leveret_shell::logins::LoginWaiter;
 use leveret_shell::node::{close_connection, connections, set_listening};
 use leveret_shell::timers_and_alarms::{TimersAndAlarms, Watermarks};
-use leveret_stream::{Command, Reference, SessionId};
+use leveret_stream::Reference;
 use leveret_types::{ConnectionId, NodeId, ProtocolError, QueueId, ReplyCode, ShardId};
 use stats::{channel_stats, connection_stats};
 use std::fmt::Display;
@@ -278,20 +280,44 @@ impl Running for Admin {
     }
 
     fn store_stream_offset(&self, stream: QueueId, name: &str, offset: u64) -> bool {
-        let Some(reference) = Reference::new(name.as_bytes().to_vec().into()) else {
-            return false;
-        };
-        let streams = &self.broker.streams;
-        if streams.tracking(stream).is_none() {
-            return false;
-        }
-        let store = Command::StoreOffset {
-            stream,
-            reference,
-            offset,
-        };
-        // On nobody's behalf: whoever is told that there is room again is not there.
-        streams.say(SessionId(u64::MAX), store).is_ok()
+        matches!(self.store_offset(stream, name, offset), Some(Ok(())))
+    }
+
+    fn stream_groups(&self, only: Option<QueueId>) -> Vec<StreamGroups> {
+        self.groups_of_streams(only)
+    }
+
+    fn set_stream_group(
+        &self,
+        stream: QueueId,
+        name: &str,
+        to: StreamPlace,
+    ) -> Option<Result<u64, String>> {
+        self.set_group(stream, name, to)
+    }
+
+    fn move_stream_group(&self, stream: &Queue, name: &str, offset: u64) {
+        self.move_group(stream, name, offset);
+    }
+
+    fn forget_stream_group(&self, stream: QueueId, name: &str) -> Option<bool> {
+        let group = Reference::new(name.as_bytes().to_vec().into())?;
+        self.broker.streams.forget_offset(stream, group)
+    }
+
+    fn browse_stream(
+        &self,
+        actor: Actor<'_>,
+        vhost: &str,
+        stream: &str,
+        browse: &Browse,
+    ) -> Result<Option<Browsed>, ProtocolError> {
+        let id = self.readable_queue(actor, vhost, stream)?;
+        let shown = self.browse(id, stream, browse);
+        shown.map_err(|why| {
+            let text = format!("stream '{stream}' in vhost '{vhost}' cannot be read: {why}");
+            ProtocolError::channel(ReplyCode::PreconditionFailed, text)
+        })
     }
 
     fn change_stream_replica(

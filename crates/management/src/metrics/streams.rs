@@ -1,4 +1,4 @@
-//! Metrics of subscriptions of the stream protocol.
+//! Metrics of subscriptions of the stream protocol, and of groups of consumers.
 
 use super::queues::Scope;
 use super::text::{Gauge, Page, labels};
@@ -8,6 +8,7 @@ use std::collections::HashMap;
 
 /// How far the slowest subscription of each stream is behind: the family `stream_consumer_metrics`.
 pub(super) fn stream_consumers(page: &mut Page, app: &App, scope: &Scope) {
+    groups(page, app, scope);
     let consumers = app.node().stream_consumers();
     if consumers.is_empty() {
         return;
@@ -27,4 +28,31 @@ pub(super) fn stream_consumers(page: &mut Page, app: &App, scope: &Scope) {
     series.sort();
     let help = "Highest offset lag of the consumers of a stream";
     page.metric("stream_consumer_max_offset_lag", Gauge, help, series);
+}
+
+/// How far each group is behind whose offset this node keeps, whether anybody is connected or not.
+fn groups(page: &mut Page, app: &App, scope: &Scope) {
+    let kept = app.node().stream_groups(None);
+    if kept.is_empty() {
+        return;
+    }
+    let queues = queue_names(app);
+    let mut series = Vec::new();
+    for stream in kept {
+        let Some(queue) = queues.get(&stream.stream).filter(|queue| scope.has(queue)) else {
+            continue;
+        };
+        for group in stream.groups {
+            let of_it = [
+                ("vhost", queue.vhost.as_str()),
+                ("queue", &queue.name),
+                ("group", &group.name),
+            ];
+            let committed = stream.committed_offset.unwrap_or(0);
+            series.push((labels(&of_it), committed.saturating_sub(group.offset)));
+        }
+    }
+    series.sort();
+    let help = "Offsets from the one that a group of consumers has stored to the last one";
+    page.metric("stream_group_offset_lag", Gauge, help, series);
 }

@@ -348,6 +348,77 @@ impl Running for Fake {
         stream == STREAM
     }
 
+    fn stream_groups(&self, only: Option<QueueId>) -> Vec<StreamGroups> {
+        let is_it = self.has_stream() && only.is_none_or(|only| only == STREAM);
+        let group = |name: &str, offset, per_second| StreamGroup {
+            name: name.to_owned(),
+            offset,
+            per_second,
+        };
+        let kept = StreamGroups {
+            stream: STREAM,
+            first_offset: Some(0),
+            committed_offset: Some(39),
+            groups: vec![group("group", 0, 0.0), group("other", 17, 2.5)],
+        };
+        is_it.then_some(kept).into_iter().collect()
+    }
+
+    fn set_stream_group(
+        &self,
+        stream: QueueId,
+        name: &str,
+        to: StreamPlace,
+    ) -> Option<Result<u64, String>> {
+        self.ask(format!("set {} {name} {to:?}", stream.unmarked()));
+        match to {
+            StreamPlace::TimestampMs(0) => Some(Err("it is damaged".to_owned())),
+            StreamPlace::TimestampMs(1) => None,
+            _ => Some(Ok(12)),
+        }
+    }
+
+    fn move_stream_group(&self, stream: &Queue, name: &str, offset: u64) {
+        self.ask(format!("move {} {name} {offset}", stream.name));
+    }
+
+    fn forget_stream_group(&self, stream: QueueId, name: &str) -> Option<bool> {
+        self.ask(format!("forget {} {name}", stream.unmarked()));
+        Some(true)
+    }
+
+    fn browse_stream(
+        &self,
+        actor: Actor<'_>,
+        vhost: &str,
+        stream: &str,
+        browse: &Browse,
+    ) -> Result<Option<Browsed>, ProtocolError> {
+        self.ask(format!("browse {actor:?} {vhost} {stream} {browse:?}"));
+        let message = |offset, payload: &[u8]| StreamMessage {
+            offset,
+            timestamp_ms: 1_000,
+            content: Ok(Got {
+                exchange: String::new(),
+                routing_key: "s".to_owned(),
+                redelivered: false,
+                remaining: 0,
+                properties: [("app_id", FieldValue::text("shop"))].into(),
+                payload: payload.to_vec(),
+            }),
+        };
+        let unreadable = StreamMessage {
+            content: Err((30, "packed".to_owned())),
+            ..message(2, b"")
+        };
+        Ok(Some(Browsed {
+            messages: vec![message(0, b"[7]"), message(1, b"\xff\x00"), unreadable],
+            next_offset: 32,
+            first_offset: Some(0),
+            committed_offset: Some(39),
+        }))
+    }
+
     fn change_stream_replica(
         &self,
         stream: QueueId,

@@ -431,7 +431,7 @@ impl<S: Session> Connection<S> {
             StreamNews::Event(event) => self.stream_event(event, now, env),
             StreamNews::Room => self.say_again(env),
             // Groups are of the stream protocol.
-            StreamNews::Group(_) => {}
+            StreamNews::Group(_) | StreamNews::Moved { .. } => {}
         }
     }
 

@@ -19,6 +19,7 @@ use leveret_stream_protocol::ResponseCode;
 use leveret_stream_session::{LoginOutcome, Session, Totals};
 use leveret_types::{ConnectionId, FieldTable, FieldValue, Now, OutBuffer};
 use port::NodePort;
+pub use port::move_group;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -131,8 +132,19 @@ impl StreamConnection {
             ConnectionEvent::Stream(StreamNews::Room) => port.say_again(),
             ConnectionEvent::Stream(StreamNews::Group(update)) => {
                 let (stream, id) = (&update.group.stream, update.member.subscription_id);
+                if let Some(offset) = update.set {
+                    self.session.store_for_group(id, offset, &mut port);
+                }
                 self.session
                     .consumer_update(now, stream, id, update.active, &mut port);
+            }
+            ConnectionEvent::Stream(StreamNews::Moved {
+                stream,
+                group,
+                offset,
+            }) => {
+                let to = (stream, &*group, offset);
+                self.session.move_readers(now, to, &mut port);
             }
             ConnectionEvent::Close(error) => {
                 self.session.close(ResponseCode::OK, &error.text, &mut port);

@@ -8,7 +8,8 @@ use leveret_stream::Command;
 use leveret_stream_protocol::ResponseCode;
 use leveret_stream_session::groups::{GroupName, Member};
 use leveret_stream_session::{Groups, Port, Update};
-use leveret_types::Now;
+use leveret_types::{ConnectionId, Now, QueueId};
+use std::sync::Arc;
 
 /// The node, for the time of one call.
 pub(super) struct NodePort<'a, E> {
@@ -68,17 +69,45 @@ impl<'a, E: Env> NodePort<'a, E> {
         }
     }
 
-    /// Changes the groups, and tells those of their consumers whom it concerns.
     fn change_groups(&self, change: impl FnOnce(&mut Groups, &mut Vec<Update>)) {
-        let mut groups = self.env.registry().groups();
-        let mut updates = Vec::new();
-        change(&mut groups, &mut updates);
-        // Under the lock: what a consumer is told must come in the order in which it became so.
-        for update in updates {
-            let to = connection_of(update.member.session);
-            let news = ConnectionEvent::Stream(StreamNews::Group(update));
-            self.env.post(to, news);
-        }
+        change_groups(self.env, change);
+    }
+}
+
+/// Changes the groups, and tells those of their consumers whom it concerns.
+fn change_groups<E: Env>(env: &E, change: impl FnOnce(&mut Groups, &mut Vec<Update>)) {
+    let mut groups = env.registry().groups();
+    let mut updates = Vec::new();
+    change(&mut groups, &mut updates);
+    // Under the lock: what a consumer is told must come in the order in which it became so.
+    for update in updates {
+        let to = connection_of(update.member.session);
+        let news = ConnectionEvent::Stream(StreamNews::Group(update));
+        env.post(to, news);
+    }
+}
+
+/// An operator has set the offset of a group: its consumers on this node go on from there. Those
+/// of which one at a time is active are told so and ask anew; for the others, which these
+/// connections have, the stream is read anew.
+pub fn move_group<E: Env>(
+    name: GroupName,
+    stream: QueueId,
+    offset: u64,
+    connections: &[ConnectionId],
+    env: &E,
+) {
+    let group: Arc<str> = name.name.as_str().into();
+    change_groups(env, |groups, updates| {
+        groups.set_offset(&name, offset, updates)
+    });
+    for connection in connections {
+        let news = StreamNews::Moved {
+            stream,
+            group: Arc::clone(&group),
+            offset,
+        };
+        env.post(*connection, ConnectionEvent::Stream(news));
     }
 }
 

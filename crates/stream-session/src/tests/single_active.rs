@@ -202,3 +202,86 @@ fn an_update_that_is_answered_or_whose_subscription_has_gone_closes_nothing() {
         assert!(play.session.is_open());
     }
 }
+
+#[test]
+fn who_was_active_stores_no_offset_once_it_has_stepped_down() {
+    let mut play = member(vec![("name", "app")]);
+    play.lines();
+    let store = |play: &mut Play, reference: &str, offset| {
+        play.say(&ClientCommand::StoreOffset {
+            reference,
+            stream: "s",
+            offset,
+        });
+    };
+    store(&mut play, "app", 1);
+    play.expect(&[]);
+    play.update(true);
+    play.updated(OffsetSpec::None);
+    play.lines();
+    store(&mut play, "app", 2);
+    play.expect(&["! store 7 2"]);
+    // It is given the time to say how far it has come.
+    play.update(false);
+    store(&mut play, "app", 3);
+    play.expect(&["! no reader of 7", "! store 7 3", "> update false"]);
+    play.update(false);
+    play.updated(OffsetSpec::None);
+    play.lines();
+    store(&mut play, "app", 4);
+    store(&mut play, "other", 5);
+    play.expect(&["! store 7 5"]);
+}
+
+#[test]
+fn an_offset_that_an_operator_has_set_is_stored_before_the_next_one_is_told() {
+    let mut play = member(vec![("name", "app")]);
+    play.lines();
+    play.session.store_for_group(2, 40, &mut play.node);
+    play.update(true);
+    play.expect(&["! store 7 40", "> update true"]);
+    // One that is in no group has nothing stored for it.
+    play.session.store_for_group(1, 41, &mut play.node);
+    play.session.store_for_group(9, 41, &mut play.node);
+    play.expect(&[]);
+}
+
+#[test]
+fn consumers_of_a_group_are_read_for_from_where_an_operator_says() {
+    let mut play = Play::with_stream();
+    play.ask(Request::Subscribe {
+        subscription_id: 2,
+        stream: "s",
+        offset: OffsetSpec::First,
+        credit: 3,
+        properties: Optional(vec![("name", "app"), ("filter.0", "red")]),
+    });
+    play.answer(|request| Event::Subscribed {
+        request,
+        result: Ok(()),
+    });
+    play.lines();
+    let before = *play.node.readers.last().expect("a reader");
+    let move_to = |play: &mut Play, stream, group, offset| {
+        let (now, to) = (play.now, (QueueId(stream), group, offset));
+        play.session.move_readers(now, to, &mut play.node);
+    };
+    move_to(&mut play, 7, "app", 40);
+    play.expect(&["! no reader of 7", "! read 7 Offset(41) 3 Some((1, false))"]);
+    // What is under way for the place before is not for it.
+    play.hear(Event::Chunk {
+        reader: before,
+        chunk: chunk(5),
+        committed_chunk: 3,
+    });
+    play.expect(&[]);
+    move_to(&mut play, 7, "other", 1);
+    move_to(&mut play, 8, "app", 1);
+    play.expect(&[]);
+    // If it cannot be read for any more, the client hears that, and subscribes again.
+    play.answer(|request| Event::Subscribed {
+        request,
+        result: Err(Refusal::NotFound),
+    });
+    play.expect(&["> gone s STREAM_NOT_AVAILABLE"]);
+}

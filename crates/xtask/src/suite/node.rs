@@ -22,7 +22,11 @@ pub fn run(bench: &Bench) -> Result<Report> {
 pub fn streams(bench: &Bench) -> Result<Report> {
     let mut broker = bench.broker(&[])?;
     let port = broker.stream.port().to_string();
-    let variables = [("STREAM_PORT", port), ("BROKER", bench.kind.name().into())];
+    let variables = [
+        ("STREAM_PORT", port),
+        ("HTTP_URL", format!("http://{}", broker.http)),
+        ("BROKER", bench.kind.name().to_owned()),
+    ];
     let mut report = tests(bench, &variables)?;
     super::bench::stop(&mut broker, &mut report)?;
     Ok(report)

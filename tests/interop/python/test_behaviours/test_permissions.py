@@ -303,6 +303,11 @@ REQUESTS = {
         None,
         None,
     ),
+    "GET /api/leveret/streams/{vhost}/{}/messages": lambda p: (
+        f"/api/leveret/streams/{OWN}/{p}-s/messages",
+        None,
+        None,
+    ),
     "GET /api/aliveness-test/{vhost}": lambda p: (f"/api/aliveness-test/{OWN}", None, None),
 }
 
@@ -352,6 +357,7 @@ def objects(users):
     for prefix in ("own", "other"):
         channel.queue_declare(f"{prefix}-q", durable=True)
         channel.queue_declare(f"{prefix}-k", durable=True, arguments={"x-queue-type": "quorum"})
+        channel.queue_declare(f"{prefix}-s", durable=True, arguments={"x-queue-type": "stream"})
         channel.exchange_declare(f"{prefix}-x", "fanout", durable=True)
         # What is peeked at.
         channel.basic_publish("", f"{prefix}-k", b"")

@@ -128,6 +128,17 @@ impl Admin {
         })
     }
 
+    /// A queue that this operator may read.
+    pub(super) fn readable_queue(
+        &self,
+        actor: Actor<'_>,
+        vhost: &str,
+        queue: &str,
+    ) -> Result<QueueId, ProtocolError> {
+        let caller = self.caller(actor, vhost);
+        caller.readable_queue(queue, &*self.broker)
+    }
+
     pub(super) fn look_at(
         &self,
         actor: Actor<'_>,
@@ -135,9 +146,7 @@ impl Admin {
         queue: &str,
         before: u64,
     ) -> Result<Option<Got>, ProtocolError> {
-        let id = self
-            .caller(actor, vhost)
-            .readable_queue(queue, &*self.broker)?;
+        let id = self.readable_queue(actor, vhost, queue)?;
         let unavailable = |why: &str| {
             let text = format!("queue '{queue}' in vhost '{vhost}' {why}");
             Err(ProtocolError::channel(ReplyCode::PreconditionFailed, text))

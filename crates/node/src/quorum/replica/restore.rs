@@ -1,6 +1,5 @@
 //! How a replica begins: with the queue, after a restart, or without any state of the queue.
 
-
 use super::blob::{Applied, VOTES_NEVER};
 use super::outgoing::Outgoing;
 use super::priority_logs::PriorityLogs;

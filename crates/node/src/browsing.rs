@@ -1,0 +1,194 @@
+//! Chunks of a stream taken apart for an operator who looks at its messages.
+
+use leveret_message::{Place, delivered, filter_value, unpack};
+use leveret_stream::{ChunkKind, Filter, SharedChunk};
+use leveret_types::Message;
+use std::ops::ControlFlow;
+
+/// Messages of a stream as they were found.
+#[derive(Debug)]
+pub struct Seen {
+    /// The offset of the message, or of the first one of those that cannot be told apart.
+    pub offset: u64,
+    /// When their chunk was made, in milliseconds since the Unix epoch.
+    pub timestamp_ms: i64,
+    /// The message, as clients of AMQP 0-9-1 get it; or how many there are, and why they cannot be
+    /// read here.
+    pub content: Result<Message, (u16, String)>,
+}
+
+/// Shows the messages of a chunk in their order, those before `from` left out, until `see` breaks:
+/// that is the answer. A chunk that cannot have what the filter asks for shows none; of the others
+/// those messages are left out whose header `x-stream-filter-value` says something else.
+pub fn look<B>(
+    chunk: &SharedChunk,
+    stream: &str,
+    from: u64,
+    filter: Option<&Filter>,
+    mut see: impl FnMut(Seen) -> ControlFlow<B>,
+) -> ControlFlow<B> {
+    let header = chunk.header();
+    let is_asked = filter.is_none_or(|filter| filter.may_match(chunk.bloom()));
+    if header.kind != ChunkKind::User || !is_asked {
+        return ControlFlow::Continue(());
+    }
+    let timestamp_ms = header.timestamp_ms;
+    let mut seen = |offset, content| {
+        see(Seen {
+            offset,
+            timestamp_ms,
+            content,
+        })
+    };
+    let message = |offset: u64, entry: &[u8]| {
+        let is_wanted =
+            |message: &Message| filter.is_none_or(|filter| !is_another(filter, message));
+        let found = (offset >= from).then(|| delivered(entry, Place { stream, offset }));
+        found.filter(is_wanted)
+    };
+    let (mut offset, data) = (header.first_offset, chunk.data());
+    for entry in chunk.entries().flatten() {
+        let (at, end) = (offset, offset + u64::from(entry.records));
+        offset = end;
+        let Some(compression) = entry.sub_batch else {
+            if let Some(message) = message(at, entry.body) {
+                seen(at, Ok(message))?;
+            }
+            continue;
+        };
+        match unpack(compression, entry.records, data.slice_ref(entry.body)) {
+            Ok(batch) => {
+                for (at, body) in (at..).zip(batch) {
+                    if let Some(message) = message(at, &body) {
+                        seen(at, Ok(message))?;
+                    }
+                }
+            }
+            Err(error) if end > from => seen(at, Err((entry.records, error.to_string())))?,
+            Err(_) => {}
+        }
+    }
+    ControlFlow::Continue(())
+}
+
+/// Whether a message says itself that it has none of the values that are asked for.
+fn is_another(filter: &Filter, message: &Message) -> bool {
+    let value = filter_value(message.properties());
+    value.is_some_and(|value| filter.values.iter().all(|asked| asked != value))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that fails here says enough")]
+
+    use super::*;
+    use leveret_amqp::{Properties, TableBuilder};
+    use leveret_message::to_entry;
+    use leveret_stream::ChunkHeader;
+    use leveret_types::{FieldTable, FieldValue, MessageParts};
+
+    fn message(body: &[u8], filter: Option<&str>) -> Vec<u8> {
+        let headers = filter.map(|value| {
+            let headers = [("x-stream-filter-value", FieldValue::text(value))];
+            TableBuilder::from(&FieldTable::from(headers))
+        });
+        let properties = Properties {
+            headers: headers.as_ref().map(TableBuilder::as_table),
+            ..Properties::default()
+        };
+        let properties = properties.to_bytes();
+        let parts = MessageParts {
+            exchange: b"",
+            routing_key: b"s",
+            properties: &properties,
+            body,
+        };
+        let mut entry = Vec::new();
+        to_entry(&parts, &mut entry);
+        [&(entry.len() as u32).to_be_bytes(), &entry[..]].concat()
+    }
+
+    fn batch(compression: u8, records: u16, body: &[u8]) -> Vec<u8> {
+        let mut out = vec![0x80 | compression << 4];
+        out.extend_from_slice(&records.to_be_bytes());
+        out.extend_from_slice(&[0; 4]);
+        out.extend_from_slice(&(body.len() as u32).to_be_bytes());
+        out.extend_from_slice(body);
+        out
+    }
+
+    fn chunk(records: u32, entries: &[Vec<u8>]) -> SharedChunk {
+        let header = ChunkHeader {
+            kind: ChunkKind::User,
+            entries: entries.len() as u16,
+            records,
+            timestamp_ms: 5,
+            epoch: 1,
+            first_offset: 10,
+            crc: 0,
+            data_bytes: 0,
+            trailer_bytes: 0,
+            bloom_bytes: 0,
+        };
+        SharedChunk::new(header, &[], &entries.concat(), &[])
+    }
+
+    fn seen(chunk: &SharedChunk, from: u64, filter: Option<&Filter>, most: usize) -> Vec<String> {
+        let mut all = Vec::new();
+        let _ = look(chunk, "s", from, filter, |seen| {
+            assert_eq!(seen.timestamp_ms, 5);
+            let content = match seen.content {
+                Ok(message) => String::from_utf8(message.body().to_vec()).unwrap(),
+                Err((count, why)) => format!("{count}: {why}"),
+            };
+            all.push(format!("{} {content}", seen.offset));
+            match all.len() < most {
+                true => ControlFlow::Continue(()),
+                false => ControlFlow::Break(()),
+            }
+        });
+        all
+    }
+
+    #[test]
+    fn messages_are_shown_one_by_one_and_what_cannot_be_read_says_why() {
+        let inner = [message(b"b", None), message(b"c", None)].concat();
+        let entries = [
+            message(b"a", None),
+            batch(0, 2, &inner),
+            batch(4, 30, b"zstd, say"),
+            message(b"d", None),
+        ];
+        let chunk = chunk(34, &entries);
+        let unreadable = "13 30: the batch is compressed by a codec that is not supported: 4";
+        assert_eq!(
+            seen(&chunk, 0, None, 9),
+            ["10 a", "11 b", "12 c", unreadable, "43 d"]
+        );
+        assert_eq!(seen(&chunk, 12, None, 9), ["12 c", unreadable, "43 d"]);
+        assert_eq!(seen(&chunk, 42, None, 9), [unreadable, "43 d"]);
+        assert_eq!(seen(&chunk, 43, None, 9), ["43 d"]);
+        assert_eq!(
+            seen(&chunk, 0, None, 2),
+            ["10 a", "11 b"],
+            "as many as are wanted"
+        );
+    }
+
+    #[test]
+    fn a_message_that_says_another_value_than_is_asked_for_is_left_out() {
+        let entries = [
+            message(b"a", Some("east")),
+            message(b"b", Some("west")),
+            message(b"c", None),
+        ];
+        let chunk = chunk(3, &entries);
+        let filter = |match_unfiltered| Filter {
+            values: vec!["west".into()],
+            match_unfiltered,
+        };
+        // A chunk without a filter of its own has no values: what is asked for is not in it.
+        assert_eq!(seen(&chunk, 0, Some(&filter(false)), 9), [""; 0]);
+        assert_eq!(seen(&chunk, 0, Some(&filter(true)), 9), ["11 b", "12 c"]);
+    }
+}
