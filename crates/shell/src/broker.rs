@@ -25,7 +25,7 @@ use leveret_node::reply_to::Replies;
 use leveret_node::shard::{Deferred, Shard};
 use leveret_node::{
     Alarms, Env, LogPosition, NodeCounters, NodeSettings,
-    cluster::{Cluster, Peers, Waiter, alarms_together},
+    cluster::{Cluster, HeldStreams, Peers, Waiter, alarms_together},
     growth,
     history::History,
     streams::StreamRelay,
@@ -81,7 +81,7 @@ pub struct Broker {
     deferred_runner: Mutex<Scratch>,
     /// This node's own alarms.
     alarms: AtomicU8,
-    /// Whether streams take no publishes because of alarms.
+    /// Whether any stream takes no publishes because of alarms.
     are_streams_held: AtomicBool,
     segments_behind: AtomicBool,
     out_of_space: AtomicU8,
@@ -549,11 +549,13 @@ impl Broker {
         }
     }
 
-    /// Holds back those who publish to streams that are led here, or lets them go on.
+    /// Holds back those who publish to streams from here, or lets them go on.
     fn hold_streams(&self) {
-        let are_held = leveret_node::cluster::are_streams_held(self);
-        if self.are_streams_held.swap(are_held, Ordering::AcqRel) != are_held {
-            self.streams.block_publishers(are_held);
+        let held = leveret_node::cluster::held_streams(self);
+        let are_held = held != HeldStreams::None;
+        let were_held = self.are_streams_held.swap(are_held, Ordering::AcqRel);
+        if are_held || were_held {
+            self.streams.hold(held);
         }
     }
 

@@ -9,7 +9,7 @@ pub use asking::{StreamGroups, StreamReading};
 
 use asking::Askers;
 use guests::GuestSessions;
-use leveret_node::cluster::Needed;
+use leveret_node::cluster::{HeldStreams, Needed};
 use leveret_node::streams::{
     Guests, ReplicaHere, command_bytes, goes_with_publishes, published_bytes,
 };
@@ -136,8 +136,13 @@ struct Inbox {
     publishes: Lane,
     others: Lane,
     is_disk_full: bool,
-    are_publishers_blocked: bool,
-    /// Publishers were blocked, or let go, since the last turn.
+    /// Streams whose publishers wait for the end of alarms.
+    held: HeldStreams,
+    /// Sessions that were refused for that.
+    held_back: BTreeSet<SessionId>,
+    /// Those of them that may try again, for other streams are held now.
+    let_go: BTreeSet<SessionId>,
+    /// The streams that are held have changed since the last turn.
     has_changed: bool,
     is_stopped: bool,
 }
@@ -188,6 +193,16 @@ impl Inbox {
         self.publishes.inputs.is_empty() && self.others.inputs.is_empty()
     }
 
+    /// Whether a session's command must wait, for it publishes to a stream that is held.
+    fn holds_back(&mut self, session: SessionId, command: &Command) -> bool {
+        let publishes = published_bytes(command).is_some();
+        let is_held = publishes && command.stream().is_some_and(|to| self.held.has(to));
+        if is_held {
+            self.held_back.insert(session);
+        }
+        is_held
+    }
+
     /// As much as one turn takes: all but publishes, and a bounded part of these. So whoever reads
     /// waits neither for all that is published nor behind it. The last turn takes all.
     fn take_turn(&mut self) -> Vec<Input> {
@@ -226,12 +241,15 @@ impl StreamHandle {
     /// Says something for a session.
     ///
     /// # Errors
-    /// The command, if there is no room for it now, or if publishers are blocked and it publishes:
+    /// The command, if there is no room for it now, or if it publishes to a stream that is held:
     /// the session stops reading its client, and says it again when it hears [`Heard::Room`].
     pub fn say(&self, session: SessionId, command: Command) -> Result<(), Box<Command>> {
         let published = published_bytes(&command);
         let mut inbox = self.0.inbox.lock();
-        let is_blocked = inbox.is_disk_full || inbox.are_publishers_blocked;
+        if inbox.holds_back(session, &command) {
+            return Err(Box::new(command));
+        }
+        let is_blocked = inbox.is_disk_full;
         let bytes = command_bytes(&command);
         let lane = match goes_with_publishes(&command) {
             true => &mut inbox.publishes,
@@ -253,6 +271,8 @@ impl StreamHandle {
         let mut inbox = self.0.inbox.lock();
         inbox.publishes.waiting.remove(&session);
         inbox.others.waiting.remove(&session);
+        inbox.held_back.remove(&session);
+        inbox.let_go.remove(&session);
         for command in unsaid.into_iter().chain([Command::Leave]) {
             inbox.publishes.push(Input::Say(session, command));
         }
@@ -347,13 +367,25 @@ impl StreamHandle {
         answers.recv_timeout(STATS_PATIENCE).ok().flatten()
     }
 
-    /// The disk is below its watermark, or is not any more.
-    pub fn block_publishers(&self, are_blocked: bool) {
+    /// From now on these streams are held, and no others.
+    pub fn hold(&self, streams: HeldStreams) {
         let mut inbox = self.0.inbox.lock();
-        inbox.are_publishers_blocked = are_blocked;
+        if inbox.held == streams {
+            return;
+        }
+        inbox.held = streams;
+        // Who publishes to one that is held still is refused once more.
+        let held_back = std::mem::take(&mut inbox.held_back);
+        inbox.let_go.extend(held_back);
         inbox.has_changed = true;
         drop(inbox);
         self.0.wake.notify_one();
+    }
+
+    /// Whether a session's command for any node must wait, for it publishes to a stream that is
+    /// held: the session hears [`Heard::Room`] when it may say it again.
+    pub fn holds_back(&self, session: SessionId, command: &Command) -> bool {
+        self.0.inbox.lock().holds_back(session, command)
     }
 
     /// Ends the thread after one more turn.
@@ -365,7 +397,7 @@ impl StreamHandle {
     /// Whether nobody's publishes are taken now.
     fn are_publishers_held(&self) -> bool {
         let inbox = self.0.inbox.lock();
-        inbox.is_disk_full || inbox.are_publishers_blocked
+        inbox.is_disk_full || inbox.held == HeldStreams::All
     }
 
     fn put(&self, input: Input) {
@@ -583,8 +615,9 @@ impl<D: Disk, C: Fn() -> Now, H: FnMut(Vec<Heard>)> StreamThread<D, C, H> {
         let mut inbox = self.handle.0.inbox.lock();
         inbox.is_disk_full = self.host.is_disk_full();
         let mut told = inbox.others.take_waiting();
+        told.append(&mut inbox.let_go);
         // Who reads waits for no space.
-        if !inbox.is_disk_full && !inbox.are_publishers_blocked {
+        if !inbox.is_disk_full {
             told.append(&mut inbox.publishes.take_waiting());
         }
         told
@@ -712,12 +745,42 @@ mod tests {
     #[test]
     fn publishers_that_are_blocked_hear_when_they_are_not_any_more() {
         let (handle, heard, thread) = start(&MemoryDisk::new());
-        handle.block_publishers(true);
+        handle.hold(HeldStreams::All);
         assert!(handle.say(SESSION, publish(1, 10)).is_err());
-        handle.block_publishers(false);
+        handle.hold(HeldStreams::None);
         let room = heard.recv_timeout(SOON).unwrap();
         assert!(matches!(room, Heard::Room(SESSION)), "{room:?}");
         handle.say(SESSION, publish(1, 10)).unwrap();
+        handle.stop();
+        thread.join().unwrap();
+    }
+
+    #[test]
+    fn who_publishes_to_a_stream_that_is_held_waits_and_nobody_else() {
+        let (handle, heard, thread) = start(&MemoryDisk::new());
+        let other = QueueId(u64::from(u32::MAX));
+        handle.hold(HeldStreams::These([other].into()));
+        handle.say(SESSION, publish(1, 10)).unwrap();
+        let confirmed = heard.recv_timeout(SOON).unwrap();
+        assert!(
+            matches!(confirmed, Heard::Event(SESSION, _)),
+            "{confirmed:?}"
+        );
+        assert!(!handle.holds_back(SESSION, &publish(2, 10)));
+        handle.hold(HeldStreams::These([STREAM, other].into()));
+        assert!(handle.say(SESSION, publish(2, 10)).is_err());
+        let elsewhere = SessionId(2);
+        assert!(handle.holds_back(elsewhere, &publish(3, 10)));
+        // Nobody is told that all goes on as it was.
+        handle.hold(HeldStreams::These([STREAM, other].into()));
+        handle.put(Input::Begin(QueueId(2), Box::default()));
+        assert!(heard.recv_timeout(Duration::from_millis(50)).is_err());
+        handle.hold(HeldStreams::These([other].into()));
+        for session in [SESSION, elsewhere] {
+            let room = heard.recv_timeout(SOON).unwrap();
+            assert!(matches!(room, Heard::Room(of) if of == session), "{room:?}");
+        }
+        handle.say(SESSION, publish(2, 10)).unwrap();
         handle.stop();
         thread.join().unwrap();
     }
@@ -755,7 +818,7 @@ mod tests {
     #[test]
     fn who_reads_hears_of_room_while_publishers_are_blocked() {
         let (handle, heard, thread) = start(&MemoryDisk::new());
-        handle.block_publishers(true);
+        handle.hold(HeldStreams::All);
         assert!(handle.say(SESSION, publish(1, 10)).is_err());
         let reader = SessionId(2);
         handle.0.inbox.lock().others.waiting.insert(reader);
@@ -765,7 +828,7 @@ mod tests {
             matches!(room, Heard::Room(session) if session == reader),
             "{room:?}"
         );
-        handle.block_publishers(false);
+        handle.hold(HeldStreams::None);
         let room = heard.recv_timeout(SOON).unwrap();
         assert!(matches!(room, Heard::Room(SESSION)), "{room:?}");
         handle.stop();
@@ -776,7 +839,7 @@ mod tests {
     fn what_a_session_had_no_room_for_is_published_when_it_leaves() {
         let disk = MemoryDisk::new();
         let (handle, heard, thread) = start(&disk);
-        handle.block_publishers(true);
+        handle.hold(HeldStreams::All);
         let refused = handle.say(SESSION, publish(1, 1_000)).unwrap_err();
         handle.leave(SESSION, [*refused]);
         let Heard::Event(SESSION, Event::Confirmed { ids, .. }) = heard.recv_timeout(SOON).unwrap()

@@ -7,7 +7,10 @@
 use super::state::{Cluster, lock};
 use crate::alarms::Alarms;
 use crate::env::Env;
-use leveret_types::{NodeId, Now};
+use leveret_metadata::QueueRecord;
+use leveret_types::{NodeId, Now, QueueId, QueueKind};
+use smallvec::SmallVec;
+use std::collections::BTreeSet;
 
 /// Why publishers to a queue wait: the node that leads it has an alarm, or its members that are up
 /// and have none are no majority while others have one. Nothing if they do not wait. A queue that
@@ -49,12 +52,63 @@ pub fn alarms_together<E: Env>(env: &E) -> Alarms {
     all.iter().fold(own, |all, view| all.or(view.alarms))
 }
 
-/// Whether streams that are led here take no publishes: this node has an alarm, or too many others
-/// do for a majority without.
-pub fn are_streams_held<E: Env>(env: &E) -> bool {
-    let others = env.peers().all().into_iter().map(|view| view.peer.node);
-    let all: Vec<NodeId> = others.chain([env.node_id()]).collect();
-    held_by(&all, Some(env.node_id()), env).is_some()
+/// The nodes that have a queue, and the one of them that leads it, if the catalogue says that: for
+/// a quorum queue it does not.
+pub fn members_of(record: &QueueRecord) -> (SmallVec<[NodeId; 5]>, Option<NodeId>) {
+    let members = record.members().iter().map(|member| member.node());
+    let mut members: SmallVec<[NodeId; 5]> = members.collect();
+    let is_led_by_home = members.is_empty() || record.epoch() > 0;
+    if members.is_empty() {
+        members.push(record.home());
+    }
+    (members, is_led_by_home.then(|| record.home()))
+}
+
+/// Streams to which nobody on this node publishes for now, because of alarms.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum HeldStreams {
+    /// None of them.
+    #[default]
+    None,
+    /// These: see [`held_by`].
+    These(BTreeSet<QueueId>),
+    /// All of them: this node has an alarm itself. What publishers at other nodes send is not
+    /// taken either.
+    All,
+}
+
+impl HeldStreams {
+    /// Whether this stream is one of them.
+    #[must_use]
+    pub fn has(&self, stream: QueueId) -> bool {
+        match self {
+            Self::None => false,
+            Self::These(streams) => streams.contains(&stream),
+            Self::All => true,
+        }
+    }
+}
+
+/// The streams to which nobody on this node may publish now.
+pub fn held_streams<E: Env>(env: &E) -> HeldStreams {
+    if env.alarms().reason().is_some() {
+        return HeldStreams::All;
+    }
+    if !env.peers().have_alarms() {
+        return HeldStreams::None;
+    }
+    let catalogue = env.catalogue();
+    let streams = catalogue.queues(None);
+    let streams = streams.filter(|record| record.kind() == QueueKind::Stream);
+    let is_held = |record: &&QueueRecord| {
+        let (members, leader) = members_of(record);
+        held_by(&members, leader, env).is_some()
+    };
+    let held: BTreeSet<QueueId> = streams.filter(is_held).map(QueueRecord::id).collect();
+    match held.is_empty() {
+        true => HeldStreams::None,
+        false => HeldStreams::These(held),
+    }
 }
 
 /// Takes in what the other nodes have said of their alarms; answers whether anything is new.

@@ -25,7 +25,7 @@ mod starts;
 pub(crate) mod state;
 mod stays;
 
-pub use alarms::{alarms_together, are_streams_held, held_by, set_alarms_of};
+pub use alarms::{HeldStreams, alarms_together, held_by, held_streams, members_of, set_alarms_of};
 pub use follow::follow_nodes;
 pub use leaders::{hand_over_leaders, transfer};
 pub use needed::Needed;

@@ -7,13 +7,12 @@
 //! Invariant: what waits has been routed and put nowhere; nothing behind it has been begun.
 
 use super::{Connection, Run};
-use crate::cluster::held_by;
+use crate::cluster::{held_by, members_of};
 use crate::enqueue::Targets;
 use crate::env::Env;
 use bytes::Bytes;
 use leveret_client::{Publish, Request, Session};
-use leveret_types::{NodeId, Now, QueueId};
-use smallvec::SmallVec;
+use leveret_types::{Now, QueueId};
 
 /// How often it is looked at in any case: a queue may have got another leader.
 const LOOK_EVERY_MS: u64 = 250;
@@ -116,16 +115,7 @@ impl<S: Session> Connection<S> {
 
 /// Why publishers to one queue wait.
 fn alarm_of<E: Env>(queue: QueueId, run: &mut Run<'_, E>) -> Option<&'static str> {
-    let (members, leader) = {
-        let record = run.catalogue().queue(queue)?;
-        let members = record.members().iter().map(|member| member.node());
-        let mut members: SmallVec<[NodeId; 5]> = members.collect();
-        let is_led_by_home = members.is_empty() || record.epoch() > 0;
-        if members.is_empty() {
-            members.push(record.home());
-        }
-        (members, is_led_by_home.then(|| record.home()))
-    };
+    let (members, leader) = members_of(run.catalogue().queue(queue)?);
     let leader = leader.or_else(|| {
         let shard = run.shard(run.env.shard_of(queue));
         shard.known_leader(queue)

@@ -2,6 +2,7 @@
 
 use crate::world::World;
 use leveret_node::Alarms;
+use leveret_node::cluster::held_streams;
 use leveret_types::NodeId;
 
 const LEADER: NodeId = NodeId(1);
@@ -167,6 +168,38 @@ fn a_commit_waits_for_the_alarm_of_its_queues() {
         "{heard}"
     );
     says(&mut world, "b", "get q noack", "b: got 2 left=0 m1");
+}
+
+#[test]
+fn a_stream_is_held_by_the_alarms_of_the_nodes_that_have_it_and_of_no_other() {
+    let mut world = world();
+    world.say(
+        "c",
+        "declare s x-queue-type=stream x-initial-cluster-size=1",
+    );
+    world.heard();
+    let (home, stream) = {
+        let catalogue = world.catalogue();
+        let record = catalogue.queue_by_name("/", "s").expect("it is there");
+        (record.home(), record.id())
+    };
+    let others = [1, 2, 3].map(NodeId).into_iter();
+    let others: Vec<NodeId> = others.filter(|node| *node != home).collect();
+    let is_held = |world: &World, at: NodeId| held_streams(&world.nodes[&at].env).has(stream);
+    world.set_alarms(others[0], DISK);
+    assert!(is_held(&world, others[0]), "its own publishers wait");
+    assert!(!is_held(&world, others[1]) && !is_held(&world, home));
+    // Two of three nodes, and none that has it.
+    world.set_alarms(others[1], MEMORY);
+    assert!(!is_held(&world, home));
+    world.set_alarms(others[1], NONE);
+    world.set_alarms(others[0], NONE);
+    world.set_alarms(home, DISK);
+    for node in [home, others[0], others[1]] {
+        assert!(is_held(&world, node), "at {node}");
+    }
+    world.set_alarms(home, NONE);
+    assert!(!is_held(&world, others[0]) && !is_held(&world, home));
 }
 
 #[test]

@@ -98,7 +98,7 @@ impl World {
     }
 
     /// The catalogue that the cluster has agreed on.
-    fn catalogue(&self) -> Catalogue {
+    pub fn catalogue(&self) -> Catalogue {
         let mut catalogue = catalogue_of(self.disks.len() as u32, self.config.clone());
         for batch in &self.agreed {
             catalogue.apply_batch(batch);

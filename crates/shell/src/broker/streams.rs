@@ -13,6 +13,7 @@ use leveret_node::streams::{
 use leveret_node::{ConnectionEvent, Env, PeerFrame};
 use leveret_stream::{Command, Event, ReplicaMessage, SessionId};
 use leveret_types::{NodeId, QueueId};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// How long a node that ends waits until others lead its streams.
@@ -124,6 +125,11 @@ impl Broker {
         session: SessionId,
         command: Command,
     ) -> Result<(), Box<Command>> {
+        if self.are_streams_held.load(Ordering::Acquire)
+            && self.streams.holds_back(session, &command)
+        {
+            return Err(Box::new(command));
+        }
         let post = |node, frame| self.post_relayed(node, frame);
         match self.stream_relay.say(session, command, &post) {
             Said::Here(command) => self.streams.say(session, command),
