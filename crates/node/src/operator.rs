@@ -142,11 +142,24 @@ impl Caller {
     /// # Errors
     /// If there is none, it is another connection's, or the caller may not read it.
     pub fn readable_queue<E: Env>(&self, name: &str, env: &E) -> Result<QueueId, ProtocolError> {
+        let queue = self.queue_to_look_into(name, env)?;
+        crate::streams::refuse(&env.catalogue(), queue, "basic.get")?;
+        Ok(queue)
+    }
+
+    /// A queue or a stream that this operator may read.
+    ///
+    /// # Errors
+    /// If there is none of this name, or the caller may not read it.
+    pub fn queue_to_look_into<E: Env>(
+        &self,
+        name: &str,
+        env: &E,
+    ) -> Result<QueueId, ProtocolError> {
         let queue = self.usable_queue(name, env)?;
         if let Some(rights) = &self.rights {
             rights.check(Access::Read, Resource::Queue(name))?;
         }
-        crate::streams::refuse(&env.catalogue(), queue, "basic.get")?;
         Ok(queue)
     }
 }

@@ -312,7 +312,7 @@ impl Running for Admin {
         stream: &str,
         browse: &Browse,
     ) -> Result<Option<Browsed>, ProtocolError> {
-        let id = self.readable_queue(actor, vhost, stream)?;
+        let id = self.readable_stream(actor, vhost, stream)?;
         let shown = self.browse(id, stream, browse);
         shown.map_err(|why| {
             let text = format!("stream '{stream}' in vhost '{vhost}' cannot be read: {why}");

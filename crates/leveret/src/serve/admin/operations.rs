@@ -128,15 +128,15 @@ impl Admin {
         })
     }
 
-    /// A queue that this operator may read.
-    pub(super) fn readable_queue(
+    /// A stream that this operator may read.
+    pub(super) fn readable_stream(
         &self,
         actor: Actor<'_>,
         vhost: &str,
-        queue: &str,
+        stream: &str,
     ) -> Result<QueueId, ProtocolError> {
         let caller = self.caller(actor, vhost);
-        caller.readable_queue(queue, &*self.broker)
+        caller.queue_to_look_into(stream, &*self.broker)
     }
 
     pub(super) fn look_at(
@@ -146,7 +146,9 @@ impl Admin {
         queue: &str,
         before: u64,
     ) -> Result<Option<Got>, ProtocolError> {
-        let id = self.readable_queue(actor, vhost, queue)?;
+        let id = self
+            .caller(actor, vhost)
+            .readable_queue(queue, &*self.broker)?;
         let unavailable = |why: &str| {
             let text = format!("queue '{queue}' in vhost '{vhost}' {why}");
             Err(ProtocolError::channel(ReplyCode::PreconditionFailed, text))
