@@ -3,8 +3,6 @@
 mod common;
 
 use common::{BINARY, Folder, Node, serve, serve_with_metrics};
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::process::Command;
 
 fn start(folder: &Folder) -> Node {
@@ -23,16 +21,6 @@ fn leveret(node: &Node, words: &[&str]) -> String {
     let output = command.output().expect("it runs");
     assert!(output.status.success(), "{words:?}: {output:?}");
     String::from_utf8(output.stdout).expect("text")
-}
-
-fn get_metrics(node: &Node) -> String {
-    let address = ("127.0.0.1", node.port("http/prometheus"));
-    let mut socket = TcpStream::connect(address).expect("it listens");
-    let request = b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
-    socket.write_all(request).expect("it is sent");
-    let mut answer = String::new();
-    socket.read_to_string(&mut answer).expect("an answer");
-    answer
 }
 
 #[test]
@@ -109,7 +97,7 @@ fn messages_are_counted_under_the_type_of_their_queue() {
         let got = node.http("POST", &format!("/api/queues/%2f/{kind}/get"), get);
         assert!(got.starts_with("HTTP/1.1 200"), "{got}");
     }
-    let metrics = get_metrics(&node);
+    let metrics = node.metrics();
     for (kind, messages) in [("classic", 1), ("quorum", 2)] {
         let labels = format!(r#"{{protocol="amqp091",queue_type="rabbit_{kind}_queue"}}"#);
         let line = format!("rabbitmq_global_messages_delivered_total{labels} {messages}");

@@ -109,12 +109,7 @@ properties = {{ headers = {{ traceparent = "{traceparent}" }} }}
 
 /// One of the node's counters.
 fn counter(node: &Node, name: &str) -> u64 {
-    let address = ("127.0.0.1", node.port("http/prometheus"));
-    let mut socket = TcpStream::connect(address).expect("it listens");
-    let request = b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
-    socket.write_all(request).expect("it is sent");
-    let mut answer = String::new();
-    socket.read_to_string(&mut answer).expect("an answer");
+    let answer = node.metrics();
     let name = format!("rabbitmq_leveret_{name} ");
     let value = answer.lines().find_map(|line| line.strip_prefix(&name));
     value

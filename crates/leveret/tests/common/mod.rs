@@ -5,7 +5,7 @@
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -98,6 +98,17 @@ impl Node {
         let port = line.and_then(|line| line.split("port: ").nth(1)?.split(',').next());
         port.and_then(|port| port.parse().ok())
             .unwrap_or_else(|| panic!("no {protocol} in {listeners}"))
+    }
+
+    /// What `/metrics` says; an answer with its head.
+    pub fn metrics(&self) -> String {
+        let address = ("127.0.0.1", self.port("http/prometheus"));
+        let mut socket = TcpStream::connect(address).expect("it listens");
+        let request = b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+        socket.write_all(request).expect("it is sent");
+        let mut answer = String::new();
+        socket.read_to_string(&mut answer).expect("an answer");
+        answer
     }
 
     /// Asks the HTTP API by the socket file; the answer, head and body.

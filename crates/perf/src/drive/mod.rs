@@ -23,6 +23,8 @@ pub use command::{Arguments, CommandError, Runner, check_spec, run};
 pub use distribution::Distribution;
 pub use figures::{figures, page};
 pub use measure::{DriveError, Plan, measure};
+#[cfg(test)]
+pub(crate) use predict::tests::drive as steady_drive;
 pub use predict::{Assumptions, Bound, Prediction, QueueKind, predict};
 pub use rehearsal::{Rehearsal, Rehearsed};
 pub use text::{describe, describe_prediction};

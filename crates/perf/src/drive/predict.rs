@@ -397,4 +397,4 @@ impl Prediction {
 
 #[cfg(test)]
 #[path = "predict_tests.rs"]
-mod tests;
+pub(super) mod tests;

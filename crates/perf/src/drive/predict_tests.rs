@@ -4,7 +4,7 @@ use super::*;
 use crate::drive::{DRIVE_VERSION, Mixed};
 
 /// A drive that always takes `base_us`, and `us_per_kib` more for each KiB.
-fn drive(base_us: f64, us_per_kib: f64) -> DriveResult {
+pub(crate) fn drive(base_us: f64, us_per_kib: f64) -> DriveResult {
     let row = |bytes: u64| SyncRow {
         bytes,
         micros: Distribution::of(vec![base_us + us_per_kib * bytes as f64 / 1024.0; 100]),

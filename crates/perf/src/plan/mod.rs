@@ -4,7 +4,7 @@
 //! The arithmetic, each step of which is written beside its result:
 //!
 //! - **Processors**: what a message costs a queue's leader and each other copy is measured
-//!   ([`costs`]), by its size and by the rate of one queue. Leaders and copies are spread evenly. A
+//!   ([`costs`]), by its size and by the rate at which it is not alone. Leaders and copies are spread evenly. A
 //!   node is used to [`CPU_USED`] at most, with one node of a replicated fleet away.
 //! - **The drive**: each copy writes what a message was measured to write, and what is kept for
 //!   longer than a moment in a queue a second time, into segments. A drive is used to
@@ -171,9 +171,13 @@ fn queues_needed(demand: &Demand, drive: &DriveResult, because: &mut Vec<String>
     queues.max(demand.queues)
 }
 
-/// What a message costs this load's queues.
-fn cost(demand: &Demand) -> costs::Cost {
-    let rate = demand.rate / f64::from(demand.queues.max(1));
+/// What a message costs this load's queues on so many nodes. Queues of a node share its syncs and
+/// not their clients' wake-ups: so the rate is taken between that of one queue and that of a node.
+fn cost(demand: &Demand, nodes: u32) -> costs::Cost {
+    let (leaders, followers) = share(demand, nodes);
+    let of_queue = demand.rate / f64::from(demand.queues.max(1));
+    let of_node = demand.rate * (leaders + followers);
+    let rate = (of_queue * of_node.max(of_queue)).sqrt();
     let found = costs::cost(
         demand.kind,
         demand.flush,
@@ -201,7 +205,7 @@ fn share(demand: &Demand, nodes: u32) -> (f64, f64) {
 
 /// Cores in use at the busiest of so many nodes.
 fn cores_used(demand: &Demand, nodes: u32) -> f64 {
-    let cost = cost(demand);
+    let cost = cost(demand, nodes);
     let (leaders, followers) = share(demand, nodes);
     demand.rate / 1e6 * (leaders * cost.leader_us + followers * cost.follower_us)
 }
@@ -214,7 +218,7 @@ fn cores_needed(demand: &Demand, nodes: u32) -> u32 {
 }
 
 fn node_load(demand: &Demand, nodes: u32) -> NodeLoad {
-    let cost = cost(demand);
+    let cost = cost(demand, nodes);
     let (leaders, followers) = share(demand, nodes);
     let here = demand.rate * (leaders + followers);
     // What a queue keeps for longer than a moment is written again, into segments.

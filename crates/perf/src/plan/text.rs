@@ -64,7 +64,7 @@ pub(super) fn reasons(
     nodes: u32,
     node: &NodeLoad,
 ) -> Vec<String> {
-    let cost = cost(demand);
+    let cost = cost(demand, nodes);
     let percent = |part: f64| format!("{:.0} %", part * 100.0);
     let mut reasons = vec![format!(
         "cores: a message takes {} of its queue's leader{} at {} a queue; a node is planned at {} of \
