@@ -4,8 +4,9 @@
 //! The arithmetic, each step of which is written beside its result:
 //!
 //! - **Processors**: what a message costs a queue's leader and each other copy is measured
-//!   ([`costs`]), by its size and by the rate at which it is not alone. Leaders and copies are spread evenly. A
-//!   node is used to [`CPU_USED`] at most, with one node of a replicated fleet away.
+//!   ([`costs`]), by its size and by the rate at which it is not alone. Leaders and copies are
+//!   spread evenly. A node is used to [`CPU_USED`] at most, with one node of a replicated fleet
+//!   away.
 //! - **The drive**: each copy writes what a message was measured to write, and what is kept for
 //!   longer than a moment in a queue a second time, into segments. A drive is used to
 //!   [`DRIVE_USED`] of its bandwidth and [`ROOM_USED`] of its room.
