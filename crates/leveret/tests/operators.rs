@@ -158,7 +158,7 @@ fn messages_published_over_http_are_counted_as_a_clients_are() {
     ] {
         assert!(overview.contains(field), "{field} in {overview}");
     }
-    let metrics = get_metrics(&node);
+    let metrics = node.metrics();
     let of = r#"{protocol="amqp091"}"#;
     for line in [
         format!("rabbitmq_global_messages_received_total{of} 4"),
