@@ -63,7 +63,8 @@ impl Rule {
 #[derive(Debug)]
 pub struct GroupCommitDelay {
     rule: &'static Rule,
-    /// The amount a second without pauses, while there are some; and for how many rounds there were.
+    /// The amount a second without pauses, while there are some; and for how many rounds there
+    /// were.
     pausing: Option<(u64, u32)>,
     writes: u32,
     amount: u64,

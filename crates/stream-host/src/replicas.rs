@@ -16,8 +16,8 @@ use leveret_stream::{
 use leveret_types::{NodeId, QueueId};
 
 impl<D: Disk> StreamHost<D> {
-    /// Begins to run this node's replica of a stream. It waits for the catalogue's orders.
-    /// One whose file is damaged is taken for one that has lost its disk: it copies all from others,
+    /// Begins to run this node's replica of a stream. It waits for the catalogue's orders. One
+    /// whose file is damaged is taken for one that has lost its disk: it copies all from others,
     /// and counts for nothing before it has.
     ///
     /// # Errors

@@ -140,8 +140,8 @@ impl Session {
         }
     }
 
-    /// Whether an offset comes from a subscription that was active in its group and is so no longer:
-    /// another one may have gone on from there.
+    /// Whether an offset comes from a subscription that was active in its group and is so no
+    /// longer: another one may have gone on from there.
     pub(crate) fn is_stale(&self, group: &str, stream: &str) -> bool {
         let readers = self.readers.values();
         let of_it = readers.filter(|reader| {

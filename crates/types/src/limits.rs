@@ -535,7 +535,8 @@ pub const STREAM_ELECTION_MS: u64 = 1_000;
 pub const STREAM_EARLY_FOLLOWERS_MAX: usize = 65_536;
 /// Readers of one replica that wait until it knows what is committed; one more is refused at once.
 pub const STREAM_EARLY_READERS_MAX: usize = 1_024;
-/// Milliseconds that such a reader waits before it is refused: less than clients wait for an answer.
+/// Milliseconds that such a reader waits before it is refused: less than clients wait for an
+/// answer.
 pub const STREAM_EARLY_READER_MS: u64 = 5_000;
 /// Milliseconds after which a replica that waits for the catalogue's word says so again.
 pub const STREAM_WAITING_MS: u64 = 500;

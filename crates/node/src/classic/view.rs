@@ -1,15 +1,15 @@
 //! What a classic queue has instead of a log where it is a view of a stream: which of the stream's
 //! messages are settled, and those at hand that are not.
 //!
-//! A position of the queue is an offset of the stream. The view reads the stream as a session of its
-//! own, a bounded number of messages ahead of its consumers, and gives them to the queue machine in
-//! the order of their offsets. What it keeps over a restart is how far it has read, and what before
-//! that is not settled: [`state`].
+//! A position of the queue is an offset of the stream. The view reads the stream as a session of
+//! its own, a bounded number of messages ahead of its consumers, and gives them to the queue
+//! machine in the order of their offsets. What it keeps over a restart is how far it has read, and
+//! what before that is not settled: [`state`].
 //!
 //! Invariant: what is unsettled and below [`View::cursor`] is at hand; the rest will be read.
-//! Invariant: what is at hand is unsettled, so that both are bounded by the same limits.
-//! Invariant: no message is handed out whose offset is not below what a saved state has reserved,
-//! but for those of one write of the log: what a restart finds below that is flagged as redelivered.
+//! Invariant: what is at hand is unsettled, so that both are bounded by the same limits. Invariant:
+//! no message is handed out whose offset is not below what a saved state has reserved, but for
+//! those of one write of the log: what a restart finds below that is flagged as redelivered.
 
 mod state;
 

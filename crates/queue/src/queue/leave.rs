@@ -64,8 +64,9 @@ impl Queue {
         count
     }
 
-    /// Ready messages are not where they were kept any more, as what kept them made room: they leave
-    /// without having been handed out, and count as dropped. Says how many of the range were ready.
+    /// Ready messages are not where they were kept any more, as what kept them made room: they
+    /// leave without having been handed out, and count as dropped. Says how many of the range were
+    /// ready.
     pub fn lose(&mut self, number: u8, range: Range<u64>, out: &mut Vec<Effect>) -> u64 {
         let Some(priority_log) = self.priority_logs.get_mut(number) else {
             return 0;

@@ -198,8 +198,8 @@ impl Links {
         outboxes.values().all(|outbox| !outbox.has_frames())
     }
 
-    /// The thread looks into the outboxes within [`leveret_types::limits::PEER_FRAMES_GATHER_MS`], whether it is woken or
-    /// not.
+    /// The thread looks into the outboxes within
+    /// [`leveret_types::limits::PEER_FRAMES_GATHER_MS`], whether it is woken or not.
     pub(crate) fn looks_soon(&self) {
         self.looks_soon.store(true, Ordering::Relaxed);
     }

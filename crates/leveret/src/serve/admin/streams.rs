@@ -268,7 +268,8 @@ impl Look {
         }
     }
 
-    /// Begins to read: the first offset that is wanted; none where no message is there from that on.
+    /// Begins to read: the first offset that is wanted; none where no message is there from that
+    /// on.
     fn begin(&mut self, stats: &StreamStats, browse: &Browse) -> Result<Option<u64>, String> {
         let Some(committed) = stats.committed_offset else {
             return Ok(None);
