@@ -21,7 +21,7 @@ macro_rules! counters {
         #[derive(Debug, Default)]
         pub struct NodeCounters {
             $($(#[$doc])* pub $name: AtomicU64,)*
-            /// Bodies of messages over AMQP by size: within each of [`MESSAGE_SIZES`] and none
+            /// Bodies of messages over AMQP by size: within each of `MESSAGE_SIZES` and none
             /// before, and those that are larger than all.
             pub message_sizes: [AtomicU64; MESSAGE_SIZES.len() + 1],
             /// Errors that clients of the stream protocol were told, by their response codes.
