@@ -264,7 +264,17 @@ fn commands_of_rabbitmq_streams_show_what_the_node_has() {
     ] {
         assert_eq!(node.ctl(line), (0, expected.to_owned()), "{line}");
     }
-    assert_eq!(node.asked(), [""; 0]);
+    let browsed = "browse Operator / s Browse { from: Last, count: 3, filter: [], \
+                   match_unfiltered: false }";
+    let asked = [
+        "set 8 group First",
+        "move s group 12",
+        "set 8 group TimestampMs(5)",
+        "move s group 12",
+        "forget 8 other",
+        browsed,
+    ];
+    assert_eq!(node.asked(), asked);
 }
 
 #[test]

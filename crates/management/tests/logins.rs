@@ -101,7 +101,7 @@ fn a_wrong_password_counts_also_where_its_client_hangs_up() {
     eventually("its client has gone", || !answer.waits());
     answer.tell(LoginVerdict::Wrong);
     let request = format!(
-        "GET /api/auth/attempts/x HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: {}\r\n\r\n",
+        "GET /api/auth/attempts/leveret@burrow HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: {}\r\n\r\n",
         basic("administrator", "administrator")
     );
     let rows = exchange(api.address(Service::Api), request.as_bytes()).json();

@@ -35,7 +35,7 @@ const SAID_BY_CLIENTS: &[u8] = b"crash-";
 /// How long a link may outlive what was done to it, and how long one may take to come.
 const DEADLINE: Duration = Duration::from_secs(20);
 /// So many links may end for another reason than what was done to them.
-const TRIES: u32 = 4;
+const TRIES: u32 = 12;
 
 /// What is done to what passes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

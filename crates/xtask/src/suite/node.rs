@@ -1,5 +1,5 @@
-//! Own scripts under Node.js: with amqplib and the stream client, whose packages carry no tests, and
-//! for the operators' page in a browser.
+//! Own scripts under Node.js: with amqplib and the stream client, whose packages carry no tests,
+//! and for the operators' page in a browser.
 
 use std::fs;
 use std::process::Command;
