@@ -9,7 +9,7 @@ use crate::cluster_view::{ClusterChange, ClusterView};
 use crate::directory::Queue;
 use crate::question::Question;
 pub use crate::stream_place::{Browse, StreamPlace};
-use leveret_types::{ConnectionId, FieldTable, NodeId, ProtocolError, QueueId};
+use leveret_types::{ConnectionId, FieldTable, MESSAGE_SIZES, NodeId, ProtocolError, QueueId};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -244,18 +244,6 @@ pub struct BrokerStats {
     /// Clients of the stream protocol.
     pub stream: StreamProtocolStats,
 }
-
-/// Bytes by which sizes of messages are counted, as in RabbitMQ.
-pub const MESSAGE_SIZES: [u64; 8] = [
-    100,
-    1_000,
-    10_000,
-    100_000,
-    1_000_000,
-    10_000_000,
-    50_000_000,
-    100_000_000,
-];
 
 impl BrokerStats {
     /// The counters of all types together.

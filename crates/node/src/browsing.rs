@@ -82,61 +82,20 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test that fails here says enough")]
 
     use super::*;
-    use leveret_amqp::{Properties, TableBuilder};
-    use leveret_message::to_entry;
-    use leveret_stream::ChunkHeader;
-    use leveret_types::{FieldTable, FieldValue, MessageParts};
+    use crate::test_chunks::{self, batch, entry};
 
     fn message(body: &[u8], filter: Option<&str>) -> Vec<u8> {
-        let headers = filter.map(|value| {
-            let headers = [("x-stream-filter-value", FieldValue::text(value))];
-            TableBuilder::from(&FieldTable::from(headers))
-        });
-        let properties = Properties {
-            headers: headers.as_ref().map(TableBuilder::as_table),
-            ..Properties::default()
-        };
-        let properties = properties.to_bytes();
-        let parts = MessageParts {
-            exchange: b"",
-            routing_key: b"s",
-            properties: &properties,
-            body,
-        };
-        let mut entry = Vec::new();
-        to_entry(&parts, &mut entry);
-        [&(entry.len() as u32).to_be_bytes(), &entry[..]].concat()
-    }
-
-    fn batch(compression: u8, records: u16, body: &[u8]) -> Vec<u8> {
-        let mut out = vec![0x80 | compression << 4];
-        out.extend_from_slice(&records.to_be_bytes());
-        out.extend_from_slice(&[0; 4]);
-        out.extend_from_slice(&(body.len() as u32).to_be_bytes());
-        out.extend_from_slice(body);
-        out
+        entry(&test_chunks::message(filter, body))
     }
 
     fn chunk(records: u32, entries: &[Vec<u8>]) -> SharedChunk {
-        let header = ChunkHeader {
-            kind: ChunkKind::User,
-            entries: entries.len() as u16,
-            records,
-            timestamp_ms: 5,
-            epoch: 1,
-            first_offset: 10,
-            crc: 0,
-            data_bytes: 0,
-            trailer_bytes: 0,
-            bloom_bytes: 0,
-        };
-        SharedChunk::new(header, &[], &entries.concat(), &[])
+        test_chunks::chunk(10, records, entries)
     }
 
     fn seen(chunk: &SharedChunk, from: u64, filter: Option<&Filter>, most: usize) -> Vec<String> {
         let mut all = Vec::new();
         let _ = look(chunk, "s", from, filter, |seen| {
-            assert_eq!(seen.timestamp_ms, 5);
+            assert_eq!(seen.timestamp_ms, test_chunks::CAME_MS);
             let content = match seen.content {
                 Ok(message) => String::from_utf8(message.body().to_vec()).unwrap(),
                 Err((count, why)) => format!("{count}: {why}"),

@@ -1,19 +1,8 @@
 //! Counters of the whole node.
 
 use leveret_stream_session::{CODES as STREAM_CODES, Totals};
+use leveret_types::MESSAGE_SIZES;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-/// Bytes by which sizes of messages are counted.
-pub const MESSAGE_SIZES: [u64; 8] = [
-    100,
-    1_000,
-    10_000,
-    100_000,
-    1_000_000,
-    10_000_000,
-    50_000_000,
-    100_000_000,
-];
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
@@ -21,7 +10,7 @@ macro_rules! counters {
         #[derive(Debug, Default)]
         pub struct NodeCounters {
             $($(#[$doc])* pub $name: AtomicU64,)*
-            /// Bodies of messages over AMQP by size: within each of `MESSAGE_SIZES` and none
+            /// Bodies of messages over AMQP by size: within each of [`MESSAGE_SIZES`] and none
             /// before, and those that are larger than all.
             pub message_sizes: [AtomicU64; MESSAGE_SIZES.len() + 1],
             /// Errors that clients of the stream protocol were told, by their response codes.

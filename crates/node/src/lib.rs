@@ -64,6 +64,8 @@ mod stream_reader;
 mod stream_relay;
 mod subscriber;
 mod sync;
+#[cfg(test)]
+mod test_chunks;
 mod topology;
 
 pub use connection::Connection;

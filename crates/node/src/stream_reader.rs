@@ -197,39 +197,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test that fails here says enough")]
 
     use super::*;
-    use leveret_amqp::{Properties, TableBuilder};
-    use leveret_message::to_entry;
-    use leveret_stream::ChunkHeader;
-    use leveret_types::{FieldTable, FieldValue, MessageParts};
-
-    fn message(body: &[u8]) -> Vec<u8> {
-        [&(body.len() as u32).to_be_bytes(), body].concat()
-    }
-
-    fn batch(compression: u8, records: u16, body: &[u8]) -> Vec<u8> {
-        let mut out = vec![0x80 | compression << 4];
-        out.extend_from_slice(&records.to_be_bytes());
-        out.extend_from_slice(&[0; 4]);
-        out.extend_from_slice(&(body.len() as u32).to_be_bytes());
-        out.extend_from_slice(body);
-        out
-    }
-
-    fn chunk(first_offset: u64, records: u32, entries: &[Vec<u8>]) -> SharedChunk {
-        let header = ChunkHeader {
-            kind: ChunkKind::User,
-            entries: entries.len() as u16,
-            records,
-            timestamp_ms: 1,
-            epoch: 1,
-            first_offset,
-            crc: 0,
-            data_bytes: 0,
-            trailer_bytes: 0,
-            bloom_bytes: 0,
-        };
-        SharedChunk::new(header, &[], &entries.concat(), &[])
-    }
+    use crate::test_chunks::{batch, chunk, entry as message, message as valued};
 
     fn read(reader: &mut Reader) -> Vec<(u64, Vec<u8>)> {
         std::iter::from_fn(|| reader.next())
@@ -258,29 +226,6 @@ mod tests {
         assert_eq!((reader.take_finished(), reader.may_deliver()), (1, false));
         reader.push(chunk(15, 1, &[message(b"f")]));
         assert_eq!(read(&mut reader), all(15, &["f"]));
-    }
-
-    /// A message with a filter value, or without one, as AMQP 0-9-1 publishers make it.
-    fn valued(value: Option<&str>, body: &[u8]) -> Vec<u8> {
-        let mut headers = FieldTable::new();
-        if let Some(value) = value {
-            headers.set("x-stream-filter-value", FieldValue::text(value));
-        }
-        let table = TableBuilder::from(&headers);
-        let properties = Properties {
-            headers: Some(table.as_table()),
-            ..Properties::default()
-        };
-        let properties = properties.to_bytes();
-        let parts = MessageParts {
-            exchange: b"",
-            routing_key: b"s",
-            properties: &properties,
-            body,
-        };
-        let mut entry = Vec::new();
-        to_entry(&parts, &mut entry);
-        entry
     }
 
     #[test]

@@ -22,7 +22,7 @@ pub mod time;
 
 pub use error::{ProtocolError, ReplyCode, Scope};
 pub use id::{ChannelId, ConnectionId, ConsumerId, LogId, NodeId, QueueId, ReplicaId, ShardId};
-pub use message::{Message, MessageFormat, MessageParts};
+pub use message::{MESSAGE_SIZES, Message, MessageFormat, MessageParts};
 pub use out::OutBuffer;
 pub use queue_kind::QueueKind;
 pub use ranges::RangeSet;

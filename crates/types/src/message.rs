@@ -4,6 +4,18 @@
 use crate::encoded;
 use bytes::Bytes;
 
+/// Bytes by which sizes of messages are counted in metrics, as in RabbitMQ.
+pub const MESSAGE_SIZES: [u64; 8] = [
+    100,
+    1_000,
+    10_000,
+    100_000,
+    1_000_000,
+    10_000_000,
+    50_000_000,
+    100_000_000,
+];
+
 /// Where a part lies in a message's bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Span {

@@ -1,7 +1,8 @@
 //! Metrics of messages, over all queues of a type: the families that RabbitMQ calls global.
 
 use super::text::{Counter, Gauge, Page, labels};
-use crate::api::{BrokerStats, MESSAGE_SIZES, MessageCounters, StreamProtocolStats};
+use crate::api::{BrokerStats, MessageCounters, StreamProtocolStats};
+use leveret_types::MESSAGE_SIZES;
 
 /// What clients speak.
 const PROTOCOLS: [&str; 2] = ["amqp091", "stream"];

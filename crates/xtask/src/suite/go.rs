@@ -54,18 +54,7 @@ pub fn run(bench: &Bench) -> Result<Report> {
 pub fn cluster(bench: &Bench) -> Result<Report> {
     let folder = bench.folder()?.join("tests");
     run::copy_folder(&run::root().join("tests/interop/go"), &folder)?;
-    let cluster = ControlledCluster::start(bench.name)?;
-    let log = bench.log("go")?;
-    let mut command = go()?;
-    command.args(["test", "-json", "-count=1", "-timeout", "9m", "."]);
-    command
-        .current_dir(&folder)
-        .envs(cluster.environment.clone());
-    let success = run::logged(&mut command, &log, DEADLINE);
-    let mut report = bench.documented();
-    cluster.stop(&mut report)?;
-    report.add(read(success?, &log)?);
-    Ok(report)
+    on_cluster(bench, &folder, &["."])
 }
 
 /// Own tests with the stream client against a broker of its own.
@@ -90,13 +79,18 @@ pub fn streams(bench: &Bench) -> Result<Report> {
 /// Own tests with the stream client over the three nodes of a cluster, one or another killed.
 pub fn stream_cluster(bench: &Bench) -> Result<Report> {
     let folder = stream_tests(bench)?;
+    on_cluster(bench, &folder, &["-run", "^TestCluster", "."])
+}
+
+/// Runs the tests of a folder over the three nodes of a cluster.
+fn on_cluster(bench: &Bench, folder: &Path, tests: &[&str]) -> Result<Report> {
     let cluster = ControlledCluster::start(bench.name)?;
     let log = bench.log("go")?;
     let mut command = go()?;
     command.args(["test", "-json", "-count=1", "-timeout", "9m"]);
-    command.args(["-run", "^TestCluster", "."]);
+    command.args(tests);
     command
-        .current_dir(&folder)
+        .current_dir(folder)
         .envs(cluster.environment.clone());
     let success = run::logged(&mut command, &log, DEADLINE);
     let mut report = bench.documented();

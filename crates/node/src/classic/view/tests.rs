@@ -1,8 +1,8 @@
 //! A view and its queue with a stream in the test's hands.
 
 use super::*;
+use crate::test_chunks;
 use leveret_queue::{Consumer, Log, Outcome};
-use leveret_stream::{ChunkHeader, ChunkKind};
 use leveret_types::ConsumerId;
 
 const STREAM: QueueId = QueueId(9).of_stream();
@@ -41,21 +41,8 @@ fn spec() -> ViewSpec {
 /// A chunk of messages of so many bytes.
 fn chunk(first_offset: u64, count: u64, bytes: usize) -> SharedChunk {
     let body = vec![b'x'; bytes];
-    let entry = [&(bytes as u32).to_be_bytes()[..], &body].concat();
-    let entries = entry.repeat(count as usize);
-    let header = ChunkHeader {
-        kind: ChunkKind::User,
-        entries: count as u16,
-        records: count as u32,
-        timestamp_ms: 1,
-        epoch: 1,
-        first_offset,
-        crc: 0,
-        data_bytes: 0,
-        trailer_bytes: 0,
-        bloom_bytes: 0,
-    };
-    SharedChunk::new(header, &[], &entries, &[])
+    let entries = vec![test_chunks::entry(&body); count as usize];
+    test_chunks::chunk(first_offset, count as u32, &entries)
 }
 
 impl World {
