@@ -267,4 +267,27 @@ mod tests {
         assert!(!remembered.knows(&of(4), 1));
         assert!(remembered.knows(&of(5), 1));
     }
+
+    #[test]
+    fn who_logs_in_again_and_again_takes_one_place_and_pushes_nobody_out() {
+        let mut remembered = Remembered::new([1; 32]);
+        let user = hash("p");
+        let of = |number: usize| check(Some(user.clone()), &number.to_string());
+        remembered.remember(&of(0), 1);
+        for at in 0..2 * LOGINS_REMEMBERED_MAX as u64 {
+            remembered.remember(&of(1), 1 + at % 2);
+        }
+        assert_eq!((remembered.until_ms.len(), remembered.order.len()), (2, 2));
+        remembered.remember(&of(2), 3);
+        for number in 0..3 {
+            assert!(remembered.knows(&of(number), 3), "{number}");
+        }
+        // Its place is that of its last login: those that others took before go first.
+        remembered.remember(&of(0), 4);
+        for number in 3..LOGINS_REMEMBERED_MAX + 1 {
+            remembered.remember(&of(number), 4);
+        }
+        assert!(!remembered.knows(&of(1), 4), "the oldest went");
+        assert!(remembered.knows(&of(0), 4));
+    }
 }

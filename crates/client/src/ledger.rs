@@ -37,6 +37,8 @@ pub struct Answer {
     pub multiple: bool,
     /// Whether they are confirmed; else they are rejected.
     pub confirmed: bool,
+    /// How many it answers.
+    pub count: u64,
 }
 
 /// See the module's description.
@@ -210,11 +212,12 @@ impl Ledger {
 fn drain(ready: &mut RangeSet, until: u64, confirmed: bool, answer: &mut impl FnMut(Answer)) {
     let below = ready.within(0..until).last().map(|range| range.end - 1);
     if let Some(number) = below {
-        let multiple = ready.remove_range(0..until) > 1;
+        let count = ready.remove_range(0..until);
         answer(Answer {
             number,
-            multiple,
+            multiple: count > 1,
             confirmed,
+            count,
         });
     }
     while let Some(number) = ready.pop_first() {
@@ -222,6 +225,7 @@ fn drain(ready: &mut RangeSet, until: u64, confirmed: bool, answer: &mut impl Fn
             number,
             multiple: false,
             confirmed,
+            count: 1,
         });
     }
 }

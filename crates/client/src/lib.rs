@@ -18,4 +18,4 @@ pub use contract::{
     Topology,
 };
 pub use ledger::{Answer, Ledger};
-pub use session::{ChannelStatus, Session, SessionState, SessionStatus};
+pub use session::{ChannelCounters, ChannelStatus, Session, SessionState, SessionStatus};

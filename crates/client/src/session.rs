@@ -63,6 +63,33 @@ pub struct ChannelStatus {
     pub confirm: bool,
     /// Whether it is transactional.
     pub transactional: bool,
+    /// What happened to its messages.
+    pub counters: ChannelCounters,
+}
+
+/// What happened to the messages of a channel since it was opened. No counter ever goes back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ChannelCounters {
+    /// Published, in an open transaction too.
+    pub published: u64,
+    /// Confirmed to the client.
+    pub confirmed: u64,
+    /// Given back, as they found no queue.
+    pub returned: u64,
+    /// Delivered to consumers that settle.
+    pub delivered: u64,
+    /// Delivered to consumers that do not.
+    pub delivered_auto_ack: u64,
+    /// Got one by one, to be settled.
+    pub got: u64,
+    /// Got one by one, settled at once.
+    pub got_auto_ack: u64,
+    /// Asked for where the queue was empty.
+    pub got_empty: u64,
+    /// Delivered or got that had been before.
+    pub redelivered: u64,
+    /// Acknowledged by the client, in an open transaction too.
+    pub acknowledged: u64,
 }
 
 /// The state machine of one client's connection, of one protocol: bytes to [`Request`]s, what it

@@ -12,7 +12,7 @@ use leveret_types::limits::OUTBOX_BYTES_MAX;
 use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use loom::thread;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const NEVER: Duration = Duration::from_secs(3_600);
 const SOON: Duration = Duration::ZERO;
@@ -56,6 +56,25 @@ fn work_that_may_gather_wakes_a_thread_that_would_sleep_for_long() {
             })
         };
         assert_eq!(signal.wait(NEVER, SOON), Woken::Lazily);
+        assert!(done.load(Ordering::Relaxed));
+        other.join().expect("no panic");
+    });
+}
+
+#[test]
+fn work_that_may_gather_a_moment_wakes_a_thread_for_which_that_is_over() {
+    model(|| {
+        let signal = Arc::new(Signal::default());
+        let done = Arc::new(AtomicBool::new(false));
+        let other = {
+            let (signal, done) = (Arc::clone(&signal), Arc::clone(&done));
+            thread::spawn(move || {
+                done.store(true, Ordering::Relaxed);
+                signal.notify_soon();
+            })
+        };
+        let moment = Instant::now() + Duration::from_micros(1);
+        assert_eq!(signal.wait_from(NEVER, NEVER, moment), Woken::Now);
         assert!(done.load(Ordering::Relaxed));
         other.join().expect("no panic");
     });

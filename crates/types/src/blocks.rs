@@ -486,6 +486,32 @@ mod tests {
         }
     }
 
+    /// Items and ends that taking the one at this place away has to move, at most: the nearer part
+    /// of its block, all of a neighbour that it may join, and the nearer part of the ends.
+    fn moved_by_removal(blocks: &Blocks<Single>, place: Place) -> usize {
+        let block = blocks.block(place.block).len();
+        let nearer = place.at.min(block - place.at);
+        nearer + BLOCK_MAX + blocks.block_count() / 2
+    }
+
+    #[test]
+    fn taking_one_of_a_million_away_anywhere_moves_few_others() {
+        let mut blocks = Blocks::<Single>::new();
+        for number in 0..1_000_000 {
+            blocks.push_back(Single(number * 2));
+        }
+        let (mut random, mut most) = (Random(0x9E37_79B9_7F4A_7C15), 0);
+        while blocks.len() > 100_000 {
+            let place = blocks.search(random.below(2_000_000) as u64);
+            if blocks.get(place).is_some() {
+                most = most.max(moved_by_removal(&blocks, place));
+                blocks.remove(place);
+            }
+        }
+        // Half of them, 500,000, where all lie in one row.
+        assert!(most <= 4 * BLOCK_MAX, "{most}");
+    }
+
     #[test]
     fn what_is_added_in_order_fills_its_blocks() {
         let mut blocks = Blocks::<Single>::new();

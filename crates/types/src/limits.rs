@@ -64,6 +64,9 @@ pub const CLIENT_GONE_MS_MAX: u64 = 5_000;
 /// than it said, is still read after `connection.close`: a socket that is dropped with unread input
 /// would take the answer back.
 pub const FRAME_ERROR_LINGER_MS: u64 = 1_000;
+/// Milliseconds for which a node that ends in order waits for a client that takes nothing more of
+/// what is sent to it, for its answer to `connection.close` too, whatever else it sends.
+pub const SHUTDOWN_CLIENT_MS: u64 = 1_500;
 /// Milliseconds by which the answer to a failed login is delayed.
 pub const LOGIN_FAILURE_DELAY_MS: u64 = 3_000;
 /// Connections that have not logged in yet by default, in all and from one address: as many as come
@@ -255,8 +258,10 @@ pub const IMPACT_QUEUES_SHOWN: usize = 500;
 pub const JSON_DEPTH_MAX: usize = 64;
 
 /// Percent of the memory that a node may use above which nothing new is declared (queues,
-/// exchanges, bindings, users, policies), unless publishers may go beyond that.
-pub const MEMORY_FULL_PERCENT: u64 = 90;
+/// exchanges, bindings, users, policies), unless publishers may go beyond that. The rest is for
+/// what is made of all definitions at once, as when they are brought to disk: a fifth of their
+/// memory.
+pub const MEMORY_FULL_PERCENT: u64 = 75;
 /// Bytes of one file of the write-ahead log by default.
 pub const WAL_FILE_BYTES: u64 = 64 * 1024 * 1024;
 /// Files of the write-ahead log that may wait for the segment writer before publishers are held
@@ -509,6 +514,9 @@ pub const STREAM_FILTER_BYTES: u8 = 16;
 pub const STREAM_FILTER_BYTES_MAX: u8 = 255;
 /// Filter values that one reader of a stream may ask for.
 pub const STREAM_FILTER_VALUES_MAX: usize = 255;
+/// Readers of one stream that ask for single entries and keep a chunk of which a part is to be sent
+/// until they have credit again. What one more waits for is looked for again then.
+pub const STREAM_RUNS_HELD_MAX: usize = 64;
 /// Chunks that a reader of a stream may be owed.
 pub const STREAM_CREDIT_MAX: u32 = 65_535;
 /// Bytes of a segment file of a stream by default (`stream-max-segment-size-bytes`).
@@ -558,6 +566,19 @@ pub const STREAM_GROWTH_MS: u64 = 5_000;
 /// Bytes of a stream that gets another replica by itself where its publishers must wait until that
 /// one has all: a larger one waits for an operator.
 pub const STREAM_GROWTH_BYTES_MAX: u64 = 1 << 30;
+/// Milliseconds after which a consumer asks again to join its group, where the stream has no leader
+/// that could be asked.
+pub const STREAM_JOIN_AGAIN_MS: u64 = 500;
+
+/// Groups of which a connection remembers under which generation a consumer of it was active last.
+pub const STREAM_ACTIVE_REMEMBERED_MAX: usize = 256;
+
+/// Groups of one stream in which one consumer at a time is active.
+pub const STREAM_GROUPS_MAX: usize = 1_024;
+
+/// Consumers of one group of a stream in which one at a time is active.
+pub const STREAM_GROUP_MEMBERS_MAX: usize = 4_096;
+
 /// Groups that the retention of one stream may wait for (`retention-groups`).
 pub const STREAM_RETENTION_GROUPS_MAX: usize = 16;
 /// Bytes beyond a stream's retention that groups hold, above which an operator is told, where
@@ -599,7 +620,8 @@ pub const TRACE_SPANS_MAX: usize = 16 * 1024;
 pub const TRACE_BATCH_SPANS_MAX: usize = 512;
 /// Milliseconds between two looks at the spans that wait.
 pub const TRACE_EXPORT_MS: u64 = 1_000;
-/// Milliseconds that a collector has to take a connection, and each piece of a request.
+/// Milliseconds that a collector has to take a connection, and then to take a request and answer
+/// it; a node that ends sends for no longer.
 pub const TRACE_EXPORT_MS_MAX: u64 = 2_000;
 /// Traced messages of one connection that are not durable, and those that are not settled; with one
 /// more the oldest has no span for that.
@@ -615,6 +637,7 @@ const _: () = assert!(
 const _: () = assert!(PEER_FRAME_BYTES_MAX < u32::MAX as usize);
 const _: () = assert!(STREAM_COPY_BYTES_MAX < PEER_FRAME_BYTES_MAX);
 const _: () = assert!(PEER_SILENCE_MS_MAX > 3 * PEER_HEARTBEAT_MS);
+const _: () = assert!(MEMORY_FULL_PERCENT * 6 / 5 <= 95);
 const _: () = assert!(MESSAGE_BYTES_MAX <= MESSAGE_BYTES_HARD_MAX);
 const _: () = assert!(CHUNK_BYTES <= WAL_BATCH_BYTES_MAX);
 const _: () = assert!(WAL_BATCH_BYTES_MAX as u64 <= WAL_FILE_BYTES);

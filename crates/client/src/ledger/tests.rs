@@ -275,3 +275,47 @@ fn a_batch_costs_one_interval() {
     assert_eq!(ledger.waiting.len(), 11);
     assert_eq!(ledger.undecided.interval_count(), 0);
 }
+
+/// A log is asked whether it is durable only where a publish waits for that.
+#[test]
+fn a_publish_waits_for_a_log_where_a_log_is_among_what_it_waits_for() {
+    let (log, queue) = (Awaited::Shard(ShardId(0)), Awaited::Queue(QueueId(1)));
+    for (waits, expected) in [
+        (&[][..], false),
+        (&[(queue, 1)][..], false),
+        (&[(log, 7)][..], true),
+        (&[(queue, 1), (log, 7)][..], true),
+    ] {
+        let mut ledger = Ledger::default();
+        ledger.issue();
+        ledger.accept(1, waits);
+        assert_eq!(ledger.awaits_durability(), expected, "{waits:?}");
+        ledger.durable(ShardId(0), 7);
+        assert!(!ledger.awaits_durability(), "{waits:?}");
+    }
+}
+
+#[test]
+fn whatever_is_tidied_up_what_waits_for_a_queue_is_answered() {
+    for queues in [EMPTY_KEPT as u64 - 1, EMPTY_KEPT as u64 + 20] {
+        let mut ledger = Ledger::default();
+        for round in 0..2 {
+            for queue in 1..=queues {
+                let number = ledger.issue();
+                ledger.accept(number, &[(Awaited::Queue(QueueId(queue)), round + 1)]);
+            }
+        }
+        let mut answered = 0;
+        for round in 0..2 {
+            for queue in 1..=queues {
+                ledger.committed(QueueId(queue), round + 1);
+            }
+            ledger.flush(|answer| answered = answer.number);
+            assert_eq!(answered, queues * (round + 1), "{queues} queues");
+        }
+        assert!(!ledger.awaits());
+        // The places of a few are kept for the next publishes, those of many are not.
+        let kept = ledger.queues.queue_count();
+        assert_eq!(kept, EMPTY_KEPT.min(queues as usize), "{queues} queues");
+    }
+}

@@ -41,6 +41,28 @@ pub struct Counters {
     pub purged: u64,
 }
 
+impl std::ops::AddAssign for Counters {
+    fn add_assign(&mut self, one: Self) {
+        let sum = *self;
+        *self = Self {
+            enqueued: sum.enqueued + one.enqueued,
+            delivered: sum.delivered + one.delivered,
+            delivered_settled: sum.delivered_settled + one.delivered_settled,
+            got: sum.got + one.got,
+            got_settled: sum.got_settled + one.got_settled,
+            got_empty: sum.got_empty + one.got_empty,
+            redelivered: sum.redelivered + one.redelivered,
+            accepted: sum.accepted + one.accepted,
+            requeued: sum.requeued + one.requeued,
+            rejected: sum.rejected + one.rejected,
+            expired: sum.expired + one.expired,
+            dropped: sum.dropped + one.dropped,
+            delivery_limited: sum.delivery_limited + one.delivery_limited,
+            purged: sum.purged + one.purged,
+        };
+    }
+}
+
 /// How a queue stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {

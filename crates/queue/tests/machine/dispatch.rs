@@ -171,6 +171,17 @@ fn exclusive_consumers() {
 #[test]
 fn single_active_consumer() {
     for (script, expected) in [
+        // Who has taken over gets messages as each is settled, not only when all are.
+        (
+            "declare quorum sac; publish a b c d; consume c1 prefetch=1; \
+             consume c2 prefetch=2 priority=5; ack c1 a; ack c2 b; ack c2 c",
+            "active c1; c1<a; gone a; waits c1; active c2; c2<b; c2<c; gone b; c2<d; gone c",
+        ),
+        (
+            "declare quorum sac; publish a b c d; consume c1 prefetch=1; \
+             consume c2 prefetch=2 priority=5; detach c1; ack c2 a; ack c2 b",
+            "active c1; c1<a; active c2; c2<a*1; c2<b; gone a; c2<c; gone b; c2<d",
+        ),
         (
             "declare sac; consume c1; consume c2; publish a b",
             "active c1; c1<a; c1<b",

@@ -1,7 +1,8 @@
 //! What a queue says when it is asked, without being changed.
 
 use crate::script::run;
-use leveret_queue::{ConsumerView, Effect, Outcome, Position, Queue, Returns};
+use crate::world::World;
+use leveret_queue::{Consumer, ConsumerView, Effect, Got, Meta, Outcome, Position, Queue, Returns};
 use leveret_types::{ConsumerId, Now};
 
 /// The script's consumer of that number.
@@ -153,6 +154,21 @@ fn the_time_in_which_a_consumer_is_able_begins_and_ends_with_what_changes_it() {
         queue.cancel(now, consumer(1), out);
     });
     assert_eq!(left, 10, "until it left");
+    let adopted = able_ms("declare quorum; publish a; restart", |queue, now, out| {
+        let one = Consumer {
+            id: consumer(1),
+            priority: 0,
+            exclusive: false,
+            no_ack: false,
+            prefetch: 1,
+            timeout_ms: None,
+        };
+        queue
+            .attach(Now::both(0), one, out)
+            .expect("it is the only one");
+        queue.adopt(now, consumer(1), queue.priority_log_for(None), 0..1, 0);
+    });
+    assert_eq!(adopted, 10, "until it had all that it may hold");
     let elected = able_ms(
         "declare quorum sac; hold-election; consume c1",
         |queue, now, out| queue.resume_election(now, None, out),
@@ -179,4 +195,128 @@ fn a_message_that_goes_by_its_next_failure_is_not_said_to_wait() {
         ready_ms: 0,
     };
     assert_eq!(told, [(0..1, gone)]);
+}
+
+#[test]
+fn the_message_that_is_next_is_the_first_of_the_highest_priority() {
+    for (script, expected) in [
+        ("", None),
+        ("declare prio=5; publish a b", Some((0, 0))),
+        ("declare prio=5; publish a x:p=5", Some((5, 0))),
+        (
+            "declare prio=5; publish a b x:p=5; get g1; get g1",
+            Some((0, 1)),
+        ),
+        ("publish a; get g1", None),
+    ] {
+        let next = run(script).0.queue.next_position();
+        let next = next.map(|next| (next.priority_log, next.index));
+        assert_eq!(next, expected, "{script}");
+    }
+}
+
+/// What made room for others at its place is gone, unseen, and counts as dropped.
+#[test]
+fn messages_that_are_not_where_they_were_kept_leave_without_having_been_handed_out() {
+    let (mut world, _) = run("publish a:size=3 b:size=3 c:size=3 d:size=3 e:size=3; get g1");
+    for (range, lost) in [(0..3, 2), (0..3, 0), (3..4, 1), (9..12, 0)] {
+        let said = world.call(|queue, _, _, out| queue.lose(0, range.clone(), out));
+        assert_eq!(said, lost, "{range:?}");
+    }
+    assert_eq!(world.call(|queue, _, _, out| queue.lose(7, 0..9, out)), 0);
+    let gone: Vec<&str> = world
+        .gone
+        .values()
+        .map(|known| known.name.as_str())
+        .collect();
+    assert_eq!(gone, ["b", "c", "d"], "what a client holds stays");
+    let counts = world.queue.counts(world.now);
+    assert_eq!((counts.ready, counts.ready_bytes), (1, 3));
+    assert_eq!(world.queue.counters().dropped, 3);
+    world.call(|queue, _, _, _| queue.note_dropped(4));
+    assert_eq!(world.queue.counters().dropped, 7);
+}
+
+/// Whoever writes down what comes back hears of it after what went before it, in the same call.
+#[test]
+fn what_goes_by_its_failures_is_told_before_what_comes_back_behind_it() {
+    let (mut world, _) = run(
+        "declare quorum limit=1; tell-returns; publish a b; get g1; return g1 a; \
+         consume c1 prefetch=9; cancel c1",
+    );
+    let number = world.queue.priority_log_for(None);
+    world.effects.clear();
+    let outcome = Outcome::Requeue { count: true };
+    world.settle(consumer(1), number, 0..2, outcome);
+    let told: Vec<_> = world
+        .effects
+        .iter()
+        .map(|effect| match effect {
+            Effect::Settled { range, .. } => ("gone", range.clone()),
+            Effect::Returned { range, .. } => ("back", range.clone()),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(told, [("gone", 0..1), ("back", 1..2)]);
+}
+
+#[test]
+fn consumers_that_wait_go_before_who_asks_once() {
+    let (mut world, _) = run("consume c1");
+    let meta = Meta {
+        bytes: 1,
+        published_ms: 0,
+        expiration_ms: None,
+    };
+    world.publish("a", None, meta).expect("there is room");
+    // Nobody has pumped since.
+    assert_eq!(world.get(ConsumerId(3), false), Got::Empty);
+    let delivered = |effect: &Effect| matches!(effect, Effect::Deliver(_));
+    assert_eq!(world.effects.iter().filter(|e| delivered(e)).count(), 1);
+}
+
+/// Nothing that waits means no bytes that wait, although the size of what is damaged is not known.
+#[test]
+fn the_bytes_of_an_empty_queue_are_none() {
+    for script in [
+        "publish a:size=3 b:size=5; damage a; get g1",
+        "publish a:size=3 b:size=5; damage b; get g1; get g1",
+        "publish a:size=3 b:size=5 c:size=7; damage a b; consume c1",
+    ] {
+        let (world, _) = run(script);
+        let counts = world.queue.counts(world.now);
+        assert_eq!((counts.ready, counts.ready_bytes), (0, 0), "{script}");
+    }
+}
+
+#[test]
+fn a_queue_that_was_emptied_gives_its_memory_back() {
+    let memory = |world: &World| world.queue.counts(world.now).memory_bytes;
+    let mut world = run("consume c1 prefetch=3000; consume c2 prefetch=3000").0;
+    let rest = memory(&world);
+    let meta = Meta {
+        bytes: 1,
+        published_ms: 0,
+        expiration_ms: None,
+    };
+    for _ in 0..4_000 {
+        world.publish("", None, meta).expect("there is room");
+    }
+    world.pump();
+    let held = memory(&world);
+    assert!(
+        held > rest + 10_000,
+        "{held}: every other one of each is held"
+    );
+    world.settle(consumer(1), 0, 0..4_000, Outcome::Accept);
+    world.detach(consumer(1));
+    let outcome = Outcome::Requeue { count: true };
+    world.settle(consumer(2), 0, 0..4_000, outcome);
+    world.detach(consumer(2));
+    while world.get(ConsumerId(3), true) != Got::Empty {}
+    assert!(
+        memory(&world) < rest + 2_000,
+        "{} of {held}",
+        memory(&world)
+    );
 }

@@ -186,6 +186,14 @@ fn delayed_retries() {
             "declare quorum retry=all:100 ttl=50; publish a; get g1; return g1 a; at 60; show; at 100; show",
             "g1<a left=0; ready a; gone a; nothing",
         ),
+        // Neighbours that come back one by one, and due together, go out together.
+        (
+            "declare quorum retry=all:100; publish a b c; get g1; get g1; get g1; \
+             return g1 a; return g1 b; return g1 c; at 99; show; at 100; show; \
+             get g2; get g2; get g2",
+            "g1<a left=2; g1<b left=1; g1<c left=0; ready a b c; ready a b c; \
+             g2<a*1 left=2; g2<b*1 left=1; g2<c*1 left=0",
+        ),
         // Classic queues know nothing of it.
         (
             "declare retry=all:100; publish a; get g1; return g1 a; get g1",

@@ -67,6 +67,8 @@ fn what_is_adopted_for_the_first_time_has_not_come_back() {
                 ..Returns::default()
             }),
         ),
+        // Classic queues do not count.
+        ("publish a; restart; adopt c1 a=2", None),
     ] {
         let (world, _) = run(script);
         let at = Position {
@@ -291,4 +293,118 @@ fn lower_priorities_go_on_when_all_of_a_higher_one_is_held_by_who_had_it_before(
     }
     let got = queue.get(now, ConsumerId(2), false, &mut Plain, &mut out);
     assert_eq!(got, Got::Empty);
+}
+
+fn begun() -> PriorityLogState {
+    PriorityLogState {
+        priority_log: 0,
+        may_expire: false,
+        delivered_through: 0,
+        returns: Vec::new(),
+        leaving: Vec::new(),
+    }
+}
+
+/// What a queue of one priority log becomes of which this is saved; all of its messages were
+/// published at 0.
+fn recovered(count: u64, saved: PriorityLogState, settings: Settings, now: Now) -> Queue {
+    let priority_log = RecoveredPriorityLog {
+        priority_log: saved.priority_log,
+        live: std::iter::once(0..count).collect(),
+        bytes: count * 10,
+        next_index: count,
+    };
+    let state = State {
+        priority_logs: vec![saved],
+    };
+    Queue::recover(
+        QueueKind::Classic,
+        settings,
+        now,
+        vec![priority_log],
+        &state,
+    )
+}
+
+struct OfTen;
+
+impl Log for OfTen {
+    fn peek(&mut self, _: Position) -> Peek {
+        Peek::Ready(Meta {
+            bytes: 10,
+            published_ms: 0,
+            expiration_ms: None,
+        })
+    }
+
+    fn admit(&mut self, _: ConsumerId, _: u32) -> bool {
+        true
+    }
+}
+
+#[test]
+fn what_expired_while_nobody_ran_the_queue_is_delivered_to_nobody() {
+    for (at, delivered) in [(9, 2), (10, 0)] {
+        let settings = Settings {
+            ttl_ms: Some(10),
+            ..Settings::default()
+        };
+        let now = Now::both(at);
+        let mut queue = recovered(2, begun(), settings, now);
+        let consumer = Consumer {
+            id: ConsumerId(2),
+            priority: 0,
+            exclusive: false,
+            no_ack: false,
+            prefetch: 0,
+            timeout_ms: None,
+        };
+        let mut out = Vec::new();
+        queue
+            .attach(now, consumer, &mut out)
+            .expect("it is the only one");
+        queue.pump(now, &mut OfTen, &mut out);
+        let count = out
+            .iter()
+            .filter(|effect| matches!(effect, Effect::Deliver(_)));
+        assert_eq!(count.count(), delivered, "at {at}: {out:?}");
+    }
+}
+
+#[test]
+fn what_was_on_its_way_to_a_dead_letter_exchange_goes_on_where_its_state_says_so() {
+    let mut saved = begun();
+    saved.leaving = vec![1..3, 5..9];
+    let now = Now::both(0);
+    let mut queue = recovered(6, saved, Settings::default(), now);
+    let counts = queue.counts(now);
+    assert_eq!((counts.ready, counts.leaving), (3, 3));
+    assert_eq!((counts.ready_bytes, counts.leaving_bytes), (30, 30));
+    let mut out = Vec::new();
+    assert_eq!(queue.dead_lettered(0, 0..6, &mut out), 3);
+    let ready: Vec<u64> = queue.ready_from(0, 0).flatten().collect();
+    assert_eq!(ready, [0, 3, 4]);
+    let counts = queue.counts(now);
+    assert_eq!((counts.leaving, counts.leaving_bytes), (0, 0));
+}
+
+#[test]
+fn a_state_says_where_messages_may_have_a_time_to_live_of_their_own() {
+    for (script, expected) in [
+        ("publish a", false),
+        ("publish a:ttl=10", true),
+        ("publish a:ttl=10; get g1; ack g1 a", true),
+        ("publish a:ttl=10; get g1; ack g1 a; publish b", false),
+        ("publish a:ttl=10; get g1; publish b", true),
+        // It may be sound after a restart, and would expire then.
+        ("publish a:ttl=10; damage a; get g1; publish b", true),
+        (
+            "declare dlx; publish a:ttl=10; get g1; reject g1 a; publish b",
+            true,
+        ),
+    ] {
+        let state = run(script).0.queue.state();
+        assert_eq!(state.may_expire(0), expected, "{script}");
+        assert!(!state.may_expire(1), "nothing is known of it");
+    }
 }

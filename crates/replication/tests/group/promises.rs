@@ -1,6 +1,7 @@
 //! Single promises, each against the one way in which it could be broken.
 
 mod roles;
+mod told;
 
 use bytes::Bytes;
 use leveret_replication::{

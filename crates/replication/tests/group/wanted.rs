@@ -107,6 +107,18 @@ fn the_leader_leaves_last() {
 }
 
 #[test]
+fn who_is_in_the_way_of_another_one_on_its_node_leaves_first() {
+    let again = ReplicaId::new(NodeId(3), 2);
+    let wanted = WantedMembers {
+        voters: &[replica(1), again],
+        learners: &[],
+        leaving: Leaving::First,
+    };
+    let seen = steps(&[], &wanted);
+    assert_eq!(seen[..2], ["1.1 2.1 3.1 | ", "1.1 2.1 | "], "{seen:?}");
+}
+
+#[test]
 fn nobody_leaves_before_the_others_could_go_on_without_the_leader() {
     let sound = "no promise is broken";
     let wanted = WantedMembers {
