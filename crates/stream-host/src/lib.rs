@@ -123,7 +123,7 @@ pub struct Written {
 const fn has_to_leave(command: &Command) -> bool {
     matches!(
         command,
-        Command::DeclarePublisher { .. } | Command::Subscribe { .. }
+        Command::DeclarePublisher { .. } | Command::Subscribe { .. } | Command::JoinGroup { .. }
     )
 }
 
@@ -222,6 +222,8 @@ impl<D: Disk> StreamHost<D> {
             for id in self.sessions.remove(&session).unwrap_or_default() {
                 if let Some(hosted) = self.streams.get_mut(&id) {
                     hosted.machine.handle(now, session, Command::Leave, out);
+                    // An offset that an operator has set may be stored as its group goes on.
+                    self.touched.insert(id);
                 }
             }
             return;

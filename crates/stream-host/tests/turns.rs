@@ -6,7 +6,7 @@
 use leveret_storage::{MemoryDisk, StreamFiles};
 use leveret_stream::{
     BatchBuilder, Command, Epoch, Event, Events, Flush, OffsetSpec, PublisherId, ReaderId, Refusal,
-    ReplicaEvent, ReplicaOrder, ReplicaOrigin, RequestId, SessionId, StreamSettings,
+    ReplicaEvent, ReplicaOrder, ReplicaOrigin, RequestId, SessionId, StoredBy, StreamSettings,
 };
 use leveret_stream_host::StreamHost;
 use leveret_types::limits::{
@@ -485,6 +485,7 @@ fn what_a_named_group_has_not_had_stays_whatever_its_age_and_an_operator_is_told
             stream,
             reference,
             offset,
+            by: StoredBy::Anyone,
         };
         give(host, Now::both(0), store);
     };
@@ -604,6 +605,7 @@ fn a_forgotten_group_is_not_there_after_a_start_and_others_are() {
             stream,
             reference: name(group),
             offset: 7,
+            by: StoredBy::Anyone,
         };
         give(&mut before, Now::both(0), store);
         end_turn(&mut before, Now::both(STREAM_TRACKING_GATHER_MS));

@@ -7,8 +7,11 @@
 //!              | length u32 | data
 //!
 //! version 1    publishing id u64 | entry
-//! version 2    publishing id u64 | filter value, a string; -1 is none | message
+//! version 2    publishing id u64 | filter value, a string; -1 is none | entry
 //! ```
+//!
+//! RabbitMQ takes messages alone in version 2. Here a batch may have a filter value, which is that
+//! of all its messages.
 
 use crate::error::DecodeError;
 use crate::wire::{Field, Reader};
@@ -129,8 +132,7 @@ fn entry<'a>(version: u16, reader: &mut Reader<'a>) -> Result<Entry<'a>, DecodeE
     let is_batch = first & BATCH_BIT != 0;
     let records = match is_batch {
         false => 1,
-        true if version == 1 => batch_records(reader)?,
-        true => return Err(DecodeError::Batch),
+        true => batch_records(reader)?,
     };
     let length: u32 = reader.field()?;
     reader.take(length as usize)?;
@@ -201,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn the_second_version_has_filter_values_and_no_batches() {
+    fn the_second_version_has_filter_values_of_messages_and_batches() {
         let mut entries = Vec::new();
         put_filtered(&mut entries, 1, Some("red"), b"a");
         put_filtered(&mut entries, 2, Some(""), b"b");
@@ -211,9 +213,16 @@ mod tests {
         let filters: Vec<_> = publish.entries().map(|e| e.filter).collect();
         assert_eq!(filters, [Some(&b"red"[..]), Some(b""), None]);
         assert_eq!(publish.entries().last().map(|e| e.bytes), Some(&[0; 4][..]));
-        let batch = b"\0\0\0\0\0\0\0\x01\xFF\xFF\x90\0\x01\0\0\0\0\0\0\0\0";
-        let batch = content(1, batch);
-        assert_eq!(Publish::decode(2, &batch), Err(DecodeError::Batch));
+        let head = b"\0\0\0\0\0\0\0\x01\0\x03red";
+        let batch = b"\x90\0\x02\0\0\0\0\0\0\0\x01z";
+        let whole = content(1, &[&head[..], batch].concat());
+        let publish = Publish::decode(2, &whole).expect("a publish");
+        let found: Vec<_> = publish.entries().collect();
+        assert_eq!((found[0].filter, found[0].records), (Some(&b"red"[..]), 2));
+        assert_eq!(found[0].bytes, batch);
+        let none = b"\x90\0\0\0\0\0\0\0\0\0\0";
+        let none = content(1, &[&head[..], none].concat());
+        assert_eq!(Publish::decode(2, &none), Err(DecodeError::Batch));
     }
 
     #[test]

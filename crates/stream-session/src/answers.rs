@@ -1,8 +1,8 @@
 //! What the streams say.
 
+use crate::asked::{Asked, Done};
 use crate::port::Port;
 use crate::publishers::code_of;
-use crate::requests::{Asked, Done};
 use crate::session::{Phase, Session};
 use leveret_stream::{Event, Refusal, RequestId, StreamStats};
 use leveret_stream_protocol::server::{NO_NODE, StreamMetadata};
@@ -21,7 +21,7 @@ enum Brought {
 
 impl Session {
     /// Takes in what the streams say.
-    pub fn event(&mut self, _now: Now, event: Event, port: &mut impl Port) {
+    pub fn event(&mut self, now: Now, event: Event, port: &mut impl Port) {
         if self.phase != Phase::Open {
             return;
         }
@@ -47,9 +47,25 @@ impl Session {
                 return self.give_credit(port);
             }
             Event::ReaderEnded { reader, .. } => return self.reader_ended(reader, port),
-            Event::Gone { stream } | Event::Lost { stream } => {
+            Event::Gone { stream } => {
                 self.gone(stream, port);
                 return self.read_on(port);
+            }
+            Event::Lost { stream } => {
+                // Its leader may be lost alone, and a replica on this node still read.
+                self.stop_reading(stream, port);
+                self.gone(stream, port);
+                return self.read_on(port);
+            }
+            Event::Activity {
+                member,
+                is_active,
+                generation,
+                ..
+            } => return self.activity(now, member, (is_active, generation), port),
+            Event::Joined { request, result } => {
+                let result = self.joined(now, request, result, port);
+                (request, result.map(|()| Brought::Nothing))
             }
             Event::Declared { request, result } | Event::Found { request, result } => {
                 (request, result.map(Brought::Id))
@@ -255,8 +271,8 @@ impl Session {
         };
         self.publishers
             .retain(|_, publisher| publisher.id != stream);
-        for (subscription_id, reader) in self.readers.extract_if(.., |_, r| r.id == stream) {
-            Self::leave_group(subscription_id, &reader, port);
+        for (_, reader) in self.readers.extract_if(.., |_, r| r.id == stream) {
+            Self::leave_group(&reader, port);
         }
         self.weigh_publishes();
         self.tell_gone(name);
@@ -271,6 +287,15 @@ impl Session {
             code: ResponseCode::STREAM_NOT_AVAILABLE,
             stream: &stream,
         });
+    }
+}
+
+impl Session {
+    /// Whether the client waits for what this request brings.
+    pub(crate) fn awaits(&self, request: RequestId) -> bool {
+        self.asked
+            .as_ref()
+            .is_some_and(|asked| asked.awaits(request))
     }
 }
 

@@ -1,8 +1,8 @@
 //! What is done with each frame of a client that is served.
 
+use crate::asked::Then;
 use crate::port::Port;
 use crate::readers::Subscribe;
-use crate::requests::Then;
 use crate::session::{Phase, Session};
 use bytes::Bytes;
 use leveret_auth::Access;

@@ -70,12 +70,6 @@ impl Port for Node {
         Ok(())
     }
 
-    fn join_group(&mut self, _: &str, _: &str, _: usize, _: u8) {}
-
-    fn leave_group(&mut self, _: &str, _: &str, _: u8) {}
-
-    fn stepped_down(&mut self, _: &str, _: &str, _: u8) {}
-
     fn send(&mut self, command: Command) {
         assert!(!self.has_left, "nothing is said after leaving: {command:?}");
         let event = match command {
@@ -103,6 +97,10 @@ impl Port for Node {
                 request,
                 result: self.result(()),
             },
+            Command::JoinGroup { request, .. } => Event::Joined {
+                request,
+                result: self.result(()),
+            },
             Command::QueryOffset { request, .. } => Event::StoredOffset {
                 request,
                 result: self.result(None),
@@ -121,7 +119,9 @@ impl Port for Node {
             | Command::DeletePublisher { .. }
             | Command::Credit { .. }
             | Command::Unsubscribe { .. }
-            | Command::StoreOffset { .. } => return,
+            | Command::StoreOffset { .. }
+            | Command::LeaveGroup { .. }
+            | Command::SteppedDown { .. } => return,
         };
         self.events.push(event);
     }

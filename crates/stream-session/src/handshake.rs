@@ -1,7 +1,7 @@
 //! From the first frame to an open virtual host, and logins that are renewed later.
 
+use crate::asked::Asked;
 use crate::port::{LoginOutcome, Port};
-use crate::requests::Asked;
 use crate::session::{Phase, Session};
 use leveret_stream_protocol::wire::Opaque;
 use leveret_stream_protocol::{

@@ -15,9 +15,9 @@
 //! nothing more, and one whose publishes are not confirmed is not read.
 
 mod answers;
+mod asked;
 mod dispatch;
 pub mod fuzz;
-pub mod groups;
 mod handshake;
 mod input;
 pub mod port;
@@ -30,8 +30,8 @@ mod single_active;
 mod status;
 mod super_streams;
 mod totals;
+mod values;
 
-pub use groups::{GroupName, Groups, Member, Update};
 pub use port::{LoginOutcome, Port};
 pub use session::Session;
 pub use settings::Settings;

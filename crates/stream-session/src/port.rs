@@ -56,17 +56,6 @@ pub trait Port {
     /// What the client is told.
     fn remove_super_stream(&mut self, name: &str) -> Result<(), ResponseCode>;
 
-    /// A subscription joins a group of consumers of which one at a time is active; `partition` is
-    /// the stream's number in its super stream. [`crate::Session::consumer_update`] is called, not
-    /// before this returns, with what it becomes. A session that ends leaves all groups.
-    fn join_group(&mut self, stream: &str, name: &str, partition: usize, subscription_id: u8);
-
-    /// It leaves its group.
-    fn leave_group(&mut self, stream: &str, name: &str, subscription_id: u8);
-
-    /// It was told that it is active no longer, and has answered.
-    fn stepped_down(&mut self, stream: &str, name: &str, subscription_id: u8);
-
     /// Gives the streams a command of this session.
     fn send(&mut self, command: Command);
 }

@@ -1,8 +1,9 @@
 //! Publishers of a connection, and what of theirs is not confirmed.
 
+use crate::asked::{Done, Then};
 use crate::port::Port;
-use crate::requests::{Done, Then, reference_of};
 use crate::session::Session;
+use crate::values::reference_of;
 use bytes::Bytes;
 use leveret_auth::Access;
 use leveret_stream::{Batch, BatchForm, Command, PublisherId, Reference, Refusal, RequestId};

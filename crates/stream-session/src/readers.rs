@@ -4,20 +4,25 @@
 //! little of it at a time, and nothing while the output is full: what a connection holds is bounded
 //! by that, not by what the client announces.
 
+use crate::asked::{Done, Then};
 use crate::port::Port;
 use crate::publishers::number_of;
-use crate::requests::{Done, Then, offset_of, reference_of};
 use crate::session::Session;
 use crate::totals::shown;
+use crate::values::{offset_of, reference_of};
 use bytes::Bytes;
 use leveret_auth::Access;
-use leveret_stream::{Command, Filter, ReaderId, RequestId, SharedChunk};
+use leveret_stream::{Command, Filter, MemberId, ReaderId, Reference, RequestId, SharedChunk};
 use leveret_stream_protocol::server::put_deliver_head;
 use leveret_stream_protocol::{Key, OffsetSpec, ResponseCode, ServerCommand};
 use leveret_types::QueueId;
 use leveret_types::limits::{
     OUTBOX_BYTES_MAX, STREAM_CHUNKS_UNDER_WAY_MAX, STREAM_CHUNKS_UNDER_WAY_PER_CONNECTION_MAX,
 };
+
+/// The property of a subscription with which only those messages are sent that its filter asks for:
+/// `true`, or `false` as without it.
+const FILTER_MESSAGES: &str = "filter-messages";
 
 /// One subscription.
 #[derive(Debug)]
@@ -132,6 +137,8 @@ pub(crate) struct Subscribe {
     offset: OffsetSpec,
     credit: u16,
     filter: Option<Filter>,
+    /// Single messages are asked for without values, or in other words than are known.
+    is_filter_wrong: bool,
     name: Option<String>,
     single_active: bool,
     super_stream: Option<String>,
@@ -156,13 +163,21 @@ impl Subscribe {
         let filter = (!values.is_empty()).then(|| Filter {
             values,
             match_unfiltered: is_true("match-unfiltered"),
+            messages: is_true(FILTER_MESSAGES),
         });
+        let asked = value(FILTER_MESSAGES).map(|(_, value)| *value);
+        let is_filter_wrong = match asked {
+            None | Some("false") => false,
+            Some("true") => filter.is_none(),
+            Some(_) => true,
+        };
         Self {
             subscription_id,
             stream: stream.to_owned(),
             offset,
             credit,
             filter,
+            is_filter_wrong,
             name: value("name").map(|(_, name)| (*name).to_owned()),
             single_active: is_true("single-active-consumer"),
             super_stream: value("super-stream").map(|(_, name)| (*name).to_owned()),
@@ -200,15 +215,21 @@ impl Subscribe {
 #[derive(Debug)]
 pub(crate) struct Membership {
     /// The group's name.
-    pub(crate) name: String,
+    pub(crate) group: Reference,
+    /// The stream's number in its super stream; 0 without one.
+    pub(crate) partition: u32,
+    /// Its number there: an id of the client may be used again.
+    pub(crate) member: MemberId,
+    /// What has asked for it to join, and is not answered.
+    pub(crate) joining: Option<RequestId>,
+    /// When it asks again, in monotonic milliseconds: the stream had no leader to be asked.
+    pub(crate) joins_at_ms: Option<u64>,
     /// What the client has subscribed to, for when it becomes active.
     pub(crate) wanted: Subscribe,
     /// Whether chunks are read for it.
     pub(crate) reads: bool,
     /// What asked for them last.
     pub(crate) started: RequestId,
-    /// No other membership's: an id may be used again.
-    pub(crate) joined: RequestId,
 }
 
 /// An update that the client has not answered.
@@ -217,7 +238,7 @@ pub(crate) struct Updating {
     pub(crate) subscription_id: u8,
     pub(crate) active: bool,
     /// The membership that was told.
-    pub(crate) joined: RequestId,
+    pub(crate) member: MemberId,
     /// When the client must have answered, in monotonic milliseconds.
     pub(crate) until_ms: u64,
 }
@@ -226,7 +247,7 @@ impl Updating {
     /// Whether the subscription that was told is this one, and not one after it of the same id.
     pub(crate) fn is_of(&self, reader: &Reader) -> bool {
         let membership = reader.membership.as_ref();
-        membership.is_some_and(|membership| membership.joined == self.joined)
+        membership.is_some_and(|membership| membership.member == self.member)
     }
 }
 
@@ -240,7 +261,9 @@ impl Session {
         let key = Key::Subscribe;
         let name = wanted.name.as_deref();
         let is_nobody = wanted.single_active && name.is_none();
-        let is_wrong = is_nobody || name.is_some_and(|name| reference_of(name).is_none());
+        let is_wrong = is_nobody
+            || wanted.is_filter_wrong
+            || name.is_some_and(|name| reference_of(name).is_none());
         let refusal = if !port.permits_stream(Access::Read, &wanted.stream) {
             ResponseCode::ACCESS_REFUSED
         } else if self.readers.contains_key(&wanted.subscription_id) {
@@ -286,7 +309,7 @@ impl Session {
                         reader: reader.number,
                     });
                 }
-                Self::leave_group(subscription_id, &reader, port);
+                Self::leave_group(&reader, port);
                 ResponseCode::OK
             }
             None => ResponseCode::SUBSCRIPTION_ID_DOES_NOT_EXIST,
@@ -383,7 +406,7 @@ impl Session {
             return;
         };
         if let Some(reader) = self.readers.remove(&subscription_id) {
-            Self::leave_group(subscription_id, &reader, port);
+            Self::leave_group(&reader, port);
             self.tell_gone(reader.stream);
         }
     }

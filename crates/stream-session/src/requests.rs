@@ -1,73 +1,15 @@
 //! Requests that wait for an answer of the streams: one at a time, so that what a client asks takes
 //! effect in its order.
 
+use crate::asked::{Asked, Done, Then};
 use crate::port::Port;
-use crate::publishers::Declare;
-use crate::readers::Subscribe;
 use crate::session::Session;
-use crate::super_streams::Making;
+use crate::values::{is_name, offset_of, owned, reference_of};
 use leveret_auth::Access;
-use leveret_stream::{Command, Reference, RequestId, StreamSettings};
-use leveret_stream_protocol::{Key, OffsetSpec, ResponseCode};
+use leveret_stream::{Command, RequestId, StreamSettings};
+use leveret_stream_protocol::{Key, ResponseCode};
 use leveret_types::QueueId;
 use std::collections::BTreeMap;
-
-/// What the client's last request waits for.
-#[derive(Debug)]
-pub(crate) enum Asked {
-    /// A login.
-    Login { correlation_id: u32 },
-    /// The id of a stream.
-    LookUp {
-        request: RequestId,
-        key: Key,
-        correlation_id: u32,
-        stream: String,
-        then: Then,
-    },
-    /// The streams to do it.
-    Done {
-        request: RequestId,
-        key: Key,
-        correlation_id: u32,
-        then: Done,
-    },
-    /// The ids of several streams, of which some are known by now.
-    Metadata {
-        correlation_id: u32,
-        streams: Vec<(String, ResponseCode)>,
-        waiting: BTreeMap<RequestId, usize>,
-    },
-    /// A super stream to be made, or taken away, partition by partition.
-    SuperStream {
-        request: RequestId,
-        correlation_id: u32,
-        making: Making,
-    },
-}
-
-/// What is to be done with a stream whose id is being looked up.
-#[derive(Debug)]
-pub(crate) enum Then {
-    Declare(Declare),
-    Subscribe(Subscribe),
-    QuerySequence(String),
-    QueryOffset(String),
-    StoreOffset(Reference, u64),
-    Stats,
-    Resolve(OffsetSpec),
-}
-
-/// What is to be done once the streams have done their part.
-#[derive(Debug)]
-pub(crate) enum Done {
-    /// To answer.
-    Answer,
-    /// The publisher begins.
-    Declare(Declare, QueueId),
-    /// The subscription begins.
-    Subscribe(u8),
-}
 
 impl Session {
     /// Goes on with a stream once its id is known. The publishers and subscriptions of the client
@@ -117,13 +59,19 @@ impl Session {
         let request = self.request();
         let (command, then) = match then {
             Then::Subscribe(wanted) if wanted.is_single_active() => {
-                return self.join_group(correlation_id, (name, stream), wanted, port);
+                match self.begin_membership(request, (name, stream), wanted, port) {
+                    Some(joining) => joining,
+                    None => {
+                        return self.answer(key, correlation_id, ResponseCode::PRECONDITION_FAILED);
+                    }
+                }
             }
-            Then::StoreOffset(reference, offset) => {
+            Then::StoreOffset(reference, offset, by) => {
                 return port.send(Command::StoreOffset {
                     stream,
                     reference,
                     offset,
+                    by,
                 });
             }
             Then::Declare(declare) => declare.begin(request, stream),
@@ -181,12 +129,13 @@ impl Session {
         if self.is_stale(reference, stream) {
             return;
         }
+        let by = self.stores_by(reference, stream);
         let Some(reference) = reference_of(reference) else {
             return;
         };
         let reads = self.readers.values().any(|reader| reader.stream == stream);
         if reads || port.permits_stream(Access::Read, stream) {
-            let then = Then::StoreOffset(reference, offset);
+            let then = Then::StoreOffset(reference, offset, by);
             self.resolve(Key::StoreOffset, 0, stream, then, port);
         }
     }
@@ -261,33 +210,5 @@ impl Session {
                 });
             }
         }
-    }
-}
-
-/// A name under which a stream keeps something; nothing if it cannot be one.
-pub(crate) fn reference_of(name: &str) -> Option<Reference> {
-    Reference::new(name.to_owned().into())
-}
-
-/// Arguments that outlive their frame.
-pub(crate) fn owned(arguments: &[(&str, &str)]) -> Vec<(String, String)> {
-    let pair = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
-    arguments.iter().map(pair).collect()
-}
-
-/// Whether a stream may be called so: as in RabbitMQ, not nothing, and no line breaks.
-pub(crate) fn is_name(name: &str) -> bool {
-    let is_short = name.len() <= leveret_types::limits::SHORT_STRING_BYTES_MAX;
-    is_short && !name.trim().is_empty() && !name.contains(['\r', '\n'])
-}
-
-/// An offset as the streams understand it. A client that says none begins with what comes next.
-pub(crate) const fn offset_of(offset: OffsetSpec) -> leveret_stream::OffsetSpec {
-    match offset {
-        OffsetSpec::First => leveret_stream::OffsetSpec::First,
-        OffsetSpec::Last => leveret_stream::OffsetSpec::Last,
-        OffsetSpec::None | OffsetSpec::Next => leveret_stream::OffsetSpec::Next,
-        OffsetSpec::Offset(offset) => leveret_stream::OffsetSpec::Offset(offset),
-        OffsetSpec::Timestamp(ms) => leveret_stream::OffsetSpec::TimestampMs(ms),
     }
 }

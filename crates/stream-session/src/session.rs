@@ -1,14 +1,14 @@
 //! The state of one connection, its time and its end.
 
+use crate::asked::Asked;
 use crate::input::Input;
 use crate::port::Port;
 use crate::publishers::Publisher;
 use crate::readers::{Reader, Updating};
-use crate::requests::Asked;
 use crate::settings::Settings;
 use crate::totals::Totals;
 use bytes::Bytes;
-use leveret_stream::{Command, RequestId};
+use leveret_stream::{Command, Generation, RequestId};
 use leveret_stream_protocol::{Key, ResponseCode, ServerCommand};
 use leveret_types::limits::{
     CLOSE_MS_MAX, FRAME_ERROR_LINGER_MS, OUTBOX_BYTES_MAX, STREAM_CONSUMER_UPDATE_MS_MAX,
@@ -67,6 +67,8 @@ pub struct Session {
     /// Updates of single active consumers that the client has not answered, by their correlation
     /// ids. A group tells a subscription no more before it has answered.
     pub(crate) updating: BTreeMap<u32, Updating>,
+    /// Under which generations consumers of this connection were last active, by stream and group.
+    pub(crate) was_active: BTreeMap<(String, String), Generation>,
     /// What the client's last request waits for.
     pub(crate) asked: Option<Asked>,
     /// Streams that have gone since then: the client is told behind the answer.
@@ -103,6 +105,7 @@ impl Session {
             readers: BTreeMap::new(),
             turn: 0,
             updating: BTreeMap::new(),
+            was_active: BTreeMap::new(),
             asked: None,
             gone_behind: Vec::new(),
             next_number: 0,
@@ -178,6 +181,7 @@ impl Session {
             let reason = format!("no answer to a consumer update within {seconds} s");
             return self.close(ResponseCode::PRECONDITION_FAILED, &reason, port);
         }
+        self.join_again(port);
         let Some(interval_ms) = self.heartbeat_ms() else {
             return;
         };
@@ -199,7 +203,7 @@ impl Session {
             .heartbeat_ms()
             .map(|ms| (self.heard_ms + 2 * ms).min(self.spoke_ms + ms / 2));
         let update = self.update_until_ms();
-        let all = [self.until_ms, heartbeat, update];
+        let all = [self.until_ms, heartbeat, update, self.joins_at_ms()];
         all.into_iter().flatten().min()
     }
 

@@ -1,80 +1,148 @@
 //! Subscriptions of which one at a time is active in their group: the node says when, the client
 //! answers where it begins.
 
+use crate::asked::Done;
 use crate::port::Port;
+use crate::publishers::number_of;
 use crate::readers::{Membership, Reader, Subscribe, Updating};
-use crate::requests::reference_of;
-use crate::session::{Phase, Session};
-use leveret_stream::{Command, RequestId};
-use leveret_stream_protocol::{Key, OffsetSpec, ResponseCode, ServerCommand};
-use leveret_types::limits::STREAM_CONSUMER_UPDATE_MS_MAX;
+use crate::session::Session;
+use crate::values::reference_of;
+use leveret_stream::{Command, Generation, MemberId, Refusal, RequestId, StoredBy};
+use leveret_stream_protocol::{OffsetSpec, ServerCommand};
+use leveret_types::limits::{
+    STREAM_ACTIVE_REMEMBERED_MAX, STREAM_CONSUMER_UPDATE_MS_MAX, STREAM_JOIN_AGAIN_MS,
+};
 use leveret_types::{Now, QueueId};
 
 impl Session {
-    /// A subscription joins its group. Until it is active, nothing is read for it.
-    pub(crate) fn join_group(
+    /// A subscription joins its group, which is with the stream's leader. Until it is active,
+    /// nothing is read for it. `None` if it cannot be in such a group.
+    pub(crate) fn begin_membership(
         &mut self,
-        correlation_id: u32,
+        request: RequestId,
         (stream, id): (&str, QueueId),
         wanted: Subscribe,
         port: &mut impl Port,
-    ) {
+    ) -> Option<(Command, Done)> {
         let partition = match wanted.super_stream() {
-            None => Some(0),
-            Some(super_stream) => port
-                .partitions(super_stream)
-                .and_then(|all| all.iter().position(|partition| partition == stream)),
+            None => 0,
+            Some(super_stream) => {
+                let all = port.partitions(super_stream)?;
+                all.iter().position(|partition| partition == stream)?
+            }
         };
-        let (Some(partition), Some(name)) = (partition, wanted.group()) else {
-            let code = ResponseCode::PRECONDITION_FAILED;
-            return self.answer(Key::Subscribe, correlation_id, code);
-        };
-        let (name, subscription_id) = (name.to_owned(), wanted.subscription_id());
-        let (number, joined) = (self.number(), self.request());
-        let mut reader = Reader::new(number, (stream, id), &wanted);
-        reader.membership = Some(Membership {
-            name: name.clone(),
+        let group = wanted.group().and_then(reference_of)?;
+        let subscription_id = wanted.subscription_id();
+        let member = MemberId(number_of(subscription_id, self.number()));
+        let mut reader = Reader::new(self.number(), (stream, id), &wanted);
+        let membership = reader.membership.insert(Membership {
+            group,
+            partition: u32::try_from(partition).unwrap_or(u32::MAX),
+            member,
+            joining: None,
+            joins_at_ms: None,
             wanted,
             reads: false,
-            started: joined,
-            joined,
+            started: request,
         });
+        let join = membership.join(request, id);
         self.readers.insert(subscription_id, reader);
-        self.answer(Key::Subscribe, correlation_id, ResponseCode::OK);
-        port.join_group(stream, &name, partition, subscription_id);
+        Some((join, Done::Subscribe(subscription_id)))
+    }
+
+    /// What asked for a subscription to join its group is answered: the result for the client, if
+    /// that is waiting. Where the stream has no leader to be asked, it is asked again later.
+    pub(crate) fn joined(
+        &mut self,
+        now: Now,
+        request: RequestId,
+        result: Result<(), Refusal>,
+        port: &mut impl Port,
+    ) -> Result<(), Refusal> {
+        self.now = now;
+        let mut readers = self.readers.values_mut();
+        let found = readers.find_map(|reader| {
+            let number = reader.number();
+            let membership = reader.membership.as_mut()?;
+            let is_it = membership.joining == Some(request);
+            is_it.then_some((number, membership))
+        });
+        let Some((number, membership)) = found else {
+            return result;
+        };
+        membership.joining = None;
+        match result {
+            Err(Refusal::NotAvailable(_)) => {
+                membership.joins_at_ms = Some(now.monotonic_ms + STREAM_JOIN_AGAIN_MS);
+                Ok(())
+            }
+            // The client was told by then that it has subscribed.
+            Err(_) if !self.awaits(request) => {
+                self.reader_ended(number, port);
+                Ok(())
+            }
+            result => result,
+        }
+    }
+
+    /// Subscriptions ask again to join their groups whose time has come.
+    pub(crate) fn join_again(&mut self, port: &mut impl Port) {
+        let now_ms = self.now.monotonic_ms;
+        let is_due = |reader: &Reader| {
+            let membership = reader.membership.as_ref();
+            membership.is_some_and(|m| m.joins_at_ms.is_some_and(|at| at <= now_ms))
+        };
+        let due = self.readers.iter().filter(|(_, reader)| is_due(reader));
+        let due: Vec<u8> = due.map(|(id, _)| *id).collect();
+        for id in due {
+            let request = self.request();
+            let reader = self.readers.get_mut(&id);
+            let join = reader.and_then(|reader| {
+                let stream = reader.id;
+                Some(reader.membership.as_mut()?.join(request, stream))
+            });
+            join.into_iter().for_each(|join| port.send(join));
+        }
+    }
+
+    /// When [`Self::join_again`] has something to do.
+    pub(crate) fn joins_at_ms(&self) -> Option<u64> {
+        let readers = self.readers.values();
+        let memberships = readers.filter_map(|reader| reader.membership.as_ref());
+        memberships.filter_map(|m| m.joins_at_ms).min()
     }
 
     /// A subscription of a group becomes active, or is so no longer: the client is asked where it
     /// begins, or given the time to store how far it has come.
-    pub fn consumer_update(
+    pub(crate) fn activity(
         &mut self,
         now: Now,
-        stream: &str,
-        subscription_id: u8,
-        active: bool,
+        member: MemberId,
+        (active, generation): (bool, Generation),
         port: &mut impl Port,
     ) {
-        if self.phase != Phase::Open {
-            return;
-        }
         self.now = now;
         let count = self.number();
-        // The node may have said so just before the subscription went.
+        let subscription_id = (member.0 & 0xFF) as u8;
+        // The stream's leader may have said so just before the subscription went.
         let reader = self.readers.get_mut(&subscription_id);
-        let Some(reader) = reader.filter(|reader| reader.stream == stream) else {
+        let Some((reader, group)) = reader.and_then(|reader| {
+            let membership = reader.membership.as_ref();
+            let group = membership.filter(|m| m.member == member)?.name();
+            Some((reader, group))
+        }) else {
             return;
         };
-        let Some(joined) = reader.membership.as_ref().map(|m| m.joined) else {
-            return;
-        };
+        let of = (reader.stream.clone(), group);
         if !active {
             reader.stop(count, port);
         }
+        self.remember(of, generation);
         let correlation_id = self.number() as u32;
         let updating = Updating {
             subscription_id,
             active,
-            joined,
+            member,
             until_ms: now.monotonic_ms + STREAM_CONSUMER_UPDATE_MS_MAX,
         };
         // What it has not answered by now says nothing any more: there is one for each at most.
@@ -88,20 +156,23 @@ impl Session {
         });
     }
 
-    /// An operator has set the offset of the group of a subscription that becomes active: it is
-    /// stored before the client is told, and asks.
-    pub fn store_for_group(&mut self, subscription_id: u8, offset: u64, port: &mut impl Port) {
-        let reader = self.readers.get(&subscription_id);
-        let membership = reader.and_then(|reader| Some((reader.id, reader.membership.as_ref()?)));
-        if let Some((stream, membership)) = membership
-            && let Some(reference) = reference_of(&membership.name)
-        {
-            port.send(Command::StoreOffset {
-                stream,
-                reference,
-                offset,
-            });
+    /// Keeps under which generation a consumer of this connection was active last: what it stores
+    /// is taken until another one is active, also once it has lost its stream.
+    fn remember(&mut self, of: (String, String), generation: Generation) {
+        self.was_active.insert(of, generation);
+        if self.was_active.len() > STREAM_ACTIVE_REMEMBERED_MAX {
+            let oldest = self.was_active.iter().min_by_key(|(_, of)| **of);
+            if let Some(oldest) = oldest.map(|(name, _)| name.clone()) {
+                self.was_active.remove(&oldest);
+            }
         }
+    }
+
+    /// On whose behalf the client stores an offset.
+    pub(crate) fn stores_by(&self, group: &str, stream: &str) -> StoredBy {
+        let of = (stream.to_owned(), group.to_owned());
+        let generation = self.was_active.get(&of);
+        generation.map_or(StoredBy::Anyone, |of| StoredBy::Member(*of))
     }
 
     /// An operator has set the offset of a group of which all consumers are active: those of this
@@ -146,7 +217,7 @@ impl Session {
         let readers = self.readers.values();
         let of_it = readers.filter(|reader| {
             let membership = reader.membership.as_ref();
-            reader.stream == stream && membership.is_some_and(|m| m.name == group)
+            reader.stream == stream && membership.is_some_and(|m| m.name() == group)
         });
         let may_store = |reader: &Reader| {
             reader.reads()
@@ -180,12 +251,15 @@ impl Session {
             return;
         };
         let membership = reader.membership.as_mut();
-        let Some(membership) = membership.filter(|m| m.joined == updating.joined) else {
+        let Some(membership) = membership.filter(|m| m.member == updating.member) else {
             return;
         };
         if !updating.active {
-            let name = membership.name.clone();
-            return port.stepped_down(&reader.stream, &name, updating.subscription_id);
+            return port.send(Command::SteppedDown {
+                stream: reader.id,
+                group: membership.group.clone(),
+                member: membership.member,
+            });
         }
         membership.reads = true;
         membership.started = request;
@@ -214,9 +288,44 @@ impl Session {
     }
 
     /// A subscription has gone: its group hears of it.
-    pub(crate) fn leave_group(subscription_id: u8, reader: &Reader, port: &mut impl Port) {
+    pub(crate) fn leave_group(reader: &Reader, port: &mut impl Port) {
         if let Some(membership) = &reader.membership {
-            port.leave_group(&reader.stream, &membership.name, subscription_id);
+            port.send(Command::LeaveGroup {
+                stream: reader.id,
+                group: membership.group.clone(),
+                member: membership.member,
+            });
+        }
+    }
+
+    /// No subscription of a stream is read for any more.
+    pub(crate) fn stop_reading(&self, stream: QueueId, port: &mut impl Port) {
+        let readers = self.readers.values();
+        for reader in readers.filter(|reader| reader.id == stream && reader.reads()) {
+            port.send(Command::Unsubscribe {
+                stream,
+                reader: reader.number(),
+            });
+        }
+    }
+}
+
+impl Membership {
+    /// The group's name as clients say it.
+    pub(crate) fn name(&self) -> String {
+        String::from_utf8_lossy(self.group.as_bytes()).into_owned()
+    }
+
+    /// Asks for it to join its group.
+    fn join(&mut self, request: RequestId, stream: QueueId) -> Command {
+        self.joining = Some(request);
+        self.joins_at_ms = None;
+        Command::JoinGroup {
+            request,
+            stream,
+            group: self.group.clone(),
+            partition: self.partition,
+            member: self.member,
         }
     }
 }

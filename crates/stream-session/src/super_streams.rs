@@ -1,26 +1,13 @@
 //! Super streams: made and taken away partition by partition.
 
+use crate::asked::{Asked, Making};
 use crate::port::Port;
 use crate::publishers::code_of;
-use crate::requests::{Asked, is_name, owned};
 use crate::session::Session;
+use crate::values::{is_name, owned};
 use leveret_stream::{Command, Refusal, StreamSettings};
 use leveret_stream_protocol::{Answer, Key, ResponseCode, ServerCommand};
 use leveret_types::limits::STREAM_PARTITIONS_MAX;
-
-/// A super stream that is being made or taken away.
-#[derive(Debug)]
-pub(crate) struct Making {
-    name: String,
-    /// The partitions, each with its key.
-    partitions: Vec<(String, String)>,
-    /// How many of them are done.
-    done: usize,
-    /// The arguments of new ones; nothing where they are deleted.
-    arguments: Option<Vec<(String, String)>>,
-    /// What the client is told at the end.
-    code: ResponseCode,
-}
 
 impl Session {
     pub(crate) fn route(

@@ -6,8 +6,8 @@ use crate::session::Session;
 use crate::settings::Settings;
 use leveret_auth::Access;
 use leveret_stream::{
-    Command, Event, OffsetSpec as From, PublisherId, ReaderId, Refusal, RequestId, SharedChunk,
-    StreamSettings, StreamStats,
+    Command, Event, Generation, MemberId, OffsetSpec as From, PublisherId, ReaderId, Reference,
+    Refusal, RequestId, SharedChunk, StoredBy, StreamSettings, StreamStats,
 };
 use leveret_stream_protocol::frame::put_frame;
 use leveret_stream_protocol::publish::{put_filtered, put_message};
@@ -17,9 +17,10 @@ use leveret_stream_protocol::{
     next_frame,
 };
 use leveret_types::limits::{
-    CLOSE_MS_MAX, HANDSHAKE_MS_MAX, OUTBOX_BYTES_MAX, STREAM_CHUNKS_UNDER_WAY_MAX,
-    STREAM_CHUNKS_UNDER_WAY_PER_CONNECTION_MAX, STREAM_CONSUMER_UPDATE_MS_MAX,
-    STREAM_PARTITIONS_MAX, STREAM_UNCONFIRMED_ENTRIES_MAX,
+    CLOSE_MS_MAX, HANDSHAKE_MS_MAX, OUTBOX_BYTES_MAX, STREAM_ACTIVE_REMEMBERED_MAX,
+    STREAM_CHUNKS_UNDER_WAY_MAX, STREAM_CHUNKS_UNDER_WAY_PER_CONNECTION_MAX,
+    STREAM_CONSUMER_UPDATE_MS_MAX, STREAM_JOIN_AGAIN_MS, STREAM_PARTITIONS_MAX,
+    STREAM_UNCONFIRMED_ENTRIES_MAX,
 };
 use leveret_types::{Now, QueueId};
 use std::sync::Arc;
@@ -40,6 +41,7 @@ struct Node {
     requests: Vec<RequestId>,
     publishers: Vec<PublisherId>,
     readers: Vec<ReaderId>,
+    members: Vec<MemberId>,
     credited: Vec<(ReaderId, u32)>,
 }
 
@@ -105,19 +107,6 @@ impl Port for Node {
         }
     }
 
-    fn join_group(&mut self, stream: &str, name: &str, partition: usize, id: u8) {
-        let line = format!("! join {stream} {name} {partition} {id}");
-        self.said.push(line);
-    }
-
-    fn leave_group(&mut self, stream: &str, name: &str, id: u8) {
-        self.said.push(format!("! leave {stream} {name} {id}"));
-    }
-
-    fn stepped_down(&mut self, stream: &str, name: &str, id: u8) {
-        self.said.push(format!("! down {stream} {name} {id}"));
-    }
-
     fn send(&mut self, command: Command) {
         let line = self.line(command);
         self.said.push(format!("! {line}"));
@@ -159,9 +148,7 @@ impl Node {
             } => {
                 asked(request);
                 self.publishers.push(publisher);
-                let reference = reference
-                    .as_ref()
-                    .map(|r| r.as_bytes().escape_ascii().to_string());
+                let reference = reference.as_ref().map(text);
                 format!("publisher of {} {reference:?}", stream.0)
             }
             Command::DeletePublisher { stream, .. } => format!("no publisher of {}", stream.0),
@@ -190,7 +177,11 @@ impl Node {
             } => {
                 asked(request);
                 self.readers.push(reader);
-                let filter = filter.map(|f| (f.values.len(), f.match_unfiltered));
+                let filter = filter.map(|f| match f.messages {
+                    true => (f.values.len(), "of messages"),
+                    false if f.match_unfiltered => (f.values.len(), "or none"),
+                    false => (f.values.len(), "of chunks"),
+                });
                 format!("read {} {offset:?} {credit} {filter:?}", stream.0)
             }
             Command::Credit {
@@ -202,7 +193,29 @@ impl Node {
                 format!("credit {} {chunks}", stream.0)
             }
             Command::Unsubscribe { stream, .. } => format!("no reader of {}", stream.0),
-            Command::StoreOffset { stream, offset, .. } => format!("store {} {offset}", stream.0),
+            Command::StoreOffset {
+                stream, offset, by, ..
+            } => match by {
+                StoredBy::Anyone => format!("store {} {offset}", stream.0),
+                by => format!("store {} {offset} {by:?}", stream.0),
+            },
+            Command::JoinGroup {
+                request,
+                stream,
+                group,
+                partition,
+                member,
+            } => {
+                asked(request);
+                self.members.push(member);
+                format!("join {} {} {partition}", stream.0, text(&group))
+            }
+            Command::LeaveGroup { stream, group, .. } => {
+                format!("leave {} {}", stream.0, text(&group))
+            }
+            Command::SteppedDown { stream, group, .. } => {
+                format!("down {} {}", stream.0, text(&group))
+            }
             Command::QueryOffset {
                 request, stream, ..
             } => {
@@ -224,6 +237,10 @@ impl Node {
             Command::Leave => "leave".to_owned(),
         }
     }
+}
+
+fn text(reference: &Reference) -> String {
+    reference.as_bytes().escape_ascii().to_string()
 }
 
 /// A connection between a client and a node.
@@ -846,7 +863,22 @@ fn a_subscription_says_where_it_begins_and_what_it_filters() {
             credit: 1,
             properties: Optional(properties),
         });
-        play.expect(&[&*format!("! read 7 {expected:?} 1 Some((2, true))")]);
+        play.expect(&[&*format!("! read 7 {expected:?} 1 Some((2, \"or none\"))")]);
+    }
+}
+
+#[test]
+fn a_subscription_asks_for_single_messages_beside_its_filter() {
+    for (asked, expected) in [("true", "of messages"), ("false", "of chunks")] {
+        let mut play = Play::with_stream();
+        play.ask(Request::Subscribe {
+            subscription_id: 2,
+            stream: "s",
+            offset: OffsetSpec::First,
+            credit: 1,
+            properties: Optional(vec![("filter.0", "red"), ("filter-messages", asked)]),
+        });
+        play.expect(&[&*format!("! read 7 First 1 Some((1, {expected:?}))")]);
     }
 }
 
@@ -864,7 +896,12 @@ fn a_subscription_is_refused_for_its_reason() {
     play.expect(&["! read 7 First 1 None", "> Subscribe STREAM_NOT_AVAILABLE"]);
     assert_eq!(play.session.status().subscriptions.len(), 1);
     let long = "n".repeat(256);
-    for properties in [vec![("name", &*long)], vec![("name", "")]] {
+    for properties in [
+        vec![("name", &*long)],
+        vec![("name", "")],
+        vec![("filter-messages", "true")],
+        vec![("filter.0", "red"), ("filter-messages", "yes")],
+    ] {
         play.ask(Request::Subscribe {
             subscription_id: 2,
             stream: "s",

@@ -8,7 +8,8 @@ use bytes::{BufMut, Bytes, BytesMut};
 pub enum BatchForm {
     /// `(publishing id u64, entry)`, the entry a message or a sub-batch.
     Plain,
-    /// `(publishing id u64, filter value string, message)`: version 2 of the command.
+    /// `(publishing id u64, filter value string, entry)`: version 2 of the command. The value of a
+    /// sub-batch is that of all of its messages.
     Filtered,
     /// `(filter value string, message)`, the publishing ids counting up from this one: what came by
     /// another protocol and goes to several streams, which number it differently.
@@ -21,7 +22,7 @@ pub enum BatchError {
     /// The entries are not as many as the command says, or one is not whole.
     #[error("the publish has other entries than it says")]
     Entries,
-    /// A filter value beside a sub-batch, or one with a length that cannot be.
+    /// A filter value with a length that cannot be.
     #[error("the publish has an entry whose filter value is malformed")]
     Filter,
 }
@@ -143,9 +144,6 @@ fn first(form: BatchForm, at: u64, bytes: &[u8]) -> Result<(Published<'_>, &[u8]
         BatchForm::Filtered | BatchForm::Numbered(_) => filter_value(rest)?,
     };
     let entry = first_entry(rest).map_err(|_: ChunkError| BatchError::Entries)?;
-    if form != BatchForm::Plain && entry.sub_batch.is_some() {
-        return Err(BatchError::Filter);
-    }
     let rest = &rest[entry.bytes.len()..];
     Ok((Published { id, filter, entry }, rest))
 }
@@ -349,14 +347,15 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_value_and_a_sub_batch_do_not_go_together() {
+    fn a_sub_batch_may_have_a_filter_value() {
         let id = 1_u64.to_be_bytes();
         let sub = [0x80, 0, 1, 0, 0, 0, 5, 0, 0, 0, 5, 0, 0, 0, 1, b'x'];
         let plain = Bytes::from([&id[..], &sub].concat());
         assert!(Batch::parse(BatchForm::Plain, 1, plain).is_ok());
         let filtered = Bytes::from([&id[..], &[0, 1, b'f'], &sub].concat());
-        let parsed = Batch::parse(BatchForm::Filtered, 1, filtered);
-        assert_eq!(parsed, Err(BatchError::Filter));
+        let parsed = Batch::parse(BatchForm::Filtered, 1, filtered).unwrap();
+        let found: Vec<_> = parsed.iter().map(|p| (p.filter, p.entry.bytes)).collect();
+        assert_eq!(found, [(Some(&b"f"[..]), &sub[..])]);
         let negative = Bytes::from([&id[..], &(-2_i16).to_be_bytes(), &[0; 4]].concat());
         let parsed = Batch::parse(BatchForm::Filtered, 1, negative);
         assert_eq!(parsed, Err(BatchError::Filter));

@@ -60,6 +60,9 @@ pub struct Filter {
     pub values: Vec<Bytes>,
     /// Messages without a value too.
     pub match_unfiltered: bool,
+    /// Whether single entries are asked for, and not all of a chunk that has one of them. Of a
+    /// chunk that does not say what its entries' values are all is sent all the same.
+    pub messages: bool,
 }
 
 impl Filter {
@@ -77,18 +80,22 @@ impl Filter {
 
 /// The two bits of a value, neither of them bit 0.
 fn bits_of(value: &[u8], bytes: usize) -> impl Iterator<Item = usize> {
-    // FNV-1a with 64 bits, and the finishing steps of MurmurHash3, so that both halves are mixed.
+    let hash = hash_of(value);
+    let choices = (bytes as u64 * 8).saturating_sub(1).max(1);
+    [hash & u64::from(u32::MAX), hash >> 32]
+        .into_iter()
+        .map(move |half| (half % choices) as usize + 1)
+}
+
+/// FNV-1a with 64 bits, and the finishing steps of MurmurHash3, so that both halves are mixed.
+pub(crate) fn hash_of(value: &[u8]) -> u64 {
     let mut hash = value.iter().fold(0xCBF2_9CE4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01B3)
     });
     for factor in [0xFF51_AFD7_ED55_8CCD, 0xC4CE_B9FE_1A85_EC53] {
         hash = (hash ^ hash >> 33).wrapping_mul(factor);
     }
-    hash ^= hash >> 33;
-    let choices = (bytes as u64 * 8).saturating_sub(1).max(1);
-    [hash & u64::from(u32::MAX), hash >> 32]
-        .into_iter()
-        .map(move |half| (half % choices) as usize + 1)
+    hash ^ hash >> 33
 }
 
 fn set(bits: &mut [u8], bit: usize) {
@@ -130,6 +137,7 @@ mod tests {
         Filter {
             values,
             match_unfiltered,
+            messages: false,
         }
     }
 
@@ -141,7 +149,7 @@ mod tests {
                 let bits = bloom(size, &[Some(&value)]);
                 let asked = Filter {
                     values: vec![Bytes::copy_from_slice(&value)],
-                    match_unfiltered: false,
+                    ..Filter::default()
                 };
                 assert!(asked.may_match(&bits), "{size} {n}");
             }
@@ -154,10 +162,9 @@ mod tests {
         let wrong = (0..10_000_u32)
             .filter(|n| {
                 let values = vec![Bytes::copy_from_slice(&n.to_be_bytes())];
-                let match_unfiltered = false;
                 Filter {
                     values,
-                    match_unfiltered,
+                    ..Filter::default()
                 }
                 .may_match(&bits)
             })

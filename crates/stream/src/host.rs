@@ -15,9 +15,11 @@
 //! - A reader hears `Chunk` events, at most one for each credit. Credit is the bound on what is
 //!   under way to a session: a session whose output is full holds its client's credit back, and
 //!   gives it once there is room.
-//! - `Gone` and `Lost` end all publishers and readers that the session has on a stream. What the
-//!   session still says of them is ignored, and publishes that had no answer by then get none:
-//!   after `Lost` the stream may have stored them, or not.
+//! - `Gone` and `Lost` end all publishers, readers and memberships of groups that the session has
+//!   on a stream. What the session still says of them is ignored, and publishes that had no answer
+//!   by then get none: after `Lost` the stream may have stored them, or not. Where the session
+//!   reads a replica of its own node, a `Lost` of the leader leaves that reader there: it
+//!   unsubscribes.
 //! - [`Command::Leave`] ends everything of a session; no event follows it.
 
 use crate::batch::Batch;
@@ -39,6 +41,26 @@ pub struct PublisherId(pub u32);
 /// One reader of a session, chosen by the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ReaderId(pub u32);
+
+/// One consumer of a session in its group, chosen by the session and used once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct MemberId(pub u32);
+
+/// Which time it is that a consumer of a group is the active one: above those of all who were so
+/// before, under this leader of the stream or another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Generation(pub u64);
+
+/// On whose behalf an offset is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoredBy {
+    /// A consumer of which nobody says that it is one of a group with one active at a time.
+    Anyone,
+    /// The consumer that was made active under this generation: refused once another one is.
+    Member(Generation),
+    /// An operator: the group goes on behind it, and its active consumer asks anew.
+    Operator,
+}
 
 /// What an answer refers to, chosen by the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -184,7 +206,7 @@ pub enum Command {
         reader: ReaderId,
     },
     /// Stores a consumer's offset in the stream. No answer: it is durable with what is published
-    /// after it.
+    /// after it. What is refused is counted ([`StreamStats::offsets_refused`]).
     StoreOffset {
         /// The stream.
         stream: QueueId,
@@ -192,6 +214,41 @@ pub enum Command {
         reference: Reference,
         /// The offset.
         offset: u64,
+        /// On whose behalf.
+        by: StoredBy,
+    },
+    /// A consumer joins a group of which one at a time is active, wherever its consumers are.
+    /// Answer: [`Event::Joined`]; then [`Event::Activity`], each time that it is active or is so
+    /// no longer.
+    JoinGroup {
+        /// What the answer refers to.
+        request: RequestId,
+        /// The stream.
+        stream: QueueId,
+        /// The group's name.
+        group: Reference,
+        /// The stream's number in its super stream; 0 without one.
+        partition: u32,
+        /// The consumer.
+        member: MemberId,
+    },
+    /// A consumer leaves its group.
+    LeaveGroup {
+        /// The stream.
+        stream: QueueId,
+        /// The group's name.
+        group: Reference,
+        /// The consumer.
+        member: MemberId,
+    },
+    /// A consumer that was told that it is active no longer has answered: another one may be.
+    SteppedDown {
+        /// The stream.
+        stream: QueueId,
+        /// The group's name.
+        group: Reference,
+        /// The consumer.
+        member: MemberId,
     },
     /// Asks for a stored offset. Answer: [`Event::StoredOffset`].
     QueryOffset {
@@ -236,6 +293,9 @@ impl Command {
             | Self::Credit { stream, .. }
             | Self::Unsubscribe { stream, .. }
             | Self::StoreOffset { stream, .. }
+            | Self::JoinGroup { stream, .. }
+            | Self::LeaveGroup { stream, .. }
+            | Self::SteppedDown { stream, .. }
             | Self::QueryOffset { stream, .. }
             | Self::ResolveOffset { stream, .. }
             | Self::Stats { stream, .. } => Some(*stream),
@@ -277,6 +337,10 @@ impl Command {
                 request: *request,
                 result: Err(refusal),
             },
+            Self::JoinGroup { request, .. } => Event::Joined {
+                request: *request,
+                result: Err(refusal),
+            },
             Self::QueryOffset { request, .. } => Event::StoredOffset {
                 request: *request,
                 result: Err(refusal),
@@ -293,6 +357,8 @@ impl Command {
             | Self::Credit { .. }
             | Self::Unsubscribe { .. }
             | Self::StoreOffset { .. }
+            | Self::LeaveGroup { .. }
+            | Self::SteppedDown { .. }
             | Self::Leave => return None,
         };
         Some(event)
@@ -341,7 +407,8 @@ pub struct StreamStats {
     pub readers: u64,
     /// Publishers now.
     pub publishers: u64,
-    /// Offsets that were not stored since the stream runs: there are names enough already.
+    /// Offsets that were not stored since the stream runs: there are names enough already, or
+    /// another consumer of the group is active.
     pub offsets_refused: u64,
     /// Bytes that are kept for `retention-groups` alone: size or age would have deleted them.
     pub held_bytes: u64,
@@ -423,6 +490,25 @@ pub enum Event {
         reader: ReaderId,
         /// Why.
         refusal: Refusal,
+    },
+    /// Answers [`Command::JoinGroup`].
+    Joined {
+        /// What it answers.
+        request: RequestId,
+        /// Whether it is in its group.
+        result: Result<(), Refusal>,
+    },
+    /// A consumer becomes the active one of its group, or is so no longer.
+    Activity {
+        /// The stream.
+        stream: QueueId,
+        /// Which.
+        member: MemberId,
+        /// Whether it is active from now on. One that is so no longer answers with
+        /// [`Command::SteppedDown`].
+        is_active: bool,
+        /// Which time it is that a consumer of the group is active.
+        generation: Generation,
     },
     /// Answers [`Command::QueryOffset`].
     StoredOffset {

@@ -11,6 +11,7 @@
 //! Invariant: bytes from outside are checked before they are counted on: a malformed batch or chunk
 //! is an error, never a panic, and nothing is allocated by a claimed length.
 
+mod active;
 pub mod batch;
 pub mod bloom;
 pub mod chunk;
@@ -23,13 +24,14 @@ pub mod segments;
 pub mod settings;
 mod tail;
 pub mod tracking;
+pub mod values;
 
 pub use batch::{Batch, BatchBuilder, BatchError, BatchForm, SharedBatchBuilder};
 pub use bloom::Filter;
 pub use chunk::{ChunkError, ChunkHeader, ChunkKind, SharedChunk};
 pub use host::{
-    Command, Event, OffsetSpec, PublisherId, ReaderId, Reference, Refusal, RequestId, SessionId,
-    StreamStats,
+    Command, Event, Generation, MemberId, OffsetSpec, PublisherId, ReaderId, Reference, Refusal,
+    RequestId, SessionId, StoredBy, StreamStats,
 };
 pub use machine::{Effect, Events, GroupOffset, Recovered, RetentionAlarm, Seek, Stream};
 pub use reader::{Key, Loaded};
@@ -39,3 +41,4 @@ pub use replica::{
 };
 pub use segments::Segment;
 pub use settings::{Flush, SettingsError, StreamSettings, age_ms, offset_spec, retention_groups};
+pub use values::{EntryValues, value_hash};

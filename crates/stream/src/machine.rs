@@ -9,6 +9,7 @@
 
 use self::early::Early;
 use self::replicated::Replica;
+use crate::active::ActiveGroups;
 use crate::batch::{Batch, Published};
 use crate::bloom::BloomBuilder;
 use crate::chunk::{ChunkHeader, ChunkKind, SharedChunk};
@@ -20,6 +21,7 @@ use crate::segments::{Segment, Segments, stored_bytes};
 use crate::settings::StreamSettings;
 use crate::tail::Tail;
 use crate::tracking::{Tracking, TrackingError};
+use crate::values::ValuesBuilder;
 use leveret_types::limits::{
     STREAM_CHUNK_BYTES, STREAM_CHUNK_ENTRIES_MAX, STREAM_SEGMENT_CHUNKS_MAX, STREAM_SNAPSHOT_BYTES,
     STREAM_TRACKING_GATHER_MS,
@@ -164,6 +166,7 @@ struct Filling {
     entries: u16,
     records: u32,
     bloom: BloomBuilder,
+    values: ValuesBuilder,
 }
 
 /// Events, each for one session.
@@ -197,6 +200,8 @@ pub struct Stream {
     owed: VecDeque<Owed>,
     publishers: BTreeMap<(SessionId, PublisherId), Option<Reference>>,
     readers: Readers,
+    /// Consumers of which one at a time is active: with the leader alone.
+    active: ActiveGroups,
     early: Early,
     tail: Tail,
     effects: Vec<Effect>,
@@ -244,6 +249,7 @@ impl Stream {
                 entries: 0,
                 records: 0,
                 bloom: BloomBuilder::new(settings.filter_bytes),
+                values: ValuesBuilder::default(),
             },
             turn: 1,
             turns: VecDeque::new(),
@@ -258,6 +264,7 @@ impl Stream {
             owed: VecDeque::new(),
             publishers: BTreeMap::new(),
             readers: Readers::default(),
+            active: ActiveGroups::default(),
             early: Early::default(),
             tail: Tail::default(),
             effects: Vec::new(),
@@ -326,9 +333,10 @@ impl Stream {
                 self.readers.remove(Key { session, reader });
                 self.trim_tail();
             }
-            Command::StoreOffset {
-                reference, offset, ..
-            } => self.store_offset(now, &reference, offset),
+            Command::StoreOffset { .. }
+            | Command::JoinGroup { .. }
+            | Command::LeaveGroup { .. }
+            | Command::SteppedDown { .. } => self.of_group(now, session, command, out),
             Command::QueryOffset {
                 request, reference, ..
             } => {
@@ -339,7 +347,7 @@ impl Stream {
                 let result = Ok(self.stats());
                 out.push((session, Event::Stats { request, result }));
             }
-            Command::Leave => self.leave(session),
+            Command::Leave => self.leave(now, session, out),
             Command::Declare { .. } | Command::Delete { .. } | Command::LookUp { .. } => {}
         }
     }
@@ -356,7 +364,8 @@ impl Stream {
         Ok(())
     }
 
-    fn leave(&mut self, session: SessionId) {
+    fn leave(&mut self, now: Now, session: SessionId, out: &mut Events) {
+        self.leave_groups(now, session, out);
         self.publishers.retain(|(of, _), _| *of != session);
         self.readers.leave(session);
         self.early.drop_if(|of, _| of == session);
@@ -444,6 +453,7 @@ impl Stream {
         filling.entries += 1;
         filling.records += u32::from(published.entry.records);
         filling.bloom.add(published);
+        filling.values.add(published.filter);
     }
 
     /// Ends the turn: the chunk that was being filled is appended, and so is what has changed of
@@ -488,7 +498,8 @@ impl Stream {
 
     fn end_chunk(&mut self, now: Now) {
         self.make_room(now, self.filling.data.len() as u64);
-        let trailer = self.tracking.take_changes(self.next_offset);
+        let mut trailer = self.filling.values.take();
+        trailer.append(&mut self.tracking.take_changes(self.next_offset));
         self.tracking_since_ms = None;
         let header = ChunkHeader {
             entries: std::mem::take(&mut self.filling.entries),
@@ -661,13 +672,15 @@ impl Stream {
     pub fn end(&mut self, out: &mut Events) {
         self.refuse_early(None, out);
         let publishers = self.publishers.keys().map(|(session, _)| *session);
-        let mut sessions: Vec<SessionId> = publishers.chain(self.readers.sessions()).collect();
+        let others = self.readers.sessions().chain(self.active.sessions());
+        let mut sessions: Vec<SessionId> = publishers.chain(others).collect();
         sessions.sort_unstable();
         sessions.dedup();
         let stream = self.id;
         out.extend(sessions.into_iter().map(|to| (to, Event::Gone { stream })));
         self.publishers.clear();
         self.readers = Readers::default();
+        self.active.end();
         self.owed.clear();
     }
 
@@ -678,10 +691,11 @@ impl Stream {
         self.segments.first_offset().unwrap_or(next)..next
     }
 
-    /// Whether a session is known as publisher or reader.
+    /// Whether a session is known as publisher, reader or member of a group.
     #[must_use]
     pub fn knows(&self, session: SessionId) -> bool {
         let is_publisher = self.publishers.keys().any(|(of, _)| *of == session);
-        is_publisher || self.readers.sessions().any(|of| of == session)
+        let mut others = self.readers.sessions().chain(self.active.sessions());
+        is_publisher || others.any(|of| of == session)
     }
 }

@@ -5,7 +5,8 @@ use crate::chunk::{ChunkKind, SharedChunk};
 use crate::host::{Event, ReaderId, Refusal, SessionId};
 use crate::machine::{Events, Seek};
 use crate::tail::Tail;
-use leveret_types::limits::{STREAM_CREDIT_MAX, STREAM_FILTER_VALUES_MAX};
+use crate::values::{Part, Runs, Wanted};
+use leveret_types::limits::{STREAM_CREDIT_MAX, STREAM_FILTER_VALUES_MAX, STREAM_RUNS_HELD_MAX};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -42,27 +43,65 @@ struct Reader {
     /// Where it is: what it is owed next begins with this, or comes after it.
     next: Seek,
     credit: u32,
-    filter: Option<Box<Filter>>,
+    wanted: Option<Wanted>,
+    /// What is to be sent of the last chunk before `next`, once there is credit.
+    runs: Option<Runs>,
     cursor: Option<Cursor>,
     is_loading: bool,
 }
 
 impl Reader {
-    /// A chunk is the next one: it is sent if it is asked for, and passed over else.
+    /// A chunk is the next one: it is sent as far as it is asked for and there is credit, and
+    /// passed over else.
     fn pass(&mut self, key: Key, chunk: &SharedChunk, committed_chunk: u64, out: &mut Events) {
+        let from = match self.next {
+            Seek::Offset(offset) => offset,
+            Seek::TimestampMs(_) | Seek::Position(_) => 0,
+        };
         self.next = Seek::Offset(chunk.header().next_offset());
-        let is_asked = |filter: &Filter| filter.may_match(chunk.bloom());
-        let is_user = chunk.header().kind == ChunkKind::User;
-        if !is_user || !self.filter.as_deref().is_none_or(is_asked) {
+        if chunk.header().kind != ChunkKind::User {
             return;
         }
+        let wanted = self.wanted.as_ref();
+        match wanted.map_or(Part::Whole, |wanted| wanted.part_of(chunk, from)) {
+            Part::Nothing => {}
+            Part::Whole => self.send(key, chunk.clone(), committed_chunk, out),
+            Part::Runs(runs) => {
+                self.runs = Some(runs);
+                self.send_runs(key, committed_chunk, out);
+            }
+        }
+    }
+
+    fn send(&mut self, key: Key, chunk: SharedChunk, committed_chunk: u64, out: &mut Events) {
         self.credit -= 1;
         let event = Event::Chunk {
             reader: key.reader,
-            chunk: chunk.clone(),
+            chunk,
             committed_chunk,
         };
         out.push((key.session, event));
+    }
+
+    /// Sends of the chunk that is kept what there is credit for.
+    fn send_runs(&mut self, key: Key, committed_chunk: u64, out: &mut Events) {
+        let Some(mut runs) = self.runs.take() else {
+            return;
+        };
+        while self.credit > 0
+            && let Some(run) = self.wanted.as_ref().and_then(|wanted| runs.next(wanted))
+        {
+            self.send(key, run, committed_chunk, out);
+        }
+        self.runs = (!runs.is_done()).then_some(runs);
+    }
+
+    /// Lets go of the chunk that is kept: what is to be sent of it is looked for again.
+    fn drop_runs(&mut self) {
+        if let Some(runs) = self.runs.take() {
+            self.next = Seek::Offset(runs.offset());
+            self.cursor = None;
+        }
     }
 }
 
@@ -91,7 +130,8 @@ impl Readers {
         let reader = Reader {
             next: start,
             credit: credit.min(STREAM_CREDIT_MAX),
-            filter,
+            wanted: filter.map(Wanted::new),
+            runs: None,
             cursor: None,
             is_loading: false,
         };
@@ -152,7 +192,36 @@ impl Readers {
         committed_chunk: u64,
         out: &mut Events,
     ) -> Option<((Option<u64>, Seek), u32)> {
+        let seek = self.serve_from_tail(key, tail, visible, committed_chunk, out);
+        self.bound_runs(key);
+        seek
+    }
+
+    /// Keeps a part of a chunk for so many readers alone, this one the last.
+    fn bound_runs(&mut self, key: Key) {
+        let keeps = self.0.get(&key).is_some_and(|reader| reader.runs.is_some());
+        let holding = || self.0.values().filter(|reader| reader.runs.is_some());
+        if keeps
+            && holding().count() > STREAM_RUNS_HELD_MAX
+            && let Some(reader) = self.0.get_mut(&key)
+        {
+            reader.drop_runs();
+        }
+    }
+
+    fn serve_from_tail(
+        &mut self,
+        key: Key,
+        tail: &Tail,
+        visible: Range<u64>,
+        committed_chunk: u64,
+        out: &mut Events,
+    ) -> Option<((Option<u64>, Seek), u32)> {
         let reader = self.0.get_mut(&key).filter(|reader| !reader.is_loading)?;
+        reader.send_runs(key, committed_chunk, out);
+        if reader.runs.is_some() {
+            return None;
+        }
         let is_seen = |chunk: &&SharedChunk| chunk.header().next_offset() <= visible.end;
         let in_tail = match reader.next {
             Seek::TimestampMs(time) => tail.of_timestamp(time),

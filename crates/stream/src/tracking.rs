@@ -10,11 +10,13 @@
 //!           1 u8    | name length u8 | name | offset u64
 //! ```
 //!
-//! Type 0 is a sequence, 1 an offset; all numbers are big-endian. In a delta or snapshot chunk they
-//! are the body of its one entry.
+//! Type 0 is a sequence, 1 an offset; all numbers are big-endian. In a trailer they come after what
+//! it says of its entries' filter values ([`crate::values`], of osiris' types none). In a delta or
+//! snapshot chunk they are the body of its one entry.
 
 use crate::chunk::{ChunkKind, SharedChunk};
 use crate::host::Reference;
+use crate::values::record_bytes;
 use bytes::{Buf, BufMut, Bytes};
 use leveret_types::limits::{STREAM_OFFSETS_MAX, STREAM_SEQUENCES_MAX};
 use std::collections::{BTreeMap, BTreeSet};
@@ -205,7 +207,11 @@ impl Tracking {
     pub fn replay(&mut self, chunk: &SharedChunk) -> Result<(), TrackingError> {
         let id = chunk.header().first_offset;
         match chunk.header().kind {
-            ChunkKind::User => self.replay_changes(chunk.trailer(), id)?,
+            ChunkKind::User => {
+                let values = record_bytes(chunk);
+                let changes = chunk.trailer().get(values..).ok_or(TrackingError)?;
+                self.replay_changes(changes, id)?;
+            }
             ChunkKind::TrackingDelta => self.replay_changes(body(chunk)?, id)?,
             ChunkKind::TrackingSnapshot => {
                 *self = Self::default();

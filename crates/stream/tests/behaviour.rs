@@ -5,13 +5,13 @@
 use bytes::Bytes;
 use leveret_stream::tracking::Tracking;
 use leveret_stream::{
-    BatchBuilder, ChunkKind, Command, Effect, Event, Events, Filter, OffsetSpec, PublisherId,
-    ReaderId, Recovered, Reference, Refusal, RequestId, SessionId, SharedChunk, Stream,
-    StreamSettings,
+    BatchBuilder, ChunkKind, Command, Effect, Event, Events, Filter, Generation, MemberId,
+    OffsetSpec, PublisherId, ReaderId, Recovered, Reference, Refusal, RequestId, SessionId,
+    SharedChunk, StoredBy, Stream, StreamSettings,
 };
 use leveret_types::limits::{
     STREAM_CHUNK_BYTES, STREAM_CHUNK_ENTRIES_MAX, STREAM_CREDIT_MAX, STREAM_FILTER_VALUES_MAX,
-    STREAM_OFFSETS_MAX,
+    STREAM_OFFSETS_MAX, STREAM_RUNS_HELD_MAX,
 };
 use leveret_types::{Now, QueueId};
 
@@ -175,6 +175,7 @@ fn a_reader_that_filters_is_sent_only_chunks_that_may_match() {
     let wants = |value: &'static str, match_unfiltered| Filter {
         values: vec![Bytes::from_static(value.as_bytes())],
         match_unfiltered,
+        messages: false,
     };
     subscribe(&mut stream, 1, 100, Some(wants("eu", false)));
     subscribe(&mut stream, 2, 100, Some(wants("eu", true)));
@@ -201,7 +202,7 @@ fn filter_values_and_credit_are_bounded() {
     ] {
         let filter = Filter {
             values: vec![Bytes::from_static(b"v"); count],
-            match_unfiltered: false,
+            ..Filter::default()
         };
         let events = subscribe(&mut stream, count as u32, 1, Some(filter));
         let [Event::Subscribed { result, .. }] = &events[..] else {
@@ -257,6 +258,7 @@ fn offsets_that_are_stored_while_nothing_is_published_gather_before_they_are_a_c
             stream: stream_id,
             reference,
             offset,
+            by: StoredBy::Anyone,
         };
         give(&mut stream, store);
         assert_eq!(seal(&mut stream, NOW).0, None);
@@ -332,6 +334,7 @@ fn an_offset_that_is_one_too_many_is_counted_and_keeps_the_stream_quiet() {
             stream: STREAM,
             reference: Reference::new(name.into()).unwrap(),
             offset: 1,
+            by: StoredBy::Anyone,
         };
         assert!(give(stream, store).is_empty());
     };
@@ -356,6 +359,7 @@ fn a_forgotten_group_is_found_neither_by_a_start_nor_by_a_replica() {
             stream: STREAM,
             reference: name(group),
             offset,
+            by: StoredBy::Anyone,
         };
         give(&mut stream, store);
         let due = Now::both(stream.due_ms().unwrap());
@@ -388,6 +392,7 @@ fn groups_are_told_with_their_offsets_and_how_fast_they_go_on() {
             stream: STREAM,
             reference: Reference::new(Bytes::from_static(b"group")).unwrap(),
             offset,
+            by: StoredBy::Anyone,
         };
         let mut events = Events::new();
         stream.handle(Now::both(at_ms), SESSION, store, &mut events);
@@ -397,4 +402,261 @@ fn groups_are_told_with_their_offsets_and_how_fast_they_go_on() {
     assert_eq!(store(0, 100), (100, 0.0));
     assert_eq!(store(1_000, 300), (300, 100.0));
     assert_eq!(store(2_000, 50), (50, 0.0), "it went back");
+}
+
+/// What a reader was sent: the offset of each message, and its body.
+fn sent(events: &[Event], of: u32) -> Vec<(u64, Vec<u8>)> {
+    let mut found = Vec::new();
+    for event in events {
+        let Event::Chunk { reader, chunk, .. } = event else {
+            continue;
+        };
+        if *reader != ReaderId(of) {
+            continue;
+        }
+        chunk.verify().unwrap();
+        let mut offset = chunk.header().first_offset;
+        for entry in chunk.entries() {
+            let entry = entry.unwrap();
+            found.push((offset, entry.body.to_vec()));
+            offset += u64::from(entry.records);
+        }
+    }
+    found
+}
+
+fn messages_of(values: &[&'static str], match_unfiltered: bool) -> Option<Filter> {
+    let values = values
+        .iter()
+        .map(|value| Bytes::from_static(value.as_bytes()));
+    Some(Filter {
+        values: values.collect(),
+        match_unfiltered,
+        messages: true,
+    })
+}
+
+/// Publishes one turn and commits it.
+fn turn(stream: &mut Stream, messages: &[Message<'_>]) -> Vec<Event> {
+    publish(stream, 1, messages);
+    let turn = seal(stream, NOW).0.unwrap();
+    commit(stream, turn)
+}
+
+const COLOURS: [Message<'static>; 6] = [
+    (0, Some(b"red"), b"a"),
+    (0, Some(b"red"), b"b"),
+    (0, Some(b"blue"), b"c"),
+    (0, None, b"d"),
+    (0, Some(b"red"), b"e"),
+    (0, Some(b"green"), b"f"),
+];
+
+fn credit(stream: &mut Stream, reader: u32, chunks: u32) -> Vec<Event> {
+    let (stream_id, reader) = (STREAM, ReaderId(reader));
+    let credit = Command::Credit {
+        stream: stream_id,
+        reader,
+        chunks,
+    };
+    give(stream, credit)
+}
+
+#[test]
+fn a_reader_that_asks_for_messages_is_sent_those_alone_at_their_own_offsets() {
+    let mut stream = stream();
+    declare(&mut stream, 1, None);
+    subscribe(&mut stream, 1, 100, messages_of(&["red"], false));
+    subscribe(&mut stream, 2, 100, messages_of(&["blue", "green"], true));
+    subscribe(
+        &mut stream,
+        3,
+        100,
+        messages_of(&["red", "blue", "green"], true),
+    );
+    let events = turn(&mut stream, &COLOURS);
+    let expected = |wanted: &[(u64, &str)]| -> Vec<(u64, Vec<u8>)> {
+        let one = |(offset, body): &(u64, &str)| (*offset, body.as_bytes().to_vec());
+        wanted.iter().map(one).collect()
+    };
+    assert_eq!(sent(&events, 1), expected(&[(0, "a"), (1, "b"), (4, "e")]));
+    assert_eq!(sent(&events, 2), expected(&[(2, "c"), (3, "d"), (5, "f")]));
+    assert_eq!(sent(&events, 3).len(), COLOURS.len());
+    let chunks = |of| {
+        let is_chunk =
+            |event: &&Event| matches!(event, Event::Chunk { reader, .. } if reader.0 == of);
+        events.iter().filter(is_chunk).count()
+    };
+    assert_eq!(
+        [chunks(1), chunks(2), chunks(3)],
+        [2, 2, 1],
+        "one chunk for each run"
+    );
+}
+
+#[test]
+fn each_run_of_messages_takes_a_credit_and_the_rest_waits_for_more() {
+    let mut stream = stream();
+    declare(&mut stream, 1, None);
+    subscribe(&mut stream, 1, 1, messages_of(&["red"], false));
+    let events = turn(&mut stream, &COLOURS);
+    assert_eq!(sent(&events, 1), [(0, b"a".to_vec()), (1, b"b".to_vec())]);
+    assert!(sent(&turn(&mut stream, &COLOURS), 1).is_empty());
+    assert_eq!(sent(&credit(&mut stream, 1, 1), 1), [(4, b"e".to_vec())]);
+    let rest = sent(&credit(&mut stream, 1, 9), 1);
+    let offsets: Vec<u64> = rest.iter().map(|(offset, _)| *offset).collect();
+    assert_eq!(offsets, [6, 7, 10]);
+}
+
+#[test]
+fn readers_beyond_those_that_keep_a_part_of_a_chunk_miss_nothing_of_it() {
+    let mut stream = stream();
+    declare(&mut stream, 1, None);
+    let readers = STREAM_RUNS_HELD_MAX as u32 + 1;
+    for reader in 1..=readers {
+        subscribe(&mut stream, reader, 1, messages_of(&["red"], false));
+    }
+    let mut found = vec![Vec::new(); readers as usize + 1];
+    let mut events = turn(&mut stream, &COLOURS);
+    for _ in 0..3 {
+        for reader in 1..=readers {
+            found[reader as usize].extend(sent(&events, reader));
+        }
+        events = (1..=readers)
+            .flat_map(|reader| credit(&mut stream, reader, 1))
+            .collect();
+    }
+    for reader in 1..=readers {
+        let offsets: Vec<u64> = found[reader as usize].iter().map(|(at, _)| *at).collect();
+        assert_eq!(offsets, [0, 1, 4], "reader {reader}");
+    }
+}
+
+#[test]
+fn nothing_before_the_offset_that_was_asked_for_comes_in_a_run_of_its_own() {
+    let mut stream = stream();
+    declare(&mut stream, 1, None);
+    // A reader at the tail keeps it in memory.
+    subscribe(&mut stream, 9, 0, None);
+    turn(&mut stream, &COLOURS);
+    let subscribe = Command::Subscribe {
+        request: RequestId(0),
+        stream: STREAM,
+        reader: ReaderId(1),
+        offset: OffsetSpec::Offset(3),
+        credit: 10,
+        filter: messages_of(&["red"], false).map(Box::new),
+    };
+    assert_eq!(sent(&give(&mut stream, subscribe), 1), [(4, b"e".to_vec())]);
+}
+
+fn app() -> Reference {
+    Reference::new(Bytes::from_static(b"app")).unwrap()
+}
+
+fn store(stream: &mut Stream, offset: u64, by: StoredBy) -> Events {
+    let mut events = Events::new();
+    let store = Command::StoreOffset {
+        stream: STREAM,
+        reference: app(),
+        offset,
+        by,
+    };
+    stream.handle(NOW, SESSION, store, &mut events);
+    events
+}
+
+/// A session joins the group; who is told what of being active.
+fn join(stream: &mut Stream, session: u64) -> Vec<(SessionId, bool, Generation)> {
+    let mut events = Events::new();
+    let join = Command::JoinGroup {
+        request: RequestId(3),
+        stream: STREAM,
+        group: app(),
+        partition: 0,
+        member: MemberId(1),
+    };
+    stream.handle(NOW, SessionId(session), join, &mut events);
+    let (to, joined) = events.remove(0);
+    let is_answer = matches!(
+        joined,
+        Event::Joined {
+            request: RequestId(3),
+            result: Ok(())
+        }
+    );
+    assert!(is_answer && to == SessionId(session), "{joined:?}");
+    activity(events)
+}
+
+fn activity(events: Events) -> Vec<(SessionId, bool, Generation)> {
+    let told = events.into_iter().map(|(session, event)| match event {
+        Event::Activity {
+            stream: STREAM,
+            member: MemberId(1),
+            is_active,
+            generation,
+        } => (session, is_active, generation),
+        other => panic!("{other:?}"),
+    });
+    told.collect()
+}
+
+#[test]
+fn an_offset_of_a_consumer_that_was_active_is_refused_once_another_one_is() {
+    let mut stream = stream();
+    let first = join(&mut stream, 1)[0].2;
+    assert_eq!(join(&mut stream, 2), []);
+    store(&mut stream, 10, StoredBy::Member(first));
+    let mut events = Events::new();
+    stream.handle(NOW, SessionId(1), Command::Leave, &mut events);
+    let told = activity(events);
+    assert!(matches!(told[..], [(SessionId(2), true, second)] if second > first));
+    // It was on its way, or its session has not heard of it yet.
+    store(&mut stream, 11, StoredBy::Member(first));
+    assert_eq!(stream.tracking().offset(&app()), Some(10));
+    assert_eq!(stream.stats().offsets_refused, 1);
+    store(&mut stream, 12, StoredBy::Member(told[0].2));
+    assert_eq!(stream.tracking().offset(&app()), Some(12));
+}
+
+#[test]
+fn an_offset_that_an_operator_has_set_is_stored_again_before_the_next_one_is_told() {
+    let mut stream = stream();
+    let first = join(&mut stream, 1)[0].2;
+    let told = activity(store(&mut stream, 40, StoredBy::Operator));
+    assert_eq!(told, [(SessionId(1), false, first)]);
+    // It is given the time to say how far it has come.
+    store(&mut stream, 7, StoredBy::Member(first));
+    assert_eq!(stream.tracking().offset(&app()), Some(7));
+    let answers = give(
+        &mut stream,
+        Command::SteppedDown {
+            stream: STREAM,
+            group: app(),
+            member: MemberId(1),
+        },
+    );
+    assert!(matches!(
+        answers[..],
+        [Event::Activity {
+            is_active: true,
+            ..
+        }]
+    ));
+    assert_eq!(stream.tracking().offset(&app()), Some(40));
+}
+
+#[test]
+fn members_of_groups_hear_that_their_stream_is_deleted() {
+    let mut stream = stream();
+    join(&mut stream, 1);
+    let mut events = Events::new();
+    assert!(stream.knows(SessionId(1)));
+    stream.end(&mut events);
+    assert!(matches!(
+        events[..],
+        [(SessionId(1), Event::Gone { stream: STREAM })]
+    ));
+    assert!(!stream.knows(SessionId(1)));
 }

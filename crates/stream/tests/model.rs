@@ -7,8 +7,8 @@ use bytes::Bytes;
 use leveret_stream::segments::stored_bytes;
 use leveret_stream::{
     BatchBuilder, ChunkKind, Command, Effect, Event, Events, Loaded, OffsetSpec, PublisherId,
-    ReaderId, Recovered, Reference, RequestId, Seek, Segment, SessionId, SharedChunk, Stream,
-    StreamSettings,
+    ReaderId, Recovered, Reference, RequestId, Seek, Segment, SessionId, SharedChunk, StoredBy,
+    Stream, StreamSettings,
 };
 use leveret_types::{Now, QueueId};
 use std::collections::BTreeMap;
@@ -313,6 +313,7 @@ impl World {
                     stream,
                     reference: reference.clone(),
                     offset,
+                    by: StoredBy::Anyone,
                 });
                 self.command(Command::QueryOffset {
                     stream,

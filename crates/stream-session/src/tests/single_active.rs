@@ -4,6 +4,18 @@ use super::*;
 
 /// A connection with a subscription 2 of a group.
 fn member(properties: Vec<(&str, &str)>) -> Play {
+    let mut play = asking(properties);
+    if !play.node.requests.is_empty() {
+        play.answer(|request| Event::Joined {
+            request,
+            result: Ok(()),
+        });
+    }
+    play
+}
+
+/// One that has asked to be in the group.
+fn asking(properties: Vec<(&str, &str)>) -> Play {
     let mut play = Play::with_stream();
     let partitions = vec!["other".to_owned(), "s".to_owned()];
     play.node
@@ -23,9 +35,17 @@ fn member(properties: Vec<(&str, &str)>) -> Play {
 
 impl Play {
     fn update(&mut self, active: bool) {
-        let now = self.now;
-        self.session
-            .consumer_update(now, "s", 2, active, &mut self.node);
+        let member = *self.node.members.last().expect("a member");
+        self.update_of(member, active, 5);
+    }
+
+    fn update_of(&mut self, member: MemberId, is_active: bool, generation: u64) {
+        self.hear(Event::Activity {
+            stream: QueueId(7),
+            member,
+            is_active,
+            generation: Generation(generation),
+        });
     }
 
     /// The client answers the last update.
@@ -56,7 +76,7 @@ fn a_consumer_begins_where_it_says_once_it_is_active() {
         (OffsetSpec::Offset(42), "Offset(42)"),
     ] {
         let mut play = member(vec![("name", "app")]);
-        play.expect(&["! join s app 0 2", "> Subscribe OK"]);
+        play.expect(&["! join 7 app 0", "> Subscribe OK"]);
         play.say(&ClientCommand::Credit {
             subscription_id: 2,
             credit: 1,
@@ -74,7 +94,7 @@ fn a_consumer_begins_where_it_says_once_it_is_active() {
 #[test]
 fn a_consumer_that_steps_down_is_sent_nothing_more_and_keeps_its_credit() {
     let mut play = member(vec![("name", "app"), ("super-stream", "super")]);
-    play.expect(&["! join s app 1 2", "> Subscribe OK"]);
+    play.expect(&["! join 7 app 1", "> Subscribe OK"]);
     play.update(true);
     play.updated(OffsetSpec::None);
     play.expect(&["! read 7 Last 3 None", "> update true"]);
@@ -91,7 +111,7 @@ fn a_consumer_that_steps_down_is_sent_nothing_more_and_keeps_its_credit() {
     play.update(false);
     deliver(&mut play, reader);
     play.updated(OffsetSpec::None);
-    play.expect(&["! no reader of 7", "! down s app 2", "> update false"]);
+    play.expect(&["! no reader of 7", "! down 7 app", "> update false"]);
     play.update(true);
     play.updated(OffsetSpec::First);
     play.expect(&["! read 7 First 2 None", "> update true"]);
@@ -99,7 +119,7 @@ fn a_consumer_that_steps_down_is_sent_nothing_more_and_keeps_its_credit() {
     deliver(&mut play, reader);
     play.expect(&[]);
     play.ask(Request::Unsubscribe { subscription_id: 2 });
-    play.expect(&["! no reader of 7", "! leave s app 2", "> Unsubscribe OK"]);
+    play.expect(&["! no reader of 7", "! leave 7 app", "> Unsubscribe OK"]);
 }
 
 #[test]
@@ -118,7 +138,7 @@ fn a_consumer_whose_stream_goes_or_cannot_be_read_leaves_its_group() {
     let mut play = member(vec![("name", "app")]);
     play.lines();
     play.hear(Event::Gone { stream: QueueId(7) });
-    play.expect(&["! leave s app 2", "> gone s STREAM_NOT_AVAILABLE"]);
+    play.expect(&["! leave 7 app", "> gone s STREAM_NOT_AVAILABLE"]);
     play.update(true);
     play.expect(&[]);
     let mut play = member(vec![("name", "app")]);
@@ -129,7 +149,7 @@ fn a_consumer_whose_stream_goes_or_cannot_be_read_leaves_its_group() {
         request,
         result: Err(Refusal::NotFound),
     });
-    play.expect(&["! leave s app 2", "> gone s STREAM_NOT_AVAILABLE"]);
+    play.expect(&["! leave 7 app", "> gone s STREAM_NOT_AVAILABLE"]);
 }
 
 #[test]
@@ -144,11 +164,15 @@ fn an_answer_that_comes_after_another_subscription_of_its_id_makes_nobody_active
         credit: 3,
         properties: Optional(vec![("single-active-consumer", "true"), ("name", "app")]),
     });
+    play.answer(|request| Event::Joined {
+        request,
+        result: Ok(()),
+    });
     play.updated(OffsetSpec::First);
     play.expect(&[
-        "! join s app 0 2",
-        "! leave s app 2",
-        "! join s app 0 2",
+        "! join 7 app 0",
+        "! leave 7 app",
+        "! join 7 app 0",
         "> Subscribe OK",
         "> update true",
         "> Unsubscribe OK",
@@ -168,7 +192,7 @@ fn a_client_that_answers_no_update_is_waited_for_with_the_last_one_alone() {
     play.lines();
     play.update(false);
     play.updated(OffsetSpec::None);
-    play.expect(&["! down s app 2", "> update false"]);
+    play.expect(&["! down 7 app", "> update false"]);
 }
 
 #[test]
@@ -220,11 +244,15 @@ fn who_was_active_stores_no_offset_once_it_has_stepped_down() {
     play.updated(OffsetSpec::None);
     play.lines();
     store(&mut play, "app", 2);
-    play.expect(&["! store 7 2"]);
+    play.expect(&["! store 7 2 Member(Generation(5))"]);
     // It is given the time to say how far it has come.
     play.update(false);
     store(&mut play, "app", 3);
-    play.expect(&["! no reader of 7", "! store 7 3", "> update false"]);
+    play.expect(&[
+        "! no reader of 7",
+        "! store 7 3 Member(Generation(5))",
+        "> update false",
+    ]);
     play.update(false);
     play.updated(OffsetSpec::None);
     play.lines();
@@ -234,16 +262,117 @@ fn who_was_active_stores_no_offset_once_it_has_stepped_down() {
 }
 
 #[test]
-fn an_offset_that_an_operator_has_set_is_stored_before_the_next_one_is_told() {
+fn who_was_active_and_lost_its_stream_stores_under_that_generation() {
     let mut play = member(vec![("name", "app")]);
-    play.lines();
-    play.session.store_for_group(2, 40, &mut play.node);
     play.update(true);
-    play.expect(&["! store 7 40", "> update true"]);
-    // One that is in no group has nothing stored for it.
-    play.session.store_for_group(1, 41, &mut play.node);
-    play.session.store_for_group(9, 41, &mut play.node);
+    play.updated(OffsetSpec::None);
+    play.lines();
+    let store = |play: &mut Play, reference: &str| {
+        play.say(&ClientCommand::StoreOffset {
+            reference,
+            stream: "s",
+            offset: 9,
+        });
+    };
+    // The leader is lost alone: what is read of a replica here ends with it.
+    play.hear(Event::Lost { stream: QueueId(7) });
+    play.expect(&[
+        "! no reader of 7",
+        "! no reader of 7",
+        "! leave 7 app",
+        "> gone s STREAM_NOT_AVAILABLE",
+    ]);
+    for (reference, by) in [("app", " Member(Generation(5))"), ("other", "")] {
+        play.node.requests.clear();
+        store(&mut play, reference);
+        play.answer(|request| Event::Found {
+            request,
+            result: Ok(QueueId(7)),
+        });
+        play.expect(&["! look up / s", &*format!("! store 7 9{by}")]);
+    }
+}
+
+#[test]
+fn a_consumer_whose_stream_has_no_leader_asks_again_until_it_is_in_its_group() {
+    let mut play = asking(vec![("name", "app")]);
+    let unavailable = |play: &mut Play| {
+        play.answer(|request| Event::Joined {
+            request,
+            result: Err(Refusal::NotAvailable("no leader".to_owned())),
+        });
+    };
+    unavailable(&mut play);
+    play.expect(&["! join 7 app 0", "> Subscribe OK"]);
+    let now_ms = play.now.monotonic_ms;
+    assert_eq!(play.session.deadline(), Some(now_ms + STREAM_JOIN_AGAIN_MS));
+    play.tick(STREAM_JOIN_AGAIN_MS - 1);
     play.expect(&[]);
+    play.tick(1);
+    play.expect(&["! join 7 app 0"]);
+    unavailable(&mut play);
+    play.tick(STREAM_JOIN_AGAIN_MS);
+    play.expect(&["! join 7 app 0"]);
+    play.answer(|request| Event::Joined {
+        request,
+        result: Ok(()),
+    });
+    play.tick(STREAM_JOIN_AGAIN_MS);
+    play.expect(&[]);
+    play.update(true);
+    play.expect(&["> update true"]);
+}
+
+#[test]
+fn a_consumer_that_may_not_join_hears_it_whenever_that_is_known() {
+    for is_late in [false, true] {
+        let mut play = asking(vec![("name", "app")]);
+        play.lines();
+        if is_late {
+            play.answer(|request| Event::Joined {
+                request,
+                result: Err(Refusal::NotAvailable("no leader".to_owned())),
+            });
+            play.tick(STREAM_JOIN_AGAIN_MS);
+            play.lines();
+        }
+        play.answer(|request| Event::Joined {
+            request,
+            result: Err(Refusal::Precondition("too many".to_owned())),
+        });
+        match is_late {
+            false => play.expect(&["> Subscribe PRECONDITION_FAILED"]),
+            true => play.expect(&["! leave 7 app", "> gone s STREAM_NOT_AVAILABLE"]),
+        }
+        play.tick(STREAM_JOIN_AGAIN_MS);
+        play.expect(&[]);
+    }
+}
+
+#[test]
+fn the_newest_generations_are_remembered() {
+    let mut play = Play::with_stream();
+    for n in 0..=STREAM_ACTIVE_REMEMBERED_MAX {
+        let name = n.to_string();
+        play.ask(Request::Subscribe {
+            subscription_id: 2,
+            stream: "s",
+            offset: OffsetSpec::Last,
+            credit: 3,
+            properties: Optional(vec![("single-active-consumer", "true"), ("name", &*name)]),
+        });
+        play.answer(|request| Event::Joined {
+            request,
+            result: Ok(()),
+        });
+        let member = *play.node.members.last().expect("a member");
+        play.update_of(member, true, n as u64 + 1);
+        play.ask(Request::Unsubscribe { subscription_id: 2 });
+    }
+    assert_eq!(play.session.was_active.len(), STREAM_ACTIVE_REMEMBERED_MAX);
+    assert_eq!(play.session.stores_by("0", "s"), StoredBy::Anyone);
+    let second = StoredBy::Member(Generation(2));
+    assert_eq!(play.session.stores_by("1", "s"), second);
 }
 
 #[test]
@@ -267,7 +396,10 @@ fn consumers_of_a_group_are_read_for_from_where_an_operator_says() {
         play.session.move_readers(now, to, &mut play.node);
     };
     move_to(&mut play, 7, "app", 40);
-    play.expect(&["! no reader of 7", "! read 7 Offset(41) 3 Some((1, false))"]);
+    play.expect(&[
+        "! no reader of 7",
+        "! read 7 Offset(41) 3 Some((1, \"of chunks\"))",
+    ]);
     // What is under way for the place before is not for it.
     play.hear(Event::Chunk {
         reader: before,

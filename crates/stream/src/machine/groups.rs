@@ -1,9 +1,12 @@
-//! What consumers have stored under their names, as operators see and change it.
+//! Groups of consumers: what they have stored under their names, as operators see and change it,
+//! and which one is active where one at a time is.
 
-use super::{ChunkKind, Stream};
-use crate::host::Reference;
+use super::{ChunkKind, Events, Stream};
+use crate::active::{Member, TooMany, Update};
+use crate::host::{Command, Event, Reference, Refusal, SessionId, StoredBy};
 use crate::replica::ReplicaRole;
 use leveret_types::Now;
+use leveret_types::limits::{STREAM_GROUP_MEMBERS_MAX, STREAM_GROUPS_MAX};
 
 /// The offset of a group of consumers: of all that store theirs under one name.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,6 +26,92 @@ impl Stream {
     pub fn keeps_offsets(&self) -> bool {
         let role = self.role();
         role.is_none_or(|role| matches!(role, ReplicaRole::Leader { .. }))
+    }
+
+    /// What a session says of groups.
+    pub(super) fn of_group(
+        &mut self,
+        now: Now,
+        session: SessionId,
+        command: Command,
+        out: &mut Events,
+    ) {
+        let mut updates = Vec::new();
+        let member = |id| Member { session, id };
+        match command {
+            Command::JoinGroup {
+                request,
+                group,
+                partition,
+                member: id,
+                ..
+            } => {
+                if self.replica.is_none() {
+                    // Nothing else tells one run of the process from the next.
+                    self.active.begin(now.wall_ms);
+                }
+                let joined = self
+                    .active
+                    .join(&group, partition, member(id), &mut updates);
+                let result = joined.map_err(|TooMany| {
+                    Refusal::Precondition(format!(
+                        "a stream has {STREAM_GROUPS_MAX} groups with one active consumer at most, \
+                         of {STREAM_GROUP_MEMBERS_MAX} consumers each"
+                    ))
+                });
+                out.push((session, Event::Joined { request, result }));
+            }
+            Command::LeaveGroup {
+                group, member: id, ..
+            } => self.active.leave(&group, member(id), &mut updates),
+            Command::SteppedDown {
+                group, member: id, ..
+            } => self.active.stepped_down(&group, member(id), &mut updates),
+            Command::StoreOffset {
+                reference,
+                offset,
+                by,
+                ..
+            } => match by {
+                StoredBy::Member(generation) if !self.active.permits(&reference, generation) => {
+                    self.offsets_refused += 1;
+                }
+                StoredBy::Member(generation) => {
+                    self.active.stored(&reference, generation);
+                    self.store_offset(now, &reference, offset);
+                }
+                StoredBy::Anyone => self.store_offset(now, &reference, offset),
+                StoredBy::Operator => {
+                    self.store_offset(now, &reference, offset);
+                    self.active.set_offset(&reference, offset, &mut updates);
+                }
+            },
+            _ => {}
+        }
+        self.tell_activity(now, updates, out);
+    }
+
+    /// A session has ended: its groups hear of it.
+    pub(super) fn leave_groups(&mut self, now: Now, session: SessionId, out: &mut Events) {
+        let mut updates = Vec::new();
+        self.active.leave_all(session, &mut updates);
+        self.tell_activity(now, updates, out);
+    }
+
+    fn tell_activity(&mut self, now: Now, updates: Vec<Update>, out: &mut Events) {
+        for update in updates {
+            if let Some(offset) = update.set {
+                // Before the consumer is told, and asks.
+                self.store_offset(now, &update.group, offset);
+            }
+            let event = Event::Activity {
+                stream: self.id,
+                member: update.member.id,
+                is_active: update.is_active,
+                generation: update.generation,
+            };
+            out.push((update.member.session, event));
+        }
     }
 
     pub(super) fn store_offset(&mut self, now: Now, reference: &Reference, offset: u64) {

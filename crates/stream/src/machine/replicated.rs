@@ -193,6 +193,7 @@ impl Stream {
             | Command::Publish { .. }
             | Command::QuerySequence { .. }
             | Command::StoreOffset { .. }
+            | Command::JoinGroup { .. }
             | Command::QueryOffset { .. } => match replica.role {
                 Role::Leading(_) => return None,
                 _ => "this node has no leader of it",
@@ -277,6 +278,7 @@ impl Stream {
         state.begin_epoch(epoch, next_offset, first_offset);
         replica.role = Role::Leading(Leading::new(epoch, members, next_offset));
         self.epoch = epoch.0;
+        self.active.begin(epoch.0 << 32);
         let early = replica.take_early(epoch);
         self.effects.push(Effect::Sync { next_offset });
         self.save();
@@ -320,8 +322,8 @@ impl Stream {
         self.attach();
     }
 
-    /// The replica leads or follows no more. Publishers hear that they lost the stream here, and
-    /// what was not confirmed to them never is.
+    /// The replica leads or follows no more. Publishers and members of groups hear that they lost
+    /// the stream here, and what was not confirmed to them never is.
     fn step_down(&mut self, out: &mut Events) {
         let Some(replica) = self.replica.as_deref_mut() else {
             return;
@@ -330,9 +332,12 @@ impl Stream {
         if !matches!(before, Role::Leading(_)) {
             return;
         }
-        let mut sessions: Vec<SessionId> = self.publishers.keys().map(|(of, _)| *of).collect();
+        let publishers = self.publishers.keys().map(|(of, _)| *of);
+        let mut sessions: Vec<SessionId> = publishers.chain(self.active.sessions()).collect();
+        sessions.sort_unstable();
         sessions.dedup();
         let stream = self.id;
+        self.active.end();
         for session in sessions {
             self.readers.leave(session);
             out.push((session, Event::Lost { stream }));
