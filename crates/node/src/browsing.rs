@@ -145,6 +145,7 @@ mod tests {
         let filter = |match_unfiltered| Filter {
             values: vec!["west".into()],
             match_unfiltered,
+            messages: false,
         };
         // A chunk without a filter of its own has no values: what is asked for is not in it.
         assert_eq!(seen(&chunk, 0, Some(&filter(false)), 9), [""; 0]);

@@ -2,11 +2,10 @@
 
 use crate::cluster::Cluster;
 use crate::dead_letter::Dead;
-use crate::enqueue::enqueue;
 use crate::env::{ConnectionEvent, Env};
 use crate::properties::{LazyProperties, copies, without_blind_copies};
 use crate::quorum::{Afterwards, Notify, Then};
-use crate::run::Run;
+use crate::run::{Run, enqueue};
 use crate::shard::{DeadLetter, Deferred};
 use crate::{delayed, firehose};
 use leveret_metadata::QueueRecord;

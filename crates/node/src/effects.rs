@@ -14,7 +14,7 @@ pub struct ShardEffects {
     pub deferred: Vec<Deferred>,
     /// For other nodes, in order.
     pub peer: Vec<(NodeId, PeerFrame)>,
-    /// What views say to their streams, in order.
+    /// What queues say to streams, in order: views, and what stands for streams themselves.
     pub streams: Vec<(SessionId, leveret_stream::Command)>,
 }
 

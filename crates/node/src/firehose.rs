@@ -1,9 +1,12 @@
 //! The firehose: copies of what a virtual host publishes and delivers, for `amq.rabbitmq.trace`.
 
+use crate::env::Env;
 use crate::properties;
 use crate::shard::Deferred;
 use leveret_amqp::{Properties, TableBuilder};
+use leveret_client::Delivery;
 use leveret_message::as_amqp091;
+use leveret_metadata::Vhost;
 use leveret_types::limits::SHORT_STRING_BYTES_MAX;
 use leveret_types::message::MessageSummary;
 use leveret_types::{ChannelId, FieldValue, Message, MessageParts};
@@ -35,9 +38,21 @@ pub fn published(place: Place<'_>, message: &Message, queues: Vec<FieldValue>) -
     copy(place, message, &key, facts)
 }
 
+/// Copies what was delivered, or got, if the firehose is on in its virtual host.
+pub fn copy_delivered<E: Env>(place: Place<'_>, delivery: &Delivery, env: &E) {
+    let catalogue = env.catalogue();
+    let traced = catalogue.vhost(place.vhost).is_some_and(Vhost::tracing);
+    let Some(queue) = catalogue.queue(delivery.queue).filter(|_| traced) else {
+        return;
+    };
+    let copy = delivered(place, &delivery.message, queue.name(), delivery.redelivered);
+    if let Some(copy) = copy {
+        env.defer(copy);
+    }
+}
+
 /// The copy of a message that was delivered; nothing for a message that is such a copy.
-#[must_use]
-pub fn delivered(
+fn delivered(
     place: Place<'_>,
     message: &Message,
     queue: &str,

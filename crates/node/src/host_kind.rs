@@ -4,10 +4,41 @@
 use crate::around::Around;
 use crate::queue_spec::LocalQueueStats;
 use crate::quorum::link::Command;
-use leveret_queue::Counts;
+use leveret_queue::{Counters, Counts, Queue};
 use leveret_storage::ShardLogs;
-use leveret_types::{NodeId, Now, QueueId};
+use leveret_types::{NodeId, Now, QueueId, QueueKind};
 use std::ops::Range;
+
+/// What queues count, all of a type together. The type is the one that they were declared with: a
+/// node without a cluster hosts quorum queues as it does classic ones.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CountersByType {
+    /// Of classic queues.
+    pub classic: Counters,
+    /// Of quorum queues.
+    pub quorum: Counters,
+}
+
+impl CountersByType {
+    /// The sums over some queues.
+    pub(crate) fn of<'a>(queues: impl Iterator<Item = &'a Queue>) -> Self {
+        queues.fold(Self::default(), |mut sums, queue| {
+            let sum = match queue.kind() {
+                QueueKind::Quorum => &mut sums.quorum,
+                QueueKind::Classic | QueueKind::Stream => &mut sums.classic,
+            };
+            *sum += *queue.counters();
+            sums
+        })
+    }
+}
+
+impl std::ops::AddAssign for CountersByType {
+    fn add_assign(&mut self, other: Self) {
+        self.classic += other.classic;
+        self.quorum += other.quorum;
+    }
+}
 
 /// The queues of one kind in a shard, as far as this node hosts them.
 pub(crate) trait HostKind {
@@ -77,6 +108,10 @@ pub(crate) trait HostKind {
     /// How many messages the queues have that are led here and not empty: all, those that wait,
     /// those that are not settled.
     fn depths(&self) -> Vec<(QueueId, [u64; 3])>;
+
+    /// What the queues count that are led here and there now, all together. Whoever samples figures
+    /// asks every few seconds, so that queues to which nothing happens should not be looked at.
+    fn counters(&mut self) -> CountersByType;
 
     /// The queues of this kind, in no order.
     fn queues(&self) -> Vec<QueueId>;

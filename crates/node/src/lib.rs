@@ -40,7 +40,6 @@ mod counters;
 mod dead_letter;
 mod dead_letters;
 mod effects;
-mod enqueue;
 mod events;
 mod firehose;
 mod fixed_map;
@@ -75,7 +74,6 @@ pub use env::{
     ProposalId, QueueAnswer,
 };
 pub use identity::Peer;
-pub use leveret_stream_session::groups::GroupName;
 pub use status::{ChannelStatus, ConnectionStatus, ConsumerStatus};
 pub use stream_connection::{StreamConnection, move_group};
 pub use topology::{Answer, Caller, Question};

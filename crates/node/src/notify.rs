@@ -1,7 +1,8 @@
 //! Who hears of the end of what was done to a queue that commits it elsewhere.
 
-use crate::effects::{Deferred, Then};
-use leveret_types::ConnectionId;
+use crate::effects::{Deferred, ShardEffects, Then};
+use crate::events::ConnectionEvent;
+use leveret_types::{ConnectionId, QueueId};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -14,6 +15,44 @@ pub(crate) enum Notify {
     Connection(ConnectionId),
     /// What is to be done once a message is in all its new queues.
     Then(Arc<Afterwards>),
+}
+
+impl Notify {
+    /// The same for one more place, which is to be told of.
+    pub(crate) fn one_more(&self) -> Self {
+        if let Self::Then(then) = self {
+            then.more();
+        }
+        self.clone()
+    }
+
+    /// A queue has what was done to it under this number.
+    pub(crate) fn committed(self, queue: QueueId, through: u64, effects: &mut ShardEffects) {
+        match self {
+            Self::Nobody => {}
+            Self::Connection(connection) => {
+                let committed = ConnectionEvent::Committed { queue, through };
+                effects.posts.push((connection, committed));
+            }
+            Self::Then(then) => effects.deferred.extend(then.filled()),
+        }
+    }
+
+    /// A queue refuses what was done to it under this number.
+    pub(crate) fn refused(self, queue: QueueId, number: u64, effects: &mut ShardEffects) {
+        match self {
+            Self::Nobody => {}
+            Self::Connection(connection) => {
+                let sequences = number..number + 1;
+                let refused = ConnectionEvent::Refused { queue, sequences };
+                effects.posts.push((connection, refused));
+            }
+            Self::Then(then) => {
+                then.refuse();
+                effects.deferred.extend(then.filled());
+            }
+        }
+    }
 }
 
 /// What is to be done once a message is in all the queues that it was put into.

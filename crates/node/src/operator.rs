@@ -2,11 +2,11 @@
 
 use crate::counters::add;
 use crate::delayed;
-use crate::enqueue::{Outcome as Enqueued, enqueue};
 use crate::env::{Env, LogPosition, QueueAnswer};
+use crate::firehose::{self, Place};
 use crate::properties::{LazyProperties, copies, without_blind_copies};
 use crate::quorum::{Afterwards, Asker, Notify, Then};
-use crate::run::Run;
+use crate::run::{Outcome as Enqueued, Run, enqueue};
 use crate::shard::GetOutcome;
 use crate::topology::{Caller, Question, may_get};
 use leveret_amqp::Properties;
@@ -14,7 +14,9 @@ use leveret_auth::{Access, Resource, check_user_id};
 use leveret_client::{Awaited, Delivery};
 use leveret_queue::Outcome;
 use leveret_routing::{Kind, RouteError, Scratch};
-use leveret_types::{ConsumerId, Message, Now, ProtocolError, QueueId, ReplyCode, ShardId};
+use leveret_types::{
+    ChannelId, ConsumerId, FieldValue, Message, Now, ProtocolError, QueueId, ReplyCode, ShardId,
+};
 use std::sync::Arc;
 
 impl Caller {
@@ -30,19 +32,7 @@ impl Caller {
         env: &E,
     ) -> Result<Published, ProtocolError> {
         let exchange = String::from_utf8_lossy(message.exchange()).into_owned();
-        if let Some(rights) = &self.rights {
-            rights.check(Access::Write, Resource::Exchange(&exchange))?;
-            let copies = copies(message.properties())?;
-            for key in std::iter::once(message.routing_key()).chain(copies) {
-                rights.check_topic(Access::Write, &exchange, key)?;
-            }
-            if let Some(claimed) = Properties::trusted(message.properties()).user_id {
-                let catalogue = env.catalogue();
-                let user = catalogue.user(rights.user());
-                let impersonates = user.is_some_and(|user| user.has_tag("impersonator"));
-                check_user_id(claimed, rights.user(), impersonates)?;
-            }
-        }
+        self.permit(message, &exchange, env)?;
         let mut run = Run::new(env, now);
         let mut queues = Vec::new();
         let catalogue = run.catalogue();
@@ -53,10 +43,21 @@ impl Caller {
             )
         };
         let vhost = catalogue.vhost(&self.vhost).ok_or_else(not_found)?;
-        let delays = vhost.router().exchange(&exchange);
-        let delays = delays.is_some_and(|e| matches!(e.kind, Kind::Delayed(_)) && !e.internal);
-        if delays && let Some(delay_ms) = delayed::delay_of(message.properties()) {
-            return Ok(self.delay(message, delay_ms, &mut run));
+        let facts = vhost.router().exchange(&exchange);
+        match facts
+            .filter(|facts| !facts.internal)
+            .map(|facts| facts.kind)
+        {
+            Some(Kind::Delayed(_)) => {
+                if let Some(delay_ms) = delayed::delay_of(message.properties()) {
+                    return Ok(self.delay(message, delay_ms, &mut run));
+                }
+            }
+            Some(Kind::RecentHistory { length }) => {
+                env.history()
+                    .remember(&self.vhost, &exchange, *length, message);
+            }
+            _ => {}
         }
         let mut keys = vec![message.routing_key()];
         keys.extend(copies(message.properties())?);
@@ -80,6 +81,11 @@ impl Caller {
         }
         if let Some(traffic) = vhost.traffic(&exchange) {
             traffic.count(queues.len());
+        }
+        if vhost.tracing() {
+            let names = queues.iter().filter_map(|id| catalogue.queue(*id));
+            let names = names.map(|queue| FieldValue::text(queue.name())).collect();
+            env.defer(firehose::published(self.place(env), message, names));
         }
         let visible = without_blind_copies(message);
         let queues_took_it = Afterwards::new(Then::Nothing);
@@ -106,6 +112,46 @@ impl Caller {
             log_positions,
             queues_took_it,
         })
+    }
+
+    /// Whether the caller may publish this message to this exchange.
+    fn permit<E: Env>(
+        &self,
+        message: &Message,
+        exchange: &str,
+        env: &E,
+    ) -> Result<(), ProtocolError> {
+        let Some(rights) = &self.rights else {
+            return Ok(());
+        };
+        rights.check(Access::Write, Resource::Exchange(exchange))?;
+        let copies = copies(message.properties())?;
+        for key in std::iter::once(message.routing_key()).chain(copies) {
+            rights.check_topic(Access::Write, exchange, key)?;
+        }
+        if let Some(claimed) = Properties::trusted(message.properties()).user_id {
+            let catalogue = env.catalogue();
+            let user = catalogue.user(rights.user());
+            let impersonates = user.is_some_and(|user| user.has_tag("impersonator"));
+            check_user_id(claimed, rights.user(), impersonates)?;
+        }
+        Ok(())
+    }
+
+    /// Copies a message that the caller has got to the firehose, if that is on.
+    pub fn trace_got<E: Env>(&self, delivery: &Delivery, env: &E) {
+        firehose::copy_delivered(self.place(env), delivery, env);
+    }
+
+    /// Where the firehose says that this caller's messages come from, or go to.
+    fn place<'a, E: Env>(&'a self, env: &'a E) -> Place<'a> {
+        Place {
+            node: &env.settings().node_name,
+            vhost: &self.vhost,
+            connection: "HTTP API",
+            channel: ChannelId(1),
+            user: self.rights.as_ref().map_or("", |rights| rights.user()),
+        }
     }
 
     /// Keeps a message back.

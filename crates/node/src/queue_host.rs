@@ -1,11 +1,13 @@
 //! The seam between who uses a queue and whatever keeps it: one set of verbs, whatever the queue's
 //! kind, wherever it is led.
 //!
-//! Two implement them. A [`crate::classic::ClassicQueue`] is on this node alone and does what is
+//! Three implement them. A [`crate::classic::ClassicQueue`] is on this node alone and does what is
 //! wanted in place, for clients of this node and for other nodes. A `quorum::RemoteQueue` stands
 //! for a queue that is led elsewhere, or hosted by a group: it turns the verbs into
 //! [`Command`](crate::quorum::link::Command)s for its leader and the leader's
-//! [`Event`](crate::quorum::link::Event)s into answers, in the same process as over the link.
+//! [`Event`](crate::quorum::link::Event)s into answers, in the same process as over the link. A
+//! [`crate::stream_queues::StreamQueue`] does the same for a stream, for all but those who read it
+//! or publish to it with a session of their own.
 //!
 //! What is asked may be answered at once or later. Whoever calls says how the answer finds it: a
 //! connection is posted it; see [`Asker`].
@@ -84,14 +86,14 @@ pub(crate) trait QueueHost {
     /// Attaches a consumer. If that is answered later, it is by [`QueueAnswer::Attached`].
     ///
     /// # Errors
-    /// If the queue is in exclusive use.
+    /// If the queue is in exclusive use; nothing, if it has no consumers.
     fn attach(
         &mut self,
         context: &mut HostContext<'_>,
         consumer: Consumer,
         subscriber: Subscriber,
         link: ConsumerLink,
-    ) -> Result<When, AttachError>;
+    ) -> Result<When, Option<AttachError>>;
 
     /// Stops deliveries to a consumer; what it holds stays with it. If that is answered later, it
     /// is by `Reply::Done`.

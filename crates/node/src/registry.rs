@@ -1,6 +1,5 @@
 //! Who is logged in where: what the limits on connections and channels count.
 
-use leveret_stream_session::Groups;
 use leveret_types::{ConnectionId, ProtocolError};
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,8 +9,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 #[derive(Debug, Default)]
 pub struct Registry {
     counts: Mutex<Counts>,
-    /// Consumers of streams of which one at a time is active.
-    groups: Mutex<Groups>,
     /// Whether any virtual host is traced: looked at for each delivery, where the catalogue would
     /// cost too much.
     traces: AtomicBool,
@@ -105,11 +102,6 @@ impl Registry {
     pub fn for_each_of_user(&self, user: &str, act: impl FnMut(ConnectionId)) {
         let connections = self.lock().connections_of_user.get(user).cloned();
         connections.into_iter().flatten().for_each(act);
-    }
-
-    /// The groups of consumers of streams. An inbox may be locked meanwhile, nothing else.
-    pub fn groups(&self) -> MutexGuard<'_, Groups> {
-        self.groups.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self) -> MutexGuard<'_, Counts> {

@@ -13,6 +13,7 @@ use crate::classic::ClassicQueues;
 use crate::delayed::{self, BeingRead, Delayed};
 pub use crate::effects::{DeadLetter, Deferred, ShardEffects};
 use crate::events::LogPosition;
+pub use crate::host_kind::CountersByType;
 use crate::host_kind::HostKind;
 pub use crate::log_ids::{CATALOGUE_GROUP_LOG, CATALOGUE_LOG, log_of, queue_of, shard_of};
 pub use crate::outcome::{Bodies, Enqueued, GetOutcome, unavailable};
@@ -22,6 +23,7 @@ use crate::quorum::RemoteQueues;
 use crate::quorum::link::{self, Answer, Origin};
 use crate::quorum::replica::{Replicas, Transfers};
 use crate::stream_events::StreamNews;
+use crate::stream_queues::StreamQueues;
 pub use crate::subscriber::Subscriber;
 use bytes::Bytes;
 use leveret_queue::Counts;
@@ -73,6 +75,8 @@ pub struct Shard {
     scratch: Vec<leveret_queue::Effect>,
     /// Queues that are on other nodes, or on several.
     pub(crate) remote_queues: RemoteQueues,
+    /// Streams that something of this shard goes to.
+    streams: StreamQueues,
     /// Members of queues that are on several nodes.
     replicas: Replicas,
     transfers: Transfers,
@@ -97,6 +101,7 @@ impl Shard {
             next_deadline_ms: u64::MAX,
             scratch: Vec::new(),
             remote_queues: RemoteQueues::new(Origin { node, start: 1 }, count),
+            streams: StreamQueues::default(),
             replicas: Replicas::default(),
             transfers: Transfers::of_shard(count),
             standing: Standing::default(),
@@ -135,6 +140,12 @@ impl Shard {
             Urgency::Lazy => self.urgent || self.replicas.is_urgent(),
             Urgency::Nothing => false,
         }
+    }
+
+    /// Whether somebody waits for what has gathered, but so that it may gather a moment.
+    #[must_use]
+    pub fn wants_write_soon(&self) -> bool {
+        self.urgency() == Urgency::Lazy && self.replicas.writes_soon()
     }
 
     /// What has gathered is about to be sealed: what belongs into the same chunk is added now.
@@ -192,6 +203,7 @@ impl Shard {
     /// Hands what has gathered to the write-ahead log.
     pub fn seal(&mut self, out: &mut Vec<SealedChunk>) {
         self.urgent = false;
+        self.replicas.sealed();
         self.logs.seal(out);
     }
 
@@ -325,10 +337,14 @@ impl Shard {
             .settle(delayed::LOG, index..index + 1, u64::from(bytes));
     }
 
-    /// The stream of a view says something.
-    pub fn hear_stream(&mut self, now: Now, view: QueueId, news: StreamNews) {
+    /// A stream says something to a queue of this shard that has a session with it: a view, or what
+    /// stands for the stream itself.
+    pub fn hear_stream(&mut self, now: Now, queue: QueueId, news: StreamNews) {
+        if queue.is_stream() {
+            return self.streams.hear(queue, news, &mut self.effects);
+        }
         let (mut around, classic, _) = self.parts(now);
-        classic.hear_stream(&mut around.context(), view, news);
+        classic.hear_stream(&mut around.context(), queue, news);
     }
 
     /// Looks at the queues whose time has come, and lets go delayed messages that are due.
@@ -466,6 +482,13 @@ impl Shard {
     pub fn depths(&self) -> Vec<(QueueId, [u64; 3])> {
         let kinds = self.kinds().into_iter();
         kinds.flat_map(HostKind::depths).collect()
+    }
+
+    /// What the queues count that are led here and there now, all of a type together.
+    pub fn counters(&mut self) -> CountersByType {
+        let mut sums = self.classic.counters();
+        sums += self.replicas.counters();
+        sums
     }
 
     /// Writes down what of the queues must survive besides their messages: at shutdown.

@@ -1,6 +1,7 @@
 //! What listings show of connections, channels and consumers.
 
 use crate::identity::Peer;
+use leveret_client::ChannelCounters;
 use leveret_stream_session::{PublisherStatus, SubscriptionStatus};
 use leveret_types::{ChannelId, ConnectionId, ConsumerId, FieldTable, QueueId};
 
@@ -76,6 +77,8 @@ pub struct ChannelStatus {
     pub confirm: bool,
     /// Whether it is transactional.
     pub transactional: bool,
+    /// What happened to its messages.
+    pub counters: ChannelCounters,
 }
 
 /// What is known of a consumer, for listings.

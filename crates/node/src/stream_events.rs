@@ -2,7 +2,7 @@
 
 use leveret_metadata::StreamSettings;
 use leveret_stream::{ReplicaOrder, ReplicaOrigin, SessionId};
-use leveret_stream_session::{Settings, Update};
+use leveret_stream_session::Settings;
 use leveret_types::{ConnectionId, NodeId, QueueId};
 use std::sync::Arc;
 
@@ -13,8 +13,6 @@ pub enum StreamNews {
     Event(leveret_stream::Event),
     /// What was refused for lack of room may be said again.
     Room,
-    /// One of its consumers becomes the active one of its group, or is so no longer.
-    Group(Update),
     /// An operator has set the offset of a group.
     Moved {
         /// The stream.
@@ -41,13 +39,13 @@ pub const fn connection_of(session: SessionId) -> ConnectionId {
 /// In the place of a connection's thread, of which no node has so many.
 const VIEW_MARK: u64 = 0xFF;
 
-/// The id that streams know a view by.
+/// The id that streams know a queue of a shard by: a view, or what stands there for the stream.
 #[must_use]
 pub const fn session_of_view(view: QueueId) -> SessionId {
     SessionId(view.0 << 8 | VIEW_MARK)
 }
 
-/// The view of a session; none of a connection's session.
+/// The queue of a session; none of a connection's session.
 #[must_use]
 pub const fn view_of(session: SessionId) -> Option<QueueId> {
     match session.0 & 0xFF {

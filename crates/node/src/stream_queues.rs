@@ -1,74 +1,142 @@
-//! Streams as queues of AMQP 0-9-1: where they are reached from here, how they stand, and what is
-//! published to them without a client that waits for it.
+//! Streams as queues of this node's shards: what is done to them by whoever has no session of its
+//! own with them. Dead letters, delayed messages and the broker's own are published here, and what
+//! a declaration answers is asked here.
+//!
+//! A stream is neither in a shard nor led by one: as for a queue that is led elsewhere, a verb is a
+//! command, and what the stream says is the answer. Clients that publish to a stream, or read it,
+//! are sessions of their own, whose messages are converted by their own threads under no lock.
+//!
+//! Invariant: who waits for a publish hears of it once: when the stream has it, or that it may not.
 
-use crate::env::{Env, QueueAnswer};
-use crate::quorum::Asker;
-use crate::quorum::link::QueueCounts;
-use crate::run::Run;
+use crate::effects::ShardEffects;
+use crate::events::{ConnectionEvent, QueueAnswer};
+use crate::fixed_map::FixedMap;
+use crate::link::ConsumerLink;
+use crate::notify::Notify;
+use crate::outcome::{Bodies, Enqueued, GetOutcome};
+use crate::queue_host::{Asker, Get, HostContext, QueueHost, When};
+use crate::quorum::link::{QueueCounts, Settle};
+use crate::stream_events::{StreamNews, session_of_view};
+use crate::subscriber::Subscriber;
 use leveret_message::{as_amqp091, entry_of, filter_value};
-use leveret_stream::{BatchBuilder, Command, PublisherId, RequestId, StreamStats};
-use leveret_types::{ConnectionId, Message, QueueId};
+use leveret_queue::{AttachError, Consumer};
+use leveret_stream::{BatchBuilder, Command, Event, PublisherId, RequestId, StreamStats};
+use leveret_types::limits::STREAM_UNCONFIRMED_ENTRIES_MAX;
+use leveret_types::{ConnectionId, ConsumerId, Message, QueueId};
+use std::collections::BTreeMap;
 
-/// In whose name the broker itself publishes: no connection has this number.
-const NOBODY: ConnectionId = ConnectionId(u64::MAX);
+/// The one publisher of a shard at a stream.
+const PUBLISHER: PublisherId = PublisherId(0);
 
-/// Publishes a message that the broker itself sends on: a dead letter, a delayed message. False if
-/// the stream takes none now; when it is on disk nobody hears.
-pub(crate) fn publish_for_nobody<E: Env>(
-    stream: QueueId,
-    message: &Message,
-    run: &mut Run<'_, E>,
-) -> bool {
-    let is_taken = try_publish(stream, message, run.env).is_ok();
-    if !is_taken {
-        tracing::warn!(
-            "stream {stream} takes no messages from here now: a dead-lettered or delayed one is not \
-             published to it"
-        );
+/// The streams to which something of a shard goes.
+#[derive(Debug, Default)]
+pub(crate) struct StreamQueues {
+    /// What was published and is not answered, by its number. A stream is in here while there is
+    /// such.
+    unanswered: FixedMap<QueueId, BTreeMap<u64, Notify>>,
+    /// Who asks how a stream stands.
+    askers: BTreeMap<u64, (QueueId, ConnectionId)>,
+    /// Publishes and questions so far.
+    numbers: u64,
+}
+
+impl StreamQueues {
+    /// A stream, to have something done to it.
+    pub(crate) const fn at(&mut self, stream: QueueId) -> StreamQueue<'_> {
+        StreamQueue { stream, of: self }
     }
-    is_taken
+
+    const fn number(&mut self) -> u64 {
+        self.numbers += 1;
+        self.numbers
+    }
+
+    /// A stream says something.
+    pub(crate) fn hear(&mut self, stream: QueueId, news: StreamNews, effects: &mut ShardEffects) {
+        let StreamNews::Event(event) = news else {
+            return;
+        };
+        match event {
+            Event::Confirmed { ids, .. } => {
+                for id in ids {
+                    self.answered(stream, id).committed(stream, id, effects);
+                }
+            }
+            Event::Refused { ids, refusal, .. } => {
+                let count = ids.len();
+                tracing::warn!(
+                    "stream {stream} refused {count} dead-lettered or delayed messages: {refusal}"
+                );
+                for id in ids {
+                    self.answered(stream, id).refused(stream, id, effects);
+                }
+            }
+            // As of every queue that is deleted, what was published to it has been taken.
+            Event::Gone { .. } => {
+                for (id, notify) in self.unanswered.remove(&stream).unwrap_or_default() {
+                    notify.committed(stream, id, effects);
+                }
+                self.answer_all(stream, effects);
+            }
+            // What it has not answered may be stored or not.
+            Event::Lost { .. } => {
+                let lost = self.unanswered.remove(&stream).unwrap_or_default();
+                if !lost.is_empty() {
+                    let count = lost.len();
+                    tracing::warn!(
+                        "stream {stream} has no room, or its node is not reached: {count} \
+                         dead-lettered or delayed messages may not be in it"
+                    );
+                }
+                for (id, notify) in lost {
+                    notify.refused(stream, id, effects);
+                }
+                self.answer_all(stream, effects);
+            }
+            Event::Stats { request, result } => {
+                if let Some((_, connection)) = self.askers.remove(&request.0) {
+                    let counts = queue_counts(result.unwrap_or_default());
+                    answer(stream, connection, counts, effects);
+                }
+            }
+            // The rest is not asked for.
+            _ => {}
+        }
+    }
+
+    fn answered(&mut self, stream: QueueId, number: u64) -> Notify {
+        let Some(unanswered) = self.unanswered.get_mut(&stream) else {
+            return Notify::Nobody;
+        };
+        let notify = unanswered.remove(&number);
+        if unanswered.is_empty() {
+            self.unanswered.remove(&stream);
+        }
+        notify.unwrap_or(Notify::Nobody)
+    }
+
+    /// Nobody can say how a stream stands.
+    fn answer_all(&mut self, stream: QueueId, effects: &mut ShardEffects) {
+        let asked = self.askers.extract_if(.., |_, (of, _)| *of == stream);
+        for (_, (_, connection)) in asked {
+            answer(stream, connection, QueueCounts::default(), effects);
+        }
+    }
 }
 
-fn try_publish<E: Env>(stream: QueueId, message: &Message, env: &E) -> Result<(), Box<Command>> {
-    let (mut entry, mut batch) = (Vec::new(), BatchBuilder::new());
-    entry_of(message, &mut entry);
-    let converted = as_amqp091(message);
-    let filter = filter_value(converted.as_ref().unwrap_or(message).properties());
-    let is_pushed = batch.push(1, filter, &entry);
-    assert!(is_pushed, "a message and a filter value are bounded");
-    let publisher = PublisherId(0);
-    // One that is there already stays.
-    let declare = Command::DeclarePublisher {
-        request: RequestId(0),
-        stream,
-        publisher,
-        reference: None,
-    };
-    let publish = Command::Publish {
-        stream,
-        publisher,
-        batch: batch.take(),
-    };
-    env.say_to_streams(NOBODY, declare)?;
-    env.say_to_streams(NOBODY, publish)
-}
-
-/// Asks a stream how it stands; nothing if the asker will hear.
-pub(crate) fn count<E: Env>(stream: QueueId, asker: Asker, env: &E) -> Option<QueueAnswer> {
-    let unknown = Some(QueueAnswer::Counted(QueueCounts::default()));
-    let Asker::Connection(connection) = asker else {
-        return unknown;
-    };
-    let stats = Command::Stats {
-        request: RequestId(stream.0),
-        stream,
-    };
-    let is_asked = env.say_to_streams(connection, stats).is_ok();
-    if is_asked { None } else { unknown }
+fn answer(
+    queue: QueueId,
+    connection: ConnectionId,
+    counts: QueueCounts,
+    effects: &mut ShardEffects,
+) {
+    let answer = QueueAnswer::Counted(counts);
+    let answered = ConnectionEvent::Answered { queue, answer };
+    effects.posts.push((connection, answered));
 }
 
 /// How a stream stands, in a queue's words. As in RabbitMQ, readers do not count as consumers.
-pub(crate) fn queue_counts(stats: StreamStats) -> QueueCounts {
+fn queue_counts(stats: StreamStats) -> QueueCounts {
     let ready = match (stats.first_chunk, stats.committed_offset) {
         (Some(first), Some(last)) => (last + 1).saturating_sub(first),
         _ => 0,
@@ -76,5 +144,129 @@ pub(crate) fn queue_counts(stats: StreamStats) -> QueueCounts {
     QueueCounts {
         ready,
         ..QueueCounts::default()
+    }
+}
+
+/// One stream: see the module's description.
+pub(crate) struct StreamQueue<'a> {
+    stream: QueueId,
+    of: &'a mut StreamQueues,
+}
+
+impl StreamQueue<'_> {
+    fn say(&self, context: &mut HostContext<'_>, command: Command) {
+        let session = session_of_view(self.stream);
+        context.effects.streams.push((session, command));
+    }
+}
+
+impl QueueHost for StreamQueue<'_> {
+    fn publish(
+        &mut self,
+        context: &mut HostContext<'_>,
+        message: &Message,
+        _bodies: &mut Bodies,
+        notify: &Notify,
+    ) -> Enqueued {
+        let sequence = self.of.number();
+        let unanswered = self.of.unanswered.entry(self.stream).or_default();
+        if unanswered.len() >= STREAM_UNCONFIRMED_ENTRIES_MAX {
+            return Enqueued::Rejected;
+        }
+        unanswered.insert(sequence, notify.one_more());
+        let (mut entry, mut batch) = (Vec::new(), BatchBuilder::new());
+        entry_of(message, &mut entry);
+        let converted = as_amqp091(message);
+        let filter = filter_value(converted.as_ref().unwrap_or(message).properties());
+        let is_pushed = batch.push(sequence, filter, &entry);
+        assert!(is_pushed, "a message and a filter value are bounded");
+        // One that is there already stays.
+        let declare = Command::DeclarePublisher {
+            request: RequestId(0),
+            stream: self.stream,
+            publisher: PUBLISHER,
+            reference: None,
+        };
+        let publish = Command::Publish {
+            stream: self.stream,
+            publisher: PUBLISHER,
+            batch: batch.take(),
+        };
+        self.say(context, declare);
+        self.say(context, publish);
+        let full = false;
+        Enqueued::Kept { sequence, full }
+    }
+
+    /// What is read from a stream is settled with the session that reads it.
+    fn settle(&mut self, _context: &mut HostContext<'_>, _settle: Settle) -> u64 {
+        0
+    }
+
+    /// Who reads a stream is a session of its own.
+    fn attach(
+        &mut self,
+        _context: &mut HostContext<'_>,
+        _consumer: Consumer,
+        _subscriber: Subscriber,
+        _link: ConsumerLink,
+    ) -> Result<When, Option<AttachError>> {
+        Err(None)
+    }
+
+    fn cancel(
+        &mut self,
+        _context: &mut HostContext<'_>,
+        _consumer: ConsumerId,
+        _subscriber: Subscriber,
+    ) -> When {
+        When::Now
+    }
+
+    fn detach(&mut self, _context: &mut HostContext<'_>, _subscription: ConsumerId) {}
+
+    fn unblock(&mut self, _context: &mut HostContext<'_>, _consumer: ConsumerId) {}
+
+    /// Nobody gets single messages of a stream: who asks is refused before.
+    fn get(&mut self, _context: &mut HostContext<'_>, _get: Get) -> GetOutcome {
+        GetOutcome::Gone
+    }
+
+    /// Nothing leaves a stream but by its retention.
+    fn purge(&mut self, _context: &mut HostContext<'_>, _asker: Asker) -> Option<QueueAnswer> {
+        Some(QueueAnswer::Unavailable)
+    }
+
+    /// Asks the stream for a connection. Who would ask again is told nothing.
+    fn count(&mut self, context: &mut HostContext<'_>, asker: Asker) -> Option<QueueAnswer> {
+        let Asker::Connection(connection) = asker else {
+            return Some(QueueAnswer::Counted(QueueCounts::default()));
+        };
+        let number = self.of.number();
+        self.of.askers.insert(number, (self.stream, connection));
+        let stats = Command::Stats {
+            request: RequestId(number),
+            stream: self.stream,
+        };
+        self.say(context, stats);
+        None
+    }
+
+    /// Operators look into a stream by its offsets.
+    fn peek(
+        &mut self,
+        _context: &mut HostContext<'_>,
+        _asker: Asker,
+        _before: u64,
+    ) -> Option<QueueAnswer> {
+        Some(QueueAnswer::Unavailable)
+    }
+
+    fn holds(&self, _subscription: ConsumerId) -> bool {
+        false
+    }
+
+    fn single_active(&self, _consumer: ConsumerId) -> Option<bool> {
+        None
     }
 }

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use leveret_client::Flow;
 use leveret_message::{Place, SubBatch, delivered, filter_value, unpack};
 use leveret_stream::chunk::first_entry;
-use leveret_stream::{ChunkKind, Filter, ReaderId, SharedChunk};
+use leveret_stream::{ChunkKind, EntryValues, Filter, ReaderId, SharedChunk, value_hash};
 use leveret_types::{Message, QueueId};
 use std::collections::VecDeque;
 
@@ -25,6 +25,11 @@ pub(crate) struct Reader {
     /// What is left of the chunk at hand, and the offset of its next message.
     entries: Bytes,
     offset: u64,
+    /// The filter values of the entries of the chunk at hand that are not taken yet, the last one
+    /// first; empty where they are not known or not asked for.
+    values: Vec<u32>,
+    /// The one of the entry at hand.
+    value: Option<u32>,
     /// What is left of the batch at hand.
     batch: Option<SubBatch>,
     /// Whether a chunk is at hand, for which the stream is owed a credit.
@@ -52,6 +57,8 @@ impl Reader {
             chunks: VecDeque::new(),
             entries: Bytes::new(),
             offset: 0,
+            values: Vec::new(),
+            value: None,
             batch: None,
             is_reading: false,
             finished: 0,
@@ -59,8 +66,9 @@ impl Reader {
         }
     }
 
-    /// From now on only messages are delivered whose own filter value is one of these, or that have
-    /// none where such match. The others cost the consumer nothing.
+    /// From now on only messages are delivered whose filter value is one of these, or that have
+    /// none where such match: their own, or else the one that they were published with. The others
+    /// cost the consumer nothing.
     pub(crate) fn filter_messages(&mut self, filter: Filter) {
         self.filter = Some(Box::new(filter));
     }
@@ -69,9 +77,14 @@ impl Reader {
         let Some(filter) = &self.filter else {
             return true;
         };
-        match filter_value(message.properties()) {
-            Some(value) => filter.values.iter().any(|wanted| **wanted == *value),
-            None => filter.match_unfiltered,
+        let own = filter_value(message.properties()).filter(|value| !value.is_empty());
+        match (own, self.value) {
+            (Some(value), _) => filter.values.iter().any(|wanted| **wanted == *value),
+            (None, None | Some(0)) => filter.match_unfiltered,
+            (None, Some(hash)) => {
+                let mut wanted = filter.values.iter();
+                wanted.any(|wanted| value_hash(Some(wanted)) == hash)
+            }
         }
     }
 
@@ -151,6 +164,10 @@ impl Reader {
         if chunk.header().kind == ChunkKind::User {
             self.entries = chunk.data();
             self.offset = chunk.header().first_offset;
+            self.values = match self.filter.as_ref().and_then(|_| EntryValues::of(&chunk)) {
+                Some(values) => values.iter().rev().collect(),
+                None => Vec::new(),
+            };
         }
         true
     }
@@ -168,6 +185,7 @@ impl Reader {
             }
             // The chunk was checked when it was made or read.
             let entry = first_entry(&self.entries).ok()?;
+            self.value = self.values.pop();
             let (len, records) = (entry.bytes.len(), entry.records);
             let (head, compression) = (len - entry.body.len(), entry.sub_batch);
             let body = self.entries.split_to(len).slice(head..);
@@ -197,7 +215,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test that fails here says enough")]
 
     use super::*;
-    use crate::test_chunks::{batch, chunk, entry as message, message as valued};
+    use crate::test_chunks::{batch, chunk, entry as message, message as valued, with_values};
 
     fn read(reader: &mut Reader) -> Vec<(u64, Vec<u8>)> {
         std::iter::from_fn(|| reader.next())
@@ -240,6 +258,7 @@ mod tests {
             reader.filter_messages(Filter {
                 values: vec![Bytes::from("red")],
                 match_unfiltered: unfiltered,
+                messages: true,
             });
             reader.push(chunk(0, 4, &entries));
             reader.push(chunk(4, 4, &[batch(0, 4, &entries.concat())]));
@@ -255,6 +274,33 @@ mod tests {
                 .map(|(at, body)| (*at, body.as_bytes().to_vec()));
             assert_eq!(found, Vec::from_iter(expected));
             assert_eq!(reader.take_finished(), 2);
+        }
+    }
+
+    #[test]
+    fn a_message_without_a_value_of_its_own_has_that_of_its_publish() {
+        let entries = [
+            message(b"a"),
+            batch(0, 2, &[message(b"b"), message(b"c")].concat()),
+            message(b"d"),
+            message(&valued(Some("blue"), b"e")),
+            message(b"f"),
+        ];
+        let values = ["red", "red", "blue", "red", ""].map(|value| Some(value.as_bytes()));
+        let chunk = chunk(0, 6, &entries);
+        let chunk = with_values(&chunk, &values);
+        for (unfiltered, expected) in [
+            (false, all(0, &["a", "b", "c"])),
+            (true, [all(0, &["a", "b", "c"]), all(5, &["f"])].concat()),
+        ] {
+            let mut reader = Reader::new(ReaderId(1), QueueId(1), "s", 0, Flow::Prefetch(9));
+            reader.filter_messages(Filter {
+                values: vec![Bytes::from("red")],
+                match_unfiltered: unfiltered,
+                messages: true,
+            });
+            reader.push(chunk.clone());
+            assert_eq!(read(&mut reader), expected);
         }
     }
 

@@ -2,7 +2,8 @@
 
 use leveret_amqp::{Properties, TableBuilder};
 use leveret_message::to_entry;
-use leveret_stream::{ChunkHeader, ChunkKind, SharedChunk};
+use leveret_stream::values::values_record;
+use leveret_stream::{ChunkHeader, ChunkKind, SharedChunk, value_hash};
 use leveret_types::{FieldTable, FieldValue, MessageParts};
 
 /// When the chunks came, in milliseconds since the Unix epoch.
@@ -62,4 +63,10 @@ pub(crate) fn chunk(first_offset: u64, records: u32, entries: &[Vec<u8>]) -> Sha
         bloom_bytes: 0,
     };
     SharedChunk::new(header, &[], &entries.concat(), &[])
+}
+
+/// The same chunk, whose entries were published with these filter values.
+pub(crate) fn with_values(chunk: &SharedChunk, values: &[Option<&[u8]>]) -> SharedChunk {
+    let hashes: Vec<u32> = values.iter().map(|value| value_hash(*value)).collect();
+    SharedChunk::new(*chunk.header(), &[], &chunk.data(), &values_record(&hashes))
 }

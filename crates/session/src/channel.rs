@@ -3,7 +3,7 @@
 use crate::publish::Assembly;
 use crate::unacked::{Held, Unacked};
 use leveret_client::contract::{Publish, SettleOutcome};
-use leveret_client::{ChannelStatus, Ledger};
+use leveret_client::{ChannelCounters, ChannelStatus, Ledger};
 use leveret_types::{ChannelId, ConsumerId};
 use std::collections::BTreeMap;
 
@@ -33,6 +33,8 @@ pub(crate) struct Channel {
     pub prefetch_global: bool,
     /// The queue that an empty name stands for; empty if none was declared.
     pub last_queue: Box<str>,
+    /// For listings.
+    pub counters: ChannelCounters,
 }
 
 /// How a channel publishes.
@@ -122,6 +124,7 @@ impl Channel {
             uncommitted_acks,
             confirm: matches!(self.mode, Mode::Confirm(_)),
             transactional: matches!(self.mode, Mode::Transaction(_)),
+            counters: self.counters,
         }
     }
 }

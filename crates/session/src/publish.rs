@@ -477,6 +477,7 @@ impl Connection {
         let Some(channel) = self.open_channel(number) else {
             return Ok(());
         };
+        channel.counters.published += 1;
         let mut publish = Publish {
             channel: ChannelId(number),
             number: 0,

@@ -226,6 +226,9 @@ impl Connection {
                 self.deliver_got(channel, no_ack, &delivery, left);
             }
             (Asked::Get { channel, .. }, Reply::Got(None)) => {
+                if let Some(of) = self.open_channel(channel) {
+                    of.counters.got_empty += 1;
+                }
                 self.send(channel, &basic::GetEmpty {});
             }
             (Asked::Turn { failed }, Reply::Done) => {

@@ -24,13 +24,22 @@ impl Connection {
         outcome: SettleOutcome,
         requests: &mut Vec<Request>,
     ) -> Result {
-        let Some(Channel { unacked, mode, .. }) = self.open_channel(number) else {
+        let Some(Channel {
+            unacked,
+            mode,
+            counters,
+            ..
+        }) = self.open_channel(number)
+        else {
             return Ok(());
         };
         let channel = ChannelId(number);
-        let mut each = |held: Held| match mode {
-            Mode::Transaction(tx) => tx.settles.push((held, outcome)),
-            _ => push_settle(requests, held.settle(channel, outcome)),
+        let mut each = |held: Held| {
+            counters.acknowledged += u64::from(outcome == SettleOutcome::Accept);
+            match mode {
+                Mode::Transaction(tx) => tx.settles.push((held, outcome)),
+                _ => push_settle(requests, held.settle(channel, outcome)),
+            }
         };
         let known = if multiple {
             unacked.take_through(tag, each)
@@ -129,4 +138,42 @@ fn push_settle(requests: &mut Vec<Request>, settle: Settle) {
         }
     }
     requests.push(Request::Settle(settle));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use leveret_types::{ConsumerId, QueueId};
+
+    #[test]
+    fn settles_become_one_where_nothing_but_their_place_differs_and_they_are_neighbours() {
+        let settle =
+            |channel: u16, subscription: u64, queue: u64, priority_log: u8, index: u64| Settle {
+                channel: ChannelId(channel),
+                subscription: ConsumerId(subscription),
+                queue: QueueId(queue),
+                priority_log,
+                range: index..index + 1,
+                outcome: SettleOutcome::Accept,
+            };
+        let rejected = Settle {
+            outcome: SettleOutcome::Reject,
+            ..settle(1, 1, 1, 0, 5)
+        };
+        for (second, is_one) in [
+            (settle(1, 1, 1, 0, 5), true),
+            (settle(1, 1, 1, 0, 6), false),
+            (settle(1, 1, 1, 0, 3), false),
+            (settle(1, 1, 1, 1, 5), false),
+            (settle(1, 1, 2, 0, 5), false),
+            (settle(1, 2, 1, 0, 5), false),
+            (rejected, false),
+        ] {
+            let mut requests = Vec::new();
+            push_settle(&mut requests, settle(1, 1, 1, 0, 4));
+            push_settle(&mut requests, second.clone());
+            let expected = if is_one { 1 } else { 2 };
+            assert_eq!(requests.len(), expected, "{second:?}");
+        }
+    }
 }

@@ -15,6 +15,8 @@ pub(crate) struct Bells {
     pub(crate) links: bool,
     /// The write-ahead log's thread: somebody waits for it.
     pub(crate) wal: bool,
+    /// The same: somebody waits, but what it is may gather a moment.
+    pub(crate) wal_soon: bool,
     /// The write-ahead log's thread, for what may gather.
     pub(crate) wal_lazily: bool,
 }
@@ -25,6 +27,7 @@ impl Bells {
         io_threads: 0,
         links: true,
         wal: false,
+        wal_soon: false,
         wal_lazily: false,
     };
 
@@ -41,6 +44,7 @@ impl Bells {
             io_threads: self.io_threads | more.io_threads,
             links: self.links | more.links,
             wal: self.wal | more.wal,
+            wal_soon: self.wal_soon | more.wal_soon,
             wal_lazily: self.wal_lazily | more.wal_lazily,
         }
     }

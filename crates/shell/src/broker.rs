@@ -147,6 +147,8 @@ impl Ringer for Broker {
     fn ring_now(&self, bells: Bells) {
         if bells.wal {
             self.wal.notify();
+        } else if bells.wal_soon {
+            self.wal.notify_soon();
         } else if bells.wal_lazily {
             self.wal.notify_lazily();
         }

@@ -18,16 +18,21 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 /// lifetime is wrong by more.
 const CATCH_UP_DIVISOR: u64 = 10;
 
+/// Microseconds of a millisecond.
+const MS: u64 = 1_000;
+
 /// From this difference on it is worth a line in the log.
 const DIFFERENCE_TOLD_MS: u64 = 10_000;
 
-/// Clocks of a node, both in milliseconds.
+/// Clocks of a node. Both show milliseconds and count microseconds: two counts that are cut to
+/// milliseconds before they are added are up to one behind, and what is stored after a moment would
+/// tell of one before it.
 pub(crate) struct Clock {
     started: Instant,
     /// The time of day at which the count began, corrected by all that was followed since.
-    began_wall_ms: AtomicU64,
+    began_wall_us: AtomicU64,
     /// The count when the system's time was followed last.
-    followed_ms: AtomicU64,
+    followed_us: AtomicU64,
     /// Whether the log was told that the two differ.
     told: AtomicBool,
 }
@@ -37,39 +42,35 @@ impl Clock {
     pub(crate) fn start() -> Self {
         Self {
             started: Instant::now(),
-            began_wall_ms: AtomicU64::new(system_ms()),
-            followed_ms: AtomicU64::new(0),
+            began_wall_us: AtomicU64::new(system_us()),
+            followed_us: AtomicU64::new(0),
             told: AtomicBool::new(false),
         }
     }
 
     /// The time, on both clocks.
     pub(crate) fn now(&self) -> Now {
-        let monotonic_ms = self.started.elapsed().as_millis() as u64;
-        Now {
-            monotonic_ms,
-            wall_ms: self.began_wall_ms.load(Ordering::Relaxed) + monotonic_ms,
-        }
+        shown(self.began_wall_us.load(Ordering::Relaxed), self.count_us())
+    }
+
+    fn count_us(&self) -> u64 {
+        self.started.elapsed().as_micros() as u64
     }
 
     /// Comes closer to the system's time of day, or goes on to it at once where there are other
     /// nodes. For one thread, about twice a second.
     pub(crate) fn follow(&self, is_alone: bool) {
-        let (now, system_ms) = (self.now(), system_ms());
-        let passed_ms = now.monotonic_ms - self.followed_ms.load(Ordering::Relaxed);
-        let began_ms = self.began_wall_ms.load(Ordering::Relaxed);
-        let corrected = match is_alone || system_ms < now.wall_ms {
-            true => corrected(began_ms, now.wall_ms, system_ms, passed_ms),
-            false => began_ms + (system_ms - now.wall_ms),
+        let (count_us, system_us) = (self.count_us(), system_us());
+        let passed_us = count_us - self.followed_us.load(Ordering::Relaxed);
+        let began_us = self.began_wall_us.load(Ordering::Relaxed);
+        let wall_us = began_us + count_us;
+        let corrected = match is_alone || system_us < wall_us {
+            true => corrected(began_us, wall_us, system_us, passed_us),
+            false => began_us + (system_us - wall_us),
         };
-        if corrected != began_ms {
-            self.began_wall_ms.store(corrected, Ordering::Relaxed);
-        }
-        // A difference below what can be corrected now waits for more to have passed.
-        if corrected != began_ms || now.wall_ms == system_ms {
-            self.followed_ms.store(now.monotonic_ms, Ordering::Relaxed);
-        }
-        self.tell(now.wall_ms, system_ms);
+        self.began_wall_us.store(corrected, Ordering::Relaxed);
+        self.followed_us.store(count_us, Ordering::Relaxed);
+        self.tell(wall_us / MS, system_us / MS);
     }
 
     /// Says once that the system's clock was set, and once that it shows the node's time again.
@@ -97,31 +98,43 @@ impl Clock {
     }
 }
 
-/// The time of day at which the count began, moved towards what makes the clock show the system's
-/// time, by no more than the share of the time that has passed.
-fn corrected(began_ms: u64, wall_ms: u64, system_ms: u64, passed_ms: u64) -> u64 {
-    let step_max = passed_ms / CATCH_UP_DIVISOR;
-    if system_ms >= wall_ms {
-        began_ms + (system_ms - wall_ms).min(step_max)
-    } else {
-        began_ms - (wall_ms - system_ms).min(step_max).min(began_ms)
+/// What both clocks show at a count.
+const fn shown(began_wall_us: u64, count_us: u64) -> Now {
+    Now {
+        monotonic_ms: count_us / MS,
+        wall_ms: (began_wall_us + count_us) / MS,
     }
 }
 
-/// The system's time of day. A clock before 1970 counts as 1970.
+/// The time of day at which the count began, moved towards what makes the clock show the system's
+/// time, by no more than the share of the time that has passed.
+fn corrected(began_us: u64, wall_us: u64, system_us: u64, passed_us: u64) -> u64 {
+    let step_max = passed_us / CATCH_UP_DIVISOR;
+    if system_us >= wall_us {
+        began_us + (system_us - wall_us).min(step_max)
+    } else {
+        began_us - (wall_us - system_us).min(step_max).min(began_us)
+    }
+}
+
+/// The system's time of day in milliseconds. A clock before 1970 counts as 1970.
 pub(crate) fn system_ms() -> u64 {
+    system_us() / MS
+}
+
+fn system_us() -> u64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_millis() as u64)
+        .map_or(0, |since| since.as_micros() as u64)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::corrected;
+    use super::{corrected, shown};
 
     /// Lets time pass in looks of half a second beside a system's clock that is off by so much;
     /// gives the moments that the node's clock showed.
-    fn shown(off_ms: i64, looks: u64) -> Vec<u64> {
+    fn moments(off_ms: i64, looks: u64) -> Vec<u64> {
         const BEGAN_MS: u64 = 1_700_000_000_000;
         let mut began = BEGAN_MS;
         (1..=looks)
@@ -136,20 +149,20 @@ mod tests {
 
     #[test]
     fn an_hour_back_holds_no_message_by_more_than_a_tenth() {
-        let shown = shown(-3_600_000, 7_200);
+        let shown = moments(-3_600_000, 7_200);
         assert!(shown.windows(2).all(|two| two[1] - two[0] == 450));
     }
 
     #[test]
     fn an_hour_forward_expires_no_message_earlier_than_by_a_tenth() {
-        let shown = shown(3_600_000, 7_200);
+        let shown = moments(3_600_000, 7_200);
         assert!(shown.windows(2).all(|two| two[1] - two[0] == 550));
     }
 
     #[test]
     fn the_clock_arrives_at_the_systems_and_stays_there() {
         for off_ms in [-1_000, 1_000, -3, 7] {
-            let shown = shown(off_ms, 30);
+            let shown = moments(off_ms, 30);
             let last = shown.len() as u64 * 500;
             assert_eq!(shown.last().copied(), last.checked_add_signed(off_ms));
         }
@@ -158,5 +171,11 @@ mod tests {
     #[test]
     fn a_system_clock_before_the_epoch_does_not_underflow() {
         assert_eq!(corrected(3, 1_000, 0, 100_000), 0);
+    }
+
+    #[test]
+    fn the_time_of_day_is_not_behind_by_what_two_counts_are_cut_by() {
+        let now = shown(1_000_900, 200);
+        assert_eq!((now.monotonic_ms, now.wall_ms), (0, 1_001));
     }
 }

@@ -47,13 +47,14 @@ impl Rule {
         kept_percent: 80,
         off_max: Duration::from_secs(4),
     };
-    /// Turns of the links' thread, in frames that have come. The pause is short against what a
-    /// message to a replicated queue takes. Publishers that wait for each confirm are noticed by
-    /// what they send less, and are left alone for long.
+    /// Turns of the links' thread, in bytes of frames that have come and left: those of a few
+    /// messages, for one busy queue fills its frames by itself, and would wait for nothing. The
+    /// pause is short against what a message to a replicated queue takes. Publishers that wait
+    /// for each confirm are noticed by what they send less, and are left alone for long.
     pub const LINKS: Self = Self {
-        pause: Duration::from_micros(250),
+        pause: Duration::from_micros(500),
         apart: Duration::from_micros(600),
-        amount: (1, 16),
+        amount: (1, 16 * 1024),
         kept_percent: 80,
         off_max: Duration::from_secs(16),
     };
@@ -219,7 +220,7 @@ mod tests {
         assert!(!log.round(70 * KB, 1_000), "there is more to be had");
     }
 
-    /// The links' thread, of which each turn takes some frames.
+    /// The links' thread, of which each turn takes some bytes.
     fn links() -> Log {
         let mut links = Log::new();
         links.group_commit_delay = GroupCommitDelay::new(&Rule::LINKS);
@@ -228,12 +229,12 @@ mod tests {
     }
 
     #[test]
-    fn turns_of_few_frames_that_follow_each_other_are_paused() {
+    fn turns_of_few_messages_that_follow_each_other_are_paused() {
         let mut many = links();
-        assert!(many.round(1, 400));
-        assert!(many.round(2, 800), "a turn has more by that");
+        assert!(many.round(KB, 400));
+        assert!(many.round(2 * KB, 800), "a turn has more by that");
         let far_apart = (Rule::LINKS.apart + Rule::LINKS.pause).as_micros() as u64;
-        assert!(!links().round(1, far_apart));
+        assert!(!links().round(KB, far_apart));
         let many = Rule::LINKS.amount.1;
         assert!(links().round(many - 1, 400));
         assert!(!links().round(many, 400), "they pay already");
@@ -247,7 +248,7 @@ mod tests {
             // They send the next message when they have the confirm of the last one.
             let is_pausing = links.group_commit_delay.pausing.is_some();
             paused += u32::from(is_pausing);
-            links.round(2, if is_pausing { 650 } else { 400 });
+            links.round(2 * KB, if is_pausing { 650 } else { 400 });
         }
         assert!(paused < 100, "{paused} of 10,000 rounds");
     }

@@ -87,6 +87,8 @@ struct Slot {
     write_blocked: bool,
     /// When the socket last took something while output waited.
     write_progress_ms: u64,
+    /// When the socket last took something, or, if that is later, when an orderly end began.
+    taken_ms: u64,
     /// The deadline that stands in the heap, so that it is not entered twice.
     deadline_ms: u64,
     torn_down: bool,
@@ -379,6 +381,9 @@ impl IoThread {
             ThreadEvent::Drain => {
                 self.draining = true;
                 self.listeners.clear();
+                for state in self.slots.iter_mut().flatten() {
+                    state.taken_ms = now.monotonic_ms;
+                }
                 self.close_all(now);
             }
             ThreadEvent::Stop => self.stopped = true,

@@ -1,17 +1,18 @@
 //! Waking one thread that does work for all others.
 
 use crate::sync::{AtomicU8, Condvar, Mutex, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const NOTHING: u8 = 0;
 const LAZY: u8 = 1;
 const NOW: u8 = 2;
 const STOP: u8 = 4;
+const SOON: u8 = 8;
 
 /// What a thread was woken for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Woken {
-    /// Somebody waits for the work.
+    /// Somebody waits for the work, and if it was to gather a moment, that is over.
     Now,
     /// There is work that nobody waits for, and it has gathered for as long as it may.
     Lazily,
@@ -26,6 +27,8 @@ pub enum Woken {
 enum Sleep {
     #[default]
     Awake,
+    /// It looks again by itself as soon as work that may gather a moment has to be done.
+    Moment,
     /// It looks again by itself about as soon as work that may gather has to be done.
     Short,
     Long,
@@ -44,6 +47,16 @@ impl Signal {
     pub fn notify(&self) {
         if self.state.fetch_or(NOW, Ordering::SeqCst) & NOW == 0 {
             self.wake();
+        }
+    }
+
+    /// There is work that somebody waits for, but which may gather until the moment for that. A
+    /// thread that looks by itself then is left to sleep.
+    pub fn notify_soon(&self) {
+        if self.state.fetch_or(SOON, Ordering::SeqCst) & (SOON | NOW) == 0
+            && !matches!(*self.sleep.lock(), Sleep::Awake | Sleep::Moment)
+        {
+            self.waker.notify_one();
         }
     }
 
@@ -71,23 +84,39 @@ impl Signal {
     /// Sleeps until there is work: at most `idle` long, and no longer than `gather` once there is
     /// work that may gather, or twice that where `idle` is no longer either.
     pub fn wait(&self, idle: Duration, gather: Duration) -> Woken {
+        self.wait_from(idle, gather, Instant::now())
+    }
+
+    /// The same; work that may gather a moment is done at `moment`, or at once after it.
+    pub fn wait_from(&self, idle: Duration, gather: Duration, moment: Instant) -> Woken {
         let mut sleep = self.sleep.lock();
-        *sleep = if idle <= gather * 2 {
-            Sleep::Short
-        } else {
-            Sleep::Long
-        };
-        let deadline = std::time::Instant::now() + idle;
+        let begun = Instant::now();
+        let deadline = begun + idle;
+        let mut is_before = begun < moment;
         let mut gather_until = None;
         let woken = loop {
+            *sleep = match is_before {
+                true => Sleep::Moment,
+                false if idle <= gather * 2 => Sleep::Short,
+                false => Sleep::Long,
+            };
             let state = self.state.load(Ordering::SeqCst);
             let until = match state {
                 _ if state & STOP != 0 => break Woken::Stop,
                 _ if state & NOW != 0 => break Woken::Now,
-                LAZY => *gather_until.get_or_insert_with(|| std::time::Instant::now() + gather),
+                _ if state & SOON != 0 && !is_before => break Woken::Now,
+                _ if state & LAZY != 0 => {
+                    *gather_until.get_or_insert_with(|| Instant::now() + gather)
+                }
                 _ => deadline,
             };
+            let is_moment_first = is_before && moment < until;
+            let until = if is_moment_first { moment } else { until };
             if self.waker.wait_until(&mut sleep, until).timed_out() {
+                if is_moment_first {
+                    is_before = false;
+                    continue;
+                }
                 break if gather_until.is_some() {
                     Woken::Lazily
                 } else {
@@ -99,7 +128,7 @@ impl Signal {
         // What came just when the time was over is taken away here, and so answered.
         match self.state.fetch_and(STOP, Ordering::SeqCst) {
             state if state & STOP != 0 => Woken::Stop,
-            state if state & NOW != 0 => Woken::Now,
+            state if state & (NOW | SOON) != 0 => Woken::Now,
             LAZY => Woken::Lazily,
             _ => woken,
         }
@@ -154,6 +183,27 @@ mod tests {
         assert!(signal.stopped());
     }
 
+    #[test]
+    fn work_that_may_gather_a_moment_is_done_when_that_is_over() {
+        let signal = Signal::default();
+        signal.notify_soon();
+        let begun = Instant::now();
+        let moment = begun + 20 * SHORT;
+        assert_eq!(signal.wait_from(LONG, LONG, moment), Woken::Now);
+        assert!(begun.elapsed() >= 20 * SHORT);
+        signal.notify_soon();
+        assert_eq!(signal.wait(LONG, LONG), Woken::Now, "it is over already");
+        signal.notify_soon();
+        signal.notify();
+        let late = Instant::now() + LONG;
+        assert_eq!(signal.wait_from(LONG, LONG, late), Woken::Now);
+        assert_eq!(
+            signal.wait(SHORT, LONG),
+            Woken::TimedOut,
+            "it was done with that"
+        );
+    }
+
     /// What wakes a thread that is asleep already.
     #[track_caller]
     fn wakes(call: impl FnOnce(&Signal), gather: Duration, expected: Woken) {
@@ -174,6 +224,7 @@ mod tests {
         wakes(Signal::notify, LONG, Woken::Now);
         wakes(Signal::notify_lazily, SHORT, Woken::Lazily);
         wakes(Signal::stop, LONG, Woken::Stop);
+        wakes(Signal::notify_soon, LONG, Woken::Now);
         let lazily_then_now = |signal: &Signal| {
             signal.notify_lazily();
             signal.notify();

@@ -9,6 +9,9 @@ use std::time::{Duration, Instant};
 
 /// How often memory and disks are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// The same while more memory is used than the watermark allows: what clients can declare in half a
+/// second is more than a small machine has left then.
+const LOOK_CLOSELY_EVERY: Duration = Duration::from_millis(20);
 
 /// How many times as long as memory took to give back is the pause until it is given back again: an
 /// alarm that stays costs a tenth of a core at most.
@@ -34,6 +37,14 @@ impl Watermarks {
             memory,
             disk: found.disk_free_bytes < self.disk_free_bytes,
             memory_full: memory && found.memory_bytes > self.memory_full_bytes,
+        }
+    }
+
+    /// After what pause to look again.
+    const fn look_after(&self, found: Resources) -> Duration {
+        match self.alarms(found).memory {
+            true => LOOK_CLOSELY_EVERY,
+            false => LOOK_EVERY,
         }
     }
 }
@@ -76,21 +87,23 @@ impl TimersAndAlarms {
     pub fn run(&self, broker: &Broker) {
         let mut looked: Option<Instant> = None;
         let mut was_full = false;
+        let mut look_after = LOOK_EVERY;
         loop {
             let full = broker.is_out_of_space();
             let changed = std::mem::replace(&mut was_full, full) != full;
-            if changed || looked.is_none_or(|at| at.elapsed() >= LOOK_EVERY) {
+            if changed || looked.is_none_or(|at| at.elapsed() >= look_after) {
                 looked = Some(Instant::now());
                 let is_alone = broker.peers().up().is_empty();
                 broker.clock().follow(is_alone);
                 self.look(broker);
+                look_after = self.watermarks.read().look_after(*self.resources.read());
             }
             let now = broker.now();
             broker.tick_shards(now);
             let due = broker
                 .shard_deadline_ms()
                 .saturating_sub(broker.now().monotonic_ms);
-            let rest = looked.map_or(Duration::ZERO, |at| LOOK_EVERY.saturating_sub(at.elapsed()));
+            let rest = looked.map_or(Duration::ZERO, |at| look_after.saturating_sub(at.elapsed()));
             let wait = Duration::from_millis(due)
                 .min(rest)
                 .max(Duration::from_millis(1));
@@ -154,6 +167,24 @@ fn free_bytes(folder: &Path) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_is_looked_at_closely_from_one_byte_above_its_watermark_on() {
+        let watermarks = Watermarks {
+            memory_bytes: 600,
+            memory_full_bytes: 900,
+            disk_free_bytes: 50,
+        };
+        let pause = |memory_bytes| {
+            watermarks.look_after(Resources {
+                memory_bytes,
+                disk_free_bytes: 0,
+            })
+        };
+        assert_eq!(pause(600), LOOK_EVERY);
+        assert_eq!(pause(601), LOOK_CLOSELY_EVERY);
+        assert_eq!(pause(901), LOOK_CLOSELY_EVERY);
+    }
 
     #[test]
     fn alarms_begin_with_one_byte_more_than_the_watermarks() {

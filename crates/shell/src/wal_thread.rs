@@ -12,6 +12,9 @@ use std::time::{Duration, Instant};
 
 /// How long settles, for which nobody waits, may gather.
 const GATHER: Duration = Duration::from_millis(5);
+/// How far apart writes are at least of what may share one: entries of quiet replicated queues. An
+/// entry waits for a follower meanwhile, which lets it gather as well.
+const MOMENT: Duration = Duration::from_millis(2);
 /// After how long without work the log notes that all of it is durable.
 const IDLE: Duration = Duration::from_millis(10);
 /// Sleeping without end, in practice.
@@ -34,6 +37,8 @@ pub struct WalThread<D: Disk> {
     /// Attempts to write to a full disk since the thread was told to stop.
     last_attempts: u32,
     group_commit_delay: GroupCommitDelay,
+    /// When it has written last.
+    written_at: Instant,
 }
 
 impl<D: Disk> WalThread<D> {
@@ -53,6 +58,7 @@ impl<D: Disk> WalThread<D> {
             out_of_space: false,
             last_attempts: 0,
             group_commit_delay: GroupCommitDelay::new(&Rule::LOG),
+            written_at: Instant::now(),
         }
     }
 
@@ -60,12 +66,14 @@ impl<D: Disk> WalThread<D> {
     pub fn run(mut self) -> WalWriter<D> {
         let mut idle = FOREVER;
         loop {
-            match self.broker.wal.wait(idle, GATHER) {
+            let moment = self.written_at + MOMENT;
+            match self.broker.wal.wait_from(idle, GATHER, moment) {
                 Woken::Now | Woken::Lazily => {
                     if let Some(pause) = self.group_commit_delay.pause(Instant::now()) {
                         std::thread::sleep(pause);
                     }
                     self.write_all();
+                    self.written_at = Instant::now();
                     idle = IDLE;
                 }
                 Woken::TimedOut => {

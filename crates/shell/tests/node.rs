@@ -9,9 +9,11 @@ use leveret_auth::Credentials;
 use leveret_session::Settings;
 use leveret_shell::disk::RealDisk;
 use leveret_shell::node::Node;
-use std::io::{ErrorKind, Read};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
 
 fn log_in(address: SocketAddr) -> Client<TcpStream> {
     Client::log_in(connect(address), "PLAIN", b"\0guest\0guest").expect("logged in")
@@ -34,6 +36,11 @@ fn declare(client: &mut Client<TcpStream>, passive: bool) -> u32 {
         other => panic!("{other:?}"),
     }
 }
+
+/// A frame that says nothing.
+const HEARTBEAT: [u8; 8] = [8, 0, 0, 0, 0, 0, 0, 0xCE];
+/// How long something may take that does not take long.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A persistent message to the queue `durable`.
 fn publish(body: &[u8]) -> Vec<u8> {
@@ -80,6 +87,99 @@ fn what_was_confirmed_is_there_after_an_orderly_end() {
         .send(0, &leveret_amqp::connection::CloseOk {})
         .expect("answered");
     ended.join().expect("ended in order");
+}
+
+/// A node whose orderly end would wait for clients much longer than a test has patience.
+fn start_patient(scratch: &Scratch) -> Node {
+    let mut config = config(&scratch.0, None);
+    config.drain = Duration::from_secs(600);
+    Node::start(config, RealDisk::new()).expect("it starts")
+}
+
+/// Ends a node in order; a word comes when that is done.
+fn end(node: Node) -> Receiver<()> {
+    let (done, ended) = channel();
+    std::thread::spawn(move || {
+        node.shut_down();
+        done.send(())
+    });
+    ended
+}
+
+#[test]
+fn an_orderly_end_does_not_wait_for_who_never_says_that_it_has_heard_of_it() {
+    let scratch = Scratch::new("mute");
+    let node = start_patient(&scratch);
+    let mute = log_in(address(&node, false));
+    let unknown = connect(address(&node, false));
+    let mut talking = log_in(address(&node, false));
+    let ended = end(node);
+    // One of them goes on as if nothing had happened, until its socket is gone.
+    let beats = std::thread::spawn(move || {
+        while talking.send_bytes(&HEARTBEAT).is_ok() {
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    });
+    ended.recv_timeout(PATIENCE).expect("it has ended");
+    beats.join().expect("its socket is gone");
+    drop((mute, unknown));
+}
+
+/// Takes about a megabyte a second.
+struct Slow(TcpStream);
+
+impl Read for Slow {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        std::thread::sleep(Duration::from_millis(4));
+        self.0.read(buffer)
+    }
+}
+
+impl Write for Slow {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.0.flush()
+    }
+}
+
+#[test]
+fn an_orderly_end_waits_for_who_still_takes_what_was_sent_to_it() {
+    let scratch = Scratch::new("slow");
+    let node = start_patient(&scratch);
+    let mut publisher = log_in(address(&node, false));
+    declare(&mut publisher, false);
+    let message = publish(&[7; 100_000]);
+    publisher.send_bytes(&message.repeat(300)).expect("sent");
+    while declare(&mut publisher, true) < 300 {}
+    publisher.close();
+    let socket = Slow(connect(address(&node, false)));
+    let mut consumer = Client::log_in(socket, "PLAIN", b"\0guest\0guest").expect("logged in");
+    let consume = basic::Consume {
+        queue: "durable",
+        consumer_tag: "slow",
+        no_local: false,
+        no_ack: true,
+        exclusive: false,
+        nowait: false,
+        arguments: RawTable::EMPTY,
+    };
+    consumer.call(1, &consume).expect("consuming");
+    let ended = end(node);
+    // It takes several times as long as is waited for who takes nothing.
+    loop {
+        let answer = consumer.answer().expect("all that was sent");
+        match Method::decode(&answer) {
+            Ok(Method::BasicDeliver(_)) => {}
+            Ok(Method::ConnectionClose(close)) => break assert_eq!(close.reply_code, 320),
+            other => panic!("{other:?}"),
+        }
+    }
+    let heard = connection::CloseOk {};
+    consumer.send(0, &heard).expect("answered");
+    ended.recv_timeout(PATIENCE).expect("it has ended");
 }
 
 /// Without a user that an operator chose for it, `ANONYMOUS` is refused even where it is offered.

@@ -101,6 +101,27 @@ impl ClassicQueue {
     }
 }
 
+impl ClassicQueue {
+    /// Attaches a consumer of this node's clients, or of another node's.
+    ///
+    /// # Errors
+    /// If the queue is in exclusive use.
+    pub(super) fn take_consumer(
+        &mut self,
+        context: &mut HostContext<'_>,
+        consumer: Consumer,
+        subscriber: Subscriber,
+        link: ConsumerLink,
+    ) -> Result<(), AttachError> {
+        self.queue.attach(context.now, consumer, context.scratch)?;
+        self.had_consumer = true;
+        self.consumers
+            .insert(consumer.id, Attached { subscriber, link });
+        self.carry_out(context);
+        Ok(())
+    }
+}
+
 impl QueueHost for ClassicQueue {
     fn publish(
         &mut self,
@@ -154,13 +175,9 @@ impl QueueHost for ClassicQueue {
         consumer: Consumer,
         subscriber: Subscriber,
         link: ConsumerLink,
-    ) -> Result<When, AttachError> {
-        self.queue.attach(context.now, consumer, context.scratch)?;
-        self.had_consumer = true;
-        self.consumers
-            .insert(consumer.id, Attached { subscriber, link });
-        self.carry_out(context);
-        Ok(When::Now)
+    ) -> Result<When, Option<AttachError>> {
+        let taken = self.take_consumer(context, consumer, subscriber, link);
+        taken.map(|()| When::Now).map_err(Some)
     }
 
     fn cancel(

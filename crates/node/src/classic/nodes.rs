@@ -138,7 +138,7 @@ impl ServesNodes for ClassicQueue {
             limiter: None,
         };
         let subscriber = Subscriber::Node(from);
-        let result = QueueHost::attach(self, context, consumer, subscriber, place).map(drop);
+        let result = self.take_consumer(context, consumer, subscriber, place);
         if result.is_ok()
             && let Some(guest) = self.guests.get_mut(from)
         {

@@ -4,7 +4,7 @@ use super::ClassicQueue;
 use crate::active::ActiveQueues;
 use crate::around::Around;
 use crate::events::ConnectionEvent;
-use crate::host_kind::HostKind;
+use crate::host_kind::{CountersByType, HostKind};
 use crate::log_ids::log_of;
 use crate::queue_host::HostContext;
 use crate::queue_spec::{LocalQueueStats, QueueSpec};
@@ -37,6 +37,8 @@ pub(crate) struct ClassicQueues {
     /// Queues that something happened to since the last [`HostKind::finish`].
     dirty: Vec<QueueId>,
     active: ActiveQueues,
+    /// What all queues together count, unless something happened to one since this was summed up.
+    counters: Option<CountersByType>,
     /// Queues that have taken operations of other nodes, for which the log is waited.
     unsynced: Vec<QueueId>,
     /// When queues want to be looked at next.
@@ -65,6 +67,7 @@ impl ClassicQueues {
     /// A queue that something is done to: it is pumped when the shard is let go.
     pub(crate) fn used(&mut self, queue: QueueId) -> Option<&mut ClassicQueue> {
         let found = self.map.get_mut(&queue)?;
+        self.counters = None;
         if !std::mem::replace(&mut found.listed.dirty, true) {
             self.dirty.push(queue);
         }
@@ -104,6 +107,7 @@ impl ClassicQueues {
     /// is known to the queue alone.
     fn take(&mut self, context: &mut HostContext<'_>, id: QueueId) -> Option<Box<ClassicQueue>> {
         let queue = self.map.remove(&id)?;
+        self.counters = None;
         queue.leave_stream(context);
         self.deadlines.remove(&(queue.listed.deadline_ms, id));
         for (consumer, attached) in &queue.consumers {
@@ -187,6 +191,7 @@ impl HostKind for ClassicQueues {
         let Some(found) = self.map.get_mut(&queue) else {
             return;
         };
+        self.counters = None;
         let context = &mut around.context();
         found.dead.arrived(priority_log, &range);
         found
@@ -268,6 +273,7 @@ impl HostKind for ClassicQueues {
                 continue;
             };
             queue.listed.dirty = false;
+            self.counters = None;
             self.active.note(id, &mut queue.listed.active);
             queue.pump(&mut around.context());
             let deadline = queue.next_deadline_ms(around.now).unwrap_or(0);
@@ -310,6 +316,13 @@ impl HostKind for ClassicQueues {
             (*id, [ready + unsettled, ready, unsettled])
         });
         all.filter(|(_, depths)| *depths != [0; 3]).collect()
+    }
+
+    fn counters(&mut self) -> CountersByType {
+        let queues = self.map.values().map(|queue| &queue.queue);
+        *self
+            .counters
+            .get_or_insert_with(|| CountersByType::of(queues))
     }
 
     fn queues(&self) -> Vec<QueueId> {

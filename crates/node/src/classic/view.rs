@@ -11,6 +11,7 @@
 //! no message is handed out whose offset is not below what a saved state has reserved, but for
 //! those of one write of the log: what a restart finds below that is flagged as redelivered.
 
+mod loss;
 mod state;
 
 use crate::fixed_map::FixedMap;
@@ -89,6 +90,11 @@ pub(super) struct View {
     cursor: u64,
     /// The offset that the next chunk begins with, if nothing is missing.
     expected: u64,
+    /// When the newest chunk that was read came, in milliseconds since the Unix epoch; 0 if none
+    /// was since it is known where the view stands.
+    read_ms: i64,
+    /// Whether it was said that the stream has less than was read.
+    is_short_told: bool,
     /// The offset after the last one that the stream is known to have.
     end: u64,
     /// Whether the stream has said that since it is read.
@@ -110,13 +116,14 @@ pub(super) struct View {
 }
 
 impl View {
-    /// A view and its queue, new or as `saved` has it.
+    /// A view and its queue, new or as `saved` has it. One whose state is damaged, or was lost, is
+    /// not served: it would leave messages out.
     pub(super) fn new(
         now: Now,
         queue: QueueId,
         spec: &ViewSpec,
         settings: Settings,
-        saved: &[u8],
+        saved: Option<&[u8]>,
     ) -> (Self, Queue) {
         let mut view = Self {
             queue,
@@ -135,6 +142,8 @@ impl View {
             given: 0,
             cursor: 0,
             expected: 0,
+            read_ms: 0,
+            is_short_told: false,
             end: 0,
             is_end_known: false,
             wanted_until_ms: 0,
@@ -155,9 +164,9 @@ impl View {
             tracing::error!(view = %queue, "there is no stream '{}': delete the view", spec.name);
             view.stage = Stage::Broken;
         }
-        if saved.is_empty() {
+        let Some(saved) = saved else {
             return (view, Queue::new(kind, settings, now));
-        }
+        };
         match SavedView::decode(saved) {
             Ok(saved) if Some(saved.source) == spec.source => {
                 let machine = view.restore(now, kind, settings, saved);
@@ -189,6 +198,7 @@ impl View {
         self.end = saved.given;
         self.delivered_through = saved.reserved;
         self.reserved = saved.reserved;
+        self.read_ms = saved.read_ms;
         self.unsettled = saved.unsettled;
         let recovered = RecoveredPriorityLog {
             priority_log: 0,
@@ -264,6 +274,7 @@ impl View {
         let count = self.backlog();
         self.stop_reading();
         self.given = self.given.max(self.end);
+        self.read_ms = 0;
         if self.stage != Stage::Broken {
             self.begins = Some(OffsetSpec::Next);
             self.stage = Stage::Unplaced;
@@ -368,7 +379,11 @@ impl View {
             request: RequestId(number.into()),
             stream: self.source,
             reader: id,
-            offset: OffsetSpec::Offset(begin),
+            // The chunk that ends with what was read last tells whether the stream still has it.
+            offset: OffsetSpec::Offset(match self.read_ms {
+                0 => begin,
+                _ => begin.min(self.given.saturating_sub(1)),
+            }),
             credit: STREAM_CHUNKS_READ_AHEAD,
             filter: None,
         });
@@ -544,6 +559,7 @@ impl View {
 
     fn told(&mut self, stats: &StreamStats, queue: &mut Queue, out: &mut Vec<Effect>) {
         self.is_end_known = true;
+        self.report_if_short(stats);
         if let Some(last) = stats.committed_offset {
             self.end = self.end.max(last + 1);
         }
@@ -592,6 +608,11 @@ impl View {
         out: &mut Vec<Effect>,
     ) {
         let (first, next) = (chunk.header().first_offset, chunk.header().next_offset());
+        if self.is_of_other_messages(&chunk) {
+            self.end_for_loss(&chunk);
+            return;
+        }
+        self.read_ms = self.read_ms.max(chunk.header().timestamp_ms);
         if first > self.expected {
             self.lose(first, queue, out);
         }
@@ -638,6 +659,7 @@ impl View {
             source: self.source,
             given: self.given,
             reserved: self.reserved,
+            read_ms: self.read_ms,
             unsettled: self.unsettled.clone(),
             queue: match clean {
                 true => queue.state(),

@@ -24,8 +24,8 @@ impl ClassicQueue {
     ) -> Self {
         let view = spec.view.take().expect("it is a view");
         let saved = match priority_logs.contains(&PRIORITY_LOG) {
-            true => logs.state(log_of(id, PRIORITY_LOG)),
-            false => &[],
+            true => Some(logs.state(log_of(id, PRIORITY_LOG))),
+            false => None,
         };
         let (view, queue) = View::new(now, id, &view, spec.settings, saved);
         let mut made = Self::with(id, queue, priority_logs, State::default());

@@ -8,8 +8,8 @@
 
 use super::{Connection, Run};
 use crate::cluster::{held_by, members_of};
-use crate::enqueue::Targets;
 use crate::env::Env;
+use crate::run::Targets;
 use bytes::Bytes;
 use leveret_client::{Publish, Request, Session};
 use leveret_types::{Now, QueueId};

@@ -14,7 +14,7 @@ use crate::status::{ChannelStatus, ConsumerStatus};
 use crate::topology::may_get;
 use leveret_auth::Access;
 use leveret_client::{Awaited, Consume, Delivery, Flow, Reply, Session, Settle, SettleOutcome};
-use leveret_metadata::{QueueKind, QueueRecord, Vhost};
+use leveret_metadata::{QueueKind, QueueRecord};
 use leveret_queue::{AttachError, Consumer, Outcome};
 use leveret_types::limits::{CREDIT_UNSETTLED_MAX, OUTBOX_BYTES_MAX};
 use leveret_types::{ChannelId, ConsumerId, FieldTable, Now, ProtocolError, QueueId, ReplyCode};
@@ -216,11 +216,6 @@ impl<S: Session> Connection<S> {
 
     /// Copies what was delivered to the firehose, if that is on in this virtual host.
     pub(super) fn trace<E: Env>(&self, channel: ChannelId, delivery: &Delivery, env: &E) {
-        let catalogue = env.catalogue();
-        let traced = self.login.vhost(&catalogue).is_ok_and(Vhost::tracing);
-        let Some(queue) = catalogue.queue(delivery.queue).filter(|_| traced) else {
-            return;
-        };
         let place = Place {
             node: &env.settings().node_name,
             vhost: self.login.vhost_name(),
@@ -228,11 +223,7 @@ impl<S: Session> Connection<S> {
             channel,
             user: self.login.user_name(),
         };
-        let copy =
-            firehose::delivered(place, &delivery.message, queue.name(), delivery.redelivered);
-        if let Some(copy) = copy {
-            env.defer(copy);
-        }
+        firehose::copy_delivered(place, delivery, env);
     }
 
     /// The same for an answer to `basic.get`.
@@ -304,15 +295,13 @@ impl<S: Session> Connection<S> {
         now: Now,
         env: &E,
     ) {
+        self.credit_stream(consumer, messages, env);
         let Some(subscription) = self.consumers.by_id.get(&consumer) else {
             return;
         };
         let (Some(queue), Flow::Credit(_)) = (subscription.queue, subscription.flow) else {
             return;
         };
-        if queue.is_stream() {
-            return self.credit_stream(consumer, messages, env);
-        }
         let credit = subscription.credit.as_ref();
         if credit.is_some_and(|credit| credit.give(messages)) {
             unblock(now, queue, consumer, env);
@@ -389,10 +378,7 @@ impl<S: Session> Connection<S> {
             self.publisher.clear_reply_token(channel, env.replies());
             return self.reply(now, Reply::Done);
         };
-        if queue.is_stream() {
-            self.leave_stream(consumer, env);
-            return self.reply(now, Reply::Done);
-        }
+        self.leave_stream(consumer, env);
         if !subscription.no_ack {
             let state = self.consumers.channels.entry(channel).or_default();
             state
@@ -473,10 +459,7 @@ impl<S: Session> Connection<S> {
             .chain(state.getters.into_all());
         let now = run.now;
         for (subscription, queue) in consumers.chain(subscriptions) {
-            if queue.is_stream() {
-                self.leave_stream(subscription, run.env);
-                continue;
-            }
+            self.leave_stream(subscription, run.env);
             run.shard(run.env.shard_of(queue))
                 .detach(now, queue, subscription);
         }
@@ -546,6 +529,7 @@ impl<S: Session> Connection<S> {
                 uncommitted_acks: channel.uncommitted_acks,
                 confirm: channel.confirm,
                 transactional: channel.transactional,
+                counters: channel.counters,
             });
         status.collect()
     }
@@ -596,9 +580,6 @@ impl ConsumerArguments {
 
 /// Lets a consumer go on.
 fn unblock<E: Env>(now: Now, queue: QueueId, consumer: ConsumerId, env: &E) {
-    if queue.is_stream() {
-        return;
-    }
     env.with_shard(now, env.shard_of(queue), |shard| {
         shard.unblock(now, queue, consumer);
     });

@@ -280,3 +280,22 @@ impl<S: Session> Connection<S> {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_makes_room_where_one_more_than_the_bound_is_traced() {
+        let traces = Traces::new(|| 0, 1.0, 1);
+        let mut kept = VecDeque::new();
+        (0..TRACED_MESSAGES_MAX).for_each(|message| keep(&mut kept, message, &traces));
+        assert_eq!((kept.len(), traces.counts()), (TRACED_MESSAGES_MAX, (0, 0)));
+        keep(&mut kept, TRACED_MESSAGES_MAX, &traces);
+        assert_eq!((kept.len(), traces.counts()), (TRACED_MESSAGES_MAX, (0, 1)));
+        assert_eq!(
+            (kept.front(), kept.back()),
+            (Some(&1), Some(&TRACED_MESSAGES_MAX))
+        );
+    }
+}

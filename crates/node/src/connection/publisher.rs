@@ -1,8 +1,8 @@
 //! What a connection keeps for publishing: the routes of the messages that it has published last.
 
-use crate::enqueue::Targets;
 use crate::fixed_map::FixedMap;
 use crate::reply_to::{Replies, Token};
+use crate::run::Targets;
 use leveret_metadata::Traffic;
 use leveret_routing::Scratch;
 use leveret_types::{ChannelId, Message, QueueId, ShardId};

@@ -13,10 +13,8 @@ pub(super) struct StreamArguments {
     pub(super) offset: OffsetSpec,
     /// The first offset that is delivered; of the first chunk, what lies before is not.
     pub(super) first: u64,
-    /// Which chunks.
+    /// Which chunks, and with `x-stream-filter-messages` which of their messages.
     pub(super) filter: Option<Filter>,
-    /// Whether the filter is for each message as well (`x-stream-filter-messages`).
-    pub(super) filters_messages: bool,
 }
 
 impl StreamArguments {
@@ -51,22 +49,25 @@ impl StreamArguments {
                  offset, a timestamp, or an interval such as 1h"
             ));
         };
-        let Ok(filter) = filter(&consume.arguments) else {
+        let Ok(mut filter) = filter(&consume.arguments) else {
             return refuse(format!(
                 "invalid arg 'x-stream-filter' for {resource}: at most {STREAM_FILTER_VALUES_MAX} \
                  values of {SHORT_STRING_BYTES_MAX} bytes"
             ));
         };
-        let filters_messages = match consume.arguments.get("x-stream-filter-messages") {
-            None => false,
-            Some(FieldValue::Bool(wanted)) if filter.is_some() => *wanted,
-            Some(_) => {
+        match (
+            consume.arguments.get("x-stream-filter-messages"),
+            &mut filter,
+        ) {
+            (None, _) => {}
+            (Some(FieldValue::Bool(wanted)), Some(filter)) => filter.messages = *wanted,
+            (Some(_), _) => {
                 return refuse(format!(
                     "invalid arg 'x-stream-filter-messages' for {resource}: it is true or false, \
                      together with 'x-stream-filter'"
                 ));
             }
-        };
+        }
         let first = match offset {
             OffsetSpec::Offset(first) => first,
             _ => 0,
@@ -75,7 +76,6 @@ impl StreamArguments {
             offset,
             first,
             filter,
-            filters_messages,
         })
     }
 }
@@ -108,6 +108,7 @@ fn filter(arguments: &FieldTable) -> Result<Option<Filter>, TooMuch> {
     Ok(Some(Filter {
         values,
         match_unfiltered: matches.and_then(FieldValue::as_bool).unwrap_or(false),
+        messages: false,
     }))
 }
 
@@ -227,7 +228,8 @@ mod tests {
     fn messages_are_filtered_where_that_is_asked_for_with_a_filter() {
         let name = "x-stream-filter-messages";
         let asked = |arguments: &[(&str, FieldValue)]| {
-            read(&consume(arguments)).map(|arguments| arguments.filters_messages)
+            let read = read(&consume(arguments));
+            read.map(|arguments| arguments.filter.is_some_and(|filter| filter.messages))
         };
         let red = ("x-stream-filter", FieldValue::text("red"));
         assert_eq!(asked(std::slice::from_ref(&red)), Ok(false));
@@ -256,6 +258,7 @@ mod tests {
             Ok(Some(Filter {
                 values: values.iter().map(|v| Bytes::from(*v)).collect(),
                 match_unfiltered: true,
+                messages: false,
             }))
         };
         assert_eq!(filter(FieldValue::text("a")), values(&["a"]));

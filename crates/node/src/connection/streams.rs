@@ -9,8 +9,7 @@ use super::Connection;
 use super::consumers::Subscription;
 use super::stream_arguments::StreamArguments;
 use super::stream_state::{BATCH_BYTES, Publisher, Streams};
-use crate::env::{Env, QueueAnswer};
-use crate::stream_queues::queue_counts;
+use crate::env::Env;
 use crate::stream_reader::Reader;
 use crate::streams::StreamNews;
 use leveret_client::{Consume, Delivery, Reply, Session, Settle};
@@ -306,9 +305,7 @@ impl<S: Session> Connection<S> {
         let streams = self.streams();
         let id = ReaderId(streams.number());
         let mut reader = Reader::new(id, stream, &consume.queue, arguments.first, consume.flow);
-        if arguments.filters_messages
-            && let Some(filter) = &arguments.filter
-        {
+        if let Some(filter) = arguments.filter.as_ref().filter(|filter| filter.messages) {
             reader.filter_messages(filter.clone());
         }
         streams.readers.insert(consumer, reader);
@@ -431,7 +428,7 @@ impl<S: Session> Connection<S> {
             StreamNews::Event(event) => self.stream_event(event, now, env),
             StreamNews::Room => self.say_again(env),
             // Groups are of the stream protocol.
-            StreamNews::Group(_) | StreamNews::Moved { .. } => {}
+            StreamNews::Moved { .. } => {}
         }
     }
 
@@ -484,11 +481,6 @@ impl<S: Session> Connection<S> {
             }
             Event::Gone { stream } => self.stream_gone(stream, now, env),
             Event::Lost { stream } => self.stream_lost(stream, now, env),
-            Event::Stats { request, result } => {
-                let counts = queue_counts(result.unwrap_or_default());
-                let answer = QueueAnswer::Counted(counts);
-                self.answered(QueueId(request.0), answer, now, env);
-            }
             Event::PublisherDeclared {
                 request,
                 result: Err(_),

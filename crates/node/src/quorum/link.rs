@@ -54,7 +54,8 @@ pub enum Operation {
     Publish(Message),
     /// What became of messages that somebody holds.
     Settle(Settle),
-    /// An operation that is answered already and only keeps its number.
+    /// An operation that is answered already and only keeps its number, or one that changes nothing
+    /// and says that somebody waits for those before it.
     Nothing,
 }
 

@@ -180,6 +180,7 @@ impl Shard {
         let own = self.node();
         let mut encoder: Option<(NodeId, Encoder)> = None;
         let mut local: Vec<(u64, Command)> = Vec::new();
+        let may_wait = self.remote_queues.may_wait(now, queue);
         self.remote_queues.flush(queue, |node, session, put| {
             if node == own {
                 let message = match put {
@@ -200,7 +201,11 @@ impl Shard {
         });
         self.remote_queues.note_deadline(queue);
         if let Some((node, encoder)) = encoder {
+            let before = self.effects.peer.len();
             post(&mut self.effects, node, queue, encoder);
+            for (_, frame) in &mut self.effects.peer[before..] {
+                frame.may_wait = may_wait;
+            }
         }
         for (session, message) in local {
             self.tell_host(now, own, queue, session, message);

@@ -231,11 +231,19 @@ impl RemoteQueue {
         }
     }
 
-    /// A connection wants to hear when all operations up to now are committed; false if they are.
+    /// A connection wants to hear when all operations up to now are committed; nothing if they are.
     pub(crate) fn wait_for_all(&mut self, connection: ConnectionId) -> Option<u64> {
-        let last = self.journal.next() - 1;
         if self.journal.is_empty() {
             return None;
+        }
+        let last = self.journal.next() - 1;
+        // A leader lets settles gather for which nobody waits.
+        if let Some(Operation::Settle(_)) = self.journal.get(last) {
+            self.journal.push(PendingOperation {
+                operation: Operation::Nothing,
+                notify: Notify::Nobody,
+                acquired: 0,
+            });
         }
         self.waiters.push((last, connection));
         Some(last)

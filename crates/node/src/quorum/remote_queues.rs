@@ -173,6 +173,13 @@ impl RemoteQueues {
         remote_queue.locate(now, self.last_session, &candidates);
     }
 
+    /// Whether nobody waits for what a remote queue has to say now. Asked once before it is said.
+    pub(crate) fn may_wait(&mut self, now: Now, queue: QueueId) -> bool {
+        let entry = self.entries.get_mut(&queue);
+        let remote_queue = entry.and_then(|entry| entry.remote_queue.as_deref_mut());
+        remote_queue.is_some_and(|remote_queue| remote_queue.may_wait(now))
+    }
+
     /// Gives what a remote queue has to say to `put`, with where it goes and in which session.
     pub(crate) fn flush(
         &mut self,

@@ -30,7 +30,7 @@ impl Shard {
     }
 
     /// Does something to a queue: in place if it is on this node alone, else through its remote
-    /// queue. Nothing if there is no such queue any more.
+    /// queue, or what stands for a stream. Nothing if there is no such queue any more.
     fn on_queue<R>(
         &mut self,
         now: Now,
@@ -45,8 +45,13 @@ impl Shard {
             answers: &mut self.answers,
             scratch: &mut self.scratch,
         };
+        let mut stream;
         let host: &mut dyn QueueHost = match self.classic.used(queue) {
             Some(classic) => classic,
+            None if queue.is_stream() => {
+                stream = self.streams.at(queue);
+                &mut stream
+            }
             None => self.remote_queues.used(queue)?,
         };
         Some(run(host, &mut context))
@@ -113,7 +118,7 @@ impl Shard {
         let attached = self.on_queue(now, queue, |host, context| {
             host.attach(context, consumer, client, link)
         });
-        attached.ok_or(None)?.map_err(Some)
+        attached.ok_or(None)?
     }
 
     /// Stops deliveries to a consumer; what it holds stays with it. If that is answered later, it

@@ -1,6 +1,7 @@
 //! A shard after a crash: what its queues ask the disk for.
 
 mod nodes;
+mod streams;
 
 use super::{Bodies, Enqueued, QueueSpec, Shard, log_of, queue_of};
 use crate::events::QueueAnswer;

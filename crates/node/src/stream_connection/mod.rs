@@ -130,14 +130,6 @@ impl StreamConnection {
                 self.session.event(now, event, &mut port);
             }
             ConnectionEvent::Stream(StreamNews::Room) => port.say_again(),
-            ConnectionEvent::Stream(StreamNews::Group(update)) => {
-                let (stream, id) = (&update.group.stream, update.member.subscription_id);
-                if let Some(offset) = update.set {
-                    self.session.store_for_group(id, offset, &mut port);
-                }
-                self.session
-                    .consumer_update(now, stream, id, update.active, &mut port);
-            }
             ConnectionEvent::Stream(StreamNews::Moved {
                 stream,
                 group,

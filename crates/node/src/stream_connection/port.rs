@@ -2,12 +2,11 @@
 
 use super::Side;
 use crate::env::{ConnectionEvent, Env};
-use crate::stream_events::{StreamNews, connection_of, session_of};
+use crate::stream_events::StreamNews;
 use leveret_auth::{Access, Resource};
 use leveret_stream::Command;
 use leveret_stream_protocol::ResponseCode;
-use leveret_stream_session::groups::{GroupName, Member};
-use leveret_stream_session::{Groups, Port, Update};
+use leveret_stream_session::Port;
 use leveret_types::{ConnectionId, Now, QueueId};
 use std::sync::Arc;
 
@@ -53,54 +52,19 @@ impl<'a, E: Env> NodePort<'a, E> {
             self.side.refused.push_back(*command);
         }
     }
-
-    fn group(&self, stream: &str, name: &str) -> GroupName {
-        GroupName {
-            vhost: self.side.login.vhost_name().into(),
-            stream: stream.to_owned(),
-            name: name.to_owned(),
-        }
-    }
-
-    fn member(&self, subscription_id: u8) -> Member {
-        Member {
-            session: session_of(self.side.identity.id),
-            subscription_id,
-        }
-    }
-
-    fn change_groups(&self, change: impl FnOnce(&mut Groups, &mut Vec<Update>)) {
-        change_groups(self.env, change);
-    }
 }
 
-/// Changes the groups, and tells those of their consumers whom it concerns.
-fn change_groups<E: Env>(env: &E, change: impl FnOnce(&mut Groups, &mut Vec<Update>)) {
-    let mut groups = env.registry().groups();
-    let mut updates = Vec::new();
-    change(&mut groups, &mut updates);
-    // Under the lock: what a consumer is told must come in the order in which it became so.
-    for update in updates {
-        let to = connection_of(update.member.session);
-        let news = ConnectionEvent::Stream(StreamNews::Group(update));
-        env.post(to, news);
-    }
-}
-
-/// An operator has set the offset of a group: its consumers on this node go on from there. Those
-/// of which one at a time is active are told so and ask anew; for the others, which these
-/// connections have, the stream is read anew.
+/// An operator has set the offset of a group of which all consumers are active: for those of it
+/// that these connections have, the stream is read anew from behind it. Where one at a time is
+/// active, the stream's leader tells it.
 pub fn move_group<E: Env>(
-    name: GroupName,
     stream: QueueId,
+    group: &str,
     offset: u64,
     connections: &[ConnectionId],
     env: &E,
 ) {
-    let group: Arc<str> = name.name.as_str().into();
-    change_groups(env, |groups, updates| {
-        groups.set_offset(&name, offset, updates)
-    });
+    let group: Arc<str> = group.into();
     for connection in connections {
         let news = StreamNews::Moved {
             stream,
@@ -178,21 +142,6 @@ impl<E: Env> Port for NodePort<'_, E> {
         self.delete_super_stream(name)
     }
 
-    fn join_group(&mut self, stream: &str, name: &str, partition: usize, subscription_id: u8) {
-        let (group, member) = (self.group(stream, name), self.member(subscription_id));
-        self.change_groups(|groups, updates| groups.join(group, partition, member, updates));
-    }
-
-    fn leave_group(&mut self, stream: &str, name: &str, subscription_id: u8) {
-        let (group, member) = (self.group(stream, name), self.member(subscription_id));
-        self.change_groups(|groups, updates| groups.leave(&group, member, updates));
-    }
-
-    fn stepped_down(&mut self, stream: &str, name: &str, subscription_id: u8) {
-        let (group, member) = (self.group(stream, name), self.member(subscription_id));
-        self.change_groups(|groups, updates| groups.stepped_down(&group, member, updates));
-    }
-
     fn send(&mut self, command: Command) {
         match command {
             Command::Declare {
@@ -203,11 +152,6 @@ impl<E: Env> Port for NodePort<'_, E> {
             } => self.declare(request, &name, &arguments),
             Command::Delete { request, name, .. } => self.delete(request, &name),
             Command::LookUp { request, name, .. } => self.look_up(request, &name),
-            Command::Leave => {
-                let session = session_of(self.side.identity.id);
-                self.change_groups(|groups, updates| groups.leave_all(session, updates));
-                self.say(Command::Leave);
-            }
             command => {
                 self.side.has_published |= matches!(command, Command::Publish { .. });
                 self.say(command);

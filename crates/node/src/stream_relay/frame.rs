@@ -21,8 +21,8 @@ use crate::cluster::needed::Needed;
 use crate::env::PeerFrame;
 use bytes::Bytes;
 use leveret_stream::{
-    Batch, BatchForm, Command, Epoch, Event, Filter, OffsetSpec, PublisherId, ReaderId, Refusal,
-    ReplicaMessage, RequestId, SessionId, SharedChunk, StreamStats,
+    Batch, BatchForm, Command, Epoch, Event, Filter, Generation, MemberId, OffsetSpec, PublisherId,
+    ReaderId, Refusal, ReplicaMessage, RequestId, SessionId, SharedChunk, StoredBy, StreamStats,
 };
 use leveret_types::limits::STREAM_FILTER_VALUES_MAX;
 use leveret_types::{NodeId, QueueId};
@@ -170,33 +170,52 @@ impl Frame {
     }
 }
 
+fn put_form(out: &mut Writer, form: BatchForm) {
+    match form {
+        BatchForm::Plain => out.u8(0),
+        BatchForm::Filtered => out.u8(1),
+        BatchForm::Numbered(first) => {
+            out.u8(2);
+            out.u64(first);
+        }
+    }
+}
+
+fn put_stored_by(out: &mut Writer, by: StoredBy) {
+    match by {
+        StoredBy::Anyone => out.u8(0),
+        StoredBy::Member(generation) => {
+            out.u8(1);
+            out.u64(generation.0);
+        }
+        StoredBy::Operator => out.u8(2),
+    }
+}
+
+/// Puts what each command begins with.
+fn put_head(out: &mut Writer, kind: u8, request: Option<&RequestId>, stream: &QueueId) {
+    out.u8(kind);
+    if let Some(request) = request {
+        out.u64(request.0);
+    }
+    out.u64(stream.0);
+}
+
 /// Puts a command, but for the bytes at its end.
 fn put_command(out: &mut Writer, command: &Command) -> Bytes {
-    let mut head = |kind: u8, request: Option<&RequestId>, stream: &QueueId| {
-        out.u8(kind);
-        if let Some(request) = request {
-            out.u64(request.0);
-        }
-        out.u64(stream.0);
-    };
     match command {
-        // The catalogue's are never relayed.
-        Command::Declare { .. }
-        | Command::Delete { .. }
-        | Command::LookUp { .. }
-        | Command::Leave => out.u8(0),
         Command::DeclarePublisher {
             request,
             stream,
             publisher,
             reference,
         } => {
-            head(1, Some(request), stream);
+            put_head(out, 1, Some(request), stream);
             out.u32(publisher.0);
             out.option(reference.as_ref(), Writer::reference);
         }
         Command::DeletePublisher { stream, publisher } => {
-            head(2, None, stream);
+            put_head(out, 2, None, stream);
             out.u32(publisher.0);
         }
         Command::Publish {
@@ -204,16 +223,9 @@ fn put_command(out: &mut Writer, command: &Command) -> Bytes {
             publisher,
             batch,
         } => {
-            head(3, None, stream);
+            put_head(out, 3, None, stream);
             out.u32(publisher.0);
-            match batch.form() {
-                BatchForm::Plain => out.u8(0),
-                BatchForm::Filtered => out.u8(1),
-                BatchForm::Numbered(first) => {
-                    out.u8(2);
-                    out.u64(first);
-                }
-            }
+            put_form(out, batch.form());
             out.u32(u32::try_from(batch.len()).unwrap_or(u32::MAX));
             return batch.encoded().clone();
         }
@@ -222,7 +234,7 @@ fn put_command(out: &mut Writer, command: &Command) -> Bytes {
             stream,
             reference,
         } => {
-            head(4, Some(request), stream);
+            put_head(out, 4, Some(request), stream);
             out.reference(reference);
         }
         Command::Subscribe {
@@ -233,7 +245,7 @@ fn put_command(out: &mut Writer, command: &Command) -> Bytes {
             credit,
             filter,
         } => {
-            head(5, Some(request), stream);
+            put_head(out, 5, Some(request), stream);
             out.u32(reader.0);
             put_offset(out, *offset);
             out.u32(*credit);
@@ -244,29 +256,31 @@ fn put_command(out: &mut Writer, command: &Command) -> Bytes {
             reader,
             chunks,
         } => {
-            head(6, None, stream);
+            put_head(out, 6, None, stream);
             out.u32(reader.0);
             out.u32(*chunks);
         }
         Command::Unsubscribe { stream, reader } => {
-            head(7, None, stream);
+            put_head(out, 7, None, stream);
             out.u32(reader.0);
         }
         Command::StoreOffset {
             stream,
             reference,
             offset,
+            by,
         } => {
-            head(8, None, stream);
+            put_head(out, 8, None, stream);
             out.reference(reference);
             out.u64(*offset);
+            put_stored_by(out, *by);
         }
         Command::QueryOffset {
             request,
             stream,
             reference,
         } => {
-            head(9, Some(request), stream);
+            put_head(out, 9, Some(request), stream);
             out.reference(reference);
         }
         Command::ResolveOffset {
@@ -274,12 +288,50 @@ fn put_command(out: &mut Writer, command: &Command) -> Bytes {
             stream,
             offset,
         } => {
-            head(10, Some(request), stream);
+            put_head(out, 10, Some(request), stream);
             put_offset(out, *offset);
         }
-        Command::Stats { request, stream } => head(11, Some(request), stream),
+        Command::Stats { request, stream } => put_head(out, 11, Some(request), stream),
+        of_a_group => put_membership(out, of_a_group),
     }
     Bytes::new()
+}
+
+/// Puts what a member of a group says. The catalogue's commands are never relayed.
+fn put_membership(out: &mut Writer, command: &Command) {
+    match command {
+        Command::JoinGroup {
+            request,
+            stream,
+            group,
+            partition,
+            member,
+        } => {
+            put_head(out, 12, Some(request), stream);
+            out.reference(group);
+            out.u32(*partition);
+            out.u32(member.0);
+        }
+        Command::LeaveGroup {
+            stream,
+            group,
+            member,
+        } => {
+            put_head(out, 13, None, stream);
+            out.reference(group);
+            out.u32(member.0);
+        }
+        Command::SteppedDown {
+            stream,
+            group,
+            member,
+        } => {
+            put_head(out, 14, None, stream);
+            out.reference(group);
+            out.u32(member.0);
+        }
+        _ => out.u8(0),
+    }
 }
 
 fn take_command(from: &mut Reader) -> Result<Command, FrameError> {
@@ -287,7 +339,7 @@ fn take_command(from: &mut Reader) -> Result<Command, FrameError> {
     if kind == 0 {
         return Ok(Command::Leave);
     }
-    let has_request = matches!(kind, 1 | 4 | 5 | 9 | 10 | 11);
+    let has_request = matches!(kind, 1 | 4 | 5 | 9 | 10 | 11 | 12);
     let request = RequestId(if has_request { from.u64()? } else { 0 });
     let stream = QueueId(from.u64()?);
     if !stream.is_stream() {
@@ -347,6 +399,12 @@ fn take_command(from: &mut Reader) -> Result<Command, FrameError> {
             stream,
             reference: from.reference()?,
             offset: from.u64()?,
+            by: match from.u8()? {
+                0 => StoredBy::Anyone,
+                1 => StoredBy::Member(Generation(from.u64()?)),
+                2 => StoredBy::Operator,
+                _ => return Err(FrameError("on whose behalf an offset is stored is unknown")),
+            },
         },
         9 => Command::QueryOffset {
             request,
@@ -359,6 +417,23 @@ fn take_command(from: &mut Reader) -> Result<Command, FrameError> {
             offset: take_offset(from)?,
         },
         11 => Command::Stats { request, stream },
+        12 => Command::JoinGroup {
+            request,
+            stream,
+            group: from.reference()?,
+            partition: from.u32()?,
+            member: MemberId(from.u32()?),
+        },
+        13 => Command::LeaveGroup {
+            stream,
+            group: from.reference()?,
+            member: MemberId(from.u32()?),
+        },
+        14 => Command::SteppedDown {
+            stream,
+            group: from.reference()?,
+            member: MemberId(from.u32()?),
+        },
         _ => return Err(FrameError("a command is unknown")),
     })
 }
@@ -391,7 +466,7 @@ fn take_offset(from: &mut Reader) -> Result<OffsetSpec, FrameError> {
 }
 
 fn put_filter(out: &mut Writer, filter: &Filter) {
-    out.u8(u8::from(filter.match_unfiltered));
+    out.u8(u8::from(filter.match_unfiltered) | u8::from(filter.messages) << 1);
     let values = &filter.values[..filter.values.len().min(STREAM_FILTER_VALUES_MAX)];
     out.u16(u16::try_from(values.len()).unwrap_or(u16::MAX));
     for value in values {
@@ -400,7 +475,12 @@ fn put_filter(out: &mut Writer, filter: &Filter) {
 }
 
 fn take_filter(from: &mut Reader) -> Result<Filter, FrameError> {
-    let match_unfiltered = from.flag()?;
+    let flags = from.u8()?;
+    if flags > 3 {
+        return Err(FrameError(
+            "what a reader asks for beside values is unknown",
+        ));
+    }
     let count = usize::from(from.u16()?);
     if count > STREAM_FILTER_VALUES_MAX {
         return Err(FrameError("a reader asks for too many filter values"));
@@ -408,7 +488,8 @@ fn take_filter(from: &mut Reader) -> Result<Filter, FrameError> {
     let values: Result<Vec<Bytes>, FrameError> = (0..count).map(|_| from.bytes()).collect();
     Ok(Filter {
         values: values?,
-        match_unfiltered,
+        match_unfiltered: flags & 1 != 0,
+        messages: flags & 2 != 0,
     })
 }
 
@@ -474,13 +555,26 @@ fn put_event(out: &mut Writer, event: &Event) -> Bytes {
             out.u8(12);
             out.u64(stream.0);
         }
+        Event::Joined { request, result } => out.answer(13, *request, result, |_, ()| ()),
+        Event::Activity {
+            stream,
+            member,
+            is_active,
+            generation,
+        } => {
+            out.u8(14);
+            out.u64(stream.0);
+            out.u32(member.0);
+            out.u8(u8::from(*is_active));
+            out.u64(generation.0);
+        }
     }
     Bytes::new()
 }
 
 fn take_event(from: &mut Reader) -> Result<Event, FrameError> {
     let kind = from.u8()?;
-    let has_request = matches!(kind, 1 | 4 | 5 | 8 | 9 | 10);
+    let has_request = matches!(kind, 1 | 4 | 5 | 8 | 9 | 10 | 13);
     let request = RequestId(if has_request { from.u64()? } else { 0 });
     Ok(match kind {
         1 => Event::PublisherDeclared {
@@ -538,6 +632,16 @@ fn take_event(from: &mut Reader) -> Result<Event, FrameError> {
         },
         12 => Event::Lost {
             stream: QueueId(from.u64()?),
+        },
+        13 => Event::Joined {
+            request,
+            result: from.result(|_| Ok(()))?,
+        },
+        14 => Event::Activity {
+            stream: QueueId(from.u64()?),
+            member: MemberId(from.u32()?),
+            is_active: from.flag()?,
+            generation: Generation(from.u64()?),
         },
         _ => return Err(FrameError("an event is unknown")),
     })

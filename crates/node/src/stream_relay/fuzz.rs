@@ -7,8 +7,9 @@ use crate::env::PeerFrame;
 use bytes::Bytes;
 use leveret_stream::chunk::{ChunkHeader, ChunkKind};
 use leveret_stream::{
-    BatchBuilder, Command, Epoch, Event, Filter, OffsetSpec, PublisherId, ReaderId, Reference,
-    Refusal, ReplicaMessage, RequestId, SessionId, SharedBatchBuilder, SharedChunk, StreamStats,
+    BatchBuilder, Command, Epoch, Event, Filter, Generation, MemberId, OffsetSpec, PublisherId,
+    ReaderId, Reference, Refusal, ReplicaMessage, RequestId, SessionId, SharedBatchBuilder,
+    SharedChunk, StoredBy, StreamStats,
 };
 use leveret_types::{NodeId, QueueId};
 
@@ -73,6 +74,7 @@ fn relay<'a>(frames: impl Iterator<Item = &'a [u8]>) {
                 | Event::Refused { .. }
                 | Event::Chunk { .. }
                 | Event::ReaderEnded { .. }
+                | Event::Activity { .. }
                 | Event::Gone { .. }
                 | Event::Lost { .. }
         ),
@@ -193,6 +195,7 @@ pub(super) fn commands() -> Vec<Command> {
     let filter = Filter {
         values: vec![Bytes::from_static(b"a"), Bytes::new()],
         match_unfiltered: true,
+        messages: true,
     };
     vec![
         declare(1),
@@ -226,6 +229,36 @@ pub(super) fn commands() -> Vec<Command> {
             stream,
             reference: reference(),
             offset: 3,
+            by: StoredBy::Anyone,
+        },
+        Command::StoreOffset {
+            stream,
+            reference: reference(),
+            offset: 3,
+            by: StoredBy::Member(Generation(9)),
+        },
+        Command::StoreOffset {
+            stream,
+            reference: reference(),
+            offset: 3,
+            by: StoredBy::Operator,
+        },
+        Command::JoinGroup {
+            request,
+            stream,
+            group: reference(),
+            partition: 2,
+            member: MemberId(5),
+        },
+        Command::LeaveGroup {
+            stream,
+            group: reference(),
+            member: MemberId(5),
+        },
+        Command::SteppedDown {
+            stream,
+            group: reference(),
+            member: MemberId(5),
         },
         Command::QueryOffset {
             request,
@@ -302,6 +335,16 @@ pub(super) fn events() -> Vec<Event> {
         },
         Event::Gone { stream: STREAM },
         Event::Lost { stream: STREAM },
+        Event::Joined {
+            request,
+            result: Err(Refusal::NotFound),
+        },
+        Event::Activity {
+            stream: STREAM,
+            member: MemberId(5),
+            is_active: true,
+            generation: Generation(9),
+        },
     ];
     events.extend(refused);
     events

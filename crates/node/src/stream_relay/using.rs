@@ -32,7 +32,7 @@ impl Window {
 /// What one session has there.
 #[derive(Default)]
 struct Stake {
-    /// Streams that it publishes to or reads.
+    /// Streams that it publishes to or reads, or has members of groups of.
     streams: BTreeSet<QueueId>,
     /// What it asked and has no answer to: what it is told if none comes.
     asked: Vec<Event>,
@@ -80,8 +80,9 @@ impl Using {
         post: &dyn Fn(PeerFrame),
     ) {
         let stake = self.sessions.entry(session).or_default();
-        if let Command::DeclarePublisher { stream, .. } | Command::Subscribe { stream, .. } =
-            &command
+        if let Command::DeclarePublisher { stream, .. }
+        | Command::Subscribe { stream, .. }
+        | Command::JoinGroup { stream, .. } = &command
         {
             stake.streams.insert(*stream);
         }
@@ -169,6 +170,7 @@ fn request_of(event: &Event) -> Option<(std::mem::Discriminant<Event>, RequestId
         | Event::PublisherDeclared { request, .. }
         | Event::Sequence { request, .. }
         | Event::Subscribed { request, .. }
+        | Event::Joined { request, .. }
         | Event::StoredOffset { request, .. }
         | Event::ResolvedOffset { request, .. }
         | Event::Stats { request, .. } => *request,
@@ -176,6 +178,7 @@ fn request_of(event: &Event) -> Option<(std::mem::Discriminant<Event>, RequestId
         | Event::Refused { .. }
         | Event::Chunk { .. }
         | Event::ReaderEnded { .. }
+        | Event::Activity { .. }
         | Event::Gone { .. }
         | Event::Lost { .. } => return None,
     };

@@ -50,12 +50,6 @@ impl Question {
         now: Now,
         env: &E,
     ) -> Option<QueueAnswer> {
-        if queue.is_stream() {
-            return match self {
-                Self::Count => crate::stream_queues::count(queue, asker, env),
-                Self::Purge | Self::Peek(_) => Some(QueueAnswer::Unavailable),
-            };
-        }
         env.with_shard(now, env.shard_of(queue), |shard| match self {
             Self::Purge => shard.purge(now, queue, asker),
             Self::Count => shard.queue_counts(now, queue, asker),

@@ -3,6 +3,7 @@
 use crate::client;
 use crate::script::check;
 use crate::world::World;
+use leveret_queue::Counters;
 use leveret_types::NodeId;
 
 #[test]
@@ -337,4 +338,59 @@ fn a_consumer_without_acks_waits_while_the_bound_of_its_channel_is_used_up() {
          a publish p p4 p5
          b ack 4 => b: deliver 6 p4, deliver 7 p5",
     );
+}
+
+#[test]
+fn what_queues_count_together_follows_each_of_them() {
+    // On a lone node, which hosts both types alike, and where a quorum queue has replicas.
+    for nodes in [1, 3] {
+        let mut world = World::new(nodes);
+        world.connect("a", NodeId(1));
+        world.counters();
+        for words in [
+            "declare q",
+            "declare r quorum",
+            "publish q q1 q2 q3 q4",
+            "publish r r1 r2 r3",
+            "get q",
+            "ack 1",
+            "get r",
+            "nack 2 requeue",
+            "get r noack",
+            "consume q t",
+            "ack 0 multiple",
+            "cancel t",
+            "consume r u",
+            "ack 0 multiple",
+            "publish q q5",
+            "purge q",
+            "get q",
+        ] {
+            world.say("a", words);
+            world.counters();
+        }
+        world.heard();
+        let [classic, quorum] = world.counters();
+        assert_eq!((classic.got, classic.got_empty, classic.purged), (1, 1, 1));
+        assert_eq!((classic.delivered, classic.accepted), (3, 4));
+        assert_eq!(
+            (quorum.got, quorum.got_settled, quorum.redelivered),
+            (1, 1, 1)
+        );
+        assert_eq!((quorum.delivered, quorum.accepted), (2, 2));
+        world.say("a", "declare e x-message-ttl=50");
+        world.say("a", "declare f quorum x-message-ttl=50");
+        world.say("a", "publish e e1 e2");
+        world.say("a", "publish f f1");
+        world.counters();
+        world.pass(1_000);
+        let [classic, quorum] = world.counters();
+        assert_eq!((classic.expired, quorum.expired), (2, 1));
+        for queue in ["q", "r", "e", "f"] {
+            world.say("a", &format!("delete {queue}"));
+            world.counters();
+        }
+        let none = [Counters::default(); 2];
+        assert_eq!(world.counters(), none, "what is gone counts no more");
+    }
 }

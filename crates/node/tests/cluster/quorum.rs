@@ -293,6 +293,26 @@ fn a_transaction_is_answered_when_its_queues_have_committed() {
 }
 
 #[test]
+fn a_commit_of_acknowledgements_waits_for_no_others_to_gather() {
+    for node in 1..=3 {
+        check(&format!(
+            "a@2
+             a declare q quorum => a: declared q 0 0
+             run 1000
+             b@{node}
+             b tx => b: select-ok
+             b consume q t => b: consuming t
+             a publish q m1 m2 => b: deliver 1 m1, deliver 2 m2
+             b ack 1
+             b commit => b: commit-ok
+             b ack 2
+             b commit => b: commit-ok
+             b commit => b: commit-ok"
+        ));
+    }
+}
+
+#[test]
 fn dead_letters_and_other_queues_of_one_message_reach_the_cluster() {
     check(
         "a@1

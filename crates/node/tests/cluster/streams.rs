@@ -240,3 +240,47 @@ fn a_stream_takes_dead_letters() {
          a consume s t x-stream-offset=first => a: consuming t, deliver 2 m0",
     );
 }
+
+#[test]
+fn a_dead_letter_that_a_stream_has_no_room_for_is_dropped_where_it_need_not_arrive() {
+    check(
+        "a@1
+         a declare s x-queue-type=stream => a: declared s 0 0
+         a declare q x-dead-letter-exchange= x-dead-letter-routing-key=s => a: declared q 0 0
+         fill-streams 1
+         a publish q m0
+         a get q => a: got 1 left=0 m0
+         a reject 1
+         run 100
+         empty-streams 1
+         a declare s passive => a: declared s 0 0
+         a publish q m1
+         a get q => a: got 2 left=0 m1
+         a reject 2
+         a declare s passive => a: declared s 1 0",
+    );
+}
+
+#[test]
+fn a_dead_letter_that_must_arrive_goes_to_its_stream_again() {
+    check(
+        "a@1
+         b@2
+         a declare s x-queue-type=stream => a: declared s 0 0
+         b declare q x-queue-type=quorum x-dead-letter-exchange= x-dead-letter-routing-key=s \
+         x-dead-letter-strategy=at-least-once x-overflow=reject-publish => b: declared q 0 0
+         b publish q m0
+         run 1000
+         fill-streams 1
+         fill-streams 2
+         fill-streams 3
+         b get q => b: got 1 left=0 m0
+         b reject 1
+         run 1000
+         empty-streams 1
+         empty-streams 2
+         empty-streams 3
+         run 20000
+         a declare s passive => a: declared s 1 0",
+    );
+}

@@ -8,9 +8,10 @@ use leveret_node::Alarms;
 use leveret_node::catalogue::follow;
 use leveret_node::cluster::PeerAddress;
 use leveret_node::env::{ConnectionEvent, Env, PeerFrame};
+use leveret_queue::Counters;
 use leveret_sim::cluster::node::{Node, catalogue_of};
 use leveret_storage::MemoryDisk;
-use leveret_types::{FieldTable, FieldValue, NodeId, Now, QueueId, ReplicaId};
+use leveret_types::{FieldTable, FieldValue, NodeId, Now, QueueId, QueueKind, ReplicaId};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Rounds after which a world that does not come to rest is said to be in a loop.
@@ -183,6 +184,31 @@ impl World {
             unfit.set((quarantined + more.quarantined, stuck + more.stuck));
         });
         unfit.get()
+    }
+
+    /// What the classic queues and the quorum queues count at all nodes, which each shard sums up
+    /// and holds on to; the same by asking each queue.
+    pub fn counters(&self) -> [Counters; 2] {
+        let sums = std::cell::Cell::new([Counters::default(); 2]);
+        let each = std::cell::Cell::new([Counters::default(); 2]);
+        let catalogue = self.catalogue();
+        for node in self.nodes.values() {
+            node.each_shard(self.now, |shard| {
+                let [mut classic, mut quorum] = sums.get();
+                let here = shard.counters();
+                classic += here.classic;
+                quorum += here.quorum;
+                sums.set([classic, quorum]);
+                let mut by_type = each.get();
+                for stats in shard.all_local_stats(self.now) {
+                    let record = catalogue.queue(stats.id).expect("it is known");
+                    by_type[usize::from(record.kind() == QueueKind::Quorum)] += stats.counters;
+                }
+                each.set(by_type);
+            });
+        }
+        assert_eq!(sums.get(), each.get(), "no sum is older than its queues");
+        sums.get()
     }
 
     /// A node has these alarms from now on, and the others that are up hear of it.

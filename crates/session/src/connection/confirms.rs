@@ -2,7 +2,7 @@
 //! Apart because answers gather: they are given before a write, never one by one.
 
 use super::{Connection, Phase};
-use crate::channel::Channel;
+use crate::channel::{Channel, Mode};
 use leveret_amqp::basic;
 use leveret_amqp::encode;
 use leveret_client::Ledger;
@@ -107,13 +107,17 @@ impl Connection {
         if *phase != Phase::Running {
             return;
         }
-        let Some(ledger) = channels.get_mut(&number).and_then(Channel::ledger) else {
+        let Some(Channel { mode, counters, .. }) = channels.get_mut(&number) else {
+            return;
+        };
+        let Mode::Confirm(ledger) = mode else {
             return;
         };
         ledger.flush(|answer| {
             *spoke = true;
             let (delivery_tag, multiple) = (answer.number, answer.multiple);
             if answer.confirmed {
+                counters.confirmed += answer.count;
                 encode::method(
                     out.tail(),
                     number,
@@ -171,9 +175,53 @@ mod tests {
         }
         assert_eq!(noted(&connection), (1, 1));
         connection.flush();
+        connection.durable(ShardId(0), 0);
+        assert_eq!(noted(&connection), (1, 0), "nothing is ready by that");
         connection.durable(ShardId(0), 20);
         assert_eq!(noted(&connection), (1, 1));
+        connection.durable(ShardId(0), 21);
+        assert_eq!(noted(&connection), (1, 1), "it is looked at anyway");
         connection.close_channels(&mut Vec::new());
         assert_eq!(noted(&connection), (0, 0));
+    }
+
+    #[test]
+    fn what_a_queue_refuses_is_answered_and_what_waits_for_it_alone_waits_for_no_log() {
+        let mut connection = fuzz::open_connection(Settings::default());
+        let mut select = Vec::new();
+        encode::method(&mut select, 1, &confirm::Select { nowait: true });
+        fuzz::drive(&mut connection, Now::both(1_000), select.into());
+        let issue = |connection: &mut Connection| {
+            let ledger = connection.open_channel(1).and_then(Channel::ledger);
+            ledger.expect("it confirms").issue()
+        };
+        let (first, second) = (issue(&mut connection), issue(&mut connection));
+        let queue = QueueId(9);
+        connection.accepted(CHANNEL, first, &[(Awaited::Queue(queue), 1)]);
+        assert!(!connection.awaits_durability());
+        connection.accepted(CHANNEL, second, &[(Awaited::Shard(ShardId(0)), 5)]);
+        assert!(connection.awaits_durability());
+        let sent = connection.unsent_bytes();
+        connection.refused(queue, &(1..2));
+        connection.flush();
+        let answer = connection.output().to_vec().split_off(sent);
+        assert_eq!(answer[7..11], [0, 60, 0, 120], "basic.nack");
+        let sent = connection.unsent_bytes();
+        connection.durable(ShardId(0), 5);
+        connection.flush();
+        let answer = connection.output().to_vec().split_off(sent);
+        assert_eq!(answer[7..11], [0, 60, 0, 80], "basic.ack");
+        assert!(!connection.awaits_durability());
+    }
+
+    #[test]
+    fn a_channel_is_transactional_from_its_selection_on() {
+        let mut connection = fuzz::open_connection(Settings::default());
+        assert!(!connection.is_transactional(CHANNEL));
+        let mut select = Vec::new();
+        encode::method(&mut select, 1, &leveret_amqp::tx::Select {});
+        fuzz::drive(&mut connection, Now::both(1_000), select.into());
+        assert!(connection.is_transactional(CHANNEL));
+        assert!(!connection.is_transactional(ChannelId(2)), "there is none");
     }
 }

@@ -12,9 +12,13 @@ use leveret_types::{ChannelId, ConsumerId, FieldValue, Message, ReplyCode};
 impl Connection {
     /// A message found no queue, or no consumer: gives it back to its publisher.
     pub fn returned(&mut self, channel: ChannelId, message: &Message, code: ReplyCode, text: &str) {
-        if self.phase != Phase::Running || self.open_channel(channel.0).is_none() {
+        if self.phase != Phase::Running {
             return;
         }
+        let Some(of) = self.open_channel(channel.0) else {
+            return;
+        };
+        of.counters.returned += 1;
         let method = basic::Return {
             reply_code: code.code(),
             reply_text: text.as_bytes(),
@@ -44,7 +48,11 @@ impl Connection {
             return false;
         };
         let delivery_tag = channel.next_tag();
-        if !consumer.no_ack {
+        channel.counters.redelivered += u64::from(delivery.redelivered);
+        if consumer.no_ack {
+            channel.counters.delivered_auto_ack += 1;
+        } else {
+            channel.counters.delivered += 1;
             channel.unacked.push(Held::new(delivery_tag, delivery));
         }
         let message = &delivery.message;
@@ -80,7 +88,11 @@ impl Connection {
             return;
         };
         let delivery_tag = channel.next_tag();
-        if !no_ack {
+        channel.counters.redelivered += u64::from(delivery.redelivered);
+        if no_ack {
+            channel.counters.got_auto_ack += 1;
+        } else {
+            channel.counters.got += 1;
             channel.unacked.push(Held::new(delivery_tag, delivery));
         }
         let message = &delivery.message;

@@ -22,6 +22,17 @@ use leveret_types::{ChannelId, FieldValue, Now, ProtocolError, ReplyCode, Scope,
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+/// The method of a publish to `x` with the key `k`, whose content must follow.
+pub fn begin_publish(bytes: &mut Vec<u8>, channel: u16) {
+    let publish = basic::Publish {
+        exchange: b"x",
+        routing_key: b"k",
+        mandatory: false,
+        immediate: false,
+    };
+    encode::method(bytes, channel, &publish);
+}
+
 /// Holds a conversation with a connection that has just been accepted.
 pub fn check(script: &str) {
     check_with(&Settings::default(), script);

@@ -6,6 +6,7 @@
 mod channels;
 mod closing;
 mod consuming;
+mod crossings;
 mod handshake;
 mod harness;
 mod publishing;

@@ -1,9 +1,9 @@
 //! Publishes and their confirms.
 
-use crate::harness::{check_open, check_with};
+use crate::harness::{begin_publish, check_open, check_with};
 use bytes::Bytes;
 use leveret_amqp::frame::FrameKind;
-use leveret_amqp::{ContentHeader, basic, channel, encode};
+use leveret_amqp::{ContentHeader, channel, encode};
 use leveret_session::{Connection, Settings, fuzz};
 use leveret_types::Now;
 use leveret_types::limits::{MESSAGE_BYTES_MAX, UNFINISHED_BYTES_MAX, UNFINISHED_LARGE};
@@ -326,13 +326,7 @@ impl InParts {
         if number > 1 {
             encode::method(&mut bytes, number, &channel::Open {});
         }
-        let publish = basic::Publish {
-            exchange: b"x",
-            routing_key: b"k",
-            mandatory: false,
-            immediate: false,
-        };
-        encode::method(&mut bytes, number, &publish);
+        begin_publish(&mut bytes, number);
         encode::frame(&mut bytes, FrameKind::Header, number, |out| {
             let header = ContentHeader {
                 class: 60,

@@ -1,8 +1,9 @@
 //! Publishes of several connections of a node that have not arrived whole.
 
+use crate::harness::begin_publish;
 use bytes::Bytes;
 use leveret_amqp::frame::FrameKind;
-use leveret_amqp::{ContentHeader, basic, channel, encode};
+use leveret_amqp::{ContentHeader, channel, encode};
 use leveret_session::contract::Request;
 use leveret_session::{Connection, Settings, fuzz};
 use leveret_types::Now;
@@ -61,13 +62,7 @@ fn open(number: u16) -> Vec<u8> {
 /// A publish of this size in all, of which these octets of the body are there.
 fn publish(number: u16, size: usize, there: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
-    let publish = basic::Publish {
-        exchange: b"x",
-        routing_key: b"k",
-        mandatory: false,
-        immediate: false,
-    };
-    encode::method(&mut bytes, number, &publish);
+    begin_publish(&mut bytes, number);
     encode::frame(&mut bytes, FrameKind::Header, number, |out| {
         let header = ContentHeader {
             class: 60,

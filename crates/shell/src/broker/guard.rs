@@ -43,7 +43,7 @@ impl Drop for ShardGuard<'_> {
         let rung = post(broker, &mut shard.effects.posts);
         let sends = !shard.effects.peer.is_empty()
             && broker.cluster_links.post(shard.effects.peer.drain(..));
-        let refused = broker.say_for_views(&mut shard.effects.streams);
+        let refused = broker.say_for_queues(&mut shard.effects.streams);
         if !shard.effects.deferred.is_empty() {
             broker.deferred.lock().append(&mut shard.effects.deferred);
             broker.deferred_waiting.store(true, Ordering::Release);
@@ -55,6 +55,7 @@ impl Drop for ShardGuard<'_> {
             }
         }
         let wants_write = shard.wants_write();
+        let wants_soon = shard.wants_write_soon();
         let lazy = !wants_write && shard.urgency() == Urgency::Lazy;
         let page_out = shard.logs.wants_page_out();
         self.cell
@@ -69,6 +70,7 @@ impl Drop for ShardGuard<'_> {
             io_threads: rung,
             links: sends,
             wal: wants_write,
+            wal_soon: wants_soon,
             wal_lazily: lazy,
         });
         broker.tell_sessions(refused);

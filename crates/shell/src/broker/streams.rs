@@ -88,9 +88,9 @@ impl Broker {
         }
     }
 
-    /// Says to streams what views of a shard want said, while the shard is borrowed: so that it
-    /// arrives in its order. Answers what the views are to hear of it once the shard is let go.
-    pub(super) fn say_for_views(
+    /// Says to streams what queues of a shard want said, while the shard is borrowed: so that it
+    /// arrives in its order. Answers what they are to hear of it once the shard is let go.
+    pub(super) fn say_for_queues(
         &self,
         said: &mut Vec<(SessionId, Command)>,
     ) -> Vec<(SessionId, StreamNews)> {
@@ -102,6 +102,10 @@ impl Broker {
                 continue;
             }
             let stream = command.stream().unwrap_or_default();
+            if self.holds_streams_back(session, &command) {
+                heard.push((session, StreamNews::Event(Event::Lost { stream })));
+                continue;
+            }
             let event = match self.stream_relay.say(session, command, &post) {
                 Said::Here(command) => match self.streams.say(session, command) {
                     Ok(()) => None,
@@ -119,15 +123,17 @@ impl Broker {
         heard
     }
 
+    fn holds_streams_back(&self, session: SessionId, command: &Command) -> bool {
+        self.are_streams_held.load(Ordering::Acquire) && self.streams.holds_back(session, command)
+    }
+
     /// Says something for a session to whichever node has the stream.
     pub(super) fn say_to_any_stream(
         &self,
         session: SessionId,
         command: Command,
     ) -> Result<(), Box<Command>> {
-        if self.are_streams_held.load(Ordering::Acquire)
-            && self.streams.holds_back(session, &command)
-        {
+        if self.holds_streams_back(session, &command) {
             return Err(Box::new(command));
         }
         let post = |node, frame| self.post_relayed(node, frame);

@@ -75,8 +75,10 @@ pub(crate) struct LinkThread {
     ran_ms: u64,
     /// Turns in a row in which no frame has come.
     quiet_turns: u32,
-    /// Frames that have come in this turn, and the pauses after such turns.
-    frames_come: u64,
+    /// Bytes of frames that have come in this turn, and of those that have left, which may be far
+    /// more; and the pauses after turns in which some have come.
+    bytes_come: u64,
+    bytes_left: u64,
     delay: GroupCommitDelay,
     events: Vec<LinkEvent>,
     frames: Vec<PeerFrame>,
@@ -104,7 +106,8 @@ impl LinkThread {
             looked_ms: 0,
             ran_ms: 0,
             quiet_turns: 0,
-            frames_come: 0,
+            bytes_come: 0,
+            bytes_left: 0,
             delay: GroupCommitDelay::new(&Rule::LINKS),
             events: Vec::new(),
             frames: Vec::new(),
@@ -136,10 +139,11 @@ impl LinkThread {
             // What was posted until now is sent here, and is no reason to look again.
             self.take_inbox(now);
             self.send_all(now);
-            let frames = std::mem::take(&mut self.frames_come);
+            let come = std::mem::take(&mut self.bytes_come);
+            let left = std::mem::take(&mut self.bytes_left);
             self.quiet_turns = self.quiet_turns.saturating_add(1);
-            if frames > 0 {
-                self.delay.wrote(frames, Instant::now());
+            if come > 0 {
+                self.delay.wrote(come + left, Instant::now());
                 self.quiet_turns = 0;
             }
             if now.monotonic_ms.saturating_sub(self.looked_ms) >= PEER_HEARTBEAT_MS {
@@ -407,7 +411,7 @@ impl LinkThread {
                 self.detector.heard(node, now.monotonic_ms);
             }
             if !frames.is_empty() {
-                self.frames_come += frames.len() as u64;
+                self.bytes_come += frames.iter().map(|(_, f)| f.len() as u64).sum::<u64>();
                 let are_many = frames.len() >= FRAMES_AT_ONCE;
                 cluster::receive(now, node, frames, &*self.broker);
                 self.note_missing_start();
@@ -470,6 +474,7 @@ impl LinkThread {
             if !peer.outbox.drain(&mut self.frames) {
                 broken.push((*node, "it takes too little of what it is sent".to_owned()));
             }
+            self.bytes_left += self.frames.iter().map(|f| f.len() as u64).sum::<u64>();
             link.add(&mut self.frames, &mut self.staging);
             if let Err(why) = link.send(&peer.outbox) {
                 broken.push((*node, why));

@@ -144,6 +144,7 @@ impl IoThread {
             awaiting: false,
             write_blocked: false,
             write_progress_ms: now.monotonic_ms,
+            taken_ms: now.monotonic_ms,
             deadline_ms: 0,
             torn_down: false,
             output_ended: false,

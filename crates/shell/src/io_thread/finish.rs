@@ -4,7 +4,7 @@
 use super::{IoThread, OUTPUT_BYTES_MAX, Slot};
 use leveret_node::Env;
 use leveret_types::Now;
-use leveret_types::limits::CLIENT_GONE_MS_MAX;
+use leveret_types::limits::{CLIENT_GONE_MS_MAX, SHUTDOWN_CLIENT_MS};
 use std::cmp::Reverse;
 use std::io::{self, IoSlice};
 
@@ -65,6 +65,9 @@ impl IoThread {
             state.broken |= at <= now.monotonic_ms;
             gone_at = Some(at);
         }
+        // An orderly end waits for who still takes what waits for it, and for no last words else.
+        let given_up_at = self.draining.then(|| state.taken_ms + SHUTDOWN_CLIENT_MS);
+        state.broken |= given_up_at.is_some_and(|at| at <= now.monotonic_ms);
         let written = state.client.output().is_empty();
         if written && !state.output_ended && state.client.ends_output() {
             state.output_ended = true;
@@ -84,7 +87,8 @@ impl IoThread {
             self.awaiting.push(slot);
             self.broker.await_durable(self.index, epoch);
         }
-        let deadline = state.client.deadline().into_iter().chain(gone_at).min();
+        let deadlines = [state.client.deadline(), gone_at, given_up_at];
+        let deadline = deadlines.into_iter().flatten().min();
         let deadline = match (deadline, state.write_blocked) {
             (Some(at), false) => Some(at),
             (at, true) => Some(at.unwrap_or(u64::MAX).min(now.monotonic_ms + 10_000)),
@@ -135,6 +139,7 @@ fn write_output(state: &mut Slot, now: Now) {
             Ok(written) => {
                 state.client.output().advance(written);
                 state.write_progress_ms = now.monotonic_ms;
+                state.taken_ms = now.monotonic_ms;
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 state.write_blocked = true;

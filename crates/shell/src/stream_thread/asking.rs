@@ -186,7 +186,7 @@ mod tests {
     use super::super::tests::{SOON, STREAM, publish, start};
     use super::*;
     use leveret_storage::MemoryDisk;
-    use leveret_stream::{OffsetSpec, ReaderId, RequestId};
+    use leveret_stream::{OffsetSpec, ReaderId, RequestId, StoredBy};
 
     #[test]
     fn an_operator_reads_what_is_there_and_as_many_do_at_a_time_as_may() {
@@ -232,6 +232,7 @@ mod tests {
             stream: STREAM,
             reference: group.clone(),
             offset: 5,
+            by: StoredBy::Anyone,
         };
         handle.say(SessionId(1), store).unwrap();
         let told = handle.groups(None);

@@ -346,6 +346,7 @@ impl<D: Disk> Node<D> {
         }
         busy |= self.go_in(now);
         busy |= self.run_cluster(now);
+        busy |= self.env.exchange_with_streams(now);
         busy |= self.is_placed() && self.streams.step(&self.env, now);
         for number in 0..SHARDS {
             busy |= self.read(ShardId(number), now);

@@ -1,17 +1,20 @@
 //! What of a view survives a restart: a small blob, which the log of its queue keeps.
 //!
 //! ```text
-//! version: u8 = 1 | source u64 | given u64 | reserved u64 | ranges u32 | range* | state of the queue
+//! version: u8 = 2 | source u64 | given u64 | reserved u64 | read i64 | ranges u32 | range*
+//! | state of the queue
 //! range: varint of what lies between it and the one before (the first: 0) | varint of its length
 //! ```
-//! Numbers are little-endian; a varint has seven bits a byte, the low ones first. Ranges ascend,
-//! do not touch, and end before `given`.
+//! Version 1 is without `read`. Numbers are little-endian; a varint has seven bits a byte, the low
+//! ones first. Ranges ascend, do not touch, and end before `given`.
 
 use leveret_queue::{State, StateError};
 use leveret_types::limits::VIEW_UNSETTLED_MAX;
 use leveret_types::{QueueId, RangeSet};
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
+/// The version that does not say when what was read came.
+const WITHOUT_TIMES: u8 = 1;
 /// Bits that a byte of a varint has.
 const VARINT_BITS: u32 = 7;
 
@@ -24,6 +27,9 @@ pub(super) struct SavedView {
     pub(super) given: u64,
     /// What is below this may have been delivered.
     pub(super) reserved: u64,
+    /// When the newest chunk that was read came, in milliseconds since the Unix epoch; 0 if that is
+    /// not known.
+    pub(super) read_ms: i64,
     /// What of that is not settled.
     pub(super) unsettled: RangeSet,
     /// What the queue knows besides.
@@ -48,6 +54,7 @@ impl SavedView {
         for number in [self.source.0, self.given, self.reserved] {
             out.extend_from_slice(&number.to_le_bytes());
         }
+        out.extend_from_slice(&self.read_ms.to_le_bytes());
         // At most one for each unsettled message, which are bounded.
         let ranges = self.unsettled.iter();
         out.extend_from_slice(&(ranges.len() as u32).to_le_bytes());
@@ -63,12 +70,16 @@ impl SavedView {
     /// Reads exactly these bytes.
     pub(super) fn decode(bytes: &[u8]) -> Result<Self, SavedViewError> {
         let (version, mut rest) = bytes.split_first().ok_or(SavedViewError::Damaged)?;
-        if *version != VERSION {
+        if ![WITHOUT_TIMES, VERSION].contains(version) {
             return Err(SavedViewError::Version(*version));
         }
         let source = QueueId(take_u64(&mut rest)?);
         let given = take_u64(&mut rest)?;
         let reserved = take_u64(&mut rest)?;
+        let read_ms = match *version {
+            WITHOUT_TIMES => 0,
+            _ => take_u64(&mut rest)?.cast_signed(),
+        };
         let (count, after) = rest
             .split_first_chunk::<4>()
             .ok_or(SavedViewError::Damaged)?;
@@ -96,6 +107,7 @@ impl SavedView {
             source,
             given,
             reserved,
+            read_ms,
             unsettled,
             queue: State::decode(rest)?,
         })
@@ -151,6 +163,7 @@ mod tests {
             source: QueueId(7).of_stream(),
             given,
             reserved: given + 9,
+            read_ms: 1_700_000_000_000,
             unsettled,
             queue: State::default(),
         }
@@ -199,7 +212,17 @@ mod tests {
                 let _ = SavedView::decode(&other);
             }
         }
-        let later = [2, 0, 0];
-        assert_eq!(SavedView::decode(&later), Err(SavedViewError::Version(2)));
+        let later = [3, 0, 0];
+        assert_eq!(SavedView::decode(&later), Err(SavedViewError::Version(3)));
+    }
+
+    #[test]
+    fn what_an_earlier_build_saved_does_not_say_when_its_messages_came() {
+        let view = saved(&[(3, 5)], 10);
+        let mut bytes = encoded(&view);
+        bytes[0] = WITHOUT_TIMES;
+        bytes.drain(25..33);
+        let expected = SavedView { read_ms: 0, ..view };
+        assert_eq!(SavedView::decode(&bytes), Ok(expected));
     }
 }

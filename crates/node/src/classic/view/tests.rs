@@ -48,10 +48,10 @@ fn chunk(first_offset: u64, count: u64, bytes: usize) -> SharedChunk {
 impl World {
     /// A view of a stream that has so many messages, begun at the first.
     fn new(end: u64) -> Self {
-        Self::with(Settings::default(), &[], end)
+        Self::with(Settings::default(), None, end)
     }
 
-    fn with(settings: Settings, saved: &[u8], end: u64) -> Self {
+    fn with(settings: Settings, saved: Option<&[u8]>, end: u64) -> Self {
         let (view, queue) = View::new(NOW, QueueId(1), &spec(), settings, saved);
         let mut world = Self {
             view,
@@ -190,7 +190,7 @@ impl World {
     fn restart(mut self, clean: bool) -> Self {
         let saved = self.view.save(self.now, &self.queue, clean);
         let saved = saved.expect("it has begun");
-        Self::with(Settings::default(), &saved, self.end)
+        Self::with(Settings::default(), Some(&saved), self.end)
     }
 }
 
@@ -358,7 +358,7 @@ fn a_view_never_wants_to_be_looked_at_again_at_once() {
         world.step(false);
     }
     // One that is purged before it knows where it begins has nothing to save.
-    let (mut view, _) = View::new(NOW, QueueId(1), &spec(), Settings::default(), &[]);
+    let (mut view, _) = View::new(NOW, QueueId(1), &spec(), Settings::default(), None);
     view.purge();
     view.step(NOW, false, 0);
     assert_eq!(view.deadline_ms(true), None);
@@ -396,4 +396,187 @@ fn a_purge_takes_what_was_not_read_too() {
     let world = world.restart(false);
     assert_eq!(world.queue.depths()[0], 5);
     assert_eq!(world.view.backlog(), 0);
+}
+
+/// The same chunk, which came so many milliseconds later.
+fn later(chunk: &SharedChunk, by_ms: i64) -> SharedChunk {
+    let mut header = *chunk.header();
+    header.timestamp_ms += by_ms;
+    SharedChunk::new(header, &[], &chunk.data(), &[])
+}
+
+/// A view that has settled ten messages, and a consumer of it after a crash.
+fn after_ten_settled() -> World {
+    let mut world = World::new(10);
+    let consumer = world.attach(1, 100);
+    world.send(chunk(0, 10, 8));
+    world.settle(consumer, 0..10, Outcome::Accept);
+    let mut world = world.restart(false);
+    world.attach(2, 100);
+    world
+}
+
+#[test]
+fn a_view_looks_again_at_the_last_chunk_that_it_read_and_delivers_what_follows() {
+    let mut world = after_ten_settled();
+    world.send(chunk(8, 2, 8));
+    world.send(later(&chunk(10, 2, 8), 7));
+    assert_eq!(world.offsets(), [10, 11]);
+}
+
+#[test]
+fn a_view_whose_stream_has_other_messages_at_offsets_that_it_read_delivers_none_of_them() {
+    let mut world = after_ten_settled();
+    // The disk has lied to the stream: it has lost its end, and given the offsets anew.
+    world.send(later(&chunk(8, 4, 8), 7));
+    assert_eq!(world.offsets(), [0; 0]);
+    assert_eq!(world.view.stage, Stage::Broken);
+    assert!(!world.view.may_have_more());
+}
+
+#[test]
+fn a_view_whose_saved_state_is_lost_or_damaged_is_not_served() {
+    let mut world = World::new(10);
+    let saved = world
+        .view
+        .save(NOW, &world.queue, false)
+        .expect("it has begun");
+    for state in [&[][..], &saved[..saved.len() - 1], &[9]] {
+        let world = World::with(Settings::default(), Some(state), 10);
+        assert_eq!(world.view.stage, Stage::Broken, "{state:?}");
+    }
+}
+
+/// What a view's consumer has seen and settled, whatever became of the node meanwhile.
+struct Ledger {
+    world: World,
+    consumer: ConsumerId,
+    lives: u64,
+    /// Where the stream's reader goes on.
+    next: u64,
+    /// What is settled, and how much of it was when the state was saved last.
+    settled: RangeSet,
+    saved: (Option<Vec<u8>>, RangeSet),
+}
+
+/// Messages of each chunk of a ledger's stream.
+const CHUNK: u64 = 7;
+
+impl Ledger {
+    fn new() -> Self {
+        let mut ledger = Self {
+            world: World::new(0),
+            consumer: ConsumerId(0),
+            lives: 0,
+            next: 0,
+            settled: RangeSet::new(),
+            saved: (None, RangeSet::new()),
+        };
+        ledger.live();
+        ledger
+    }
+
+    /// The node has started; a consumer comes.
+    fn live(&mut self) {
+        self.lives += 1;
+        self.consumer = self.world.attach(self.lives, 40);
+        let begins = match self.world.view.read_ms {
+            0 => self.world.view.expected,
+            _ => self
+                .world
+                .view
+                .expected
+                .min(self.world.view.given.saturating_sub(1)),
+        };
+        self.next = begins / CHUNK * CHUNK;
+    }
+
+    fn save(&mut self) {
+        let saved = self.world.view.save(NOW, &self.world.queue, false);
+        self.saved = (saved, self.settled.clone());
+    }
+
+    /// The node ends, with what was saved last; what was settled since comes again.
+    fn crash(&mut self) {
+        let (saved, settled) = self.saved.clone();
+        let end = self.world.end;
+        self.world = World::with(Settings::default(), saved.as_deref(), end);
+        self.settled = settled;
+        self.live();
+    }
+
+    /// The stream sends what it has.
+    fn read(&mut self, chunks: u64) {
+        for _ in 0..chunks {
+            if self.next + CHUNK > self.world.end {
+                return;
+            }
+            self.world.send(chunk(self.next, CHUNK, 8));
+            self.next += CHUNK;
+        }
+    }
+
+    /// Settles some of what this life has been delivered, and checks that nothing settled has come.
+    fn settle(&mut self, is_chosen: impl Fn(u64) -> bool) {
+        let delivered = std::mem::take(&mut self.world.delivered);
+        for (offset, redelivered) in delivered {
+            assert!(offset < self.world.end, "{offset} is not in the stream");
+            assert!(
+                !self.settled.contains(offset),
+                "{offset} comes after its settle"
+            );
+            let outcome = match is_chosen(offset) {
+                true => Outcome::Accept,
+                false => Outcome::Requeue { count: false },
+            };
+            let outcome = match redelivered {
+                true => Outcome::Accept,
+                false => outcome,
+            };
+            if matches!(outcome, Outcome::Accept) {
+                self.settled.insert(offset);
+            }
+            self.world
+                .settle(self.consumer, offset..offset + 1, outcome);
+        }
+    }
+}
+
+/// Crashes, saves and returns in any order: each message is settled in the end, and none comes
+/// again once its settle was saved, or within the life of its settle.
+#[test]
+fn whatever_happens_each_message_is_settled_and_none_comes_after_a_saved_settle() {
+    for seed in 0..300_u64 {
+        let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+        let mut random = |below: u64| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state % below
+        };
+        let mut ledger = Ledger::new();
+        for _ in 0..60 {
+            match random(6) {
+                0 => ledger.world.end += CHUNK * random(9),
+                1 | 2 => ledger.read(1 + random(4)),
+                3 => {
+                    let one_in = 1 + random(4);
+                    ledger.settle(|offset| offset % one_in == 0);
+                }
+                4 => ledger.save(),
+                _ => ledger.crash(),
+            }
+        }
+        while ledger.settled.len() < ledger.world.end {
+            let before = ledger.settled.len();
+            for _ in 0..4 {
+                ledger.read(u64::MAX);
+                ledger.settle(|_| true);
+            }
+            assert!(
+                ledger.settled.len() > before,
+                "seed {seed} leaves messages out"
+            );
+        }
+    }
 }

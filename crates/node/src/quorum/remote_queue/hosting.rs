@@ -111,7 +111,7 @@ impl QueueHost for RemoteQueue {
         consumer: Consumer,
         subscriber: Subscriber,
         link: ConsumerLink,
-    ) -> Result<When, AttachError> {
+    ) -> Result<When, Option<AttachError>> {
         let connection = connection_of(subscriber);
         let mut subscription = Subscription::new(connection);
         subscription.consumer = Some(consumer);

@@ -2,8 +2,15 @@
 
 use super::leader_search::{ANSWER_MS, LeaderLocation};
 use super::{Put, Reach, RemoteQueue};
-use crate::quorum::link::{Command, HeldRange, Operation, RegisteredSubscription, Registration};
+use crate::quorum::link::{
+    Command, HeldRange, Operation, RegisteredSubscription, Registration, Settle,
+};
+use leveret_queue::Outcome;
+use leveret_types::limits::QUORUM_QUIET_MS;
 use leveret_types::{NodeId, Now};
+
+/// Settles that are said together later than at once, at most.
+const PATIENT_SETTLES: u64 = 4;
 
 impl RemoteQueue {
     /// Looks for the leader: `candidates` in the order in which they are worth asking.
@@ -138,6 +145,40 @@ impl RemoteQueue {
                 None => break,
             }
         }
+    }
+
+    /// Whether nobody waits for what is to be said now: a few settles that come after a while, of
+    /// consumers that may get as much as they hold without them.
+    pub(crate) fn may_wait(&mut self, now: Now) -> bool {
+        let unsent = self.session.sent..self.journal.next();
+        if unsent.is_empty() {
+            return false;
+        }
+        let said_ms = std::mem::replace(&mut self.session.said_ms, now.monotonic_ms);
+        let is_after_a_while = now.monotonic_ms >= said_ms + QUORUM_QUIET_MS;
+        let is_led = matches!(self.leader.place, LeaderLocation::Led(_));
+        let are_few = unsent.end - unsent.start <= PATIENT_SETTLES;
+        if !is_after_a_while || !is_led || !are_few || !self.session.control.is_empty() {
+            return false;
+        }
+        let mut operations = self.journal.range(unsent);
+        operations.all(|operation| match operation {
+            Operation::Settle(settle) => self.has_credit_besides(settle),
+            Operation::Publish(_) | Operation::Nothing => false,
+        })
+    }
+
+    /// Whether a consumer may get at least as many messages as it holds, and has settled by this,
+    /// before the leader hears of it.
+    fn has_credit_besides(&self, settle: &Settle) -> bool {
+        let is_for_nobody_else = settle.outcome == Outcome::Accept;
+        let subscription = self.subscriptions.get(&settle.subscription);
+        let of_consumer = subscription.and_then(|of| Some((of.consumer?.prefetch, of.held_count)));
+        let has_credit = of_consumer.is_none_or(|(prefetch, held)| {
+            let settled = settle.range.end - settle.range.start;
+            prefetch == 0 || (held + PATIENT_SETTLES + settled) * 2 <= u64::from(prefetch)
+        });
+        is_for_nobody_else && has_credit
     }
 
     /// The leader has taken the session: all that has no answer is said again.

@@ -17,6 +17,8 @@ pub(super) struct Session {
     pub(super) sent: u64,
     /// Number of the next operation that no session has sent.
     pub(super) ever_sent: u64,
+    /// When operations were said last, on the monotonic clock.
+    pub(super) said_ms: u64,
     /// What else is to be said, each before the operation of that number.
     pub(super) control: VecDeque<(u64, Command)>,
 }
@@ -29,6 +31,7 @@ impl Session {
             owes: false,
             sent: 1,
             ever_sent: 1,
+            said_ms: 0,
             control: VecDeque::new(),
         }
     }

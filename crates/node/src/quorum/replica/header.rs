@@ -313,6 +313,73 @@ pub(super) fn priority_log(reader: &mut Reader<'_>) -> Result<u8, Malformed> {
 mod tests {
     use super::*;
 
+    /// What is in a header that has one of its parts, and nothing beside it.
+    #[test]
+    fn a_header_is_empty_when_nothing_is_in_any_of_its_parts() {
+        let origin = Origin {
+            node: NodeId(1),
+            start: 7,
+        };
+        let all = header();
+        let none = Header::default;
+        let parts = [
+            (none(), 0),
+            // Where messages may be handed out is told with whatever else there is.
+            (
+                Header {
+                    weight: 9,
+                    delivered: vec![(4, 9)],
+                    ..none()
+                },
+                0,
+            ),
+            (
+                Header {
+                    origins: vec![(origin, 1), (origin, 2)],
+                    ..none()
+                },
+                2,
+            ),
+            (
+                Header {
+                    came: all.came.clone(),
+                    ..none()
+                },
+                all.came.len(),
+            ),
+            (
+                Header {
+                    left: all.left.clone(),
+                    ..none()
+                },
+                all.left.len(),
+            ),
+            (
+                Header {
+                    returned: all.returned.clone(),
+                    ..none()
+                },
+                all.returned.len(),
+            ),
+            (
+                Header {
+                    leaving: vec![Leaving {
+                        priority_log: 4,
+                        range: 1..3,
+                        reason: Reason::Rejected,
+                    }],
+                    ..none()
+                },
+                1,
+            ),
+        ];
+        for (header, items) in parts {
+            assert_eq!(header.items(), items, "{header:?}");
+            assert_eq!(header.is_empty(), items == 0, "{header:?}");
+        }
+        assert_eq!(all.messages(), 51);
+    }
+
     fn header() -> Header {
         let origin = |node, start| Origin {
             node: NodeId(node),

@@ -38,6 +38,8 @@ pub struct Replicas {
     pub(super) open: Vec<QueueId>,
     /// Whether somebody waits for one of these entries.
     is_urgent: bool,
+    /// Whether a quiet queue's entry waits for the log.
+    writes_soon: bool,
     /// Replicas that wait for the write-ahead log.
     unsynced: Vec<QueueId>,
     /// How long they, and what is to be proposed, have waited for the log.
@@ -115,6 +117,17 @@ impl Replicas {
     #[must_use]
     pub fn is_urgent(&self) -> bool {
         self.is_urgent && self.has_open()
+    }
+
+    /// Whether an entry waits for the log that may share its write with others.
+    #[must_use]
+    pub const fn writes_soon(&self) -> bool {
+        self.writes_soon
+    }
+
+    /// What waited for the log is on its way.
+    pub const fn sealed(&mut self) {
+        self.writes_soon = false;
     }
 
     /// Adds the member of a queue that is on this node, with what the logs have of it.
@@ -204,6 +217,7 @@ impl Replicas {
             leader.is_lease_expired = is_lease_expired;
         }
         let result = run(replica, around);
+        self.writes_soon |= std::mem::take(&mut replica.pace.writes_soon);
         let leader = replica.leader.as_ref();
         let listed = &mut replica.listed;
         let list = |is: &mut bool, wanted: bool, list: &mut Vec<QueueId>| {

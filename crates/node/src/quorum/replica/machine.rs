@@ -61,7 +61,9 @@ impl Machine<Around<'_>> for Replica {
 
     fn appending(&mut self, around: &mut Around<'_>, truncate_from: Option<u64>, new: &[Entry]) {
         self.abandon_receiving(around.logs);
-        self.pace.was_log_awaited = around.logs.is_awaited();
+        if self.leads.is_none() {
+            self.pace.was_log_awaited = around.logs.is_awaited();
+        }
         if let Some(from) = truncate_from {
             self.take_back(around.logs, from);
         }
@@ -74,8 +76,13 @@ impl Machine<Around<'_>> for Replica {
     fn written(&mut self, around: &mut Around<'_>, write: &LogWrite<'_>) {
         let has_entries_alone =
             write.install.is_none() && write.hard_state.is_none() && write.truncate_from.is_none();
-        if has_entries_alone && !self.pace.was_log_awaited && self.appends_lazily(around) {
+        if !has_entries_alone || self.pace.was_log_awaited {
+            return;
+        }
+        let is_for_nobody = self.appends_lazily(around);
+        if is_for_nobody || self.appends_soon() {
             around.logs.await_nothing();
+            self.pace.writes_soon |= !is_for_nobody;
         }
     }
 

@@ -149,6 +149,7 @@ impl Replica {
             around.logs.settle(log, left.range.clone(), left.bytes);
         }
         self.applied.apply(header);
+        self.pace.applied_ms = around.now.monotonic_ms;
         self.outgoing.applied(entry.index);
         if self.leads == Some(entry.term)
             && let Some(leader) = &mut self.leader
@@ -262,8 +263,9 @@ impl Replica {
         true
     }
 
-    /// Takes operations that wait, and proposes full batches.
+    /// Takes operations that wait, and proposes full batches, and what comes alone.
     fn work(&mut self, around: &mut Around<'_>) {
+        let was_log_awaited = around.logs.is_awaited();
         while let Some(leader) = &mut self.leader {
             leader.take_waiting(around, &mut self.priority_logs);
             let full = leader.wants_close();
@@ -271,6 +273,7 @@ impl Replica {
                 break;
             }
         }
+        self.propose_alone(around, was_log_awaited);
     }
 
     /// Lets the leader act on what has happened.

@@ -29,6 +29,12 @@ pub(super) struct Pace {
     is_quiet: bool,
     /// Whether somebody waited for the log before they were appended.
     pub(super) was_log_awaited: bool,
+    /// When an entry was applied last, on the monotonic clock.
+    pub(super) applied_ms: u64,
+    /// Whether what the leader proposes now comes alone.
+    proposes_alone: bool,
+    /// Whether an entry was appended that may share its write with others.
+    pub(super) writes_soon: bool,
 }
 
 /// Whether a majority can do without the answers of `member`, as far as is known on `node`, where
@@ -65,6 +71,29 @@ impl Replica {
     /// Whether nobody waits for what is appended here now.
     pub(super) fn appends_lazily(&self, around: &Around<'_>) -> bool {
         self.leads.is_none() && self.may_take_time(around, self.group.replica())
+    }
+
+    /// Whether what is appended here now may wait a moment for others, with which it shares a write
+    /// of the log.
+    pub(super) const fn appends_soon(&self) -> bool {
+        match self.leads {
+            Some(_) => self.pace.proposes_alone,
+            None => self.pace.is_quiet,
+        }
+    }
+
+    /// Proposes what has come after a while, and with nothing on its way: its entry goes to the
+    /// followers before the log is written, whose write here and there it shares with others.
+    /// `was_log_awaited` is from before the batch's messages were appended.
+    pub(super) fn propose_alone(&mut self, around: &mut Around<'_>, was_log_awaited: bool) {
+        let is_after_a_while = around.now.monotonic_ms >= self.pace.applied_ms + QUORUM_QUIET_MS;
+        let leader = self.leader.as_ref().filter(|_| is_after_a_while);
+        if leader.is_some_and(|leader| leader.is_alone(QUIET_MESSAGES as usize)) {
+            self.pace.was_log_awaited = was_log_awaited;
+            self.pace.proposes_alone = true;
+            self.close_batch(around);
+            self.pace.proposes_alone = false;
+        }
     }
 
     /// Whether a message may wait for others to the same node.

@@ -13,8 +13,9 @@ use leveret_node::history::History;
 use leveret_node::registry::Registry;
 use leveret_node::reply_to::Replies;
 use leveret_node::shard::{Deferred, Shard};
-use leveret_node::streams::{ClientAddresses, StreamChange, StreamNews, session_of};
+use leveret_node::streams::{ClientAddresses, StreamChange, StreamNews, session_of, view_of};
 use leveret_node::{Alarms, NodeCounters, NodeSettings};
+use leveret_stream::{Event, SessionId};
 use leveret_types::{ConnectionId, ConsumerId, NodeId, Now, ShardId};
 use std::cell::{Cell, Ref, RefCell, RefMut};
 use std::collections::{BTreeSet, VecDeque};
@@ -41,6 +42,10 @@ pub struct NodeEnv {
     pub frames: RefCell<VecDeque<(NodeId, PeerFrame)>>,
     pub(super) deferred: RefCell<Vec<Deferred>>,
     pub(super) stream_inputs: RefCell<Vec<StreamInput>>,
+    /// What queues of shards say to streams, in order.
+    said: RefCell<VecDeque<(SessionId, leveret_stream::Command)>>,
+    /// What streams say to queues of shards, in order.
+    pub(super) heard: RefCell<VecDeque<(SessionId, Event)>>,
     /// The streams of other nodes, and their sessions at the streams of this one.
     pub(super) relayed: Relayed,
     /// Whether the streams have no room for publishes, and who was told so.
@@ -82,6 +87,8 @@ impl NodeEnv {
             frames: RefCell::default(),
             deferred: RefCell::default(),
             stream_inputs: RefCell::default(),
+            said: RefCell::default(),
+            heard: RefCell::default(),
             relayed: Relayed::default(),
             are_streams_full: Cell::default(),
             refused: RefCell::default(),
@@ -99,6 +106,32 @@ impl NodeEnv {
             replies: Replies::default(),
             history: History::default(),
         }
+    }
+
+    /// Says to streams what queues of the shards want said, and tells those what streams say; false
+    /// if that was nothing. No shard is borrowed.
+    pub(super) fn exchange_with_streams(&self, now: Now) -> bool {
+        let said = self.said.take();
+        let is_full = self.are_streams_full.get();
+        let mut busy = !said.is_empty();
+        for (session, command) in said {
+            let is_publish = matches!(command, leveret_stream::Command::Publish { .. });
+            let stream = command.stream().unwrap_or_default();
+            if is_publish && is_full || self.relayed.say(session, command, self).is_err() {
+                self.heard
+                    .borrow_mut()
+                    .push_back((session, Event::Lost { stream }));
+            }
+        }
+        let heard = self.heard.take();
+        busy |= !heard.is_empty();
+        for (session, event) in heard {
+            let queue = view_of(session).expect("connections hear for themselves");
+            self.with_shard(now, self.shard_of(queue), |shard| {
+                shard.hear_stream(now, queue, StreamNews::Event(event));
+            });
+        }
+        busy
     }
 
     /// The streams have no room for publishes from now on, or have some again.
@@ -152,6 +185,7 @@ impl Drop for Guard<'_> {
         self.env.posts.borrow_mut().extend(effects.posts);
         self.env.frames.borrow_mut().extend(effects.peer);
         self.env.deferred.borrow_mut().extend(effects.deferred);
+        self.env.said.borrow_mut().extend(effects.streams);
     }
 }
 

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use leveret_node::env::{ConnectionEvent, Env, PeerFrame};
 use leveret_node::streams::{
     ClientAddresses, Guests, Place, RelayEffect, Said, StreamChange, StreamNews, StreamRelay,
-    command_bytes, connection_of, goes_with_publishes,
+    command_bytes, connection_of, goes_with_publishes, view_of,
 };
 use leveret_stream::{Command, Event, SessionId};
 use leveret_types::NodeId;
@@ -165,6 +165,9 @@ fn input(env: &NodeEnv, session: SessionId, command: Command) {
 }
 
 fn hear(env: &NodeEnv, session: SessionId, event: Event) {
+    if view_of(session).is_some() {
+        return env.heard.borrow_mut().push_back((session, event));
+    }
     let news = ConnectionEvent::Stream(StreamNews::Event(event));
     env.post(connection_of(session), news);
 }

@@ -2,7 +2,7 @@
 
 use super::Replicas;
 use crate::around::Around;
-use crate::host_kind::HostKind;
+use crate::host_kind::{CountersByType, HostKind};
 use crate::queue_spec::LocalQueueStats;
 use crate::quorum::link::{Answer, Command};
 use crate::serving::serve;
@@ -227,6 +227,14 @@ impl HostKind for Replicas {
             (id, [ready + unsettled + leaving, ready, unsettled])
         });
         depths.filter(|(_, depths)| *depths != [0; 3]).collect()
+    }
+
+    fn counters(&mut self) -> CountersByType {
+        let leaders = self
+            .map
+            .values()
+            .filter_map(|replica| replica.leader.as_ref());
+        CountersByType::of(leaders.map(|leader| leader.queue()))
     }
 
     fn queues(&self) -> Vec<QueueId> {

@@ -275,6 +275,18 @@ impl Leader {
         now.monotonic_ms >= since + QUORUM_SETTLES_GATHER_MS
     }
 
+    /// Whether the batch is so many new messages at most, with nothing on its way before them.
+    pub(in super::super) fn is_alone(&self, messages: usize) -> bool {
+        let UnderWay {
+            waiting,
+            batch,
+            in_flight,
+            ..
+        } = &self.under_way;
+        let is_few = (1..=messages).contains(&batch.came.len());
+        is_few && waiting.is_empty() && in_flight.is_empty()
+    }
+
     /// Whether the batch takes no more before it is proposed.
     pub(in super::super) fn wants_close(&self) -> bool {
         self.is_full() && !self.under_way.batch.header.is_empty()
