@@ -297,6 +297,18 @@ fn commands_of_rabbitmq_streams_change_what_they_say() {
             3,
         ),
         (
+            "-q|add_super_stream_partitions|orders|--binding-keys|eu,us",
+            0,
+            "Super stream orders has been given orders-eu, orders-us\n",
+            4,
+        ),
+        (
+            "-q|add_super_stream_partitions|orders",
+            64,
+            "Error (argument validation): Specify --partitions (how many more) or --binding-keys.",
+            0,
+        ),
+        (
             "-q|delete_super_stream|orders",
             0,
             "Super stream orders has been deleted\n",

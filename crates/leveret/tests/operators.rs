@@ -51,6 +51,16 @@ fn a_super_stream_is_made_shown_and_deleted_from_the_command_line() {
         node.told(&["-s", "list_stream_tracking", "invoices-eu"]),
         ""
     );
+    let more = node.told(&[
+        "-q",
+        "add_super_stream_partitions",
+        "invoices",
+        "--partitions",
+        "1",
+    ]);
+    assert_eq!(more, "Super stream invoices has been given invoices-2\n");
+    let queues = node.told(&["-s", "list_queues", "name", "type"]);
+    assert!(queues.contains("invoices-2\tstream\n"), "{queues}");
     node.told(&["-q", "delete_super_stream", "invoices"]);
     assert_eq!(node.told(&["-s", "list_queues", "name"]), "");
 }
@@ -172,6 +182,61 @@ fn messages_published_over_http_are_counted_as_a_clients_are() {
             "{line} in {metrics}"
         );
     }
+}
+
+/// What is got from a queue over HTTP, and stays away from it.
+fn got(node: &Node, queue: &str) -> serde_json::Value {
+    let get = r#"{"count": 9, "ackmode": "ack_requeue_false", "encoding": "auto"}"#;
+    body_of(&node.http("POST", &format!("/api/queues/%2f/{queue}/get"), get))
+}
+
+#[test]
+fn a_message_published_over_http_is_remembered_by_a_recent_history_exchange() {
+    let folder = Folder::new("http-history");
+    let node = start(&folder);
+    let exchange = r#"{"type": "x-recent-history", "arguments": {"x-recent-history-length": 2}}"#;
+    let exchange = node.http("PUT", "/api/exchanges/%2f/recent", exchange);
+    assert!(exchange.starts_with("HTTP/1.1 201"), "{exchange}");
+    for payload in ["1", "2", "3"] {
+        let body = format!(r#"{{"properties":{{}},"routing_key":"","payload":"{payload}"}}"#);
+        let answer = node.http("POST", "/api/exchanges/%2f/recent/publish", &body);
+        assert!(answer.contains("\"routed\":false"), "{answer}");
+    }
+    let queue = node.http("PUT", "/api/queues/%2f/q", "{}");
+    assert!(queue.starts_with("HTTP/1.1 201"), "{queue}");
+    let bound = node.http("POST", "/api/bindings/%2f/e/recent/q/q", "{}");
+    assert!(bound.starts_with("HTTP/1.1 201"), "{bound}");
+    let got = got(&node, "q");
+    let payloads: Vec<_> = got.as_array().expect("a list").iter().collect();
+    assert_eq!(payloads.len(), 2, "{got}");
+    assert_eq!(
+        (&payloads[0]["payload"], &payloads[1]["payload"]),
+        (&"2".into(), &"3".into())
+    );
+}
+
+#[test]
+fn a_message_published_over_http_is_copied_by_the_firehose() {
+    let folder = Folder::new("http-firehose");
+    let node = start(&folder);
+    let traced = node.http("PUT", "/api/vhosts/%2f", r#"{"tracing": true}"#);
+    assert!(traced.starts_with("HTTP/1.1 204"), "{traced}");
+    for queue in ["q", "copies"] {
+        let queue = node.http("PUT", &format!("/api/queues/%2f/{queue}"), "{}");
+        assert!(queue.starts_with("HTTP/1.1 201"), "{queue}");
+    }
+    let path = "/api/bindings/%2f/e/amq.rabbitmq.trace/q/copies";
+    let bound = node.http("POST", path, r##"{"routing_key": "publish.#"}"##);
+    assert!(bound.starts_with("HTTP/1.1 201"), "{bound}");
+    let body = r#"{"properties":{},"routing_key":"q","payload":"seen"}"#;
+    let answer = node.http("POST", "/api/exchanges/%2f/amq.default/publish", body);
+    assert!(answer.contains("\"routed\":true"), "{answer}");
+    let copy = &got(&node, "copies")[0];
+    assert_eq!(copy["payload"], "seen", "{copy}");
+    assert_eq!(copy["routing_key"], "publish.");
+    let headers = &copy["properties"]["headers"];
+    assert_eq!(headers["routed_queues"][0], "q", "{headers}");
+    assert_eq!(headers["routing_keys"][0], "q");
 }
 
 #[test]

@@ -208,6 +208,35 @@ fn a_collector_that_takes_nothing_costs_spans_and_no_message() {
     }
 }
 
+/// A collector that answers with a byte now and then, and never to an end.
+fn dripping_collector() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("bound").to_string();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            std::thread::spawn(move || {
+                while stream.write_all(b"H").is_ok() {
+                    std::thread::sleep(Duration::from_millis(200));
+                }
+            });
+        }
+    });
+    address
+}
+
+#[test]
+fn a_collector_whose_answer_never_ends_is_given_up() {
+    let folder = Folder::new("traces-drip");
+    let settings = format!(
+        "traces.endpoint = http://{}/v1/traces\n",
+        dripping_collector()
+    );
+    let node = start(&folder, &settings);
+    run_load(&node, &folder, &format!("00-{TRACE}-{PARENT}-01"));
+    await_counter(&node, "trace_spans_dropped_total", 5 * MESSAGES as u64);
+    assert!(node.terminate());
+}
+
 #[test]
 fn nothing_is_traced_where_nobody_asked_for_it() {
     let folder = Folder::new("traces-off");

@@ -7,8 +7,8 @@ use crate::pieces::write_json;
 use crate::question::Question;
 use crate::ranges::Ranges;
 use crate::{
-    attempts, changes, connections, overview, queues, stream_browse, stream_groups, stream_rows,
-    vhost_sums,
+    attempts, changes, connections, disk, overview, queues, stream_browse, stream_groups,
+    stream_rows, vhost_sums,
 };
 use leveret_types::{ConnectionId, QueueId};
 use serde_json::{Value, json};
@@ -116,6 +116,10 @@ fn one(app: &App, question: Question) -> Value {
             false => Value::Null,
         },
         Question::Changes => changes::own(app),
+        Question::Disk { node: name } => match node.node_stats().name == name {
+            true => disk::told(app),
+            false => Value::Null,
+        },
         Question::Close { connection, reason } => {
             json!(node.close_connection(ConnectionId(connection), &reason))
         }

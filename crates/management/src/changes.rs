@@ -9,11 +9,12 @@ use crate::app::App;
 use crate::input::{Query, parse_json};
 use crate::kept_changes::Changes;
 use crate::list_query;
+use crate::moments::rfc3339;
 use crate::peers;
 use crate::question::Question;
-use crate::queues::rfc3339;
 use crate::reply::{ApiError, Reply};
 use crate::route::{Call, Found, Handler};
+use crate::{catalogue, cluster, queues, streams};
 use leveret_types::limits::CHANGE_VALUE_BYTES_MAX;
 use serde_json::{Map, Value, json};
 use std::sync::{MutexGuard, PoisonError};
@@ -29,6 +30,9 @@ const NO_CHANGES: [&str; 5] = [
     "/api/reset",
 ];
 
+/// Bytes of a list that is looked at, to keep of it what does not change by itself.
+const LOOKED_AT_BYTES_MAX: usize = 16 * CHANGE_VALUE_BYTES_MAX;
+
 /// Whose `GET` is as large as all that is declared.
 const TOO_LARGE_TO_SHOW: [&str; 2] = ["/api/definitions", "/api/all-configuration"];
 
@@ -36,7 +40,7 @@ const TOO_LARGE_TO_SHOW: [&str; 2] = ["/api/definitions", "/api/all-configuratio
 const SECRETS: [&str; 4] = ["password", "secret", "token", "uri"];
 
 /// What changes by itself, and is none of an operator's doing.
-const UNSTEADY: [&str; 8] = [
+const UNSTEADY: [&str; 9] = [
     "message_stats",
     "consumer_details",
     "incoming",
@@ -45,7 +49,36 @@ const UNSTEADY: [&str; 8] = [
     "state",
     "online",
     "cluster_state",
+    "committed",
 ];
+
+/// What shows that which a path without a `GET` of its own changes, by the first parts of the path.
+const SHOWN_BY: [(&str, Handler); 9] = [
+    ("/api/vhosts/{vhost}/deletion/", catalogue::vhosts::vhost),
+    (
+        "/api/vhost-limits/{vhost}/",
+        catalogue::limits::limits_of_vhost,
+    ),
+    ("/api/user-limits/{}/", catalogue::limits::limits_of_user),
+    ("/api/queues/quorum/{vhost}/{}/replicas/", queues::one),
+    (
+        "/api/leveret/streams/{vhost}/{}/offsets/",
+        streams::tracking,
+    ),
+    ("/api/leveret/streams/{vhost}/{}/replicas/", queues::one),
+    ("/api/leveret/cluster/", cluster::status),
+    ("/api/leveret/memory-watermark", node_limits),
+    ("/api/leveret/disk-free-limit", node_limits),
+];
+
+/// The limits of this node at which publishers are held back.
+fn node_limits(call: &Call<'_>) -> Answer {
+    let stats = call.app.node().node_stats();
+    let (memory, disk) = (stats.memory_limit_bytes, stats.disk_limit_bytes);
+    Ok(Reply::Json(
+        json!({"mem_limit": memory, "disk_free_limit": disk}),
+    ))
+}
 
 fn kept(app: &App) -> MutexGuard<'_, Changes> {
     let changes = app.changes.lock();
@@ -65,7 +98,10 @@ pub(crate) fn answer(call: &Call<'_>, found: &Found, path: &str) -> Answer {
         return (method.handler)(call);
     }
     let shows = |path: &&str| found.pattern.starts_with(path);
-    let look = found.look.filter(|_| !TOO_LARGE_TO_SHOW.iter().any(shows));
+    let others = SHOWN_BY.iter();
+    let mut others = others.filter(|(path, _)| found.pattern.starts_with(path));
+    let look = found.look.or_else(|| others.next().map(|(_, look)| *look));
+    let look = look.filter(|_| !TOO_LARGE_TO_SHOW.iter().any(shows));
     let before = shown(look, call);
     let result = (method.handler)(call);
     let (status, reason) = match &result {
@@ -117,10 +153,21 @@ fn shown(look: Option<Handler>, call: &Call<'_>) -> Value {
         content_type: String::new(),
         reason: None,
     };
-    match look(&call) {
-        Ok(Reply::Json(value)) => bounded(steady(public(value))),
+    let value = match look(&call) {
+        Ok(Reply::Json(value)) => value,
+        Ok(Reply::Pieces(_, pieces)) => {
+            let mut text: Vec<u8> = Vec::new();
+            for piece in pieces {
+                text.extend(piece);
+                if text.len() > LOOKED_AT_BYTES_MAX {
+                    return too_large(text.len());
+                }
+            }
+            serde_json::from_slice(&text).unwrap_or_default()
+        }
         _ => Value::Null,
-    }
+    };
+    bounded(steady(public(value)))
 }
 
 fn too_large(bytes: usize) -> Value {
@@ -175,11 +222,13 @@ fn steady(value: Value) -> Value {
                 .collect();
             Value::Object(fields)
         }
+        Value::Array(items) => items.into_iter().map(steady).collect(),
         other => other,
     }
 }
 
-/// `GET /api/leveret/changes`: those of all nodes, newest first.
+/// `GET /api/leveret/changes`: those of all nodes, newest first; with `?user=` those of one user. A
+/// filter looks at the path.
 pub fn changes(call: &Call<'_>) -> Answer {
     let app = call.app;
     let mut all = match own(app) {
@@ -190,7 +239,15 @@ pub fn changes(call: &Call<'_>) -> Answer {
     let others = peers::rows(app, &Question::Changes).into_iter();
     all.extend(others.map(|row| peers::shaped(&shape, row)));
     all.sort_by(|a, b| b["time"].as_str().cmp(&a["time"].as_str()));
-    list_query::list_of(all, &call.query)
+    if let Some(user) = call.query.get("user").filter(|user| !user.is_empty()) {
+        all.retain(|change| change["user"] == user);
+    }
+    list_query::list(
+        all,
+        &call.query,
+        |change| change["path"].as_str(),
+        Value::clone,
+    )
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! `/api/leveret/delayed`: the messages that delayed exchanges keep back on the node that is asked,
 //! the first that are due, and how to drop one before it is.
 
-use crate::queues::{message_json, rfc3339};
+use crate::moments::rfc3339;
+use crate::queues::message_json;
 use crate::reply::{ApiError, Reply};
 use crate::route::Call;
 use leveret_types::limits::{HTTP_BODY_BYTES_MAX, HTTP_PAGE_MAX};

@@ -1,6 +1,10 @@
-//! `/api/leveret/disk`: what the node that is asked has on its disk, and which queues keep it.
+//! `/api/leveret/disk`: what a node has on its disk, and which queues keep it.
 
 use crate::api::QueueDiskUse;
+use crate::app::App;
+use crate::overview::knows_node;
+use crate::peers;
+use crate::question::Question;
 use crate::reply::{ApiError, Reply};
 use crate::route::Call;
 use leveret_types::QueueId;
@@ -8,9 +12,39 @@ use leveret_types::limits::IMPACT_QUEUES_SHOWN;
 use serde_json::{Value, json};
 use std::cmp::Reverse;
 
-/// `GET /api/leveret/disk`: queues by what they have, the largest first.
+/// `GET /api/leveret/disk`: what the node that is asked has.
 pub fn disk(call: &Call<'_>) -> Result<Reply, ApiError> {
-    let node = call.app.node();
+    Ok(Reply::Json(own(call.app)))
+}
+
+/// `GET /api/leveret/disk/{node}`: the same of a node of the cluster.
+pub fn disk_of(call: &Call<'_>) -> Result<Reply, ApiError> {
+    let (app, name) = (call.app, call.param(0));
+    if app.node().node_stats().name == name {
+        return disk(call);
+    }
+    if !knows_node(app, name) {
+        return Err(ApiError::NotFound);
+    }
+    let node = name.to_owned();
+    let answers = peers::ask(app, &Question::Disk { node }).into_iter();
+    let mut answers = answers.filter_map(|(_, answer)| {
+        let text = answer[0].as_str()?;
+        serde_json::from_str::<Value>(text).ok()
+    });
+    let silent = || ApiError::Unavailable(format!("the node '{name}' does not answer: try again"));
+    answers.next().map(Reply::Json).ok_or_else(silent)
+}
+
+/// What another node is told of this one. As a text: fields that are 0 are left out on the way
+/// between nodes.
+pub(crate) fn told(app: &App) -> Value {
+    json!([own(app).to_string()])
+}
+
+/// What this node has: queues by what they have, the largest first.
+fn own(app: &App) -> Value {
+    let node = app.node();
     let stats = node.node_stats();
     let mut disk = node.disk();
     disk.queues
@@ -31,7 +65,7 @@ pub fn disk(call: &Call<'_>) -> Result<Reply, ApiError> {
             "segment_bytes": used.segment_bytes,
         }))
     };
-    Ok(Reply::Json(json!({
+    json!({
         "node": stats.name,
         "disk_free": stats.disk_free_bytes,
         "disk_free_limit": stats.disk_limit_bytes,
@@ -41,5 +75,5 @@ pub fn disk(call: &Call<'_>) -> Result<Reply, ApiError> {
         "segment_bytes": disk.segments.1,
         "segment_live_bytes": disk.live_bytes,
         "queues": disk.queues.iter().filter_map(row).collect::<Value>(),
-    })))
+    })
 }

@@ -1,7 +1,11 @@
-//! The figures of answers that are counted over time, with their names as RabbitMQ has them.
+//! The figures of answers that are counted over time, with their names as RabbitMQ has them, and
+//! with the rates at which they grow.
 
 use crate::api::{BrokerStats, MessageCounters, NodeStats};
-use crate::rates::{MESSAGE_FIELDS, NODE_FIELDS};
+use crate::app::App;
+use crate::rates::{MESSAGE_FIELDS, NODE_FIELDS, Subject};
+use serde_json::{Map, Value, json};
+use std::time::Instant;
 
 /// The fields of `message_stats`, by counter.
 pub(crate) fn fields(c: &MessageCounters) -> [(&'static str, u64); MESSAGE_FIELDS] {
@@ -98,3 +102,44 @@ pub(crate) const NODE_NAMES: [&str; NODE_FIELDS] = [
 
 /// How many messages there are, by name.
 pub(crate) const DEPTHS: [&str; 3] = ["messages", "messages_ready", "messages_unacknowledged"];
+
+/// `message_stats`: each counter, and its rate.
+pub(crate) fn message_stats(app: &App, subject: Subject, counters: &MessageCounters) -> Value {
+    messages_at(counters, message_rates(app, subject, counters))
+}
+
+/// The rates at which counters grow, in the order of [`fields`].
+pub(crate) fn message_rates(
+    app: &App,
+    subject: Subject,
+    counters: &MessageCounters,
+) -> [f64; MESSAGE_FIELDS] {
+    let counts = fields(counters).map(|(_, count)| count);
+    app.message_rates(subject, counts, Instant::now())
+}
+
+/// Counters with the rates at which they grow.
+pub(crate) fn messages_at(counters: &MessageCounters, rates: [f64; MESSAGE_FIELDS]) -> Value {
+    let mut out = Map::new();
+    for ((name, count), rate) in fields(counters).into_iter().zip(rates) {
+        out.insert(name.to_owned(), count.into());
+        out.insert(format!("{name}_details"), json!({"rate": rate}));
+    }
+    Value::Object(out)
+}
+
+/// `messages`, `messages_ready` and `messages_unacknowledged` with the rates at which they change.
+pub(crate) fn depths(app: &App, subject: Subject, depths: [u64; 3]) -> Value {
+    let rates = app.depth_rates(subject, depths, Instant::now());
+    depths_at(depths, rates)
+}
+
+/// Depths with the rates at which they change.
+pub(crate) fn depths_at(depths: [u64; 3], rates: [f64; 3]) -> Value {
+    let mut out = Map::new();
+    for ((name, depth), rate) in DEPTHS.into_iter().zip(depths).zip(rates) {
+        out.insert(name.to_owned(), depth.into());
+        out.insert(format!("{name}_details"), json!({"rate": rate}));
+    }
+    Value::Object(out)
+}

@@ -1,16 +1,16 @@
 //! `/api/overview`, `/api/nodes`, and other answers about the node as a whole.
 
 use crate::absent;
-use crate::api::{BrokerStats, Listener, MessageCounters, NodeStats};
+use crate::api::{BrokerStats, Listener, NodeStats};
 use crate::app::App;
 use crate::connections;
-use crate::figures::{CHURN, DEPTHS, fields, node_fields};
+use crate::figures::{CHURN, depths, message_stats, node_fields};
 use crate::history;
 use crate::input::{Body, Query};
 use crate::peers;
 use crate::question::Question;
 use crate::ranges::{Part, Ranges};
-pub use crate::rates::{MESSAGE_FIELDS, NODE_FIELDS, Subject};
+use crate::rates::{NODE_FIELDS, Subject};
 use crate::reply::{ApiError, Reply, merge};
 use crate::route::Call;
 use crate::vhost_sums;
@@ -51,39 +51,6 @@ fn churn_of(counters: &Value) -> Value {
             let value = counters[&field].clone();
             out.insert(field, value);
         }
-    }
-    Value::Object(out)
-}
-
-/// `message_stats`: each counter, and its rate.
-pub fn message_stats(app: &App, subject: Subject, counters: &MessageCounters) -> Value {
-    let counts = fields(counters).map(|(_, count)| count);
-    let rates = app.message_rates(subject, counts, Instant::now());
-    messages_at(counters, rates)
-}
-
-/// Counters with the rates at which they grow.
-pub fn messages_at(counters: &MessageCounters, rates: [f64; MESSAGE_FIELDS]) -> Value {
-    let mut out = Map::new();
-    for ((name, count), rate) in fields(counters).into_iter().zip(rates) {
-        out.insert(name.to_owned(), count.into());
-        out.insert(format!("{name}_details"), json!({"rate": rate}));
-    }
-    Value::Object(out)
-}
-
-/// `messages`, `messages_ready` and `messages_unacknowledged` with the rates at which they change.
-pub fn depths(app: &App, subject: Subject, depths: [u64; 3]) -> Value {
-    let rates = app.depth_rates(subject, depths, Instant::now());
-    depths_at(depths, rates)
-}
-
-/// Depths with the rates at which they change.
-pub fn depths_at(depths: [u64; 3], rates: [f64; 3]) -> Value {
-    let mut out = Map::new();
-    for ((name, depth), rate) in DEPTHS.into_iter().zip(depths).zip(rates) {
-        out.insert(name.to_owned(), depth.into());
-        out.insert(format!("{name}_details"), json!({"rate": rate}));
     }
     Value::Object(out)
 }

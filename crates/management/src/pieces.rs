@@ -48,9 +48,11 @@ impl Pieces {
         Self::new(std::iter::from_fn(make), held_bytes)
     }
 
-    /// A JSON list of rows, a few of which are made at once; an empty batch is the end.
-    pub fn of_rows(
-        mut batch: impl FnMut() -> Vec<Value> + Send + 'static,
+    /// A JSON list of rows, a few of which are made at once; an empty batch is the end. `write`
+    /// appends a row's text.
+    pub fn of_rows<R: 'static>(
+        mut batch: impl FnMut() -> Vec<R> + Send + 'static,
+        write: impl Fn(&R, &mut Vec<u8>) + Send + 'static,
         held_bytes: usize,
     ) -> Self {
         let (mut opened, mut ended) = (false, false);
@@ -65,7 +67,7 @@ impl Pieces {
                 for row in &rows {
                     out.push(if opened { b',' } else { b'[' });
                     opened = true;
-                    write_json(&mut out, row);
+                    write(row, &mut out);
                 }
             }
             if ended {
@@ -292,7 +294,8 @@ mod tests {
 
     fn rows(count: usize) -> Pieces {
         let mut left = (0..count).map(|n| json!({"n": n}));
-        Pieces::of_rows(move || left.by_ref().take(7).collect(), 0)
+        let write = |row: &Value, out: &mut Vec<u8>| write_json(out, row);
+        Pieces::of_rows(move || left.by_ref().take(7).collect(), write, 0)
     }
 
     fn text(pieces: Pieces) -> Vec<u8> {

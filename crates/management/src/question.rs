@@ -150,6 +150,11 @@ pub enum Question {
     },
     /// What operators have changed through it.
     Changes,
+    /// What is on the disk of the node of this name: the text of JSON in a list of one.
+    Disk {
+        /// Which node is meant.
+        node: String,
+    },
     /// Close a connection: whether it was there.
     Close {
         /// The connection's id.

@@ -1,28 +1,29 @@
 //! Queues: lists, declarations, contents.
 
 mod list;
+mod row;
+mod told;
 
-use crate::absent;
-use crate::api::{AfterGet, Get, Got, MessageCounters, Publish, QueueStats, Taken, Topology};
+use crate::api::{AfterGet, Get, Got, Publish, Taken, Topology};
 use crate::app::App;
 use crate::directory::Queue;
 use crate::figures::DEPTHS;
-use crate::history;
 use crate::input::{Query, json_of};
 use crate::list_query;
-use crate::overview::{MESSAGE_FIELDS, Subject, depths, depths_at, message_stats, messages_at};
-use crate::peers::{self, Teller, Told};
+use crate::peers;
 use crate::question::Question;
-use crate::ranges::{Part, Ranges};
+use crate::ranges::Ranges;
 use crate::reply::{ApiError, Reply, merge};
 use crate::route::Call;
 use base64::Engine;
 use leveret_types::limits::{DELIVERY_LIMIT, HTTP_BODY_BYTES_MAX};
-use leveret_types::{ConnectionId, FieldValue, NodeId, QueueId};
+use leveret_types::{FieldValue, NodeId, QueueId};
 use serde_json::{Value, json};
-use std::collections::{HashMap, HashSet};
 
 pub(crate) use list::list_among;
+use row::{Lacks, QueueRow};
+use told::{Teller, Told, told_of};
+pub(crate) use told::{owners, stats};
 
 type Answer = Result<Reply, ApiError>;
 
@@ -32,7 +33,7 @@ const GET_MAX: i64 = 10_000;
 const GET_BYTES_MAX: usize = HTTP_BODY_BYTES_MAX;
 
 /// A queue as RabbitMQ's API shows it, with what is told of it.
-fn queue_json(app: &App, node: &str, queue: &Queue, told: Option<Told>) -> Value {
+fn queue_row(app: &App, node: &str, queue: &Queue, told: Option<Told>) -> QueueRow {
     let led = leader(app, node, queue, told.as_ref());
     let first = queue.nodes.first().map_or(node, |(_, name)| &**name);
     let mut json = json!({
@@ -67,6 +68,11 @@ fn queue_json(app: &App, node: &str, queue: &Queue, told: Option<Told>) -> Value
     }
     // Its leader may be up and slow to tell how it is.
     let is_led = led.is_some_and(|led| led.is_up);
+    let lacks = match (&told, queue.kind == "quorum") {
+        (None, _) => Lacks::Nothing,
+        (Some(_), true) => Lacks::Quorum,
+        (Some(_), false) => Lacks::Others,
+    };
     json["state"] = if is_led { "running" } else { "down" }.into();
     if let Some(Told { by, mut stats }) = told {
         if let Some(stats) = stats.as_object_mut() {
@@ -82,10 +88,14 @@ fn queue_json(app: &App, node: &str, queue: &Queue, told: Option<Told>) -> Value
     if queue.kind != "quorum"
         && let Some(json) = json.as_object_mut()
     {
-        json.remove("messages_dlx");
-        json.remove("message_bytes_dlx");
+        for field in row::OF_QUORUM {
+            json.remove(field);
+        }
     }
-    json
+    QueueRow {
+        fields: json,
+        lacks,
+    }
 }
 
 /// What RabbitMQ says of quorum queues beside.
@@ -114,107 +124,6 @@ fn stream_fields(is_told: bool) -> Value {
         "first_offset": offset,
         "committed_offset": offset,
     })
-}
-
-/// The connections that own exclusive queues.
-pub(crate) type Owners = HashMap<ConnectionId, Value>;
-
-/// The connections that own these queues; nobody is asked where none is owned.
-pub(crate) fn owners<'a>(app: &App, stats: impl IntoIterator<Item = &'a QueueStats>) -> Owners {
-    let owners: HashSet<ConnectionId> = stats.into_iter().filter_map(|stats| stats.owner).collect();
-    if owners.is_empty() {
-        return Owners::new();
-    }
-    let connections = app.node().connections().into_iter();
-    let owning = connections.filter(|connection| owners.contains(&connection.id));
-    owning
-        .map(|connection| {
-            let details = crate::connections::connection_details(&connection);
-            (connection.id, details)
-        })
-        .collect()
-}
-
-/// What the leader of a queue knows of it, under the queue's `id`.
-pub(crate) fn stats(app: &App, stats: &QueueStats, owners: &Owners, ranges: &Ranges) -> Value {
-    let subject = Subject::Queue(stats.id.0);
-    let messages = message_stats(app, subject, &stats.messages);
-    let depths = depths(app, subject, depths_of(stats));
-    let mut json = stats_of(stats, messages, depths);
-    let parts = [Part::Messages, Part::Lengths];
-    history::write(app, subject, ranges, &parts, &mut json);
-    if let Some(owner) = stats.owner {
-        let owner = owners.get(&owner);
-        json["owner_pid_details"] = owner.cloned().unwrap_or_default();
-    }
-    if let Some(stream) = stats.stream {
-        let node = app.node().node_stats().name;
-        json["segments"] = stream.segments.into();
-        json["retention_held_bytes"] = stream.held_bytes.into();
-        json["readers"] = json!({node: stream.readers});
-        json["publishers"] = stream.publishers.into();
-        for (field, offset) in [
-            ("first_offset", stream.first_offset),
-            ("committed_offset", stream.committed_offset),
-        ] {
-            // An empty stream has none, which RabbitMQ writes as -1.
-            json[field] = offset.map_or(json!(-1), Value::from);
-        }
-    }
-    json
-}
-
-/// What is known of a queue in which nothing is and nothing happened.
-pub(crate) fn no_stats() -> Value {
-    let counters = MessageCounters::default();
-    stats_of(
-        &QueueStats::default(),
-        messages_at(&counters, [0.0; MESSAGE_FIELDS]),
-        depths_at([0; 3], [0.0; 3]),
-    )
-}
-
-/// All messages, those that wait, and those that are not settled.
-fn depths_of(stats: &QueueStats) -> [u64; 3] {
-    [stats.depth(), stats.ready, stats.unacknowledged]
-}
-
-fn stats_of(stats: &QueueStats, messages: Value, depths: Value) -> Value {
-    let mut json = depths;
-    merge(
-        &mut json,
-        json!({
-            "id": stats.id.0,
-            "state": if stats.damaged { "crashed" } else { "running" },
-            "message_stats": messages,
-            "message_bytes": stats.depth_bytes(),
-            "message_bytes_ready": stats.ready_bytes,
-            "message_bytes_unacknowledged": stats.unacknowledged_bytes,
-            "message_bytes_dlx": stats.dead_letter_bytes,
-            "message_bytes_ram": stats.in_memory_bytes,
-            "message_bytes_persistent": stats.persistent_bytes,
-            "messages_dlx": stats.dead_letters,
-            "messages_ram": stats.in_memory,
-            "messages_ready_ram": stats.in_memory.min(stats.ready),
-            "messages_unacknowledged_ram": stats.in_memory.saturating_sub(stats.ready),
-            "messages_persistent": stats.persistent,
-            "memory": stats.memory_bytes,
-            "consumers": stats.consumers,
-            "consumer_capacity": stats.consumer_capacity,
-            "consumer_utilisation": stats.consumer_capacity,
-            "head_message_timestamp": stats.head_timestamp,
-            "exclusive_consumer_tag": stats.exclusive_consumer_tag,
-            "single_active_consumer_tag": stats.single_active_consumer_tag,
-            "storage_version": 2,
-            "garbage_collection": absent::garbage_collection(),
-            "reductions": 0,
-            "reductions_details": {"rate": 0.0},
-        }),
-    );
-    if let Some(since) = stats.idle_since_ms {
-        json["idle_since"] = rfc3339(since).into();
-    }
-    json
 }
 
 /// The node that leads a queue, or has it.
@@ -256,30 +165,6 @@ fn members<'q>(queue: &'q Queue, own: &'q str, wanted: impl Fn(NodeId) -> bool) 
     nodes.map(|(_, name)| &**name).collect()
 }
 
-/// A moment in RFC 3339's form, in milliseconds.
-#[must_use]
-pub fn rfc3339(ms: u64) -> String {
-    let (days, rest) = (ms / 86_400_000, ms % 86_400_000);
-    // Days to a date in the Gregorian calendar, by Howard Hinnant's method: years begin in March,
-    // eras are 400 years.
-    let days = days + 719_468;
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 {
-        month_from_march + 3
-    } else {
-        month_from_march - 9
-    };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
-    let (seconds, millis) = (rest / 1_000, rest % 1_000);
-    let (hours, minutes, seconds) = (seconds / 3_600, seconds / 60 % 60, seconds % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hours:02}:{minutes:02}:{seconds:02}.{millis:03}+00:00")
-}
-
 /// `GET /api/queues`
 pub fn all(call: &Call<'_>) -> Answer {
     list::list(call, None)
@@ -299,9 +184,9 @@ pub(crate) fn declared(call: &Call<'_>) -> Result<Queue, ApiError> {
 /// A queue's row, with its figures wherever it is led.
 pub(crate) fn row(call: &Call<'_>, queue: &Queue) -> Result<Value, ApiError> {
     let app = call.app;
-    let told = peers::told_of(app, queue.id, &Ranges::of(&call.query)?);
+    let told = told_of(app, queue.id, &Ranges::of(&call.query)?);
     let node = app.node().node_stats().name;
-    Ok(queue_json(app, &node, queue, told))
+    Ok(queue_row(app, &node, queue, told).whole())
 }
 
 /// `GET /api/queues/{vhost}/{name}`
@@ -637,45 +522,4 @@ pub fn publish(call: &Call<'_>) -> Answer {
 #[must_use]
 pub fn exchange_name(param: &str) -> &str {
     if param == "amq.default" { "" } else { param }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn moments_are_written_as_dates() {
-        for (ms, expected) in [
-            (0, "1970-01-01T00:00:00.000+00:00"),
-            (951_782_400_000, "2000-02-29T00:00:00.000+00:00"),
-            (1_709_210_096_789, "2024-02-29T12:34:56.789+00:00"),
-            (4_102_444_799_999, "2099-12-31T23:59:59.999+00:00"),
-        ] {
-            assert_eq!(rfc3339(ms), expected);
-        }
-    }
-
-    #[test]
-    fn dead_letters_that_wait_are_part_of_a_queue() {
-        let stats = QueueStats {
-            ready: 4,
-            ready_bytes: 40,
-            unacknowledged: 1,
-            unacknowledged_bytes: 10,
-            dead_letters: 2,
-            dead_letter_bytes: 20,
-            ..QueueStats::default()
-        };
-        let json = stats_of(&stats, json!({}), depths_at(depths_of(&stats), [0.0; 3]));
-        for (name, figure) in [
-            ("messages", 7),
-            ("messages_ready", 4),
-            ("messages_unacknowledged", 1),
-            ("messages_dlx", 2),
-            ("message_bytes", 70),
-            ("message_bytes_dlx", 20),
-        ] {
-            assert_eq!(json[name], figure, "{name}");
-        }
-    }
 }

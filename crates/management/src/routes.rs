@@ -251,6 +251,7 @@ pub static ROUTES: &[Route] = routes! {
     "/api/leveret/delayed" => GET(Administrator, delayed::list);
     "/api/leveret/delayed/{}" => DELETE(Administrator, delayed::cancel);
     "/api/leveret/disk" => GET(Monitoring, disk::disk);
+    "/api/leveret/disk/{}" => GET(Monitoring, disk::disk_of);
     "/api/leveret/damage" => GET(Monitoring, health::damage);
     "/api/leveret/stream-groups" => GET(Management, stream_groups::groups);
     "/api/leveret/stream-groups/{vhost}" => GET(Visible, stream_groups::groups_of_vhost);
@@ -258,6 +259,7 @@ pub static ROUTES: &[Route] = routes! {
     "/api/leveret/stream-groups/{vhost}/{}/{}" => GET(Visible, stream_groups::group),
         PUT(Administrator, stream_groups::set),
         DELETE(Administrator, stream_groups::delete);
+    "/api/leveret/super-streams/{vhost}/{}/partitions" => POST(Member, streams::add_partitions);
     "/api/leveret/streams/{vhost}/{}/messages" => GET(Member, stream_browse::browse);
     "/api/leveret/streams/{vhost}/{}/offsets/{}" => PUT(Administrator, streams::store_offset);
     "/api/leveret/streams/{vhost}/{}/replicas/{}" => POST(Administrator, streams::add_replica),

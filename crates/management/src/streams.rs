@@ -210,6 +210,12 @@ pub fn store_offset(call: &Call<'_>) -> Answer {
 
 /// The partitions of a super stream with their keys, in their order.
 pub(crate) fn partitions(app: &App, vhost: &str, name: &str) -> Vec<(String, String)> {
+    let found = ordered_partitions(app, vhost, name).into_iter();
+    found.map(|(_, stream, key)| (stream, key)).collect()
+}
+
+/// The same, each behind its place, which is the greatest number where its binding says none.
+fn ordered_partitions(app: &App, vhost: &str, name: &str) -> Vec<(i64, String, String)> {
     let scope = BindingScope::Source {
         vhost,
         exchange: name,
@@ -224,9 +230,6 @@ pub(crate) fn partitions(app: &App, vhost: &str, name: &str) -> Vec<(String, Str
     }
     found.sort();
     found
-        .into_iter()
-        .map(|(_, stream, key)| (stream, key))
-        .collect()
 }
 
 /// Whether an exchange is that of a super stream.
@@ -351,12 +354,9 @@ fn partition_arguments(body: &Body) -> Result<FieldTable, ApiError> {
     Ok(table)
 }
 
-/// Whether a super stream's exchange and all of its partitions are names that are free.
+/// Whether all of these partitions are names that are free.
 fn check_free(call: &Call<'_>, streams: &[(String, String)]) -> Result<(), ApiError> {
-    let (vhost, name) = (call.param(0), call.param(1));
-    if call.app.node().exchange(vhost, name).is_some() {
-        return bad(format!("there is an exchange '{name}' already"));
-    }
+    let vhost = call.param(0);
     let is_taken =
         |(stream, _): &&(String, String)| call.app.node().declared_queue(vhost, stream).is_some();
     match streams.iter().find(is_taken) {
@@ -383,6 +383,9 @@ pub fn put_super_stream(call: &Call<'_>) -> Answer {
         .into_iter()
         .map(|key| (format!("{name}-{key}"), key))
         .collect();
+    if call.app.node().exchange(vhost, name).is_some() {
+        return bad(format!("there is an exchange '{name}' already"));
+    }
     check_free(call, &streams)?;
     let change = |change| call.app.node().change(call.who.actor(), vhost, change);
     let exchange = Topology::DeclareExchange {
@@ -394,7 +397,27 @@ pub fn put_super_stream(call: &Call<'_>) -> Answer {
         arguments: FieldTable::from([(SUPER_STREAM, FieldValue::Bool(true))]),
     };
     change(exchange)?;
-    for (order, (stream, key)) in streams.iter().enumerate() {
+    make_partitions(call, &streams, 0, &arguments).inspect_err(|_| {
+        // A super stream without all of its partitions must not be found.
+        let _ = change(Topology::DeleteExchange {
+            name: name.to_owned(),
+            if_unused: false,
+        });
+    })?;
+    Ok(Reply::Done)
+}
+
+/// Makes partitions of a super stream, of which the first one has this place. If one cannot be made
+/// none is there: none of their names was anybody's before.
+fn make_partitions(
+    call: &Call<'_>,
+    streams: &[(String, String)],
+    first: i64,
+    arguments: &FieldTable,
+) -> Result<(), ApiError> {
+    let (vhost, name) = (call.param(0), call.param(1));
+    let change = |change| call.app.node().change(call.who.actor(), vhost, change);
+    for ((stream, key), order) in streams.iter().zip(first..) {
         let declare = Topology::DeclareQueue {
             name: stream.clone(),
             durable: true,
@@ -402,42 +425,77 @@ pub fn put_super_stream(call: &Call<'_>) -> Answer {
             auto_delete: false,
             arguments: arguments.clone(),
         };
-        let order = FieldValue::I64(i64::try_from(order).unwrap_or(i64::MAX));
         let bind = Topology::Bind(Binding {
             source: name.to_owned(),
             destination: stream.clone(),
             to_queue: true,
             routing_key: key.clone(),
-            arguments: FieldTable::from([(PARTITION_ORDER, order)]),
+            arguments: FieldTable::from([(PARTITION_ORDER, FieldValue::I64(order))]),
         });
         if let Err(error) = change(declare).and_then(|_| change(bind)) {
-            // A super stream without all of its partitions must not be found. None of these names
-            // was anybody's before.
-            remove(call, streams.iter().map(|(stream, _)| stream.as_str()));
+            for (stream, _) in streams {
+                let _ = change(Topology::DeleteQueue {
+                    name: stream.clone(),
+                    if_unused: false,
+                    if_empty: false,
+                });
+            }
             return Err(error.into());
         }
     }
-    Ok(Reply::Done)
+    Ok(())
 }
 
-/// Removes the exchange of a super stream, and these partitions; what is not there is no matter.
-fn remove<'a>(call: &Call<'_>, streams: impl Iterator<Item = &'a str>) {
-    let change = |change| {
-        call.app
-            .node()
-            .change(call.who.actor(), call.param(0), change)
-    };
-    let _ = change(Topology::DeleteExchange {
-        name: call.param(1).to_owned(),
-        if_unused: false,
-    });
-    for stream in streams {
-        let _ = change(Topology::DeleteQueue {
-            name: stream.to_owned(),
-            if_unused: false,
-            if_empty: false,
-        });
+/// `POST /api/leveret/super-streams/{vhost}/{name}/partitions`, with `partitions` (how many more)
+/// or `binding-keys` in the body: adds them behind those that are there, which keep their places
+/// and keys. They get the `arguments` of the body, or those of the last partition.
+pub fn add_partitions(call: &Call<'_>) -> Answer {
+    let (vhost, name) = (call.param(0), call.param(1));
+    let node = call.app.node();
+    let exchange = node.exchange(vhost, name);
+    if !exchange.is_some_and(|exchange| is_super_stream(&exchange)) {
+        return Err(ApiError::NotFound);
     }
+    let there = ordered_partitions(call.app, vhost, name);
+    let body = call.body()?;
+    let mut keys = keys(&body)?;
+    if body.get("partitions").is_some() {
+        // As many, by the next numbers that are no keys yet.
+        let is_free = |key: &String| there.iter().all(|(_, _, taken)| taken != key);
+        let free = (there.len()..).map(|n| n.to_string()).filter(is_free);
+        keys = free.take(keys.len()).collect();
+    }
+    if there.len() + keys.len() > STREAM_PARTITIONS_MAX {
+        return bad(format!(
+            "'{name}' has {} partitions: with {} more there were more than {STREAM_PARTITIONS_MAX}",
+            there.len(),
+            keys.len()
+        ));
+    }
+    if let Some((.., key)) = there.iter().find(|(_, _, key)| keys.contains(key)) {
+        return bad(format!("there is a partition of the key '{key}' already"));
+    }
+    let last = there.last();
+    let first = last.map_or(Some(0), |(order, ..)| order.checked_add(1));
+    let Some(first) = first else {
+        return bad(format!(
+            "a partition of '{name}' is bound without {PARTITION_ORDER}: none could come behind it"
+        ));
+    };
+    let arguments = match last.filter(|_| body.get("arguments").is_none()) {
+        Some((_, stream, _)) => node.declared_queue(vhost, stream).map(|q| q.arguments),
+        None => None,
+    };
+    let arguments = arguments.map_or_else(|| partition_arguments(&body), Ok)?;
+    let streams: Vec<_> = keys
+        .into_iter()
+        .map(|key| (format!("{name}-{key}"), key))
+        .collect();
+    check_free(call, &streams)?;
+    make_partitions(call, &streams, first, &arguments)?;
+    let one = |(stream, key): &(String, String)| json!({"name": stream, "binding_key": key});
+    let added: Value = streams.iter().map(one).collect();
+    Ok(Reply::Json(json!({"name": name, "added": added})))
 }
 
 /// `DELETE /api/stream/super-streams/{vhost}/{name}`: the exchange goes, and its partitions with

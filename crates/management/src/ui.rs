@@ -6,6 +6,7 @@
 //! Invariant: no file needs anything from another origin, and none has script or style inline:
 //! the policy that is sent with each forbids both.
 
+use crate::page_text;
 use crate::pieces::Content;
 use crate::reply::fingerprint;
 use bytes::Bytes;
@@ -53,6 +54,9 @@ static FILES: &[File] = files![
     SCRIPT "charts.js",
     SCRIPT "palette.js",
     SCRIPT "pages/all.js",
+    SCRIPT "pages/audit.js",
+    SCRIPT "pages/browse.js",
+    SCRIPT "pages/trouble.js",
     SCRIPT "pages/overview.js",
     SCRIPT "pages/clients.js",
     SCRIPT "pages/exchanges.js",
@@ -60,6 +64,7 @@ static FILES: &[File] = files![
     SCRIPT "pages/streams.js",
     SCRIPT "pages/growth.js",
     SCRIPT "pages/nodes.js",
+    SCRIPT "pages/operate.js",
     SCRIPT "pages/admin.js",
     SCRIPT "pages/insight.js",
     SCRIPT "vendor/preact.js",
@@ -70,11 +75,26 @@ static FILES: &[File] = files![
     TEXT "vendor/LICENCES.txt",
 ];
 
-/// The entity tags of [`FILES`], in their order.
-static TAGS: LazyLock<Vec<String>> = LazyLock::new(|| {
-    let tag = |file: &File| format!("\"{:016x}\"", fingerprint(file.bytes));
-    FILES.iter().map(tag).collect()
+/// What is sent of [`FILES`], in their order, each with its entity tag.
+static SENT: LazyLock<Vec<(Bytes, String)>> = LazyLock::new(|| {
+    let sent = |file: &File| {
+        let bytes = sent(file);
+        let tag = format!("\"{:016x}\"", fingerprint(&bytes));
+        (bytes, tag)
+    };
+    FILES.iter().map(sent).collect()
 });
+
+/// A file as it is sent.
+fn sent(file: &File) -> Bytes {
+    let is_own = !file.path.starts_with("vendor/");
+    let own = std::str::from_utf8(file.bytes).ok().filter(|_| is_own);
+    match (own, file.kind) {
+        (Some(text), SCRIPT) => Bytes::from(page_text::script(text)),
+        (Some(text), STYLE) => Bytes::from(page_text::style(text)),
+        _ => Bytes::from_static(file.bytes),
+    }
+}
 
 /// The answer to a request for a file of the page; none for any other.
 pub fn answer(method: &str, path: &str, headers: &HeaderMap) -> Option<Response<Content>> {
@@ -84,12 +104,16 @@ pub fn answer(method: &str, path: &str, headers: &HeaderMap) -> Option<Response<
     let path = path.strip_prefix('/')?;
     let path = if path.is_empty() { "index.html" } else { path };
     let at = FILES.iter().position(|file| file.path == path)?;
-    let (file, tag) = (&FILES[at], &TAGS[at]);
+    let (file, (bytes, tag)) = (&FILES[at], &SENT[at]);
     let known = headers.get(header::IF_NONE_MATCH);
     let known = known.and_then(|known| known.to_str().ok());
     let is_known = known.is_some_and(|known| crate::reply::names(known, tag));
-    let body = if is_known { &[][..] } else { file.bytes };
-    let mut response = Response::new(Content::whole(Bytes::from_static(body)));
+    let body = if is_known {
+        Bytes::new()
+    } else {
+        bytes.clone()
+    };
+    let mut response = Response::new(Content::whole(body));
     if is_known {
         *response.status_mut() = StatusCode::NOT_MODIFIED;
     }
@@ -193,7 +217,7 @@ mod tests {
         let counted = FILES
             .iter()
             .filter(|file| matches!(file.kind, SCRIPT | STYLE));
-        let bytes: usize = counted.map(|file| file.bytes.len()).sum();
+        let bytes: usize = counted.map(|file| sent(file).len()).sum();
         assert!(bytes <= SCRIPT_AND_STYLE_BYTES_MAX, "{bytes}");
     }
 }

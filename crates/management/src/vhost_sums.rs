@@ -3,11 +3,12 @@
 
 use crate::api::{ConnectionStats, MessageCounters, QueueStats};
 use crate::app::App;
+use crate::figures::{depths, depths_at, message_stats, messages_at};
 use crate::history;
-use crate::overview::{MESSAGE_FIELDS, Subject, depths, depths_at, message_stats, messages_at};
 use crate::peers;
 use crate::question::Question;
 use crate::ranges::{Part, Ranges};
+use crate::rates::{MESSAGE_FIELDS, Subject};
 use crate::reply::{fingerprint, merge};
 use crate::route::Call;
 use leveret_types::QueueId;

@@ -89,6 +89,58 @@ fn a_change_says_how_a_queue_is_and_not_what_happens_in_it() {
     assert_eq!(asked, json!(expected));
 }
 
+/// What a path without a `GET` of its own changes is shown by another one.
+#[test]
+fn limits_and_protection_are_shown_before_and_after_their_change() {
+    let api = start();
+    let body = r#"{"value": 7}"#;
+    for (method, path, body) in [
+        ("PUT", "/api/vhost-limits/%2F/max-queues", body),
+        ("PUT", "/api/user-limits/monitoring/max-channels", body),
+        ("POST", "/api/vhosts/%2F/deletion/protection", ""),
+        (
+            "PUT",
+            "/api/leveret/disk-free-limit",
+            r#"{"absolute": 1000}"#,
+        ),
+    ] {
+        let answer = api.admin(method, path, body);
+        assert!(answer.status < 300, "{path}: {answer:?}");
+        let change = changes(&api).remove(0);
+        assert_eq!(change["path"], path);
+        for moment in ["before", "after"] {
+            assert!(!change[moment].is_null(), "{path} {moment}: {change}");
+        }
+    }
+}
+
+#[test]
+fn the_audit_is_filtered_by_user_and_by_path() {
+    let api = start();
+    api.admin("PUT", "/api/queues/%2F/q", r#"{"durable": true}"#);
+    api.admin("DELETE", "/api/policies/%2F/none", "");
+    let paths = |query: &str| -> Vec<String> {
+        let changes = api.get(&format!("/api/leveret/changes?{query}"));
+        let changes = changes.as_array().expect("a list").iter();
+        changes
+            .map(|change| change["path"].as_str().expect("a path").to_owned())
+            .collect()
+    };
+    assert_eq!(paths("name=policies"), ["/api/policies/%2F/none"]);
+    assert_eq!(paths("user=administrator").len(), 2);
+    assert_eq!(paths("user=nobody"), [""; 0]);
+}
+
+#[test]
+fn a_disk_is_that_of_the_node_that_is_named() {
+    let api = start();
+    let own = api.get("/api/leveret/disk");
+    assert_eq!(own["node"], "leveret@burrow");
+    assert_eq!(api.get("/api/leveret/disk/leveret@burrow"), own);
+    let unknown = api.admin("GET", "/api/leveret/disk/nowhere", "");
+    assert_eq!(unknown.status, 404, "{unknown:?}");
+}
+
 #[test]
 fn an_alarm_names_the_connections_that_it_holds_back() {
     let api = start();

@@ -317,6 +317,55 @@ fn super_streams_are_listed_with_their_partitions_in_order_and_deleted_with_them
 }
 
 #[test]
+fn partitions_are_added_behind_those_that_are_there() {
+    let api = start();
+    let path = "/api/leveret/super-streams/%2F/orders/partitions";
+    let answer = api.admin("POST", path, r#"{"binding-keys": "c"}"#);
+    assert_eq!(answer.status, 200);
+    let added = json!([{"name": "orders-c", "binding_key": "c"}]);
+    assert_eq!(answer.json(), json!({"name": "orders", "added": added}));
+    let asked = api.asked();
+    assert_eq!(asked.len(), 2, "{asked:?}");
+    assert!(asked[0].contains("DeclareQueue") && asked[0].contains("\"orders-c\""));
+    assert!(asked[1].contains("Bind") && asked[1].contains("x-stream-partition-order\", I64(2"));
+    // As many as are wanted, by the next numbers.
+    let body = r#"{"partitions": 2, "arguments": {"max-age": "1h"}}"#;
+    assert_eq!(api.admin("POST", path, body).status, 200);
+    let asked = api.asked();
+    assert!(asked[0].contains("\"orders-2\"") && asked[0].contains("x-max-age"));
+    assert!(asked[2].contains("\"orders-3\"") && asked[3].contains("order\", I64(3"));
+}
+
+#[test]
+fn partitions_that_cannot_be_added_change_nothing() {
+    let api = start();
+    let path = "/api/leveret/super-streams/%2F/orders/partitions";
+    let post = |body: &str| api.admin("POST", path, body).status;
+    for (count, status) in [(STREAM_PARTITIONS_MAX - 1, 400), (0, 400)] {
+        assert_eq!(post(&format!(r#"{{"partitions": {count}}}"#)), status);
+    }
+    assert_eq!(
+        post(r#"{"binding-keys": "new,a"}"#),
+        400,
+        "a key that is there"
+    );
+    let unknown = "/api/leveret/super-streams/%2F/x/partitions";
+    let answer = api.admin("POST", unknown, r#"{"partitions": 1}"#);
+    assert_eq!(answer.status, 404);
+    assert_eq!(api.asked(), [""; 0]);
+    let most = format!(r#"{{"partitions": {}}}"#, STREAM_PARTITIONS_MAX - 2);
+    assert_eq!(post(&most), 200, "as many as may be");
+    api.asked();
+    // The last one is refused: what was made before it goes.
+    *api.node.refused_queue.lock().expect("the queue") = Some("orders-z".to_owned());
+    assert_eq!(post(r#"{"binding-keys": "y,z"}"#), 401);
+    let asked = api.asked();
+    let deleted = asked.iter().filter(|line| line.contains("DeleteQueue"));
+    assert_eq!(deleted.count(), 2, "{asked:?}");
+    assert!(!asked.iter().any(|line| line.contains("DeleteExchange")));
+}
+
+#[test]
 fn metrics_tell_clients_of_streams_from_those_of_amqp() {
     let api = start();
     let page = api.metrics("/metrics").body;

@@ -45,11 +45,11 @@ function Login () {
 
 // `[route, title, whether it is shown]`, in groups.
 export const NAVIGATION = [
-  [null, [['overview', 'Overview'], ['nodes', 'Nodes', isMonitor]]],
+  [null, [['overview', 'Overview'], ['nodes', 'Nodes', isMonitor], ['alarms', 'Alarms', isMonitor]]],
   ['Traffic', [['connections', 'Connections'], ['channels', 'Channels'], ['exchanges', 'Exchanges'], ['queues', 'Queues'], ['streams', 'Streams'], ['consumers', 'Consumers']]],
-  ['Insight', [['route', 'Route tester'], ['topology', 'Topology']]],
+  ['Insight', [['route', 'Route tester'], ['topology', 'Topology'], ['delayed', 'Delayed messages', isAdministrator]]],
   ['Admin', [['users', 'Users', isAdministrator], ['vhosts', 'Virtual hosts'], ['policies', 'Policies'],
-    ['limits', 'Limits', isAdministrator], ['definitions', 'Definitions', isAdministrator], ['features', 'Feature flags'], ['cluster', 'Cluster', isMonitor]]]
+    ['limits', 'Limits', isAdministrator], ['definitions', 'Definitions', isAdministrator], ['features', 'Feature flags'], ['cluster', 'Cluster', isMonitor], ['audit', 'Audit', isAdministrator]]]
 ]
 
 function Navigation ({ current }) {

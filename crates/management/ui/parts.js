@@ -117,7 +117,7 @@ export function Fields ({ of }) {
   const entries = Object.entries(of ?? {})
   if (entries.length === 0) return '–'
   return html`<ul class="fields">${entries.map(([key, value]) => html`
-    <li><bdi>${shown(key)}</bdi>: <bdi class="value">${shown(text(value))}</bdi></li>`)}</ul>`
+    <li><bdi>${shown(key)}</bdi>: <bdi class="value">${shown(text(value) || '""')}</bdi></li>`)}</ul>`
 }
 
 export const Meter = ({ value, most, label, bad }) => html`
@@ -181,7 +181,7 @@ function wantedFields (columns, always) {
 }
 
 // A list that the node filters, sorts and cuts into pages; `only` are fixed filters of its own.
-export function List ({ label, address, only = {}, columns, always = [], keyOf, empty, vhosts = true, tools, onData }) {
+export function List ({ label, address, only = {}, columns, always = [], keyOf, empty, vhosts = true, tools, onData, search = 'Filter by name' }) {
   const state = listState(useCell(place).params, columns)
   const visible = columns.filter((column) => state.chosen.includes(column.id))
   const path = vhosts && state.vhost ? `${address}/${encodeURIComponent(state.vhost)}` : address
@@ -203,20 +203,20 @@ export function List ({ label, address, only = {}, columns, always = [], keyOf, 
   const rows = Array.isArray(data) ? data : data?.items ?? []
   const onSort = (sort) => setParams({ sort, sort_reverse: state.sort === sort && !state.reverse ? 'true' : '', page: '' })
   return html`
-    <${ListTools} state=${state} columns=${columns} vhosts=${vhosts} tools=${tools} data=${data} />
+    <${ListTools} state=${state} columns=${columns} vhosts=${vhosts} tools=${tools} data=${data} search=${search} />
     <${Failure} error=${error} />
     ${data
-      ? html`<${Table} label=${label} rows=${rows} columns=${visible} keyOf=${keyOf} empty=${state.name ? 'None with such a name.' : empty}
+      ? html`<${Table} label=${label} rows=${rows} columns=${visible} keyOf=${keyOf} empty=${state.name ? 'None that fits.' : empty}
           sort=${state.sort} reverse=${state.reverse} onSort=${onSort} /><${Pages} data=${data} state=${state} />`
       : !error && html`<${Loading} />`}
     <${ApiNote} address=${asked} />`
 }
 
-function ListTools ({ state, columns, vhosts, tools, data }) {
+function ListTools ({ state, columns, vhosts, tools, data, search }) {
   const total = data?.total_count
   return html`<div class="listtools">
-    <label class="search"><span class="unseen">Filter by name</span>
-      <input type="search" placeholder="Filter by name" value=${state.name} onInput=${(e) => setParams({ name: e.target.value, page: '' })} /></label>
+    <label class="search"><span class="unseen">${search}</span>
+      <input type="search" placeholder=${search} value=${state.name} onInput=${(e) => setParams({ name: e.target.value, page: '' })} /></label>
     <label class="check"><input type="checkbox" checked=${state.regex} onChange=${(e) => setParams({ use_regex: e.target.checked, page: '' })} /> Regex</label>
     ${vhosts && html`<${VhostFilter} value=${state.vhost} />`}
     <${ColumnChooser} columns=${columns} chosen=${state.chosen} />

@@ -74,8 +74,12 @@ impl AskOptions {
     }
 
     pub(super) fn get(&self, path: &str) -> Result<Value, String> {
-        self.target()?
-            .get(path)
-            .map_err(|error: CallError| error.to_string())
+        self.target()?.get(path).map_err(|error| match error {
+            // All that the API says is that.
+            CallError::Refused(404, _) => {
+                format!("nothing is called so: the node does not know {path}; look at the names")
+            }
+            other => other.to_string(),
+        })
     }
 }

@@ -6,6 +6,7 @@ pub mod cluster;
 mod diagnose;
 pub mod http;
 mod import;
+mod insight;
 mod live;
 pub mod node_file;
 pub mod password;
@@ -71,6 +72,18 @@ enum Command {
     Peek(live::PeekOptions),
     /// Say to which queues a message would go, by which bindings, and by which not
     Route(route::RouteOptions),
+    /// Say why a queue grows: who publishes, who consumes and how fast, what is in the way
+    Growth(insight::GrowthOptions),
+    /// Say what breaks if a node stops now
+    Impact(insight::ImpactOptions),
+    /// Show what operators have changed: who, when, what, before and after
+    Audit(insight::AuditOptions),
+    /// Show which nodes are short of memory or disk, and which connections wait for that
+    Alarms(AskOptions),
+    /// Show messages that delayed exchanges keep back, and drop one
+    Delayed(insight::DelayedOptions),
+    /// Show what is on a node's disk, and which queues keep it
+    Disk(insight::DiskOptions),
     /// Send dead letters back to the queues that they came from
     Redrive(redrive::RedriveOptions),
     /// Take definitions (RabbitMQ's JSON) into the node
@@ -243,6 +256,12 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Some(Command::Watch { command }) => live::watch(&command),
         Some(Command::Peek(options)) => live::peek(&options),
         Some(Command::Route(options)) => route::run(&options),
+        Some(Command::Growth(options)) => insight::growth(&options),
+        Some(Command::Impact(options)) => insight::impact(&options),
+        Some(Command::Audit(options)) => insight::audit(&options),
+        Some(Command::Alarms(ask)) => insight::alarms(&ask),
+        Some(Command::Delayed(options)) => insight::delayed(&options),
+        Some(Command::Disk(options)) => insight::disk(&options),
         Some(Command::Redrive(options)) => redrive::run(&options),
         Some(Command::Import(options)) => import::run(&options),
         Some(Command::Version) => Ok(format!("leveret {}\n", env!("CARGO_PKG_VERSION"))),

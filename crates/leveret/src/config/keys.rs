@@ -83,7 +83,7 @@ pub const KEYS: &[Key] = &[
     key("wal.file_size", Bytes(4 * MIB, 4 << 30), "64MiB", "Size of one file of the write-ahead log."),
     key("io_threads", Count(0, 256), "0", "Threads that serve client sockets; 0 chooses by the number of cores, or by the CPU quota of the process's control groups (version 1 and 2, the least of all levels) where that is less."),
     key("shards", Count(0, 1024), "0", "Parts into which queues are spread; 0 chooses by the number of cores."),
-    key("shutdown_timeout", Count(0, 3_600_000), "10000", "Milliseconds within which a shutdown drains connections before it closes them."),
+    key("shutdown_timeout", Count(0, 3_600_000), "10000", "Milliseconds within which a shutdown drains connections before it closes them; one that takes nothing for 1.5 s is not waited for."),
     key("node_name", Text, "", "Name of this node as clients and tools see it; `leveret@` and the host's name where not given, or its address in the cluster."),
     // The cluster.
     key("cluster.address", Address, "", "This node's own address for the other nodes of its cluster; a node without one is alone. `--cluster` sets it too."),
@@ -173,7 +173,7 @@ pub const KEYS: &[Key] = &[
     key("cluster_exchange_limit", Count(1, 100_000_000), "100000", "Exchanges of this node."),
     key("deprecated_features.permit.$name", Choice(&["true"]), "", "Only `true`: what RabbitMQ retires stays allowed. Forbid it to clients by permissions, or by limits of their virtual host."),
     // Resources.
-    key("vm_memory_high_watermark.relative", Fraction(1.0), "0.6", "Part of the memory above which publishers are held back: that of the machine, or what the process's control groups leave it (version 1 and 2, at every level), where that is less. From nine tenths of that memory on, nothing new is declared either."),
+    key("vm_memory_high_watermark.relative", Fraction(1.0), "0.6", "Part of the memory above which publishers are held back: that of the machine, or what the process's control groups leave it (version 1 and 2, at every level), where that is less. From three quarters of that memory on, nothing new is declared either."),
     key("vm_memory_high_watermark.absolute", Bytes(MIB, 1 << 50), "", "The same in bytes; goes before `relative`."),
     key("total_memory_available_override_value", Bytes(MIB, 1 << 50), "", "Memory of the machine, where it cannot be told."),
     key("disk_free_limit.absolute", Bytes(0, 1 << 50), "1GB", "Free space below which publishers are held back."),

@@ -128,6 +128,7 @@ const HELP: &[(&str, &str, &str)] = &[
     ("restart_stream", "Lets a stream elect its leader anew.", "-p / invoices --preferred-leader-node leveret@node-2"),
     ("reset_offset", "Sets the offset that a stream keeps for a consumer back to the beginning.", "-p / --stream invoices --reference billing"),
     ("add_super_stream", "Declares a super stream with its partitions.", "invoices --partitions 3"),
+    ("add_super_stream_partitions", "Adds partitions behind those that a super stream has.", "invoices --partitions 3"),
     ("delete_super_stream", "Removes a super stream with its partitions.", "invoices"),
     ("list_stream_groups", "Lists groups of consumers of streams, also those of which none is connected, with how far behind each is.", "-p / stream name partition offset lag"),
     ("set_stream_group_offset", "Sets the offset that a stream, or each partition of a super stream, keeps for a group.", "-p / invoices billing first"),

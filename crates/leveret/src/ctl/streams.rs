@@ -497,13 +497,14 @@ fn super_stream_path(context: &Context<'_>) -> String {
     format!("/api/stream/super-streams/{vhost}/{name}")
 }
 
-pub fn add_super_stream(context: &Context<'_>) -> Result<Output> {
+/// The partitions that are asked for: by their keys, or how many.
+fn wanted_partitions(context: &Context<'_>) -> Result<Value> {
     let options = context.options;
     let keys = [
         options.named("--binding-keys"),
         options.named("--routing-keys"),
     ];
-    let mut body = match (options.named("--partitions"), keys) {
+    Ok(match (options.named("--partitions"), keys) {
         (_, [Some(_), Some(_)]) => return Err(Failure::usage("Specify --binding-keys only.")),
         (Some(_), [Some(_), _] | [_, Some(_)]) => {
             let text = "Specify --partitions or --binding-keys, not both.";
@@ -516,7 +517,38 @@ pub fn add_super_stream(context: &Context<'_>) -> Result<Output> {
             let count = count.filter(|count| *count > 0);
             json!({"partitions": count.ok_or_else(|| Failure::usage(wrong))?})
         }
-    };
+    })
+}
+
+pub fn add_super_stream_partitions(context: &Context<'_>) -> Result<Output> {
+    let chosen = ["--partitions", "--binding-keys", "--routing-keys"];
+    if chosen
+        .iter()
+        .all(|one| context.options.named(one).is_none())
+    {
+        let text = "Specify --partitions (how many more) or --binding-keys.";
+        return Err(Failure::usage(text));
+    }
+    let mut body = wanted_partitions(context)?;
+    let arguments = arguments(context)?;
+    if !arguments.is_empty() {
+        body["arguments"] = Value::Object(arguments);
+    }
+    context.banner("Adding partitions to a super stream...");
+    let (vhost, name) = (segment(context.vhost()), segment(context.argument(0)));
+    let path = format!("/api/leveret/super-streams/{vhost}/{name}/partitions");
+    let told = context.target.call("POST", &path, Some(&body))?;
+    let names = items(&told["added"]).iter();
+    let names: Vec<&str> = names.filter_map(|one| one["name"].as_str()).collect();
+    let name = context.argument(0);
+    Ok(Output::Text(format!(
+        "Super stream {name} has been given {}",
+        names.join(", ")
+    )))
+}
+
+pub fn add_super_stream(context: &Context<'_>) -> Result<Output> {
+    let mut body = wanted_partitions(context)?;
     body["arguments"] = Value::Object(arguments(context)?);
     context.banner("Adding a super stream...");
     context

@@ -163,6 +163,15 @@ fn users_and_permissions() {
             ],
         ),
         (
+            vec![BOB, put("PUT /api/users/bob")],
+            "-q|set_user_tags|bob|",
+            0,
+            "",
+            vec![
+                r#"PUT /api/users/bob {"hashing_algorithm":"rabbit_password_hashing_sha256","password_hash":"abc","tags":[]}"#,
+            ],
+        ),
+        (
             vec![],
             "-q|change_password|eve|new",
             code::NO_USER,

@@ -171,7 +171,9 @@ pub fn list_users(context: &Context<'_>) -> Result<Output> {
 
 pub fn set_user_tags(context: &Context<'_>) -> Result<Output> {
     let name = context.argument(0);
-    let tags: Vec<_> = context.arguments[1..].to_vec();
+    // An empty one stands for none: it takes all away.
+    let tags = context.arguments[1..].iter();
+    let tags: Vec<_> = tags.filter(|tag| !tag.is_empty()).cloned().collect();
     context.banner(format!(
         "Setting tags for user \"{name}\" to [{}] ...",
         tags.join(", ")

@@ -13,10 +13,12 @@ use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Bytes of a collector's answer that are read.
-const ANSWER_BYTES_MAX: u64 = 64 * 1024;
+const ANSWER_BYTES_MAX: usize = 64 * 1024;
+/// How long a collector may take.
+const PATIENCE: Duration = Duration::from_millis(TRACE_EXPORT_MS_MAX);
 /// What OpenTelemetry calls a span inside a program, and one that serves another program's.
 const INTERNAL: u8 = 1;
 const SERVER: u8 = 2;
@@ -90,20 +92,24 @@ impl Sender {
             let wait = Duration::from_millis(TRACE_EXPORT_MS);
             let waited = stop.1.wait_timeout_while(guard, wait, |stop| !*stop);
             let ends = *waited.unwrap_or_else(PoisonError::into_inner).0;
-            self.send_all();
             if ends {
-                return;
+                return self.send_all(Some(Instant::now() + PATIENCE));
             }
+            self.send_all(None);
         }
     }
 
-    /// Sends what waits; with the first spans that are not taken the others are dropped as well.
-    fn send_all(&mut self) {
+    /// Sends what waits; with the first spans that are not taken, or once it is too late for more,
+    /// the others are dropped as well.
+    fn send_all(&mut self, until: Option<Instant>) {
         let spans = self.traces.take();
         let mut left = spans.as_slice();
         while let Some((batch, rest)) = left.split_at_checked(left.len().min(TRACE_BATCH_SPANS_MAX))
             && !batch.is_empty()
         {
+            if until.is_some_and(|until| Instant::now() >= until) {
+                return self.traces.drop_spans(left.len() as u64);
+            }
             match self.send(batch) {
                 Ok(rejected) => {
                     let rejected = rejected.min(batch.len() as u64);
@@ -139,24 +145,66 @@ impl Sender {
              Content-Type: application/json\r\nContent-Length: {}\r\n\r\n",
             body.len()
         );
-        stream.write_all(head.as_bytes())?;
-        stream.write_all(body.as_bytes())?;
-        let mut answer = Vec::new();
-        stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer)?;
-        rejected(&answer)
+        let deadline = Instant::now() + PATIENCE;
+        write_all(&mut stream, (head + &body).as_bytes(), deadline)?;
+        rejected(&read_answer(&mut stream, deadline)?)
     }
 }
 
+/// How much of the time until a deadline is left.
+fn left(deadline: Instant) -> io::Result<Duration> {
+    match deadline.saturating_duration_since(Instant::now()) {
+        Duration::ZERO => Err(io::ErrorKind::TimedOut.into()),
+        left => Ok(left),
+    }
+}
+
+/// Writes all of it before the deadline, however slowly it is read.
+fn write_all(stream: &mut TcpStream, mut bytes: &[u8], deadline: Instant) -> io::Result<()> {
+    while !bytes.is_empty() {
+        stream.set_write_timeout(Some(left(deadline)?))?;
+        match stream.write(bytes)? {
+            0 => return Err(io::ErrorKind::WriteZero.into()),
+            written => bytes = &bytes[written..],
+        }
+    }
+    Ok(())
+}
+
+/// Reads an answer to its end, the connection's or the bound, before the deadline, however slowly
+/// it comes.
+fn read_answer(stream: &mut TcpStream, deadline: Instant) -> io::Result<Vec<u8>> {
+    let mut answer = Vec::new();
+    let mut part = [0; 4096];
+    while !is_whole(&answer) && answer.len() < ANSWER_BYTES_MAX {
+        stream.set_read_timeout(Some(left(deadline)?))?;
+        match stream.read(&mut part)? {
+            0 => break,
+            read => answer.extend_from_slice(&part[..read]),
+        }
+    }
+    Ok(answer)
+}
+
+/// Whether an answer has all of the body whose length it tells.
+fn is_whole(answer: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(answer);
+    let Some((head, body)) = text.split_once("\r\n\r\n") else {
+        return false;
+    };
+    let length = head.lines().find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        name.eq_ignore_ascii_case("content-length")
+            .then(|| value.trim().parse::<usize>().ok())?
+    });
+    length.is_some_and(|length| body.len() >= length)
+}
+
 fn connect(authority: &str) -> io::Result<TcpStream> {
-    let patience = Duration::from_millis(TRACE_EXPORT_MS_MAX);
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     for address in authority.to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, patience) {
-            Ok(stream) => {
-                stream.set_read_timeout(Some(patience))?;
-                stream.set_write_timeout(Some(patience))?;
-                return Ok(stream);
-            }
+        match TcpStream::connect_timeout(&address, PATIENCE) {
+            Ok(stream) => return Ok(stream),
             Err(error) => last = error,
         }
     }
@@ -234,6 +282,26 @@ fn span(span: &Span) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_answer_is_whole_with_the_body_that_it_tells_of() {
+        let head = "HTTP/1.1 200 OK\r\ncontent-length: 2";
+        for (rest, whole) in [
+            ("", false),
+            ("\r\n\r\n", false),
+            ("\r\n\r\n{", false),
+            ("\r\n\r\n{}", true),
+            ("\r\nX: y\r\n\r\n{}", true),
+        ] {
+            assert_eq!(
+                is_whole((head.to_owned() + rest).as_bytes()),
+                whole,
+                "{rest:?}"
+            );
+        }
+        // Its end is the connection's.
+        assert!(!is_whole(b"HTTP/1.1 200 OK\r\n\r\n{}"));
+    }
 
     #[test]
     fn an_answer_says_whether_spans_were_taken() {

@@ -1,12 +1,14 @@
 //! Lists of queues. Of all queues only the ids are held; rows are made a few at a time, when they
 //! are written.
 
-use super::{as_wanted, owners, queue_json};
+use super::row::{QueueRow, zero};
+use super::told::{Row, Told, told_elsewhere, told_elsewhere_of};
+use super::{as_wanted, owners, queue_row};
 use crate::api::QueueStats;
 use crate::app::App;
 use crate::directory::Queue;
+use crate::input::Query;
 use crate::list_query::{self, Filter, Page};
-use crate::peers::{self, Told};
 use crate::pieces::Pieces;
 use crate::ranges::Ranges;
 use crate::reply::{ApiError, Reply};
@@ -72,7 +74,7 @@ pub(crate) fn list_among(
     let wants_all = page.is_none() || sort.is_some_and(|field| field != "name");
     let mut source = Source::new(app, Ranges::of(query)?);
     if wants_all {
-        source.told = peers::told_elsewhere(app, &source.ranges);
+        source.told = told_elsewhere(app, &source.ranges);
     }
     let mut ids = match sort {
         None | Some("name") => list_query::sorted(named),
@@ -87,7 +89,7 @@ pub(crate) fn list_among(
         let held_bytes = ids.len() * size_of::<QueueId>() + source.told_bytes();
         let mut ids = ids.into_iter();
         let batch = move || {
-            let of_queue = |row| list_query::one(as_wanted(row, &columns), &columns);
+            let of_queue = |row| wanted(row, &columns);
             loop {
                 let batch: Vec<QueueId> = ids.by_ref().take(BATCH).collect();
                 let rows = source.rows(&batch);
@@ -97,17 +99,25 @@ pub(crate) fn list_among(
                 }
             }
         };
-        let pieces = Pieces::of_rows(batch, held_bytes);
+        let pieces = Pieces::of_rows(batch, QueueRow::write, held_bytes);
         return Ok(Reply::Pieces("application/json", pieces));
     };
     let shown = page.cut(ids)?;
     if !wants_all {
-        source.told = peers::told_elsewhere_of(app, &shown, &source.ranges);
+        source.told = told_elsewhere_of(app, &shown, &source.ranges);
     }
     let rows = source.rows(&shown).into_iter();
-    let rows = rows.map(|row| list_query::one(as_wanted(row, &columns), &columns));
-    let rows = rows.collect();
+    let rows = rows.map(|row| wanted(row, &columns).whole()).collect();
     page.reply(rows, filtered, total)
+}
+
+/// A row with as much as the query wants.
+fn wanted(row: QueueRow, query: &Query) -> QueueRow {
+    if query.get("columns").is_none() && !query.flag("disable_stats") {
+        return row;
+    }
+    let whole = row.whole();
+    QueueRow::of(list_query::one(as_wanted(whole, query), query))
 }
 
 /// The virtual hosts whose queues may be seen; none where that is all.
@@ -125,7 +135,7 @@ struct Source {
     node: String,
     ranges: Ranges,
     /// What other nodes tell of queues.
-    told: HashMap<QueueId, peers::Row>,
+    told: HashMap<QueueId, Row>,
 }
 
 impl Source {
@@ -139,7 +149,7 @@ impl Source {
     }
 
     fn told_bytes(&self) -> usize {
-        let row = |row: &peers::Row| row.bytes() + size_of::<(QueueId, peers::Row)>();
+        let row = |row: &Row| row.bytes() + size_of::<(QueueId, Row)>();
         self.told.values().map(row).sum()
     }
 
@@ -152,20 +162,20 @@ impl Source {
     }
 
     /// The rows of these queues, in this order, but of those that are gone.
-    fn rows(&self, ids: &[QueueId]) -> Vec<Value> {
+    fn rows(&self, ids: &[QueueId]) -> Vec<QueueRow> {
         let rows = self.rows_by_id(ids).into_iter();
         rows.map(|(_, row)| row).collect()
     }
 
-    fn rows_by_id(&self, ids: &[QueueId]) -> Vec<(QueueId, Value)> {
+    fn rows_by_id(&self, ids: &[QueueId]) -> Vec<(QueueId, QueueRow)> {
         let (app, here) = (&self.app, self.known_here(ids));
         let owners = owners(app, here.values());
         let row = |queue: Queue| {
             let told = match here.get(&queue.id) {
                 Some(stats) => Some(Told::here(app, stats, &owners, &self.ranges)),
-                None => self.told.get(&queue.id).and_then(peers::Row::told),
+                None => self.told.get(&queue.id).and_then(Row::told),
             };
-            (queue.id, queue_json(app, &self.node, &queue, told))
+            (queue.id, queue_row(app, &self.node, &queue, told))
         };
         let queues = app.node().queues_by_id(ids).into_iter();
         queues.map(row).collect()
@@ -190,9 +200,10 @@ impl Source {
         let key = |id: &QueueId| match here.get(id) {
             Some(stats) => figure(stats).into(),
             None => {
-                let told = self.told.get(id).and_then(peers::Row::told);
+                let told = self.told.get(id).and_then(Row::told);
                 told.map_or(Value::Null, |told| {
-                    list_query::at(&told.stats, field).clone()
+                    let told = told.stats.get(field);
+                    told.unwrap_or_else(|| zero(field)).clone()
                 })
             }
         };
@@ -201,7 +212,8 @@ impl Source {
 
     /// Queues with a field of their rows.
     fn fields(&self, ids: &[QueueId], field: &str) -> Vec<(Value, QueueId)> {
-        let rows: HashMap<QueueId, Value> = self.rows_by_id(ids).into_iter().collect();
+        let rows = self.rows_by_id(ids).into_iter();
+        let rows: HashMap<QueueId, Value> = rows.map(|(id, row)| (id, row.whole())).collect();
         let key = |id: &QueueId| {
             let row = rows.get(id);
             let key = row.map_or(Value::Null, |row| list_query::at(row, field).clone());

@@ -81,7 +81,23 @@ function User ({ name }) {
     label: 'Take away',
     request: { method: 'DELETE', address: path(what, row.vhost, name) }
   })
-  return html`<${Head} kind="User" title=${title}><${Button} onClick=${() => userForm(user)}>Change</>
+  const tryPassword = () => openForm({
+    title: html`Does a password of ${named(name)} fit?`,
+    submit: 'Try',
+    stay: true,
+    fields: [{ name: 'password', label: 'The password', type: 'password', required: true }],
+    request: (v) => ({ method: 'POST', address: 'leveret/authenticate', body: { username: name, password: v.password } }),
+    message: ({ ok }) => ok ? 'It fits.' : 'It does not fit.'
+  })
+  const disconnect = () => askFirst({
+    title: 'Close its connections?',
+    explanation: html`Every client that is logged in as ${named(name)} is told why and disconnected.`,
+    label: 'Close connections',
+    reason: true,
+    request: (v) => ({ method: 'DELETE', address: path('connections', 'username', name), reason: v.reason })
+  })
+  return html`<${Head} kind="User" title=${title}><${Button} onClick=${() => userForm(user)}>Change</><${Button} onClick=${tryPassword}>Try a password</>
+      <${Button} onClick=${disconnect}>Close connections</>
       ${name !== session.value.name && html`<${Button} kind="danger" onClick=${remove}>Delete</>`}</>
     <${Section}><${Facts} rows=${[['Tags', tagsOf(user.tags).map(shown).join(', ')], ['Password', user.password_hash ? 'yes' : 'none'], ['Hash', user.hashing_algorithm], ['Limits', html`<${Fields} of=${user.limits} />`]]} /></>
     <${Section} title="Permissions" tools=${html`<${Button} onClick=${() => permissionForm(name, vhosts)}>Set permission</>`}>
@@ -147,9 +163,10 @@ function vhostForm (vhost) {
       { name: 'name', label: 'Name', required: true, when: () => !vhost, value: vhost?.name },
       { name: 'description', label: 'Description', value: vhost?.description ?? '' },
       { name: 'tags', label: 'Tags', value: tagsOf(vhost?.tags).join(','), hint: 'With commas between.' },
-      { name: 'type', label: 'Default queue type', type: 'select', options: ['classic', 'quorum'], value: vhost?.default_queue_type ?? 'classic' }
+      { name: 'type', label: 'Default queue type', type: 'select', options: ['classic', 'quorum'], value: vhost?.default_queue_type ?? 'classic' },
+      { name: 'tracing', label: 'Firehose: copies of its messages go to amq.rabbitmq.trace', type: 'check', value: vhost?.tracing ?? false }
     ],
-    request: (v) => ({ method: 'PUT', address: path('vhosts', v.name), body: { description: v.description, tags: v.tags, default_queue_type: v.type } })
+    request: (v) => ({ method: 'PUT', address: path('vhosts', v.name), body: { description: v.description, tags: v.tags, default_queue_type: v.type, tracing: v.tracing } })
   })
 }
 
@@ -176,7 +193,7 @@ function Vhost ({ name }) {
   return html`<${Head} kind="Virtual host" title=${title}>${isAdministrator() && html`<${Button} onClick=${() => vhostForm(vhost)}>Change</><${Button} onClick=${protect}>${isProtected ? 'End protection' : 'Protect'}</>
       <${Button} kind="danger" disabled=${isProtected} onClick=${remove}>Delete</>`}</>
     <${Section}><${Facts} rows=${[['Description', vhost.description && html`<bdi>${shown(vhost.description)}</bdi>`], ['Tags', tagsOf(vhost.tags).map(shown).join(', ')], ['Default queue type', vhost.default_queue_type ?? 'the node\'s'],
-      ['Protected from deletion', isProtected ? 'yes' : 'no'], ['State', html`<${Fields} of=${vhost.cluster_state} />`]]} />
+      ['Protected from deletion', isProtected ? 'yes' : 'no'], ['Firehose', vhost.tracing ? 'on' : 'off'], ['State', html`<${Fields} of=${vhost.cluster_state} />`]]} />
       <p><a href=${`#/queues?vhost=${encodeURIComponent(name)}`}>Queues</a> · <a href=${`#/exchanges?vhost=${encodeURIComponent(name)}`}>Exchanges</a> · <a href=${`#/topology?vhost=${encodeURIComponent(name)}`}>Topology</a></p></>
     ${permissions.data && html`<${Section} title="Permissions"><${Table} label="Permissions" rows=${permissions.data} keyOf=${(row) => row.user} empty="Nobody may enter it." columns=${[
       { title: 'User', cell: (row) => html`<${Name} name=${row.user} at=${['users', row.user]} />` },

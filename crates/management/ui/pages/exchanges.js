@@ -6,6 +6,7 @@ import {
   ApiNote, argumentsOf, askFirst, Badge, Button, Failure, Facts, Fields, go, Head, html, List, Loading, Name, openForm,
   rate, Section, shown, Table, useVhosts, yesNo, place
 } from '../parts.js'
+import { DelayedOf } from './trouble.js'
 
 export const TYPES = ['direct', 'fanout', 'topic', 'headers', 'x-consistent-hash', 'x-modulus-hash', 'x-random', 'x-local-random', 'x-recent-history', 'x-delayed-message']
 
@@ -100,6 +101,7 @@ function Exchange ({ vhost, segment }) {
     <div class="charts"><${Chart} title="Message rates" history=${history} lines=${[{ name: 'in', label: 'In', fill: true }, { name: 'out', label: 'Out to queues' }]} /></div>
     <${Section} title="Details"><${Facts} rows=${[['Type', e.type], ['Durable', yesNo(e.durable)], ['Deletes itself', yesNo(e.auto_delete)], ['Internal', yesNo(e.internal)],
       ['Policy', e.policy && html`<bdi>${shown(e.policy)}</bdi>`], ['Arguments', html`<${Fields} of=${e.arguments} />`]]} /></>
+    ${e.type === 'x-delayed-message' && html`<${DelayedOf} vhost=${vhost} exchanges=${[name]} always=${true} />`}
     ${name === ''
       ? html`<${Section} title="Bindings"><p class="quiet">Every queue is bound to the default exchange by its own name.</p></>`
       : html`<${Bindings} vhost=${vhost} name=${name} side="source" address=${`${address}/bindings/source`} /><${Bindings} vhost=${vhost} name=${name} side="destination" address=${`${address}/bindings/destination`} />`}
@@ -192,6 +194,6 @@ export function publishForm ({ vhost, exchange, key }) {
         payload_encoding: v.encoding
       }
     }),
-    message: ({ routed }) => routed ? 'Published.' : 'No queue took it: nothing is bound for this key.'
+    message: ({ routed, reason }) => routed ? 'Published.' : reason ? `Not taken: ${reason}.` : 'No queue took it: nothing is bound for this key.'
   })
 }

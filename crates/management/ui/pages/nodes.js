@@ -7,6 +7,8 @@ import {
   Stat, State, Stats, Table
 } from '../parts.js'
 import { alarmsOf, NodesTable } from './overview.js'
+import { Checks, Configuration, Settings, useOwnNode } from './operate.js'
+import { Disk, Impact } from './trouble.js'
 
 export function Nodes ({ segments }) {
   const { data, error } = usePoll(segments.length ? null : 'nodes')
@@ -23,6 +25,7 @@ function Node ({ name }) {
   const address = path('nodes', name)
   const { data: n, error, at } = usePoll(address)
   const memory = usePoll(`${address}/memory`)
+  const isOwn = useOwnNode() === name
   const past = usePast(address, below('', COUNTERS), { memory: 'mem_used', disk: 'disk_free', sockets: 'sockets_used', descriptors: 'fd_used' })
   const history = useHistory(address, at, Object.fromEntries(COUNTERS.map((one) => [one, n?.[one]])),
     { memory: n?.mem_used, disk: n?.disk_free, sockets: n?.sockets_used, descriptors: n?.fd_used, sync: n?.io_sync_avg_time }, past)
@@ -46,6 +49,8 @@ function Node ({ name }) {
       <${Chart} title="Disk operations" history=${history} lines=${[{ name: 'io_write_count', label: 'Writes', fill: true }, { name: 'io_sync_count', label: 'Syncs' }]} />
       <${Chart} title="Connections and descriptors" unit="count" history=${history} lines=${[{ name: 'sockets', label: 'Connections' }, { name: 'descriptors', label: 'Descriptors' }]} />
     </div>
+    <${Impact} name=${name} /><${Disk} name=${name} />
+    ${isOwn && html`<${Checks} />${isAdministrator() && html`<${Settings} node=${n} /><${Configuration} />`}`}
     <div class="columns">
       <${Section} title="Memory by use"><${Memory} memory=${memory.data?.memory} /></>
       <${Section} title="Details"><${Facts} rows=${[

@@ -5,6 +5,7 @@ import { below, Chart, newest, RangeChoice, useHistory, usePast } from '../chart
 import {
   ApiNote, Badge, bytes, compact, duration, Failure, Head, html, Loading, Meter, Name, rate, Section, Stat, Stats, Table
 } from '../parts.js'
+import { HeldBackNow } from './trouble.js'
 
 const COUNTERS = ['publish', 'confirm', 'deliver_get', 'ack', 'redeliver', 'return_unroutable', 'drop_unroutable', 'get_empty']
 const CHURN = ['connection_created', 'connection_closed', 'channel_created', 'channel_closed', 'queue_created', 'queue_deleted']
@@ -85,7 +86,8 @@ export function alarmsOf (nodes) {
 function Alarms ({ nodes }) {
   const alarms = alarmsOf(nodes)
   if (alarms.length === 0) return null
-  return html`<ul class="alarms" role="alert">${alarms.map(([name, what]) => html`<li><bdi>${name}</bdi> ${what}</li>`)}</ul>`
+  return html`<ul class="alarms" role="alert">${alarms.map(([name, what]) => html`<li><bdi>${name}</bdi> ${what}</li>`)}</ul>
+    ${nodes.some((node) => node.mem_alarm || node.disk_free_alarm) && html`<${HeldBackNow} />`}`
 }
 
 export function NodesTable ({ rows }) {

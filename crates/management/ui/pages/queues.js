@@ -10,6 +10,7 @@ import {
 import { CONSUMERS } from './clients.js'
 import { Bindings, features, publishForm, vhostField } from './exchanges.js'
 import { Growth } from './growth.js'
+import { DelayedFor, Why } from './trouble.js'
 
 const statRate = (name) => (q) => rate(q.message_stats?.[`${name}_details`]?.rate)
 const rated = (id, title, name, hidden) => ({ id, title, number: true, hidden, sort: `message_stats.${name}_details.rate`, cell: statRate(name) })
@@ -119,6 +120,7 @@ function Queue ({ vhost, name }) {
       <${Chart} title="Message rates" history=${history} lines=${[{ name: 'publish', label: 'In', fill: true }, { name: 'deliver_get', label: 'Delivered' }, { name: 'ack', label: 'Acknowledged' }, { name: 'redeliver', label: 'Redelivered', colour: 5 }]} />
     </div>
     <${Growth} q=${q} history=${history} />
+    <${Why} vhost=${vhost} name=${name} />
     <${Section} title="Details"><${Facts} rows=${[
       ['Type', q.type], ['State', html`<${State} state=${q.state} />`], ['Durable', yesNo(q.durable)], ['Deletes itself', yesNo(q.auto_delete)],
       q.exclusive && ['Exclusive to', html`<bdi>${shown(q.owner_pid_details?.name ?? 'a connection')}</bdi>`],
@@ -130,6 +132,7 @@ function Queue ({ vhost, name }) {
       q.messages_dlx > 0 && ['Being dead-lettered', count(q.messages_dlx)], ['Idle since', q.idle_since ? when(q.idle_since) : '–']]} /></>
     ${q.members && html`<${Replicas} q=${q} vhost=${vhost} name=${name} />`}
     <${Section} title="Consumers"><${Table} label="Consumers" rows=${q.consumer_details ?? []} keyOf=${(c) => `${c.channel_details?.pid} ${c.consumer_tag}`} columns=${CONSUMERS.filter((one) => one.id !== 'queue')} empty="Nobody consumes from here." /></>
+    <${DelayedFor} vhost=${vhost} name=${name} />
     <${Bindings} vhost=${vhost} name=${name} side="queue" address=${`${address}/bindings`} />
     <${ApiNote} address=${address} />`
 }
@@ -157,6 +160,7 @@ function Actions ({ q, address }) {
   return html`
     <${Button} kind="primary" onClick=${() => publishForm({ vhost: q.vhost, exchange: '', key: q.name })}>Publish</>
     ${q.type !== 'stream' && html`<${Button} onClick=${() => openDialog({ title: html`Get from <bdi>${shown(q.name)}</bdi>`, wide: true, body: html`<${GetMessages} address=${address} />` })}>Get messages</>
+    ${q.type === 'quorum' && html`<${Button} onClick=${() => openDialog({ title: html`Look into <bdi>${shown(q.name)}</bdi>`, wide: true, body: html`<${Peek} vhost=${q.vhost} name=${q.name} />` })}>Peek</>`}
     <${Button} onClick=${purge}>Purge</>`}
     <${Button} kind="danger" onClick=${remove}>Delete</>`
 }
@@ -179,9 +183,23 @@ function GetMessages ({ address }) {
     ${found?.map((one, at) => html`<${Message} key=${at} message=${one} />`)}`
 }
 
-// The bytes of a base64 text, sixteen to a line.
-function hex (base64) {
-  const raw = Uint8Array.from(atob(base64), (c) => c.charCodeAt(0))
+// A message that stays where it is, and is not redelivered for that.
+function Peek ({ vhost, name }) {
+  const [found, setFound] = useState(null)
+  return html`<${Form} submit="Peek" stay=${true} message=${() => ''} fields=${[{ name: 'position', label: 'Position, from the next to be delivered', type: 'number', value: '1', min: 1, required: true }]}
+    request=${(v) => ({ method: 'GET', address: path('queues', 'quorum', vhost, name, 'peek', v.position) })} done=${setFound} />
+    ${found && html`<${Message} message=${found} />`}`
+}
+
+// The body of a message as the API shows it: text, or bytes.
+function bodyOf ({ payload, payload_encoding: encoding }) {
+  if (encoding === 'base64') return Uint8Array.from(atob(payload), (c) => c.charCodeAt(0))
+  if (encoding === 'hex') return Uint8Array.from(payload.match(/../g) ?? [], (pair) => parseInt(pair, 16))
+  return payload
+}
+
+// Bytes, sixteen to a line.
+function hex (raw) {
   const lines = []
   for (let at = 0; at < raw.length; at += 16) {
     const row = [...raw.subarray(at, at + 16)]
@@ -192,24 +210,25 @@ function hex (base64) {
   return lines.join('\n')
 }
 
-function pretty (message) {
-  if (message.payload_encoding === 'base64') return hex(message.payload)
+function pretty (body) {
+  if (typeof body !== 'string') return hex(body)
   try {
-    return JSON.stringify(JSON.parse(message.payload), null, 2)
+    return JSON.stringify(JSON.parse(body), null, 2)
   } catch {
-    return message.payload
+    return body
   }
 }
 
 export function Message ({ message }) {
   const { headers, ...properties } = message.properties ?? {}
+  const body = bodyOf(message)
   return html`<article class="message">
-    <${Facts} rows=${[['Exchange', html`<bdi>${shown(message.exchange)}</bdi>`], ['Routing key', html`<bdi>${shown(message.routing_key || ' ')}</bdi>`], ['Redelivered', yesNo(message.redelivered)],
+    <${Facts} rows=${[message.offset != null && ['Offset', count(message.offset)], message.timestamp != null && ['Stored', when(message.timestamp)], ['Exchange', html`<bdi>${shown(message.exchange)}</bdi>`], ['Routing key', html`<bdi>${shown(message.routing_key || ' ')}</bdi>`], message.redelivered != null && ['Redelivered', yesNo(message.redelivered)],
       ['Size', bytes(message.payload_bytes)], message.message_count != null && ['Left behind it', count(message.message_count)]]} />
     <div><h3>Properties</h3><${Fields} of=${properties} /></div>
     ${headers && html`<div><h3>Headers</h3><${Fields} of=${headers} /></div>`}
-    <div><h3>Body</h3><pre tabindex="0" aria-label="Body">${pretty(message)}</pre></div>
-    <div><${Button} kind="small" onClick=${() => download('message', 'application/octet-stream', message.payload_encoding === 'base64' ? Uint8Array.from(atob(message.payload), (c) => c.charCodeAt(0)) : message.payload)}>Save the body</></div>
+    <div><h3>Body</h3><pre tabindex="0" aria-label="Body">${pretty(body)}</pre></div>
+    <div><${Button} kind="small" onClick=${() => download('message', 'application/octet-stream', body)}>Save the body</></div>
   </article>`
 }
 

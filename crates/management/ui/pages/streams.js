@@ -6,7 +6,8 @@ import {
   ApiNote, askFirst, Badge, Button, bytes, compact, count, Failure, Facts, Fields, go, Head, html,
   List, Loading, Name, openForm, rate, Section, shown, Stat, State, Stats, Table, useVhosts
 } from '../parts.js'
-import { Bindings, vhostField } from './exchanges.js'
+import { AllGroups, Groups, Messages } from './browse.js'
+import { Bindings, publishForm, vhostField } from './exchanges.js'
 
 const figure = (id, title, field, show = count, hidden) => ({ id, title, number: true, hidden, sort: field, cell: (q) => show(q[field]) })
 // RabbitMQ writes -1 where there is none.
@@ -35,7 +36,7 @@ export function Streams ({ segments: [vhost, name] }) {
   return html`<${Head} title="Streams" />
     <${List} label="Streams" address="queues" only=${{ type: 'stream' }} always=${['name', 'vhost']} keyOf=${(q) => `${q.vhost} ${q.name}`} columns=${COLUMNS}
       empty="There are no streams." tools=${html`<${Button} kind="primary" onClick=${() => addStream(vhosts)}>Add stream</>`} />
-    <${SuperStreams} vhosts=${vhosts} />`
+    <${SuperStreams} vhosts=${vhosts} /><${AllGroups} />`
 }
 
 const RETENTION = [
@@ -103,7 +104,8 @@ function Stream ({ vhost, name }) {
       keyOf=${(row) => `${row.connection_details?.name} ${row.publisher_id}`} empty="Nobody publishes here by the stream protocol." /></>
     <${Section} title="Consumers"><${Table} label="Consumers" rows=${readers} columns=${CONSUMERS}
       keyOf=${(row) => `${row.connection_details?.name} ${row.subscription_id}`} empty="Nobody reads here by the stream protocol." /></>
-    <${Tracking} tracking=${tracking.data} vhost=${vhost} name=${name} committed=${q.committed_offset} />
+    <${Tracking} tracking=${tracking.data} vhost=${vhost} name=${name} />
+    <${Messages} vhost=${vhost} name=${name} />
     <${Bindings} vhost=${vhost} name=${name} side="queue" address=${`${address}/bindings`} />
     <${ApiNote} address=${address} />`
 }
@@ -142,7 +144,7 @@ function Actions ({ q, address }) {
     request: { method: 'DELETE', address },
     done: () => go(['streams'])
   })
-  return html`<${Button} kind="danger" onClick=${remove}>Delete</>`
+  return html`<${Button} kind="primary" onClick=${() => publishForm({ vhost: q.vhost, exchange: '', key: q.name })}>Publish</><${Button} kind="danger" onClick=${remove}>Delete</>`
 }
 
 function Replicas ({ q, vhost, name }) {
@@ -171,7 +173,7 @@ function Replicas ({ q, vhost, name }) {
 }
 
 // What the stream keeps by name: consumers' offsets, publishers' numbers.
-function Tracking ({ tracking, vhost, name, committed }) {
+function Tracking ({ tracking, vhost, name }) {
   const store = () => openForm({
     title: 'Store an offset',
     submit: 'Store offset',
@@ -179,13 +181,7 @@ function Tracking ({ tracking, vhost, name, committed }) {
     fields: [{ name: 'consumer', label: 'Consumer', required: true }, { name: 'offset', label: 'Offset', type: 'number', min: 0, required: true }],
     request: (v) => ({ method: 'PUT', address: path('leveret', 'streams', vhost, name, 'offsets', v.consumer), body: { offset: Number(v.offset) } })
   })
-  const behind = (stored) => committed == null || committed < stored ? '–' : count(committed - stored)
-  return html`<${Section} title="Stored offsets" tools=${isAdministrator() && html`<${Button} onClick=${store}>Store an offset</>`}>
-      <${Table} label="Stored offsets" rows=${Object.entries(tracking?.offsets ?? {})} keyOf=${([consumer]) => consumer} empty="No consumer has stored an offset." columns=${[
-        { title: 'Consumer', cell: ([consumer]) => html`<${Name} name=${consumer} />` },
-        { title: 'Offset', number: true, cell: ([, stored]) => count(stored) },
-        { title: 'Behind', number: true, cell: ([, stored]) => behind(stored) }
-      ]} /></>
+  return html`<${Groups} vhost=${vhost} name=${name} tools=${isAdministrator() && html`<${Button} onClick=${store}>Store an offset</>`} />
     <${Section} title="Publishing numbers"><${Table} label="Publishing numbers" rows=${Object.entries(tracking?.writers ?? {})} keyOf=${([writer]) => writer}
       empty="No publisher with a reference has published." columns=${[
         { title: 'Reference', cell: ([writer]) => html`<${Name} name=${writer} />` },

@@ -205,9 +205,8 @@ impl Admin {
         queue: &str,
         get: Get,
     ) -> Result<Vec<Got>, ProtocolError> {
-        let queue = self
-            .caller(actor, vhost)
-            .gettable_queue(queue, &*self.broker)?;
+        let caller = self.caller(actor, vhost);
+        let queue = caller.gettable_queue(queue, &*self.broker)?;
         let subscription = self.broker.consumer_id();
         let mut taken = Vec::new();
         let deadline = Instant::now() + READ_WAIT;
@@ -228,6 +227,7 @@ impl Admin {
             AfterGet::Reject => Outcome::Reject,
         };
         for (delivery, _) in &taken {
+            caller.trace_got(delivery, &*self.broker);
             operator::settle(delivery, outcome, self.broker.now(), &*self.broker);
         }
         self.broker.run_deferred_work();

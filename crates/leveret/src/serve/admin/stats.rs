@@ -13,7 +13,7 @@ use leveret_node::quorum::LocalDeliveries;
 use leveret_node::quorum::replica::UnfitReplicas;
 use leveret_node::shard::LocalQueueStats;
 use leveret_node::traces::Traces;
-use leveret_node::{ConnectionStatus, CounterValues, Env};
+use leveret_node::{ChannelStatus, ConnectionStatus, CounterValues, Env};
 use leveret_replication::Role;
 use leveret_shell::broker::Broker;
 use leveret_shell::node::connections;
@@ -474,21 +474,20 @@ impl Admin {
 
     /// Adds what queues have delivered, by their type.
     fn add_deliveries(&self, classic: &mut MessageCounters, quorum: &mut MessageCounters) {
-        let local_stats = self.queue_local_stats();
-        let catalogue = self.broker.catalogue();
-        for (local_stats, _) in local_stats {
-            let record = catalogue.queue(local_stats.id);
-            let sum = match record.is_some_and(|queue| queue.kind() == QueueKind::Quorum) {
-                true => &mut *quorum,
-                false => &mut *classic,
-            };
-            sum.delivered += local_stats.counters.delivered;
-            sum.delivered_auto_ack += local_stats.counters.delivered_settled;
-            sum.got += local_stats.counters.got;
-            sum.got_auto_ack += local_stats.counters.got_settled;
-            sum.got_empty += local_stats.counters.got_empty;
-            sum.redelivered += local_stats.counters.redelivered;
-            sum.acknowledged += local_stats.counters.accepted;
+        for id in self.broker.shard_ids() {
+            let counters = self.broker.shard(id).counters();
+            for (sum, counters) in [
+                (&mut *classic, counters.classic),
+                (&mut *quorum, counters.quorum),
+            ] {
+                sum.delivered += counters.delivered;
+                sum.delivered_auto_ack += counters.delivered_settled;
+                sum.got += counters.got;
+                sum.got_auto_ack += counters.got_settled;
+                sum.got_empty += counters.got_empty;
+                sum.redelivered += counters.redelivered;
+                sum.acknowledged += counters.accepted;
+            }
         }
     }
 
@@ -683,6 +682,29 @@ pub(super) fn channel_stats(
         confirm: channel.confirm,
         transactional: channel.transactional,
         state: "running",
+        messages: channel_counters(channel),
         ..ChannelStats::default()
     })
+}
+
+fn channel_counters(channel: &ChannelStatus) -> MessageCounters {
+    let counters = &channel.counters;
+    MessageCounters {
+        published: counters.published,
+        published_confirm: if channel.confirm {
+            counters.published
+        } else {
+            0
+        },
+        confirmed: counters.confirmed,
+        returned: counters.returned,
+        delivered: counters.delivered,
+        delivered_auto_ack: counters.delivered_auto_ack,
+        got: counters.got,
+        got_auto_ack: counters.got_auto_ack,
+        got_empty: counters.got_empty,
+        redelivered: counters.redelivered,
+        acknowledged: counters.acknowledged,
+        ..MessageCounters::default()
+    }
 }

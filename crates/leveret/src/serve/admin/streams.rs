@@ -7,11 +7,11 @@ use leveret_management::api::{
 };
 use leveret_management::directory::Queue;
 use leveret_node::browsing::{Seen, look};
-use leveret_node::{GroupName, move_group};
+use leveret_node::move_group;
 use leveret_shell::stream_thread::StreamReading;
 use leveret_stream::{
     Command, Event, Filter, OffsetSpec, ReaderId, Reference, Refusal, RequestId, SessionId,
-    SharedChunk, StreamStats,
+    SharedChunk, StoredBy, StreamStats,
 };
 use leveret_types::QueueId;
 use leveret_types::limits::{STREAM_BROWSE_BYTES, STREAM_BROWSE_READ_BYTES, STREAM_BROWSERS_MAX};
@@ -56,6 +56,7 @@ impl Admin {
             stream,
             reference,
             offset,
+            by: StoredBy::Operator,
         };
         // On nobody's behalf: whoever is told that there is room again is not there.
         let store = || self.broker.streams.say(SessionId(u64::MAX), store);
@@ -99,12 +100,7 @@ impl Admin {
         let mut connections: Vec<_> = of_it.map(|consumer| consumer.connection).collect();
         connections.sort_unstable();
         connections.dedup();
-        let group = GroupName {
-            vhost: stream.vhost.as_str().into(),
-            stream: stream.name.clone(),
-            name: name.to_owned(),
-        };
-        move_group(group, stream.id, offset, &connections, &*self.broker);
+        move_group(stream.id, name, offset, &connections, &*self.broker);
     }
 
     /// The offset of the first chunk from a place on; none if there is none yet.
@@ -180,6 +176,7 @@ impl Admin {
                 .map(|value| value.clone().into())
                 .collect(),
             match_unfiltered: browse.match_unfiltered,
+            messages: false,
         });
         let Some(from) = looking.begin(&stats, browse)? else {
             let end = stats.committed_offset.map_or(0, |offset| offset + 1);
