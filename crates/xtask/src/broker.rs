@@ -7,6 +7,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -27,11 +28,12 @@ pub const RABBITMQ_BIN: &str = "/usr/lib/rabbitmq/bin";
 pub const BINARY_VARIABLE: &str = "XTASK_BINARY";
 
 /// Which broker.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 pub enum Kind {
     /// The one of this workspace, in its release build.
     Leveret,
     /// Debian's `rabbitmq-server`.
+    #[value(name = "rabbitmq")]
     RabbitMq,
 }
 
@@ -41,15 +43,6 @@ impl Kind {
         match self {
             Kind::Leveret => "leveret",
             Kind::RabbitMq => "rabbitmq",
-        }
-    }
-
-    /// The kind of that name.
-    pub fn parse(name: &str) -> Result<Kind> {
-        match name {
-            "leveret" => Ok(Kind::Leveret),
-            "rabbitmq" => Ok(Kind::RabbitMq),
-            other => bail!("a broker is `leveret` or `rabbitmq`, not `{other}`"),
         }
     }
 
@@ -447,9 +440,26 @@ impl Broker {
 
 impl Drop for Broker {
     fn drop(&mut self) {
+        let died = self.child.is_some() && !self.is_alive();
         // Nothing is left to report to while unwinding; the process must not outlive this tool.
         let _ = self.kill();
+        if !(died || thread::panicking() || KEEPS_DATA.load(Ordering::Relaxed)) {
+            for data in ["data", "mnesia"] {
+                let _ = fs::remove_dir_all(self.folder.join(data));
+            }
+        }
     }
+}
+
+/// Whether brokers that end leave what they stored.
+static KEEPS_DATA: AtomicBool = AtomicBool::new(false);
+
+/// From now on brokers that end leave what they stored, to be looked at, because something was
+/// found to be wrong. Otherwise only their logs stay: the write-ahead log of a node has its whole
+/// length from the start, which is 200 MB for each of the seventy nodes that a run of all suites
+/// starts.
+pub fn keep_data() {
+    KEEPS_DATA.store(true, Ordering::Relaxed);
 }
 
 /// Lets a test script, in whatever language, restart the broker or run operator commands: a line

@@ -42,6 +42,15 @@ pub enum Event {
 }
 
 impl Event {
+    /// The answer to a commit.
+    pub fn tx_committed() -> Event {
+        Event::Answer {
+            class: 90,
+            method: 21,
+            arguments: Vec::new(),
+        }
+    }
+
     /// Whether it says that a transaction was committed.
     pub fn is_tx_committed(&self) -> bool {
         matches!(

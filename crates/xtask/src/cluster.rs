@@ -12,7 +12,7 @@ use crate::broker::{Broker, Kind, Place};
 use crate::{http, ports};
 
 /// Nodes of a cluster that nobody gave a number for.
-const NODES: usize = 3;
+pub const NODES: usize = 3;
 
 /// Where a node is.
 pub struct Member {
@@ -199,12 +199,7 @@ impl Cluster {
 
 /// `cargo xtask cluster [N]`: nodes that run until this command is ended with a line or at the end
 /// of its input.
-pub fn run(arguments: &[String]) -> Result<bool> {
-    let count = match arguments {
-        [] => NODES,
-        [count] => count.parse()?,
-        other => bail!("cluster takes a number of nodes, not {other:?}"),
-    };
+pub fn run(count: usize) -> Result<bool> {
     Kind::Leveret.prepare()?;
     let mut cluster = Cluster::start("cluster", count)?;
     for node in &cluster.nodes {

@@ -9,6 +9,8 @@ use serde_json::Value;
 
 /// How long a broker may take to answer.
 const DEADLINE: Duration = Duration::from_secs(20);
+/// The same for what changes very much at once.
+const LONG: Duration = Duration::from_secs(300);
 /// `guest:guest` as basic authentication writes it.
 const CREDENTIALS: &str = "Z3Vlc3Q6Z3Vlc3Q=";
 
@@ -19,22 +21,46 @@ pub fn get(address: SocketAddr, path: &str) -> Result<Value> {
 
 /// Asks as the default user.
 pub fn get_text(address: SocketAddr, path: &str) -> Result<String> {
-    let mut stream = TcpStream::connect_timeout(&address, DEADLINE)?;
-    stream.set_read_timeout(Some(DEADLINE))?;
     // 1.0: the answer ends with the connection and is not in chunks.
-    write!(
-        stream,
-        "GET {path} HTTP/1.0\r\nHost: {address}\r\nAuthorization: Basic {CREDENTIALS}\r\n\r\n"
-    )?;
+    let request = request(address, &format!("GET {path} HTTP/1.0"), &[]);
+    let answer = exchange(address, &request, DEADLINE);
+    answer.with_context(|| format!("GET {path} at {address}"))
+}
+
+/// Sends JSON as the default user. It may take minutes.
+pub fn post(address: SocketAddr, path: &str, json: &str) -> Result<String> {
+    let length = json.len().to_string();
+    let headers = [
+        ("Content-Type", "application/json"),
+        ("Content-Length", length.as_str()),
+    ];
+    let request = request(address, &format!("POST {path} HTTP/1.0"), &headers) + json;
+    let answer = exchange(address, &request, LONG);
+    answer.with_context(|| format!("POST {path} at {address}"))
+}
+
+/// The head of a request as the default user, from its first line.
+pub fn request(address: SocketAddr, line: &str, headers: &[(&str, &str)]) -> String {
+    let mut head = format!("{line}\r\nHost: {address}\r\nAuthorization: Basic {CREDENTIALS}\r\n");
+    for (name, value) in headers {
+        head += &format!("{name}: {value}\r\n");
+    }
+    head + "\r\n"
+}
+
+fn exchange(address: SocketAddr, request: &str, deadline: Duration) -> Result<String> {
+    let mut stream = TcpStream::connect_timeout(&address, DEADLINE)?;
+    stream.set_read_timeout(Some(deadline))?;
+    stream.write_all(request.as_bytes())?;
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer)?;
-    body(&String::from_utf8_lossy(&answer)).with_context(|| format!("GET {path} at {address}"))
+    body(&String::from_utf8_lossy(&answer))
 }
 
 fn body(answer: &str) -> Result<String> {
     let (head, body) = answer.split_once("\r\n\r\n").context("a cut answer")?;
     let status = head.lines().next().unwrap_or_default();
-    if status.split(' ').nth(1) != Some("200") {
+    if !matches!(status.split(' ').nth(1), Some("200" | "204")) {
         bail!("{status}: {body}");
     }
     Ok(body.to_owned())

@@ -42,51 +42,51 @@ mod words;
 
 use std::process::ExitCode;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
+use clap::Parser;
 
-const USAGE: &str = "\
-usage: cargo xtask COMMAND
-
-  ci                        everything that CI runs, in its order
-  test [SUITE...]           all suites, or those named; `test --list` names them
-       [--broker KIND]      run the interoperability suites against `leveret` (default) or
-                            Debian's `rabbitmq`, which shows whether a failure is the suite's
-  tidy                      house rules: lengths, banned words, invariants, dependency reasons
-  codegen [--check]         writes the generated sources, or says whether they are stale
-  graph                     crate dependencies against the allowed arrows; import cycles between
-                            the files of a crate against their allowed sizes
-        [CRATE]             all import cycles of one crate, and the names that make them
-  licences                  licences and duplicate versions against deny.toml
-  advisories                known weaknesses of dependencies, where cargo-deny and its database
-                            can be had
-  crash [--rounds N]        kill -9 under load, with a ledger outside the process (default 25)
-        [--broker KIND] [--seed N]
-        [--cluster]         kills and stops of nodes of a cluster of three, quorum queues
-        [--cluster --netns [--seconds N] [--fault NAME]]
-                            each node in a network namespace of its own, under load for so long
-                            (default 60) a fault: kill-leader, kill-follower, kill-all, stop-leader,
-                            halves, isolated-leader, deaf-leader, mute-leader, ring,
-                            rolling-restart, wiped-member, minority; on-path (somebody between the
-                            nodes alters what they say; on loopback without `--netns`)
-  mutants [--seed N] [--count N] [--crate NAME]... [--at FILE:LINE]... [--own]
-                            would the tests notice a wrong program: a sample of small changes
-                            (default 300 over six crates), or all on a line, tried one by one;
-                            `--own` asks a crate's own tests only
-  cluster [N]               nodes on loopback for trying things out (default 3)
-  bench amqp                PerfTest on RabbitMQ and on this: rate, latency, CPU, memory
-  bench quorum              the same over clusters, quorum and mirrored queues; 10,000 quorum
-                            queues; failover
-  bench storage             the WAL beside fio; memory, start, drain, write amplification
-  bench idle | start        what idle queues and connections cost; how fast it starts
-  bench logins              what publishers and honest logins notice of floods of wrong ones
-  bench experiments         `leveret perf` on all presets, for docs/experiments
-  bench agreement           PerfTest and `leveret perf` on one broker: do they see the same
-        [--fast] [--write] [--only KIND] [--part NAME]
-";
+/// Leveret's own tool: everything that a contributor or CI runs.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+enum Command {
+    /// Everything that CI runs, in its order
+    Ci,
+    /// All suites, those of foreign clients included, or those named
+    Test(suite::Options),
+    /// House rules: lengths, banned words, invariants, reasons for dependencies
+    Tidy,
+    /// Write the generated sources and docs/limits.md
+    Codegen {
+        /// Say whether they are stale, and write nothing
+        #[arg(long)]
+        check: bool,
+    },
+    /// Crate dependencies and import cycles against what is allowed
+    Graph {
+        /// Show all import cycles of this crate, and the names that make them
+        #[arg(value_name = "CRATE")]
+        shown: Option<String>,
+    },
+    /// Licences and duplicate versions of dependencies against deny.toml
+    Licences,
+    /// Known weaknesses of dependencies, where cargo-deny and its database can be had
+    Advisories,
+    /// Faults under load, with a ledger outside the brokers: was anything confirmed lost?
+    Crash(crash::Options),
+    /// Would the tests notice a wrong program? Small changes, tried one by one
+    Mutants(mutants::Options),
+    /// Start nodes on loopback, to try things out
+    Cluster {
+        /// How many
+        #[arg(default_value_t = cluster::NODES)]
+        nodes: usize,
+    },
+    /// Measure the broker, beside a peer where there is one
+    Bench(bench::Arguments),
+}
 
 fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    match dispatch(&arguments) {
+    match dispatch(Command::parse()) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
@@ -97,27 +97,19 @@ fn main() -> ExitCode {
 }
 
 /// Runs one command; `false` means that it ran to its end and found something wrong.
-fn dispatch(arguments: &[String]) -> Result<bool> {
-    let (command, rest) = match arguments.split_first() {
-        Some((command, rest)) => (command.as_str(), rest),
-        None => ("help", arguments),
-    };
+fn dispatch(command: Command) -> Result<bool> {
     match command {
-        "ci" => ci::run(),
-        "test" => suite::run(rest),
-        "tidy" => tidy::run(),
-        "graph" => graph::run(rest),
-        "licences" => licences::run(),
-        "advisories" => advisories::run(),
-        "codegen" => codegen::run(rest.iter().any(|word| word == "--check")).map(|()| true),
-        "crash" => crash::run(rest),
-        "cluster" => cluster::run(rest),
-        "mutants" => mutants::run(rest),
-        "bench" => bench::run(rest),
-        "help" | "--help" | "-h" => {
-            print!("{USAGE}");
-            Ok(true)
-        }
-        other => bail!("there is no command `{other}`\n\n{USAGE}"),
+        Command::Ci => ci::run(),
+        Command::Test(options) => suite::run(&options),
+        Command::Tidy => tidy::run(),
+        Command::Graph { shown: None } => graph::check(),
+        Command::Graph { shown: Some(name) } => graph::show(&name).map(|()| true),
+        Command::Licences => licences::run(),
+        Command::Advisories => advisories::run(),
+        Command::Codegen { check } => codegen::run(check).map(|()| true),
+        Command::Crash(options) => crash::run(&options),
+        Command::Cluster { nodes } => cluster::run(nodes),
+        Command::Mutants(options) => mutants::run(&options),
+        Command::Bench(arguments) => bench::run(arguments),
     }
 }

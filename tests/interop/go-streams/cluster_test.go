@@ -218,21 +218,25 @@ func publishNumbered(producer *stream.Producer, to int) bool {
 	confirms := producer.NotifyPublishConfirmation()
 	done := make(chan bool, 1)
 	go func() {
-		for count := 0; count < to; {
-			statuses, open := <-confirms
-			if !open {
-				done <- false
-				return
-			}
+		count, refused := 0, false
+		// To the end, whatever came: the client reads nothing more of a connection while nobody
+		// takes what it has to tell, so that closing the producer would wait for good.
+		for statuses := range confirms {
 			for _, status := range statuses {
-				if !status.IsConfirmed() {
-					done <- false
-					return
-				}
+				refused = refused || !status.IsConfirmed()
 				count++
 			}
+			if refused || count >= to {
+				select {
+				case done <- !refused:
+				default:
+				}
+			}
 		}
-		done <- true
+		select {
+		case done <- false:
+		default:
+		}
 	}()
 	for number := 0; number < to; number++ {
 		message := amqp.NewMessage([]byte(strconv.Itoa(number)))
@@ -247,4 +251,133 @@ func publishNumbered(producer *stream.Producer, to int) bool {
 	case <-time.After(patience):
 		return false
 	}
+}
+
+// A group of consumers, of which each says whether it is the active one.
+type group struct {
+	mutex     sync.Mutex
+	active    map[int]bool
+	delivered map[string]int
+	closed    []int
+}
+
+func (g *group) actives() int {
+	g.mutex.Lock()
+	defer g.mutex.Unlock()
+	count := 0
+	for _, active := range g.active {
+		if active {
+			count++
+		}
+	}
+	return count
+}
+
+// How many of these bodies were delivered, and whether any was delivered twice.
+func (g *group) has(bodies []string) (count int, twice bool) {
+	g.mutex.Lock()
+	defer g.mutex.Unlock()
+	for _, body := range bodies {
+		if g.delivered[body] > 0 {
+			count++
+		}
+		twice = twice || g.delivered[body] > 1
+	}
+	return count, twice
+}
+
+func (g *group) takeClosed() []int {
+	g.mutex.Lock()
+	defer g.mutex.Unlock()
+	closed := g.closed
+	g.closed = nil
+	return closed
+}
+
+// A consumer joins, from an environment of its own, which goes to any node that has the stream.
+func (g *group) join(t *testing.T, env *stream.Environment, name string, number int) error {
+	t.Helper()
+	update := func(_ string, active bool) stream.OffsetSpecification {
+		g.mutex.Lock()
+		defer g.mutex.Unlock()
+		g.active[number] = active
+		return stream.OffsetSpecification{}.Next()
+	}
+	deliver := func(_ stream.ConsumerContext, message *amqp.Message) {
+		g.mutex.Lock()
+		defer g.mutex.Unlock()
+		g.delivered[string(message.GetData())]++
+	}
+	consumer, err := env.NewConsumer(name, deliver, stream.NewConsumerOptions().SetConsumerName("group").
+		SetOffset(stream.OffsetSpecification{}.Next()).
+		SetSingleActiveConsumer(stream.NewSingleActiveConsumer(update)))
+	if err != nil {
+		return err
+	}
+	closed := consumer.NotifyClose()
+	go func() {
+		if _, open := <-closed; open {
+			g.mutex.Lock()
+			defer g.mutex.Unlock()
+			g.active[number] = false
+			g.closed = append(g.closed, number)
+		}
+	}()
+	return nil
+}
+
+// The consumers of a group are connected to whichever nodes have the stream: one of them is active
+// in all, before and after the stream's leader is killed, and each message is delivered to one.
+func TestClusterHasOneActiveConsumerInAGroupWhicheverNodesItsConsumersUse(t *testing.T) {
+	env := clusterEnvironment(t)
+	name := newStream(t, env)
+	const members = 6
+	g := &group{active: map[int]bool{}, delivered: map[string]int{}}
+	var envs []*stream.Environment
+	for number := 0; number < members; number++ {
+		envs = append(envs, clusterEnvironment(t))
+		until(t, "a consumer", func() bool { return g.join(t, envs[number], name, number) == nil })
+	}
+	shared := func(round string) {
+		until(t, "one active consumer", func() bool {
+			for _, number := range g.takeClosed() {
+				if g.join(t, envs[number], name, number) != nil {
+					g.mutex.Lock()
+					g.closed = append(g.closed, number)
+					g.mutex.Unlock()
+				}
+			}
+			return g.actives() == 1
+		})
+		var bodies []string
+		until(t, "a producer", func() bool {
+			producer, err := env.NewProducer(name, stream.NewProducerOptions())
+			if err != nil {
+				return false
+			}
+			defer producer.Close()
+			bodies = nil
+			for number := 0; number < 200; number++ {
+				bodies = append(bodies, fmt.Sprintf("%s-%d-%d", round, number, time.Now().UnixNano()))
+				if producer.Send(amqp.NewMessage([]byte(bodies[number]))) != nil {
+					return false
+				}
+			}
+			delivered := false
+			until(t, "each message", func() bool {
+				count, _ := g.has(bodies)
+				delivered = count == len(bodies)
+				return delivered
+			})
+			return delivered
+		})
+		// A second active consumer would be sent them at the same time.
+		time.Sleep(500 * time.Millisecond)
+		if _, twice := g.has(bodies); twice || g.actives() != 1 {
+			t.Fatalf("%s: %d consumers are active, messages delivered twice: %v", round, g.actives(), twice)
+		}
+	}
+	shared("before")
+	crash(t, leaderPort(t, env, name))
+	shared("after")
 }

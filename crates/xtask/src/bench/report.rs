@@ -9,15 +9,25 @@ use serde_json::Value;
 use crate::broker::{Broker, Kind};
 use crate::{http, run};
 
-/// What the command line asks for.
+/// What is asked of a benchmark.
+#[derive(clap::Args)]
 pub struct Options {
-    /// Shorter runs and smaller sizes: to see that it works, not to quote.
+    /// Short runs and small sizes: to see that it works, not to quote
+    #[arg(long)]
     pub fast: bool,
-    /// Also put the report into docs/performance.md.
+    /// Also put the tables into docs/
+    #[arg(long)]
     pub write: bool,
-    /// One broker alone.
+    /// One broker alone
+    #[arg(long, value_name = "KIND", value_enum)]
     pub only: Option<Kind>,
-    /// Only the parts of a benchmark whose names contain this.
+    /// Only parts, or loads, whose names contain this
+    #[arg(
+        long,
+        value_name = "PART",
+        default_value = "",
+        hide_default_value = true
+    )]
     pub part: String,
 }
 

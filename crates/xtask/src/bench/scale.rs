@@ -2,6 +2,7 @@
 //! messages, one message in a thousand queues. Each part counts the broker's own CPU, so that a
 //! cost that grows with the number shows on a busy machine too.
 
+mod api;
 mod held;
 mod slopes;
 
@@ -47,6 +48,8 @@ const PARTS: &[(&str, Part)] = &[
     }),
     ("unsettled", unsettled),
     ("fan-out", fan_out),
+    ("api-lists", api::lists),
+    ("api-import", api::import),
     ("large-message", held::large_message),
     ("held-queues", held::idle_queues),
     ("held-drain", held::drain),

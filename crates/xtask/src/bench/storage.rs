@@ -164,7 +164,7 @@ fn waiting_messages(options: &Options, report: &mut Report) -> Result<()> {
     client.declare(QUEUE, true)?;
     broker.stop()?;
     let empty_start_ms = idle::timed_launch(&mut broker)?;
-    let never_waited = CpuPerMillion::of_kept_up(&broker, few)?;
+    let never_waited = cpu_of_kept_up(&broker, few, many / 2)?;
     load::fill(broker.amqp, "", QUEUE, BODY_BYTES, few)?;
     let rss_few = settled_rss(&broker)?;
     report.add(
@@ -172,8 +172,11 @@ fn waiting_messages(options: &Options, report: &mut Report) -> Result<()> {
         format!("{:.1} MB", rss_few / 1e6),
         "< 40 MB",
     );
+    let before = procfs::usage(broker.pid())?.cpu_s;
     load::fill(broker.amqp, "", QUEUE, BODY_BYTES, many - few)?;
     let rss_many = settled_rss(&broker)?;
+    let cpu_s = procfs::usage(broker.pid())?.cpu_s - before;
+    let published = cpu_s / (many - few) as f64 * 1e6;
     report.add(
         &format!("resident with {many} x 1 kB waiting"),
         format!(
@@ -202,47 +205,29 @@ fn waiting_messages(options: &Options, report: &mut Report) -> Result<()> {
     load::drain(broker.amqp, QUEUE, many)?;
     let rate = many as f64 / started.elapsed().as_secs_f64();
     let drained = (procfs::usage(broker.pid())?.cpu_s - before) / many as f64 * 1e6;
-    let waited = never_waited.publishing + drained;
+    let waited = published + drained;
     report.add(
         &format!("draining {many}"),
         format!(
-            "{rate:.0}/s, {drained:.2} CPU s a million, {:.2}x that of messages that never waited, \
-             {:.2} with their publishing; {waited:.2} with publishing, {:.2}x",
-            drained / never_waited.both,
-            never_waited.both,
-            waited / never_waited.both,
+            "{rate:.0}/s, {drained:.2} CPU s a million, published for {published:.2}; \
+             {waited:.2} together, {:.2}x the {never_waited:.2} of messages that never waited",
+            waited / never_waited,
         ),
         "<= 1.3x",
     );
     broker.stop()
 }
 
-/// What messages cost a broker whose consumers keep up, in CPU seconds per million.
-struct CpuPerMillion {
-    /// Publishing and consuming at once.
-    both: f64,
-    /// Publishing alone; what is published waits.
-    publishing: f64,
-}
-
-impl CpuPerMillion {
-    fn of_kept_up(broker: &Broker, count: u64) -> Result<Self> {
-        let cpu = || Ok::<f64, anyhow::Error>(procfs::usage(broker.pid())?.cpu_s);
-        let address = broker.amqp;
-        Client::connect(address)?.declare("kept-up", true)?;
-        let start = cpu()?;
-        keep_up(address, "kept-up", count)?;
-        let both = cpu()? - start;
-        let start = cpu()?;
-        load::fill(address, "", "kept-up", BODY_BYTES, count)?;
-        let publishing = cpu()? - start;
-        load::drain(address, "kept-up", count)?;
-        let per_million = 1e6 / count as f64;
-        Ok(Self {
-            both: both * per_million,
-            publishing: publishing * per_million,
-        })
-    }
+/// What messages cost a broker whose consumers keep up, in CPU seconds per million, published and
+/// consumed. `few` were then published, and drained, before that which is measured next.
+fn cpu_of_kept_up(broker: &Broker, few: u64, many: u64) -> Result<f64> {
+    let address = broker.amqp;
+    Client::connect(address)?.declare("kept-up", true)?;
+    load::fill(address, "", "kept-up", BODY_BYTES, few)?;
+    load::drain(address, "kept-up", few)?;
+    let start = procfs::usage(broker.pid())?.cpu_s;
+    keep_up(address, "kept-up", many)?;
+    Ok((procfs::usage(broker.pid())?.cpu_s - start) / many as f64 * 1e6)
 }
 
 /// Publishes to a queue whose consumer keeps up.

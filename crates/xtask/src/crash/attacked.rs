@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 
 use super::ledger::{Ledger, Rules};
+use super::load::Load;
 use super::namespaces::Namespaces;
 use super::on_path::{DEEDS, OnPath};
 use super::scenarios::{await_member, await_traffic, number_of};
@@ -91,7 +92,7 @@ impl Scene for Attacked {
             ledger,
             lasting,
         } = self;
-        load::during(&addresses, true, random, ledger, |_| {
+        load::during(&Load::own(addresses.clone()), random, ledger, |_| {
             thread::sleep(AROUND);
             // Any node may take any other one for dead while its links end.
             addresses.iter().for_each(|node| ledger.doubt(*node));

@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::ledger::{Ledger, QUEUES, Rules};
+use super::load::Load;
 use super::{Scene, load};
 use crate::client::Client;
 use crate::cluster::Cluster;
@@ -102,7 +103,7 @@ impl Scene for Nodes {
         let cluster = &mut self.cluster;
         let fault = Fault::pick(random, addresses.len());
         let ledger = &self.ledger;
-        load::during(&addresses, true, random, ledger, |random| {
+        load::during(&Load::own(addresses.clone()), random, ledger, |random| {
             thread::sleep(between(random, LOAD_MS));
             if let Fault::Stop(node) = fault {
                 ledger.doubt(addresses[node]);

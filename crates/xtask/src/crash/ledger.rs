@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::broker;
 use crate::numbers::Random;
 
 /// Publishers, each with a book of its own.
@@ -51,6 +52,25 @@ pub struct Delivery {
     sequence: u64,
     /// How often the message had come, with this time.
     times: u32,
+}
+
+/// What one consumer has seen, as far as it matters for what comes next.
+pub struct View {
+    /// The last number of each publisher.
+    last_of: Vec<Option<u64>>,
+    /// Its deliveries wait in a program of their own before they are heard of. What comes again to
+    /// others may have been settled by them meanwhile.
+    hears_late: bool,
+}
+
+impl View {
+    /// Nothing seen yet.
+    pub fn new(hears_late: bool) -> View {
+        View {
+            last_of: vec![None; PUBLISHERS],
+            hears_late,
+        }
+    }
 }
 
 /// A book for each publisher, and what was found wrong.
@@ -121,8 +141,9 @@ impl Ledger {
         lock(&self.books[publisher])
     }
 
-    /// Notes what is wrong.
+    /// Notes what is wrong. The brokers leave their data for whoever looks into it.
     pub fn accuse(&self, what: String) {
+        broker::keep_data();
         let mut wrong = lock(&self.wrong);
         if wrong.len() < ACCUSATIONS_MAX {
             wrong.push(what);
@@ -198,15 +219,14 @@ impl Ledger {
         longest
     }
 
-    /// Holds a delivery from a node against the books. `last_of` is what its consumer has seen of
-    /// each publisher.
+    /// Holds a delivery from a node against the books.
     pub fn audit_delivery(
         &self,
         node: SocketAddr,
         bytes: &[u8],
         redelivered: bool,
         queue: usize,
-        last_of: &mut [Option<u64>],
+        view: &mut View,
     ) -> Option<Delivery> {
         let Some((publisher, sequence)) = read_body(bytes) else {
             self.accuse(format!(
@@ -227,7 +247,8 @@ impl Ledger {
             ));
         }
         // What a node had on its way to a client when others took it for dead still arrives.
-        if book.settled.contains(&sequence) && !lock(&self.doubted).contains(&node) {
+        let may_be_late = view.hears_late || lock(&self.doubted).contains(&node);
+        if book.settled.contains(&sequence) && !may_be_late {
             self.accuse(format!(
                 "publisher {publisher}: {sequence} came again after its settlement was committed"
             ));
@@ -240,10 +261,10 @@ impl Ledger {
             times: *times,
         };
         if redelivered && self.rules != Rules::OneBroker {
-            last_of.fill(None);
+            view.last_of.fill(None);
         }
         // What a consumer sees for the first time is in the queue's own order.
-        if let Some(last) = last_of[publisher].replace(sequence)
+        if let Some(last) = view.last_of[publisher].replace(sequence)
             && last >= sequence
         {
             self.accuse(format!(
@@ -291,6 +312,15 @@ impl Ledger {
                     "publisher {publisher}: {} confirmed messages lost, the first is {first}",
                     lost.len()
                 ));
+            }
+        }
+    }
+
+    /// Accuses every publisher of which nothing was ever confirmed: its part proves nothing.
+    pub fn accuse_the_silent(&self) {
+        for publisher in 0..PUBLISHERS {
+            if self.book(publisher).confirmed.is_empty() {
+                self.accuse(format!("publisher {publisher}: nothing was ever confirmed"));
             }
         }
     }
@@ -363,9 +393,9 @@ mod tests {
         let ledger = Ledger::new(Rules::OneBroker);
         ledger.book(0).next = 3;
         ledger.book(0).confirmed.extend([0, 1, 2]);
-        let mut last_of = vec![None; PUBLISHERS];
+        let mut view = View::new(false);
         let mut deliver = |sequence| {
-            ledger.audit_delivery(NODE, &body(0, sequence, 5), false, 0, &mut last_of);
+            ledger.audit_delivery(NODE, &body(0, sequence, 5), false, 0, &mut view);
         };
         deliver(0);
         deliver(2);
@@ -386,10 +416,10 @@ mod tests {
     fn what_was_settled_for_good_must_not_come_again() {
         let ledger = Ledger::new(Rules::Cluster);
         ledger.book(0).next = 2;
-        let mut last_of = vec![None; PUBLISHERS];
+        let mut view = View::new(false);
         let mut deliver = |sequence, redelivered| {
             ledger
-                .audit_delivery(NODE, &body(0, sequence, 5), redelivered, 0, &mut last_of)
+                .audit_delivery(NODE, &body(0, sequence, 5), redelivered, 0, &mut view)
                 .expect("it is whole")
         };
         let late = deliver(0, false);
@@ -413,6 +443,22 @@ mod tests {
             found[0].contains("0 came again after its settlement"),
             "{found:?}"
         );
+    }
+
+    #[test]
+    fn what_was_heard_late_may_have_been_settled_elsewhere() {
+        let ledger = Ledger::new(Rules::Cluster);
+        ledger.book(0).next = 1;
+        let deliver = |hears_late| {
+            let mut view = View::new(hears_late);
+            ledger.audit_delivery(NODE, &body(0, 0, 5), true, 0, &mut view)
+        };
+        let settled = deliver(false).expect("it is whole");
+        ledger.settled(NODE, &[settled]);
+        deliver(true);
+        assert_eq!(ledger.found(), Vec::<String>::new());
+        deliver(false);
+        assert_eq!(ledger.found().len(), 1);
     }
 
     #[test]

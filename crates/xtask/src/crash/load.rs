@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
-use super::ledger::{BODY_BYTES_MAX, Delivery, Ledger, PUBLISHERS, QUEUES, body};
+use super::foreign::{Library, Programs};
+use super::ledger::{BODY_BYTES_MAX, Delivery, Ledger, PUBLISHERS, QUEUES, View, body};
+use crate::broker;
 use crate::client::{Client, Event};
 use crate::numbers::Random;
 
@@ -18,8 +20,10 @@ pub const WINDOW: u64 = 256;
 /// Most bodies are shorter; some are of the greatest length, so that they span frames and WAL
 /// blocks.
 const USUAL_BODY_BYTES: u64 = 3_000;
-/// How long queues may take to be emptied.
-const DRAIN_DEADLINE: Duration = Duration::from_secs(120);
+/// How long nothing may come from a queue that is not empty.
+const STALL_MAX: Duration = Duration::from_secs(60);
+/// How long queues may take to be emptied: what comes again and again empties none.
+const DRAIN_MAX: Duration = Duration::from_secs(900);
 /// Turns of a tenth of a second without a delivery after which an empty queue is believed to be
 /// empty. One is too few: on a busy machine it was taken for the loss of 39 messages, which the
 /// queue still had.
@@ -32,24 +36,156 @@ pub fn queue_name(queue: usize) -> String {
     format!("crash-{queue}")
 }
 
-/// Load on all addresses while `happen` runs; gives what that gives. Who loses its connection
-/// tries again.
+/// A connection with one channel, as a publisher or a consumer uses it.
+pub trait Connection {
+    /// Has publishes confirmed from now on, numbered from one.
+    fn select_confirms(&mut self) -> Result<()>;
+    /// Consumes with so many unsettled messages at most, and settles in transactions or not.
+    fn subscribe(&mut self, queue: &str, prefetch: u16, in_transactions: bool) -> Result<()>;
+    /// Puts a durable message for a queue into the output buffer.
+    fn publish(&mut self, queue: &str, body: &[u8]);
+    /// Puts an acknowledgement of all up to a delivery into it, and a commit if asked for.
+    fn settle(&mut self, tag: u64, in_transaction: bool);
+    /// Bytes that wait for [`Connection::flush`].
+    fn buffered_bytes(&self) -> usize;
+    /// Sends what is in the output buffer.
+    fn flush(&mut self) -> Result<()>;
+    /// The next event, if one comes within the wait. A closed connection is an error.
+    fn next(&mut self, wait: Duration) -> Result<Option<Event>>;
+    /// The next event that is there already.
+    fn next_buffered(&mut self) -> Result<Option<Event>>;
+}
+
+impl Connection for Client {
+    fn select_confirms(&mut self) -> Result<()> {
+        self.confirm_select()
+    }
+
+    fn subscribe(&mut self, queue: &str, prefetch: u16, in_transactions: bool) -> Result<()> {
+        if in_transactions {
+            self.tx_select()?;
+        }
+        self.qos(prefetch)?;
+        self.consume(queue, false)
+    }
+
+    fn publish(&mut self, queue: &str, body: &[u8]) {
+        Client::publish(self, "", queue, body, true);
+    }
+
+    fn settle(&mut self, tag: u64, in_transaction: bool) {
+        self.ack(tag, true);
+        if in_transaction {
+            self.tx_commit();
+        }
+    }
+
+    fn buffered_bytes(&self) -> usize {
+        Client::buffered_bytes(self)
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        Client::flush(self)
+    }
+
+    fn next(&mut self, wait: Duration) -> Result<Option<Event>> {
+        Client::next(self, wait)
+    }
+
+    fn next_buffered(&mut self) -> Result<Option<Event>> {
+        Client::next_buffered(self)
+    }
+}
+
+/// Where load goes, and who makes it.
+#[derive(Clone, Debug)]
+pub struct Load {
+    /// The nodes.
+    pub addresses: Vec<SocketAddr>,
+    /// Whether there are consumers.
+    pub consuming: bool,
+    /// Other people's clients, which a quarter of the publishers and of the consumers use each.
+    pub programs: Option<Programs>,
+}
+
+impl Load {
+    /// Publishers and consumers with this tool's own client.
+    pub fn own(addresses: Vec<SocketAddr>) -> Load {
+        Load {
+            addresses,
+            consuming: true,
+            programs: None,
+        }
+    }
+
+    fn at(&self, index: usize) -> SocketAddr {
+        self.addresses[index % self.addresses.len()]
+    }
+
+    /// Whose client the one of this number uses, if it is not this tool's own.
+    fn library(&self, number: usize) -> Option<(&Programs, Library)> {
+        let programs = self.programs.as_ref()?;
+        match number % 4 {
+            1 => Some((programs, Library::Pika)),
+            3 => Some((programs, Library::Go)),
+            _ => None,
+        }
+    }
+
+    /// Connects the one of this number.
+    fn connect(&self, number: usize, address: SocketAddr) -> Result<Connected> {
+        let Some((programs, library)) = self.library(number) else {
+            return Connected::own(address);
+        };
+        Ok(Connected {
+            client: Box::new(programs.connect(library, address)?),
+            address,
+            hears_late: true,
+        })
+    }
+}
+
+/// A connection to a node.
+struct Connected {
+    client: Box<dyn Connection>,
+    address: SocketAddr,
+    /// Whether what it hears may have waited after it had arrived.
+    hears_late: bool,
+}
+
+impl Connected {
+    fn own(address: SocketAddr) -> Result<Connected> {
+        Ok(Connected {
+            client: Box::new(Client::connect(address)?),
+            address,
+            hears_late: false,
+        })
+    }
+}
+
+/// Load while `happen` runs; gives what that gives. Who loses its connection tries again.
 pub fn during<T>(
-    addresses: &[SocketAddr],
-    consuming: bool,
+    load: &Load,
     random: &mut Random,
     ledger: &Ledger,
     happen: impl FnOnce(&mut Random) -> Result<T>,
 ) -> Result<T> {
-    let at = |index: usize| addresses[index % addresses.len()];
-    let consumers = if consuming { ledger.consumers() } else { 0 };
+    let consumers = if load.consuming {
+        ledger.consumers()
+    } else {
+        0
+    };
     let on = &AtomicBool::new(true);
     let result = thread::scope(|scope| {
         for publisher in 0..PUBLISHERS {
-            let (seed, address) = (random.next(), at(publisher / QUEUES + publisher));
+            let (seed, address) = (random.next(), load.at(publisher / QUEUES + publisher));
+            // One of each queue's four.
+            let number = publisher / QUEUES + publisher % QUEUES;
             scope.spawn(move || {
                 while on.load(Ordering::Relaxed) {
-                    let result = publish(address, publisher, seed, ledger, on);
+                    let result = load
+                        .connect(number, address)
+                        .and_then(|connected| publish(connected, publisher, seed, ledger, on));
                     ledger.hear_end_of("publisher", address, result);
                     thread::sleep(RETRY);
                 }
@@ -57,11 +193,14 @@ pub fn during<T>(
         }
         for queue in 0..QUEUES {
             for consumer in 0..consumers {
-                let (seed, address) = (random.next(), at(queue + consumer + 1));
+                let (seed, address) = (random.next(), load.at(queue + consumer + 1));
+                let number = queue + 2 * consumer;
                 scope.spawn(move || {
                     while on.load(Ordering::Relaxed) {
                         let done = |_| !on.load(Ordering::Relaxed);
-                        let result = consume(address, queue, seed, ledger, done);
+                        let result = load
+                            .connect(number, address)
+                            .and_then(|connected| consume(connected, queue, seed, ledger, done));
                         ledger.hear_end_of("consumer", address, result);
                         thread::sleep(RETRY);
                     }
@@ -78,15 +217,19 @@ pub fn during<T>(
 
 /// Publishes until the broker dies or the flag falls.
 fn publish(
-    address: SocketAddr,
+    connected: Connected,
     publisher: usize,
     seed: u64,
     ledger: &Ledger,
     on: &AtomicBool,
 ) -> Result<()> {
     let mut random = Random::new(seed);
-    let mut client = Client::connect(address)?;
-    client.confirm_select()?;
+    let Connected {
+        mut client,
+        address,
+        ..
+    } = connected;
+    client.select_confirms()?;
     let queue = queue_name(publisher % QUEUES);
     // Confirms count from one on each channel; the book counts over all lives.
     let base = ledger.book(publisher).next;
@@ -102,7 +245,7 @@ fn publish(
                 random.between(0, USUAL_BODY_BYTES)
             };
             ledger.book(publisher).next += 1;
-            client.publish("", &queue, &body(publisher, base + sent, length), true);
+            client.publish(&queue, &body(publisher, base + sent, length));
             sent += 1;
             open.insert(sent);
         }
@@ -150,21 +293,21 @@ struct Settling {
 
 /// Consumes until the broker dies or `done` says that it is enough.
 fn consume(
-    address: SocketAddr,
+    connected: Connected,
     queue: usize,
     seed: u64,
     ledger: &Ledger,
     mut done: impl FnMut(bool) -> bool,
 ) -> Result<()> {
     let mut random = Random::new(seed);
-    let mut client = Client::connect(address)?;
+    let Connected {
+        mut client,
+        address,
+        hears_late,
+    } = connected;
     let in_transactions = ledger.settles_in_transactions();
-    if in_transactions {
-        client.tx_select()?;
-    }
-    client.qos(200)?;
-    client.consume(&queue_name(queue), false)?;
-    let mut last_of: Vec<Option<u64>> = vec![None; PUBLISHERS];
+    client.subscribe(&queue_name(queue), 200, in_transactions)?;
+    let mut view = View::new(hears_late);
     let mut settling = Settling::default();
     // A commit is waited for by the disks of a majority, and costs as much.
     let batch_max = if in_transactions { 150 } else { 12 };
@@ -178,15 +321,13 @@ fn consume(
                 redelivered,
                 body,
             }) => {
-                let delivery =
-                    ledger.audit_delivery(address, &body, redelivered, queue, &mut last_of);
+                let delivery = ledger.audit_delivery(address, &body, redelivered, queue, &mut view);
                 settling.open.extend(delivery);
                 if settling.open.len() as u64 >= batch {
                     batch = random.between(1, batch_max);
-                    client.ack(tag, true);
+                    client.settle(tag, in_transactions);
                     let settled = std::mem::take(&mut settling.open);
                     if in_transactions {
-                        client.tx_commit();
                         settling.committing.push_back(settled);
                     }
                     client.flush()?;
@@ -206,12 +347,11 @@ fn consume(
 
 /// Empties every queue and holds the ledger against what came.
 pub fn audit(address: SocketAddr, random: &mut Random, ledger: &Ledger) -> Result<()> {
-    let started = Instant::now();
     thread::scope(|scope| {
         let drains: Vec<_> = (0..QUEUES)
             .map(|queue| {
                 let seed = random.next();
-                scope.spawn(move || drain(address, queue, seed, ledger, started))
+                scope.spawn(move || drain(address, queue, seed, ledger))
             })
             .collect();
         for drain in drains {
@@ -223,20 +363,19 @@ pub fn audit(address: SocketAddr, random: &mut Random, ledger: &Ledger) -> Resul
     Ok(())
 }
 
-fn drain(
-    address: SocketAddr,
-    queue: usize,
-    seed: u64,
-    ledger: &Ledger,
-    started: Instant,
-) -> Result<()> {
+fn drain(address: SocketAddr, queue: usize, seed: u64, ledger: &Ledger) -> Result<()> {
     let mut asking = Client::connect(address)?;
     let name = queue_name(queue);
-    let (mut overdue, mut idle_for) = (false, 0);
+    let started = Instant::now();
+    let (mut heard, mut overdue, mut idle_for) = (started, false, 0);
     let mut left = None;
-    consume(address, queue, seed, ledger, |idle| {
-        overdue = started.elapsed() > DRAIN_DEADLINE;
-        idle_for = if idle { idle_for + 1 } else { 0 };
+    consume(Connected::own(address)?, queue, seed, ledger, |idle| {
+        if idle {
+            idle_for += 1;
+        } else {
+            (heard, idle_for) = (Instant::now(), 0);
+        }
+        overdue = heard.elapsed() > STALL_MAX || started.elapsed() > DRAIN_MAX;
         // What consumers held whose connections have just gone is on its way back, and what is no
         // longer ready may be on its way here.
         let quiet = idle_for >= QUIET_TURNS;
@@ -246,9 +385,12 @@ fn drain(
         overdue || left == Some(0)
     })?;
     if left != Some(0) {
+        broker::keep_data();
         bail!(
-            "queue {queue} is not empty after {} s: {left:?} messages are ready",
-            DRAIN_DEADLINE.as_secs()
+            "queue {queue} is not empty after {} s, the last {} of them without a message: {left:?} \
+             messages are ready",
+            started.elapsed().as_secs(),
+            heard.elapsed().as_secs()
         );
     }
     Ok(())

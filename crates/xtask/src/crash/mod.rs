@@ -14,8 +14,10 @@
 //!   acknowledgement without a transaction is not confirmed by the protocol);
 //! - all queues can be emptied.
 
+mod alarms;
 mod attacked;
 mod cluster;
+mod foreign;
 mod full_disk;
 mod ledger;
 mod load;
@@ -26,8 +28,10 @@ mod scenarios;
 mod single;
 
 use std::net::SocketAddr;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, bail};
+use clap::builder::PossibleValuesParser;
 
 use self::ledger::Ledger;
 use crate::broker::Kind;
@@ -104,48 +108,60 @@ fn report(rounds: u32, wrong: Vec<String>) -> Report {
     }
 }
 
+/// What happens to which brokers.
+#[derive(clap::Args)]
+pub struct Options {
+    /// How often
+    #[arg(long, value_name = "N", default_value_t = CI_ROUNDS)]
+    rounds: u32,
+    /// Of all that is left to chance [default: the time]
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// What is killed
+    #[arg(long, value_name = "KIND", value_enum, default_value_t = Kind::Leveret)]
+    broker: Kind,
+    /// Kill and stop nodes of a cluster of three with quorum queues
+    #[arg(long)]
+    cluster: bool,
+    /// Give each node a network namespace of its own, and let each fault happen once
+    #[arg(long, requires = "cluster")]
+    netns: bool,
+    /// With --netns: how long each fault takes, load before and after it included
+    #[arg(long, value_name = "N", default_value_t = network::SECONDS)]
+    seconds: u64,
+    /// With --netns: this fault alone; on-path needs no --netns
+    #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(network::names()))]
+    fault: Option<String>,
+}
+
 /// `cargo xtask crash`.
-pub fn run(arguments: &[String]) -> Result<bool> {
-    let (mut count, mut kind) = (CI_ROUNDS, Kind::Leveret);
-    let (mut in_cluster, mut in_namespaces) = (false, false);
-    let mut network = network::Options::default();
-    let mut seed = std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .map_or(0, |since| since.as_secs());
-    let mut words = arguments.iter();
-    while let Some(word) = words.next() {
-        let mut value = || words.next().map_or("", String::as_str);
-        match word.as_str() {
-            "--cluster" => in_cluster = true,
-            "--netns" => in_namespaces = true,
-            "--rounds" => count = value().parse()?,
-            "--seed" => seed = value().parse()?,
-            "--broker" => kind = Kind::parse(value())?,
-            "--seconds" => network.seconds = value().parse()?,
-            "--fault" => network.fault = Some(value().to_owned()),
-            other => bail!(
-                "crash takes --cluster, --rounds N, --seed N, --broker KIND, and with --cluster \
-                 --netns also --seconds N and --fault NAME, not `{other}`; a fault is one of {}; \
-                 {} needs no --netns",
-                network::names(),
-                attacked::NAME
-            ),
-        }
+pub fn run(options: &Options) -> Result<bool> {
+    let seed = options.seed.unwrap_or_else(|| {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        since.map_or(0, |since| since.as_secs())
+    });
+    options.broker.prepare()?;
+    if options.netns {
+        return network::run(&network::Options {
+            seconds: options.seconds,
+            fault: options.fault.clone(),
+            seed,
+        });
     }
-    kind.prepare()?;
-    if in_namespaces {
-        network.seed = seed;
-        return network::run(&network);
-    }
+    let mut count = options.rounds;
     println!("      seed {seed}");
-    let is_attacked = network.fault.as_deref() == Some(attacked::NAME);
+    let is_attacked = options.fault.as_deref() == Some(attacked::NAME);
     let wrong = if is_attacked {
         count = 1;
-        attacked::on_loopback(network.seconds, seed)?.failed
-    } else if in_cluster {
+        attacked::on_loopback(options.seconds, seed)?.failed
+    } else if options.cluster {
         play(&mut cluster::Nodes::start("crash-cluster")?, count, seed)?
     } else {
-        play(&mut single::Single::start(kind, "crash")?, count, seed)?
+        play(
+            &mut single::Single::start(options.broker, "crash")?,
+            count,
+            seed,
+        )?
     };
     for what in &wrong {
         println!("FAILED {what}");

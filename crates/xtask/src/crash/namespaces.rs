@@ -134,3 +134,20 @@ fn hold() -> Result<Holder> {
         .context("make a network namespace")?;
     Ok(holder)
 }
+
+/// Pairs of one node and each of others, in both directions.
+pub fn both_ways(one: usize, others: &[usize]) -> Vec<(usize, usize)> {
+    let there = others.iter().map(|&other| (one, other));
+    let back = others.iter().map(|&other| (other, one));
+    there.chain(back).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cut_both_ways_names_each_way_once() {
+        assert_eq!(both_ways(0, &[1, 2]), [(0, 1), (0, 2), (1, 0), (2, 0)]);
+    }
+}

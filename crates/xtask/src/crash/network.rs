@@ -11,11 +11,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
+use super::foreign::Programs;
 use super::full_disk::Role;
 use super::ledger::{Ledger, QUEUES, Rules};
-use super::namespaces::Namespaces;
+use super::load::Load;
+use super::namespaces::{Namespaces, both_ways};
 use super::scenarios::LATE;
-use super::{Scene, attacked, cluster, full_disk, load, play, scenarios};
+use super::{Scene, alarms, attacked, cluster, full_disk, load, play, scenarios};
 use crate::broker;
 use crate::cluster::{Cluster, Member};
 use crate::numbers::Random;
@@ -55,15 +57,8 @@ pub struct Options {
     pub seed: u64,
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options {
-            seconds: 60,
-            fault: None,
-            seed: 1,
-        }
-    }
-}
+/// How long each fault takes if nothing else is said.
+pub const SECONDS: u64 = 60;
 
 /// What happens, in the order in which it does. The leader is that of the first queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,6 +81,8 @@ enum Fault {
     RollingRestart,
     /// See [`scenarios::wiped_member`].
     WipedMember,
+    /// See [`alarms::under_partition`].
+    Alarms,
     /// The leader is left alone: see [`scenarios::minority`].
     Minority,
     /// The leader's file system is full: see [`full_disk::full_disk`].
@@ -108,6 +105,7 @@ const FAULTS: &[(&str, Fault)] = &[
     ("ring", Fault::Ring),
     ("rolling-restart", Fault::RollingRestart),
     ("wiped-member", Fault::WipedMember),
+    ("alarms", Fault::Alarms),
     ("minority", Fault::Minority),
     // Last: their nodes keep the small disks, which are mounted and cannot be removed.
     ("full-disk-leader", Fault::FullLeader),
@@ -119,10 +117,8 @@ const FAULTS: &[(&str, Fault)] = &[
 const BY_NAME: &[Fault] = &[Fault::FullEach];
 
 /// The names of all faults.
-pub fn names() -> String {
-    let names = FAULTS.iter().map(|(name, _)| *name);
-    let names: Vec<&str> = names.chain([attacked::NAME]).collect();
-    names.join(", ")
+pub fn names() -> impl Iterator<Item = &'static str> {
+    FAULTS.iter().map(|(name, _)| *name).chain([attacked::NAME])
 }
 
 /// The cluster, its network, and the faults that are still to happen.
@@ -130,6 +126,7 @@ struct Network {
     cluster: Cluster,
     namespaces: Namespaces,
     ledger: Ledger,
+    programs: Programs,
     faults: Vec<(&'static str, Fault)>,
     seconds: u64,
 }
@@ -150,6 +147,7 @@ impl Network {
             cluster,
             namespaces,
             ledger: Ledger::new(Rules::CutCluster),
+            programs: Programs::handed_over()?,
             faults,
             seconds,
         })
@@ -168,9 +166,13 @@ impl Scene for Network {
     fn round(&mut self, number: u32, random: &mut Random) -> Result<String> {
         let (name, fault) = self.faults[number as usize - 1];
         let (before, during, after) = (self.part(1.0 / 6.0), self.part(0.5), self.part(1.0 / 3.0));
-        let addresses = self.cluster.addresses();
+        let load = Load {
+            addresses: self.cluster.addresses(),
+            consuming: true,
+            programs: Some(self.programs.clone()),
+        };
         let (cluster, namespaces, ledger) = (&mut self.cluster, &self.namespaces, &self.ledger);
-        let [faulty, healed] = load::during(&addresses, true, random, ledger, |_| {
+        let [faulty, healed] = load::during(&load, random, ledger, |_| {
             thread::sleep(before);
             ledger.longest_pause();
             let confirmed = ledger.totals().confirmed;
@@ -184,6 +186,7 @@ impl Scene for Network {
             let faulty = ledger.longest_pause();
             thread::sleep(after);
             cluster.check_alive()?;
+            ledger.accuse_the_silent();
             Ok([faulty, ledger.longest_pause()])
         })?;
         Ok(format!(
@@ -277,6 +280,7 @@ fn happen(
         }
         Fault::RollingRestart => scenarios::rolling_restart(cluster, ledger),
         Fault::WipedMember => scenarios::wiped_member(cluster, ledger, leader),
+        Fault::Alarms => alarms::under_partition(cluster, namespaces, ledger, leader),
         Fault::Minority => scenarios::minority(cluster, ledger, leader),
         Fault::FullLeader => full_disk::full_disk(cluster, ledger, leader, Role::Leader),
         Fault::FullFollower => full_disk::full_disk(cluster, ledger, others[0], Role::Follower),
@@ -300,12 +304,6 @@ fn kill_again_and_again(
         thread::sleep(lasting / times / 2);
     }
     Ok(())
-}
-
-fn both_ways(one: usize, others: &[usize]) -> Vec<(usize, usize)> {
-    let there = others.iter().map(|&other| (one, other));
-    let back = others.iter().map(|&other| (other, one));
-    there.chain(back).collect()
 }
 
 /// Cuts the ways from one node to another for a while.
@@ -357,6 +355,7 @@ fn copy(options: &Options) -> Result<Command> {
         command.args(["--fault", fault]);
     }
     // The copy builds nothing: it reaches no registry.
+    Programs::prepare()?.hand_over(&mut command);
     command
         .env(INSIDE, "1")
         .env(broker::BINARY_VARIABLE, broker::leveret_binary());
@@ -374,9 +373,6 @@ pub fn run(options: &Options) -> Result<bool> {
         None => !BY_NAME.contains(fault),
     };
     let faults: Vec<_> = FAULTS.iter().copied().filter(chosen).collect();
-    if faults.is_empty() && !is_chosen(attacked::NAME) {
-        bail!("a fault is one of {}", names());
-    }
     let mut namespaces = Namespaces::new(3)?;
     let mut went_well = true;
     if !faults.is_empty() {
@@ -426,7 +422,8 @@ pub fn suite() -> Result<Report> {
 fn play_all() -> Result<Report> {
     let options = Options {
         seconds: CI_SECONDS,
-        ..Options::default()
+        fault: None,
+        seed: 1,
     };
     let mut command = match copy(&options) {
         Ok(command) => command,
@@ -454,14 +451,4 @@ fn play_all() -> Result<Report> {
         report.failed.push(run::last_lines(&said, 3));
     }
     Ok(report)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_cut_both_ways_names_each_way_once() {
-        assert_eq!(both_ways(0, &[1, 2]), [(0, 1), (0, 2), (1, 0), (2, 0)]);
-    }
 }

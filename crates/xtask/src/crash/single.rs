@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 use super::ledger::{Ledger, QUEUES, Rules};
+use super::load::Load;
 use super::{Scene, load};
 use crate::broker::{Broker, Kind};
 use crate::client::Client;
@@ -47,7 +48,11 @@ impl Scene for Single {
         let consuming = random.between(0, 3) > 0;
         let life = Duration::from_millis(random.between(LIFE_MS.start, LIFE_MS.end));
         let broker = &mut self.broker;
-        load::during(&[broker.amqp], consuming, random, &self.ledger, |_| {
+        let load = Load {
+            consuming,
+            ..Load::own(vec![broker.amqp])
+        };
+        load::during(&load, random, &self.ledger, |_| {
             thread::sleep(life);
             if !broker.is_alive() {
                 bail!("the broker died by itself: see {}", broker.log().display());

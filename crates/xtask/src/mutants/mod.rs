@@ -70,46 +70,32 @@ const LANES: usize = 2;
 /// Changes in a run, if nothing else is said.
 const COUNT: usize = 300;
 
-#[derive(Default)]
-struct Options {
+/// What is tried.
+#[derive(clap::Args)]
+pub struct Options {
+    /// Of the sample's dice
+    #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
+    /// Changes in the sample, over all crates [default: 300, none with --at]
+    #[arg(long, value_name = "N")]
     count: Option<usize>,
+    /// Only in this crate; may be given again
+    #[arg(long = "crate", value_name = "NAME")]
     packages: Vec<String>,
-    /// `FILE:LINE`, a file's path or its end: all that is on these lines. A sample of the rest is
-    /// tried beside them if a count is given.
+    /// All changes on this line, the file by its path or its end; may be given again
+    #[arg(long, value_name = "FILE:LINE", value_parser = line_of_a_file)]
     at: Vec<(String, usize)>,
+    /// Ask a crate's own tests only, not those of the crates that stand on it
+    #[arg(long = "own")]
     own_only: bool,
 }
 
-impl Options {
-    fn parse(arguments: &[String]) -> Result<Options> {
-        let mut options = Options {
-            seed: 1,
-            ..Options::default()
-        };
-        let mut words = arguments.iter();
-        while let Some(word) = words.next() {
-            if word == "--own" {
-                options.own_only = true;
-                continue;
-            }
-            let value = words
-                .next()
-                .with_context(|| format!("{word} wants a value"))?;
-            match word.as_str() {
-                "--seed" => options.seed = value.parse()?,
-                "--count" => options.count = Some(value.parse()?),
-                "--crate" => options.packages.push(value.to_owned()),
-                "--at" => {
-                    let (file, line) = value.rsplit_once(':').context("--at FILE:LINE")?;
-                    options.at.push((file.to_owned(), line.parse()?));
-                }
-                other => bail!("`{other}` is none of --seed, --count, --crate, --at, --own"),
-            }
-        }
-        Ok(options)
-    }
+fn line_of_a_file(text: &str) -> Result<(String, usize)> {
+    let (file, line) = text.rsplit_once(':').context("it is FILE:LINE")?;
+    Ok((file.to_owned(), line.parse()?))
+}
 
+impl Options {
     fn subjects(&self) -> Result<Vec<&'static Subject>> {
         let known = |name: &String| SUBJECTS.iter().any(|subject| subject.package == name);
         if let Some(other) = self.packages.iter().find(|name| !known(name)) {
@@ -129,11 +115,10 @@ impl Options {
 }
 
 /// Runs a sample; `false` if something was missed.
-pub fn run(arguments: &[String]) -> Result<bool> {
-    let options = Options::parse(arguments)?;
+pub fn run(options: &Options) -> Result<bool> {
     let subjects = options.subjects()?;
     let copy = Copy::make()?;
-    let (sampled, wanted) = sample(&subjects, &options)?;
+    let (sampled, wanted) = sample(&subjects, options)?;
     println!("{} changes to compile", sampled.len());
     let packages: Vec<&str> = subjects.iter().map(|subject| subject.package).collect();
     let compiled = copy.write(&packages, sampled)?;

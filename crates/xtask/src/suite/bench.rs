@@ -11,6 +11,9 @@ use crate::left_out::LeftOut;
 use crate::run;
 use crate::tools::Tool;
 
+/// How much is shown of what a program printed that failed without naming a test.
+const SHOWN_LINES: usize = 200;
+
 /// What one suite found.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
@@ -49,11 +52,13 @@ impl Report {
     }
 
     /// The report of a program that has ended: that it failed without naming a test is a failure of
-    /// its own.
-    pub(super) fn ended(self, program: &str, success: bool, log: &Path) -> Report {
+    /// its own, which shows the end of what was printed: the log may be where nobody can read it.
+    pub(super) fn ended(self, program: &str, success: bool, log: &Path, printed: &str) -> Report {
         let mut report = self;
         if !success && report.failed.is_empty() {
-            let failure = format!("{program}: see {}", log.display());
+            let lines: Vec<&str> = printed.lines().collect();
+            let end = lines[lines.len().saturating_sub(SHOWN_LINES)..].join("\n");
+            let failure = format!("{program}: see {}, which ends with\n{end}", log.display());
             report.failed.push(failure);
         }
         report

@@ -78,7 +78,7 @@ fn is_finding(line: &str) -> bool {
 /// Reads what `cargo test` wrote.
 pub fn report(success: bool, log: &Path) -> Result<Report> {
     let text = fs::read_to_string(log).with_context(|| format!("read {}", log.display()))?;
-    Ok(parse(&text).ended("cargo test", success, log))
+    Ok(parse(&text).ended("cargo test", success, log, &text))
 }
 
 /// The tests by the lines `test NAME ... ok`, which may have the test's own output in between.

@@ -82,6 +82,20 @@ pub fn stream_cluster(bench: &Bench) -> Result<Report> {
     on_cluster(bench, &folder, &["-run", "^TestCluster", "."])
 }
 
+/// The program of a publisher or consumer that `cargo xtask crash` starts.
+pub fn crash_client() -> Result<PathBuf> {
+    let folder = run::target_folder("interop/crash-client")?;
+    let (source, program) = (folder.join("source"), folder.join("crash_client"));
+    run::copy_folder(&run::root().join("tests/interop/go"), &source)?;
+    let mut build = go()?;
+    build
+        .args(["build", "-o"])
+        .arg(&program)
+        .arg("./crash_client");
+    run::output(build.current_dir(&source))?;
+    Ok(program)
+}
+
 /// Runs the tests of a folder over the three nodes of a cluster.
 fn on_cluster(bench: &Bench, folder: &Path, tests: &[&str]) -> Result<Report> {
     let cluster = ControlledCluster::start(bench.name)?;
@@ -114,7 +128,8 @@ fn stream_tests(bench: &Bench) -> Result<PathBuf> {
 
 /// What a run of `go test` found.
 fn read(success: bool, log: &Path) -> Result<Report> {
-    Ok(parse(&fs::read_to_string(log)?).ended("go test", success, log))
+    let text = fs::read_to_string(log)?;
+    Ok(parse(&text).ended("go test", success, log, &printed(&text)))
 }
 
 /// The go command with its caches below the target folder.
@@ -173,6 +188,15 @@ fn ctl_script(bench: &Bench, broker: &Broker) -> Result<PathBuf> {
         bail!("{} is not built", command.get_program().display());
     }
     Ok(path)
+}
+
+/// What the tests printed.
+fn printed(text: &str) -> String {
+    let of_line = |line: &str| match serde_json::from_str::<Value>(line) {
+        Ok(event) => event["Output"].as_str().unwrap_or_default().to_owned(),
+        Err(_) => format!("{line}\n"),
+    };
+    text.lines().map(of_line).collect()
 }
 
 /// Counts whole tests; a failed part of one is named as well.

@@ -71,7 +71,7 @@ fn tests(
             report.add(parse(&fs::read_to_string(path)?));
         }
     }
-    Ok(report.ended("mvn test", success, &log))
+    Ok(report.ended("mvn test", success, &log, &fs::read_to_string(&log)?))
 }
 
 /// Reads one of surefire's reports: an element a test, with an element inside if it failed.

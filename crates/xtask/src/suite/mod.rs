@@ -6,13 +6,13 @@ mod cargo;
 mod celery;
 mod console;
 mod dashboards;
-mod go;
+pub mod go;
 mod guide;
 mod java;
 mod list;
 mod node;
 mod perf;
-mod python;
+pub mod python;
 mod rust;
 
 pub use java::{perftest, perftest_classpath};
@@ -22,6 +22,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use anyhow::{Result, bail};
+use clap::builder::PossibleValuesParser;
 
 use crate::broker::Kind;
 use crate::left_out;
@@ -52,27 +53,37 @@ pub fn run_all() -> Result<Totals> {
     run_chosen(&SUITES.iter().collect::<Vec<_>>(), Kind::Leveret)
 }
 
-/// Runs the suites that the arguments name, or all of them. `false` if any test failed.
-pub fn run(arguments: &[String]) -> Result<bool> {
-    let mut kind = Kind::Leveret;
-    let mut names = Vec::new();
-    let mut words = arguments.iter();
-    while let Some(word) = words.next() {
-        match word.as_str() {
-            "--broker" => kind = Kind::parse(words.next().map_or("", String::as_str))?,
-            "--list" => {
-                for suite in SUITES {
-                    println!("{:<20} {}", suite.name, suite.about);
-                }
-                return Ok(true);
-            }
-            name if SUITES.iter().any(|suite| suite.name == name) => names.push(name.to_owned()),
-            other => bail!("there is no suite `{other}`; see `cargo xtask test --list`"),
+/// Which suites, and against what.
+#[derive(clap::Args)]
+pub struct Options {
+    /// Only these; all where none is named
+    #[arg(value_name = "SUITE", hide_possible_values = true, value_parser = suite_names())]
+    names: Vec<String>,
+    /// Run the interoperability suites against this: with `rabbitmq` one sees whether a failure is
+    /// the suite's
+    #[arg(long, value_name = "KIND", value_enum, default_value_t = Kind::Leveret)]
+    broker: Kind,
+    /// Print the names of all suites
+    #[arg(long)]
+    list: bool,
+}
+
+fn suite_names() -> PossibleValuesParser {
+    PossibleValuesParser::new(SUITES.iter().map(|suite| suite.name))
+}
+
+/// Runs the suites that are named, or all of them. `false` if any test failed.
+pub fn run(options: &Options) -> Result<bool> {
+    if options.list {
+        for suite in SUITES {
+            println!("{:<20} {}", suite.name, suite.about);
         }
+        return Ok(true);
     }
+    let names = &options.names;
     let chosen = |suite: &&Suite| names.is_empty() || names.iter().any(|name| name == suite.name);
     let chosen: Vec<&Suite> = SUITES.iter().filter(chosen).collect();
-    Ok(run_chosen(&chosen, kind)?.failed == 0)
+    Ok(run_chosen(&chosen, options.broker)?.failed == 0)
 }
 
 fn run_chosen(chosen: &[&Suite], kind: Kind) -> Result<Totals> {

@@ -10,7 +10,7 @@ use anyhow::Result;
 use super::bench::{Bench, Report};
 use crate::run;
 
-const DEADLINE: Duration = Duration::from_secs(480);
+const DEADLINE: Duration = Duration::from_secs(900);
 
 /// amqplib against a broker of its own.
 pub fn run(bench: &Bench) -> Result<Report> {
@@ -44,6 +44,10 @@ pub fn browser(bench: &Bench) -> Result<Report> {
         ("HTTP_URL", http),
         ("CONTROL", control),
         ("CHROMIUM", "/usr/bin/chromium".to_owned()),
+        (
+            "OPERATORS",
+            run::root().join("tests/operators").display().to_string(),
+        ),
     ];
     let mut report = tests(bench, &variables)?;
     super::bench::stop(&mut super::bench::lock(&broker), &mut report)?;
@@ -63,11 +67,13 @@ fn tests(bench: &Bench, variables: &[(&str, String)]) -> Result<Report> {
     let log = bench.log("tap")?;
     let mut command = Command::new("node");
     command
-        .args(["--test", "--test-reporter=tap"])
+        // One file at a time: files may share a broker.
+        .args(["--test", "--test-concurrency=1", "--test-reporter=tap"])
         .current_dir(&folder);
     command.envs(variables.iter().cloned());
     let success = run::logged(&mut command, &log, DEADLINE)?;
-    Ok(parse(&fs::read_to_string(&log)?).ended("node --test", success, &log))
+    let text = fs::read_to_string(&log)?;
+    Ok(parse(&text).ended("node --test", success, &log, &text))
 }
 
 /// Reads TAP. A file that holds tests is a test too, and is not counted: its own line has the

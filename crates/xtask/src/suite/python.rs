@@ -127,7 +127,7 @@ pub fn kombu(bench: &Bench) -> Result<Report> {
 }
 
 /// The virtual environment's interpreter.
-fn python() -> Result<PathBuf> {
+pub fn python() -> Result<PathBuf> {
     let folder = run::target_folder("interop/python")?;
     let interpreter = folder.join("venv/bin/python");
     let stamp = folder.join("packages");
@@ -294,7 +294,8 @@ pub(super) fn point_at(
 
 /// What a run of pytest found.
 pub(super) fn read_results(results: &Path, log: &Path, success: bool) -> Result<Report> {
-    Ok(parse(&fs::read_to_string(results)?).ended("pytest", success, log))
+    let report = parse(&fs::read_to_string(results)?);
+    Ok(report.ended("pytest", success, log, &fs::read_to_string(log)?))
 }
 
 /// Reads the plugin's lines: one object a test, with its name, outcome and reason.

@@ -350,3 +350,20 @@ def test_firehose(channel, queue, bind):
     assert (headers["exchange_name"], headers["routing_keys"]) == ("", [queue])
     assert (headers["vhost"], headers["user"], headers["channel"]) == ("/", "guest", 1)
     assert delivered[1].headers["redelivered"] == 0
+
+
+def test_firehose_copies_what_is_got_over_http(channel, queue, bind):
+    copies = bind("amq.rabbitmq.trace", "deliver.#")
+    channel.confirm_delivery()
+    channel.basic_publish("", queue, b"traced")
+    interop.control("ctl", "trace_on")
+    try:
+        asked = {"count": 1, "ackmode": "ack_requeue_false", "encoding": "auto"}
+        interop.http("POST", f"/api/queues/%2F/{queue}/get", asked)
+        interop.await_count(channel, copies, 1)
+        delivered = interop.get(channel, copies)
+    finally:
+        interop.control("ctl", "trace_off")
+    assert delivered[0].routing_key == f"deliver.{queue}"
+    assert delivered[2] == b"traced"
+    assert delivered[1].headers["user"] == "guest"

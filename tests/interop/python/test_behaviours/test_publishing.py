@@ -239,3 +239,47 @@ def test_order_over_one_channel(channel, queue):
         channel.basic_publish("", queue, str(number).encode())
     found = interop.collect(channel, queue, 2_000, 30)
     assert [int(body) for _, _, body in found] == list(range(2_000))
+
+
+def test_a_channel_tells_what_happened_to_its_messages(queue):
+    """Listings and dashboards show it for each channel; who slows a queue down is found by it."""
+    name = unique("told")
+    connection = interop.connect(client_properties={"connection_name": name})
+    publishing, consuming = connection.channel(), connection.channel()
+    publishing.confirm_delivery()
+    for body in (b"1", b"2", b"3", b"4"):
+        publishing.basic_publish("", queue, body)
+    with pytest.raises(pika.exceptions.UnroutableError):
+        publishing.basic_publish("", unique("nowhere"), b"", mandatory=True)
+    first, _, _ = consuming.basic_get(queue)
+    consuming.basic_nack(first.delivery_tag, requeue=True)
+    assert consuming.basic_get(queue)[0].redelivered
+    consuming.basic_get(queue, auto_ack=True)
+    for method, _, _ in consuming.consume(queue, inactivity_timeout=5):
+        consuming.basic_ack(method.delivery_tag)
+        if method.delivery_tag == 5:
+            break
+    empty = consuming.queue_declare("", exclusive=True).method.queue
+    assert consuming.basic_get(empty)[0] is None
+    wanted = {
+        1: {"publish": 5, "confirm": 5, "return_unroutable": 1},
+        2: {"get": 2, "get_no_ack": 1, "get_empty": 1, "deliver": 2, "ack": 2, "redeliver": 1},
+    }
+
+    def told():
+        connection.process_data_events(0)
+        listed = interop.http("GET", "/api/channels")
+        own = [row for row in listed if row.get("connection_details", {}).get("name") in names()]
+        found = {row["number"]: row.get("message_stats", {}) for row in own}
+        return all(
+            found.get(number, {}).get(key) == count
+            for number, counts in wanted.items()
+            for key, count in counts.items()
+        )
+
+    def names():
+        listed = interop.http("GET", "/api/connections")
+        return [row["name"] for row in listed if row.get("user_provided_name") == name]
+
+    interop.until(told, seconds=30, what="what the channels tell")
+    connection.close()

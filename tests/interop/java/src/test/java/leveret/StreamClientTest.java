@@ -692,9 +692,10 @@ class StreamClientTest {
             public void handleDelivery(
                 String tag, Envelope envelope, AMQP.BasicProperties properties, byte[] body)
                 throws java.io.IOException {
-              bodies.add(new String(body, StandardCharsets.UTF_8));
               assertInstanceOf(Long.class, properties.getHeaders().get("x-stream-offset"));
               channel.basicAck(envelope.getDeliveryTag(), false);
+              // Last: the channel may be closed once this has been seen.
+              bodies.add(new String(body, StandardCharsets.UTF_8));
             }
           });
       until(() -> !bodies.isEmpty(), "what is there");
