@@ -56,6 +56,16 @@ const BODY_BYTES_PER_SECOND: u64 = 1_024;
 /// The longest that any body may take.
 const BODY_TIMEOUT_MAX: Duration = Duration::from_secs(600);
 
+/// How much less urgent the threads that do the work are than those that serve clients of queues:
+/// who lists everything uses what those leave, a third of a processor where they leave nothing.
+const NICENESS: i32 = 5;
+
+/// Makes the calling thread less urgent than those that serve clients of queues.
+fn let_clients_go_first() {
+    // Where the system refuses, it is as urgent as others.
+    let _ = rustix::process::setpriority_process(None, NICENESS);
+}
+
 /// A running server.
 #[derive(Debug)]
 pub struct Server {
@@ -92,6 +102,7 @@ impl Server {
             .max_blocking_threads(WORKERS)
             .thread_keep_alive(Duration::from_secs(10))
             .thread_name("http-worker")
+            .on_thread_start(let_clients_go_first)
             .build()?;
         let app = app.into();
         let thread = std::thread::Builder::new().name("http".to_owned());

@@ -41,12 +41,21 @@ enum Clients {
     Any,
 }
 
+/// What protects the links between nodes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Links {
+    Encrypted,
+    Plain,
+}
+
 struct Load {
     name: &'static str,
     nodes: usize,
     queues: usize,
     leaders: Leaders,
     clients: Clients,
+    /// How Leveret's nodes speak to each other; RabbitMQ's always do so without encryption.
+    links: Links,
     options: &'static [&'static str],
 }
 
@@ -62,6 +71,10 @@ const ONE_QUEUE: &[&str] = &[
     "-x", "10", "-y", "10", "-s", "4000", "-c", "200", "-q", "200",
 ];
 
+/// One quorum queue again, which tells what it costs that nobody can read or change what the nodes
+/// say to each other.
+const PLAIN_LINKS: &str = "quorum-1, plain links";
+
 const LOADS: &[Load] = &[
     Load {
         name: "quorum-1",
@@ -69,6 +82,16 @@ const LOADS: &[Load] = &[
         queues: 1,
         leaders: Leaders::First,
         clients: Clients::First,
+        links: Links::Encrypted,
+        options: QUORUM,
+    },
+    Load {
+        name: PLAIN_LINKS,
+        nodes: 3,
+        queues: 1,
+        leaders: Leaders::First,
+        clients: Clients::First,
+        links: Links::Plain,
         options: QUORUM,
     },
     Load {
@@ -77,6 +100,7 @@ const LOADS: &[Load] = &[
         queues: 4,
         leaders: Leaders::Spread,
         clients: Clients::Any,
+        links: Links::Encrypted,
         options: QUORUM,
     },
     Load {
@@ -85,6 +109,7 @@ const LOADS: &[Load] = &[
         queues: 40,
         leaders: Leaders::Spread,
         clients: Clients::Any,
+        links: Links::Encrypted,
         options: QUORUM,
     },
     Load {
@@ -93,6 +118,7 @@ const LOADS: &[Load] = &[
         queues: 40,
         leaders: Leaders::Spread,
         clients: Clients::Any,
+        links: Links::Encrypted,
         options: &["-s", "1000", "-c", "1000", "-q", "1000", "-r", "50"],
     },
     Load {
@@ -101,6 +127,7 @@ const LOADS: &[Load] = &[
         queues: 1,
         leaders: Leaders::First,
         clients: Clients::First,
+        links: Links::Encrypted,
         options: ONE_QUEUE,
     },
     Load {
@@ -109,6 +136,7 @@ const LOADS: &[Load] = &[
         queues: 1,
         leaders: Leaders::First,
         clients: Clients::Second,
+        links: Links::Encrypted,
         options: ONE_QUEUE,
     },
     Load {
@@ -117,6 +145,7 @@ const LOADS: &[Load] = &[
         queues: 10,
         leaders: Leaders::First,
         clients: Clients::First,
+        links: Links::Encrypted,
         options: &["-s", "4000", "-c", "200", "-q", "200"],
     },
     Load {
@@ -125,6 +154,7 @@ const LOADS: &[Load] = &[
         queues: 10,
         leaders: Leaders::First,
         clients: Clients::Second,
+        links: Links::Encrypted,
         options: &["-s", "4000", "-c", "200", "-q", "200"],
     },
     Load {
@@ -133,6 +163,7 @@ const LOADS: &[Load] = &[
         queues: 10,
         leaders: Leaders::Spread,
         clients: Clients::Any,
+        links: Links::Encrypted,
         options: &["-s", "4000", "-c", "200", "-q", "200"],
     },
 ];
@@ -190,7 +221,13 @@ fn queue_name(queue: usize) -> String {
 }
 
 fn measure(kind: Kind, load: &Load, seconds: u64, classpath: &str) -> Result<Figures> {
-    let mut cluster = Cluster::start_kind(kind, "bench", load.nodes)?;
+    let mut cluster = match (kind, load.links) {
+        (Kind::Leveret, Links::Plain) => Cluster::start_with(
+            "bench",
+            &vec!["cluster.links = plain\n".to_owned(); load.nodes],
+        )?,
+        _ => Cluster::start_kind(kind, "bench", load.nodes)?,
+    };
     prepare(&cluster, load)?;
     let mut command = perftest(classpath);
     let nodes: Vec<String> = clients(&cluster.nodes, load.clients)
