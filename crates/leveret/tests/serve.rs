@@ -192,6 +192,7 @@ fn the_log_changes_its_level_and_is_rotated_while_the_node_runs() {
     let text = log("leveret.log").expect("a log");
     for part in [
         "changed by an operator",
+        "PUT /api/leveret/log-level",
         "set global parameter",
         "parameter 'cluster_name'",
         "(operator)",

@@ -1058,6 +1058,12 @@ pub trait Running: Send + Sync + 'static {
     fn rotate_logs(&self) -> Result<(), String> {
         Err("this node has no log file".to_owned())
     }
+
+    /// Writes to the log for good that somebody has changed something, or, with the reason, that
+    /// it was refused. For what [`Running::change`] and the catalogue's directory do not write
+    /// down.
+    fn note_change(&self, _by: &str, _operation: &str, _object: &str, _refused: Option<&str>) {}
+
     /// Begins to stop the node; returns at once.
     fn stop(&self);
 }

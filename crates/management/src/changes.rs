@@ -30,6 +30,40 @@ const NO_CHANGES: [&str; 5] = [
     "/api/reset",
 ];
 
+/// What the node writes to its log where it is carried out, in words of its own; of every other
+/// change a line has the method and the path.
+const NOTED_BELOW: [&str; 19] = [
+    "/api/queues/{vhost}/{}",
+    "/api/queues/{vhost}/{}/contents",
+    "/api/exchanges/",
+    "/api/bindings/",
+    "/api/vhosts/",
+    "/api/users/",
+    "/api/permissions/",
+    "/api/topic-permissions/",
+    "/api/vhost-limits/",
+    "/api/user-limits/",
+    "/api/policies/",
+    "/api/operator-policies/",
+    "/api/parameters/",
+    "/api/global-parameters/",
+    "/api/definitions",
+    "/api/all-configuration",
+    "/api/cluster-name",
+    "/api/stream/super-streams/",
+    "/api/leveret/super-streams/",
+];
+
+/// Whether the node writes a line of its own about what this path changes.
+fn is_noted_below(pattern: &str) -> bool {
+    NOTED_BELOW
+        .iter()
+        .any(|noted| match noted.strip_suffix('/') {
+            Some(_) => pattern.starts_with(noted),
+            None => pattern == *noted || pattern.starts_with(&format!("{noted}/{{vhost")),
+        })
+}
+
 /// Bytes of a list that is looked at, to keep of it what does not change by itself.
 const LOOKED_AT_BYTES_MAX: usize = 16 * CHANGE_VALUE_BYTES_MAX;
 
@@ -109,6 +143,11 @@ pub(crate) fn answer(call: &Call<'_>, found: &Found, path: &str) -> Answer {
         Err(error) => (error.status(), error.json()["reason"].take()),
     };
     let app = call.app;
+    if !is_noted_below(found.pattern) {
+        let operation = format!("{} {}", method.name, found.pattern);
+        app.node()
+            .note_change(call.who.name(), &operation, cut(path), reason.as_str());
+    }
     let change = json!({
         "time": rfc3339(app.moment().wall_ms),
         "node": app.node().node_stats().name,
@@ -264,6 +303,31 @@ mod tests {
         assert_eq!(more, too_large(CHANGE_VALUE_BYTES_MAX + 1));
         let path = "é".repeat(CHANGE_VALUE_BYTES_MAX);
         assert_eq!(cut(&path).len(), CHANGE_VALUE_BYTES_MAX);
+    }
+
+    #[test]
+    fn every_change_has_a_line_in_the_log() {
+        let routes = crate::routes::ROUTES.iter();
+        let changes = routes.filter(|route| {
+            let mut methods = route.methods.iter();
+            methods.any(|method| method.name != "GET") && !NO_CHANGES.contains(&route.path)
+        });
+        let (below, here): (Vec<&str>, Vec<&str>) = changes
+            .map(|route| route.path)
+            .partition(|path| is_noted_below(path));
+        for noted in NOTED_BELOW {
+            assert!(below.iter().any(|path| path.starts_with(noted)), "{noted}");
+        }
+        for path in [
+            "/api/connections/{}",
+            "/api/queues/{vhost}/{}/actions",
+            "/api/queues/quorum/{vhost}/{}/replicas/add",
+            "/api/leveret/memory-watermark",
+            "/api/leveret/stop",
+            "/api/leveret/stream-groups/{vhost}/{}/{}",
+        ] {
+            assert!(here.contains(&path), "{path}");
+        }
     }
 
     #[test]

@@ -137,7 +137,8 @@ pub(crate) struct Subscribe {
     offset: OffsetSpec,
     credit: u16,
     filter: Option<Filter>,
-    /// Single messages are asked for without values, or in other words than are known.
+    /// It has more values than are kept, or single messages are asked for without values, or in
+    /// other words than are known.
     is_filter_wrong: bool,
     name: Option<String>,
     single_active: bool,
@@ -166,11 +167,15 @@ impl Subscribe {
             messages: is_true(FILTER_MESSAGES),
         });
         let asked = value(FILTER_MESSAGES).map(|(_, value)| *value);
-        let is_filter_wrong = match asked {
+        let is_asked_wrongly = match asked {
             None | Some("false") => false,
             Some("true") => filter.is_none(),
             Some(_) => true,
         };
+        let is_too_large = filter
+            .as_ref()
+            .is_some_and(|filter| !filter.is_within_bounds());
+        let is_filter_wrong = is_asked_wrongly || is_too_large;
         Self {
             subscription_id,
             stream: stream.to_owned(),
@@ -263,7 +268,10 @@ impl Session {
         let is_nobody = wanted.single_active && name.is_none();
         let is_wrong = is_nobody
             || wanted.is_filter_wrong
-            || name.is_some_and(|name| reference_of(name).is_none());
+            || [name, wanted.super_stream.as_deref()]
+                .into_iter()
+                .flatten()
+                .any(|name| reference_of(name).is_none());
         let refusal = if !port.permits_stream(Access::Read, &wanted.stream) {
             ResponseCode::ACCESS_REFUSED
         } else if self.readers.contains_key(&wanted.subscription_id) {

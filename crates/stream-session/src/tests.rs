@@ -896,8 +896,17 @@ fn a_subscription_is_refused_for_its_reason() {
     play.expect(&["! read 7 First 1 None", "> Subscribe STREAM_NOT_AVAILABLE"]);
     assert_eq!(play.session.status().subscriptions.len(), 1);
     let long = "n".repeat(256);
+    let names: Vec<String> = (0..256).map(|number| format!("filter.{number}")).collect();
+    let filter = |count: usize, value: &'static str| -> Vec<(&str, &str)> {
+        names[..count].iter().map(|name| (&**name, value)).collect()
+    };
+    let large: &str = "v".repeat(255).leak();
     for properties in [
         vec![("name", &*long)],
+        vec![("super-stream", &*long)],
+        vec![("filter.0", &*long)],
+        filter(256, "v"),
+        filter(65, large),
         vec![("name", "")],
         vec![("filter-messages", "true")],
         vec![("filter.0", "red"), ("filter-messages", "yes")],

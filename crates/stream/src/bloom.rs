@@ -8,6 +8,9 @@
 
 use crate::batch::Published;
 use bytes::Bytes;
+use leveret_types::limits::{
+    SHORT_STRING_BYTES_MAX, STREAM_FILTER_VALUES_BYTES_MAX, STREAM_FILTER_VALUES_MAX,
+};
 
 /// Gathers the values of one chunk.
 #[derive(Clone, Debug)]
@@ -66,6 +69,18 @@ pub struct Filter {
 }
 
 impl Filter {
+    /// Whether it has no more values, and no longer ones, than are kept for a reader.
+    #[must_use]
+    pub fn is_within_bounds(&self) -> bool {
+        let bytes: usize = self.values.iter().map(Bytes::len).sum();
+        self.values.len() <= STREAM_FILTER_VALUES_MAX
+            && bytes <= STREAM_FILTER_VALUES_BYTES_MAX
+            && self
+                .values
+                .iter()
+                .all(|value| value.len() <= SHORT_STRING_BYTES_MAX)
+    }
+
     /// Whether a chunk with this filter may have a message that is asked for. `true` may be wrong:
     /// the client looks at each message; `false` never is.
     #[must_use]

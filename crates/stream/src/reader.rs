@@ -6,7 +6,10 @@ use crate::host::{Event, ReaderId, Refusal, SessionId};
 use crate::machine::{Events, Seek};
 use crate::tail::Tail;
 use crate::values::{Part, Runs, Wanted};
-use leveret_types::limits::{STREAM_CREDIT_MAX, STREAM_FILTER_VALUES_MAX, STREAM_RUNS_HELD_MAX};
+use leveret_types::limits::{
+    SHORT_STRING_BYTES_MAX, STREAM_CREDIT_MAX, STREAM_FILTER_VALUES_BYTES_MAX,
+    STREAM_FILTER_VALUES_MAX, STREAM_RUNS_HELD_MAX,
+};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -120,10 +123,13 @@ impl Readers {
         if self.0.contains_key(&key) {
             return Err(Refusal::Id);
         }
-        let values = filter.as_ref().map_or(0, |filter| filter.values.len());
-        if values > STREAM_FILTER_VALUES_MAX {
+        if filter
+            .as_ref()
+            .is_some_and(|filter| !filter.is_within_bounds())
+        {
             return Err(Refusal::Precondition(format!(
-                "a reader has {values} filter values, of {STREAM_FILTER_VALUES_MAX} at most: \
+                "a reader has at most {STREAM_FILTER_VALUES_MAX} filter values of \
+                 {SHORT_STRING_BYTES_MAX} bytes each, {STREAM_FILTER_VALUES_BYTES_MAX} in all: \
                  ask for fewer"
             )));
         }

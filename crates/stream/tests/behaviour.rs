@@ -10,8 +10,9 @@ use leveret_stream::{
     SharedChunk, StoredBy, Stream, StreamSettings,
 };
 use leveret_types::limits::{
-    STREAM_CHUNK_BYTES, STREAM_CHUNK_ENTRIES_MAX, STREAM_CREDIT_MAX, STREAM_FILTER_VALUES_MAX,
-    STREAM_OFFSETS_MAX, STREAM_RUNS_HELD_MAX,
+    SHORT_STRING_BYTES_MAX, STREAM_CHUNK_BYTES, STREAM_CHUNK_ENTRIES_MAX, STREAM_CREDIT_MAX,
+    STREAM_FILTER_VALUES_BYTES_MAX, STREAM_FILTER_VALUES_MAX, STREAM_OFFSETS_MAX,
+    STREAM_RUNS_HELD_MAX,
 };
 use leveret_types::{Now, QueueId};
 
@@ -196,15 +197,21 @@ fn a_reader_that_filters_is_sent_only_chunks_that_may_match() {
 #[test]
 fn filter_values_and_credit_are_bounded() {
     let mut stream = stream();
-    for (count, is_taken) in [
-        (STREAM_FILTER_VALUES_MAX, true),
-        (STREAM_FILTER_VALUES_MAX + 1, false),
-    ] {
+    let longest = SHORT_STRING_BYTES_MAX;
+    let most_of_longest = STREAM_FILTER_VALUES_BYTES_MAX / longest;
+    for (number, (count, bytes, is_taken)) in (10..).zip([
+        (STREAM_FILTER_VALUES_MAX, 1, true),
+        (STREAM_FILTER_VALUES_MAX + 1, 1, false),
+        (1, longest, true),
+        (1, longest + 1, false),
+        (most_of_longest, longest, true),
+        (most_of_longest + 1, longest, false),
+    ]) {
         let filter = Filter {
-            values: vec![Bytes::from_static(b"v"); count],
+            values: vec![Bytes::from(vec![b'v'; bytes]); count],
             ..Filter::default()
         };
-        let events = subscribe(&mut stream, count as u32, 1, Some(filter));
+        let events = subscribe(&mut stream, number, 1, Some(filter));
         let [Event::Subscribed { result, .. }] = &events[..] else {
             panic!("{events:?}");
         };

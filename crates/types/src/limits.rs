@@ -514,6 +514,8 @@ pub const STREAM_FILTER_BYTES: u8 = 16;
 pub const STREAM_FILTER_BYTES_MAX: u8 = 255;
 /// Filter values that one reader of a stream may ask for.
 pub const STREAM_FILTER_VALUES_MAX: usize = 255;
+/// Bytes of a reader's filter values in all.
+pub const STREAM_FILTER_VALUES_BYTES_MAX: usize = 16 * 1024;
 /// Readers of one stream that ask for single entries and keep a chunk of which a part is to be sent
 /// until they have credit again. What one more waits for is looked for again then.
 pub const STREAM_RUNS_HELD_MAX: usize = 64;
@@ -637,6 +639,7 @@ const _: () = assert!(
 const _: () = assert!(PEER_FRAME_BYTES_MAX < u32::MAX as usize);
 const _: () = assert!(STREAM_COPY_BYTES_MAX < PEER_FRAME_BYTES_MAX);
 const _: () = assert!(PEER_SILENCE_MS_MAX > 3 * PEER_HEARTBEAT_MS);
+const _: () = assert!(STREAM_FILTER_VALUES_BYTES_MAX >= STREAM_FILTER_VALUES_MAX);
 const _: () = assert!(MEMORY_FULL_PERCENT * 6 / 5 <= 95);
 const _: () = assert!(MESSAGE_BYTES_MAX <= MESSAGE_BYTES_HARD_MAX);
 const _: () = assert!(CHUNK_BYTES <= WAL_BATCH_BYTES_MAX);

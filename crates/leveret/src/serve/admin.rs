@@ -1,6 +1,6 @@
 //! The node as the management interface sees it.
 
-mod audit;
+pub(super) mod audit;
 mod operations;
 mod stats;
 mod streams;
@@ -427,6 +427,15 @@ impl Running for Admin {
 
     fn rotate_logs(&self) -> Result<(), String> {
         self.logs.rotate()
+    }
+
+    fn note_change(&self, by: &str, operation: &str, object: &str, refused: Option<&str>) {
+        audit::note(
+            by,
+            operation,
+            object,
+            refused.as_ref().map(|why| why as &dyn Display),
+        );
     }
 
     fn stop(&self) {

@@ -1,10 +1,12 @@
 //! Log lines on their way to where they go: nothing in them is more than text, and none comes so
 //! often that it fills a disk.
 
+use super::admin::audit;
 use crate::config::LogFormat;
 use leveret_types::limits::{LOG_LINE_BYTES_MAX, LOG_LINES_AT_ONCE_MAX, LOG_LINES_PER_SECOND};
 use std::collections::HashMap;
 use std::fmt::Write as _;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Write};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
@@ -24,10 +26,11 @@ pub struct Lines {
     kinds: Mutex<Kinds>,
 }
 
-/// The lines by the place in the code that makes them: those are one kind.
+/// The lines by the place in the code that makes them: those are one kind. Of what operators
+/// change, those of a user are: who changes much hides what others do from nobody.
 #[derive(Default)]
 struct Kinds {
-    by_place: HashMap<Identifier, Kind>,
+    by_place: HashMap<(Identifier, u8), Kind>,
     summed_ms: u64,
 }
 
@@ -105,7 +108,14 @@ impl Lines {
         let mut kinds = kinds.unwrap_or_else(PoisonError::into_inner);
         self.add_sums(&mut out, &mut kinds, now_ms);
         let goes = match kind {
-            Some(kind) if kind.is_bounded => kinds.admit(&kind.place, line, now_ms),
+            Some(kind) if kind.is_bounded => {
+                let user = if kind.is_audit {
+                    share_of_user(line)
+                } else {
+                    0
+                };
+                kinds.admit((kind.place.clone(), user), line, now_ms)
+            }
             _ => true,
         };
         if goes {
@@ -177,10 +187,10 @@ fn is_order(character: char) -> bool {
 
 impl Kinds {
     /// Whether a line of this kind may go now.
-    fn admit(&mut self, place: &Identifier, line: &str, now_ms: u64) -> bool {
+    fn admit(&mut self, place: (Identifier, u8), line: &str, now_ms: u64) -> bool {
         const WHOLE: u64 = 1_000;
         let most = LOG_LINES_AT_ONCE_MAX * WHOLE;
-        let kind = self.by_place.entry(place.clone()).or_insert(Kind {
+        let kind = self.by_place.entry(place).or_insert(Kind {
             allowance: most,
             at_ms: now_ms,
             left_out: None,
@@ -220,6 +230,20 @@ struct Kindred {
     place: Identifier,
     /// Whether there may be too many of it. Who asks for more than the usual lines gets them all.
     is_bounded: bool,
+    /// Whether it says what an operator changed.
+    is_audit: bool,
+}
+
+/// Which of 256 allowances a line about a user has.
+fn share_of_user(line: &str) -> u8 {
+    let names = [" by=", "\"by\":"];
+    let mut found = names.iter().filter_map(|name| line.split_once(name));
+    let by = found.next().map_or("", |(_, rest)| rest);
+    // Quotes in a name are escaped, so that the second one ends it.
+    let user = by.split('"').nth(1).unwrap_or_default();
+    let mut hasher = DefaultHasher::new();
+    user.hash(&mut hasher);
+    hasher.finish().to_le_bytes()[0]
 }
 
 /// One line that is written.
@@ -261,6 +285,7 @@ impl<'a> MakeWriter<'a> for Lines {
             kind: Some(Kindred {
                 place: metadata.callsite(),
                 is_bounded: *metadata.level() <= Level::INFO,
+                is_audit: metadata.target() == audit::TARGET,
             }),
             to: self.to.make_writer_for(metadata),
         }
@@ -367,6 +392,7 @@ mod tests {
         let places = [&PLACES[0], &PLACES[1]].map(|place| Kindred {
             place: Identifier(place),
             is_bounded: true,
+            is_audit: false,
         });
         let most = LOG_LINES_AT_ONCE_MAX;
         let go = |kind: usize, line: &str, ms: u64| lines.take(Some(&places[kind]), line, ms);
@@ -387,11 +413,28 @@ mod tests {
     }
 
     #[test]
+    fn who_changes_much_hides_no_line_about_what_others_change() {
+        for format in [LogFormat::Plain, LogFormat::Json] {
+            let change = |by: &str| crate::serve::admin::audit::note(by, "declare", "q", None);
+            let most = LOG_LINES_AT_ONCE_MAX as usize;
+            let lines = logged(format, || {
+                (0..most + 500).for_each(|_| change("busy\" by=\"quiet"));
+                (0..most).for_each(|_| change("quiet"));
+            });
+            let busy = lines.iter().filter(|line| line.contains("busy")).count();
+            // A slow machine gives back some of the allowance meanwhile.
+            assert!((most..most + 500).contains(&busy), "{busy}");
+            assert_eq!(lines.len() - busy, most, "{format:?}");
+        }
+    }
+
+    #[test]
     fn the_sum_of_a_flood_comes_without_another_line() {
         let lines = Lines::new(BoxMakeWriter::new(io::sink), LogFormat::Plain);
         let flood = Kindred {
             place: Identifier(&PLACES[0]),
             is_bounded: true,
+            is_audit: false,
         };
         for _ in 0..LOG_LINES_AT_ONCE_MAX + 3 {
             lines.take(Some(&flood), "flood\n", 100);
@@ -435,6 +478,7 @@ mod tests {
                 let kind = Kindred {
                     place: Identifier(&PLACES[0]),
                     is_bounded: true,
+                    is_audit: false,
                 };
                 let count = LOG_LINES_AT_ONCE_MAX + 7;
                 (0..count).for_each(|_| drop(lines.take(Some(&kind), &object, 100)));

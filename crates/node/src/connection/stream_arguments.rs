@@ -3,7 +3,9 @@
 use bytes::Bytes;
 use leveret_client::{Consume, Flow};
 use leveret_stream::{Filter, OffsetSpec, offset_spec};
-use leveret_types::limits::{SHORT_STRING_BYTES_MAX, STREAM_FILTER_VALUES_MAX};
+use leveret_types::limits::{
+    SHORT_STRING_BYTES_MAX, STREAM_FILTER_VALUES_BYTES_MAX, STREAM_FILTER_VALUES_MAX,
+};
 use leveret_types::{FieldTable, FieldValue, Now, ProtocolError, ReplyCode};
 
 /// Where and what a consumer reads.
@@ -52,7 +54,8 @@ impl StreamArguments {
         let Ok(mut filter) = filter(&consume.arguments) else {
             return refuse(format!(
                 "invalid arg 'x-stream-filter' for {resource}: at most {STREAM_FILTER_VALUES_MAX} \
-                 values of {SHORT_STRING_BYTES_MAX} bytes"
+                 values of {SHORT_STRING_BYTES_MAX} bytes each, {STREAM_FILTER_VALUES_BYTES_MAX} \
+                 in all"
             ));
         };
         match (
@@ -100,16 +103,16 @@ fn filter(arguments: &FieldTable) -> Result<Option<Filter>, TooMuch> {
         Some(value @ FieldValue::LongString(_)) => text(value).into_iter().collect(),
         _ => return Ok(None),
     };
-    let is_long = |value: &Bytes| value.len() > SHORT_STRING_BYTES_MAX;
-    if values.len() > STREAM_FILTER_VALUES_MAX || values.iter().any(is_long) {
-        return Err(TooMuch);
-    }
     let matches = arguments.get("x-stream-match-unfiltered");
-    Ok(Some(Filter {
+    let filter = Filter {
         values,
         match_unfiltered: matches.and_then(FieldValue::as_bool).unwrap_or(false),
         messages: false,
-    }))
+    };
+    match filter.is_within_bounds() {
+        true => Ok(Some(filter)),
+        false => Err(TooMuch),
+    }
 }
 
 #[cfg(test)]

@@ -42,13 +42,16 @@ const fn end(to_queue: bool) -> &'static str {
     }
 }
 
+/// What the lines are known by: each user has an allowance of lines of his own.
+pub const TARGET: &str = "leveret::audit";
+
 /// Notes it. Names are shown with what would break a line escaped.
 pub fn note(by: &str, operation: &str, object: &str, refused: Option<&dyn Display>) {
     match refused {
-        None => tracing::info!(?by, operation, ?object, "changed by an operator"),
+        None => tracing::info!(target: TARGET, ?by, operation, ?object, "changed by an operator"),
         Some(reason) => {
             let reason = reason.to_string();
-            tracing::info!(?by, operation, ?object, ?reason, "refused to an operator");
+            tracing::info!(target: TARGET, ?by, operation, ?object, ?reason, "refused to an operator");
         }
     }
 }
