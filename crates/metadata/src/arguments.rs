@@ -48,8 +48,8 @@ pub fn validate(
             resource: resource.to_owned(),
         });
     }
-    if arguments.get(SOURCE).is_some() && kind != QueueKind::Classic {
-        let reason = "\"only classic queues can be views of a stream\"";
+    if arguments.get(SOURCE).is_some() && kind == QueueKind::Stream {
+        let reason = "\"a stream is no view of another one\"";
         return Err(invalid(SOURCE, resource, reason.to_owned()));
     }
     let known = Kind::with(kind, arguments).arguments;
@@ -237,7 +237,7 @@ pub fn check_equivalence(
         .arguments
         .iter()
         .filter(|n| !(ignore_type && **n == "x-queue-type"));
-    let source = [SOURCE].into_iter().filter(|_| kind == QueueKind::Classic);
+    let source = [SOURCE].into_iter().filter(|_| kind != QueueKind::Stream);
     source
         .chain(compared.copied())
         .try_for_each(|name| check_argument(resource, name, current, received))
@@ -252,6 +252,7 @@ pub(crate) const RELAXED_ARGUMENTS: &[&str] = &[
     "x-max-length-bytes",
     "x-single-active-consumer",
     "x-message-ttl",
+    SOURCE,
 ];
 
 /// Checks that one argument is the same in two tables. All integer types are one class, and both

@@ -2,7 +2,7 @@
 
 use leveret_types::{FieldTable, QueueKind};
 
-/// The argument that makes a classic queue a view: the stream whose messages it has.
+/// The argument that makes a queue a view: the stream whose messages it has.
 pub(crate) const SOURCE: &str = "x-stream-source";
 
 /// What the catalogue knows of a kind of queue.
@@ -28,6 +28,7 @@ impl Kind {
     pub(crate) fn with(kind: QueueKind, arguments: &FieldTable) -> &'static Self {
         match kind {
             QueueKind::Classic if arguments.get(SOURCE).is_some() => &VIEW,
+            QueueKind::Quorum if arguments.get(SOURCE).is_some() => &QUORUM_VIEW,
             _ => Self::of(kind),
         }
     }
@@ -107,6 +108,32 @@ const QUORUM: Kind = Kind {
         "x-member-placement-tag",
     ],
     refused_policy_keys: &[STREAM_ONLY_KEYS, CLASSIC_ONLY_KEYS],
+};
+
+/// The same of quorum queues.
+const QUORUM_VIEW: Kind = Kind {
+    arguments: &[
+        "x-queue-type",
+        SOURCE,
+        "x-stream-offset",
+        "x-expires",
+        "x-dead-letter-exchange",
+        "x-dead-letter-routing-key",
+        "x-dead-letter-strategy",
+        "x-single-active-consumer",
+        "x-delivery-limit",
+        "x-delayed-retry-type",
+        "x-delayed-retry-min",
+        "x-delayed-retry-max",
+        "x-consumer-timeout",
+        "x-consumer-disconnected-timeout",
+        "x-quorum-initial-group-size",
+        "x-quorum-target-group-size",
+        "x-initial-cluster-size",
+        "x-queue-leader-locator",
+        "x-member-placement-tag",
+    ],
+    refused_policy_keys: QUORUM.refused_policy_keys,
 };
 
 const STREAM: Kind = Kind {

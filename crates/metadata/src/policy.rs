@@ -455,26 +455,38 @@ fn greater(a: &FieldValue, b: &FieldValue) -> FieldValue {
 #[must_use]
 pub fn resolve(kind: QueueKind, arguments: &FieldTable, policy: &FieldTable) -> QueueSettings {
     let settings = resolve_queue(kind, arguments, policy);
-    let source = arguments.get(SOURCE).filter(|_| kind == QueueKind::Classic);
+    let source = arguments.get(SOURCE).filter(|_| kind != QueueKind::Stream);
     match source.and_then(FieldValue::as_text) {
-        Some(source) => of_view(settings, source, arguments),
+        Some(source) => of_view(settings, source, (kind, arguments, policy)),
         None => settings,
     }
 }
 
-/// What of a classic queue's settings is in force for a view: how long messages stay, and how many,
-/// is the stream's to say, and a view is on one node.
-fn of_view(settings: QueueSettings, source: &str, arguments: &FieldTable) -> QueueSettings {
+/// What of a queue's settings is in force for a view: how long messages stay, and how many, is the
+/// stream's to say, and the view of a classic queue is on one node.
+fn of_view(
+    settings: QueueSettings,
+    source: &str,
+    (kind, arguments, policy): (QueueKind, &FieldTable, &FieldTable),
+) -> QueueSettings {
     let limit = arguments
         .get("x-delivery-limit")
         .and_then(FieldValue::as_integer);
+    let strategy = arguments.get("x-dead-letter-strategy");
+    let strategy = strategy.or_else(|| policy.get("dead-letter-strategy"));
+    let is_at_least_once = strategy.and_then(FieldValue::as_text) == Some("at-least-once");
     QueueSettings {
         ttl_ms: None,
         length_max: None,
         length_bytes_max: None,
         overflow: Overflow::DropHead,
         mirrors: None,
-        delivery_limit: limit.and_then(|limit| u32::try_from(limit).ok()),
+        delivery_limit: match kind {
+            QueueKind::Quorum => settings.delivery_limit,
+            _ => limit.and_then(|limit| u32::try_from(limit).ok()),
+        },
+        // Nothing is published that could be refused in the meantime.
+        dead_letter_at_least_once: kind == QueueKind::Quorum && is_at_least_once,
         source: Some(source.into()),
         ..settings
     }

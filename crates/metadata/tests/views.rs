@@ -24,12 +24,10 @@ fn a_classic_queue_with_a_source_is_a_view_of_that_stream() {
         "queue q durable; queue v durable x-stream-source=q",
         "new\n 406 queue 'q' in vhost '/', of which queue 'v' in vhost '/' is to be a view, is no stream",
     );
-    for kind in ["quorum", "stream"] {
-        after_stream(
-            &format!("queue v durable x-queue-type={kind} x-stream-source=s"),
-            "406 invalid arg 'x-stream-source' for queue 'v' in vhost '/': \"only classic queues can be views of a stream\"",
-        );
-    }
+    after_stream(
+        "queue v durable x-queue-type=stream x-stream-source=s",
+        "406 invalid arg 'x-stream-source' for queue 'v' in vhost '/': \"a stream is no view of another one\"",
+    );
 }
 
 #[test]
@@ -43,6 +41,30 @@ fn a_queue_and_a_view_of_one_name_are_not_the_same() {
         "queue v durable x-stream-source=s; queue v durable",
         &format!("new\n {none} none but current is the value 's' of type 'longstr'"),
     );
+}
+
+#[test]
+fn a_quorum_queue_is_a_view_too_and_keeps_what_is_said_of_its_group() {
+    after_stream(
+        "queue v durable x-queue-type=quorum x-stream-source=s; queue v durable x-queue-type=quorum x-stream-source=s; \
+         queue w durable x-queue-type=quorum x-stream-source=s x-quorum-initial-group-size=3 x-dead-letter-strategy=at-least-once; \
+         delete-queue s; queues",
+        "new\n ok\n new\n ok\n none",
+    );
+    for argument in [
+        "x-message-ttl=1",
+        "x-max-length=1",
+        "x-overflow=reject-publish",
+    ] {
+        let name = argument.split('=').next().expect("a name");
+        after_stream(
+            &format!("queue v durable x-queue-type=quorum x-stream-source=s {argument}"),
+            &format!(
+                "406 invalid arg '{name}' for queue 'v' in vhost '/', which is a view of a stream: \
+                 what it says is said of the stream, or of no view"
+            ),
+        );
+    }
 }
 
 #[test]

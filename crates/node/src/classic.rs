@@ -4,7 +4,6 @@ mod guests;
 mod hosting;
 mod nodes;
 mod queues;
-mod view;
 mod viewing;
 
 pub(crate) use queues::{ClassicQueues, HandedOver};
@@ -18,6 +17,7 @@ use crate::peeked::{Found, Peeked, meta_of};
 use crate::queue_host::HostContext;
 use crate::queue_spec::{LocalQueueStats, QueueSpec};
 use crate::quorum::link::Event;
+use crate::stream_view::StreamView;
 use crate::subscriber::Subscriber;
 use guests::Guests;
 use hashbrown::HashMap;
@@ -26,7 +26,6 @@ use leveret_queue::{Effect, Log, Offer, Peek, Position, Queue, RecoveredPriority
 use leveret_storage::{BodyId, LogKind, ShardLogs};
 use leveret_types::{ConsumerId, Message, NodeId, Now, QueueId};
 use std::collections::VecDeque;
-use view::View;
 
 /// Messages of one batch that are kept at hand until the queue has had a look at them.
 const FRESH_MAX: usize = 4_096;
@@ -72,7 +71,7 @@ pub(crate) struct ClassicQueue {
     listed: queues::Listed,
     saved: State,
     /// What it has instead of a log of its own, where it is a view of a stream.
-    view: Option<Box<View>>,
+    view: Option<Box<StreamView>>,
 }
 
 /// What the queue machine sees of its surroundings.
@@ -82,7 +81,7 @@ struct LogView<'a> {
     fresh: &'a VecDeque<(Position, Message)>,
     looked: &'a mut Peeked,
     consumers: &'a HashMap<ConsumerId, Attached, foldhash::fast::FixedState>,
-    view: Option<&'a View>,
+    view: Option<&'a StreamView>,
 }
 
 impl Log for LogView<'_> {

@@ -61,6 +61,7 @@ mod stream_events;
 mod stream_queues;
 mod stream_reader;
 mod stream_relay;
+mod stream_view;
 mod subscriber;
 mod sync;
 #[cfg(test)]

@@ -343,8 +343,11 @@ impl Shard {
         if queue.is_stream() {
             return self.streams.hear(queue, news, &mut self.effects);
         }
-        let (mut around, classic, _) = self.parts(now);
-        classic.hear_stream(&mut around.context(), queue, news);
+        let (mut around, classic, replicas) = self.parts(now);
+        match classic.has(queue) {
+            true => classic.hear_stream(&mut around.context(), queue, news),
+            false => replicas.hear_stream(&mut around, queue, news),
+        }
     }
 
     /// Looks at the queues whose time has come, and lets go delayed messages that are due.

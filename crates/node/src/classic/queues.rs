@@ -11,6 +11,7 @@ use crate::queue_spec::{LocalQueueStats, QueueSpec};
 use crate::quorum::link::{Answer, Command, Origin};
 use crate::serving::serve;
 use crate::stream_events::StreamNews;
+use crate::stream_view::SavedView;
 use crate::subscriber::Subscriber;
 use hashbrown::HashMap;
 use leveret_client::Reply;
@@ -51,6 +52,8 @@ pub(crate) struct HandedOver {
     pub(crate) priority_logs: Vec<u8>,
     /// What was known beside the messages.
     pub(crate) state: State,
+    /// What was known of its stream, if it is a view.
+    pub(crate) view: Option<SavedView>,
     /// Whose operations were taken, and how far.
     pub(crate) origins: Vec<(Origin, u64)>,
 }
@@ -126,7 +129,9 @@ impl ClassicQueues {
         context: &mut HostContext<'_>,
         id: QueueId,
     ) -> Option<HandedOver> {
-        let queue = self.take(context, id)?;
+        let mut queue = self.take(context, id)?;
+        let view = queue.view.as_mut();
+        let view = view.and_then(|view| view.hand_over(&queue.queue));
         for waiting in &queue.waiting_gets {
             if let Subscriber::Client(connection) = waiting.subscriber {
                 let event = ConnectionEvent::Reply(Reply::Got(None));
@@ -135,6 +140,7 @@ impl ClassicQueues {
         }
         Some(HandedOver {
             state: queue.queue.state(),
+            view,
             origins: queue.guests.origins(),
             priority_logs: queue.priority_logs,
         })

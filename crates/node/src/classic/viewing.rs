@@ -1,18 +1,22 @@
-//! A classic queue that is a view of a stream: what it does for its [`View`].
+//! A classic queue that is a view of a stream: what it does for its [`StreamView`].
 
 use super::ClassicQueue;
-use super::view::View;
 use crate::log_ids::log_of;
 use crate::queue_host::HostContext;
 use crate::queue_spec::QueueSpec;
 use crate::stream_events::{StreamNews, session_of_view};
-use leveret_queue::{Counts, State};
+use crate::stream_view::StreamView;
+use leveret_queue::{Counts, Meta, Position, Queue, State};
 use leveret_storage::{LogKind, ShardLogs};
 use leveret_stream::Command;
 use leveret_types::{Now, QueueId};
 
 /// The priority log whose log keeps a view's state: all its messages are of that one.
 const PRIORITY_LOG: u8 = 0;
+
+fn enqueue(queue: &mut Queue, position: Position, meta: Meta) {
+    queue.enqueue(position, &meta);
+}
 
 impl ClassicQueue {
     pub(super) fn new_view(
@@ -27,7 +31,7 @@ impl ClassicQueue {
             true => Some(logs.state(log_of(id, PRIORITY_LOG))),
             false => None,
         };
-        let (view, queue) = View::new(now, id, &view, spec.settings, saved);
+        let (view, queue) = StreamView::new(now, id, &view, (spec.kind, spec.settings), saved);
         let mut made = Self::with(id, queue, priority_logs, State::default());
         (made.durable, made.auto_delete) = (spec.durable, spec.auto_delete);
         made.view = Some(Box::new(view));
@@ -61,13 +65,13 @@ impl ClassicQueue {
         let is_wanted = !self.consumers.is_empty() || !self.waiting_gets.is_empty();
         let [_, unsettled, leaving] = self.queue.depths();
         view.step(now, is_wanted, unsettled + leaving);
-        view.give(&mut self.queue);
+        view.give(&mut self.queue, enqueue);
     }
 
     /// Gives the queue what has been read, now that it has acted; whether there was anything.
     pub(super) fn give_from_stream(&mut self) -> bool {
         let view = self.view.as_mut();
-        view.is_some_and(|view| view.give(&mut self.queue))
+        view.is_some_and(|view| view.give(&mut self.queue, enqueue))
     }
 
     /// Hands over what is to be said to the stream, and saves what is due.

@@ -7,6 +7,7 @@
 
 use super::{QueueSpec, Shard};
 use crate::classic::HandedOver;
+use crate::quorum::replica::Adopted;
 use leveret_types::{Now, QueueId};
 
 impl Shard {
@@ -19,11 +20,18 @@ impl Shard {
         let HandedOver {
             priority_logs,
             state,
+            view,
             origins,
         } = handed_over;
         self.place_remote_queue(id, &spec);
         self.with_replicas(now, |replicas, around| {
-            replicas.adopt(around, id, spec, &priority_logs, &state, origins);
+            let known = Adopted {
+                state,
+                view,
+                is_view: spec.view.is_some(),
+                origins,
+            };
+            replicas.adopt(around, id, spec, &priority_logs, &known);
         });
     }
 }

@@ -5,6 +5,7 @@ mod client;
 mod damaged;
 mod line_session;
 mod script;
+mod views;
 mod world;
 
 mod active;

@@ -10,7 +10,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const SEEDS: u64 = 60;
 const STEPS: usize = 250;
-const QUEUES: [&str; 2] = ["q0", "q1"];
+/// Two queues that are published to, and those that are consumed.
+type Queues = [(&'static str, &'static str); 2];
+const QUEUES: Queues = [("q0", "q0"), ("q1", "q1")];
+/// Streams, and their views.
+const VIEWS: Queues = [("s0", "v0"), ("s1", "v1")];
 
 /// What a publisher was told so far.
 #[derive(Default)]
@@ -43,11 +47,13 @@ struct Run {
     stalled: BTreeSet<NodeId>,
     is_cut: bool,
     log: Vec<String>,
+    queues: Queues,
 }
 
 impl Run {
-    fn new(seed: u64) -> Self {
+    fn new(seed: u64, queues: Queues) -> Self {
         let mut run = Self {
+            queues,
             world: World::new(3),
             random: Random::new(seed),
             publishers: BTreeMap::new(),
@@ -63,8 +69,15 @@ impl Run {
             log: Vec::new(),
         };
         run.world.connect("declarer", NodeId(1));
-        for queue in QUEUES {
-            let words = ["declare", queue, "quorum", "x-delivery-limit=-1"];
+        for (published, consumed) in queues {
+            let source = format!("x-stream-source={published}");
+            let mut words = vec!["declare", consumed, "quorum", "x-delivery-limit=-1"];
+            if published != consumed {
+                let stream = ["declare", published, "x-queue-type=stream"];
+                run.world.send("declarer", client::say(&stream));
+                run.rest();
+                words.push(&source);
+            }
             run.world.send("declarer", client::say(&words));
             run.rest();
         }
@@ -205,7 +218,7 @@ impl Run {
             self.world.send(&name, client::say(&["confirm"]));
             self.publishers.insert(name.clone(), Publisher::default());
         }
-        let queue = QUEUES[self.random.below(2) as usize];
+        let (queue, _) = self.queues[self.random.below(2) as usize];
         for _ in 0..1 + self.random.below(4) {
             self.published += 1;
             let id = format!("{queue}-{}", self.published);
@@ -227,12 +240,13 @@ impl Run {
         if self.down.contains(&node) || self.world.clients.contains_key(&name) {
             return;
         }
-        self.log.push(format!("{name} consume {}", QUEUES[queue]));
+        let (_, queue) = self.queues[queue];
+        self.log.push(format!("{name} consume {queue}"));
         self.world.connect(&name, node);
         self.rest();
         self.world.send(&name, client::say(&["qos", "3"]));
         self.world
-            .send(&name, client::say(&["consume", QUEUES[queue], "t"]));
+            .send(&name, client::say(&["consume", queue, "t"]));
     }
 
     fn settle(&mut self) {
@@ -340,7 +354,7 @@ impl Run {
         self.pass(1_000);
         self.consumers.clear();
         let mut drained = BTreeSet::new();
-        for (number, queue) in QUEUES.iter().enumerate() {
+        for (number, (source, queue)) in self.queues.into_iter().enumerate() {
             let name = format!("d{number}");
             self.world.connect(&name, NodeId(1 + number as u32));
             self.rest();
@@ -349,7 +363,7 @@ impl Run {
             self.pass(1_000);
             let consumer = self.consumers.remove(&name).unwrap_or_default();
             for body in consumer.held.into_values() {
-                assert!(body.starts_with(queue), "{body} in {queue}");
+                assert!(body.starts_with(source), "{body} in {queue}");
                 assert!(
                     drained.insert(body.clone()),
                     "{body} is there twice\n{}",
@@ -377,13 +391,22 @@ impl Run {
 
 #[test]
 fn random_faults_lose_nothing_that_was_confirmed_and_double_nothing() {
+    run_all(QUEUES);
+}
+
+#[test]
+fn random_faults_pass_no_message_of_a_view_over_and_bring_none_again() {
+    run_all(VIEWS);
+}
+
+fn run_all(queues: Queues) {
     let first = std::env::var("SEED")
         .ok()
         .and_then(|seed| seed.parse().ok());
     let seeds = first.map_or(1..SEEDS + 1, |seed: u64| seed..seed + 1);
     for seed in seeds {
         let result = std::panic::catch_unwind(|| {
-            let mut run = Run::new(seed);
+            let mut run = Run::new(seed, queues);
             for _ in 0..STEPS {
                 run.step();
             }

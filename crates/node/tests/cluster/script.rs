@@ -21,6 +21,11 @@ pub fn check(script: &str) {
 
 /// Plays a script in a world of its own kind.
 pub fn play(mut world: World, script: &str) {
+    play_on(&mut world, script);
+}
+
+/// The same in a world that goes on behind it.
+pub fn play_on(world: &mut World, script: &str) {
     let mut killed = Vec::new();
     for line in script
         .lines()
@@ -28,7 +33,7 @@ pub fn play(mut world: World, script: &str) {
         .filter(|line| !line.is_empty())
     {
         let (said, expected) = line.split_once("=>").unwrap_or((line, ""));
-        act(&mut world, said.trim(), &mut killed);
+        act(world, said.trim(), &mut killed);
         world.rest();
         assert_eq!(
             world.heard(),

@@ -27,7 +27,11 @@ def fill(nodes, stream, numbers):
                 time.sleep(0.1)
 
 
-def declared(nodes):
+#: What makes a view one that is on several nodes, and led by the node that it is declared at.
+QUORUM = {"x-queue-type": "quorum", "x-queue-leader-locator": "client-local"}
+
+
+def declared(nodes, of_view=None):
     """A stream of three replicas that the first node leads, and a view of it at another node."""
     stream, view = interop.unique("stream"), interop.unique("view")
     arguments = {"x-queue-type": "stream", "x-queue-leader-locator": "client-local"}
@@ -35,7 +39,7 @@ def declared(nodes):
 
     def declare():
         with contextlib.suppress(pika.exceptions.ChannelClosedByBroker):
-            arguments = {"x-stream-source": stream}
+            arguments = {"x-stream-source": stream, **(of_view or {})}
             nodes.channel(VIEW).queue_declare(view, durable=True, arguments=arguments)
             return True
 
@@ -120,4 +124,22 @@ def test_a_view_whose_node_is_killed_loses_nothing_and_keeps_what_was_settled(no
     again = [o for o in worker.again if o in {offset for offset, _ in worker.settled[:settled]}]
     # At most what one prefetch had on its way.
     assert len(again) <= worker.prefetch, again
+    nodes.channel(OTHER).queue_delete(stream)
+
+
+def test_a_quorum_view_keeps_what_was_settled_whichever_node_is_killed(nodes):
+    stream, view = declared(nodes, QUORUM)
+    fill(nodes, stream, range(MESSAGES))
+    worker = Worker(nodes, view, OTHER)
+    worker.work(lambda: len(worker.settled) >= MESSAGES // 2)
+    # The worker lives, and so does its node, which keeps what the leader had not committed.
+    nodes.crash(VIEW)
+    fill(nodes, stream, range(MESSAGES, MESSAGES + 100))
+    worker.work(has_all(worker, MESSAGES + 100), 90)
+    nodes.crash(LEADER)
+    fill(nodes, stream, range(MESSAGES + 100, MESSAGES + 200))
+    worker.work(has_all(worker, MESSAGES + 200), 90)
+    assert worker.deliveries_of(range(MESSAGES)) == MESSAGES, "what was settled came again"
+    by_offset = dict(worker.settled)
+    assert len(by_offset) == len(worker.settled), "an offset is one message"
     nodes.channel(OTHER).queue_delete(stream)

@@ -7,26 +7,34 @@
 //! priority log:    priority log u8 | index after its last message | handed out below
 //! returns: priority log u8 | start | count | failed | acquired | ready at
 //! leaving: priority log u8 | start | count | why u8
+//! view:    stream | when the newest chunk came | unsettled: count, (from the one before | count)
 //! ```
 //! Version 1 had neither the last two of what returned, nor what is leaving; version 2 had no term
-//! of the entry that is voted from, and is what is written still where there is none. Numbers are
-//! LEB128. It is the state of the log of headers, written with the headers that it makes
+//! of the entry that is voted from, and is what is written still where there is none. Version 4 is
+//! that of a view of a stream, which has its part behind the others. Numbers are LEB128. It is the state of the log of headers, written with the headers that it makes
 //! superfluous.
 
-use super::header::{Header, priority_log, put_returns, reason_byte, take_reason, take_returns};
+use super::header::{
+    Given, Header, priority_log, put_returns, reason_byte, take_reason, take_returns,
+};
 use super::wire::{Malformed, Reader, put, put_range};
 use crate::quorum::link::Origin;
+use crate::stream_view::SavedView;
 use bytes::Bytes;
 use leveret_queue::{Reason, Returns, RunMap};
 use leveret_replication::SnapshotMark;
 use leveret_types::limits::CLUSTER_NODES_MAX;
-use leveret_types::{NodeId, ReplicaId};
+use leveret_types::{NodeId, QueueId, RangeSet, ReplicaId};
 use std::ops::Range;
 
 const VERSION: u8 = 3;
 /// The version of a state that has no term of the entry that is voted from: earlier versions of
 /// Leveret read it.
 const VERSION_WITHOUT_TERM: u8 = 2;
+/// The version of a view's state.
+const VERSION_OF_VIEW: u8 = 4;
+/// The priority log that all messages of a view are of.
+pub(super) const VIEW_LOG: u8 = 0;
 /// The oldest version that is read.
 const VERSION_FIRST: u8 = 1;
 /// Runs of nodes that are remembered: of each node that is in the cluster the last one, and of some
@@ -39,7 +47,9 @@ pub(super) const VOTES_NEVER: u64 = 1 << 62;
 /// Why a state cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Unreadable {
-    #[error("it is of format version {0}, and this version of Leveret reads version {VERSION}")]
+    #[error(
+        "it is of format version {0}, and this version of Leveret reads version {VERSION_OF_VIEW}"
+    )]
     Version(u8),
     #[error(transparent)]
     Malformed(#[from] Malformed),
@@ -59,6 +69,17 @@ pub(super) struct PriorityLogState {
     pub(super) leaving: RunMap<Reason>,
 }
 
+/// What the headers of a view tell of its messages, which no log of the queue has.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct ViewState {
+    /// The stream.
+    pub(super) source: QueueId,
+    /// When the newest chunk came that was read: see [`Given`].
+    pub(super) read_ms: i64,
+    /// What the queue was given and is not settled.
+    pub(super) unsettled: RangeSet,
+}
+
 /// What the headers so far have made, besides what lives in the logs.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Applied {
@@ -73,6 +94,8 @@ pub(super) struct Applied {
     /// Whose operations have taken effect, and the last of each: of each node its last run.
     pub(super) origins: Vec<(Origin, u64)>,
     pub(super) priority_logs: Vec<PriorityLogState>,
+    /// Of a view, once it is known where it begins.
+    pub(super) view: Option<Box<ViewState>>,
 }
 
 impl Applied {
@@ -133,6 +156,9 @@ impl Applied {
             let state = self.priority_log_mut(came.priority_log);
             state.end = state.end.max(came.range.end);
         }
+        if let Some(given) = &header.given {
+            self.give(given);
+        }
         for returned in &header.returned {
             let known = returned.known;
             self.priority_log_mut(returned.priority_log).returns.update(
@@ -150,6 +176,9 @@ impl Applied {
             );
         }
         for left in &header.left {
+            if let Some(view) = &mut self.view {
+                view.unsettled.remove_range(left.range.clone());
+            }
             let state = self.priority_log_mut(left.priority_log);
             if !state.leaving.is_empty() {
                 state.leaving.remove(left.range.clone(), |_, _| {});
@@ -161,6 +190,37 @@ impl Applied {
         for (priority_log, through) in &header.delivered {
             let state = self.priority_log_mut(*priority_log);
             state.delivered = state.delivered.max(*through);
+        }
+    }
+
+    /// A view is given messages. What it was given before it is not given again.
+    fn give(&mut self, given: &Given) {
+        let state = self.priority_log_mut(VIEW_LOG);
+        let end = state.end;
+        state.end = end.max(given.through);
+        let view = self.view.get_or_insert_default();
+        (view.source, view.read_ms) = (given.source, given.read_ms);
+        for range in &given.ranges {
+            let new = range.start.max(end)..range.end;
+            if !new.is_empty() {
+                view.unsettled.insert_range(new);
+            }
+        }
+    }
+
+    /// Takes in what was known of a view that was on one node alone.
+    pub(super) fn adopt_view(&mut self, saved: &SavedView) {
+        self.view = Some(Box::new(ViewState {
+            source: saved.source,
+            read_ms: saved.read_ms,
+            unsettled: saved.unsettled.clone(),
+        }));
+        let state = self.priority_log_mut(VIEW_LOG);
+        (state.end, state.delivered) = (saved.given, saved.reserved);
+        let known = saved.queue.priority_logs.iter();
+        let known = known.filter(|known| known.priority_log == VIEW_LOG);
+        for (range, returns) in known.flat_map(|known| &known.returns) {
+            state.returns.update(range.clone(), |_| *returns, |_, _| {});
         }
     }
 
@@ -180,9 +240,10 @@ impl Applied {
     }
 
     pub(super) fn encode(&self, mark: &SnapshotMark) -> Vec<u8> {
-        let version = match self.votes_from_term {
-            0 => VERSION_WITHOUT_TERM,
-            _ => VERSION,
+        let version = match (&self.view, self.votes_from_term) {
+            (Some(_), _) => VERSION_OF_VIEW,
+            (None, 0) => VERSION_WITHOUT_TERM,
+            (None, _) => VERSION,
         };
         let mut out = vec![version];
         out.extend_from_slice(&self.replica.0.to_le_bytes());
@@ -228,6 +289,9 @@ impl Applied {
             put_range(&mut out, &range);
             out.push(reason_byte(reason));
         }
+        if let Some(view) = &self.view {
+            view.encode(&mut out);
+        }
         out
     }
 
@@ -238,7 +302,9 @@ impl Applied {
     pub(super) fn decode(bytes: &[u8]) -> Result<(Self, SnapshotMark), Unreadable> {
         let mut reader = Reader::new(bytes);
         match reader.u8("the version of a state")? {
-            version @ VERSION_FIRST..=VERSION => Ok(Self::decode_fields(&mut reader, version)?),
+            version @ VERSION_FIRST..=VERSION_OF_VIEW => {
+                Ok(Self::decode_fields(&mut reader, version)?)
+            }
             other => Err(Unreadable::Version(other)),
         }
     }
@@ -305,6 +371,14 @@ impl Applied {
             let leaving = &mut state.priority_log_mut(number).leaving;
             leaving.update(range, |_| reason, |_, _| {});
         }
+        if version == VERSION_OF_VIEW {
+            state.view = Some(Box::new(ViewState::decode(reader)?));
+            let end = state.priority_log(VIEW_LOG).map(|state| state.end);
+            let last = state.view.as_ref().and_then(|view| view.unsettled.last());
+            if end.is_none_or(|end| last >= Some(end)) {
+                return Err(reader.fail("what a view was given"));
+            }
+        }
         reader.end("what follows a state")?;
         Ok((state, mark))
     }
@@ -318,11 +392,55 @@ impl Applied {
         state.into_iter().flat_map(|state| state.leaving.iter())
     }
 
+    /// What is known of a view, and how far it was given its stream; nothing before it is known
+    /// where it begins.
+    pub(super) fn known_view(&self) -> Option<(&ViewState, u64)> {
+        let given = self.priority_log(VIEW_LOG).map_or(0, |state| state.end);
+        Some((self.view.as_ref()?, given))
+    }
+
     /// Where live messages may have come back, for [`leveret_queue::State`].
     pub(super) fn returns(&self, priority_log: u8) -> Vec<(Range<u64>, Returns)> {
         self.priority_log(priority_log)
             .map(|state| state.returns.iter().collect())
             .unwrap_or_default()
+    }
+}
+
+impl ViewState {
+    fn encode(&self, out: &mut Vec<u8>) {
+        put(out, self.source.0);
+        put(out, self.read_ms.cast_unsigned());
+        put(out, self.unsettled.interval_count() as u64);
+        let mut end = 0;
+        for range in self.unsettled.iter() {
+            put(out, range.start - end);
+            put(out, range.end - range.start);
+            end = range.end;
+        }
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let mut view = Self {
+            source: QueueId(reader.number("a view's stream")?),
+            read_ms: reader.number("when a chunk came")?.cast_signed(),
+            unsettled: RangeSet::new(),
+        };
+        let mut end: u64 = 0;
+        for at in 0..reader.count("what is not settled")? {
+            let between = reader.number("what is not settled")?;
+            let length = reader.number("what is not settled")?;
+            let start = end.checked_add(between);
+            let next = start.and_then(|start| start.checked_add(length));
+            match start.zip(next) {
+                Some((start, next)) if length > 0 && (at == 0 || between > 0) => {
+                    view.unsettled.insert_range(start..next);
+                    end = next;
+                }
+                _ => return Err(reader.fail("what is not settled, in order")),
+            }
+        }
+        Ok(view)
     }
 }
 
@@ -362,6 +480,40 @@ mod tests {
         assert_eq!(applied.through(origin(1)), None);
         assert_eq!(applied.through(origin(2)), Some(5));
         assert_eq!(applied.through(origin(most + 1)), Some(5));
+    }
+
+    #[test]
+    fn what_a_view_was_given_and_has_not_settled_comes_back_with_its_state() {
+        let source = QueueId(9).of_stream();
+        let mut applied = Applied::default();
+        let mut given = Header::default();
+        given.given_through(100, (source, 0));
+        applied.apply(&given);
+        let (view, through) = applied.known_view().expect("it is placed");
+        assert_eq!((view.unsettled.len(), through), (0, 100));
+        let mut header = Header::default();
+        for offset in [99, 100, 101, 102, 105] {
+            header.give(offset);
+        }
+        header.given_through(107, (source, 1_700_000_000_000));
+        header.left(VIEW_LOG, 101..102, 5);
+        applied.apply(&header);
+        // Applied twice, it changes nothing; nor does what was given before.
+        applied.apply(&header);
+        let mark = SnapshotMark::founding([ReplicaId(1)]);
+        let bytes = applied.encode(&mark);
+        let (read, _) = Applied::decode(&bytes).expect("it was encoded");
+        assert_eq!(read.view, applied.view);
+        let (view, through) = read.known_view().expect("it is a view's");
+        let unsettled: Vec<_> = view.unsettled.iter().collect();
+        assert_eq!(unsettled, [100..101, 102..103, 105..106]);
+        assert_eq!((view.source, through), (source, 107));
+        for end in 0..bytes.len() {
+            assert!(Applied::decode(&bytes[..end]).is_err(), "cut at {end}");
+        }
+        applied.priority_log_mut(VIEW_LOG).end = 105;
+        let beyond = Applied::decode(&applied.encode(&mark));
+        assert!(beyond.is_err(), "it was not given 105");
     }
 
     #[test]
@@ -432,11 +584,11 @@ mod tests {
         let mut bytes = state.encode(&mark);
         let (_, read) = Applied::decode(&bytes).expect("its own version");
         assert_eq!(read, mark);
-        bytes[0] = VERSION + 1;
+        bytes[0] = VERSION_OF_VIEW + 1;
         let error = Applied::decode(&bytes).expect_err("of a later version");
         assert_eq!(
             error.to_string(),
-            "it is of format version 4, and this version of Leveret reads version 3",
+            "it is of format version 5, and this version of Leveret reads version 4",
         );
         assert!(Applied::decode(&[]).is_err());
     }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! header:    version u8 = 2 | weight | origins | came | left | returned | delivered | leaving
-//!            each: count, items
+//!            each: count, items; version 3, of a view of a stream, has behind them: given
 //! weight:    bytes that the messages take behind the entry, lengths included
 //! origin:    node | start | through
 //! came:      priority log u8 | first index | count
@@ -10,6 +10,7 @@
 //! returned:  priority log u8 | start | count | failed | acquired | ready at
 //! delivered: priority log u8 | through
 //! leaving:   priority log u8 | start | count | why u8
+//! given:     stream | when the newest chunk came | through | count, (start | count)
 //! ```
 //! Version 1 had neither the last two of what returned, nor what is leaving. Numbers are LEB128
 //! ([`super::wire`]). The messages that came lie behind the entry
@@ -21,10 +22,12 @@ use super::wire::{Malformed, Reader, put, put_range};
 use crate::quorum::link::Origin;
 use bytes::Bytes;
 use leveret_queue::{Reason, Returns};
-use leveret_types::NodeId;
+use leveret_types::{NodeId, QueueId};
 use std::ops::Range;
 
 const VERSION: u8 = 2;
+/// The version of what a view's leader proposes that has been given messages.
+const VERSION_OF_VIEW: u8 = 3;
 /// The oldest version that is read.
 const VERSION_FIRST: u8 = 1;
 /// The highest priority_log that messages may have: the last one has the headers.
@@ -64,6 +67,31 @@ pub(super) struct Leaving {
     pub(super) reason: Reason,
 }
 
+/// Messages of a stream that its view was given. Their bodies stay in the stream: an offset is an
+/// index of the view's one priority log.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Given {
+    pub(super) source: QueueId,
+    /// When the newest chunk came that was read, in milliseconds since the Unix epoch; 0 if that is
+    /// not known.
+    pub(super) read_ms: i64,
+    /// What is below this is given, or has no message for the view.
+    pub(super) through: u64,
+    /// The offsets, ascending, apart from each other and below `through`.
+    pub(super) ranges: Vec<Range<u64>>,
+}
+
+impl Given {
+    /// Notes one more message.
+    fn message(&mut self, offset: u64) {
+        match self.ranges.last_mut() {
+            Some(last) if last.end == offset => last.end += 1,
+            _ => self.ranges.push(offset..offset + 1),
+        }
+        self.through = self.through.max(offset + 1);
+    }
+}
+
 /// What a queue did between two writes of its leader's log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Header {
@@ -77,6 +105,8 @@ pub(super) struct Header {
     /// Below this index of a priority_log messages may be handed out once this is committed.
     pub(super) delivered: Vec<(u8, u64)>,
     pub(super) leaving: Vec<Leaving>,
+    /// What it was given, if it is a view of a stream.
+    pub(super) given: Option<Box<Given>>,
 }
 
 impl Header {
@@ -86,6 +116,7 @@ impl Header {
             && self.left.is_empty()
             && self.returned.is_empty()
             && self.leaving.is_empty()
+            && self.given.is_none()
     }
 
     /// Items in it: what its size goes by.
@@ -95,6 +126,10 @@ impl Header {
             + self.left.len()
             + self.returned.len()
             + self.leaving.len()
+            + self
+                .given
+                .as_ref()
+                .map_or(0, |given| 1 + given.ranges.len())
     }
 
     /// How many messages came.
@@ -114,6 +149,18 @@ impl Header {
                 range: index..index + 1,
             }),
         }
+    }
+
+    /// Notes that a view was given one more message of its stream.
+    pub(super) fn give(&mut self, offset: u64) {
+        self.given.get_or_insert_default().message(offset);
+    }
+
+    /// Notes how far a view was given its stream, which it has read as `read` says.
+    pub(super) fn given_through(&mut self, through: u64, read: (QueueId, i64)) {
+        let given = self.given.get_or_insert_default();
+        (given.source, given.read_ms) = read;
+        given.through = given.through.max(through);
     }
 
     /// Notes that messages left.
@@ -141,7 +188,10 @@ impl Header {
 
     pub(super) fn encode(&self) -> Bytes {
         let mut out = Vec::with_capacity(16 + 12 * self.items());
-        out.push(VERSION);
+        out.push(match self.given {
+            None => VERSION,
+            Some(_) => VERSION_OF_VIEW,
+        });
         put(&mut out, self.weight);
         put(&mut out, self.origins.len() as u64);
         for (origin, through) in &self.origins {
@@ -177,6 +227,16 @@ impl Header {
             put_range(&mut out, &leaving.range);
             out.push(reason_byte(leaving.reason));
         }
+        if let Some(given) = &self.given {
+            put(&mut out, given.source.0);
+            put(&mut out, given.read_ms.cast_unsigned());
+            put(&mut out, given.through);
+            put(&mut out, given.ranges.len() as u64);
+            given
+                .ranges
+                .iter()
+                .for_each(|range| put_range(&mut out, range));
+        }
         Bytes::from(out)
     }
 
@@ -187,7 +247,7 @@ impl Header {
     pub(super) fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
         let mut reader = Reader::new(bytes);
         let version = reader.u8("the version of a batch")?;
-        if !(VERSION_FIRST..=VERSION).contains(&version) {
+        if !(VERSION_FIRST..=VERSION_OF_VIEW).contains(&version) {
             return Err(reader.fail("a batch of this version"));
         }
         let mut header = Self {
@@ -244,9 +304,33 @@ impl Header {
                 reason: take_reason(&mut reader)?,
             });
         }
+        if version == VERSION_OF_VIEW {
+            header.given = Some(Box::new(take_given(&mut reader)?));
+        }
         reader.end("what follows a batch")?;
         Ok(header)
     }
+}
+
+fn take_given(reader: &mut Reader<'_>) -> Result<Given, Malformed> {
+    let mut given = Given {
+        source: QueueId(reader.number("a view's stream")?),
+        read_ms: reader.number("when a chunk came")?.cast_signed(),
+        through: reader.number("how far a view was given its stream")?,
+        ranges: Vec::new(),
+    };
+    for _ in 0..reader.count("offsets")? {
+        let range = reader.range("offsets")?;
+        let is_behind = given
+            .ranges
+            .last()
+            .is_none_or(|last| last.end < range.start);
+        if !is_behind || range.end > given.through {
+            return Err(reader.fail("offsets in order"));
+        }
+        given.ranges.push(range);
+    }
+    Ok(given)
 }
 
 /// What an entry with this data weighs on its way to another node: what lies behind it is counted.
@@ -417,10 +501,46 @@ mod tests {
         header
     }
 
+    /// The header of a view that was given messages.
+    fn header_of_view() -> Header {
+        let mut header = header();
+        header.came.clear();
+        for offset in [300, 301, 303] {
+            header.give(offset);
+        }
+        header.given_through(310, (QueueId(9).of_stream(), 1_700_000_000_000));
+        header
+    }
+
+    #[test]
+    fn offsets_that_follow_each_other_are_one_range() {
+        let given = header_of_view().given.expect("it was given some");
+        assert_eq!(given.ranges, [300..302, 303..304]);
+        assert_eq!(given.through, 310);
+        assert_eq!(header_of_view().items(), header().items() - 2 + 3);
+    }
+
+    #[test]
+    fn offsets_out_of_order_or_beyond_what_is_given_are_refused() {
+        for ranges in [vec![5..6, 6..7], vec![5..6, 3..4], vec![0..1, 9..11]] {
+            let given = Given {
+                through: 10,
+                ranges,
+                ..Given::default()
+            };
+            let header = Header {
+                given: Some(Box::new(given)),
+                ..Header::default()
+            };
+            assert!(Header::decode(&header.encode()).is_err(), "{header:?}");
+        }
+    }
+
     #[test]
     fn a_header_with_any_one_thing_in_it_is_not_empty() {
         assert!(Header::default().is_empty());
-        let parts: [fn(&mut Header, Header); 5] = [
+        let parts: [fn(&mut Header, Header); 6] = [
+            |header, _| header.given = header_of_view().given,
             |header, full| header.origins = full.origins,
             |header, full| header.came = full.came,
             |header, full| header.left = full.left,
@@ -445,7 +565,7 @@ mod tests {
 
     #[test]
     fn a_header_comes_back_as_it_was() {
-        for header in [Header::default(), header()] {
+        for header in [Header::default(), header(), header_of_view()] {
             let bytes = header.encode();
             assert_eq!(Header::decode(&bytes), Ok(header));
         }
@@ -457,7 +577,11 @@ mod tests {
 
     #[test]
     fn every_cut_and_every_changed_byte_is_refused_or_another_header() {
-        let bytes = header().encode();
+        [header(), header_of_view()].iter().for_each(check_changes);
+    }
+
+    fn check_changes(header: &Header) {
+        let bytes = header.encode();
         for end in 0..bytes.len() {
             assert!(Header::decode(&bytes[..end]).is_err(), "cut at {end}");
         }
@@ -468,7 +592,7 @@ mod tests {
             for flip in 1..=255_u8 {
                 let mut changed = bytes.to_vec();
                 changed[at] ^= flip;
-                let is_older = at == 0 && changed[0] < VERSION;
+                let is_older = at == 0 && changed[0] < bytes[0];
                 if let Ok(header) = Header::decode(&changed)
                     && !is_older
                 {

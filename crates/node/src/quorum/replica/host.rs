@@ -5,14 +5,15 @@ mod kind;
 
 use super::entry_payload::{self, Decoded};
 use super::members::member_on;
-use super::restore::{adopt, sole_founder};
+use super::restore::{Adopted, adopt, sole_founder};
 use super::snapshot;
 use super::{Around, Broken, HEADER_LOG, Replica};
 use crate::active::ActiveQueues;
 use crate::peeked::{self, Found};
-use crate::quorum::link::{Answer, Event, LocalDelivery, Origin};
+use crate::quorum::link::{Answer, Event, LocalDelivery};
 use crate::shard::{Deferred, QueueSpec, log_of};
 use crate::standstill::Standstill;
+use crate::stream_events::StreamNews;
 use bytes::Bytes;
 use hashbrown::HashMap;
 use leveret_queue::{Counts, Position};
@@ -172,21 +173,20 @@ impl Replicas {
     }
 
     /// Adds the first member of a queue that was on this node alone so far, with what its logs
-    /// have. `origins` are those whose operations it has taken.
+    /// have, and what else is `known`.
     pub(crate) fn adopt(
         &mut self,
         around: &mut Around<'_>,
         id: QueueId,
         spec: QueueSpec,
         priority_logs: &[u8],
-        state: &leveret_queue::State,
-        origins: Vec<(Origin, u64)>,
+        known: &Adopted,
     ) {
         let Some(me) = sole_founder(&spec, around.node) else {
             tracing::error!(queue = %id, "a group does not begin where its queue is");
             return;
         };
-        adopt(id, me, priority_logs, state, origins, around.logs);
+        adopt(id, me, priority_logs, known, around.logs);
         let mut priority_logs = priority_logs.to_vec();
         priority_logs.push(HEADER_LOG);
         self.add(around, id, spec, &priority_logs, &mut |_| {});
@@ -262,6 +262,15 @@ impl Replicas {
             self.gone.push(id);
         }
         Some(result)
+    }
+
+    /// The stream of a view that a replica here may lead says something.
+    pub(crate) fn hear_stream(&mut self, around: &mut Around<'_>, view: QueueId, news: StreamNews) {
+        self.with(around, view, |replica, around| {
+            if let Some(leader) = &mut replica.leader {
+                leader.hear_stream(around, news);
+            }
+        });
     }
 
     /// Proposes what has gathered, so that its headers are in the chunk with its messages.
@@ -349,9 +358,10 @@ impl Replicas {
     /// A replica that is no member any more goes; or begins again as another member, if the node
     /// is to have one.
     fn leave_if_gone(&mut self, around: &mut Around<'_>, queue: QueueId) {
-        let Some(replica) = self.map.get(&queue).filter(|replica| replica.is_gone) else {
+        let Some(replica) = self.map.get_mut(&queue).filter(|replica| replica.is_gone) else {
             return;
         };
+        replica.take_leader(around);
         let spec = replica.spec.clone();
         let me = member_on(&spec, around.node);
         let priority_logs = match me {
@@ -502,6 +512,12 @@ impl Replica {
     }
 
     fn live_counts(&self, logs: &ShardLogs) -> Counts {
+        if let Some((view, _)) = self.applied.known_view() {
+            return Counts {
+                ready: view.unsettled.len(),
+                ..Counts::default()
+            };
+        }
         let stats = self
             .priority_logs
             .numbers()

@@ -2,6 +2,7 @@
 //! serves on which node.
 
 use super::Around;
+use super::blob::ViewState;
 use super::entry_payload::{EntryPayload, Published};
 use super::header::Header;
 use crate::dead_letters::DeadLetters;
@@ -9,6 +10,7 @@ use crate::peeked::Peeked;
 use crate::quorum::link::{Answer, Event, Operation, Origin, Settle, Window};
 use crate::serving::Query;
 use crate::shard::QueueSpec;
+use crate::stream_view::StreamView;
 use active::Active;
 use claims::Claim;
 use hashbrown::HashMap;
@@ -22,6 +24,7 @@ use reach::Reach;
 use replicated_to::ReplicatedTo;
 use std::collections::VecDeque;
 use std::ops::Range;
+use viewing::Viewing;
 
 /// How a node's remote queue speaks to this leader.
 #[derive(Clone, Copy, Debug)]
@@ -211,6 +214,8 @@ pub(super) struct Leader {
     /// How far messages may be handed out.
     reach: Reach,
     dead: DeadLetters,
+    /// What it has instead of logs of messages, where it is a view of a stream.
+    viewing: Option<Box<Viewing>>,
     /// Gets and fetches that cannot be answered yet.
     waiting_gets: Vec<Asked>,
     scratch: Vec<Effect>,
@@ -227,13 +232,17 @@ struct View<'a> {
     logs: &'a mut ShardLogs,
     looked: &'a mut Peeked,
     reach: &'a mut Reach,
+    stream: Option<&'a StreamView>,
     subscriptions: &'a mut HashMap<ConsumerId, Place, foldhash::fast::FixedState>,
     clients: &'a mut dyn crate::quorum::Clients,
 }
 
 impl Log for View<'_> {
     fn peek(&mut self, position: Position) -> Peek {
-        self.looked.peek(self.logs, self.queue, position)
+        match self.stream {
+            Some(view) => view.peek(position.index),
+            None => self.looked.peek(self.logs, self.queue, position),
+        }
     }
 
     fn admit(&mut self, consumer: ConsumerId, bytes: u32) -> bool {
@@ -260,6 +269,7 @@ macro_rules! on_queue {
             logs: $around.logs,
             looked: &mut $leader.looked,
             reach: &mut $leader.reach,
+            stream: $leader.viewing.as_ref().map(|viewing| &viewing.view),
             subscriptions: &mut $leader.served.subscriptions,
             clients: $around.clients,
         };
@@ -276,6 +286,7 @@ mod reach;
 mod registration;
 mod replicated_to;
 mod requests;
+mod viewing;
 
 impl Leader {
     /// The leader of a queue whose messages the logs have: all that its replicas know of it is
@@ -317,11 +328,27 @@ impl Leader {
             replicated_to: ReplicatedTo::new(entry),
             reach,
             dead: DeadLetters::default(),
+            viewing: None,
             waiting_gets: Vec::new(),
             scratch: Vec::new(),
             is_lease_expired: false,
             dirty: true,
         }
+    }
+
+    /// Makes it the leader of a view of a stream, as its group's entries have that: what is not
+    /// settled, and how far the queue was given the stream; nothing of a view that begins.
+    /// `numbers` are those of the session with the stream that was before.
+    pub(super) fn view(
+        &mut self,
+        now: Now,
+        spec: &QueueSpec,
+        known: Option<(&ViewState, u64)>,
+        numbers: u32,
+    ) {
+        let spec = spec.view.as_ref();
+        let viewing = spec.map(|spec| Viewing::new(now, self.id, spec, known, numbers));
+        self.viewing = viewing.map(Box::new);
     }
 
     pub(super) const fn queue(&self) -> &Queue {
@@ -431,8 +458,15 @@ impl Leader {
     /// Lets the queue act: deliver, expire, drop.
     pub(super) fn pump(&mut self, around: &mut Around<'_>) {
         self.dirty = false;
+        self.begin_viewing(around.now);
         self.dead.retry(around.now);
         self.send_dead_letters(around);
+        self.act(around);
+        self.end_viewing(around);
+        self.looked.clear(self.served.subscriptions.is_empty());
+    }
+
+    fn act(&mut self, around: &mut Around<'_>) {
         if !self.is_acting() {
             if around.now.monotonic_ms < self.served.await_until_ms {
                 return;
@@ -445,15 +479,22 @@ impl Leader {
         for asked in std::mem::take(&mut self.waiting_gets) {
             self.do_asked(around, asked);
         }
-        on_queue!(self, around, |queue, view, out| queue
-            .tick(around.now, &mut view, out));
-        self.carry_out(around);
+        self.tick(around);
+        while self.give_from_stream() {
+            self.send_dead_letters(around);
+            self.tick(around);
+        }
         if self.under_way.batch.header.is_empty() && self.under_way.in_flight.is_empty() {
             for asked in std::mem::take(&mut self.under_way.batch.asked) {
                 self.do_asked(around, asked);
             }
         }
-        self.looked.clear(self.served.subscriptions.is_empty());
+    }
+
+    fn tick(&mut self, around: &mut Around<'_>) {
+        on_queue!(self, around, |queue, view, out| queue
+            .tick(around.now, &mut view, out));
+        self.carry_out(around);
     }
 
     /// Takes note of how far the logs of other members are the same as this one's.
@@ -470,7 +511,12 @@ impl Leader {
             false => Some(self.served.await_until_ms),
         };
         let dead = self.dead.deadline_ms();
-        queue.into_iter().chain(dead).min().unwrap_or(0)
+        let viewing = self.viewing.as_ref();
+        let view = viewing.and_then(|viewing| viewing.view.deadline_ms(false));
+        // What is due at once is so also when the clock begins.
+        let view = view.map(|at| at.max(1));
+        let own = queue.into_iter().chain(dead);
+        own.chain(view).min().unwrap_or(0)
     }
 
     /// Messages that were read from disk have come.

@@ -37,18 +37,20 @@ mod wire;
 pub use crate::around::Around;
 pub use fuzz::{fuzz, seeds};
 pub use host::{ReplicaStatus, Replicas, UnfitReplicas};
+pub(crate) use restore::Adopted;
 pub use state::{PriorityLogContent, ReplicaState};
 pub use transfers::Transfers;
 
 use crate::group_log::GroupLog;
 use crate::quorum::link::{Answer, Event};
 use crate::shard::{QueueSpec, log_of};
-use blob::Applied;
+use blob::{Applied, VIEW_LOG};
 use entry_payload::Arrival;
 use header::Header;
 use leader::Leader;
 use leveret_queue::{PriorityLogState, RecoveredPriorityLog, State};
 use leveret_replication::{Entry, Host, Message, RoleChange, StepError, drive, step};
+use leveret_storage::ShardLogs;
 use leveret_types::{LogId, NodeId, QueueId, ReplicaId};
 use outgoing::Outgoing;
 use priority_logs::PriorityLogs;
@@ -96,6 +98,9 @@ pub(super) struct Replica {
     /// The term in which this member leads, and its leader once an entry of that term is committed.
     leads: Option<u64>,
     leader: Option<Box<Leader>>,
+    /// Requests and readers of a view that led here before: see
+    /// [`crate::stream_view::StreamView::of_group`].
+    view_numbers: u32,
     /// The state that another member sends to this one.
     receiving: Option<Box<transfers::Receiving>>,
     /// The state that this member sends to another.
@@ -144,7 +149,8 @@ impl Replica {
     }
 
     fn apply_header(&mut self, around: &mut Around<'_>, entry: &Entry, header: &Header) {
-        for left in &header.left {
+        let in_logs = header.left.iter().filter(|_| self.spec.view.is_none());
+        for left in in_logs {
             let log = self.priority_logs.log(left.priority_log);
             around.logs.settle(log, left.range.clone(), left.bytes);
         }
@@ -162,42 +168,28 @@ impl Replica {
         let Some(term) = self.leads else {
             return;
         };
-        let mut recovered: Vec<RecoveredPriorityLog> = Vec::new();
-        let mut state = State::default();
-        let mut numbers: Vec<u8> = self.priority_logs.numbers().collect();
-        numbers.sort_unstable();
-        for priority_log in numbers {
-            let log = self.priority_logs.log(priority_log);
-            let Some(stats) = around.logs.log_stats(log) else {
-                continue;
-            };
-            recovered.push(RecoveredPriorityLog {
-                priority_log,
-                live: around.logs.live(log),
-                bytes: stats.bytes,
-                next_index: stats.next_index,
-            });
-            state.priority_logs.push(PriorityLogState {
-                priority_log,
-                may_expire: self.priority_logs.may_expire(priority_log),
-                delivered_through: self
-                    .applied
-                    .priority_log(priority_log)
-                    .map_or(0, |state| state.delivered),
-                returns: self.applied.returns(priority_log),
-                leaving: self
-                    .applied
-                    .leaving(priority_log)
-                    .map(|(range, _)| range)
-                    .collect(),
-            });
-        }
+        let recovered = match self.spec.view {
+            Some(_) => self.messages_of_view().into_iter().collect(),
+            None => self.messages_of_logs(around.logs),
+        };
+        let state = State {
+            priority_logs: recovered
+                .iter()
+                .map(|recovered| self.known_of(recovered.priority_log))
+                .collect(),
+        };
         let mut nodes = around.up.to_vec();
         nodes.push(around.node);
         let (queue, spec) = (self.id, &self.spec);
         let recovered = (recovered, &state);
         let begun = (entry, term);
         let mut leader = Leader::new(around.now, queue, begun, spec, recovered, nodes.clone());
+        leader.view(
+            around.now,
+            spec,
+            self.applied.known_view(),
+            self.view_numbers,
+        );
         for state in &self.applied.priority_logs {
             for (range, reason) in state.leaving.iter() {
                 leader.was_leaving(state.priority_log, range, reason);
@@ -214,12 +206,61 @@ impl Replica {
         }
     }
 
+    /// What of a view is not settled, once it is known where it begins.
+    fn messages_of_view(&self) -> Option<RecoveredPriorityLog> {
+        let (view, given) = self.applied.known_view()?;
+        Some(RecoveredPriorityLog {
+            priority_log: VIEW_LOG,
+            live: view.unsettled.clone(),
+            bytes: 0,
+            next_index: given,
+        })
+    }
+
+    fn messages_of_logs(&self, logs: &ShardLogs) -> Vec<RecoveredPriorityLog> {
+        let mut numbers: Vec<u8> = self.priority_logs.numbers().collect();
+        numbers.sort_unstable();
+        let recovered = numbers.into_iter().filter_map(|priority_log| {
+            let log = self.priority_logs.log(priority_log);
+            let stats = logs.log_stats(log)?;
+            Some(RecoveredPriorityLog {
+                priority_log,
+                live: logs.live(log),
+                bytes: stats.bytes,
+                next_index: stats.next_index,
+            })
+        });
+        recovered.collect()
+    }
+
+    /// What is known of a priority log's messages besides which they are.
+    fn known_of(&self, priority_log: u8) -> PriorityLogState {
+        let state = self.applied.priority_log(priority_log);
+        let leaving = self.applied.leaving(priority_log);
+        PriorityLogState {
+            priority_log,
+            // What is in a stream stays as long as the stream keeps it.
+            may_expire: self.spec.view.is_none() && self.priority_logs.may_expire(priority_log),
+            delivered_through: state.map_or(0, |state| state.delivered),
+            returns: self.applied.returns(priority_log),
+            leaving: leaving.map(|(range, _)| range).collect(),
+        }
+    }
+
+    /// It leads no more, or is gone: a view's leader leaves its stream.
+    fn take_leader(&mut self, around: &mut Around<'_>) -> Option<Box<Leader>> {
+        let leader = self.leader.take()?;
+        leader.leave_stream(around);
+        self.view_numbers = leader.view_numbers().unwrap_or(self.view_numbers);
+        Some(leader)
+    }
+
     /// This member does not lead, or not in this term.
     fn step_down(&mut self, around: &mut Around<'_>, role: RoleChange) {
         self.leads = None;
         self.sending = None;
         self.outgoing.clear();
-        let Some(leader) = self.leader.take() else {
+        let Some(leader) = self.take_leader(around) else {
             return;
         };
         // The batch that was open goes with the leader.

@@ -8,6 +8,7 @@ use super::{HEADER_LOG, Listed, Pending, Replica, entry_payload, header};
 use crate::group_log::{GroupLog, UnreadableEntry};
 use crate::quorum::link::Origin;
 use crate::shard::{QueueSpec, log_of};
+use crate::stream_view::{SavedView, SavedViewError};
 use leveret_replication::{Entry, Group, GroupConfig, Host, Membership, SnapshotMark};
 use leveret_storage::{LogKind, ShardLogs};
 use leveret_types::{NodeId, QueueId, ReplicaId};
@@ -63,9 +64,8 @@ impl Replica {
             match priority_logs.first() {
                 // The queue was on this node alone when it was written to last.
                 Some(first) if sole_founder(&spec, me.node()) == Some(me) => {
-                    let state = leveret_queue::State::decode(logs.state(log_of(id, *first)));
-                    let state = state.unwrap_or_default();
-                    adopt(id, me, priority_logs, &state, Vec::new(), logs);
+                    let known = Adopted::found(logs.state(log_of(id, *first)), &spec)?;
+                    adopt(id, me, priority_logs, &known, logs);
                 }
                 _ => logs.create_log(log, LogKind::Durable),
             }
@@ -87,7 +87,16 @@ impl Replica {
         let group_log = GroupLog(log);
         let entries = group_log.entries(mark.index, logs, load)?;
         let tail = headers(&entries)?;
-        let priority_logs = restore_priority_logs(id, priority_logs, &applied, &tail, logs)?;
+        let priority_logs = match spec.view {
+            Some(_) => restore_priority_logs(
+                id,
+                priority_logs,
+                &Applied::default(),
+                &VecDeque::new(),
+                logs,
+            )?,
+            None => restore_priority_logs(id, priority_logs, &applied, &tail, logs)?,
+        };
         let index = mark.index;
         let hard = group_log.hard_state(logs);
         let group = Group::new(config(id, me), hard, mark, entries, index)?;
@@ -104,6 +113,7 @@ impl Replica {
             outgoing: Outgoing::default(),
             leads: None,
             leader: None,
+            view_numbers: 0,
             receiving: None,
             sending: None,
             is_gone: false,
@@ -170,6 +180,36 @@ const fn is_founder(member: &ReplicaId) -> bool {
     member.incarnation() == 0
 }
 
+/// What is known of a queue that was on one node alone, besides the messages in its logs.
+pub(crate) struct Adopted {
+    /// Returns, and what was delivered.
+    pub(crate) state: leveret_queue::State,
+    /// What was known of its stream, if it is a view that has begun.
+    pub(crate) view: Option<SavedView>,
+    /// Whether it is a view.
+    pub(crate) is_view: bool,
+    /// Whose operations were taken, and how far.
+    pub(crate) origins: Vec<(Origin, u64)>,
+}
+
+impl Adopted {
+    /// What a queue's log has as its state.
+    fn found(bytes: &[u8], spec: &QueueSpec) -> Result<Self, RestoreError> {
+        let is_view = spec.view.is_some();
+        let damaged = |error: SavedViewError| RestoreError::Damaged(error.to_string());
+        let view = is_view.then(|| SavedView::decode(bytes)).transpose();
+        Ok(Self {
+            state: match is_view {
+                true => leveret_queue::State::default(),
+                false => leveret_queue::State::decode(bytes).unwrap_or_default(),
+            },
+            view: view.map_err(damaged)?,
+            is_view,
+            origins: Vec::new(),
+        })
+    }
+}
+
 /// Makes what the logs of a queue have, which was on this node alone so far, the first state of its
 /// group. It is not what others begin with who come later: they find that what they lack is in a
 /// snapshot.
@@ -177,25 +217,29 @@ pub(super) fn adopt(
     id: QueueId,
     me: ReplicaId,
     priority_logs: &[u8],
-    state: &leveret_queue::State,
-    origins: Vec<(Origin, u64)>,
+    known: &Adopted,
     logs: &mut ShardLogs,
 ) {
     let log = log_of(id, HEADER_LOG);
     logs.create_log(log, LogKind::Durable);
     let mut applied = Applied {
         replica: me,
-        origins,
+        origins: known.origins.clone(),
         ..Applied::default()
     };
-    for priority_log in priority_logs {
+    if let Some(view) = &known.view {
+        applied.adopt_view(view);
+    }
+    let with_messages = priority_logs.iter().filter(|_| !known.is_view);
+    for priority_log in with_messages {
         let log_of_priority = log_of(id, *priority_log);
         // One index is passed over: that is on disk, whatever the messages before it are.
         let end = logs.log_stats(log_of_priority).map_or(0, |s| s.next_index) + 1;
         logs.skip_to(log_of_priority, end);
         let adopted = applied.priority_log_mut(*priority_log);
         adopted.end = end;
-        if let Some(before) = state
+        if let Some(before) = known
+            .state
             .priority_logs
             .iter()
             .find(|before| before.priority_log == *priority_log)
@@ -212,6 +256,11 @@ pub(super) fn adopt(
     };
     logs.skip_to(log, mark.index + 1);
     logs.set_state(log, &applied.encode(&mark));
+    if known.is_view {
+        // It is in the group's state.
+        let of_view = priority_logs.iter();
+        of_view.for_each(|priority_log| logs.set_state(log_of(id, *priority_log), &[]));
+    }
 }
 
 /// What a member begins with that has no log yet. A founder begins with the founding state, also

@@ -44,10 +44,11 @@ impl Replicas {
 
     /// Gives a replica up that has found that it must not take part.
     pub(super) fn give_up(&mut self, around: &mut Around<'_>, id: QueueId) {
-        let Some(replica) = self.map.remove(&id) else {
+        let Some(mut replica) = self.map.remove(&id) else {
             return;
         };
         self.deadlines.remove(&(replica.deadline_ms, id));
+        replica.take_leader(around);
         self.quarantined.insert(id, replica.group.replica());
         self.begin(around, id, replica.spec);
     }

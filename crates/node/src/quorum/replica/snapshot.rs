@@ -59,6 +59,8 @@ impl Replica {
             .applied
             .priority_logs
             .iter()
+            // Of a view all is in the state.
+            .filter(|_| self.spec.view.is_none())
             .map(|state| LivePriorityLog {
                 priority_log: state.priority_log,
                 end: state.end,
@@ -210,7 +212,7 @@ impl Replica {
             Err(error) => panic!("what was a group is none any more: {error}"),
         }
         self.leads = None;
-        self.leader = None;
+        self.take_leader(around);
         self.begin(around.up, false);
     }
 

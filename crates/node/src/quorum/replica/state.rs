@@ -79,7 +79,10 @@ impl Replicas {
     pub fn state(&self, logs: &ShardLogs, queue: QueueId) -> Option<ReplicaState> {
         let replica = self.map.get(&queue)?;
         let content = |state: &PriorityLogState| {
-            let live = logs.live(replica.priority_logs.log(state.priority_log));
+            let live = match &replica.applied.view {
+                Some(view) => view.unsettled.clone(),
+                None => logs.live(replica.priority_logs.log(state.priority_log)),
+            };
             PriorityLogContent {
                 priority_log: state.priority_log,
                 end: state.end,

@@ -115,6 +115,10 @@ impl NodeEnv {
         let is_full = self.are_streams_full.get();
         let mut busy = !said.is_empty();
         for (session, command) in said {
+            if matches!(command, leveret_stream::Command::Leave) {
+                self.relayed.leave(session, VecDeque::new(), self);
+                continue;
+            }
             let is_publish = matches!(command, leveret_stream::Command::Publish { .. });
             let stream = command.stream().unwrap_or_default();
             if is_publish && is_full || self.relayed.say(session, command, self).is_err() {

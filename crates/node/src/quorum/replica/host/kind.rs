@@ -67,15 +67,15 @@ impl HostKind for Replicas {
     }
 
     fn remove(&mut self, around: &mut Around<'_>, id: QueueId) -> Option<Counts> {
-        let Some(replica) = self.map.remove(&id) else {
+        let Some(mut replica) = self.map.remove(&id) else {
             self.delete_retired_replica(around.logs, id);
             return None;
         };
         self.deadlines.remove(&(replica.deadline_ms, id));
         replica.priority_logs.delete(around.logs);
         around.logs.delete_log(replica.header_log());
-        let leader = replica.leader.as_ref()?;
-        Some(leader.queue().counts(around.now))
+        let leader = replica.take_leader(around)?;
+        Some(leader.counts(around.now))
     }
 
     fn on_durable(&mut self, around: &mut Around<'_>) {
@@ -192,13 +192,13 @@ impl HostKind for Replicas {
 
     fn led_counts(&self, now: Now, queue: QueueId) -> Option<Counts> {
         let leader = self.map.get(&queue)?.leader.as_ref()?;
-        leader.is_acting().then(|| leader.queue().counts(now))
+        leader.is_acting().then(|| leader.counts(now))
     }
 
     fn local_stats(&self, now: Now, logs: &ShardLogs, queue: QueueId) -> Option<LocalQueueStats> {
         let replica = self.map.get(&queue)?;
         let (counts, counters) = match &replica.leader {
-            Some(leader) => (leader.queue().counts(now), *leader.queue().counters()),
+            Some(leader) => (leader.counts(now), *leader.queue().counters()),
             None => (replica.live_counts(logs), Counters::default()),
         };
         Some(LocalQueueStats {
@@ -223,7 +223,7 @@ impl HostKind for Replicas {
         let led = self.map.values();
         let led = led.filter_map(|replica| Some((replica.id, replica.leader.as_ref()?)));
         let depths = led.map(|(id, leader)| {
-            let [ready, unsettled, leaving] = leader.queue().depths();
+            let [ready, unsettled, leaving] = leader.depths();
             (id, [ready + unsettled + leaving, ready, unsettled])
         });
         depths.filter(|(_, depths)| *depths != [0; 3]).collect()

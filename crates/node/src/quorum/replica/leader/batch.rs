@@ -168,6 +168,10 @@ impl Leader {
         sequence: u64,
         message: &Message,
     ) {
+        if self.viewing.is_some() {
+            let sequences = sequence..sequence + 1;
+            return self.answer(around, origin.node, Event::Refused { sequences });
+        }
         let bytes = message.size();
         let offer = on_queue!(self, around, |queue, view, out| queue
             .offer(around.now, bytes, &mut view, out));
@@ -254,8 +258,10 @@ impl Leader {
     }
 
     /// Whether somebody waits for the next entry, because a message may be handed out only then.
-    pub(in super::super) const fn holds_back(&self) -> bool {
-        self.reach.is_awaited
+    /// What a view is given leaves nothing but that entry in the log, and is read for somebody.
+    pub(in super::super) fn holds_back(&self) -> bool {
+        let is_given = self.viewing.is_some() && !self.under_way.batch.came.is_empty();
+        self.reach.is_awaited || is_given
     }
 
     /// Whether the batch is to be proposed now: at once if somebody waits for it; settles alone may

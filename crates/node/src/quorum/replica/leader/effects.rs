@@ -13,8 +13,16 @@ use leveret_storage::ShardLogs;
 use leveret_types::{Message, NodeId};
 
 impl Leader {
+    /// Looks a message up where the queue keeps its messages.
+    pub(super) fn find(&mut self, logs: &mut ShardLogs, position: Position) -> Found {
+        match &self.viewing {
+            Some(viewing) => viewing.view.find(position.index),
+            None => self.looked.find(logs, self.id, position),
+        }
+    }
+
     pub(super) fn message(&mut self, logs: &mut ShardLogs, position: Position) -> Option<Message> {
-        match self.looked.find(logs, self.id, position) {
+        match self.find(logs, position) {
             Found::Message(message) => Some(message),
             Found::Pending | Found::Never => None,
         }
@@ -64,8 +72,9 @@ impl Leader {
                 };
                 let node = place.node;
                 let is_near = node == around.node;
-                // What is delivered without acknowledgement leaves the replicas at once.
-                let may_read = !is_near && !place.no_ack;
+                // What is delivered without acknowledgement leaves the replicas at once, and those
+                // of a view have no messages.
+                let may_read = !is_near && !place.no_ack && self.viewing.is_none();
                 let Some(delivery) = self.delivery(around.logs, &delivery) else {
                     tracing::error!(queue = %self.id, "a message that was there cannot be read");
                     return;
@@ -81,7 +90,12 @@ impl Leader {
                 priority_log,
                 range,
                 bytes,
-            } => self.under_way.batch.header.left(priority_log, range, bytes),
+            } => {
+                if let Some(viewing) = &mut self.viewing {
+                    viewing.view.settled(range.clone());
+                }
+                self.under_way.batch.header.left(priority_log, range, bytes);
+            }
             Effect::Returned { .. } if self.under_way.is_foreseen => {}
             Effect::Returned {
                 priority_log,
@@ -138,8 +152,11 @@ impl Leader {
             self.dirty = true;
             return;
         }
-        let (queue, looked) = (self.id, &mut self.looked);
-        let mut find = |at| looked.find(around.logs, queue, at);
+        let (queue, looked, viewing) = (self.id, &mut self.looked, self.viewing.as_ref());
+        let mut find = |at: Position| match viewing {
+            Some(viewing) => viewing.view.find(at.index),
+            None => looked.find(around.logs, queue, at),
+        };
         while let Some(dead) = self.dead.take(queue, &mut find) {
             around.effects.deferred.push(Deferred::DeadLetter(dead));
         }

@@ -5,12 +5,14 @@
 //! it: entries that bring or take messages carry it along.
 
 use super::Leader;
+use crate::quorum::replica::blob::VIEW_LOG;
 use crate::quorum::replica::header::Header;
 use crate::quorum::replica::priority_logs::PriorityLogs;
 use leveret_queue::Position;
 use leveret_types::limits::{
     QUORUM_REACH_MESSAGES_GOT, QUORUM_REACH_MESSAGES_MAX, QUORUM_REACH_MESSAGES_MIN,
 };
+use smallvec::SmallVec;
 
 /// How far one priority log's messages may be handed out.
 #[derive(Clone, Copy, Debug)]
@@ -141,13 +143,24 @@ impl Leader {
             // Nobody is there to take anything.
             false => 0,
         };
-        for priority_log in priority_logs.numbers() {
+        let ends: SmallVec<[(u8, u64); 4]> = match &self.viewing {
+            Some(viewing) => viewing
+                .proposed
+                .map(|end| (VIEW_LOG, end))
+                .into_iter()
+                .collect(),
+            None => priority_logs
+                .numbers()
+                .map(|priority_log| (priority_log, priority_logs.end(priority_log)))
+                .collect(),
+        };
+        for (priority_log, end) in ends {
             let came = header
                 .came
                 .iter()
                 .rev()
                 .find(|came| came.priority_log == priority_log);
-            let end = came.map_or(priority_logs.end(priority_log), |came| came.range.end);
+            let end = came.map_or(end, |came| came.range.end);
             let handed_out = self.queue.delivered_through(priority_log);
             let next = self.queue.next_index_from(priority_log, handed_out);
             let through = match ahead {

@@ -18,7 +18,7 @@ impl Leader {
         position: Position,
     ) {
         let found = match self.queue.has(consumer, position) {
-            true => Some(self.looked.find(around.logs, self.id, position)),
+            true => Some(self.find(around.logs, position)),
             false => None,
         };
         let fetched = match found {
@@ -51,7 +51,11 @@ impl Leader {
     fn look(&mut self, around: &mut Around<'_>, asked: Asked, request: u64, at: Position) {
         let ready = self.queue.ready_from(at.priority_log, at.index).next();
         let is_ready = ready.is_some_and(|range| range.start == at.index);
-        let fetched = match peeked::read(around.logs, self.id, at) {
+        let found = match &self.viewing {
+            Some(viewing) => viewing.view.find(at.index),
+            None => peeked::read(around.logs, self.id, at),
+        };
+        let fetched = match found {
             _ if !is_ready => Fetched::Gone,
             Found::Message(message) => Fetched::Message(message),
             Found::Never => Fetched::Unreadable,
@@ -111,6 +115,11 @@ impl Leader {
                     out
                 ));
                 let got = match got {
+                    // More of a view's stream may come.
+                    Got::Empty if self.may_have_more() => Got::Pending,
+                    got => got,
+                };
+                let got = match got {
                     Got::Pending => {
                         self.waiting_gets.push(asked);
                         return self.carry_out(around);
@@ -125,8 +134,12 @@ impl Leader {
             }
             // What somebody may still claim is not ready.
             Request::Purge { .. } if !self.is_acting() => self.waiting_gets.push(asked),
+            // What a view was given before goes too, but only once that is committed.
+            Request::Purge { .. } if self.viewing.is_some() && self.count_under_way() > 0 => {
+                self.ask(around, asked.node, asked.session, asked.request);
+            }
             Request::Purge { request } => {
-                let count = self.queue.purge(&mut self.scratch);
+                let count = self.queue.purge(&mut self.scratch) + self.purge_view();
                 self.carry_out(around);
                 let purged = Request::Purged { request, count };
                 self.ask(around, asked.node, asked.session, purged);
@@ -149,7 +162,7 @@ impl Leader {
                 self.answer(around, asked.node, Event::Purged { request, count });
             }
             Request::Count { request } => {
-                let counts = self.queue.counts(around.now);
+                let counts = self.counts(around.now);
                 let queue_counts = QueueCounts::from(&counts);
                 self.answer(
                     around,

@@ -1,15 +1,16 @@
 //! A view and its queue with a stream in the test's hands.
 
 use super::*;
+use crate::queue_spec::ViewSpec;
 use crate::test_chunks;
-use leveret_queue::{Consumer, Log, Outcome};
+use leveret_queue::{Consumer, Log, Outcome, QueueKind, Settings};
 use leveret_types::ConsumerId;
 
 const STREAM: QueueId = QueueId(9).of_stream();
 const NOW: Now = Now::both(1_000);
 
 /// What the queue machine sees: the view's messages, and channels that always have room.
-struct Messages<'a>(&'a View);
+struct Messages<'a>(&'a StreamView);
 
 impl Log for Messages<'_> {
     fn peek(&mut self, position: Position) -> Peek {
@@ -22,7 +23,7 @@ impl Log for Messages<'_> {
 }
 
 struct World {
-    view: View,
+    view: StreamView,
     queue: Queue,
     /// The offset after the stream's last message.
     end: u64,
@@ -52,7 +53,13 @@ impl World {
     }
 
     fn with(settings: Settings, saved: Option<&[u8]>, end: u64) -> Self {
-        let (view, queue) = View::new(NOW, QueueId(1), &spec(), settings, saved);
+        let (view, queue) = StreamView::new(
+            NOW,
+            QueueId(1),
+            &spec(),
+            (QueueKind::Classic, settings),
+            saved,
+        );
         let mut world = Self {
             view,
             queue,
@@ -127,7 +134,10 @@ impl World {
     }
 
     fn pump(&mut self) {
-        while self.view.give(&mut self.queue) {
+        while self
+            .view
+            .give(&mut self.queue, |queue, at, meta| queue.enqueue(at, &meta))
+        {
             self.tick();
         }
         self.tick();
@@ -358,7 +368,13 @@ fn a_view_never_wants_to_be_looked_at_again_at_once() {
         world.step(false);
     }
     // One that is purged before it knows where it begins has nothing to save.
-    let (mut view, _) = View::new(NOW, QueueId(1), &spec(), Settings::default(), None);
+    let (mut view, _) = StreamView::new(
+        NOW,
+        QueueId(1),
+        &spec(),
+        (QueueKind::Classic, Settings::default()),
+        None,
+    );
     view.purge();
     view.step(NOW, false, 0);
     assert_eq!(view.deadline_ms(true), None);

@@ -2,10 +2,10 @@
 //! lies about syncs makes it: new messages get the offsets of those that are gone, and the view
 //! would take them for settled.
 
-use super::{Stage, View};
+use super::{Stage, StreamView};
 use leveret_stream::{SharedChunk, StreamStats};
 
-impl View {
+impl StreamView {
     /// A stream that lost what was read gives the same offsets to other messages.
     pub(super) fn report_if_short(&mut self, stats: &StreamStats) {
         let end = stats.committed_offset.map_or(0, |last| last + 1);

@@ -20,25 +20,25 @@ const VARINT_BITS: u32 = 7;
 
 /// What is saved.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct SavedView {
+pub(crate) struct SavedView {
     /// The stream.
-    pub(super) source: QueueId,
+    pub(crate) source: QueueId,
     /// What is below this was given to the queue.
-    pub(super) given: u64,
+    pub(crate) given: u64,
     /// What is below this may have been delivered.
-    pub(super) reserved: u64,
+    pub(crate) reserved: u64,
     /// When the newest chunk that was read came, in milliseconds since the Unix epoch; 0 if that is
     /// not known.
-    pub(super) read_ms: i64,
+    pub(crate) read_ms: i64,
     /// What of that is not settled.
-    pub(super) unsettled: RangeSet,
+    pub(crate) unsettled: RangeSet,
     /// What the queue knows besides.
-    pub(super) queue: State,
+    pub(crate) queue: State,
 }
 
 /// Why bytes are not a [`SavedView`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum SavedViewError {
+pub(crate) enum SavedViewError {
     #[error("a view of version {0}, and this is version {VERSION}")]
     Version(u8),
     #[error("the view's state is damaged")]
@@ -49,7 +49,7 @@ pub(super) enum SavedViewError {
 
 impl SavedView {
     /// Appends the bytes to `out`.
-    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         out.push(VERSION);
         for number in [self.source.0, self.given, self.reserved] {
             out.extend_from_slice(&number.to_le_bytes());
@@ -68,7 +68,7 @@ impl SavedView {
     }
 
     /// Reads exactly these bytes.
-    pub(super) fn decode(bytes: &[u8]) -> Result<Self, SavedViewError> {
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, SavedViewError> {
         let (version, mut rest) = bytes.split_first().ok_or(SavedViewError::Damaged)?;
         if ![WITHOUT_TIMES, VERSION].contains(version) {
             return Err(SavedViewError::Version(*version));

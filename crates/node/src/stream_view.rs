@@ -1,38 +1,39 @@
-//! What a classic queue has instead of a log where it is a view of a stream: which of the stream's
-//! messages are settled, and those at hand that are not.
+//! What a queue has instead of a log where it is a view of a stream: which of the stream's messages
+//! are settled, and those at hand that are not.
 //!
 //! A position of the queue is an offset of the stream. The view reads the stream as a session of
 //! its own, a bounded number of messages ahead of its consumers, and gives them to the queue
 //! machine in the order of their offsets. What it keeps over a restart is how far it has read, and
-//! what before that is not settled: [`state`].
+//! what before that is not settled: [`state`]. A queue on one node saves that as a whole; the leader
+//! of a replicated one has its entries say what of it changes.
 //!
-//! Invariant: what is unsettled and below [`View::cursor`] is at hand; the rest will be read.
+//! Invariant: what is unsettled and below [`StreamView::cursor`] is at hand; the rest will be read.
 //! Invariant: what is at hand is unsettled, so that both are bounded by the same limits. Invariant:
 //! no message is handed out whose offset is not below what a saved state has reserved, but for
 //! those of one write of the log: what a restart finds below that is flagged as redelivered.
 
+mod beginning;
 mod loss;
 mod state;
 
 use crate::fixed_map::FixedMap;
 use crate::peeked::{Found, meta_of};
-use crate::queue_spec::ViewSpec;
 use crate::stream_events::StreamNews;
 use crate::stream_reader::Reader;
 use leveret_client::Flow;
-use leveret_queue::{
-    Effect, Meta, Peek, Position, Queue, QueueKind, RecoveredPriorityLog, Settings,
-};
+use leveret_queue::{Effect, Meta, Peek, Position, Queue, State};
 use leveret_stream::{
-    Command, Event, OffsetSpec, ReaderId, Refusal, RequestId, SharedChunk, StreamStats, offset_spec,
+    Command, Event, OffsetSpec, ReaderId, Refusal, RequestId, SharedChunk, StreamStats,
 };
 use leveret_types::limits::{
     STREAM_CHUNKS_READ_AHEAD, VIEW_IDLE_MS, VIEW_READY_BYTES_MAX, VIEW_READY_MAX,
     VIEW_UNSETTLED_BYTES_MAX, VIEW_UNSETTLED_MAX,
 };
 use leveret_types::{Message, Now, QueueId, RangeSet};
-use state::SavedView;
 use std::ops::Range;
+
+pub(crate) use beginning::KnownView;
+pub(crate) use state::{SavedView, SavedViewError};
 
 /// How long after a refusal, or the loss of the stream's node, it is tried again.
 const RETRY_MS: u64 = 500;
@@ -69,7 +70,7 @@ enum Stage {
 }
 
 /// See the module's description.
-pub(super) struct View {
+pub(crate) struct StreamView {
     queue: QueueId,
     source: QueueId,
     name: Box<str>,
@@ -112,112 +113,35 @@ pub(super) struct View {
     /// Something has changed since the state was saved.
     is_dirty: bool,
     /// What it wants said to the stream.
-    pub(super) commands: Vec<Command>,
+    pub(crate) commands: Vec<Command>,
 }
 
-impl View {
-    /// A view and its queue, new or as `saved` has it. One whose state is damaged, or was lost, is
-    /// not served: it would leave messages out.
-    pub(super) fn new(
-        now: Now,
-        queue: QueueId,
-        spec: &ViewSpec,
-        settings: Settings,
-        saved: Option<&[u8]>,
-    ) -> (Self, Queue) {
-        let mut view = Self {
-            queue,
-            source: spec.source.unwrap_or(QueueId(0)),
-            name: spec.name.clone(),
-            begins: Some(match &spec.start {
-                None => OffsetSpec::First,
-                Some(start) => offset_spec(start, now.wall_ms).unwrap_or(OffsetSpec::First),
-            }),
-            stage: Stage::Unplaced,
-            numbers: 0,
-            reader: None,
-            window: FixedMap::default(),
-            window_bytes: 0,
-            unsettled: RangeSet::new(),
-            given: 0,
-            cursor: 0,
-            expected: 0,
-            read_ms: 0,
-            is_short_told: false,
-            end: 0,
-            is_end_known: false,
-            wanted_until_ms: 0,
-            ask_at_ms: 0,
-            delivered_through: 0,
-            reserved: 0,
-            saved_at_ms: 0,
-            saved_bytes: 0,
-            is_dirty: false,
-            commands: Vec::new(),
-        };
-        // Only what counts returns can limit them.
-        let kind = match settings.delivery_limit {
-            Some(_) => QueueKind::Quorum,
-            None => QueueKind::Classic,
-        };
-        if spec.source.is_none() {
-            tracing::error!(view = %queue, "there is no stream '{}': delete the view", spec.name);
-            view.stage = Stage::Broken;
-        }
-        let Some(saved) = saved else {
-            return (view, Queue::new(kind, settings, now));
-        };
-        match SavedView::decode(saved) {
-            Ok(saved) if Some(saved.source) == spec.source => {
-                let machine = view.restore(now, kind, settings, saved);
-                return (view, machine);
-            }
-            Ok(_) => tracing::error!(
-                view = %queue,
-                "the stream '{}' is another one than the view was made of: delete the view", spec.name
-            ),
-            Err(error) => tracing::error!(
-                view = %queue, %error,
-                "what the view has settled cannot be read: delete it, and declare it again"
-            ),
-        }
-        view.stage = Stage::Broken;
-        (view, Queue::new(kind, settings, now))
-    }
-
-    fn restore(
-        &mut self,
-        now: Now,
-        kind: QueueKind,
-        settings: Settings,
-        saved: SavedView,
-    ) -> Queue {
-        self.begins = None;
-        self.stage = Stage::Idle;
-        self.given = saved.given;
-        self.end = saved.given;
-        self.delivered_through = saved.reserved;
-        self.reserved = saved.reserved;
-        self.read_ms = saved.read_ms;
-        self.unsettled = saved.unsettled;
-        let recovered = RecoveredPriorityLog {
-            priority_log: 0,
-            live: self.unsettled.clone(),
-            bytes: 0,
-            next_index: self.given,
-        };
-        Queue::recover(kind, settings, now, vec![recovered], &saved.queue)
-    }
-
+impl StreamView {
     fn number(&mut self) -> u32 {
-        self.numbers += 1;
+        self.numbers = self.numbers.wrapping_add(1);
         self.numbers
+    }
+
+    /// Requests and readers so far, for the session that follows.
+    pub(crate) const fn numbers(&self) -> u32 {
+        self.numbers
+    }
+
+    /// What is below this the queue has been given; nothing before it is known where the view
+    /// begins.
+    pub(crate) fn given(&self) -> Option<u64> {
+        (self.begins.is_none() || self.given > 0).then_some(self.given)
+    }
+
+    /// The stream, and when the newest chunk came that was read, as in [`KnownView`].
+    pub(crate) const fn read(&self) -> (QueueId, i64) {
+        (self.source, self.read_ms)
     }
 
     // --- what the queue asks -------------------------------------------------------------------
 
     /// Looks at a message.
-    pub(super) fn peek(&self, offset: u64) -> Peek {
+    pub(crate) fn peek(&self, offset: u64) -> Peek {
         match self.window.get(&offset) {
             // What is in a stream stays as long as the stream keeps it.
             Some(message) => Peek::Ready(Meta {
@@ -229,7 +153,7 @@ impl View {
     }
 
     /// Looks a message up.
-    pub(super) fn find(&self, offset: u64) -> Found {
+    pub(crate) fn find(&self, offset: u64) -> Found {
         match self.window.get(&offset) {
             Some(message) => Found::Message(message.clone()),
             None if self.unsettled.contains(offset) => Found::Pending,
@@ -238,12 +162,12 @@ impl View {
     }
 
     /// Whether a message may have been delivered before the node started.
-    pub(super) const fn was_delivered(&self, offset: u64) -> bool {
+    pub(crate) const fn was_delivered(&self, offset: u64) -> bool {
         offset < self.delivered_through
     }
 
     /// These messages have left the queue.
-    pub(super) fn settled(&mut self, range: Range<u64>) {
+    pub(crate) fn settled(&mut self, range: Range<u64>) {
         for offset in range.clone() {
             if let Some(message) = self.window.remove(&offset) {
                 self.window_bytes -= message.weight();
@@ -254,12 +178,12 @@ impl View {
     }
 
     /// Messages that the stream is known to have and the queue has not been given: they are ready.
-    pub(super) const fn backlog(&self) -> u64 {
+    pub(crate) const fn backlog(&self) -> u64 {
         self.end.saturating_sub(self.given)
     }
 
     /// Whether the stream may have a message for whoever asks now, although the queue has none.
-    pub(super) fn may_have_more(&self) -> bool {
+    pub(crate) fn may_have_more(&self) -> bool {
         let is_drained = self.reader.as_ref().is_some_and(Reader::is_drained);
         let is_at_end = self.is_end_known && is_drained && self.backlog() == 0;
         match self.stage {
@@ -270,7 +194,7 @@ impl View {
     }
 
     /// Everything that is there now is given up; says how much of it the queue did not have.
-    pub(super) fn purge(&mut self) -> u64 {
+    pub(crate) fn purge(&mut self) -> u64 {
         let count = self.backlog();
         self.stop_reading();
         self.given = self.given.max(self.end);
@@ -287,7 +211,7 @@ impl View {
 
     /// Does what is due. `is_wanted` says that somebody waits for messages, `held` how many of them
     /// the queue has handed out.
-    pub(super) fn step(&mut self, now: Now, is_wanted: bool, held: u64) {
+    pub(crate) fn step(&mut self, now: Now, is_wanted: bool, held: u64) {
         let at = now.monotonic_ms;
         if is_wanted {
             self.wanted_until_ms = at + VIEW_IDLE_MS;
@@ -329,7 +253,7 @@ impl View {
     }
 
     /// When it wants [`Self::step`] next, whatever happens.
-    pub(super) fn deadline_ms(&self, is_saved: bool) -> Option<u64> {
+    pub(crate) fn deadline_ms(&self, is_saved: bool) -> Option<u64> {
         let idle = match self.stage {
             Stage::Waiting(until) => Some(until),
             Stage::Subscribing | Stage::Reading => Some(self.wanted_until_ms),
@@ -416,9 +340,13 @@ impl View {
         !is_ahead && !is_full
     }
 
-    /// Gives the queue what has been read, as far as there is room. Says whether there was
-    /// anything.
-    pub(super) fn give(&mut self, queue: &mut Queue) -> bool {
+    /// Gives the queue what has been read, as far as there is room: `take` takes what it has not
+    /// had before. Says whether there was anything.
+    pub(crate) fn give(
+        &mut self,
+        queue: &mut Queue,
+        mut take: impl FnMut(&mut Queue, Position, Meta),
+    ) -> bool {
         let [_, unsettled, leaving] = queue.depths();
         let held = unsettled + leaving;
         let mut has_given = false;
@@ -439,7 +367,7 @@ impl View {
                     expiration_ms: None,
                     ..meta_of(&message)
                 };
-                queue.enqueue(position, &meta);
+                take(queue, position, meta);
             } else {
                 queue.resume();
             }
@@ -483,7 +411,7 @@ impl View {
     // --- what the stream says ------------------------------------------------------------------
 
     /// Takes in what the stream says.
-    pub(super) fn hear(
+    pub(crate) fn hear(
         &mut self,
         now: Now,
         news: StreamNews,
@@ -518,7 +446,7 @@ impl View {
                 chunk,
                 committed_chunk,
             } if u64::from(reader.0) == self.reader_number() => {
-                self.read(chunk, committed_chunk, queue, out);
+                self.read_chunk(chunk, committed_chunk, queue, out);
             }
             Event::ReaderEnded { reader, refusal }
                 if u64::from(reader.0) == self.reader_number() =>
@@ -600,7 +528,7 @@ impl View {
         lost
     }
 
-    fn read(
+    fn read_chunk(
         &mut self,
         chunk: SharedChunk,
         committed_chunk: u64,
@@ -630,24 +558,41 @@ impl View {
     }
 
     /// Whether its state is to be saved now.
-    pub(super) fn is_save_due(&self, now: Now) -> bool {
+    pub(crate) fn is_save_due(&self, now: Now) -> bool {
         self.is_dirty && self.may_save() && self.saves_at_ms() <= now.monotonic_ms
     }
 
     /// Whether there is a state to be saved: not before it is known where the view begins.
     fn may_save(&self) -> bool {
-        let is_placed = self.begins.is_none() || self.given > 0;
-        is_placed && self.stage != Stage::Broken
+        self.given().is_some() && self.stage != Stage::Broken
     }
 
     /// Whether something has changed that is not saved.
-    pub(super) const fn is_dirty(&self) -> bool {
+    pub(crate) const fn is_dirty(&self) -> bool {
         self.is_dirty
+    }
+
+    fn saved(&self, queue: State) -> SavedView {
+        SavedView {
+            source: self.source,
+            given: self.given,
+            reserved: self.reserved,
+            read_ms: self.read_ms,
+            unsettled: self.unsettled.clone(),
+            queue,
+        }
+    }
+
+    /// What the group of a view that was on this node alone begins with; none where the view cannot
+    /// be served, or has not begun.
+    pub(crate) fn hand_over(&mut self, queue: &Queue) -> Option<SavedView> {
+        self.reserved = queue.delivered_through(0).max(self.delivered_through);
+        self.may_save().then(|| self.saved(queue.state()))
     }
 
     /// The state to be saved; none where a restart must begin as this start did. A `clean` one is
     /// the last one before the node ends.
-    pub(super) fn save(&mut self, now: Now, queue: &Queue, clean: bool) -> Option<Vec<u8>> {
+    pub(crate) fn save(&mut self, now: Now, queue: &Queue, clean: bool) -> Option<Vec<u8>> {
         if !self.may_save() {
             return None;
         }
@@ -655,18 +600,11 @@ impl View {
             true => queue.delivered_through(0).max(self.delivered_through),
             false => (self.given + RESERVED).max(self.delivered_through),
         };
-        let saved = SavedView {
-            source: self.source,
-            given: self.given,
-            reserved: self.reserved,
-            read_ms: self.read_ms,
-            unsettled: self.unsettled.clone(),
-            queue: match clean {
-                true => queue.state(),
-                false => queue.state().stale(),
-            },
-        };
         let mut bytes = Vec::new();
+        let saved = self.saved(match clean {
+            true => queue.state(),
+            false => queue.state().stale(),
+        });
         saved.encode(&mut bytes);
         self.saved_bytes = bytes.len() as u64;
         self.saved_at_ms = now.monotonic_ms;
