@@ -297,6 +297,18 @@ fn commands_of_rabbitmq_streams_change_what_they_say() {
             3,
         ),
         (
+            "-q|add_super_stream|invoices|--partitions|1|--routing|hash",
+            0,
+            "Super stream invoices has been created\n",
+            3,
+        ),
+        (
+            "-q|add_super_stream|invoices|--routing|murmur",
+            64,
+            "Error (argument validation): Invalid value for --routing, valid values are key, hash, key-or-hash.",
+            0,
+        ),
+        (
             "-q|add_super_stream_partitions|orders|--binding-keys|eu,us",
             0,
             "Super stream orders has been given orders-eu, orders-us\n",

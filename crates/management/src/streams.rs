@@ -15,17 +15,16 @@ use crate::route::Call;
 use crate::stream_rows::{
     consumer_json, own_consumers, own_publishers, own_tracking, publisher_json,
 };
+use leveret_routing::{
+    PARTITION_ORDER, SUPER_STREAM, SUPER_STREAM_ROUTING, is_super_stream as is_marked,
+    partition_order,
+};
 use leveret_types::limits::STREAM_PARTITIONS_MAX;
 use leveret_types::{FieldTable, FieldValue};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 
 type Answer = Result<Reply, ApiError>;
-
-/// Marks the exchange of a super stream.
-const SUPER_STREAM: &str = "x-super-stream";
-/// Where a partition comes among those of its super stream.
-const PARTITION_ORDER: &str = "x-stream-partition-order";
 
 /// The rows of all nodes, this one's first, on the shape that they have here.
 fn with_peers(app: &App, own: Vec<Value>, question: &Question, rest: Value) -> Vec<Value> {
@@ -222,9 +221,9 @@ fn ordered_partitions(app: &App, vhost: &str, name: &str) -> Vec<(i64, String, S
     };
     let mut found: Vec<(i64, String, String)> = Vec::new();
     for (_, binding) in app.node().bindings(scope) {
-        let order = binding.arguments.get(PARTITION_ORDER);
-        let order = order.and_then(FieldValue::as_integer).unwrap_or(i64::MAX);
-        if binding.to_queue {
+        let order = partition_order(&binding.arguments);
+        let queue = || app.node().declared_queue(vhost, &binding.destination);
+        if binding.to_queue && queue().is_none_or(|queue| queue.kind == "stream") {
             found.push((order, binding.destination, binding.routing_key));
         }
     }
@@ -234,8 +233,7 @@ fn ordered_partitions(app: &App, vhost: &str, name: &str) -> Vec<(i64, String, S
 
 /// Whether an exchange is that of a super stream.
 pub(crate) fn is_super_stream(exchange: &Exchange) -> bool {
-    let mark = exchange.arguments.get(SUPER_STREAM);
-    mark.and_then(FieldValue::as_bool) == Some(true)
+    is_marked(&exchange.arguments)
 }
 
 fn super_streams_in(call: &Call<'_>, vhost: Option<&str>) -> Answer {
@@ -341,15 +339,30 @@ fn keys(body: &Body) -> Result<Vec<String>, ApiError> {
     }
 }
 
-/// The arguments of each partition, which are those of a stream without `x-` before them.
+/// The arguments of each partition, which are those of a stream without `x-` before them. Those of
+/// all of a super stream are not among them.
 fn partition_arguments(body: &Body) -> Result<FieldTable, ApiError> {
     let mut table = FieldTable::from([("x-queue-type", FieldValue::text("stream"))]);
     for (key, value) in body.table("arguments")?.iter() {
         // Numbers may stand in strings, as the stream protocol has them.
         let number = value.as_text().and_then(|text| text.parse().ok());
         let value = number.map_or_else(|| value.clone(), FieldValue::I64);
-        let key = key.strip_prefix("x-").unwrap_or(key);
-        table.set(&format!("x-{key}"), value);
+        let key = format!("x-{}", key.strip_prefix("x-").unwrap_or(key));
+        if key != SUPER_STREAM_ROUTING {
+            table.set(&key, value);
+        }
+    }
+    Ok(table)
+}
+
+/// The arguments of a super stream's exchange.
+fn exchange_arguments(body: &Body) -> Result<FieldTable, ApiError> {
+    let mut table = FieldTable::from([(SUPER_STREAM, FieldValue::Bool(true))]);
+    let asked = body.table("arguments")?;
+    let routing = asked.get(SUPER_STREAM_ROUTING);
+    let routing = routing.or_else(|| asked.get(SUPER_STREAM_ROUTING.strip_prefix("x-")?));
+    if let Some(routing) = routing {
+        table.set(SUPER_STREAM_ROUTING, routing.clone());
     }
     Ok(table)
 }
@@ -394,7 +407,7 @@ pub fn put_super_stream(call: &Call<'_>) -> Answer {
         durable: true,
         auto_delete: false,
         internal: false,
-        arguments: FieldTable::from([(SUPER_STREAM, FieldValue::Bool(true))]),
+        arguments: exchange_arguments(&body)?,
     };
     change(exchange)?;
     make_partitions(call, &streams, 0, &arguments).inspect_err(|_| {

@@ -233,6 +233,26 @@ fn a_super_stream_is_an_exchange_and_a_stream_for_each_key() {
 }
 
 #[test]
+fn how_keys_lead_to_partitions_is_said_by_the_exchange_alone() {
+    let api = start();
+    let path = "/api/stream/super-streams/%2F/invoices";
+    for argument in ["super-stream-routing", "x-super-stream-routing"] {
+        let body = format!(r#"{{"partitions": 1, "arguments": {{"{argument}": "hash"}}}}"#);
+        assert_eq!(api.admin("PUT", path, &body).status, 204);
+        let asked = api.asked();
+        let routing = "x-super-stream-routing\", LongString([104, 97, 115, 104]";
+        assert!(
+            asked[0].contains("DeclareExchange") && asked[0].contains(routing),
+            "{asked:?}"
+        );
+        assert!(
+            asked[1..].iter().all(|line| !line.contains("routing\"")),
+            "{asked:?}"
+        );
+    }
+}
+
+#[test]
 fn super_streams_are_refused_in_rabbitmqs_words() {
     let api = start();
     let path = "/api/stream/super-streams/%2F/invoices";

@@ -1,6 +1,7 @@
 //! The types of exchange, with what their arguments settle, and what a binding to each must look
 //! like.
 
+use crate::partitions::{PartitionRouting, SUPER_STREAM, SUPER_STREAM_ROUTING};
 use leveret_types::limits::{HASH_WEIGHT_MAX, RECENT_HISTORY_MAX, TOPIC_HASHES_MAX};
 use leveret_types::{FieldTable, FieldValue};
 
@@ -24,6 +25,9 @@ pub enum HashOn {
 pub enum Kind {
     /// `direct`: the binding key equals the routing key.
     Direct,
+    /// `direct`, of a super stream, with `x-super-stream-routing`: one partition, chosen by the
+    /// routing key's hash, besides the bindings of other queues and exchanges whose key equals it.
+    SuperStream(PartitionRouting),
     /// `fanout`: every binding.
     Fanout,
     /// `topic`: dot-separated words, `*` for one word, `#` for any number of them.
@@ -59,6 +63,12 @@ pub enum KindError {
     DelayedTwice,
     #[error("Invalid argument, 'x-recent-history-length' must be a positive integer")]
     HistoryLength,
+    #[error("Invalid argument, 'x-super-stream-routing' must be 'key', 'hash' or 'key-or-hash'")]
+    SuperStreamRouting,
+    #[error(
+        "Invalid argument, 'x-super-stream-routing' is for direct exchanges with 'x-super-stream'"
+    )]
+    NoSuperStream,
     #[error("hash-header and hash-property are mutually exclusive")]
     HashOnBoth,
     #[error("hash-header must be a string")]
@@ -118,8 +128,15 @@ impl Kind {
     }
 
     fn parse_plain(name: &str, arguments: &FieldTable) -> Result<Self, KindError> {
+        let routing = partition_routing(arguments)?;
+        if routing.is_some() && !(name == "direct" && is_super_stream(arguments)) {
+            return Err(KindError::NoSuperStream);
+        }
         Ok(match name {
-            "direct" => Self::Direct,
+            "direct" => match routing.flatten() {
+                Some(routing) => Self::SuperStream(routing),
+                None => Self::Direct,
+            },
             "fanout" => Self::Fanout,
             "topic" => Self::Topic,
             "headers" => Self::Headers,
@@ -138,7 +155,7 @@ impl Kind {
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
-            Self::Direct => "direct",
+            Self::Direct | Self::SuperStream(_) => "direct",
             Self::Fanout => "fanout",
             Self::Topic => "topic",
             Self::Headers => "headers",
@@ -158,6 +175,27 @@ impl Kind {
             Self::Delayed(inner) => inner,
             _ => self,
         }
+    }
+}
+
+/// Whether an exchange's arguments mark it as that of a super stream.
+#[must_use]
+pub fn is_super_stream(arguments: &FieldTable) -> bool {
+    arguments.get(SUPER_STREAM).and_then(FieldValue::as_bool) == Some(true)
+}
+
+/// What the argument says, if it is there: nothing within where keys alone lead to partitions.
+fn partition_routing(
+    arguments: &FieldTable,
+) -> Result<Option<Option<PartitionRouting>>, KindError> {
+    let Some(value) = arguments.get(SUPER_STREAM_ROUTING) else {
+        return Ok(None);
+    };
+    match value.as_text() {
+        Some("key") => Ok(Some(None)),
+        Some("hash") => Ok(Some(Some(PartitionRouting::Hash))),
+        Some("key-or-hash") => Ok(Some(Some(PartitionRouting::KeyOrHash))),
+        _ => Err(KindError::SuperStreamRouting),
     }
 }
 

@@ -19,6 +19,8 @@
 //! has as many levels as the logarithm of their number to the base of 32.
 //! Invariant: where a hashing exchange sends a key depends on the set of its bindings alone, not on
 //! the order in which they were made.
+//! Invariant: where hashes lead to a super stream's partitions, a key reaches the one that clients
+//! of the stream protocol choose among what [`Router::partitions`] lists.
 //! Invariant: this crate never reads a clock or a source of randomness; random exchanges draw from
 //! the state in [`Scratch`].
 
@@ -28,6 +30,7 @@ mod hash_tree;
 mod headers;
 mod headers_index;
 mod kind;
+mod partitions;
 mod route;
 mod router;
 mod targets;
@@ -35,7 +38,11 @@ mod topic;
 mod visited;
 
 pub use headers::{HeadersMatcher, MatchMode};
-pub use kind::{BindError, HashOn, Kind, KindError};
+pub use kind::{BindError, HashOn, Kind, KindError, is_super_stream};
+pub use partitions::{
+    PARTITION_ORDER, Partition, PartitionRouting, SUPER_STREAM, SUPER_STREAM_ROUTING,
+    partition_hash, partition_order,
+};
 pub use route::{MessageProperties, RouteError, Scratch};
 pub use router::{Binding, Destination, Exchange, Router, Unbound};
 pub use topic::topic_match;

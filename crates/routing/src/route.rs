@@ -3,6 +3,7 @@
 use crate::hash;
 use crate::headers_index::HeadersIndex;
 use crate::kind::{HashOn, Kind};
+use crate::partitions::{PartitionRouting, Partitions};
 use crate::router::{ExchangeEntry, Index, Prepared, Router};
 use crate::targets::{Entries, Entry, Target};
 use crate::topic::{TopicScratch, Trie};
@@ -238,6 +239,13 @@ impl Router {
                 let entries = table.get(*key).map_or(&[][..], Entries::as_slice);
                 self.reach_all(entries, scratch, out) || matched
             }),
+            (Index::Partitions(partitions), Kind::SuperStream(routing)) => {
+                let mut matched = false;
+                for key in keys {
+                    matched |= self.match_partition(partitions, *routing, key, scratch, out);
+                }
+                matched
+            }
             (Index::Topic(trie), _) => self.match_topic(trie, keys, scratch, out),
             (Index::Modulus(ordered), _) => {
                 let key = hash::stable(keys.first().copied().unwrap_or_default());
@@ -265,7 +273,42 @@ impl Router {
                     None => false,
                 }
             }
-            (Index::None | Index::ConsistentHash(_), _) => self.reach_all(outgoing, scratch, out),
+            (Index::None | Index::ConsistentHash(_) | Index::Partitions(_), _) => {
+                self.reach_all(outgoing, scratch, out)
+            }
+        }
+    }
+
+    /// Follows a key to a partition, and by the bindings of all that is none; false if there is
+    /// neither.
+    fn match_partition(
+        &self,
+        partitions: &Partitions,
+        routing: PartitionRouting,
+        key: &[u8],
+        scratch: &mut Scratch,
+        out: &mut Vec<QueueId>,
+    ) -> bool {
+        let bound = partitions.keys.get(key).map_or(&[][..], Entries::as_slice);
+        let (mut matched, mut has_partition) = (false, false);
+        for entry in bound {
+            let is_partition = match entry.target {
+                Target::Queue(index) => self.queues.get(index).id.is_stream(),
+                Target::Exchange(_) => false,
+            };
+            if is_partition && routing == PartitionRouting::Hash {
+                continue;
+            }
+            has_partition |= is_partition;
+            matched = true;
+            self.reach(entry.target, scratch, out);
+        }
+        match partitions.choose(key).filter(|_| !has_partition) {
+            Some(target) => {
+                self.reach(target, scratch, out);
+                true
+            }
+            None => matched,
         }
     }
 

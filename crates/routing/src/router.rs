@@ -5,6 +5,7 @@ use crate::hash_tree::HashTree;
 use crate::headers::HeadersMatcher;
 use crate::headers_index::{self, HeadersIndex, Places};
 use crate::kind::{self, BindError, Kind};
+use crate::partitions::{Partitions, partition_order};
 use crate::targets::{Entries, Entry, Target};
 use crate::topic::{self, Trie};
 use foldhash::fast::FixedState;
@@ -79,6 +80,7 @@ pub struct Unbound {
 #[derive(Debug)]
 pub(crate) enum Index {
     Direct(HashMap<Box<[u8]>, Entries, FixedState>),
+    Partitions(Partitions),
     Topic(Trie),
     Headers(HeadersIndex),
     /// Bindings ordered by destination and key, so that the order does not depend on history.
@@ -91,6 +93,7 @@ impl Index {
     fn of(kind: &Kind) -> Self {
         match kind.routes_as() {
             Kind::Direct => Self::Direct(HashMap::default()),
+            Kind::SuperStream(_) => Self::Partitions(Partitions::default()),
             Kind::Topic => Self::Topic(Trie::default()),
             Kind::Headers => Self::Headers(HeadersIndex::default()),
             Kind::ModulusHash => Self::Modulus(Vec::new()),
@@ -114,7 +117,7 @@ pub(crate) struct ExchangeEntry {
 
 #[derive(Debug)]
 pub(crate) struct QueueEntry {
-    name: Arc<str>,
+    pub(crate) name: Arc<str>,
     pub(crate) id: QueueId,
     incoming: Vec<u32>,
 }
@@ -639,6 +642,16 @@ impl Router {
         let key = &self.bindings.get(entry.binding).key;
         match &mut self.exchanges.get_mut(source).index {
             Index::Direct(keys) => (0, keys.entry_ref(&**key).or_default().push(entry)),
+            Index::Partitions(partitions) => {
+                let slot = partitions.keys.entry_ref(&**key).or_default().push(entry);
+                if let Target::Queue(queue) = entry.target
+                    && self.queues.get(queue).id.is_stream()
+                {
+                    let order = partition_order(&self.bindings.get(entry.binding).arguments);
+                    partitions.add(order, queue, |queue| &*self.queues.get(queue).name);
+                }
+                (0, slot)
+            }
             Index::Topic(trie) => trie.insert(key, entry),
             Index::Headers(headers) => {
                 if let Prepared::Headers(matcher, places) =
@@ -731,13 +744,15 @@ impl Router {
     /// slot, if any.
     fn unlink_index(&mut self, index: u32, binding: &BindingEntry) -> Option<u32> {
         match &mut self.exchanges.get_mut(binding.source).index {
-            Index::Direct(keys) => {
-                let entries = keys.get_mut(&*binding.key)?;
-                let moved = entries.remove(binding.index_slot, index);
-                if entries.is_empty() {
-                    keys.remove(&*binding.key);
+            Index::Direct(keys) => unlink_key(keys, index, binding),
+            Index::Partitions(partitions) => {
+                if let Target::Queue(queue) = binding.target
+                    && self.queues.get(queue).id.is_stream()
+                {
+                    let order = partition_order(&binding.arguments);
+                    partitions.remove(order, queue, |queue| &*self.queues.get(queue).name);
                 }
-                moved
+                unlink_key(&mut partitions.keys, index, binding)
             }
             Index::Topic(trie) => trie.remove(binding.index_node, binding.index_slot, index),
             Index::Headers(headers) => {
@@ -765,6 +780,20 @@ impl Router {
             Index::None => None,
         }
     }
+}
+
+/// Takes a binding out from under its key; returns the one that has moved into its slot, if any.
+fn unlink_key(
+    keys: &mut HashMap<Box<[u8]>, Entries, FixedState>,
+    index: u32,
+    binding: &BindingEntry,
+) -> Option<u32> {
+    let entries = keys.get_mut(&*binding.key)?;
+    let moved = entries.remove(binding.index_slot, index);
+    if entries.is_empty() {
+        keys.remove(&*binding.key);
+    }
+    moved
 }
 
 /// Arguments in the order of their names, the first of several of one name kept: the form in which

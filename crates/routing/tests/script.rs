@@ -84,6 +84,24 @@ impl World {
                 }
                 None
             }
+            ("stream", names) => {
+                for name in names {
+                    let id = QueueId(self.names.len() as u64).of_stream();
+                    self.names.push((*name).to_owned());
+                    assert!(self.router.add_queue(name, id));
+                }
+                None
+            }
+            ("partitions", [exchange]) => {
+                let mut partitions = self.router.partitions(exchange);
+                partitions.dedup_by_key(|partition| (partition.order, partition.stream));
+                let names: Vec<&str> = partitions.iter().map(|p| p.stream).collect();
+                Some(names.join(" "))
+            }
+            ("leads", [exchange, routing_key]) => {
+                let found = self.router.partitions_of_key(exchange, key(routing_key));
+                Some(found.join(" "))
+            }
             ("bind", [source, to, binding_key, arguments @ ..]) => {
                 let bound =
                     self.router
@@ -129,7 +147,7 @@ impl World {
         }
         let mut names: Vec<&str> = out
             .iter()
-            .map(|id| self.names[id.0 as usize].as_str())
+            .map(|id| self.names[id.unmarked().0 as usize].as_str())
             .collect();
         names.sort_unstable();
         let before = names.len();
@@ -409,6 +427,125 @@ fn random_exchanges_choose_one_of_all() {
         "exchange r x-local-random; exchange e fanout; bind r @e -",
         "x-local-random exchanges can only be bound to queues",
     );
+}
+
+const HASHED: &str = "exchange x direct x-super-stream=true x-super-stream-routing=hash";
+const OF_THREE: &str = "stream c b a; bind x c 2 x-stream-partition-order=2
+    bind x a 0 x-stream-partition-order=0; bind x b 1 x-stream-partition-order=1";
+
+#[test]
+fn a_hash_leads_to_the_partition_that_stream_clients_choose() {
+    // Of three partitions hello1, hello2 and hello4 are in the second, first and third.
+    check(
+        &format!(
+            "{HASHED}; publish x hello1; {OF_THREE}; partitions x
+             publish x hello1; publish x hello2; publish x hello4; publish x hello1,hello4
+             leads x hello4; leads x hello1"
+        ),
+        "nowhere; a b c; b; a; c; b c; c; b",
+    );
+    // 0 hashes to the third, 2 to the second, also where they are keys, unless those come first.
+    let first = HASHED.replace("=hash", "=key-or-hash");
+    check(
+        &format!("{HASHED}; {OF_THREE}; publish x 0; publish x 2; leads x 2"),
+        "c; b; b",
+    );
+    check(
+        &format!("{first}; {OF_THREE}; publish x 0; publish x hello4; leads x 0; leads x hello4"),
+        "a; c; a; c",
+    );
+    let keys = HASHED.replace("=hash", "=key");
+    check(
+        &format!("{keys}; {OF_THREE}; publish x 0; publish x hello4; leads x 0; leads x hello4"),
+        "a; nowhere; a; ",
+    );
+}
+
+#[test]
+fn partitions_that_come_and_go_change_where_hashes_lead() {
+    // hello1: of two partitions the first, of three the second, of four the third.
+    check(
+        &format!(
+            "{HASHED}; {OF_THREE}; publish x hello1
+             unbind x c 2 x-stream-partition-order=2; publish x hello1; partitions x
+             bind x c 2 x-stream-partition-order=2; stream d
+             bind x d 3 x-stream-partition-order=3; publish x hello1; partitions x
+             drop a; publish x hello1; partitions x"
+        ),
+        "b; gone 1; a; a b; c; a b c d; gone 1; c; b c d",
+    );
+    // One stream by two keys is one partition, as long as one of them is there.
+    check(
+        &format!(
+            "{HASHED}; stream a b; bind x a 0 x-stream-partition-order=0
+             bind x a zero x-stream-partition-order=0; bind x b 1 x-stream-partition-order=1
+             partitions x; publish x hello1; unbind x a 0 x-stream-partition-order=0; partitions x
+             unbind x a zero x-stream-partition-order=0; partitions x; publish x hello2"
+        ),
+        "a b; a; gone 1; a b; gone 1; b; b",
+    );
+    // Those without a place come last, by name.
+    check(
+        &format!(
+            "{HASHED}; stream z y x; bind x z 0 x-stream-partition-order=7; bind x y 1
+             bind x x 2; partitions x; publish x hello1; publish x hello2"
+        ),
+        "z x y; x; z",
+    );
+}
+
+#[test]
+fn a_super_streams_other_bindings_match_by_their_keys() {
+    let others = "queue audit; exchange all fanout; queue every; bind all every -
+        bind x audit hello1; bind x @all hello4";
+    check(
+        &format!(
+            "{HASHED} alternate:lost; exchange lost fanout; queue stray; bind lost stray -; {others}
+             publish x hello1; publish x hello2; {OF_THREE}; partitions x; publish x hello1
+             publish x hello4; publish x hello2; publish lost hello2"
+        ),
+        "audit; stray; a b c; audit b; c every; a; stray",
+    );
+    let first = HASHED.replace("=hash", "=key-or-hash");
+    check(
+        &format!("{first}; {others}; {OF_THREE}; publish x hello1; publish x 0"),
+        "audit b; a",
+    );
+    // From another exchange, and behind a delay.
+    let delayed = "exchange x x-delayed-message x-delayed-type=direct x-super-stream=true \
+        x-super-stream-routing=hash";
+    check(
+        &format!("{HASHED}; {OF_THREE}; exchange f fanout; bind f @x -; publish f hello4"),
+        "c",
+    );
+    check(&format!("{delayed}; {OF_THREE}; publish x hello4"), "c");
+}
+
+#[test]
+fn what_a_super_streams_exchange_may_ask() {
+    let wrong = "Invalid argument, 'x-super-stream-routing' must be 'key', 'hash' or 'key-or-hash'";
+    let misplaced =
+        "Invalid argument, 'x-super-stream-routing' is for direct exchanges with 'x-super-stream'";
+    for (arguments, answer) in [
+        (
+            "direct x-super-stream=true x-super-stream-routing=murmur",
+            wrong,
+        ),
+        ("direct x-super-stream=true x-super-stream-routing=1", wrong),
+        ("topic x-super-stream-routing=murmur", wrong),
+        ("direct x-super-stream-routing=hash", misplaced),
+        (
+            "direct x-super-stream=false x-super-stream-routing=key",
+            misplaced,
+        ),
+        (
+            "topic x-super-stream=true x-super-stream-routing=hash",
+            misplaced,
+        ),
+        ("topic x-super-stream=true", ""),
+    ] {
+        check(&format!("exchange x {arguments}"), answer);
+    }
 }
 
 #[test]

@@ -79,8 +79,38 @@ fn a_super_stream_leads_keys_to_its_partitions_in_their_order() {
     let one = 1_u32.to_be_bytes();
     let route = client.ask(0x18, &[&text("a"), &text("s")]);
     assert_eq!(route, (OK, [&one[..], &text("s-a")].concat()));
+    let route = client.ask(0x18, &[&text("hello1"), &text("s")]);
+    assert_eq!(route, (OK, none.to_vec()), "no hash was asked for");
     assert_eq!(client.ask(0x1e, &[&text("s")]).0, OK);
     assert_eq!(client.declare_publisher("s-a"), 2, "gone with it");
+    drop(client);
+    node.shut_down();
+}
+
+#[test]
+fn a_super_stream_is_asked_for_that_hashes_keys() {
+    let scratch = Scratch::new("streams-super-hash");
+    let node = start(&scratch.0, None);
+    let mut client = StreamClient::open(address(&node), "guest").expect("open");
+    let (one, two) = (1_u32.to_be_bytes(), 2_u32.to_be_bytes());
+    let names = [text("s-b"), text("s-a")].concat();
+    let keys = [text("b"), text("a")].concat();
+    let mut create = |name: &str, routing: &str| {
+        let argument = [text("super-stream-routing"), text(routing)].concat();
+        let fields: [&[u8]; 7] = [&text(name), &two, &names, &two, &keys, &one, &argument];
+        client.ask(0x1d, &fields).0
+    };
+    assert_eq!(create("s", "murmur"), 17, "there is no such routing");
+    assert_eq!(create("s", "hash"), OK, "no partition was left");
+    // Of two, the first: what stream clients hash "hello1" and "hello4" to is even.
+    for key in ["hello1", "hello4"] {
+        let route = client.ask(0x18, &[&text(key), &text("s")]);
+        assert_eq!(route, (OK, [&one[..], &text("s-b")].concat()), "{key}");
+    }
+    let route = client.ask(0x18, &[&text("0"), &text("s")]);
+    assert_eq!(route, (OK, [&one[..], &text("s-a")].concat()));
+    let route = client.ask(0x18, &[&text("0"), &text("none")]);
+    assert_eq!(route.0, 2, "no super stream");
     drop(client);
     node.shut_down();
 }

@@ -61,7 +61,12 @@ impl Port for Node {
         self.partitions(super_stream)
     }
 
-    fn make_super_stream(&mut self, _: &str, _: &[(String, String)]) -> Result<(), ResponseCode> {
+    fn make_super_stream(
+        &mut self,
+        _: &str,
+        _: &[(String, String)],
+        _: &[(String, String)],
+    ) -> Result<(), ResponseCode> {
         let granted = self.grants().then_some(());
         granted.ok_or(ResponseCode::INTERNAL_ERROR)
     }

@@ -40,7 +40,8 @@ pub trait Port {
     /// this name.
     fn route(&mut self, super_stream: &str, routing_key: &str) -> Option<Vec<String>>;
 
-    /// Makes a super stream of partitions that exist, each with the key that leads to it.
+    /// Makes a super stream of partitions that exist, each with the key that leads to it. Of the
+    /// arguments, which are those of the partitions too, it takes those that are for all of it.
     ///
     /// # Errors
     /// What the client is told.
@@ -48,6 +49,7 @@ pub trait Port {
         &mut self,
         name: &str,
         partitions: &[(String, String)],
+        arguments: &[(String, String)],
     ) -> Result<(), ResponseCode>;
 
     /// Takes a super stream away. Its partitions stay.

@@ -160,14 +160,14 @@ impl Session {
     }
 
     fn all_partitions_done(&mut self, correlation_id: u32, making: Making, port: &mut impl Port) {
-        if making.arguments.is_none() {
+        let Some(arguments) = &making.arguments else {
             let key = match making.code {
                 ResponseCode::OK => Key::DeleteSuperStream,
                 _ => Key::CreateSuperStream,
             };
             return self.answer(key, correlation_id, making.code);
-        }
-        match port.make_super_stream(&making.name, &making.partitions) {
+        };
+        match port.make_super_stream(&making.name, &making.partitions, arguments) {
             Ok(()) => self.answer(Key::CreateSuperStream, correlation_id, ResponseCode::OK),
             Err(code) => self.undo(correlation_id, making, code, port),
         }

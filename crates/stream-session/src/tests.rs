@@ -36,6 +36,8 @@ struct Node {
     alarm: bool,
     super_streams: Vec<(String, Vec<String>)>,
     refuses_super_streams: bool,
+    /// The arguments of the super stream that was made last.
+    given: Vec<(String, String)>,
     said: Vec<String>,
     published: Vec<(PublisherId, Vec<u64>)>,
     requests: Vec<RequestId>,
@@ -89,7 +91,9 @@ impl Port for Node {
         &mut self,
         name: &str,
         partitions: &[(String, String)],
+        arguments: &[(String, String)],
     ) -> Result<(), ResponseCode> {
+        self.given = arguments.to_vec();
         if self.refuses_super_streams {
             return Err(ResponseCode::INTERNAL_ERROR);
         }

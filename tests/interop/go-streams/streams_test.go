@@ -4,8 +4,10 @@ package streams
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -505,6 +507,49 @@ func TestASuperStreamIsSpreadOverItsPartitions(t *testing.T) {
 		t.Fatalf("from %v", count)
 	}
 	check(t, consumer.Close())
+}
+
+// The broker's own hash, of which the key strategy's Route asks, is that of the hash strategy.
+func TestTheBrokerHashesAKeyAsTheClientDoes(t *testing.T) {
+	if os.Getenv("BROKER") == "rabbitmq" {
+		t.Skip("RabbitMQ does not hash")
+	}
+	env := environment(t)
+	name := unique(t)
+	url := os.Getenv("HTTP_URL") + "/api/stream/super-streams/%2F/" + name
+	body := `{"partitions": 3, "arguments": {"super-stream-routing": "hash"}}`
+	request, err := http.NewRequest(http.MethodPut, url, strings.NewReader(body))
+	check(t, err)
+	request.SetBasicAuth("guest", "guest")
+	answer, err := http.DefaultClient.Do(request)
+	check(t, err)
+	check(t, answer.Body.Close())
+	if answer.StatusCode != http.StatusNoContent {
+		t.Fatalf("status %d", answer.StatusCode)
+	}
+	t.Cleanup(func() { _ = env.DeleteSuperStream(name) })
+	keys := append(numbers(100), "Größe", "invoice-2026-000123")
+	publishToSuper(t, env, name, stream.NewHashRoutingStrategy(keyOf), keys)
+	publishToSuper(t, env, name, stream.NewKeyRoutingStrategy(keyOf), keys)
+	var found []*seen
+	for number := 0; number < 3; number++ {
+		messages, _ := consume(t, env, fmt.Sprintf("%s-%d", name, number), at(first))
+		found = append(found, messages)
+	}
+	until(t, "all messages", func() bool {
+		return len(found[0].all())+len(found[1].all())+len(found[2].all()) >= 2*len(keys)
+	})
+	for number, messages := range found {
+		count := map[string]int{}
+		for _, key := range messages.all() {
+			count[key]++
+		}
+		for key, times := range count {
+			if times != 2 {
+				t.Errorf("%d messages of %q in partition %d", times, key, number)
+			}
+		}
+	}
 }
 
 func TestASuperStreamIsRoutedByKeys(t *testing.T) {

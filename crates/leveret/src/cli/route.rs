@@ -6,7 +6,7 @@ use super::http::segment;
 use super::table::{Rows, show};
 use clap::Args;
 use leveret_management::input::table_of;
-use leveret_routing::{Destination, Kind, Router, Scratch};
+use leveret_routing::{Destination, Kind, Router, SUPER_STREAM_ROUTING, Scratch};
 use leveret_types::{FieldTable, QueueId};
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -150,6 +150,17 @@ impl Topology {
         own.or(of_policy).map(str::to_owned)
     }
 
+    /// Whether the key's hash is what leads to a binding's stream, one of a super stream, which it
+    /// does reach.
+    fn is_by_hash(&self, exchange: &Value, binding: &Value, key: &str) -> bool {
+        let is_stream = self.queue(&show(&binding["destination"]))["type"] == "stream";
+        match exchange["arguments"][SUPER_STREAM_ROUTING].as_str() {
+            Some("hash") => is_stream,
+            Some("key-or-hash") => is_stream && binding["routing_key"] != key,
+            _ => false,
+        }
+    }
+
     fn table(&self, way: &Way) -> String {
         let row = |(name, by): (&String, &BTreeSet<String>)| {
             let queue = self.queue(name);
@@ -211,7 +222,11 @@ fn way(
         for binding in matched {
             let destination = show(&binding["destination"]);
             if binding["destination_type"] == "queue" {
-                let by = format!("{before}{}", described(binding));
+                let by = match topology.is_by_hash(exchange, binding, key) {
+                    true => format!("{name} -(hash of the key)-> {destination}"),
+                    false => described(binding),
+                };
+                let by = format!("{before}{by}");
                 way.queues.entry(destination).or_default().insert(by);
             } else {
                 let by = format!("{before}{name} -[{}]-> ", shown_key(binding));
@@ -250,7 +265,11 @@ fn matching<'a>(
     // Hashes take the destination's name: there bindings of one destination are one.
     let is_by_name = matches!(
         kind.routes_as(),
-        Kind::ConsistentHash(_) | Kind::ModulusHash | Kind::Random | Kind::LocalRandom
+        Kind::ConsistentHash(_)
+            | Kind::ModulusHash
+            | Kind::Random
+            | Kind::LocalRandom
+            | Kind::SuperStream(_)
     );
     let bindings = topology
         .bindings
@@ -267,6 +286,8 @@ fn matching<'a>(
             false => at.to_string(),
         };
         let next = QueueId(ids.len() as u64);
+        let is_stream = topology.queue(&destination)["type"] == "stream";
+        let next = if is_stream { next.of_stream() } else { next };
         let id = *ids.entry(destination.clone()).or_insert(next);
         router.add_queue(&destination, id);
         own.push(id);
@@ -379,6 +400,64 @@ mod tests {
         assert_eq!(ways("by-header", "", &big), [told("big", &[by])]);
         assert_eq!(ways("by-header", "", &none), []);
         assert!(way(&topology(), "no-such", "", &none).is_err());
+    }
+
+    #[test]
+    fn the_hash_of_a_key_leads_to_a_partition_of_a_super_stream() {
+        let mut topology = topology();
+        for routing in ["hash", "key-or-hash"] {
+            let arguments = json!({"x-super-stream": true, "x-super-stream-routing": routing});
+            topology
+                .exchanges
+                .push(json!({"name": routing, "type": "direct", "internal": false,
+                    "arguments": arguments}));
+            for (order, key) in ["0", "1", "2"].iter().enumerate() {
+                let order = json!({"x-stream-partition-order": order});
+                let stream = format!("s-{key}");
+                let bound = binding(routing, "queue", &stream, key, order);
+                topology.bindings.push(bound);
+                let stream = json!({"name": stream, "type": "stream"});
+                topology.queues.push(stream);
+            }
+            topology
+                .bindings
+                .push(binding(routing, "queue", "orders", "hello4", json!({})));
+        }
+        let none = FieldTable::new();
+        for (exchange, key, expected) in [
+            (
+                "hash",
+                "hello1",
+                &["s-1: hash -(hash of the key)-> s-1"][..],
+            ),
+            ("hash", "0", &["s-2: hash -(hash of the key)-> s-2"]),
+            (
+                "hash",
+                "hello4",
+                &[
+                    "orders: hash -[hello4]-> orders",
+                    "s-2: hash -(hash of the key)-> s-2",
+                ],
+            ),
+            (
+                "key-or-hash",
+                "0",
+                &["s-0: key-or-hash -[0 {\"x-stream-partition-order\":0}]-> s-0"],
+            ),
+            (
+                "key-or-hash",
+                "hello1",
+                &["s-1: key-or-hash -(hash of the key)-> s-1"],
+            ),
+        ] {
+            let way = way(&topology, exchange, key, &none).expect("a way");
+            let one = |(queue, by): (&String, &BTreeSet<String>)| {
+                let by: Vec<&str> = by.iter().map(String::as_str).collect();
+                format!("{queue}: {}", by.join("; "))
+            };
+            let told: Vec<String> = way.queues.iter().map(one).collect();
+            assert_eq!(told, expected, "{exchange} {key}");
+        }
     }
 
     #[test]

@@ -221,7 +221,7 @@ static COMMANDS: &[Command] = &[
     command("delete_replica", "delete_replica [-p <vhost>] <stream> <node>", 2..=2, streams::delete_replica),
     command("restart_stream", "restart_stream [-p <vhost>] <stream> [--preferred-leader-node <node>]", 1..=1, streams::restart_stream),
     command("reset_offset", "reset_offset [-p <vhost>] --stream <stream> --reference <reference>", 0..=0, streams::reset_offset),
-    command("add_super_stream", "add_super_stream <name> [-p <vhost>] [--partitions <n>] [--binding-keys <a,b>] [--max-length-bytes <size>] [--max-age <duration>] [--stream-max-segment-size-bytes <size>] [--leader-locator <locator>] [--initial-cluster-size <n>]", 1..=1, streams::add_super_stream),
+    command("add_super_stream", "add_super_stream <name> [-p <vhost>] [--partitions <n>] [--binding-keys <a,b>] [--routing key|hash|key-or-hash] [--max-length-bytes <size>] [--max-age <duration>] [--stream-max-segment-size-bytes <size>] [--leader-locator <locator>] [--initial-cluster-size <n>]", 1..=1, streams::add_super_stream),
     command("add_super_stream_partitions", "add_super_stream_partitions <name> [-p <vhost>] [--partitions <n>] [--binding-keys <a,b>] [--max-length-bytes <size>] [--max-age <duration>] [--stream-max-segment-size-bytes <size>] [--leader-locator <locator>] [--initial-cluster-size <n>]", 1..=1, streams::add_super_stream_partitions),
     command("delete_super_stream", "delete_super_stream <name> [-p <vhost>]", 1..=1, streams::delete_super_stream),
     // Leveret's own, of streams.

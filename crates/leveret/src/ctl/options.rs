@@ -130,6 +130,7 @@ const NAMED: &[&str] = &[
     "--max-age",
     "--stream-max-segment-size-bytes",
     "--leader-locator",
+    "--routing",
     "--initial-cluster-size",
     "--stream",
     "--reference",

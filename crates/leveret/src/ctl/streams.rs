@@ -549,7 +549,15 @@ pub fn add_super_stream_partitions(context: &Context<'_>) -> Result<Output> {
 
 pub fn add_super_stream(context: &Context<'_>) -> Result<Output> {
     let mut body = wanted_partitions(context)?;
-    body["arguments"] = Value::Object(arguments(context)?);
+    let mut arguments = arguments(context)?;
+    if let Some(routing) = context.options.named("--routing") {
+        if !["key", "hash", "key-or-hash"].contains(&routing) {
+            let text = "Invalid value for --routing, valid values are key, hash, key-or-hash.";
+            return Err(Failure::usage(text));
+        }
+        arguments.insert("super-stream-routing".to_owned(), json!(routing));
+    }
+    body["arguments"] = Value::Object(arguments);
     context.banner("Adding a super stream...");
     context
         .target

@@ -6,7 +6,7 @@ use crate::catalogue::{Catalogue, Change, Outcome};
 use crate::command::Command;
 use crate::error::CatalogueError;
 use crate::record::{ExchangeRecord, Traffic, resource};
-use leveret_routing::{Kind, Unbound};
+use leveret_routing::{Kind, SUPER_STREAM_ROUTING, Unbound};
 use leveret_types::{FieldTable, FieldValue};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -229,6 +229,13 @@ fn check_exchange_equivalence(
         &current.internal.to_string(),
         &wanted.internal.to_string(),
     )?;
+    // Who does not ask for one takes the exchange as it is, as RabbitMQ's clients do.
+    if let Some(routing) = wanted.arguments.get(SUPER_STREAM_ROUTING) {
+        let usual = FieldValue::text("key");
+        let is = current.arguments.get(SUPER_STREAM_ROUTING);
+        let is = is.unwrap_or(&usual).to_string();
+        check(SUPER_STREAM_ROUTING, &is, &routing.to_string())?;
+    }
     arguments::check_argument(
         resource,
         "alternate-exchange",

@@ -5,15 +5,12 @@ use super::{Asked, News};
 use crate::env::{Env, Executed, Proposal, ProposalId};
 use crate::growth;
 use leveret_metadata::{Catalogue, CatalogueError, Command, Endpoint, Outcome, QueueKind};
-use leveret_routing::Destination;
+use leveret_routing::{
+    PARTITION_ORDER, Router, SUPER_STREAM, SUPER_STREAM_ROUTING, is_super_stream,
+};
 use leveret_stream::{Event, Refusal, RequestId};
 use leveret_stream_protocol::ResponseCode;
 use leveret_types::{FieldTable, FieldValue, NodeId, QueueId};
-
-/// Marks the exchange of a super stream.
-const SUPER_STREAM: &str = "x-super-stream";
-/// Where a partition comes among those of its super stream.
-const PARTITION_ORDER: &str = "x-stream-partition-order";
 
 impl<E: Env> NodePort<'_, E> {
     fn vhost(&self) -> String {
@@ -114,29 +111,37 @@ impl<E: Env> NodePort<'_, E> {
 
     // --- super streams -------------------------------------------------------------------------
 
-    /// The partitions of a super stream whose keys are wanted, in their order.
-    pub(super) fn partitions_of(
+    /// The names that a super stream's router says; nothing if there is no super stream.
+    fn of_super_stream(
         &self,
         super_stream: &str,
-        wants: impl Fn(&[u8]) -> bool,
+        say: impl FnOnce(&Router) -> Vec<&str>,
     ) -> Option<Vec<String>> {
         let catalogue = self.env.catalogue();
         let vhost = catalogue.vhost(self.side.login.vhost_name())?;
-        let marked = vhost.exchange(super_stream)?.arguments().get(SUPER_STREAM);
-        marked.and_then(FieldValue::as_bool).filter(|is| *is)?;
-        let mut partitions = Vec::new();
-        for binding in vhost.router().bindings_from(super_stream) {
-            if let Destination::Queue(queue) = binding.destination
-                && wants(binding.routing_key)
-            {
-                let order = binding.arguments.get(PARTITION_ORDER);
-                let order = order.and_then(FieldValue::as_integer);
-                partitions.push((order.unwrap_or(i64::MAX), queue.to_owned()));
-            }
+        let exchange = vhost.exchange(super_stream)?;
+        if !is_super_stream(exchange.arguments()) {
+            return None;
         }
-        partitions.sort();
-        partitions.dedup();
-        Some(partitions.into_iter().map(|(_, name)| name).collect())
+        let names = say(vhost.router()).into_iter();
+        Some(names.map(str::to_owned).collect())
+    }
+
+    /// The partitions of a super stream, in their order.
+    pub(super) fn partitions_of(&self, super_stream: &str) -> Option<Vec<String>> {
+        self.of_super_stream(super_stream, |router| {
+            let mut partitions = router.partitions(super_stream);
+            partitions.dedup_by_key(|partition| (partition.order, partition.stream));
+            let names = partitions.into_iter();
+            names.map(|partition| partition.stream).collect()
+        })
+    }
+
+    /// The partitions of a super stream that a routing key leads to.
+    pub(super) fn partitions_of_key(&self, super_stream: &str, key: &str) -> Option<Vec<String>> {
+        self.of_super_stream(super_stream, |router| {
+            router.partitions_of_key(super_stream, key.as_bytes())
+        })
     }
 
     /// Makes the exchange of a super stream, and binds its partitions.
@@ -144,6 +149,7 @@ impl<E: Env> NodePort<'_, E> {
         &mut self,
         name: &str,
         partitions: &[(String, String)],
+        arguments: &[(String, String)],
     ) -> Result<(), ResponseCode> {
         let vhost = self.vhost();
         let exists = {
@@ -161,7 +167,7 @@ impl<E: Env> NodePort<'_, E> {
             durable: true,
             auto_delete: false,
             internal: false,
-            arguments: FieldTable::from([(SUPER_STREAM, FieldValue::Bool(true))]),
+            arguments: exchange_arguments(arguments),
         })?;
         for (order, (partition, key)) in partitions.iter().enumerate() {
             let order = FieldValue::I64(i64::try_from(order).unwrap_or(i64::MAX));
@@ -182,7 +188,7 @@ impl<E: Env> NodePort<'_, E> {
     }
 
     pub(super) fn delete_super_stream(&mut self, name: &str) -> Result<(), ResponseCode> {
-        if self.partitions_of(name, |_| true).is_none() {
+        if self.partitions_of(name).is_none() {
             return Err(ResponseCode::STREAM_DOES_NOT_EXIST);
         }
         self.execute(&Command::ExchangeDelete {
@@ -278,6 +284,17 @@ fn queue_arguments(arguments: &[(String, String)]) -> FieldTable {
         };
         if let Some(value) = value {
             table.set(&format!("x-{key}"), value);
+        }
+    }
+    table
+}
+
+/// The arguments of a super stream's exchange for those of the stream protocol.
+fn exchange_arguments(arguments: &[(String, String)]) -> FieldTable {
+    let mut table = FieldTable::from([(SUPER_STREAM, FieldValue::Bool(true))]);
+    for (key, value) in arguments {
+        if SUPER_STREAM_ROUTING.strip_prefix("x-") == Some(key) {
+            table.set(SUPER_STREAM_ROUTING, FieldValue::text(value));
         }
     }
     table

@@ -122,20 +122,20 @@ impl<E: Env> Port for NodePort<'_, E> {
     }
 
     fn partitions(&mut self, super_stream: &str) -> Option<Vec<String>> {
-        let partitions = self.partitions_of(super_stream, |_| true)?;
-        Some(partitions)
+        self.partitions_of(super_stream)
     }
 
     fn route(&mut self, super_stream: &str, routing_key: &str) -> Option<Vec<String>> {
-        self.partitions_of(super_stream, |key| key == routing_key.as_bytes())
+        self.partitions_of_key(super_stream, routing_key)
     }
 
     fn make_super_stream(
         &mut self,
         name: &str,
         partitions: &[(String, String)],
+        arguments: &[(String, String)],
     ) -> Result<(), ResponseCode> {
-        self.declare_super_stream(name, partitions)
+        self.declare_super_stream(name, partitions, arguments)
     }
 
     fn remove_super_stream(&mut self, name: &str) -> Result<(), ResponseCode> {

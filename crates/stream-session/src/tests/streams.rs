@@ -174,6 +174,24 @@ fn make(partitions: &[&'static str]) -> Request<'static> {
 }
 
 #[test]
+fn the_arguments_of_a_super_stream_reach_its_partitions_and_the_whole() {
+    let mut play = Play::open();
+    play.ask(Request::CreateSuperStream {
+        name: "super",
+        partitions: vec!["super-0"],
+        binding_keys: vec!["0"],
+        arguments: vec![("super-stream-routing", "hash")],
+    });
+    play.answer(|request| Event::Declared {
+        request,
+        result: Ok(QueueId(7)),
+    });
+    play.expect(&["! declare super-0 None", "> CreateSuperStream OK"]);
+    let given = ("super-stream-routing".to_owned(), "hash".to_owned());
+    assert_eq!(play.node.given, [given]);
+}
+
+#[test]
 fn super_streams_are_made_and_deleted_with_their_partitions() {
     let mut play = Play::open();
     play.ask(make(&["super-0", "super-1"]));

@@ -1,0 +1,200 @@
+//! Super streams: a direct exchange, and streams that are bound to it as its partitions, of which a
+//! routing key's hash may choose one.
+
+use crate::kind::Kind;
+use crate::router::{Destination, Index, Router};
+use crate::targets::{Entries, Target};
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+use leveret_types::{FieldTable, FieldValue};
+
+/// The argument that marks the exchange of a super stream: a boolean.
+pub const SUPER_STREAM: &str = "x-super-stream";
+/// The argument of such an exchange that says how a routing key leads to a partition: `key`, `hash`
+/// or `key-or-hash`.
+pub const SUPER_STREAM_ROUTING: &str = "x-super-stream-routing";
+/// The argument of a binding that says where its stream comes among the partitions: a whole number.
+/// A partition without it comes last.
+pub const PARTITION_ORDER: &str = "x-stream-partition-order";
+
+/// The seed with which clients of the stream protocol hash routing keys.
+const SEED: u32 = 104_729;
+
+/// Which partition of a super stream a routing key leads to, where hashes decide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PartitionRouting {
+    /// The one that clients of the stream protocol choose by their hash of the key.
+    Hash,
+    /// That of the binding with this key; where there is none, as [`Self::Hash`].
+    KeyOrHash,
+}
+
+/// What RabbitMQ's clients of the stream protocol hash a routing key to. The partition that they
+/// choose is the one at this number modulo how many there are.
+#[must_use]
+pub fn partition_hash(key: &[u8]) -> u32 {
+    let mut bytes = key;
+    // Reading from a slice never fails.
+    murmur3::murmur3_32(&mut bytes, SEED).unwrap_or_default()
+}
+
+/// A stream that is bound to the exchange of a super stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Partition<'a> {
+    /// Its place: the lowest comes first, equal ones by name.
+    pub order: i64,
+    /// The stream's name.
+    pub stream: &'a str,
+    /// The binding key that leads to it.
+    pub key: &'a [u8],
+}
+
+/// Where a binding's arguments place its stream among the partitions.
+#[must_use]
+pub fn partition_order(arguments: &FieldTable) -> i64 {
+    let order = arguments.get(PARTITION_ORDER);
+    order.and_then(FieldValue::as_integer).unwrap_or(i64::MAX)
+}
+
+impl Router {
+    /// The streams that are bound to an exchange, in the order of a super stream's partitions: once
+    /// for each binding.
+    #[must_use]
+    pub fn partitions(&self, super_stream: &str) -> Vec<Partition<'_>> {
+        let is_stream = |name: &str| self.queue(name.as_bytes()).is_some_and(|id| id.is_stream());
+        let mut partitions: Vec<_> = self
+            .bindings_from(super_stream)
+            .filter_map(|binding| match binding.destination {
+                Destination::Queue(stream) if is_stream(stream) => Some(Partition {
+                    order: partition_order(binding.arguments),
+                    stream,
+                    key: binding.routing_key,
+                }),
+                _ => None,
+            })
+            .collect();
+        partitions.sort_unstable();
+        partitions
+    }
+
+    /// The partitions that a routing key leads to, each once, in their order: one where hashes
+    /// decide.
+    #[must_use]
+    pub fn partitions_of_key(&self, super_stream: &str, key: &[u8]) -> Vec<&str> {
+        let Some(exchange) = self.find_exchange(super_stream.as_bytes()) else {
+            return Vec::new();
+        };
+        let exchange = self.exchanges.get(exchange);
+        let mut found: Vec<&str> = match exchange.kind.routes_as() {
+            Kind::SuperStream(PartitionRouting::Hash) => Vec::new(),
+            _ => {
+                let partitions = self.partitions(super_stream).into_iter();
+                let bound = partitions.filter(|partition| partition.key == key);
+                bound.map(|partition| partition.stream).collect()
+            }
+        };
+        found.dedup();
+        if found.is_empty()
+            && let Index::Partitions(partitions) = &exchange.index
+            && let Some(Target::Queue(stream)) = partitions.choose(key)
+        {
+            found.push(&self.queues.get(stream).name);
+        }
+        found
+    }
+}
+
+/// The bindings of a super stream's exchange, by key, and its partitions in their order.
+#[derive(Debug, Default)]
+pub(crate) struct Partitions {
+    pub(crate) keys: HashMap<Box<[u8]>, Entries, FixedState>,
+    ordered: Vec<Place>,
+}
+
+/// One place among the partitions: several bindings of a stream that have the same order have one.
+#[derive(Debug)]
+struct Place {
+    order: i64,
+    /// Index of the queue.
+    stream: u32,
+    bindings: u32,
+}
+
+impl Partitions {
+    /// The queue that a key's hash chooses; nothing while there is no partition.
+    pub(crate) fn choose(&self, key: &[u8]) -> Option<Target> {
+        let count = u32::try_from(self.ordered.len()).ok()?;
+        let place = partition_hash(key).checked_rem(count)?;
+        let place = self.ordered.get(place as usize)?;
+        Some(Target::Queue(place.stream))
+    }
+
+    /// A binding of a stream is there. `name_of` says the names of the queues of such indexes.
+    pub(crate) fn add<'a>(&mut self, order: i64, stream: u32, name_of: impl Fn(u32) -> &'a str) {
+        match self.find(order, stream, name_of) {
+            Ok(at) => self.ordered[at].bindings += 1,
+            Err(at) => self.ordered.insert(
+                at,
+                Place {
+                    order,
+                    stream,
+                    bindings: 1,
+                },
+            ),
+        }
+    }
+
+    /// A binding of a stream, one that was added, is gone.
+    pub(crate) fn remove<'a>(&mut self, order: i64, stream: u32, name_of: impl Fn(u32) -> &'a str) {
+        if let Ok(at) = self.find(order, stream, name_of) {
+            self.ordered[at].bindings -= 1;
+            if self.ordered[at].bindings == 0 {
+                self.ordered.remove(at);
+            }
+        }
+    }
+
+    fn find<'a>(
+        &self,
+        order: i64,
+        stream: u32,
+        name_of: impl Fn(u32) -> &'a str,
+    ) -> Result<usize, usize> {
+        let wanted = (order, name_of(stream));
+        let place = |place: &Place| (place.order, name_of(place.stream)).cmp(&wanted);
+        self.ordered.binary_search_by(place)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_hashes_to_what_stream_clients_hash_it_to() {
+        // Of mmh3, another implementation: `mmh3.hash(key, 104729, signed=False)`.
+        let vectors: [(&[u8], u32); 8] = [
+            (b"", 3_329_588_566),
+            (b"a", 1_086_686_554),
+            (b"0", 2_929_165_565),
+            (b"17", 2_696_266_086),
+            (b"order-1", 828_619_386),
+            ("Größe".as_bytes(), 2_889_074_285),
+            (b"invoice-2026-000123", 1_054_074_215),
+            (b"\xff\x00\xfe", 687_305_704),
+        ];
+        for (key, hash) in vectors {
+            assert_eq!(partition_hash(key), hash, "{key:?}");
+        }
+    }
+
+    #[test]
+    fn of_three_partitions_a_key_chooses_the_one_that_stream_clients_choose() {
+        // What the tests of the clients for Go and .NET expect.
+        let places = [1, 0, 1, 2, 0, 2, 0, 1, 0, 2];
+        for (number, place) in (1..).zip(places) {
+            let key = format!("hello{number}");
+            assert_eq!(partition_hash(key.as_bytes()) % 3, place, "{key}");
+        }
+    }
+}
