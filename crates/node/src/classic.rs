@@ -13,7 +13,7 @@ use crate::effects::{Deferred, ShardEffects, delivery_of};
 use crate::events::ConnectionEvent;
 use crate::link::ConsumerLink;
 use crate::log_ids::log_of;
-use crate::peeked::{Found, Peeked, meta_of};
+use crate::peeked::{self, Found, Peeked, meta_of};
 use crate::queue_host::HostContext;
 use crate::queue_spec::{LocalQueueStats, QueueSpec};
 use crate::quorum::link::Event;
@@ -505,7 +505,11 @@ impl ClassicQueue {
         }
     }
 
-    fn local_stats(&self, now: Now) -> LocalQueueStats {
+    fn local_stats(&self, now: Now, logs: &ShardLogs) -> LocalQueueStats {
+        let published = |at| match &self.view {
+            Some(_) => None,
+            None => peeked::published_ms(logs, self.id, at),
+        };
         let consumers = self.queue.consumers().filter_map(|view| {
             let subscriber = self.consumers.get(&view.consumer.id)?.subscriber;
             Some((view, subscriber))
@@ -513,6 +517,7 @@ impl ClassicQueue {
         LocalQueueStats {
             id: self.id,
             counts: self.counts_now(now),
+            oldest: self.queue.oldest(published),
             counters: *self.queue.counters(),
             consumers: consumers.collect(),
             durable: self.durable,

@@ -77,6 +77,12 @@ impl Peeked {
     }
 }
 
+/// When the broker took a message, if that can be told without a read.
+pub(crate) fn published_ms(logs: &ShardLogs, queue: QueueId, at: Position) -> Option<u64> {
+    let bytes = logs.cached(log_of(queue, at.priority_log), at.index)?;
+    stored::summary(&bytes).map(|(summary, _)| summary.published_ms)
+}
+
 /// A message as a queue's log has it.
 pub(crate) fn read(logs: &mut ShardLogs, queue: QueueId, at: Position) -> Found {
     match logs.read(log_of(queue, at.priority_log), at.index) {

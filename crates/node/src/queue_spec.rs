@@ -1,7 +1,7 @@
 //! What a node's queues are made from, and how they stand.
 
 use crate::subscriber::Subscriber;
-use leveret_queue::{ConsumerView, Counters, Counts, QueueKind, Settings};
+use leveret_queue::{ConsumerView, Counters, Counts, Oldest, QueueKind, Settings};
 use leveret_types::{FieldValue, NodeId, QueueId, ReplicaId};
 
 /// What the catalogue says of a queue.
@@ -44,6 +44,9 @@ pub struct LocalQueueStats {
     pub id: QueueId,
     /// Messages and consumers.
     pub counts: Counts,
+    /// When the message was taken that has waited longest, where that is known without a read; of a
+    /// queue that is led elsewhere nothing is.
+    pub oldest: Oldest,
     /// What it has done.
     pub counters: Counters,
     /// Its consumers, with those who hear for them.

@@ -74,7 +74,7 @@ pub use effect::{Delivery, Effect, Got, Offer, Outcome, Reason};
 pub use leveret_types::QueueKind;
 pub use leveret_types::{DelayedRetry, Overflow, Retried};
 pub use log::{Log, Meta, Peek, Position};
-pub use queue::{Counters, Counts, Queue};
+pub use queue::{Counters, Counts, Oldest, Queue};
 pub use returns::Returns;
 pub use runs::RunMap;
 pub use settings::Settings;

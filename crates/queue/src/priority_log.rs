@@ -33,6 +33,9 @@ pub(crate) struct PriorityLog {
     /// The head that the log was last asked about, and what it said. `None` is that it is being
     /// read.
     pub(crate) head: Option<(u64, Option<Meta>)>,
+    /// When a message that came first, or was looked at there, was taken: so that it is known of a
+    /// head that is on disk alone.
+    pub(crate) first_published_ms: Option<(u64, u64)>,
 }
 
 /// The priority logs of a queue, by number.

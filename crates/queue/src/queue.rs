@@ -8,7 +8,7 @@ mod settle;
 mod time;
 mod view;
 
-pub use view::{Counters, Counts};
+pub use view::{Counters, Counts, Oldest};
 
 use crate::consumer::{Slot, Subscriptions};
 use crate::effect::{Effect, Got, Offer};
@@ -233,6 +233,9 @@ impl Queue {
             in_motion || !priority_log.leaving.is_empty() || !priority_log.damaged.is_empty();
         priority_log.may_expire =
             meta.expiration_ms.is_some() || (priority_log.may_expire && others);
+        if priority_log.ready.is_empty() {
+            priority_log.first_published_ms = Some((position.index, meta.published_ms));
+        }
         priority_log.ready.insert(position.index);
         priority_log.ready_bytes += u64::from(meta.bytes);
         self.priority_logs.occupy(position.priority_log);

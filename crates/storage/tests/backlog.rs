@@ -66,6 +66,14 @@ fn memory_flattens_while_a_backlog_grows_and_nothing_of_it_remains() {
     let backlog = BACKLOG as usize * BODY_BYTES;
     assert!(all * 5 < backlog, "{all} bytes for a backlog of {backlog}");
 
+    // What is in memory can be told from what is not, without a read.
+    let shard = &store.shards[0];
+    assert_eq!(shard.cached(LOGS[0], 0), None);
+    let newest = BACKLOG - BATCH;
+    let cached = shard.cached(LOGS[0], newest).expect("in memory");
+    assert_eq!(cached, payload(newest, BODY_BYTES));
+    assert!(!shard.has_reads());
+
     for n in 0..BACKLOG {
         for log in LOGS {
             let expected = Read::Ready(payload(n, BODY_BYTES).into());

@@ -37,14 +37,17 @@ impl ClassicQueue {
         self.pump(context);
         let position = self.queue.ready_behind(before);
         let id = self.id;
-        let read = |at: Position| match &self.view {
+        let mut read = |at: Position| match &self.view {
             Some(view) => view.find(at.index),
             None => peeked::read(context.logs, id, at),
         };
-        match position.map(read) {
-            Some(Found::Message(message)) => Some(Fetched::Message(message)),
-            Some(Found::Never) => Some(Fetched::Unreadable),
-            Some(Found::Pending) => None,
+        match position.map(|at| (at, read(at))) {
+            Some((at, Found::Message(message))) => {
+                self.queue.note_head(at, message.summary.published_ms);
+                Some(Fetched::Message(message))
+            }
+            Some((_, Found::Never)) => Some(Fetched::Unreadable),
+            Some((_, Found::Pending)) => None,
             None => Some(Fetched::Gone),
         }
     }

@@ -301,8 +301,8 @@ impl HostKind for ClassicQueues {
         Some(self.map.get(&queue)?.counts_now(now))
     }
 
-    fn local_stats(&self, now: Now, _logs: &ShardLogs, queue: QueueId) -> Option<LocalQueueStats> {
-        Some(self.map.get(&queue)?.local_stats(now))
+    fn local_stats(&self, now: Now, logs: &ShardLogs, queue: QueueId) -> Option<LocalQueueStats> {
+        Some(self.map.get(&queue)?.local_stats(now, logs))
     }
 
     fn take_active(&mut self, out: &mut Vec<QueueId>) {

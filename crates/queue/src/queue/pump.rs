@@ -40,6 +40,7 @@ impl Queue {
                 break;
             };
             let Some((slot, consumer)) = self.next_consumer(meta.bytes, log) else {
+                self.note_head(position, meta.published_ms);
                 break;
             };
             let delivery = self.take_next(consumer.id, position, &meta, consumer.no_ack, out);

@@ -93,7 +93,70 @@ pub struct Counts {
     pub memory_bytes: usize,
 }
 
+/// When the broker took the message that has waited longest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Oldest {
+    /// No message waits.
+    #[default]
+    None,
+    /// At this time, in milliseconds since the Unix epoch.
+    Published(u64),
+    /// It is not known without a read: of the ready message that has so many before it.
+    Unknown {
+        /// Messages before it, in the order in which they are handed out.
+        before: u64,
+    },
+}
+
 impl Queue {
+    /// Which of the ready messages has waited longest. `published` says of one at the head of a
+    /// priority log when it was taken, if that can be told without a read.
+    #[must_use]
+    pub fn oldest(&self, mut published: impl FnMut(Position) -> Option<u64>) -> Oldest {
+        let (mut oldest, mut before) = (Oldest::None, 0);
+        let mut from = self.priority_logs.highest();
+        while let Some(number) = from {
+            let Some((index, priority_log)) = self.priority_logs.get(number).and_then(|one| {
+                let first = one.ready.first()?;
+                Some((first, one))
+            }) else {
+                break;
+            };
+            let looked_at = priority_log
+                .head
+                .and_then(|(at, meta)| Some((at, meta?.published_ms)));
+            let known = [looked_at, priority_log.first_published_ms];
+            let mut known = known.into_iter().flatten();
+            let known = known.find_map(|(at, ms)| (at == index).then_some(ms));
+            let position = Position {
+                priority_log: number,
+                index,
+            };
+            let Some(published) = known.or_else(|| published(position)) else {
+                return Oldest::Unknown { before };
+            };
+            oldest = match oldest {
+                Oldest::Published(other) => Oldest::Published(published.min(other)),
+                _ => Oldest::Published(published),
+            };
+            before += priority_log.ready.len();
+            from = number
+                .checked_sub(1)
+                .and_then(|below| self.priority_logs.highest_through(below));
+        }
+        oldest
+    }
+
+    /// When a message was taken that somebody has looked at: kept if it is the first of its
+    /// priority log.
+    pub fn note_head(&mut self, position: Position, published_ms: u64) {
+        if let Some(priority_log) = self.priority_logs.get_mut(position.priority_log)
+            && priority_log.ready.first() == Some(position.index)
+        {
+            priority_log.first_published_ms = Some((position.index, published_ms));
+        }
+    }
+
     /// How the queue stands.
     #[must_use]
     pub fn counts(&self, now: Now) -> Counts {

@@ -2,7 +2,10 @@
 
 use crate::script::run;
 use crate::world::World;
-use leveret_queue::{Consumer, ConsumerView, Effect, Got, Meta, Outcome, Position, Queue, Returns};
+use leveret_queue::{
+    Consumer, ConsumerView, Effect, Got, Meta, Oldest, Outcome, Position, Queue, QueueKind,
+    Returns, Settings,
+};
 use leveret_types::{ConsumerId, Now};
 
 /// The script's consumer of that number.
@@ -319,4 +322,70 @@ fn a_queue_that_was_emptied_gives_its_memory_back() {
         "{} of {held}",
         memory(&world)
     );
+}
+
+#[test]
+fn the_oldest_message_is_known_as_long_as_nothing_before_it_is_not() {
+    let settings = Settings {
+        priority_max: 5,
+        ..Settings::default()
+    };
+    let mut world = World::new(QueueKind::Classic, settings);
+    let none = |_: Position| None;
+    assert_eq!(world.queue.oldest(none), Oldest::None);
+    let meta = |published_ms| Meta {
+        bytes: 1,
+        published_ms,
+        expiration_ms: None,
+    };
+    let low = world.publish("low", None, meta(10)).expect("taken");
+    world.publish("lower", None, meta(15)).expect("taken");
+    world.publish("high", Some(5), meta(20)).expect("taken");
+    assert_eq!(world.queue.oldest(none), Oldest::Published(10));
+
+    // Of what is behind what was taken the log may know, or somebody looks at it.
+    world.get(consumer(1), false);
+    world.get(consumer(1), false);
+    assert_eq!(world.queue.oldest(none), Oldest::Unknown { before: 0 });
+    assert_eq!(world.queue.oldest(|_| Some(15)), Oldest::Published(15));
+    world.publish("higher", Some(5), meta(30)).expect("taken");
+    assert_eq!(world.queue.oldest(none), Oldest::Unknown { before: 1 });
+    let next = world.queue.ready_behind(1).expect("it waits");
+    world.queue.note_head(next, 15);
+    assert_eq!(world.queue.oldest(none), Oldest::Published(15));
+
+    // What is no head, or came back before it, is not taken for it.
+    world.queue.note_head(low, 10);
+    assert_eq!(world.queue.oldest(none), Oldest::Published(15));
+    world.settle(
+        consumer(1),
+        low.priority_log,
+        low.index..low.index + 1,
+        Outcome::Requeue { count: false },
+    );
+    assert_eq!(world.queue.oldest(none), Oldest::Unknown { before: 1 });
+}
+
+#[test]
+fn the_oldest_message_is_known_where_a_consumer_has_no_room_for_it() {
+    let mut world = World::new(QueueKind::Classic, Settings::default());
+    let meta = |published_ms| Meta {
+        bytes: 1,
+        published_ms,
+        expiration_ms: None,
+    };
+    world.publish("a", None, meta(1)).expect("taken");
+    world.publish("b", None, meta(2)).expect("taken");
+    world.log.room.insert(consumer(1), 1);
+    let attached = world.attach(Consumer {
+        id: consumer(1),
+        priority: 0,
+        exclusive: false,
+        no_ack: false,
+        prefetch: 0,
+        timeout_ms: None,
+    });
+    attached.expect("it consumes");
+    world.pump();
+    assert_eq!(world.queue.oldest(|_| None), Oldest::Published(2));
 }

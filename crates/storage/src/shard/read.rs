@@ -67,6 +67,24 @@ impl ShardLogs {
         }
     }
 
+    /// An entry whose chunk is sealed and still in memory. Nothing of one that would have to be
+    /// read from disk, though it may have been read already. Looking changes nothing.
+    #[must_use]
+    pub fn cached(&self, id: LogId, index: u64) -> Option<Bytes> {
+        let log = self.logs.get(&id)?;
+        let (side, chunks) = if log.durable.live.contains(index) {
+            (&log.durable, &self.chunks)
+        } else if log.volatile.live.contains(index) {
+            (&log.volatile, &self.volatile_chunks)
+        } else {
+            return None;
+        };
+        let body = side.body(index)?;
+        let chunk = chunks.find(body)?;
+        let bodies = chunk.bodies.as_ref()?;
+        Some(bodies.get((body - chunk.first_body) as usize))
+    }
+
     /// Reads from a chunk that is no longer cached: what of it was read already, whole or this
     /// log's part of it.
     fn read_chunk(&mut self, id: LogId, index: u64, body: u64) -> Read {

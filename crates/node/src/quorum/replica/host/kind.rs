@@ -3,10 +3,11 @@
 use super::Replicas;
 use crate::around::Around;
 use crate::host_kind::{CountersByType, HostKind};
+use crate::peeked;
 use crate::queue_spec::LocalQueueStats;
 use crate::quorum::link::{Answer, Command};
 use crate::serving::serve;
-use leveret_queue::{Counters, Counts};
+use leveret_queue::{Counters, Counts, Oldest};
 use leveret_replication::settle_durable;
 use leveret_storage::ShardLogs;
 use leveret_types::limits::GROUP_TICK_MS;
@@ -197,13 +198,18 @@ impl HostKind for Replicas {
 
     fn local_stats(&self, now: Now, logs: &ShardLogs, queue: QueueId) -> Option<LocalQueueStats> {
         let replica = self.map.get(&queue)?;
-        let (counts, counters) = match &replica.leader {
-            Some(leader) => (leader.counts(now), *leader.queue().counters()),
-            None => (replica.live_counts(logs), Counters::default()),
+        let published = |at| peeked::published_ms(logs, queue, at);
+        let (counts, oldest, counters) = match &replica.leader {
+            Some(leader) => {
+                let led = leader.queue();
+                (leader.counts(now), led.oldest(published), *led.counters())
+            }
+            None => (replica.live_counts(logs), Oldest::None, Counters::default()),
         };
         Some(LocalQueueStats {
             id: queue,
             counts,
+            oldest,
             counters,
             consumers: Vec::new(),
             durable: true,

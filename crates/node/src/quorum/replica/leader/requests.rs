@@ -57,7 +57,10 @@ impl Leader {
         };
         let fetched = match found {
             _ if !is_ready => Fetched::Gone,
-            Found::Message(message) => Fetched::Message(message),
+            Found::Message(message) => {
+                self.queue.note_head(at, message.summary.published_ms);
+                Fetched::Message(message)
+            }
             Found::Never => Fetched::Unreadable,
             Found::Pending => {
                 let is_look = |asked: &Asked| matches!(asked.request, Request::Look { .. });
