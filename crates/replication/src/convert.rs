@@ -245,3 +245,71 @@ pub(crate) fn change_in(change: &MembershipChange) -> eraftpb::ConfChangeV2 {
     all.set_changes(changes.into());
     all
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A membership of which each list has members of its own.
+    fn full(leaves_by_itself: bool) -> Membership {
+        let replicas = |numbers: [u64; 2]| numbers.map(ReplicaId).to_vec();
+        Membership {
+            voters: replicas([1, 2]),
+            voters_outgoing: replicas([3, 4]),
+            learners: replicas([5, 6]),
+            learners_next: replicas([7, 8]),
+            leaves_by_itself,
+        }
+    }
+
+    /// No change of ours makes a voter a learner, but a group must know a membership in which one
+    /// is to be, as it may come from elsewhere.
+    #[test]
+    fn a_membership_passes_the_library_as_it_is() {
+        let of_learners_to_be = Membership {
+            learners_next: vec![ReplicaId(9)],
+            ..Membership::default()
+        };
+        for membership in [full(true), full(false), of_learners_to_be] {
+            assert_eq!(membership_out(&membership_in(&membership)), membership);
+            let mark = SnapshotMark {
+                index: 17,
+                term: 3,
+                membership,
+            };
+            assert_eq!(mark_out(snapshot_in(&mark).get_metadata()), mark);
+        }
+    }
+
+    #[test]
+    fn lists_of_the_library_are_sorted() {
+        let mut state = membership_in(&full(true));
+        state.set_voters(vec![2, 1]);
+        state.set_voters_outgoing(vec![4, 3]);
+        state.set_learners(vec![6, 5]);
+        state.set_learners_next(vec![8, 7]);
+        assert_eq!(membership_out(&state), full(true));
+    }
+
+    #[test]
+    fn each_list_of_a_change_is_told_as_what_it_is() {
+        let change = MembershipChange {
+            voters: vec![ReplicaId(1), ReplicaId(2)],
+            learners: vec![ReplicaId(3)],
+            removed: vec![ReplicaId(4), ReplicaId(5)],
+        };
+        let all = change_in(&change);
+        let told = all.get_changes().iter();
+        let told = told.map(|single| (single.node_id, single.get_change_type()));
+        let expected = [
+            (1, ConfChangeType::AddNode),
+            (2, ConfChangeType::AddNode),
+            (3, ConfChangeType::AddLearnerNode),
+            (4, ConfChangeType::RemoveNode),
+            (5, ConfChangeType::RemoveNode),
+        ];
+        assert_eq!(told.collect::<Vec<_>>(), expected);
+        let none = change_in(&MembershipChange::default());
+        assert!(none.get_changes().is_empty(), "it ends a joint membership");
+    }
+}

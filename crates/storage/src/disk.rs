@@ -336,3 +336,43 @@ impl DiskFile for MemoryFile {
         Ok(locked(&self.bytes).len() as u64)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(file: &MemoryFile, offset: u64, bytes: &[u8]) -> Result<(), io::ErrorKind> {
+        let written = file.write_at(&[IoSlice::new(bytes)], offset);
+        written.map_err(|error| error.kind())
+    }
+
+    #[test]
+    fn a_memory_disk_takes_its_bound_and_not_a_byte_more() {
+        const FULL: Result<(), io::ErrorKind> = Err(io::ErrorKind::StorageFull);
+        let disk = MemoryDisk::new();
+        let of = |name: &str| disk.create_new(Path::new(name)).expect("a file");
+        let (first, second) = (of("f/1"), of("f/2"));
+        assert_eq!(write(&first, 0, &[1; 60]), Ok(()));
+        disk.set_bytes_max(Some(100));
+        assert_eq!(write(&second, 0, &[2; 41]), FULL);
+        assert_eq!(disk.bytes(), 60, "nothing of it is written");
+        assert_eq!(write(&second, 0, &[2; 40]), Ok(()));
+        assert_eq!(write(&second, 40, &[2]), FULL);
+        assert_eq!(write(&first, 59, &[3; 2]), FULL, "it would grow by one");
+        // What is written over needs no space, however little there may be.
+        disk.set_bytes_max(Some(10));
+        assert_eq!(write(&first, 1, &[3; 59]), Ok(()));
+        let mut bytes = [0; 60];
+        assert_eq!(first.read_at(&mut bytes, 0).expect("it is there"), 60);
+        assert_eq!((bytes[0], &bytes[1..]), (1, &[3; 59][..]));
+        // One that is deleted takes space for as long as it is open.
+        disk.set_bytes_max(Some(100));
+        disk.delete(Path::new("f/2")).expect("it is there");
+        assert_eq!((disk.bytes(), write(&first, 60, &[4])), (100, FULL));
+        drop(second);
+        assert_eq!((disk.bytes(), write(&first, 60, &[4; 40])), (60, Ok(())));
+        assert_eq!(write(&first, 100, &[4]), FULL);
+        disk.set_bytes_max(None);
+        assert_eq!(write(&first, 100, &[4]), Ok(()));
+    }
+}

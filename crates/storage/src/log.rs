@@ -373,3 +373,67 @@ impl Log {
         self.damage.get_or_insert_default()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// First entry, its body, and how many.
+    type RunParts = (u64, u64, u32);
+
+    /// Two runs: entries 0 to 3 with bodies from 10 on, entries 4 to 6 with bodies from 20 on.
+    fn side() -> Side {
+        let mut side = Side::default();
+        for (index, body) in (0..4).zip(10..).chain((4..7).zip(20..)) {
+            side.append(index, body, 1);
+        }
+        side
+    }
+
+    fn runs(side: &Side) -> Vec<RunParts> {
+        let runs = side.runs.iter();
+        runs.map(|run| (run.first_index, run.first_body, run.count))
+            .collect()
+    }
+
+    #[test]
+    fn a_run_is_forgotten_with_its_last_body_and_cut_before() {
+        let all = [(0, 10, 4), (4, 20, 3)];
+        let of_second = [(4, 20, 3)];
+        let cases: [(u64, &[RunParts]); 8] = [
+            (0, &all),
+            (10, &all),
+            (11, &[(1, 11, 3), (4, 20, 3)]),
+            (13, &[(3, 13, 1), (4, 20, 3)]),
+            (14, &of_second),
+            (20, &of_second),
+            (22, &[(6, 22, 1)]),
+            (23, &[]),
+        ];
+        for (before, left) in cases {
+            let mut side = side();
+            side.drop_runs_before(before);
+            assert_eq!(runs(&side), left, "before {before}");
+            for (index, body) in (0..4).zip(10..).chain((4..7).zip(20..)) {
+                let known = (body >= before).then_some(body);
+                assert_eq!(side.body(index), known, "before {before}");
+            }
+        }
+    }
+
+    #[test]
+    fn runs_are_forgotten_from_an_entry_on() {
+        let cases: [(u64, &[RunParts]); 5] = [
+            (7, &[(0, 10, 4), (4, 20, 3)]),
+            (6, &[(0, 10, 4), (4, 20, 2)]),
+            (4, &[(0, 10, 4)]),
+            (3, &[(0, 10, 3)]),
+            (0, &[]),
+        ];
+        for (from, left) in cases {
+            let mut side = side();
+            side.truncate_runs(from);
+            assert_eq!(runs(&side), left, "from {from}");
+        }
+    }
+}

@@ -3,7 +3,9 @@
 //! `wal/format.rs` says.
 //!
 //! `golden/shared` holds a store with blocks of segments that several logs share, of which the
-//! others have none.
+//! others have none; `golden/two_folders` one with segments in both folders, as a checkpoint of
+//! version 3 says, and with all else that a checkpoint may tell of a log. Its segments end with the
+//! name of the folder that they are in.
 //!
 //! A change here is a change of format: it needs a new version number, a new folder, and code that
 //! reads the old one. `LEVERET_GOLDEN=write cargo test -p leveret-storage --test golden` writes the
@@ -162,10 +164,9 @@ fn files(disk: &MemoryDisk) -> Vec<(String, Vec<u8>)> {
         if path.extension().is_some_and(|extension| extension == "wal") {
             bytes.truncate(end.next_multiple_of(4_096));
         }
-        (
-            path.file_name().unwrap().to_str().unwrap().to_owned(),
-            bytes,
-        )
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        let is_own = path.starts_with(folders().data) && name.ends_with(".seg");
+        (if is_own { name + ".data" } else { name }, bytes)
     };
     paths.into_iter().map(read).collect()
 }
@@ -219,6 +220,80 @@ fn check_shared_scene(disk: &MemoryDisk) {
     }
 }
 
+/// A store whose segments lie in both folders, one log of which is damaged.
+fn scene_of_two_folders() -> MemoryDisk {
+    let disk = MemoryDisk::new();
+    let (mut store, _) = Store::open(&disk, &folders(), &options()).unwrap();
+    for log in [2, 4] {
+        let shard = &mut store.shards[0];
+        shard.create_log(LogId(log), LogKind::Durable);
+        for n in 0..6_u8 {
+            let body = shard.body(
+                Durability::Durable,
+                &[b"log ", &[b'0' + log as u8, b'a' + n]],
+            );
+            shard.append(LogId(log), body, 6);
+        }
+    }
+    store.sync().unwrap();
+    store.mark_idle().unwrap();
+    drop(store);
+    for path in disk.paths() {
+        disk.tamper(&path, |bytes| {
+            if let Some(at) = bytes.windows(6).position(|text| text == b"log 4c") {
+                bytes[at] ^= 1;
+            }
+        });
+    }
+    let (mut store, _) = Store::open(&disk, &folders(), &options()).unwrap();
+    let shard = &mut store.shards[0];
+    shard.place_apart(LogId(4));
+    shard.settle(LogId(2), 1..3, 12);
+    shard.set_state(LogId(2), b"state of 2");
+    shard.set_term_and_vote(LogId(4), 7, 3);
+    store.sync().unwrap();
+    store.roll();
+    store.flush().unwrap();
+    store.shards[0].truncate(LogId(2), 5);
+    store.checkpoint().unwrap();
+    disk
+}
+
+fn check_scene_of_two_folders(disk: &MemoryDisk) {
+    let (mut store, report) = Store::open(disk, &folders(), &options()).unwrap();
+    assert_eq!(report.notes, Vec::<String>::new());
+    let ready = |text: &'static str| Read::Ready(text.into());
+    let (read, gone) = (["log 2a", "log 2d", "log 2e"].map(ready), Read::Gone);
+    let [first, fourth, fifth] = read;
+    let expected = [
+        first,
+        gone.clone(),
+        gone.clone(),
+        fourth,
+        fifth,
+        gone.clone(),
+    ];
+    for (index, entry) in (0..).zip(expected) {
+        assert_eq!(store.read(LogId(2), index), entry, "entry {index}");
+    }
+    for (index, text) in (0..).zip(["log 4a", "log 4b", "", "log 4d", "log 4e", "log 4f"]) {
+        match store.read(LogId(4), index) {
+            Read::Damaged(_) => assert_eq!(index, 2),
+            read => assert_eq!(read, ready(text), "entry {index}"),
+        }
+    }
+    let shard = &store.shards[0];
+    assert_eq!(shard.damage(LogId(2)), None);
+    let damage = shard.damage(LogId(4)).expect("it is told");
+    assert_eq!((damage.lost.first(), damage.lost.len()), (Some(2), 1));
+    assert!(!damage.notes.is_empty());
+    assert_eq!(shard.state(LogId(2)), b"state of 2");
+    assert_eq!(shard.term_and_vote(LogId(4)), Some((7, 3)));
+    let next = |log| shard.log_stats(LogId(log)).map(|stats| stats.next_index);
+    assert_eq!([next(2), next(4)], [Some(5), Some(6)]);
+    assert_eq!(shard.stats().segment_files, 2);
+}
+
 fn check_frozen(name: &str, files: Vec<(String, Vec<u8>)>) {
     if std::env::var_os("LEVERET_GOLDEN").is_some() {
         std::fs::create_dir_all(golden(name)).unwrap();
@@ -250,6 +325,18 @@ fn shared_blocks_are_written_and_read_as_the_golden_files_hold_them() {
     check_frozen("shared", files);
     check_shared_scene(&shared_scene());
     check_shared_scene(&put_on_disk("shared"));
+}
+
+#[test]
+fn a_checkpoint_of_two_folders_is_written_and_read_as_the_golden_files_hold_it() {
+    let files = files(&scene_of_two_folders());
+    let checkpoint = files.iter().find(|(name, _)| name.ends_with(".checkpoint"));
+    assert_eq!(checkpoint.expect("it is there").1[8..10], [3, 0]);
+    let segments = files.iter().filter(|(name, _)| name.contains(".seg"));
+    assert_eq!(segments.count(), 2, "{:?}", files.iter().map(|f| &f.0));
+    check_frozen("two_folders", files);
+    check_scene_of_two_folders(&scene_of_two_folders());
+    check_scene_of_two_folders(&put_on_disk("two_folders"));
 }
 
 #[test]
@@ -321,9 +408,10 @@ fn put_on_disk(version: &str) -> MemoryDisk {
         let to = match path.extension().and_then(|e| e.to_str()) {
             Some("wal") => vec![&folders.wal],
             Some("seg") => vec![&folders.segment],
-            Some("checkpoint") => vec![&folders.data],
+            Some("checkpoint" | "data") => vec![&folders.data],
             _ => vec![&folders.data, &folders.segment, &folders.wal],
         };
+        let name = name.trim_end_matches(".data");
         let bytes = std::fs::read(&path).unwrap();
         for folder in to {
             let file = disk.create_new(&folder.join(name)).unwrap();

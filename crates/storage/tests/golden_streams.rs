@@ -1,5 +1,6 @@
 //! Freezes the files of streams: what this version writes is byte for byte what `golden/stream`
-//! holds, and what that holds is read; what a later version wrote is refused by name.
+//! holds, and what that holds is read; what a later version wrote is refused by name. One replica's
+//! state is that of a sound log, of version 1; the other one's tells of damage, of version 2.
 //!
 //! A change here is a change of format: it needs a new version number, a new folder, and code that
 //! reads the old one. `LEVERET_GOLDEN=write cargo test -p leveret-storage --test golden_streams`
@@ -15,6 +16,7 @@ use std::io::IoSlice;
 use std::path::{Path, PathBuf};
 
 const STREAM: QueueId = QueueId(7);
+const DAMAGED: QueueId = QueueId(8);
 const FOLDER: &str = "streams";
 /// Bytes of each of the two copies of a segment file's head.
 const HEAD_COPY_BYTES: usize = 40;
@@ -55,6 +57,23 @@ fn state() -> ReplicaState {
     }
 }
 
+/// One in which all is said that can be.
+fn state_of_damaged() -> ReplicaState {
+    ReplicaState {
+        forgot: true,
+        is_whole: false,
+        cut: Some(40),
+        damaged: Some(30),
+        epochs: [(2, 0), (3, 20)]
+            .map(|(epoch, first_offset)| EpochStart {
+                epoch: Epoch(epoch),
+                first_offset,
+            })
+            .to_vec(),
+        ..state()
+    }
+}
+
 /// Two segments of a replica, as they lie on its disk.
 fn scene() -> MemoryDisk {
     let disk = MemoryDisk::new();
@@ -68,6 +87,10 @@ fn scene() -> MemoryDisk {
         files.sync(STREAM).unwrap();
     }
     files.save_replica_state(STREAM, &state()).unwrap();
+    files.recover(DAMAGED).unwrap();
+    files
+        .save_replica_state(DAMAGED, &state_of_damaged())
+        .unwrap();
     disk
 }
 
@@ -99,7 +122,10 @@ fn put_on_disk(change: impl Fn(&str, &mut Vec<u8>)) -> MemoryDisk {
 #[test]
 fn what_is_written_is_what_the_golden_files_hold() {
     let files = files_of(&scene());
-    assert_eq!(files.len(), 3, "two segments and a replica's state");
+    assert_eq!(files.len(), 4, "two segments and two replicas' states");
+    let versions = files.iter().filter(|(name, _)| name.ends_with(".replica"));
+    let versions = versions.map(|(_, bytes)| bytes[8..10].to_vec());
+    assert_eq!(versions.collect::<Vec<_>>(), [[0, 1], [0, 2]]);
     if std::env::var_os("LEVERET_GOLDEN").is_some() {
         std::fs::create_dir_all(golden()).unwrap();
         for (name, bytes) in &files {
@@ -126,6 +152,8 @@ fn what_the_golden_files_hold_is_read() {
         assert_eq!(bytes(&read.chunks), bytes(&expected));
     }
     assert_eq!(files.replica_state(STREAM).unwrap(), Some(state()));
+    let damaged = files.replica_state(DAMAGED).unwrap();
+    assert_eq!(damaged, Some(state_of_damaged()));
 }
 
 #[test]

@@ -45,20 +45,60 @@ fn a_checkpoint_of_a_later_version_is_refused_and_left_alone() {
     const LATER: u16 = 4;
     let world = filled();
     let path = world.only_file(".checkpoint");
-    let crc_of = |body: &[u8]| crc32c::crc32c_append(seed(&world, &[u64::from(LATER)]), body);
-    world.disk.tamper(&path, |bytes| {
-        let half = bytes.len() / 2;
-        for copy in bytes.chunks_mut(half) {
-            copy[8..10].copy_from_slice(&LATER.to_le_bytes());
-            let crc = crc_of(&copy[16..]);
-            copy[12..16].copy_from_slice(&crc.to_le_bytes());
-        }
+    change_checkpoint(&world, &path, |copy| {
+        copy[8..10].copy_from_slice(&LATER.to_le_bytes());
     });
     let before = world.disk.paths();
     refused(&world, &path, LATER);
     let mut after = world.disk.paths();
     after.retain(|path| before.contains(path));
     assert_eq!(after, before, "nothing is deleted");
+}
+
+/// Changes both copies of a checkpoint so that their checksums are right.
+fn change_checkpoint(world: &World, path: &Path, change: impl Fn(&mut [u8])) {
+    world.disk.tamper(path, |bytes| {
+        let half = bytes.len() / 2;
+        for copy in bytes.chunks_mut(half) {
+            change(copy);
+            let version = u16::from_le_bytes(copy[8..10].try_into().unwrap());
+            let seed = seed(world, &[u64::from(version)]);
+            let crc = crc32c::crc32c_append(seed, &copy[16..]);
+            copy[12..16].copy_from_slice(&crc.to_le_bytes());
+        }
+    });
+}
+
+/// What lives is a list of ranges; one that ends before it begins is none.
+#[test]
+fn a_checkpoint_with_a_range_that_ends_before_it_begins_is_damaged() {
+    for (start, end, is_sound) in [(3_u64, 21_u64, true), (21, 21, true), (22, 21, false)] {
+        let world = World::new();
+        let (mut store, _) = world.open();
+        store.shards[0].create_log(A, LogKind::Durable);
+        append_all(&mut store, A, 21, BYTES);
+        store.shards[0].settle(A, 0..3, 3 * BYTES as u64);
+        store.close().unwrap();
+        let path = world.only_file(".checkpoint");
+        let is_changed = std::cell::Cell::new(0);
+        change_checkpoint(&world, &path, |copy| {
+            let range = [3_u64, 21].map(u64::to_le_bytes).concat();
+            let wanted = [&1_u32.to_le_bytes()[..], &range].concat();
+            let at = copy.windows(wanted.len()).position(|bytes| bytes == wanted);
+            let at = at.expect("it is told what lives") + 4;
+            copy[at..at + 8].copy_from_slice(&start.to_le_bytes());
+            copy[at + 8..at + 16].copy_from_slice(&end.to_le_bytes());
+            is_changed.set(is_changed.get() + 1);
+        });
+        assert_eq!(is_changed.get(), 2, "both copies");
+        match Store::open(&world.disk, &world.folders, &world.options) {
+            Ok(_) => assert!(is_sound, "{start}..{end}"),
+            Err(OpenError::Damaged { path: of, .. }) => {
+                assert!(!is_sound && of == path, "{start}..{end} of {of:?}")
+            }
+            Err(other) => panic!("{start}..{end}: {other}"),
+        }
+    }
 }
 
 #[test]

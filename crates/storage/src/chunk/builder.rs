@@ -303,6 +303,48 @@ mod tests {
     }
 
     #[test]
+    fn buffers_that_are_taken_in_as_they_are_lie_among_those_that_are_copied() {
+        for durability in [Durability::Durable, Durability::Volatile] {
+            let mut builder = Builder::new(durability);
+            let bodies = [3, 1_000, 0, 0, 7, 500, 2].map(|len| vec![len as u8; len]);
+            for (at, body) in bodies.iter().enumerate() {
+                let sequence = match at % 2 {
+                    0 => builder.push(&[body], body.len(), &mut Spare::default()),
+                    _ => builder.push_shared(Bytes::copy_from_slice(body)),
+                };
+                assert_eq!(sequence, at as u64);
+                for (at, body) in bodies[..=at].iter().enumerate() {
+                    let (position, len) = (at as u32, body.len() as u32);
+                    assert_eq!(builder.find(at as u64), Some((position, len)));
+                }
+            }
+            assert_eq!(builder.bytes(), bodies.concat().len());
+            for (at, body) in bodies.iter().enumerate() {
+                assert_eq!(builder.get(at as u64).unwrap(), *body);
+            }
+            let sealed = builder.seal(0);
+            assert_eq!(sealed.bodies.iter().collect::<Vec<_>>(), bodies);
+            assert_eq!(sealed.bodies.bytes(), bodies.concat().len());
+            let crcs = bodies.iter().map(|body| crc32c::crc32c(body));
+            let crcs: Vec<u32> = crcs.collect();
+            match durability {
+                Durability::Durable => assert_eq!(sealed.crcs, crcs),
+                Durability::Volatile => assert_eq!(sealed.crcs, []),
+            }
+        }
+    }
+
+    #[test]
+    fn a_buffer_that_is_taken_in_is_not_copied() {
+        let mut builder = Builder::new(Durability::Durable);
+        let body = Bytes::from(vec![7; 1_000]);
+        builder.push_shared(body.clone());
+        assert_eq!(builder.get(0).unwrap().as_ptr(), body.as_ptr());
+        let sealed = builder.seal(0);
+        assert_eq!(sealed.bodies.get(0).as_ptr(), body.as_ptr());
+    }
+
+    #[test]
     fn a_chunk_takes_its_limit_and_not_a_byte_more() {
         let mut builder = Builder::new(Durability::Durable);
         let half = vec![0; CHUNK_BYTES / 2];

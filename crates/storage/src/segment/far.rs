@@ -126,3 +126,55 @@ pub(crate) fn only_body<D: Disk>(reader: &Reader<D>, salt: u64, block: &Block) -
         is_summed_alone: false,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::{DiskFile, MemoryDisk};
+    use crate::folders::Folders;
+    use crate::segment::format::{encode_block, file_name, own_class};
+    use std::io::IoSlice;
+    use std::path::Path;
+
+    const SALT: u64 = 5;
+    const LOG: LogId = LogId(7);
+    const OFFSET: u32 = 32;
+
+    /// What is found in a segment file that has this head and payload at [`OFFSET`].
+    fn found(head: &[u8], payload: &[u8], block: &Block) -> Option<Far> {
+        let (disk, folders) = (MemoryDisk::new(), Folders::within(Path::new("/store")));
+        let path = folders.segment.join(file_name(1));
+        let file = disk.create_new(&path).expect("a file");
+        let slices = [IoSlice::new(head), IoSlice::new(payload)];
+        file.write_at(&slices, u64::from(OFFSET)).expect("a disk");
+        only_body(&Reader::new(disk, &folders, SALT), SALT, block)
+    }
+
+    fn encoded(entries: &[(u64, u32)], payload: &[u8]) -> (Vec<u8>, Block) {
+        let of = (LOG, own_class(false));
+        let (head, block) = encode_block((entries, payload), SALT, (1, OFFSET), of);
+        (head, block.block)
+    }
+
+    #[test]
+    fn only_a_body_that_is_alone_in_its_block_and_large_is_found() {
+        let payload = vec![9; SEGMENT_PIECE_BYTES + 1];
+        let len = payload.len() as u32;
+        let (head, block) = encoded(&[(3, len)], &payload);
+        let far = found(&head, &payload, &block).expect("it is one");
+        assert_eq!((far.len, far.offset), (len, u64::from(OFFSET) + 56));
+        assert!(far.is_sound(crc32c::crc32c_append(far.begin(), &payload)));
+        let (head, block) = encoded(&[(3, len - 1), (4, 1)], &payload);
+        assert!(found(&head, &payload, &block).is_none(), "there are two");
+        let (head, block) = encoded(&[(3, len - 1)], &payload);
+        assert!(
+            found(&head, &payload, &block).is_none(),
+            "of the payload something is left"
+        );
+        let most = SEGMENT_PIECE_BYTES - FAR_HEAD_BYTES;
+        for (bytes, is_large) in [(most, false), (most + 1, true)] {
+            let (head, block) = encoded(&[(3, bytes as u32)], &payload[..bytes]);
+            assert_eq!(found(&head, &payload, &block).is_some(), is_large);
+        }
+    }
+}

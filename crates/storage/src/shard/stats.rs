@@ -214,3 +214,52 @@ impl ShardLogs {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A block of `live` entries that other logs have, too.
+    fn shared(offset: u32, live: u32) -> Block {
+        Block {
+            first_index: 0,
+            last_index: u64::from(live) - 1,
+            file: 1,
+            offset,
+            len: 9_000,
+            count: live,
+            live,
+            shared_from: Some(0),
+        }
+    }
+
+    fn freed(offset: u32, entries: u32, is_dead: bool) -> Freed {
+        Freed {
+            file: 1,
+            entries,
+            bytes: 0,
+            offset,
+            is_shared: true,
+            is_dead,
+        }
+    }
+
+    /// A large file outlives most of its blocks: what is noted of each must not.
+    #[test]
+    fn a_file_forgets_a_shared_block_with_the_last_entry_of_the_last_log() {
+        let mut file = FileState::new(1_000_000, false);
+        file.add(&shared(20_000, 3), 3);
+        let alone = file.clone();
+        for _ in 0..2 {
+            file.add(&shared(32, 5), 5);
+        }
+        assert!(!file.free(&freed(32, 4, false)));
+        assert!(!file.free(&freed(32, 1, true)), "another log needs it");
+        assert!(!file.free(&freed(32, 4, false)));
+        assert!(file.shared.contains_key(&32));
+        assert!(file.free(&freed(32, 1, true)), "nobody needs it");
+        assert_eq!(file, alone);
+        assert!(file.free(&freed(20_000, 3, true)));
+        assert_eq!((file.live, file.live_bytes, file.shared.len()), (0, 0, 0));
+    }
+}
