@@ -2,7 +2,7 @@
 //! routing key's hash may choose one.
 
 use crate::kind::Kind;
-use crate::router::{Destination, Index, Router};
+use crate::router::{Binding, Destination, Index, Router};
 use crate::targets::{Entries, Target};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
@@ -61,20 +61,23 @@ impl Router {
     /// for each binding.
     #[must_use]
     pub fn partitions(&self, super_stream: &str) -> Vec<Partition<'_>> {
+        self.streams_of(self.bindings_from(super_stream))
+    }
+
+    /// The streams among what bindings lead to, in their order.
+    fn streams_of<'a>(&'a self, bindings: impl Iterator<Item = Binding<'a>>) -> Vec<Partition<'a>> {
         let is_stream = |name: &str| self.queue(name.as_bytes()).is_some_and(|id| id.is_stream());
-        let mut partitions: Vec<_> = self
-            .bindings_from(super_stream)
-            .filter_map(|binding| match binding.destination {
-                Destination::Queue(stream) if is_stream(stream) => Some(Partition {
-                    order: partition_order(binding.arguments),
-                    stream,
-                    key: binding.routing_key,
-                }),
-                _ => None,
-            })
-            .collect();
-        partitions.sort_unstable();
-        partitions
+        let streams = bindings.filter_map(|binding| match binding.destination {
+            Destination::Queue(stream) if is_stream(stream) => Some(Partition {
+                order: partition_order(binding.arguments),
+                stream,
+                key: binding.routing_key,
+            }),
+            _ => None,
+        });
+        let mut streams: Vec<_> = streams.collect();
+        streams.sort_unstable();
+        streams
     }
 
     /// The partitions that a routing key leads to, each once, in their order: one where hashes
@@ -88,9 +91,8 @@ impl Router {
         let mut found: Vec<&str> = match exchange.kind.routes_as() {
             Kind::SuperStream(PartitionRouting::Hash) => Vec::new(),
             _ => {
-                let partitions = self.partitions(super_stream).into_iter();
-                let bound = partitions.filter(|partition| partition.key == key);
-                bound.map(|partition| partition.stream).collect()
+                let bound = self.streams_of(self.bindings_with_key(super_stream, key));
+                bound.into_iter().map(|partition| partition.stream).collect()
             }
         };
         found.dedup();

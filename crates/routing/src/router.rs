@@ -318,6 +318,28 @@ impl Router {
             .map(|entry| self.describe(self.bindings.get(entry.binding)))
     }
 
+    /// The bindings that lead away from an exchange and have this key. A direct exchange looks them
+    /// up, any other one looks through all that lead away from it.
+    pub fn bindings_with_key<'a>(
+        &'a self,
+        exchange: &str,
+        key: &[u8],
+    ) -> impl Iterator<Item = Binding<'a>> {
+        let exchange = self.find_exchange(exchange.as_bytes());
+        let entries = match exchange.map(|index| self.exchanges.get(index)) {
+            Some(exchange) => match &exchange.index {
+                Index::Direct(keys) | Index::Partitions(Partitions { keys, .. }) => {
+                    keys.get(key).map_or(&[][..], Entries::as_slice)
+                }
+                _ => exchange.outgoing.as_slice(),
+            },
+            None => &[],
+        };
+        let bindings = entries.iter().map(|entry| self.bindings.get(entry.binding));
+        let bindings = bindings.map(|binding| self.describe(binding));
+        bindings.filter(move |binding| binding.routing_key == key)
+    }
+
     /// The bindings that lead to a queue or an exchange.
     pub fn bindings_to(&self, destination: Destination<'_>) -> impl Iterator<Item = Binding<'_>> {
         let incoming: &[u32] = match self.find_target(destination) {

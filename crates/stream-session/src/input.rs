@@ -24,6 +24,11 @@ pub(crate) struct Input {
 }
 
 impl Input {
+    /// Whether there may be a whole frame.
+    pub(crate) fn has_more(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
     /// The next frame with its size, if it is whole. One that came in one piece is not copied, any
     /// other once.
     fn next(&mut self, frame_max: u32) -> Result<Option<Bytes>, FrameError> {
@@ -83,11 +88,18 @@ impl Session {
         self.input.waiting.push_back(bytes);
     }
 
-    /// Looks at what has arrived until an answer is owed.
+    /// Looks at what has arrived until an answer is owed, or the turn is over.
     pub(crate) fn read_on(&mut self, port: &mut impl Port) {
-        while self.reading() && self.phase != Phase::Over {
+        loop {
+            self.spend(port.take_work());
+            if !self.takes_frames() || self.phase == Phase::Over || self.work_left == 0 {
+                return;
+            }
             match self.input.next(self.frame_max) {
-                Ok(Some(frame)) => self.frame(&frame, port),
+                Ok(Some(frame)) => {
+                    self.spend(1);
+                    self.frame(&frame, port);
+                }
                 Ok(None) => return,
                 Err(error) => return self.lose_framing(error, port),
             }

@@ -58,6 +58,12 @@ pub trait Port {
     /// What the client is told.
     fn remove_super_stream(&mut self, name: &str) -> Result<(), ResponseCode>;
 
+    /// Work that questions since the last call of this took beyond that of most frames, in frames
+    /// (see [`leveret_types::limits::STREAM_FRAMES_PER_TURN_MAX`]).
+    fn take_work(&mut self) -> usize {
+        0
+    }
+
     /// Gives the streams a command of this session.
     fn send(&mut self, command: Command);
 }

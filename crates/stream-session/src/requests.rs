@@ -188,6 +188,7 @@ impl Session {
     }
 
     pub(crate) fn metadata(&mut self, correlation_id: u32, streams: &[&str], port: &mut impl Port) {
+        self.spend(streams.len());
         let mut waiting = BTreeMap::new();
         for (at, name) in streams.iter().enumerate() {
             let request = self.request();

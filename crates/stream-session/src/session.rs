@@ -12,7 +12,8 @@ use leveret_stream::{Command, Generation, RequestId};
 use leveret_stream_protocol::{Key, ResponseCode, ServerCommand};
 use leveret_types::limits::{
     CLOSE_MS_MAX, FRAME_ERROR_LINGER_MS, OUTBOX_BYTES_MAX, STREAM_CONSUMER_UPDATE_MS_MAX,
-    STREAM_FRAME_BYTES_PREAUTH_MAX, STREAM_UNCONFIRMED_BYTES_MAX, STREAM_UNCONFIRMED_ENTRIES_MAX,
+    STREAM_FRAME_BYTES_PREAUTH_MAX, STREAM_FRAMES_PER_TURN_MAX, STREAM_UNCONFIRMED_BYTES_MAX,
+    STREAM_UNCONFIRMED_ENTRIES_MAX,
 };
 use leveret_types::{Now, OutBuffer};
 use std::collections::BTreeMap;
@@ -47,6 +48,11 @@ pub struct Session {
     pub(crate) out: OutBuffer,
     /// What has arrived and not been looked at.
     pub(crate) input: Input,
+    /// Work that may still be done in this turn, in frames: see
+    /// [`STREAM_FRAMES_PER_TURN_MAX`].
+    pub(crate) work_left: usize,
+    /// Work that was done since the client was last read, in frames.
+    pub(crate) work_done: usize,
     /// Whether the end of a frame could not be found: what still arrives cannot be read.
     pub(crate) ignores_input: bool,
     /// Octets of a frame in force.
@@ -92,6 +98,8 @@ impl Session {
             phase: Phase::Connected,
             out: OutBuffer::new(),
             input: Input::default(),
+            work_left: STREAM_FRAMES_PER_TURN_MAX,
+            work_done: 0,
             ignores_input: false,
             frame_max: STREAM_FRAME_BYTES_PREAUTH_MAX,
             negotiated_frame_max: STREAM_FRAME_BYTES_PREAUTH_MAX,
@@ -127,8 +135,30 @@ impl Session {
     /// Whether the socket is to be read.
     #[must_use]
     pub fn reading(&self) -> bool {
+        self.takes_frames() && !self.waits_for_turn()
+    }
+
+    /// Whether frames that have arrived are looked at, where this turn has room for their work.
+    pub(crate) fn takes_frames(&self) -> bool {
         self.asked.is_none() && !self.congested && self.out.len() <= OUTBOX_BYTES_MAX
             || self.phase >= Phase::Closing
+    }
+
+    /// Whether what has arrived is left for the next turn.
+    fn waits_for_turn(&self) -> bool {
+        self.work_left == 0 && self.input.has_more()
+    }
+
+    /// Work that was done since this was last asked, in frames: see
+    /// [`STREAM_FRAMES_PER_TURN_MAX`].
+    pub const fn take_work(&mut self) -> usize {
+        std::mem::replace(&mut self.work_done, 0)
+    }
+
+    /// Counts work, in frames.
+    pub(crate) const fn spend(&mut self, work: usize) {
+        self.work_left = self.work_left.saturating_sub(work);
+        self.work_done = self.work_done.saturating_add(work);
     }
 
     /// Whether the client has logged in and opened its virtual host, and is served.
@@ -149,10 +179,11 @@ impl Session {
         &self.vhost
     }
 
-    /// Takes in what the socket had.
+    /// Takes in what the socket had: a turn begins.
     pub fn receive(&mut self, now: Now, bytes: Bytes, port: &mut impl Port) {
         self.now = now;
         self.heard_ms = now.monotonic_ms;
+        self.work_left = STREAM_FRAMES_PER_TURN_MAX;
         self.take_in(bytes);
         self.read_on(port);
     }
@@ -169,13 +200,19 @@ impl Session {
         self.heard_ms = now.monotonic_ms;
     }
 
-    /// Its time has come: see [`Self::deadline`].
+    /// Its time has come: see [`Self::deadline`]. A turn begins.
     pub fn tick(&mut self, now: Now, port: &mut impl Port) {
         self.now = now;
         let now_ms = now.monotonic_ms;
         if self.until_ms.is_some_and(|until_ms| until_ms <= now_ms) {
             return self.end(port);
         }
+        if self.waits_for_turn() {
+            // It was heard, and not read.
+            self.heard_ms = now_ms;
+        }
+        self.work_left = STREAM_FRAMES_PER_TURN_MAX;
+        self.read_on(port);
         if self.update_until_ms().is_some_and(|until| until <= now_ms) {
             let seconds = STREAM_CONSUMER_UPDATE_MS_MAX / 1_000;
             let reason = format!("no answer to a consumer update within {seconds} s");
@@ -203,7 +240,8 @@ impl Session {
             .heartbeat_ms()
             .map(|ms| (self.heard_ms + 2 * ms).min(self.spoke_ms + ms / 2));
         let update = self.update_until_ms();
-        let all = [self.until_ms, heartbeat, update, self.joins_at_ms()];
+        let turn = (self.takes_frames() && self.waits_for_turn()).then_some(0);
+        let all = [self.until_ms, heartbeat, update, self.joins_at_ms(), turn];
         all.into_iter().flatten().min()
     }
 

@@ -28,6 +28,7 @@ use std::sync::Arc;
 mod credit;
 mod single_active;
 mod streams;
+mod turns;
 
 /// A node: what the client may do, and a log of what is asked of it.
 #[derive(Default)]
@@ -45,6 +46,9 @@ struct Node {
     readers: Vec<ReaderId>,
     members: Vec<MemberId>,
     credited: Vec<(ReaderId, u32)>,
+    /// Work that each question for partitions takes, and what of it was not told yet, in frames.
+    work_of_partitions: usize,
+    work: usize,
 }
 
 impl Port for Node {
@@ -71,6 +75,7 @@ impl Port for Node {
     }
 
     fn partitions(&mut self, super_stream: &str) -> Option<Vec<String>> {
+        self.work += self.work_of_partitions;
         let mut all = self.super_streams.iter();
         all.find(|(name, _)| name == super_stream)
             .map(|(_, partitions)| partitions.clone())
@@ -109,6 +114,10 @@ impl Port for Node {
             true => Ok(()),
             false => Err(ResponseCode::STREAM_DOES_NOT_EXIST),
         }
+    }
+
+    fn take_work(&mut self) -> usize {
+        std::mem::take(&mut self.work)
     }
 
     fn send(&mut self, command: Command) {

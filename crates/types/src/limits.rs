@@ -31,6 +31,9 @@ pub const STREAM_CHUNKS_UNDER_WAY_PER_CONNECTION_MAX: u32 = 32;
 pub const STREAM_CONSUMER_UPDATE_MS_MAX: u64 = 60_000;
 /// Partitions of a super stream that is made over the stream protocol.
 pub const STREAM_PARTITIONS_MAX: usize = 1_000;
+/// Bindings away from the exchange of a super stream: where there are more it is not taken for one,
+/// for who asks for its partitions has them looked through.
+pub const SUPER_STREAM_BINDINGS_MAX: usize = 4 * STREAM_PARTITIONS_MAX;
 /// Entries of one list in a frame of the stream protocol, but for messages: streams, partitions,
 /// properties.
 pub const STREAM_LIST_ENTRIES_MAX: usize = 4_096;
@@ -193,6 +196,10 @@ pub const SOCKET_READ_BYTES: usize = 128 * 1024;
 /// Requests of one read from a client's socket, but for its first ones: a client that sends smaller
 /// requests is read in smaller pieces, so that others have their turn between.
 pub const REQUESTS_PER_READ_MAX: usize = 2_048;
+/// Frames of one turn for a client of the stream protocol. What takes more work than most, as
+/// looking through the bindings of a super stream, counts as more of them. The rest of what was
+/// read waits for the next turn, and nothing more is read before.
+pub const STREAM_FRAMES_PER_TURN_MAX: usize = REQUESTS_PER_READ_MAX;
 /// Bytes of a body of an HTTP request, and of one that carries definitions.
 pub const HTTP_BODY_BYTES_MAX: usize = 10_000_000;
 /// See [`HTTP_BODY_BYTES_MAX`].

@@ -1,13 +1,12 @@
 //! Streams and super streams in the catalogue, for a stream connection.
 
+use super::partitions;
 use super::port::NodePort;
 use super::{Asked, News};
 use crate::env::{Env, Executed, Proposal, ProposalId};
 use crate::growth;
 use leveret_metadata::{Catalogue, CatalogueError, Command, Endpoint, Outcome, QueueKind};
-use leveret_routing::{
-    PARTITION_ORDER, Router, SUPER_STREAM, SUPER_STREAM_ROUTING, is_super_stream,
-};
+use leveret_routing::{PARTITION_ORDER, SUPER_STREAM, SUPER_STREAM_ROUTING};
 use leveret_stream::{Event, Refusal, RequestId};
 use leveret_stream_protocol::ResponseCode;
 use leveret_types::{FieldTable, FieldValue, NodeId, QueueId};
@@ -111,37 +110,17 @@ impl<E: Env> NodePort<'_, E> {
 
     // --- super streams -------------------------------------------------------------------------
 
-    /// The names that a super stream's router says; nothing if there is no super stream.
-    fn of_super_stream(
-        &self,
+    /// The partitions of a super stream that a key leads to, or all, in their order.
+    pub(super) fn partitions_of(
+        &mut self,
         super_stream: &str,
-        say: impl FnOnce(&Router) -> Vec<&str>,
+        key: Option<&[u8]>,
     ) -> Option<Vec<String>> {
         let catalogue = self.env.catalogue();
         let vhost = catalogue.vhost(self.side.login.vhost_name())?;
-        let exchange = vhost.exchange(super_stream)?;
-        if !is_super_stream(exchange.arguments()) {
-            return None;
-        }
-        let names = say(vhost.router()).into_iter();
-        Some(names.map(str::to_owned).collect())
-    }
-
-    /// The partitions of a super stream, in their order.
-    pub(super) fn partitions_of(&self, super_stream: &str) -> Option<Vec<String>> {
-        self.of_super_stream(super_stream, |router| {
-            let mut partitions = router.partitions(super_stream);
-            partitions.dedup_by_key(|partition| (partition.order, partition.stream));
-            let names = partitions.into_iter();
-            names.map(|partition| partition.stream).collect()
-        })
-    }
-
-    /// The partitions of a super stream that a routing key leads to.
-    pub(super) fn partitions_of_key(&self, super_stream: &str, key: &str) -> Option<Vec<String>> {
-        self.of_super_stream(super_stream, |router| {
-            router.partitions_of_key(super_stream, key.as_bytes())
-        })
+        let (found, bindings) = partitions::of(vhost, super_stream, key);
+        self.side.work += bindings;
+        found
     }
 
     /// Makes the exchange of a super stream, and binds its partitions.
@@ -188,7 +167,7 @@ impl<E: Env> NodePort<'_, E> {
     }
 
     pub(super) fn delete_super_stream(&mut self, name: &str) -> Result<(), ResponseCode> {
-        if self.partitions_of(name).is_none() {
+        if self.partitions_of(name, None).is_none() {
             return Err(ResponseCode::STREAM_DOES_NOT_EXIST);
         }
         self.execute(&Command::ExchangeDelete {

@@ -6,6 +6,7 @@
 
 mod catalogue;
 mod login;
+mod partitions;
 mod port;
 
 use crate::ConnectionStatus;
@@ -51,6 +52,8 @@ struct Side {
     /// Changes of the catalogue that are not durable yet: nothing is written before they are.
     unsynced: Vec<LogPosition>,
     has_published: bool,
+    /// Work of the session's questions that it has not counted yet, in frames.
+    work: usize,
 }
 
 /// A client's connection of the stream protocol.
@@ -86,6 +89,7 @@ impl StreamConnection {
                 proposed: None,
                 unsynced: Vec::new(),
                 has_published: false,
+                work: 0,
             },
             nothing: OutBuffer::new(),
             traffic: Traffic::default(),
@@ -113,13 +117,14 @@ impl StreamConnection {
         self.side.identity.secure(certificate, status);
     }
 
-    /// Takes in what the socket had; answers how much work that was.
+    /// Takes in what the socket had; answers how much work was done since the last such call, in
+    /// frames.
     pub fn receive<E: Env>(&mut self, now: Now, bytes: Bytes, env: &E) -> usize {
         self.traffic.received_bytes += bytes.len() as u64;
         let mut port = NodePort::new(&mut self.side, now, env);
         self.session.receive(now, bytes, &mut port);
         self.tell(now, env);
-        1
+        self.session.take_work()
     }
 
     /// Takes in what was posted from elsewhere.

@@ -122,11 +122,11 @@ impl<E: Env> Port for NodePort<'_, E> {
     }
 
     fn partitions(&mut self, super_stream: &str) -> Option<Vec<String>> {
-        self.partitions_of(super_stream)
+        self.partitions_of(super_stream, None)
     }
 
     fn route(&mut self, super_stream: &str, routing_key: &str) -> Option<Vec<String>> {
-        self.partitions_of_key(super_stream, routing_key)
+        self.partitions_of(super_stream, Some(routing_key.as_bytes()))
     }
 
     fn make_super_stream(
@@ -140,6 +140,10 @@ impl<E: Env> Port for NodePort<'_, E> {
 
     fn remove_super_stream(&mut self, name: &str) -> Result<(), ResponseCode> {
         self.delete_super_stream(name)
+    }
+
+    fn take_work(&mut self) -> usize {
+        std::mem::take(&mut self.side.work)
     }
 
     fn send(&mut self, command: Command) {
