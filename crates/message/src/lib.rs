@@ -41,4 +41,4 @@ mod tests;
 
 pub use delivered::{Place, as_amqp091, delivered};
 pub use entry::{entry_of, filter_value, to_entry};
-pub use sub_batch::{SubBatch, SubBatchError, unpack};
+pub use sub_batch::{SubBatch, SubBatchError, Unpacking, unpack};

@@ -2,8 +2,9 @@
 //! or not.
 
 use bytes::Bytes;
+use flate2::bufread::MultiGzDecoder;
 use leveret_types::limits::STREAM_SUB_BATCH_BYTES_MAX;
-use std::io::Read;
+use std::io::{Cursor, Read};
 
 /// Why a batch cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -34,13 +35,81 @@ pub struct SubBatch {
 /// # Errors
 /// If it is compressed in another way, malformed, or too large.
 pub fn unpack(compression: u8, records: u16, body: Bytes) -> Result<SubBatch, SubBatchError> {
-    let bytes = match compression {
-        0 => body,
-        1 => decompressed(flate2::read::MultiGzDecoder::new(&body[..]))?,
-        other => return Err(SubBatchError::Codec(other)),
-    };
-    let (mut count, mut rest) = (0_u32, &bytes[..]);
-    while !rest.is_empty() {
+    let mut unpacking = Unpacking::begin(compression, records, body)?;
+    loop {
+        if let Some(result) = unpacking.go_on(&mut { usize::MAX }) {
+            return result;
+        }
+    }
+}
+
+/// A batch that is decompressed bit by bit: a few bytes can become very many, which is more than
+/// one turn may take.
+#[derive(Debug)]
+pub struct Unpacking {
+    records: u16,
+    packed: Packed,
+    unpacked: Vec<u8>,
+}
+
+#[derive(Debug)]
+enum Packed {
+    Plain(Bytes),
+    Gzip(Box<MultiGzDecoder<Cursor<Bytes>>>),
+}
+
+impl Unpacking {
+    /// A batch as [`unpack`] reads it, of which nothing has been decompressed.
+    ///
+    /// # Errors
+    /// If it is compressed in a way that is not read here.
+    pub fn begin(compression: u8, records: u16, body: Bytes) -> Result<Self, SubBatchError> {
+        let packed = match compression {
+            0 => Packed::Plain(body),
+            1 => Packed::Gzip(Box::new(MultiGzDecoder::new(Cursor::new(body)))),
+            other => return Err(SubBatchError::Codec(other)),
+        };
+        Ok(Self {
+            records,
+            packed,
+            unpacked: Vec::new(),
+        })
+    }
+
+    /// Decompresses as many bytes as `budget` has and takes them off it; what came of the batch
+    /// once that is known, and then this is not called again.
+    pub fn go_on(&mut self, budget: &mut usize) -> Option<Result<SubBatch, SubBatchError>> {
+        let result = match &mut self.packed {
+            Packed::Plain(body) => Ok(std::mem::take(body)),
+            Packed::Gzip(decoder) => decompress(decoder, &mut self.unpacked, budget)?
+                .map(|()| std::mem::take(&mut self.unpacked).into()),
+        };
+        Some(result.and_then(|bytes| whole(self.records, bytes)))
+    }
+}
+
+/// Appends so many bytes; what became of it once there are no more.
+fn decompress(
+    decoder: &mut impl Read,
+    bytes: &mut Vec<u8>,
+    budget: &mut usize,
+) -> Option<Result<(), SubBatchError>> {
+    let before = bytes.len();
+    let room = (STREAM_SUB_BATCH_BYTES_MAX + 1 - before).min(*budget);
+    let read = decoder.take(room as u64).read_to_end(bytes);
+    let count = bytes.len() - before;
+    *budget -= count;
+    match read {
+        Err(_) => Some(Err(SubBatchError::Compressed)),
+        Ok(_) if bytes.len() > STREAM_SUB_BATCH_BYTES_MAX => Some(Err(SubBatchError::TooLarge)),
+        Ok(_) => (count < room).then_some(Ok(())),
+    }
+}
+
+/// The batch, if it has so many messages and nothing else.
+fn whole(records: u16, bytes: Bytes) -> Result<SubBatch, SubBatchError> {
+    let (mut count, mut rest) = (0, &bytes[..]);
+    while !rest.is_empty() && count <= u32::from(records) {
         let len = first(rest).ok_or(SubBatchError::Messages)?;
         rest = &rest[HEAD_BYTES + len..];
         count += 1;
@@ -49,17 +118,6 @@ pub fn unpack(compression: u8, records: u16, body: Bytes) -> Result<SubBatch, Su
         return Err(SubBatchError::Messages);
     }
     Ok(SubBatch { rest: bytes })
-}
-
-fn decompressed(decoder: impl Read) -> Result<Bytes, SubBatchError> {
-    let mut bytes = Vec::new();
-    let most = STREAM_SUB_BATCH_BYTES_MAX as u64 + 1;
-    let read = decoder.take(most).read_to_end(&mut bytes);
-    read.map_err(|_| SubBatchError::Compressed)?;
-    if bytes.len() > STREAM_SUB_BATCH_BYTES_MAX {
-        return Err(SubBatchError::TooLarge);
-    }
-    Ok(bytes.into())
 }
 
 /// A message in a batch: its length, whose first bit is not set, and its octets.

@@ -2,11 +2,19 @@
 
 use bytes::Bytes;
 use leveret_client::Flow;
-use leveret_message::{Place, SubBatch, delivered, filter_value, unpack};
+use leveret_message::{Place, SubBatch, SubBatchError, Unpacking, delivered, filter_value};
 use leveret_stream::chunk::first_entry;
 use leveret_stream::{ChunkKind, EntryValues, Filter, ReaderId, SharedChunk, value_hash};
+use leveret_types::limits::STREAM_SUB_BATCH_BYTES_MAX;
 use leveret_types::{Message, QueueId};
 use std::collections::VecDeque;
+
+/// What each compressed batch costs of the bytes that may be decompressed, whatever comes of it:
+/// about what it takes to begin with one.
+const BATCH_COST_BYTES: usize = 4 * 1024;
+
+/// The bytes that may be decompressed are spent.
+struct Spent;
 
 /// A consumer of a stream.
 pub(crate) struct Reader {
@@ -30,6 +38,8 @@ pub(crate) struct Reader {
     values: Vec<u32>,
     /// The one of the entry at hand.
     value: Option<u32>,
+    /// The batch at hand, of which not all is decompressed, and how many messages it claims.
+    unpacking: Option<(Unpacking, u16)>,
     /// What is left of the batch at hand.
     batch: Option<SubBatch>,
     /// Whether a chunk is at hand, for which the stream is owed a credit.
@@ -59,6 +69,7 @@ impl Reader {
             offset: 0,
             values: Vec::new(),
             value: None,
+            unpacking: None,
             batch: None,
             is_reading: false,
             finished: 0,
@@ -120,16 +131,27 @@ impl Reader {
         std::mem::take(&mut self.finished)
     }
 
-    /// The next message and its offset, if the consumer may have one and it is there.
-    pub(crate) fn next(&mut self) -> Option<(u64, Message)> {
-        self.next_of(|_| true)
+    /// The next message and its offset, if the consumer may have one and it is there. What is
+    /// decompressed for it is taken off `budget`, in bytes; where that is spent, there may be more
+    /// ([`Self::may_deliver`]), to be asked for in another turn.
+    pub(crate) fn next(&mut self, budget: &mut usize) -> Option<(u64, Message)> {
+        self.next_within(|_| true, budget)
     }
 
     /// The same, of those messages whose offsets are wanted: the others are passed over, and cost
-    /// the consumer nothing.
+    /// the consumer nothing. Decompresses twice what one batch may have at most: what is not
+    /// delivered has an end, and is read on when somebody asks again.
     pub(crate) fn next_of(&mut self, is_wanted: impl Fn(u64) -> bool) -> Option<(u64, Message)> {
+        self.next_within(is_wanted, &mut (2 * STREAM_SUB_BATCH_BYTES_MAX))
+    }
+
+    fn next_within(
+        &mut self,
+        is_wanted: impl Fn(u64) -> bool,
+        budget: &mut usize,
+    ) -> Option<(u64, Message)> {
         while self.credit > 0 {
-            let Some((offset, entry)) = self.next_entry() else {
+            let Some((offset, entry)) = self.next_entry(budget).ok()? else {
                 if !self.next_chunk() {
                     return None;
                 }
@@ -172,41 +194,65 @@ impl Reader {
         true
     }
 
-    /// The next message of the chunk at hand.
-    fn next_entry(&mut self) -> Option<(u64, Bytes)> {
+    /// The next message of the chunk at hand; none behind its last one.
+    fn next_entry(&mut self, budget: &mut usize) -> Result<Option<(u64, Bytes)>, Spent> {
         loop {
             if let Some(batch) = &mut self.batch {
                 if let Some(message) = batch.next() {
-                    let offset = self.offset;
-                    self.offset += 1;
-                    return Some((offset, message));
+                    return Ok(Some((self.take_offset(), message)));
                 }
                 self.batch = None;
             }
+            if let Some((mut unpacking, records)) = self.unpacking.take() {
+                match unpacking.go_on(budget) {
+                    Some(Ok(batch)) => self.batch = Some(batch),
+                    Some(Err(error)) => self.pass_over(records, error),
+                    None => {
+                        self.unpacking = Some((unpacking, records));
+                        return Err(Spent);
+                    }
+                }
+                continue;
+            }
             // The chunk was checked when it was made or read.
-            let entry = first_entry(&self.entries).ok()?;
+            let Ok(entry) = first_entry(&self.entries) else {
+                return Ok(None);
+            };
+            if entry.sub_batch.is_some_and(|codec| codec != 0) {
+                if *budget == 0 {
+                    return Err(Spent);
+                }
+                *budget = budget.saturating_sub(BATCH_COST_BYTES);
+            }
             self.value = self.values.pop();
             let (len, records) = (entry.bytes.len(), entry.records);
             let (head, compression) = (len - entry.body.len(), entry.sub_batch);
             let body = self.entries.split_to(len).slice(head..);
             let Some(compression) = compression else {
-                let offset = self.offset;
-                self.offset += 1;
-                return Some((offset, body));
+                return Ok(Some((self.take_offset(), body)));
             };
-            match unpack(compression, records, body) {
-                Ok(batch) => self.batch = Some(batch),
-                // As RabbitMQ does: only clients of the stream protocol can read it.
-                Err(error) => {
-                    let (name, offset) = (&self.name, self.offset);
-                    tracing::debug!(
-                        "stream '{name}': {records} messages from offset {offset} on are not \
-                         delivered with AMQP 0-9-1: {error}"
-                    );
-                    self.offset += u64::from(records);
-                }
+            match Unpacking::begin(compression, records, body) {
+                Ok(unpacking) => self.unpacking = Some((unpacking, records)),
+                Err(error) => self.pass_over(records, error),
             }
         }
+    }
+
+    /// The offset of the message at hand.
+    const fn take_offset(&mut self) -> u64 {
+        let offset = self.offset;
+        self.offset += 1;
+        offset
+    }
+
+    /// A batch cannot be read: only clients of the stream protocol can, as with RabbitMQ.
+    fn pass_over(&mut self, records: u16, error: SubBatchError) {
+        let (name, offset) = (&self.name, self.offset);
+        tracing::debug!(
+            "stream '{name}': {records} messages from offset {offset} on are not delivered with \
+             AMQP 0-9-1: {error}"
+        );
+        self.offset += u64::from(records);
     }
 }
 
@@ -216,9 +262,12 @@ mod tests {
 
     use super::*;
     use crate::test_chunks::{batch, chunk, entry as message, message as valued, with_values};
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+    use std::io::Write;
 
     fn read(reader: &mut Reader) -> Vec<(u64, Vec<u8>)> {
-        std::iter::from_fn(|| reader.next())
+        std::iter::from_fn(|| reader.next(&mut { usize::MAX }))
             .map(|(offset, message)| (offset, message.body().to_vec()))
             .collect()
     }
@@ -320,5 +369,61 @@ mod tests {
         reader.give(5);
         assert_eq!(read(&mut reader), all(111, &["b"]));
         assert_eq!(reader.take_finished(), 1);
+    }
+
+    /// A batch of one message of so many octets.
+    fn gzipped(octets: usize) -> Vec<u8> {
+        let inner = message(&vec![b'a'; octets]);
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+        encoder.write_all(&inner).unwrap();
+        batch(1, 1, &encoder.finish().unwrap())
+    }
+
+    #[test]
+    fn a_turn_decompresses_its_bytes_whatever_comes_of_them_and_the_next_one_goes_on() {
+        const TURN: usize = 100_000;
+        let octets = 10 * TURN;
+        // What is not what it claims, what is no message, and what is one.
+        let mut short = gzipped(octets);
+        short[1..3].copy_from_slice(&2_u16.to_be_bytes());
+        let entries = [short, gzipped(octets), message(b"end")];
+        let mut reader = Reader::new(ReaderId(1), QueueId(1), "s", 0, Flow::Prefetch(9));
+        reader.push(chunk(0, 4, &entries));
+        let (mut found, mut turns) = (Vec::new(), 0);
+        while reader.may_deliver() {
+            let mut budget = TURN;
+            while let Some((offset, _)) = reader.next(&mut budget) {
+                found.push(offset);
+            }
+            turns += 1;
+        }
+        assert_eq!(found, [2, 3]);
+        // Both batches have ten turns' bytes and four, and cost a little to begin with.
+        assert_eq!(turns, 21);
+    }
+
+    #[test]
+    fn batches_that_fail_at_once_cost_a_turn_their_share() {
+        let most = 10;
+        let entries: Vec<_> = (0..3 * most).map(|_| batch(1, 1, b"no gzip")).collect();
+        let mut reader = Reader::new(ReaderId(1), QueueId(1), "s", 0, Flow::Prefetch(9));
+        reader.push(chunk(0, 3 * most as u32, &entries));
+        let mut turns = 0;
+        while reader.may_deliver() {
+            assert!(reader.next(&mut (most * BATCH_COST_BYTES + 1)).is_none());
+            turns += 1;
+        }
+        assert_eq!(turns, 3);
+    }
+
+    #[test]
+    fn a_batch_of_any_size_is_read_in_one_go_for_a_view() {
+        let mut reader = Reader::new(ReaderId(1), QueueId(1), "s", 0, Flow::Prefetch(1));
+        let entries = [
+            batch(1, 1, b"no gzip"),
+            gzipped(STREAM_SUB_BATCH_BYTES_MAX - 4),
+        ];
+        reader.push(chunk(0, 2, &entries));
+        assert_eq!(reader.next_of(|_| true).unwrap().0, 1);
     }
 }

@@ -499,6 +499,8 @@ pub const VIEW_IDLE_MS: u64 = 10_000;
 /// Bytes of a compressed batch of messages of a stream once it is decompressed for AMQP 0-9-1. A
 /// larger one is passed over.
 pub const STREAM_SUB_BATCH_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Bytes of such batches that one turn decompresses for one connection; the next turn goes on.
+pub const STREAM_UNPACK_TURN_BYTES: usize = 2 * 1024 * 1024;
 /// Bytes of entries of one chunk of a stream, which with its heads fills a buffer of 512 KiB. A
 /// larger entry has a chunk of its own.
 pub const STREAM_CHUNK_BYTES: usize = 511 * 1024;

@@ -47,8 +47,12 @@ pub(super) struct Streams {
     pub(super) is_leaving: bool,
     /// Whether a batch of a publisher's own gathers.
     pub(super) gathers: bool,
-    /// Consumers may be delivered more, now that the output is empty.
+    /// Consumers may be delivered more: the output is empty, or what they were to be delivered is
+    /// to be decompressed in another turn.
     pub(super) is_due: bool,
+    /// Bytes that were decompressed in this turn: at most
+    /// [`leveret_types::limits::STREAM_UNPACK_TURN_BYTES`].
+    pub(super) unpacked_bytes: usize,
     /// The entry that is being made.
     pub(super) entry: Vec<u8>,
 }

@@ -15,7 +15,7 @@ use crate::streams::StreamNews;
 use leveret_client::{Consume, Delivery, Reply, Session, Settle};
 use leveret_message::{as_amqp091, entry_of, filter_value};
 use leveret_stream::{BatchBuilder, Command, Event, PublisherId, ReaderId, Refusal, RequestId};
-use leveret_types::limits::{OUTBOX_BYTES_MAX, STREAM_CHUNKS_READ_AHEAD};
+use leveret_types::limits::{OUTBOX_BYTES_MAX, STREAM_CHUNKS_READ_AHEAD, STREAM_UNPACK_TURN_BYTES};
 use leveret_types::{ConsumerId, Message, Now, ProtocolError, QueueId, ReplyCode};
 use smallvec::SmallVec;
 
@@ -69,6 +69,7 @@ impl<S: Session> Connection<S> {
             return;
         };
         streams.is_due = false;
+        streams.unpacked_bytes = 0;
         let ready = streams.readers.iter().filter(|(_, r)| r.may_deliver());
         let mut ready: Vec<ConsumerId> = ready.map(|(consumer, _)| *consumer).collect();
         ready.sort_unstable();
@@ -385,10 +386,14 @@ impl<S: Session> Connection<S> {
         let Some(mut reader) = streams.readers.remove(&consumer) else {
             return;
         };
+        let mut budget = STREAM_UNPACK_TURN_BYTES.saturating_sub(streams.unpacked_bytes);
+        let mut is_due = false;
         while self.session.output().len() < OUTBOX_BYTES_MAX {
-            let next = reader.next();
+            let next = reader.next(&mut budget);
             chunks += reader.take_finished();
             let Some((offset, message)) = next else {
+                // What is at hand and does not come is to be decompressed in another turn.
+                is_due = reader.may_deliver();
                 break;
             };
             let delivery = Delivery {
@@ -410,7 +415,10 @@ impl<S: Session> Connection<S> {
             }
         }
         let (stream, id) = (reader.stream, reader.id);
-        self.streams().readers.insert(consumer, reader);
+        let streams = self.streams();
+        streams.readers.insert(consumer, reader);
+        streams.unpacked_bytes = STREAM_UNPACK_TURN_BYTES - budget;
+        streams.is_due |= is_due;
         if chunks > 0 {
             let credit = Command::Credit {
                 stream,
