@@ -2,6 +2,7 @@
 
 use crate::BindError;
 use leveret_types::{FieldTable, FieldValue};
+use smallvec::SmallVec;
 
 /// `x-match`: how many of the arguments must match, and whether those whose names begin with `x-`
 /// count.
@@ -73,11 +74,15 @@ impl HeadersMatcher {
     /// matches everything in the `all` modes and nothing in the `any` modes.
     #[must_use]
     pub fn matches(&self, headers: Option<&FieldTable>) -> bool {
+        self.matches_those(&Headers::new(headers))
+    }
+
+    /// The same of headers that many bindings are compared with.
+    pub(crate) fn matches_those(&self, headers: &Headers<'_>) -> bool {
         let mut wanted = self.wanted.iter();
         let found = |(name, value): &(Box<str>, FieldValue)| {
-            headers
-                .and_then(|headers| headers.get(name))
-                .is_some_and(|header| value_matches(value, header))
+            let header = headers.get(name);
+            header.is_some_and(|header| value_matches(value, header))
         };
         if self.wants_all() {
             wanted.all(found)
@@ -85,6 +90,36 @@ impl HeadersMatcher {
             wanted.any(found)
         }
     }
+}
+
+/// A message's headers, the first of each name, so that each is found without a look at the others.
+#[derive(Debug)]
+pub(crate) struct Headers<'a>(SmallVec<[(&'a str, &'a FieldValue); 16]>);
+
+impl<'a> Headers<'a> {
+    pub(crate) fn new(headers: Option<&'a FieldTable>) -> Self {
+        let all = headers.into_iter().flat_map(FieldTable::iter).collect();
+        Self(firsts_of_names(all))
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<&'a FieldValue> {
+        let found = self.0.binary_search_by(|(other, _)| (*other).cmp(name));
+        found.ok().map(|at| self.0[at].1)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&'a str, &'a FieldValue)> {
+        self.0.iter().copied()
+    }
+}
+
+/// Entries in the order of their names, the first of several of one name kept.
+pub(crate) fn firsts_of_names<N: Ord, V>(
+    mut entries: SmallVec<[(N, V); 16]>,
+) -> SmallVec<[(N, V); 16]> {
+    // A stable order leaves the first of a name first.
+    entries.sort_by(|a, b| a.0.cmp(&b.0));
+    entries.dedup_by(|later, first| later.0 == first.0);
+    entries
 }
 
 /// Whether a header has the value that a binding wants. A wanted value of type void asks for
@@ -129,6 +164,8 @@ pub(crate) fn float(value: &FieldValue) -> Option<f64> {
 mod tests {
     use super::*;
     use leveret_types::FieldValue as V;
+    use std::cell::Cell;
+    use std::cmp::Ordering;
     use std::slice::from_ref;
 
     fn table(entries: &[(&str, V)]) -> FieldTable {
@@ -221,5 +258,50 @@ mod tests {
             error.to_string(),
             "Invalid x-match field type signedint (value 1); expected longstr"
         );
+    }
+
+    /// A name that counts how often it is compared with another one.
+    #[derive(Debug)]
+    struct Counted<'a>(u32, &'a Cell<u64>);
+
+    impl PartialEq for Counted<'_> {
+        fn eq(&self, other: &Self) -> bool {
+            self.cmp(other).is_eq()
+        }
+    }
+    impl Eq for Counted<'_> {}
+    impl PartialOrd for Counted<'_> {
+        fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+            Some(self.cmp(other))
+        }
+    }
+    impl Ord for Counted<'_> {
+        fn cmp(&self, other: &Self) -> Ordering {
+            self.1.set(self.1.get() + 1);
+            self.0.cmp(&other.0)
+        }
+    }
+
+    #[test]
+    fn many_entries_are_brought_into_order_without_comparing_each_with_each() {
+        let compared = Cell::new(0);
+        let number = |n: u32| n.wrapping_mul(0x9E37_79B1) >> 21;
+        let entries = (0..4096).map(|n| (Counted(number(n), &compared), n));
+        let firsts = firsts_of_names(entries.collect());
+        assert!(compared.get() < 20 * 4096, "{}", compared.get());
+        assert!(firsts.is_sorted_by(|a, b| a.0.0 < b.0.0));
+        for (name, n) in firsts {
+            assert!((0..n).all(|before| number(before) != name.0));
+        }
+    }
+
+    #[test]
+    fn of_headers_of_one_name_the_first_counts() {
+        let headers = table(&[("b", V::I32(1)), ("a", V::I32(2)), ("b", V::I32(3))]);
+        let headers = Headers::new(Some(&headers));
+        assert_eq!(headers.get("b"), Some(&V::I32(1)));
+        assert_eq!(headers.get("c"), None);
+        assert_eq!(headers.iter().count(), 2);
+        assert_eq!(Headers::new(None).iter().count(), 0);
     }
 }

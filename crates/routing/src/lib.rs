@@ -30,6 +30,7 @@ mod hash_tree;
 mod headers;
 mod headers_index;
 mod kind;
+mod ordered;
 mod partitions;
 mod route;
 mod router;

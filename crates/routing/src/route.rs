@@ -1,6 +1,7 @@
 //! The way of a message through a router.
 
 use crate::hash;
+use crate::headers::Headers;
 use crate::headers_index::HeadersIndex;
 use crate::kind::{HashOn, Kind};
 use crate::partitions::{PartitionRouting, Partitions};
@@ -250,7 +251,7 @@ impl Router {
             (Index::Modulus(ordered), _) => {
                 let key = hash::stable(keys.first().copied().unwrap_or_default());
                 match ordered.get(hash::below(key, ordered.len())) {
-                    Some(&binding) => {
+                    Some(binding) => {
                         self.reach(self.bindings.get(binding).target, scratch, out);
                         true
                     }
@@ -339,12 +340,12 @@ impl Router {
         scratch: &mut Scratch,
         out: &mut Vec<QueueId>,
     ) -> bool {
-        let headers = message.headers();
+        let headers = Headers::new(message.headers());
         let mut matched = false;
-        index.candidates(headers, |entries| {
+        index.candidates(&headers, |entries| {
             for entry in entries {
                 if let Prepared::Headers(matcher, _) = &self.bindings.get(entry.binding).prepared
-                    && matcher.matches(headers)
+                    && matcher.matches_those(&headers)
                 {
                     matched = true;
                     self.reach(entry.target, scratch, out);

@@ -2,9 +2,10 @@
 
 use crate::hash;
 use crate::hash_tree::HashTree;
-use crate::headers::HeadersMatcher;
+use crate::headers::{HeadersMatcher, firsts_of_names};
 use crate::headers_index::{self, HeadersIndex, Places};
 use crate::kind::{self, BindError, Kind};
+use crate::ordered::Ordered;
 use crate::partitions::{Partitions, partition_order};
 use crate::targets::{Entries, Entry, Target};
 use crate::topic::{self, Trie};
@@ -12,6 +13,7 @@ use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashTable};
 use leveret_types::limits::TOPIC_HASHES_MAX;
 use leveret_types::{FieldTable, FieldValue, QueueId};
+use std::cmp::Ordering;
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
 
@@ -84,7 +86,7 @@ pub(crate) enum Index {
     Topic(Trie),
     Headers(HeadersIndex),
     /// Bindings ordered by destination and key, so that the order does not depend on history.
-    Modulus(Vec<u32>),
+    Modulus(Ordered),
     ConsistentHash(HashTree),
     None,
 }
@@ -96,7 +98,7 @@ impl Index {
             Kind::SuperStream(_) => Self::Partitions(Partitions::default()),
             Kind::Topic => Self::Topic(Trie::default()),
             Kind::Headers => Self::Headers(HeadersIndex::default()),
-            Kind::ModulusHash => Self::Modulus(Vec::new()),
+            Kind::ModulusHash => Self::Modulus(Ordered::default()),
             Kind::ConsistentHash(_) => Self::ConsistentHash(HashTree::default()),
             _ => Self::None,
         }
@@ -683,20 +685,16 @@ impl Router {
                 }
                 (0, 0)
             }
-            Index::Modulus(_) => {
-                let order = |&other: &u32| {
-                    let (a, b) = (self.bindings.get(other), self.bindings.get(entry.binding));
-                    (self.describe(a).destination, &a.key)
-                        .cmp(&(self.describe(b).destination, &b.key))
-                };
-                let place = match &self.exchanges.get(source).index {
-                    Index::Modulus(ordered) => ordered
-                        .binary_search_by(order)
-                        .unwrap_or_else(|place| place),
-                    _ => 0,
-                };
-                if let Index::Modulus(ordered) = &mut self.exchanges.get_mut(source).index {
-                    ordered.insert(place, entry.binding);
+            Index::Modulus(ordered) => {
+                // Taken out meanwhile, so that bindings can be compared.
+                let mut ordered = std::mem::take(ordered);
+                let binding = self.bindings.get(entry.binding);
+                ordered.insert(entry.binding, |other| {
+                    let there = (self.bindings.get(other), other);
+                    self.modulus_order(there, (binding, entry.binding))
+                });
+                if let Index::Modulus(place) = &mut self.exchanges.get_mut(source).index {
+                    *place = ordered;
                 }
                 (0, 0)
             }
@@ -708,6 +706,14 @@ impl Router {
             },
             Index::None => (0, 0),
         }
+    }
+
+    /// The order in which an `x-modulus-hash` exchange counts its bindings: by destination, then by
+    /// key. Of one destination and key any order will do.
+    fn modulus_order(&self, a: (&BindingEntry, u32), b: (&BindingEntry, u32)) -> Ordering {
+        let destination = |binding| self.describe(binding).destination;
+        let keys = a.0.key.cmp(&b.0.key).then(a.1.cmp(&b.1));
+        destination(a.0).cmp(&destination(b.0)).then(keys)
     }
 
     /// Removes a binding; nothing if there is none with this source, destination, key and
@@ -790,7 +796,17 @@ impl Router {
                 None
             }
             Index::Modulus(ordered) => {
-                ordered.retain(|other| *other != index);
+                let mut ordered = std::mem::take(ordered);
+                ordered.remove(|other| match other == index {
+                    true => Ordering::Equal,
+                    false => {
+                        let there = (self.bindings.get(other), other);
+                        self.modulus_order(there, (binding, index))
+                    }
+                });
+                if let Index::Modulus(place) = &mut self.exchanges.get_mut(binding.source).index {
+                    *place = ordered;
+                }
                 None
             }
             Index::ConsistentHash(tree) => match binding.prepared {
@@ -821,14 +837,9 @@ fn unlink_key(
 /// Arguments in the order of their names, the first of several of one name kept: the form in which
 /// they identify a binding.
 fn sorted(arguments: &FieldTable) -> FieldTable {
-    let mut entries: Vec<(String, FieldValue)> = Vec::with_capacity(arguments.len());
-    for (name, value) in arguments.iter() {
-        if !entries.iter().any(|(other, _)| other == name) {
-            entries.push((name.to_owned(), value.clone()));
-        }
-    }
-    entries.sort_by(|a, b| a.0.cmp(&b.0));
-    entries.into_iter().collect()
+    let entries = firsts_of_names(arguments.iter().collect());
+    let owned = |(name, value): (&str, &FieldValue)| (name.to_owned(), value.clone());
+    entries.into_iter().map(owned).collect()
 }
 
 /// Whether two tables are the same, bit for bit: unlike with `==`, a NaN equals itself, so that its
