@@ -83,15 +83,20 @@ impl Unacked {
 
     /// Where the delivery of a tag is.
     fn find(&self, tag: u64) -> Option<usize> {
+        let found = self.place_of(tag)?;
+        (!self.held[found].settled).then_some(found)
+    }
+
+    /// Where the delivery of a tag is, or the hole that it has left.
+    fn place_of(&self, tag: u64) -> Option<usize> {
         let first = self.held.front()?.tag;
         // Without deliveries that need no settling in between, and before holes are closed up, tags
         // lie side by side.
         let guess = usize::try_from(tag.checked_sub(first)?).ok()?;
-        let found = match self.held.get(guess) {
-            Some(held) if held.tag == tag => guess,
-            _ => self.held.binary_search_by_key(&tag, |held| held.tag).ok()?,
-        };
-        (!self.held[found].settled).then_some(found)
+        match self.held.get(guess) {
+            Some(held) if held.tag == tag => Some(guess),
+            _ => self.held.binary_search_by_key(&tag, |held| held.tag).ok(),
+        }
     }
 
     /// Takes the delivery of a tag; nothing if it is not held.
@@ -123,14 +128,31 @@ impl Unacked {
         true
     }
 
-    /// Puts deliveries back that were taken in a transaction which did not happen.
+    /// Puts deliveries back that were taken in a transaction which did not happen. The others stay
+    /// where they are, unless holes between them were closed up meanwhile.
     pub fn put_back(&mut self, taken: impl IntoIterator<Item = Held>) {
-        self.held.retain(|held| !held.settled);
-        self.holes = 0;
-        self.held.extend(taken);
-        self.held
-            .make_contiguous()
-            .sort_unstable_by_key(|held| held.tag);
+        let mut gone = Vec::new();
+        for held in taken {
+            match self.place_of(held.tag) {
+                Some(hole) => {
+                    self.held[hole] = held;
+                    self.holes -= 1;
+                }
+                None => gone.push(held),
+            }
+        }
+        // Usually in this order already.
+        gone.sort_by_key(|held| held.tag);
+        let first = self.held.front().map_or(u64::MAX, |held| held.tag);
+        let between = gone.split_off(gone.partition_point(|held| held.tag < first));
+        for held in gone.into_iter().rev() {
+            self.held.push_front(held);
+        }
+        if !between.is_empty() {
+            self.held.extend(between);
+            // Two runs in order, which this sort only has to merge.
+            self.held.make_contiguous().sort_by_key(|held| held.tag);
+        }
     }
 
     /// Gives memory back that nothing is held in.
@@ -230,6 +252,50 @@ mod tests {
         }
         assert_eq!(unacked.take(1), Some(held(1)));
         assert_eq!(unacked.take(1), None);
+    }
+
+    /// How many of the deliveries with these tags are elsewhere in memory than before.
+    fn moved(before: &BTreeMap<u64, *const Held>, unacked: &Unacked) -> usize {
+        let now = places(unacked);
+        let stayed = |(tag, place): (&u64, &*const Held)| now.get(tag) == Some(place);
+        before.iter().filter(|entry| !stayed(*entry)).count()
+    }
+
+    fn places(unacked: &Unacked) -> BTreeMap<u64, *const Held> {
+        let all = unacked.held.iter();
+        all.map(|held| (held.tag, std::ptr::from_ref(held)))
+            .collect()
+    }
+
+    #[test]
+    fn a_delivery_from_the_middle_moves_no_other_when_it_goes_nor_when_it_comes_back() {
+        let mut unacked = Unacked::default();
+        (1..=10_000).for_each(|tag| unacked.push(held(tag)));
+        let before = places(&unacked);
+        for tag in [5000, 2, 9999] {
+            let taken = unacked.take(tag);
+            assert_eq!(taken, Some(held(tag)));
+            assert_eq!(moved(&before, &unacked), 0, "{tag} goes");
+            unacked.put_back(taken);
+            assert_eq!(moved(&before, &unacked), 0, "{tag} comes back");
+        }
+        // The oldest leave no holes.
+        let mut taken = Vec::new();
+        assert!(unacked.take_through(10, |held| taken.push(held)));
+        unacked.put_back(taken);
+        assert_eq!(moved(&before, &unacked), 0);
+        assert!(unacked.iter().map(|held| held.tag).eq(1..=10_000));
+    }
+
+    #[test]
+    fn what_comes_back_where_holes_were_closed_up_is_in_order_again() {
+        let mut unacked = Unacked::default();
+        (1..=1000).for_each(|tag| unacked.push(held(tag)));
+        let taken: Vec<Held> = (100..1000).filter_map(|tag| unacked.take(tag)).collect();
+        assert!(unacked.held.len() < 500, "holes were closed up");
+        unacked.put_back(taken);
+        assert!(unacked.iter().map(|held| held.tag).eq(1..=1000));
+        assert_eq!((unacked.len(), unacked.holes), (1000, 0));
     }
 
     #[test]
