@@ -135,6 +135,7 @@ fn start_web(
         config: config.clone(),
         effective,
         logs,
+        moves: admin::Moves::default(),
         listening: Arc::clone(&listening),
     };
     let app = App::new(Arc::new(admin), token, config.metrics_per_object)

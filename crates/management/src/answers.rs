@@ -7,7 +7,7 @@ use crate::pieces::write_json;
 use crate::question::Question;
 use crate::ranges::Ranges;
 use crate::{
-    attempts, changes, connections, disk, overview, queues, stream_browse, stream_groups,
+    attempts, changes, connections, disk, moves, overview, queues, stream_browse, stream_groups,
     stream_rows, vhost_sums,
 };
 use leveret_types::{ConnectionId, QueueId};
@@ -116,6 +116,8 @@ fn one(app: &App, question: Question) -> Value {
             false => Value::Null,
         },
         Question::Changes => changes::own(app),
+        Question::Moves => moves::own(app),
+        Question::StopMove { id } => json!(moves::stop_own(app, &id)),
         Question::Disk { node: name } => match node.node_stats().name == name {
             true => disk::told(app),
             false => Value::Null,

@@ -7,6 +7,8 @@
 
 use crate::cluster_view::{ClusterChange, ClusterView};
 use crate::directory::Queue;
+pub use crate::disk::{DiskUse, QueueDiskUse};
+pub use crate::move_messages::{LookedAt, Move, MoveEnd, MoveMessages};
 use crate::question::Question;
 pub use crate::stream_place::{Browse, StreamPlace};
 use leveret_types::{ConnectionId, FieldTable, MESSAGE_SIZES, NodeId, ProtocolError, QueueId};
@@ -329,6 +331,9 @@ pub struct QueueStats {
     pub consumer_capacity: f64,
     /// The `timestamp` property of the first message that waits, in seconds since the Unix epoch.
     pub head_timestamp: Option<u64>,
+    /// When the ready message was taken that has waited longest, in milliseconds since the Unix
+    /// epoch; none where none waits, or that is on disk alone and nobody has looked at it.
+    pub oldest_ms: Option<u64>,
     /// Since when it has been idle, in milliseconds since the Unix epoch; none where it is not.
     pub idle_since_ms: Option<u64>,
     /// Tag of the exclusive consumer.
@@ -350,6 +355,14 @@ impl QueueStats {
     #[must_use]
     pub const fn depth(&self) -> u64 {
         self.ready + self.unacknowledged + self.dead_letters
+    }
+
+    /// Seconds for which the message has waited that has waited longest. As clocks of nodes differ
+    /// it may come from later than now: that is no time.
+    #[must_use]
+    pub fn oldest_age_seconds(&self, now_ms: u64) -> Option<f64> {
+        let age_ms = now_ms.saturating_sub(self.oldest_ms?);
+        Some(age_ms as f64 / 1e3)
     }
 
     /// Bytes of their bodies.
@@ -771,33 +784,6 @@ pub struct DelayedMessage {
     pub message: Got,
 }
 
-/// What a node has on its disk.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DiskUse {
-    /// Files of the write-ahead log, and their bytes.
-    pub wal: (u64, u64),
-    /// Segment files of classic and quorum queues, and their bytes.
-    pub segments: (u64, u64),
-    /// Of these, bytes of messages that live; what is left is freed when it is worth it.
-    pub live_bytes: u64,
-    /// What each queue has, in no order.
-    pub queues: Vec<(QueueId, QueueDiskUse)>,
-}
-
-/// What a queue has in a node's storage engine.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct QueueDiskUse {
-    /// Entries of its logs that live: messages, and of a quorum queue what its group agrees on.
-    pub entries: u64,
-    /// Their bytes.
-    pub bytes: u64,
-    /// Of the entries, those in segment files; the others are in the write-ahead log alone, or in
-    /// memory.
-    pub segment_entries: u64,
-    /// Bytes that these take there, roughly.
-    pub segment_bytes: u64,
-}
-
 /// Who waits to hear what became of a login.
 #[derive(Debug)]
 pub struct LoginAnswer {
@@ -965,6 +951,39 @@ pub trait Running: Send + Sync + 'static {
         _before: u64,
     ) -> Result<Option<Got>, ProtocolError> {
         Ok(None)
+    }
+    /// Looks at ready messages of a queue, from the one on that has so many before it, and leaves
+    /// them there: so many, fewer where they are large or no more are there.
+    fn look(
+        &self,
+        _actor: Actor<'_>,
+        _vhost: &str,
+        _queue: &str,
+        _before: u64,
+        _count: usize,
+    ) -> Result<Vec<LookedAt>, ProtocolError> {
+        Ok(Vec::new())
+    }
+    /// Begins to move messages of a queue.
+    ///
+    /// # Errors
+    /// If there is no such queue, the actor may not do so, or too many moves run.
+    fn begin_move(
+        &self,
+        _actor: Actor<'_>,
+        _vhost: &str,
+        _queue: &str,
+        _wanted: MoveMessages,
+    ) -> Result<Move, ProtocolError> {
+        Ok(Move::default())
+    }
+    /// The moves that run on this node, or did lately, oldest first.
+    fn moves(&self) -> Vec<Move> {
+        Vec::new()
+    }
+    /// Stops a move behind the messages that are under way; whether this node knows it.
+    fn stop_move(&self, _number: u64) -> bool {
+        false
     }
     /// How many messages delayed exchanges of this node keep back, and the first of them by when
     /// they are due.

@@ -176,6 +176,7 @@ pub fn growth(call: &Call<'_>) -> Result<Reply, ApiError> {
         "findings": findings.collect::<Value>(),
         "messages_ready": figures.ready,
         "messages_unacknowledged": figures.unacknowledged,
+        "oldest_message_age": row["oldest_message_age"],
         "messages_per_second": rate(&row, "messages"),
         "published_per_second": figures.published,
         "delivered_per_second": figures.delivered,

@@ -40,6 +40,8 @@ mod list_query;
 mod listen;
 pub mod metrics;
 mod moments;
+mod move_messages;
+mod moves;
 mod multipart;
 mod overview;
 mod owned;

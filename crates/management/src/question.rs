@@ -150,6 +150,13 @@ pub enum Question {
     },
     /// What operators have changed through it.
     Changes,
+    /// Moves of messages that run there, or did lately.
+    Moves,
+    /// Stop such a move: whether it is there.
+    StopMove {
+        /// Its id, with the name of its node.
+        id: String,
+    },
     /// What is on the disk of the node of this name: the text of JSON in a list of one.
     Disk {
         /// Which node is meant.

@@ -7,7 +7,7 @@ use crate::catalogue::{definitions, limits, parameters, permissions, policies, u
 use crate::route::{Handler, Method, Route};
 use crate::{
     alarms, attempts, changes, cluster, connections, delayed, disk, exchanges, growth, health,
-    impact, overview, owned, queues, reference, stream_browse, stream_groups, streams,
+    impact, moves, overview, owned, queues, reference, stream_browse, stream_groups, streams,
 };
 
 const fn method(name: &'static str, access: Access, handler: Handler) -> Method {
@@ -248,6 +248,9 @@ pub static ROUTES: &[Route] = routes! {
     "/api/leveret/alarms" => GET(Monitoring, alarms::alarms);
     "/api/leveret/nodes/{}/impact" => GET(Monitoring, impact::impact);
     "/api/leveret/queues/{vhost}/{}/growth" => GET(Visible, growth::growth);
+    "/api/leveret/queues/{vhost}/{}/messages" => GET(Member, moves::look);
+    "/api/leveret/queues/{vhost}/{}/moves" => GET(Visible, moves::list), POST(Member, moves::begin);
+    "/api/leveret/queues/{vhost}/{}/moves/{}" => GET(Visible, moves::one), DELETE(Member, moves::stop);
     "/api/leveret/delayed" => GET(Administrator, delayed::list);
     "/api/leveret/delayed/{}" => DELETE(Administrator, delayed::cancel);
     "/api/leveret/disk" => GET(Monitoring, disk::disk);

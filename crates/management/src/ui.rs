@@ -63,6 +63,7 @@ static FILES: &[File] = files![
     SCRIPT "pages/queues.js",
     SCRIPT "pages/streams.js",
     SCRIPT "pages/growth.js",
+    SCRIPT "pages/moves.js",
     SCRIPT "pages/nodes.js",
     SCRIPT "pages/operate.js",
     SCRIPT "pages/admin.js",

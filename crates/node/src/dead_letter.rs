@@ -1,6 +1,7 @@
 //! Dead-lettering: what a message carries with it of where it died, and whether it goes round in
 //! circles.
 
+use crate::properties::with_properties;
 use leveret_amqp::{Properties, TableBuilder};
 use leveret_message::as_amqp091;
 use leveret_queue::Reason;
@@ -137,6 +138,37 @@ impl Dead {
     }
 }
 
+/// Header that counts how often a message was sent back to the queue in which it died.
+pub const REDRIVEN: &str = "x-redriven";
+
+/// The queue in which a message died first, and the reason, as far as its headers say.
+#[must_use]
+pub fn first_death(message: &Message) -> (Option<String>, Option<String>) {
+    let converted = as_amqp091(message);
+    let message = converted.as_ref().unwrap_or(message);
+    let headers = Properties::trusted(message.properties())
+        .headers()
+        .to_table();
+    let text = |name| headers.get(name)?.as_text().map(str::to_owned);
+    (text("x-first-death-queue"), text("x-first-death-reason"))
+}
+
+/// A message that goes back to the queue in which it died, with one more in [`REDRIVEN`].
+#[must_use]
+pub fn redriven(message: &Message) -> Message {
+    let converted = as_amqp091(message);
+    let message = converted.as_ref().unwrap_or(message);
+    let mut properties = Properties::trusted(message.properties());
+    let headers = properties.headers();
+    let before = headers.get(REDRIVEN.as_bytes());
+    let before = before.and_then(|count| count.as_integer()).unwrap_or(0);
+    let mut table = TableBuilder::copy_of(headers, &[REDRIVEN]);
+    let count = FieldValue::I64(before.max(0).saturating_add(1));
+    table.push(REDRIVEN, &count);
+    properties.headers = Some(table.as_table());
+    with_properties(message, &properties)
+}
+
 /// The deaths that the broker has recorded, newest first.
 fn recorded_deaths(message: &Message, headers: FieldTable) -> Vec<FieldTable> {
     if !message.summary.dead_lettered {
@@ -235,6 +267,22 @@ mod tests {
 
     fn die(message: &Message, queue: &str, reason: Reason) -> Dead {
         Dead::new(message, queue, reason, "dlx", None, Now::both(5_000))
+    }
+
+    #[test]
+    fn a_message_that_goes_back_says_how_often() {
+        let dead = die(&message(None, None), "q", Reason::Rejected).message;
+        let (queue, reason) = first_death(&dead);
+        assert_eq!(
+            (queue.as_deref(), reason.as_deref()),
+            (Some("q"), Some("rejected"))
+        );
+        let twice = redriven(&redriven(&dead));
+        let mut expected = headers(&dead);
+        expected.set(REDRIVEN, FieldValue::I64(2));
+        assert_eq!(headers(&twice), expected);
+        assert_eq!(twice.summary, dead.summary);
+        assert_eq!(first_death(&message(None, None)), (None, None));
     }
 
     #[test]

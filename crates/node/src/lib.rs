@@ -37,7 +37,7 @@ mod around;
 mod classic;
 mod connection;
 mod counters;
-mod dead_letter;
+pub mod dead_letter;
 mod dead_letters;
 mod effects;
 mod events;

@@ -114,6 +114,21 @@ impl Caller {
         })
     }
 
+    /// The queue of that name, if the caller may put messages into it past all exchanges: as
+    /// whoever publishes to the default exchange may.
+    ///
+    /// # Errors
+    /// If there is none, it is another connection's or a stream, or the caller may not write to the
+    /// default exchange.
+    pub fn queue_to_put_into<E: Env>(&self, name: &str, env: &E) -> Result<QueueId, ProtocolError> {
+        if let Some(rights) = &self.rights {
+            rights.check(Access::Write, Resource::Exchange(""))?;
+        }
+        let queue = self.usable_queue(name, env)?;
+        crate::streams::refuse_publish(&env.catalogue(), &[queue])?;
+        Ok(queue)
+    }
+
     /// Whether the caller may publish this message to this exchange.
     fn permit<E: Env>(
         &self,
@@ -207,6 +222,28 @@ impl Caller {
             rights.check(Access::Read, Resource::Queue(name))?;
         }
         Ok(queue)
+    }
+}
+
+/// Puts a message into one queue as it is, whatever its exchange and key. It counts as published
+/// by a client whose channel confirms. Nothing may be borrowed.
+#[must_use]
+pub fn put<E: Env>(message: &Message, queue: QueueId, now: Now, env: &E) -> Published {
+    let mut run = Run::new(env, now);
+    let queues_took_it = Afterwards::new(Then::Nothing);
+    count_received(message, env);
+    add(&env.counters().messages_routed, 1);
+    let notify = Notify::Then(Arc::clone(&queues_took_it));
+    let outcome = enqueue(message, &[queue], &notify, &mut run);
+    if outcome.rejected {
+        queues_took_it.refuse();
+    }
+    // This was the last place that could be filled here; nothing follows.
+    drop(queues_took_it.filled());
+    Published {
+        is_routed: true,
+        log_positions: positions(&outcome),
+        queues_took_it,
     }
 }
 

@@ -258,6 +258,25 @@ pub const HTTP_FILTER_MAX: usize = 1_024;
 pub const CHANGES_MAX: usize = 500;
 /// Bytes of what such a change asked for, of how something was before it, and of how it is after.
 pub const CHANGE_VALUE_BYTES_MAX: usize = 4_096;
+/// Moves of messages between queues that run on a node at once; one more is refused.
+pub const MOVES_RUNNING_MAX: usize = 4;
+/// Moves that a node tells of, those that run among them; older ones give way.
+pub const MOVES_MAX: usize = 64;
+/// Messages that stay in their queue and that one move holds back from consumers until it ends:
+/// those that do not fit its filter, and those that are copied. It ends when there are as many.
+pub const MOVE_HELD_MAX: usize = 100_000;
+/// Messages that one move names one by one.
+pub const MOVE_CHOSEN_MAX: usize = 1_000;
+/// Queues that take messages, and reasons why messages stay, that one move tells apart.
+pub const MOVE_PLACES_MAX: usize = 64;
+/// Messages that a move has under way at once: put into their queue, and not confirmed.
+pub const MOVE_BATCH_MESSAGES_MAX: usize = 256;
+/// Bytes of their bodies after which it waits for their confirms; the last may exceed it.
+pub const MOVE_BATCH_BYTES: usize = 4 * 1024 * 1024;
+/// Messages of a queue that one look at it shows at most.
+pub const QUEUE_LOOK_MESSAGES_MAX: usize = 100;
+/// Bytes of their bodies after which the look ends; the last of them may exceed it.
+pub const QUEUE_LOOK_BYTES: usize = 4 * 1024 * 1024;
 /// Queues that the HTTP API names of each kind when it tells what breaks if a node stops; more are
 /// only counted.
 pub const IMPACT_QUEUES_SHOWN: usize = 500;

@@ -106,7 +106,7 @@ fn rates(known: &mut Known, queue: &Value, now: Instant) -> [Value; 2] {
     [rate(0), rate(1)]
 }
 
-const COLUMNS: [&str; 8] = [
+const COLUMNS: [&str; 9] = [
     "vhost",
     "name",
     "type",
@@ -115,12 +115,15 @@ const COLUMNS: [&str; 8] = [
     "consumers",
     "in/s",
     "out/s",
+    "oldest_s",
 ];
 
 /// A queue's line.
 fn line(known: &mut Known, queue: &Value, now: Instant) -> Vec<Value> {
     let [incoming, outgoing] = rates(known, queue, now);
     let field = |name: &str| queue[name].clone();
+    let oldest = queue["oldest_message_age"].as_f64();
+    let oldest = oldest.map_or(Value::Null, |seconds| json!(seconds.round() as u64));
     vec![
         field("vhost"),
         field("name"),
@@ -130,6 +133,7 @@ fn line(known: &mut Known, queue: &Value, now: Instant) -> Vec<Value> {
         field("consumers"),
         incoming,
         outgoing,
+        oldest,
     ]
 }
 
@@ -306,7 +310,8 @@ mod tests {
     fn queue(name: &str, publish: u64, deliver: u64) -> Value {
         let stats = json!({"publish": publish, "deliver_get": deliver});
         json!({"vhost": "/", "name": name, "type": "classic", "messages_ready": 3,
-            "messages_unacknowledged": 1, "consumers": 2, "message_stats": stats})
+            "messages_unacknowledged": 1, "consumers": 2, "message_stats": stats,
+            "oldest_message_age": 8.6})
     }
 
     #[test]
@@ -347,10 +352,10 @@ mod tests {
         assert_eq!(first.lines().nth(1), watched(&table, false).lines().next());
         let words: Vec<&str> = first.split_whitespace().collect();
         assert_eq!(
-            words[..5],
-            ["ready", "unacked", "consumers", "in/s", "out/s"]
+            words[..6],
+            ["ready", "unacked", "consumers", "in/s", "out/s", "oldest_s"]
         );
-        assert_eq!(words[5..8], ["3", "1", "2"]);
+        assert_eq!(words[6..], ["3", "1", "2", "9"]);
     }
 
     #[test]

@@ -94,6 +94,7 @@ const QUEUES: List = List {
         ("message_bytes_persistent", "message_bytes_persistent"),
         ("message_bytes_dlx", "message_bytes_dlx"),
         ("head_message_timestamp", "head_message_timestamp"),
+        ("oldest_message_age", "oldest_message_age"),
         ("consumers", "consumers"),
         ("consumer_utilisation", "consumer_utilisation"),
         ("consumer_capacity", "consumer_capacity"),

@@ -1,9 +1,12 @@
 //! The node as the management interface sees it.
 
 pub(super) mod audit;
+mod moves;
 mod operations;
 mod stats;
 mod streams;
+
+pub use moves::Moves;
 
 use super::log::Logs;
 use super::{cluster, reports};
@@ -13,8 +16,9 @@ use leveret_auth::{LoginCheck, Verdict};
 use leveret_management::api::{
     Actor, BrokerStats, Browse, Browsed, Changed, ChannelStats, ConnectionStats, ConsumerStats,
     DamagedQueue, DelayedMessage, DiskUse, Get, Got, Level, Listener, Login, LoginAnswer,
-    LoginVerdict, MemoryStats, NodeStats, Publish, QueueStats, ReplicaStats, StreamConsumerStats,
-    StreamGroups, StreamPlace, StreamPublisherStats, StreamTracking, Taken, Topology,
+    LoginVerdict, LookedAt, MemoryStats, Move, MoveMessages, NodeStats, Publish, QueueStats,
+    ReplicaStats, StreamConsumerStats, StreamGroups, StreamPlace, StreamPublisherStats,
+    StreamTracking, Taken, Topology,
 };
 use leveret_management::catalogue_directory::{CatalogueDirectory, ExecuteError, MakeCommands};
 use leveret_management::cluster::{ClusterChange, ClusterView};
@@ -48,6 +52,8 @@ pub struct Admin {
     pub effective: Vec<(String, String)>,
     /// Its log.
     pub logs: Logs,
+    /// Messages that operators move.
+    pub moves: Moves,
     /// What it listens on, once that is known.
     pub listening: Arc<OnceLock<Vec<Listener>>>,
 }
@@ -234,7 +240,8 @@ impl Running for Admin {
         if queue.is_stream() {
             return self.stream_stats(|stream| stream == queue).pop();
         }
-        self.stats_of_all(&[self.local_stats_of(queue)?]).pop()
+        self.stats_of_all(&[self.local_stats_with_oldest(queue)?])
+            .pop()
     }
 
     fn active_queues(&self) -> Vec<(String, QueueStats)> {
@@ -379,6 +386,39 @@ impl Running for Admin {
         before: u64,
     ) -> Result<Option<Got>, ProtocolError> {
         self.look_at(actor, vhost, queue, before)
+    }
+
+    fn look(
+        &self,
+        actor: Actor<'_>,
+        vhost: &str,
+        queue: &str,
+        before: u64,
+        count: usize,
+    ) -> Result<Vec<LookedAt>, ProtocolError> {
+        self.look_into(actor, vhost, queue, before, count)
+    }
+
+    fn begin_move(
+        &self,
+        actor: Actor<'_>,
+        vhost: &str,
+        queue: &str,
+        wanted: MoveMessages,
+    ) -> Result<Move, ProtocolError> {
+        let result = self.start_move(actor, vhost, queue, wanted);
+        let refused = result.as_ref().err().map(|error| error as &dyn Display);
+        let object = format!("queue '{queue}' in vhost '{vhost}'");
+        audit::note(audit::name_of(actor), "move_messages", &object, refused);
+        result
+    }
+
+    fn moves(&self) -> Vec<Move> {
+        self.moves.all()
+    }
+
+    fn stop_move(&self, number: u64) -> bool {
+        self.moves.stop(number)
     }
 
     fn delayed(&self, most: usize) -> (u64, Vec<DelayedMessage>) {

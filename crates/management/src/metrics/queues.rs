@@ -60,6 +60,10 @@ pub(super) fn queue_series(
             sum.memory_bytes += s.memory_bytes;
             sum.consumers += s.consumers;
             sum.consumer_capacity += s.consumer_capacity;
+            sum.oldest_ms = match (sum.oldest_ms, s.oldest_ms) {
+                (Some(oldest), Some(other)) => Some(oldest.min(other)),
+                (oldest, other) => oldest.or(other),
+            };
             sum.messages.add(&s.messages);
             if let Some(stream) = s.stream {
                 let sum = sum.stream.get_or_insert_default();
@@ -87,15 +91,15 @@ pub(super) fn queue_series(
 }
 
 /// Numbers of a queue.
-const NUMBERS: usize = 31;
+const NUMBERS: usize = 32;
 /// The first of them that is no depth: how many consumers there are.
 const CONSUMERS: usize = 4;
 /// The first of the rest.
 const DETAILS: usize = 5;
 /// The first of what was delivered.
-const DELIVERED: usize = 22;
+const DELIVERED: usize = 23;
 /// What was published.
-const PUBLISHED: usize = 29;
+const PUBLISHED: usize = 30;
 
 /// What is known of queues: their depths, and from [`DETAILS`] on the rest.
 pub(crate) type QueueTable = Table<NUMBERS>;
@@ -125,7 +129,9 @@ impl SharedTable {
 pub(super) fn queue_table(app: &App, scope: &Scope, per_object: bool) -> QueueTable {
     let make = || {
         let series = queue_series(app, scope, per_object);
-        QueueTable::new(series.into_iter().map(|(labels, s)| (labels, numbers(&s))))
+        let now_ms = app.moment().wall_ms;
+        let rows = series.into_iter();
+        QueueTable::new(rows.map(|(labels, s)| (labels, numbers(&s, now_ms))))
     };
     match per_object && scope.is_all() {
         true => app.queue_table.get(make),
@@ -133,7 +139,7 @@ pub(super) fn queue_table(app: &App, scope: &Scope, per_object: bool) -> QueueTa
     }
 }
 
-fn numbers(s: &QueueStats) -> [f64; NUMBERS] {
+fn numbers(s: &QueueStats, now_ms: u64) -> [f64; NUMBERS] {
     let [
         got,
         got_auto,
@@ -169,6 +175,7 @@ fn numbers(s: &QueueStats) -> [f64; NUMBERS] {
         s.head_timestamp.map_or(f64::NAN, |seconds| seconds as f64),
         s.stream.map_or(f64::NAN, |stream| stream.segments as f64),
         s.stream.map_or(f64::NAN, |stream| stream.held_bytes as f64),
+        s.oldest_age_seconds(now_ms).unwrap_or(f64::NAN),
         got,
         got_auto,
         delivered,
@@ -312,6 +319,11 @@ pub(super) fn queue_metrics(page: &mut Page, queues: &QueueTable) {
             "stream_retention_held_bytes",
             Gauge,
             "Bytes of a stream that only its retention-groups keep",
+        ),
+        (
+            "queue_oldest_message_age_seconds",
+            Gauge,
+            "Time for which the ready message has waited that has waited longest, if it is known",
         ),
     ];
     page.table(queues, DETAILS, &metrics);

@@ -46,6 +46,10 @@ pub(crate) fn stats(app: &App, stats: &QueueStats, owners: &Owners, ranges: &Ran
     let history = History::of(app, subject, ranges);
     let mut json = stats_of(stats);
     json["id"] = stats.id.0.into();
+    if let Some(age) = stats.oldest_age_seconds(app.moment().wall_ms) {
+        // A 0 would be left out on the way between nodes, and stand for nothing.
+        json["oldest_message_age"] = age.max(0.001).into();
+    }
     let rates = message_rates(app, subject, &stats.messages);
     let is_counted = stats.messages != MessageCounters::default();
     if is_counted || is_moving(&rates) || history.is_some() {
@@ -95,6 +99,7 @@ pub(crate) fn no_stats() -> Value {
         "consumer_capacity": 0.0,
         "consumer_utilisation": 0.0,
         "head_message_timestamp": null,
+        "oldest_message_age": null,
         "exclusive_consumer_tag": null,
         "single_active_consumer_tag": null,
         "storage_version": 2,

@@ -10,8 +10,11 @@ import {
 import { CONSUMERS } from './clients.js'
 import { Bindings, features, publishForm, vhostField } from './exchanges.js'
 import { Growth } from './growth.js'
+import { Look, moveForm, Moves } from './moves.js'
 import { DelayedFor, Why } from './trouble.js'
 
+// Of the ready message that has waited longest.
+const age = (seconds) => seconds == null ? '–' : duration(seconds * 1000)
 const statRate = (name) => (q) => rate(q.message_stats?.[`${name}_details`]?.rate)
 const rated = (id, title, name, hidden) => ({ id, title, number: true, hidden, sort: `message_stats.${name}_details.rate`, cell: statRate(name) })
 const figure = (id, title, field, show = count, hidden) => ({ id, title, number: true, hidden, sort: field, cell: (q) => show(q[field]) })
@@ -26,6 +29,7 @@ const COLUMNS = [
   figure('ready', 'Ready', 'messages_ready'),
   figure('unacked', 'Unacked', 'messages_unacknowledged'),
   figure('total', 'Total', 'messages'),
+  figure('oldest', 'Oldest', 'oldest_message_age', age),
   figure('consumers', 'Consumers', 'consumers'),
   rated('publish', 'In', 'publish'),
   rated('deliver', 'Delivered', 'deliver_get'),
@@ -113,6 +117,7 @@ function Queue ({ vhost, name }) {
       <${Stat} label="In" value=${rate(newest(history, 'publish'))} />
       <${Stat} label="Delivered" value=${rate(newest(history, 'deliver_get'))} />
       <${Stat} label="Acked" value=${rate(newest(history, 'ack'))} />
+      <${Stat} label="Oldest" value=${age(q.oldest_message_age)} />
       <${Stat} label="Consumers" value=${count(q.consumers)} />
     </>
     <div class="charts">
@@ -128,10 +133,11 @@ function Queue ({ vhost, name }) {
       ['Effective policy', html`<${Fields} of=${q.effective_policy_definition} />`], ['Arguments', html`<${Fields} of=${q.arguments} />`],
       ['Node', html`<bdi>${q.node}</bdi>`], ['Ready', bytes(q.message_bytes_ready)], ['Unacked', bytes(q.message_bytes_unacknowledged)],
       ['Persistent', count(q.messages_persistent)], ['In memory', `${count(q.messages_ram)} (${bytes(q.message_bytes_ram)})`], ['Memory of the queue', bytes(q.memory)],
-      q.head_message_timestamp && ['Oldest message', `${when(q.head_message_timestamp * 1000)} (${duration(Date.now() - q.head_message_timestamp * 1000)})`],
+      q.oldest_message_age != null && ['Oldest message', when(Date.now() - q.oldest_message_age * 1000)],
       q.messages_dlx > 0 && ['Being dead-lettered', count(q.messages_dlx)], ['Idle since', q.idle_since ? when(q.idle_since) : '–']]} /></>
     ${q.members && html`<${Replicas} q=${q} vhost=${vhost} name=${name} />`}
     <${Section} title="Consumers"><${Table} label="Consumers" rows=${q.consumer_details ?? []} keyOf=${(c) => `${c.channel_details?.pid} ${c.consumer_tag}`} columns=${CONSUMERS.filter((one) => one.id !== 'queue')} empty="Nobody consumes from here." /></>
+    ${q.type !== 'stream' && html`<${Moves} q=${q} />`}
     <${DelayedFor} vhost=${vhost} name=${name} />
     <${Bindings} vhost=${vhost} name=${name} side="queue" address=${`${address}/bindings`} />
     <${ApiNote} address=${address} />`
@@ -160,7 +166,8 @@ function Actions ({ q, address }) {
   return html`
     <${Button} kind="primary" onClick=${() => publishForm({ vhost: q.vhost, exchange: '', key: q.name })}>Publish</>
     ${q.type !== 'stream' && html`<${Button} onClick=${() => openDialog({ title: html`Get from <bdi>${shown(q.name)}</bdi>`, wide: true, body: html`<${GetMessages} address=${address} />` })}>Get messages</>
-    ${q.type === 'quorum' && html`<${Button} onClick=${() => openDialog({ title: html`Look into <bdi>${shown(q.name)}</bdi>`, wide: true, body: html`<${Peek} vhost=${q.vhost} name=${q.name} />` })}>Peek</>`}
+    <${Button} onClick=${() => openDialog({ title: html`Look into <bdi>${shown(q.name)}</bdi>`, wide: true, body: html`<${Look} q=${q} />` })}>Peek</>
+    <${Button} onClick=${() => moveForm(q)}>Move messages</>
     <${Button} onClick=${purge}>Purge</>`}
     <${Button} kind="danger" onClick=${remove}>Delete</>`
 }
@@ -181,14 +188,6 @@ function GetMessages ({ address }) {
     request=${(v) => ({ method: 'POST', address: `${address}/get`, body: { count: Number(v.count), ackmode: v.ackmode, encoding: v.encoding, truncate: 50000 } })}
     done=${(messages) => setFound(messages)} />
     ${found?.map((one, at) => html`<${Message} key=${at} message=${one} />`)}`
-}
-
-// A message that stays where it is, and is not redelivered for that.
-function Peek ({ vhost, name }) {
-  const [found, setFound] = useState(null)
-  return html`<${Form} submit="Peek" stay=${true} message=${() => ''} fields=${[{ name: 'position', label: 'Position, from the next to be delivered', type: 'number', value: '1', min: 1, required: true }]}
-    request=${(v) => ({ method: 'GET', address: path('queues', 'quorum', vhost, name, 'peek', v.position) })} done=${setFound} />
-    ${found && html`<${Message} message=${found} />`}`
 }
 
 // The body of a message as the API shows it: text, or bytes.

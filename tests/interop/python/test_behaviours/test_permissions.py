@@ -308,6 +308,16 @@ REQUESTS = {
         None,
         None,
     ),
+    "GET /api/leveret/queues/{vhost}/{}/messages": lambda p: (
+        f"/api/leveret/queues/{OWN}/{p}-k/messages",
+        None,
+        None,
+    ),
+    "POST /api/leveret/queues/{vhost}/{}/moves": lambda p: (
+        f"/api/leveret/queues/{OWN}/{p}-k/moves",
+        {},
+        None,
+    ),
     "GET /api/aliveness-test/{vhost}": lambda p: (f"/api/aliveness-test/{OWN}", None, None),
 }
 

@@ -8,19 +8,23 @@ use leveret_management::api::{
     Actor, AfterGet, Changed, DelayedMessage, Get, Got, Publish, Taken, Topology,
 };
 use leveret_node::quorum::link::Fetched;
-use leveret_node::shard::Shard;
+use leveret_node::shard::{LocalQueueStats, Shard};
 use leveret_node::{Caller, Env, LogPosition, Question, QueueAnswer, delayed, operator};
-use leveret_queue::Outcome;
+use leveret_queue::{Oldest, Outcome};
 use leveret_types::{ConnectionId, ProtocolError, QueueId, ReplyCode};
 use std::time::{Duration, Instant};
 
 /// How long an operator's command waits for the log before it is said to have failed.
-const DURABLE_WAIT: Duration = Duration::from_secs(30);
+pub(super) const DURABLE_WAIT: Duration = Duration::from_secs(30);
 /// How long a message may take to be read from disk.
-const READ_WAIT: Duration = Duration::from_secs(10);
+pub(super) const READ_WAIT: Duration = Duration::from_secs(10);
+/// How long a look at one queue waits for its oldest message to be read from disk.
+const OLDEST_WAIT: Duration = Duration::from_millis(200);
+/// Messages that such a look reads: those at the heads of priorities.
+const OLDEST_READS_MAX: usize = 4;
 
 /// A connection id that no client has: operators' declarations belong to nobody.
-const NOBODY: ConnectionId = ConnectionId(0);
+pub(super) const NOBODY: ConnectionId = ConnectionId(0);
 
 impl Admin {
     pub(super) fn wait(
@@ -39,7 +43,7 @@ impl Admin {
         Ok(())
     }
 
-    fn caller(&self, actor: Actor<'_>, vhost: &str) -> Caller {
+    pub(super) fn caller(&self, actor: Actor<'_>, vhost: &str) -> Caller {
         let rights = match actor {
             Actor::Operator => None,
             Actor::User(user) => Some(self.broker.catalogue().rights(user, vhost, "")),
@@ -52,15 +56,36 @@ impl Admin {
     }
 
     /// Asks a queue, whose leader may be on another node, and waits for the answer.
-    fn ask(&self, queue: QueueId, question: Question) -> QueueAnswer {
+    pub(super) fn ask(&self, queue: QueueId, question: Question) -> QueueAnswer {
+        self.ask_until(Instant::now() + READ_WAIT, queue, question)
+    }
+
+    fn ask_until(&self, deadline: Instant, queue: QueueId, question: Question) -> QueueAnswer {
         let number = self.broker.consumer_id().0;
-        let deadline = Instant::now() + READ_WAIT;
         let look = || {
             let now = self.broker.now();
             operator::ask(queue, question, number, now, &*self.broker)
         };
         let answer = self.broker.wait_until(deadline, look);
         answer.unwrap_or(QueueAnswer::Unavailable)
+    }
+
+    /// Facts about one queue. When its oldest message was taken is read from disk where it must be,
+    /// for so long as nobody minds; it is known from then on, or at the next look.
+    pub(super) fn local_stats_with_oldest(
+        &self,
+        queue: QueueId,
+    ) -> Option<(LocalQueueStats, bool)> {
+        let mut stats = self.local_stats_of(queue)?;
+        let deadline = Instant::now() + OLDEST_WAIT;
+        for _ in 0..OLDEST_READS_MAX {
+            let Oldest::Unknown { before } = stats.0.oldest else {
+                break;
+            };
+            self.ask_until(deadline, queue, Question::Peek(before));
+            stats = self.local_stats_of(queue)?;
+        }
+        Some(stats)
     }
 
     /// Whether what a declaration would create is there already.

@@ -14,6 +14,7 @@ use leveret_node::quorum::replica::UnfitReplicas;
 use leveret_node::shard::LocalQueueStats;
 use leveret_node::traces::Traces;
 use leveret_node::{ChannelStatus, ConnectionStatus, CounterValues, Env};
+use leveret_queue::Oldest;
 use leveret_replication::Role;
 use leveret_shell::broker::Broker;
 use leveret_shell::node::connections;
@@ -204,6 +205,10 @@ impl Admin {
             consumer_capacity: (counts.able_ms as f64 / age_ms as f64).min(1.0),
             exclusive_consumer_tag: exclusive.and_then(|(view, _)| tag(view.consumer.id)),
             single_active_consumer_tag: counts.active.and_then(tag),
+            oldest_ms: match local_stats.oldest {
+                Oldest::Published(ms) => Some(ms),
+                Oldest::None | Oldest::Unknown { .. } => None,
+            },
             owner: record.and_then(|queue| queue.exclusive()),
             damaged: counts.damaged > 0,
             messages: MessageCounters {

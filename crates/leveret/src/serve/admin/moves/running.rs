@@ -1,0 +1,244 @@
+//! A move while it runs.
+
+use super::destination;
+use super::table::Begun;
+use crate::serve::admin::operations::{DURABLE_WAIT, NOBODY, READ_WAIT};
+use leveret_client::Delivery;
+use leveret_management::api::{MoveEnd, MoveMessages};
+use leveret_node::dead_letter::redriven;
+use leveret_node::operator::Published;
+use leveret_node::{Caller, Env, operator};
+use leveret_queue::Outcome;
+use leveret_shell::broker::Broker;
+use leveret_types::limits::{MOVE_BATCH_BYTES, MOVE_BATCH_MESSAGES_MAX, MOVE_HELD_MAX};
+use leveret_types::{ConsumerId, Message, QueueId, RangeSet};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// A message on its way to its new queue.
+struct Sent {
+    delivery: Delivery,
+    to: String,
+    published: Published,
+}
+
+/// A move that runs.
+pub struct Running {
+    broker: Arc<Broker>,
+    begun: Arc<Begun>,
+    source: QueueId,
+    vhost: String,
+    queue: String,
+    /// The user whose rights hold; none where an operator may do all.
+    user: Option<String>,
+    wanted: MoveMessages,
+    /// Messages that it looks at, at most.
+    most: u64,
+    subscription: ConsumerId,
+    /// Messages that stay, by priority log.
+    held: BTreeMap<u8, RangeSet>,
+    held_count: usize,
+    looked_at: u64,
+}
+
+/// Whether a move goes on.
+enum Next {
+    GoesOn,
+    Ends(MoveEnd),
+}
+
+impl Running {
+    pub fn new(
+        broker: &Arc<Broker>,
+        source: QueueId,
+        begun: Arc<Begun>,
+        is_operator: bool,
+    ) -> Self {
+        let told = begun.told().clone();
+        Self {
+            broker: Arc::clone(broker),
+            begun,
+            source,
+            vhost: told.vhost,
+            queue: told.queue,
+            user: (!is_operator).then_some(told.user),
+            wanted: told.wanted,
+            most: told.messages,
+            subscription: broker.consumer_id(),
+            held: BTreeMap::new(),
+            held_count: 0,
+            looked_at: 0,
+        }
+    }
+
+    /// Runs it to its end.
+    pub fn run(mut self) {
+        let end = loop {
+            match self.batch() {
+                Ok(Next::GoesOn) => {}
+                Ok(Next::Ends(end)) => break end,
+                Err(why) => break MoveEnd::Failed(why),
+            }
+        };
+        self.give_back();
+        let now_ms = self.broker.now().wall_ms;
+        tracing::info!(queue = ?self.queue, vhost = ?self.vhost, ?end, "a move of messages has ended");
+        self.begun.end(now_ms, end);
+    }
+
+    /// On whose behalf: permissions may change while it runs.
+    fn caller(&self) -> Caller {
+        let catalogue = self.broker.catalogue();
+        let rights = |user: &String| catalogue.rights(user, &self.vhost, "");
+        Caller {
+            connection: NOBODY,
+            vhost: self.vhost.clone(),
+            rights: self.user.as_ref().map(rights),
+        }
+    }
+
+    /// Takes messages, as many as may be under way, and sees to them.
+    fn batch(&mut self) -> Result<Next, String> {
+        let caller = self.caller();
+        let source = caller.gettable_queue(&self.queue, &*self.broker);
+        if source.map_err(|error| error.text.into_owned())? != self.source {
+            return Err("the queue is another than it was".to_owned());
+        }
+        let mut sent = Vec::new();
+        let next = self.gather(&caller, &mut sent);
+        self.broker.run_deferred_work();
+        for one in sent {
+            self.finish(one)?;
+        }
+        next
+    }
+
+    fn gather(&mut self, caller: &Caller, sent: &mut Vec<Sent>) -> Result<Next, String> {
+        let mut known = HashMap::new();
+        let mut bytes = 0;
+        while sent.len() < MOVE_BATCH_MESSAGES_MAX && bytes < MOVE_BATCH_BYTES {
+            if self.begun.stops() {
+                return Ok(Next::Ends(MoveEnd::Stopped));
+            }
+            if self.looked_at >= self.most {
+                return Ok(Next::Ends(MoveEnd::Done));
+            }
+            if self.held_count + sent.len() >= MOVE_HELD_MAX {
+                return Err(format!(
+                    "{MOVE_HELD_MAX} messages before the next one stay: no more are held back"
+                ));
+            }
+            let Some(delivery) = self.take()? else {
+                return Ok(Next::Ends(MoveEnd::Done));
+            };
+            self.looked_at += 1;
+            self.begun.told().looked_at = self.looked_at;
+            let to = destination(&self.wanted, &self.queue, &delivery.message);
+            let found = to.and_then(|to| {
+                let look = || caller.queue_to_put_into(&to, &*self.broker);
+                let queue = known.entry(to.clone()).or_insert_with(look);
+                match queue {
+                    Ok(queue) => Ok((to, *queue)),
+                    Err(error) => Err(format!("{to}: {}", error.text)),
+                }
+            });
+            match found {
+                Err(why) => {
+                    self.begun.kept(&why);
+                    self.hold(&delivery);
+                }
+                Ok((to, _)) if self.wanted.dry_run => {
+                    self.begun.moved(&to);
+                    self.hold(&delivery);
+                }
+                Ok((to, queue)) => {
+                    let message = self.message(&delivery.message);
+                    bytes += message.body().len();
+                    let published =
+                        operator::put(&message, queue, self.broker.now(), &*self.broker);
+                    sent.push(Sent {
+                        delivery,
+                        to,
+                        published,
+                    });
+                }
+            }
+        }
+        Ok(Next::GoesOn)
+    }
+
+    /// The message as its new queue gets it. Its time to live begins there.
+    fn message(&self, message: &Message) -> Message {
+        let mut message = match self.wanted.to {
+            None => redriven(message),
+            Some(_) => message.clone(),
+        };
+        message.summary.published_ms = self.broker.now().wall_ms;
+        message
+    }
+
+    fn take(&self) -> Result<Option<Delivery>, String> {
+        let look = || {
+            let now = self.broker.now();
+            operator::get(self.source, self.subscription, now, &*self.broker).ok()
+        };
+        match self.broker.wait_until(Instant::now() + READ_WAIT, look) {
+            Some(Some((delivery, _))) => Ok(Some(delivery)),
+            Some(None) => Ok(None),
+            None => Err("a message could not be read in time".to_owned()),
+        }
+    }
+
+    /// Waits until the new queue has a message, and settles it where it was.
+    fn finish(&mut self, mut sent: Sent) -> Result<(), String> {
+        let deadline = Instant::now() + DURABLE_WAIT;
+        let mut places = std::mem::take(&mut sent.published.log_positions).into_iter();
+        let is_durable = places.all(|place| self.broker.wait_durable(deadline, place));
+        let took = || sent.published.is_taken();
+        let is_taken = self.broker.wait_until(deadline, took);
+        if let (true, Some(true)) = (is_durable, is_taken) {
+            sent.published.told(&*self.broker);
+            self.begun.moved(&sent.to);
+            match self.wanted.copy {
+                true => self.hold(&sent.delivery),
+                false => {
+                    let now = self.broker.now();
+                    operator::settle(&sent.delivery, Outcome::Accept, now, &*self.broker);
+                }
+            }
+            return Ok(());
+        }
+        self.hold(&sent.delivery);
+        match is_taken {
+            Some(false) => {
+                self.begun.kept(&format!("{}: it is full", sent.to));
+                Ok(())
+            }
+            _ => Err(format!("'{}' has not confirmed a message in time", sent.to)),
+        }
+    }
+
+    /// Keeps a message from being looked at again.
+    fn hold(&mut self, delivery: &Delivery) {
+        let log = self.held.entry(delivery.priority_log).or_default();
+        log.insert(delivery.index);
+        self.held_count += 1;
+    }
+
+    /// Puts back what stays.
+    fn give_back(&mut self) {
+        let now = self.broker.now();
+        let shard = self.broker.shard_of(self.source);
+        for (priority_log, held) in std::mem::take(&mut self.held) {
+            for range in held.iter() {
+                let outcome = Outcome::Requeue { count: false };
+                let (queue, subscription) = (self.source, self.subscription);
+                self.broker.with_shard(now, shard, |shard| {
+                    shard.settle(now, queue, subscription, priority_log, range, outcome);
+                });
+            }
+        }
+        self.broker.run_deferred_work();
+    }
+}

@@ -1,0 +1,102 @@
+// Messages that go elsewhere: dead letters back to where they died, others into another queue. And
+// a look at what waits, which takes nothing.
+
+import { useState } from '../vendor/preact-hooks.js'
+import { path, query, usePoll } from '../api.js'
+import { ApiNote, Button, count, Form, html, Meter, openForm, Section, shown, State, Table, when } from '../parts.js'
+import { Message } from './queues.js'
+
+const WAYS = [['back', 'go back to the queues in which they died'], ['move', 'go to another queue'], ['copy', 'are copied to another queue']]
+const REASONS = [['', 'any reason'], 'rejected', 'expired', 'maxlen', 'delivery_limit']
+
+const addressOf = (q, ...more) => path('leveret', 'queues', q.vhost, q.name, ...more)
+
+// `chosen`: fingerprints of the messages that are meant; all where there are none.
+export function moveForm (q, chosen) {
+  const filters = [
+    { name: 'from', label: 'Died in queue', hint: 'Empty: in any, or nowhere.' },
+    { name: 'reason', label: 'Died for', type: 'select', options: REASONS },
+    { name: 'limit', label: 'How many to look at', type: 'number', min: 1, hint: 'Empty: as many as wait now.' }
+  ]
+  openForm({
+    title: html`Move messages of <bdi>${shown(q.name)}</bdi>`,
+    submit: 'Move',
+    intro: chosen
+      ? `The ${count(chosen.length)} that you have chosen.`
+      : 'From the next one on. What stays is held back from consumers until the move has ended.',
+    fields: [
+      { name: 'way', label: 'Messages', type: 'select', options: WAYS, value: 'back' },
+      { name: 'to', label: 'To queue', required: true, when: (v) => v.way !== 'back' },
+      ...(chosen ? [] : filters),
+      { name: 'dry_run', label: 'Only say what would be done', type: 'check' }
+    ],
+    request: (v) => ({
+      method: 'POST',
+      address: addressOf(q, 'moves'),
+      body: {
+        ...(v.way === 'back' ? {} : { to: v.to, copy: v.way === 'copy' }),
+        ...(chosen ? { chosen } : {}),
+        ...Object.fromEntries(['from', 'reason', 'dry_run'].filter((name) => v[name]).map((name) => [name, v[name]])),
+        ...(v.limit ? { limit: Number(v.limit) } : {})
+      }
+    }),
+    message: () => 'The move has begun.'
+  })
+}
+
+const counted = (counts, word) => html`<ul class="fields">${Object.entries(counts).map(([name, n]) => html`
+  <li>${count(n)}${word}<bdi>${shown(name)}</bdi></li>`)}</ul>`
+
+const what = (row) => [
+  row.dry_run && 'Only told:',
+  row.to == null ? 'back to where they died' : html`${row.copy ? 'copied' : 'moved'} to <bdi>${shown(row.to)}</bdi>`,
+  row.chosen && `, ${count(row.chosen)} chosen`, row.from && html`, died in <bdi>${shown(row.from)}</bdi>`, row.reason && html`, for ${shown(row.reason)}`
+]
+
+const isUnderWay = (row) => row.state === 'running'
+
+const COLUMNS = (q) => [
+  { title: 'Begun', cell: (row) => html`${when(row.begun)} <bdi class="quiet">${shown(row.user)}</bdi>` },
+  { title: 'What', cell: what },
+  { title: 'Looked at', number: true, cell: (row) => html`${count(row.looked_at)} of ${count(row.messages)} <${Meter} value=${row.looked_at} most=${row.messages} label="Looked at" />` },
+  { title: 'Went', cell: (row) => counted(row.moved, ' to ') },
+  { title: 'Stayed', cell: (row) => counted(row.kept, ': ') },
+  { title: 'State', cell: (row) => row.failure ? html`<${State} state="failed" /> <bdi>${shown(row.failure)}</bdi>` : isUnderWay(row) ? html`<${State} state="running" />` : row.state },
+  { title: '', cell: (row) => isUnderWay(row) && html`<${Button} kind="small" onClick=${() => stop(q, row)}>Stop</>` }
+]
+
+const stop = (q, row) => openForm({
+  title: 'Stop this move?',
+  submit: 'Stop move',
+  kind: 'danger',
+  intro: 'What has gone stays where it is now.',
+  fields: [],
+  request: { method: 'DELETE', address: addressOf(q, 'moves', row.id) }
+})
+
+// The moves of a queue; nothing where there is none.
+export function Moves ({ q }) {
+  const address = addressOf(q, 'moves')
+  const { data } = usePoll(address)
+  return data?.length > 0 && html`<${Section} title="Moved messages">
+    <${Table} label="Moved messages" rows=${data} keyOf=${(row) => row.id} columns=${COLUMNS(q)} />
+    <${ApiNote} address=${address} /></>`
+}
+
+// Messages that stay where they are, and are not redelivered for being looked at.
+export function Look ({ q }) {
+  const [found, setFound] = useState([])
+  const [chosen, setChosen] = useState([])
+  const toggle = (one) => setChosen(chosen.includes(one) ? chosen.filter((other) => other !== one) : [...chosen, one])
+  return html`<${Form} submit="Peek" stay=${true} message=${(found) => found.length ? '' : 'No message waits there.'}
+    fields=${[
+      { name: 'position', label: 'Position, from the next to be delivered', type: 'number', value: '1', min: 1, required: true },
+      { name: 'count', label: 'How many', type: 'number', value: '10', min: 1, max: 100, required: true }
+    ]}
+    request=${(v) => ({ method: 'GET', address: addressOf(q, 'messages') + query(v) })}
+    done=${(found) => { setFound(found); setChosen([]) }} />
+    ${found.length > 0 && html`<p><${Button} disabled=${chosen.length === 0} onClick=${() => moveForm(q, chosen)}>Move the chosen</></p>`}
+    ${found.map((one) => html`<div key=${one.position}>
+      <label class="check"><input type="checkbox" checked=${chosen.includes(one.fingerprint)} onChange=${() => toggle(one.fingerprint)} /> Choose message ${count(one.position)}</label>
+      <${Message} message=${one} /></div>`)}`
+}
