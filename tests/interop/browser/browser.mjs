@@ -24,8 +24,8 @@ before(async () => {
 after(() => browser?.close())
 
 /** Calls the API, past the page. */
-export async function api (method, path, body) {
-  const response = await fetch(`${http}/api/${path}`, {
+export async function api (method, path, body, base = http) {
+  const response = await fetch(`${base}/api/${path}`, {
     method,
     headers: { authorization: 'Basic ' + btoa('guest:guest'), 'content-type': 'application/json' },
     body: body === undefined ? undefined : JSON.stringify(body)
@@ -37,8 +37,8 @@ export async function api (method, path, body) {
 export const part = encodeURIComponent
 
 /** Asks the tool that runs the broker. */
-export function control (command) {
-  const [host, port] = process.env.CONTROL.split(':')
+export function control (command, at = process.env.CONTROL) {
+  const [host, port] = at.split(':')
   return new Promise((resolve, reject) => {
     const socket = net.connect(Number(port), host, () => socket.write(`${command}\n`))
     socket.on('error', reject)
@@ -63,7 +63,7 @@ export async function until (what, condition) {
  * A test with a page of its own, logged in unless told otherwise. It fails on anything that the
  * page writes to the console as an error, except what `expected` matches.
  */
-export function inPage (name, body, { expected = null, login = true, ...options } = {}) {
+export function inPage (name, body, { expected = null, login = true, at = http, ...options } = {}) {
   test(name, async () => {
     const context = await browser.newContext(options)
     try {
@@ -73,7 +73,7 @@ export function inPage (name, body, { expected = null, login = true, ...options 
       const note = (text) => { if (!expected?.test(text)) errors.push(text) }
       page.on('pageerror', (error) => note(String(error.stack ?? error)))
       page.on('console', (message) => { if (message.type() === 'error') note(message.text()) })
-      await page.goto(`${http}/`)
+      await page.goto(`${at}/`)
       if (login) await logIn(page)
       await body(page).catch(async (failure) => {
         const shown = await page.locator('body').innerText().catch(() => '')

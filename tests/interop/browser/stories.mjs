@@ -7,10 +7,12 @@
 // - press KEY.
 // - submit BUTTON {LABEL: VALUE}: fills the open dialog and sends it.
 // - fill LABEL VALUE, choose LABEL VALUE: a field outside of a dialog.
-// - see TEXT: it is shown; stat LABEL VALUE: a figure; row TEXT...: a row with all of these.
+// - see TEXT: it is shown; unsee TEXT: it is not; stat LABEL VALUE: a figure; row TEXT...: a row with all of these.
 // - gone TEXT...: no row has all of these; heading TEXT: the part of the page with this heading is shown.
 // - check LABEL, uncheck LABEL: a box of the open dialog; disabled NAME: a button cannot be used.
-// - save BUTTON, load FIELD: a file is kept, and given back.
+// - save BUTTON, load FIELD: a file is kept, and given back; saved PART...: its object has these.
+// - broker COMMAND, node NUMBER COMMAND: the broker, or a node of the cluster, is stopped or started.
+// - at NUMBER: the page of another node of the cluster is shown.
 // - consumer QUEUE: a client takes a message and keeps it.
 // - api METHOD PATH BODY: what others have done before, or what clients do.
 // - is PATH FIELD VALUE: what the API says then.
@@ -53,12 +55,21 @@ export const STORIES = {
   13: [
     ['api', 'PUT', 'queues/%2F/dead', { durable: true }],
     ['api', 'PUT', 'policies/%2F/dead', { pattern: '^orders$', 'apply-to': 'queues', definition: { 'dead-letter-exchange': '', 'dead-letter-routing-key': 'dead' } }],
-    publish('orders', 'bad'), publish('orders', 'bad'), ['open', 'queues/%2F/orders'], ['stat', 'Ready', '2'],
-    ['click', 'Get messages'], ['submit', 'Get', { 'How many': '2', 'And then': 'reject_requeue_false' }], ['see', '2 messages'], ['press', 'Escape'],
-    ['open', 'queues/%2F/dead'], ['stat', 'Ready', '2']
+    publish('orders', 'bad'), publish('orders', 'bad'), publish('orders', 'bad'), ['open', 'queues/%2F/orders'], ['stat', 'Ready', '3'],
+    ['click', 'Get messages'], ['submit', 'Get', { 'How many': '3', 'And then': 'reject_requeue_false' }], ['see', '3 messages'], ['press', 'Escape'],
+    ['open', 'queues/%2F/dead'], ['stat', 'Ready', '3']
   ],
   14: [
     ['open', 'queues/%2F/dead'], ['click', 'Get messages'], ['submit', 'Get'], ['see', 'x-first-death-queue: orders'], ['see', 'x-first-death-reason: rejected']
+  ],
+  15: [
+    ['open', 'queues/%2F/dead'], ['click', 'Move messages'], ['submit', 'Move', { 'How many to look at': '2' }], ['row', 'back to where they died', '2 to orders', 'done'],
+    ['stat', 'Ready', '1'], ['is', 'queues/%2F/orders', 'messages', 2]
+  ],
+  16: [
+    ['api', 'PUT', 'queues/%2F/later', { durable: true }],
+    ['open', 'queues/%2F/dead'], ['click', 'Move messages'], ['submit', 'Move', { Messages: 'move', 'To queue': 'later' }], ['row', 'moved to later', '1 to later', 'done'],
+    ['stat', 'Ready', '0'], ['is', 'queues/%2F/later', 'messages', 1], ['api', 'DELETE', 'queues/%2F/later']
   ],
   17: [
     ['api', 'PUT', 'queues/%2F/quorum', { durable: true, arguments: { 'x-queue-type': 'quorum' } }], publish('quorum', 'stays'),
@@ -154,22 +165,35 @@ export const STORIES = {
   49: [
     ['open', 'vhosts/%2F'], ['click', 'Change'], ['check', 'Firehose'], ['submit', 'Change virtual host'], ['is', 'vhosts/%2F', 'tracing', true],
     ['click', 'Change'], ['uncheck', 'Firehose'], ['submit', 'Change virtual host'], ['is', 'vhosts/%2F', 'tracing', false]
+  ],
+  50: [['open', 'nodes/$NODE'], ['save', 'Save a report'], ['saved', 'overview', 'queues', 'users', 'config/effective']],
+  51: [
+    ['open', 'nodes/$NODE'], ['click', 'Stop node'], ['submit', 'Stop node'], ['see', 'The node does not answer. The figures are'], ['press', 'Escape'],
+    ['broker', 'stop'], ['broker', 'start'], ['unsee', 'The node does not answer. The figures are']
   ]
 }
 
-// Stories that the page does not tell, and why.
-export const NOT_ON_THE_PAGE = {
-  15: 'dead letters are sent back over AMQP, by the command line',
-  16: 'messages are moved over AMQP, by the command line',
-  50: 'a report is a text for a file: the command line writes it',
-  51: 'who stops a node has a shell on it: the page would go with the node',
-  52: 'needs a cluster',
-  53: 'needs a cluster',
-  54: 'needs a cluster',
-  55: 'needs a cluster',
-  56: 'needs a cluster',
-  57: 'needs a cluster',
-  58: 'needs a cluster',
-  59: 'needs a cluster',
-  60: 'needs a cluster'
+// Those that need three nodes: `at` one of them, whose page is shown; `$NODE1` to `$NODE3` by name.
+const QUEUE = 'queues/%2F/orders'
+export const CLUSTER_STORIES = {
+  52: [
+    ['open', 'nodes'], ['row', '$NODE1', 'running'], ['row', '$NODE2', 'running'], ['row', '$NODE3', 'running'], ['open', 'cluster'], ['row', '$NODE3', 'up', 'yes']
+  ],
+  53: [
+    ['api', 'PUT', QUEUE, { durable: true, arguments: { 'x-queue-type': 'quorum' } }],
+    ['open', QUEUE], ['row', '$NODE1', 'voter'], ['row', '$NODE2', 'voter'], ['row', '$NODE3', 'voter'], ['row', 'leader', 'voter']
+  ],
+  54: [['open', QUEUE], ['click', 'Move leader here', '$NODE2'], ['submit', 'Move leader'], ['is', QUEUE, 'leader', '$NODE2'], ['row', '$NODE2', 'leader']],
+  55: [['at', 2], ['open', 'nodes/$NODE2'], ['click', 'Check now'], ['row', 'No quorum queue needs this node', 'passed']],
+  56: [['node', 3, 'stop'], ['open', 'cluster'], ['row', '$NODE3', 'down'], ['open', 'nodes'], ['row', '$NODE3', 'no answer'], ['row', '$NODE2', 'running']],
+  57: [
+    ['open', QUEUE], ['click', 'Publish'], ['submit', 'Publish', { Body: 'x' }], ['see', 'Published.'], ['press', 'Escape'], ['row', '$NODE3', 'down'],
+    ['open', 'nodes/$NODE1'], ['click', 'Check now'], ['row', 'No quorum queue needs this node', 'failed']
+  ],
+  58: [['node', 3, 'start'], ['open', 'cluster'], ['row', '$NODE3', 'up'], ['at', 3], ['open', 'queues'], ['row', 'orders', '1']],
+  59: [['open', 'cluster'], ['click', 'Rebalance leaders'], ['submit', 'Rebalance'], ['see', 'Rebalance: done.']],
+  60: [
+    ['node', 3, 'stop'], ['open', 'cluster'], ['row', '$NODE3', 'down'], ['click', 'Forget', '$NODE3'], ['submit', 'Forget node'], ['gone', '$NODE3'],
+    ['open', QUEUE], ['row', '$NODE1', 'voter'], ['row', '$NODE2', 'voter'], ['gone', '$NODE3']
+  ]
 }

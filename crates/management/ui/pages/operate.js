@@ -2,7 +2,7 @@
 
 import { useState } from '../vendor/preact-hooks.js'
 import { call, usePoll } from '../api.js'
-import { Badge, Button, bytes, html, openForm, Section, shown, Table } from '../parts.js'
+import { askFirst, Badge, Button, bytes, download, html, openForm, Section, shown, Table } from '../parts.js'
 import { Asked } from './trouble.js'
 
 // `[what, address]` of checks that answer 200 where all is well.
@@ -66,11 +66,34 @@ const serving = () => openForm({
   request: (v) => ({ method: 'PUT', address: 'leveret/serving', body: { serving: v.serve === 'yes' } })
 })
 
+const stop = () => askFirst({
+  title: 'Stop this node?',
+  explanation: 'It ends in order: clients are told, and what it has is on its disk. This page goes with it until somebody starts it again, on its machine.',
+  label: 'Stop node',
+  request: { method: 'POST', address: 'leveret/stop' }
+})
+
+// What somebody who helps wants to see, without what is in messages and without passwords.
+const REPORT = [
+  'overview', 'nodes', 'leveret/cluster', 'leveret/alarms', 'leveret/damage', 'feature-flags', 'vhosts', 'users?columns=name,tags', 'permissions', 'policies',
+  'connections', 'channels', 'consumers', 'queues', 'exchanges', 'bindings', 'config/effective'
+]
+
+async function report () {
+  const parts = {}
+  for (const address of REPORT) {
+    // A node alone has no cluster: that is told too.
+    parts[address.split('?')[0]] = await call('GET', address).catch((error) => ({ error: error.message }))
+  }
+  download('report.json', 'application/json', JSON.stringify(parts, null, 1))
+}
+
 // Only for the node that the page comes from: these calls are about the node that is asked.
 export const Settings = ({ node }) => html`<${Section} title="Settings of the running node"><div class="inline">
   <${Button} onClick=${() => limit('Memory limit', 'memory-watermark', node.mem_limit)}>Memory limit: ${bytes(node.mem_limit)}</>
   <${Button} onClick=${() => limit('Disk limit', 'disk-free-limit', node.disk_free_limit)}>Disk limit: ${bytes(node.disk_free_limit)}</>
-  <${Button} onClick=${level}>Log level</><${Button} onClick=${listening}>New clients</><${Button} onClick=${serving}>Clients</></div></>`
+  <${Button} onClick=${level}>Log level</><${Button} onClick=${listening}>New clients</><${Button} onClick=${serving}>Clients</>
+  <${Button} onClick=${report}>Save a report</><${Button} kind="danger" onClick=${stop}>Stop node</></div></>`
 
 export const Configuration = () => html`<${Asked} title="Configuration in force" label="Show" name="config" address="config/effective" show=${(rows) => html`
   <${Table} label="Configuration in force" rows=${rows} keyOf=${(row) => row.key} columns=${[

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::bench::{Bench, Report};
+use super::bench::{Bench, ControlledCluster, Report, controlled, lock, stop};
 use crate::run;
 
 const DEADLINE: Duration = Duration::from_secs(900);
@@ -28,29 +28,40 @@ pub fn streams(bench: &Bench) -> Result<Report> {
         ("BROKER", bench.kind.name().to_owned()),
     ];
     let mut report = tests(bench, &variables)?;
-    super::bench::stop(&mut broker, &mut report)?;
+    stop(&mut broker, &mut report)?;
     Ok(report)
 }
 
-/// The operators' page in a browser, which sees its broker stop and start again.
+/// The operators' page in a browser, which sees its broker stop and start again; and those of a
+/// cluster, which loses a node.
 pub fn browser(bench: &Bench) -> Result<Report> {
-    let (broker, control) = super::bench::controlled(bench.broker(&[])?)?;
+    let (broker, control) = controlled(bench.broker(&[])?)?;
     let (amqp, http) = {
-        let broker = super::bench::lock(&broker);
+        let broker = lock(&broker);
         (broker.url(), format!("http://{}", broker.http))
     };
-    let variables = [
+    let cluster = ControlledCluster::start(bench.name)?;
+    let nodes = cluster.nodes.iter();
+    let nodes = nodes.map(|node| format!("http://{}", lock(node).http));
+    let mut variables = vec![
         ("AMQP_URL", amqp),
         ("HTTP_URL", http),
         ("CONTROL", control),
+        ("CLUSTER_HTTP", nodes.collect::<Vec<_>>().join(",")),
         ("CHROMIUM", "/usr/bin/chromium".to_owned()),
         (
             "OPERATORS",
             run::root().join("tests/operators").display().to_string(),
         ),
     ];
+    variables.extend(cluster.environment.clone());
     let mut report = tests(bench, &variables)?;
-    super::bench::stop(&mut super::bench::lock(&broker), &mut report)?;
+    stop(&mut lock(&broker), &mut report)?;
+    // The last one has been stopped, and taken out of the cluster.
+    for node in &cluster.nodes[..2] {
+        stop(&mut lock(node), &mut report)?;
+    }
+    lock(&cluster.nodes[2]).stop()?;
     Ok(report)
 }
 
