@@ -2,7 +2,9 @@
 //! nothing to a browser.
 //!
 //! This is no parser of the languages: it knows where texts, templates and regular expressions
-//! begin and end, and leaves those as they are. Comments stand on lines of their own.
+//! begin and end, and leaves those as they are. Comments stand on lines of their own. A parser
+//! could shorten names besides; most of the page is templates, into which such programs do not
+//! look, and all is compressed on its way.
 
 /// A style without comments, and without white space beside braces, colons and semicolons.
 pub(crate) fn style(text: &str) -> String {

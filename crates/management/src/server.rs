@@ -259,7 +259,12 @@ async fn answer(client: Client, request: Request<Incoming>) -> HttpResponse {
     let checked = check_head(&request).and_then(|()| sender.check(&app.hosts, &app.origins));
     if checked.is_ok()
         && service == Service::Api
-        && let Some(file) = crate::ui::answer(sender.method.as_str(), sender.path, sender.headers)
+        && let Some(file) = crate::ui::answer(
+            sender.method.as_str(),
+            sender.path,
+            sender.headers,
+            encoding == Encoding::Gzip,
+        )
     {
         return file;
     }

@@ -10,8 +10,11 @@ use crate::page_text;
 use crate::pieces::Content;
 use crate::reply::fingerprint;
 use bytes::Bytes;
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Response, StatusCode};
+use std::io::Write;
 use std::sync::LazyLock;
 
 /// What a browser may load and do on behalf of the page: only what this origin serves.
@@ -76,15 +79,33 @@ static FILES: &[File] = files![
     TEXT "vendor/LICENCES.txt",
 ];
 
-/// What is sent of [`FILES`], in their order, each with its entity tag.
-static SENT: LazyLock<Vec<(Bytes, String)>> = LazyLock::new(|| {
+/// What is sent of a file.
+struct Sent {
+    bytes: Bytes,
+    /// The same, for who takes it so.
+    gzipped: Bytes,
+    tag: String,
+}
+
+/// What is sent of [`FILES`], in their order.
+static SENT: LazyLock<Vec<Sent>> = LazyLock::new(|| {
     let sent = |file: &File| {
         let bytes = sent(file);
-        let tag = format!("\"{:016x}\"", fingerprint(&bytes));
-        (bytes, tag)
+        Sent {
+            gzipped: gzipped(&bytes),
+            tag: format!("\"{:016x}\"", fingerprint(&bytes)),
+            bytes,
+        }
     };
     FILES.iter().map(sent).collect()
 });
+
+fn gzipped(bytes: &[u8]) -> Bytes {
+    let mut gzip = GzEncoder::new(Vec::new(), Compression::best());
+    let written = gzip.write_all(bytes).and_then(|()| gzip.finish());
+    // A vector takes whatever is written to it.
+    written.map(Bytes::from).unwrap_or_default()
+}
 
 /// A file as it is sent.
 fn sent(file: &File) -> Bytes {
@@ -98,21 +119,27 @@ fn sent(file: &File) -> Bytes {
 }
 
 /// The answer to a request for a file of the page; none for any other.
-pub fn answer(method: &str, path: &str, headers: &HeaderMap) -> Option<Response<Content>> {
+pub fn answer(
+    method: &str,
+    path: &str,
+    headers: &HeaderMap,
+    takes_gzip: bool,
+) -> Option<Response<Content>> {
     if !matches!(method, "GET" | "HEAD") {
         return None;
     }
     let path = path.strip_prefix('/')?;
     let path = if path.is_empty() { "index.html" } else { path };
     let at = FILES.iter().position(|file| file.path == path)?;
-    let (file, (bytes, tag)) = (&FILES[at], &SENT[at]);
+    let (file, sent) = (&FILES[at], &SENT[at]);
+    let tag = &sent.tag;
     let known = headers.get(header::IF_NONE_MATCH);
     let known = known.and_then(|known| known.to_str().ok());
     let is_known = known.is_some_and(|known| crate::reply::names(known, tag));
-    let body = if is_known {
-        Bytes::new()
-    } else {
-        bytes.clone()
+    let body = match (is_known, takes_gzip) {
+        (true, _) => Bytes::new(),
+        (false, true) => sent.gzipped.clone(),
+        (false, false) => sent.bytes.clone(),
     };
     let mut response = Response::new(Content::whole(body));
     if is_known {
@@ -121,6 +148,10 @@ pub fn answer(method: &str, path: &str, headers: &HeaderMap) -> Option<Response<
     let headers = response.headers_mut();
     for (name, value) in fixed_headers(file) {
         headers.insert(name, HeaderValue::from_static(value));
+    }
+    headers.insert(header::VARY, HeaderValue::from_static("accept-encoding"));
+    if takes_gzip && !is_known {
+        headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     }
     if let Ok(tag) = HeaderValue::from_str(tag) {
         headers.insert(header::ETAG, tag);
@@ -149,7 +180,7 @@ mod tests {
     const SCRIPT_AND_STYLE_BYTES_MAX: usize = 250_000;
 
     fn ask(path: &str) -> Option<Response<Content>> {
-        answer("GET", path, &HeaderMap::new())
+        answer("GET", path, &HeaderMap::new(), false)
     }
 
     fn files_below(folder: &Path, found: &mut Vec<String>) {
@@ -182,7 +213,7 @@ mod tests {
         for path in ["/api/overview", "/app", "/../Cargo.toml", "", "/vendor/"] {
             assert!(ask(path).is_none(), "{path}");
         }
-        assert!(answer("POST", "/", &HeaderMap::new()).is_none());
+        assert!(answer("POST", "/", &HeaderMap::new(), false).is_none());
     }
 
     #[test]
@@ -190,10 +221,11 @@ mod tests {
         let tag = ask("/app.js").expect("a file").headers()[header::ETAG].clone();
         let mut headers = HeaderMap::new();
         headers.insert(header::IF_NONE_MATCH, tag);
-        let again = answer("GET", "/app.js", &headers).expect("a file");
+        let again = answer("GET", "/app.js", &headers, true).expect("a file");
         assert_eq!(again.status(), StatusCode::NOT_MODIFIED);
-        let other = answer("GET", "/style.css", &headers).expect("a file");
+        let other = answer("GET", "/style.css", &headers, true).expect("a file");
         assert_eq!(other.status(), StatusCode::OK);
+        assert_eq!(other.headers()[header::CONTENT_ENCODING], "gzip");
     }
 
     #[test]
@@ -218,7 +250,9 @@ mod tests {
         let counted = FILES
             .iter()
             .filter(|file| matches!(file.kind, SCRIPT | STYLE));
-        let bytes: usize = counted.map(|file| sent(file).len()).sum();
+        let bytes: usize = counted.clone().map(|file| sent(file).len()).sum();
         assert!(bytes <= SCRIPT_AND_STYLE_BYTES_MAX, "{bytes}");
+        let gzipped: usize = counted.map(|file| gzipped(&sent(file)).len()).sum();
+        assert!(gzipped <= SCRIPT_AND_STYLE_BYTES_MAX * 2 / 5, "{gzipped}");
     }
 }

@@ -165,6 +165,14 @@ fn long_answers_are_compressed_for_who_takes_that() {
         .expect("gzip");
     let got: Value = serde_json::from_str(&text).expect("JSON");
     assert_eq!(got["object_totals"], whole["object_totals"]);
+    let (head, body) = raw(&api, "GET /app.js HTTP/1.1\r\nAccept-Encoding: gzip");
+    assert!(head.contains("content-encoding: gzip"), "{head}");
+    let (_, whole) = raw(&api, "GET /app.js HTTP/1.1");
+    let mut script = Vec::new();
+    flate2::read::GzDecoder::new(&body[..])
+        .read_to_end(&mut script)
+        .expect("gzip");
+    assert!(script == whole && body.len() < whole.len());
     for refused in ["identity", "gzip;q=0"] {
         let (head, _) = raw(
             &api,
