@@ -7,7 +7,7 @@ mod common;
 
 use common::{A, payload};
 use leveret_storage::{Disk, DiskFile, Durability, Folders, LogKind, MemoryDisk, Options, Store};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,6 +21,7 @@ const BYTES: usize = 10_000;
 struct Watched {
     disk: MemoryDisk,
     files: Arc<Mutex<BTreeMap<PathBuf, Arc<AtomicBool>>>>,
+    folders: Arc<Mutex<BTreeSet<PathBuf>>>,
     /// New names, and whether all of the file was durable then.
     renamed: Arc<Mutex<Vec<(PathBuf, bool)>>>,
 }
@@ -40,6 +41,13 @@ impl Watched {
         }
     }
 
+    /// As a drive: where there is no folder there are no files.
+    fn within_a_folder(&self, path: &Path) -> io::Result<()> {
+        let folders = self.folders.lock().unwrap();
+        let parent = path.parent().filter(|folder| folders.contains(*folder));
+        parent.map(|_| ()).ok_or(io::ErrorKind::NotFound.into())
+    }
+
     /// How many files got a name that ends so; each was durable then.
     fn named(&self, suffix: &str) -> usize {
         let renamed = self.renamed.lock().unwrap();
@@ -55,9 +63,11 @@ impl Disk for Watched {
     type Lock = <MemoryDisk as Disk>::Lock;
 
     fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
+        self.folders.lock().unwrap().insert(dir.to_owned());
         self.disk.create_dir_all(dir)
     }
     fn create_new(&self, path: &Path) -> io::Result<WatchedFile> {
+        self.within_a_folder(path)?;
         let file = self.disk.create_new(path)?;
         self.files.lock().unwrap().remove(path);
         Ok(self.file(path, file))
@@ -84,6 +94,7 @@ impl Disk for Watched {
         self.disk.sync_dir(dir)
     }
     fn lock(&self, path: &Path) -> io::Result<Self::Lock> {
+        self.within_a_folder(path)?;
         self.disk.lock(path)
     }
 }
@@ -127,6 +138,15 @@ fn fill(store: &mut Store<Watched>) {
             store.flush().unwrap();
         }
     }
+}
+
+#[test]
+fn a_store_makes_its_folders() {
+    let disk = Watched::default();
+    drop(open(&disk));
+    let folders = Folders::within(Path::new("/store"));
+    let made = [folders.data, folders.logs, folders.segment, folders.wal];
+    assert!(disk.folders.lock().unwrap().iter().eq(&made));
 }
 
 #[test]

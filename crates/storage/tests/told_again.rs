@@ -4,7 +4,7 @@
 mod common;
 
 use common::{A, B, World, append, append_all, check_all, flush_all, payload};
-use leveret_storage::{Durability, LogKind, Read};
+use leveret_storage::{Durability, LogKind, MemoryDisk, Read, Store};
 
 const STATE: &[u8] = b"a state that nothing else looks like";
 
@@ -133,6 +133,45 @@ fn a_log_goes_on_behind_what_it_has_wherever_that_is() {
         assert_eq!(store.shards[0].log_stats(log).unwrap().next_index, count);
         assert_eq!(store.shards[0].log_stats(log).unwrap().entries, count);
     }
+}
+
+/// A record tells of entries whose bodies lie in two files of the write-ahead log, and the older one
+/// has gone: of that record only the rest counts.
+#[test]
+fn entries_behind_those_that_are_in_segments_are_found_by_a_record_that_tells_of_both() {
+    let world = World::new();
+    let (mut store, _) = world.open();
+    for log in [A, B] {
+        store.shards[0].create_log(log, LogKind::Durable);
+    }
+    let body = |store: &mut Store<MemoryDisk>, n: u64| {
+        store.shards[0].body(Durability::Durable, &[&payload(n, 100)])
+    };
+    let early = [0, 1].map(|n| body(&mut store, n));
+    store.sync().unwrap();
+    store.roll();
+    let late = [2, 3, 4].map(|n| body(&mut store, n));
+    for body in early.into_iter().chain(late) {
+        store.shards[0].append(A, body, 100);
+    }
+    store.sync().unwrap();
+    store.flush().unwrap();
+    assert_eq!(store.shards[0].log_stats(A).unwrap().segment_entries, 2);
+    drop(store);
+    let (mut store, _) = world.open();
+    assert_eq!(store.shards[0].damage(A), None);
+    check_all(&mut store, A, 0..5, 100);
+    // What comes next has a place of its own.
+    append(&mut store, B, &payload(50, 100));
+    append(&mut store, A, &payload(5, 100));
+    check_all(&mut store, A, 0..6, 100);
+    assert_eq!(store.read(B, 0), Read::Ready(payload(50, 100).into()));
+    flush_all(&mut store);
+    check_all(&mut store, A, 0..6, 100);
+    drop(store);
+    let (mut store, _) = world.open();
+    check_all(&mut store, A, 0..6, 100);
+    assert_eq!(store.read(B, 0), Read::Ready(payload(50, 100).into()));
 }
 
 #[test]

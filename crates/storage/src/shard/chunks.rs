@@ -197,7 +197,6 @@ impl ShardLogs {
     #[must_use]
     pub fn wants_page_out(&self) -> bool {
         !self.paging
-            && self.volatile_chunks.cached_bytes > 0
             && self.chunks.cached_bytes + self.volatile_chunks.cached_bytes
                 > self.budget.cache_bytes
             && self.volatile_chunks.cached_bytes * 2 > self.budget.cache_bytes
