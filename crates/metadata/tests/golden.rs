@@ -1,8 +1,13 @@
-//! The bytes of commands, frozen: a node must read the log that an older version of it wrote.
+//! The bytes of commands and of a cluster's snapshot, frozen: a node must read the log that an
+//! older version of it wrote. `LEVERET_GOLDEN=write cargo test -p leveret-metadata --test golden`
+//! writes the snapshot anew.
 
 use leveret_auth::{HashingAlgorithm, PasswordHash};
-use leveret_metadata::{Command, Endpoint, FORMAT_VERSION};
-use leveret_types::{FieldTable, FieldValue};
+use leveret_metadata::{
+    Batch, Catalogue, Command, Config, Endpoint, FORMAT_VERSION, NodeRecord, Proposed,
+};
+use leveret_types::{FieldTable, FieldValue, NodeId};
+use std::path::Path;
 
 const GOLDEN: &str = include_str!("golden/v1/commands.txt");
 
@@ -189,6 +194,13 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
+fn bytes_of(line: &str) -> Vec<u8> {
+    let digits = (0..line.len()).step_by(2);
+    digits
+        .map(|at| u8::from_str_radix(&line[at..at + 2], 16).expect("hex"))
+        .collect()
+}
+
 #[test]
 fn the_bytes_never_change() {
     assert_eq!(FORMAT_VERSION, 1);
@@ -202,15 +214,9 @@ fn the_bytes_never_change() {
 
 #[test]
 fn frozen_bytes_are_still_read() {
-    let bytes = |line: &str| -> Vec<u8> {
-        let digits = (0..line.len()).step_by(2);
-        digits
-            .map(|at| u8::from_str_radix(&line[at..at + 2], 16).expect("hex"))
-            .collect()
-    };
     let read: Vec<Command> = GOLDEN
         .lines()
-        .map(|line| Command::decode(&bytes(line)).expect("a command"))
+        .map(|line| Command::decode(&bytes_of(line)).expect("a command"))
         .collect();
     assert_eq!(read, commands());
 }
@@ -232,4 +238,64 @@ fn damaged_bytes_are_refused() {
     let mut deep = vec![FORMAT_VERSION];
     deep.extend(std::iter::repeat_n(0x81, 100_000));
     assert!(Command::decode(&deep).is_err());
+}
+
+/// The catalogue of a cluster of three nodes that has some of everything.
+fn clustered() -> Catalogue {
+    let mut catalogue = Catalogue::new(Config::default());
+    let first = NodeRecord {
+        node: 1,
+        uuid: [1; 16],
+        address: "a:1".to_owned(),
+        name: "node-1".to_owned(),
+        start: 3,
+        applied: 0,
+        draining: false,
+        votes: true,
+    };
+    catalogue.found(first, &["b:1".to_owned()]);
+    let join = |node: u8, address: &str| Command::NodeJoin {
+        uuid: [node; 16],
+        address: address.to_owned(),
+        name: format!("node-{node}"),
+    };
+    let mut all = vec![join(2, "b:1"), join(3, "c:1")];
+    // What deletes is left out, and what only a queue's owner may do.
+    all.extend(commands().into_iter().filter(|command| {
+        let name = format!("{command:?}");
+        let makes = ["Put", "Set", "Declare", "Bind "];
+        makes.iter().any(|part| name.contains(part))
+    }));
+    for (id, command) in (1..).zip(all) {
+        let batch = Batch {
+            rules: catalogue.rules(),
+            up: vec![1, 2, 3],
+            commands: vec![Proposed {
+                origin: 1,
+                start: 7,
+                id,
+                command,
+            }],
+        };
+        catalogue.apply_batch(&batch);
+    }
+    catalogue
+}
+
+#[test]
+fn a_snapshot_of_a_cluster_is_written_and_read_as_it_ever_was() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/v1/snapshot.txt");
+    let now = hex(&clustered().snapshot());
+    if std::env::var_os("LEVERET_GOLDEN").is_some() {
+        std::fs::write(&path, now.clone() + "\n").expect("a file");
+    }
+    let frozen = std::fs::read_to_string(&path).expect("it is there");
+    assert_eq!(now, frozen.trim_end(), "the format has changed");
+    let read = Catalogue::restore(Config::default(), &bytes_of(frozen.trim_end()));
+    let read = read.expect("a snapshot");
+    assert_eq!(hex(&read.snapshot()), now);
+    assert!(read.is_clustered());
+    let nodes: Vec<NodeId> = read.nodes().map(|node| node.id()).collect();
+    assert_eq!(nodes, [NodeId(1), NodeId(2), NodeId(3)]);
+    assert_eq!(read.queues(Some("/")).count(), 1);
 }

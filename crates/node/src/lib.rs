@@ -43,11 +43,14 @@ mod effects;
 mod events;
 mod firehose;
 mod fixed_map;
+#[cfg(test)]
+mod golden;
 mod group_log;
 mod host_kind;
 mod identity;
 mod log_ids;
 mod login;
+mod missing;
 mod notify;
 mod outcome;
 mod peeked;

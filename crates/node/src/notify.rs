@@ -2,9 +2,9 @@
 
 use crate::effects::{Deferred, ShardEffects, Then};
 use crate::events::ConnectionEvent;
+use crate::missing::Missing;
 use leveret_types::{ConnectionId, QueueId};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// Who is to hear of an operation's end.
 #[derive(Clone, Debug)]
@@ -58,10 +58,8 @@ impl Notify {
 /// What is to be done once a message is in all the queues that it was put into.
 #[derive(Debug)]
 pub(crate) struct Afterwards {
-    /// In how many it is not yet.
-    missing: AtomicU32,
-    /// Whether one of them has refused it.
-    refused: AtomicBool,
+    /// The queues that it is not in yet.
+    missing: Missing,
     then: Then,
 }
 
@@ -69,34 +67,32 @@ impl Afterwards {
     /// With one place missing, which whoever puts the message into queues fills at the end.
     pub(crate) fn new(then: Then) -> Arc<Self> {
         Arc::new(Self {
-            missing: AtomicU32::new(1),
-            refused: AtomicBool::new(false),
+            missing: Missing::one(),
             then,
         })
     }
 
     /// One more place is missing.
     pub(crate) fn more(&self) {
-        self.missing.fetch_add(1, Ordering::Relaxed);
+        self.missing.more();
     }
 
     /// A place does not take the message; it counts as filled all the same.
     pub(crate) fn refuse(&self) {
-        self.refused.store(true, Ordering::Release);
+        self.missing.refuse();
     }
 
     /// Whether all places have taken the message; none while one is missing.
     pub(crate) fn outcome(&self) -> Option<bool> {
-        let all = self.missing.load(Ordering::Acquire) == 0;
-        all.then(|| !self.refused.load(Ordering::Acquire))
+        self.missing.outcome()
     }
 
     /// A place is filled; what is to be done if it was the last.
     pub(crate) fn filled(&self) -> Option<Deferred> {
-        let last = self.missing.fetch_sub(1, Ordering::AcqRel) == 1;
-        last.then(|| Deferred::Afterwards {
+        let taken = self.missing.fill()?;
+        Some(Deferred::Afterwards {
             then: self.then.clone(),
-            refused: self.refused.load(Ordering::Acquire),
+            refused: !taken,
         })
     }
 }

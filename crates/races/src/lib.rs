@@ -11,6 +11,8 @@ pub mod sync;
 pub mod inbox;
 #[path = "../../node/src/link.rs"]
 pub mod link;
+#[path = "../../node/src/missing.rs"]
+pub mod missing;
 #[path = "../../shell/src/news.rs"]
 pub mod news;
 #[path = "../../shell/src/signal.rs"]

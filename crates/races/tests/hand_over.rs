@@ -4,6 +4,7 @@
 
 use leveret_races::inbox::Inbox;
 use leveret_races::link::{Limiter, Link};
+use leveret_races::missing::Missing;
 use leveret_races::news::DurableNews;
 use leveret_races::signal::{Signal, Woken};
 use leveret_races::sync::Waker;
@@ -275,4 +276,49 @@ fn a_consumer_that_waits_for_its_channels_bound_is_told() {
             _ => assert!(told, "both are refused, and nothing is held"),
         }
     });
+}
+
+/// Queues of several shards that take a message or refuse it, while who puts it into them goes on.
+/// What is to be done then is done once, knows of every refusal, and sees what each has done
+/// before.
+fn fill_places(refusing: [bool; 2]) {
+    let missing = Arc::new(Missing::one());
+    let done = Arc::new(AtomicU32::new(0));
+    let shards: Vec<_> = refusing
+        .into_iter()
+        .map(|refuses| {
+            missing.more();
+            let (missing, done) = (Arc::clone(&missing), Arc::clone(&done));
+            thread::spawn(move || {
+                done.fetch_add(1, Ordering::Relaxed);
+                if refuses {
+                    missing.refuse();
+                }
+                let taken = missing.fill();
+                taken.inspect(|_| assert_eq!(done.load(Ordering::Relaxed), 2))
+            })
+        })
+        .collect();
+    let of_all = (refusing == [false, false], 2);
+    if let Some(taken) = missing.outcome() {
+        panic!("it says {taken} while a place is missing");
+    }
+    let mut ends: Vec<bool> = missing.fill().into_iter().collect();
+    if let Some(taken) = missing.outcome() {
+        assert_eq!((taken, done.load(Ordering::Relaxed)), of_all);
+    }
+    for shard in shards {
+        ends.extend(shard.join().expect("no panic"));
+    }
+    assert_eq!(ends, [of_all.0], "the last one says it, and nobody else");
+}
+
+#[test]
+fn a_message_that_all_queues_took_is_told_once_by_the_last_of_them() {
+    model(|| fill_places([false, false]));
+}
+
+#[test]
+fn a_message_that_one_queue_refuses_is_told_as_refused_whichever_is_last() {
+    model(|| fill_places([true, false]));
 }

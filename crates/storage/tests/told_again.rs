@@ -135,8 +135,8 @@ fn a_log_goes_on_behind_what_it_has_wherever_that_is() {
     }
 }
 
-/// A record tells of entries whose bodies lie in two files of the write-ahead log, and the older one
-/// has gone: of that record only the rest counts.
+/// A record tells of entries whose bodies lie in two files of the write-ahead log, and the older
+/// one has gone: of that record only the rest counts.
 #[test]
 fn entries_behind_those_that_are_in_segments_are_found_by_a_record_that_tells_of_both() {
     let world = World::new();

@@ -153,6 +153,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test that fails here says enough")]
 
     use super::*;
+    use crate::golden::{assert_frozen, bytes};
 
     fn saved(ranges: &[(u64, u64)], given: u64) -> SavedView {
         let mut unsettled = RangeSet::new();
@@ -214,6 +215,24 @@ mod tests {
         }
         let later = [3, 0, 0];
         assert_eq!(SavedView::decode(&later), Err(SavedViewError::Version(3)));
+    }
+
+    /// What both versions that there were have on disk.
+    #[test]
+    fn the_saved_bytes_are_frozen() {
+        let mut view = saved(&[(3, 5), (900, 901), (1_000_000, 1_000_300)], 1 << 33);
+        view.queue = State::unknown([0]);
+        let (head, times) = (
+            "070000000000200000000000020000000900000002000000",
+            "0068e5cf8b010000",
+        );
+        let rest = "030000000302ff0601bbfd3cac020201000001ffffffffffffffff00000000";
+        assert_frozen(&encoded(&view), &format!("02{head}{times}{rest}"));
+        let first = bytes(&format!("01{head}{rest}"));
+        let second = bytes(&format!("02{head}{times}{rest}"));
+        assert_eq!(SavedView::decode(&second).as_ref(), Ok(&view));
+        view.read_ms = 0;
+        assert_eq!(SavedView::decode(&first), Ok(view));
     }
 
     #[test]

@@ -136,6 +136,28 @@ pub(super) fn unreadable(reason: String) -> CatalogueError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::golden::{assert_frozen, bytes};
+    use leveret_replication::Membership;
+
+    /// Version, length of the mark, mark, catalogue.
+    #[test]
+    fn the_bytes_of_the_state_are_frozen() {
+        let mark = SnapshotMark {
+            index: 300,
+            term: 7,
+            membership: Membership {
+                learners: vec![replica_of(NodeId(3))],
+                ..Membership::of_voters([1, 2].map(|node| replica_of(NodeId(node))))
+            },
+        };
+        let frozen = "01 00000021 ac02 07 01 00\
+            02 0000000001000000 0000000002000000 00 01 0000000003000000 00\
+            636174616c6f677565";
+        assert_frozen(&state(&mark, b"catalogue"), frozen);
+        let frozen = bytes(frozen);
+        let (read, catalogue) = read_state(&frozen).expect("its own version");
+        assert_eq!((read, catalogue), (mark, &b"catalogue"[..]));
+    }
 
     #[test]
     fn a_state_of_another_version_is_refused_by_its_number() {

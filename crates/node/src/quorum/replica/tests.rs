@@ -4,6 +4,7 @@
 mod arriving;
 mod astray;
 mod expiring;
+mod golden;
 mod local;
 mod non_voting;
 mod referring;
