@@ -13,13 +13,13 @@ use crate::route::Found;
 use crate::samples::{Clock, Moment, Samples};
 use crate::sums::Sums;
 use base64::Engine;
-use leveret_types::limits::LOGIN_FAILURE_DELAY_MS;
+use leveret_types::limits::{LOGIN_FAILURE_DELAY_MS, METRICS_SCRAPES_MAX};
 use std::hash::Hash;
 use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 
 /// A node, whole.
 pub trait Node: Running + Directory {}
@@ -53,6 +53,8 @@ pub struct App {
     pub(crate) origins: Origins,
     /// What scrapes of all queues share.
     pub(crate) queue_table: SharedTable,
+    /// Scrapes that may be worked on besides those that are.
+    pub(crate) scrapes: Arc<Semaphore>,
     /// How long the answer to a failed login is held back.
     pub(crate) failure_delay: Duration,
     messages: Mutex<Rates<Subject, MESSAGE_FIELDS>>,
@@ -88,6 +90,7 @@ impl App {
             prefix: String::new(),
             origins: Origins::default(),
             queue_table: SharedTable::default(),
+            scrapes: Arc::new(Semaphore::new(METRICS_SCRAPES_MAX)),
             failure_delay: Duration::from_millis(LOGIN_FAILURE_DELAY_MS),
             messages: Mutex::default(),
             depths: Mutex::default(),

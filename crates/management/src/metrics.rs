@@ -26,15 +26,17 @@ use clients::{
 use cluster::{cluster, raft, start_time};
 use exchanges::{exchange_bindings, exchange_metrics, exchange_names};
 use global::global;
+use leveret_types::limits::METRICS_NAMES_MAX;
 use node::{
     auth_attempts, churn, identity, node_limits, node_persister, node_process, node_usage,
     sync_histogram, totals,
 };
 pub(crate) use queues::SharedTable;
 use queues::{
-    Scope, queue_coarse, queue_consumers, queue_deliveries, queue_info, queue_metrics,
+    QueueTable, Scope, queue_coarse, queue_consumers, queue_deliveries, queue_info, queue_metrics,
     queue_publishes, queue_table,
 };
+use std::cell::OnceCell;
 use streams::stream_consumers;
 use text::{Gauge, Page, labels};
 
@@ -137,13 +139,17 @@ fn memory_breakdown(app: &App) -> Pieces {
 fn detailed(app: &App, query: &str) -> Result<Pieces, ApiError> {
     let bad = || ApiError::BadRequest("the query is not percent-encoded UTF-8".to_owned());
     let (mut families, mut scope) = (Vec::new(), Scope::default());
-    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+    for (number, pair) in query.split('&').filter(|p| !p.is_empty()).enumerate() {
+        if number == METRICS_NAMES_MAX {
+            let text = format!("a query may have {METRICS_NAMES_MAX} names");
+            return Err(ApiError::BadRequest(text));
+        }
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         let value = percent_decode(&value.replace('+', " ")).ok_or_else(bad)?;
         match name {
             "family" => families.push(value),
-            "vhost" => scope.vhosts.push(value),
-            "queue" => scope.queues.push(value),
+            "vhost" => drop(scope.vhosts.insert(value)),
+            "queue" => drop(scope.queues.insert(value)),
             _ => {}
         }
     }
@@ -154,8 +160,10 @@ fn detailed(app: &App, query: &str) -> Result<Pieces, ApiError> {
     families.sort_unstable();
     // A family named twice is there once: the format forbids more.
     families.dedup();
+    // The families of queues have one table.
+    let table = OnceCell::new();
     for family in &families {
-        one_family(&mut page, app, family, &scope, (&node, &broker));
+        one_family(&mut page, app, family, (&scope, &table), (&node, &broker));
     }
     Ok(page.pieces())
 }
@@ -164,10 +172,10 @@ fn one_family(
     page: &mut Page,
     app: &App,
     family: &str,
-    scope: &Scope,
+    (scope, table): (&Scope, &OnceCell<QueueTable>),
     (node, broker): (&NodeStats, &BrokerStats),
 ) {
-    let queues = || queue_table(app, scope, true);
+    let queues = || table.get_or_init(|| queue_table(app, scope, true));
     match family {
         "connection_churn_metrics" => churn(page, broker),
         "auth_attempt_metrics" => auth_attempts(page, app, broker),
@@ -175,21 +183,21 @@ fn one_family(
         "node_coarse_metrics" => node_usage(page, node),
         "node_persister_metrics" => node_persister(page, node),
         "ra_metrics" => raft(page, app, true),
-        "queue_coarse_metrics" => queue_coarse(page, &queues()),
+        "queue_coarse_metrics" => queue_coarse(page, queues()),
         "queue_metrics" => {
             let queues = queues();
-            queue_consumers(page, &queues);
-            queue_metrics(page, &queues);
+            queue_consumers(page, queues);
+            queue_metrics(page, queues);
         }
-        "queue_consumer_count" => queue_consumers(page, &queues()),
-        "queue_delivery_metrics" => queue_deliveries(page, &queues()),
+        "queue_consumer_count" => queue_consumers(page, queues()),
+        "queue_delivery_metrics" => queue_deliveries(page, queues()),
         "stream_consumer_metrics" => stream_consumers(page, app, scope),
-        "queue_info" => queue_info(page, &queues()),
+        "queue_info" => queue_info(page, queues()),
         "exchange_metrics" => exchange_metrics(page, app, scope, true),
         "channel_metrics" => channel_metrics(page, app, true),
         "channel_exchange_metrics" => channel_publishes(page, app, true),
         "channel_queue_metrics" => channel_deliveries(page, app, true),
-        "channel_queue_exchange_metrics" => queue_publishes(page, &queues()),
+        "channel_queue_exchange_metrics" => queue_publishes(page, queues()),
         "connection_metrics" => connection_metrics(page, app, true),
         "connection_coarse_metrics" => connection_bytes(page, app, true),
         "exchange_names" => in_cluster(page, |page| exchange_names(page, app, scope)),

@@ -268,12 +268,18 @@ async fn answer(client: Client, request: Request<Incoming>) -> HttpResponse {
     {
         return file;
     }
+    // Whoever may scrape need not be known: they leave threads to those who have to be.
+    let turn = match service {
+        Service::Metrics => Arc::clone(&app.scrapes).acquire_owned().await.ok(),
+        Service::Api => None,
+    };
     let result = match (checked, service) {
         (Err(error), _) => Err(error),
         (Ok(()), Service::Api) => api(app, (peer, way), request, &seat).await,
         (Ok(()), Service::Metrics) => scrape(app, request).await,
     };
     let made = blocking(move || Ok(respond(result, encoding))).await;
+    drop(turn);
     let mut response = made.unwrap_or_else(|error| respond(Err(error), Encoding::Plain));
     let methods = response.headers().get(header::ALLOW);
     let methods = methods.filter(|_| is_question).cloned();

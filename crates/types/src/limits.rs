@@ -241,6 +241,11 @@ pub const HTTP_HEAD_BYTES_MAX: usize = 64 * 1024;
 pub const HTTP_HELD_BYTES_MAX: usize = 128 * 1024 * 1024;
 /// Milliseconds of an answer in which it need not be read although others wait for room.
 pub const HTTP_UNREAD_GRACE_MS: u64 = 1_000;
+/// Names that a scrape of `/metrics/detailed` may ask for, of families, virtual hosts and queues
+/// together.
+pub const METRICS_NAMES_MAX: usize = 1_024;
+/// Scrapes that are worked on at once: the other threads are for those who may log in.
+pub const METRICS_SCRAPES_MAX: usize = 2;
 /// Milliseconds for which scrapes of all queues share what one of them has seen, while it is being
 /// read.
 pub const METRICS_SHARED_MS: u64 = 2_000;

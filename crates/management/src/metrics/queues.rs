@@ -7,15 +7,17 @@ use crate::app::App;
 use crate::directory::Queue;
 use leveret_types::QueueId;
 use leveret_types::limits::METRICS_SHARED_MS;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Which queues a detailed page is about.
 #[derive(Default)]
 pub(super) struct Scope {
-    pub(super) vhosts: Vec<String>,
-    pub(super) queues: Vec<String>,
+    /// Their virtual hosts; empty for all.
+    pub(super) vhosts: HashSet<String>,
+    /// Their names; empty for all.
+    pub(super) queues: HashSet<String>,
 }
 
 impl Scope {
@@ -25,13 +27,12 @@ impl Scope {
 
     /// Whether it has things of this virtual host.
     pub(super) fn has_vhost(&self, vhost: &str) -> bool {
-        self.vhosts.is_empty() || self.vhosts.iter().any(|name| name == vhost)
+        self.vhosts.is_empty() || self.vhosts.contains(vhost)
     }
 
     pub(super) fn has(&self, queue: &Queue) -> bool {
-        let within =
-            |names: &[String], name: &str| names.is_empty() || names.iter().any(|n| n == name);
-        within(&self.vhosts, &queue.vhost) && within(&self.queues, &queue.name)
+        let is_named = self.queues.is_empty() || self.queues.contains(&queue.name);
+        is_named && self.has_vhost(&queue.vhost)
     }
 }
 

@@ -23,6 +23,9 @@ pub struct Fake {
     pub more_queues: AtomicU64,
     /// Of how many queues a row has been made.
     pub rows_made: AtomicU64,
+    /// How often the figures of all queues have been asked for: nobody is told while this is held.
+    pub all_asked: AtomicU64,
+    pub all_held: Mutex<()>,
     /// How often some queues' figures have been asked for.
     pub stats_asked: AtomicU64,
     /// Queues in which something happened, for whoever samples.
@@ -241,6 +244,8 @@ impl Running for Fake {
     }
 
     fn queues(&self) -> Vec<QueueStats> {
+        self.all_asked.fetch_add(1, Relaxed);
+        drop(self.all_held.lock().unwrap());
         let follower = self.group().map(|_| QueueStats {
             id: QueueId(9),
             follows: true,
