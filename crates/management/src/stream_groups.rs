@@ -13,7 +13,7 @@ use crate::streams::{all_consumers, is_super_stream, partitions};
 use leveret_types::QueueId;
 use leveret_types::limits::STREAM_REFERENCE_BYTES_MAX;
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 type Answer = Result<Reply, ApiError>;
 
@@ -40,7 +40,7 @@ pub fn told(set: Option<Result<u64, String>>) -> Value {
 }
 
 /// What is kept of one stream.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 struct Kept {
     first: Option<u64>,
     committed: Option<u64>,
@@ -159,8 +159,8 @@ fn source(call: &Call<'_>) -> Result<Source, ApiError> {
     ))
 }
 
-/// The consumers that are connected under a name, by virtual host, stream and name.
-type Members = HashMap<(String, String, String), Vec<Value>>;
+/// The consumers that are connected under names, by virtual host and stream, and then by name.
+type Members = HashMap<(String, String), BTreeMap<String, Vec<Value>>>;
 
 fn members(app: &App) -> Members {
     let mut members = Members::new();
@@ -168,63 +168,75 @@ fn members(app: &App) -> Members {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let name = text(&row["properties"]["name"]);
         if !name.is_empty() {
-            let key = (
-                text(&row["queue"]["vhost"]),
-                text(&row["queue"]["name"]),
-                name,
-            );
-            members.entry(key).or_default().push(row);
+            let key = (text(&row["queue"]["vhost"]), text(&row["queue"]["name"]));
+            let of_stream = members.entry(key).or_default();
+            of_stream.entry(name).or_default().push(row);
         }
     }
     members
 }
 
-/// The groups of a stream or super stream, by name.
-fn groups_in(source: &Source, kept: &HashMap<QueueId, Kept>, members: &Members) -> Vec<Value> {
-    let mut names: Vec<&str> = Vec::new();
-    for (id, stream) in &source.partitions {
-        let stored = kept
-            .get(id)
-            .map(|kept| kept.groups.keys().map(String::as_str));
-        names.extend(stored.into_iter().flatten());
-        let connected = members
-            .keys()
-            .filter(|(vhost, of, _)| *vhost == source.vhost && of == stream);
-        names.extend(connected.map(|(_, _, name)| name.as_str()));
-    }
-    names.sort_unstable();
-    names.dedup();
-    let group = |name: &&str| group_json(source, name, kept, members);
-    names.iter().map(group).collect()
+/// A partition with what is known of it.
+struct Partition<'a> {
+    stream: &'a str,
+    kept: Option<&'a Kept>,
+    members: Option<&'a BTreeMap<String, Vec<Value>>>,
 }
 
-fn group_json(
-    source: &Source,
-    name: &str,
-    kept: &HashMap<QueueId, Kept>,
-    members: &Members,
-) -> Value {
+impl<'a> Partition<'a> {
+    /// The partitions of a source, each looked up once.
+    fn all(
+        source: &'a Source,
+        kept: &'a HashMap<QueueId, Kept>,
+        members: &'a Members,
+    ) -> Vec<Self> {
+        let of = |(id, stream): &'a (QueueId, String)| Self {
+            stream,
+            kept: kept.get(id),
+            members: members.get(&(source.vhost.clone(), stream.clone())),
+        };
+        source.partitions.iter().map(of).collect()
+    }
+
+    /// The names of its groups.
+    fn names(&self) -> impl Iterator<Item = &'a str> + use<'a> {
+        let stored = self.kept.into_iter().flat_map(|kept| kept.groups.keys());
+        let connected = self.members.into_iter().flat_map(BTreeMap::keys);
+        stored.chain(connected).map(String::as_str)
+    }
+}
+
+/// The groups of a stream or super stream, by name.
+fn groups_in(source: &Source, kept: &HashMap<QueueId, Kept>, members: &Members) -> Vec<Value> {
+    let partitions = Partition::all(source, kept, members);
+    let names: BTreeSet<&str> = partitions.iter().flat_map(Partition::names).collect();
+    let group = |name| group_json(source, name, &partitions);
+    names.into_iter().map(group).collect()
+}
+
+fn group_json(source: &Source, name: &str, partitions: &[Partition<'_>]) -> Value {
     let (mut lag, mut rate) = (0, 0.0);
     let (mut rows, mut connected) = (Vec::new(), Vec::new());
-    for (id, stream) in &source.partitions {
-        let standing = kept.get(id).cloned().unwrap_or_default();
-        let stored = standing.groups.get(name);
-        let behind = stored.map(|(offset, _)| match standing.committed {
+    for partition in partitions {
+        let kept = partition.kept;
+        let committed = kept.and_then(|kept| kept.committed);
+        let stored = kept.and_then(|kept| kept.groups.get(name));
+        let behind = stored.map(|(offset, _)| match committed {
             Some(committed) => committed.saturating_sub(*offset),
             None => 0,
         });
         lag += behind.unwrap_or(0);
         rate += stored.map_or(0.0, |(_, rate)| *rate);
         rows.push(json!({
-            "stream": stream,
+            "stream": partition.stream,
             "offset": stored.map(|(offset, _)| offset),
-            "first_offset": standing.first,
-            "committed_offset": standing.committed,
+            "first_offset": kept.and_then(|kept| kept.first),
+            "committed_offset": committed,
             "lag": behind,
             "rate": stored.map_or(0.0, |(_, rate)| *rate),
         }));
-        let key = (source.vhost.clone(), stream.clone(), name.to_owned());
-        connected.extend(members.get(&key).into_iter().flatten().cloned());
+        let members = partition.members.and_then(|members| members.get(name));
+        connected.extend(members.into_iter().flatten().cloned());
     }
     json!({
         "name": name,
@@ -277,10 +289,14 @@ pub fn groups_of_stream(call: &Call<'_>) -> Answer {
 
 /// The group that the path names.
 fn found(call: &Call<'_>, source: &Source) -> Result<Value, ApiError> {
-    let rows = groups_in(source, &kept_of(call.app, source), &members(call.app));
-    let mut rows = rows.into_iter();
-    let found = rows.find(|row| row["name"] == call.param(2));
-    found.ok_or(ApiError::NotFound)
+    let (kept, members) = (kept_of(call.app, source), members(call.app));
+    let partitions = Partition::all(source, &kept, &members);
+    let name = call.param(2);
+    let mut names = partitions.iter().flat_map(Partition::names);
+    match names.any(|known| known == name) {
+        true => Ok(group_json(source, name, &partitions)),
+        false => Err(ApiError::NotFound),
+    }
 }
 
 /// `GET /api/leveret/stream-groups/{vhost}/{stream}/{name}`
