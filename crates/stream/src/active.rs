@@ -14,7 +14,9 @@
 //! Invariant: groups end with their leader. The next one has none until consumers join again.
 
 use crate::host::{Generation, MemberId, Reference, SessionId};
-use leveret_types::limits::{STREAM_GROUP_MEMBERS_MAX, STREAM_GROUPS_MAX};
+use leveret_types::limits::{
+    STREAM_GROUP_MEMBERS_MAX, STREAM_GROUPS_MAX, STREAM_GROUPS_PER_SESSION_MAX,
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A consumer of a group.
@@ -93,7 +95,9 @@ impl ActiveGroups {
         member: Member,
         updates: &mut Vec<Update>,
     ) -> Result<(), TooMany> {
-        if self.groups.len() >= STREAM_GROUPS_MAX && !self.groups.contains_key(name) {
+        if self.groups.len() >= STREAM_GROUPS_MAX && !self.groups.contains_key(name)
+            || self.has_its_share(name, member.session)
+        {
             return Err(TooMany);
         }
         let group = self.groups.entry(name.clone()).or_insert_with(|| Group {
@@ -119,6 +123,14 @@ impl ActiveGroups {
         group.members.push(member);
         group.choose(name, &mut self.last, updates);
         Ok(())
+    }
+
+    /// Whether a session is in as many groups as it may be, and not in this one.
+    fn has_its_share(&self, name: &Reference, session: SessionId) -> bool {
+        let joined = self.sessions.get(&session).into_iter().flatten();
+        let mut groups: Vec<_> = joined.map(|(group, _)| group).collect();
+        groups.dedup();
+        groups.len() >= STREAM_GROUPS_PER_SESSION_MAX && !groups.contains(&name)
     }
 
     /// A consumer goes.
@@ -432,16 +444,32 @@ mod tests {
         assert_eq!(groups.of_session(more.session), []);
         let again = groups.join(&name("app"), 0, member(0, 1), &mut updates);
         assert_eq!(again, Ok(()), "it is there already");
-        for n in 1..STREAM_GROUPS_MAX {
+        for n in 1..STREAM_GROUPS_MAX as u64 {
+            let another = member(u64::MAX - n, 1);
             groups
-                .join(&name(&n.to_string()), 0, more, &mut updates)
+                .join(&name(&n.to_string()), 0, another, &mut updates)
                 .unwrap();
         }
         assert_eq!(
             groups.join(&name("more"), 0, more, &mut updates),
             Err(TooMany)
         );
-        groups.leave(&name("1"), more, &mut updates);
+        groups.leave(&name("1"), member(u64::MAX - 1, 1), &mut updates);
         assert_eq!(groups.join(&name("more"), 0, more, &mut updates), Ok(()));
+    }
+
+    #[test]
+    fn a_session_is_in_its_number_of_groups_and_not_in_one_more() {
+        let mut groups = ActiveGroups::default();
+        let mut join = |group: usize, member| {
+            let name = name(&group.to_string());
+            groups.join(&name, 0, member, &mut Vec::new())
+        };
+        for group in 0..STREAM_GROUPS_PER_SESSION_MAX {
+            join(group, member(1, group as u32)).unwrap();
+        }
+        assert_eq!(join(1_000, member(1, 1_000)), Err(TooMany));
+        assert_eq!(join(0, member(1, 1_001)), Ok(()), "it is in that one");
+        assert_eq!(join(1_000, member(2, 1)), Ok(()), "others have their own");
     }
 }

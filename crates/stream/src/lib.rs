@@ -17,6 +17,7 @@ pub mod bloom;
 pub mod chunk;
 pub mod host;
 pub mod machine;
+mod offsets;
 mod rates;
 pub mod reader;
 pub mod replica;

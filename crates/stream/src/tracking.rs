@@ -16,6 +16,7 @@
 
 use crate::chunk::{ChunkKind, SharedChunk};
 use crate::host::Reference;
+use crate::offsets::Offsets;
 use crate::values::record_bytes;
 use bytes::{Buf, BufMut, Bytes};
 use leveret_types::limits::{STREAM_OFFSETS_MAX, STREAM_SEQUENCES_MAX};
@@ -37,7 +38,7 @@ struct Sequence {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tracking {
     sequences: BTreeMap<Reference, Sequence>,
-    offsets: BTreeMap<Reference, u64>,
+    offsets: Offsets,
     changed_sequences: BTreeMap<Reference, u64>,
     changed_offsets: BTreeMap<Reference, u64>,
     /// How many of the latter no chunk says yet.
@@ -62,8 +63,8 @@ impl Tracking {
     /// The stored offset of a consumer.
     #[must_use]
     pub fn offset(&self, reference: &Reference) -> Option<u64> {
-        let changed = self.changed_offsets.get(reference);
-        changed.or_else(|| self.offsets.get(reference)).copied()
+        let changed = self.changed_offsets.get(reference).copied();
+        changed.or_else(|| self.offsets.get(reference))
     }
 
     /// The last publishing ids of all publishers, by name.
@@ -77,7 +78,7 @@ impl Tracking {
 
     /// The stored offsets of all consumers, by name.
     pub fn all_offsets(&self) -> impl Iterator<Item = (&Reference, u64)> {
-        let known = self.offsets.keys().chain(self.changed_offsets.keys());
+        let known = self.offsets.names().chain(self.changed_offsets.keys());
         let known: BTreeSet<&Reference> = known.collect();
         known
             .into_iter()
@@ -89,15 +90,17 @@ impl Tracking {
         self.changed_sequences.insert(reference.clone(), last);
     }
 
-    /// Stores a consumer's offset, with the next chunk. False if there are too many already: one
-    /// more puts out none that stands where there are messages yet, which begin with `first`.
+    /// Stores a consumer's offset, with the next chunk. Where there are too many already, those are
+    /// forgotten that stand where messages have been deleted, which begin with `first`; if there are
+    /// none, the one that was stored longest ago. False if all were stored since the last chunk.
     pub fn set_offset(&mut self, reference: &Reference, offset: u64, first: u64) -> bool {
-        let is_new = self.offset(reference).is_none();
-        if is_new {
-            if self.offsets.len() + self.new_offsets >= STREAM_OFFSETS_MAX {
+        if self.offset(reference).is_some() {
+            self.offsets.renew(reference);
+        } else {
+            if self.is_full() {
                 self.forget_before(first);
             }
-            if self.offsets.len() + self.new_offsets >= STREAM_OFFSETS_MAX {
+            if self.is_full() && !self.forget_oldest() {
                 return false;
             }
             self.new_offsets += 1;
@@ -106,10 +109,23 @@ impl Tracking {
         true
     }
 
+    fn is_full(&self) -> bool {
+        self.offsets.len() + self.new_offsets >= STREAM_OFFSETS_MAX
+    }
+
+    /// False if there is none that has not been stored anew since.
+    fn forget_oldest(&mut self) -> bool {
+        let Some(oldest) = self.offsets.oldest().cloned() else {
+            return false;
+        };
+        // What is stored anew is the youngest: behind it there is no other.
+        !self.changed_offsets.contains_key(&oldest) && self.offsets.remove(&oldest)
+    }
+
     /// Forgets a consumer's offset, whether a chunk says it yet or not; false if there is none. A
     /// snapshot must follow: what chunks said before is found again else.
     pub fn forget_offset(&mut self, reference: &Reference) -> bool {
-        let was_said = self.offsets.remove(reference).is_some();
+        let was_said = self.offsets.remove(reference);
         let was_changed = self.changed_offsets.remove(reference).is_some();
         if was_changed && !was_said {
             self.new_offsets -= 1;
@@ -123,7 +139,7 @@ impl Tracking {
             self.forgot_before = first;
             let changed = &self.changed_offsets;
             let stays = |of: &Reference, offset| offset >= first || changed.contains_key(of);
-            self.offsets.retain(|of, offset| stays(of, *offset));
+            self.offsets.retain(stays);
         }
     }
 
@@ -160,9 +176,9 @@ impl Tracking {
             out.put_u64(sequence.chunk);
             out.put_u64(sequence.last);
         }
-        for (reference, offset) in &self.offsets {
+        for (reference, offset) in self.offsets.in_order() {
             put_name(&mut out, OFFSET, reference);
-            out.put_u64(*offset);
+            out.put_u64(offset);
         }
         out
     }
@@ -175,19 +191,13 @@ impl Tracking {
     }
 
     fn keep_offset(&mut self, reference: Reference, offset: u64) {
-        let is_full = self.offsets.len() >= STREAM_OFFSETS_MAX;
-        if !is_full || self.offsets.contains_key(&reference) {
-            self.offsets.insert(reference, offset);
-        } else if let Some(lowest) = self.lowest_offset() {
-            // Chunks may say more than is kept at once: what they say later goes before.
-            self.offsets.remove(&lowest);
-            self.offsets.insert(reference, offset);
+        self.offsets.store(reference, offset);
+        // Chunks may say more than is kept at once: what they say later goes before.
+        if self.offsets.len() > STREAM_OFFSETS_MAX
+            && let Some(oldest) = self.offsets.oldest().cloned()
+        {
+            self.offsets.remove(&oldest);
         }
-    }
-
-    fn lowest_offset(&self) -> Option<Reference> {
-        let lowest = self.offsets.iter().min_by_key(|(_, offset)| **offset);
-        lowest.map(|(reference, _)| reference.clone())
     }
 
     fn keep_sequence(&mut self, reference: Reference, sequence: Sequence) {
@@ -368,21 +378,52 @@ mod tests {
     }
 
     #[test]
-    fn one_name_too_many_puts_out_no_offset_of_others() {
+    fn one_name_too_many_puts_out_the_one_that_was_stored_longest_ago() {
         let mut tracking = Tracking::default();
-        for n in 0..STREAM_OFFSETS_MAX as u64 - 1 {
-            assert!(tracking.set_offset(&name(&format!("r{n}")), n + 10, 5));
+        for n in 0..STREAM_OFFSETS_MAX as u64 {
+            // The lowest offset is the youngest one.
+            let offset = 2 * STREAM_OFFSETS_MAX as u64 - n;
+            assert!(tracking.set_offset(&name(&format!("r{n:05}")), offset, 5));
         }
+        assert!(!tracking.set_offset(&name("more"), 7, 5), "all are new");
         drop(tracking.take_changes(2_000));
-        assert!(tracking.set_offset(&name("last"), 10_000, 5));
-        assert!(!tracking.set_offset(&name("more"), u64::MAX, 5));
-        assert_eq!(tracking.offset(&name("more")), None);
-        assert_eq!(tracking.offset(&name("r0")), Some(10));
-        assert!(tracking.set_offset(&name("r0"), 11, 5), "it is known");
+        assert!(tracking.set_offset(&name("r00000"), 11, 5), "it is in use");
+        assert!(tracking.set_offset(&name("more"), u64::MAX, 5));
+        assert_eq!(tracking.offset(&name("r00001")), None);
+        for (kept, offset) in [("r00000", 11), ("r00002", 19_998), ("more", u64::MAX)] {
+            assert_eq!(tracking.offset(&name(kept)), Some(offset));
+        }
         drop(tracking.take_changes(2_001));
-        assert!(!tracking.set_offset(&name("more"), u64::MAX, 5));
         assert_eq!(tracking.offsets.len(), STREAM_OFFSETS_MAX);
-        assert_eq!(tracking.offset(&name("last")), Some(10_000));
+        // A start knows from a snapshot who was stored when.
+        let mut again = Tracking::default();
+        let snapshot = chunk(ChunkKind::TrackingSnapshot, &tracking.snapshot());
+        again.replay(&snapshot).unwrap();
+        assert!(again.set_offset(&name("even more"), 7, 5));
+        assert_eq!(again.offset(&name("r00002")), None);
+        assert_eq!(again.offset(&name("r00000")), Some(11));
+    }
+
+    #[test]
+    fn replicas_forget_what_their_leader_does() {
+        let mut tracking = Tracking::default();
+        let mut replica = Tracking::default();
+        let say = |tracking: &mut Tracking, replica: &mut Tracking| {
+            let changes = chunk(ChunkKind::TrackingDelta, &tracking.take_changes(1));
+            replica.replay(&changes).unwrap();
+            assert!(*replica == *tracking);
+        };
+        for n in 0..STREAM_OFFSETS_MAX as u64 {
+            tracking.set_offset(&name(&format!("r{n:05}")), n, 0);
+        }
+        say(&mut tracking, &mut replica);
+        // One that is new goes before the oldest one, which is stored anew.
+        for stored in ["r00000", "new", "r00002", "newer"] {
+            assert!(tracking.set_offset(&name(stored), 9, 0));
+        }
+        say(&mut tracking, &mut replica);
+        assert_eq!(tracking.offset(&name("r00001")), None);
+        assert_eq!(tracking.offset(&name("r00003")), None);
     }
 
     #[test]
@@ -397,7 +438,6 @@ mod tests {
         assert_eq!(tracking.offset(&name("r0")), None);
         assert_eq!(tracking.offset(&name("r1")), Some(500));
         assert_eq!(tracking.offset(&name("r2")), Some(2));
-        assert!(!tracking.set_offset(&name("even more"), 7, 2));
         drop(tracking.take_changes(2_001));
         assert_eq!(tracking.offsets.len(), STREAM_OFFSETS_MAX);
     }
@@ -411,14 +451,15 @@ mod tests {
         drop(tracking.take_changes(2_000));
         assert!(tracking.set_offset(&name("new"), 1, 0));
         assert!(tracking.set_offset(&name("r0"), 5, 0));
-        assert!(!tracking.set_offset(&name("more"), 1, 0));
         for (forgotten, comes) in [("new", "a"), ("r0", "b"), ("r1", "c")] {
             assert!(tracking.forget_offset(&name(forgotten)));
             assert!(!tracking.forget_offset(&name(forgotten)));
             assert_eq!(tracking.offset(&name(forgotten)), None);
             assert!(tracking.set_offset(&name(comes), 1, 0), "{forgotten}");
-            assert!(!tracking.set_offset(&name("more"), 1, 0), "{forgotten}");
+            assert_eq!(tracking.offset(&name("r10")), Some(10), "{forgotten}");
         }
+        assert!(tracking.set_offset(&name("more"), 1, 0));
+        assert_eq!(tracking.offset(&name("r10")), None);
     }
 
     #[test]

@@ -334,7 +334,7 @@ fn chunks_in_memory_go_with_the_last_reader() {
 }
 
 #[test]
-fn an_offset_that_is_one_too_many_is_counted_and_keeps_the_stream_quiet() {
+fn an_offset_that_is_one_too_many_for_a_turn_is_counted() {
     let mut stream = stream();
     let store = |stream: &mut Stream, name: String| {
         let store = Command::StoreOffset {
@@ -348,12 +348,14 @@ fn an_offset_that_is_one_too_many_is_counted_and_keeps_the_stream_quiet() {
     for n in 0..STREAM_OFFSETS_MAX {
         store(&mut stream, format!("r{n}"));
     }
-    let due = Now::both(stream.due_ms().unwrap());
-    drop(seal(&mut stream, due));
     assert_eq!(stream.stats().offsets_refused, 0);
     store(&mut stream, "more".to_owned());
     assert_eq!(stream.stats().offsets_refused, 1);
+    let due = Now::both(stream.due_ms().unwrap());
+    drop(seal(&mut stream, due));
     assert_eq!(stream.due_ms(), None);
+    store(&mut stream, "more".to_owned());
+    assert_eq!(stream.stats().offsets_refused, 1, "an old one has gone");
 }
 
 #[test]

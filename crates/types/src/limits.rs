@@ -538,8 +538,8 @@ pub const STREAM_SHOWN_PROPERTIES_BYTES_MAX: usize = 4_096;
 /// Publishers of one stream whose last publishing id is kept; with one more the one that has not
 /// published for longest is forgotten.
 pub const STREAM_SEQUENCES_MAX: usize = 255;
-/// Consumers of one stream whose offset is kept. Of one more it is not stored, unless the messages
-/// of others have been deleted: these are forgotten.
+/// Consumers of one stream whose offset is kept; with one more those are forgotten that stand where
+/// messages have been deleted, or else the one that was stored longest ago.
 pub const STREAM_OFFSETS_MAX: usize = 10_000;
 /// Bytes of a chunk's filter by default (`stream-filter-size-bytes`).
 pub const STREAM_FILTER_BYTES: u8 = 16;
@@ -610,6 +610,9 @@ pub const STREAM_ACTIVE_REMEMBERED_MAX: usize = 256;
 
 /// Groups of one stream in which one consumer at a time is active.
 pub const STREAM_GROUPS_MAX: usize = 1_024;
+
+/// Those of them that one connection has consumers in.
+pub const STREAM_GROUPS_PER_SESSION_MAX: usize = 64;
 
 /// Consumers of one group of a stream in which one at a time is active.
 pub const STREAM_GROUP_MEMBERS_MAX: usize = 4_096;

@@ -6,7 +6,9 @@ use crate::active::{Member, TooMany, Update};
 use crate::host::{Command, Event, Reference, Refusal, SessionId, StoredBy};
 use crate::replica::ReplicaRole;
 use leveret_types::Now;
-use leveret_types::limits::{STREAM_GROUP_MEMBERS_MAX, STREAM_GROUPS_MAX};
+use leveret_types::limits::{
+    STREAM_GROUP_MEMBERS_MAX, STREAM_GROUPS_MAX, STREAM_GROUPS_PER_SESSION_MAX,
+};
 
 /// The offset of a group of consumers: of all that store theirs under one name.
 #[derive(Clone, Debug, PartialEq)]
@@ -56,7 +58,8 @@ impl Stream {
                 let result = joined.map_err(|TooMany| {
                     Refusal::Precondition(format!(
                         "a stream has {STREAM_GROUPS_MAX} groups with one active consumer at most, \
-                         of {STREAM_GROUP_MEMBERS_MAX} consumers each"
+                         of {STREAM_GROUP_MEMBERS_MAX} consumers each, and a connection is in \
+                         {STREAM_GROUPS_PER_SESSION_MAX} of them"
                     ))
                 });
                 out.push((session, Event::Joined { request, result }));
