@@ -182,7 +182,7 @@ impl Catalogue {
         let created = !self.vhosts.contains_key(name);
         if created {
             let limit = self.config.vhosts_max;
-            if self.vhosts.len() >= limit && !self.replaying {
+            if self.vhosts.len() + self.vhosts_elsewhere >= limit && !self.replaying {
                 return Err(CatalogueError::VhostLimit {
                     vhost: name.to_owned(),
                     limit,

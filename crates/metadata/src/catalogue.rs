@@ -168,6 +168,10 @@ pub struct Catalogue {
     /// The exclusive ones of these, by the connections that they go with.
     pub(crate) exclusive: BTreeSet<(ConnectionId, QueueId)>,
     pub(crate) exchange_count: usize,
+    /// Virtual hosts and queues that count for limits but are not here: of a copy in which an
+    /// import is tried, which has only what that names.
+    pub(crate) vhosts_elsewhere: usize,
+    pub(crate) queues_elsewhere: usize,
     /// Numbers of the next queue that survives a restart, and of the next one that does not. The
     /// first is in snapshots.
     pub(crate) next_queue: u64,
@@ -194,6 +198,8 @@ impl Catalogue {
             queues: HashMap::default(),
             exclusive: BTreeSet::new(),
             exchange_count: 0,
+            vhosts_elsewhere: 0,
+            queues_elsewhere: 0,
             next_queue: 1,
             next_transient_queue: 1,
             generation: 0,

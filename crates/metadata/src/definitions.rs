@@ -6,6 +6,9 @@
 
 mod export;
 mod import;
+mod trial;
+
+pub use trial::Trial;
 
 use crate::table::Json;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};

@@ -253,6 +253,8 @@ pub struct Vhost {
     /// Of the default exchange, which has no record.
     pub(crate) default_traffic: Traffic,
     pub(crate) queues: BTreeMap<Arc<str>, QueueId>,
+    /// Queues that count for limits but are not here: see [`crate::Catalogue`]'s.
+    pub(crate) queues_elsewhere: usize,
     pub(crate) policies: BTreeMap<String, Policy>,
     pub(crate) operator_policies: BTreeMap<String, Policy>,
     /// By component and name.
@@ -273,6 +275,7 @@ impl Vhost {
             exchanges: BTreeMap::new(),
             default_traffic: Traffic::default(),
             queues: BTreeMap::new(),
+            queues_elsewhere: 0,
             policies: BTreeMap::new(),
             operator_policies: BTreeMap::new(),
             parameters: BTreeMap::new(),

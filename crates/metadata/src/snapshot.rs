@@ -4,7 +4,7 @@ use crate::catalogue::{Catalogue, Config};
 use crate::cluster::ClusterSnapshot;
 use crate::command::{Command, Endpoint, decode, encode};
 use crate::error::CatalogueError;
-use crate::record::{User, Vhost};
+use crate::record::{ExchangeRecord, User, Vhost};
 use crate::topology::queue_command;
 use leveret_routing::Destination;
 use serde::{Deserialize, Serialize};
@@ -67,15 +67,6 @@ impl Catalogue {
         Ok(catalogue)
     }
 
-    /// A copy of all that is declared, in which a change can be tried.
-    pub(crate) fn trial(&self) -> Result<Self, CatalogueError> {
-        let mut copy = Self::new(self.config.clone());
-        for command in self.commands(|_| true) {
-            copy.replay(&command)?;
-        }
-        Ok(copy)
-    }
-
     /// The commands that make, from nothing, what survives a restart.
     #[must_use]
     pub fn durable_commands(&self) -> Vec<Command> {
@@ -113,15 +104,7 @@ impl Catalogue {
             .exchanges
             .values()
             .filter(|exchange| !exchange.name.starts_with("amq."));
-        let exchanges = declared.map(|exchange| Command::ExchangeDeclare {
-            vhost: vhost.name.to_string(),
-            name: exchange.name.to_string(),
-            kind: exchange.kind.to_string(),
-            durable: exchange.durable,
-            auto_delete: exchange.auto_delete,
-            internal: exchange.internal,
-            arguments: exchange.arguments.clone(),
-        });
+        let exchanges = declared.map(|exchange| exchange_command(&vhost.name, exchange));
         commands.extend(exchanges.filter(wanted));
         let queues = vhost.queues.values().filter_map(|id| self.queues.get(id));
         commands.extend(queues.map(queue_command).filter(wanted));
@@ -141,23 +124,44 @@ impl Catalogue {
     }
 }
 
-fn vhost_commands(vhost: &Vhost, commands: &mut Vec<Command>) {
+/// The declaration of an exchange that exists.
+pub(crate) fn exchange_command(vhost: &str, exchange: &ExchangeRecord) -> Command {
+    Command::ExchangeDeclare {
+        vhost: vhost.to_owned(),
+        name: exchange.name.to_string(),
+        kind: exchange.kind.to_string(),
+        durable: exchange.durable,
+        auto_delete: exchange.auto_delete,
+        internal: exchange.internal,
+        arguments: exchange.arguments.clone(),
+    }
+}
+
+/// The commands that make a virtual host and its limits.
+pub(crate) fn declared_vhost(vhost: &Vhost) -> Vec<Command> {
     let name = || vhost.name.to_string();
-    commands.push(Command::VhostPut {
+    let put = Command::VhostPut {
         vhost: name(),
         description: Some(vhost.description.clone()),
         tags: Some(vhost.tags.clone()),
         default_queue_type: vhost.default_queue_type.map(|kind| kind.name().to_owned()),
         protected: Some(vhost.protected),
         tracing: Some(vhost.tracing),
-    });
-    for (limit, value) in &vhost.limits {
-        commands.push(Command::VhostLimitSet {
+    };
+    let limits = vhost
+        .limits
+        .iter()
+        .map(|(limit, value)| Command::VhostLimitSet {
             vhost: name(),
             limit: limit.clone(),
             value: *value,
         });
-    }
+    [put].into_iter().chain(limits).collect()
+}
+
+fn vhost_commands(vhost: &Vhost, commands: &mut Vec<Command>) {
+    let name = || vhost.name.to_string();
+    commands.append(&mut declared_vhost(vhost));
     for ((component, parameter), value) in &vhost.parameters {
         commands.push(Command::ParameterSet {
             vhost: name(),
@@ -184,13 +188,18 @@ fn vhost_commands(vhost: &Vhost, commands: &mut Vec<Command>) {
     }
 }
 
-fn user_commands(user: &User, commands: &mut Vec<Command>) {
-    let name = || user.name.to_string();
-    commands.push(Command::UserPut {
-        user: name(),
+/// The command that makes a user, without limits and permissions.
+pub(crate) fn declared_user(user: &User) -> Command {
+    Command::UserPut {
+        user: user.name.to_string(),
         password: Some(user.password.clone()),
         tags: Some(user.tags.clone()),
-    });
+    }
+}
+
+fn user_commands(user: &User, commands: &mut Vec<Command>) {
+    let name = || user.name.to_string();
+    commands.push(declared_user(user));
     for (limit, value) in &user.limits {
         commands.push(Command::UserLimitSet {
             user: name(),

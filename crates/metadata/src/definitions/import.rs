@@ -23,7 +23,7 @@ impl Definitions {
     ///
     /// `vhost` is where items go that name none: an import into one virtual host. `salt` gives
     /// unguessable bytes for passwords in clear text; `shards` is how many shards queues are spread
-    /// over.
+    /// over. Who holds a lock meanwhile that others wait for should use [`Self::trial`] instead.
     ///
     /// # Errors
     /// The first item that is not right, by name. Nothing has changed then.
@@ -34,9 +34,22 @@ impl Definitions {
         shards: u16,
         salt: &mut dyn FnMut() -> [u8; SALT_BYTES_GIVEN],
     ) -> Result<Vec<Command>, CatalogueError> {
-        // A copy of the catalogue takes every command first: what it accepts, the catalogue will.
+        let mut trial = self.trial(catalogue, vhost);
+        while trial.look(catalogue)? {}
+        trial.commands(shards, salt)
+    }
+
+    /// The commands, each of which `trial` has accepted: it has what they need of the catalogue,
+    /// which will accept what it does.
+    pub(super) fn tried_in(
+        &self,
+        trial: Catalogue,
+        vhost: Option<&str>,
+        shards: u16,
+        salt: &mut dyn FnMut() -> [u8; SALT_BYTES_GIVEN],
+    ) -> Result<Vec<Command>, CatalogueError> {
         let mut import = Import {
-            trial: catalogue.trial()?,
+            trial,
             vhost,
             commands: Vec::new(),
         };
@@ -135,6 +148,12 @@ impl Definitions {
             .iter()
             .try_for_each(|binding| import.binding(binding))
     }
+}
+
+/// The stream that a queue is to be a view of.
+pub(super) fn names_source(queue: &QueueDefinition) -> Option<&str> {
+    let source = queue.arguments.as_table()?.get(SOURCE)?;
+    source.as_text()
 }
 
 /// The hash that an imported user gets; `None` leaves that of an existing user.

@@ -130,7 +130,7 @@ impl Catalogue {
         let queue = name.to_owned();
         if let Some(limit) = vhost
             .limit("max-queues")
-            .filter(|limit| reached(*limit, vhost.queues.len()))
+            .filter(|limit| reached(*limit, vhost.queues.len() + vhost.queues_elsewhere))
         {
             return Err(CatalogueError::QueueLimitOfVhost {
                 queue,
@@ -139,7 +139,7 @@ impl Catalogue {
             });
         }
         let limit = self.config.queues_max;
-        if self.queues.len() >= limit {
+        if self.queues.len() + self.queues_elsewhere >= limit {
             return Err(CatalogueError::QueueLimit { queue, limit });
         }
         Ok(())
