@@ -6,7 +6,7 @@ use leveret_auth::{PasswordHash, Permission, TopicPermission};
 use leveret_routing::Router;
 use leveret_types::QueueKind;
 use leveret_types::{ConnectionId, FieldTable, FieldValue, NodeId, QueueId, ReplicaId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -255,6 +255,8 @@ pub struct Vhost {
     pub(crate) queues: BTreeMap<Arc<str>, QueueId>,
     /// Queues that count for limits but are not here: see [`crate::Catalogue`]'s.
     pub(crate) queues_elsewhere: usize,
+    /// Those of its queues that are views, by the names of their streams.
+    pub(crate) views: BTreeMap<Box<str>, BTreeSet<QueueId>>,
     pub(crate) policies: BTreeMap<String, Policy>,
     pub(crate) operator_policies: BTreeMap<String, Policy>,
     /// By component and name.
@@ -276,9 +278,23 @@ impl Vhost {
             default_traffic: Traffic::default(),
             queues: BTreeMap::new(),
             queues_elsewhere: 0,
+            views: BTreeMap::new(),
             policies: BTreeMap::new(),
             operator_policies: BTreeMap::new(),
             parameters: BTreeMap::new(),
+        }
+    }
+
+    /// Takes a queue out of the views, if it is one.
+    pub(crate) fn forget_view(&mut self, queue: &QueueRecord) {
+        let Some(source) = queue.settings.source.as_deref() else {
+            return;
+        };
+        if let Some(views) = self.views.get_mut(source) {
+            views.remove(&queue.id);
+            if views.is_empty() {
+                self.views.remove(source);
+            }
         }
     }
 

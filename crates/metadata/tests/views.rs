@@ -105,3 +105,13 @@ fn a_view_goes_with_its_stream_and_is_not_bound() {
         "new\n 406 queue 'v' in vhost '/' is a view of the stream 's': nothing is bound to a view, bind the stream",
     );
 }
+
+#[test]
+fn a_stream_that_goes_takes_its_own_views_alone() {
+    after_stream(
+        "queue t durable x-queue-type=stream; queue v durable x-stream-source=s; \
+         queue w durable x-stream-source=t; queue u x-stream-source=s; queue q durable; \
+         delete-queue v; delete-queue s; queues; delete-queue t; queues",
+        "new\n new\n new\n new\n new\n ok\n ok\n q t w\n ok\n q",
+    );
+}

@@ -224,6 +224,10 @@ impl Catalogue {
             "queue {name:?} is in the router but not in the catalogue"
         );
         vhost.queues.insert(Arc::clone(&record.name), id);
+        if let Some(source) = &record.settings.source {
+            let views = vhost.views.entry(source.clone()).or_default();
+            views.insert(id);
+        }
         let log = if durable {
             vec![queue_command(&record)]
         } else {
@@ -302,14 +306,8 @@ impl Catalogue {
 
     /// The views of a stream, in the order of their ids. They have no bindings.
     fn views_of(&self, vhost: &str, stream: &str) -> Vec<QueueId> {
-        let queues = self.vhost(vhost).into_iter().flat_map(Vhost::queue_ids);
-        let is_view = |id: &QueueId| {
-            let settings = self.queue(*id).map(QueueRecord::settings);
-            settings.and_then(|settings| settings.source.as_deref()) == Some(stream)
-        };
-        let mut views: Vec<QueueId> = queues.filter(is_view).collect();
-        views.sort_unstable();
-        views
+        let views = self.vhost(vhost).and_then(|vhost| vhost.views.get(stream));
+        views.into_iter().flatten().copied().collect()
     }
 
     /// Takes a queue out of everything.
@@ -324,6 +322,7 @@ impl Catalogue {
         let mut unbound = Unbound::default();
         if let Some(vhost) = self.vhosts.get_mut(&*record.vhost) {
             vhost.queues.remove(&record.name);
+            vhost.forget_view(&record);
             unbound = vhost.router.remove_queue(&record.name).unwrap_or_default();
         }
         if record.survives_restart() {
@@ -413,5 +412,55 @@ pub(crate) fn queue_command(record: &QueueRecord) -> Command {
         random: [0; 16],
         shards: 1,
         id: Some(record.id.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalogue::Config;
+    use crate::command::Command;
+
+    #[test]
+    fn views_are_known_by_their_streams_and_by_nothing_else() {
+        let mut catalogue = Catalogue::new(Config::default());
+        let vhost = Command::VhostPut {
+            vhost: "/".to_owned(),
+            description: None,
+            tags: None,
+            default_queue_type: None,
+            protected: None,
+            tracing: None,
+        };
+        catalogue.apply(&vhost).expect("a virtual host");
+        let mut declare = |name: &str, arguments: FieldTable| {
+            let command = Command::QueueDeclare {
+                vhost: "/".to_owned(),
+                name: name.to_owned(),
+                durable: true,
+                exclusive: None,
+                auto_delete: false,
+                arguments,
+                random: [0; 16],
+                shards: 1,
+                id: None,
+            };
+            let outcome = catalogue.apply(&command).expect("a declaration");
+            outcome.queue.expect("a queue")
+        };
+        let text = |name: &'static str, value| FieldTable::from([(name, FieldValue::text(value))]);
+        declare("s", text("x-queue-type", "stream"));
+        let view = declare("v", text(SOURCE, "s"));
+        declare("q", FieldTable::new());
+        let known = |catalogue: &Catalogue| -> Vec<(String, Vec<QueueId>)> {
+            let views = catalogue.vhost("/").into_iter().flat_map(|v| &v.views);
+            let each = views.map(|(of, views)| (of.to_string(), views.iter().copied().collect()));
+            each.collect()
+        };
+        assert_eq!(known(&catalogue), [("s".to_owned(), vec![view])]);
+        let gone = catalogue.delete_queue("/", "s", None, None);
+        assert_eq!(gone.map(|gone| gone.changes.len()), Ok(2));
+        assert_eq!(known(&catalogue), []);
+        assert_eq!(catalogue.queue_count(), 1);
     }
 }
