@@ -3,7 +3,8 @@
 use crate::runs::RunMap;
 use hashbrown::HashMap;
 use leveret_types::ConsumerId;
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 /// A consumer as it is attached.
@@ -78,6 +79,9 @@ pub(crate) struct Subscription {
     pub(crate) queued: bool,
     /// Whether its timeout has been told.
     pub(crate) timed_out: bool,
+    /// Whose turn is before its own and after it, in the ring.
+    before: Option<Slot>,
+    after: Option<Slot>,
 }
 
 impl Subscription {
@@ -102,6 +106,8 @@ impl Subscription {
             blocked: false,
             queued: false,
             timed_out: false,
+            before: None,
+            after: None,
         }
     }
 
@@ -159,20 +165,22 @@ pub(crate) struct Subscriptions {
     slots: Vec<Option<Subscription>>,
     free: Vec<Slot>,
     by_id: HashMap<ConsumerId, Slot, foldhash::fast::FixedState>,
-    /// Highest priority first. An empty group stays until a consumer leaves: most are empty for a
-    /// moment only.
-    ring: Vec<Group>,
+    /// The highest priority first; none without a consumer that can take a message.
+    ring: BTreeMap<Reverse<i64>, Turn>,
     /// Consumers in the ring.
     able: usize,
-    /// Attached consumers.
-    attached: usize,
+    /// Attached consumers, whoever comes first before others: by priority, then by when they were
+    /// attached.
+    attached: BTreeSet<(Reverse<i64>, u64, Slot)>,
     next_order: u64,
 }
 
-#[derive(Debug)]
-struct Group {
-    priority: i64,
-    turn: VecDeque<Slot>,
+/// The consumers of one priority that can take a message, in turn: from one to the next through
+/// what is kept of each, so that any may leave without a look at the others.
+#[derive(Clone, Copy, Debug)]
+struct Turn {
+    first: Slot,
+    last: Slot,
 }
 
 impl Subscriptions {
@@ -202,8 +210,8 @@ impl Subscriptions {
     }
 
     /// Attached consumers.
-    pub(crate) const fn attached(&self) -> usize {
-        self.attached
+    pub(crate) fn attached(&self) -> usize {
+        self.attached.len()
     }
 
     /// Whether any consumer can take a message.
@@ -225,12 +233,11 @@ impl Subscriptions {
 
     pub(crate) fn attach(&mut self, consumer: Consumer) -> Slot {
         self.next_order += 1;
-        self.attached += 1;
-        self.add(Subscription::new(
-            consumer.id,
-            Some(consumer),
-            self.next_order,
-        ))
+        let order = self.next_order;
+        let slot = self.add(Subscription::new(consumer.id, Some(consumer), order));
+        self.attached
+            .insert((Reverse(consumer.priority), order, slot));
+        slot
     }
 
     /// The subscription of that id, made for a `get` if it is not there.
@@ -248,13 +255,14 @@ impl Subscriptions {
     /// Makes a consumer a mere subscription of what it has; false if it is no consumer.
     pub(crate) fn cancel(&mut self, slot: Slot) -> bool {
         self.leave_ring(slot);
-        let was_consumer = self.get_mut(slot).consumer.take().is_some();
-        if was_consumer {
-            self.attached -= 1;
-            // Priorities are the clients' choice: groups must not pile up.
-            self.ring.retain(|group| !group.turn.is_empty());
-        }
-        was_consumer
+        let subscription = self.get_mut(slot);
+        let order = subscription.order;
+        let Some(consumer) = subscription.consumer.take() else {
+            return false;
+        };
+        self.attached
+            .remove(&(Reverse(consumer.priority), order, slot));
+        true
     }
 
     /// Takes a subscription away if it is no consumer and holds nothing.
@@ -291,86 +299,96 @@ impl Subscriptions {
         }
         subscription.queued = true;
         self.able += 1;
-        let at = self
-            .ring
-            .partition_point(|group| group.priority > consumer.priority);
-        if self
-            .ring
-            .get(at)
-            .is_none_or(|group| group.priority != consumer.priority)
-        {
-            self.ring.insert(
-                at,
-                Group {
-                    priority: consumer.priority,
-                    turn: VecDeque::new(),
-                },
-            );
-        }
-        self.ring[at].turn.push_back(slot);
+        self.link_last(consumer.priority, slot);
     }
 
     /// Takes a consumer out of the ring, if it is there.
     pub(crate) fn leave_ring(&mut self, slot: Slot) {
         let subscription = self.get_mut(slot);
-        if !std::mem::take(&mut subscription.queued) {
-            return;
+        if std::mem::take(&mut subscription.queued) {
+            self.able -= 1;
+            self.unlink(slot);
         }
-        self.able -= 1;
-        for group in &mut self.ring {
-            group.turn.retain(|queued| *queued != slot);
+    }
+
+    /// Puts a consumer behind the last of its priority.
+    fn link_last(&mut self, priority: i64, slot: Slot) {
+        let alone = Turn {
+            first: slot,
+            last: slot,
+        };
+        let mut before = None;
+        self.ring
+            .entry(Reverse(priority))
+            .and_modify(|turn| before = Some(std::mem::replace(&mut turn.last, slot)))
+            .or_insert(alone);
+        self.get_mut(slot).before = before;
+        if let Some(before) = before {
+            self.get_mut(before).after = Some(slot);
+        }
+    }
+
+    /// Takes a consumer out from between its neighbours.
+    fn unlink(&mut self, slot: Slot) {
+        let subscription = self.get_mut(slot);
+        let (before, after) = (subscription.before.take(), subscription.after.take());
+        let Some(consumer) = subscription.consumer else {
+            panic!("slot {slot} is in the ring and no consumer");
+        };
+        if let Some(before) = before {
+            self.get_mut(before).after = after;
+        }
+        if let Some(after) = after {
+            self.get_mut(after).before = before;
+        }
+        let priority = Reverse(consumer.priority);
+        match (before, after, self.ring.get_mut(&priority)) {
+            (None, None, _) => drop(self.ring.remove(&priority)),
+            (None, Some(after), Some(turn)) => turn.first = after,
+            (Some(before), None, Some(turn)) => turn.last = before,
+            _ => {}
         }
     }
 
     /// Whose turn it is.
     pub(crate) fn first(&self) -> Option<Slot> {
-        self.ring
-            .iter()
-            .find_map(|group| group.turn.front().copied())
+        let (_, turn) = self.ring.first_key_value()?;
+        Some(turn.first)
     }
 
     /// The first of the ring cannot take a message after all.
     pub(crate) fn block_first(&mut self, slot: Slot) {
-        self.turn_of(slot).pop_front();
-        self.able -= 1;
-        let subscription = self.get_mut(slot);
-        subscription.blocked = true;
-        subscription.queued = false;
+        self.expect_first(slot);
+        self.get_mut(slot).blocked = true;
+        self.leave_ring(slot);
     }
 
     /// The first of the ring was given a message: the turn passes on.
     pub(crate) fn first_served(&mut self, slot: Slot) {
+        self.expect_first(slot);
         let subscription = self.get_mut(slot);
-        subscription.queued = subscription.has_credit();
-        let stays = subscription.queued;
-        let turn = self.turn_of(slot);
-        match stays {
-            true if turn.len() == 1 => {}
-            true => turn.rotate_left(1),
-            false => {
-                turn.pop_front();
-                self.able -= 1;
+        let is_alone = subscription.after.is_none();
+        match (subscription.has_credit(), subscription.consumer) {
+            (true, _) if is_alone => {}
+            (true, Some(consumer)) => {
+                self.unlink(slot);
+                self.link_last(consumer.priority, slot);
             }
+            _ => self.leave_ring(slot),
         }
     }
 
-    /// The turn that `slot` is the first of.
-    fn turn_of(&mut self, slot: Slot) -> &mut VecDeque<Slot> {
-        let first = self.ring.iter_mut().find(|group| !group.turn.is_empty());
-        match first.filter(|group| group.turn.front() == Some(&slot)) {
-            Some(group) => &mut group.turn,
-            None => panic!("it is not the turn of slot {slot}"),
-        }
+    fn expect_first(&self, slot: Slot) {
+        assert!(
+            self.first() == Some(slot),
+            "it is not the turn of slot {slot}"
+        );
     }
 
     /// Who of the attached consumers comes first: by priority, then by when it was attached.
     pub(crate) fn foremost(&self) -> Option<(Slot, Consumer)> {
-        let attached = self
-            .iter()
-            .filter_map(|(slot, h)| Some((slot, h.consumer?, h.order)));
-        attached
-            .max_by_key(|(_, consumer, order)| (consumer.priority, std::cmp::Reverse(*order)))
-            .map(|(slot, consumer, _)| (slot, consumer))
+        let (_, _, slot) = *self.attached.first()?;
+        Some((slot, self.get(slot).consumer?))
     }
 }
 
@@ -403,5 +421,71 @@ mod tests {
         }
         assert_eq!(all.ring.len(), 1);
         assert_eq!(all.first(), Some(stays));
+    }
+
+    fn consumer(id: u64, priority: i64, prefetch: u32) -> Consumer {
+        Consumer {
+            id: ConsumerId(id),
+            priority,
+            exclusive: false,
+            no_ack: false,
+            prefetch,
+            timeout_ms: None,
+        }
+    }
+
+    #[test]
+    fn priorities_whose_consumers_have_no_credit_are_in_nobodys_way() {
+        let mut all = Subscriptions::default();
+        for id in 0..10_000 {
+            let slot = all.attach(consumer(id, id as i64, 1));
+            all.enter_ring(slot);
+            let held = Held {
+                bytes: 1,
+                since_ms: 0,
+            };
+            all.get_mut(slot).hold(0, id, held);
+            assert_eq!(all.first(), Some(slot));
+            all.first_served(slot);
+        }
+        assert_eq!((all.ring.len(), all.first()), (0, None));
+        let low = all.attach(consumer(10_000, -1, 0));
+        all.enter_ring(low);
+        all.first_served(low);
+        assert_eq!((all.ring.len(), all.first()), (1, Some(low)));
+    }
+
+    #[test]
+    fn turns_go_round_among_those_who_are_left() {
+        let mut all = Subscriptions::default();
+        let slots: Vec<Slot> = (0..6)
+            .map(|id| {
+                let slot = all.attach(consumer(id, 0, 0));
+                all.enter_ring(slot);
+                slot
+            })
+            .collect();
+        let round = |all: &mut Subscriptions, served: usize| {
+            let next = |_| {
+                let first = all.first().expect("somebody's turn");
+                all.first_served(first);
+                all.get(first).id.0
+            };
+            (0..served).map(next).collect::<Vec<u64>>()
+        };
+        assert_eq!(round(&mut all, 7), [0, 1, 2, 3, 4, 5, 0]);
+        all.leave_ring(slots[3]);
+        all.leave_ring(slots[0]);
+        assert_eq!(round(&mut all, 5), [1, 2, 4, 5, 1]);
+        all.block_first(slots[2]);
+        all.enter_ring(slots[0]);
+        assert_eq!(round(&mut all, 5), [4, 5, 1, 0, 4]);
+        assert_eq!(all.foremost().map(|(slot, _)| slot), Some(slots[0]));
+        assert!(all.cancel(slots[0]));
+        assert_eq!(all.foremost().map(|(slot, _)| slot), Some(slots[1]));
+        for slot in &slots[1..] {
+            assert!(all.cancel(*slot));
+        }
+        assert_eq!((all.attached(), all.able, all.ring.len()), (0, 0, 0));
     }
 }

@@ -39,6 +39,13 @@ impl Queue {
         self.subscriptions.find(subscription).is_some()
     }
 
+    /// Whether a subscription is an attached consumer.
+    #[must_use]
+    pub fn is_consumer(&self, subscription: ConsumerId) -> bool {
+        let slot = self.subscriptions.find(subscription);
+        slot.is_some_and(|slot| self.subscriptions.get(slot).consumer.is_some())
+    }
+
     /// Stops delivering to a consumer. It keeps what it holds, and may settle that. False if it is
     /// no consumer.
     pub fn cancel(&mut self, now: Now, consumer: ConsumerId, out: &mut Vec<Effect>) -> bool {

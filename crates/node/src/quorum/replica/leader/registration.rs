@@ -176,10 +176,7 @@ impl Leader {
             return;
         }
         self.decide_claims_of(around.now, subscription);
-        let was_consumer = self
-            .queue
-            .consumers()
-            .any(|c| c.consumer.id == subscription);
+        let was_consumer = self.queue.is_consumer(subscription);
         self.usage.consumers -= usize::from(was_consumer);
         self.reach.consumers_changed();
         let out = &mut self.scratch;
