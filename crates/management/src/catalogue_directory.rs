@@ -43,15 +43,16 @@ impl From<ExecuteError> for AlterError {
     }
 }
 
-/// Makes commands from the catalogue as it is.
-pub type MakeCommands<'a> = &'a mut dyn FnMut(&Catalogue) -> Result<Vec<Command>, CatalogueError>;
+/// Makes commands that fit the catalogue as it is.
+pub type MakeCommands<'a> = &'a mut dyn FnMut() -> Result<Vec<Command>, CatalogueError>;
 
 /// A node with a catalogue. Whatever is one has a [`Directory`].
 pub trait CatalogueDirectory: Running {
     /// Reads the catalogue, as of one moment.
     fn with_catalogue(&self, read: &mut dyn FnMut(&Catalogue));
-    /// Makes commands, and carries them out in order with nothing else between; durable when it
-    /// returns. `by` is who wants it.
+    /// Makes commands, and carries them out in order; durable when it returns. Others may change
+    /// the catalogue between; `make` may be called again where that spoilt some of them, and is
+    /// called while the catalogue is not borrowed. `by` is who wants it.
     fn execute(&self, by: &str, make: MakeCommands<'_>) -> Result<(), ExecuteError>;
     /// Unguessable bytes.
     fn salt(&self) -> [u8; SALT_BYTES_GIVEN];
@@ -237,7 +238,7 @@ impl<K: CatalogueDirectory> Directory for K {
         let salt = self.salt();
         // Hashing may take long: it is done before the catalogue is locked.
         let command = command_of(alteration, algorithm, salt)?;
-        Ok(self.execute(by, &mut |_| Ok(vec![command.clone()]))?)
+        Ok(self.execute(by, &mut || Ok(vec![command.clone()]))?)
     }
 
     fn hash_password(&self, password: &str) -> String {
@@ -257,8 +258,11 @@ impl<K: CatalogueDirectory> Directory for K {
         let definitions = Definitions::deserialize(definitions)
             .map_err(|error| AlterError::Invalid(format!("these are no definitions: {error}")))?;
         let shards = self.shards();
-        let mut make = |catalogue: &Catalogue| {
-            definitions.to_commands(catalogue, vhost, shards, &mut || self.salt())
+        let mut make = || {
+            // The catalogue is borrowed again and again, and not while all is tried.
+            let mut trial = view(self, |catalogue| definitions.trial(catalogue, vhost));
+            while view(self, |catalogue| trial.look(catalogue))? {}
+            trial.commands(shards, &mut || self.salt())
         };
         Ok(self.execute(by, &mut make)?)
     }

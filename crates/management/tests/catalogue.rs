@@ -26,8 +26,9 @@ impl CatalogueDirectory for Kept {
     }
 
     fn execute(&self, _: &str, make: MakeCommands<'_>) -> Result<(), ExecuteError> {
+        let commands = make()?;
         let mut catalogue = self.catalogue.write().expect("catalogue");
-        for command in make(&catalogue)? {
+        for command in commands {
             catalogue.apply(&command)?;
         }
         Ok(())

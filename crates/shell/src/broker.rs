@@ -34,7 +34,7 @@ use leveret_routing::Scratch;
 use leveret_storage::ReadRequest;
 use leveret_types::limits::PROPOSAL_MS_MAX;
 use leveret_types::{ConnectionId, NodeId, Now, ShardId};
-use parking_lot::{Mutex, MutexGuard, RwLock};
+use parking_lot::{Mutex, MutexGuard, RwLock, RwLockWriteGuard};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
@@ -121,6 +121,10 @@ pub(crate) enum DiskWriter {
 
 /// Bits of a consumer's id that a node counts up; those above are the node's number.
 const CONSUMER_BITS: u32 = 40;
+/// Commands of an import that are carried out before others get at the catalogue.
+const COMMANDS_AT_ONCE: usize = 64;
+/// How often an import is prepared that is refused because others have changed the catalogue.
+const PREPARATIONS_MAX: u32 = 3;
 const ALARM_MEMORY: u8 = 1;
 const ALARM_DISK: u8 = 2;
 const ALARM_MEMORY_FULL: u8 = 4;
@@ -393,42 +397,72 @@ impl Broker {
         self.run_deferred(self.now());
     }
 
-    /// Makes commands from the catalogue as it is, and carries them out with nothing else between.
-    /// Answers what to wait for, and how it ended: those before a refused one hold; in a cluster,
-    /// where others may change the catalogue between, those after it as well.
+    /// Carries out commands in their order, some at a time: others get at the catalogue between.
+    /// `prepare` makes them, and is called again where one of several is refused that may have been
+    /// right when it was made; it is called while nothing is locked. Answers what to wait for, and
+    /// how it ended: those before a refused one hold; in a cluster those after it as well.
     pub fn execute_all(
         &self,
         now: Now,
-        make: &mut dyn FnMut(&Catalogue) -> Result<Vec<Command>, CatalogueError>,
+        prepare: &mut dyn FnMut() -> Result<Vec<Command>, CatalogueError>,
     ) -> (Vec<LogPosition>, Result<(), CatalogueError>) {
-        if self.cluster.is_some() {
-            let made = make(&self.catalogue.read());
-            let result = made.and_then(|commands| {
-                let (permitted, refused) = self.permitted(commands);
-                let results = self.ask_cluster(permitted);
-                let done = results.into_iter().try_for_each(|result| result.map(drop));
-                done.and(refused)
-            });
-            return (Vec::new(), result);
-        }
-        let mut catalogue = self.catalogue.write();
         let mut log_positions = Vec::new();
-        let result = make(&catalogue).and_then(|commands| {
-            commands.iter().try_for_each(|command| {
-                growth::permit_in(&catalogue, command, alarms_together(self))?;
-                let executed =
-                    leveret_node::catalogue::execute(&mut catalogue, now, command, self)?;
-                log_positions.extend(executed.log_position);
-                Ok(())
-            })
-        });
-        (log_positions, result)
+        let mut attempt = 1;
+        loop {
+            let commands = match prepare() {
+                Ok(commands) => commands,
+                Err(error) => return (log_positions, Err(error)),
+            };
+            let is_one = commands.len() == 1;
+            let result = match self.cluster.is_some() {
+                true => self.execute_all_in_cluster(commands),
+                false => self.execute_all_here(now, &commands, &mut log_positions),
+            };
+            let may_be_stale = !is_one
+                && !matches!(
+                    result,
+                    Ok(()) | Err(CatalogueError::NoMemory | CatalogueError::NoMajority)
+                );
+            if !may_be_stale || attempt == PREPARATIONS_MAX {
+                return (log_positions, result);
+            }
+            attempt += 1;
+        }
+    }
+
+    fn execute_all_here(
+        &self,
+        now: Now,
+        commands: &[Command],
+        log_positions: &mut Vec<LogPosition>,
+    ) -> Result<(), CatalogueError> {
+        let mut catalogue = self.catalogue.write();
+        for (number, command) in commands.iter().enumerate() {
+            if number > 0 && number % COMMANDS_AT_ONCE == 0 {
+                // Who waits is let in before the next ones.
+                RwLockWriteGuard::bump(&mut catalogue);
+            }
+            growth::permit_in(&catalogue, command, alarms_together(self))?;
+            let executed = leveret_node::catalogue::execute(&mut catalogue, now, command, self)?;
+            log_positions.extend(executed.log_position);
+        }
+        Ok(())
+    }
+
+    fn execute_all_in_cluster(&self, commands: Vec<Command>) -> Result<(), CatalogueError> {
+        let (permitted, refused) = self.permitted(commands);
+        let results = self.ask_cluster(permitted);
+        let done = results.into_iter().try_for_each(|result| result.map(drop));
+        done.and(refused)
     }
 
     /// The commands before the first one that would make something new where there is no memory
     /// left for it, and its error.
     fn permitted(&self, mut commands: Vec<Command>) -> (Vec<Command>, Result<(), CatalogueError>) {
         let alarms = alarms_together(self);
+        if !alarms.memory_full {
+            return (commands, Ok(()));
+        }
         let catalogue = self.catalogue.read();
         let permit = |command: &Command| growth::permit_in(&catalogue, command, alarms);
         let refused = commands.iter().enumerate();

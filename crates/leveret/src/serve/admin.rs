@@ -82,8 +82,8 @@ impl CatalogueDirectory for Admin {
         let now = self.broker.now();
         // What it is can be told only when the commands are made.
         let mut subject = ("change", String::new());
-        let (log_positions, result) = self.broker.execute_all(now, &mut |catalogue| {
-            let commands = make(catalogue)?;
+        let (log_positions, result) = self.broker.execute_all(now, &mut || {
+            let commands = make()?;
             subject = audit::subject_of_all(&commands);
             Ok(commands)
         });

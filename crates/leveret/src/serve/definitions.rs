@@ -1,6 +1,6 @@
 //! Definitions that are imported at every start.
 
-use leveret_metadata::{Catalogue, Definitions};
+use leveret_metadata::Definitions;
 use leveret_node::Env;
 use leveret_shell::broker::Broker;
 use leveret_types::limits::HTTP_DEFINITIONS_BYTES_MAX;
@@ -118,8 +118,10 @@ fn definitions_of(bytes: &[u8]) -> Result<Definitions, String> {
 fn import(broker: &Broker, bytes: &[u8]) -> Result<(), String> {
     let definitions = definitions_of(bytes)?;
     let shards = broker.settings().shard_count;
-    let mut make = |catalogue: &Catalogue| {
-        definitions.to_commands(catalogue, None, shards, &mut || broker.random())
+    let mut make = || {
+        let mut trial = definitions.trial(&broker.catalogue(), None);
+        while trial.look(&broker.catalogue())? {}
+        trial.commands(shards, &mut || broker.random())
     };
     let (log_positions, result) = broker.execute_all(broker.now(), &mut make);
     broker.run_deferred_work();
