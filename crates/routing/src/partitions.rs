@@ -92,7 +92,10 @@ impl Router {
             Kind::SuperStream(PartitionRouting::Hash) => Vec::new(),
             _ => {
                 let bound = self.streams_of(self.bindings_with_key(super_stream, key));
-                bound.into_iter().map(|partition| partition.stream).collect()
+                bound
+                    .into_iter()
+                    .map(|partition| partition.stream)
+                    .collect()
             }
         };
         found.dedup();

@@ -5,7 +5,7 @@
 
 use super::password::PasswordSource;
 use clap::Args;
-use leveret_amqp::Properties;
+use leveret_amqp::{Properties, TableBuilder};
 use leveret_perf::client::Client;
 use leveret_perf::spec::Tls;
 use leveret_perf::transport::tls_config;
@@ -125,7 +125,12 @@ fn redrive(
             *counts.moved.entry(destination).or_default() += 1;
             continue;
         }
-        match client.put(CHANNEL, &destination, &got.properties, &got.body)? {
+        match client.put(
+            CHANNEL,
+            &destination,
+            &to_one_queue(&got.properties),
+            &got.body,
+        )? {
             Ok(()) => {
                 client.ack(CHANNEL, got.tag)?;
                 *counts.moved.entry(destination).or_default() += 1;
@@ -146,6 +151,20 @@ fn headers(properties: &[u8]) -> FieldTable {
         .ok()
         .and_then(|properties| properties.headers);
     headers.map_or_else(FieldTable::new, |headers| headers.to_table())
+}
+
+/// Properties with which a message goes to one queue: in `CC` whoever published it may have named
+/// others, which the operator may write to and he may not.
+fn to_one_queue(properties: &[u8]) -> Vec<u8> {
+    let Ok(mut decoded) = Properties::decode(properties) else {
+        return properties.to_vec();
+    };
+    let Some(headers) = decoded.headers else {
+        return properties.to_vec();
+    };
+    let headers = TableBuilder::copy_of(headers, &["CC", "BCC"]);
+    decoded.headers = Some(headers.as_table());
+    decoded.to_bytes()
 }
 
 fn text(headers: &FieldTable, name: &str) -> Option<String> {
@@ -208,6 +227,25 @@ mod tests {
     fn options(line: &str) -> RedriveOptions {
         let words = format!("redrive dead {line}");
         Line::parse_from(words.split_whitespace()).options
+    }
+
+    #[test]
+    fn a_dead_letter_goes_to_one_queue_whoever_it_names() {
+        let headers = FieldTable::from([
+            ("CC", FieldValue::Array(vec![FieldValue::text("secret")])),
+            ("x-first-death-queue", FieldValue::text("orders")),
+        ]);
+        let table = TableBuilder::from(&headers);
+        let properties = Properties {
+            headers: Some(table.as_table()),
+            message_id: Some(b"7"),
+            ..Properties::default()
+        };
+        let sent = to_one_queue(&properties.to_bytes());
+        let left = FieldTable::from([("x-first-death-queue", FieldValue::text("orders"))]);
+        assert_eq!(super::headers(&sent), left);
+        let sent = Properties::decode(&sent).expect("properties");
+        assert_eq!(sent.message_id, properties.message_id);
     }
 
     #[test]

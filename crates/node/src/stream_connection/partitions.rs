@@ -30,7 +30,10 @@ pub(super) fn of(vhost: &Vhost, name: &str, key: Option<&[u8]>) -> (Option<Vec<S
             (names.collect(), bindings)
         }
     };
-    (Some(names.into_iter().map(str::to_owned).collect()), looked_at)
+    (
+        Some(names.into_iter().map(str::to_owned).collect()),
+        looked_at,
+    )
 }
 
 #[cfg(test)]
