@@ -61,8 +61,59 @@ fn a_super_stream_is_made_shown_and_deleted_from_the_command_line() {
     assert_eq!(more, "Super stream invoices has been given invoices-2\n");
     let queues = node.told(&["-s", "list_queues", "name", "type"]);
     assert!(queues.contains("invoices-2\tstream\n"), "{queues}");
+    drains_partitions(&node);
     node.told(&["-q", "delete_super_stream", "invoices"]);
     assert_eq!(node.told(&["-s", "list_queues", "name"]), "");
+}
+
+/// Drains all but one of the partitions of `invoices`, and shows what is drained over a restart's
+/// definitions.
+fn drains_partitions(node: &Node) {
+    let listed = || {
+        let rows = node.told(&[
+            "-s",
+            "list_super_streams",
+            "partition",
+            "routing",
+            "drained",
+        ]);
+        rows.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let drain =
+        |partition: &str| node.ctl(&["-q", "drain_super_stream_partition", "invoices", partition]);
+    let drained = [
+        "invoices-eu\tkey\ttrue",
+        "invoices-us\tkey\tfalse",
+        "invoices-2\tkey\ttrue",
+    ];
+    for partition in ["invoices-eu", "invoices-2", "invoices-2"] {
+        assert!(drain(partition).status.success(), "{partition}");
+    }
+    assert_eq!(listed(), drained);
+    let last = drain("invoices-us");
+    let said = String::from_utf8_lossy(&last.stderr).into_owned();
+    assert!(
+        !last.status.success() && said.contains("last partition"),
+        "{said}"
+    );
+    let definitions = node.http("GET", "/api/definitions", "");
+    let marks = definitions
+        .matches("\"x-stream-partition-drained\":true")
+        .count();
+    assert_eq!(marks, 2, "{definitions}");
+    let undrain = [
+        "-q",
+        "undrain_super_stream_partition",
+        "invoices",
+        "invoices-2",
+    ];
+    node.told(&undrain);
+    let drained = [
+        "invoices-eu\tkey\ttrue",
+        "invoices-us\tkey\tfalse",
+        "invoices-2\tkey\tfalse",
+    ];
+    assert_eq!(listed(), drained);
 }
 
 #[test]

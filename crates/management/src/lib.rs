@@ -62,6 +62,7 @@ mod samples;
 mod sampling;
 mod server;
 mod stream_browse;
+mod stream_drains;
 mod stream_groups;
 mod stream_place;
 mod stream_rows;

@@ -7,7 +7,8 @@ use crate::catalogue::{definitions, limits, parameters, permissions, policies, u
 use crate::route::{Handler, Method, Route};
 use crate::{
     alarms, attempts, changes, cluster, connections, delayed, disk, exchanges, growth, health,
-    impact, moves, overview, owned, queues, reference, stream_browse, stream_groups, streams,
+    impact, moves, overview, owned, queues, reference, stream_browse, stream_drains, stream_groups,
+    streams,
 };
 
 const fn method(name: &'static str, access: Access, handler: Handler) -> Method {
@@ -263,6 +264,10 @@ pub static ROUTES: &[Route] = routes! {
         PUT(Administrator, stream_groups::set),
         DELETE(Administrator, stream_groups::delete);
     "/api/leveret/super-streams/{vhost}/{}/partitions" => POST(Member, streams::add_partitions);
+    "/api/leveret/super-streams/{vhost}/{}/drained/{}" =>
+        GET(Visible, stream_drains::partition),
+        PUT(Member, stream_drains::drain),
+        DELETE(Member, stream_drains::undrain);
     "/api/leveret/streams/{vhost}/{}/messages" => GET(Member, stream_browse::browse);
     "/api/leveret/streams/{vhost}/{}/offsets/{}" => PUT(Administrator, streams::store_offset);
     "/api/leveret/streams/{vhost}/{}/replicas/{}" => POST(Administrator, streams::add_replica),

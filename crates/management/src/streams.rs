@@ -12,6 +12,7 @@ use crate::question::Question;
 use crate::queues::declared;
 use crate::reply::{ApiError, Reply};
 use crate::route::Call;
+use crate::stream_drains;
 use crate::stream_rows::{
     consumer_json, own_consumers, own_publishers, own_tracking, publisher_json,
 };
@@ -214,7 +215,7 @@ pub(crate) fn partitions(app: &App, vhost: &str, name: &str) -> Vec<(String, Str
 }
 
 /// The same, each behind its place, which is the greatest number where its binding says none.
-fn ordered_partitions(app: &App, vhost: &str, name: &str) -> Vec<(i64, String, String)> {
+pub(crate) fn ordered_partitions(app: &App, vhost: &str, name: &str) -> Vec<(i64, String, String)> {
     let scope = BindingScope::Source {
         vhost,
         exchange: name,
@@ -228,6 +229,8 @@ fn ordered_partitions(app: &App, vhost: &str, name: &str) -> Vec<(i64, String, S
         }
     }
     found.sort();
+    // While one is being drained, or no longer, it is bound twice.
+    found.dedup();
     found
 }
 
@@ -243,7 +246,10 @@ fn super_streams_in(call: &Call<'_>, vhost: Option<&str>) -> Answer {
         .filter(|exchange| is_super_stream(exchange) && app.sees(call.who, &exchange.vhost));
     let rows = marked.map(|exchange| {
         let partitions = partitions(app, &exchange.vhost, &exchange.name);
-        let one = |(stream, key): &(String, String)| json!({"name": stream, "binding_key": key});
+        let drained = stream_drains::drained(app, &exchange.vhost, &exchange.name);
+        let one = |(stream, key): &(String, String)| {
+            json!({"name": stream, "binding_key": key, "drained": drained.contains(stream)})
+        };
         json!({
             "name": exchange.name,
             "vhost": exchange.vhost,

@@ -315,8 +315,8 @@ fn a_super_stream_that_cannot_be_made_whole_is_not_there() {
 fn super_streams_are_listed_with_their_partitions_in_order_and_deleted_with_them() {
     let api = start();
     let partitions = json!([
-        {"name": "orders-a", "binding_key": "a"},
-        {"name": "orders-b", "binding_key": "b"},
+        {"name": "orders-a", "binding_key": "a", "drained": false},
+        {"name": "orders-b", "binding_key": "b", "drained": false},
     ]);
     for path in ["", "/%2F"] {
         let rows = api.get(&format!("/api/stream/super-streams{path}"));
@@ -354,6 +354,39 @@ fn partitions_are_added_behind_those_that_are_there() {
     let asked = api.asked();
     assert!(asked[0].contains("\"orders-2\"") && asked[0].contains("x-max-age"));
     assert!(asked[2].contains("\"orders-3\"") && asked[3].contains("order\", I64(3"));
+}
+
+#[test]
+fn a_partition_is_drained_by_its_binding_and_keeps_its_place() {
+    let api = start();
+    let path =
+        |partition: &str| format!("/api/leveret/super-streams/%2F/orders/drained/{partition}");
+    let row = json!({"name": "orders-b", "binding_key": "b", "drained": false});
+    assert_eq!(api.get(&path("orders-b")), row);
+    assert_eq!(api.admin("PUT", &path("orders-b"), "").status, 204);
+    let asked = api.asked();
+    let [bind, unbind] = &asked[..] else {
+        panic!("{asked:?}");
+    };
+    let order = "x-stream-partition-order\", I64(1)";
+    let drained = "x-stream-partition-drained\", Bool(true)";
+    assert!(
+        bind.contains(" Bind(") && bind.contains(order) && bind.contains(drained),
+        "{bind}"
+    );
+    assert!(
+        unbind.contains("Unbind(") && unbind.contains(order),
+        "{unbind}"
+    );
+    assert!(!unbind.contains("drained"), "{unbind}");
+    // It is none: nothing is to be done.
+    assert_eq!(api.admin("DELETE", &path("orders-b"), "").status, 204);
+    for unknown in ["orders-z", "q"] {
+        assert_eq!(api.admin("PUT", &path(unknown), "").status, 404);
+    }
+    let elsewhere = "/api/leveret/super-streams/%2F/x/drained/q";
+    assert_eq!(api.admin("PUT", elsewhere, "").status, 404);
+    assert_eq!(api.asked(), [""; 0]);
 }
 
 #[test]

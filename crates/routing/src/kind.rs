@@ -25,8 +25,8 @@ pub enum HashOn {
 pub enum Kind {
     /// `direct`: the binding key equals the routing key.
     Direct,
-    /// `direct`, of a super stream, with `x-super-stream-routing`: one partition, chosen by the
-    /// routing key's hash, besides the bindings of other queues and exchanges whose key equals it.
+    /// `direct`, with `x-super-stream`: partitions by their keys or by the routing key's hash, none
+    /// that is drained; and the other queues and exchanges whose binding key equals it.
     SuperStream(PartitionRouting),
     /// `fanout`: every binding.
     Fanout,
@@ -133,10 +133,10 @@ impl Kind {
             return Err(KindError::NoSuperStream);
         }
         Ok(match name {
-            "direct" => match routing.flatten() {
-                Some(routing) => Self::SuperStream(routing),
-                None => Self::Direct,
-            },
+            "direct" if is_super_stream(arguments) => {
+                Self::SuperStream(routing.unwrap_or(PartitionRouting::Key))
+            }
+            "direct" => Self::Direct,
             "fanout" => Self::Fanout,
             "topic" => Self::Topic,
             "headers" => Self::Headers,
@@ -184,17 +184,15 @@ pub fn is_super_stream(arguments: &FieldTable) -> bool {
     arguments.get(SUPER_STREAM).and_then(FieldValue::as_bool) == Some(true)
 }
 
-/// What the argument says, if it is there: nothing within where keys alone lead to partitions.
-fn partition_routing(
-    arguments: &FieldTable,
-) -> Result<Option<Option<PartitionRouting>>, KindError> {
+/// What the argument says, if it is there.
+fn partition_routing(arguments: &FieldTable) -> Result<Option<PartitionRouting>, KindError> {
     let Some(value) = arguments.get(SUPER_STREAM_ROUTING) else {
         return Ok(None);
     };
     match value.as_text() {
-        Some("key") => Ok(Some(None)),
-        Some("hash") => Ok(Some(Some(PartitionRouting::Hash))),
-        Some("key-or-hash") => Ok(Some(Some(PartitionRouting::KeyOrHash))),
+        Some("key") => Ok(Some(PartitionRouting::Key)),
+        Some("hash") => Ok(Some(PartitionRouting::Hash)),
+        Some("key-or-hash") => Ok(Some(PartitionRouting::KeyOrHash)),
         _ => Err(KindError::SuperStreamRouting),
     }
 }

@@ -41,8 +41,8 @@ mod visited;
 pub use headers::{HeadersMatcher, MatchMode};
 pub use kind::{BindError, HashOn, Kind, KindError, is_super_stream};
 pub use partitions::{
-    PARTITION_ORDER, Partition, PartitionRouting, SUPER_STREAM, SUPER_STREAM_ROUTING,
-    partition_hash, partition_order,
+    PARTITION_DRAINED, PARTITION_ORDER, Partition, PartitionRouting, SUPER_STREAM,
+    SUPER_STREAM_ROUTING, is_drained, partition_hash, partition_order,
 };
 pub use route::{MessageProperties, RouteError, Scratch};
 pub use router::{Binding, Destination, Exchange, Router, Unbound};

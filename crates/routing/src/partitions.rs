@@ -17,12 +17,18 @@ pub const SUPER_STREAM_ROUTING: &str = "x-super-stream-routing";
 /// A partition without it comes last.
 pub const PARTITION_ORDER: &str = "x-stream-partition-order";
 
+/// The argument of a binding that says whether its stream is drained: a boolean. To one that is no
+/// routing key leads, neither by its own binding's nor by a hash.
+pub const PARTITION_DRAINED: &str = "x-stream-partition-drained";
+
 /// The seed with which clients of the stream protocol hash routing keys.
 const SEED: u32 = 104_729;
 
-/// Which partition of a super stream a routing key leads to, where hashes decide.
+/// Which partition of a super stream a routing key leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PartitionRouting {
+    /// Those of the bindings with this key.
+    Key,
     /// The one that clients of the stream protocol choose by their hash of the key.
     Hash,
     /// That of the binding with this key; where there is none, as [`Self::Hash`].
@@ -47,6 +53,8 @@ pub struct Partition<'a> {
     pub stream: &'a str,
     /// The binding key that leads to it.
     pub key: &'a [u8],
+    /// Whether it is drained: nothing is to be published to it.
+    pub is_drained: bool,
 }
 
 /// Where a binding's arguments place its stream among the partitions.
@@ -56,24 +64,60 @@ pub fn partition_order(arguments: &FieldTable) -> i64 {
     order.and_then(FieldValue::as_integer).unwrap_or(i64::MAX)
 }
 
+/// Whether a binding's arguments say that its stream is drained.
+#[must_use]
+pub fn is_drained(arguments: &FieldTable) -> bool {
+    let drained = arguments.get(PARTITION_DRAINED);
+    drained.and_then(FieldValue::as_bool) == Some(true)
+}
+
 impl Router {
+    /// The partitions of a super stream's exchange, if it is one.
+    fn index_of(&self, super_stream: &str) -> Option<&Partitions> {
+        let exchange = self.find_exchange(super_stream.as_bytes())?;
+        match &self.exchanges.get(exchange).index {
+            Index::Partitions(partitions) => Some(partitions),
+            _ => None,
+        }
+    }
+
+    /// Whether a stream is a partition of a super stream that is drained.
+    #[must_use]
+    pub fn is_drained(&self, stream: &str) -> bool {
+        let Some(index) = self.find_queue(stream.as_bytes()) else {
+            return false;
+        };
+        self.bindings_to(Destination::Queue(stream))
+            .filter_map(|binding| self.index_of(binding.source))
+            .any(|partitions| partitions.is_drained(index))
+    }
+
     /// The streams that are bound to an exchange, in the order of a super stream's partitions: once
     /// for each binding.
     #[must_use]
     pub fn partitions(&self, super_stream: &str) -> Vec<Partition<'_>> {
-        self.streams_of(self.bindings_from(super_stream))
+        self.streams_of(super_stream, self.bindings_from(super_stream))
     }
 
-    /// The streams among what bindings lead to, in their order.
-    fn streams_of<'a>(&'a self, bindings: impl Iterator<Item = Binding<'a>>) -> Vec<Partition<'a>> {
-        let is_stream = |name: &str| self.queue(name.as_bytes()).is_some_and(|id| id.is_stream());
+    /// The streams among what bindings of a super stream lead to, in their order.
+    fn streams_of<'a>(
+        &'a self,
+        super_stream: &str,
+        bindings: impl Iterator<Item = Binding<'a>>,
+    ) -> Vec<Partition<'a>> {
+        let of_super_stream = self.index_of(super_stream);
+        let stream = |name: &str| {
+            let index = self.find_queue(name.as_bytes())?;
+            self.queues.get(index).id.is_stream().then_some(index)
+        };
         let streams = bindings.filter_map(|binding| match binding.destination {
-            Destination::Queue(stream) if is_stream(stream) => Some(Partition {
+            Destination::Queue(name) => stream(name).map(|index| Partition {
                 order: partition_order(binding.arguments),
-                stream,
+                stream: name,
                 key: binding.routing_key,
+                is_drained: of_super_stream.is_some_and(|of| of.is_drained(index)),
             }),
-            _ => None,
+            Destination::Exchange(_) => None,
         });
         let mut streams: Vec<_> = streams.collect();
         streams.sort_unstable();
@@ -81,25 +125,29 @@ impl Router {
     }
 
     /// The partitions that a routing key leads to, each once, in their order: one where hashes
-    /// decide.
+    /// decide, none that is drained.
     #[must_use]
     pub fn partitions_of_key(&self, super_stream: &str, key: &[u8]) -> Vec<&str> {
         let Some(exchange) = self.find_exchange(super_stream.as_bytes()) else {
             return Vec::new();
         };
         let exchange = self.exchanges.get(exchange);
-        let mut found: Vec<&str> = match exchange.kind.routes_as() {
-            Kind::SuperStream(PartitionRouting::Hash) => Vec::new(),
-            _ => {
-                let bound = self.streams_of(self.bindings_with_key(super_stream, key));
-                bound
-                    .into_iter()
-                    .map(|partition| partition.stream)
-                    .collect()
+        let routing = match exchange.kind.routes_as() {
+            Kind::SuperStream(routing) => *routing,
+            _ => PartitionRouting::Key,
+        };
+        let mut found: Vec<&str> = match routing {
+            PartitionRouting::Hash => Vec::new(),
+            PartitionRouting::Key | PartitionRouting::KeyOrHash => {
+                let bound =
+                    self.streams_of(super_stream, self.bindings_with_key(super_stream, key));
+                let bound = bound.into_iter().filter(|partition| !partition.is_drained);
+                bound.map(|partition| partition.stream).collect()
             }
         };
         found.dedup();
         if found.is_empty()
+            && routing != PartitionRouting::Key
             && let Index::Partitions(partitions) = &exchange.index
             && let Some(Target::Queue(stream)) = partitions.choose(key)
         {
@@ -114,6 +162,8 @@ impl Router {
 pub(crate) struct Partitions {
     pub(crate) keys: HashMap<Box<[u8]>, Entries, FixedState>,
     ordered: Vec<Place>,
+    /// Indexes of the queues that are drained, each with how many of its bindings say so.
+    drained: Vec<(u32, u32)>,
 }
 
 /// One place among the partitions: several bindings of a stream that have the same order have one.
@@ -126,16 +176,56 @@ struct Place {
 }
 
 impl Partitions {
-    /// The queue that a key's hash chooses; nothing while there is no partition.
+    /// The queue that a key's hash chooses; nothing while all partitions are drained, or there is
+    /// none. A drained one keeps its place, so that the keys of the others stay where they are, as
+    /// they do for stream clients; its own keys are spread over the others.
     pub(crate) fn choose(&self, key: &[u8]) -> Option<Target> {
-        let count = u32::try_from(self.ordered.len()).ok()?;
-        let place = partition_hash(key).checked_rem(count)?;
-        let place = self.ordered.get(place as usize)?;
-        Some(Target::Queue(place.stream))
+        let (hash, count) = (partition_hash(key), u32::try_from(self.ordered.len()).ok()?);
+        let first = self.ordered.get(hash.checked_rem(count)? as usize)?;
+        if !self.is_drained(first.stream) {
+            return Some(Target::Queue(first.stream));
+        }
+        let others = || {
+            self.ordered
+                .iter()
+                .filter(|place| !self.is_drained(place.stream))
+        };
+        let left = u32::try_from(others().count()).ok()?;
+        let second = others().nth((hash / count).checked_rem(left)? as usize)?;
+        Some(Target::Queue(second.stream))
     }
 
-    /// A binding of a stream is there. `name_of` says the names of the queues of such indexes.
-    pub(crate) fn add<'a>(&mut self, order: i64, stream: u32, name_of: impl Fn(u32) -> &'a str) {
+    /// Whether nothing is to be published to a queue.
+    pub(crate) fn is_drained(&self, stream: u32) -> bool {
+        self.drained.iter().any(|(drained, _)| *drained == stream)
+    }
+
+    fn note_drained(&mut self, stream: u32) {
+        match self.drained.iter_mut().find(|(of, _)| *of == stream) {
+            Some((_, bindings)) => *bindings += 1,
+            None => self.drained.push((stream, 1)),
+        }
+    }
+
+    fn forget_drained(&mut self, stream: u32) {
+        if let Some((_, bindings)) = self.drained.iter_mut().find(|(of, _)| *of == stream) {
+            *bindings -= 1;
+        }
+        self.drained.retain(|(_, bindings)| *bindings > 0);
+    }
+
+    /// A binding of a stream with these arguments is there. `name_of` says the names of the queues
+    /// of such indexes.
+    pub(crate) fn add<'a>(
+        &mut self,
+        arguments: &FieldTable,
+        stream: u32,
+        name_of: impl Fn(u32) -> &'a str,
+    ) {
+        let order = partition_order(arguments);
+        if is_drained(arguments) {
+            self.note_drained(stream);
+        }
         match self.find(order, stream, name_of) {
             Ok(at) => self.ordered[at].bindings += 1,
             Err(at) => self.ordered.insert(
@@ -150,7 +240,16 @@ impl Partitions {
     }
 
     /// A binding of a stream, one that was added, is gone.
-    pub(crate) fn remove<'a>(&mut self, order: i64, stream: u32, name_of: impl Fn(u32) -> &'a str) {
+    pub(crate) fn remove<'a>(
+        &mut self,
+        arguments: &FieldTable,
+        stream: u32,
+        name_of: impl Fn(u32) -> &'a str,
+    ) {
+        let order = partition_order(arguments);
+        if is_drained(arguments) {
+            self.forget_drained(stream);
+        }
         if let Ok(at) = self.find(order, stream, name_of) {
             self.ordered[at].bindings -= 1;
             if self.ordered[at].bindings == 0 {

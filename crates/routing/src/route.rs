@@ -293,18 +293,21 @@ impl Router {
         let bound = partitions.keys.get(key).map_or(&[][..], Entries::as_slice);
         let (mut matched, mut has_partition) = (false, false);
         for entry in bound {
-            let is_partition = match entry.target {
-                Target::Queue(index) => self.queues.get(index).id.is_stream(),
-                Target::Exchange(_) => false,
+            let partition = match entry.target {
+                Target::Queue(index) if self.queues.get(index).id.is_stream() => Some(index),
+                _ => None,
             };
-            if is_partition && routing == PartitionRouting::Hash {
+            let is_partition = partition.is_some();
+            let is_drained = partition.is_some_and(|index| partitions.is_drained(index));
+            if is_drained || is_partition && routing == PartitionRouting::Hash {
                 continue;
             }
             has_partition |= is_partition;
             matched = true;
             self.reach(entry.target, scratch, out);
         }
-        match partitions.choose(key).filter(|_| !has_partition) {
+        let hashes = !has_partition && routing != PartitionRouting::Key;
+        match hashes.then(|| partitions.choose(key)).flatten() {
             Some(target) => {
                 self.reach(target, scratch, out);
                 true

@@ -6,7 +6,7 @@ use crate::headers::{HeadersMatcher, firsts_of_names};
 use crate::headers_index::{self, HeadersIndex, Places};
 use crate::kind::{self, BindError, Kind};
 use crate::ordered::Ordered;
-use crate::partitions::{Partitions, partition_order};
+use crate::partitions::Partitions;
 use crate::targets::{Entries, Entry, Target};
 use crate::topic::{self, Trie};
 use foldhash::fast::FixedState;
@@ -671,8 +671,8 @@ impl Router {
                 if let Target::Queue(queue) = entry.target
                     && self.queues.get(queue).id.is_stream()
                 {
-                    let order = partition_order(&self.bindings.get(entry.binding).arguments);
-                    partitions.add(order, queue, |queue| &*self.queues.get(queue).name);
+                    let arguments = &self.bindings.get(entry.binding).arguments;
+                    partitions.add(arguments, queue, |queue| &*self.queues.get(queue).name);
                 }
                 (0, slot)
             }
@@ -777,8 +777,9 @@ impl Router {
                 if let Target::Queue(queue) = binding.target
                     && self.queues.get(queue).id.is_stream()
                 {
-                    let order = partition_order(&binding.arguments);
-                    partitions.remove(order, queue, |queue| &*self.queues.get(queue).name);
+                    partitions.remove(&binding.arguments, queue, |queue| {
+                        &*self.queues.get(queue).name
+                    });
                 }
                 unlink_key(&mut partitions.keys, index, binding)
             }

@@ -522,6 +522,52 @@ fn a_super_streams_other_bindings_match_by_their_keys() {
 }
 
 #[test]
+fn a_drained_partition_is_passed_over_and_the_others_keep_their_keys() {
+    let drain = "bind x c 2 x-stream-partition-order=2 x-stream-partition-drained=true
+        unbind x c 2 x-stream-partition-order=2";
+    let undrain = "bind x c 2 x-stream-partition-order=2
+        unbind x c 2 x-stream-partition-order=2 x-stream-partition-drained=true";
+    // hello1 and hello2 are in b and a, hello4, hello6 and 0 in c: these go to the others.
+    let publish = "publish x hello1; publish x hello2; publish x hello4; publish x hello6
+        publish x 0; publish x 2; leads x hello4; partitions x";
+    check(
+        &format!("{HASHED}; {OF_THREE}; {drain}; {publish}; {undrain}; publish x hello4"),
+        "gone 1; b; a; a; a; b; b; a; a b c; gone 1; c",
+    );
+    let first = HASHED.replace("=hash", "=key-or-hash");
+    check(
+        &format!("{first}; {OF_THREE}; {drain}; publish x 2; publish x 1; leads x 2"),
+        "gone 1; b; b; b",
+    );
+    let keys = "exchange x direct x-super-stream=true alternate:lost; exchange lost fanout
+        queue stray; bind lost stray -";
+    check(
+        &format!(
+            "{keys}; {OF_THREE}; {drain}; publish x 2; publish x 1; leads x 2
+             bind x c 2 x-stream-partition-order=2; publish x 2; partitions x
+             unbind x c 2 x-stream-partition-order=2 x-stream-partition-drained=true; publish x 2"
+        ),
+        "gone 1; stray; b; ; stray; a b c; gone 1; c",
+    );
+}
+
+#[test]
+fn nothing_reaches_a_super_stream_whose_partitions_are_all_drained() {
+    check(
+        &format!(
+            "{HASHED}; stream a; bind x a 0 x-stream-partition-drained=true; publish x k
+             partitions x; leads x k; drop a; stream a; bind x a 0; publish x k"
+        ),
+        "nowhere; a; ; gone 1; a",
+    );
+    // The argument is of super streams alone.
+    check(
+        "exchange x direct; stream a; bind x a 0 x-stream-partition-drained=true; publish x 0",
+        "a",
+    );
+}
+
+#[test]
 fn what_a_super_streams_exchange_may_ask() {
     let wrong = "Invalid argument, 'x-super-stream-routing' must be 'key', 'hash' or 'key-or-hash'";
     let misplaced =

@@ -19,6 +19,12 @@ pub trait Port {
     /// Whether the user may make and delete a super stream of this name, and bind these to it.
     fn permits_super_stream(&mut self, name: &str, partitions: &[String]) -> bool;
 
+    /// Whether nothing is to be published to a stream: a partition of a super stream, drained by an
+    /// operator.
+    fn is_drained(&mut self, _stream: &str) -> bool {
+        false
+    }
+
     /// Where clients reach the node that leads a stream, if that is another one.
     fn leader_elsewhere(&mut self, _stream: &str) -> Option<(String, u16)> {
         None

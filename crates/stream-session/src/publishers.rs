@@ -86,7 +86,11 @@ impl Session {
             ResponseCode::PRECONDITION_FAILED
         } else if !port.permits_stream(Access::Write, stream) {
             ResponseCode::ACCESS_REFUSED
-        } else if is_wrong || is_taken || self.publishers.values().any(same) {
+        } else if port.is_drained(stream)
+            || is_wrong
+            || is_taken
+            || self.publishers.values().any(same)
+        {
             ResponseCode::PRECONDITION_FAILED
         } else {
             let declare = Declare {
@@ -154,6 +158,13 @@ impl Session {
                 return self.close(code, &error.to_string(), port);
             }
         };
+        if port.is_drained(&publisher.stream) {
+            publisher.published += batch.len() as u64;
+            publisher.errored += batch.len() as u64;
+            self.totals.received += batch.len() as u64;
+            let ids: Vec<u64> = publish.entries().map(|e| e.publishing_id).collect();
+            return self.publish_failed(publisher_id, &ids, ResponseCode::PRECONDITION_FAILED);
+        }
         publisher.unconfirmed_entries += batch.len();
         publisher.unconfirmed_bytes += batch.bytes();
         publisher.published += batch.len() as u64;

@@ -37,6 +37,7 @@ struct Node {
     alarm: bool,
     super_streams: Vec<(String, Vec<String>)>,
     refuses_super_streams: bool,
+    drained: Vec<&'static str>,
     /// The arguments of the super stream that was made last.
     given: Vec<(String, String)>,
     said: Vec<String>,
@@ -90,6 +91,10 @@ impl Port for Node {
                 .filter(|p| p.ends_with(&ends))
                 .collect(),
         )
+    }
+
+    fn is_drained(&mut self, stream: &str) -> bool {
+        self.drained.contains(&stream)
     }
 
     fn make_super_stream(

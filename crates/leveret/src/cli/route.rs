@@ -6,7 +6,7 @@ use super::http::segment;
 use super::table::{Rows, show};
 use clap::Args;
 use leveret_management::input::table_of;
-use leveret_routing::{Destination, Kind, Router, SUPER_STREAM_ROUTING, Scratch};
+use leveret_routing::{Destination, Kind, PartitionRouting, Router, SUPER_STREAM_ROUTING, Scratch};
 use leveret_types::{FieldTable, QueueId};
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -269,7 +269,7 @@ fn matching<'a>(
             | Kind::ModulusHash
             | Kind::Random
             | Kind::LocalRandom
-            | Kind::SuperStream(_)
+            | Kind::SuperStream(PartitionRouting::Hash | PartitionRouting::KeyOrHash)
     );
     let bindings = topology
         .bindings
@@ -286,7 +286,7 @@ fn matching<'a>(
             false => at.to_string(),
         };
         let next = QueueId(ids.len() as u64);
-        let is_stream = topology.queue(&destination)["type"] == "stream";
+        let is_stream = topology.queue(&show(&binding["destination"]))["type"] == "stream";
         let next = if is_stream { next.of_stream() } else { next };
         let id = *ids.entry(destination.clone()).or_insert(next);
         router.add_queue(&destination, id);

@@ -225,6 +225,9 @@ static COMMANDS: &[Command] = &[
     command("add_super_stream_partitions", "add_super_stream_partitions <name> [-p <vhost>] [--partitions <n>] [--binding-keys <a,b>] [--max-length-bytes <size>] [--max-age <duration>] [--stream-max-segment-size-bytes <size>] [--leader-locator <locator>] [--initial-cluster-size <n>]", 1..=1, streams::add_super_stream_partitions),
     command("delete_super_stream", "delete_super_stream <name> [-p <vhost>]", 1..=1, streams::delete_super_stream),
     // Leveret's own, of streams.
+    command("list_super_streams", "list_super_streams [-p <vhost>] [<column> ...]", 0..=MANY, streams::list_super_streams),
+    command("drain_super_stream_partition", "drain_super_stream_partition [-p <vhost>] <name> <partition>", 2..=2, streams::drain_super_stream_partition),
+    command("undrain_super_stream_partition", "undrain_super_stream_partition [-p <vhost>] <name> <partition>", 2..=2, streams::undrain_super_stream_partition),
     command("list_stream_groups", "list_stream_groups [-p <vhost>] [<column> ...]", 0..=MANY, stream_groups::list_stream_groups),
     command("set_stream_group_offset", "set_stream_group_offset [-p <vhost>] <stream> <group> [<first|last|offset>] [--timestamp <milliseconds>] [--partition <stream>]", 2..=3, stream_groups::set_stream_group_offset),
     command("delete_stream_group", "delete_stream_group [-p <vhost>] <stream> <group>", 2..=2, stream_groups::delete_stream_group),

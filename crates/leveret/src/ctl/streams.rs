@@ -103,6 +103,23 @@ const MEMBERS: List = List {
     ],
 };
 
+const SUPER_STREAMS: List = List {
+    default: &[
+        "super_stream",
+        "routing",
+        "partition",
+        "binding_key",
+        "drained",
+    ],
+    columns: &[
+        ("super_stream", "super_stream"),
+        ("routing", "routing"),
+        ("partition", "partition"),
+        ("binding_key", "binding_key"),
+        ("drained", "drained"),
+    ],
+};
+
 fn items(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
@@ -126,6 +143,7 @@ pub(super) fn list(command: &str) -> Option<&'static List> {
         "list_stream_consumers" => &CONSUMERS,
         "list_stream_consumer_groups" => &GROUPS,
         "list_stream_group_consumers" => &MEMBERS,
+        "list_super_streams" => &SUPER_STREAMS,
         _ => return None,
     })
 }
@@ -545,6 +563,51 @@ pub fn add_super_stream_partitions(context: &Context<'_>) -> Result<Output> {
         "Super stream {name} has been given {}",
         names.join(", ")
     )))
+}
+
+/// The path of a partition, the second argument, that is to be drained.
+fn drained_path(context: &Context<'_>) -> String {
+    let (vhost, name) = (segment(context.vhost()), segment(context.argument(0)));
+    let partition = segment(context.argument(1));
+    format!("/api/leveret/super-streams/{vhost}/{name}/drained/{partition}")
+}
+
+pub fn drain_super_stream_partition(context: &Context<'_>) -> Result<Output> {
+    let partition = context.argument(1);
+    context.banner(format!("Draining partition {partition} ..."));
+    context.target.call("PUT", &drained_path(context), None)?;
+    Ok(Output::Done)
+}
+
+pub fn undrain_super_stream_partition(context: &Context<'_>) -> Result<Output> {
+    let partition = context.argument(1);
+    context.banner(format!("Publishing to partition {partition} again ..."));
+    context
+        .target
+        .call("DELETE", &drained_path(context), None)?;
+    Ok(Output::Done)
+}
+
+pub fn list_super_streams(context: &Context<'_>) -> Result<Output> {
+    let lines = ["Listing super streams ...".to_owned()];
+    let shown = SUPER_STREAMS.show(context, &lines, || {
+        let super_streams = of_vhost(context, "super-streams")?;
+        let mut rows = Vec::new();
+        for one in items(&super_streams) {
+            let routing = one["arguments"]["x-super-stream-routing"].as_str();
+            for partition in items(&one["partitions"]) {
+                rows.push(json!({
+                    "super_stream": one["name"],
+                    "routing": routing.unwrap_or("key"),
+                    "partition": partition["name"],
+                    "binding_key": partition["binding_key"],
+                    "drained": partition["drained"],
+                }));
+            }
+        }
+        Ok(Value::Array(rows))
+    });
+    shown.map(boxed)
 }
 
 pub fn add_super_stream(context: &Context<'_>) -> Result<Output> {

@@ -49,8 +49,10 @@ function judge (type, binding, key, headers) {
   }
 }
 
-// The same of a super stream whose partitions the key's hash may choose among.
-function hashed (exchange, binding, key) {
+// The same of a super stream, whose partitions may be drained, or chosen by the key's hash.
+function partition (exchange, binding, key) {
+  if (exchange.arguments?.['x-super-stream'] !== true) return null
+  if (binding.arguments['x-stream-partition-drained'] === true) return [false, 'it is drained']
   const routing = exchange.arguments?.['x-super-stream-routing'] ?? 'key'
   if (routing === 'key' || !('x-stream-partition-order' in binding.arguments)) return null
   if (routing === 'key-or-hash' && binding.routing_key === key) return null
@@ -70,7 +72,7 @@ export function route ({ exchanges, bindings, queues }, from, key, headers) {
     let matched = 0
     for (const binding of name === '' ? queues.filter((queue) => queue === key).map(implied) : bindings.filter((one) => one.source === name)) {
       const type = exchange.type === 'x-delayed-message' ? exchange.arguments['x-delayed-type'] ?? 'direct' : exchange.type
-      const verdict = hashed(exchange, binding, key) ?? judge(type, binding, key, headers) ?? [null, `${type} chooses among its bindings`]
+      const verdict = partition(exchange, binding, key) ?? judge(type, binding, key, headers) ?? [null, `${type} chooses among its bindings`]
       steps.push({ from: name, binding, matches: verdict[0], why: verdict[1] })
       if (verdict[0] === false) continue
       matched++

@@ -14,7 +14,7 @@ use crate::run::{Outcome, Run, Targets, enqueue};
 use leveret_amqp::{Properties, Property};
 use leveret_client::{Awaited, Delivery, Publish, Reply, Session};
 use leveret_message::as_amqp091;
-use leveret_metadata::Catalogue;
+use leveret_metadata::{Catalogue, QueueRecord};
 use leveret_routing::{Kind, RouteError};
 use leveret_types::{ChannelId, FieldValue, Message, Now, ProtocolError, QueueId, ReplyCode};
 use smallvec::SmallVec;
@@ -273,7 +273,7 @@ impl<S: Session> Connection<S> {
                 &mut publisher.queues,
             )
             .map_err(|error| route_error(error, exchange, vhost.name()))?;
-        refuse_views(catalogue, exchange, &publisher.queues)?;
+        refuse_by_name(catalogue, exchange, &publisher.queues)?;
         let plain = !lazy.asked()
             && copies.is_empty()
             && publisher.scratch.random_state() == random_before
@@ -434,9 +434,8 @@ enum Routed {
     Delayed,
 }
 
-/// Refuses a publish to a view by its name: nothing is bound to views, so that only the default
-/// exchange, and the keys of copies, lead to them.
-fn refuse_views(
+/// Refuses a publish over the default exchange to what takes none.
+fn refuse_by_name(
     catalogue: &Catalogue,
     exchange: &str,
     queues: &[QueueId],
@@ -444,6 +443,13 @@ fn refuse_views(
     if !exchange.is_empty() {
         return Ok(());
     }
+    refuse_views(catalogue, queues)?;
+    refuse_drained(catalogue, queues)
+}
+
+/// Refuses a publish to a view by its name: nothing is bound to views, so that only the default
+/// exchange, and the keys of copies, lead to them.
+fn refuse_views(catalogue: &Catalogue, queues: &[QueueId]) -> Result<(), ProtocolError> {
     let source = |id: &QueueId| {
         let record = catalogue.queue(*id).filter(|_| !id.is_stream())?;
         Some((record, record.settings().source.as_deref()?))
@@ -453,6 +459,27 @@ fn refuse_views(
         Some((record, stream)) => {
             let text = format!(
                 "{} is a view of the stream '{stream}': publish to the stream",
+                record.resource()
+            );
+            Err(ProtocolError::channel(ReplyCode::PreconditionFailed, text))
+        }
+    }
+}
+
+/// Refuses a publish to a drained partition of a super stream by its name: that is not lost in
+/// silence. Routing keys are led past it.
+fn refuse_drained(catalogue: &Catalogue, queues: &[QueueId]) -> Result<(), ProtocolError> {
+    let streams = queues.iter().filter(|id| id.is_stream());
+    let mut records = streams.filter_map(|id| catalogue.queue(*id));
+    let is_drained = |record: &&QueueRecord| {
+        let vhost = catalogue.vhost(record.vhost());
+        vhost.is_some_and(|vhost| vhost.router().is_drained(record.name()))
+    };
+    match records.find(is_drained) {
+        None => Ok(()),
+        Some(record) => {
+            let text = format!(
+                "{} is a drained partition of a super stream: publish to the super stream",
                 record.resource()
             );
             Err(ProtocolError::channel(ReplyCode::PreconditionFailed, text))

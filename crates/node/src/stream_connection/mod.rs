@@ -21,7 +21,7 @@ use leveret_stream_session::{LoginOutcome, Session, Totals};
 use leveret_types::{ConnectionId, FieldTable, FieldValue, Now, OutBuffer};
 use port::NodePort;
 pub use port::move_group;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 /// What the session is to be told once it has said what it says.
@@ -54,6 +54,9 @@ struct Side {
     has_published: bool,
     /// Work of the session's questions that it has not counted yet, in frames.
     work: usize,
+    /// Which of the streams that it has published to are drained, as of a generation of the
+    /// catalogue.
+    drained: (u64, BTreeMap<String, bool>),
 }
 
 /// A client's connection of the stream protocol.
@@ -90,6 +93,7 @@ impl StreamConnection {
                 unsynced: Vec::new(),
                 has_published: false,
                 work: 0,
+                drained: (0, BTreeMap::new()),
             },
             nothing: OutBuffer::new(),
             traffic: Traffic::default(),

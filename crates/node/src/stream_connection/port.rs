@@ -109,6 +109,26 @@ impl<E: Env> Port for NodePort<'_, E> {
             })
     }
 
+    fn is_drained(&mut self, stream: &str) -> bool {
+        let catalogue = self.env.catalogue();
+        let (generation, known) = &mut self.side.drained;
+        if *generation != catalogue.generation() {
+            *generation = catalogue.generation();
+            known.clear();
+        }
+        if let Some(is_drained) = known.get(stream) {
+            return *is_drained;
+        }
+        let vhost = catalogue.vhost(self.side.login.vhost_name());
+        let is_drained = vhost.is_some_and(|vhost| vhost.router().is_drained(stream));
+        // A connection has 256 publishers, whose streams are what is asked for again and again.
+        if known.len() > usize::from(u8::MAX) {
+            known.clear();
+        }
+        known.insert(stream.to_owned(), is_drained);
+        is_drained
+    }
+
     fn leader_elsewhere(&mut self, stream: &str) -> Option<(String, u16)> {
         self.leader_of(stream)
     }

@@ -192,6 +192,23 @@ fn the_arguments_of_a_super_stream_reach_its_partitions_and_the_whole() {
 }
 
 #[test]
+fn nothing_is_published_to_a_drained_partition() {
+    let mut play = Play::with_stream();
+    play.bytes(publish(1, &[1]));
+    play.node.drained.push("s");
+    play.bytes(publish(1, &[2, 3]));
+    play.say(&declare(2, "", "s"));
+    play.node.drained.clear();
+    play.bytes(publish(1, &[4]));
+    play.expect(&[
+        "! publish 7 [1] [None]",
+        "! publish 7 [4] [None]",
+        r#"> error 1 [(2, "PRECONDITION_FAILED"), (3, "PRECONDITION_FAILED")]"#,
+        "> DeclarePublisher PRECONDITION_FAILED",
+    ]);
+}
+
+#[test]
 fn super_streams_are_made_and_deleted_with_their_partitions() {
     let mut play = Play::open();
     play.ask(make(&["super-0", "super-1"]));

@@ -6,8 +6,9 @@ import urllib.error
 import leveret_interop as interop
 import pika
 import pytest
+from rstream import AMQPMessage, exceptions
 from test_mixed import pika_reads
-from test_streams import until
+from test_streams import producer, until
 
 pytestmark = interop.leveret_only
 
@@ -144,3 +145,34 @@ async def test_a_super_stream_that_hashes_is_declared_over_amqp():
     assert "inequivalent arg 'x-super-stream-routing'" in refused.value.reply_text
     interop.http("DELETE", f"/api/stream/super-streams/%2F/{name}")
     connection.close()
+
+
+async def test_a_drained_partition_takes_no_publishes_and_is_read_to_its_end():
+    with super_stream(HASHED) as name:
+        connection = interop.connect()
+        channel = connection.channel()
+        channel.confirm_delivery()
+        publish(channel, name, ["hello1", "hello4"])
+        async with producer() as running:
+            await running.send_wait(f"{name}-2", AMQPMessage(body=b"before"))
+            await until(lambda: [count(f"{name}-{n}") for n in range(3)] == [0, 1, 2])
+            path = f"/api/leveret/super-streams/%2F/{name}/drained/{name}-2"
+            interop.http("PUT", path)
+            assert interop.http("GET", path)["drained"] is True
+            # Its key goes to another one, the others stay; the running channel forgets its routes.
+            publish(channel, name, ["hello1", "hello4"])
+            await until(lambda: sum(count(f"{name}-{n}") for n in range(2)) == 3)
+            assert count(f"{name}-1") >= 2 and count(f"{name}-2") == 2
+            client = await running.default_client
+            assert await client.partitions(name) == [f"{name}-{n}" for n in range(3)]
+            assert f"{name}-2" not in await client.route("hello4", name)
+            with pytest.raises(exceptions.PreconditionFailed):
+                await client.declare_publisher(f"{name}-2", "late", 77)
+        with pytest.raises(pika.exceptions.ChannelClosedByBroker) as refused:
+            channel.basic_publish("", f"{name}-2", b"refused")
+        assert "drained partition" in refused.value.reply_text
+        assert keys_in(f"{name}-2", 2) == ["hello4", f"{name}-2"]
+        interop.http("DELETE", path)
+        async with producer() as late:
+            await late.send_wait(f"{name}-2", AMQPMessage(body=b"again"))
+        connection.close()
