@@ -7,8 +7,8 @@
 
 use crate::cluster_view::{ClusterChange, ClusterView};
 use crate::directory::Queue;
-pub use crate::disk::{DiskUse, QueueDiskUse};
-pub use crate::move_messages::{LookedAt, Move, MoveEnd, MoveMessages};
+pub use crate::disk_use::{DiskUse, QueueDiskUse};
+pub use crate::move_messages::{Move, MoveEnd, MoveMessages};
 use crate::question::Question;
 pub use crate::stream_place::{Browse, StreamPlace};
 use leveret_types::{ConnectionId, FieldTable, MESSAGE_SIZES, NodeId, ProtocolError, QueueId};
@@ -742,6 +742,15 @@ pub struct Got {
     pub properties: FieldTable,
     /// Body.
     pub payload: Vec<u8>,
+}
+
+/// A message that was looked at.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LookedAt {
+    /// What tells it from others: the same for the same exchange, key, properties and body.
+    pub fingerprint: u64,
+    /// The message.
+    pub message: Got,
 }
 
 /// A level of memory or of disk.

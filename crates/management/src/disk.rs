@@ -1,6 +1,7 @@
 //! `/api/leveret/disk`: what a node has on its disk, and which queues keep it.
 
 use crate::app::App;
+use crate::disk_use::QueueDiskUse;
 use crate::overview::knows_node;
 use crate::peers;
 use crate::question::Question;
@@ -10,33 +11,6 @@ use leveret_types::QueueId;
 use leveret_types::limits::IMPACT_QUEUES_SHOWN;
 use serde_json::{Value, json};
 use std::cmp::Reverse;
-
-/// What a node has on its disk.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DiskUse {
-    /// Files of the write-ahead log, and their bytes.
-    pub wal: (u64, u64),
-    /// Segment files of classic and quorum queues, and their bytes.
-    pub segments: (u64, u64),
-    /// Of these, bytes of messages that live; what is left is freed when it is worth it.
-    pub live_bytes: u64,
-    /// What each queue has, in no order.
-    pub queues: Vec<(QueueId, QueueDiskUse)>,
-}
-
-/// What a queue has in a node's storage engine.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct QueueDiskUse {
-    /// Entries of its logs that live: messages, and of a quorum queue what its group agrees on.
-    pub entries: u64,
-    /// Their bytes.
-    pub bytes: u64,
-    /// Of the entries, those in segment files; the others are in the write-ahead log alone, or in
-    /// memory.
-    pub segment_entries: u64,
-    /// Bytes that these take there, roughly.
-    pub segment_bytes: u64,
-}
 
 /// `GET /api/leveret/disk`: what the node that is asked has.
 pub fn disk(call: &Call<'_>) -> Result<Reply, ApiError> {

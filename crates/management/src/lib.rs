@@ -28,6 +28,7 @@ mod cors;
 mod delayed;
 pub mod directory;
 mod disk;
+mod disk_use;
 mod exchanges;
 mod figures;
 mod growth;

@@ -1,6 +1,5 @@
 //! Messages that go from one queue elsewhere, as the node and the API speak of them.
 
-use crate::api::Got;
 use std::collections::BTreeMap;
 
 /// Which messages of a queue go elsewhere, and where.
@@ -60,13 +59,4 @@ pub struct Move {
     pub moved: BTreeMap<String, u64>,
     /// Messages that stay, by the reason.
     pub kept: BTreeMap<String, u64>,
-}
-
-/// A message that was looked at.
-#[derive(Clone, Debug, PartialEq)]
-pub struct LookedAt {
-    /// What tells it from others: the same for the same exchange, key, properties and body.
-    pub fingerprint: u64,
-    /// The message.
-    pub message: Got,
 }
