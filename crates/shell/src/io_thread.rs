@@ -48,6 +48,8 @@ pub enum ThreadEvent {
     Connection(ConnectionId, ConnectionEvent),
     /// A new connection, with its place among those that have not logged in.
     Accepted(TcpStream, Origin, PendingLogin),
+    /// A connection that has not logged in has to go, for others come.
+    Displaced(ConnectionId),
     /// Somebody asks for facts about the connections.
     List(SyncSender<Vec<ConnectionStatus>>),
     /// The alarms have changed: connections are to be blocked or let go on.
@@ -72,6 +74,8 @@ struct Slot {
     /// The socket may hold bytes that have not been read.
     unread: bool,
     read_size: ReadSize,
+    /// When it must have brought its first byte, in monotonic milliseconds; 0 once it has.
+    first_byte_until_ms: u64,
     /// The client sends nothing more: behind what the socket holds is its end, of which no edge
     /// tells again.
     ending: bool,
@@ -251,6 +255,7 @@ impl IoThread {
                 return;
             };
             state.unread = true;
+            state.first_byte_until_ms = 0;
             self.queue_read(slot);
         }
     }
@@ -353,6 +358,17 @@ impl IoThread {
             }
             ThreadEvent::Accepted(socket, origin, pending_login) => {
                 self.open(socket, origin, pending_login)
+            }
+            ThreadEvent::Displaced(id) => {
+                let slot = (id.0 >> 8 & 0xFFFF) as usize;
+                if let Some(Some(state)) = self.slots.get_mut(slot)
+                    && state.id == id
+                    && state.pending_login.is_some()
+                {
+                    tracing::debug!(connection = %state.client.name(), "displaced before its login");
+                    state.broken = true;
+                    self.touch(slot);
+                }
             }
             ThreadEvent::List(answer) => {
                 let status = self

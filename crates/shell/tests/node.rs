@@ -381,6 +381,20 @@ fn clients_that_do_not_log_in_are_bounded_and_those_who_have_do_not_count() {
 }
 
 #[test]
+fn who_says_nothing_has_little_time() {
+    let scratch = Scratch::new("says-nothing");
+    let node = start(&scratch.0, None);
+    let at = address(&node, false);
+    // What says something has the time of a whole handshake, though it came before.
+    let mut slow = connect(at);
+    slow.write_all(b"A").expect("a byte");
+    let mut silent = connect(at);
+    assert_eq!(silent.read(&mut [0]).expect("its end"), 0);
+    assert!(is_kept(&mut slow));
+    node.shut_down();
+}
+
+#[test]
 fn a_node_has_as_many_connections_as_it_may() {
     const CONNECTIONS_MAX: usize = 3;
     let scratch = Scratch::new("full");

@@ -75,8 +75,10 @@ pub const LOGIN_FAILURE_DELAY_MS: u64 = 3_000;
 /// Connections that have not logged in yet by default, in all and from one address: as many as come
 /// back at once when a proxy or the node is started again.
 pub const CONNECTIONS_PREAUTH_MAX: usize = 4_096;
-/// See [`CONNECTIONS_PREAUTH_MAX`].
+/// The same from one address; of IPv6 from one network of 64 bits.
 pub const CONNECTIONS_PREAUTH_PER_IP_MAX: usize = 2_048;
+/// Milliseconds within which a connection of a client must bring its first byte.
+pub const CONNECTION_FIRST_BYTE_MS_MAX: u64 = 3_000;
 /// Connections of one node by default.
 pub const CONNECTIONS_MAX: usize = 65_536;
 /// Consumers of one channel by default (`consumer_max_per_channel`).

@@ -1,10 +1,12 @@
 //! Who is at the cluster's port and has not proved who it is: bounded, so that strangers take
 //! nothing from anybody but strangers.
 //!
-//! Addresses of members have places of their own. Where all places are taken, or all of one
-//! address, whoever comes takes that of whoever has waited for longest: a node that dials proves
-//! who it is within a round trip, and is gone from here long before its turn to be displaced comes.
+//! Addresses of members have places of their own. Where all places are taken, or all of one address
+//! (as [`network_of`] has it), whoever comes takes that of whoever has waited for longest: a node
+//! that dials proves who it is within a round trip, and is gone from here long before its turn to
+//! be displaced comes.
 
+use leveret_auth::network_of;
 use leveret_types::limits::{
     PEER_CONTROLS_MAX, PEER_HANDSHAKES_MAX, PEER_HANDSHAKES_PER_IP_MAX, PEER_KNOWN_IPS_MAX,
 };
@@ -127,20 +129,22 @@ impl Places {
 impl State {
     /// Who has to go so that whoever comes from `ip` has a place.
     fn in_the_way(&self, ip: IpAddr, is_known: bool) -> Option<u64> {
-        let mut of_ips = BTreeMap::<IpAddr, (usize, u64)>::new();
+        let mut of_networks = BTreeMap::<IpAddr, (usize, u64)>::new();
         let alike = self
             .pending_connections
             .iter()
             .filter(|(_, g)| g.is_known == is_known);
         for (place, pending_connection) in alike {
-            let (count, _) = of_ips.entry(pending_connection.ip).or_insert((0, *place));
+            let (count, _) = of_networks
+                .entry(network_of(pending_connection.ip))
+                .or_insert((0, *place));
             *count += 1;
         }
-        if let Some((PEER_HANDSHAKES_PER_IP_MAX.., oldest)) = of_ips.get(&ip) {
+        if let Some((PEER_HANDSHAKES_PER_IP_MAX.., oldest)) = of_networks.get(&network_of(ip)) {
             return Some(*oldest);
         }
-        let all: usize = of_ips.values().map(|(count, _)| count).sum();
-        let most = of_ips.values().max_by_key(|(count, _)| *count);
+        let all: usize = of_networks.values().map(|(count, _)| count).sum();
+        let most = of_networks.values().max_by_key(|(count, _)| *count);
         most.filter(|_| all >= PEER_HANDSHAKES_MAX)
             .map(|(_, oldest)| *oldest)
     }
@@ -226,6 +230,20 @@ mod tests {
         );
         places.leave(pending_connections[0].0, false);
         places.leave(pending_connections[1].0, true);
+    }
+
+    #[test]
+    fn a_network_of_ipv6_displaces_itself() {
+        let (port, places) = (port(), Places::default());
+        let mut strangers: Vec<_> = (0..=PEER_HANDSHAKES_PER_IP_MAX)
+            .map(|number| {
+                let (socket, dialer) = port.pending_connection();
+                let ip = format!("2001:db8::{number:x}").parse().expect("an address");
+                places.enter(ip, false, &socket).expect("a place");
+                (dialer, socket)
+            })
+            .collect();
+        assert!(is_shut(&mut strangers[0].0) && !is_shut(&mut strangers[1].0));
     }
 
     #[test]

@@ -5,10 +5,11 @@
 use super::client::Client;
 use super::{IoThread, Slot, TOKEN_LISTENER, ThreadEvent};
 use crate::admission::PendingLogin;
+use crate::broker::thread_of;
 use crate::listener::{Accepted, Origin};
 use crate::read_size::ReadSize;
 use leveret_node::{Env, Peer};
-use leveret_types::limits::CONNECTIONS_MAX;
+use leveret_types::limits::{CONNECTION_FIRST_BYTE_MS_MAX, CONNECTIONS_MAX};
 use leveret_types::{ConnectionId, Now};
 use mio::net::TcpStream;
 use mio::{Interest, Token};
@@ -81,7 +82,20 @@ impl IoThread {
     fn admit(&self, origin: &Origin) -> Option<PendingLogin> {
         let remote = origin.remote;
         let admission = &self.broker.admission;
-        let admitted = admission.admit(remote.ip(), self.broker.connection_count());
+        let open = self.broker.connection_count();
+        let now_ms = self.broker.now().monotonic_ms;
+        let admitted = admission.admit(remote.ip(), open, now_ms);
+        let admitted = admitted.map(|(pending_login, displaced)| {
+            if let Some(displaced) = displaced {
+                if let Some(untold) = admission.tell(Instant::now()) {
+                    tracing::warn!(%remote, untold, "a connection before its login made room");
+                }
+                let inbox = self.broker.inbox(thread_of(displaced));
+                inbox.post([ThreadEvent::Displaced(displaced)]);
+                inbox.ring();
+            }
+            pending_login
+        });
         admitted
             .inspect_err(|refusal| {
                 if let Some(untold) = admission.tell(Instant::now()) {
@@ -129,6 +143,12 @@ impl IoThread {
             self.free.push(slot);
             return;
         }
+        if !pending_login.opened(id) {
+            // It was displaced since; its socket and its place go.
+            let _ = self.poll.registry().deregister(transport.socket());
+            self.free.push(slot);
+            return;
+        }
         let client = Client::new(protocol, id, peer, now, &self.broker);
         let state = Slot {
             id,
@@ -137,6 +157,7 @@ impl IoThread {
             pending_login: Some(pending_login),
             unread: true,
             read_size: ReadSize::default(),
+            first_byte_until_ms: now.monotonic_ms + CONNECTION_FIRST_BYTE_MS_MAX,
             ending: false,
             gone_ms: 0,
             queued: false,

@@ -31,9 +31,7 @@ impl IoThread {
         state.touched = false;
         // Nobody is there any more to hear what becomes of the login: its check is not run.
         state.broken |= state.ending && state.client.checking();
-        if state.pending_login.is_some() && state.client.open() {
-            state.pending_login = None;
-        }
+        let first_byte_at = state.check_pending_login(now);
         if state.client.over() && !state.torn_down {
             // What was the connection's alone is gone before the client hears that the connection
             // is closed.
@@ -87,7 +85,7 @@ impl IoThread {
             self.awaiting.push(slot);
             self.broker.await_durable(self.index, epoch);
         }
-        let deadlines = [state.client.deadline(), gone_at, given_up_at];
+        let deadlines = [state.client.deadline(), gone_at, given_up_at, first_byte_at];
         let deadline = deadlines.into_iter().flatten().min();
         let deadline = match (deadline, state.write_blocked) {
             (Some(at), false) => Some(at),
@@ -120,6 +118,22 @@ impl IoThread {
         self.broker.connection_closed();
         // What the connection held went back to queues, which may have delivered it to others here.
         self.broker.run_deferred(now);
+    }
+}
+
+impl Slot {
+    /// Gives back its place among those that have not logged in once it has, or tells whether it is
+    /// the node's turn; says when it must have brought its first byte, if it has not.
+    fn check_pending_login(&mut self, now: Now) -> Option<u64> {
+        let pending_login = self.pending_login.as_ref()?;
+        if self.client.open() {
+            self.pending_login = None;
+            return None;
+        }
+        pending_login.set_checked(self.client.checking());
+        let until_ms = Some(self.first_byte_until_ms).filter(|until| *until > 0);
+        self.broken |= until_ms.is_some_and(|until| until <= now.monotonic_ms);
+        until_ms
     }
 }
 
