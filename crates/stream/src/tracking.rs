@@ -91,8 +91,9 @@ impl Tracking {
     }
 
     /// Stores a consumer's offset, with the next chunk. Where there are too many already, those are
-    /// forgotten that stand where messages have been deleted, which begin with `first`; if there are
-    /// none, the one that was stored longest ago. False if all were stored since the last chunk.
+    /// forgotten that stand where messages have been deleted, which begin with `first`; if there
+    /// are none, the one that was stored longest ago. False if all were stored since the last
+    /// chunk.
     pub fn set_offset(&mut self, reference: &Reference, offset: u64, first: u64) -> bool {
         if self.offset(reference).is_some() {
             self.offsets.renew(reference);
