@@ -46,8 +46,10 @@ fn a_queue_and_a_view_of_one_name_are_not_the_same() {
 #[test]
 fn a_quorum_queue_is_a_view_too_and_keeps_what_is_said_of_its_group() {
     after_stream(
-        "queue v durable x-queue-type=quorum x-stream-source=s; queue v durable x-queue-type=quorum x-stream-source=s; \
-         queue w durable x-queue-type=quorum x-stream-source=s x-quorum-initial-group-size=3 x-dead-letter-strategy=at-least-once; \
+        "queue v durable x-queue-type=quorum x-stream-source=s; \
+         queue v durable x-queue-type=quorum x-stream-source=s; \
+         queue w durable x-queue-type=quorum x-stream-source=s x-quorum-initial-group-size=3 \
+         x-dead-letter-strategy=at-least-once; \
          delete-queue s; queues",
         "new\n ok\n new\n ok\n none",
     );

@@ -4,13 +4,14 @@
 //! A position of the queue is an offset of the stream. The view reads the stream as a session of
 //! its own, a bounded number of messages ahead of its consumers, and gives them to the queue
 //! machine in the order of their offsets. What it keeps over a restart is how far it has read, and
-//! what before that is not settled: [`state`]. A queue on one node saves that as a whole; the leader
-//! of a replicated one has its entries say what of it changes.
+//! what before that is not settled: [`state`]. A queue on one node saves that as a whole; the
+//! leader of a replicated one has its entries say what of it changes.
 //!
-//! Invariant: what is unsettled and below [`StreamView::cursor`] is at hand; the rest will be read.
-//! Invariant: what is at hand is unsettled, so that both are bounded by the same limits. Invariant:
-//! no message is handed out whose offset is not below what a saved state has reserved, but for
-//! those of one write of the log: what a restart finds below that is flagged as redelivered.
+//! Invariant: what is unsettled and below [`StreamView::cursor`] is at hand, but for what the
+//! stream has lost; the rest will be read. Invariant: what is at hand is unsettled: both are
+//! bounded by the same limits. Invariant: no message of a view on one node is handed out whose
+//! offset is not below what a saved state has reserved, but for those of one write of the log: what
+//! a restart finds below that is flagged as redelivered.
 
 mod beginning;
 mod loss;
@@ -85,6 +86,9 @@ pub(crate) struct StreamView {
     window_bytes: usize,
     /// What of the stream the queue has been given and is not settled.
     unsettled: RangeSet,
+    /// What of that the stream does not have any more, and is not at hand: somebody held it, or it
+    /// was on its way to the dead-letter exchange, when its place in the stream was passed.
+    lost: RangeSet,
     /// What is below this the queue has been given.
     given: u64,
     /// What of the unsettled is below this is at hand.
@@ -156,6 +160,7 @@ impl StreamView {
     pub(crate) fn find(&self, offset: u64) -> Found {
         match self.window.get(&offset) {
             Some(message) => Found::Message(message.clone()),
+            None if self.lost.contains(offset) => Found::Never,
             None if self.unsettled.contains(offset) => Found::Pending,
             None => Found::Never,
         }
@@ -173,6 +178,7 @@ impl StreamView {
                 self.window_bytes -= message.weight();
             }
         }
+        self.lost.remove_range(range.clone());
         self.unsettled.remove_range(range);
         self.is_dirty = true;
     }
@@ -522,10 +528,24 @@ impl StreamView {
 
     /// What is unsettled, not read yet and before this offset is not in the stream any more.
     fn lose(&mut self, before: u64, queue: &mut Queue, out: &mut Vec<Effect>) -> u64 {
+        for range in self.unsettled.within(self.expected..before) {
+            self.lost.insert_range(range);
+        }
         let lost = queue.lose(0, self.expected..before, out);
         self.expected = before;
         queue.resume();
         lost
+    }
+
+    /// Has what came back leave that the stream does not have any more, and what cannot be
+    /// dead-lettered for that: the leader of a group takes over what others hold, and may find that
+    /// it is not there to be read.
+    pub(crate) fn give_up_lost(&self, queue: &mut Queue, out: &mut Vec<Effect>) {
+        for range in self.lost.iter() {
+            let unread = queue.dead_lettered(0, range.clone(), out);
+            queue.note_dropped(unread);
+            queue.lose(0, range, out);
+        }
     }
 
     fn read_chunk(

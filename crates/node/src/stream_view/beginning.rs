@@ -39,6 +39,7 @@ impl StreamView {
             window: FixedMap::default(),
             window_bytes: 0,
             unsettled: RangeSet::new(),
+            lost: RangeSet::new(),
             given: 0,
             cursor: 0,
             expected: 0,

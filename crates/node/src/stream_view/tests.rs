@@ -3,7 +3,7 @@
 use super::*;
 use crate::queue_spec::ViewSpec;
 use crate::test_chunks;
-use leveret_queue::{Consumer, Log, Outcome, QueueKind, Settings};
+use leveret_queue::{Consumer, Log, Outcome, QueueKind, RecoveredPriorityLog, Settings};
 use leveret_types::ConsumerId;
 
 const STREAM: QueueId = QueueId(9).of_stream();
@@ -595,4 +595,52 @@ fn whatever_happens_each_message_is_settled_and_none_comes_after_a_saved_settle(
             );
         }
     }
+}
+
+/// The leader of a group takes over what consumers hold, and finds that retention was faster.
+#[test]
+fn what_a_leader_cannot_read_any_more_leaves_once_it_comes_back() {
+    let mut unsettled = RangeSet::new();
+    unsettled.insert_range(0..3);
+    let known = KnownView {
+        source: STREAM,
+        given: 3,
+        read_ms: 0,
+        unsettled: unsettled.clone(),
+    };
+    let view = StreamView::of_group(NOW, QueueId(1), &spec(), Some(known), 0);
+    let recovered = RecoveredPriorityLog {
+        priority_log: 0,
+        live: unsettled,
+        bytes: 0,
+        next_index: 3,
+    };
+    let settings = Settings {
+        dead_letter: true,
+        ..Settings::default()
+    };
+    let state = State::default();
+    let queue = Queue::recover(QueueKind::Quorum, settings, NOW, vec![recovered], &state);
+    let mut world = World {
+        view,
+        queue,
+        end: 4,
+        delivered: Vec::new(),
+        now: NOW,
+    };
+    let consumer = world.attach(1, 3);
+    assert_eq!(world.queue.adopt(NOW, consumer, 0, 0..2, 0), 2);
+    world.send(chunk(2, 2, 8));
+    assert_eq!(world.offsets(), [2], "the consumer holds two");
+    world.settle(consumer, 0..1, Outcome::Release);
+    world.settle(consumer, 1..2, Outcome::Reject);
+    assert!(matches!(world.view.find(1), Found::Never));
+    let mut out = Vec::new();
+    world.view.give_up_lost(&mut world.queue, &mut out);
+    world.carry_out(out);
+    world.pump();
+    assert_eq!(world.offsets(), [2, 3], "nobody waits for what is gone");
+    assert_eq!(world.queue.counters().dropped, 2);
+    assert_eq!(world.view.unsettled.len(), 2);
+    assert!(world.view.lost.is_empty());
 }

@@ -11,8 +11,8 @@
 //! ```
 //! Version 1 had neither the last two of what returned, nor what is leaving; version 2 had no term
 //! of the entry that is voted from, and is what is written still where there is none. Version 4 is
-//! that of a view of a stream, which has its part behind the others. Numbers are LEB128. It is the state of the log of headers, written with the headers that it makes
-//! superfluous.
+//! that of a view of a stream, which has its part behind the others. Numbers are LEB128. It is the
+//! state of the log of headers, written with the headers that it makes superfluous.
 
 use super::header::{
     Given, Header, priority_log, put_returns, reason_byte, take_reason, take_returns,
@@ -372,12 +372,8 @@ impl Applied {
             leaving.update(range, |_| reason, |_, _| {});
         }
         if version == VERSION_OF_VIEW {
-            state.view = Some(Box::new(ViewState::decode(reader)?));
             let end = state.priority_log(VIEW_LOG).map(|state| state.end);
-            let last = state.view.as_ref().and_then(|view| view.unsettled.last());
-            if end.is_none_or(|end| last >= Some(end)) {
-                return Err(reader.fail("what a view was given"));
-            }
+            state.view = Some(Box::new(ViewState::decode(reader, end)?));
         }
         reader.end("what follows a state")?;
         Ok((state, mark))
@@ -420,7 +416,8 @@ impl ViewState {
         }
     }
 
-    fn decode(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+    /// Reads what is known of a view that was given its stream to `given`.
+    fn decode(reader: &mut Reader<'_>, given: Option<u64>) -> Result<Self, Malformed> {
         let mut view = Self {
             source: QueueId(reader.number("a view's stream")?),
             read_ms: reader.number("when a chunk came")?.cast_signed(),
@@ -440,7 +437,10 @@ impl ViewState {
                 _ => return Err(reader.fail("what is not settled, in order")),
             }
         }
-        Ok(view)
+        match given.is_some_and(|given| end <= given) {
+            true => Ok(view),
+            false => Err(reader.fail("what a view was given")),
+        }
     }
 }
 

@@ -458,7 +458,7 @@ impl Leader {
     /// Lets the queue act: deliver, expire, drop.
     pub(super) fn pump(&mut self, around: &mut Around<'_>) {
         self.dirty = false;
-        self.begin_viewing(around.now);
+        self.begin_viewing(around);
         self.dead.retry(around.now);
         self.send_dead_letters(around);
         self.act(around);

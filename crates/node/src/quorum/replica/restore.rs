@@ -87,16 +87,8 @@ impl Replica {
         let group_log = GroupLog(log);
         let entries = group_log.entries(mark.index, logs, load)?;
         let tail = headers(&entries)?;
-        let priority_logs = match spec.view {
-            Some(_) => restore_priority_logs(
-                id,
-                priority_logs,
-                &Applied::default(),
-                &VecDeque::new(),
-                logs,
-            )?,
-            None => restore_priority_logs(id, priority_logs, &applied, &tail, logs)?,
-        };
+        let found = (id, priority_logs);
+        let priority_logs = restore_priority_logs(found, &spec, &applied, &tail, logs)?;
         let index = mark.index;
         let hard = group_log.hard_state(logs);
         let group = Group::new(config(id, me), hard, mark, entries, index)?;
@@ -302,14 +294,19 @@ fn headers(entries: &[Entry]) -> Result<VecDeque<Pending>, RestoreError> {
 /// The priority logs as the headers name them: what goes on behind was of a batch that did not get
 /// its header, or of a snapshot that did not get to its end.
 fn restore_priority_logs(
-    id: QueueId,
-    found: &[u8],
+    (id, found): (QueueId, &[u8]),
+    spec: &QueueSpec,
     applied: &Applied,
     tail: &VecDeque<Pending>,
     logs: &mut ShardLogs,
 ) -> Result<PriorityLogs, RestoreError> {
     let mut priority_logs = PriorityLogs::new(id);
+    // The messages of a view are in no log.
+    let is_view = spec.view.is_some();
     let named = |priority_log: u8| {
+        if is_view {
+            return 0;
+        }
         let applied = applied
             .priority_log(priority_log)
             .map_or(0, |state| state.end);

@@ -11,6 +11,7 @@ use leveret_client::Delivery;
 use leveret_queue::{Effect, Position};
 use leveret_storage::ShardLogs;
 use leveret_types::{Message, NodeId};
+use std::ops::Range;
 
 impl Leader {
     /// Looks a message up where the queue keeps its messages.
@@ -64,6 +65,13 @@ impl Leader {
         self.scratch = effects;
     }
 
+    fn left(&mut self, priority_log: u8, range: Range<u64>, bytes: u64) {
+        if let Some(viewing) = &mut self.viewing {
+            viewing.view.settled(range.clone());
+        }
+        self.under_way.batch.header.left(priority_log, range, bytes);
+    }
+
     pub(super) fn carry_out_one(&mut self, around: &mut Around<'_>, effect: Effect) {
         match effect {
             Effect::Deliver(delivery) => {
@@ -90,12 +98,7 @@ impl Leader {
                 priority_log,
                 range,
                 bytes,
-            } => {
-                if let Some(viewing) = &mut self.viewing {
-                    viewing.view.settled(range.clone());
-                }
-                self.under_way.batch.header.left(priority_log, range, bytes);
-            }
+            } => self.left(priority_log, range, bytes),
             Effect::Returned { .. } if self.under_way.is_foreseen => {}
             Effect::Returned {
                 priority_log,

@@ -98,6 +98,37 @@ impl Leader {
         }
     }
 
+    fn get(
+        &mut self,
+        around: &mut Around<'_>,
+        asked: Asked,
+        subscription: ConsumerId,
+        no_ack: bool,
+    ) {
+        if !self.is_acting() || self.is_lease_expired {
+            return self.waiting_gets.push(asked);
+        }
+        let got = on_queue!(self, around, |queue, view, out| queue.get(
+            around.now,
+            subscription,
+            no_ack,
+            &mut view,
+            out
+        ));
+        let got = match got {
+            Got::Message { delivery, ready } => self
+                .delivery(around.logs, &delivery)
+                .map(|delivery| (delivery, ready)),
+            Got::Empty if !self.may_have_more() => None,
+            Got::Empty | Got::Pending => {
+                self.waiting_gets.push(asked);
+                return self.carry_out(around);
+            }
+        };
+        self.answer(around, asked.node, Event::Got { subscription, got });
+        self.carry_out(around);
+    }
+
     pub(super) fn do_asked(&mut self, around: &mut Around<'_>, asked: Asked) {
         if !self.is_current(asked.node, asked.session) {
             return;
@@ -106,35 +137,7 @@ impl Leader {
             Request::Get {
                 subscription,
                 no_ack,
-            } => {
-                if !self.is_acting() || self.is_lease_expired {
-                    return self.waiting_gets.push(asked);
-                }
-                let got = on_queue!(self, around, |queue, view, out| queue.get(
-                    around.now,
-                    subscription,
-                    no_ack,
-                    &mut view,
-                    out
-                ));
-                let got = match got {
-                    // More of a view's stream may come.
-                    Got::Empty if self.may_have_more() => Got::Pending,
-                    got => got,
-                };
-                let got = match got {
-                    Got::Pending => {
-                        self.waiting_gets.push(asked);
-                        return self.carry_out(around);
-                    }
-                    Got::Empty => None,
-                    Got::Message { delivery, ready } => self
-                        .delivery(around.logs, &delivery)
-                        .map(|delivery| (delivery, ready)),
-                };
-                self.answer(around, asked.node, Event::Got { subscription, got });
-                self.carry_out(around);
-            }
+            } => self.get(around, asked, subscription, no_ack),
             // What somebody may still claim is not ready.
             Request::Purge { .. } if !self.is_acting() => self.waiting_gets.push(asked),
             // What a view was given before goes too, but only once that is committed.

@@ -63,7 +63,14 @@ impl Leader {
     }
 
     /// Does what is due for the view, before the queue acts.
-    pub(super) fn begin_viewing(&mut self, now: Now) {
+    pub(super) fn begin_viewing(&mut self, around: &mut Around<'_>) {
+        let Some(viewing) = &mut self.viewing else {
+            return;
+        };
+        let now = around.now;
+        let out = &mut self.scratch;
+        viewing.view.give_up_lost(&mut self.queue, out);
+        self.carry_out(around);
         let Some(viewing) = &mut self.viewing else {
             return;
         };
