@@ -78,7 +78,7 @@ pub const CONNECTIONS_PREAUTH_MAX: usize = 4_096;
 /// The same from one address; of IPv6 from one network of 64 bits.
 pub const CONNECTIONS_PREAUTH_PER_IP_MAX: usize = 2_048;
 /// Milliseconds within which a connection of a client must bring its first byte.
-pub const CONNECTION_FIRST_BYTE_MS_MAX: u64 = 3_000;
+pub const CONNECTION_FIRST_BYTE_MS_MAX: u64 = 6_000;
 /// Connections of one node by default.
 pub const CONNECTIONS_MAX: usize = 65_536;
 /// Consumers of one channel by default (`consumer_max_per_channel`).

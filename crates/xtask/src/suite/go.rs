@@ -68,7 +68,8 @@ pub fn streams(bench: &Bench) -> Result<Report> {
     command
         .current_dir(&folder)
         .env("BROKER", bench.kind.name())
-        .env("STREAM_PORT", broker.stream.port().to_string());
+        .env("STREAM_PORT", broker.stream.port().to_string())
+        .env("HTTP_URL", format!("http://{}", broker.http));
     let success = run::logged(&mut command, &log, DEADLINE)?;
     let mut report = bench.documented();
     super::bench::stop(&mut broker, &mut report)?;
