@@ -309,6 +309,8 @@ impl IoThread {
                 // until it has none.
                 let more = state.ending || matches!(state.transport, Transport::Tls(_));
                 state.unread = count == offered || more;
+                // What was there before the socket was watched has no edge of its own.
+                state.first_byte_until_ms = 0;
                 let bytes = self.buffers.take(count);
                 if !state.client.secured() && state.transport.established() {
                     state.client.secure(
