@@ -52,20 +52,19 @@ pub fn validate(
         let reason = "\"a stream is no view of another one\"";
         return Err(invalid(SOURCE, resource, reason.to_owned()));
     }
-    let known = Kind::with(kind, arguments).arguments;
-    for &name in known {
+    let known = Kind::with(kind, arguments);
+    for name in known.arguments() {
         if let Some(value) = arguments.get(name) {
             check_value(name, value, arguments)
                 .map_err(|reason| invalid(name, resource, reason))?;
         }
     }
     let of_any_type = |name: &str| {
-        QueueKind::ALL
-            .iter()
-            .any(|of| Kind::of(*of).arguments.contains(&name))
+        let mut kinds = QueueKind::ALL.iter();
+        kinds.any(|of| Kind::of(*of).knows(name))
     };
     for (name, _) in arguments.iter() {
-        let is_refused = of_any_type(name) && !known.contains(&name);
+        let is_refused = of_any_type(name) && !known.knows(name);
         if is_refused && arguments.get(SOURCE).is_some() {
             return Err(CatalogueError::ArgumentOfView {
                 argument: name.to_owned(),
@@ -233,13 +232,11 @@ pub fn check_equivalence(
     received: &FieldTable,
     ignore_type: bool,
 ) -> Result<(), CatalogueError> {
-    let compared = Kind::with(kind, current)
-        .arguments
-        .iter()
-        .filter(|n| !(ignore_type && **n == "x-queue-type"));
+    let compared = Kind::with(kind, current).arguments();
+    let compared = compared.filter(|name| !(ignore_type && *name == "x-queue-type"));
     let source = [SOURCE].into_iter().filter(|_| kind != QueueKind::Stream);
     source
-        .chain(compared.copied())
+        .chain(compared)
         .try_for_each(|name| check_argument(resource, name, current, received))
 }
 

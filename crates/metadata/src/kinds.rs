@@ -7,9 +7,8 @@ pub(crate) const SOURCE: &str = "x-stream-source";
 
 /// What the catalogue knows of a kind of queue.
 pub(crate) struct Kind {
-    /// The arguments that it knows. Others that a queue of another kind knows are refused, all else
-    /// is kept and ignored.
-    pub(crate) arguments: &'static [&'static str],
+    /// See [`Kind::arguments`].
+    arguments: &'static [&'static [&'static str]],
     /// Keys with which a policy does not apply to it at all, as in RabbitMQ.
     pub(crate) refused_policy_keys: &'static [&'static [&'static str]],
 }
@@ -32,10 +31,37 @@ impl Kind {
             _ => Self::of(kind),
         }
     }
+
+    /// The arguments that it knows, in the order in which they are checked. Others that a queue of
+    /// another kind knows are refused, all else is kept and ignored.
+    pub(crate) fn arguments(&self) -> impl Iterator<Item = &'static str> + use<> {
+        self.arguments.iter().copied().flatten().copied()
+    }
+
+    /// Whether it knows this argument.
+    pub(crate) fn knows(&self, name: &str) -> bool {
+        self.arguments().any(|known| known == name)
+    }
 }
 
+/// Arguments of queues with a group of replicas, whether they keep messages or view a stream.
+const OF_GROUPS: &[&str] = &[
+    "x-single-active-consumer",
+    "x-delivery-limit",
+    "x-delayed-retry-type",
+    "x-delayed-retry-min",
+    "x-delayed-retry-max",
+    "x-consumer-timeout",
+    "x-consumer-disconnected-timeout",
+    "x-quorum-initial-group-size",
+    "x-quorum-target-group-size",
+    "x-initial-cluster-size",
+    "x-queue-leader-locator",
+    "x-member-placement-tag",
+];
+
 const CLASSIC: Kind = Kind {
-    arguments: &[
+    arguments: &[&[
         "x-expires",
         "x-message-ttl",
         "x-dead-letter-exchange",
@@ -51,7 +77,7 @@ const CLASSIC: Kind = Kind {
         "x-queue-master-locator",
         "x-queue-leader-locator",
         "x-consumer-timeout",
-    ],
+    ]],
     refused_policy_keys: &[
         STREAM_ONLY_KEYS,
         QUORUM_ONLY_KEYS,
@@ -62,7 +88,7 @@ const CLASSIC: Kind = Kind {
 /// Of classic queues that are views of a stream: what says of messages how long they stay, or how
 /// many, is said of the stream.
 const VIEW: Kind = Kind {
-    arguments: &[
+    arguments: &[&[
         "x-queue-type",
         SOURCE,
         "x-stream-offset",
@@ -76,36 +102,27 @@ const VIEW: Kind = Kind {
         "x-queue-version",
         "x-queue-master-locator",
         "x-queue-leader-locator",
-    ],
+    ]],
     refused_policy_keys: CLASSIC.refused_policy_keys,
 };
 
 const QUORUM: Kind = Kind {
     arguments: &[
-        "x-queue-type",
-        "x-expires",
-        "x-message-ttl",
-        "x-dead-letter-exchange",
-        "x-dead-letter-routing-key",
-        "x-dead-letter-strategy",
-        "x-max-length",
-        "x-max-length-bytes",
-        "x-max-in-memory-length",
-        "x-max-in-memory-bytes",
-        "x-max-priority",
-        "x-overflow",
-        "x-single-active-consumer",
-        "x-delivery-limit",
-        "x-delayed-retry-type",
-        "x-delayed-retry-min",
-        "x-delayed-retry-max",
-        "x-consumer-timeout",
-        "x-consumer-disconnected-timeout",
-        "x-quorum-initial-group-size",
-        "x-quorum-target-group-size",
-        "x-initial-cluster-size",
-        "x-queue-leader-locator",
-        "x-member-placement-tag",
+        &[
+            "x-queue-type",
+            "x-expires",
+            "x-message-ttl",
+            "x-dead-letter-exchange",
+            "x-dead-letter-routing-key",
+            "x-dead-letter-strategy",
+            "x-max-length",
+            "x-max-length-bytes",
+            "x-max-in-memory-length",
+            "x-max-in-memory-bytes",
+            "x-max-priority",
+            "x-overflow",
+        ],
+        OF_GROUPS,
     ],
     refused_policy_keys: &[STREAM_ONLY_KEYS, CLASSIC_ONLY_KEYS],
 };
@@ -113,31 +130,22 @@ const QUORUM: Kind = Kind {
 /// The same of quorum queues.
 const QUORUM_VIEW: Kind = Kind {
     arguments: &[
-        "x-queue-type",
-        SOURCE,
-        "x-stream-offset",
-        "x-expires",
-        "x-dead-letter-exchange",
-        "x-dead-letter-routing-key",
-        "x-dead-letter-strategy",
-        "x-single-active-consumer",
-        "x-delivery-limit",
-        "x-delayed-retry-type",
-        "x-delayed-retry-min",
-        "x-delayed-retry-max",
-        "x-consumer-timeout",
-        "x-consumer-disconnected-timeout",
-        "x-quorum-initial-group-size",
-        "x-quorum-target-group-size",
-        "x-initial-cluster-size",
-        "x-queue-leader-locator",
-        "x-member-placement-tag",
+        &[
+            "x-queue-type",
+            SOURCE,
+            "x-stream-offset",
+            "x-expires",
+            "x-dead-letter-exchange",
+            "x-dead-letter-routing-key",
+            "x-dead-letter-strategy",
+        ],
+        OF_GROUPS,
     ],
     refused_policy_keys: QUORUM.refused_policy_keys,
 };
 
 const STREAM: Kind = Kind {
-    arguments: &[
+    arguments: &[&[
         "x-queue-type",
         "x-max-length-bytes",
         "x-max-age",
@@ -149,7 +157,7 @@ const STREAM: Kind = Kind {
         "x-flush-interval-ms",
         "x-retention-groups",
         "x-retention-groups-alarm-bytes",
-    ],
+    ]],
     refused_policy_keys: &[QUEUE_ONLY_KEYS, QUORUM_ONLY_KEYS, CLASSIC_ONLY_KEYS],
 };
 
