@@ -4,6 +4,7 @@
 //! in one of the two queues at every moment, and in both only if the command is ended between.
 
 use super::password::PasswordSource;
+use crate::dead_letters::Wanted;
 use clap::Args;
 use leveret_amqp::{Properties, TableBuilder};
 use leveret_perf::client::Client;
@@ -176,22 +177,15 @@ fn text(headers: &FieldTable, name: &str) -> Option<String> {
 
 /// The queue that takes a message, or why it stays where it is.
 fn destination(options: &RedriveOptions, headers: &FieldTable) -> Result<String, String> {
-    let (from, reason) = (
-        text(headers, "x-first-death-queue"),
-        text(headers, "x-first-death-reason"),
-    );
-    if options.from.is_some() && options.from != from {
-        return Err("from another queue".to_owned());
-    }
-    if options.reason.is_some() && options.reason != reason {
-        return Err("died for another reason".to_owned());
-    }
-    let to = options.to.clone().or(from);
-    let to = to.ok_or_else(|| "no dead letter: give the queue by --to".to_owned())?;
-    match to == options.queue {
-        true => Err("would come back to this queue".to_owned()),
-        false => Ok(to),
-    }
+    let wanted = Wanted {
+        to: options.to.as_deref(),
+        from: options.from.as_deref(),
+        reason: options.reason.as_deref(),
+        unknown: "no dead letter: give the queue by --to",
+    };
+    let reason = text(headers, "x-first-death-reason");
+    let died_in = text(headers, "x-first-death-queue");
+    wanted.destination(&options.queue, died_in, reason.as_deref())
 }
 
 fn shown(options: &RedriveOptions, counts: &Counts) -> String {

@@ -13,6 +13,7 @@ pub use table::Moves;
 
 use super::Admin;
 use super::operations::READ_WAIT;
+use crate::dead_letters::Wanted;
 use crate::serve::messages;
 use leveret_management::api::{Actor, LookedAt, Move, MoveMessages};
 use leveret_node::dead_letter::first_death;
@@ -50,19 +51,14 @@ fn destination(wanted: &MoveMessages, queue: &str, message: &Message) -> Result<
     {
         return Err("not chosen".to_owned());
     }
-    let (from, reason) = first_death(message);
-    if wanted.from.is_some() && wanted.from != from {
-        return Err("from another queue".to_owned());
-    }
-    if wanted.reason.is_some() && wanted.reason != reason {
-        return Err("died for another reason".to_owned());
-    }
-    let to = wanted.to.clone().or(from);
-    let to = to.ok_or_else(|| "no dead letter: no queue is known that it came from".to_owned())?;
-    match to == queue {
-        true => Err("would come back to this queue".to_owned()),
-        false => Ok(to),
-    }
+    let (died_in, reason) = first_death(message);
+    let rule = Wanted {
+        to: wanted.to.as_deref(),
+        from: wanted.from.as_deref(),
+        reason: wanted.reason.as_deref(),
+        unknown: "no dead letter: no queue is known that it came from",
+    };
+    rule.destination(queue, died_in, reason.as_deref())
 }
 
 fn refused(text: impl Into<String>) -> ProtocolError {
