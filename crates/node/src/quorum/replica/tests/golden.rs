@@ -110,6 +110,40 @@ const STATE_1: &str = "\
     00040000000202000000050000000200000006000000010200000004000000bc1e020107ac02c801ffffffff\
     ffffffffff010502045a401f01010104160203";
 
+/// What the leader of a view of a stream says that was given messages, of which one is settled.
+fn header_of_view() -> Header {
+    let mut header = Header::default();
+    for offset in [300, 301, 303] {
+        header.give(offset);
+    }
+    header.given_through(310, (QueueId(9).of_stream(), 1_700_000_000_000));
+    header.left(0, 301..302, 5);
+    header
+}
+
+const HEADER_OF_VIEW: &str =
+    "030000000100ad020105000000898080808080801080d095ffbc31b60202ac0202af0201";
+const STATE_OF_VIEW: &str = "\
+    04020000000300000041a01f0901010202000000010000000200000003000000020200000003000000020000\
+    000400000002020000000500000002000000060000000102000000040000000000000100b602000000898080\
+    808080801080d095ffbc3102ac02010201";
+
+#[test]
+fn what_a_view_writes_is_read() {
+    let header = header_of_view();
+    assert_frozen(&header.encode(), HEADER_OF_VIEW);
+    let read = Header::decode(&bytes(HEADER_OF_VIEW));
+    assert_eq!(read.expect("it is one"), header);
+    let mut state = Applied {
+        replica: ReplicaId::new(NodeId(3), 2),
+        ..Applied::default()
+    };
+    state.apply(&header);
+    assert_frozen(&state.encode(&mark()), STATE_OF_VIEW);
+    let (read, of) = Applied::decode(&bytes(STATE_OF_VIEW)).expect("it is one");
+    assert_eq!((of, read.view), (mark(), state.view));
+}
+
 #[test]
 fn headers_of_batches_of_all_versions_are_read() {
     assert_frozen(&header(RETURNS, true).encode(), HEADER_2);
