@@ -1,5 +1,5 @@
-//! Which dead letters leave a queue, and for where: one rule for `leveret redrive` and for the API's
-//! moves of messages.
+//! Which dead letters leave a queue, and for where: one rule for `leveret redrive` and for the
+//! API's moves of messages.
 
 /// What somebody wants of the messages of a queue.
 pub(crate) struct Wanted<'a> {
