@@ -246,6 +246,10 @@ impl ClassicQueue {
         };
         self.queue.enqueue(position, &meta_of(message));
         if self.fresh.len() < FRESH_MAX {
+            if self.fresh.capacity() == 0 {
+                // Of very many queues most have one message, where a deque begins with four places.
+                self.fresh.reserve_exact(1);
+            }
             self.fresh.push_back((position, message.clone()));
         }
     }

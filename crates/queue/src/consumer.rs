@@ -223,6 +223,10 @@ impl Subscriptions {
         let id = subscription.id;
         let slot = self.free.pop().unwrap_or(self.slots.len());
         if slot == self.slots.len() {
+            if self.slots.capacity() == 0 {
+                // Of very many queues most have one consumer; a vector begins with four places.
+                self.slots.reserve_exact(1);
+            }
             self.slots.push(None);
         }
         self.slots[slot] = Some(subscription);
