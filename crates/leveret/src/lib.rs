@@ -8,7 +8,6 @@
 pub mod cli;
 pub mod config;
 pub mod ctl;
-mod dead_letters;
 pub mod file_modes;
 pub mod memory;
 pub mod serve;

@@ -113,6 +113,81 @@ fn dead_letters_go_back_to_a_quorum_queue() {
     dead_letters_go_back("quorum");
 }
 
+/// Has all that waits in a queue of the default exchange's rejected.
+fn reject_all(node: &Node, queue: &str) {
+    let reject = r#"{"count": 100, "ackmode": "reject_requeue_false", "encoding": "auto"}"#;
+    let rejected = node.http("POST", &format!("/api/queues/%2f/{queue}/get"), reject);
+    assert!(rejected.starts_with("HTTP/1.1 200"), "{rejected}");
+}
+
+#[test]
+fn a_dead_letter_goes_to_one_queue_whoever_it_names() {
+    let folder = Folder::new("redrive-names");
+    let node = start(&folder);
+    let dies = json!({"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"});
+    declare(&node, "dead", &json!({}));
+    declare(&node, "alive", &dies);
+    declare(&node, "named", &json!({}));
+    let publish = json!({"routing_key": "alive", "payload": "a", "payload_encoding": "string",
+        "properties": {"headers": {"CC": ["named"]}}});
+    let path = "/api/exchanges/%2f/amq.default/publish";
+    let published = node.http("POST", path, &publish.to_string());
+    assert!(published.contains(r#""routed":true"#), "{published}");
+    reject_all(&node, "alive");
+    assert_eq!(node.says(&["redrive", "dead"]), "1 went to alive\n");
+    assert_eq!(waiting(&node, "alive"), [("a".to_owned(), Some(1))]);
+    assert_eq!(waiting(&node, "named"), payloads(&["a"]));
+}
+
+#[test]
+fn the_command_line_sends_dead_letters_back_and_copies_messages() {
+    let folder = Folder::new("redrive-command");
+    let node = start(&folder);
+    let dies = json!({"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"});
+    declare(&node, "dead", &json!({}));
+    declare(&node, "alive", &dies);
+    declare(&node, "other", &json!({}));
+    for text in ["a", "b", "c"] {
+        node.publish("%2f", "alive", text);
+    }
+    reject_all(&node, "alive");
+    for (words, said) in [
+        (&["--dry-run"][..], "3 would go to alive\n"),
+        (&["--limit", "1"], "1 went to alive\n"),
+        (&["--to", "other", "--copy"], "2 were copied to other\n"),
+        (
+            &["--reason", "expired"],
+            "2 stayed: died for another reason\n",
+        ),
+        (&["--to", "other"], "2 went to other\n"),
+        (&[], "dead is empty\n"),
+    ] {
+        assert_eq!(
+            node.says(&[&["redrive", "dead"], words].concat()),
+            said,
+            "{words:?}"
+        );
+    }
+    let told = node.says(&["redrive", "other", "--to", "dead", "--json"]);
+    let told: Value = serde_json::from_str(&told).expect("JSON");
+    assert_eq!(
+        (&told["state"], &told["moved"]),
+        (&json!("done"), &json!({"dead": 4}))
+    );
+    for (words, why) in [
+        (&["dead", "--to", "none"][..], "none"),
+        (&["none"], "Not Found"),
+        (&["dead", "--stop", "99@none"], "Not Found"),
+    ] {
+        let refused = node.run(&[&["redrive"], words].concat());
+        let said = String::from_utf8(refused.stderr).expect("text");
+        assert!(
+            !refused.status.success() && said.contains(why),
+            "{words:?}: {said}"
+        );
+    }
+}
+
 #[test]
 fn a_copy_leaves_messages_where_they_are_and_a_full_queue_takes_no_more() {
     let folder = Folder::new("move-full");

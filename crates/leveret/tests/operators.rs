@@ -2,25 +2,11 @@
 
 mod common;
 
-use common::{BINARY, Folder, Node, serve, serve_with_metrics};
-use std::process::Command;
+use common::{Folder, Node, serve, serve_with_metrics};
 
 fn start(folder: &Folder) -> Node {
     let data = folder.data();
     Node::start(serve(&data).args(["--http", "none"]), &data)
-}
-
-/// What `leveret` itself says to these words.
-fn leveret(node: &Node, words: &[&str]) -> String {
-    let mut command = Command::new(BINARY);
-    command
-        .env_clear()
-        .args(words)
-        .arg("--data-dir")
-        .arg(&node.data);
-    let output = command.output().expect("it runs");
-    assert!(output.status.success(), "{words:?}: {output:?}");
-    String::from_utf8(output.stdout).expect("text")
 }
 
 #[test]
@@ -176,7 +162,7 @@ fn stats_are_shown_again_and_again() {
     let created = node.http("PUT", "/api/queues/%2f/q", r#"{"durable": true}"#);
     assert!(created.starts_with("HTTP/1.1 201"), "{created}");
     node.publish("%2f", "q", "x");
-    let lines = leveret(&node, &["watch", "queue", "q", "--count", "2"]);
+    let lines = node.says(&["watch", "queue", "q", "--count", "2"]);
     let rows: Vec<Vec<&str>> = lines
         .lines()
         .map(|line| line.split_whitespace().collect())
@@ -188,9 +174,9 @@ fn stats_are_shown_again_and_again() {
     );
     let oldest: u64 = rows[2][5].parse().expect("seconds");
     assert!(oldest < 3_600, "{lines}");
-    let top = leveret(&node, &["top", "--count", "1"]);
+    let top = node.says(&["top", "--count", "1"]);
     assert!(top.contains("1 queues") && top.contains("1 ready"), "{top}");
-    let json = leveret(&node, &["top", "--count", "1", "--json"]);
+    let json = node.says(&["top", "--count", "1", "--json"]);
     assert!(
         json.contains(r#""name":"q""#) && json.contains(r#""ready":1"#),
         "{json}"

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use leveret_amqp::client::{Heard, Opening, next_heard};
 use leveret_amqp::{
-    ContentHeader, EncodeMethod, FrameKind, Method, PROTOCOL_HEADER, RawTable, TableBuilder, basic,
-    channel, confirm, connection, encode, exchange, next_frame, queue,
+    EncodeMethod, Method, PROTOCOL_HEADER, RawTable, TableBuilder, basic, channel, confirm,
+    connection, encode, exchange, queue,
 };
-use leveret_types::limits::{FRAME_BYTES_MAX, FRAME_BYTES_MIN, FRAME_OVERHEAD_BYTES};
+use leveret_types::limits::{FRAME_BYTES_MAX, FRAME_BYTES_MIN};
 use leveret_types::{FieldTable, FieldValue, ReplyCode};
 use rustls::ClientConfig;
 
@@ -49,23 +49,7 @@ enum Answer {
     Start(FieldTable),
     Tune(connection::Tune),
     Declared { name: String, ready: u32 },
-    Got { tag: u64, remaining: u32 },
-    Returned(String),
-    Refused,
     Other,
-}
-
-/// A message that was got and waits for its settle.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Got {
-    /// What settles it.
-    pub tag: u64,
-    /// Messages that were ready behind it.
-    pub remaining: u32,
-    /// Flags and properties, as they came.
-    pub properties: Vec<u8>,
-    /// The body.
-    pub body: Vec<u8>,
 }
 
 impl Client {
@@ -279,115 +263,6 @@ impl Client {
         self.call(number, &delete, "exchange.delete-ok")
     }
 
-    /// Gets the next message of a queue, which waits for its settle; none if the queue is empty.
-    ///
-    /// # Errors
-    /// See [`Self::open_channel`].
-    pub fn get(&mut self, number: u16, queue: &str) -> Result<Option<Got>, Error> {
-        let no_ack = false;
-        self.send(number, &basic::Get { queue, no_ack });
-        self.flush()?;
-        let answer = self.answer_of(&["basic.get-ok", "basic.get-empty"])?;
-        let Answer::Got { tag, remaining } = answer else {
-            return Ok(None);
-        };
-        let (properties, body) = self.content()?;
-        Ok(Some(Got {
-            tag,
-            remaining,
-            properties,
-            body,
-        }))
-    }
-
-    /// Publishes to a queue by its name and waits for the confirm, on a channel that asked for
-    /// confirms; why not, if the broker did not take it.
-    ///
-    /// # Errors
-    /// See [`Self::open_channel`].
-    pub fn put(
-        &mut self,
-        number: u16,
-        queue: &str,
-        properties: &[u8],
-        body: &[u8],
-    ) -> Result<Result<(), String>, Error> {
-        let publish = basic::Publish {
-            exchange: b"",
-            routing_key: queue.as_bytes(),
-            mandatory: true,
-            immediate: false,
-        };
-        self.send(number, &publish);
-        let header = ContentHeader {
-            class: basic::Publish::CLASS,
-            body_size: body.len() as u64,
-            properties,
-        };
-        encode::frame(&mut self.output, FrameKind::Header, number, |out| {
-            header.encode(out);
-        });
-        let payload_max = (self.frame_max - FRAME_OVERHEAD_BYTES) as usize;
-        for part in body.chunks(payload_max) {
-            encode::frame(&mut self.output, FrameKind::Body, number, |out| {
-                out.extend_from_slice(part);
-            });
-        }
-        self.flush()?;
-        let mut returned = None;
-        loop {
-            match self.answer_of(&["basic.ack", "basic.nack", "basic.return"])? {
-                // Its content follows, and then the confirm.
-                Answer::Returned(reason) => returned = Some(reason),
-                Answer::Refused => return Ok(Err("the queue refuses it".to_owned())),
-                _ => return Ok(returned.map_or(Ok(()), Err)),
-            }
-        }
-    }
-
-    /// Settles what was got.
-    ///
-    /// # Errors
-    /// Of the socket.
-    pub fn ack(&mut self, number: u16, delivery_tag: u64) -> Result<(), Error> {
-        let multiple = false;
-        let ack = basic::Ack {
-            delivery_tag,
-            multiple,
-        };
-        self.send(number, &ack);
-        self.flush()
-    }
-
-    /// The properties and the body that follow a method.
-    fn content(&mut self) -> Result<(Vec<u8>, Vec<u8>), Error> {
-        let (mut properties, mut body, mut missing) = (Vec::new(), Vec::new(), None);
-        while missing != Some(0) {
-            match next_frame(self.awaited.input(), self.frame_max) {
-                Err(error) => return Err(self.awaited.protocol(error.to_string())),
-                Ok(None) => self.awaited.fill()?,
-                Ok(Some(frame)) => {
-                    match frame.kind {
-                        FrameKind::Header => {
-                            let header = ContentHeader::decode(frame.payload)
-                                .map_err(|error| self.awaited.protocol(error.to_string()))?;
-                            properties = header.properties.to_vec();
-                            missing = Some(header.body_size);
-                        }
-                        FrameKind::Body => {
-                            body.extend_from_slice(frame.payload);
-                            missing = missing.map(|m| m.saturating_sub(frame.payload.len() as u64));
-                        }
-                        _ => {}
-                    }
-                    let bytes = frame.wire_len();
-                    self.awaited.consume(bytes);
-                }
-            }
-        }
-        Ok((properties, body))
-    }
-
     /// Closes in order.
     ///
     /// # Errors
@@ -436,11 +311,6 @@ impl Client {
 
     /// Waits for a method of that name.
     fn answer(&mut self, wanted: &'static str) -> Result<Answer, Error> {
-        self.answer_of(&[wanted])
-    }
-
-    /// Waits for a method of one of these names.
-    fn answer_of(&mut self, wanted: &[&str]) -> Result<Answer, Error> {
         loop {
             match next_heard(self.awaited.input(), self.frame_max) {
                 Err(error) => return Err(self.awaited.protocol(error.to_string())),
@@ -486,11 +356,11 @@ pub fn closed(place: &str, method: &Method<'_>) -> Option<Error> {
 
 /// The answer, if the method is the one that is wanted; others (`connection.blocked`) are no
 /// answer.
-fn read_answer(place: &str, method: &Method<'_>, wanted: &[&str]) -> Result<Option<Answer>, Error> {
+fn read_answer(place: &str, method: &Method<'_>, wanted: &str) -> Result<Option<Answer>, Error> {
     if let Some(error) = closed(place, method) {
         return Err(error);
     }
-    if !wanted.contains(&method.name()) {
+    if method.name() != wanted {
         return Ok(None);
     }
     Ok(Some(match method {
@@ -500,14 +370,6 @@ fn read_answer(place: &str, method: &Method<'_>, wanted: &[&str]) -> Result<Opti
             name: declared.queue.to_owned(),
             ready: declared.message_count,
         },
-        Method::BasicGetOk(got) => Answer::Got {
-            tag: got.delivery_tag,
-            remaining: got.message_count,
-        },
-        Method::BasicReturn(returned) => {
-            Answer::Returned(String::from_utf8_lossy(returned.reply_text).into_owned())
-        }
-        Method::BasicNack(_) => Answer::Refused,
         _ => Answer::Other,
     }))
 }

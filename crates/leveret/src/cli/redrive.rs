@@ -1,23 +1,19 @@
-//! `leveret redrive`: dead letters go back to the queues that they came from, or to another one.
-//!
-//! A message is published with a confirm before it is settled where it was: what is confirmed lives
-//! in one of the two queues at every moment, and in both only if the command is ended between.
+//! `leveret redrive`: dead letters go back to the queues that they came from, or messages into
+//! another queue. The node does it (`/api/leveret/queues/{vhost}/{name}/moves`); the command tells
+//! how far it is.
 
-use super::password::PasswordSource;
-use crate::dead_letters::Wanted;
+use super::ask::AskOptions;
+use super::http::segment;
+use super::target::Target;
 use clap::Args;
-use leveret_amqp::{Properties, TableBuilder};
-use leveret_perf::client::Client;
-use leveret_perf::spec::Tls;
-use leveret_perf::transport::tls_config;
-use leveret_perf::uri::Uri;
-use leveret_types::{FieldTable, FieldValue};
-use serde_json::json;
-use std::collections::BTreeMap;
-use std::path::PathBuf;
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+use std::io::{IsTerminal, Write as _};
+use std::thread;
+use std::time::Duration;
 
-/// The channel that is used.
-const CHANNEL: u16 = 1;
+/// Between two looks at how far it is.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 #[derive(Args)]
 pub(super) struct RedriveOptions {
@@ -26,6 +22,9 @@ pub(super) struct RedriveOptions {
     /// Queue that takes them, instead of those that they came from
     #[arg(long, value_name = "QUEUE")]
     to: Option<String>,
+    /// Leave the messages where they are, and put copies of them into the other queue
+    #[arg(long, requires = "to")]
+    copy: bool,
     /// How many messages to look at, at most; as many as there are when it begins, where not given
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     limit: Option<u32>,
@@ -38,168 +37,98 @@ pub(super) struct RedriveOptions {
     /// Say what would be done, and leave everything as it is
     #[arg(long)]
     dry_run: bool,
+    /// Stop one that runs, by its id: it goes on when the command that began it is ended
+    #[arg(long, value_name = "ID", conflicts_with_all = ["to", "limit", "reason", "from", "dry_run"])]
+    stop: Option<String>,
     /// The virtual host
     #[arg(short = 'p', long, value_name = "NAME", default_value = "/")]
     vhost: String,
-    /// Where AMQP is spoken: amqp://HOST:PORT or amqps://HOST:PORT
-    #[arg(long, value_name = "URI", default_value = "amqp://127.0.0.1:5672")]
-    uri: String,
-    /// User who may read the one and write to the others
-    #[arg(long, value_name = "NAME", default_value = "guest")]
-    user: String,
-    /// File whose first line is the user's password; `-` is standard input [of guest: guest]
-    #[arg(long, value_name = "FILE")]
-    password_file: Option<PathBuf>,
-    /// Authorities (PEM) of which one vouches for the broker, for amqps
-    #[arg(long, value_name = "FILE", conflicts_with = "insecure")]
-    ca_file: Option<PathBuf>,
-    /// Speak to whoever answers at an amqps URI, whatever certificate it shows
-    #[arg(long)]
-    insecure: bool,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
-}
-
-/// What became of messages, by queue.
-#[derive(Debug, Default)]
-struct Counts {
-    moved: BTreeMap<String, u64>,
-    kept: BTreeMap<String, u64>,
+    #[command(flatten)]
+    ask: AskOptions,
 }
 
 /// `leveret redrive QUEUE`
 pub(super) fn run(options: &RedriveOptions) -> Result<String, String> {
-    let mut client = connect(options)?;
-    let counts = redrive(&mut client, options).map_err(|error| error.to_string());
-    // What was got and not settled goes back to its place when the connection closes.
-    let closed = client.close().map_err(|error| error.to_string());
-    let counts = counts?;
-    closed?;
-    Ok(shown(options, &counts))
+    let target = options.ask.target()?;
+    let (vhost, queue) = (segment(&options.vhost), segment(&options.queue));
+    let moves = format!("/api/leveret/queues/{vhost}/{queue}/moves");
+    if let Some(id) = &options.stop {
+        let path = format!("{moves}/{}", segment(id));
+        let stopped = target.call("DELETE", &path, None);
+        stopped.map_err(|error| error.to_string())?;
+        return Ok(format!(
+            "{id} ends behind the messages that are under way\n"
+        ));
+    }
+    let begun = target.call("POST", &moves, Some(&wanted(options)));
+    let begun = begun.map_err(|error| error.to_string())?;
+    let ended = followed(&target, &moves, begun)?;
+    if let Some(why) = ended["failure"].as_str() {
+        return Err(format!("{}{why}", shown(options, &ended)));
+    }
+    Ok(match options.ask.json {
+        true => format!("{ended:#}\n"),
+        false => shown(options, &ended),
+    })
 }
 
-fn connect(options: &RedriveOptions) -> Result<Client, String> {
-    let mut uri = Uri::parse(&options.uri).map_err(|error| error.to_string())?;
-    let source = PasswordSource {
-        given: None,
-        file: options.password_file.clone(),
-    };
-    uri.password = source.read(&options.user)?;
-    uri.user.clone_from(&options.user);
-    uri.virtual_host.clone_from(&options.vhost);
-    let trust = Tls {
-        ca_file: options.ca_file.clone(),
-        insecure: options.insecure,
-    };
-    let tls = uri.tls.then(|| tls_config(&trust)).transpose()?;
-    let mut client = Client::connect(&uri, tls.as_ref()).map_err(|error| error.to_string())?;
-    let opened = client.open_channel(CHANNEL);
-    let confirmed = opened.and_then(|()| client.confirm_select(CHANNEL));
-    confirmed.map_err(|error| error.to_string())?;
-    Ok(client)
-}
-
-fn redrive(
-    client: &mut Client,
-    options: &RedriveOptions,
-) -> Result<Counts, leveret_perf::error::Error> {
-    let mut counts = Counts::default();
-    let mut looked_at = 0;
-    let mut most = options.limit;
-    while most.is_none_or(|most| looked_at < most) {
-        let Some(got) = client.get(CHANNEL, &options.queue)? else {
-            break;
-        };
-        // Without a bound it would meet again what comes back to this queue meanwhile.
-        most = most.or(Some(got.remaining.saturating_add(1)));
-        looked_at += 1;
-        let headers = headers(&got.properties);
-        let destination = match destination(options, &headers) {
-            Ok(destination) => destination,
-            Err(why) => {
-                *counts.kept.entry(why).or_default() += 1;
-                continue;
-            }
-        };
-        if options.dry_run {
-            *counts.moved.entry(destination).or_default() += 1;
-            continue;
-        }
-        match client.put(
-            CHANNEL,
-            &destination,
-            &to_one_queue(&got.properties),
-            &got.body,
-        )? {
-            Ok(()) => {
-                client.ack(CHANNEL, got.tag)?;
-                *counts.moved.entry(destination).or_default() += 1;
-            }
-            Err(why) => {
-                *counts
-                    .kept
-                    .entry(format!("{destination}: {why}"))
-                    .or_default() += 1;
-            }
+/// What the API is asked for.
+fn wanted(options: &RedriveOptions) -> Value {
+    let mut body = json!({"copy": options.copy, "dry_run": options.dry_run});
+    let texts = [
+        ("to", &options.to),
+        ("from", &options.from),
+        ("reason", &options.reason),
+    ];
+    for (name, text) in texts {
+        if let Some(text) = text {
+            body[name] = text.as_str().into();
         }
     }
-    Ok(counts)
-}
-
-fn headers(properties: &[u8]) -> FieldTable {
-    let headers = Properties::decode(properties)
-        .ok()
-        .and_then(|properties| properties.headers);
-    headers.map_or_else(FieldTable::new, |headers| headers.to_table())
-}
-
-/// Properties with which a message goes to one queue: in `CC` whoever published it may have named
-/// others, which the operator may write to and he may not.
-fn to_one_queue(properties: &[u8]) -> Vec<u8> {
-    let Ok(mut decoded) = Properties::decode(properties) else {
-        return properties.to_vec();
-    };
-    let Some(headers) = decoded.headers else {
-        return properties.to_vec();
-    };
-    let headers = TableBuilder::copy_of(headers, &["CC", "BCC"]);
-    decoded.headers = Some(headers.as_table());
-    decoded.to_bytes()
-}
-
-fn text(headers: &FieldTable, name: &str) -> Option<String> {
-    match headers.get(name)? {
-        FieldValue::LongString(text) => Some(String::from_utf8_lossy(text).into_owned()),
-        _ => None,
+    if let Some(limit) = options.limit {
+        body["limit"] = limit.into();
     }
+    body
 }
 
-/// The queue that takes a message, or why it stays where it is.
-fn destination(options: &RedriveOptions, headers: &FieldTable) -> Result<String, String> {
-    let wanted = Wanted {
-        to: options.to.as_deref(),
-        from: options.from.as_deref(),
-        reason: options.reason.as_deref(),
-        unknown: "no dead letter: give the queue by --to",
-    };
-    let reason = text(headers, "x-first-death-reason");
-    let died_in = text(headers, "x-first-death-queue");
-    wanted.destination(&options.queue, died_in, reason.as_deref())
-}
-
-fn shown(options: &RedriveOptions, counts: &Counts) -> String {
-    if options.json {
-        let shown = json!({"moved": counts.moved, "kept": counts.kept, "dry_run": options.dry_run});
-        return format!("{shown:#}\n");
+/// Asks again and again until it has ended; a terminal is shown how far it is.
+fn followed(target: &Target, moves: &str, begun: Value) -> Result<Value, String> {
+    let id = begun["id"].as_str().unwrap_or_default().to_owned();
+    let path = format!("{moves}/{}", segment(&id));
+    let is_watched = std::io::stderr().is_terminal();
+    let mut told = begun;
+    while told["state"] == "running" {
+        if is_watched {
+            let (at, of) = (&told["looked_at"], &told["messages"]);
+            eprint!("\r{id}: {at} of {of} messages looked at\x1b[K");
+            let _ = std::io::stderr().flush();
+        }
+        thread::sleep(LOOK_EVERY);
+        told = target.get(&path).map_err(|error| error.to_string())?;
     }
-    let word = if options.dry_run { "would go" } else { "went" };
+    if is_watched {
+        eprint!("\r\x1b[K");
+    }
+    Ok(told)
+}
+
+/// How many messages went where, and how many stayed for what reason.
+fn shown(options: &RedriveOptions, told: &Value) -> String {
+    let word = match (options.dry_run, options.copy) {
+        (true, _) => "would go",
+        (false, true) => "were copied",
+        (false, false) => "went",
+    };
+    let counted = |name: &str| told[name].as_object().cloned().unwrap_or_default();
     let mut text = String::new();
-    for (queue, count) in &counts.moved {
-        text.push_str(&format!("{count} {word} to {queue}\n"));
+    for (queue, count) in counted("moved") {
+        let _ = writeln!(text, "{count} {word} to {queue}");
     }
-    for (why, count) in &counts.kept {
-        text.push_str(&format!("{count} stayed: {why}\n"));
+    for (why, count) in counted("kept") {
+        let _ = writeln!(text, "{count} stayed: {why}");
+    }
+    if told["state"] == "stopped" {
+        text.push_str("stopped by an operator\n");
     }
     match text.is_empty() {
         true => format!("{} is empty\n", options.queue),
@@ -218,53 +147,38 @@ mod tests {
         options: RedriveOptions,
     }
 
-    fn options(line: &str) -> RedriveOptions {
+    fn parsed(line: &str) -> Result<RedriveOptions, clap::Error> {
         let words = format!("redrive dead {line}");
-        Line::parse_from(words.split_whitespace()).options
+        Line::try_parse_from(words.split_whitespace()).map(|line| line.options)
     }
 
     #[test]
-    fn a_dead_letter_goes_to_one_queue_whoever_it_names() {
-        let headers = FieldTable::from([
-            ("CC", FieldValue::Array(vec![FieldValue::text("secret")])),
-            ("x-first-death-queue", FieldValue::text("orders")),
-        ]);
-        let table = TableBuilder::from(&headers);
-        let properties = Properties {
-            headers: Some(table.as_table()),
-            message_id: Some(b"7"),
-            ..Properties::default()
-        };
-        let sent = to_one_queue(&properties.to_bytes());
-        let left = FieldTable::from([("x-first-death-queue", FieldValue::text("orders"))]);
-        assert_eq!(super::headers(&sent), left);
-        let sent = Properties::decode(&sent).expect("properties");
-        assert_eq!(sent.message_id, properties.message_id);
-    }
-
-    #[test]
-    fn dead_letters_go_where_they_came_from_or_where_somebody_says() {
-        let dead = FieldTable::from([
-            ("x-first-death-queue", FieldValue::text("orders")),
-            ("x-first-death-reason", FieldValue::text("rejected")),
-        ]);
-        let to = |line: &str, headers: &FieldTable| destination(&options(line), headers);
-        let orders = Ok("orders".to_owned());
-        assert_eq!(to("", &dead), orders);
-        assert_eq!(to("--from orders --reason rejected", &dead), orders);
-        assert_eq!(to("--to other", &dead), Ok("other".to_owned()));
-        assert_eq!(to("--to other", &FieldTable::new()), Ok("other".to_owned()));
-        for (line, headers, why) in [
-            ("--from invoices", &dead, "from another queue"),
-            ("--reason expired", &dead, "died for another reason"),
-            ("--to dead", &dead, "would come back to this queue"),
-            (
-                "",
-                &FieldTable::new(),
-                "no dead letter: give the queue by --to",
-            ),
-        ] {
-            assert_eq!(to(line, headers), Err(why.to_owned()), "{line}");
+    fn the_words_of_the_command_are_those_of_the_api() {
+        let body = |line: &str| wanted(&parsed(line).expect(line));
+        assert_eq!(body(""), json!({"copy": false, "dry_run": false}));
+        assert_eq!(
+            body("--to other --copy --limit 3 --reason expired --from orders --dry-run"),
+            json!({"to": "other", "copy": true, "limit": 3, "reason": "expired", "from": "orders",
+                "dry_run": true})
+        );
+        for line in ["--copy", "--limit 0", "--limit -1", "--stop 1 --to other"] {
+            assert!(parsed(line).is_err(), "{line}");
         }
+    }
+
+    #[test]
+    fn what_went_and_what_stayed_has_a_line_each() {
+        let told = json!({"state": "stopped", "moved": {"orders": 2}, "kept": {"not chosen": 1}});
+        for (line, went) in [
+            ("", "2 went to orders"),
+            ("--dry-run", "2 would go to orders"),
+            ("--to orders --copy", "2 were copied to orders"),
+        ] {
+            let text = shown(&parsed(line).expect(line), &told);
+            let all = format!("{went}\n1 stayed: not chosen\nstopped by an operator\n");
+            assert_eq!(text, all, "{line}");
+        }
+        let none = json!({"state": "done", "moved": {}, "kept": {}});
+        assert_eq!(shown(&parsed("").expect("words"), &none), "dead is empty\n");
     }
 }

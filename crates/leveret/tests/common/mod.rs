@@ -90,6 +90,20 @@ impl Node {
         String::from_utf8(output.stdout).expect("text")
     }
 
+    /// What `leveret` itself does with these words.
+    pub fn run(&self, words: &[&str]) -> Output {
+        let mut command = Command::new(BINARY);
+        command.env_clear().args(words).arg("--data-dir");
+        command.arg(&self.data).output().expect("it runs")
+    }
+
+    /// What `leveret` itself says to these words.
+    pub fn says(&self, words: &[&str]) -> String {
+        let output = self.run(words);
+        assert!(output.status.success(), "{words:?}: {output:?}");
+        String::from_utf8(output.stdout).expect("text")
+    }
+
     /// The port at which a protocol is served.
     pub fn port(&self, protocol: &str) -> u16 {
         let listeners = self.told(&["-q", "listeners"]);

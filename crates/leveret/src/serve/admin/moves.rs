@@ -13,7 +13,6 @@ pub use table::Moves;
 
 use super::Admin;
 use super::operations::READ_WAIT;
-use crate::dead_letters::Wanted;
 use crate::serve::messages;
 use leveret_management::api::{Actor, LookedAt, Move, MoveMessages};
 use leveret_node::dead_letter::first_death;
@@ -52,13 +51,18 @@ fn destination(wanted: &MoveMessages, queue: &str, message: &Message) -> Result<
         return Err("not chosen".to_owned());
     }
     let (died_in, reason) = first_death(message);
-    let rule = Wanted {
-        to: wanted.to.as_deref(),
-        from: wanted.from.as_deref(),
-        reason: wanted.reason.as_deref(),
-        unknown: "no dead letter: no queue is known that it came from",
-    };
-    rule.destination(queue, died_in, reason.as_deref())
+    let is_of = |wanted: &Option<String>, is: &Option<String>| wanted.is_none() || wanted == is;
+    if !is_of(&wanted.from, &died_in) {
+        return Err("from another queue".to_owned());
+    }
+    if !is_of(&wanted.reason, &reason) {
+        return Err("died for another reason".to_owned());
+    }
+    match wanted.to.clone().or(died_in) {
+        None => Err("no dead letter: no queue is known that it came from".to_owned()),
+        Some(to) if to == queue => Err("would come back to this queue".to_owned()),
+        Some(to) => Ok(to),
+    }
 }
 
 fn refused(text: impl Into<String>) -> ProtocolError {
