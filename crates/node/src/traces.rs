@@ -5,12 +5,14 @@
 //! that what a consumer makes of the same header stands beside them.
 //!
 //! Invariant: spans wait in bounded room; what finds it full is counted and dropped, and no message
-//! waits for it.
+//! waits for it. What is dropped then is of the connection that has most spans there: whoever marks
+//! all messages as sampled shuts nobody else's traces out.
 
 use leveret_amqp::{Properties, Property, RawValue};
 use leveret_message::as_amqp091;
-use leveret_types::Message;
 use leveret_types::limits::TRACE_SPANS_MAX;
+use leveret_types::{ConnectionId, Message};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -77,6 +79,56 @@ pub struct Span {
     pub outcome: Option<&'static str>,
 }
 
+/// Spans by the connections that they are of.
+#[derive(Debug, Default)]
+struct Waiting {
+    by_connection: BTreeMap<ConnectionId, Vec<Span>>,
+    count: usize,
+    /// The connections by how many spans they have, once there is no more room: before, nobody has
+    /// to know.
+    crowded: BTreeSet<(usize, ConnectionId)>,
+}
+
+impl Waiting {
+    /// Keeps one more; false if one had to go, or this one, because there are as many as may be.
+    fn keep(&mut self, connection: ConnectionId, span: Span) -> bool {
+        let is_full = self.count == TRACE_SPANS_MAX;
+        if is_full && !self.make_room(connection) {
+            return false;
+        }
+        let spans = self.by_connection.entry(connection).or_default();
+        if is_full {
+            self.crowded.remove(&(spans.len(), connection));
+            self.crowded.insert((spans.len() + 1, connection));
+        }
+        spans.push(span);
+        self.count += 1;
+        !is_full
+    }
+
+    /// Drops the last span of the connection that has most, for one of another that has fewer.
+    fn make_room(&mut self, connection: ConnectionId) -> bool {
+        if self.crowded.is_empty() {
+            let counts = self.by_connection.iter();
+            self.crowded = counts.map(|(of, spans)| (spans.len(), *of)).collect();
+        }
+        let own = self.by_connection.get(&connection).map_or(0, Vec::len);
+        let Some(most @ (count, crowded)) = self.crowded.last().copied() else {
+            return false;
+        };
+        if count <= own + 1 {
+            return false;
+        }
+        if let Some(spans) = self.by_connection.get_mut(&crowded) {
+            spans.pop();
+            self.count -= 1;
+        }
+        self.crowded.remove(&most);
+        self.crowded.insert((count - 1, crowded));
+        true
+    }
+}
+
 /// The spans of a node that wait to be sent away.
 #[derive(Debug)]
 pub struct Traces {
@@ -86,7 +138,7 @@ pub struct Traces {
     threshold: u64,
     seed: u64,
     spans: AtomicU64,
-    waiting: Mutex<Vec<Span>>,
+    waiting: Mutex<Waiting>,
     exported: AtomicU64,
     dropped: AtomicU64,
 }
@@ -102,7 +154,7 @@ impl Traces {
             threshold: (ratio.clamp(0.0, 1.0) * 18_446_744_073_709_551_616.0) as u64,
             seed,
             spans: AtomicU64::new(0),
-            waiting: Mutex::new(Vec::new()),
+            waiting: Mutex::default(),
             exported: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
         }
@@ -147,13 +199,13 @@ impl Traces {
         (mixed ^ (mixed >> 31)).max(1)
     }
 
-    /// Keeps a span until it is sent away; or counts it as dropped where too many wait.
-    pub fn record(&self, span: Span) {
+    /// Keeps a span of what this connection does until it is sent away. Where too many wait, one is
+    /// dropped, and counted: of the connection that has most of them.
+    pub fn record(&self, connection: ConnectionId, span: Span) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        if waiting.len() < TRACE_SPANS_MAX {
-            waiting.push(span);
-        } else {
-            drop(waiting);
+        let is_kept_whole = waiting.keep(connection, span);
+        drop(waiting);
+        if !is_kept_whole {
             self.drop_spans(1);
         }
     }
@@ -161,7 +213,10 @@ impl Traces {
     /// Takes all that wait.
     #[must_use]
     pub fn take(&self) -> Vec<Span> {
-        std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner))
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let taken = std::mem::take(&mut *waiting);
+        drop(waiting);
+        taken.by_connection.into_values().flatten().collect()
     }
 
     /// Counts spans that nobody will see.
@@ -218,6 +273,7 @@ fn hex(digits: &[u8]) -> Option<u128> {
 mod tests {
     use super::*;
 
+    const ONE: ConnectionId = ConnectionId(1);
     const SAMPLED: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
     fn traces(ratio: f64) -> Traces {
@@ -297,14 +353,50 @@ mod tests {
     fn spans_wait_up_to_the_bound_and_the_next_one_is_counted() {
         let traces = traces(1.0);
         for _ in 0..TRACE_SPANS_MAX {
-            traces.record(span(&traces));
+            traces.record(ONE, span(&traces));
         }
         assert_eq!(traces.counts(), (0, 0));
-        traces.record(span(&traces));
+        traces.record(ONE, span(&traces));
         assert_eq!(traces.counts(), (0, 1));
         assert_eq!(traces.take().len(), TRACE_SPANS_MAX);
-        traces.record(span(&traces));
+        traces.record(ONE, span(&traces));
         assert_eq!((traces.take().len(), traces.counts().1), (1, 1));
+    }
+
+    /// How many of these spans say that they are of each.
+    fn shares(spans: &[Span], of: &[ConnectionId]) -> Vec<usize> {
+        let count = |of: &ConnectionId| spans.iter().filter(|s| s.context.parent == of.0).count();
+        of.iter().map(count).collect()
+    }
+
+    #[test]
+    fn a_connection_that_fills_the_room_makes_place_for_spans_of_others() {
+        let traces = traces(1.0);
+        let record = |connection: ConnectionId, count: usize| {
+            for _ in 0..count {
+                let mut span = span(&traces);
+                span.context.parent = connection.0;
+                traces.record(connection, span);
+            }
+        };
+        let (flood, few, many) = (ConnectionId(1), ConnectionId(2), ConnectionId(3));
+        record(flood, 2 * TRACE_SPANS_MAX);
+        record(few, 5);
+        record(flood, 1_000);
+        record(few, 5);
+        record(many, TRACE_SPANS_MAX);
+        record(few, 1);
+        let spans = traces.take();
+        assert_eq!(spans.len(), TRACE_SPANS_MAX);
+        let found = shares(&spans, &[few, flood, many]);
+        assert_eq!(found[0], 11);
+        assert!(found[1].abs_diff(found[2]) <= 2, "{found:?}");
+        let recorded = 3 * TRACE_SPANS_MAX + 1_000 + 11;
+        let dropped = (recorded - TRACE_SPANS_MAX) as u64;
+        assert_eq!(traces.counts(), (0, dropped));
+        // What waits later begins anew.
+        record(many, 1);
+        assert_eq!(traces.take().len(), 1);
     }
 
     #[test]

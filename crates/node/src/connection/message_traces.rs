@@ -113,15 +113,14 @@ impl<S: Session> Connection<S> {
             ..context
         };
         let now_ns = traces.now_ns().max(routed_ns);
-        traces.record(span(Stage::Publish, context, id, start_ns, now_ns));
+        let connection = self.identity.id;
+        traces.record(
+            connection,
+            span(Stage::Publish, context, id, start_ns, now_ns),
+        );
         let routed_ns = routed_ns.max(start_ns);
-        traces.record(span(
-            Stage::Route,
-            below,
-            traces.span_id(),
-            start_ns,
-            routed_ns,
-        ));
+        let route = span(Stage::Route, below, traces.span_id(), start_ns, routed_ns);
+        traces.record(connection, route);
         // Without a confirm nobody here hears of it.
         if publish.number == 0 || waits.is_empty() {
             return;
@@ -138,6 +137,7 @@ impl<S: Session> Connection<S> {
     /// Ends the storing of what waits for nothing any more, once `reached` has taken out of its
     /// waits what has come true.
     fn trace_stored<E: Env>(&mut self, env: &E, mut reached: impl FnMut(&mut Stored)) {
+        let connection = self.identity.id;
         let Some(traced) = &mut self.traced else {
             return;
         };
@@ -152,7 +152,7 @@ impl<S: Session> Connection<S> {
             let mut span = stored.span.clone();
             span.end_ns = traces.now_ns().max(span.start_ns);
             span.outcome = stored.refused.then_some("refused");
-            traces.record(span);
+            traces.record(connection, span);
             false
         });
     }
@@ -248,11 +248,12 @@ impl<S: Session> Connection<S> {
             let traced = self.traced.get_or_insert_default();
             keep(&mut traced.delivered, delivered, traces);
         }
-        traces.record(span);
+        traces.record(self.identity.id, span);
     }
 
     /// A consumer has settled these.
     pub(super) fn trace_settled<E: Env>(&mut self, settle: &Settle, env: &E) {
+        let connection = self.identity.id;
         let Some(traced) = &mut self.traced else {
             return;
         };
@@ -275,7 +276,7 @@ impl<S: Session> Connection<S> {
                 SettleOutcome::RequeueRejected | SettleOutcome::Requeue => "requeued",
                 SettleOutcome::Reject => "rejected",
             });
-            traces.record(span);
+            traces.record(connection, span);
             false
         });
     }
