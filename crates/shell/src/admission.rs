@@ -12,7 +12,7 @@ use leveret_types::limits::{
 };
 use parking_lot::Mutex;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -53,12 +53,26 @@ pub struct Admission {
     told: Mutex<Told>,
 }
 
+/// Those that have not logged in. What a connection costs that comes or goes grows with the
+/// logarithm of their number alone: most come while others flood.
 #[derive(Default)]
 struct PendingLogins {
-    waiting: BTreeMap<u64, Waiting>,
+    waiting: HashMap<u64, Waiting>,
     /// Networks that some of them come from: bounded, as they are.
-    by_network: HashMap<IpAddr, usize>,
+    by_network: HashMap<IpAddr, Network>,
+    /// The networks of which one can be displaced, the most crowded last, and of those that are as
+    /// crowded the one whose connection has been there for longest.
+    crowded: BTreeSet<(usize, Reverse<u64>, IpAddr)>,
     next: u64,
+}
+
+/// Those of one network.
+#[derive(Default)]
+struct Network {
+    count: usize,
+    /// The places of those that can be displaced. They are given in the order in which connections
+    /// come.
+    idle: BTreeSet<u64>,
 }
 
 /// A connection that has not logged in.
@@ -67,32 +81,77 @@ struct Waiting {
     came_ms: u64,
     /// Once there is one.
     connection: Option<ConnectionId>,
-    /// Whether it is the node's turn: its password is checked.
-    is_checked: bool,
 }
 
 impl PendingLogins {
+    /// Changes what is known of a network.
+    fn change(&mut self, address: IpAddr, change: impl FnOnce(&mut Network)) {
+        let network = self.by_network.entry(address).or_default();
+        let rank =
+            |network: &Network| Some((network.count, Reverse(*network.idle.first()?), address));
+        if let Some(rank) = rank(network) {
+            self.crowded.remove(&rank);
+        }
+        change(network);
+        if let Some(rank) = rank(network) {
+            self.crowded.insert(rank);
+        }
+        if network.count == 0 {
+            self.by_network.remove(&address);
+        }
+    }
+
+    fn insert(&mut self, network: IpAddr, came_ms: u64) -> u64 {
+        let place = self.next;
+        self.next += 1;
+        let waiting = Waiting {
+            network,
+            came_ms,
+            connection: None,
+        };
+        self.waiting.insert(place, waiting);
+        self.change(network, |network| {
+            network.count += 1;
+            network.idle.insert(place);
+        });
+        place
+    }
+
     fn remove(&mut self, place: u64) -> Option<Waiting> {
         let waiting = self.waiting.remove(&place)?;
-        if let Some(of_network) = self.by_network.get_mut(&waiting.network) {
-            *of_network -= 1;
-            if *of_network == 0 {
-                self.by_network.remove(&waiting.network);
-            }
-        }
+        self.change(waiting.network, |network| {
+            network.count -= 1;
+            network.idle.remove(&place);
+        });
         Some(waiting)
+    }
+
+    /// While it is the node's turn, as its password is checked, nobody displaces it.
+    fn set_checked(&mut self, place: u64, is_checked: bool) {
+        let Some(waiting) = self.waiting.get(&place) else {
+            return;
+        };
+        self.change(waiting.network, |network| {
+            match is_checked {
+                true => network.idle.remove(&place),
+                false => network.idle.insert(place),
+            };
+        });
+    }
+
+    fn count_of(&self, network: &IpAddr) -> usize {
+        self.by_network
+            .get(network)
+            .map_or(0, |network| network.count)
     }
 
     /// Who has to go so that whoever comes from this network has a place: who has been there for
     /// longest of the most crowded network. Of one that is no more crowded than the own nobody goes
     /// who has not had time to log in.
     fn in_the_way(&self, network: IpAddr, now_ms: u64) -> Option<u64> {
-        let count_of = |network| self.by_network.get(network).copied().unwrap_or(0);
-        let idle = self.waiting.iter().filter(|(_, w)| !w.is_checked);
-        // Places are given in the order in which connections come.
-        let most = idle.max_by_key(|(place, w)| (count_of(&w.network), Reverse(**place)));
-        let (place, waiting) = most?;
-        let is_more_crowded = count_of(&waiting.network) > count_of(&network) + 1;
+        let (most, Reverse(place), _) = self.crowded.last()?;
+        let waiting = self.waiting.get(place)?;
+        let is_more_crowded = *most > self.count_of(&network) + 1;
         let had_time = now_ms >= waiting.came_ms + DISPLACED_AFTER_MS;
         (is_more_crowded || had_time).then_some(*place)
     }
@@ -140,10 +199,9 @@ impl PendingLogin {
 
     /// Whether its password is being checked: meanwhile nobody displaces it.
     pub fn set_checked(&self, is_checked: bool) {
-        let mut pending_logins = self.pending_logins.lock();
-        if let Some(waiting) = pending_logins.waiting.get_mut(&self.place) {
-            waiting.is_checked = is_checked;
-        }
+        self.pending_logins
+            .lock()
+            .set_checked(self.place, is_checked);
     }
 }
 
@@ -173,8 +231,7 @@ impl Admission {
         }
         let network = network_of(address);
         let mut pending_logins = self.pending_logins.lock();
-        let of_network = pending_logins.by_network.get(&network);
-        if of_network.is_some_and(|count| *count >= limits.pending_per_address) {
+        if pending_logins.count_of(&network) >= limits.pending_per_address {
             return Err(Refusal::Address(limits.pending_per_address));
         }
         let mut displaced = None;
@@ -183,16 +240,7 @@ impl Admission {
             let in_the_way = in_the_way.ok_or(Refusal::Pending(limits.pending))?;
             displaced = pending_logins.remove(in_the_way);
         }
-        *pending_logins.by_network.entry(network).or_default() += 1;
-        let place = pending_logins.next;
-        pending_logins.next += 1;
-        let waiting = Waiting {
-            network,
-            came_ms: now_ms,
-            connection: None,
-            is_checked: false,
-        };
-        pending_logins.waiting.insert(place, waiting);
+        let place = pending_logins.insert(network, now_ms);
         drop(pending_logins);
         let pending_login = PendingLogin {
             pending_logins: Arc::clone(&self.pending_logins),
@@ -272,6 +320,7 @@ mod tests {
         drop(pending_logins);
         let counted = admission.pending_logins.lock();
         assert_eq!((counted.waiting.len(), counted.by_network.len()), (0, 0));
+        assert!(counted.crowded.is_empty());
     }
 
     #[test]
@@ -331,6 +380,64 @@ mod tests {
         let counted = admission.pending_logins.lock();
         assert_eq!(counted.waiting.len(), 13);
         assert_eq!(counted.by_network.len(), 3);
+    }
+
+    /// Who goes as the rule has it, found by looking through all: places with their networks, and
+    /// whether they are checked.
+    fn longest_of_the_most_crowded(waiting: &[(u64, IpAddr, bool)]) -> Option<u64> {
+        let count_of = |of: IpAddr| waiting.iter().filter(|(_, from, _)| *from == of).count();
+        let idle = waiting.iter().filter(|(.., is_checked)| !is_checked);
+        let most = idle.max_by_key(|(place, from, _)| (count_of(*from), Reverse(*place)));
+        most.map(|(place, ..)| *place)
+    }
+
+    #[test]
+    fn whatever_comes_and_goes_the_one_to_go_is_who_the_rule_names() {
+        let admission = Admission::new(AdmissionLimits {
+            pending_per_address: 30,
+            ..LIMITS
+        });
+        let mut held: Vec<(PendingLogin, u64, IpAddr, bool)> = Vec::new();
+        let (mut number, mut displaced_count) = (7_u64, 0);
+        let mut random = |below: usize| {
+            number = number
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            (number >> 33) as usize % below
+        };
+        for step in 0..5_000_u64 {
+            match random(8) {
+                0 if !held.is_empty() => drop(held.swap_remove(random(held.len()))),
+                1 if !held.is_empty() => {
+                    let at = random(held.len());
+                    held[at].3 = !held[at].3;
+                    held[at].0.set_checked(held[at].3);
+                }
+                _ => {
+                    let from = address(random(5));
+                    let rows: Vec<_> = held.iter().map(|(_, n, from, c)| (*n, *from, *c)).collect();
+                    let is_full = held.len() == LIMITS.pending;
+                    let goes = longest_of_the_most_crowded(&rows).filter(|_| is_full);
+                    let now_ms = step * DISPLACED_AFTER_MS;
+                    let (place, displaced) = match admission.admit(from, 0, now_ms) {
+                        Ok(admitted) => admitted,
+                        Err(refusal) => {
+                            let is_none_to_go = is_full && goes.is_none();
+                            assert!(is_none_to_go || refusal == Refusal::Address(30));
+                            continue;
+                        }
+                    };
+                    assert_eq!(displaced, goes.map(ConnectionId), "step {step}");
+                    displaced_count += usize::from(goes.is_some());
+                    held.retain(|(_, number, ..)| Some(*number) != goes);
+                    assert!(place.opened(ConnectionId(step)));
+                    held.push((place, step, from, false));
+                }
+            }
+        }
+        assert!(displaced_count > 500, "{displaced_count}");
+        drop(held);
+        assert!(admission.pending_logins.lock().crowded.is_empty());
     }
 
     #[test]
