@@ -381,6 +381,21 @@ fn clients_that_do_not_log_in_are_bounded_and_those_who_have_do_not_count() {
 }
 
 #[test]
+fn clients_that_come_together_are_all_let_in_some_in_each_turn() {
+    let scratch = Scratch::new("together");
+    let node = start(&scratch.0, None);
+    let at = address(&node, false);
+    let mut clients: Vec<_> = (0..PENDING_MAX).map(|_| connect(at)).collect();
+    for client in &mut clients {
+        client.write_all(b"AMQP\0\0\x09\x01").expect("a header");
+        client
+            .read_exact(&mut [0])
+            .expect("the start of a handshake");
+    }
+    node.shut_down();
+}
+
+#[test]
 fn who_says_nothing_has_little_time() {
     let scratch = Scratch::new("says-nothing");
     let node = start(&scratch.0, None);

@@ -20,38 +20,48 @@ use std::time::Instant;
 const NODE_SHIFT: u32 = 52;
 /// After how long a listener is looked at again whose clients could not be let in.
 const ACCEPT_AGAIN_MS: u64 = 50;
+/// Connections that a turn takes from a listener, and so those of a millisecond: who comes with
+/// very many holds up those who are in for no longer than these take.
+const ACCEPTED_PER_TURN: usize = 16;
 const NUMBERS_MASK: u64 = (1 << (NODE_SHIFT - 24)) - 1;
+
+/// Takes as many as a turn may, until there is none; whether more may wait.
+fn take_some(mut take: impl FnMut() -> bool) -> bool {
+    (0..ACCEPTED_PER_TURN).all(|_| take())
+}
 
 impl IoThread {
     pub(super) fn accept(&mut self, listener: usize) {
-        loop {
-            let (socket, origin) = match self.listeners[listener].accept() {
-                Accepted::Connection(socket, origin) => (socket, origin),
-                Accepted::Nobody => return,
-                Accepted::Failed(error) => {
-                    if self.turn_away(listener, &error) {
-                        continue;
-                    }
-                    return;
-                }
-            };
-            if self.draining || !self.broker.serving() {
-                continue;
-            }
-            let Some(pending_login) = self.admit(&origin) else {
-                continue;
-            };
-            let threads = self.broker.thread_count();
-            let target = self.next_thread % threads;
-            self.next_thread += 1;
-            if target == self.index {
-                self.open(socket, origin, pending_login);
-            } else {
-                let inbox = self.broker.inbox(target);
-                inbox.post([ThreadEvent::Accepted(socket, origin, pending_login)]);
-                inbox.ring();
-            }
+        if take_some(|| self.accept_one(listener)) {
+            // The poll does not tell of the others again.
+            self.accept_again_ms = self.broker.now().monotonic_ms + 1;
         }
+    }
+
+    /// Takes the next connection that waits; false if none does, or it cannot be taken now.
+    fn accept_one(&mut self, listener: usize) -> bool {
+        let (socket, origin) = match self.listeners[listener].accept() {
+            Accepted::Connection(socket, origin) => (socket, origin),
+            Accepted::Nobody => return false,
+            Accepted::Failed(error) => return self.turn_away(listener, &error),
+        };
+        if self.draining || !self.broker.serving() {
+            return true;
+        }
+        let Some(pending_login) = self.admit(&origin) else {
+            return true;
+        };
+        let threads = self.broker.thread_count();
+        let target = self.next_thread % threads;
+        self.next_thread += 1;
+        if target == self.index {
+            self.open(socket, origin, pending_login);
+        } else {
+            let inbox = self.broker.inbox(target);
+            inbox.post([ThreadEvent::Accepted(socket, origin, pending_login)]);
+            inbox.ring();
+        }
+        true
     }
 
     /// Tells a client that there is no file descriptor for it; false if that cannot be done now.
@@ -192,5 +202,23 @@ impl IoThread {
             }
         }
         result
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_turn_takes_its_number_of_connections_and_says_that_more_may_wait() {
+        for (waiting, left) in [
+            (ACCEPTED_PER_TURN - 1, None),
+            (ACCEPTED_PER_TURN, Some(0)),
+            (ACCEPTED_PER_TURN + 1, Some(1)),
+        ] {
+            let mut queue = 0..waiting;
+            let may_wait = take_some(|| queue.next().is_some());
+            assert_eq!(may_wait.then_some(queue.len()), left, "{waiting}");
+        }
     }
 }
