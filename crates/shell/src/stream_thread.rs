@@ -127,6 +127,8 @@ pub enum Heard {
     Copied(NodeId, u64),
     /// A stream needs another epoch.
     Needed(Needed),
+    /// More consumers store offsets in a stream than it keeps: so many came since this was said.
+    Crowded(QueueId, u64),
     /// This node leads these streams, with these members, to which one more may come.
     Led(Vec<LedStream>),
 }
@@ -467,6 +469,7 @@ impl<D: Disk, C: Fn() -> Now, H: FnMut(Vec<Heard>)> StreamThread<D, C, H> {
                     tell_held(stream, alarm.as_ref());
                 }
             }
+            let crowded = self.host.take_crowded().into_iter();
             match self.host.write_turn(now, &mut events) {
                 Ok(written) => {
                     // So that followers write while this node syncs.
@@ -495,6 +498,7 @@ impl<D: Disk, C: Fn() -> Now, H: FnMut(Vec<Heard>)> StreamThread<D, C, H> {
             };
             let mut heard: Vec<Heard> = events.into_iter().filter_map(told).collect();
             heard.extend(self.room().into_iter().map(Heard::Room));
+            heard.extend(crowded.map(|(stream, came)| Heard::Crowded(stream, came)));
             let are_held = self.handle.are_publishers_held();
             let taken = self.guests.take_taken(are_held).into_iter();
             heard.extend(

@@ -23,7 +23,7 @@ use leveret_stream::{
     Command, Effect, Events, Flush, GroupOffset, Reference, Refusal, RetentionAlarm, SessionId,
     Stream, StreamSettings, StreamStats,
 };
-use leveret_types::limits::STREAM_READS_MAX;
+use leveret_types::limits::{STREAM_CROWDED_TELL_MS, STREAM_READS_MAX};
 use leveret_types::{Now, QueueId};
 use outside::Outside;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -42,11 +42,25 @@ struct Hosted {
     is_syncing: bool,
     /// Whether groups hold more of it than they may, as was told.
     is_held: bool,
+    /// How many offsets found no free place, as was told, and when.
+    crowded_told: (u64, Option<u64>),
     /// When it is due, as [`StreamHost`] knows it.
     noted_due_ms: Option<u64>,
 }
 
 impl Hosted {
+    /// How many offsets found no free place since that was told, where it is to be told now.
+    fn crowded_offsets(&mut self, now: Now) -> Option<u64> {
+        let (told, at_ms) = self.crowded_told;
+        let came = self.machine.offsets_crowded().saturating_sub(told);
+        let is_time = |at_ms| now.monotonic_ms >= at_ms + STREAM_CROWDED_TELL_MS;
+        if came == 0 || !at_ms.is_none_or(is_time) {
+            return None;
+        }
+        self.crowded_told = (told + came, Some(now.monotonic_ms));
+        Some(came)
+    }
+
     /// When a sync is due that can begin: one at a time.
     fn sync_due_ms(&self) -> Option<u64> {
         self.sync_at_ms.filter(|_| !self.is_syncing)
@@ -99,6 +113,8 @@ pub struct StreamHost<D: Disk> {
     tails: Tails,
     /// Whether groups hold too much of a stream, where that has changed.
     held: Vec<(QueueId, Option<RetentionAlarm>)>,
+    /// Streams that keep as many offsets of consumers as they may, and how many more came.
+    crowded: Vec<(QueueId, u64)>,
     /// What other nodes and the embedder are to hear of replicas.
     outside: Outside,
 }
@@ -142,6 +158,7 @@ impl<D: Disk> StreamHost<D> {
             is_disk_full: false,
             tails: Tails::default(),
             held: Vec::new(),
+            crowded: Vec::new(),
             outside: Outside::default(),
         }
     }
@@ -179,6 +196,7 @@ impl<D: Disk> StreamHost<D> {
             sync_at_ms: None,
             is_syncing: false,
             is_held: false,
+            crowded_told: (0, None),
             noted_due_ms: None,
         };
         let before = self.streams.insert(id, hosted);
@@ -269,6 +287,9 @@ impl<D: Disk> StreamHost<D> {
             if alarm.is_some() != std::mem::replace(&mut hosted.is_held, alarm.is_some()) {
                 self.held.push((*id, alarm));
             }
+            if let Some(came) = hosted.crowded_offsets(now) {
+                self.crowded.push((*id, came));
+            }
             hosted.effects.extend(hosted.machine.take_effects());
             if !hosted.effects.is_empty() {
                 self.touched.insert(*id);
@@ -281,6 +302,13 @@ impl<D: Disk> StreamHost<D> {
     #[must_use]
     pub fn take_retention_alarms(&mut self) -> Vec<(QueueId, Option<RetentionAlarm>)> {
         std::mem::take(&mut self.held)
+    }
+
+    /// The streams to which more consumers store offsets than have places, with how many came since
+    /// that was told of the stream: each at most once in [`STREAM_CROWDED_TELL_MS`].
+    #[must_use]
+    pub fn take_crowded(&mut self) -> Vec<(QueueId, u64)> {
+        std::mem::take(&mut self.crowded)
     }
 
     /// Ends the turn: writes what has come, syncs each stream once that asks for it, and tells

@@ -10,7 +10,8 @@ use leveret_stream::{
 };
 use leveret_stream_host::StreamHost;
 use leveret_types::limits::{
-    STREAM_EARLY_READER_MS, STREAM_EARLY_READERS_MAX, STREAM_READS_MAX, STREAM_TRACKING_GATHER_MS,
+    STREAM_CROWDED_TELL_MS, STREAM_EARLY_READER_MS, STREAM_EARLY_READERS_MAX, STREAM_OFFSETS_MAX,
+    STREAM_READS_MAX, STREAM_TRACKING_GATHER_MS,
 };
 use leveret_types::{NodeId, Now, QueueId};
 use std::path::Path;
@@ -633,4 +634,35 @@ fn a_forgotten_group_is_not_there_after_a_start_and_others_are() {
         .map(|group| (group.group.clone(), group.offset))
         .collect();
     assert_eq!(offsets, [(name(b"kept"), 7)]);
+}
+
+#[test]
+fn a_stream_to_which_more_names_store_offsets_than_it_keeps_is_told_of_now_and_then() {
+    let mut host = host(&MemoryDisk::new());
+    let stream = QueueId(1);
+    host.begin(stream, StreamSettings::default()).unwrap();
+    declare(&mut host, stream);
+    let store = |host: &mut StreamHost<MemoryDisk>, number: usize| {
+        let reference = format!("one-off-{number}").into_bytes();
+        let store = Command::StoreOffset {
+            stream,
+            reference: leveret_stream::Reference::new(reference.into()).unwrap(),
+            offset: 1,
+            by: StoredBy::Anyone,
+        };
+        give(host, Now::both(0), store);
+    };
+    let told = |host: &mut StreamHost<MemoryDisk>, at_ms| {
+        host.expire(Now::both(at_ms));
+        host.take_crowded()
+    };
+    (0..STREAM_OFFSETS_MAX).for_each(|number| store(&mut host, number));
+    assert_eq!(told(&mut host, 1), []);
+    store(&mut host, STREAM_OFFSETS_MAX);
+    store(&mut host, 0);
+    assert_eq!(told(&mut host, 2), [(stream, 1)]);
+    (0..3).for_each(|more| store(&mut host, STREAM_OFFSETS_MAX + 1 + more));
+    assert_eq!(told(&mut host, 1 + STREAM_CROWDED_TELL_MS), []);
+    assert_eq!(told(&mut host, 2 + STREAM_CROWDED_TELL_MS), [(stream, 3)]);
+    assert_eq!(told(&mut host, 2 + 3 * STREAM_CROWDED_TELL_MS), []);
 }

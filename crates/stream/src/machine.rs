@@ -183,6 +183,7 @@ pub struct Stream {
     tracking: Tracking,
     rates: Rates,
     offsets_refused: u64,
+    offsets_crowded: u64,
     /// Bytes that groups hold beyond size and age.
     held_bytes: u64,
     /// Since when changed offsets wait for a chunk.
@@ -239,6 +240,7 @@ impl Stream {
             tracking,
             rates: Rates::default(),
             offsets_refused: 0,
+            offsets_crowded: 0,
             held_bytes: 0,
             tracking_since_ms: None,
             bytes_since_snapshot: 0,

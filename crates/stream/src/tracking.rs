@@ -110,7 +110,9 @@ impl Tracking {
         true
     }
 
-    fn is_full(&self) -> bool {
+    /// Whether as many consumers have an offset as may.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
         self.offsets.len() + self.new_offsets >= STREAM_OFFSETS_MAX
     }
 

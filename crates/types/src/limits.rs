@@ -543,6 +543,9 @@ pub const STREAM_SEQUENCES_MAX: usize = 255;
 /// Consumers of one stream whose offset is kept; with one more those are forgotten that stand where
 /// messages have been deleted, or else the one that was stored longest ago.
 pub const STREAM_OFFSETS_MAX: usize = 10_000;
+/// Milliseconds between two lines in the log that say of one stream that more consumers store
+/// offsets than it keeps.
+pub const STREAM_CROWDED_TELL_MS: u64 = 10 * 60 * 1_000;
 /// Bytes of a chunk's filter by default (`stream-filter-size-bytes`).
 pub const STREAM_FILTER_BYTES: u8 = 16;
 /// Bytes of a chunk's filter at most.

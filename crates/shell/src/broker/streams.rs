@@ -12,6 +12,7 @@ use leveret_node::streams::{
 };
 use leveret_node::{ConnectionEvent, Env, PeerFrame};
 use leveret_stream::{Command, Event, ReplicaMessage, SessionId};
+use leveret_types::limits::STREAM_OFFSETS_MAX;
 use leveret_types::{NodeId, QueueId};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -26,7 +27,11 @@ impl Broker {
         let post = |node, frame| self.post_relayed(node, frame);
         let mut has_posted = false;
         for heard in heard {
-            has_posted |= !matches!(heard, Heard::Event(..) | Heard::Room(..));
+            let is_here = matches!(
+                heard,
+                Heard::Event(..) | Heard::Room(..) | Heard::Crowded(..)
+            );
+            has_posted |= !is_here;
             match heard {
                 Heard::Event(session, event) => news.push((session, StreamNews::Event(event))),
                 Heard::Room(session) => news.push((session, StreamNews::Room)),
@@ -39,6 +44,7 @@ impl Broker {
                 Heard::Message(to, stream, message) => self.pass_message(to, stream, message),
                 Heard::Copied(to, bytes) => self.post_relayed(to, copied_frame(bytes)),
                 Heard::Needed(needed) => self.need_leader(needed),
+                Heard::Crowded(stream, came) => self.tell_crowded(stream, came),
                 Heard::Led(led) => self.grow_streams(&led),
             }
         }
@@ -46,6 +52,23 @@ impl Broker {
             self.cluster_links.ring();
         }
         self.tell_sessions(news);
+    }
+
+    /// Says that more consumers store offsets in a stream than it keeps.
+    fn tell_crowded(&self, stream: QueueId, came: u64) {
+        let catalogue = self.catalogue();
+        let Some(record) = catalogue.queue(stream) else {
+            return;
+        };
+        let (vhost, name) = (record.vhost(), record.name());
+        tracing::warn!(
+            vhost,
+            stream = name,
+            "the stream keeps the offsets of {STREAM_OFFSETS_MAX} consumer names, as many as it \
+             may, and {came} more came: for each the offset that was stored longest ago is \
+             forgotten, or the new one is not stored. Have consumers use names that last, and \
+             delete those that are no longer used (leveret ctl delete_stream_group)"
+        );
     }
 
     /// Tells the shards of views, and posts to connections: to each IO thread in one go. No shard

@@ -119,12 +119,24 @@ impl Stream {
 
     pub(super) fn store_offset(&mut self, now: Now, reference: &Reference, offset: u64) {
         let first = self.segments.first_offset().unwrap_or(0);
+        let is_one_more = self.tracking.offset(reference).is_none() && self.tracking.is_full();
         if self.tracking.set_offset(reference, offset, first) {
             self.rates.stored(reference, now.monotonic_ms, offset);
             self.tracking_since_ms.get_or_insert(now.monotonic_ms);
         } else {
             self.offsets_refused += 1;
         }
+        // Where those went that stand where messages have been deleted, nobody minds.
+        if is_one_more && self.tracking.is_full() {
+            self.offsets_crowded += 1;
+        }
+    }
+
+    /// How often one more consumer's offset came since the stream began here while as many are kept
+    /// as may be: each time one that may be in use was forgotten, or the new one was refused.
+    #[must_use]
+    pub const fn offsets_crowded(&self) -> u64 {
+        self.offsets_crowded
     }
 
     /// All groups, by name.
