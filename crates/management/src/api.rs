@@ -11,6 +11,7 @@ pub use crate::disk_use::{DiskUse, QueueDiskUse};
 pub use crate::move_messages::{Move, MoveEnd, MoveMessages};
 use crate::question::Question;
 pub use crate::stream_place::{Browse, StreamPlace};
+use leveret_auth::Access;
 use leveret_types::{ConnectionId, FieldTable, MESSAGE_SIZES, NodeId, ProtocolError, QueueId};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -677,8 +678,10 @@ pub struct Binding {
 /// What became of a change to what is declared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Changed {
-    /// Whether something was created that was not there.
+    /// Whether something was created that was not there: by this change, and no other one.
     pub created: bool,
+    /// The queue that was declared.
+    pub queue: Option<QueueId>,
     /// How many messages went, of a purge or a deletion.
     pub messages: u64,
 }
@@ -936,6 +939,26 @@ pub trait Running: Send + Sync + 'static {
         vhost: &str,
         change: Topology,
     ) -> Result<Changed, ProtocolError>;
+    /// Deletes a queue, whatever it holds, if it is this one: another one that has come to its name
+    /// stays. Durable when it returns.
+    fn delete_this_queue(
+        &self,
+        actor: Actor<'_>,
+        vhost: &str,
+        name: &str,
+        queue: QueueId,
+    ) -> Result<(), ProtocolError>;
+    /// Whether the actor has this permission on queues of that name.
+    ///
+    /// # Errors
+    /// If not, as the actor is told.
+    fn permit_queue(
+        &self,
+        actor: Actor<'_>,
+        vhost: &str,
+        access: Access,
+        queue: &str,
+    ) -> Result<(), ProtocolError>;
     /// Publishes, and says what became of the message; durable when it returns.
     fn publish(
         &self,

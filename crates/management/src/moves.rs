@@ -12,6 +12,7 @@ use crate::question::Question;
 use crate::queues::{declared, message_json};
 use crate::reply::{ApiError, Reply};
 use crate::route::Call;
+use leveret_auth::Access;
 use leveret_types::ReplyCode;
 use leveret_types::limits::{HTTP_BODY_BYTES_MAX, MOVE_CHOSEN_MAX, QUEUE_LOOK_MESSAGES_MAX};
 use serde_json::{Value, json};
@@ -170,10 +171,12 @@ pub(crate) fn stop_own(app: &App, id: &str) -> Option<bool> {
 }
 
 /// `DELETE /api/leveret/queues/{vhost}/{name}/moves/{id}`: it ends behind the messages that are
-/// under way.
+/// under way. It needs what taking messages out of the queue does.
 pub fn stop(call: &Call<'_>) -> Answer {
-    // Only a move of this queue, which the user may see.
+    // Only a move of this queue.
     one(call)?;
+    let (node, vhost, queue) = (call.app.node(), call.param(0), call.param(1));
+    node.permit_queue(call.who.actor(), vhost, Access::Read, queue)?;
     let id = call.param(2).to_owned();
     let stopped = stop_own(call.app, &id).unwrap_or_else(|| {
         let answers = peers::ask(call.app, &Question::StopMove { id });

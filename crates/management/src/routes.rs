@@ -285,7 +285,7 @@ pub static ROUTES: &[Route] = routes! {
 #[cfg(test)]
 mod tests {
     use super::ROUTES;
-    use crate::access::{Who, permit};
+    use crate::access::{Access, Who, permit};
     use std::collections::BTreeSet;
 
     const TABLE: &str = include_str!("../../../tests/interop/permissions.txt");
@@ -336,6 +336,39 @@ mod tests {
         for row in of_objects {
             assert!(known.contains(&(row[1], row[2])), "no such route: {row:?}");
         }
+    }
+
+    /// Whoever has permissions in a virtual host may use these: on which objects is another
+    /// question.
+    #[test]
+    fn what_members_may_use_has_a_row_that_says_on_which_objects() {
+        let of_objects = all_rows().filter(|row| row[0] == "HTTP");
+        let known: BTreeSet<_> = of_objects.map(|row| (row[2], row[1])).collect();
+        let methods = ROUTES.iter().flat_map(|route| {
+            let members = route.methods.iter().filter(|m| m.access == Access::Member);
+            members.map(|m| (route.path, m.name))
+        });
+        let missing: Vec<_> = methods.filter(|method| !known.contains(method)).collect();
+        assert_eq!(missing, []);
+    }
+
+    /// What is done to one connection or channel is about whose it is.
+    #[test]
+    fn what_is_of_one_connection_has_a_row_that_says_whose() {
+        let of_owners = all_rows().filter(|row| row[0] == "OWNER");
+        let known: BTreeSet<_> = of_owners.map(|row| (row[2], row[1])).collect();
+        let is_of_one = |path: &str| {
+            let roots = [
+                "/api/connections/",
+                "/api/channels/",
+                "/api/stream/connections/{vhost}/",
+            ];
+            roots.iter().any(|root| path.starts_with(root))
+        };
+        let routes = ROUTES.iter().filter(|route| is_of_one(route.path));
+        let methods = routes.flat_map(|route| route.methods.iter().map(|m| (route.path, m.name)));
+        let missing: Vec<_> = methods.filter(|method| !known.contains(method)).collect();
+        assert_eq!(missing, []);
     }
 
     #[test]

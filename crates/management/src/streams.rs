@@ -16,12 +16,13 @@ use crate::stream_drains;
 use crate::stream_rows::{
     consumer_json, own_consumers, own_publishers, own_tracking, publisher_json,
 };
+use leveret_auth::Access;
 use leveret_routing::{
     PARTITION_ORDER, SUPER_STREAM, SUPER_STREAM_ROUTING, is_super_stream as is_marked,
     partition_order,
 };
 use leveret_types::limits::STREAM_PARTITIONS_MAX;
-use leveret_types::{FieldTable, FieldValue};
+use leveret_types::{FieldTable, FieldValue, QueueId};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 
@@ -354,6 +355,9 @@ fn partition_arguments(body: &Body) -> Result<FieldTable, ApiError> {
         let number = value.as_text().and_then(|text| text.parse().ok());
         let value = number.map_or_else(|| value.clone(), FieldValue::I64);
         let key = format!("x-{}", key.strip_prefix("x-").unwrap_or(key));
+        if key == "x-queue-type" && value.as_text() != Some("stream") {
+            return bad("a partition of a super stream is a stream");
+        }
         if key != SUPER_STREAM_ROUTING {
             table.set(&key, value);
         }
@@ -402,8 +406,9 @@ pub fn put_super_stream(call: &Call<'_>) -> Answer {
         .into_iter()
         .map(|key| (format!("{name}-{key}"), key))
         .collect();
+    let taken = || bad(format!("there is an exchange '{name}' already"));
     if call.app.node().exchange(vhost, name).is_some() {
-        return bad(format!("there is an exchange '{name}' already"));
+        return taken();
     }
     check_free(call, &streams)?;
     let change = |change| call.app.node().change(call.who.actor(), vhost, change);
@@ -415,7 +420,10 @@ pub fn put_super_stream(call: &Call<'_>) -> Answer {
         internal: false,
         arguments: exchange_arguments(&body)?,
     };
-    change(exchange)?;
+    if !change(exchange)?.created {
+        // Somebody else has made it since.
+        return taken();
+    }
     make_partitions(call, &streams, 0, &arguments).inspect_err(|_| {
         // A super stream without all of its partitions must not be found.
         let _ = change(Topology::DeleteExchange {
@@ -427,41 +435,55 @@ pub fn put_super_stream(call: &Call<'_>) -> Answer {
 }
 
 /// Makes partitions of a super stream, of which the first one has this place. If one cannot be made
-/// none is there: none of their names was anybody's before.
+/// those that were made before it go again, and nothing of anybody else's.
 fn make_partitions(
     call: &Call<'_>,
     streams: &[(String, String)],
     first: i64,
     arguments: &FieldTable,
 ) -> Result<(), ApiError> {
-    let (vhost, name) = (call.param(0), call.param(1));
-    let change = |change| call.app.node().change(call.who.actor(), vhost, change);
+    let mut made = Vec::new();
     for ((stream, key), order) in streams.iter().zip(first..) {
-        let declare = Topology::DeclareQueue {
-            name: stream.clone(),
-            durable: true,
-            exclusive: false,
-            auto_delete: false,
-            arguments: arguments.clone(),
-        };
-        let bind = Topology::Bind(Binding {
-            source: name.to_owned(),
-            destination: stream.clone(),
-            to_queue: true,
-            routing_key: key.clone(),
-            arguments: FieldTable::from([(PARTITION_ORDER, FieldValue::I64(order))]),
-        });
-        if let Err(error) = change(declare).and_then(|_| change(bind)) {
-            for (stream, _) in streams {
-                let _ = change(Topology::DeleteQueue {
-                    name: stream.clone(),
-                    if_unused: false,
-                    if_empty: false,
-                });
+        if let Err(error) = make_partition(call, (stream, key), order, arguments, &mut made) {
+            for (stream, queue) in made {
+                let (node, vhost) = (call.app.node(), call.param(0));
+                let _ = node.delete_this_queue(call.who.actor(), vhost, stream, queue);
             }
-            return Err(error.into());
+            return Err(error);
         }
     }
+    Ok(())
+}
+
+/// Makes one, and notes that among what was `made` as soon as it is there.
+fn make_partition<'a>(
+    call: &Call<'_>,
+    (stream, key): (&'a str, &str),
+    order: i64,
+    arguments: &FieldTable,
+    made: &mut Vec<(&'a str, QueueId)>,
+) -> Result<(), ApiError> {
+    let (vhost, name) = (call.param(0), call.param(1));
+    let change = |change| call.app.node().change(call.who.actor(), vhost, change);
+    let declared = change(Topology::DeclareQueue {
+        name: stream.to_owned(),
+        durable: true,
+        exclusive: false,
+        auto_delete: false,
+        arguments: arguments.clone(),
+    })?;
+    match declared.queue.filter(|_| declared.created) {
+        Some(queue) => made.push((stream, queue)),
+        // Somebody else has made it since it was looked for.
+        None => return bad(format!("there is a queue '{stream}' already")),
+    }
+    change(Topology::Bind(Binding {
+        source: name.to_owned(),
+        destination: stream.to_owned(),
+        to_queue: true,
+        routing_key: key.to_owned(),
+        arguments: FieldTable::from([(PARTITION_ORDER, FieldValue::I64(order))]),
+    }))?;
     Ok(())
 }
 
@@ -518,25 +540,28 @@ pub fn add_partitions(call: &Call<'_>) -> Answer {
 }
 
 /// `DELETE /api/stream/super-streams/{vhost}/{name}`: the exchange goes, and its partitions with
-/// what they hold.
+/// what they hold; nothing does where one of them may not be deleted.
 pub fn delete_super_stream(call: &Call<'_>) -> Answer {
     let (vhost, name) = (call.param(0), call.param(1));
     let exchange = call.app.node().exchange(vhost, name);
     if !exchange.is_some_and(|exchange| is_super_stream(&exchange)) {
         return Err(ApiError::NotFound);
     }
-    let streams = partitions(call.app, vhost, name);
-    let change = |change| call.app.node().change(call.who.actor(), vhost, change);
-    change(Topology::DeleteExchange {
+    // What is deleted is what is found now: nothing that comes to one of the names meanwhile.
+    let (node, actor) = (call.app.node(), call.who.actor());
+    let partitions = partitions(call.app, vhost, name).into_iter();
+    let found = partitions.filter_map(|(stream, _)| node.declared_queue(vhost, &stream));
+    let streams: Vec<Queue> = found.collect();
+    for stream in &streams {
+        node.permit_queue(actor, vhost, Access::Configure, &stream.name)?;
+    }
+    let exchange = Topology::DeleteExchange {
         name: name.to_owned(),
         if_unused: false,
-    })?;
-    for (stream, _) in streams {
-        change(Topology::DeleteQueue {
-            name: stream,
-            if_unused: false,
-            if_empty: false,
-        })?;
+    };
+    node.change(actor, vhost, exchange)?;
+    for stream in &streams {
+        node.delete_this_queue(actor, vhost, &stream.name, stream.id)?;
     }
     Ok(Reply::Done)
 }

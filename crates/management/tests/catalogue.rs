@@ -5,6 +5,7 @@ mod fake;
 
 use client::{Answer, basic, exchange};
 use fake::Fake;
+use leveret_auth::Access;
 use leveret_auth::password::SALT_BYTES_GIVEN;
 use leveret_management::api::*;
 use leveret_management::catalogue_directory::{CatalogueDirectory, ExecuteError, MakeCommands};
@@ -96,8 +97,21 @@ impl Running for Kept {
         let outcome = self.catalogue.write().expect("catalogue").apply(&command)?;
         Ok(Changed {
             created: outcome.created,
+            queue: outcome.queue,
             messages: 0,
         })
+    }
+    fn delete_this_queue(
+        &self,
+        _: Actor<'_>,
+        _: &str,
+        _: &str,
+        _: QueueId,
+    ) -> Result<(), ProtocolError> {
+        panic!("not needed here")
+    }
+    fn permit_queue(&self, _: Actor<'_>, _: &str, _: Access, _: &str) -> Result<(), ProtocolError> {
+        panic!("not needed here")
     }
     fn node_stats(&self) -> NodeStats {
         self.running.node_stats()

@@ -112,6 +112,38 @@ fn only_connections_of_the_stream_protocol_are_among_those_of_streams() {
     assert_eq!(api.asked(), ["close 3 Closed via management plugin"]);
 }
 
+/// The rows of the table of permissions that are about one connection of the stream protocol.
+fn rows_of_stream_connections() -> impl Iterator<Item = Vec<&'static str>> {
+    let table = include_str!("../../../tests/interop/permissions.txt");
+    let rows = table.lines().filter(|row| row.starts_with("OWNER "));
+    let rows = rows.map(|row| row.split_whitespace().collect::<Vec<_>>());
+    rows.filter(|row| row[2].starts_with("/api/stream/connections/"))
+}
+
+#[test]
+fn a_stream_connection_is_its_users_own_affair() {
+    // The users of the table's columns, without those who have no tag.
+    let users = ["management", "policymaker", "monitoring", "administrator"];
+    let api = start();
+    let path = |row: &str| row.replace("{vhost}", "%2F").replace("{}", CONNECTION);
+    let may = |user: &str, method: &str, path: &str| api.by(user, method, path, "").status < 300;
+    let mut rows = 0;
+    for row in rows_of_stream_connections() {
+        let (method, path, own, foreign) = (row[1], path(row[2]), row[3], row[4]);
+        rows += 1;
+        for (at, user) in (2..).zip(users) {
+            // It is the first one's.
+            let expected = if at == 2 { own } else { foreign };
+            let found = may(user, method, &path);
+            assert_eq!(found, expected.as_bytes()[at] == b'+', "{row:?} {user}");
+            let closed = "close 3 Closed via management plugin".to_owned();
+            let closes = method == "DELETE" && found;
+            assert_eq!(api.asked(), if closes { vec![closed] } else { vec![] });
+        }
+    }
+    assert_eq!(rows, 4);
+}
+
 #[test]
 fn a_stream_shows_what_it_has_beside_what_all_queues_have() {
     let api = start();
@@ -277,6 +309,10 @@ fn super_streams_are_refused_in_rabbitmqs_words() {
             r#"{"binding-keys": "a,a"}"#,
             "There are duplicate binding keys",
         ),
+        (
+            r#"{"partitions": 1, "arguments": {"queue-type": "quorum"}}"#,
+            "a partition of a super stream is a stream",
+        ),
     ] {
         let answer = api.admin("PUT", path, body);
         assert_eq!(
@@ -304,11 +340,67 @@ fn a_super_stream_that_cannot_be_made_whole_is_not_there() {
     *api.node.refused_queue.lock().expect("the queue") = Some(refused);
     assert_eq!(api.admin("PUT", path, body).status, 401);
     let asked = api.asked();
-    let removed: Vec<&String> = asked
-        .iter()
-        .filter(|line| line.contains("Delete"))
-        .collect();
-    assert_eq!(removed.len(), 3, "{asked:?}");
+    let deleted = deleted(&asked);
+    assert_eq!(deleted.len(), 2, "{asked:?}");
+    assert!(
+        deleted[0].ends_with("DeleteQueue inequivalent-one 77"),
+        "{asked:?}"
+    );
+    assert!(deleted[1].contains("DeleteExchange"), "{asked:?}");
+}
+
+/// What was asked for that deletes something.
+fn deleted(asked: &[String]) -> Vec<&String> {
+    let deletes = |line: &&String| line.contains("Delete");
+    asked.iter().filter(deletes).collect()
+}
+
+#[test]
+fn a_super_stream_that_cannot_be_made_leaves_what_others_made_meanwhile() {
+    let api = start();
+    let path = "/api/stream/super-streams/%2F/late";
+    let body = r#"{"binding-keys": "a,b,c"}"#;
+    let somebody_makes = |name: &str| {
+        *api.node.made_meanwhile.lock().expect("the name") = Some(name.to_owned());
+    };
+    somebody_makes("late-b");
+    let answer = api.admin("PUT", path, body);
+    let reason = "there is a queue 'late-b' already";
+    assert_eq!(
+        (answer.status, &answer.json()["reason"]),
+        (400, &json!(reason))
+    );
+    let asked = api.asked();
+    let gone = deleted(&asked);
+    assert_eq!(gone.len(), 2, "{asked:?}");
+    assert!(gone[0].ends_with("DeleteQueue late-a 77"), "{asked:?}");
+    assert!(gone[1].contains("DeleteExchange"), "{asked:?}");
+    somebody_makes("late");
+    let answer = api.admin("PUT", path, body);
+    let reason = "there is an exchange 'late' already";
+    assert_eq!(
+        (answer.status, &answer.json()["reason"]),
+        (400, &json!(reason))
+    );
+    let asked = api.asked();
+    assert_eq!(asked.len(), 1, "{asked:?}");
+    // So it is with partitions that are added.
+    somebody_makes("orders-y");
+    let more = "/api/leveret/super-streams/%2F/orders/partitions";
+    assert_eq!(
+        api.admin("POST", more, r#"{"binding-keys": "y,z"}"#).status,
+        400
+    );
+    assert_eq!(deleted(&api.asked()), [""; 0]);
+}
+
+#[test]
+fn a_super_stream_of_which_a_partition_may_not_be_deleted_stays_whole() {
+    let api = start();
+    *api.node.kept_queue.lock().expect("the queue") = Some("orders-b".to_owned());
+    let path = "/api/stream/super-streams/%2F/orders";
+    assert_eq!(api.admin("DELETE", path, "").status, 401);
+    assert_eq!(api.asked(), [""; 0]);
 }
 
 #[test]
@@ -414,7 +506,7 @@ fn partitions_that_cannot_be_added_change_nothing() {
     assert_eq!(post(r#"{"binding-keys": "y,z"}"#), 401);
     let asked = api.asked();
     let deleted = asked.iter().filter(|line| line.contains("DeleteQueue"));
-    assert_eq!(deleted.count(), 2, "{asked:?}");
+    assert_eq!(deleted.count(), 1, "{asked:?}");
     assert!(!asked.iter().any(|line| line.contains("DeleteExchange")));
 }
 

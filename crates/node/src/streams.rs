@@ -117,15 +117,38 @@ pub(crate) fn refuse(
     })
 }
 
-/// Refuses a publish of which a stream is a target.
+/// Refuses a publish to a view by its name: nothing is bound to views, so that only the default
+/// exchange, and the keys of copies, lead to them.
 ///
 /// # Errors
-/// If one is.
+/// If one of the queues is a view.
+pub(crate) fn refuse_views(catalogue: &Catalogue, queues: &[QueueId]) -> Result<(), ProtocolError> {
+    let source = |id: &QueueId| {
+        let record = catalogue.queue(*id).filter(|_| !id.is_stream())?;
+        Some((record, record.settings().source.as_deref()?))
+    };
+    match queues.iter().find_map(source) {
+        None => Ok(()),
+        Some((record, stream)) => {
+            let text = format!(
+                "{} is a view of the stream '{stream}': publish to the stream",
+                record.resource()
+            );
+            Err(ProtocolError::channel(ReplyCode::PreconditionFailed, text))
+        }
+    }
+}
+
+/// Refuses what an operator publishes, or moves, to a stream or a view.
+///
+/// # Errors
+/// If one of the queues is one.
 pub(crate) fn refuse_publish(
     catalogue: &Catalogue,
     targets: &[QueueId],
 ) -> Result<(), ProtocolError> {
     let mut streams = targets.iter().filter(|queue| queue.is_stream());
     let refuse = |queue: &QueueId| refuse(catalogue, *queue, "basic.publish");
-    streams.try_for_each(refuse)
+    streams.try_for_each(refuse)?;
+    refuse_views(catalogue, targets)
 }

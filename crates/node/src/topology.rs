@@ -13,10 +13,9 @@ pub use step::{Question, Step, StepAnswer, Then};
 use crate::cluster;
 use crate::env::{Env, LogPosition, QueueAnswer};
 use crate::growth;
-use crate::quorum::Asker;
-use leveret_auth::Rights;
+use leveret_auth::{Access, Rights};
 use leveret_client::{Reply, Topology};
-use leveret_metadata::{QueueKind, QueueRecord};
+use leveret_metadata::{Command, QueueKind, QueueRecord};
 use leveret_types::{ConnectionId, Now, ProtocolError, QueueId, ReplyCode};
 
 /// On whose behalf something is done.
@@ -33,41 +32,45 @@ pub struct Caller {
 /// An answer, and when what it tells of is durable.
 pub type Answer = (Reply, Option<LogPosition>);
 
+/// What came of an operation of an operator.
+#[derive(Debug)]
+pub struct Carried {
+    /// The answer.
+    pub reply: Reply,
+    /// When what it tells of is durable.
+    pub log_position: Option<LogPosition>,
+    /// Whether what was declared was not there: this operation, and no other one, made it.
+    pub created: bool,
+    /// The queue that was declared.
+    pub queue: Option<QueueId>,
+}
+
 impl Caller {
-    /// Carries a declaration, binding or deletion of an operator out, without waiting for queues
-    /// whose leader is elsewhere. Nothing may be borrowed.
+    /// Carries a declaration, binding or deletion of an operator out; what is asked of a queue is
+    /// left to `ask`, which may take its time. Nothing may be borrowed.
     ///
     /// # Errors
     /// What the caller is told, with the class and method to blame.
-    pub fn topology<E: Env>(
-        &self,
-        operation: Topology,
-        now: Now,
-        env: &E,
-    ) -> Result<Answer, ProtocolError> {
-        self.topology_asking(operation, now, env, |queue, question| {
-            let asker = Asker::Poll(env.consumer_id().0);
-            let answer = question.ask(queue, asker, now, env);
-            answer.unwrap_or(QueueAnswer::Unavailable)
-        })
-    }
-
-    /// The same; what is asked of a queue is left to `ask`, which may take its time.
-    ///
-    /// # Errors
-    /// See [`Self::topology`].
     pub fn topology_asking<E: Env>(
         &self,
         operation: Topology,
         now: Now,
         env: &E,
         mut ask: impl FnMut(QueueId, Question) -> QueueAnswer,
-    ) -> Result<Answer, ProtocolError> {
+    ) -> Result<Carried, ProtocolError> {
         let blame = ids(&operation);
         let mut step = self.begin(operation, env);
+        let (mut created, mut declared) = (false, None);
         loop {
             step = match step.map_err(|error| blamed(error, blame))? {
-                Step::Answered(reply, log_position) => return Ok((reply, log_position)),
+                Step::Answered(reply, log_position) => {
+                    return Ok(Carried {
+                        reply,
+                        log_position,
+                        created,
+                        queue: declared,
+                    });
+                }
                 Step::Change { command, then } => growth::permit(&command, env)
                     .and_then(|()| {
                         cluster::known_without_majority(&command, env)
@@ -75,6 +78,7 @@ impl Caller {
                     })
                     .map_err(ProtocolError::from)
                     .and_then(|executed| {
+                        (created, declared) = (executed.outcome.created, executed.outcome.queue);
                         let changed = StepAnswer::Changed(executed.outcome, executed.log_position);
                         self.resume(then, changed, now, env)
                     }),
@@ -88,6 +92,28 @@ impl Caller {
                 }
             };
         }
+    }
+
+    /// Deletes a queue, whatever it holds, if it is this one: another one that has come to its name
+    /// stays.
+    ///
+    /// # Errors
+    /// If the caller may not configure a queue of that name, or the catalogue cannot be changed.
+    pub fn delete_this_queue<E: Env>(
+        &self,
+        name: &str,
+        queue: QueueId,
+        now: Now,
+        env: &E,
+    ) -> Result<Option<LogPosition>, ProtocolError> {
+        self.permit_queue(Access::Configure, name)?;
+        let command = Command::QueueDelete {
+            vhost: self.vhost.clone(),
+            name: name.to_owned(),
+            connection: Some(self.connection.0),
+            id: Some(queue.0),
+        };
+        Ok(env.execute(now, &command)?.log_position)
     }
 }
 

@@ -12,7 +12,7 @@ use super::log::Logs;
 use super::{cluster, reports};
 use crate::config::{Config, LogLevel};
 use leveret_auth::password::SALT_BYTES_GIVEN;
-use leveret_auth::{LoginCheck, Verdict};
+use leveret_auth::{Access, LoginCheck, Verdict};
 use leveret_management::api::{
     Actor, BrokerStats, Browse, Browsed, Changed, ChannelStats, ConnectionStats, ConsumerStats,
     DamagedQueue, DelayedMessage, DiskUse, Get, Got, Level, Listener, Login, LoginAnswer,
@@ -357,6 +357,30 @@ impl Running for Admin {
         let refused = result.as_ref().err().map(|error| error as &dyn Display);
         audit::note(audit::name_of(actor), operation, &object, refused);
         result
+    }
+
+    fn delete_this_queue(
+        &self,
+        actor: Actor<'_>,
+        vhost: &str,
+        name: &str,
+        queue: QueueId,
+    ) -> Result<(), ProtocolError> {
+        let result = self.delete_queue_by_id(actor, vhost, name, queue);
+        let refused = result.as_ref().err().map(|error| error as &dyn Display);
+        let object = format!("queue '{name}' in vhost '{vhost}'");
+        audit::note(audit::name_of(actor), "delete queue", &object, refused);
+        result
+    }
+
+    fn permit_queue(
+        &self,
+        actor: Actor<'_>,
+        vhost: &str,
+        access: Access,
+        queue: &str,
+    ) -> Result<(), ProtocolError> {
+        self.caller(actor, vhost).permit_queue(access, queue)
     }
 
     fn publish(

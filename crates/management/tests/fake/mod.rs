@@ -1,5 +1,6 @@
 //! A node at the trait seam: a few tables in memory, and a record of what was asked.
 
+use leveret_auth::Access;
 use leveret_management::api::*;
 use leveret_management::cluster::{ClusterChange, ClusterNode, ClusterView};
 use leveret_management::directory::*;
@@ -34,6 +35,10 @@ pub struct Fake {
     pub has_stream: AtomicBool,
     /// A queue that cannot be declared.
     pub refused_queue: Mutex<Option<String>>,
+    /// A queue or exchange that is not there when it is looked for and is when it is declared.
+    pub made_meanwhile: Mutex<Option<String>>,
+    /// A queue that nobody has permissions on, where they are asked for by name.
+    pub kept_queue: Mutex<Option<String>>,
     /// Logins with the password "slow", which wait.
     pub logins: Mutex<Vec<LoginAnswer>>,
 }
@@ -70,10 +75,17 @@ impl Fake {
         self.group.lock().unwrap().clone()
     }
 
+    fn is_made_meanwhile(&self, name: &str) -> bool {
+        self.made_meanwhile.lock().unwrap().as_deref() == Some(name)
+    }
+
     fn ask(&self, line: String) {
         self.asked.lock().unwrap().push(line);
     }
 }
+
+/// The id of a queue that is declared.
+const MADE: QueueId = QueueId(77);
 
 /// Each user's password is its name, and its tag too.
 pub const USERS: [&str; 5] = [
@@ -464,14 +476,46 @@ impl Running for Fake {
                 "inequivalent arg 'durable' for queue 'other'",
             )),
             Topology::DeclareQueue { name, .. } => Ok(Changed {
-                created: name == "new",
+                created: self.declared_queue(vhost, &name).is_none()
+                    && !self.is_made_meanwhile(&name),
+                queue: Some(MADE),
                 messages: 0,
+            }),
+            Topology::DeclareExchange { name, .. } => Ok(Changed {
+                created: !self.is_made_meanwhile(&name),
+                ..Changed::default()
             }),
             _ => Ok(Changed {
                 created: true,
-                messages: 0,
+                ..Changed::default()
             }),
         }
+    }
+
+    fn delete_this_queue(
+        &self,
+        actor: Actor<'_>,
+        vhost: &str,
+        name: &str,
+        queue: QueueId,
+    ) -> Result<(), ProtocolError> {
+        self.ask(format!(
+            "{actor:?} {vhost} DeleteQueue {name} {}",
+            queue.unmarked()
+        ));
+        Ok(())
+    }
+
+    fn permit_queue(
+        &self,
+        _: Actor<'_>,
+        _: &str,
+        _: Access,
+        queue: &str,
+    ) -> Result<(), ProtocolError> {
+        let is_kept = self.kept_queue.lock().unwrap().as_deref() == Some(queue);
+        let refused = || ProtocolError::channel(ReplyCode::AccessRefused, "refused");
+        (!is_kept).then_some(()).ok_or_else(refused)
     }
 
     fn publish(&self, _: Actor<'_>, vhost: &str, message: Publish) -> Result<Taken, ProtocolError> {
@@ -699,6 +743,12 @@ impl Directory for Fake {
     }
 
     fn declared_queue(&self, vhost: &str, name: &str) -> Option<Queue> {
+        if ["orders-a", "orders-b"].contains(&name) {
+            return Some(Queue {
+                name: name.to_owned(),
+                ..stream()
+            });
+        }
         self.declared_queues(Some(vhost))
             .into_iter()
             .find(|q| q.name == name)

@@ -443,27 +443,8 @@ fn refuse_by_name(
     if !exchange.is_empty() {
         return Ok(());
     }
-    refuse_views(catalogue, queues)?;
+    crate::streams::refuse_views(catalogue, queues)?;
     refuse_drained(catalogue, queues)
-}
-
-/// Refuses a publish to a view by its name: nothing is bound to views, so that only the default
-/// exchange, and the keys of copies, lead to them.
-fn refuse_views(catalogue: &Catalogue, queues: &[QueueId]) -> Result<(), ProtocolError> {
-    let source = |id: &QueueId| {
-        let record = catalogue.queue(*id).filter(|_| !id.is_stream())?;
-        Some((record, record.settings().source.as_deref()?))
-    };
-    match queues.iter().find_map(source) {
-        None => Ok(()),
-        Some((record, stream)) => {
-            let text = format!(
-                "{} is a view of the stream '{stream}': publish to the stream",
-                record.resource()
-            );
-            Err(ProtocolError::channel(ReplyCode::PreconditionFailed, text))
-        }
-    }
 }
 
 /// Refuses a publish to a drained partition of a super stream by its name: that is not lost in

@@ -131,15 +131,7 @@ impl<E: Env> NodePort<'_, E> {
         arguments: &[(String, String)],
     ) -> Result<(), ResponseCode> {
         let vhost = self.vhost();
-        let exists = {
-            let catalogue = self.env.catalogue();
-            let record = catalogue.vhost(&vhost);
-            record.is_some_and(|vhost| vhost.exchange(name).is_some())
-        };
-        if exists {
-            return Err(ResponseCode::PRECONDITION_FAILED);
-        }
-        self.execute(&Command::ExchangeDeclare {
+        let is_new = self.execute(&Command::ExchangeDeclare {
             vhost: vhost.clone(),
             name: name.to_owned(),
             kind: "direct".to_owned(),
@@ -148,6 +140,10 @@ impl<E: Env> NodePort<'_, E> {
             internal: false,
             arguments: exchange_arguments(arguments),
         })?;
+        if !is_new {
+            // It is somebody else's: nothing of it may be undone.
+            return Err(ResponseCode::PRECONDITION_FAILED);
+        }
         for (order, (partition, key)) in partitions.iter().enumerate() {
             let order = FieldValue::I64(i64::try_from(order).unwrap_or(i64::MAX));
             let bound = self.execute(&Command::Bind {
@@ -175,15 +171,14 @@ impl<E: Env> NodePort<'_, E> {
             name: name.to_owned(),
             if_unused: false,
         })
+        .map(drop)
     }
 
-    fn execute(&mut self, command: &Command) -> Result<(), ResponseCode> {
+    /// Changes the catalogue; says whether what was declared is new.
+    fn execute(&mut self, command: &Command) -> Result<bool, ResponseCode> {
         let permitted = growth::permit(command, self.env);
         match permitted.and_then(|()| self.env.execute(self.now, command)) {
-            Ok(executed) => {
-                self.executed_here(executed);
-                Ok(())
-            }
+            Ok(executed) => Ok(self.executed_here(executed).created),
             Err(error) => {
                 tracing::warn!(connection = %self.side.identity.name, "super stream refused: {error}");
                 Err(match error {

@@ -287,6 +287,14 @@ impl Caller {
         Ok(declaration(command, QUEUE_REDECLARATIONS_MAX))
     }
 
+    /// Whether the caller has this permission on queues of that name.
+    ///
+    /// # Errors
+    /// If not.
+    pub fn permit_queue(&self, access: Access, queue: &str) -> Result<(), ProtocolError> {
+        self.may(access, Resource::Queue(queue))
+    }
+
     fn delete_queue<E: Env>(
         &self,
         name: String,

@@ -3,6 +3,7 @@ AMQP and every operation on objects over HTTP, for each kind of user, on what is
 
 import base64
 import contextlib
+import itertools
 import json
 import pathlib
 import re
@@ -92,7 +93,12 @@ class Need:
 
 LINES = [line for line in TABLE.read_text().splitlines() if line and not line.startswith("#")]
 NEEDS = [Need(line) for line in LINES if line.startswith(("AMQP ", "HTTP "))]
-OWNERS = [Row(line.removeprefix("OWNER ")) for line in LINES if line.startswith("OWNER ")]
+#: Those of the stream protocol's connections are `cargo test -p leveret-management`'s.
+OWNERS = [
+    Row(line.removeprefix("OWNER "))
+    for line in LINES
+    if line.startswith("OWNER ") and "/api/stream/" not in line
+]
 ROWS = [Row(line) for line in LINES if not line.startswith(("AMQP ", "HTTP ", "OWNER ", "STREAM "))]
 
 
@@ -258,8 +264,32 @@ def binding(kind):
 
 TO_QUEUE, TO_EXCHANGE = binding("q"), binding("e")
 
-#: What is asked for a row of the table, by its name: path, body, and what is there before (a request
-#: of who may do all, with its body).
+#: For names that are used once.
+NUMBERS = itertools.count()
+
+
+def super_stream(p, rest=None, body=None, before=()):
+    """What is asked of a super stream that is there before; `{}` stands for its name."""
+    name = f"{p}-ss{next(NUMBERS)}"
+    path = f"/api/stream/super-streams/{OWN}/{name}"
+    made = [("PUT", path, {"partitions": 2})]
+    made += [(method, there.replace("{}", name), said) for method, there, said in before]
+    return rest.replace("{}", name) if rest else path, body, made
+
+
+PARTITIONS = f"/api/leveret/super-streams/{OWN}/{{}}/partitions"
+DRAINED = f"/api/leveret/super-streams/{OWN}/{{}}/drained/{{}}-0"
+
+
+def move(p):
+    """A move that has begun: its id is in what was answered."""
+    path = f"/api/leveret/queues/{OWN}/{p}-k/moves"
+    there = lambda text: f"{path}/{urllib.parse.quote(json.loads(text)['id'], safe='')}"  # noqa: E731
+    return there, None, [("POST", path, {"dry_run": True})]
+
+
+#: What is asked for a row of the table, by its name: path (or what makes it of the last answer),
+#: body, and what is done before by who may do all: requests with their bodies.
 REQUESTS = {
     "GET /api/queues/{vhost}/{}": lambda p: (f"{QUEUES}/{p}-q", None, None),
     "PUT /api/queues/{vhost}/{}": lambda p: (f"{QUEUES}/{p}-h", {}, None),
@@ -268,7 +298,7 @@ REQUESTS = {
         {"arguments": {"x-dead-letter-exchange": p + "-x"}},
         None,
     ),
-    "DELETE /api/queues/{vhost}/{}": lambda p: (f"{QUEUES}/{p}-h", None, ("PUT", f"{QUEUES}/{p}-h", {})),
+    "DELETE /api/queues/{vhost}/{}": lambda p: (f"{QUEUES}/{p}-h", None, [("PUT", f"{QUEUES}/{p}-h", {})]),
     "GET /api/queues/{vhost}/{}/bindings": lambda p: (f"{QUEUES}/{p}-q/bindings", None, None),
     "DELETE /api/queues/{vhost}/{}/contents": lambda p: (f"{QUEUES}/{p}-q/contents", None, None),
     "POST /api/queues/{vhost}/{}/get": lambda p: (f"{QUEUES}/{p}-q/get", GET, None),
@@ -282,7 +312,7 @@ REQUESTS = {
     "DELETE /api/exchanges/{vhost}/{}": lambda p: (
         f"{EXCHANGES}/{p}-h",
         None,
-        ("PUT", f"{EXCHANGES}/{p}-h", {"type": "direct"}),
+        [("PUT", f"{EXCHANGES}/{p}-h", {"type": "direct"})],
     ),
     "POST /api/exchanges/{vhost}/{}/publish": lambda p: (f"{EXCHANGES}/{p}-x/publish", PUBLISH, None),
     "POST /api/exchanges/{vhost}/{}/publish default": lambda p: (
@@ -318,12 +348,26 @@ REQUESTS = {
         {},
         None,
     ),
+    "DELETE /api/leveret/queues/{vhost}/{}/moves/{}": move,
+    "PUT /api/stream/super-streams/{vhost}/{}": lambda p: (
+        f"/api/stream/super-streams/{OWN}/{p}-ss{next(NUMBERS)}",
+        {"partitions": 1},
+        None,
+    ),
+    "DELETE /api/stream/super-streams/{vhost}/{}": super_stream,
+    "POST /api/leveret/super-streams/{vhost}/{}/partitions": lambda p: super_stream(
+        p, PARTITIONS, {"partitions": 1}
+    ),
+    "PUT /api/leveret/super-streams/{vhost}/{}/drained/{}": lambda p: super_stream(p, DRAINED, {}),
+    "DELETE /api/leveret/super-streams/{vhost}/{}/drained/{}": lambda p: super_stream(
+        p, DRAINED, before=[("PUT", DRAINED, {})]
+    ),
     "GET /api/aliveness-test/{vhost}": lambda p: (f"/api/aliveness-test/{OWN}", None, None),
 }
 
 
 def unbound(path):
-    return f"{path}/k", None, ("POST", path, KEY)
+    return f"{path}/k", None, [("POST", path, KEY)]
 
 
 def is_of_table(by):
@@ -427,9 +471,11 @@ def test_an_operation_over_http_needs_what_the_table_says(objects, row, tag):
         for prefix in ("own", "other"):
             prepare(objects, row, prefix)
             path, body, before = REQUESTS[row.name](prefix)
-            if before:
-                code, text = ask(before[0], before[1], user_of("administrator", "all"), before[2])
+            text = ""
+            for there, at, said in before or []:
+                code, text = ask(there, at, user_of("administrator", "all"), said)
                 assert code < 300, text
+            path = path(text) if callable(path) else path
             code, text = ask(row.method, path, user_of(tag, letters), body)
             expected = row.permits(tag, letters, prefix)
             assert code < 300 or code in (401, 403) or not expected, f"{code} {text}"

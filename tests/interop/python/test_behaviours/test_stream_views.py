@@ -1,6 +1,7 @@
 """Views of streams: queues whose messages are a stream's, each with what it has settled."""
 
 import time
+import urllib.error
 from collections import Counter
 
 import leveret_interop as interop
@@ -280,3 +281,20 @@ def test_an_operator_sees_what_waits_and_what_is_held(channel, stream):
     assert queue["arguments"]["x-stream-source"] == stream
     worker.connection.close()
     interop.until(lambda: figures() == (30, 0, 0))
+
+
+def test_an_operator_puts_nothing_into_a_view(channel, stream):
+    view = view_of(channel, stream)
+    queue = unique("q")
+    channel.queue_declare(queue)
+    message = {"properties": {}, "routing_key": view, "payload": "", "payload_encoding": "string"}
+    for path, body in (
+        ("/api/exchanges/%2F/amq.default/publish", message),
+        (f"/api/leveret/queues/%2F/{queue}/moves", {"to": view}),
+    ):
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            interop.http("POST", path, body)
+        assert refused.value.code == 400
+        assert "publish to the stream" in refused.value.read().decode()
+    channel.queue_delete(queue)
+    channel.queue_delete(view)

@@ -88,19 +88,6 @@ impl Admin {
         Some(stats)
     }
 
-    /// Whether what a declaration would create is there already.
-    fn exists(&self, vhost: &str, change: &Topology) -> bool {
-        let catalogue = self.broker.catalogue();
-        let Some(vhost) = catalogue.vhost(vhost) else {
-            return false;
-        };
-        match change {
-            Topology::DeclareExchange { name, .. } => vhost.exchange(name).is_some(),
-            Topology::DeclareQueue { name, .. } => vhost.queue_id(name).is_some(),
-            _ => true,
-        }
-    }
-
     pub(super) fn change_topology(
         &self,
         actor: Actor<'_>,
@@ -109,19 +96,32 @@ impl Admin {
     ) -> Result<Changed, ProtocolError> {
         let now = self.broker.now();
         let caller = self.caller(actor, vhost);
-        let existed = self.exists(vhost, &change);
         let ask = |queue, question| self.ask(queue, question);
-        let (reply, log_position) =
-            caller.topology_asking(operation(change), now, &*self.broker, ask)?;
+        let carried = caller.topology_asking(operation(change), now, &*self.broker, ask)?;
         self.broker.run_deferred_work();
-        self.wait(log_position)?;
+        self.wait(carried.log_position)?;
         Ok(Changed {
-            created: !existed,
-            messages: match reply {
+            created: carried.created,
+            queue: carried.queue,
+            messages: match carried.reply {
                 Reply::Count(count) => u64::from(count),
                 _ => 0,
             },
         })
+    }
+
+    pub(super) fn delete_queue_by_id(
+        &self,
+        actor: Actor<'_>,
+        vhost: &str,
+        name: &str,
+        queue: QueueId,
+    ) -> Result<(), ProtocolError> {
+        let caller = self.caller(actor, vhost);
+        let now = self.broker.now();
+        let log_position = caller.delete_this_queue(name, queue, now, &*self.broker)?;
+        self.broker.run_deferred_work();
+        self.wait(log_position)
     }
 
     pub(super) fn publish_message(

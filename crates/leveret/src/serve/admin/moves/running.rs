@@ -10,7 +10,9 @@ use leveret_node::operator::Published;
 use leveret_node::{Caller, Env, operator};
 use leveret_queue::Outcome;
 use leveret_shell::broker::Broker;
-use leveret_types::limits::{MOVE_BATCH_BYTES, MOVE_BATCH_MESSAGES_MAX, MOVE_HELD_MAX};
+use leveret_types::limits::{
+    MOVE_BATCH_BYTES, MOVE_BATCH_MESSAGES_MAX, MOVE_HELD_MAX, MOVE_PLACES_MAX,
+};
 use leveret_types::{ConsumerId, Message, QueueId, RangeSet};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -135,6 +137,10 @@ impl Running {
             self.looked_at += 1;
             self.begun.told().looked_at = self.looked_at;
             let to = destination(&self.wanted, &self.queue, &delivery.message);
+            // Whoever published the messages may have named as many queues as there are messages.
+            if known.len() >= MOVE_PLACES_MAX {
+                known.clear();
+            }
             let found = to.and_then(|to| {
                 let look = || caller.queue_to_put_into(&to, &*self.broker);
                 let queue = known.entry(to.clone()).or_insert_with(look);
