@@ -555,6 +555,23 @@ mod tests {
     }
 
     #[test]
+    fn what_follows_in_number_but_in_another_priority_log_is_no_neighbour() {
+        let mut header = Header::default();
+        header.message(4, 0);
+        header.message(5, 1);
+        header.message(5, 2);
+        let came = |priority_log, range| Came {
+            priority_log,
+            range,
+        };
+        assert_eq!(header.came, [came(4, 0..1), came(5, 1..3)]);
+        header.left(4, 0..1, 7);
+        header.left(5, 1..3, 8);
+        let left: Vec<_> = header.left.iter().map(|of| of.range.clone()).collect();
+        assert_eq!(left, [0..1, 1..3]);
+    }
+
+    #[test]
     fn neighbours_are_one_item() {
         let header = header();
         assert_eq!(header.items(), 2 + 2 + 2 + 1 + 1);

@@ -148,3 +148,38 @@ impl Parked {
         true
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn payload(bytes: usize) -> EntryPayload {
+        EntryPayload {
+            bytes: Bytes::from(vec![0; bytes]),
+            published: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn what_is_applied_takes_no_room_any_more() {
+        let mut outgoing = Outgoing::default();
+        (1..=1_000).for_each(|index| outgoing.keep(index, payload(8)));
+        outgoing.applied(999);
+        assert_eq!((outgoing.kept.len(), outgoing.kept_bytes), (1, 8));
+        outgoing.applied(1_000);
+        assert_eq!((outgoing.kept.capacity(), outgoing.kept_bytes), (0, 0));
+    }
+
+    #[test]
+    fn the_newest_entries_are_kept_as_far_as_there_is_room_and_the_last_in_any_case() {
+        let mut outgoing = Outgoing::default();
+        (1..=4).for_each(|index| outgoing.keep(index, payload(QUORUM_SENT_BYTES / 4)));
+        assert_eq!(outgoing.kept.len(), 4, "as much as there may be");
+        outgoing.keep(5, payload(1));
+        assert!(outgoing.get(1).is_none() && outgoing.get(2).is_some());
+        outgoing.keep(6, payload(QUORUM_SENT_BYTES + 1));
+        assert!(outgoing.get(5).is_none() && outgoing.get(6).is_some());
+        outgoing.forget_from(6);
+        assert_eq!((outgoing.kept.len(), outgoing.kept_bytes), (0, 0));
+    }
+}

@@ -6,11 +6,16 @@ mod astray;
 mod expiring;
 mod golden;
 mod local;
+mod looking;
 mod non_voting;
+mod quiet;
+mod reaching;
 mod referring;
 mod registered;
+mod restored;
 mod sending;
 mod spare;
+mod transferring;
 
 use super::HEADER_LOG;
 use crate::env::{ConnectionEvent, PeerFrame, QueueAnswer};

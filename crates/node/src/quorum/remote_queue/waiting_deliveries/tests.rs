@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::env::ConnectionEvent;
-use crate::link::ConsumerLink;
+use crate::link::{ConsumerLink, Link};
 use crate::peeked::Found;
 use crate::queue_host::{HostContext, QueueHost};
 use crate::quorum::RemoteQueues;
@@ -15,6 +15,7 @@ use leveret_queue::Consumer;
 use leveret_storage::{Folders, MemoryDisk, Options, ShardLogs, recover};
 use leveret_types::message::MessageSummary;
 use leveret_types::{ConnectionId, MessageParts, NodeId, QueueId};
+use std::sync::Arc;
 
 const QUEUE: QueueId = QueueId(256);
 const HERE: NodeId = NodeId(1);
@@ -158,12 +159,16 @@ impl World {
     }
 
     fn hear(&mut self, message: Event) {
+        self.hear_from(LEADER, message);
+    }
+
+    fn hear_from(&mut self, node: NodeId, message: Event) {
         let session = self
             .remote_queues
             .known(QUEUE)
             .map_or(0, RemoteQueue::session);
         self.reach(|remote_queues, reach| {
-            remote_queues.receive(QUEUE, LEADER, session, message, reach)
+            remote_queues.receive(QUEUE, node, session, message, reach)
         });
     }
 
@@ -393,4 +398,58 @@ fn a_leader_that_delivers_more_than_it_may_is_left() {
     assert_eq!(world.next(), None);
     let remote_queue = world.remote_queues.known(QUEUE).expect("it is there");
     assert_eq!(remote_queue.place(), LeaderLocation::Unknown);
+}
+
+#[test]
+fn what_comes_whole_goes_on_at_once_where_nothing_waits_however_much_that_is() {
+    let mut world = World::new();
+    let all = 3 * WAITING_DELIVERIES_MAX as u64 + 1;
+    (0..all).for_each(|index| world.hear(whole(A, index)));
+    let remote_queue = world.remote_queues.known(QUEUE).expect("it is there");
+    assert!(!remote_queue.has_waiting_deliveries());
+    assert_eq!(remote_queue.place(), LeaderLocation::Led(LEADER));
+    let events = world.events();
+    let is_in_order = events
+        .iter()
+        .copied()
+        .eq((0..).map(|index| (1, index)).take(events.len()));
+    assert!(is_in_order && !events.is_empty());
+}
+
+/// What came from a leader elsewhere waits for room; one that is here has taken room before.
+#[test]
+fn a_delivery_of_a_leader_that_has_moved_here_does_not_overtake_what_waits_for_room() {
+    let mut world = World::new();
+    let (late, link) = (ConsumerId(4), Arc::<Link>::default());
+    let consumer = Consumer {
+        id: late,
+        priority: 0,
+        exclusive: false,
+        no_ack: false,
+        prefetch: 0,
+        timeout_ms: None,
+    };
+    let narrow = ConsumerLink {
+        link: Arc::clone(&link),
+        limiter: None,
+    };
+    let attached = world
+        .use_queue(|remote_queue, context| remote_queue.attach(context, consumer, CLIENT, narrow));
+    assert!(attached.is_ok());
+    world.hear(Event::Attached {
+        consumer: late,
+        result: Ok(()),
+    });
+    let taken = std::iter::from_fn(|| link.take(1).then_some(())).count();
+    world.hear(whole(late, 0));
+    assert_eq!(world.events(), [], "there is no room");
+    world.hear_from(HERE, Event::Leading { term: 2 });
+    world.hear_from(HERE, Event::Committed { through: 0 });
+    let remote_queue = world.remote_queues.known(QUEUE).expect("it is there");
+    assert_eq!(remote_queue.place(), LeaderLocation::Led(HERE));
+    world.hear_from(HERE, whole(late, 1));
+    assert_eq!(world.events(), [], "it is behind the first");
+    link.give(taken, taken);
+    world.use_queue(|remote_queue, context| remote_queue.unblock(context, late));
+    assert_eq!(world.events(), [(4, 0), (4, 1)]);
 }

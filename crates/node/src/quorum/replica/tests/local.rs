@@ -18,7 +18,7 @@ impl World {
     }
 
     /// The log of the only priority log.
-    fn log(&self, at: usize) -> LogId {
+    pub(super) fn log(&self, at: usize) -> LogId {
         let running = self.nodes[at].running.as_ref().expect("it runs");
         let is_priority_log =
             |log: &LogId| queue_of(*log).0 == QUEUE && queue_of(*log).1 != HEADER_LOG;
@@ -27,7 +27,7 @@ impl World {
     }
 
     /// Publishes at the leader, and lets all members have it.
-    fn filled(seed: u64, messages: u64, body_bytes: usize) -> (Self, usize, usize) {
+    pub(super) fn filled(seed: u64, messages: u64, body_bytes: usize) -> (Self, usize, usize) {
         let mut world = Self::new(seed, 3, spec(3));
         world.body_bytes = body_bytes;
         world.rest(100);
@@ -195,7 +195,8 @@ fn fetch(world: &mut World, (leader, from): (usize, usize), consumer: ConsumerId
     answers(world, (leader, from))
 }
 
-fn answers(world: &mut World, way: (usize, usize)) -> Vec<Event> {
+/// What is on its way to a node's remote queue, taken off the way.
+pub(super) fn answers(world: &mut World, way: (usize, usize)) -> Vec<Event> {
     let frames = world.ways.remove(&way).unwrap_or_default().into_iter();
     let bytes = frames.map(|frame| Bytes::from(frame.pieces.concat()));
     let decoded = bytes.filter_map(|bytes| decode_to_remote_queue(QUEUE, bytes).ok());

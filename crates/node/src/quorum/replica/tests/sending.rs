@@ -7,7 +7,7 @@ use leveret_replication::{Body, Entry, EntryKind, Message as GroupMessage};
 
 impl World {
     /// Does something with a node's replica; what it sends stays in the shard's effects.
-    fn with_replica<R>(
+    pub(super) fn with_replica<R>(
         &mut self,
         at: usize,
         run: impl FnOnce(&mut Replica, &mut Around<'_>) -> R,
@@ -21,7 +21,7 @@ impl World {
     }
 
     /// Cuts the way between two nodes.
-    fn cut_off(&mut self, a: usize, b: usize) {
+    pub(super) fn cut_off(&mut self, a: usize, b: usize) {
         self.cut.insert((a.min(b), a.max(b)));
         self.part(a, b);
     }
@@ -79,6 +79,27 @@ fn entries_do_not_overtake_those_that_wait_for_a_read() {
         replica.retry_outgoing(around);
         assert_eq!(around.effects.peer.len(), before + 4);
         assert!(replica.outgoing.parked.is_empty());
+    });
+}
+
+#[test]
+fn what_was_to_go_to_a_node_is_not_sent_once_it_was_gone() {
+    let (mut world, leader, [one, other]) = led();
+    world.with_replica(leader, |replica, _| {
+        for to in [one, other] {
+            let waits = Parked::new(append(replica, to, 1));
+            replica.outgoing.parked.push_back(waits);
+        }
+    });
+    let (own, gone) = (world.nodes[leader].id, one.node());
+    assert_ne!(own, gone);
+    world.with(leader, |shard, now| shard.peer_down(now, gone));
+    world.with_replica(leader, |replica, around| {
+        let before = around.effects.peer.len();
+        replica.retry_outgoing(around);
+        let sent = around.effects.peer.split_off(before);
+        let to: Vec<NodeId> = sent.into_iter().map(|(to, _)| to).collect();
+        assert_eq!(to, [other.node()]);
     });
 }
 

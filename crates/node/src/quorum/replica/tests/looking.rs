@@ -1,0 +1,73 @@
+//! Operators who look at a message that has to be read from disk first.
+
+use super::*;
+use crate::queue_host::Asker;
+use crate::quorum::link::Fetched;
+use leveret_types::limits::PARKED_ANSWERS_MAX;
+
+impl World {
+    /// Looks at the first message, as one who asks again until there is an answer.
+    fn look(&mut self, at: usize, poll: u64) -> Option<Fetched> {
+        let answer = self.with(at, |shard, now| {
+            shard.peek(now, QUEUE, Asker::Poll(poll), 0)
+        });
+        match answer? {
+            QueueAnswer::Peeked(fetched) => Some(fetched),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// A leader that does not have the first message in memory.
+    fn led_on_disk() -> (Self, usize) {
+        let mut world = Self::new(2, 3, spec(3));
+        world.body_bytes = 30_000;
+        world.rest(100);
+        let leader = world.leader().expect("it is led");
+        for _ in 0..12 {
+            world.publish(leader);
+            world.rest(1);
+        }
+        world.rest(20);
+        (world, leader)
+    }
+}
+
+fn is_first(found: &Option<Fetched>) -> bool {
+    matches!(found, Some(Fetched::Message(message)) if number_of(message) == 0)
+}
+
+#[test]
+fn as_many_looks_wait_for_the_disk_as_may_and_the_next_is_told_to_try_again() {
+    let (mut world, leader) = World::led_on_disk();
+    let most = PARKED_ANSWERS_MAX as u64;
+    for poll in 0..=most {
+        assert!(world.look(leader, poll).is_none());
+    }
+    let answer = world.look(leader, most);
+    assert!(matches!(answer, Some(Fetched::Unreadable)), "{answer:?}");
+    assert!(
+        world.look(leader, most - 1).is_none(),
+        "its disk was not read"
+    );
+    world.read(leader);
+    for poll in 0..most {
+        let answer = world.look(leader, poll);
+        assert!(is_first(&answer), "{poll}: {answer:?}");
+    }
+    // There is room again, and the message is at hand.
+    assert!(world.look(leader, most).is_none());
+    let answer = world.look(leader, most);
+    assert!(is_first(&answer), "{answer:?}");
+}
+
+#[test]
+fn a_message_that_leaves_while_it_is_read_for_a_look_is_gone() {
+    let (mut world, leader) = World::led_on_disk();
+    assert!(world.look(leader, 1).is_none());
+    world.with(leader, |shard, now| {
+        shard.purge(now, QUEUE, Asker::Poll(2));
+    });
+    world.rest(2);
+    let answer = world.look(leader, 1);
+    assert!(matches!(answer, Some(Fetched::Gone)), "{answer:?}");
+}
