@@ -79,45 +79,52 @@ impl World {
     }
 }
 
-/// A leader to which two nodes present a consumer each: who is told to be the active one then, and
-/// with which number.
-fn active_after(order: [(usize, u64); 2]) -> (ConsumerId, u64) {
+/// A leader that has just begun to lead, of a queue with a single active consumer.
+fn single_active() -> (World, usize) {
     let mut single = spec(3);
     single.settings.single_active = true;
     let mut world = World::new(1, 3, single);
     let leader = world.begun_to_lead();
-    for (further, activation) in order {
-        let at = (leader + further) % 3;
-        let from = world.nodes[at].id;
-        let id = ConsumerId(further as u64);
-        let subscription = RegisteredSubscription {
+    (world, leader)
+}
+
+/// A node begins a session with the leader, with one consumer that was told this number when it
+/// became active; who is told to be the active one then, and with which number.
+fn present_consumer(
+    (world, leader): &mut (World, usize),
+    session: u64,
+    (further, activation): (usize, u64),
+) -> Vec<(ConsumerId, u64)> {
+    let leader = *leader;
+    let from = world.nodes[(leader + further) % 3].id;
+    let id = ConsumerId(further as u64);
+    let consumer = Consumer {
+        id,
+        priority: 0,
+        exclusive: false,
+        no_ack: false,
+        prefetch: 0,
+        timeout_ms: None,
+    };
+    let registration = Registration {
+        start: 1 << 41,
+        term: 0,
+        first_sequence: 1,
+        subscriptions: vec![RegisteredSubscription {
             id,
-            consumer: Some(Consumer {
-                id,
-                priority: 0,
-                exclusive: false,
-                no_ack: false,
-                prefetch: 0,
-                timeout_ms: None,
-            }),
+            consumer: Some(consumer),
             activation,
             held: Vec::new(),
-        };
-        let registration = Registration {
-            start: 1 << 41,
-            term: 0,
-            first_sequence: 1,
-            subscriptions: vec![subscription],
-        };
-        world.with(leader, |shard, now| {
-            shard.with_replicas(now, |replicas, around| {
-                let message = Command::Present(Box::new(registration));
-                replicas.receive(around, from, QUEUE, 1 << 40, message);
-            });
+        }],
+    };
+    world.with(leader, |shard, now| {
+        shard.with_replicas(now, |replicas, around| {
+            let message = Command::Present(Box::new(registration));
+            replicas.receive(around, from, QUEUE, session, message);
         });
-    }
+    });
     let others = [1, 2].map(|further| (leader, (leader + further) % 3));
-    let said = others.map(|way| local::answers(&mut world, way));
+    let said = others.map(|way| local::answers(world, way));
     let active = said.iter().flatten().filter_map(|event| match event {
         Event::Active {
             consumer,
@@ -125,19 +132,36 @@ fn active_after(order: [(usize, u64); 2]) -> (ConsumerId, u64) {
         } if *activation > 0 => Some((*consumer, *activation)),
         _ => None,
     });
-    let active: Vec<_> = active.collect();
-    assert_eq!(active.len(), 1, "{said:?}");
-    active[0]
+    active.collect()
 }
 
 #[test]
 fn of_consumers_that_were_active_who_was_it_last_stays_it_whoever_comes_first() {
     let (earlier, later) = ((1, 6), (2, 7));
-    for order in [[earlier, later], [later, earlier]] {
-        assert_eq!(active_after(order), (ConsumerId(2), 8), "{order:?}");
-    }
     // One that waits was told so, and has no number.
-    for order in [[(1, 0), (2, 7)], [(2, 7), (1, 0)]] {
-        assert_eq!(active_after(order), (ConsumerId(2), 8), "{order:?}");
+    let waiting = (1, 0);
+    for order in [
+        [earlier, later],
+        [later, earlier],
+        [waiting, later],
+        [later, waiting],
+    ] {
+        let mut led = single_active();
+        assert_eq!(present_consumer(&mut led, 1, order[0]), []);
+        let active = present_consumer(&mut led, 1, order[1]);
+        assert_eq!(active, [(ConsumerId(2), 8)], "{order:?}");
+    }
+}
+
+#[test]
+fn the_active_consumer_stays_it_when_its_node_begins_another_session() {
+    let mut led = single_active();
+    assert_eq!(present_consumer(&mut led, 1, (1, 0)), []);
+    let active = present_consumer(&mut led, 1, (2, 0));
+    assert_eq!(active, [(ConsumerId(1), 1)]);
+    // With a greater number each time, so that the next leader knows who was it last.
+    for session in 2..5 {
+        let active = present_consumer(&mut led, session, (1, session - 1));
+        assert_eq!(active, [(ConsumerId(1), session)]);
     }
 }
