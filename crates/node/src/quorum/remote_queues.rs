@@ -401,6 +401,52 @@ mod tests {
     use crate::shard::ShardEffects;
     use leveret_types::ConnectionId;
 
+    #[test]
+    fn a_node_that_was_asked_and_is_down_is_not_waited_for() {
+        let node = NodeId(1);
+        let mut remote_queues = RemoteQueues::new(Origin { node, start: 1 }, 1);
+        let (queue, now) = (QueueId(1), Now::both(1_000));
+        let mut effects = ShardEffects::default();
+        let reach = &mut Reach {
+            now,
+            node,
+            effects: &mut effects,
+        };
+        remote_queues.place(queue, &[NodeId(2), NodeId(3)], false);
+        for peer in [NodeId(2), NodeId(3)] {
+            remote_queues.peer_up(now, peer);
+        }
+        let remote_queue = remote_queues.used(queue).expect("it is placed");
+        remote_queue.keep(Operation::Nothing, Notify::Nobody);
+        remote_queues.locate(now, queue, None);
+        let place = |remote_queues: &RemoteQueues| {
+            let remote_queue = remote_queues.known(queue).expect("it is used");
+            remote_queue.place()
+        };
+        assert_eq!(place(&remote_queues), LeaderLocation::Asked(NodeId(2)));
+        remote_queues.peer_down(NodeId(3), reach);
+        assert_eq!(place(&remote_queues), LeaderLocation::Asked(NodeId(2)));
+        remote_queues.peer_down(NodeId(2), reach);
+        assert_eq!(place(&remote_queues), LeaderLocation::Unknown);
+    }
+
+    #[test]
+    fn a_queue_that_was_never_placed_or_is_gone_is_not_had() {
+        let node = NodeId(1);
+        let mut remote_queues = RemoteQueues::new(Origin { node, start: 1 }, 1);
+        let mut effects = ShardEffects::default();
+        let reach = &mut Reach {
+            now: Now::both(1),
+            node,
+            effects: &mut effects,
+        };
+        assert!(!remote_queues.has(QueueId(1)));
+        remote_queues.place(QueueId(1), &[NodeId(2)], false);
+        assert!(remote_queues.has(QueueId(1)) && !remote_queues.has(QueueId(2)));
+        remote_queues.remove(QueueId(1), reach);
+        assert!(!remote_queues.has(QueueId(1)));
+    }
+
     /// A queue that keeps nothing itself is never heard of: others must let its publishers go on.
     #[test]
     fn who_was_held_back_for_other_queues_goes_on_when_those_keep_less() {

@@ -397,3 +397,28 @@ fn a_delivery_with_an_index_that_none_can_follow_is_refused() {
         }
     }
 }
+
+#[test]
+fn a_consumer_with_flags_that_there_are_not_is_refused() {
+    let encoded = |exclusive: bool| {
+        let attach = Command::Attach(Consumer {
+            exclusive,
+            no_ack: false,
+            ..consumer(1)
+        });
+        joined(&encoded_to_leader(&[attach])[0])
+    };
+    let (with, without) = (encoded(true), encoded(false));
+    let mut differing = (0..with.len()).filter(|at| with[*at] != without[*at]);
+    let flags = differing.next().expect("the byte with the flags");
+    assert_eq!(differing.next(), None);
+    for (flag, is_known) in [(3, true), (4, false), (0x80, false)] {
+        let mut bytes = with.to_vec();
+        bytes[flags] = flag;
+        assert_eq!(
+            decode_to_leader(Bytes::from(bytes)).is_ok(),
+            is_known,
+            "{flag}"
+        );
+    }
+}

@@ -211,6 +211,18 @@ fn weight(operation: &Operation) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use leveret_types::message::MessageSummary;
+    use leveret_types::{Message, MessageParts};
+
+    fn message(bytes: usize) -> Message {
+        let parts = MessageParts {
+            exchange: b"",
+            routing_key: b"q",
+            properties: &[0, 0],
+            body: &vec![0; bytes],
+        };
+        Message::from_parts(parts, MessageSummary::default())
+    }
 
     fn nothing() -> PendingOperation {
         PendingOperation {
@@ -238,5 +250,34 @@ mod tests {
         assert!(together.has_room_again());
         assert!(!together.has_room_again(), "said once");
         assert!(!b.is_full());
+    }
+
+    #[test]
+    fn there_is_room_again_when_half_of_it_is_free_of_the_number_and_of_the_bytes() {
+        let mut journal = Journal::new(Budget::new(usize::MAX));
+        for _ in 0..PENDING_OPERATIONS_MAX {
+            assert!(!journal.is_full());
+            journal.push(nothing());
+        }
+        assert!(journal.is_full() && !journal.is_roomy());
+        let half = PENDING_OPERATIONS_MAX as u64 / 2;
+        (1..half).for_each(|_| drop(journal.pop_through(half)));
+        assert!(!journal.is_full() && !journal.is_roomy());
+        journal.pop_through(half);
+        assert!(journal.is_roomy());
+        let publish = || PendingOperation {
+            operation: Operation::Publish(message(PENDING_OPERATION_BYTES_MAX / 4)),
+            ..nothing()
+        };
+        let mut journal = Journal::new(Budget::new(usize::MAX));
+        for _ in 0..4 {
+            assert!(!journal.is_full());
+            journal.push(publish());
+        }
+        assert!(journal.is_full() && !journal.is_roomy());
+        (1..=2).for_each(|number| drop(journal.pop_through(number)));
+        assert!(!journal.is_full() && !journal.is_roomy(), "more than half");
+        journal.pop_through(3);
+        assert!(journal.is_roomy());
     }
 }

@@ -158,3 +158,25 @@ impl Questions {
         (answer.map(|(_, answer)| answer), is_asked)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_answers_are_kept_as_may_be_and_the_oldest_gives_way() {
+        let mut questions = Questions::new();
+        let most = PARKED_ANSWERS_MAX as u64;
+        (0..most).for_each(|poll| questions.park(poll, QueueAnswer::Purged(poll)));
+        assert_eq!(questions.parked.len(), PARKED_ANSWERS_MAX);
+        questions.park(most, QueueAnswer::Purged(most));
+        assert_eq!(questions.parked.len(), PARKED_ANSWERS_MAX);
+        let mut answer = |poll| questions.parked(poll).0;
+        assert!(answer(0).is_none());
+        for poll in 1..=most {
+            let answer = answer(poll);
+            assert!(matches!(answer, Some(QueueAnswer::Purged(of)) if of == poll));
+        }
+        assert!(questions.parked.is_empty(), "each is given once");
+    }
+}

@@ -480,6 +480,12 @@ mod tests {
         assert_eq!(applied.through(origin(1)), None);
         assert_eq!(applied.through(origin(2)), Some(5));
         assert_eq!(applied.through(origin(most + 1)), Some(5));
+        // And all of them come back with the state, but not more.
+        let mark = SnapshotMark::founding([ReplicaId(1)]);
+        let (read, _) = Applied::decode(&applied.encode(&mark)).expect("as many as may be");
+        assert_eq!(read.origins, applied.origins);
+        applied.origins.push((origin(1), 5));
+        assert!(Applied::decode(&applied.encode(&mark)).is_err());
     }
 
     #[test]

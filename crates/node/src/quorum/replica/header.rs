@@ -518,6 +518,10 @@ mod tests {
         assert_eq!(given.ranges, [300..302, 303..304]);
         assert_eq!(given.through, 310);
         assert_eq!(header_of_view().items(), header().items() - 2 + 3);
+        let mut header = Header::default();
+        header.give(41);
+        let given = header.given.expect("it was given one");
+        assert_eq!(given.through, 42, "it is given that one");
     }
 
     #[test]
@@ -555,20 +559,22 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_in_number_but_in_another_priority_log_is_no_neighbour() {
+    fn what_follows_in_another_priority_log_or_behind_a_gap_is_no_neighbour() {
         let mut header = Header::default();
         header.message(4, 0);
         header.message(5, 1);
         header.message(5, 2);
+        header.message(5, 4);
         let came = |priority_log, range| Came {
             priority_log,
             range,
         };
-        assert_eq!(header.came, [came(4, 0..1), came(5, 1..3)]);
+        assert_eq!(header.came, [came(4, 0..1), came(5, 1..3), came(5, 4..5)]);
         header.left(4, 0..1, 7);
         header.left(5, 1..3, 8);
+        header.left(5, 4..5, 8);
         let left: Vec<_> = header.left.iter().map(|of| of.range.clone()).collect();
-        assert_eq!(left, [0..1, 1..3]);
+        assert_eq!(left, [0..1, 1..3, 4..5]);
     }
 
     #[test]

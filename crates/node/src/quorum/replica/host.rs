@@ -506,7 +506,7 @@ impl Replica {
     /// Whether the entry that brought a message is here, by an entry of the group that is that one
     /// or a later one. What is at the message's place without it may be another message: one that a
     /// leader before could not commit.
-    fn has(&self, (entry, term): (u64, u64), position: Position) -> bool {
+    pub(super) fn has(&self, (entry, term): (u64, u64), position: Position) -> bool {
         let is_here = entry <= self.group.last_applied() || self.group.term_at(entry) == Some(term);
         is_here && position.index < self.priority_logs.end(position.priority_log)
     }

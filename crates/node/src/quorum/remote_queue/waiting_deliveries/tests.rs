@@ -5,7 +5,7 @@ use super::*;
 use crate::env::ConnectionEvent;
 use crate::link::{ConsumerLink, Link};
 use crate::peeked::Found;
-use crate::queue_host::{HostContext, QueueHost};
+use crate::queue_host::{Get, HostContext, QueueHost};
 use crate::quorum::RemoteQueues;
 use crate::quorum::link::{Event, Origin, Registration};
 use crate::quorum::remote_queue::Put;
@@ -147,6 +147,51 @@ impl World {
         };
         let remote_queue = self.remote_queues.used(QUEUE).expect("it is placed");
         run(remote_queue, context)
+    }
+
+    /// Attaches one more consumer, with the link to its connection.
+    fn attach_narrow(&mut self, id: ConsumerId, no_ack: bool) -> Arc<Link> {
+        let link = Arc::<Link>::default();
+        let consumer = Consumer {
+            id,
+            priority: 0,
+            exclusive: false,
+            no_ack,
+            prefetch: 0,
+            timeout_ms: None,
+        };
+        let narrow = ConsumerLink {
+            link: Arc::clone(&link),
+            limiter: None,
+        };
+        let attached = self.use_queue(|remote_queue, context| {
+            remote_queue.attach(context, consumer, CLIENT, narrow)
+        });
+        assert!(attached.is_ok());
+        self.hear(Event::Attached {
+            consumer: id,
+            result: Ok(()),
+        });
+        link
+    }
+
+    fn known(&self) -> &RemoteQueue {
+        self.remote_queues.known(QUEUE).expect("it is used")
+    }
+
+    fn cancel(&mut self, consumer: ConsumerId) {
+        self.use_queue(|remote_queue, context| remote_queue.cancel(context, consumer, CLIENT));
+        self.hear(Event::Cancelled(consumer));
+    }
+
+    fn settle(&mut self, subscription: ConsumerId, index: u64) -> u64 {
+        let settle = Settle {
+            subscription,
+            priority_log: 0,
+            range: index..index + 1,
+            outcome: Outcome::Accept,
+        };
+        self.use_queue(|remote_queue, context| remote_queue.settle(context, settle))
     }
 
     fn reach<R>(&mut self, run: impl FnOnce(&mut RemoteQueues, &mut Reach<'_>) -> R) -> R {
@@ -420,26 +465,7 @@ fn what_comes_whole_goes_on_at_once_where_nothing_waits_however_much_that_is() {
 #[test]
 fn a_delivery_of_a_leader_that_has_moved_here_does_not_overtake_what_waits_for_room() {
     let mut world = World::new();
-    let (late, link) = (ConsumerId(4), Arc::<Link>::default());
-    let consumer = Consumer {
-        id: late,
-        priority: 0,
-        exclusive: false,
-        no_ack: false,
-        prefetch: 0,
-        timeout_ms: None,
-    };
-    let narrow = ConsumerLink {
-        link: Arc::clone(&link),
-        limiter: None,
-    };
-    let attached = world
-        .use_queue(|remote_queue, context| remote_queue.attach(context, consumer, CLIENT, narrow));
-    assert!(attached.is_ok());
-    world.hear(Event::Attached {
-        consumer: late,
-        result: Ok(()),
-    });
+    let (late, link) = (ConsumerId(4), world.attach_narrow(ConsumerId(4), false));
     let taken = std::iter::from_fn(|| link.take(1).then_some(())).count();
     world.hear(whole(late, 0));
     assert_eq!(world.events(), [], "there is no room");
@@ -452,4 +478,123 @@ fn a_delivery_of_a_leader_that_has_moved_here_does_not_overtake_what_waits_for_r
     link.give(taken, taken);
     world.use_queue(|remote_queue, context| remote_queue.unblock(context, late));
     assert_eq!(world.events(), [(4, 0), (4, 1)]);
+}
+
+#[test]
+fn a_cancelled_consumer_is_known_as_long_as_it_holds_something() {
+    let mut world = World::new();
+    world.hear(whole(A, 0));
+    world.cancel(A);
+    world.cancel(B);
+    assert!(world.known().holds(A) && !world.known().holds(B));
+    assert_eq!(world.settle(A, 0), 1);
+    assert!(!world.known().holds(A));
+}
+
+/// What is not acknowledged has left its queue when it is delivered.
+#[test]
+fn what_waits_for_room_when_its_consumer_is_cancelled_returns_or_is_delivered_if_it_cannot() {
+    for (no_ack, delivered) in [(false, 0), (true, 2)] {
+        let mut world = World::new();
+        let late = ConsumerId(4);
+        let link = world.attach_narrow(late, no_ack);
+        while link.take(1) {}
+        (0..2).for_each(|index| world.hear(whole(late, index)));
+        assert_eq!(world.events(), [], "there is no room");
+        world.cancel(late);
+        let expected = (0..delivered).map(|index| (4, index));
+        let expected: Vec<_> = expected.chain([(0, 0)]).collect();
+        assert_eq!(world.events(), expected);
+        let said = world.said().into_iter().flat_map(|said| match said {
+            Command::Operations { operations, .. } => operations,
+            _ => Vec::new(),
+        });
+        let released = said.filter_map(|operation| match operation {
+            crate::quorum::link::Operation::Settle(settle) => Some((settle.range, settle.outcome)),
+            _ => None,
+        });
+        let released: Vec<_> = released.collect();
+        match no_ack {
+            true => assert_eq!(released, []),
+            false => assert_eq!(released, [(0..2, Outcome::Release)]),
+        }
+    }
+}
+
+#[test]
+fn who_gets_twice_holds_what_the_second_brings_though_the_first_brought_nothing() {
+    let mut world = World::new();
+    let getter = ConsumerId(9);
+    for _ in 0..2 {
+        let get = Get {
+            subscription: getter,
+            subscriber: Some(CLIENT),
+            no_ack: false,
+        };
+        world.use_queue(|remote_queue, context| remote_queue.get(context, get));
+    }
+    for got in [
+        None,
+        Some((local(getter, 5).complete(QUEUE, message(5)), 0)),
+    ] {
+        world.hear(Event::Got {
+            subscription: getter,
+            got,
+        });
+    }
+    assert_eq!(world.settle(getter, 5), 1);
+    assert!(!world.known().holds(getter), "it holds nothing any more");
+}
+
+#[test]
+fn what_is_said_in_another_session_or_by_another_node_means_nothing() {
+    let mut world = World::new();
+    let session = world.known().session();
+    for (node, session) in [
+        (LEADER, session - 1),
+        (LEADER, session + 1),
+        (NodeId(3), session),
+    ] {
+        world.reach(|remote_queues, reach| {
+            remote_queues.receive(QUEUE, node, session, whole(A, 0), reach)
+        });
+        assert_eq!(world.events(), []);
+    }
+    world.hear(whole(A, 0));
+    assert_eq!(world.events(), [(1, 0)]);
+}
+
+#[test]
+fn a_leader_that_says_it_leads_no_more_is_left_for_the_one_that_it_names() {
+    let mut world = World::new();
+    let not_leader = |leader| Event::NotLeader {
+        term: 1,
+        leader: Some(NodeId(leader)),
+    };
+    world.hear_from(NodeId(4), not_leader(4));
+    assert_eq!(
+        world.known().place(),
+        LeaderLocation::Led(LEADER),
+        "a stranger's word"
+    );
+    world.hear_from(LEADER, not_leader(3));
+    assert_eq!(world.known().place(), LeaderLocation::Asked(NodeId(3)));
+}
+
+#[test]
+fn a_few_settles_may_wait_for_others_and_more_of_them_may_not() {
+    for (count, may_wait) in [(0, false), (4, true), (5, false)] {
+        let mut world = World::new();
+        // They are no neighbours, and so an operation each.
+        (0..count).for_each(|index| world.hear(whole(A, 2 * index)));
+        world.said();
+        (0..count).for_each(|index| assert_eq!(world.settle(A, 2 * index), 1));
+        world.now.monotonic_ms += 1_000;
+        let now = world.now;
+        assert_eq!(
+            world.remote_queues.may_wait(now, QUEUE),
+            may_wait,
+            "{count}"
+        );
+    }
 }

@@ -1,8 +1,12 @@
 //! Deliveries that a leader leaves to the replica on the consumer's node.
 
 use super::*;
+use crate::peeked::Found;
 use crate::quorum::LocalDeliveries;
-use crate::quorum::link::{Command, Encoder, Event, Fetched, decode_to_remote_queue};
+use crate::quorum::link::{
+    Command, Encoder, Event, Fetched, LocalDelivery, decode_to_remote_queue,
+};
+use leveret_queue::Position;
 use leveret_types::LogId;
 
 impl World {
@@ -242,4 +246,82 @@ fn a_leader_sends_what_is_asked_for_to_who_holds_it_and_nobody_else() {
         ),
         "{said:?}"
     );
+}
+
+#[test]
+fn a_message_is_read_at_its_place_only_where_the_entry_is_that_brought_it() {
+    let (mut world, _, follower) = World::filled(8, 3, 64);
+    let (_, priority_log) = queue_of(world.log(follower));
+    let (applied, term) = world.with_replica(follower, |replica, _| {
+        (replica.group.last_applied(), replica.group.term())
+    });
+    let mut finds = |entry, term, bytes| {
+        let delivery = LocalDelivery {
+            consumer: ConsumerId(1),
+            priority_log,
+            index: 1,
+            redelivered: false,
+            delivery_count: None,
+            acquired_count: None,
+            bytes,
+            entry,
+            term,
+        };
+        let found = world.with(follower, |shard, _| shard.replica_message(QUEUE, &delivery));
+        matches!(found, Found::Message(_))
+    };
+    assert!(finds(applied, term, 64));
+    assert!(
+        finds(applied - 1, 0, 64),
+        "it is applied, whatever the term"
+    );
+    assert!(!finds(applied + 1, term, 64), "it has not come");
+    assert!(!finds(applied, term, 65), "it is another message");
+    // It has come and is not applied.
+    let (leader, others) = (world.leader().expect("a leader"), [1, 2]);
+    assert_ne!(leader, follower);
+    let other = others.map(|further| (leader + further) % 3);
+    let other = other.into_iter().find(|at| *at != follower).expect("one");
+    world.cut_off(leader, other);
+    world.cut_off(follower, other);
+    world.publish(leader);
+    world.sync(leader);
+    while world
+        .ways
+        .get(&(leader, follower))
+        .is_some_and(|way| !way.is_empty())
+    {
+        world.deliver((leader, follower));
+    }
+    let last = world.with_replica(follower, |replica, _| {
+        assert!(replica.group.last_index() > replica.group.last_applied());
+        replica.group.last_index()
+    });
+    let mut finds = |entry, term| {
+        let position = Position {
+            priority_log,
+            index: 1,
+        };
+        world.with_replica(follower, |replica, _| replica.has((entry, term), position))
+    };
+    assert!(finds(last, term));
+    assert!(
+        !finds(last, term + 1) && !finds(last, term - 1),
+        "another leader's"
+    );
+    assert!(!finds(last + 1, term));
+}
+
+#[test]
+fn a_follower_counts_the_messages_and_bytes_that_the_leader_counts() {
+    let (mut world, leader, follower) = World::filled(9, 7, 64);
+    let counts = [leader, follower].map(|at| {
+        let stats = world.with(at, |shard, now| shard.local_stats(now, QUEUE));
+        let counts = stats.expect("it is here").counts;
+        (counts.ready, counts.ready_bytes)
+    });
+    assert_eq!(counts[0].0, 7);
+    assert!(counts[0].1 >= 7 * 64);
+    assert_eq!(counts[0].0, counts[1].0);
+    assert!(counts[1].1 >= 7 * 64, "{counts:?}");
 }

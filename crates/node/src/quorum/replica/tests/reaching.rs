@@ -8,7 +8,7 @@ use leveret_types::limits::QUORUM_REACH_MESSAGES_MIN;
 const MESSAGES: u64 = 6 * QUORUM_REACH_MESSAGES_MIN;
 
 impl World {
-    fn consumer(id: u64, no_ack: bool, prefetch: u32) -> Consumer {
+    pub(super) fn consumer(id: u64, no_ack: bool, prefetch: u32) -> Consumer {
         Consumer {
             id: ConsumerId(id),
             priority: 0,

@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::host_kind::HostKind;
-use crate::quorum::link::{Command, Event, RegisteredSubscription, Registration};
+use crate::quorum::link::{
+    Command, Event, Operation, RegisteredSubscription, Registration, decode_to_remote_queue,
+};
 
 /// Presents the third node to the leader at `at`; the session that it has then.
 fn present(world: &mut World, at: usize, number: u64, start: u64, term: u64) -> Option<u64> {
@@ -164,4 +166,104 @@ fn the_active_consumer_stays_it_when_its_node_begins_another_session() {
         let active = present_consumer(&mut led, session, (1, session - 1));
         assert_eq!(active, [(ConsumerId(1), session)]);
     }
+}
+
+#[test]
+fn who_becomes_active_after_another_has_a_greater_number() {
+    let mut led = single_active();
+    assert_eq!(present_consumer(&mut led, 1, (1, 0)), []);
+    let active = present_consumer(&mut led, 1, (2, 0));
+    assert_eq!(active, [(ConsumerId(1), 1)]);
+    let (world, leader) = &mut led;
+    let (leader, gone) = (*leader, (*leader + 1) % 3);
+    let gone = world.nodes[gone].id;
+    world.with(leader, |shard, now| shard.peer_down(now, gone));
+    let said = local::answers(world, (leader, (leader + 2) % 3));
+    let is_next = |event: &Event| {
+        matches!(
+            event,
+            Event::Active {
+                consumer: ConsumerId(2),
+                activation: 2,
+            }
+        )
+    };
+    assert!(said.iter().any(is_next), "{said:?}");
+}
+
+/// A node's words to the leader in a session, and what it answers.
+fn say(
+    (world, leader): &mut (World, usize),
+    further: usize,
+    session: u64,
+    command: Command,
+) -> Vec<Event> {
+    let leader = *leader;
+    let at = (leader + further) % 3;
+    let from = world.nodes[at].id;
+    world.with(leader, |shard, now| {
+        shard.with_replicas(now, |replicas, around| {
+            replicas.receive(around, from, QUEUE, session, command);
+        });
+    });
+    local::answers(world, (leader, at))
+}
+
+#[test]
+fn who_leaves_out_an_operation_is_told_to_present_itself_again() {
+    let mut led = single_active();
+    present_consumer(&mut led, 1, (1, 0));
+    present_consumer(&mut led, 1, (2, 0));
+    let operations = |first| Command::Operations {
+        first,
+        operations: vec![Operation::Nothing],
+    };
+    let is_told = |said: &[Event]| said.iter().any(|of| matches!(of, Event::Leading { .. }));
+    let said = say(&mut led, 1, 1, operations(1));
+    assert!(!is_told(&said), "{said:?}");
+    let said = say(&mut led, 1, 1, operations(3));
+    assert!(is_told(&said), "{said:?}");
+    let said = say(&mut led, 1, 1, operations(2));
+    assert!(!is_told(&said), "{said:?}");
+}
+
+#[test]
+fn a_node_that_presents_a_consumer_of_another_node_does_not_get_its_messages() {
+    let mut world = World::new(1, 3, spec(3));
+    let leader = world.begun_to_lead();
+    let mut led = (world, leader);
+    present_consumer(&mut led, 1, (1, 0));
+    let registration = |id| Registration {
+        start: 1 << 41,
+        term: 0,
+        first_sequence: 1,
+        subscriptions: vec![RegisteredSubscription {
+            id: ConsumerId(id),
+            consumer: Some(World::consumer(id, false, 0)),
+            activation: 0,
+            held: Vec::new(),
+        }],
+    };
+    say(&mut led, 2, 1, Command::Present(Box::new(registration(1))));
+    let (world, leader) = &mut led;
+    let leader = *leader;
+    world.publish(leader);
+    let mut got = [0; 2];
+    for _ in 0..20 {
+        world.sync(leader);
+        for further in [1, 2] {
+            let at = (leader + further) % 3;
+            let frames = world.ways.get(&(leader, at)).into_iter().flatten();
+            let bytes = frames.map(|frame| Bytes::from(frame.pieces.concat()));
+            let said = bytes.filter_map(|bytes| decode_to_remote_queue(QUEUE, bytes).ok());
+            let events = said.flat_map(|frame| frame.messages);
+            let is_delivery =
+                |event: &Event| matches!(event, Event::Deliver(_) | Event::DeliverLocal(_));
+            got[further - 1] += events.filter(is_delivery).count();
+            world.deliver((leader, at));
+            world.sync(at);
+            world.deliver((at, leader));
+        }
+    }
+    assert!(got[0] > 0 && got[1] == 0, "{got:?}");
 }

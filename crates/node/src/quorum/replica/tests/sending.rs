@@ -4,6 +4,7 @@ use super::super::outgoing::Parked;
 use super::*;
 use crate::quorum::replica::{Around, Replica};
 use leveret_replication::{Body, Entry, EntryKind, Message as GroupMessage};
+use leveret_types::limits::QUORUM_BATCH_BYTES;
 
 impl World {
     /// Does something with a node's replica; what it sends stays in the shard's effects.
@@ -174,4 +175,21 @@ fn a_catalogue_that_names_no_members_takes_none_away() {
     world.rest(100);
     assert_eq!(world.voters(leader), members);
     assert!(world.leader().is_some());
+}
+
+#[test]
+fn an_entry_takes_as_many_messages_as_it_may_and_one_more_at_most() {
+    let (mut world, leader, _) = led();
+    world.body_bytes = QUORUM_BATCH_BYTES / 10;
+    (0..35).for_each(|_| world.publish(leader));
+    world.sync(leader);
+    let weights: Vec<u64> = world.with_replica(leader, |replica, _| {
+        let tail = replica.tail.iter();
+        tail.map(|pending| pending.header.weight).collect()
+    });
+    assert!(weights.len() >= 3, "{weights:?}");
+    let message = world.body_bytes as u64 + 200;
+    let most = QUORUM_BATCH_BYTES as u64 + message;
+    assert!(weights.iter().all(|weight| *weight < most), "{weights:?}");
+    assert!(weights.iter().sum::<u64>() > 35 * world.body_bytes as u64);
 }

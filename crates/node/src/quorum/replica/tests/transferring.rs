@@ -1,7 +1,7 @@
 //! The state of a queue on its way to a member that is behind: how much of it is under way, when it
 //! is over, and how many there are at once.
 
-use super::super::snapshot::GOT;
+use super::super::snapshot::{GOT, OFFER};
 use super::super::transfers::PART;
 use super::*;
 use leveret_replication::{Body, Message as GroupMessage};
@@ -12,11 +12,11 @@ use leveret_types::limits::{
 /// Bytes of a message of which two fill a part.
 const HALF_A_PART: usize = QUORUM_PART_BYTES / 2;
 
-/// Three members, one of which was down while so many messages came, and now is up again: the
-/// leader, and that one.
-fn one_is_behind(messages: u64) -> (World, usize, usize) {
+/// Three members, one of which was down while so many messages of a size came, and now is up again:
+/// the leader, and that one.
+fn one_is_behind(messages: u64, body_bytes: usize) -> (World, usize, usize) {
     let mut world = World::new(2, 3, spec(3));
-    world.body_bytes = HALF_A_PART;
+    world.body_bytes = body_bytes;
     world.rest(100);
     let leader = world.leader().expect("a leader");
     let behind = (leader + 1) % 3;
@@ -81,7 +81,7 @@ impl World {
 #[test]
 fn as_many_parts_are_under_way_as_may_be_and_no_more() {
     let parts_in_all = 2 * QUORUM_PARTS_IN_FLIGHT + 2;
-    let (mut world, leader, behind) = one_is_behind(2 * parts_in_all);
+    let (mut world, leader, behind) = one_is_behind(2 * parts_in_all, HALF_A_PART);
     let (held, parts) = world.rest_without_answers((leader, behind), 50);
     assert_eq!(world.ledger.snapshots, 1);
     assert_eq!(parts, QUORUM_PARTS_IN_FLIGHT);
@@ -94,18 +94,25 @@ fn as_many_parts_are_under_way_as_may_be_and_no_more() {
 
 #[test]
 fn a_state_of_many_parts_is_sent_once() {
-    let (mut world, leader, behind) = one_is_behind(6 * QUORUM_PARTS_IN_FLIGHT);
-    world.rest(100);
-    assert!(world.is_caught_up(behind, leader));
-    assert!(!world.is_sending(leader));
-    assert_eq!(world.ledger.snapshots, 1);
-    world.heal_and_drain();
-    world.check();
+    for body_bytes in [HALF_A_PART, QUORUM_PART_BYTES] {
+        let (mut world, leader, behind) = one_is_behind(6 * QUORUM_PARTS_IN_FLIGHT, body_bytes);
+        world.rest(100);
+        assert!(world.is_caught_up(behind, leader));
+        assert!(!world.is_sending(leader));
+        assert_eq!(world.ledger.snapshots, 1);
+        let live = |at: usize| {
+            let running: &Running = world.nodes[at].running.as_ref().expect("it runs");
+            running.shard.logs.live(world.log(at))
+        };
+        assert_eq!(live(behind), live(leader));
+        world.heal_and_drain();
+        world.check();
+    }
 }
 
 #[test]
 fn a_transfer_is_over_when_the_last_part_has_come_and_not_before() {
-    let (mut world, leader, behind) = one_is_behind(2);
+    let (mut world, leader, behind) = one_is_behind(2, HALF_A_PART);
     let (held, parts) = world.rest_without_answers((leader, behind), 50);
     assert!(
         (2..QUORUM_PARTS_IN_FLIGHT).contains(&parts),
@@ -176,4 +183,113 @@ fn two_members_that_need_the_state_at_once_both_get_it() {
     assert!(world.ledger.snapshots >= 2, "{}", world.ledger.snapshots);
     world.heal_and_drain();
     world.check();
+}
+
+#[test]
+fn only_the_messages_that_a_member_does_not_have_are_sent_to_it() {
+    let mut world = World::new(2, 3, spec(3));
+    world.body_bytes = HALF_A_PART;
+    world.rest(100);
+    let leader = world.leader().expect("a leader");
+    let behind = (leader + 1) % 3;
+    for number in 0..110 {
+        world.body_bytes = if number < 10 { HALF_A_PART } else { 8 };
+        if number == 10 {
+            world.rest(20);
+            world.crash(behind);
+        }
+        world.publish(leader);
+        world.rest(1);
+    }
+    world.rest(20);
+    world.ledger.sent.clear();
+    world.start(behind);
+    world.rest(100);
+    assert!(world.is_caught_up(behind, leader));
+    assert_eq!(world.ledger.snapshots, 1);
+    let sent = world.ledger.sent[&(leader, behind)];
+    assert!(sent < HALF_A_PART, "{sent} bytes");
+    world.heal_and_drain();
+    world.check();
+}
+
+/// What a leader sends when the group says that a member needs its state, as its mark and term are
+/// then: the kinds of frames.
+fn begun(
+    (world, leader, to): (&mut World, usize, ReplicaId),
+    change: impl FnOnce(&mut GroupMessage),
+) -> Vec<u8> {
+    world.with_replica(leader, |replica, around| {
+        let mut message = state_for(to, replica);
+        change(&mut message);
+        let before = around.effects.peer.len();
+        replica.begin_snapshot(around, message);
+        // Something was read meanwhile.
+        replica.send_parts(around);
+        let sent = around.effects.peer[before..].iter();
+        sent.map(|(_, frame)| frame.pieces[0][0]).collect()
+    })
+}
+
+/// A leader with some entries, another member, and the places of both.
+fn with_another() -> (World, [usize; 2], ReplicaId) {
+    let mut world = World::new(1, 3, spec(3));
+    world.rest(100);
+    let leader = world.leader().expect("a leader");
+    for _ in 0..3 {
+        world.publish(leader);
+        world.rest(20);
+    }
+    let other = (leader + 1) % 3;
+    let member = world.spec.members[other];
+    (world, [leader, other], member)
+}
+
+#[test]
+fn a_state_is_offered_as_it_is_now_and_nothing_of_it_sent_before_it_is_wanted() {
+    let (mut world, [leader, _], member) = with_another();
+    let earlier = world.with_replica(leader, |replica, _| {
+        replica.group.mark(replica.group.last_applied() - 1)
+    });
+    let earlier = earlier.expect("an entry before the last");
+    let sent = begun((&mut world, leader, member), |message| {
+        message.body = Body::Snapshot(earlier);
+    });
+    assert_eq!(sent, [], "that is not the state any more");
+    let sent = begun((&mut world, leader, member), |_| {});
+    assert_eq!(sent, [OFFER]);
+}
+
+#[test]
+fn a_member_that_needs_the_state_again_takes_no_second_place() {
+    let (mut world, [leader, _], member) = with_another();
+    let mut places = world.with_replica(leader, |_, around| {
+        std::iter::from_fn(|| around.transfers.begin()).collect::<Vec<_>>()
+    });
+    assert_eq!(begun((&mut world, leader, member), |_| {}), []);
+    places.pop();
+    for _ in 0..2 {
+        assert_eq!(begun((&mut world, leader, member), |_| {}), [OFFER]);
+    }
+}
+
+#[test]
+fn an_offer_of_an_earlier_leader_or_to_an_earlier_member_is_not_answered() {
+    let (mut world, [leader, other], member) = with_another();
+    let strangers: [fn(&mut GroupMessage); 2] = [
+        |message| message.term -= 1,
+        |message| message.to = ReplicaId::new(message.to.node(), 77),
+    ];
+    let answers = |world: &mut World| {
+        world.deliver((leader, other));
+        let answers = world.ways.remove(&(other, leader)).unwrap_or_default();
+        world.with_replica(leader, |replica, _| replica.sending = None);
+        answers.len()
+    };
+    for change in strangers {
+        assert_eq!(begun((&mut world, leader, member), change), [OFFER]);
+        assert_eq!(answers(&mut world), 0);
+    }
+    assert_eq!(begun((&mut world, leader, member), |_| {}), [OFFER]);
+    assert!(answers(&mut world) > 0);
 }
