@@ -5,6 +5,7 @@ mod arriving;
 mod astray;
 mod expiring;
 mod golden;
+mod leased;
 mod local;
 mod looking;
 mod non_voting;

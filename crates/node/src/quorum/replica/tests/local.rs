@@ -45,7 +45,7 @@ impl World {
     }
 
     /// Sends a leader's frames to a node, and lets it act; no disk is read.
-    fn deliver_all(&mut self) {
+    pub(super) fn deliver_all(&mut self) {
         for _ in 0..20 {
             let ways: Vec<_> = self.ways.keys().copied().collect();
             ways.into_iter().for_each(|way| self.deliver(way));

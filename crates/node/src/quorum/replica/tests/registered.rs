@@ -5,6 +5,7 @@ use crate::host_kind::HostKind;
 use crate::quorum::link::{
     Command, Event, Operation, RegisteredSubscription, Registration, decode_to_remote_queue,
 };
+use crate::shard::Deferred;
 
 /// Presents the third node to the leader at `at`; the session that it has then.
 fn present(world: &mut World, at: usize, number: u64, start: u64, term: u64) -> Option<u64> {
@@ -266,4 +267,34 @@ fn a_node_that_presents_a_consumer_of_another_node_does_not_get_its_messages() {
         }
     }
     assert!(got[0] > 0 && got[1] == 0, "{got:?}");
+}
+
+/// Its node has sent operations before, which the leader has not taken yet.
+#[test]
+fn a_queue_goes_with_its_last_consumer_though_that_left_behind_operations_that_wait() {
+    let mut auto_delete = spec(3);
+    auto_delete.auto_delete = true;
+    let mut world = World::new(1, 3, auto_delete);
+    let leader = world.begun_to_lead();
+    let mut led = (world, leader);
+    present_consumer(&mut led, 1, (1, 0));
+    let operations = Command::Operations {
+        first: 1,
+        operations: vec![Operation::Nothing],
+    };
+    say(&mut led, 1, 1, operations);
+    say(&mut led, 1, 1, Command::Detach(ConsumerId(1)));
+    // Now all have spoken, and it acts.
+    let (world, leader) = &mut led;
+    let from = world.nodes[(*leader + 2) % 3].id;
+    let deferred = world.with(*leader, |shard, now| {
+        shard.with_replicas(now, |replicas, around| {
+            let term = replicas.map[&QUEUE].group.term();
+            replicas.receive(around, from, QUEUE, 0, Command::Absent { term });
+        });
+        shard.finish(now);
+        crate::env::take_effects(shard).deferred
+    });
+    let is_deleted = |said: &Deferred| matches!(said, Deferred::DeleteQueue { queue: QUEUE, .. });
+    assert!(deferred.iter().any(is_deleted), "{deferred:?}");
 }

@@ -2,13 +2,15 @@
 
 use super::*;
 use crate::shard::Deferred;
+use leveret_storage::ShardLogs;
+use leveret_types::LogId;
 
-/// A follower that has five messages and ends, after its log of messages has lost so many.
-fn restarted_without(lost: u64) -> (World, usize) {
+/// A follower that has five messages and ends, after something has happened to its log of messages.
+fn restarted_after(lose: impl FnOnce(&mut ShardLogs, LogId)) -> (World, usize) {
     let (mut world, _, follower) = World::filled(2, 5, 64);
     let log = world.log(follower);
     let running = world.nodes[follower].running.as_mut().expect("it runs");
-    running.shard.logs.truncate(log, 5 - lost);
+    lose(&mut running.shard.logs, log);
     world.sync(follower);
     world.crash(follower);
     let (now, spec) = (world.now, world.spec.clone());
@@ -33,11 +35,18 @@ fn found((mut world, follower): (World, usize)) -> (bool, Vec<String>) {
 
 #[test]
 fn a_member_whose_messages_end_before_its_headers_say_takes_no_part() {
-    assert_eq!(found(restarted_without(0)), (true, Vec::new()));
-    let (takes_part, said) = found(restarted_without(1));
-    assert!(!takes_part);
-    assert!(
-        said.len() == 1 && said[0].contains("cannot take part"),
-        "{said:?}"
-    );
+    assert_eq!(found(restarted_after(|_, _| {})), (true, Vec::new()));
+    let lost: [fn(&mut ShardLogs, LogId); 3] = [
+        |logs, log| logs.truncate(log, 4),
+        |logs, log| logs.truncate(log, 0),
+        |logs, log| logs.delete_log(log),
+    ];
+    for lose in lost {
+        let (takes_part, said) = found(restarted_after(lose));
+        assert!(!takes_part);
+        assert!(
+            said.len() == 1 && said[0].contains("cannot take part"),
+            "{said:?}"
+        );
+    }
 }
