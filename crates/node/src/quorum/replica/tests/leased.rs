@@ -2,7 +2,6 @@
 //! gives nothing out until it knows.
 
 use super::*;
-use crate::shard::Deferred;
 use leveret_types::limits::{LEADER_LEASE_MS, QUORUM_PRESENT_MS_MAX};
 
 impl World {

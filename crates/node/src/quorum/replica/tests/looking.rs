@@ -3,6 +3,7 @@
 use super::*;
 use crate::queue_host::Asker;
 use crate::quorum::link::Fetched;
+use leveret_queue::Oldest;
 use leveret_types::limits::PARKED_ANSWERS_MAX;
 
 impl World {
@@ -70,4 +71,29 @@ fn a_message_that_leaves_while_it_is_read_for_a_look_is_gone() {
     world.rest(2);
     let answer = world.look(leader, 1);
     assert!(matches!(answer, Some(Fetched::Gone)), "{answer:?}");
+}
+
+#[test]
+fn since_when_the_first_message_waits_is_known_once_somebody_has_looked_at_it() {
+    let (mut world, leader) = World::led_on_disk();
+    let published_ms = {
+        assert!(world.look(leader, 1).is_none());
+        world.read(leader);
+        match world.look(leader, 1) {
+            Some(Fetched::Message(message)) => message.summary.published_ms,
+            other => panic!("{other:?}"),
+        }
+    };
+    // It is not in memory any more.
+    let log = world.log(leader);
+    for index in 1..12 {
+        let running = world.nodes[leader].running.as_mut().expect("it runs");
+        running.shard.logs.read(log, index);
+        world.read(leader);
+    }
+    let running = world.nodes[leader].running.as_ref().expect("it runs");
+    assert!(running.shard.logs.cached(log, 0).is_none());
+    let stats = world.with(leader, |shard, now| shard.local_stats(now, QUEUE));
+    let oldest = stats.expect("it leads").oldest;
+    assert_eq!(oldest, Oldest::Published(published_ms));
 }

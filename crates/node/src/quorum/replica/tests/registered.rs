@@ -5,7 +5,6 @@ use crate::host_kind::HostKind;
 use crate::quorum::link::{
     Command, Event, Operation, RegisteredSubscription, Registration, decode_to_remote_queue,
 };
-use crate::shard::Deferred;
 
 /// Presents the third node to the leader at `at`; the session that it has then.
 fn present(world: &mut World, at: usize, number: u64, start: u64, term: u64) -> Option<u64> {

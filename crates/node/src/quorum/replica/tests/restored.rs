@@ -1,7 +1,6 @@
 //! What a member finds in its logs when its node starts.
 
 use super::*;
-use crate::shard::Deferred;
 use leveret_storage::ShardLogs;
 use leveret_types::LogId;
 

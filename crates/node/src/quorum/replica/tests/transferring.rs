@@ -132,6 +132,18 @@ fn a_transfer_is_over_when_the_last_part_has_come_and_not_before() {
 }
 
 #[test]
+fn a_transfer_that_nobody_answers_is_given_up_and_begun_again() {
+    let (mut world, leader, behind) = one_is_behind(4 * QUORUM_PARTS_IN_FLIGHT, HALF_A_PART);
+    let (unheard, _) = world.rest_without_answers((leader, behind), 50);
+    assert!(!unheard.is_empty() && world.is_sending(leader));
+    let rounds = QUORUM_TRANSFER_SILENCE_MS as usize / 10;
+    world.rest(rounds + 100);
+    assert_eq!(world.ledger.snapshots, 2);
+    assert!(world.is_caught_up(behind, leader));
+    assert!(!world.is_sending(leader));
+}
+
+#[test]
 fn a_member_that_has_the_state_already_says_so_and_is_sent_nothing() {
     let mut world = World::new(1, 3, spec(3));
     world.rest(100);
@@ -231,11 +243,17 @@ fn begun(
     })
 }
 
-/// A leader with some entries, another member, and the places of both.
+/// A leader with some entries that is not the queue's first one, another member, and the places of
+/// both.
 fn with_another() -> (World, [usize; 2], ReplicaId) {
     let mut world = World::new(1, 3, spec(3));
     world.rest(100);
+    let first = world.leader().expect("a leader");
+    let to = world.nodes[(first + 2) % 3].id;
+    world.with(first, |shard, now| shard.transfer_leader(now, QUEUE, to));
+    world.rest(100);
     let leader = world.leader().expect("a leader");
+    assert_ne!(leader, first);
     for _ in 0..3 {
         world.publish(leader);
         world.rest(20);
