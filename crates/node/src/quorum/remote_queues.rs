@@ -449,7 +449,13 @@ mod tests {
 
     /// A queue that keeps nothing itself is never heard of: others must let its publishers go on.
     #[test]
-    fn who_was_held_back_for_other_queues_goes_on_when_those_keep_less() {
+    fn who_was_held_back_for_other_queues_goes_on_when_those_keep_less_or_are_gone() {
+        for is_gone in [false, true] {
+            held_back_until(is_gone);
+        }
+    }
+
+    fn held_back_until(is_gone: bool) {
         let node = NodeId(1);
         let mut remote_queues = RemoteQueues::new(Origin { node, start: 1 }, u16::MAX);
         let (busy, quiet, publisher) = (QueueId(1), QueueId(2), ConnectionId(7));
@@ -473,7 +479,10 @@ mod tests {
         }
         assert!(last > 1, "one operation is no bound");
         let through = Event::Committed { through: last };
-        remote_queues.receive(busy, NodeId(2), 0, through, reach);
+        match is_gone {
+            false => drop(remote_queues.receive(busy, NodeId(2), 0, through, reach)),
+            true => remote_queues.remove(busy, reach),
+        }
         assert!(!hold_back(&mut remote_queues, quiet));
         assert!(
             effects.posts.iter().any(|(to, event)| *to == publisher

@@ -354,8 +354,11 @@ fn restore_priority_logs(
 
 #[cfg(test)]
 mod tests {
+    use super::super::blob::VIEW_LOG;
     use super::*;
-    use leveret_queue::{QueueKind, Settings};
+    use leveret_queue::{QueueKind, Returns, Settings};
+    use leveret_storage::{Folders, MemoryDisk, Options, recover};
+    use leveret_types::RangeSet;
 
     fn member(node: u32, incarnation: u32) -> ReplicaId {
         ReplicaId::new(NodeId(node), incarnation)
@@ -394,5 +397,80 @@ mod tests {
         assert_eq!(begins(member(3, 5), &members, &founders), founders);
         let alone = begins(member(3, 5), &[member(3, 5)], &founders);
         assert!(!alone.contains(&member(3, 5)) && !alone.is_empty());
+    }
+
+    /// What a group has as its first state of a queue that was on one node, with one priority log.
+    fn adopted(known: &Adopted) -> Applied {
+        let folders = Folders::within(std::path::Path::new("/store"));
+        let recovered = recover(&MemoryDisk::new(), &folders, &Options::default());
+        let logs = &mut recovered.expect("a store").shards.remove(0);
+        let id = QueueId(256);
+        logs.create_log(log_of(id, VIEW_LOG), LogKind::Durable);
+        logs.skip_to(log_of(id, VIEW_LOG), 10);
+        adopt(id, member(1, 0), &[VIEW_LOG], known, logs);
+        let (applied, mark) = Applied::decode(logs.state(log_of(id, HEADER_LOG))).expect("a state");
+        assert_eq!(mark.membership.voters, [member(1, 0)]);
+        applied
+    }
+
+    fn known_of_returns() -> (leveret_queue::State, Vec<(std::ops::Range<u64>, Returns)>) {
+        let returned = Returns {
+            failed: 2,
+            acquired: 3,
+            ready_ms: 4,
+        };
+        let returns = vec![(5..7, returned)];
+        let state = leveret_queue::State {
+            priority_logs: vec![leveret_queue::PriorityLogState {
+                priority_log: VIEW_LOG,
+                may_expire: false,
+                delivered_through: 8,
+                returns: returns.clone(),
+                leaving: Vec::new(),
+            }],
+        };
+        (state, returns)
+    }
+
+    #[test]
+    fn what_is_known_of_returns_and_deliveries_stays_known_when_a_queue_gets_a_group() {
+        let (state, returns) = known_of_returns();
+        let applied = adopted(&Adopted {
+            state,
+            view: None,
+            is_view: false,
+            origins: Vec::new(),
+        });
+        let found = applied.priority_log(VIEW_LOG).expect("it is there");
+        assert_eq!((found.end, found.delivered), (11, 8));
+        assert_eq!(applied.returns(VIEW_LOG), returns);
+        assert!(applied.known_view().is_none());
+    }
+
+    #[test]
+    fn what_a_view_was_given_and_has_not_settled_stays_known_when_it_gets_a_group() {
+        let (queue, returns) = known_of_returns();
+        let unsettled: RangeSet = [5..7, 9..10].into_iter().collect();
+        let saved = SavedView {
+            source: QueueId(9).of_stream(),
+            given: 10,
+            reserved: 8,
+            read_ms: 1_700_000_000_000,
+            unsettled: unsettled.clone(),
+            queue,
+        };
+        let applied = adopted(&Adopted {
+            state: leveret_queue::State::default(),
+            view: Some(saved),
+            is_view: true,
+            origins: Vec::new(),
+        });
+        let (view, given) = applied.known_view().expect("it is a view");
+        assert_eq!((view.source, given), (QueueId(9).of_stream(), 10));
+        assert_eq!(
+            (view.read_ms, &view.unsettled),
+            (1_700_000_000_000, &unsettled)
+        );
+        assert_eq!(applied.returns(VIEW_LOG), returns);
     }
 }

@@ -15,7 +15,6 @@ mod reaching;
 mod referring;
 mod registered;
 mod restored;
-
 mod sending;
 mod spare;
 mod transferring;

@@ -6,7 +6,7 @@ const TTL_MS: u64 = 60_000;
 
 impl World {
     /// kill -9 of all nodes, and a start: bytes that they read until the queue is led and rests.
-    fn restart_all(&mut self) -> u64 {
+    pub(super) fn restart_all(&mut self) -> u64 {
         (0..self.count()).for_each(|at| self.crash(at));
         (0..self.count()).for_each(|at| self.start(at));
         let read = |world: &Self| -> u64 {

@@ -71,3 +71,18 @@ fn what_is_due_at_a_leader_that_may_not_be_one_is_not_looked_at_over_and_over() 
     assert!(next(&world) > world.now.monotonic_ms, "it is held");
     assert!(next(&world) <= world.now.monotonic_ms + LEADER_LEASE_MS);
 }
+
+#[test]
+fn what_is_due_at_a_leader_that_leads_is_looked_at_at_once() {
+    let mut world = World::new(2, 3, spec(3));
+    world.rest(100);
+    let leader = world.leader().expect("it is led");
+    world.expiration_ms = Some(LEADER_LEASE_MS);
+    world.publish(leader);
+    world.rest(20);
+    world.wait(2 * LEADER_LEASE_MS);
+    // Something else happens, before the shard is asked what is due.
+    world.with(leader, |_, _| {});
+    let running = world.nodes[leader].running.as_ref().expect("it runs");
+    assert!(running.shard.next_deadline_ms() <= world.now.monotonic_ms);
+}

@@ -325,3 +325,19 @@ fn a_follower_counts_the_messages_and_bytes_that_the_leader_counts() {
     assert_eq!(counts[0].0, counts[1].0);
     assert!(counts[1].1 >= 7 * 64, "{counts:?}");
 }
+
+#[test]
+fn a_queue_counts_where_it_is_led_and_nowhere_else() {
+    let (mut world, leader, follower) = World::filled(10, 7, 64);
+    world.consume(leader, 2);
+    world.rest(5);
+    let seen = [leader, follower].map(|at| {
+        let running = world.nodes[at].running.as_ref().expect("it runs");
+        let leads = running.shard.replica_leads(QUEUE);
+        assert_eq!(running.shard.replica_leads(QueueId(512)), None);
+        (leads, running.shard.depths())
+    });
+    let [led, followed] = seen;
+    assert_eq!(led, (Some(true), vec![(QUEUE, [7, 5, 2])]));
+    assert_eq!(followed, (Some(false), Vec::new()));
+}

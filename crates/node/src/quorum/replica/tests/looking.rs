@@ -75,7 +75,14 @@ fn a_message_that_leaves_while_it_is_read_for_a_look_is_gone() {
 
 #[test]
 fn since_when_the_first_message_waits_is_known_once_somebody_has_looked_at_it() {
-    let (mut world, leader) = World::led_on_disk();
+    let (mut world, _) = World::led_on_disk();
+    world.restart_all();
+    let leader = world.leader().expect("it is led");
+    let oldest = |world: &mut World| {
+        let stats = world.with(leader, |shard, now| shard.local_stats(now, QUEUE));
+        stats.expect("it leads").oldest
+    };
+    assert_eq!(oldest(&mut world), Oldest::Unknown { before: 0 });
     let published_ms = {
         assert!(world.look(leader, 1).is_none());
         world.read(leader);
@@ -93,7 +100,25 @@ fn since_when_the_first_message_waits_is_known_once_somebody_has_looked_at_it() 
     }
     let running = world.nodes[leader].running.as_ref().expect("it runs");
     assert!(running.shard.logs.cached(log, 0).is_none());
-    let stats = world.with(leader, |shard, now| shard.local_stats(now, QUEUE));
-    let oldest = stats.expect("it leads").oldest;
-    assert_eq!(oldest, Oldest::Published(published_ms));
+    assert_eq!(oldest(&mut world), Oldest::Published(published_ms));
+}
+
+#[test]
+fn what_is_asked_is_answered_when_what_came_before_is_committed() {
+    let (mut world, leader) = World::led_on_disk();
+    world.body_bytes = 8;
+    world.publish(leader);
+    let ready = |world: &mut World| {
+        let counted = world.with(leader, |shard, now| {
+            shard.queue_counts(now, QUEUE, Asker::Poll(1))
+        });
+        match counted? {
+            QueueAnswer::Counted(counts) => Some(counts.ready),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(ready(&mut world), None);
+    assert_eq!(ready(&mut world), None, "nothing was written since");
+    world.rest(10);
+    assert_eq!(ready(&mut world), Some(13));
 }

@@ -297,3 +297,35 @@ fn a_queue_goes_with_its_last_consumer_though_that_left_behind_operations_that_w
     let is_deleted = |said: &Deferred| matches!(said, Deferred::DeleteQueue { queue: QUEUE, .. });
     assert!(deferred.iter().any(is_deleted), "{deferred:?}");
 }
+
+/// What the others hold is not to be given to who asks first.
+#[test]
+fn who_gets_a_message_is_answered_when_all_nodes_have_said_what_they_hold() {
+    let mut led = single_active();
+    present_consumer(&mut led, 1, (1, 0));
+    let get = Command::Get {
+        subscription: ConsumerId(9),
+        no_ack: false,
+    };
+    let is_answer = |said: &Event| {
+        matches!(
+            said,
+            Event::Got {
+                subscription: ConsumerId(9),
+                ..
+            }
+        )
+    };
+    let said = say(&mut led, 1, 1, get);
+    assert!(!said.iter().any(is_answer), "{said:?}");
+    let (world, leader) = &mut led;
+    let (leader, from) = (*leader, world.nodes[(*leader + 2) % 3].id);
+    world.with(leader, |shard, now| {
+        shard.with_replicas(now, |replicas, around| {
+            let term = replicas.map[&QUEUE].group.term();
+            replicas.receive(around, from, QUEUE, 0, Command::Absent { term });
+        });
+    });
+    let said = local::answers(world, (leader, (leader + 1) % 3));
+    assert!(said.iter().any(is_answer), "{said:?}");
+}

@@ -3,6 +3,7 @@
 
 use super::super::snapshot::{GOT, OFFER};
 use super::super::transfers::PART;
+use super::super::wire::put;
 use super::*;
 use leveret_replication::{Body, Message as GroupMessage};
 use leveret_types::limits::{
@@ -299,7 +300,13 @@ fn an_offer_of_an_earlier_leader_or_to_an_earlier_member_is_not_answered() {
         |message| message.to = ReplicaId::new(message.to.node(), 77),
     ];
     let answers = |world: &mut World| {
-        world.deliver((leader, other));
+        while world
+            .ways
+            .get(&(leader, other))
+            .is_some_and(|way| !way.is_empty())
+        {
+            world.deliver((leader, other));
+        }
         let answers = world.ways.remove(&(other, leader)).unwrap_or_default();
         world.with_replica(leader, |replica, _| replica.sending = None);
         answers.len()
@@ -310,4 +317,23 @@ fn an_offer_of_an_earlier_leader_or_to_an_earlier_member_is_not_answered() {
     }
     assert_eq!(begun((&mut world, leader, member), |_| {}), [OFFER]);
     assert!(answers(&mut world) > 0);
+}
+
+#[test]
+fn an_answer_to_an_earlier_transfer_means_nothing_for_this_one() {
+    let (mut world, [leader, _], member) = with_another();
+    assert_eq!(begun((&mut world, leader, member), |_| {}), [OFFER]);
+    let mut say_all = |later: u64| {
+        world.with_replica(leader, |replica, around| {
+            let mut frame = replica.group.replica().0.to_le_bytes().to_vec();
+            put(&mut frame, replica.group.last_applied() - 1 + later);
+            put(&mut frame, u64::MAX);
+            let taken = replica.receive_snapshot(around, member.node(), GOT, &frame.into());
+            assert!(taken.is_ok());
+            replica.sending.is_none()
+        })
+    };
+    assert!(!say_all(0), "of an earlier state");
+    assert!(!say_all(2), "of none that there was");
+    assert!(say_all(1));
 }
