@@ -116,3 +116,27 @@ impl LeaderSearch {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_looked_in_vain_for_long_looks_soon_when_a_node_comes() {
+        let mut search = LeaderSearch::new();
+        let (now, soon) = (Now::both(10_000), 10_000 + RETRY_MS.start);
+        for _ in 0..20 {
+            search.next_of(now, &[NodeId(1)]);
+            search.lose(now);
+        }
+        assert_eq!(search.retry_at_ms, 10_000 + RETRY_MS.end);
+        search.look_soon(now);
+        assert_eq!(search.retry_at_ms, soon);
+        search.look_soon(Now::both(11_000));
+        assert_eq!(search.retry_at_ms, soon, "not later for that");
+        // Who was asked has its time to answer.
+        search.ask(now, NodeId(1));
+        search.look_soon(now);
+        assert_eq!(search.retry_at_ms, 10_000 + ANSWER_MS);
+    }
+}

@@ -598,3 +598,15 @@ fn a_few_settles_may_wait_for_others_and_more_of_them_may_not() {
         );
     }
 }
+
+#[test]
+fn a_message_that_was_not_asked_for_is_not_taken_for_the_first_in_line() {
+    let mut world = World::new();
+    world.hear(by_reference(A, 1));
+    assert_eq!(world.next(), Some(1));
+    world.find(Found::Pending);
+    world.hear(fetched(A, 1, Fetched::Gone));
+    assert!(world.known().has_waiting_deliveries());
+    world.find_all();
+    assert_eq!(world.events(), [(1, 1)]);
+}

@@ -298,25 +298,32 @@ fn a_queue_goes_with_its_last_consumer_though_that_left_behind_operations_that_w
     assert!(deferred.iter().any(is_deleted), "{deferred:?}");
 }
 
-/// What the others hold is not to be given to who asks first.
+/// What the others hold is not to be given or shown to who asks first.
 #[test]
-fn who_gets_a_message_is_answered_when_all_nodes_have_said_what_they_hold() {
-    let mut led = single_active();
-    present_consumer(&mut led, 1, (1, 0));
+fn who_asks_for_messages_is_answered_when_all_nodes_have_said_what_they_hold() {
     let get = Command::Get {
         subscription: ConsumerId(9),
         no_ack: false,
     };
+    let peek = Command::Peek {
+        request: 1,
+        before: 0,
+    };
+    for command in [get, peek, Command::Purge { request: 1 }] {
+        answered_when_all_have_spoken(command);
+    }
+}
+
+fn answered_when_all_have_spoken(command: Command) {
+    let mut led = single_active();
+    present_consumer(&mut led, 1, (1, 0));
     let is_answer = |said: &Event| {
         matches!(
             said,
-            Event::Got {
-                subscription: ConsumerId(9),
-                ..
-            }
+            Event::Got { .. } | Event::Peeked { .. } | Event::Purged { .. }
         )
     };
-    let said = say(&mut led, 1, 1, get);
+    let said = say(&mut led, 1, 1, command);
     assert!(!said.iter().any(is_answer), "{said:?}");
     let (world, leader) = &mut led;
     let (leader, from) = (*leader, world.nodes[(*leader + 2) % 3].id);

@@ -337,3 +337,25 @@ fn an_answer_to_an_earlier_transfer_means_nothing_for_this_one() {
     assert!(!say_all(2), "of none that there was");
     assert!(say_all(1));
 }
+
+#[test]
+fn a_part_that_is_out_of_its_turn_is_not_taken() {
+    let (mut world, leader, behind) = one_is_behind(4 * QUORUM_PARTS_IN_FLIGHT, HALF_A_PART);
+    let (_, parts) = world.rest_without_answers((leader, behind), 50);
+    assert_eq!(parts, QUORUM_PARTS_IN_FLIGHT);
+    let from = world.nodes[leader].id;
+    for (number, is_next) in [(parts, false), (parts + 2, false), (parts + 1, true)] {
+        world.with_replica(behind, |replica, around| {
+            let mark = replica.receiving.as_ref().expect("it receives").mark;
+            let mut frame = replica.group.replica().0.to_le_bytes().to_vec();
+            put(&mut frame, mark);
+            put(&mut frame, number);
+            // It is not the last, and brings nothing.
+            frame.push(0);
+            let taken = replica.receive_snapshot(around, from, PART, &frame.into());
+            assert!(taken.is_ok());
+            let next = replica.receiving.as_ref().expect("it receives").next;
+            assert_eq!(next, parts + 1 + u64::from(is_next), "{number}");
+        });
+    }
+}
