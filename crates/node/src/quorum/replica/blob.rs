@@ -549,6 +549,12 @@ mod tests {
         let mut elsewhere = bytes;
         elsewhere[at] = 5;
         assert!(Applied::decode(&elsewhere).is_err());
+        // What has left is not leaving any more.
+        let mut gone = Header::default();
+        gone.left(4, 3..5, 9);
+        applied.apply(&gone);
+        let leaving: Vec<_> = applied.leaving(4).collect();
+        assert_eq!(leaving, [(9..10, Reason::DeliveryLimit)]);
     }
 
     #[test]

@@ -12,7 +12,7 @@ impl World {
     }
 
     /// Time passes for which nothing is due.
-    fn wait(&mut self, ms: u64) {
+    pub(super) fn wait(&mut self, ms: u64) {
         self.now.monotonic_ms += ms;
         self.now.wall_ms += ms;
     }

@@ -338,6 +338,28 @@ fn a_queue_counts_where_it_is_led_and_nowhere_else() {
         (leads, running.shard.depths())
     });
     let [led, followed] = seen;
+    let active = [leader, follower].map(|at| {
+        let running = world.nodes[at].running.as_mut().expect("it runs");
+        let once = running.shard.take_active();
+        assert_eq!(running.shard.take_active(), [], "told once");
+        once
+    });
+    assert_eq!(active, [vec![QUEUE], Vec::new()]);
     assert_eq!(led, (Some(true), vec![(QUEUE, [7, 5, 2])]));
     assert_eq!(followed, (Some(false), Vec::new()));
+}
+
+#[test]
+fn a_leader_says_how_long_its_last_entry_took_to_be_committed() {
+    let (mut world, leader, _) = World::filled(11, 1, 64);
+    world.publish(leader);
+    world.sync(leader);
+    world.wait(7);
+    for _ in 0..3 {
+        world.deliver_all();
+        (0..3).for_each(|at| world.sync(at));
+    }
+    let running = world.nodes[leader].running.as_ref().expect("it runs");
+    let status = running.shard.replica_status(QUEUE).expect("it is here");
+    assert_eq!(status.commit_ms, 7);
 }
