@@ -155,7 +155,9 @@ impl<S: Session> Connection<S> {
     }
 
     fn consumer_cancelled(&mut self, consumer: ConsumerId) {
-        if self.consumers.by_id.remove(&consumer).is_some() {
+        if let Some(subscription) = self.consumers.remove(consumer) {
+            let channel = subscription.channel;
+            self.consumers.wait_no_more(channel, consumer);
             self.session.consumer_cancelled(consumer);
         }
     }

@@ -1,7 +1,10 @@
 //! The credit between queues and a connection: how much may be on its way to one client.
 
-use crate::sync::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use crate::sync::{AtomicBool, AtomicU32, AtomicUsize, Mutex, Ordering};
 use leveret_types::limits::{OUTBOX_BYTES_MAX, OUTBOX_MESSAGES_MAX};
+use leveret_types::{ConsumerId, QueueId};
+use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::Arc;
 
 /// Shared by a connection and the shards that deliver to it. Shards take, the connection gives back
@@ -51,10 +54,14 @@ const CREDIT_MAX: u32 = u32::MAX - 1;
 pub struct Limiter {
     limit: AtomicU32,
     held: AtomicU32,
-    refused: AtomicBool,
     /// Of how many of those that may be held less than now the consumer whose turn it is may have
     /// some; see [`Limiter::share`].
     kept: AtomicU32,
+    /// Who was refused and was not told yet to go on, with what it consumes: so that what is given
+    /// back costs nothing for the others. Those who leave are taken out ([`Limiter::forget`]).
+    refused: Mutex<BTreeMap<ConsumerId, QueueId>>,
+    /// Whether `refused` holds anybody. Written while that is locked.
+    is_refusing: AtomicBool,
 }
 
 impl Limiter {
@@ -78,16 +85,10 @@ impl Limiter {
         self.limit.load(Ordering::Relaxed)
     }
 
-    /// Takes one; false if the bound is reached.
-    pub fn take(&self) -> bool {
-        if self.try_take() {
-            return true;
-        }
-        // A swap, not a store: it is ordered with the swap in `give` whichever comes first.
-        self.refused.swap(true, Ordering::SeqCst);
-        // Something may have been given back between the look and the mark: then nobody would look
-        // at the mark.
-        self.try_take()
+    /// Takes one for a consumer of that queue; false, and remembered as refused, if the bound is
+    /// reached.
+    pub fn take(&self, consumer: ConsumerId, queue: QueueId) -> bool {
+        self.look_twice(consumer, queue, || self.try_take())
     }
 
     fn try_take(&self) -> bool {
@@ -104,13 +105,39 @@ impl Limiter {
         limit == 0 || held < limit.saturating_sub(kept)
     }
 
-    /// Whether one more could be had, for a delivery that nobody settles.
-    pub fn admits(&self) -> bool {
-        if self.has_room(self.held.load(Ordering::SeqCst)) {
+    /// Whether one more could be had, for a delivery that nobody settles; if not, the consumer is
+    /// remembered as refused.
+    pub fn admits(&self, consumer: ConsumerId, queue: QueueId) -> bool {
+        self.look_twice(consumer, queue, || {
+            self.has_room(self.held.load(Ordering::SeqCst))
+        })
+    }
+
+    fn look_twice(
+        &self,
+        consumer: ConsumerId,
+        queue: QueueId,
+        mut look: impl FnMut() -> bool,
+    ) -> bool {
+        if look() {
             return true;
         }
-        self.refused.swap(true, Ordering::SeqCst);
-        self.has_room(self.held.load(Ordering::SeqCst))
+        self.with_refused(|refused| refused.insert(consumer, queue));
+        // Something may have been given back between the look and the mark: then nobody would look
+        // at the mark.
+        let has_it_now = look();
+        if has_it_now {
+            self.forget(consumer);
+        }
+        has_it_now
+    }
+
+    fn with_refused<R>(&self, change: impl FnOnce(&mut BTreeMap<ConsumerId, QueueId>) -> R) -> R {
+        let mut refused = self.refused.lock();
+        let result = change(&mut refused);
+        // A swap, not a store: it is ordered with the look in `give` whichever comes first.
+        self.is_refusing.swap(!refused.is_empty(), Ordering::SeqCst);
+        result
     }
 
     /// How many more may be held; nothing if there is no bound.
@@ -130,19 +157,36 @@ impl Limiter {
         self.kept.store(kept, Ordering::SeqCst);
     }
 
-    /// Whether a consumer was refused since that was last asked.
-    pub fn take_refused(&self) -> bool {
-        self.refused.swap(false, Ordering::SeqCst)
+    /// How many consumers wait for room.
+    pub fn refused(&self) -> usize {
+        self.refused.lock().len()
     }
 
-    /// Gives some back; true if a consumer was refused since the last time, and may go on now.
+    /// Takes out the consumer that was refused and comes next after this one, round and round.
+    pub fn next_refused(&self, after: ConsumerId) -> Option<(ConsumerId, QueueId)> {
+        self.with_refused(|refused| {
+            let behind = (Bound::Excluded(after), Bound::Unbounded);
+            let next = refused.range(behind).next();
+            let next = next.or_else(|| refused.first_key_value());
+            let consumer = *next?.0;
+            refused.remove_entry(&consumer)
+        })
+    }
+
+    /// A consumer waits for room no more.
+    pub fn forget(&self, consumer: ConsumerId) {
+        self.with_refused(|refused| refused.remove(&consumer));
+    }
+
+    /// Gives some back; true if consumers were refused that may go on now.
     pub fn give(&self, count: u32) -> bool {
         let _ = self
             .held
             .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |held| {
                 Some(held.saturating_sub(count))
             });
-        self.take_refused()
+        // Written to, though with what is there: see `with_refused`.
+        self.is_refusing.fetch_or(false, Ordering::SeqCst)
     }
 }
 
@@ -151,6 +195,10 @@ impl Limiter {
 pub struct ChannelBound {
     /// What all of them share.
     pub limiter: Arc<Limiter>,
+    /// The one that is bound, and what it consumes.
+    pub consumer: ConsumerId,
+    /// See `consumer`.
+    pub queue: QueueId,
     /// Whether deliveries to this one count. Those of a consumer that settles nothing do not, but
     /// wait as well when the bound is reached.
     pub counts: bool,
@@ -159,8 +207,8 @@ pub struct ChannelBound {
 impl ChannelBound {
     fn admit(&self) -> bool {
         match self.counts {
-            true => self.limiter.take(),
-            false => self.limiter.admits(),
+            true => self.limiter.take(self.consumer, self.queue),
+            false => self.limiter.admits(self.consumer, self.queue),
         }
     }
 }
@@ -206,25 +254,53 @@ mod tests {
         assert!(link.take(1));
     }
 
+    const QUEUE: QueueId = QueueId(1);
+
+    fn take(limiter: &Limiter, consumer: u64) -> bool {
+        limiter.take(ConsumerId(consumer), QUEUE)
+    }
+
+    fn next(limiter: &Limiter, after: u64) -> Option<u64> {
+        let next = limiter.next_refused(ConsumerId(after));
+        next.map(|(consumer, _)| consumer.0)
+    }
+
     #[test]
     fn a_limiter_of_credit_lets_through_what_was_given_and_says_when_to_go_on() {
         let credit = Limiter::of_credit(2);
-        assert!(credit.take() && credit.take() && !credit.take());
+        assert!(take(&credit, 1) && take(&credit, 1) && !take(&credit, 1));
         assert!(credit.give(1), "it was refused");
-        assert!(credit.take() && !credit.take());
+        assert!(take(&credit, 1) && !take(&credit, 1));
         assert!(credit.give(u32::MAX), "as much as there can be");
-        assert!(credit.take());
+        assert!(take(&credit, 1));
     }
 
     #[test]
     fn a_limiter_holds_its_bound_over_all_consumers() {
         let limiter = Limiter::default();
         limiter.set_limit(2);
-        assert!(limiter.take() && limiter.take());
-        assert!(!limiter.take());
+        assert!(take(&limiter, 1) && take(&limiter, 2));
+        assert!(!limiter.give(0), "nobody was refused");
+        assert!(!take(&limiter, 1));
         assert!(limiter.give(1));
-        assert!(limiter.take());
+        assert!(take(&limiter, 1));
         limiter.set_limit(0);
-        assert!(limiter.take(), "0 is no bound");
+        assert!(take(&limiter, 1), "0 is no bound");
+    }
+
+    #[test]
+    fn who_was_refused_is_told_in_turn_and_once() {
+        let limiter = Limiter::default();
+        limiter.set_limit(1);
+        assert!(take(&limiter, 2));
+        for consumer in [3, 1, 2, 1, 4] {
+            assert!(!take(&limiter, consumer));
+        }
+        limiter.forget(ConsumerId(4));
+        assert_eq!(limiter.refused(), 3);
+        assert_eq!([next(&limiter, 2), next(&limiter, 3)], [Some(3), Some(1)]);
+        assert!(limiter.give(1), "one is left, and hears of it later");
+        assert_eq!([next(&limiter, 1), next(&limiter, 2)], [Some(2), None]);
+        assert!(!limiter.give(0));
     }
 }

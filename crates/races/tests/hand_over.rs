@@ -9,6 +9,7 @@ use leveret_races::news::DurableNews;
 use leveret_races::signal::{Signal, Woken};
 use leveret_races::sync::Waker;
 use leveret_types::limits::OUTBOX_BYTES_MAX;
+use leveret_types::{ConsumerId, QueueId};
 
 use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use loom::thread;
@@ -253,26 +254,29 @@ fn a_consumer_that_waits_for_its_channels_bound_is_told() {
     model(|| {
         let limiter = Arc::new(Limiter::default());
         limiter.set_limit(1);
-        assert!(limiter.take());
+        assert!(limiter.take(ConsumerId(0), QueueId(0)));
         let refused = Arc::new(AtomicU32::new(0));
-        let shards: Vec<_> = (0..2)
-            .map(|_| {
+        let shards: Vec<_> = [1, 2]
+            .map(|number| {
                 let (limiter, refused) = (Arc::clone(&limiter), Arc::clone(&refused));
                 thread::spawn(move || {
-                    if !limiter.take() {
+                    if !limiter.take(ConsumerId(number), QueueId(number)) {
                         refused.fetch_add(1, Ordering::Relaxed);
                     }
                 })
             })
+            .into_iter()
             .collect();
         let told = limiter.give(1);
         for shard in shards {
             shard.join().expect("no panic");
         }
-        match refused.load(Ordering::Relaxed) {
+        let refused = refused.load(Ordering::Relaxed);
+        assert_eq!(limiter.refused(), refused as usize);
+        match refused {
             0 => panic!("two have what one may have"),
             // One has it, and whoever is refused is told when that one gives it back.
-            1 => assert!(told || limiter.take_refused()),
+            1 => assert!(told || limiter.give(1)),
             _ => assert!(told, "both are refused, and nothing is held"),
         }
     });

@@ -53,17 +53,13 @@ impl<S: Session> Connection<S> {
             .channels
             .entry(subscription.channel)
             .or_default();
-        let bound = match &subscription.credit {
-            Some(credit) => ChannelBound {
-                limiter: Arc::clone(credit),
-                counts: true,
-            },
-            None => ChannelBound {
-                limiter: Arc::clone(&channel.limiter),
-                counts: !subscription.no_ack,
-            },
-        };
         let id = env.consumer_id();
+        let bound = ChannelBound {
+            limiter: Arc::clone(subscription.credit.as_ref().unwrap_or(&channel.limiter)),
+            consumer: id,
+            queue,
+            counts: subscription.credit.is_some() || !subscription.no_ack,
+        };
         let consumer = Consumer {
             id,
             priority: arguments.priority,
@@ -100,7 +96,7 @@ impl<S: Session> Connection<S> {
                 if when == When::Later {
                     self.consumers.attaching = Some(id);
                 }
-                self.consumers.by_id.insert(id, subscription);
+                self.consumers.insert(id, subscription);
             }
             Err(error) => {
                 let error = self.attach_error(error, &name);
@@ -156,11 +152,7 @@ impl<S: Session> Connection<S> {
                 ),
             );
         }
-        let taken = self
-            .consumers
-            .by_id
-            .values()
-            .any(|s| s.queue.is_none() && s.channel == consume.channel);
+        let taken = self.publisher.reply_tokens.contains_key(&consume.channel);
         if taken {
             return self.fail(
                 now,
@@ -173,9 +165,7 @@ impl<S: Session> Connection<S> {
             env.replies()
                 .register(self.login.vhost_name(), self.identity.id, id, env.random()),
         );
-        self.consumers
-            .by_id
-            .insert(id, Subscription::new(consume, None));
+        self.consumers.insert(id, Subscription::new(consume, None));
         self.reply(now, Reply::Consuming { consumer: id });
     }
 
@@ -200,7 +190,7 @@ impl<S: Session> Connection<S> {
             self.trace(channel, delivery, env);
         }
         if env.settings().traces.is_some() {
-            let consumer = self.consumers.by_id.get(&delivery.consumer);
+            let consumer = self.consumers.get(delivery.consumer);
             let settles = consumer.is_some_and(|consumer| !consumer.no_ack);
             self.trace_delivered(delivery, settles, env);
         }
@@ -296,59 +286,48 @@ impl<S: Session> Connection<S> {
         env: &E,
     ) {
         self.credit_stream(consumer, messages, env);
-        let Some(subscription) = self.consumers.by_id.get(&consumer) else {
+        let subscription = self.consumers.get(consumer);
+        let Some(credit) = subscription.and_then(|subscription| subscription.credit.as_ref())
+        else {
             return;
         };
-        let (Some(queue), Flow::Credit(_)) = (subscription.queue, subscription.flow) else {
-            return;
-        };
-        let credit = subscription.credit.as_ref();
-        if credit.is_some_and(|credit| credit.give(messages)) {
+        if credit.give(messages)
+            && let Some((consumer, queue)) = credit.next_refused(consumer)
+        {
             unblock(now, queue, consumer, env);
         }
     }
 
     /// Lets consumers go on whose link has credit again.
     pub(super) fn unblock_consumers<E: Env>(&self, now: Now, env: &E) {
-        for (id, subscription) in &self.consumers.by_id {
+        for (id, subscription) in self.consumers.iter() {
             if let Some(queue) = subscription.queue {
-                unblock(now, queue, *id, env);
+                unblock(now, queue, id, env);
             }
         }
     }
 
-    /// Lets the consumers of a channel go on whose bound has room again: in turn, and each with an
-    /// equal part first, so that no queue and no consumer has all of it.
+    /// Lets the consumers of a channel go on that its bound has refused, while it has room: in
+    /// turn, and each with an equal part first, so that no queue and no consumer has all of it. It
+    /// looks at no more of them than there is room for, and at those who leave it unused.
     pub(super) fn unblock_channel<E: Env>(&mut self, now: Now, channel: ChannelId, env: &E) {
         let Some(state) = self.consumers.channels.get_mut(&channel) else {
             return;
         };
-        let of_channel = self
-            .consumers
-            .by_id
-            .iter()
-            .filter(|(_, s)| s.channel == channel);
-        let mut waiting: Vec<(ConsumerId, QueueId)> = of_channel
-            .filter_map(|(id, s)| Some((*id, s.queue?)))
-            .collect();
-        waiting.sort_unstable();
-        let next = waiting.partition_point(|(id, _)| *id <= state.last_served);
-        waiting.rotate_left(next);
         let limiter = &state.limiter;
-        for (number, (id, queue)) in waiting.iter().enumerate() {
-            let before = limiter.room();
-            limiter.share(waiting.len() - number - 1);
-            unblock(now, *queue, *id, env);
-            if limiter.room() < before {
-                state.last_served = *id;
-            }
-        }
-        limiter.share(0);
-        // What some have left others may have.
-        if limiter.room() != Some(0) && limiter.take_refused() {
-            for (id, queue) in waiting {
-                unblock(now, queue, id, env);
-            }
+        // How many have not had their turn in this round.
+        let mut waiting = 0_usize;
+        while limiter.room() != Some(0)
+            && let Some((id, queue)) = limiter.next_refused(state.last_served)
+        {
+            waiting = match waiting {
+                0 => limiter.refused(),
+                more => more - 1,
+            };
+            limiter.share(waiting);
+            state.last_served = id;
+            unblock(now, queue, id, env);
+            limiter.share(0);
         }
     }
 
@@ -371,7 +350,7 @@ impl<S: Session> Connection<S> {
         now: Now,
         env: &E,
     ) {
-        let Some(subscription) = self.consumers.by_id.remove(&consumer) else {
+        let Some(subscription) = self.consumers.remove(consumer) else {
             return self.reply(now, Reply::Done);
         };
         let Some(queue) = subscription.queue else {
@@ -394,6 +373,7 @@ impl<S: Session> Connection<S> {
                 shard.effects.posts.push((self.identity.id, done));
             }
         });
+        self.consumers.wait_no_more(channel, consumer);
     }
 
     pub(super) fn get<E: Env>(
@@ -446,19 +426,8 @@ impl<S: Session> Connection<S> {
     }
 
     pub(super) fn close_channel<E: Env>(&mut self, channel: ChannelId, run: &mut Run<'_, E>) {
-        let gone: Vec<_> = self
-            .consumers
-            .by_id
-            .extract_if(|_, subscription| subscription.channel == channel)
-            .collect();
-        let consumers = gone.iter().filter_map(|(id, s)| Some((*id, s.queue?)));
-        let state = self.consumers.channels.remove(&channel).unwrap_or_default();
-        let subscriptions = state
-            .subscriptions
-            .into_all()
-            .chain(state.getters.into_all());
         let now = run.now;
-        for (subscription, queue) in consumers.chain(subscriptions) {
+        for (subscription, queue) in self.consumers.remove_channel(channel) {
             self.leave_stream(subscription, run.env);
             run.shard(run.env.shard_of(queue))
                 .detach(now, queue, subscription);
@@ -491,22 +460,18 @@ impl<S: Session> Connection<S> {
     }
 
     pub(super) fn consumer_status(&self) -> Vec<ConsumerStatus> {
-        let status = self
-            .consumers
-            .by_id
-            .iter()
-            .filter_map(|(id, subscription)| {
-                Some(ConsumerStatus {
-                    id: *id,
-                    channel: subscription.channel,
-                    tag: subscription.tag.clone(),
-                    queue: subscription.queue?,
-                    ack_required: !subscription.no_ack,
-                    exclusive: subscription.exclusive,
-                    prefetch: subscription.flow.prefetch(),
-                    arguments: subscription.arguments.clone(),
-                })
-            });
+        let status = self.consumers.iter().filter_map(|(id, subscription)| {
+            Some(ConsumerStatus {
+                id,
+                channel: subscription.channel,
+                tag: subscription.tag.clone(),
+                queue: subscription.queue?,
+                ack_required: !subscription.no_ack,
+                exclusive: subscription.exclusive,
+                prefetch: subscription.flow.prefetch(),
+                arguments: subscription.arguments.clone(),
+            })
+        });
         status.collect()
     }
 

@@ -5,6 +5,7 @@ use crate::fixed_map::FixedMap;
 use crate::link::{Limiter, Link};
 use leveret_client::{Consume, Flow};
 use leveret_types::{ChannelId, ConsumerId, FieldTable, QueueId};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// The consumers of a connection, by channel and by name.
@@ -12,7 +13,7 @@ use std::sync::Arc;
 pub(super) struct Consumers {
     /// The credit of the connection with all queues.
     pub(super) link: Arc<Link>,
-    pub(super) by_id: FixedMap<ConsumerId, Subscription>,
+    by_id: FixedMap<ConsumerId, Subscription>,
     pub(super) channels: FixedMap<ChannelId, Channel>,
     /// The consumer that is being attached to a queue of the cluster.
     pub(super) attaching: Option<ConsumerId>,
@@ -55,6 +56,8 @@ impl Subscription {
 /// What the node keeps of a channel.
 #[derive(Debug, Default)]
 pub(super) struct Channel {
+    /// Its consumers: who closes it looks at no others.
+    consumers: BTreeSet<ConsumerId>,
     /// The bound of `basic.qos` with `global`.
     pub(super) limiter: Arc<Limiter>,
     /// The consumer that was the last to have something of what it leaves.
@@ -68,6 +71,42 @@ pub(super) struct Channel {
 }
 
 impl Consumers {
+    pub(super) fn insert(&mut self, consumer: ConsumerId, subscription: Subscription) {
+        let channel = self.channels.entry(subscription.channel).or_default();
+        channel.consumers.insert(consumer);
+        self.by_id.insert(consumer, subscription);
+    }
+
+    pub(super) fn get(&self, consumer: ConsumerId) -> Option<&Subscription> {
+        self.by_id.get(&consumer)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (ConsumerId, &Subscription)> {
+        self.by_id.iter().map(|(id, of)| (*id, of))
+    }
+
+    /// Forgets a consumer.
+    pub(super) fn remove(&mut self, consumer: ConsumerId) -> Option<Subscription> {
+        let subscription = self.by_id.remove(&consumer)?;
+        if let Some(channel) = self.channels.get_mut(&subscription.channel) {
+            channel.consumers.remove(&consumer);
+        }
+        Some(subscription)
+    }
+
+    /// Forgets a channel; answers who holds messages for it, with the queue of each: its consumers
+    /// first.
+    pub(super) fn remove_channel(&mut self, channel: ChannelId) -> Vec<(ConsumerId, QueueId)> {
+        let channel = self.channels.remove(&channel).unwrap_or_default();
+        let consumers = channel.consumers.into_iter();
+        let mut gone: Vec<_> = consumers
+            .filter_map(|consumer| Some((consumer, self.by_id.remove(&consumer)?.queue?)))
+            .collect();
+        gone.extend(channel.subscriptions.into_all());
+        gone.extend(channel.getters.into_all());
+        gone
+    }
+
     pub(super) fn channel_of(&self, consumer: ConsumerId) -> Option<ChannelId> {
         self.by_id
             .get(&consumer)
@@ -79,9 +118,11 @@ impl Consumers {
         self.by_id.get(&consumer)?.queue
     }
 
-    /// Forgets a consumer; answers its queue.
-    pub(super) fn take(&mut self, consumer: ConsumerId) -> Option<QueueId> {
-        self.by_id.remove(&consumer)?.queue
+    /// A consumer that is gone waits for room in its channel no more.
+    pub(super) fn wait_no_more(&self, channel: ChannelId, consumer: ConsumerId) {
+        if let Some(channel) = self.channels.get(&channel) {
+            channel.limiter.forget(consumer);
+        }
     }
 
     /// The channel that holds messages under this name without being a consumer: by `basic.get`, or
@@ -98,5 +139,44 @@ impl Consumers {
         let mut channels = self.channels.iter();
         let found = channels.find(|(_, channel)| channel.getters.contains(subscription));
         found.map(|(channel, _)| *channel)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn consume(channel: u16) -> Consume {
+        Consume {
+            channel: ChannelId(channel),
+            queue: String::new(),
+            tag: String::new(),
+            no_ack: false,
+            exclusive: false,
+            flow: Flow::Prefetch(0),
+            arguments: FieldTable::default(),
+        }
+    }
+
+    #[test]
+    fn a_channel_that_goes_takes_what_is_its_own_and_nothing_else() {
+        let mut consumers = Consumers::default();
+        for number in 0..6 {
+            let of = consume(number % 2);
+            let queue = (number != 2).then_some(QueueId(number.into()));
+            let subscription = Subscription::new(of, queue);
+            consumers.insert(ConsumerId(number.into()), subscription);
+        }
+        let removed = consumers.remove(ConsumerId(0)).expect("it is there");
+        let state = consumers.channels.get_mut(&removed.channel);
+        let state = state.expect("it is there");
+        let add = |to: &mut Subscriptions, id| to.add(ConsumerId(id), QueueId(id), |_, _| true);
+        add(&mut state.getters, 7);
+        add(&mut state.subscriptions, 8);
+        let gone = consumers.remove_channel(ChannelId(0));
+        assert_eq!(gone, [4, 8, 7].map(|id| (ConsumerId(id), QueueId(id))));
+        let mut left: Vec<_> = consumers.iter().map(|(id, _)| id.0).collect();
+        left.sort_unstable();
+        assert_eq!(left, [1, 3, 5]);
     }
 }

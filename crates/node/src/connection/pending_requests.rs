@@ -195,7 +195,7 @@ impl<S: Session> Connection<S> {
 
     /// A consumer that could not be attached; answers the name of its queue.
     fn forget_consumer<E: Env>(&mut self, consumer: ConsumerId, env: &E) -> String {
-        let queue = self.consumers.take(consumer);
+        let queue = self.consumers.remove(consumer).and_then(|of| of.queue);
         let catalogue = env.catalogue();
         let record = queue.and_then(|queue| catalogue.queue(queue));
         record.map_or_else(String::new, |record| record.name().to_owned())

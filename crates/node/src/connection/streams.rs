@@ -311,7 +311,6 @@ impl<S: Session> Connection<S> {
         }
         streams.readers.insert(consumer, reader);
         self.consumers
-            .by_id
             .insert(consumer, Subscription::new(consume, Some(stream)));
         let subscribe = Command::Subscribe {
             request: RequestId(consumer.0),
@@ -333,7 +332,7 @@ impl<S: Session> Connection<S> {
         match result {
             Ok(()) => self.reply(now, Reply::Consuming { consumer }),
             Err(refusal) => {
-                self.consumers.by_id.remove(&consumer);
+                self.consumers.remove(consumer);
                 self.streams().readers.remove(&consumer);
                 let code = match refusal {
                     Refusal::NotFound => ReplyCode::NotFound,

@@ -1,6 +1,7 @@
 //! Who holds messages for a channel without being a consumer of it.
 
 use leveret_types::{ConsumerId, QueueId};
+use std::collections::BTreeMap;
 
 /// How many are kept before it is asked which of them still hold something.
 const SWEEP_MIN: usize = 16;
@@ -10,7 +11,9 @@ const SWEEP_MIN: usize = 16;
 /// from new queues, for as long as it likes.
 #[derive(Debug, Default)]
 pub(super) struct Subscriptions {
-    subscriptions: Vec<(ConsumerId, QueueId)>,
+    subscriptions: BTreeMap<ConsumerId, QueueId>,
+    /// The newest one of each queue.
+    of_queues: BTreeMap<QueueId, ConsumerId>,
     /// How many there were after the last sweep.
     swept: usize,
 }
@@ -26,22 +29,22 @@ impl Subscriptions {
     ) {
         if self.subscriptions.len() >= SWEEP_MIN.max(2 * self.swept) {
             self.subscriptions
-                .retain(|(subscription, queue)| holds(*subscription, *queue));
+                .retain(|subscription, queue| holds(*subscription, *queue));
+            self.of_queues
+                .retain(|_, subscription| self.subscriptions.contains_key(subscription));
             self.swept = self.subscriptions.len();
         }
-        self.subscriptions.push((subscription, queue));
+        self.subscriptions.insert(subscription, queue);
+        self.of_queues.insert(queue, subscription);
     }
 
     pub(super) fn contains(&self, subscription: ConsumerId) -> bool {
-        self.subscriptions.iter().any(|(id, _)| *id == subscription)
+        self.subscriptions.contains_key(&subscription)
     }
 
-    /// The subscription of a queue's messages.
+    /// The newest subscription of a queue's messages.
     pub(super) fn of(&self, queue: QueueId) -> Option<ConsumerId> {
-        let mut subscriptions = self.subscriptions.iter();
-        subscriptions
-            .find(|(_, of)| *of == queue)
-            .map(|(id, _)| *id)
+        self.of_queues.get(&queue).copied()
     }
 
     pub(super) fn into_all(self) -> impl Iterator<Item = (ConsumerId, QueueId)> {
@@ -73,6 +76,7 @@ mod tests {
                 holding.contains(&subscription)
             });
             assert!(subscriptions.subscriptions.len() <= 2 * holding.len() + SWEEP_MIN);
+            assert!(subscriptions.of_queues.len() <= 2 * holding.len() + SWEEP_MIN);
         }
         assert!(
             holding

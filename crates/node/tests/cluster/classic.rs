@@ -5,6 +5,7 @@ use crate::script::check;
 use crate::world::World;
 use leveret_queue::Counters;
 use leveret_types::NodeId;
+use std::collections::BTreeSet;
 
 #[test]
 fn a_queue_is_declared_published_to_consumed_and_deleted_at_any_node() {
@@ -321,6 +322,41 @@ fn the_bound_of_a_channel_is_shared_by_its_queues_and_consumers() {
          a purge p => a: purged 2
          b ack 0 multiple => b: deliver 13 q9",
     );
+}
+
+#[test]
+fn an_ack_under_the_bound_of_a_channel_looks_at_few_of_its_consumers() {
+    // All want more, and as many as there is room for get it.
+    let looks = |consumers: u32| {
+        let mut world = World::new(1);
+        world.connect("a", NodeId(1));
+        world.rest();
+        world.heard();
+        let mut hear = |words: &str| {
+            let before = world.nodes[&NodeId(1)].env.shards_borrowed.get();
+            world.say("a", words);
+            world.rest();
+            let borrowed = world.nodes[&NodeId(1)].env.shards_borrowed.get() - before;
+            (world.heard(), borrowed)
+        };
+        hear("qos 1 global");
+        for number in 0..consumers {
+            hear(&format!("declare q{number}"));
+            hear(&format!("publish q{number} {number}.1 {number}.2"));
+            hear(&format!("consume q{number} t{number}"));
+        }
+        let (mut most, mut delivered) = (0, BTreeSet::new());
+        for tag in 1..2 * consumers {
+            let (heard, borrowed) = hear(&format!("ack {tag}"));
+            let next = format!("a: deliver {} ", tag + 1);
+            assert!(heard.starts_with(&next), "{heard}");
+            let (_, message) = heard.rsplit_once(' ').expect("looked at above");
+            assert!(delivered.insert(message.to_owned()), "{message} again");
+            most = most.max(borrowed);
+        }
+        most
+    };
+    assert_eq!(looks(50), looks(2));
 }
 
 #[test]

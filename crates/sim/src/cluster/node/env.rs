@@ -34,6 +34,8 @@ pub struct NodeEnv {
     /// Which node it is.
     pub node: NodeId,
     pub(super) shards: Vec<RefCell<Shard>>,
+    /// How often shards were borrowed, all together.
+    pub shards_borrowed: Cell<u64>,
     pub(super) durable: Vec<Cell<u64>>,
     /// The catalogue as far as this node has applied it.
     pub catalogue: RefCell<Catalogue>,
@@ -82,6 +84,7 @@ impl NodeEnv {
             node,
             durable: durable.map(Cell::new).collect(),
             shards: shards.into_iter().map(RefCell::new).collect(),
+            shards_borrowed: Cell::new(0),
             catalogue: RefCell::new(catalogue),
             posts: RefCell::default(),
             frames: RefCell::default(),
@@ -198,6 +201,7 @@ impl Env for NodeEnv {
     type CatalogueGuard<'a> = Ref<'a, Catalogue>;
 
     fn shard(&self, shard: ShardId) -> Guard<'_> {
+        self.shards_borrowed.update(|borrowed| borrowed + 1);
         let mut borrowed = self.shards[usize::from(shard.0)].borrow_mut();
         borrowed.set_peers_checked_ms(self.peers_checked_ms.get());
         Guard {
