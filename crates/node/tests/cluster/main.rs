@@ -20,3 +20,4 @@ mod quorum;
 mod random;
 mod stopped;
 mod streams;
+mod view_members;

@@ -9,7 +9,9 @@
 //! `blink 1 2` breaks the connection between two nodes, `drop a` is the end of a client's socket,
 //! `stall 1` lets a node write no more to its disk and `unstall 1` again; `mirror MODE [N]` sets a
 //! policy for queues whose names begin with "ha", `mirror` takes it away, and `reconcile` gives all
-//! queues the members that are due to them.
+//! queues the members that are due to them; `found q 1` makes a queue of node 1
+//! alone a group of that node, `grow q 2` adds a node to a queue's members, and `shrink q 2` takes
+//! it out.
 
 use crate::world::World;
 use leveret_types::NodeId;
@@ -78,6 +80,9 @@ fn act(world: &mut World, said: &str, killed: &mut Vec<NodeId>) {
             world.mirror(Some(mode), Some(count.parse().expect("a number")));
         }
         ["reconcile"] => world.reconcile(),
+        ["found", queue, of] => world.found_group(queue, node(of)),
+        ["grow", queue, of] => world.grow(queue, node(of)),
+        ["shrink", queue, of] => world.shrink(queue, node(of)),
         ["unstall", of] => {
             world.syncing.insert(node(of));
         }

@@ -648,6 +648,11 @@ impl World {
         )
     }
 
+    /// Makes a queue that is on one node alone a group of that node.
+    pub fn found_group(&mut self, queue: &str, node: NodeId) {
+        self.set_members(queue, &[ReplicaId::new(node, 0)]);
+    }
+
     /// Takes a node out of a queue's members.
     pub fn shrink(&mut self, queue: &str, out: NodeId) {
         let (mut members, _) = self.members(queue);
