@@ -12,6 +12,7 @@ mod secret_change;
 mod stream_client;
 mod streams;
 mod tls_links;
+mod views;
 
 use client::{Client, Scratch, address, config, connect};
 use leveret_amqp::encode;
