@@ -16,6 +16,7 @@ leveret-sim crash-points [--points N] [--seed N] [--chances N]   workloads crash
 leveret-sim crash-points --seed N --point N        one moment again, to see a finding
 leveret-sim seeds [--count N] [--from N]           lives of random operations with crashes
 leveret-sim cluster [--seeds N] [--from N] [--cuts 0]   lives of a cluster with faults of all kinds
+leveret-sim cluster --views 1 [--seeds N] [--from N]      the same with a view of a stream
 leveret-sim fleet [--nodes N] [--queues N]         a node of many dies: elections, bytes, balance
 leveret-sim fuzz [--seconds N] [--target NAME] [--seed N]   fuzz targets, from fuzz/corpus
 leveret-sim fuzz --target NAME --input FILE        one input, to see a finding again
@@ -24,7 +25,7 @@ leveret-sim corpus                                 writes the inputs that fuzzin
 /// Flags with their values.
 struct Flags(Vec<(String, String)>);
 
-const KNOWN: [&str; 13] = [
+const KNOWN: [&str; 14] = [
     "--nodes",
     "--queues",
     "--chances",
@@ -33,6 +34,7 @@ const KNOWN: [&str; 13] = [
     "--point",
     "--count",
     "--cuts",
+    "--views",
     "--seeds",
     "--from",
     "--seconds",
@@ -93,6 +95,7 @@ fn main() -> ExitCode {
             flags.number("--seeds", 20_000)?,
             flags.number("--from", 0)?,
             flags.number("--cuts", 1)? != 0,
+            flags.number("--views", 0)? != 0,
         )),
         "fleet" => Ok(play_fleet(
             flags.number("--nodes", 10)?,
@@ -265,7 +268,7 @@ struct SimulationRuns {
 /// Broken promises after which there is no need for more.
 const FOUND_MAX: usize = 50;
 
-fn live_clusters(count: u64, from: u64, has_cuts: bool) -> ExitCode {
+fn live_clusters(count: u64, from: u64, has_cuts: bool, has_views: bool) -> ExitCode {
     std::panic::set_hook(Box::new(|panic| {
         let seed = cluster::seed();
         println!(
@@ -278,7 +281,10 @@ fn live_clusters(count: u64, from: u64, has_cuts: bool) -> ExitCode {
     }));
     let plan = cluster::Plan {
         has_cuts,
-        ..cluster::Plan::default()
+        ..match has_views {
+            true => cluster::Plan::of_views(),
+            false => cluster::Plan::default(),
+        }
     };
     let (next, simulation_runs) = (AtomicU64::new(from), Mutex::new(SimulationRuns::default()));
     let start = Instant::now();

@@ -16,6 +16,16 @@ fn clusters_keep_their_promises() {
 }
 
 #[test]
+fn views_keep_their_promises() {
+    let plan = Plan::of_views();
+    for seed in 0..SEEDS {
+        if let Err(broken) = live(seed, &plan) {
+            panic!("{broken}");
+        }
+    }
+}
+
+#[test]
 fn one_seed_is_one_simulation_run() {
     for seed in 0..20 {
         let lived = live(seed, &Plan::default());

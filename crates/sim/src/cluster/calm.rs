@@ -5,12 +5,12 @@
 use super::client;
 use super::node::Node;
 use super::operators::QueueOfWords;
-use super::people::Part;
+use super::people::{Answered, Part};
 use super::world::{TURN_MS, World};
 use crate::disk::SimDisk;
 use leveret_metadata::QueueRecord;
 use leveret_node::env::Env;
-use leveret_types::{NodeId, QueueId, ReplicaId};
+use leveret_types::{NodeId, QueueId, QueueKind, ReplicaId};
 
 /// Milliseconds within which a cluster of which everything works must have answered everybody.
 pub(super) const CALM_MS: u64 = 20_000;
@@ -84,7 +84,7 @@ impl World {
         let groups = self.with_catalogue(|catalogue| {
             let groups = catalogue.queues(None);
             let mut groups: Vec<QueueId> = groups
-                .filter(|record| !record.members().is_empty())
+                .filter(|record| !record.members().is_empty() && record.kind() != QueueKind::Stream)
                 .map(QueueRecord::id)
                 .collect();
             groups.sort_unstable();
@@ -315,7 +315,7 @@ impl World {
             while let Some(Part::Consumer { held }) = self.people.get(&id).map(|one| &one.part)
                 && !held.is_empty()
             {
-                self.answer(id, 0, true);
+                self.answer(id, 0, Answered::Acknowledged);
                 has_taken = true;
             }
         }

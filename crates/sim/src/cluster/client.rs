@@ -6,6 +6,12 @@ use leveret_amqp::{Method, Properties, RawTable, TableBuilder, basic, confirm, q
 use leveret_types::limits::FRAME_BYTES_MAX as FRAME_MAX;
 use leveret_types::{ConnectionId, FieldValue, NodeId};
 
+/// The stream that there is a view of, and the kind of the view's queue.
+pub(super) const STREAM: &str = "stream";
+pub(super) const VIEW: &str = "view";
+/// The queue that a view's dead letters go to.
+pub(super) const DEAD_LETTERS: &str = "q0";
+
 /// What a client was told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Heard {
@@ -125,13 +131,42 @@ pub(super) fn opening() -> Vec<u8> {
     Opening::default().with_channel()
 }
 
-/// Declares a durable queue, or asks about it.
+/// Declares a durable queue, a view with its stream, or asks about one.
 pub(super) fn declare(name: &str, kind: &str, passive: bool) -> Vec<u8> {
+    let text = FieldValue::text;
+    // Consumers die often here.
+    let limit = ("x-delivery-limit", FieldValue::I64(1_000_000));
+    let mut out = Vec::new();
+    match kind {
+        VIEW => {
+            let one = ("x-initial-cluster-size", FieldValue::I64(1));
+            let stream = [("x-queue-type", text("stream")), one];
+            if !passive {
+                declare_as(&mut out, STREAM, &stream, passive);
+            }
+            let view = [
+                ("x-queue-type", text("quorum")),
+                limit,
+                ("x-stream-source", text(STREAM)),
+                ("x-dead-letter-exchange", text("")),
+                ("x-dead-letter-routing-key", text(DEAD_LETTERS)),
+                ("x-dead-letter-strategy", text("at-least-once")),
+            ];
+            declare_as(&mut out, name, &view, passive);
+        }
+        "quorum" => {
+            let quorum = [("x-queue-type", text(kind)), limit];
+            declare_as(&mut out, name, &quorum, passive);
+        }
+        _ => declare_as(&mut out, name, &[("x-queue-type", text(kind))], passive),
+    }
+    out
+}
+
+fn declare_as(out: &mut Vec<u8>, name: &str, said: &[(&str, FieldValue)], passive: bool) {
     let mut arguments = TableBuilder::new();
-    arguments.push("x-queue-type", &FieldValue::text(kind));
-    if kind == "quorum" {
-        // Consumers die often here.
-        arguments.push("x-delivery-limit", &FieldValue::I64(1_000_000));
+    for (argument, value) in said {
+        arguments.push(argument, value);
     }
     let declare = queue::Declare {
         queue: name,
@@ -142,9 +177,7 @@ pub(super) fn declare(name: &str, kind: &str, passive: bool) -> Vec<u8> {
         nowait: false,
         arguments: arguments.as_table(),
     };
-    let mut out = Vec::new();
-    encode::method(&mut out, 1, &declare);
-    out
+    encode::method(out, 1, &declare);
 }
 
 pub(super) fn delete(name: &str) -> Vec<u8> {
@@ -230,11 +263,12 @@ pub(super) fn acknowledge(tag: u64) -> Vec<u8> {
     out
 }
 
-pub(super) fn give_back(tag: u64) -> Vec<u8> {
+/// Rejects a message: it comes again, or is dead-lettered.
+pub(super) fn reject(tag: u64, requeue: bool) -> Vec<u8> {
     let mut out = Vec::new();
     let reject = basic::Reject {
         delivery_tag: tag,
-        requeue: true,
+        requeue,
     };
     encode::method(&mut out, 1, &reject);
     out

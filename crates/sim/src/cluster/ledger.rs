@@ -28,6 +28,8 @@ struct Message {
     is_settled: bool,
     /// It was in a queue that is deleted.
     is_dead: bool,
+    /// It was rejected: it may come from this queue as well, as often as it likes.
+    dead_letters: Option<usize>,
 }
 
 /// See the module's description.
@@ -76,6 +78,9 @@ impl Ledger {
         self.deliveries += 1;
         let message = self.messages.get_mut(&body);
         let message = message.ok_or_else(|| format!("message {body} was never published"))?;
+        if message.dead_letters == Some(queue) {
+            return Ok(());
+        }
         let was_delivered = std::mem::replace(&mut message.was_delivered, true);
         if message.queue != queue {
             let of = message.queue;
@@ -124,6 +129,18 @@ impl Ledger {
         let is_heard = !self.doubted.contains(&client);
         if let Some(message) = self.messages.get_mut(&body) {
             message.may_be_gone = true;
+            if is_heard && message.holder == Some(client) {
+                (message.holder, message.is_acknowledged) = (None, true);
+            }
+        }
+    }
+
+    /// A client rejects a message, which goes to the queue of dead letters: there it is owed from
+    /// then on, and from its own queue it does not come again.
+    pub(super) fn rejected(&mut self, body: Body, client: ClientId, dead_letters: usize) {
+        let is_heard = !self.doubted.contains(&client);
+        if let Some(message) = self.messages.get_mut(&body) {
+            message.dead_letters = Some(dead_letters);
             if is_heard && message.holder == Some(client) {
                 (message.holder, message.is_acknowledged) = (None, true);
             }

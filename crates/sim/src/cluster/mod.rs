@@ -15,6 +15,9 @@
 //! how often, what may have been delivered), and its leader's queue is what that says. At the end:
 //! nothing that was confirmed is lost, all queues are empty from every node's view.
 //!
+//! A view of a stream is held to the same ([`Plan::of_views`]): what is published to the stream is
+//! owed by the view, and what is rejected there is found among the dead letters, at least once.
+//!
 //! Invariant: the same seed gives the same life, to the byte.
 
 mod calm;
@@ -88,6 +91,9 @@ pub struct Plan {
     pub queues: usize,
     /// Whether there is a classic queue beside them, and a quorum queue that comes and goes.
     pub has_all_queues: bool,
+    /// Whether there is a quorum view of a stream on one node; what is rejected of it goes to the
+    /// first of the queues.
+    pub has_view: bool,
     /// Things that happen in the first phase.
     pub steps: usize,
     /// Whether connections break and directions are cut between nodes that live.
@@ -105,10 +111,25 @@ impl Default for Plan {
             nodes: 3,
             queues: 2,
             has_all_queues: true,
+            has_view: false,
             steps: 1_500,
             has_cuts: true,
             has_losses: true,
             planted: Planted::Nothing,
+        }
+    }
+}
+
+impl Plan {
+    /// A view, and the queue of its dead letters. The stream has one replica: no machine is lost.
+    #[must_use]
+    pub fn of_views() -> Self {
+        Self {
+            queues: 1,
+            has_all_queues: false,
+            has_view: true,
+            has_losses: false,
+            ..Self::default()
         }
     }
 }

@@ -326,6 +326,11 @@ impl<D: Disk> Node<D> {
         }
     }
 
+    /// Whether its streams could not be written: its process ends.
+    pub fn has_failed(&self) -> bool {
+        self.streams.has_failed
+    }
+
     /// Does what is to be done inside the node; false if that was nothing.
     pub fn step(&mut self, now: Now) -> bool {
         let mut busy = false;

@@ -48,6 +48,15 @@ impl Part {
     }
 }
 
+/// What a consumer says of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Answered {
+    Acknowledged,
+    GivenBack,
+    /// A message of a view goes to the dead letters; any other one is gone.
+    Rejected,
+}
+
 pub(super) struct Person {
     pub(super) client: Client,
     pub(super) queue: usize,
@@ -143,13 +152,13 @@ impl World {
         *sent += 1;
         unconfirmed.insert(*sent, body);
         let queue = person.queue;
-        let name = self.queues[queue].name.clone();
+        let name = self.queues[queue].published_to().to_owned();
         self.ledger.published(body, queue, id);
         self.say(id, client::publish(&name, body, bytes));
     }
 
     /// A consumer answers one of the messages that it holds.
-    pub(super) fn answer(&mut self, id: ClientId, which: usize, is_acknowledged: bool) {
+    pub(super) fn answer(&mut self, id: ClientId, which: usize, answered: Answered) {
         let Some(person) = self.people.get_mut(&id) else {
             return;
         };
@@ -160,20 +169,34 @@ impl World {
             return;
         };
         held.remove(&tag);
-        let node = person.client.node;
-        match is_acknowledged {
-            true => {
-                self.ledger.acknowledged(body, id);
-                if let Some(host) = self.hosts.get_mut(&node) {
-                    host.unsure.insert(body);
-                }
-                self.say(id, client::acknowledge(tag));
-            }
-            false => {
+        let (node, is_view) = (person.client.node, self.queues[person.queue].is_view());
+        match answered {
+            Answered::GivenBack => {
                 self.ledger.given_back(body, id);
-                self.say(id, client::give_back(tag));
+                return self.say(id, client::reject(tag, true));
             }
+            Answered::Rejected if is_view => self.ledger.rejected(body, id, self.dead_letters()),
+            Answered::Rejected | Answered::Acknowledged => self.ledger.acknowledged(body, id),
         }
+        if let Some(host) = self.hosts.get_mut(&node) {
+            host.unsure.insert(body);
+        }
+        self.say(
+            id,
+            match answered {
+                Answered::Rejected => client::reject(tag, false),
+                _ => client::acknowledge(tag),
+            },
+        );
+    }
+
+    /// The queue that what is rejected of a view goes to.
+    fn dead_letters(&self) -> usize {
+        let found = self
+            .queues
+            .iter()
+            .position(|queue| queue.name == client::DEAD_LETTERS);
+        found.unwrap_or_default()
     }
 
     /// Sockets take what connections have for them.

@@ -1,6 +1,6 @@
 //! The first phase: what happens in a life, one thing after the other.
 
-use super::people::Part;
+use super::people::{Answered, Part};
 use super::world::World;
 use super::{Lived, Plan, client};
 use crate::Random;
@@ -132,8 +132,12 @@ impl<'a> SimulationRun<'a> {
         let consumers = self.people(false);
         if let Some(consumer) = self.one_of(&consumers) {
             let which = self.random.below(4) as usize;
-            let is_acknowledged = self.random.below(8) != 0;
-            self.world.answer(consumer, which, is_acknowledged);
+            let answered = match self.random.below(8) {
+                0 => Answered::GivenBack,
+                1 if self.plan.has_view => Answered::Rejected,
+                _ => Answered::Acknowledged,
+            };
+            self.world.answer(consumer, which, answered);
         }
     }
 

@@ -2,10 +2,10 @@
 
 use super::Plan;
 use super::client;
-use super::people::Part;
+use super::people::{Answered, Part};
 use super::world::{TURN_MS, World};
 use crate::Random;
-use crate::disk::ReadFaults;
+use crate::disk::{ReadFaults, SimDisk};
 use leveret_metadata::Command;
 use leveret_node::env::Env;
 use leveret_replication::Role;
@@ -66,7 +66,7 @@ fn what_a_consumer_that_was_given_up_acknowledges_is_not_settled() {
     }
     world.rest().expect("it rests");
     assert_eq!(world.ledger.deliveries, 1);
-    world.answer(consumer, 0, true);
+    world.answer(consumer, 0, Answered::Acknowledged);
     world.calm().expect("all is well");
     world.come(home, CLASSIC, Part::consumer());
     world.rest().expect("nobody is accused");
@@ -232,4 +232,65 @@ impl World {
             Part::Publisher { unconfirmed, sent: 1.. } if unconfirmed.is_empty()
         )
     }
+}
+
+/// The only queue beside the view, and the view.
+const DEAD: usize = 0;
+const VIEW: usize = 1;
+
+fn world_of_views() -> World {
+    let random = &mut Random::new(1);
+    World::new(&Plan::of_views(), random).expect("a cluster in which all is well")
+}
+
+/// All members of the view's group go back to what they were before a message was settled.
+#[test]
+fn a_settled_offset_that_is_lost_is_noticed() {
+    let mut world = world_of_views();
+    let publisher = world.come(NodeId(1), VIEW, Part::publisher());
+    let consumer = world.come(NodeId(2), VIEW, Part::consumer());
+    for _ in 0..3 {
+        world.publish(publisher, 10);
+    }
+    world.turns(1_000);
+    assert_eq!(world.ledger.deliveries, 3);
+    let disks = world
+        .hosts
+        .iter()
+        .map(|(id, host)| (*id, host.disk.files()));
+    let disks: Vec<_> = disks.collect();
+    world.answer(consumer, 0, Answered::Acknowledged);
+    world.answer(consumer, 0, Answered::GivenBack);
+    world.calm().expect("all is well");
+    for (id, files) in disks {
+        world.crash(id, &mut Random::new(1), false);
+        world.hosts.get_mut(&id).expect("a host").disk = SimDisk::with(files);
+    }
+    world.calm().expect("all start on what they have");
+    world.come(NodeId(3), VIEW, Part::consumer());
+    let noticed = (0..40).find_map(|_| world.turn().err());
+    let noticed = noticed.expect("it comes again");
+    assert!(
+        noticed.contains("comes again after it was settled"),
+        "{noticed}"
+    );
+}
+
+#[test]
+fn what_is_rejected_of_a_view_is_owed_until_it_is_found_among_the_dead_letters() {
+    let mut world = world_of_views();
+    let publisher = world.come(NodeId(1), VIEW, Part::publisher());
+    let consumer = world.come(NodeId(2), VIEW, Part::consumer());
+    world.publish(publisher, 10);
+    world.turns(1_000);
+    world.answer(consumer, 0, Answered::Rejected);
+    world.calm().expect("all is well");
+    assert_eq!(world.ledger.owed(), [(1, VIEW)]);
+    let dead = world.come(NodeId(3), DEAD, Part::consumer());
+    world.turns(1_000);
+    assert_eq!(world.ledger.deliveries, 2, "it is there");
+    world.answer(dead, 0, Answered::Acknowledged);
+    assert_eq!(world.ledger.owed(), []);
+    let from_view = world.ledger.delivered(1, consumer, VIEW, true);
+    assert!(from_view.is_err(), "it has left the view");
 }

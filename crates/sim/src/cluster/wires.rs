@@ -51,6 +51,12 @@ impl World {
             }
             let now = self.now(node);
             if let Some(node) = self.node(node) {
+                // What waits to be sent does not wait for another connection.
+                let is_for_other = |(to, _): &(NodeId, PeerFrame)| *to == other;
+                node.env
+                    .frames
+                    .borrow_mut()
+                    .retain(|one| !is_for_other(one));
                 cluster::peer_down(now, other, &node.env);
             }
         }

@@ -1,5 +1,6 @@
 //! Nodes, their disks and clocks, and what all of them do.
 
+use super::client::{STREAM, VIEW};
 use super::ledger::{Body, ClientId, Ledger};
 use super::node::{Entrance, Node};
 use super::people::Person;
@@ -57,7 +58,7 @@ pub(super) struct Host {
 /// A queue of the world.
 pub(super) struct QueueOf {
     pub(super) name: String,
-    /// `quorum` or `classic`.
+    /// `quorum`, `classic`, or [`VIEW`].
     pub(super) kind: &'static str,
     /// Whether it is deleted and declared anew now and then.
     pub(super) comes_and_goes: bool,
@@ -73,6 +74,18 @@ impl Host {
 impl QueueOf {
     pub(super) fn is_classic(&self) -> bool {
         self.kind == "classic"
+    }
+
+    pub(super) fn is_view(&self) -> bool {
+        self.kind == VIEW
+    }
+
+    /// The queue, or stream, that its messages are published to.
+    pub(super) fn published_to(&self) -> &str {
+        match self.is_view() {
+            true => STREAM,
+            false => &self.name,
+        }
     }
 }
 
@@ -124,6 +137,9 @@ impl World {
         if plan.has_all_queues {
             queues.push(queue("classic".to_owned(), "classic", false));
             queues.push(queue("passing".to_owned(), "quorum", true));
+        }
+        if plan.has_view {
+            queues.push(queue("view".to_owned(), VIEW, false));
         }
         let mut world = Self {
             clock_ms: 0,
@@ -355,8 +371,6 @@ impl World {
         let Some(host) = self.hosts.get_mut(&node) else {
             return;
         };
-        self.crashes += 1;
-        host.node = None;
         match with_power {
             true => host.disk.power_cut(&mut Cut::Chance(random)),
             false => host.disk.kill(),
@@ -366,6 +380,23 @@ impl World {
             Planted::TruncatesOnCorruption => host.forget_the_end(),
             _ => {}
         }
+        self.ended(node);
+    }
+
+    /// A node's process ends by itself.
+    fn kill(&mut self, node: NodeId) {
+        if let Some(host) = self.hosts.get_mut(&node) {
+            host.disk.kill();
+        }
+        self.ended(node);
+    }
+
+    fn ended(&mut self, node: NodeId) {
+        let Some(host) = self.hosts.get_mut(&node) else {
+            return;
+        };
+        self.crashes += 1;
+        host.node = None;
         let unsure = std::mem::take(&mut host.unsure);
         for client in self.people_at(node) {
             self.people.remove(&client);
@@ -397,6 +428,10 @@ impl World {
             return Ok(false);
         };
         let mut busy = node.step(now);
+        if node.has_failed() {
+            self.kill(id);
+            return Ok(true);
+        }
         let frames: Vec<_> = node.env.frames.borrow_mut().drain(..).collect();
         for (to, frame) in frames {
             if to == id {

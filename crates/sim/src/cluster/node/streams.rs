@@ -18,13 +18,20 @@ pub(super) enum StreamInput {
 }
 
 /// The streams of a node.
-pub(super) struct Streams<D: Disk>(StreamHost<D>);
+pub(super) struct Streams<D: Disk> {
+    host: StreamHost<D>,
+    /// A write or a sync has failed: the process ends.
+    pub(super) has_failed: bool,
+}
 
 impl<D: Disk> Streams<D> {
     pub(super) fn open(disk: &D) -> Result<Self, String> {
         let files = StreamFiles::open(disk.clone(), Path::new("/store/streams"), 1);
         let files = files.map_err(|why| format!("the streams do not open: {why}"))?;
-        Ok(Self(StreamHost::new(files)))
+        Ok(Self {
+            host: StreamHost::new(files),
+            has_failed: false,
+        })
     }
 
     /// Begins to run the streams that the catalogue has here.
@@ -55,21 +62,24 @@ impl<D: Disk> Streams<D> {
 
     fn change(&mut self, change: StreamChange, events: &mut Events) {
         match change {
-            StreamChange::Begun(id, settings) => drop(self.0.begin(id, *settings)),
-            StreamChange::Changed(id, settings) => self.0.set_settings(id, *settings),
+            StreamChange::Begun(id, settings) => drop(self.host.begin(id, *settings)),
+            StreamChange::Changed(id, settings) => self.host.set_settings(id, *settings),
             // Played without replicas: the leader has all.
             StreamChange::Replica(here) if here.leader == here.node => {
-                drop(self.0.begin(here.stream, *here.settings));
+                drop(self.host.begin(here.stream, *here.settings));
             }
             StreamChange::Replica(_) | StreamChange::Elsewhere(..) => {}
-            StreamChange::Deleted(id) => drop(self.0.delete(id, events)),
+            StreamChange::Deleted(id) => drop(self.host.delete(id, events)),
         }
     }
 
     /// Takes a turn; false if there was nothing to do.
     pub(super) fn step(&mut self, env: &NodeEnv, now: Now) -> bool {
         let inputs = std::mem::take(&mut *env.stream_inputs.borrow_mut());
-        let is_due = self.0.due_ms().is_some_and(|due| due <= now.monotonic_ms);
+        let is_due = self
+            .host
+            .due_ms()
+            .is_some_and(|due| due <= now.monotonic_ms);
         if inputs.is_empty() && !is_due {
             return false;
         }
@@ -78,17 +88,19 @@ impl<D: Disk> Streams<D> {
             match input {
                 StreamInput::Change(change) => self.change(change, &mut events),
                 StreamInput::Say(session, command) => {
-                    self.0.handle(now, session, command, &mut events);
+                    self.host.handle(now, session, command, &mut events);
                 }
             }
         }
-        let ended = self.0.end_turn(now, &mut events);
-        assert!(ended.is_ok(), "a disk in memory refused a stream's turn");
-        for sync in self.0.take_syncs() {
+        self.has_failed |= self.host.end_turn(now, &mut events).is_err();
+        for sync in self.host.take_syncs() {
             match sync.run() {
-                Ok(synced) => self.0.synced(&synced),
-                Err(why) => panic!("a disk in memory refused a sync: {why}"),
+                Ok(synced) => self.host.synced(&synced),
+                Err(_) => self.has_failed = true,
             }
+        }
+        if self.has_failed {
+            return true;
         }
         for (session, event) in events {
             env.relayed.hear(session, event, env);
