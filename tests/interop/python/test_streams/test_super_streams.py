@@ -6,9 +6,16 @@ import urllib.error
 import leveret_interop as interop
 import pika
 import pytest
-from rstream import AMQPMessage, exceptions
+from rstream import (
+    AMQPMessage,
+    Consumer,
+    OffsetSpecification,
+    OffsetType,
+    amqp_decoder,
+    exceptions,
+)
 from test_mixed import pika_reads
-from test_streams import producer, until
+from test_streams import LOGIN, producer, until
 
 pytestmark = interop.leveret_only
 
@@ -175,4 +182,66 @@ async def test_a_drained_partition_takes_no_publishes_and_is_read_to_its_end():
         interop.http("DELETE", path)
         async with producer() as late:
             await late.send_wait(f"{name}-2", AMQPMessage(body=b"again"))
+        connection.close()
+
+
+@contextlib.asynccontextmanager
+async def of_group(stream, found):
+    """A consumer of a group of which one at a time is active; what it gets is added to a list."""
+    consumer = Consumer(**LOGIN)
+    await consumer.start()
+
+    async def from_the_first(_is_active, _):
+        return OffsetSpecification(OffsetType.FIRST, 0)
+
+    await consumer.subscribe(
+        stream,
+        callback=lambda message, _: found.append(bytes(message.body)),
+        decoder=amqp_decoder,
+        properties={"single-active-consumer": "true", "name": "group"},
+        subscriber_name="member",
+        consumer_update_listener=from_the_first,
+    )
+    yield consumer
+    with contextlib.suppress(Exception):
+        await consumer.close()
+
+
+async def test_a_drained_partition_is_read_by_its_group_over_a_crash():
+    with super_stream(HASHED) as name:
+        drained = f"{name}-2"
+        async with producer() as running:
+            for number in range(10):
+                await running.send_wait(drained, AMQPMessage(body=b"%d" % number))
+        wanted = [b"%d" % number for number in range(10)]
+        path = f"/api/leveret/super-streams/%2F/{name}/drained/{drained}"
+        interop.http("PUT", path)
+        first, second = [], []
+        async with of_group(drained, first) as active, of_group(drained, second):
+            await until(lambda: first == wanted, "the active one's messages")
+            assert second == []
+            await active.close()
+            await until(lambda: second == wanted, "the next one's messages")
+            interop.control("crash")
+        assert interop.http("GET", path)["drained"] is True
+        connection = interop.connect()
+        channel = connection.channel()
+        channel.confirm_delivery()
+        # Its key goes to another one still.
+        publish(channel, name, ["hello4", "hello6", "hello10"])
+        await until(lambda: sum(count(f"{name}-{n}") for n in range(2)) == 3)
+        async with producer() as late:
+            client = await late.default_client
+            assert drained not in await client.route("hello4", name)
+            with pytest.raises(exceptions.PreconditionFailed):
+                await client.declare_publisher(drained, "late", 77)
+        third, fourth = [], []
+        async with of_group(drained, third) as active, of_group(drained, fourth):
+            await until(lambda: third == wanted, "all of it again")
+            interop.http("DELETE", path)
+            publish(channel, name, ["hello4"])
+            await until(lambda: len(third) == 11, "what is published once it is open")
+            assert fourth == []
+            await active.close()
+            await until(lambda: len(fourth) == 11, "the next one's messages")
         connection.close()
