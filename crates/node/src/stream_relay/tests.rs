@@ -194,6 +194,25 @@ fn a_lost_link_answers_what_was_asked_and_confirms_nothing() {
     assert!(two.here.peer_down(THERE).len() == 1, "told once");
 }
 
+/// Its publisher was declared while the node was not reached: the node does not know it.
+#[test]
+fn who_has_only_published_over_a_link_hears_that_it_is_lost() {
+    let two = Two::new();
+    two.here.peer_down(THERE);
+    assert!(matches!(two.say(declare(1)), Said::Refused(_)));
+    two.here
+        .peer_up(THERE, &ClientAddresses::default(), &two.post());
+    assert!(matches!(two.say(publish(10)), Said::Sent));
+    let effects = two.here.peer_down(THERE);
+    let is_told = |effect: &Effect| {
+        matches!(
+            effect,
+            Effect::Hear(SESSION, Event::Lost { stream: STREAM })
+        )
+    };
+    assert!(effects.iter().any(is_told), "{effects:?}");
+}
+
 #[test]
 fn a_node_whose_link_is_lost_lets_its_sessions_go_and_tells_them_nothing_more() {
     let two = Two::new();

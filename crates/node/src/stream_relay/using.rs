@@ -80,7 +80,9 @@ impl Using {
         post: &dyn Fn(PeerFrame),
     ) {
         let stake = self.sessions.entry(session).or_default();
+        // Who publishes may have declared that while the node was not reached.
         if let Command::DeclarePublisher { stream, .. }
+        | Command::Publish { stream, .. }
         | Command::Subscribe { stream, .. }
         | Command::JoinGroup { stream, .. } = &command
         {

@@ -20,7 +20,7 @@ pub(super) enum StreamInput {
 /// The streams of a node.
 pub(super) struct Streams<D: Disk> {
     host: StreamHost<D>,
-    /// A write or a sync has failed: the process ends.
+    /// The disk has failed it, which has no other faults here: the process ends.
     pub(super) has_failed: bool,
 }
 
@@ -62,11 +62,13 @@ impl<D: Disk> Streams<D> {
 
     fn change(&mut self, change: StreamChange, events: &mut Events) {
         match change {
-            StreamChange::Begun(id, settings) => drop(self.host.begin(id, *settings)),
+            StreamChange::Begun(id, settings) => {
+                self.has_failed |= self.host.begin(id, *settings).is_err();
+            }
             StreamChange::Changed(id, settings) => self.host.set_settings(id, *settings),
             // Played without replicas: the leader has all.
             StreamChange::Replica(here) if here.leader == here.node => {
-                drop(self.host.begin(here.stream, *here.settings));
+                self.has_failed |= self.host.begin(here.stream, *here.settings).is_err();
             }
             StreamChange::Replica(_) | StreamChange::Elsewhere(..) => {}
             StreamChange::Deleted(id) => drop(self.host.delete(id, events)),
