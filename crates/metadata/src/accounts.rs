@@ -8,7 +8,6 @@ use crate::policy::Policy;
 use crate::record::{User, Vhost, resource};
 use crate::topology::check_length;
 use leveret_auth::{Permission, TopicPermission};
-use leveret_routing::Unbound;
 use leveret_types::QueueKind;
 use leveret_types::limits::USER_TAGS_MAX;
 use std::collections::BTreeMap;
@@ -215,14 +214,14 @@ impl Catalogue {
             return Err(CatalogueError::ProtectedVhost(name.to_owned()));
         }
         let mut outcome = Outcome::default();
-        let vhost = self.vhost_mut(name)?;
-        let queues: Vec<_> = vhost.queues.values().copied().collect();
-        for id in queues {
-            let Unbound { .. } = self.remove_queue(id, &mut outcome);
-        }
         let Some(vhost) = self.vhosts.remove(name) else {
             return Ok(outcome);
         };
+        // Bindings go with the virtual host, not queue by queue.
+        for id in vhost.queues.values() {
+            let record = self.forget_queue(*id).map(Box::new);
+            outcome.changes.extend(record.map(Change::QueueDeleted));
+        }
         self.exchange_count -= vhost.exchanges.len();
         outcome
             .changes

@@ -19,6 +19,8 @@ use std::ops::DerefMut;
 pub const SHARD: ShardId = ShardId(0);
 /// Commands in the log that are worth a snapshot.
 const SNAPSHOT_COMMANDS: u64 = 64;
+/// Queues that follow a change before others get at the catalogue.
+pub const CHANGES_AT_ONCE: usize = 64;
 
 /// Changes the catalogue, writes the change down, and lets the shards follow. The catalogue is
 /// borrowed for writing throughout, so that nobody sees a queue that no shard has.
@@ -26,6 +28,65 @@ const SNAPSHOT_COMMANDS: u64 = 64;
 /// # Errors
 /// What is wrong with the command; nothing has changed then.
 pub fn execute<E: Env>(
+    catalogue: &mut Catalogue,
+    now: Now,
+    command: &Command,
+    env: &E,
+) -> Result<Executed, CatalogueError> {
+    let executed = write_down(catalogue, now, command, env)?;
+    for change in &executed.outcome.changes {
+        follow(catalogue, change, now, env);
+    }
+    Ok(executed)
+}
+
+/// The same for a command that may change very many queues: `let_in` is called between its parts,
+/// to let others get at the catalogue. What they see of it then is all that the command has
+/// changed; some shards have queues still that it has deleted, or that it gave other settings.
+///
+/// # Errors
+/// See [`execute`].
+pub fn execute_in_parts<E: Env, G: DerefMut<Target = Catalogue>>(
+    catalogue: &mut G,
+    now: Now,
+    command: &Command,
+    env: &E,
+    mut let_in: impl FnMut(&mut G),
+) -> Result<Executed, CatalogueError> {
+    let executed = write_down(catalogue, now, command, env)?;
+    let (first, later) = parts(&executed.outcome.changes);
+    for change in first {
+        follow(catalogue, change, now, env);
+    }
+    for part in later.chunks(CHANGES_AT_ONCE) {
+        let_in(catalogue);
+        for change in part {
+            follow(catalogue, change, now, env);
+        }
+    }
+    Ok(executed)
+}
+
+/// Which changes are followed at once, and which ones, if they are many, may be followed
+/// [`CHANGES_AT_ONCE`] at a time with others let in between: those of queues that are deleted or
+/// changed. A shard that hears of that late does as if it had happened late; and what follows for a
+/// queue is read out of the catalogue as it is by then.
+#[must_use]
+pub fn parts<'c>(
+    changes: impl IntoIterator<Item = &'c Change>,
+) -> (Vec<&'c Change>, Vec<&'c Change>) {
+    let changes: Vec<&Change> = changes.into_iter().collect();
+    if changes.len() <= CHANGES_AT_ONCE {
+        return (changes, Vec::new());
+    }
+    let of_queues =
+        |change: &&Change| matches!(change, Change::QueueDeleted(_) | Change::QueueChanged(_));
+    let (later, first) = changes.into_iter().partition(of_queues);
+    (first, later)
+}
+
+/// Changes the catalogue, and writes the change down.
+fn write_down<E: Env>(
     catalogue: &mut Catalogue,
     now: Now,
     command: &Command,
@@ -42,9 +103,6 @@ pub fn execute<E: Env>(
             shard.urgent_log_position()
         })
     });
-    for change in &outcome.changes {
-        follow(catalogue, change, now, env);
-    }
     Ok(Executed {
         outcome,
         log_position,

@@ -20,6 +20,7 @@ use crate::progress::Progress;
 use crate::signal::Signal;
 use crate::stream_thread::StreamHandle;
 use leveret_metadata::{Catalogue, CatalogueError, Command, Outcome};
+use leveret_node::catalogue::execute_in_parts;
 use leveret_node::registry::Registry;
 use leveret_node::reply_to::Replies;
 use leveret_node::shard::{Deferred, Shard};
@@ -443,7 +444,8 @@ impl Broker {
                 RwLockWriteGuard::bump(&mut catalogue);
             }
             growth::permit_in(&catalogue, command, alarms_together(self))?;
-            let executed = leveret_node::catalogue::execute(&mut catalogue, now, command, self)?;
+            let let_in = RwLockWriteGuard::bump;
+            let executed = execute_in_parts(&mut catalogue, now, command, self, let_in)?;
             log_positions.extend(executed.log_position);
         }
         Ok(())

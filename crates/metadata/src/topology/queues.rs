@@ -310,15 +310,21 @@ impl Catalogue {
         views.into_iter().flatten().copied().collect()
     }
 
-    /// Takes a queue out of everything.
-    pub(crate) fn remove_queue(&mut self, id: QueueId, outcome: &mut Outcome) -> Unbound {
-        let Some(record) = self.queues.remove(&id) else {
-            return Unbound::default();
-        };
+    /// Takes a queue out of all that there is beside its virtual host.
+    pub(crate) fn forget_queue(&mut self, id: QueueId) -> Option<QueueRecord> {
+        let record = self.queues.remove(&id)?;
         self.note_gone(&record);
         if let Some(connection) = record.exclusive {
             self.exclusive.remove(&(connection, id));
         }
+        Some(record)
+    }
+
+    /// Takes a queue out of everything.
+    pub(crate) fn remove_queue(&mut self, id: QueueId, outcome: &mut Outcome) -> Unbound {
+        let Some(record) = self.forget_queue(id) else {
+            return Unbound::default();
+        };
         let mut unbound = Unbound::default();
         if let Some(vhost) = self.vhosts.get_mut(&*record.vhost) {
             vhost.queues.remove(&record.name);

@@ -21,7 +21,7 @@ pub use store::{Recovered, found, is_on_disk, join, recover};
 
 use super::follow::follow_nodes;
 use super::state::{CATALOGUE_GROUP, Cluster, Event, Waiter};
-use crate::catalogue::follow;
+use crate::catalogue::{CHANGES_AT_ONCE, follow, parts};
 use crate::env::{ConnectionEvent, Env, PeerFrame, ProposalId};
 use bytes::Bytes;
 use leveret_metadata::{
@@ -399,20 +399,32 @@ impl CatalogueGroup {
     }
 
     fn apply_batch<E: Env>(&mut self, now: Now, batch: &Batch, cluster: &Cluster, env: &E) {
+        let is_placed = cluster.is_placed();
         let results = env.change_catalogue(|catalogue| {
             let results = catalogue.apply_batch(batch);
-            let outcomes = results.iter().flatten().flatten();
-            for change in outcomes.flat_map(|outcome| &outcome.changes) {
-                if cluster.is_placed() {
-                    follow(catalogue, change, now, env);
-                } else if *change == Change::NodesChanged {
+            for change in changes_of(&results) {
+                if !is_placed && *change == Change::NodesChanged {
                     follow_nodes(catalogue, env);
                 }
                 let config = &catalogue.config().membership;
                 self.reconciler.changed(change, now, config);
             }
+            if is_placed {
+                for change in parts(changes_of(&results)).0 {
+                    follow(catalogue, change, now, env);
+                }
+            }
             results
         });
+        // Where a command has changed very many queues, others get at the catalogue meanwhile.
+        let later = parts(changes_of(&results)).1;
+        for part in later.chunks(CHANGES_AT_ONCE).filter(|_| is_placed) {
+            env.change_catalogue(|catalogue| {
+                for change in part {
+                    follow(catalogue, change, now, env);
+                }
+            });
+        }
         for (proposed, result) in batch.commands.iter().zip(results) {
             if proposed.origin != self.own.0 || proposed.start != self.start {
                 continue;
@@ -483,4 +495,12 @@ impl CatalogueGroup {
             }
         }
     }
+}
+
+/// What commands have changed, in their order.
+fn changes_of(
+    results: &[Option<Result<Outcome, CatalogueError>>],
+) -> impl Iterator<Item = &Change> {
+    let outcomes = results.iter().flatten().flatten();
+    outcomes.flat_map(|outcome| &outcome.changes)
 }

@@ -16,6 +16,7 @@ mod line;
 mod members;
 mod outdated;
 mod overdue;
+mod parts;
 mod quorum;
 mod random;
 mod stopped;
