@@ -829,6 +829,17 @@ impl LoginAnswer {
     }
 }
 
+/// A connection with what is in it.
+#[derive(Clone, Debug, Default)]
+pub struct ConnectionContent {
+    /// The connection.
+    pub connection: ConnectionStats,
+    /// Its channels, in no order.
+    pub channels: Vec<ChannelStats>,
+    /// Its consumers, in no order.
+    pub consumers: Vec<ConsumerStats>,
+}
+
 /// The part of a node that has nothing to do with the catalogue.
 pub trait Running: Send + Sync + 'static {
     /// Whether this user may log in: password, loopback. The check of a slow password waits for its
@@ -860,6 +871,10 @@ pub trait Running: Send + Sync + 'static {
     fn depths(&self, _see: &mut dyn FnMut(&str, [u64; 3])) {}
     /// All connections that have logged in, in no order.
     fn connections(&self) -> Vec<ConnectionStats>;
+    /// The connection of that name with what is in it; none where it has not logged in or is gone.
+    fn connection(&self, name: &str) -> Option<ConnectionContent>;
+    /// The consumers of a queue, each with its connection, in no order.
+    fn consumers_of(&self, queue: QueueId) -> Vec<(ConnectionStats, ConsumerStats)>;
     /// All channels, in no order.
     fn channels(&self) -> Vec<ChannelStats>;
     /// All consumers, in no order.

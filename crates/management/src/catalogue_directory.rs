@@ -176,6 +176,13 @@ impl<K: CatalogueDirectory> Directory for K {
         })
     }
 
+    fn exchange_count(&self, vhost: &str) -> usize {
+        view(self, |catalogue| {
+            let vhost = catalogue.vhost(vhost);
+            vhost.map_or(0, |vhost| 1 + vhost.exchanges().len())
+        })
+    }
+
     fn exchanges(&self, vhost: Option<&str>) -> Vec<Exchange> {
         view(self, |catalogue| {
             let wanted = catalogue

@@ -1,7 +1,7 @@
 //! Connections, channels, consumers.
 
 use crate::absent;
-use crate::api::{ChannelStats, ConnectionStats, ConsumerStats};
+use crate::api::{ChannelStats, ConnectionContent, ConnectionStats, ConsumerStats};
 use crate::app::App;
 use crate::directory::Queue;
 use crate::figures::message_stats;
@@ -113,10 +113,14 @@ pub fn own_connections(app: &App, ranges: &Ranges) -> Vec<Value> {
 /// The connections of all nodes, this one's first.
 fn all_connections(app: &App, ranges: &Ranges) -> Vec<Value> {
     let mut all = own_connections(app, ranges);
+    all.extend(connections_elsewhere(app, ranges));
+    all
+}
+
+fn connections_elsewhere(app: &App, ranges: &Ranges) -> impl Iterator<Item = Value> {
     let shape = connection_json(app, "", &ConnectionStats::default(), &Ranges::default());
     let rows = peers::rows(app, &Question::Connections { ranges: *ranges });
-    all.extend(rows.into_iter().map(|row| peers::shaped(&shape, row)));
-    all
+    rows.into_iter().map(move |row| peers::shaped(&shape, row))
 }
 
 /// The connections of all nodes, whoever's they are.
@@ -193,8 +197,20 @@ pub(crate) fn found(
     Ok(found.filter(|c| may_see(call, c)))
 }
 
+/// The connection that the path names. Other nodes are asked only if it is not one of this node's,
+/// which is looked up alone.
 fn named(call: &Call<'_>) -> Result<Value, ApiError> {
-    found(call, |c| c["name"] == call.param(0))?.ok_or(ApiError::NotFound)
+    let (app, name) = (call.app, call.param(0));
+    let ranges = Ranges::of(&call.query)?;
+    let found = match app.node().connection(name) {
+        Some(content) => {
+            let node = app.node().node_stats().name;
+            Some(connection_json(app, &node, &content.connection, &ranges))
+        }
+        None => connections_elsewhere(app, &ranges).find(|c| c["name"] == name),
+    };
+    let found = found.filter(|connection| may_see(call, connection));
+    found.ok_or(ApiError::NotFound)
 }
 
 /// `GET /api/connections/{name}`
@@ -317,11 +333,52 @@ pub fn own_channels(app: &App, ranges: &Ranges) -> Vec<Value> {
 /// The channels of all nodes, this one's first.
 fn all_channels(app: &App, ranges: &Ranges) -> Vec<Value> {
     let mut all = own_channels(app, ranges);
+    all.extend(channels_elsewhere(app, ranges));
+    all
+}
+
+fn channels_elsewhere(app: &App, ranges: &Ranges) -> impl Iterator<Item = Value> {
     let (connection, channel) = (ConnectionStats::default(), ChannelStats::default());
     let shape = channel_json(app, "", &connection, &channel, &Ranges::default());
     let rows = peers::rows(app, &Question::Channels { ranges: *ranges });
-    all.extend(rows.into_iter().map(|row| peers::shaped(&shape, row)));
-    all
+    rows.into_iter().map(move |row| peers::shaped(&shape, row))
+}
+
+/// A channel of this node's, with its consumers.
+fn own_channel(app: &App, name: &str, ranges: &Ranges) -> Option<Value> {
+    let (of, number) = name.strip_suffix(')')?.rsplit_once(" (")?;
+    let number: u16 = number.parse().ok()?;
+    let content = app.node().connection(of)?;
+    let ConnectionContent {
+        connection,
+        channels,
+        mut consumers,
+    } = content;
+    let channel = channels.iter().find(|channel| channel.number == number)?;
+    let node = app.node().node_stats().name;
+    let mut json = channel_json(app, &node, &connection, channel, ranges);
+    consumers.retain(|consumer| consumer.channel == number);
+    let queues: Vec<QueueId> = consumers.iter().map(|consumer| consumer.queue).collect();
+    let queues: HashMap<QueueId, Queue> = app
+        .node()
+        .queues_by_id(&queues)
+        .into_iter()
+        .map(|queue| (queue.id, queue))
+        .collect();
+    let rows = consumers.iter().filter_map(|consumer| {
+        let queue = queues.get(&consumer.queue)?;
+        consumer_json(&node, queue, Some(&connection), consumer)
+    });
+    json["consumer_details"] = rows.collect();
+    Some(json)
+}
+
+fn channel_elsewhere(app: &App, name: &str, ranges: &Ranges) -> Option<Value> {
+    let mut json = channels_elsewhere(app, ranges).find(|c| c["name"] == name)?;
+    let consumers = consumers_elsewhere(app);
+    let of_it = consumers.filter(|c| c["channel_details"]["name"] == name);
+    json["consumer_details"] = of_it.collect();
+    Some(json)
 }
 
 fn list_channels(call: &Call<'_>, keep: impl Fn(&Value) -> bool) -> Answer {
@@ -350,12 +407,12 @@ pub fn channels_of_connection(call: &Call<'_>) -> Answer {
 
 /// `GET /api/channels/{name}`
 pub fn channel(call: &Call<'_>) -> Answer {
-    let mut all = all_channels(call.app, &Ranges::of(&call.query)?).into_iter();
-    let found = all.find(|c| c["name"] == call.param(0) && may_see(call, c));
+    let (app, name) = (call.app, call.param(0));
+    let ranges = Ranges::of(&call.query)?;
+    let own = own_channel(app, name, &ranges);
+    let found = own.or_else(|| channel_elsewhere(app, name, &ranges));
+    let found = found.filter(|channel| may_see(call, channel));
     let mut json = found.ok_or(ApiError::NotFound)?;
-    let consumers = all_consumers(call.app).into_iter();
-    let of_it = consumers.filter(|c| c["channel_details"]["name"] == json["name"]);
-    json["consumer_details"] = of_it.collect();
     // What it publishes where, and gets from where, is not counted by pairs.
     json["publishes"] = json!([]);
     json["deliveries"] = json!([]);
@@ -418,19 +475,28 @@ pub fn own_consumers(app: &App) -> Vec<Value> {
 /// The consumers of all nodes' clients, this one's first.
 fn all_consumers(app: &App) -> Vec<Value> {
     let mut all = own_consumers(app);
+    all.extend(consumers_elsewhere(app));
+    all
+}
+
+fn consumers_elsewhere(app: &App) -> impl Iterator<Item = Value> {
     let (connection, consumer) = (ConnectionStats::default(), ConsumerStats::default());
     let shape = consumer_json("", &Queue::default(), Some(&connection), &consumer);
     let shape = shape.unwrap_or_default();
     let rows = peers::rows(app, &Question::Consumers);
-    all.extend(rows.into_iter().map(|row| peers::shaped(&shape, row)));
-    all
+    rows.into_iter().map(move |row| peers::shaped(&shape, row))
 }
 
-/// The consumers of a queue.
+/// The consumers of a queue, this node's first.
 pub fn consumers_of(app: &App, queue: &Queue) -> Value {
-    let all = all_consumers(app).into_iter();
-    all.filter(|c| c["queue"]["name"] == queue.name && c["queue"]["vhost"] == queue.vhost)
-        .collect()
+    let node = app.node().node_stats().name;
+    let own = app.node().consumers_of(queue.id);
+    let own = own.iter().filter_map(|(connection, consumer)| {
+        consumer_json(&node, queue, Some(connection), consumer)
+    });
+    let elsewhere = consumers_elsewhere(app)
+        .filter(|c| c["queue"]["name"] == queue.name && c["queue"]["vhost"] == queue.vhost);
+    own.chain(elsewhere).collect()
 }
 
 fn list_consumers(call: &Call<'_>, vhost: Option<&str>) -> Answer {

@@ -294,6 +294,8 @@ pub trait Directory: Send + Sync + 'static {
     fn global_parameters(&self) -> Vec<Parameter>;
     /// Exchanges, of one virtual host or all.
     fn exchanges(&self, vhost: Option<&str>) -> Vec<Exchange>;
+    /// How many exchanges a virtual host has.
+    fn exchange_count(&self, vhost: &str) -> usize;
     /// One exchange; the default one has the empty name.
     fn exchange(&self, vhost: &str, name: &str) -> Option<Exchange>;
     /// Queues, of one virtual host or all.

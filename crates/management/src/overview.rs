@@ -80,11 +80,11 @@ const SUMMED: [&str; 6] = [
 pub fn own_overview(app: &App, ranges: &Ranges) -> Value {
     let (node, broker) = (app.node().node_stats(), app.node().broker_stats());
     let (mut depth, mut ready, mut unacknowledged) = (0, 0, 0);
-    for queue in app.node().queues().iter().filter(|queue| !queue.follows) {
-        depth += queue.depth();
-        ready += queue.ready;
-        unacknowledged += queue.unacknowledged;
-    }
+    app.node().depths(&mut |_, [all, waiting, held]| {
+        depth += all;
+        ready += waiting;
+        unacknowledged += held;
+    });
     let listeners = node.listeners.iter().map(|l| listener_json(&node.name, l));
     let mut counters = own_counters(app, &node, &broker, ranges);
     let mut messages = json!({
@@ -121,13 +121,14 @@ pub fn own_overview(app: &App, ranges: &Ranges) -> Value {
 fn visible_overview(call: &Call<'_>, ranges: &Ranges) -> Value {
     let (queues, mut sums) = vhost_sums::visible(call, ranges);
     let is_seen = |vhost: &str| call.app.sees(call.who, vhost);
-    let exchanges = call.app.node().exchanges(None);
-    let exchanges = exchanges.iter().filter(|exchange| is_seen(&exchange.vhost));
+    let vhosts = call.app.node().vhosts().into_iter();
+    let vhosts = vhosts.filter(|vhost| is_seen(&vhost.name));
+    let exchanges = vhosts.map(|vhost| call.app.node().exchange_count(&vhost.name));
     sums["object_totals"] = json!({
         "channels": connections::visible_channels(call),
         "connections": connections::visible_connections(call),
         "consumers": connections::visible_consumers(call),
-        "exchanges": exchanges.count(),
+        "exchanges": exchanges.sum::<usize>(),
         "queues": queues,
     });
     // These are the node's.

@@ -128,6 +128,12 @@ impl Running for Kept {
     fn connections(&self) -> Vec<ConnectionStats> {
         Vec::new()
     }
+    fn connection(&self, _: &str) -> Option<ConnectionContent> {
+        None
+    }
+    fn consumers_of(&self, _: QueueId) -> Vec<(ConnectionStats, ConsumerStats)> {
+        Vec::new()
+    }
     fn channels(&self) -> Vec<ChannelStats> {
         Vec::new()
     }

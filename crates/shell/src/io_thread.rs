@@ -17,7 +17,7 @@ use crate::read_size::ReadSize;
 use crate::transport::Transport;
 use client::Client;
 use leveret_node::{ConnectionEvent, ConnectionStatus};
-use leveret_types::{ConnectionId, Now};
+use leveret_types::{ConnectionId, Now, QueueId};
 use mio::event::Event;
 use mio::net::TcpStream;
 use mio::{Events, Poll, Token};
@@ -42,6 +42,25 @@ const OUTPUT_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// How long a connection may take nothing of what it is sent before it is dropped.
 const WRITE_STALL_MS_MAX: u64 = 120_000;
 
+/// Which connections somebody asks about.
+#[derive(Clone, Debug)]
+pub enum Which {
+    /// All.
+    All,
+    /// The one of this name.
+    Named(Arc<str>),
+    /// Those that have consumers of this queue.
+    Consuming(QueueId),
+}
+
+fn is_asked_about(client: &Client, which: &Which) -> bool {
+    match which {
+        Which::All => true,
+        Which::Named(name) => client.name() == &**name,
+        Which::Consuming(queue) => client.consumes(*queue),
+    }
+}
+
 /// What is posted to an IO thread.
 pub enum ThreadEvent {
     /// For one of its connections.
@@ -50,8 +69,8 @@ pub enum ThreadEvent {
     Accepted(TcpStream, Origin, PendingLogin),
     /// A connection that has not logged in has to go, for others come.
     Displaced(ConnectionId),
-    /// Somebody asks for facts about the connections.
-    List(SyncSender<Vec<ConnectionStatus>>),
+    /// Somebody asks for facts about connections.
+    List(Which, SyncSender<Vec<ConnectionStatus>>),
     /// The alarms have changed: connections are to be blocked or let go on.
     AlarmsChanged,
     /// Close the connections that are open.
@@ -372,12 +391,12 @@ impl IoThread {
                     self.touch(slot);
                 }
             }
-            ThreadEvent::List(answer) => {
+            ThreadEvent::List(which, answer) => {
                 let status = self
                     .slots
                     .iter()
                     .flatten()
-                    .filter(|s| !s.client.over())
+                    .filter(|s| !s.client.over() && is_asked_about(&s.client, &which))
                     .map(|s| s.client.status())
                     .collect();
                 // Whoever asked may have given up.

@@ -5,6 +5,7 @@ use crate::broker::Broker;
 use crate::cluster::{self, ClusterConfig, ClusterError, Links, PrepareError};
 use crate::disk::RealDisk;
 use crate::inbox::Inbox;
+pub use crate::io_thread::Which;
 use crate::io_thread::{IoThread, TOKEN_WAKER, ThreadEvent};
 use crate::listener::{Listener, Protocol, TlsSettings};
 use crate::logins;
@@ -379,8 +380,13 @@ impl Node {
 /// Facts about all connections, asked of their threads; a thread that does not answer within a
 /// second is left out.
 pub fn connections(broker: &Broker) -> Vec<ConnectionStatus> {
+    some_connections(broker, &Which::All)
+}
+
+/// The same about some of them: the threads look at all, and copy nothing of the others.
+pub fn some_connections(broker: &Broker, which: &Which) -> Vec<ConnectionStatus> {
     let (answer, answers) = sync_channel(broker.thread_count());
-    broker.broadcast(|| ThreadEvent::List(answer.clone()));
+    broker.broadcast(|| ThreadEvent::List(which.clone(), answer.clone()));
     drop(answer);
     let deadline = Instant::now() + Duration::from_secs(1);
     let mut status = Vec::new();

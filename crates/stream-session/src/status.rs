@@ -93,6 +93,12 @@ impl Reader {
 }
 
 impl Session {
+    /// Whether it has a subscription of this stream.
+    #[must_use]
+    pub fn reads(&self, stream: QueueId) -> bool {
+        self.readers.values().any(|reader| reader.id == stream)
+    }
+
     /// How it stands.
     #[must_use]
     pub fn status(&self) -> SessionStatus {

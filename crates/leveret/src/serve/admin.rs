@@ -14,10 +14,10 @@ use crate::config::{Config, LogLevel};
 use leveret_auth::password::SALT_BYTES_GIVEN;
 use leveret_auth::{Access, LoginCheck, Verdict};
 use leveret_management::api::{
-    Actor, BrokerStats, Browse, Browsed, Changed, ChannelStats, ConnectionStats, ConsumerStats,
-    DamagedQueue, DelayedMessage, DiskUse, Get, Got, Level, Listener, Login, LoginAnswer,
-    LoginVerdict, LookedAt, MemoryStats, Move, MoveMessages, NodeStats, Publish, QueueStats,
-    ReplicaStats, StreamConsumerStats, StreamGroups, StreamPlace, StreamPublisherStats,
+    Actor, BrokerStats, Browse, Browsed, Changed, ChannelStats, ConnectionContent, ConnectionStats,
+    ConsumerStats, DamagedQueue, DelayedMessage, DiskUse, Get, Got, Level, Listener, Login,
+    LoginAnswer, LoginVerdict, LookedAt, MemoryStats, Move, MoveMessages, NodeStats, Publish,
+    QueueStats, ReplicaStats, StreamConsumerStats, StreamGroups, StreamPlace, StreamPublisherStats,
     StreamTracking, Taken, Topology,
 };
 use leveret_management::catalogue_directory::{CatalogueDirectory, ExecuteError, MakeCommands};
@@ -259,6 +259,14 @@ impl Running for Admin {
             .filter(|c| !c.vhost.is_empty())
             .map(connection_stats)
             .collect()
+    }
+
+    fn connection(&self, name: &str) -> Option<ConnectionContent> {
+        self.content_of_connection(name)
+    }
+
+    fn consumers_of(&self, queue: QueueId) -> Vec<(ConnectionStats, ConsumerStats)> {
+        self.consumers_of_queue(queue)
     }
 
     fn channels(&self) -> Vec<ChannelStats> {

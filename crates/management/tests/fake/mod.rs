@@ -190,6 +190,67 @@ fn exchange(vhost: &str, name: &str) -> Exchange {
     }
 }
 
+fn known_channel() -> ChannelStats {
+    ChannelStats {
+        connection: ConnectionId(1),
+        number: 1,
+        unacknowledged: 3,
+        ..ChannelStats::default()
+    }
+}
+
+fn known_consumer() -> ConsumerStats {
+    ConsumerStats {
+        connection: ConnectionId(1),
+        channel: 1,
+        queue: QueueId(1),
+        tag: "ctag".to_owned(),
+        ..ConsumerStats::default()
+    }
+}
+
+impl Fake {
+    fn known_queues(&self) -> Vec<QueueStats> {
+        let follower = self.group().map(|_| QueueStats {
+            id: QueueId(9),
+            follows: true,
+            ..QueueStats::default()
+        });
+        [(1, 4), (2, 0), (3, 9)]
+            .into_iter()
+            .map(|(id, ready)| QueueStats {
+                id: QueueId(id),
+                ready,
+                unacknowledged: 1,
+                messages: *self.counters.lock().unwrap(),
+                ..QueueStats::default()
+            })
+            .chain(follower)
+            .chain(self.has_stream().then(stream_stats))
+            .chain(self.more_queues().map(more_stats))
+            .collect()
+    }
+
+    fn known_connections(&self) -> Vec<ConnectionStats> {
+        let stream = (3, "management", "/", "stream");
+        let amqp = [(1, "management", "/"), (2, "administrator", "other")];
+        let amqp = amqp.map(|(id, user, vhost)| (id, user, vhost, "AMQP 0-9-1"));
+        amqp.into_iter()
+            .chain(self.has_stream().then_some(stream))
+            .map(|(id, user, vhost, protocol)| ConnectionStats {
+                id: ConnectionId(id),
+                protocol,
+                name: format!("127.0.0.1:{id} -> 127.0.0.1:5672"),
+                user: user.to_owned(),
+                vhost: vhost.to_owned(),
+                state: ["running", "blocked"][usize::from(*self.alarm.lock().unwrap())],
+                client_properties: [("product", FieldValue::text("<script>"))].into(),
+                ..ConnectionStats::default()
+            })
+            .collect()
+    }
+}
+
 impl Running for Fake {
     fn authenticate(&self, login: Login<'_>, answer: LoginAnswer) {
         let right = USERS.contains(&login.user) && login.user == login.password;
@@ -258,31 +319,14 @@ impl Running for Fake {
     fn queues(&self) -> Vec<QueueStats> {
         self.all_asked.fetch_add(1, Relaxed);
         drop(self.all_held.lock().unwrap());
-        let follower = self.group().map(|_| QueueStats {
-            id: QueueId(9),
-            follows: true,
-            ..QueueStats::default()
-        });
-        [(1, 4), (2, 0), (3, 9)]
-            .into_iter()
-            .map(|(id, ready)| QueueStats {
-                id: QueueId(id),
-                ready,
-                unacknowledged: 1,
-                messages: *self.counters.lock().unwrap(),
-                ..QueueStats::default()
-            })
-            .chain(follower)
-            .chain(self.has_stream().then(stream_stats))
-            .chain(self.more_queues().map(more_stats))
-            .collect()
+        self.known_queues()
     }
 
     fn queue(&self, queue: QueueId) -> Option<QueueStats> {
         if self.more_queues().contains(&queue.0) {
             return Some(more_stats(queue.0));
         }
-        self.queues().into_iter().find(|q| q.id == queue)
+        self.known_queues().into_iter().find(|q| q.id == queue)
     }
 
     fn active_queues(&self) -> Vec<(String, QueueStats)> {
@@ -295,41 +339,37 @@ impl Running for Fake {
     }
 
     fn connections(&self) -> Vec<ConnectionStats> {
-        let stream = (3, "management", "/", "stream");
-        let amqp = [(1, "management", "/"), (2, "administrator", "other")];
-        let amqp = amqp.map(|(id, user, vhost)| (id, user, vhost, "AMQP 0-9-1"));
-        amqp.into_iter()
-            .chain(self.has_stream().then_some(stream))
-            .map(|(id, user, vhost, protocol)| ConnectionStats {
-                id: ConnectionId(id),
-                protocol,
-                name: format!("127.0.0.1:{id} -> 127.0.0.1:5672"),
-                user: user.to_owned(),
-                vhost: vhost.to_owned(),
-                state: ["running", "blocked"][usize::from(*self.alarm.lock().unwrap())],
-                client_properties: [("product", FieldValue::text("<script>"))].into(),
-                ..ConnectionStats::default()
-            })
-            .collect()
+        self.all_asked.fetch_add(1, Relaxed);
+        self.known_connections()
+    }
+
+    fn connection(&self, name: &str) -> Option<ConnectionContent> {
+        let mut known = self.known_connections().into_iter();
+        let connection = known.find(|connection| connection.name == name)?;
+        let (mut channels, mut consumers) = (vec![known_channel()], vec![known_consumer()]);
+        channels.retain(|channel| channel.connection == connection.id);
+        consumers.retain(|consumer| consumer.connection == connection.id);
+        Some(ConnectionContent {
+            connection,
+            channels,
+            consumers,
+        })
+    }
+
+    fn consumers_of(&self, queue: QueueId) -> Vec<(ConnectionStats, ConsumerStats)> {
+        let consumer = Some(known_consumer()).filter(|consumer| consumer.queue == queue);
+        let connections = self.known_connections().into_iter();
+        connections.take(1).zip(consumer).collect()
     }
 
     fn channels(&self) -> Vec<ChannelStats> {
-        vec![ChannelStats {
-            connection: ConnectionId(1),
-            number: 1,
-            unacknowledged: 3,
-            ..ChannelStats::default()
-        }]
+        self.all_asked.fetch_add(1, Relaxed);
+        vec![known_channel()]
     }
 
     fn consumers(&self) -> Vec<ConsumerStats> {
-        vec![ConsumerStats {
-            connection: ConnectionId(1),
-            channel: 1,
-            queue: QueueId(1),
-            tag: "ctag".to_owned(),
-            ..ConsumerStats::default()
-        }]
+        self.all_asked.fetch_add(1, Relaxed);
+        vec![known_consumer()]
     }
 
     fn stream_publishers(&self) -> Vec<StreamPublisherStats> {
@@ -682,6 +722,10 @@ impl Directory for Fake {
             name: "cluster_name".to_owned(),
             value: FieldValue::text("hares"),
         }]
+    }
+
+    fn exchange_count(&self, vhost: &str) -> usize {
+        self.exchanges(Some(vhost)).len()
     }
 
     fn exchanges(&self, vhost: Option<&str>) -> Vec<Exchange> {

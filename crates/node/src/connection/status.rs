@@ -3,8 +3,15 @@
 use super::Connection;
 use crate::status::ConnectionStatus;
 use leveret_client::{Session, SessionState};
+use leveret_types::QueueId;
 
 impl<S: Session> Connection<S> {
+    /// Whether it has a consumer of this queue.
+    pub fn consumes(&self, queue: QueueId) -> bool {
+        let mut consumers = self.consumers.iter();
+        consumers.any(|(_, consumer)| consumer.queue == Some(queue))
+    }
+
     /// Facts for listings.
     pub fn status(&self) -> ConnectionStatus {
         let session = &self.session;

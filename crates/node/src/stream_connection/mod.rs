@@ -18,7 +18,7 @@ use bytes::Bytes;
 use leveret_stream::{Command, Event, RequestId};
 use leveret_stream_protocol::ResponseCode;
 use leveret_stream_session::{LoginOutcome, Session, Totals};
-use leveret_types::{ConnectionId, FieldTable, FieldValue, Now, OutBuffer};
+use leveret_types::{ConnectionId, FieldTable, FieldValue, Now, OutBuffer, QueueId};
 use port::NodePort;
 pub use port::move_group;
 use std::collections::{BTreeMap, VecDeque};
@@ -277,6 +277,11 @@ impl StreamConnection {
         self.side.checking = None;
         self.side.login.leave(self.side.identity.id, env);
         tracing::debug!(connection = %self.side.identity.name, "closed");
+    }
+
+    /// Whether it has a subscription of this stream.
+    pub fn consumes(&self, stream: QueueId) -> bool {
+        self.session.reads(stream)
     }
 
     /// Facts for listings.

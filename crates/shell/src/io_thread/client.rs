@@ -6,7 +6,7 @@ use crate::listener::Protocol;
 use bytes::Bytes;
 use leveret_node::{Connection, ConnectionEvent, ConnectionStatus, Env, Peer, StreamConnection};
 use leveret_session::Connection as AmqpSession;
-use leveret_types::{ConnectionId, Now, OutBuffer};
+use leveret_types::{ConnectionId, Now, OutBuffer, QueueId};
 use std::sync::Arc;
 
 /// A connection of either protocol.
@@ -153,6 +153,10 @@ impl Client {
 
     pub(super) fn teardown(&mut self, now: Now, broker: &Broker) {
         either!(self, client => client.teardown(now, broker));
+    }
+
+    pub(super) fn consumes(&self, queue: QueueId) -> bool {
+        either!(self, client => client.consumes(queue))
     }
 
     pub(super) fn status(&self) -> ConnectionStatus {

@@ -4,8 +4,8 @@
 use super::Admin;
 use crate::serve::{certificates, process, settings};
 use leveret_management::api::{
-    BrokerStats, ChannelStats, ConnectionStats, ConsumerStats, DiskUse, IoStats, Listener,
-    MemoryStats, MessageCounters, NodeStats, QueueDiskUse, QueueStats, ReplicaStats,
+    BrokerStats, ChannelStats, ConnectionContent, ConnectionStats, ConsumerStats, DiskUse, IoStats,
+    Listener, MemoryStats, MessageCounters, NodeStats, QueueDiskUse, QueueStats, ReplicaStats,
     StreamConsumerStats, StreamProtocolStats, StreamPublisherStats, StreamStanding,
 };
 use leveret_metadata::QueueKind;
@@ -17,7 +17,7 @@ use leveret_node::{ChannelStatus, ConnectionStatus, CounterValues, Env};
 use leveret_queue::Oldest;
 use leveret_replication::Role;
 use leveret_shell::broker::Broker;
-use leveret_shell::node::connections;
+use leveret_shell::node::{Which, connections, some_connections};
 use leveret_stream::StreamStats;
 use leveret_types::{FieldValue, QueueId, ReplicaId};
 use std::collections::HashMap;
@@ -145,9 +145,10 @@ impl Admin {
             local_stats.counts.active.is_some()
                 || consumers.any(|(view, _)| view.consumer.exclusive)
         };
-        let connections = match local_stats.iter().any(shows_tag) {
-            true => connections(&self.broker),
-            false => Vec::new(),
+        let connections = match local_stats {
+            _ if !local_stats.iter().any(shows_tag) => Vec::new(),
+            [(one, _)] => some_connections(&self.broker, &Which::Consuming(one.id)),
+            _ => connections(&self.broker),
         };
         let stats = local_stats
             .iter()
@@ -497,39 +498,68 @@ impl Admin {
     }
 
     pub(super) fn consumer_stats(&self) -> Vec<ConsumerStats> {
+        let known = connections(&self.broker);
+        let consumers = known.iter().flat_map(|one| self.consumers_in(one));
+        consumers.collect()
+    }
+
+    /// A connection that has logged in.
+    pub(super) fn content_of_connection(&self, name: &str) -> Option<ConnectionContent> {
+        let mut known = some_connections(&self.broker, &Which::Named(name.into()));
+        known.retain(|connection| !connection.vhost.is_empty());
+        let status = known.into_iter().min_by_key(|connection| connection.id)?;
+        Some(ConnectionContent {
+            channels: channel_stats(&status).collect(),
+            consumers: self.consumers_in(&status),
+            connection: connection_stats(status),
+        })
+    }
+
+    pub(super) fn consumers_of_queue(
+        &self,
+        queue: QueueId,
+    ) -> Vec<(ConnectionStats, ConsumerStats)> {
+        let mut found = Vec::new();
+        for mut status in some_connections(&self.broker, &Which::Consuming(queue)) {
+            status.consumers.retain(|consumer| consumer.queue == queue);
+            let subscriptions = &mut status.stream_subscriptions;
+            subscriptions.retain(|subscription| subscription.stream == queue);
+            let consumers = self.consumers_in(&status);
+            let connection = connection_stats(status);
+            found.extend(consumers.into_iter().map(|of| (connection.clone(), of)));
+        }
+        found
+    }
+
+    fn consumers_in(&self, connection: &ConnectionStatus) -> Vec<ConsumerStats> {
         let single_active = |queue, consumer| {
             let shard = self.broker.shard(self.broker.shard_of(queue));
             shard.single_active(queue, consumer)
         };
-        let known = connections(&self.broker);
-        let consumers = known.iter().flat_map(|connection| {
-            connection.consumers.iter().map(|consumer| ConsumerStats {
-                connection: connection.id,
-                channel: consumer.channel.0,
-                queue: consumer.queue,
-                tag: consumer.tag.clone(),
-                ack_required: consumer.ack_required,
-                exclusive: consumer.exclusive,
-                prefetch: consumer.prefetch,
-                single_active: single_active(consumer.queue, consumer.id),
-                arguments: consumer.arguments.clone(),
-            })
+        let consumers = connection.consumers.iter().map(|consumer| ConsumerStats {
+            connection: connection.id,
+            channel: consumer.channel.0,
+            queue: consumer.queue,
+            tag: consumer.tag.clone(),
+            ack_required: consumer.ack_required,
+            exclusive: consumer.exclusive,
+            prefetch: consumer.prefetch,
+            single_active: single_active(consumer.queue, consumer.id),
+            arguments: consumer.arguments.clone(),
         });
-        let of_streams = known.iter().flat_map(|connection| {
-            let subscriptions = connection.stream_subscriptions.iter();
-            subscriptions.map(|subscription| ConsumerStats {
-                connection: connection.id,
-                channel: 0,
-                queue: subscription.stream,
-                tag: format!("stream.subid-{}", subscription.id),
-                single_active: subscription.single_active.then_some(subscription.active),
-                arguments: subscription
-                    .properties
-                    .iter()
-                    .map(|(key, value)| (key.clone(), FieldValue::text(value)))
-                    .collect(),
-                ..ConsumerStats::default()
-            })
+        let subscriptions = connection.stream_subscriptions.iter();
+        let of_streams = subscriptions.map(|subscription| ConsumerStats {
+            connection: connection.id,
+            channel: 0,
+            queue: subscription.stream,
+            tag: format!("stream.subid-{}", subscription.id),
+            single_active: subscription.single_active.then_some(subscription.active),
+            arguments: subscription
+                .properties
+                .iter()
+                .map(|(key, value)| (key.clone(), FieldValue::text(value)))
+                .collect(),
+            ..ConsumerStats::default()
         });
         consumers.chain(of_streams).collect()
     }
