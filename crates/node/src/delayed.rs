@@ -20,6 +20,8 @@ pub const SHARD: ShardId = ShardId(0);
 pub const LOG: LogId = LogId(1);
 /// Messages whose due time is read after a restart before anything else gets its turn.
 const SCAN_MESSAGES: usize = 1_000;
+/// Messages that are due and let go before anything else gets its turn.
+const RELEASED_AT_ONCE: usize = 1_000;
 
 /// Delayed messages, by when they are due.
 #[derive(Debug, Default)]
@@ -162,10 +164,14 @@ impl Delayed {
         self.due.first_key_value().map(|((due, _), _)| *due)
     }
 
-    /// Lets go what is due, and reads on in what a restart has left.
+    /// Lets go what is due, and reads on in what a restart has left: some of it, and
+    /// [`Self::next_due_ms`] says whether there is more.
     pub fn release(&mut self, now: Now, logs: &mut ShardLogs, out: &mut Vec<Deferred>) {
         self.scan(logs);
-        while let Some((&(due, index), _)) = self.due.first_key_value() {
+        for _ in 0..RELEASED_AT_ONCE {
+            let Some((&(due, index), _)) = self.due.first_key_value() else {
+                return;
+            };
             if due > now.wall_ms {
                 return;
             }

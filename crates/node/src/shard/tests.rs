@@ -325,3 +325,32 @@ fn a_checkpoint_writes_nothing_of_queues_that_a_restart_takes_as_they_are() {
     world.shard.save_states(false);
     assert_eq!(world.shard.logs.gathered_bytes(), gathered);
 }
+
+#[test]
+fn what_was_kept_back_goes_some_at_a_time_when_all_of_it_is_due_at_once() {
+    const AT_ONCE: usize = 1_000;
+    let mut world = World::new();
+    let summary = MessageSummary {
+        persistent: true,
+        ..MessageSummary::default()
+    };
+    let parts = MessageParts {
+        properties: &[0, 0],
+        ..MessageParts::default()
+    };
+    let message = Message::from_parts(parts, summary);
+    let due = at(5);
+    for _ in 0..2 * AT_ONCE + 1 {
+        world.shard.delay("/", &message, due.wall_ms);
+    }
+    let released = [AT_ONCE, AT_ONCE, 1, 0].map(|expected| {
+        world.shard.tick(due);
+        let is_more_due = world.shard.next_deadline_ms() <= due.monotonic_ms;
+        assert_eq!(is_more_due, world.shard.delayed_count() > 0);
+        (
+            std::mem::take(&mut world.shard.effects.deferred).len(),
+            expected,
+        )
+    });
+    assert!(released.iter().all(|(has, due)| has == due), "{released:?}");
+}
