@@ -322,6 +322,31 @@ fn the_members_of_a_quorum_queue_change_by_command() {
     }
 }
 
+#[test]
+fn all_nodes_name_the_leader_of_a_stream_which_moves_by_command() {
+    let folder = Folder::new("stream-leader");
+    let nodes = start_three(&folder);
+    let stream = r#"{"durable": true, "arguments": {"x-queue-type": "stream"}}"#;
+    let created = nodes[0].http("PUT", "/api/queues/%2f/s", stream);
+    assert!(created.starts_with("HTTP/1.1 201"), "{created}");
+    let json = |node: &Node, path: &str| -> serde_json::Value {
+        let answer = node.http("GET", path, "");
+        let body = answer.split("\r\n\r\n").nth(1).expect("a body");
+        serde_json::from_str(body).expect("JSON")
+    };
+    let name = |node: &Node| json(node, "/api/overview")["node"].clone();
+    for wanted in [&nodes[1], &nodes[2], &nodes[0]] {
+        let leader = name(wanted);
+        let words = ["restart_stream", "s", "--preferred-leader-node"];
+        nodes[0].told(&[&words[..], &[leader.as_str().expect("a name")]].concat());
+        for asked in &nodes {
+            let seen = || json(asked, "/api/queues/%2f/s")["leader"].to_string();
+            let leader = leader.to_string();
+            eventually(seen, |seen| seen == leader);
+        }
+    }
+}
+
 /// What a node shows of the message at this place.
 fn peeked(node: &Node, position: &str) -> String {
     node.told(&["-q", "peek", "q", position])

@@ -25,7 +25,7 @@ use leveret_management::cluster::{ClusterChange, ClusterView};
 use leveret_management::directory::Queue;
 use leveret_management::question::Question;
 use leveret_management::{Bound, Running, Service};
-use leveret_metadata::Catalogue;
+use leveret_metadata::{Catalogue, QueueRecord};
 use leveret_node::Env;
 use leveret_shell::broker::Broker;
 use leveret_shell::logins::LoginWaiter;
@@ -174,6 +174,10 @@ impl Running for Admin {
     }
 
     fn queue_leader(&self, queue: QueueId) -> Option<NodeId> {
+        if queue.is_stream() {
+            let catalogue = self.broker.catalogue();
+            return catalogue.queue(queue).map(QueueRecord::home);
+        }
         let shard = self.broker.shard(self.broker.shard_of(queue));
         shard.replica_leader(queue)
     }

@@ -232,10 +232,13 @@ fn transfer(broker: &Broker, vhost: &str, queue: &str, to: &str) -> Result<usize
     let Some(at) = at else {
         return Err(format!("queue '{queue}' has no member on node {to}"));
     };
-    // The one that leads from now on is the one that is to lead after the next return of a node.
-    members.swap(0, at);
     check_majority(broker)?;
-    set_members(broker, id, &members, None)?;
+    if !id.is_stream() {
+        // The one that leads from now on is the one that is to lead after the next return of a
+        // node. A stream stays with its leader anyway.
+        members.swap(0, at);
+        set_members(broker, id, &members, None)?;
+    }
     let mut asked = None;
     let has_moved = || {
         // A wish may be lost, or fail because another member was ahead.
@@ -254,7 +257,7 @@ fn transfer(broker: &Broker, vhost: &str, queue: &str, to: &str) -> Result<usize
 
 /// What to do about a leader that stays.
 const STAYED: &str = "that node's member may be behind, or not follow; see `rabbitmqctl \
-                      quorum_status` and the logs of both nodes";
+                      quorum_status` or `rabbitmq-streams stream_status`, and the logs of both nodes";
 /// How long a leader has to change.
 const TRANSFER_WAIT: Duration = Duration::from_secs(10);
 /// After which it is asked for again.
@@ -274,8 +277,15 @@ fn wait_until(mut holds: impl FnMut() -> bool) -> bool {
     }
 }
 
-/// Whether the member on a node leads a queue: as the member here knows, or as that node says.
+/// Whether the member on a node leads a queue: as the member here knows, or as that node says; a
+/// stream as the catalogue has it.
 fn leads(broker: &Broker, queue: QueueId, node: NodeId) -> bool {
+    if queue.is_stream() {
+        let catalogue = broker.catalogue();
+        return catalogue
+            .queue(queue)
+            .is_some_and(|record| record.home() == node);
+    }
     let known = {
         let shard = broker.shard(broker.shard_of(queue));
         let status = shard.replica_status(queue);

@@ -8,7 +8,7 @@ use leveret_management::api::{
     Listener, MemoryStats, MessageCounters, NodeStats, QueueDiskUse, QueueStats, ReplicaStats,
     StreamConsumerStats, StreamProtocolStats, StreamPublisherStats, StreamStanding,
 };
-use leveret_metadata::QueueKind;
+use leveret_metadata::{QueueKind, QueueRecord};
 use leveret_node::quorum::LocalDeliveries;
 use leveret_node::quorum::replica::UnfitReplicas;
 use leveret_node::shard::LocalQueueStats;
@@ -69,6 +69,7 @@ impl Admin {
         const AT_ONCE: usize = 1_024;
         let streams = self.stats_of_streams(|_| true).into_iter();
         let mut depths: Vec<(QueueId, [u64; 3])> = streams
+            .filter(|stream| !stream.follows)
             .map(|stream| (stream.id, [stream.ready, stream.ready, 0]))
             .collect();
         for id in self.broker.shard_ids() {
@@ -106,7 +107,10 @@ impl Admin {
 
     fn stats_of_streams(&self, wanted: impl Fn(QueueId) -> bool) -> Vec<QueueStats> {
         let all = self.broker.streams.stats().into_iter();
-        let stats = all.filter(|(id, _)| wanted(*id)).map(|(id, stream)| {
+        let wanted: Vec<_> = all.filter(|(id, _)| wanted(*id)).collect();
+        let (catalogue, own) = (self.broker.catalogue(), self.broker.node_id());
+        let stats = wanted.into_iter().map(|(id, stream)| {
+            let leader = catalogue.queue(id).map(QueueRecord::home);
             let first = stream.first_chunk.unwrap_or_default();
             let messages = stream
                 .committed_offset
@@ -131,6 +135,7 @@ impl Admin {
                     published: stream.committed_offset.map_or(0, |last| last + 1),
                     ..MessageCounters::default()
                 },
+                follows: leader.is_some_and(|leader| leader != own),
                 ..QueueStats::default()
             }
         });
