@@ -67,6 +67,7 @@ mod stream_drains;
 mod stream_groups;
 mod stream_place;
 mod stream_rows;
+mod stream_stats;
 mod streams;
 mod sums;
 mod ui;
