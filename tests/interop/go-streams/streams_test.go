@@ -18,7 +18,8 @@ import (
 	"github.com/rabbitmq/rabbitmq-stream-go-client/pkg/stream"
 )
 
-const patience = 20 * time.Second
+// The client itself waits for up to ten seconds before it connects again, and then once more.
+const patience = 60 * time.Second
 
 func options(t *testing.T) *stream.EnvironmentOptions {
 	t.Helper()
