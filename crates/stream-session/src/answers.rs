@@ -1,7 +1,7 @@
 //! What the streams say.
 
 use crate::asked::{Asked, Done};
-use crate::port::Port;
+use crate::port::{Port, Reached};
 use crate::publishers::code_of;
 use crate::session::{Phase, Session};
 use leveret_stream::{Event, Refusal, RequestId, StreamStats};
@@ -226,8 +226,12 @@ impl Session {
         let mut nodes = vec![own];
         let mut led = Vec::with_capacity(streams.len());
         for (stream, code) in streams {
-            let mut number = |node: Option<(String, u16)>| {
-                let node = node.unwrap_or_else(|| nodes[0].clone());
+            let mut number = |node: Reached| {
+                let node = match node {
+                    Reached::Here => nodes[0].clone(),
+                    Reached::At(host, port) => (host, port),
+                    Reached::Unknown => return NO_NODE,
+                };
                 let known = nodes.iter().position(|known| *known == node);
                 let at = known.unwrap_or_else(|| {
                     nodes.push(node);
@@ -237,8 +241,9 @@ impl Session {
             };
             let (mut leader, mut replicas) = (NO_NODE, Vec::new());
             if *code == ResponseCode::OK {
-                leader = number(port.leader_elsewhere(stream));
-                replicas.extend(port.replicas(stream).into_iter().map(number));
+                leader = number(port.leader(stream));
+                let others = port.replicas(stream).into_iter().map(number);
+                replicas.extend(others.filter(|node| *node != NO_NODE));
             }
             led.push((stream.as_str(), *code, leader, replicas));
         }

@@ -32,7 +32,7 @@ mod super_streams;
 mod totals;
 mod values;
 
-pub use port::{LoginOutcome, Port};
+pub use port::{LoginOutcome, Port, Reached};
 pub use session::Session;
 pub use settings::Settings;
 pub use status::{PublisherStatus, SessionStatus, SubscriptionStatus};

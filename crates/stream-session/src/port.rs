@@ -4,6 +4,17 @@ use leveret_auth::Access;
 use leveret_stream::Command;
 use leveret_stream_protocol::ResponseCode;
 
+/// Where clients reach a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reached {
+    /// Where they are.
+    Here,
+    /// At that host and port.
+    At(String, u16),
+    /// It has not said that yet: it was not connected since this node runs.
+    Unknown,
+}
+
 /// The node, as a session sees it. Names are those of the virtual host that the client has opened.
 pub trait Port {
     /// Checks who the client is; [`crate::Session::logged_in`] is called once that is known, also
@@ -25,14 +36,13 @@ pub trait Port {
         false
     }
 
-    /// Where clients reach the node that leads a stream, if that is another one.
-    fn leader_elsewhere(&mut self, _stream: &str) -> Option<(String, u16)> {
-        None
+    /// The node that leads a stream.
+    fn leader(&mut self, _stream: &str) -> Reached {
+        Reached::Here
     }
 
-    /// Where clients reach the nodes that have other replicas of a stream; nothing stands for this
-    /// node.
-    fn replicas(&mut self, _stream: &str) -> Vec<Option<(String, u16)>> {
+    /// The nodes that have other replicas of a stream.
+    fn replicas(&mut self, _stream: &str) -> Vec<Reached> {
         Vec::new()
     }
 

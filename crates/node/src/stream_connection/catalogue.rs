@@ -5,10 +5,11 @@ use super::port::NodePort;
 use super::{Asked, News};
 use crate::env::{Env, Executed, Proposal, ProposalId};
 use crate::growth;
-use leveret_metadata::{Catalogue, CatalogueError, Command, Endpoint, Outcome, QueueKind};
+use leveret_metadata::{CatalogueError, Command, Endpoint, Outcome, QueueKind, QueueRecord};
 use leveret_routing::{PARTITION_ORDER, SUPER_STREAM, SUPER_STREAM_ROUTING};
 use leveret_stream::{Event, Refusal, RequestId};
 use leveret_stream_protocol::ResponseCode;
+use leveret_stream_session::Reached;
 use leveret_types::{FieldTable, FieldValue, NodeId, QueueId};
 
 impl<E: Env> NodePort<'_, E> {
@@ -193,49 +194,40 @@ impl<E: Env> NodePort<'_, E> {
 
     // --- the cluster ---------------------------------------------------------------------------
 
-    /// Where clients reach the node that has a stream, if that is another one: as it says itself.
-    pub(super) fn leader_of(&self, stream: &str) -> Option<(String, u16)> {
-        let catalogue = self.env.catalogue();
-        let record = catalogue.queue_by_name(self.side.login.vhost_name(), stream)?;
-        let home = record.home();
-        if home == self.env.node_id() {
-            return None;
+    /// The node that leads a stream.
+    pub(super) fn leader_of(&self, stream: &str) -> Reached {
+        let home = {
+            let catalogue = self.env.catalogue();
+            let record = catalogue.queue_by_name(self.side.login.vhost_name(), stream);
+            record.map(QueueRecord::home)
+        };
+        home.map_or(Reached::Here, |home| self.reached(home))
+    }
+
+    /// The nodes that have the other replicas.
+    pub(super) fn replicas_of(&self, stream: &str) -> Vec<Reached> {
+        let others: Vec<NodeId> = {
+            let catalogue = self.env.catalogue();
+            let record = catalogue.queue_by_name(self.side.login.vhost_name(), stream);
+            let members = record.map_or(&[][..], QueueRecord::members).iter();
+            let home = record.map(QueueRecord::home);
+            let nodes = members.map(|member| member.node());
+            nodes.filter(|node| Some(*node) != home).collect()
+        };
+        others.into_iter().map(|node| self.reached(node)).collect()
+    }
+
+    /// Where clients reach a node: as it says itself.
+    fn reached(&self, node: NodeId) -> Reached {
+        if node == self.env.node_id() {
+            return Reached::Here;
         }
-        self.clients_of(&catalogue, home)
-    }
-
-    /// Where clients reach the nodes that have the other replicas; nothing stands for this one.
-    pub(super) fn replicas_of(&self, stream: &str) -> Vec<Option<(String, u16)>> {
-        let own = self.env.node_id();
-        let catalogue = self.env.catalogue();
-        let vhost = self.side.login.vhost_name();
-        let Some(record) = catalogue.queue_by_name(vhost, stream) else {
-            return Vec::new();
-        };
-        let members = record.members().iter().map(|member| member.node());
-        let others = members.filter(|node| *node != record.home());
-        let reached = |node| match node == own {
-            true => Some(None),
-            false => self.clients_of(&catalogue, node).map(Some),
-        };
-        others.filter_map(reached).collect()
-    }
-
-    /// Where clients reach another node: as it says itself.
-    fn clients_of(&self, catalogue: &Catalogue, node: NodeId) -> Option<(String, u16)> {
-        let sessions = &self.env.settings().stream;
         let said = self.env.stream_clients(node).unwrap_or_default();
-        let (said, own) = match self.side.identity.peer.tls {
-            true => (said.tls, &sessions.tls),
-            false => (said.plain, &sessions.plain),
+        let said = match self.side.identity.peer.tls {
+            true => said.tls,
+            false => said.plain,
         };
-        if said.is_some() {
-            return said;
-        }
-        // It was not connected since this node runs.
-        let (host, _) = catalogue.node(node)?.address.rsplit_once(':')?;
-        let host = host.trim_matches(['[', ']']).to_owned();
-        Some((host, own.advertised_port))
+        said.map_or(Reached::Unknown, |(host, port)| Reached::At(host, port))
     }
 }
 

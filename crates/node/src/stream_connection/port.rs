@@ -6,7 +6,7 @@ use crate::stream_events::StreamNews;
 use leveret_auth::{Access, Resource};
 use leveret_stream::Command;
 use leveret_stream_protocol::ResponseCode;
-use leveret_stream_session::Port;
+use leveret_stream_session::{Port, Reached};
 use leveret_types::{ConnectionId, Now, QueueId};
 use std::sync::Arc;
 
@@ -129,11 +129,11 @@ impl<E: Env> Port for NodePort<'_, E> {
         is_drained
     }
 
-    fn leader_elsewhere(&mut self, stream: &str) -> Option<(String, u16)> {
+    fn leader(&mut self, stream: &str) -> Reached {
         self.leader_of(stream)
     }
 
-    fn replicas(&mut self, stream: &str) -> Vec<Option<(String, u16)>> {
+    fn replicas(&mut self, stream: &str) -> Vec<Reached> {
         self.replicas_of(stream)
     }
 
