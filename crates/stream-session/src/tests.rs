@@ -1,7 +1,7 @@
 //! Scripts: what a client says and what the streams say, and what comes of it. Lines that begin
 //! with `>` go to the client, those with `!` to the streams.
 
-use crate::port::{LoginOutcome, Port};
+use crate::port::{LoginOutcome, Port, Reached};
 use crate::session::Session;
 use crate::settings::Settings;
 use leveret_auth::Access;
@@ -38,6 +38,10 @@ struct Node {
     super_streams: Vec<(String, Vec<String>)>,
     refuses_super_streams: bool,
     drained: Vec<&'static str>,
+    /// The leaders of streams that are led elsewhere.
+    leaders: Vec<(&'static str, Reached)>,
+    /// The other replicas of each stream.
+    replicas: Vec<Reached>,
     /// The arguments of the super stream that was made last.
     given: Vec<(String, String)>,
     said: Vec<String>,
@@ -95,6 +99,16 @@ impl Port for Node {
 
     fn is_drained(&mut self, stream: &str) -> bool {
         self.drained.contains(&stream)
+    }
+
+    fn leader(&mut self, stream: &str) -> Reached {
+        let mut leaders = self.leaders.iter();
+        let leader = leaders.find(|(name, _)| *name == stream);
+        leader.map_or(Reached::Here, |(_, leader)| leader.clone())
+    }
+
+    fn replicas(&mut self, _: &str) -> Vec<Reached> {
+        self.replicas.clone()
     }
 
     fn make_super_stream(
@@ -393,11 +407,15 @@ fn brief(command: &ServerCommand<'_>) -> String {
             format!("{:?} {}{content}", answer.key(), code.name())
         }
         ServerCommand::Metadata { nodes, streams, .. } => {
-            let streams: Vec<_> = streams
+            let led: Vec<_> = streams
                 .iter()
                 .map(|s| (s.stream, s.code.0, s.leader))
                 .collect();
-            format!("metadata {nodes:?} {streams:?}")
+            let replicas: Vec<_> = streams.iter().map(|s| &s.replicas).collect();
+            match replicas.iter().all(|replicas| replicas.is_empty()) {
+                true => format!("metadata {nodes:?} {led:?}"),
+                false => format!("metadata {nodes:?} {led:?} replicas {replicas:?}"),
+            }
         }
         ServerCommand::PublishConfirm {
             publisher_id,

@@ -164,6 +164,28 @@ fn metadata_names_the_node_of_each_stream_that_exists() {
     play.expect(&[r#"> metadata [(0, "here", 5552)] []"#]);
 }
 
+#[test]
+fn metadata_names_no_node_that_has_not_said_where_it_is() {
+    let mut play = Play::open();
+    let there = Reached::At("there".to_owned(), 1);
+    play.node.leaders = vec![("a", Reached::Unknown), ("b", there)];
+    play.node.replicas = vec![Reached::Unknown, Reached::Here];
+    play.ask(Request::Metadata {
+        streams: vec!["a", "b"],
+    });
+    for stream in [7, 8] {
+        play.answer(|request| Event::Found {
+            request,
+            result: Ok(QueueId(stream)),
+        });
+    }
+    play.expect(&[
+        "! look up / a",
+        "! look up / b",
+        r#"> metadata [(0, "here", 5552), (1, "there", 1)] [("a", 1, 65535), ("b", 1, 1)] replicas [[0], [0]]"#,
+    ]);
+}
+
 fn make(partitions: &[&'static str]) -> Request<'static> {
     Request::CreateSuperStream {
         name: "super",
