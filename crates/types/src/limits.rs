@@ -267,6 +267,8 @@ pub const CHANGES_MAX: usize = 500;
 pub const CHANGE_VALUE_BYTES_MAX: usize = 4_096;
 /// Moves of messages between queues that run on a node at once; one more is refused.
 pub const MOVES_RUNNING_MAX: usize = 4;
+/// Of these, those that one user has begun, so that nobody takes all places.
+pub const MOVES_RUNNING_PER_USER_MAX: usize = 2;
 /// Moves that a node tells of, those that run among them; older ones give way.
 pub const MOVES_MAX: usize = 64;
 /// Messages that stay in their queue and that one move holds back from consumers until it ends:

@@ -105,10 +105,8 @@ impl Admin {
             begun_ms: self.broker.now().wall_ms,
             ..Move::default()
         };
-        let begun = self.moves.begin(told).ok_or_else(|| {
-            let text = "as many moves of messages run on this node as may: try again later";
-            ProtocolError::channel(ReplyCode::ResourceError, text)
-        })?;
+        let begun = self.moves.begin(told);
+        let begun = begun.map_err(|text| ProtocolError::channel(ReplyCode::ResourceError, text))?;
         let told = begun.told().clone();
         let is_operator = actor == Actor::Operator;
         let running = Running::new(&self.broker, source, Arc::clone(&begun), is_operator);

@@ -1,7 +1,9 @@
 //! The moves that a node tells of: few that run, and the newest of those that have ended.
 
 use leveret_management::api::{Move, MoveEnd};
-use leveret_types::limits::{MOVE_PLACES_MAX, MOVES_MAX, MOVES_RUNNING_MAX};
+use leveret_types::limits::{
+    MOVE_PLACES_MAX, MOVES_MAX, MOVES_RUNNING_MAX, MOVES_RUNNING_PER_USER_MAX,
+};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,12 +29,22 @@ pub struct Begun {
 }
 
 impl Moves {
-    /// Notes a move that begins, under a number of its own; none if as many run as may.
-    pub fn begin(&self, mut told: Move) -> Option<Arc<Begun>> {
+    /// Notes a move that begins, under a number of its own.
+    ///
+    /// # Errors
+    /// If as many run as may, of all users or of this one.
+    pub fn begin(&self, mut told: Move) -> Result<Arc<Begun>, &'static str> {
         let mut table = locked(&self.0);
-        let running = table.moves.iter().filter(|begun| begun.runs());
-        if running.count() >= MOVES_RUNNING_MAX {
-            return None;
+        let running = || table.moves.iter().filter(|begun| begun.runs());
+        if running().count() >= MOVES_RUNNING_MAX {
+            return Err("as many moves of messages run on this node as may: try again later");
+        }
+        let of_user = running().filter(|begun| begun.told().user == told.user);
+        if of_user.count() >= MOVES_RUNNING_PER_USER_MAX {
+            return Err(
+                "as many moves of messages of this user run on this node as may: \
+                        wait for one to end, or stop it",
+            );
         }
         if table.moves.len() >= MOVES_MAX
             && let Some(oldest) = table.moves.iter().position(|begun| !begun.runs())
@@ -46,7 +58,7 @@ impl Moves {
             stops: AtomicBool::new(false),
         });
         table.moves.push_back(Arc::clone(&begun));
-        Some(begun)
+        Ok(begun)
     }
 
     /// All that are known.
@@ -124,15 +136,35 @@ fn count(counts: &mut BTreeMap<String, u64>, what: &str) {
 mod tests {
     use super::*;
 
+    fn by(user: impl ToString) -> Move {
+        Move {
+            user: user.to_string(),
+            ..Move::default()
+        }
+    }
+
     #[test]
     fn few_moves_run_at_once() {
         let moves = Moves::default();
         let begun: Vec<_> = (0..MOVES_RUNNING_MAX)
-            .map(|_| moves.begin(Move::default()).expect("one more"))
+            .map(|user| moves.begin(by(user)).expect("one more"))
             .collect();
-        assert!(moves.begin(Move::default()).is_none());
+        assert!(moves.begin(by("new")).is_err());
         begun[0].end(1, MoveEnd::Done);
-        assert!(moves.begin(Move::default()).is_some());
+        assert!(moves.begin(by("new")).is_ok());
+    }
+
+    #[test]
+    fn one_user_leaves_places_to_others() {
+        let moves = Moves::default();
+        let begun: Vec<_> = (0..MOVES_RUNNING_PER_USER_MAX)
+            .map(|_| moves.begin(by("greedy")).expect("one more"))
+            .collect();
+        let refused = moves.begin(by("greedy")).expect_err("one too many");
+        assert!(refused.contains("this user"), "{refused}");
+        assert!(moves.begin(by("other")).is_ok());
+        begun[0].end(1, MoveEnd::Done);
+        assert!(moves.begin(by("greedy")).is_ok());
     }
 
     #[test]
