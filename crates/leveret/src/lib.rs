@@ -9,5 +9,7 @@ pub mod cli;
 pub mod config;
 pub mod ctl;
 pub mod file_modes;
+pub mod http;
 pub mod memory;
 pub mod serve;
+pub mod trust;

@@ -1,11 +1,11 @@
-//! TLS to a node's HTTP API: whom the command line believes to be the node.
+//! TLS as a client: whom the command line believes to be a node, and a node to be its collector of
+//! traces.
 
 use leveret_perf::transport::AnyCertificate;
+use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use rustls::{ClientConfig, RootCertStore};
 use std::io;
-use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ const SYSTEM_FILES: [&str; 4] = [
     "/etc/ssl/cert.pem",
 ];
 
-/// Whose word is taken for who a node is.
+/// Whose word is taken for who a server is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Trust {
     /// The authorities that this system trusts, or those of the file `SSL_CERT_FILE`.
@@ -29,34 +29,25 @@ pub enum Trust {
     Anybody,
 }
 
-/// Speaks TLS on a connection to `host`.
-///
-/// # Errors
-/// If the file of authorities cannot be read, or `host` is no name that a certificate can have. A
-/// certificate that is not believed is an error of the first write.
-pub fn begin(
-    stream: TcpStream,
-    host: &str,
-    trust: &Trust,
-) -> io::Result<StreamOwned<ClientConnection, TcpStream>> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
-        .with_safe_default_protocol_versions()
-        .map_err(io::Error::other)?;
-    let config = match trust {
-        Trust::Anybody => builder
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(AnyCertificate::new(provider))),
-        Trust::System => builder.with_root_certificates(authorities(&system_file()?)?),
-        Trust::File(path) => builder.with_root_certificates(authorities(path)?),
-    };
-    let name = host.trim_start_matches('[').trim_end_matches(']');
-    let name = ServerName::try_from(name.to_owned()).map_err(|_| {
-        let text = format!("'{host}' is no name that a certificate can have");
-        io::Error::new(io::ErrorKind::InvalidInput, text)
-    })?;
-    let session = ClientConnection::new(Arc::new(config.with_no_client_auth()), name);
-    Ok(StreamOwned::new(session.map_err(io::Error::other)?, stream))
+impl Trust {
+    /// How TLS is spoken with whom it believes.
+    ///
+    /// # Errors
+    /// If the file of authorities cannot be read, or has none.
+    pub fn client(&self) -> io::Result<Arc<ClientConfig>> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .map_err(io::Error::other)?;
+        let config = match self {
+            Self::Anybody => builder
+                .dangerous()
+                .with_custom_certificate_verifier(Arc::new(AnyCertificate::new(provider))),
+            Self::System => builder.with_root_certificates(authorities(&system_file()?)?),
+            Self::File(path) => builder.with_root_certificates(authorities(path)?),
+        };
+        Ok(Arc::new(config.with_no_client_auth()))
+    }
 }
 
 fn system_file() -> io::Result<PathBuf> {
@@ -64,7 +55,7 @@ fn system_file() -> io::Result<PathBuf> {
     let known = SYSTEM_FILES.iter().map(PathBuf::from);
     let found = given.or_else(|| known.into_iter().find(|path| path.exists()));
     found.ok_or_else(|| {
-        let text = "this system has no file of authorities: name one with --ca-file";
+        let text = "this system has no file of authorities: name one with --ca-file (a node: `traces.cacertfile`)";
         io::Error::new(io::ErrorKind::NotFound, text)
     })
 }

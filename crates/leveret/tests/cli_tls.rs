@@ -5,27 +5,11 @@ mod fake;
 
 mod common;
 
-use common::Folder;
+use common::{Folder, certificate};
 use fake::Fake;
 use leveret::ctl;
 use leveret_management::{App, Endpoint, Place, Server, Service, Tls};
-use std::path::Path;
 use std::sync::Arc;
-
-/// A certificate of its own for `localhost`, and settings that show it.
-fn certificate(path: &Path) -> Arc<rustls::ServerConfig> {
-    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
-    std::fs::write(path, made.cert.pem()).expect("written");
-    let key = rustls::pki_types::PrivateKeyDer::try_from(made.signing_key.serialize_der());
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let settings = rustls::ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .expect("versions")
-        .with_no_client_auth()
-        .with_single_cert(vec![made.cert.der().clone()], key.expect("a key"))
-        .expect("they go together");
-    Arc::new(settings)
-}
 
 #[test]
 fn a_node_is_believed_by_its_certificate_or_where_that_is_said_by_name() {

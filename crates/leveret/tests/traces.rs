@@ -3,11 +3,14 @@
 
 mod common;
 
-use common::{BINARY, Folder, Node, serve_with_metrics};
+use common::{BINARY, Folder, Node, certificate, serve_with_metrics};
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
@@ -15,17 +18,31 @@ const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const PARENT: &str = "00f067aa0ba902b7";
 /// Messages of a load.
 const MESSAGES: usize = 3;
+/// What a collector answers that has taken all.
+const TAKEN: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}";
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A collector: its address, and the spans that it is sent.
 fn collector(answer: &'static str) -> (String, Receiver<Value>) {
+    listen(move |stream| take_request(stream, answer))
+}
+
+/// A collector that speaks TLS, with this certificate.
+fn tls_collector(settings: Arc<ServerConfig>) -> (String, Receiver<Value>) {
+    listen(move |stream| {
+        let session = ServerConnection::new(Arc::clone(&settings)).ok()?;
+        take_request(StreamOwned::new(session, stream), TAKEN)
+    })
+}
+
+/// A collector that takes requests in this way.
+fn listen(take: impl Fn(TcpStream) -> Option<Value> + Send + 'static) -> (String, Receiver<Value>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("bound").to_string();
     let (sender, receiver) = channel();
     std::thread::spawn(move || {
         for stream in listener.incoming().map_while(Result::ok) {
-            let body = take_request(stream, answer);
-            for span in spans_of(&body) {
+            for span in take(stream).iter().flat_map(spans_of) {
                 let _ = sender.send(span);
             }
         }
@@ -33,12 +50,12 @@ fn collector(answer: &'static str) -> (String, Receiver<Value>) {
     (address, receiver)
 }
 
-/// Reads a request and answers it; its body.
-fn take_request(stream: TcpStream, answer: &str) -> Value {
+/// Reads a request and answers it; its body. None of who goes before it has said anything.
+fn take_request(stream: impl Read + Write, answer: &str) -> Option<Value> {
     let mut reader = BufReader::new(stream);
     let mut length = 0;
     let mut first = String::new();
-    reader.read_line(&mut first).expect("a request");
+    reader.read_line(&mut first).ok()?;
     assert_eq!(first, "POST /v1/traces HTTP/1.1\r\n");
     loop {
         let mut line = String::new();
@@ -48,8 +65,8 @@ fn take_request(stream: TcpStream, answer: &str) -> Value {
         }
         let (name, value) = line.split_once(": ").expect("a header");
         match name {
-            "Content-Length" => length = value.trim().parse().expect("a length"),
-            "Content-Type" => assert_eq!(value.trim(), "application/json"),
+            "content-length" => length = value.trim().parse().expect("a length"),
+            "content-type" => assert_eq!(value.trim(), "application/json"),
             _ => {}
         }
     }
@@ -59,7 +76,7 @@ fn take_request(stream: TcpStream, answer: &str) -> Value {
         .get_mut()
         .write_all(answer.as_bytes())
         .expect("answered");
-    serde_json::from_slice(&body).expect("JSON")
+    Some(serde_json::from_slice(&body).expect("JSON"))
 }
 
 fn spans_of(body: &Value) -> Vec<Value> {
@@ -139,7 +156,7 @@ fn nanoseconds(span: &Value, key: &str) -> u64 {
 
 #[test]
 fn a_traced_message_leaves_a_span_of_each_part_of_its_way() {
-    let (address, received) = collector("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}");
+    let (address, received) = collector(TAKEN);
     let folder = Folder::new("traces");
     let node = start(&folder, &format!("traces.endpoint = http://{address}\n"));
     run_load(&node, &folder, &format!("00-{TRACE}-{PARENT}-01"));
@@ -208,6 +225,31 @@ fn a_collector_that_takes_nothing_costs_spans_and_no_message() {
     }
 }
 
+#[test]
+fn a_collector_is_believed_by_its_certificate() {
+    let folder = Folder::new("traces-tls");
+    let (its, another) = (folder.0.join("its.pem"), folder.0.join("another.pem"));
+    let settings = certificate(&its);
+    certificate(&another);
+    let (address, received) = tls_collector(settings);
+    let (_, port) = address.rsplit_once(':').expect("a port");
+    let settings = |file: &Path| {
+        let file = file.display();
+        format!("traces.endpoint = https://localhost:{port}\ntraces.cacertfile = {file}\n")
+    };
+    let node = start(&folder, &settings(&its));
+    run_load(&node, &folder, &format!("00-{TRACE}-{PARENT}-01"));
+    await_counter(&node, "trace_spans_exported_total", 5 * MESSAGES as u64);
+    assert!(node.terminate());
+    assert_eq!(received.try_iter().count(), 5 * MESSAGES);
+    // Who is not believed learns nothing.
+    let node = start(&folder, &settings(&another));
+    run_load(&node, &folder, &format!("00-{TRACE}-{PARENT}-01"));
+    await_counter(&node, "trace_spans_dropped_total", 5 * MESSAGES as u64);
+    assert!(node.terminate());
+    assert_eq!(received.try_iter().count(), 0);
+}
+
 /// A collector that answers with a byte now and then, and never to an end.
 fn dripping_collector() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -251,8 +293,11 @@ fn nothing_is_traced_where_nobody_asked_for_it() {
 fn an_endpoint_that_is_none_is_refused_with_its_line() {
     let folder = Folder::new("traces-wrong");
     for (endpoint, what) in [
-        ("https://collector:4318", "must be an `http://` URL"),
-        ("collector:4318", "must be an `http://` URL"),
+        ("collector:4318", "must be an http:// or https:// URL"),
+        (
+            "https://collector:4318\ntraces.cacertfile = /nonexistent.pem",
+            "cannot read authorities from /nonexistent.pem",
+        ),
         ("http://:4318", "must be http://host:port"),
     ] {
         let config = folder.write("node.conf", &format!("traces.endpoint = {endpoint}\n"));

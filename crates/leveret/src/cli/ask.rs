@@ -2,7 +2,7 @@
 
 use super::password::PasswordSource;
 use super::target::{self, Address, CallError, Target};
-use super::tls::Trust;
+use crate::trust::Trust;
 use clap::Args;
 use serde_json::Value;
 use std::path::PathBuf;

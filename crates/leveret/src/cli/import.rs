@@ -83,7 +83,7 @@ pub(super) fn run(options: &ImportOptions) -> Result<String, String> {
     options
         .ask
         .target()?
-        .upload("/api/definitions", &bytes)
+        .upload("/api/definitions", bytes)
         .map_err(|error| format!("cannot import {file}: {error}"))?;
     Ok(format!("{text}{file}: imported\n"))
 }

@@ -15,9 +15,7 @@ mod route;
 pub mod storage;
 pub mod table;
 pub mod target;
-pub mod tls;
-
-use crate::config::{self, Config, ConfigError, FileConfig, Machine, Source};
+pub use crate::config::{self, Config, ConfigError, FileConfig, Machine, Source};
 use crate::{ctl, file_modes, serve};
 use ask::AskOptions;
 use clap::{Args, Parser, Subcommand, ValueEnum};

@@ -1,10 +1,11 @@
 //! Which node is meant, and by what right.
 
-use super::http::{Answer, Client, Credentials};
+use super::http::{Client, Credentials};
 use super::node_file::{self, CONTROL_SOCKET, NodeFile};
 use super::password::PasswordSource;
-use super::tls::Trust;
 use crate::config::machine;
+use crate::http::Answer;
+use crate::trust::Trust;
 use serde_json::Value;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -188,10 +189,10 @@ impl Target {
     }
 
     /// A POST of a file's bytes that must work.
-    pub fn upload(&self, path: &str, bytes: &[u8]) -> Result<Value, CallError> {
+    pub fn upload(&self, path: &str, bytes: Vec<u8>) -> Result<Value, CallError> {
         let answer = self
             .client
-            .send("POST", path, &[], Some(bytes))
+            .send("POST", path, &[], bytes)
             .map_err(|error| self.unreachable(&error))?;
         good(answer).map(|answer| answer.json())
     }
@@ -274,7 +275,7 @@ fn good(answer: Answer) -> Result<Answer, CallError> {
 #[cfg(test)]
 mod tests {
     use super::{is_meant, meant_by, split_url};
-    use crate::cli::tls::Trust;
+    use crate::trust::Trust;
 
     #[test]
     fn a_url_says_whether_tls_is_spoken_and_where() {

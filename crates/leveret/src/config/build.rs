@@ -11,6 +11,7 @@ use super::settled::{
     LogSink, MemoryWatermark, Rotation, Storage, Threads, Traces,
 };
 use super::{ConfigError, Loaded, aliases, value};
+use crate::trust::Trust;
 use leveret_metadata::MembershipConfig;
 use listeners::AMQP_TLS;
 use std::path::PathBuf;
@@ -356,14 +357,17 @@ impl Reader<'_> {
         let Some(setting) = self.typed.get("traces.endpoint") else {
             return Ok(None);
         };
-        let (authority, path) = value::collector(&setting.text).map_err(|what| {
+        let (speaks_tls, authority, path) = value::collector(&setting.text).map_err(|what| {
             let what = format!("\"traces.endpoint\" {what}, not \"{}\"", setting.text);
             ConfigError::at(setting.source.clone(), what)
         })?;
+        let file = self.text("traces.cacertfile");
+        let trust = file.map_or(Trust::System, |file| Trust::File(file.into()));
         let ratio = self.parsed("traces.sample_ratio", |text| value::fraction(text, 1.0));
         Ok(Some(Traces {
             authority,
             path,
+            tls: speaks_tls.then_some(trust),
             ratio,
         }))
     }

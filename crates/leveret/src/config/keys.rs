@@ -239,7 +239,8 @@ pub const KEYS: &[Key] = &[
     key("log.file.rotation.count", Count(0, 10_000), "10", "How many such files are kept; 0: the log file is emptied instead."),
     key("log.dir", Path, "", "The same as `folders.logs`."),
     // Traces.
-    key("traces.endpoint", Text, "", "Collector that spans of traced messages are sent to, by OTLP over HTTP with JSON: `http://127.0.0.1:4318`. Messages are traced that have a sampled `traceparent` of W3C among their headers; none are where this is not given."),
+    key("traces.endpoint", Text, "", "Collector that spans of traced messages are sent to, by OTLP over HTTP with JSON: `http://127.0.0.1:4318`, or `https://` where it speaks TLS. Messages are traced that have a sampled `traceparent` of W3C among their headers; none are where this is not given."),
+    key("traces.cacertfile", Path, "", "File of authorities (PEM) that sign the certificate of a collector with an `https://` address; those that the system trusts where none is given."),
     key("traces.sample_ratio", Fraction(1.0), "1.0", "Part of those traces of which spans are made; every node of a cluster chooses the same ones."),
 ];
 

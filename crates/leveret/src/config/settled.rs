@@ -3,6 +3,7 @@
 //! from.
 
 use super::rotation::Schedule;
+use crate::trust::Trust;
 use leveret_auth::{Credentials, Mechanism};
 use leveret_metadata::MembershipConfig;
 use leveret_node::certificate::NameFrom;
@@ -73,6 +74,8 @@ pub struct Traces {
     pub authority: String,
     /// The path that they are posted to.
     pub path: String,
+    /// Whose word is taken for who the collector is, where it speaks TLS.
+    pub tls: Option<Trust>,
     /// The part of the traces that is sampled, above 0 and up to 1.
     pub ratio: f64,
 }

@@ -111,13 +111,14 @@ pub fn host_and_port(text: &str) -> Result<(), String> {
     }
 }
 
-/// A collector's URL: host and port, and the path of traces.
-pub fn collector(text: &str) -> Result<(String, String), String> {
-    let plain = text.strip_prefix("http://").ok_or(
-        "must be an `http://` URL: where the collector speaks TLS, run one on this machine that \
-         passes on to it",
-    )?;
-    let (authority, path) = plain.split_once('/').unwrap_or((plain, ""));
+/// A collector's URL: whether TLS is spoken there, host and port, and the path of traces.
+pub fn collector(text: &str) -> Result<(bool, String, String), String> {
+    let (speaks_tls, rest) = match (text.strip_prefix("http://"), text.strip_prefix("https://")) {
+        (Some(rest), _) => (false, rest),
+        (None, Some(rest)) => (true, rest),
+        (None, None) => return Err("must be an http:// or https:// URL".to_owned()),
+    };
+    let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
     let has_port = authority
         .rsplit_once(':')
         .is_some_and(|(_, port)| !port.ends_with(']'));
@@ -126,14 +127,14 @@ pub fn collector(text: &str) -> Result<(String, String), String> {
         false => format!("{authority}:4318"),
     };
     host_and_port(&authority).map_err(|_| "must be http://host:port")?;
-    if plain.contains(|c: char| c.is_whitespace() || c.is_control()) {
+    if rest.contains(|c: char| c.is_whitespace() || c.is_control()) {
         return Err("must be a URL without spaces".to_owned());
     }
     let path = match path.trim_end_matches('/') {
         "" => "/v1/traces".to_owned(),
         path => format!("/{path}"),
     };
-    Ok((authority, path))
+    Ok((speaks_tls, authority, path))
 }
 
 /// A port, or none for `none`.

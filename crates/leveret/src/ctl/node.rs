@@ -162,7 +162,7 @@ pub fn import_definitions(context: &Context<'_>) -> Result<Output> {
         }
     };
     context.banner(format!("Importing definitions in JSON from {from} ..."));
-    context.target.upload("/api/definitions", &bytes)?;
+    context.target.upload("/api/definitions", bytes)?;
     Ok(Output::Done)
 }
 

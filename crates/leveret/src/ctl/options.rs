@@ -3,7 +3,7 @@
 use super::{Failure, Output};
 use crate::cli::password::PasswordSource;
 use crate::cli::target::{self, Address};
-use crate::cli::tls::Trust;
+use crate::trust::Trust;
 use std::path::PathBuf;
 use std::time::Duration;
 

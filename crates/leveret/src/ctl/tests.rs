@@ -37,7 +37,7 @@ fn api(answers: &[(&str, u16, &str)]) -> Api {
                 if header.trim().is_empty() {
                     break;
                 }
-                if let Some(n) = header.strip_prefix("Content-Length: ") {
+                if let Some(n) = header.to_ascii_lowercase().strip_prefix("content-length: ") {
                     length = n.trim().parse().expect("a length");
                 }
             }

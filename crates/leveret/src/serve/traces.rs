@@ -4,13 +4,19 @@
 //! counted.
 
 use crate::config::{Config, settled};
+use crate::http::{self, Answer, Place};
+use crate::trust::Trust;
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::Request;
+use hyper::header::{CONNECTION, CONTENT_TYPE, HOST};
 use leveret_node::Env;
 use leveret_node::traces::{Span, Stage, Traces};
 use leveret_shell::broker::Broker;
 use leveret_types::limits::{TRACE_BATCH_SPANS_MAX, TRACE_EXPORT_MS, TRACE_EXPORT_MS_MAX};
+use rustls::ClientConfig;
 use serde_json::{Value, json};
-use std::io::{self, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::io;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -28,10 +34,17 @@ pub fn of(config: &Config) -> Result<Option<Arc<Traces>>, String> {
     let Some(traces) = &config.traces else {
         return Ok(None);
     };
+    tls(traces)?;
     let mut seed = [0; 8];
     getrandom::fill(&mut seed).map_err(|error| format!("no random bytes: {error}"))?;
     let seed = u64::from_le_bytes(seed);
     Ok(Some(Arc::new(Traces::new(now_ns, traces.ratio, seed))))
+}
+
+/// How TLS is spoken with a collector, if it is.
+fn tls(collector: &settled::Traces) -> Result<Option<Arc<ClientConfig>>, String> {
+    let tls = collector.tls.as_ref().map(Trust::client).transpose();
+    tls.map_err(|error| format!("traces have no way to their collector: {error}"))
 }
 
 fn now_ns() -> u64 {
@@ -49,11 +62,17 @@ pub struct Exporter {
 
 /// Starts it, where messages are traced.
 pub fn start(config: &Config, broker: &Arc<Broker>) -> Result<Option<Exporter>, String> {
-    let (Some(place), Some(traces)) = (&config.traces, &broker.settings().traces) else {
+    let (Some(collector), Some(traces)) = (&config.traces, &broker.settings().traces) else {
         return Ok(None);
     };
+    let authority = collector.authority.clone();
     let sender = Sender {
-        place: place.clone(),
+        place: Place::Tcp {
+            authority: authority.clone(),
+            tls: tls(collector)?,
+        },
+        authority,
+        path: collector.path.clone(),
         node: config.node_name.clone(),
         traces: Arc::clone(traces),
         fails: false,
@@ -78,7 +97,9 @@ impl Exporter {
 }
 
 struct Sender {
-    place: settled::Traces,
+    place: Place,
+    authority: String,
+    path: String,
     node: String,
     traces: Arc<Traces>,
     /// Whether the last spans were not taken: said once, not each second.
@@ -116,7 +137,7 @@ impl Sender {
                     self.traces.note_exported(batch.len() as u64 - rejected);
                     self.traces.drop_spans(rejected);
                     if std::mem::take(&mut self.fails) {
-                        tracing::info!("{} takes traces again", self.place.authority);
+                        tracing::info!("{} takes traces again", self.authority);
                     }
                     left = rest;
                 }
@@ -126,7 +147,7 @@ impl Sender {
                         tracing::warn!(
                             "{} takes no traces: {error}; spans are dropped until it does \
                              (`traces.endpoint`)",
-                            self.place.authority
+                            self.authority
                         );
                     }
                     return;
@@ -138,94 +159,28 @@ impl Sender {
     /// Posts a batch; how many of it the collector did not want.
     fn send(&self, batch: &[Span]) -> io::Result<u64> {
         let body = export(&self.node, batch).to_string();
-        let mut stream = connect(&self.place.authority)?;
-        let (path, authority) = (&self.place.path, &self.place.authority);
-        let head = format!(
-            "POST {path} HTTP/1.1\r\nHost: {authority}\r\nConnection: close\r\n\
-             Content-Type: application/json\r\nContent-Length: {}\r\n\r\n",
-            body.len()
-        );
-        let deadline = Instant::now() + PATIENCE;
-        write_all(&mut stream, (head + &body).as_bytes(), deadline)?;
-        rejected(&read_answer(&mut stream, deadline)?)
+        let request = Request::post(&self.path)
+            .header(HOST, self.authority.as_str())
+            .header(CONNECTION, "close")
+            .header(CONTENT_TYPE, "application/json")
+            .body(Full::new(Bytes::from(body)))
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+        rejected(&http::ask(
+            &self.place,
+            request,
+            PATIENCE,
+            ANSWER_BYTES_MAX,
+        )?)
     }
-}
-
-/// How much of the time until a deadline is left.
-fn left(deadline: Instant) -> io::Result<Duration> {
-    match deadline.saturating_duration_since(Instant::now()) {
-        Duration::ZERO => Err(io::ErrorKind::TimedOut.into()),
-        left => Ok(left),
-    }
-}
-
-/// Writes all of it before the deadline, however slowly it is read.
-fn write_all(stream: &mut TcpStream, mut bytes: &[u8], deadline: Instant) -> io::Result<()> {
-    while !bytes.is_empty() {
-        stream.set_write_timeout(Some(left(deadline)?))?;
-        match stream.write(bytes)? {
-            0 => return Err(io::ErrorKind::WriteZero.into()),
-            written => bytes = &bytes[written..],
-        }
-    }
-    Ok(())
-}
-
-/// Reads an answer to its end, the connection's or the bound, before the deadline, however slowly
-/// it comes.
-fn read_answer(stream: &mut TcpStream, deadline: Instant) -> io::Result<Vec<u8>> {
-    let mut answer = Vec::new();
-    let mut part = [0; 4096];
-    while !is_whole(&answer) && answer.len() < ANSWER_BYTES_MAX {
-        stream.set_read_timeout(Some(left(deadline)?))?;
-        match stream.read(&mut part)? {
-            0 => break,
-            read => answer.extend_from_slice(&part[..read]),
-        }
-    }
-    Ok(answer)
-}
-
-/// Whether an answer has all of the body whose length it tells.
-fn is_whole(answer: &[u8]) -> bool {
-    let text = String::from_utf8_lossy(answer);
-    let Some((head, body)) = text.split_once("\r\n\r\n") else {
-        return false;
-    };
-    let length = head.lines().find_map(|line| {
-        let (name, value) = line.split_once(':')?;
-        name.eq_ignore_ascii_case("content-length")
-            .then(|| value.trim().parse::<usize>().ok())?
-    });
-    length.is_some_and(|length| body.len() >= length)
-}
-
-fn connect(authority: &str) -> io::Result<TcpStream> {
-    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-    for address in authority.to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, PATIENCE) {
-            Ok(stream) => return Ok(stream),
-            Err(error) => last = error,
-        }
-    }
-    Err(last)
 }
 
 /// Spans that an answer says were rejected; an error unless it says that the others were taken.
-fn rejected(answer: &[u8]) -> io::Result<u64> {
-    let text = String::from_utf8_lossy(answer);
-    let status = text
-        .strip_prefix("HTTP/1.")
-        .and_then(|rest| rest.split(' ').nth(1))
-        .and_then(|status| status.parse::<u16>().ok());
-    match status {
-        Some(200..300) => {}
-        Some(status) => return Err(io::Error::other(format!("HTTP status {status}"))),
-        None => return Err(io::Error::other("no answer of HTTP")),
+fn rejected(answer: &Answer) -> io::Result<u64> {
+    if !answer.is_good() {
+        return Err(io::Error::other(format!("HTTP status {}", answer.status)));
     }
-    let body = text.split_once("\r\n\r\n").map_or("", |(_, body)| body);
     // 64-bit numbers are strings in protobuf's JSON; some write numbers all the same.
-    let json: Value = serde_json::from_str(body).unwrap_or(Value::Null);
+    let json = answer.json();
     let count = &json["partialSuccess"]["rejectedSpans"];
     let typed = count.as_str().and_then(|count| count.parse().ok());
     Ok(typed.or(count.as_u64()).unwrap_or(0))
@@ -284,42 +239,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_is_whole_with_the_body_that_it_tells_of() {
-        let head = "HTTP/1.1 200 OK\r\ncontent-length: 2";
-        for (rest, whole) in [
-            ("", false),
-            ("\r\n\r\n", false),
-            ("\r\n\r\n{", false),
-            ("\r\n\r\n{}", true),
-            ("\r\nX: y\r\n\r\n{}", true),
-        ] {
-            assert_eq!(
-                is_whole((head.to_owned() + rest).as_bytes()),
-                whole,
-                "{rest:?}"
-            );
-        }
-        // Its end is the connection's.
-        assert!(!is_whole(b"HTTP/1.1 200 OK\r\n\r\n{}"));
-    }
-
-    #[test]
     fn an_answer_says_whether_spans_were_taken() {
-        let of = |answer: &str| rejected(answer.as_bytes());
-        assert_eq!(of("HTTP/1.1 200 OK\r\n\r\n{}").expect("taken"), 0);
-        assert_eq!(
-            of("HTTP/1.1 202 Accepted\r\nX: y\r\n\r\n").expect("taken"),
-            0
-        );
+        let of = |status, body: &str| {
+            let body = Bytes::copy_from_slice(body.as_bytes());
+            rejected(&Answer { status, body })
+        };
+        assert_eq!(of(200, "{}").expect("taken"), 0);
+        assert_eq!(of(202, "").expect("taken"), 0);
         let part = |count: &str| {
             let body = format!("{{\"partialSuccess\":{{\"rejectedSpans\":{count}}}}}");
-            of(&format!("HTTP/1.0 200 OK\r\n\r\n{body}")).expect("taken")
+            of(200, &body).expect("taken")
         };
         assert_eq!((part("\"3\""), part("4"), part("null")), (3, 4, 0));
-        for answer in ["", "HTTP/1.1", "HTTP/1.1 x", "nonsense\r\n\r\n{}"] {
-            assert!(of(answer).is_err(), "{answer}");
-        }
-        let error = of("HTTP/1.1 503 Busy\r\n\r\n").expect_err("not taken");
+        let error = of(503, "").expect_err("not taken");
         assert_eq!(error.to_string(), "HTTP status 503");
     }
 }

@@ -9,6 +9,7 @@ use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
 
 pub const BINARY: &str = env!("CARGO_BIN_EXE_leveret");
 
@@ -181,4 +182,19 @@ pub fn free_addresses(count: usize) -> Vec<String> {
     let sockets: Vec<TcpListener> = free.take(count).collect();
     let address = |socket: &TcpListener| socket.local_addr().expect("bound").to_string();
     sockets.iter().map(address).collect()
+}
+
+/// A certificate of its own for `localhost`, and settings that show it.
+pub fn certificate(path: &Path) -> Arc<rustls::ServerConfig> {
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
+    std::fs::write(path, made.cert.pem()).expect("written");
+    let key = rustls::pki_types::PrivateKeyDer::try_from(made.signing_key.serialize_der());
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let settings = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("versions")
+        .with_no_client_auth()
+        .with_single_cert(vec![made.cert.der().clone()], key.expect("a key"))
+        .expect("they go together");
+    Arc::new(settings)
 }
