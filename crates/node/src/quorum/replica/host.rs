@@ -1,27 +1,32 @@
-//! All replicas of a shard: which of them have something to do, and when.
+//! All replicas of a shard: which of them have something to do, and when; replicated queues as a
+//! kind of queue of the shard.
 
-use super::blank::renew;
-mod kind;
+mod placing;
+mod status;
+
+pub use status::{ReplicaStatus, UnfitReplicas};
 
 use super::entry_payload::{self, Decoded};
-use super::members::member_on;
-use super::restore::{Adopted, adopt, sole_founder};
 use super::snapshot;
-use super::{Around, Broken, HEADER_LOG, Replica};
+use super::{Around, Broken, Replica};
 use crate::active::ActiveQueues;
+use crate::host_kind::{CountersByType, HostKind};
 use crate::peeked::{self, Found};
-use crate::quorum::link::{Answer, Event, LocalDelivery};
-use crate::shard::{Deferred, QueueSpec, log_of};
+use crate::queue_spec::LocalQueueStats;
+use crate::quorum::link::{Answer, Command, LocalDelivery};
+use crate::serving::serve;
+use crate::shard::Deferred;
 use crate::standstill::Standstill;
 use crate::stream_events::StreamNews;
 use bytes::Bytes;
 use hashbrown::HashMap;
-use leveret_queue::{Counts, Position};
-use leveret_replication::{ProposeError, Status};
+use leveret_queue::{Counters, Counts, Oldest, Position};
+use leveret_replication::settle_durable;
 use leveret_storage::ShardLogs;
 use leveret_types::limits::GROUP_TICK_MS;
-use leveret_types::{NodeId, QueueId, ReplicaId};
+use leveret_types::{NodeId, Now, QueueId, ReplicaId};
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 /// The replicas of a shard.
 #[derive(Default)]
@@ -52,29 +57,6 @@ pub struct Replicas {
     gone: Vec<QueueId>,
     /// When leaders want to act next.
     pub(super) deadlines: BTreeSet<(u64, QueueId)>,
-}
-
-/// How a replicated queue stands, seen from one member.
-#[derive(Clone, Debug)]
-pub struct ReplicaStatus {
-    /// The queue.
-    pub queue: QueueId,
-    /// Its group.
-    pub group: Status,
-    /// Whether the member acts as the queue's leader: an entry of its term is committed.
-    pub is_serving: bool,
-    /// Milliseconds from proposal to commit of the entry that was committed last, where the member
-    /// acts as the leader; 0 elsewhere.
-    pub commit_ms: u64,
-}
-
-/// How many members do not do what they are there for, as far as one node knows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct UnfitReplicas {
-    /// Here: their logs are damaged, or lack what they had acknowledged.
-    pub quarantined: usize,
-    /// On other nodes, of queues that are led here: they are up and do not follow.
-    pub stuck: usize,
 }
 
 impl Replicas {
@@ -129,79 +111,6 @@ impl Replicas {
     /// What waited for the log is on its way.
     pub const fn sealed(&mut self) {
         self.writes_soon = false;
-    }
-
-    /// Adds the member of a queue that is on this node, with what the logs have of it.
-    pub(crate) fn add(
-        &mut self,
-        around: &mut Around<'_>,
-        id: QueueId,
-        spec: QueueSpec,
-        priority_logs: &[u8],
-        load: &mut dyn FnMut(&mut ShardLogs),
-    ) {
-        let wanted = member_on(&spec, around.node);
-        let was_member = !around.logs.state(log_of(id, HEADER_LOG)).is_empty();
-        // Who was a member stays one until the group has let it go.
-        let Some(me) = wanted.or(was_member.then_some(ReplicaId(0))) else {
-            return renew(around.logs, id, priority_logs);
-        };
-        match Replica::open(id, me, spec, priority_logs, around.logs, load) {
-            Ok(mut replica) => {
-                replica.begin(around.up, priority_logs.is_empty());
-                self.map.insert(id, Box::new(replica));
-                self.with(around, id, |replica, around| {
-                    replica.drive(around);
-                });
-            }
-            Err(error) if wanted.is_some() => {
-                self.quarantined.insert(id, me);
-                let what = format!(
-                    "the replica on this node cannot take part: {error}; remove it from the queue's \
-                     members and add it again"
-                );
-                around
-                    .effects
-                    .deferred
-                    .push(Deferred::Damage { queue: id, what });
-            }
-            Err(error) => {
-                tracing::warn!(queue = %id, %error, "what is left of a removed replica is emptied");
-                renew(around.logs, id, priority_logs);
-            }
-        }
-    }
-
-    /// Adds the first member of a queue that was on this node alone so far, with what its logs
-    /// have, and what else is `known`.
-    pub(crate) fn adopt(
-        &mut self,
-        around: &mut Around<'_>,
-        id: QueueId,
-        spec: QueueSpec,
-        priority_logs: &[u8],
-        known: &Adopted,
-    ) {
-        let Some(me) = sole_founder(&spec, around.node) else {
-            tracing::error!(queue = %id, "a group does not begin where its queue is");
-            return;
-        };
-        adopt(id, me, priority_logs, known, around.logs);
-        let mut priority_logs = priority_logs.to_vec();
-        priority_logs.push(HEADER_LOG);
-        self.add(around, id, spec, &priority_logs, &mut |_| {});
-    }
-
-    /// Changes what policies and arguments make of a queue, and who its members are.
-    pub(crate) fn update(&mut self, around: &mut Around<'_>, id: QueueId, spec: QueueSpec) {
-        self.with(around, id, |replica, around| {
-            if let Some(leader) = &mut replica.leader {
-                leader.update(around.now, &spec);
-            }
-            replica.spec = spec;
-            replica.note_if_gone();
-            replica.reconcile(around);
-        });
     }
 
     /// Runs something on a replica, and takes note of what it has to do then.
@@ -355,29 +264,6 @@ impl Replicas {
         }
     }
 
-    /// A replica that is no member any more goes; or begins again as another member, if the node
-    /// is to have one.
-    fn leave_if_gone(&mut self, around: &mut Around<'_>, queue: QueueId) {
-        let Some(replica) = self.map.get_mut(&queue).filter(|replica| replica.is_gone) else {
-            return;
-        };
-        replica.take_leader(around);
-        let spec = replica.spec.clone();
-        let me = member_on(&spec, around.node);
-        let priority_logs = match me {
-            Some(me) => replica.hand_down(around.logs, me),
-            None => {
-                renew(around.logs, queue, &replica.logs());
-                Vec::new()
-            }
-        };
-        self.deadlines.remove(&(replica.deadline_ms, queue));
-        self.map.remove(&queue);
-        if me.is_some() {
-            self.add(around, queue, spec, &priority_logs, &mut |_| {});
-        }
-    }
-
     /// In the order of the queues' ids, so that the same happens each time.
     fn for_each(
         &mut self,
@@ -389,24 +275,6 @@ impl Replicas {
         for id in ids {
             self.with(around, id, &mut run);
         }
-    }
-
-    /// Hands a queue's leadership to the member on another node.
-    ///
-    /// # Errors
-    /// It does not lead, or the other cannot; nothing if there is no such queue here.
-    pub(crate) fn transfer(
-        &mut self,
-        around: &mut Around<'_>,
-        queue: QueueId,
-        to: NodeId,
-    ) -> Option<Result<(), ProposeError>> {
-        self.with(around, queue, |replica, around| {
-            replica.close_batch(around);
-            replica.group.transfer_to(to)?;
-            replica.drive(around);
-            Ok(())
-        })
     }
 
     /// The message of a delivery that another member leads, if it is in the logs here.
@@ -429,80 +297,9 @@ impl Replicas {
             found => found,
         }
     }
-
-    /// How a queue's group stands, seen from here.
-    #[must_use]
-    pub fn status(&self, queue: QueueId) -> Option<ReplicaStatus> {
-        let replica = self.map.get(&queue)?;
-        Some(ReplicaStatus {
-            queue,
-            group: replica.group.status(),
-            is_serving: replica.leader.is_some(),
-            commit_ms: replica
-                .leader
-                .as_ref()
-                .map_or(0, |leader| leader.commit_ms()),
-        })
-    }
-
-    /// The queues of which the replica here takes no part, in no order.
-    pub fn quarantined(&self) -> impl Iterator<Item = QueueId> + '_ {
-        self.quarantined.keys().copied()
-    }
-
-    /// Whether a queue has a replica here that takes no part.
-    #[must_use]
-    pub fn is_quarantined(&self, queue: QueueId) -> bool {
-        self.quarantined.contains_key(&queue)
-    }
-
-    /// How many members do not do what they are there for.
-    #[must_use]
-    pub fn unfit(&self) -> UnfitReplicas {
-        let stuck = self
-            .map
-            .values()
-            .map(|replica| replica.reported_stuck.len());
-        UnfitReplicas {
-            quarantined: self.quarantined.len(),
-            stuck: stuck.sum(),
-        }
-    }
-
-    /// This node's data folder has turned out to be an older copy of itself: what it leads here was
-    /// won with votes that may have been given twice.
-    pub(crate) fn resign_all(&mut self, around: &mut Around<'_>) {
-        self.for_each(around, |replica, around| {
-            if replica.group.can_be_deposed() {
-                replica.group.resign();
-                replica.drive(around);
-            }
-        });
-    }
-
-    /// How all groups stand, in the order of their queues' ids.
-    #[must_use]
-    pub fn all(&self) -> Vec<ReplicaStatus> {
-        let mut all: Vec<ReplicaStatus> =
-            self.map.keys().filter_map(|id| self.status(*id)).collect();
-        all.sort_unstable_by_key(|status| status.queue);
-        all
-    }
 }
 
 impl Replica {
-    pub(super) fn refuse(&self, around: &mut Around<'_>, to: NodeId) {
-        around.answers.push(Answer {
-            to,
-            queue: self.id,
-            session: 0,
-            message: Event::NotLeader {
-                term: self.group.term(),
-                leader: self.leader_node().filter(|leader| *leader != around.node),
-            },
-        });
-    }
-
     /// Whether the entry that brought a message is here, by an entry of the group that is that one
     /// or a later one. What is at the message's place without it may be another message: one that a
     /// leader before could not commit.
@@ -510,22 +307,238 @@ impl Replica {
         let is_here = entry <= self.group.last_applied() || self.group.term_at(entry) == Some(term);
         is_here && position.index < self.priority_logs.end(position.priority_log)
     }
+}
 
-    fn live_counts(&self, logs: &ShardLogs) -> Counts {
-        if let Some((view, _)) = self.applied.known_view() {
-            return Counts {
-                ready: view.unsettled.len(),
-                ..Counts::default()
-            };
+impl HostKind for Replicas {
+    fn receive(
+        &mut self,
+        around: &mut Around<'_>,
+        from: NodeId,
+        queue: QueueId,
+        session: u64,
+        command: Command,
+    ) {
+        if !self.has(queue) {
+            around
+                .answers
+                .extend(Answer::not_here(from, queue, &command));
+            return;
         }
-        let stats = self
-            .priority_logs
-            .numbers()
-            .filter_map(|priority_log| logs.log_stats(self.priority_logs.log(priority_log)));
-        stats.fold(Counts::default(), |mut counts, stats| {
-            counts.ready += stats.entries;
-            counts.ready_bytes += stats.bytes;
-            counts
+        self.with(around, queue, |replica, around| {
+            serve(replica, around, from, session, command);
+        });
+    }
+
+    fn dead_lettered(
+        &mut self,
+        around: &mut Around<'_>,
+        queue: QueueId,
+        priority_log: u8,
+        range: Range<u64>,
+    ) {
+        self.with(around, queue, |replica, around| {
+            replica.dead_lettered(around, priority_log, range);
+        });
+    }
+
+    fn not_dead_lettered(
+        &mut self,
+        around: &mut Around<'_>,
+        queue: QueueId,
+        priority_log: u8,
+        index: u64,
+    ) {
+        self.with(around, queue, |replica, around| {
+            if let Some(leader) = &mut replica.leader {
+                leader.not_dead_lettered(around, priority_log, index);
+            }
+        });
+    }
+
+    fn loaded(&mut self, around: &mut Around<'_>, queue: QueueId) {
+        self.with(around, queue, |replica, around| {
+            replica.loaded(around);
+            replica.send_parts(around);
+        });
+    }
+
+    fn remove(&mut self, around: &mut Around<'_>, id: QueueId) -> Option<Counts> {
+        let Some(mut replica) = self.map.remove(&id) else {
+            self.delete_retired_replica(around.logs, id);
+            return None;
+        };
+        self.deadlines.remove(&(replica.deadline_ms, id));
+        replica.priority_logs.delete(around.logs);
+        around.logs.delete_log(replica.header_log());
+        let leader = replica.take_leader(around)?;
+        Some(leader.counts(around.now))
+    }
+
+    fn on_durable(&mut self, around: &mut Around<'_>) {
+        for id in std::mem::take(&mut self.unsynced) {
+            self.with(around, id, |replica, around| {
+                replica.listed.unsynced = false;
+                if settle_durable(replica, around) {
+                    replica.drive(around);
+                }
+            });
+        }
+        let waits = self.waits_for_log();
+        self.standstill.ended(around.now, waits);
+    }
+
+    fn peer_up(&mut self, around: &mut Around<'_>, peer: NodeId) {
+        self.for_each(around, |replica, around| {
+            replica.group.peer_up(peer);
+            replica.forget_outgoing(peer);
+            replica.drive(around);
+            if let Some(leader) = &mut replica.leader {
+                leader.peer_up(around, peer);
+            }
+        });
+    }
+
+    fn peer_down(&mut self, around: &mut Around<'_>, peer: NodeId) {
+        self.for_each(around, |replica, around| {
+            if replica
+                .sending
+                .as_ref()
+                .is_some_and(|sending| sending.node() == peer)
+            {
+                replica.sending = None;
+            }
+            replica.forget_outgoing(peer);
+            replica.group.peer_down(peer);
+            replica.drive(around);
+            if let Some(leader) = &mut replica.leader {
+                leader.peer_down(around, peer);
+            }
+        });
+    }
+
+    fn tick(&mut self, around: &mut Around<'_>) {
+        // What a leader does at its deadline it does in `finish`: until then, it stays due.
+        let now = around.now.monotonic_ms;
+        let due = self.deadlines.iter().take_while(|(at, _)| *at <= now);
+        for (at, id) in due.copied().collect::<Vec<_>>() {
+            self.deadlines.remove(&(at, id));
+            self.with(around, id, |replica, _| {
+                replica.deadline_ms = 0;
+                if let Some(leader) = &mut replica.leader {
+                    leader.dirty = true;
+                }
+            });
+        }
+        self.give_way(around);
+        if self.ticking.is_empty() || self.next_tick_ms > around.now.monotonic_ms {
+            return;
+        }
+        self.next_tick_ms = around.now.monotonic_ms + GROUP_TICK_MS;
+        for id in std::mem::take(&mut self.ticking) {
+            self.with(around, id, |replica, around| {
+                replica.listed.ticking = false;
+                replica.group.tick();
+                replica.report_stuck();
+                replica.retry_outgoing(around);
+                replica.give_up_silent(around);
+                if !replica.has_wanted_members() {
+                    replica.reconcile(around);
+                }
+                replica.drive(around);
+            });
+        }
+    }
+
+    fn finish(&mut self, around: &mut Around<'_>) {
+        while let Some(id) = self.gone.pop() {
+            self.retire_if_corrupt(around, id);
+            self.leave_if_gone(around, id);
+        }
+        let mut held = Vec::new();
+        while let Some(id) = self.dirty.pop() {
+            let replica = self.map.get(&id);
+            if around.may_be_deposed
+                && replica.is_some_and(|replica| replica.group.can_be_deposed())
+            {
+                held.push(id);
+                continue;
+            }
+            if let Some(replica) = self.map.get_mut(&id) {
+                self.active.note(id, &mut replica.listed.active);
+            }
+            self.with(around, id, |replica, around| {
+                replica.listed.dirty = false;
+                replica.pump(around);
+            });
+        }
+        self.is_held = !held.is_empty();
+        self.dirty = held;
+    }
+
+    fn next_deadline_ms(&self, now: Now) -> Option<u64> {
+        let groups = (!self.ticking.is_empty()).then_some(self.next_tick_ms);
+        let is_held = self.is_held && !self.map.is_empty();
+        let held = is_held.then_some(now.monotonic_ms + GROUP_TICK_MS);
+        // What is due already and held is looked at with the rest of that.
+        let is_open = |at: &u64| held.is_none() || *at > now.monotonic_ms;
+        let leaders = self.deadlines.iter().map(|(at, _)| *at).find(is_open);
+        let stuck = self.standstill.deadline_ms();
+        [leaders, held, groups, stuck].into_iter().flatten().min()
+    }
+
+    fn led_counts(&self, now: Now, queue: QueueId) -> Option<Counts> {
+        let leader = self.map.get(&queue)?.leader.as_ref()?;
+        leader.is_acting().then(|| leader.counts(now))
+    }
+
+    fn local_stats(&self, now: Now, logs: &ShardLogs, queue: QueueId) -> Option<LocalQueueStats> {
+        let replica = self.map.get(&queue)?;
+        let published = |at| peeked::published_ms(logs, queue, at);
+        let (counts, oldest, counters) = match &replica.leader {
+            Some(leader) => {
+                let led = leader.queue();
+                (leader.counts(now), led.oldest(published), *led.counters())
+            }
+            None => (replica.live_counts(logs), Oldest::None, Counters::default()),
+        };
+        Some(LocalQueueStats {
+            id: queue,
+            counts,
+            oldest,
+            counters,
+            consumers: Vec::new(),
+            durable: true,
         })
+    }
+
+    fn take_active(&mut self, out: &mut Vec<QueueId>) {
+        for id in self.active.take() {
+            if let Some(replica) = self.map.get_mut(&id) {
+                replica.listed.active = false;
+                out.push(id);
+            }
+        }
+    }
+
+    fn depths(&self) -> Vec<(QueueId, [u64; 3])> {
+        let led = self.map.values();
+        let led = led.filter_map(|replica| Some((replica.id, replica.leader.as_ref()?)));
+        let depths = led.map(|(id, leader)| {
+            let [ready, unsettled, leaving] = leader.depths();
+            (id, [ready + unsettled + leaving, ready, unsettled])
+        });
+        depths.filter(|(_, depths)| *depths != [0; 3]).collect()
+    }
+
+    fn counters(&mut self) -> CountersByType {
+        let leaders = self
+            .map
+            .values()
+            .filter_map(|replica| replica.leader.as_ref());
+        CountersByType::of(leaders.map(|leader| leader.queue()))
+    }
+
+    fn queues(&self) -> Vec<QueueId> {
+        self.map.keys().copied().collect()
     }
 }

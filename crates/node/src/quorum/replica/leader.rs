@@ -13,6 +13,7 @@ use crate::shard::QueueSpec;
 use crate::stream_view::StreamView;
 use active::Active;
 use claims::Claim;
+use handing_out::{Reach, ReplicatedTo};
 use hashbrown::HashMap;
 use leveret_queue::{
     Effect, Log, Meta, Peek, Position, Queue, Reason, RecoveredPriorityLog, State,
@@ -20,8 +21,6 @@ use leveret_queue::{
 use leveret_storage::ShardLogs;
 use leveret_types::limits::QUORUM_PRESENT_MS_MAX;
 use leveret_types::{ConsumerId, NodeId, Now, QueueId, ReplicaId};
-use reach::Reach;
-use replicated_to::ReplicatedTo;
 use std::collections::VecDeque;
 use std::ops::Range;
 use viewing::Viewing;
@@ -282,9 +281,8 @@ mod active;
 mod batch;
 mod claims;
 mod effects;
-mod reach;
+mod handing_out;
 mod registration;
-mod replicated_to;
 mod requests;
 mod viewing;
 
@@ -364,6 +362,27 @@ impl Leader {
     /// Whether all nodes have said what their consumers hold, so that the queue may act.
     pub(super) fn is_acting(&self) -> bool {
         self.served.awaited.is_empty()
+    }
+
+    /// The nodes that are served, and their sessions.
+    pub(super) fn sessions(&self) -> impl Iterator<Item = (NodeId, u64)> + '_ {
+        self.served
+            .sessions
+            .iter()
+            .filter_map(|session| Some((session.origin.node, session.number?)))
+    }
+
+    /// What is known of a node's run, and its session if it has one.
+    fn session(&self, node: NodeId) -> Option<(&Session, u64)> {
+        let mut sessions = self.served.sessions.iter();
+        let session = sessions.find(|session| session.origin.node == node)?;
+        Some((session, session.number?))
+    }
+
+    /// Whether a node speaks in the session that it began last.
+    pub(super) fn is_current(&self, from: NodeId, session: u64) -> bool {
+        self.session(from)
+            .is_some_and(|(_, known)| known == session)
     }
 
     fn answer(&self, around: &mut Around<'_>, to: NodeId, message: Event) {

@@ -17,14 +17,12 @@ mod fuzz;
 mod header;
 mod host;
 mod leader;
-mod machine;
+mod leadership;
 mod members;
 mod outgoing;
 mod priority_logs;
 mod restore;
 mod retired_replica;
-mod sending;
-mod serving;
 mod snapshot;
 mod spare;
 mod state;
@@ -42,16 +40,21 @@ pub use state::{PriorityLogContent, ReplicaState};
 pub use transfers::Transfers;
 
 use crate::group_log::GroupLog;
-use crate::quorum::link::{Answer, Event};
+use crate::quorum::link::{Operation, Registration};
+use crate::serving::{Credit, Query, ServesNodes};
 use crate::shard::{QueueSpec, log_of};
-use blob::{Applied, VIEW_LOG};
+use blob::Applied;
 use entry_payload::Arrival;
 use header::Header;
 use leader::Leader;
-use leveret_queue::{PriorityLogState, RecoveredPriorityLog, State};
-use leveret_replication::{Entry, Host, Message, RoleChange, StepError, drive, step};
+use leveret_queue::Consumer;
+use leveret_replication::{
+    Body, Entry, EntryKind, Host, LogStore, LogWrite, Machine, Membership, Message, Role,
+    RoleChange, SnapshotMark, StepError, drive, step,
+};
 use leveret_storage::ShardLogs;
-use leveret_types::{LogId, NodeId, QueueId, ReplicaId};
+use leveret_types::limits::QUORUM_HEADERS_KEPT;
+use leveret_types::{ConsumerId, LogId, NodeId, QueueId, ReplicaId};
 use outgoing::Outgoing;
 use priority_logs::PriorityLogs;
 use spare::Pace;
@@ -148,6 +151,43 @@ impl Replica {
         drive(self, around);
     }
 
+    /// Takes entries back that another leader overwrites, as far as they are not in the group's
+    /// log: their messages, and what was kept to send them.
+    fn take_back(&mut self, logs: &mut ShardLogs, from: u64) {
+        let kept = self
+            .tail
+            .partition_point(|pending| pending.entry.index < from);
+        let taken = self.tail.drain(kept..);
+        let taken: Vec<Header> = taken.rev().map(|pending| pending.header).collect();
+        self.priority_logs.take_back(logs, taken.iter());
+        self.outgoing.forget_from(from);
+    }
+
+    /// Appends an entry's messages, if they are not there, and notes what its header says.
+    fn append(&mut self, logs: &mut ShardLogs, entry: &Entry) {
+        let arrived = &mut self.arrived;
+        while arrived.pop_front_if(|a| a.index < entry.index).is_some() {}
+        let is_it = |a: &mut Arrival| a.index == entry.index && a.term == entry.term;
+        let header = match arrived.pop_front_if(is_it) {
+            Some(Arrival { header, bodies, .. }) => {
+                self.priority_logs.append_arrived(logs, &header, &bodies);
+                header
+            }
+            None if entry.kind == EntryKind::Normal => match self.proposed.take() {
+                Some(header) => header,
+                None => panic!(
+                    "entry {} of queue {} came from nowhere",
+                    entry.index, self.id
+                ),
+            },
+            None => Header::default(),
+        };
+        self.tail.push_back(Pending {
+            entry: entry.clone(),
+            header,
+        });
+    }
+
     fn apply_header(&mut self, around: &mut Around<'_>, entry: &Entry, header: &Header) {
         let in_logs = header.left.iter().filter(|_| self.spec.view.is_none());
         for left in in_logs {
@@ -161,121 +201,6 @@ impl Replica {
             && let Some(leader) = &mut self.leader
         {
             leader.committed(around, entry.index, header);
-        }
-    }
-
-    fn begin_to_lead(&mut self, around: &mut Around<'_>, entry: u64) {
-        let Some(term) = self.leads else {
-            return;
-        };
-        let recovered = match self.spec.view {
-            Some(_) => self.messages_of_view().into_iter().collect(),
-            None => self.messages_of_logs(around.logs),
-        };
-        let state = State {
-            priority_logs: recovered
-                .iter()
-                .map(|recovered| self.known_of(recovered.priority_log))
-                .collect(),
-        };
-        let mut nodes = around.up.to_vec();
-        nodes.push(around.node);
-        let (queue, spec) = (self.id, &self.spec);
-        let recovered = (recovered, &state);
-        let begun = (entry, term);
-        let mut leader = Leader::new(around.now, queue, begun, spec, recovered, nodes.clone());
-        leader.view(
-            around.now,
-            spec,
-            self.applied.known_view(),
-            self.view_numbers,
-        );
-        for state in &self.applied.priority_logs {
-            for (range, reason) in state.leaving.iter() {
-                leader.was_leaving(state.priority_log, range, reason);
-            }
-        }
-        self.leader = Some(Box::new(leader));
-        for to in nodes {
-            around.answers.push(Answer {
-                to,
-                queue,
-                session: 0,
-                message: Event::Leading { term },
-            });
-        }
-    }
-
-    /// What of a view is not settled, once it is known where it begins.
-    fn messages_of_view(&self) -> Option<RecoveredPriorityLog> {
-        let (view, given) = self.applied.known_view()?;
-        Some(RecoveredPriorityLog {
-            priority_log: VIEW_LOG,
-            live: view.unsettled.clone(),
-            bytes: 0,
-            next_index: given,
-        })
-    }
-
-    fn messages_of_logs(&self, logs: &ShardLogs) -> Vec<RecoveredPriorityLog> {
-        let mut numbers: Vec<u8> = self.priority_logs.numbers().collect();
-        numbers.sort_unstable();
-        let recovered = numbers.into_iter().filter_map(|priority_log| {
-            let log = self.priority_logs.log(priority_log);
-            let stats = logs.log_stats(log)?;
-            Some(RecoveredPriorityLog {
-                priority_log,
-                live: logs.live(log),
-                bytes: stats.bytes,
-                next_index: stats.next_index,
-            })
-        });
-        recovered.collect()
-    }
-
-    /// What is known of a priority log's messages besides which they are.
-    fn known_of(&self, priority_log: u8) -> PriorityLogState {
-        let state = self.applied.priority_log(priority_log);
-        let leaving = self.applied.leaving(priority_log);
-        PriorityLogState {
-            priority_log,
-            // What is in a stream stays as long as the stream keeps it.
-            may_expire: self.spec.view.is_none() && self.priority_logs.may_expire(priority_log),
-            delivered_through: state.map_or(0, |state| state.delivered),
-            returns: self.applied.returns(priority_log),
-            leaving: leaving.map(|(range, _)| range).collect(),
-        }
-    }
-
-    /// It leads no more, or is gone: a view's leader leaves its stream.
-    fn take_leader(&mut self, around: &mut Around<'_>) -> Option<Box<Leader>> {
-        let leader = self.leader.take()?;
-        leader.leave_stream(around);
-        self.view_numbers = leader.view_numbers().unwrap_or(self.view_numbers);
-        Some(leader)
-    }
-
-    /// This member does not lead, or not in this term.
-    fn step_down(&mut self, around: &mut Around<'_>, role: RoleChange) {
-        self.leads = None;
-        self.sending = None;
-        self.outgoing.clear();
-        let Some(leader) = self.take_leader(around) else {
-            return;
-        };
-        // The batch that was open goes with the leader.
-        self.priority_logs.cut(around.logs);
-        let to = role.leader.map(ReplicaId::node);
-        for (node, _) in leader.sessions() {
-            around.answers.push(Answer {
-                to: node,
-                queue: self.id,
-                session: 0,
-                message: Event::NotLeader {
-                    term: role.term,
-                    leader: to,
-                },
-            });
         }
     }
 
@@ -374,5 +299,196 @@ impl Replica {
             leader.dirty = true;
         }
         Ok(())
+    }
+
+    /// Runs something on the leader, if it is here.
+    fn on_leader(&mut self, run: impl FnOnce(&mut Leader)) {
+        if let Some(leader) = &mut self.leader {
+            run(leader);
+        }
+    }
+}
+
+impl LogStore<Around<'_>> for GroupLog {
+    fn write(&mut self, around: &mut Around<'_>, write: &LogWrite<'_>) -> u64 {
+        (*self).write(around.logs, write);
+        around.logs.position()
+    }
+
+    fn set_snapshot(&mut self, around: &mut Around<'_>, mark: &SnapshotMark, state: &[u8]) {
+        (*self).set_snapshot(around.logs, mark, state);
+    }
+
+    fn durable_through(&self, around: &Around<'_>) -> u64 {
+        around.logs.durable_through()
+    }
+}
+
+/// As the machine of its group: what entries mean, and what is beside them.
+impl Machine<Around<'_>> for Replica {
+    type Log = GroupLog;
+    const SNAPSHOT_ENTRIES: u64 = QUORUM_HEADERS_KEPT;
+
+    fn host(&mut self) -> &mut Host<GroupLog> {
+        &mut self.group
+    }
+
+    /// A member that took back what it had acknowledged still votes for who has all of that.
+    fn takes_part(&self, around: &Around<'_>, body: &Body) -> bool {
+        let is_made_up = match body {
+            Body::Vote {
+                index, log_term, ..
+            } => self.applied.is_made_up_by(*index, *log_term),
+            _ => false,
+        };
+        !around.is_outdated && (is_made_up || !self.is_non_voting())
+    }
+
+    fn role_changed(&mut self, around: &mut Around<'_>, change: RoleChange) {
+        let leads = change.role == Role::Leader;
+        if !leads || self.leads != Some(change.term) {
+            self.step_down(around, change);
+        }
+        if leads {
+            self.leads = Some(change.term);
+        }
+    }
+
+    fn install(&mut self, around: &mut Around<'_>, mark: &SnapshotMark) -> Vec<u8> {
+        self.take_in_state(around, mark);
+        self.applied.encode(mark)
+    }
+
+    fn appending(&mut self, around: &mut Around<'_>, truncate_from: Option<u64>, new: &[Entry]) {
+        self.abandon_receiving(around.logs);
+        if self.leads.is_none() {
+            self.pace.was_log_awaited = around.logs.is_awaited();
+        }
+        if let Some(from) = truncate_from {
+            self.take_back(around.logs, from);
+        }
+        for entry in new {
+            self.append(around.logs, entry);
+        }
+        self.note_appended(around, new.len());
+    }
+
+    fn written(&mut self, around: &mut Around<'_>, write: &LogWrite<'_>) {
+        let has_entries_alone =
+            write.install.is_none() && write.hard_state.is_none() && write.truncate_from.is_none();
+        if !has_entries_alone || self.pace.was_log_awaited {
+            return;
+        }
+        let is_for_nobody = self.appends_lazily(around);
+        if is_for_nobody || self.appends_soon() {
+            around.logs.await_nothing();
+            self.pace.writes_soon |= !is_for_nobody;
+        }
+    }
+
+    fn send(&mut self, around: &mut Around<'_>, message: Message) {
+        self.send_message(around, message);
+    }
+
+    fn send_snapshot(&mut self, around: &mut Around<'_>, message: Message) {
+        self.begin_snapshot(around, message);
+    }
+
+    fn apply(&mut self, around: &mut Around<'_>, entry: &Entry) {
+        let pending = self.tail.pop_front();
+        let Some(Pending { header, .. }) = pending.filter(|p| p.entry.index == entry.index) else {
+            panic!("entry {} of queue {} is not here", entry.index, self.id);
+        };
+        match entry.kind {
+            EntryKind::Normal => self.apply_header(around, entry, &header),
+            // The first entry of this member's own term: all before it is committed.
+            EntryKind::Empty if self.leads == Some(entry.term) => {
+                self.begin_to_lead(around, entry.index);
+            }
+            EntryKind::Empty | EntryKind::Membership => {}
+        }
+    }
+
+    fn members_changed(&mut self, around: &mut Around<'_>, membership: &Membership) {
+        self.tell_who_is_gone(around, membership);
+        self.members = membership.members();
+        self.note_if_gone();
+    }
+
+    fn snapshot(&mut self, _around: &mut Around<'_>, mark: &SnapshotMark) -> Vec<u8> {
+        self.applied.encode(mark)
+    }
+}
+
+/// As remote queues see it: its leader, if it leads; else it says who does.
+impl ServesNodes for Replica {
+    type Context<'a> = Around<'a>;
+
+    fn present(
+        &mut self,
+        around: &mut Around<'_>,
+        from: NodeId,
+        session: u64,
+        registration: &Registration,
+    ) {
+        let applied = &self.applied;
+        match &mut self.leader {
+            Some(leader) => leader.present(around, from, session, registration, |of| {
+                applied.through(of)
+            }),
+            None => self.refuse(around, from),
+        }
+    }
+
+    fn absent(&mut self, around: &mut Around<'_>, from: NodeId, term: u64) {
+        self.on_leader(|leader| leader.absent(around, from, term));
+    }
+
+    fn admits(&mut self, around: &mut Around<'_>, from: NodeId, session: u64) -> bool {
+        match &mut self.leader {
+            Some(leader) => leader.admits(around, from, session),
+            None => {
+                self.refuse(around, from);
+                false
+            }
+        }
+    }
+
+    fn operations(
+        &mut self,
+        around: &mut Around<'_>,
+        from: NodeId,
+        session: u64,
+        first: u64,
+        operations: Vec<Operation>,
+    ) {
+        self.on_leader(|leader| leader.operations(around, from, session, first, operations));
+        self.work(around);
+    }
+
+    fn attach(&mut self, around: &mut Around<'_>, from: NodeId, consumer: Consumer) {
+        self.on_leader(|leader| leader.attach(around, from, consumer));
+    }
+
+    fn cancel(&mut self, around: &mut Around<'_>, from: NodeId, consumer: ConsumerId) {
+        self.on_leader(|leader| leader.cancel(around, from, consumer));
+    }
+
+    fn detach(&mut self, around: &mut Around<'_>, from: NodeId, subscription: ConsumerId) {
+        self.on_leader(|leader| leader.detach(around, from, subscription));
+    }
+
+    fn credit(
+        &mut self,
+        around: &mut Around<'_>,
+        _from: NodeId,
+        consumer: ConsumerId,
+        Credit { messages, bytes }: Credit,
+    ) {
+        self.on_leader(|leader| leader.credit(around, consumer, messages, bytes));
+    }
+
+    fn ask(&mut self, around: &mut Around<'_>, from: NodeId, session: u64, what: Query) {
+        self.on_leader(|leader| leader.query(around, from, session, what));
     }
 }

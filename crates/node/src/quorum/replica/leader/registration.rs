@@ -9,27 +9,6 @@ use leveret_queue::Consumer;
 use leveret_types::{ConsumerId, NodeId};
 
 impl Leader {
-    /// The nodes that are served, and their sessions.
-    pub(in super::super) fn sessions(&self) -> impl Iterator<Item = (NodeId, u64)> + '_ {
-        self.served
-            .sessions
-            .iter()
-            .filter_map(|session| Some((session.origin.node, session.number?)))
-    }
-
-    /// What is known of a node's run, and its session if it has one.
-    pub(super) fn session(&self, node: NodeId) -> Option<(&Session, u64)> {
-        let mut sessions = self.served.sessions.iter();
-        let session = sessions.find(|session| session.origin.node == node)?;
-        Some((session, session.number?))
-    }
-
-    /// Whether a node speaks in the session that it began last.
-    pub(in super::super) fn is_current(&self, from: NodeId, session: u64) -> bool {
-        self.session(from)
-            .is_some_and(|(_, known)| known == session)
-    }
-
     pub(in super::super) fn present(
         &mut self,
         around: &mut Around<'_>,
