@@ -435,6 +435,23 @@ impl Shard {
         }
     }
 
+    /// Runs something on the replicas, with what they may reach.
+    pub(crate) fn with_replicas<R>(
+        &mut self,
+        now: Now,
+        run: impl FnOnce(&mut Replicas, &mut Around<'_>) -> R,
+    ) -> R {
+        let (mut around, _, replicas) = self.parts(now);
+        run(replicas, &mut around)
+    }
+
+    /// Lets leaders act on what has happened.
+    pub(crate) fn finish_replicas(&mut self, now: Now) {
+        if !self.replicas.is_empty() {
+            self.with_replicas(now, |replicas, around| replicas.finish(around));
+        }
+    }
+
     /// The kinds, to be looked at.
     fn kinds(&self) -> [&dyn HostKind; 2] {
         [&self.classic, &self.replicas]

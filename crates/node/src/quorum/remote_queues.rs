@@ -1,12 +1,18 @@
 //! The remote queues of one shard: who has one, which of them have something to say, and when they
-//! are to be looked at.
+//! are to be looked at; and how what they say reaches their leaders, and what those say them, in
+//! the same shard or as frames between nodes.
 
-use super::link::{Command, Event, LocalDelivery, Operation, Origin};
+use super::link::{
+    self, Answer, Command, Encoder, Event, LocalDelivery, Operation, Origin, QueueCounts,
+};
 use super::remote_queue::{Budget, LeaderLocation, Put, Reach, RemoteQueue};
+use crate::env::PeerFrame;
 use crate::peeked::Found;
+use crate::shard::{Shard, ShardEffects};
+use bytes::Bytes;
 use hashbrown::HashMap;
 use leveret_types::limits::PENDING_NODE_BYTES_MAX;
-use leveret_types::{ConsumerId, Message, NodeId, Now, QueueId};
+use leveret_types::{ConnectionId, ConsumerId, Message, NodeId, Now, QueueId};
 use smallvec::SmallVec;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -200,7 +206,7 @@ impl RemoteQueues {
     }
 
     /// Takes in what a leader says.
-    pub(crate) fn receive(
+    pub(super) fn receive(
         &mut self,
         queue: QueueId,
         from: NodeId,
@@ -393,102 +399,247 @@ fn absent(message: &Event) -> Received {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::env::ConnectionEvent;
-    use crate::quorum::Notify;
-    use crate::shard::ShardEffects;
-    use leveret_types::ConnectionId;
+/// The remote queues of a shard together with what their calls may reach.
+macro_rules! with_remote_queues {
+    ($shard:ident, $now:ident, |$remote_queues:ident, $reach:ident| $call:expr) => {{
+        let $remote_queues = &mut $shard.remote_queues;
+        let $reach = &mut Reach {
+            now: $now,
+            node: $remote_queues.origin().node,
+            effects: &mut $shard.effects,
+        };
+        $call
+    }};
+}
 
-    #[test]
-    fn a_node_that_was_asked_and_is_down_is_not_waited_for() {
-        let node = NodeId(1);
-        let mut remote_queues = RemoteQueues::new(Origin { node, start: 1 }, 1);
-        let (queue, now) = (QueueId(1), Now::both(1_000));
-        let mut effects = ShardEffects::default();
-        let reach = &mut Reach {
-            now,
-            node,
-            effects: &mut effects,
-        };
-        remote_queues.place(queue, &[NodeId(2), NodeId(3)], false);
-        for peer in [NodeId(2), NodeId(3)] {
-            remote_queues.peer_up(now, peer);
-        }
-        let remote_queue = remote_queues.used(queue).expect("it is placed");
-        remote_queue.keep(Operation::Nothing, Notify::Nobody);
-        remote_queues.locate(now, queue, None);
-        let place = |remote_queues: &RemoteQueues| {
-            let remote_queue = remote_queues.known(queue).expect("it is used");
-            remote_queue.place()
-        };
-        assert_eq!(place(&remote_queues), LeaderLocation::Asked(NodeId(2)));
-        remote_queues.peer_down(NodeId(3), reach);
-        assert_eq!(place(&remote_queues), LeaderLocation::Asked(NodeId(2)));
-        remote_queues.peer_down(NodeId(2), reach);
-        assert_eq!(place(&remote_queues), LeaderLocation::Unknown);
+impl Shard {
+    /// Whether the queue is used through a remote queue.
+    pub(crate) fn is_remote(&self, queue: QueueId) -> bool {
+        self.remote_queues.has(queue)
     }
 
-    #[test]
-    fn a_queue_that_was_never_placed_or_is_gone_is_not_had() {
-        let node = NodeId(1);
-        let mut remote_queues = RemoteQueues::new(Origin { node, start: 1 }, 1);
-        let mut effects = ShardEffects::default();
-        let reach = &mut Reach {
-            now: Now::both(1),
-            node,
-            effects: &mut effects,
-        };
-        assert!(!remote_queues.has(QueueId(1)));
-        remote_queues.place(QueueId(1), &[NodeId(2)], false);
-        assert!(remote_queues.has(QueueId(1)) && !remote_queues.has(QueueId(2)));
-        remote_queues.remove(QueueId(1), reach);
-        assert!(!remote_queues.has(QueueId(1)));
+    /// Holds a publisher back until the queue takes more; false if it does.
+    pub(crate) fn hold_back(&mut self, queue: QueueId, connection: ConnectionId) -> bool {
+        let remote_queue = self.remote_queues.used(queue);
+        remote_queue.is_some_and(|remote_queue| remote_queue.hold_back(connection))
     }
 
-    /// A queue that keeps nothing itself is never heard of: others must let its publishers go on.
-    #[test]
-    fn who_was_held_back_for_other_queues_goes_on_when_those_keep_less_or_are_gone() {
-        for is_gone in [false, true] {
-            held_back_until(is_gone);
+    /// How a queue stands as far as this node knows: by its replica here, or as its leader said
+    /// when it was last asked.
+    pub(crate) fn last_queue_counts(&self, now: Now, queue: QueueId) -> QueueCounts {
+        if let Some(local_stats) = self.local_stats(now, queue) {
+            return QueueCounts::from(&local_stats.counts);
+        }
+        let remote_queue = self.remote_queues.known(queue);
+        remote_queue
+            .map(RemoteQueue::queue_counts)
+            .unwrap_or_default()
+    }
+
+    /// A connection wants to hear when all that this node has done to a queue is committed. Answers
+    /// the number up to which that must be told; nothing if it is committed already.
+    pub(crate) fn wait_for_queue(
+        &mut self,
+        queue: QueueId,
+        connection: ConnectionId,
+    ) -> Option<u64> {
+        self.remote_queues.used(queue)?.wait_for_all(connection)
+    }
+
+    /// Takes in a frame of a remote queue or a leader on another node.
+    pub(crate) fn receive_link(&mut self, now: Now, from: NodeId, queue: QueueId, frame: Bytes) {
+        let result = match frame.first() {
+            Some(&link::TO_LEADER) => link::decode_to_leader(frame).map(|frame| {
+                for message in frame.messages {
+                    self.tell_host(now, from, queue, frame.session, message);
+                }
+            }),
+            _ => link::decode_to_remote_queue(queue, frame).map(|frame| {
+                for message in frame.messages {
+                    self.tell_remote_queue(now, from, queue, frame.session, message);
+                }
+            }),
+        };
+        if let Err(error) = result {
+            tracing::error!(%from, %queue, %error, "a frame is dropped");
         }
     }
 
-    fn held_back_until(is_gone: bool) {
-        let node = NodeId(1);
-        let mut remote_queues = RemoteQueues::new(Origin { node, start: 1 }, u16::MAX);
-        let (busy, quiet, publisher) = (QueueId(1), QueueId(2), ConnectionId(7));
-        let mut effects = ShardEffects::default();
-        let reach = &mut Reach {
-            now: Now::both(1),
-            node,
-            effects: &mut effects,
+    /// Gives a host in this shard what a remote queue says.
+    fn tell_host(
+        &mut self,
+        now: Now,
+        from: NodeId,
+        queue: QueueId,
+        session: u64,
+        command: Command,
+    ) {
+        self.on_kind(now, queue, |kind, around| {
+            kind.receive(around, from, queue, session, command);
+        });
+    }
+
+    /// Gives a remote queue in this shard what a leader says.
+    fn tell_remote_queue(
+        &mut self,
+        now: Now,
+        from: NodeId,
+        queue: QueueId,
+        session: u64,
+        message: Event,
+    ) {
+        let received = with_remote_queues!(self, now, |remote_queues, reach| {
+            remote_queues.receive(queue, from, session, message, reach)
+        });
+        match received {
+            Received::Done => {}
+            Received::Answer(answer) if from == self.node() => {
+                self.tell_host(now, from, queue, 0, answer);
+            }
+            Received::Answer(answer) => {
+                let mut encoder = Encoder::to_leader(0);
+                encoder.put_to_leader(&answer);
+                post(&mut self.effects, from, queue, encoder);
+            }
+        }
+    }
+
+    /// Lets remote queues and leaders say what they have to say to each other, until all is said.
+    pub(crate) fn exchange(&mut self, now: Now) {
+        loop {
+            while let Some(queue) = self.remote_queues.pop_dirty() {
+                self.flush_remote_queue(now, queue);
+            }
+            with_remote_queues!(self, now, |remote_queues, reach| remote_queues
+                .let_go_on(reach));
+            self.finish_replicas(now);
+            if self.answers.is_empty() {
+                break;
+            }
+            self.flush_answers(now);
+        }
+    }
+
+    /// Lets the replica here complete what a leader has left to it.
+    fn complete_local(&mut self, now: Now, queue: QueueId) {
+        let next = |shard: &mut Self| {
+            with_remote_queues!(shard, now, |remote_queues, reach| remote_queues
+                .next_local(queue, reach))
         };
-        for queue in [busy, quiet] {
-            remote_queues.place(queue, &[NodeId(2)], false);
+        while let Some(delivery) = next(self) {
+            let found = self.replica_message(queue, &delivery);
+            let is_pending = matches!(found, Found::Pending);
+            with_remote_queues!(self, now, |remote_queues, reach| {
+                remote_queues.found_local(queue, found, reach);
+            });
+            if is_pending {
+                break;
+            }
         }
-        let hold_back = |remote_queues: &mut RemoteQueues, queue| {
-            let remote_queue = remote_queues.used(queue).expect("it is placed");
-            remote_queue.hold_back(publisher)
-        };
-        let mut last = 0;
-        while !hold_back(&mut remote_queues, quiet) {
-            let remote_queue = remote_queues.used(busy).expect("it is placed");
-            (last, _) = remote_queue.keep(Operation::Nothing, Notify::Nobody);
+    }
+
+    /// What leaders on other nodes left to the replicas here to deliver.
+    #[must_use]
+    pub const fn local_deliveries(&self) -> LocalDeliveries {
+        self.remote_queues.local_deliveries()
+    }
+
+    fn flush_remote_queue(&mut self, now: Now, queue: QueueId) {
+        self.complete_local(now, queue);
+        let hint = self.replica_leader(queue);
+        self.remote_queues.locate(now, queue, hint);
+        let own = self.node();
+        let mut encoder: Option<(NodeId, Encoder)> = None;
+        let mut local: Vec<(u64, Command)> = Vec::new();
+        let may_wait = self.remote_queues.may_wait(now, queue);
+        self.remote_queues.flush(queue, |node, session, put| {
+            if node == own {
+                let message = match put {
+                    Put::Operations(first, operations) => Command::Operations {
+                        first,
+                        operations: operations.cloned().collect(),
+                    },
+                    Put::Message(message) => message,
+                };
+                local.push((session, message));
+                return;
+            }
+            let (_, encoder) = encoder.get_or_insert_with(|| (node, Encoder::to_leader(session)));
+            match put {
+                Put::Operations(first, operations) => encoder.put_operations(first, operations),
+                Put::Message(message) => encoder.put_to_leader(&message),
+            }
+        });
+        self.remote_queues.note_deadline(queue);
+        if let Some((node, encoder)) = encoder {
+            let before = self.effects.peer.len();
+            post(&mut self.effects, node, queue, encoder);
+            for (_, frame) in &mut self.effects.peer[before..] {
+                frame.may_wait = may_wait;
+            }
         }
-        assert!(last > 1, "one operation is no bound");
-        let through = Event::Committed { through: last };
-        match is_gone {
-            false => drop(remote_queues.receive(busy, NodeId(2), 0, through, reach)),
-            true => remote_queues.remove(busy, reach),
+        for (session, message) in local {
+            self.tell_host(now, own, queue, session, message);
         }
-        assert!(!hold_back(&mut remote_queues, quiet));
-        assert!(
-            effects.posts.iter().any(|(to, event)| *to == publisher
-                && matches!(event, ConnectionEvent::Room(queue) if *queue == quiet)),
-            "{:?}",
-            effects.posts
-        );
+    }
+
+    fn flush_answers(&mut self, now: Now) {
+        let own = self.node();
+        let mut answers = std::mem::take(&mut self.answers);
+        // What is for one remote queue stays in its order and becomes one frame.
+        answers.sort_by_key(|answer| (answer.to, answer.queue));
+        let mut open: Option<(NodeId, QueueId, u64, Encoder)> = None;
+        for answer in answers.drain(..) {
+            let Answer {
+                to,
+                queue,
+                session,
+                message,
+            } = answer;
+            if to == own {
+                self.tell_remote_queue(now, own, queue, session, message);
+                continue;
+            }
+            let place = (to, queue, session);
+            if let Some((to, queue, _, encoder)) =
+                open.take_if(|(to, queue, session, _)| (*to, *queue, *session) != place)
+            {
+                post(&mut self.effects, to, queue, encoder);
+            }
+            let (.., encoder) =
+                open.get_or_insert_with(|| (to, queue, session, Encoder::to_remote_queue(session)));
+            encoder.put_to_remote_queue(&message);
+        }
+        if let Some((to, queue, _, encoder)) = open {
+            post(&mut self.effects, to, queue, encoder);
+        }
+        if self.answers.is_empty() {
+            // Its memory is kept.
+            self.answers = answers;
+        }
+    }
+
+    pub(crate) fn link_tick(&mut self, now: Now) {
+        with_remote_queues!(self, now, |remote_queues, reach| remote_queues.tick(reach));
+    }
+
+    pub(crate) fn link_peer_down(&mut self, now: Now, peer: NodeId) {
+        with_remote_queues!(self, now, |remote_queues, reach| remote_queues
+            .peer_down(peer, reach));
+    }
+
+    pub(crate) fn remove_remote_queue(&mut self, now: Now, queue: QueueId) {
+        with_remote_queues!(self, now, |remote_queues, reach| remote_queues
+            .remove(queue, reach));
     }
 }
+
+/// Sends frames to another node.
+fn post(effects: &mut ShardEffects, to: NodeId, queue: QueueId, encoder: Encoder) {
+    for pieces in encoder.finish() {
+        effects.peer.push((to, PeerFrame::of_pieces(queue, pieces)));
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,11 +1,9 @@
 //! The shard's replicas of queues that live on several nodes.
 
 use super::{CATALOGUE_LOG, QueueSpec, Shard, log_of, queue_of};
-use crate::around::Around;
-use crate::host_kind::HostKind;
 use crate::peeked::Found;
 use crate::quorum::link::LocalDelivery;
-use crate::quorum::replica::{ReplicaState, ReplicaStatus, Replicas, UnfitReplicas};
+use crate::quorum::replica::{ReplicaState, ReplicaStatus, UnfitReplicas};
 use leveret_replication::ProposeError;
 use leveret_storage::{ShardLogs, Urgency};
 use leveret_types::{NodeId, Now, QueueId};
@@ -29,16 +27,6 @@ impl Shard {
         if !std::mem::replace(&mut self.standing.is_outdated, true) {
             self.with_replicas(now, |replicas, around| replicas.resign_all(around));
         }
-    }
-
-    /// Runs something on the replicas, with what they may reach.
-    pub(crate) fn with_replicas<R>(
-        &mut self,
-        now: Now,
-        run: impl FnOnce(&mut Replicas, &mut Around<'_>) -> R,
-    ) -> R {
-        let (mut around, _, replicas) = self.parts(now);
-        run(replicas, &mut around)
     }
 
     /// What has gathered for the write-ahead log, with what leaders will add when it is sealed.
@@ -80,13 +68,6 @@ impl Shard {
             true => replicas.update(around, id, spec),
             false => replicas.begin(around, id, spec),
         });
-    }
-
-    /// Lets leaders act on what has happened.
-    pub(crate) fn finish_replicas(&mut self, now: Now) {
-        if !self.replicas.is_empty() {
-            self.with_replicas(now, |replicas, around| replicas.finish(around));
-        }
     }
 
     /// The message of a delivery, if the replica here has it.

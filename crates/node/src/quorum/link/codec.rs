@@ -2,7 +2,6 @@
 
 mod decode;
 mod encode;
-mod writer;
 
 pub use decode::{decode_to_leader, decode_to_remote_queue};
 pub use encode::Encoder;

@@ -1,16 +1,9 @@
-//! Where the leader is, and what it is told when it is found.
+//! Where the leader is, and what it is told of this node when it is found.
 
 use super::leader_search::{ANSWER_MS, LeaderLocation};
-use super::{Put, Reach, RemoteQueue};
-use crate::quorum::link::{
-    Command, HeldRange, Operation, RegisteredSubscription, Registration, Settle,
-};
-use leveret_queue::Outcome;
-use leveret_types::limits::QUORUM_QUIET_MS;
+use super::{Reach, RemoteQueue};
+use crate::quorum::link::{HeldRange, Operation, RegisteredSubscription, Registration};
 use leveret_types::{NodeId, Now};
-
-/// Settles that are said together later than at once, at most.
-const PATIENT_SETTLES: u64 = 4;
 
 impl RemoteQueue {
     /// Looks for the leader: `candidates` in the order in which they are worth asking.
@@ -112,73 +105,6 @@ impl RemoteQueue {
             first_sequence: self.journal.first(),
             subscriptions,
         }
-    }
-
-    /// Puts out what is to be said to the leader.
-    pub(crate) fn flush(
-        &mut self,
-        start: u64,
-        mut put: impl FnMut(Put<'_, Box<dyn Iterator<Item = &'_ Operation> + '_>>),
-    ) {
-        match self.leader.place {
-            LeaderLocation::Unknown => return,
-            LeaderLocation::Asked(_) => {
-                if std::mem::take(&mut self.session.present) {
-                    let registration = Box::new(self.registration(start));
-                    put(Put::Message(Command::Present(registration)));
-                }
-                return;
-            }
-            LeaderLocation::Led(_) => {}
-        }
-        loop {
-            let until = self.session.control.front().map_or(u64::MAX, |(at, _)| *at);
-            let until = until.min(self.journal.next());
-            let sent = self.session.sent;
-            if sent < until {
-                let operations = self.journal.range(sent..until);
-                put(Put::Operations(sent, Box::new(operations)));
-                self.session.sent_until(until);
-            }
-            match self.session.control.pop_front() {
-                Some((_, message)) => put(Put::Message(message)),
-                None => break,
-            }
-        }
-    }
-
-    /// Whether nobody waits for what is to be said now: a few settles that come after a while, of
-    /// consumers that may get as much as they hold without them.
-    pub(crate) fn may_wait(&mut self, now: Now) -> bool {
-        let unsent = self.session.sent..self.journal.next();
-        if unsent.is_empty() {
-            return false;
-        }
-        let said_ms = std::mem::replace(&mut self.session.said_ms, now.monotonic_ms);
-        let is_after_a_while = now.monotonic_ms >= said_ms + QUORUM_QUIET_MS;
-        let is_led = matches!(self.leader.place, LeaderLocation::Led(_));
-        let are_few = unsent.end - unsent.start <= PATIENT_SETTLES;
-        if !is_after_a_while || !is_led || !are_few || !self.session.control.is_empty() {
-            return false;
-        }
-        let mut operations = self.journal.range(unsent);
-        operations.all(|operation| match operation {
-            Operation::Settle(settle) => self.has_credit_besides(settle),
-            Operation::Publish(_) | Operation::Nothing => false,
-        })
-    }
-
-    /// Whether a consumer may get at least as many messages as it holds, and has settled by this,
-    /// before the leader hears of it.
-    fn has_credit_besides(&self, settle: &Settle) -> bool {
-        let is_for_nobody_else = settle.outcome == Outcome::Accept;
-        let subscription = self.subscriptions.get(&settle.subscription);
-        let of_consumer = subscription.and_then(|of| Some((of.consumer?.prefetch, of.held_count)));
-        let has_credit = of_consumer.is_none_or(|(prefetch, held)| {
-            let settled = settle.range.end - settle.range.start;
-            prefetch == 0 || (held + PATIENT_SETTLES + settled) * 2 <= u64::from(prefetch)
-        });
-        is_for_nobody_else && has_credit
     }
 
     /// The leader has taken the session: all that has no answer is said again.
