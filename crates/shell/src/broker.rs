@@ -2,11 +2,10 @@
 //! the shards' effects out.
 
 mod env;
-mod guard;
 mod stream_growth;
 mod streams;
 
-pub use guard::ShardGuard;
+pub use env::ShardGuard;
 
 use crate::admission::{Admission, AdmissionLimits};
 use crate::bells::{self, Bells, HeldBells, Ringer};

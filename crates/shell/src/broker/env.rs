@@ -1,6 +1,7 @@
-//! What the core may ask of the broker.
+//! What the core may ask of the broker: above all a shard, whose effects are carried out when it is
+//! let go.
 
-use super::{Broker, LOG_BACKLOG_BYTES_MAX, ShardGuard, thread_of};
+use super::{Broker, LOG_BACKLOG_BYTES_MAX, ShardCell, thread_of};
 use crate::bells::Bells;
 use crate::inbox::Inbox;
 use crate::io_thread::ThreadEvent;
@@ -12,17 +13,19 @@ use leveret_node::cluster::{Cluster, Peers, Waiter};
 use leveret_node::history::History;
 use leveret_node::registry::Registry;
 use leveret_node::reply_to::Replies;
-use leveret_node::shard::Deferred;
+use leveret_node::shard::{Deferred, Shard};
 use leveret_node::streams::{ClientAddresses, Place, StreamChange, session_of};
 use leveret_node::{
     Alarms, ConnectionEvent, Env, Executed, LoginFrom, NodeCounters, NodeSettings, PeerFrame,
     Proposal,
 };
+use leveret_storage::Urgency;
 use leveret_stream::{Command as StreamCommand, ReplicaMessage};
 use leveret_types::{ConnectionId, ConsumerId, NodeId, Now, QueueId, ShardId};
-use parking_lot::RwLockReadGuard;
+use parking_lot::{MutexGuard, RwLockReadGuard};
 use std::collections::VecDeque;
 use std::net::IpAddr;
+use std::ops::{Deref, DerefMut};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
@@ -54,6 +57,86 @@ impl LoginWaiter for Client {
             inbox.ring();
         }
     }
+}
+
+/// A locked shard. Letting it go carries its effects out.
+pub struct ShardGuard<'a> {
+    broker: &'a Broker,
+    cell: &'a ShardCell,
+    guard: Option<MutexGuard<'a, Shard>>,
+}
+
+impl Deref for ShardGuard<'_> {
+    type Target = Shard;
+
+    fn deref(&self) -> &Shard {
+        self.guard.as_ref().expect("locked until dropped")
+    }
+}
+
+impl DerefMut for ShardGuard<'_> {
+    fn deref_mut(&mut self) -> &mut Shard {
+        self.guard.as_mut().expect("locked until dropped")
+    }
+}
+
+impl Drop for ShardGuard<'_> {
+    fn drop(&mut self) {
+        let Some(mut shard) = self.guard.take() else {
+            return;
+        };
+        let broker = self.broker;
+        // Posted under the shard's lock: deliveries of one queue reach a connection in the order in
+        // which the queue made them.
+        let rung = post(broker, &mut shard.effects.posts);
+        let sends = !shard.effects.peer.is_empty()
+            && broker.cluster_links.post(shard.effects.peer.drain(..));
+        let refused = broker.say_for_queues(&mut shard.effects.streams);
+        if !shard.effects.deferred.is_empty() {
+            broker.deferred.lock().append(&mut shard.effects.deferred);
+            broker.deferred_waiting.store(true, Ordering::Release);
+        }
+        if shard.logs.has_reads() {
+            for request in shard.logs.take_reads() {
+                // The readers end only with the process.
+                let _ = broker.reads.send(request);
+            }
+        }
+        let wants_write = shard.wants_write();
+        let wants_soon = shard.wants_write_soon();
+        let lazy = !wants_write && shard.urgency() == Urgency::Lazy;
+        let page_out = shard.logs.wants_page_out();
+        self.cell
+            .backlog_bytes
+            .store(shard.logs.gathered_bytes(), Ordering::Relaxed);
+        broker.lower_deadline(self.cell, shard.next_deadline_ms());
+        drop(shard);
+        if page_out {
+            broker.segments.notify();
+        }
+        broker.ring(Bells {
+            io_threads: rung,
+            links: sends,
+            wal: wants_write,
+            wal_soon: wants_soon,
+            wal_lazily: lazy,
+        });
+        broker.tell_sessions(refused);
+    }
+}
+
+/// Posts events to the inboxes of their connections' threads; answers which threads, as bits.
+fn post(broker: &Broker, posts: &mut Vec<(ConnectionId, ConnectionEvent)>) -> u64 {
+    let mut threads = 0;
+    let mut posts = posts.drain(..).peekable();
+    while let Some((first, event)) = posts.next() {
+        let thread = thread_of(first);
+        threads |= 1 << thread;
+        let more = std::iter::from_fn(|| posts.next_if(|(next, _)| thread_of(*next) == thread));
+        let run = std::iter::once((first, event)).chain(more);
+        broker.inboxes[thread].post(run.map(|(id, event)| ThreadEvent::Connection(id, event)));
+    }
+    threads
 }
 
 impl Env for Broker {

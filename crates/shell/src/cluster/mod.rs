@@ -3,7 +3,7 @@
 //! - [`handshake`]: how two nodes get to know each other.
 //! - [`seal`]: what protects what they say to each other then.
 //! - [`acceptor`]: who comes in at the cluster's port.
-//! - `outbox`: what waits for another node.
+//! - `outbox`: what waits for the other nodes.
 //! - `link_thread`: one connection in each direction for each other node.
 //! - `links`: the bytes of those connections.
 //! - [`places`]: how many may be there who have not proved who they are.
@@ -34,24 +34,19 @@ mod start;
 
 pub(crate) use admission::MembersAdmission;
 pub(crate) use link_thread::{LinkThread, TOKEN_WAKER};
+pub use outbox::Links;
 pub(crate) use start::{PrepareError, Prepared, Running, prepare};
 
-use crate::inbox::Inbox;
 use crate::tls::TlsError;
 use credentials::Credentials;
 use handshake::{Hello, Protection, Purpose};
-use leveret_node::PeerFrame;
 use leveret_types::NodeId;
 use link_tls::LinkTlsFiles;
-use outbox::Outbox;
-use parking_lot::RwLock;
 use places::KnownAddresses;
 use seal::Session;
-use std::collections::HashMap;
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering, fence};
 
 /// How a node becomes part of a cluster.
 #[derive(Clone, Debug)]
@@ -134,126 +129,6 @@ pub(crate) enum LinkEvent {
     Stop,
 }
 
-/// The ways to the other nodes.
-pub struct Links {
-    /// This node's number; 0 outside clusters.
-    pub node: NodeId,
-    outboxes: RwLock<HashMap<NodeId, Arc<Outbox>>>,
-    inbox: Option<Inbox<LinkEvent>>,
-    /// Whether the thread looks by itself soon.
-    looks_soon: AtomicBool,
-}
-
-impl Links {
-    /// No ways: a node outside clusters.
-    pub(crate) fn none() -> Self {
-        Self {
-            node: NodeId(0),
-            outboxes: RwLock::default(),
-            inbox: None,
-            looks_soon: AtomicBool::new(false),
-        }
-    }
-
-    /// The ways from this node, served by the thread that this inbox wakes.
-    pub(crate) fn new(node: NodeId, inbox: Inbox<LinkEvent>) -> Self {
-        Self {
-            node,
-            outboxes: RwLock::default(),
-            inbox: Some(inbox),
-            looks_soon: AtomicBool::new(false),
-        }
-    }
-
-    /// Adds frames, each behind what was posted for its node before, without waking the thread: who
-    /// holds a shard posts under its lock, and calls [`Self::ring`] after.
-    ///
-    /// Answers whether the thread is to be woken: frames that may wait alone do not wake it while
-    /// it looks by itself soon.
-    pub fn post(&self, frames: impl IntoIterator<Item = (NodeId, PeerFrame)>) -> bool {
-        let outboxes = self.outboxes.read();
-        let mut may_wait = true;
-        for (to, frame) in frames {
-            may_wait &= frame.may_wait;
-            if let Some(outbox) = outboxes.get(&to) {
-                outbox.post(frame);
-            }
-        }
-        drop(outboxes);
-        // Pairs with the fence in `sleeps_long`.
-        fence(Ordering::SeqCst);
-        if may_wait && self.looks_soon.load(Ordering::Relaxed) {
-            return false;
-        }
-        self.note_work();
-        true
-    }
-
-    /// The thread is about to sleep until it is woken; false if frames wait for others, so that it
-    /// is not to.
-    pub(crate) fn sleeps_long(&self) -> bool {
-        self.looks_soon.store(false, Ordering::Relaxed);
-        fence(Ordering::SeqCst);
-        let outboxes = self.outboxes.read();
-        outboxes.values().all(|outbox| !outbox.has_frames())
-    }
-
-    /// The thread looks into the outboxes within
-    /// [`leveret_types::limits::PEER_FRAMES_GATHER_MS`], whether it is woken or not.
-    pub(crate) fn looks_soon(&self) {
-        self.looks_soon.store(true, Ordering::Relaxed);
-    }
-
-    /// Wakes the thread for what was posted.
-    pub fn ring(&self) {
-        if let Some(inbox) = &self.inbox {
-            inbox.ring();
-        }
-    }
-
-    /// Has the thread look for work before it sleeps: what is not in the outboxes. [`Self::ring`]
-    /// wakes it.
-    pub(crate) fn note_work(&self) {
-        if let Some(inbox) = &self.inbox {
-            inbox.post([]);
-        }
-    }
-
-    /// Wakes the thread for what is not in the outboxes.
-    pub fn wake(&self) {
-        self.note_work();
-        self.ring();
-    }
-
-    /// Whether so much waits for a node that no more should be made for it.
-    #[must_use]
-    pub fn congested(&self, peer: NodeId) -> bool {
-        let outboxes = self.outboxes.read();
-        outboxes.get(&peer).is_some_and(|outbox| outbox.congested())
-    }
-
-    pub(crate) fn tell(&self, event: LinkEvent) {
-        if let Some(inbox) = &self.inbox {
-            inbox.post([event]);
-            inbox.ring();
-        }
-    }
-
-    pub(crate) fn inbox(&self) -> Option<&Inbox<LinkEvent>> {
-        self.inbox.as_ref()
-    }
-
-    fn outbox(&self, node: NodeId) -> Arc<Outbox> {
-        Arc::clone(self.outboxes.write().entry(node).or_default())
-    }
-
-    fn forget(&self, node: NodeId) {
-        if let Some(outbox) = self.outboxes.write().remove(&node) {
-            outbox.close();
-        }
-    }
-}
-
 /// Why the cluster's port does not come to life.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -293,33 +168,4 @@ pub enum ClusterError {
     /// The cluster cannot be formed or joined.
     #[error("{0}")]
     Forming(String),
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use bytes::Bytes;
-    use leveret_types::QueueId;
-    use mio::{Poll, Token, Waker};
-
-    #[test]
-    fn frames_that_may_wait_wake_the_thread_only_while_it_sleeps_long() {
-        let poll = Poll::new().expect("a poll");
-        let waker = Waker::new(poll.registry(), Token(0)).expect("a bell");
-        let links = Links::new(NodeId(1), Inbox::new(waker));
-        let outbox = links.outbox(NodeId(2));
-        outbox.open();
-        let frame = |may_wait| {
-            let frame = PeerFrame::new(QueueId(1), Bytes::from_static(b"said"));
-            (NodeId(2), PeerFrame { may_wait, ..frame })
-        };
-        assert!(links.sleeps_long(), "nothing waits");
-        assert!(links.post([frame(true)]), "nobody would see it");
-        assert!(!links.sleeps_long(), "it waits");
-        links.looks_soon();
-        assert!(!links.post([frame(true)]));
-        assert!(links.post([frame(true), frame(false)]));
-        assert!(outbox.drain(&mut Vec::new()));
-        assert!(links.sleeps_long());
-    }
 }

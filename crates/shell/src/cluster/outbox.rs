@@ -1,10 +1,15 @@
-//! What waits to be sent to one other node.
+//! What waits to be sent to the other nodes.
 
+use super::LinkEvent;
+use crate::inbox::Inbox;
 use leveret_node::PeerFrame;
 use leveret_node::cluster::wire::HEADER_BYTES;
+use leveret_types::NodeId;
 use leveret_types::limits::{PEER_OUTBOX_BYTES_CONGESTED, PEER_OUTBOX_BYTES_MAX};
-use parking_lot::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use parking_lot::{Mutex, RwLock};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 
 /// Frames for one node, in order. Open while the node is up; what is posted to a closed one is
 /// dropped.
@@ -109,11 +114,132 @@ impl Outbox {
     }
 }
 
+/// The ways to the other nodes.
+pub struct Links {
+    /// This node's number; 0 outside clusters.
+    pub node: NodeId,
+    outboxes: RwLock<HashMap<NodeId, Arc<Outbox>>>,
+    inbox: Option<Inbox<LinkEvent>>,
+    /// Whether the thread looks by itself soon.
+    looks_soon: AtomicBool,
+}
+
+impl Links {
+    /// No ways: a node outside clusters.
+    pub(crate) fn none() -> Self {
+        Self {
+            node: NodeId(0),
+            outboxes: RwLock::default(),
+            inbox: None,
+            looks_soon: AtomicBool::new(false),
+        }
+    }
+
+    /// The ways from this node, served by the thread that this inbox wakes.
+    pub(crate) fn new(node: NodeId, inbox: Inbox<LinkEvent>) -> Self {
+        Self {
+            node,
+            outboxes: RwLock::default(),
+            inbox: Some(inbox),
+            looks_soon: AtomicBool::new(false),
+        }
+    }
+
+    /// Adds frames, each behind what was posted for its node before, without waking the thread: who
+    /// holds a shard posts under its lock, and calls [`Self::ring`] after.
+    ///
+    /// Answers whether the thread is to be woken: frames that may wait alone do not wake it while
+    /// it looks by itself soon.
+    pub fn post(&self, frames: impl IntoIterator<Item = (NodeId, PeerFrame)>) -> bool {
+        let outboxes = self.outboxes.read();
+        let mut may_wait = true;
+        for (to, frame) in frames {
+            may_wait &= frame.may_wait;
+            if let Some(outbox) = outboxes.get(&to) {
+                outbox.post(frame);
+            }
+        }
+        drop(outboxes);
+        // Pairs with the fence in `sleeps_long`.
+        fence(Ordering::SeqCst);
+        if may_wait && self.looks_soon.load(Ordering::Relaxed) {
+            return false;
+        }
+        self.note_work();
+        true
+    }
+
+    /// The thread is about to sleep until it is woken; false if frames wait for others, so that it
+    /// is not to.
+    pub(crate) fn sleeps_long(&self) -> bool {
+        self.looks_soon.store(false, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        let outboxes = self.outboxes.read();
+        outboxes.values().all(|outbox| !outbox.has_frames())
+    }
+
+    /// The thread looks into the outboxes within
+    /// [`leveret_types::limits::PEER_FRAMES_GATHER_MS`], whether it is woken or not.
+    pub(crate) fn looks_soon(&self) {
+        self.looks_soon.store(true, Ordering::Relaxed);
+    }
+
+    /// Wakes the thread for what was posted.
+    pub fn ring(&self) {
+        if let Some(inbox) = &self.inbox {
+            inbox.ring();
+        }
+    }
+
+    /// Has the thread look for work before it sleeps: what is not in the outboxes. [`Self::ring`]
+    /// wakes it.
+    pub(crate) fn note_work(&self) {
+        if let Some(inbox) = &self.inbox {
+            inbox.post([]);
+        }
+    }
+
+    /// Wakes the thread for what is not in the outboxes.
+    pub fn wake(&self) {
+        self.note_work();
+        self.ring();
+    }
+
+    /// Whether so much waits for a node that no more should be made for it.
+    #[must_use]
+    pub fn congested(&self, peer: NodeId) -> bool {
+        let outboxes = self.outboxes.read();
+        outboxes.get(&peer).is_some_and(|outbox| outbox.congested())
+    }
+
+    pub(crate) fn tell(&self, event: LinkEvent) {
+        if let Some(inbox) = &self.inbox {
+            inbox.post([event]);
+            inbox.ring();
+        }
+    }
+
+    pub(crate) fn inbox(&self) -> Option<&Inbox<LinkEvent>> {
+        self.inbox.as_ref()
+    }
+
+    pub(super) fn outbox(&self, node: NodeId) -> Arc<Outbox> {
+        Arc::clone(self.outboxes.write().entry(node).or_default())
+    }
+
+    pub(super) fn forget(&self, node: NodeId) {
+        if let Some(outbox) = self.outboxes.write().remove(&node) {
+            outbox.close();
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use bytes::Bytes;
     use leveret_types::QueueId;
+    use mio::{Poll, Token, Waker};
 
     fn frame(bytes: usize) -> PeerFrame {
         PeerFrame::new(QueueId(1), Bytes::from(vec![0; bytes - HEADER_BYTES]))
@@ -175,5 +301,26 @@ mod tests {
         let mut frames = Vec::new();
         outbox.post(frame(100));
         assert!(outbox.drain(&mut frames) && frames.is_empty());
+    }
+
+    #[test]
+    fn frames_that_may_wait_wake_the_thread_only_while_it_sleeps_long() {
+        let poll = Poll::new().expect("a poll");
+        let waker = Waker::new(poll.registry(), Token(0)).expect("a bell");
+        let links = Links::new(NodeId(1), Inbox::new(waker));
+        let outbox = links.outbox(NodeId(2));
+        outbox.open();
+        let frame = |may_wait| {
+            let frame = PeerFrame::new(QueueId(1), Bytes::from_static(b"said"));
+            (NodeId(2), PeerFrame { may_wait, ..frame })
+        };
+        assert!(links.sleeps_long(), "nothing waits");
+        assert!(links.post([frame(true)]), "nobody would see it");
+        assert!(!links.sleeps_long(), "it waits");
+        links.looks_soon();
+        assert!(!links.post([frame(true)]));
+        assert!(links.post([frame(true), frame(false)]));
+        assert!(outbox.drain(&mut Vec::new()));
+        assert!(links.sleeps_long());
     }
 }
