@@ -13,7 +13,6 @@ mod message_traces;
 mod missed;
 mod overdue;
 mod pending_login;
-mod pending_replies;
 mod pending_requests;
 mod publish;
 mod publisher;
@@ -28,13 +27,16 @@ mod topology;
 use crate::env::{ConnectionEvent, Env};
 use crate::identity::{Identity, Peer, Traffic};
 use crate::login::Login;
-use crate::run::Run;
+use crate::quorum::Notify;
+use crate::run::{Outcome, Run, Targets, enqueue};
 use asked::PendingRequests;
 use bytes::Bytes;
 use consumers::Consumers;
 use held_replies::{Encoded, HeldReplies};
-use leveret_client::{Reply, Request, Session, SessionState};
-use leveret_types::{ConnectionId, ConsumerId, Now, OutBuffer, ProtocolError, ReplyCode};
+use leveret_client::{Awaited, Consume, Reply, Request, Session, SessionState, Settle};
+use leveret_types::{
+    ConnectionId, ConsumerId, Message, Now, OutBuffer, ProtocolError, QueueId, ReplyCode, ShardId,
+};
 use message_traces::Traced;
 use pending_login::PendingLogin;
 use publisher::Publisher;
@@ -152,6 +154,32 @@ impl<S: Session> Connection<S> {
             ConnectionEvent::Answered { queue, answer } => self.answered(queue, answer, now, env),
         }
         self.process(now, env);
+    }
+
+    /// The write-ahead log has become durable further.
+    pub fn durable<E: Env>(&mut self, now: Now, env: &E) {
+        for shard in 0..env.settings().shard_count {
+            let shard = ShardId(shard);
+            self.session.durable(shard, env.durable(shard));
+        }
+        self.trace_durable(env);
+        self.replies.awaiting = self.session.awaits_durability();
+        while let Some(deliveries) = self.replies.barriers.pop_durable(env) {
+            self.session.output().lift_barrier();
+            self.replies.encoded += deliveries;
+        }
+        if let Some(held) = &mut self.replies.held {
+            held.log_positions
+                .retain(|log_position| env.durable(log_position.shard) < log_position.chunk);
+            if self.release_held(now) {
+                self.process(now, env);
+            }
+        }
+    }
+
+    /// Whether [`Self::durable`] is to be called when the write-ahead log goes on.
+    pub fn awaiting(&self) -> bool {
+        self.replies.awaiting || self.replies.held.is_some() || !self.replies.barriers.is_empty()
     }
 
     fn consumer_cancelled(&mut self, consumer: ConsumerId) {
@@ -391,5 +419,78 @@ impl<S: Session> Connection<S> {
 
     fn fail(&mut self, now: Now, error: ProtocolError) {
         self.reply(now, Reply::Failed(error));
+    }
+}
+
+/// Who does what this client wants of a queue.
+enum Host {
+    /// The queue's shard, by the verbs of [`crate::queue_host`].
+    Shard,
+    /// A session that the connection itself has with the queue: see [`streams`].
+    Session,
+}
+
+impl Host {
+    const fn of(queue: QueueId) -> Self {
+        match queue.is_stream() {
+            true => Self::Session,
+            false => Self::Shard,
+        }
+    }
+}
+
+/// What a client does to queues, by who does it. Nothing else of a connection asks for that: what
+/// is not here is said to the shard and to the session, and whom it does not concern passes it
+/// over.
+impl<S: Session> Connection<S> {
+    /// Puts a message into queues. `notify` hears from those of the cluster, when they have
+    /// committed it.
+    fn enqueue<E: Env>(
+        &mut self,
+        message: &Message,
+        targets: &[QueueId],
+        notify: &Notify,
+        run: &mut Run<'_, E>,
+    ) -> Outcome {
+        let is_in_session = |queue: &QueueId| matches!(Host::of(*queue), Host::Session);
+        if !targets.iter().any(is_in_session) {
+            return enqueue(message, targets, notify, run);
+        }
+        let (own, others): (Targets, Targets) = targets.iter().copied().partition(is_in_session);
+        let mut outcome = enqueue(message, &others, notify, run);
+        let numbers = self.publish_to_streams(&own, message, run.env);
+        let numbered = own.iter().copied().map(Awaited::Queue).zip(numbers);
+        outcome.waits.extend(numbered);
+        outcome
+    }
+
+    /// The number up to which a queue must have committed for all that was done to it here to be;
+    /// nothing if it is. The connection hears of it.
+    fn uncommitted_through<E: Env>(&mut self, queue: QueueId, now: Now, env: &E) -> Option<u64> {
+        match Host::of(queue) {
+            Host::Session => {
+                self.flush_streams(env);
+                self.published_to_stream(queue)
+            }
+            Host::Shard => env.with_shard(now, env.shard_of(queue), |shard| {
+                shard.wait_for_queue(queue, self.identity.id)
+            }),
+        }
+    }
+
+    /// Begins a consumer that is permitted.
+    fn begin_consumer<E: Env>(&mut self, consume: Consume, queue: QueueId, now: Now, env: &E) {
+        match Host::of(queue) {
+            Host::Session => self.consume_stream(consume, queue, now, env),
+            Host::Shard => self.attach(consume, queue, now, env),
+        }
+    }
+
+    /// Takes note of what became of messages that a consumer had.
+    fn settle_where_hosted<E: Env>(&mut self, settle: &Settle, run: &mut Run<'_, E>) {
+        match Host::of(settle.queue) {
+            Host::Session => self.settle_stream(settle, run.env),
+            Host::Shard => self.settle_in_shard(settle, run),
+        }
     }
 }

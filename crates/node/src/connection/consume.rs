@@ -35,14 +35,15 @@ impl<S: Session> Connection<S> {
                 return;
             }
         };
-        let allowed = self.permit_bound(&consume, queue, env);
-        if queue.is_stream() {
-            return match allowed {
-                Ok(()) => self.consume_stream(consume, queue, now, env),
-                Err(error) => self.fail(now, error),
-            };
+        match self.permit_bound(&consume, queue, env) {
+            Ok(()) => self.begin_consumer(consume, queue, now, env),
+            Err(error) => self.fail(now, error),
         }
-        let arguments = match allowed.and_then(|()| ConsumerArguments::read(&consume.arguments)) {
+    }
+
+    /// Begins a consumer of a queue of a shard.
+    pub(super) fn attach<E: Env>(&mut self, consume: Consume, queue: QueueId, now: Now, env: &E) {
+        let arguments = match ConsumerArguments::read(&consume.arguments) {
             Ok(arguments) => arguments,
             Err(error) => return self.fail(now, error),
         };
@@ -235,18 +236,20 @@ impl<S: Session> Connection<S> {
         if !self.session.counts(settle.channel) {
             return;
         }
+        if self.traced.is_some() {
+            self.trace_settled(settle, run.env);
+        }
+        self.settle_where_hosted(settle, run);
+    }
+
+    /// Settles messages of a queue of a shard.
+    pub(super) fn settle_in_shard<E: Env>(&mut self, settle: &Settle, run: &mut Run<'_, E>) {
         let outcome = match settle.outcome {
             SettleOutcome::Accept => Outcome::Accept,
             SettleOutcome::RequeueRejected => Outcome::Requeue { count: true },
             SettleOutcome::Requeue => Outcome::Requeue { count: false },
             SettleOutcome::Reject => Outcome::Reject,
         };
-        if self.traced.is_some() {
-            self.trace_settled(settle, run.env);
-        }
-        if settle.queue.is_stream() {
-            return self.settle_stream(settle, run.env);
-        }
         let now = run.now;
         let shard = run.shard(run.env.shard_of(settle.queue));
         let count = shard.settle(

@@ -10,7 +10,7 @@ use crate::firehose::{self, Place};
 use crate::properties::{LazyProperties, copies, has, with_reply_to, without_blind_copies};
 use crate::quorum::Notify;
 use crate::reply_to;
-use crate::run::{Outcome, Run, Targets, enqueue};
+use crate::run::{Outcome, Run, Targets};
 use leveret_amqp::{Properties, Property};
 use leveret_client::{Awaited, Delivery, Publish, Reply, Session};
 use leveret_message::as_amqp091;
@@ -103,10 +103,7 @@ impl<S: Session> Connection<S> {
             0 => Notify::Nobody,
             _ => Notify::Connection(self.identity.id),
         };
-        let outcome = match targets.iter().any(|queue| queue.is_stream()) {
-            false => enqueue(&publish.message, targets, &notify, run),
-            true => self.enqueue_with_streams(&publish.message, targets, &notify, run),
-        };
+        let outcome = self.enqueue(&publish.message, targets, &notify, run);
         if !outcome.waits.is_empty() && publish.number == 0 {
             self.note_transacted(publish.channel, &outcome.waits);
         }
@@ -117,23 +114,6 @@ impl<S: Session> Connection<S> {
             self.trace_put(begun, &publish, targets.len(), &outcome.waits, run.env);
         }
         self.answer(&publish, &outcome, run.env);
-    }
-
-    /// Puts a message into queues of which some are streams.
-    fn enqueue_with_streams<E: Env>(
-        &mut self,
-        message: &Message,
-        targets: &[QueueId],
-        notify: &Notify,
-        run: &mut Run<'_, E>,
-    ) -> Outcome {
-        let (streams, others): (Targets, Targets) =
-            targets.iter().copied().partition(|queue| queue.is_stream());
-        let mut outcome = enqueue(message, &others, notify, run);
-        let numbers = self.publish_to_streams(&streams, message, run.env);
-        let numbered = streams.iter().copied().map(Awaited::Queue).zip(numbers);
-        outcome.waits.extend(numbered);
-        outcome
     }
 
     /// Looks at a publish that a transaction holds back: what would refuse it at the commit refuses
@@ -381,15 +361,7 @@ impl<S: Session> Connection<S> {
             .collect();
         let mut queues = Vec::new();
         for queue in std::mem::take(&mut self.publisher.transacted) {
-            if queue.is_stream() {
-                self.flush_streams(env);
-                let through = self.published_to_stream(queue);
-                queues.extend(through.map(|through| (queue, through)));
-                continue;
-            }
-            let through = env.with_shard(now, env.shard_of(queue), |shard| {
-                shard.wait_for_queue(queue, self.identity.id)
-            });
+            let through = self.uncommitted_through(queue, now, env);
             queues.extend(through.map(|through| (queue, through)));
         }
         self.reply_when_committed(now, log_positions, queues, Reply::Done, env);
