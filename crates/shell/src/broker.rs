@@ -320,8 +320,8 @@ impl Broker {
     }
 
     /// Has an operator's command wait until a look finds something: whenever the log has become
-    /// durable, another node has said something, or something has been read. Nothing where the
-    /// deadline comes first.
+    /// durable, another node has said something or has been sent something, the catalogue's group
+    /// has gone on, or something has been read. Nothing where the deadline comes first.
     pub fn wait_until<T>(&self, deadline: Instant, look: impl FnMut() -> Option<T>) -> Option<T> {
         self.progress.wait(deadline, look)
     }

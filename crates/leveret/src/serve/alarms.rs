@@ -65,6 +65,8 @@ fn follow(broker: &Weak<Broker>) {
             .collect();
         broker.set_alarms_of(&now);
         drop(broker);
+        // By the clock, though nodes could tell of a change: an alarm that its node does not
+        // confirm any more must be seen as well, and a node that has just come has told nobody.
         std::thread::sleep(EVERY);
     }
 }

@@ -188,7 +188,7 @@ fn promote(broker: &Broker, name: &str) -> Result<usize, String> {
             .flat_map(|status| status.membership.voters);
         voters.any(|voter| voter.node() == node.id())
     };
-    match wait_until(votes) {
+    match comes_true(broker, votes) {
         true => Ok(0),
         false => Err(format!(
             "node {name} does not vote yet: it does as soon as it is up and has caught up; see \
@@ -222,7 +222,7 @@ fn transfer(broker: &Broker, vhost: &str, queue: &str, to: &str) -> Result<usize
         cluster.transfer(to);
         broker.wake_cluster();
         let has_moved = || cluster.leader() == Some(to);
-        return match wait_until(has_moved) {
+        return match comes_true(broker, has_moved) {
             true => Ok(0),
             false => Err(format!("the catalogue is not led by node {to}: {STAYED}")),
         };
@@ -239,7 +239,7 @@ fn transfer(broker: &Broker, vhost: &str, queue: &str, to: &str) -> Result<usize
         members.swap(0, at);
         set_members(broker, id, &members, None)?;
     }
-    let mut asked = None;
+    let (mut asked, mut asked_others) = (None, None);
     let has_moved = || {
         // A wish may be lost, or fail because another member was ahead.
         if asked.is_none_or(|at: Instant| at.elapsed() >= TRANSFER_AGAIN) {
@@ -247,9 +247,17 @@ fn transfer(broker: &Broker, vhost: &str, queue: &str, to: &str) -> Result<usize
             leveret_node::cluster::transfer(broker.now(), id, to, broker);
             broker.run_deferred_work();
         }
-        leads(broker, id, to)
+        leads(broker, id, to).unwrap_or_else(|| {
+            // Nothing tells a node without a member of the queue: it has to ask, now and then.
+            let is_time = asked_others.is_none_or(|at: Instant| at.elapsed() >= ASK_AGAIN);
+            let leads = is_time && says_it_leads(broker, id, to);
+            if is_time {
+                asked_others = Some(Instant::now());
+            }
+            leads
+        })
     };
-    match wait_until(has_moved) {
+    match comes_true(broker, has_moved) {
         true => Ok(1),
         false => Err(format!("queue '{queue}' is not led by node {to}: {STAYED}")),
     }
@@ -262,38 +270,31 @@ const STAYED: &str = "that node's member may be behind, or not follow; see `rabb
 const TRANSFER_WAIT: Duration = Duration::from_secs(10);
 /// After which it is asked for again.
 const TRANSFER_AGAIN: Duration = Duration::from_secs(2);
+/// After which the other nodes are asked again who leads.
+const ASK_AGAIN: Duration = Duration::from_millis(50);
 
-/// Whether something comes true in time.
-fn wait_until(mut holds: impl FnMut() -> bool) -> bool {
+/// Whether something comes true in time: looked at whenever the cluster has gone on.
+fn comes_true(broker: &Broker, mut holds: impl FnMut() -> bool) -> bool {
     let deadline = Instant::now() + TRANSFER_WAIT;
-    loop {
-        if holds() {
-            return true;
-        }
-        if Instant::now() >= deadline {
-            return false;
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    let is_true = broker.wait_until(deadline, || holds().then_some(()));
+    is_true.is_some()
 }
 
-/// Whether the member on a node leads a queue: as the member here knows, or as that node says; a
-/// stream as the catalogue has it.
-fn leads(broker: &Broker, queue: QueueId, node: NodeId) -> bool {
+/// Whether the member on a node leads a queue, as is known here: by the member here, of a stream by
+/// the catalogue. Nothing where there is no member here.
+fn leads(broker: &Broker, queue: QueueId, node: NodeId) -> Option<bool> {
     if queue.is_stream() {
         let catalogue = broker.catalogue();
-        return catalogue
-            .queue(queue)
-            .is_some_and(|record| record.home() == node);
+        let record = catalogue.queue(queue);
+        return Some(record.is_some_and(|record| record.home() == node));
     }
-    let known = {
-        let shard = broker.shard(broker.shard_of(queue));
-        let status = shard.replica_status(queue);
-        status.map(|_| shard.replica_leader(queue))
-    };
-    if let Some(leader) = known {
-        return leader == Some(node);
-    }
+    let shard = broker.shard(broker.shard_of(queue));
+    shard.replica_status(queue)?;
+    Some(shard.replica_leader(queue) == Some(node))
+}
+
+/// Whether that node says that its member leads the queue.
+fn says_it_leads(broker: &Broker, queue: QueueId, node: NodeId) -> bool {
     let question = Question::Replica { queue: queue.0 };
     let answers = reports::ask_others(broker, &question.encode());
     let mut told = answers.iter().filter(|(from, _)| *from == node);

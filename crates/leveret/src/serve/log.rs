@@ -55,6 +55,8 @@ fn sum_up(sinks: Vec<Arc<Lines>>) -> Result<(), String> {
     let thread = std::thread::Builder::new().name("log-sums".to_owned());
     let looks = move || {
         loop {
+            // By the clock: that no line comes any more is what ends a flood, and nothing tells of
+            // that.
             std::thread::sleep(SUM_UP_EVERY);
             for lines in &sinks {
                 // Where to say that the log cannot be written?

@@ -15,8 +15,6 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_millis(REPORT_MS_MAX);
-/// How long a full link is left alone before the next part is tried.
-const PAUSE: Duration = Duration::from_millis(5);
 
 /// Asks the other nodes; who has not answered after three seconds is left out.
 pub fn ask_others(broker: &Broker, what: &str) -> Vec<(NodeId, Vec<u8>)> {
@@ -77,15 +75,13 @@ pub fn answer_others(broker: &Arc<Broker>, app: &Arc<App>) -> io::Result<()> {
 
 /// Answers one question; nothing when the node is gone.
 fn answer_one(broker: &Weak<Broker>, app: &Weak<App>, ask: &Ask) -> Option<()> {
-    let begun = Instant::now();
+    let deadline = Instant::now() + PATIENCE;
     let (broker, app) = (broker.upgrade()?, app.upgrade()?);
     let answer = answers::answer(&app, &ask.what);
     for frame in reports::answer(ask, Bytes::from(answer)) {
-        while broker.peer_congested(ask.from) {
-            if begun.elapsed() > PATIENCE {
-                return Some(());
-            }
-            std::thread::sleep(PAUSE);
+        let has_room = || (!broker.peer_congested(ask.from)).then_some(());
+        if broker.wait_until(deadline, has_room).is_none() {
+            return Some(());
         }
         broker.post_peer(ask.from, frame);
     }

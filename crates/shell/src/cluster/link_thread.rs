@@ -447,6 +447,7 @@ impl LinkThread {
             self.ran_ms = now.monotonic_ms;
             cluster::run(now, &*self.broker);
             self.broker.run_deferred(now);
+            self.broker.progress.tell();
         }
     }
 
@@ -483,6 +484,7 @@ impl LinkThread {
         for (node, why) in broken {
             self.take_down(node, now, &why);
         }
+        self.broker.progress.tell();
     }
 
     // --- by the clock ---------------------------------------------------------------------------
