@@ -463,7 +463,8 @@ pub fn resolve(kind: QueueKind, arguments: &FieldTable, policy: &FieldTable) -> 
 }
 
 /// What of a queue's settings is in force for a view: how long messages stay, and how many, is the
-/// stream's to say, and the view of a classic queue is on one node.
+/// stream's to say. A classic view stays on one node whatever a policy says of mirrors: without
+/// them it is never given a group.
 fn of_view(
     settings: QueueSettings,
     source: &str,

@@ -228,6 +228,21 @@ fn members_and_leaders_are_spread_and_who_is_down_is_left_out() {
 }
 
 #[test]
+fn no_policy_makes_a_group_of_a_classic_view() {
+    let mut world = World::new(3);
+    let stream = [("x-queue-type", FieldValue::text("stream"))];
+    world.declare(1, "s", &stream);
+    let source = [("x-stream-source", FieldValue::text("s"))];
+    assert_eq!(world.declare(2, "ha-before", &source), [0; 0]);
+    world.mirror("all", None);
+    assert_eq!(world.declare(2, "ha-after", &source), [0; 0]);
+    for view in ["ha-before", "ha-after"] {
+        assert_eq!(world.reconciled(view), [0; 0]);
+    }
+    assert_eq!(world.declare(2, "ha-queue", &[]).len(), 3);
+}
+
+#[test]
 fn a_node_shares_its_queues_with_all_others_who_lead_equally_many_when_it_is_gone() {
     const NODES: u32 = 10;
     const QUEUES: usize = 600;
