@@ -30,15 +30,20 @@ pub fn answer(app: &App, asked: &[u8]) -> Vec<u8> {
     serde_json::to_vec(&without_zeros(answer)).unwrap_or_default()
 }
 
-/// Figures of those queues that are led here, as a list. One row is made at a time.
+/// Figures of those queues that are led here, and readers of other streams here, as a list. One row
+/// is made at a time.
 fn led(app: &App, queues: Vec<QueueStats>, ranges: &Ranges) -> Vec<u8> {
     let owners = queues::owners(app, &queues);
-    let led = queues.into_iter().filter(|queue| !queue.follows);
     let mut out = Vec::new();
-    for queue in led {
-        out.push(if out.is_empty() { b'[' } else { b',' });
-        let row = without_zeros(queues::stats(app, &queue, &owners, ranges));
-        write_json(&mut out, &row);
+    for queue in queues {
+        let row = match queue.follows {
+            true => queues::at_replica(app, &queue),
+            false => Some(queues::stats(app, &queue, &owners, ranges)),
+        };
+        if let Some(row) = row {
+            out.push(if out.is_empty() { b'[' } else { b',' });
+            write_json(&mut out, &without_zeros(row));
+        }
     }
     out.extend_from_slice(if out.is_empty() { b"[]" } else { b"]" });
     out
@@ -49,13 +54,6 @@ fn one(app: &App, question: Question) -> Value {
     let node = app.node();
     match question {
         Question::Queues { .. } | Question::QueuesOf { .. } => Value::Null,
-        Question::Queue { id, ranges } => {
-            let stats = node.queue(QueueId(id)).filter(|queue| !queue.follows);
-            let of = |stats: QueueStats| {
-                queues::stats(app, &stats, &queues::owners(app, [&stats]), &ranges)
-            };
-            stats.map_or(Value::Null, of)
-        }
         Question::Connections { ranges } => connections::own_connections(app, &ranges).into(),
         Question::Channels { ranges } => connections::own_channels(app, &ranges).into(),
         Question::Consumers => connections::own_consumers(app).into(),

@@ -5,8 +5,8 @@
 
 use crate::ranges::Ranges;
 use crate::stream_place::{Browse, StreamPlace};
+use leveret_types::ConnectionId;
 use leveret_types::limits::REPORT_ASK_BYTES_MAX;
-use leveret_types::{ConnectionId, QueueId};
 use serde::{Deserialize, Serialize};
 
 /// The version of these questions and of their answers: another one is not understood.
@@ -20,7 +20,7 @@ pub const ALARMS: &str = "alarms";
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Question {
-    /// Figures of all queues that are led there, each with its `id`.
+    /// Figures of all queues that are led there, and readers of other streams, each with its `id`.
     Queues {
         /// Over which time.
         ranges: Ranges,
@@ -29,13 +29,6 @@ pub enum Question {
     QueuesOf {
         /// Their ids.
         ids: Vec<u64>,
-        /// Over which time.
-        ranges: Ranges,
-    },
-    /// Figures of one queue.
-    Queue {
-        /// Its id.
-        id: u64,
         /// Over which time.
         ranges: Ranges,
     },
@@ -181,15 +174,6 @@ impl Question {
     /// How many queues one question may name: an id has 20 digits at most, and a comma.
     pub const QUEUES_MAX: usize = (REPORT_ASK_BYTES_MAX - 512) / 21;
 
-    /// Figures of one queue.
-    #[must_use]
-    pub const fn of_queue(queue: QueueId, ranges: Ranges) -> Self {
-        Self::Queue {
-            id: queue.0,
-            ranges,
-        }
-    }
-
     /// Closes a connection.
     #[must_use]
     pub fn close(connection: ConnectionId, reason: &str) -> Self {
@@ -227,7 +211,10 @@ mod tests {
         let ranges = Ranges::default();
         for question in [
             Question::Queues { ranges },
-            Question::of_queue(QueueId(u64::MAX), ranges),
+            Question::QueuesOf {
+                ids: vec![u64::MAX],
+                ranges,
+            },
             Question::Vhosts {
                 only: Some("a \"b\"\n".to_owned()),
                 ranges,
@@ -250,7 +237,7 @@ mod tests {
             "queues",
             "",
             r#"{"version":1,"question":"reboot"}"#,
-            r#"{"version":1,"question":{"queue":{"id":-1}}}"#,
+            r#"{"version":1,"question":{"replica":{"queue":-1}}}"#,
             r#"{"version":1,"#,
         ] {
             assert_eq!(Question::decode(bytes.as_bytes()), None, "{bytes}");

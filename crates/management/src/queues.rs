@@ -1,6 +1,7 @@
 //! Queues: lists, declarations, contents.
 
 mod list;
+mod readers;
 mod row;
 mod told;
 
@@ -21,6 +22,7 @@ use leveret_types::{FieldValue, NodeId, QueueId};
 use serde_json::{Value, json};
 
 pub(crate) use list::list_among;
+pub(crate) use readers::at_replica;
 use row::{Lacks, QueueRow};
 use told::{Teller, Told, told_of};
 pub(crate) use told::{owners, stats};
@@ -512,7 +514,8 @@ pub fn publish(call: &Call<'_>) -> Answer {
         Taken::Nowhere => json!({"routed": false}),
         Taken::Refused => json!({
             "routed": false,
-            "reason": "a queue refused the message: it is full, and its overflow is reject-publish",
+            "reason": "a queue refused the message: it is full, and its overflow is \
+                reject-publish; or a stream cannot take it now",
         }),
         Taken::ByAll => json!({"routed": true}),
     }))

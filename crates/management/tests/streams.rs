@@ -5,7 +5,10 @@ mod client;
 mod fake;
 
 use api::Api;
-use fake::Fake;
+use fake::{Fake, STREAM};
+use leveret_management::answers;
+use leveret_management::question::Question;
+use leveret_types::NodeId;
 use leveret_types::limits::STREAM_PARTITIONS_MAX;
 use serde_json::{Value, json};
 use std::sync::atomic::Ordering::Relaxed;
@@ -23,6 +26,61 @@ fn fields(rows: &Value, names: &[&str]) -> Vec<Vec<Value>> {
     let rows = rows.as_array().expect("a list").iter();
     rows.map(|row| names.iter().map(|name| row[*name].clone()).collect())
         .collect()
+}
+
+#[test]
+fn readers_of_a_stream_count_at_whichever_replica_they_read() {
+    let id = STREAM.0;
+    let at_form =
+        json!([{"id": id, "follows": true, "consumers": 3, "readers": {"leveret@form": 3}}]);
+    let at_warren =
+        json!([{"id": id, "messages": 41, "consumers": 1, "readers": {"leveret@warren": 1}}]);
+    let (here, two) = (
+        json!({"leveret@burrow": 2, "leveret@form": 3}),
+        json!({"leveret@burrow": 2, "leveret@form": 3, "leveret@warren": 1}),
+    );
+    // Led here, and by another node of which one more has a replica.
+    for (follows, told, consumers, messages, readers) in [
+        (false, vec![(NodeId(2), &at_form)], 5, 40, here),
+        (
+            true,
+            vec![(NodeId(2), &at_form), (NodeId(3), &at_warren)],
+            6,
+            41,
+            two,
+        ),
+    ] {
+        let api = start();
+        api.node.stream_follows.store(follows, Relaxed);
+        let told = told
+            .into_iter()
+            .map(|(node, told)| (node, told.to_string()));
+        *api.node.told_elsewhere.lock().expect("told") = told.collect();
+        let page = api.get("/api/queues?page=1&page_size=9&name=s");
+        let sorted = api.get("/api/queues?sort=consumers&sort_reverse=true");
+        for row in [
+            api.get("/api/queues/%2F/s"),
+            page["items"][0].clone(),
+            sorted[0].clone(),
+        ] {
+            assert_eq!(
+                (&row["name"], &row["messages"]),
+                (&json!("s"), &json!(messages))
+            );
+            assert_eq!(row["consumers"], consumers, "{row}");
+            assert_eq!(row["readers"], readers);
+        }
+        // To others a node that does not lead tells of its readers alone.
+        let asked = Question::QueuesOf {
+            ids: vec![id],
+            ranges: Default::default(),
+        };
+        let answer = answers::answer(&api.app, asked.encode().as_bytes());
+        let answer: Value = serde_json::from_slice(&answer).expect("JSON");
+        assert_eq!(answer[0]["readers"], json!({"leveret@burrow": 2}));
+        assert_eq!(answer[0]["follows"] == true, follows, "{answer}");
+        assert_eq!(answer[0].get("messages").is_some(), !follows, "{answer}");
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! are written.
 
 use super::row::{QueueRow, zero};
-use super::told::{Row, Told, told_elsewhere, told_elsewhere_of};
+use super::told::{Owners, Row, Told, told_elsewhere, told_elsewhere_of};
 use super::{as_wanted, owners, queue_row};
 use crate::api::QueueStats;
 use crate::app::App;
@@ -153,11 +153,9 @@ impl Source {
         self.told.values().map(row).sum()
     }
 
-    /// What is known here of these queues, by id. Of one that is led elsewhere its leader knows
-    /// better.
+    /// What is known here of these queues, by id.
     fn known_here(&self, ids: &[QueueId]) -> HashMap<QueueId, QueueStats> {
         let stats = self.app.node().queues_of(ids).into_iter();
-        let stats = stats.filter(|stats| !stats.follows || !self.told.contains_key(&stats.id));
         stats.map(|stats| (stats.id, stats)).collect()
     }
 
@@ -171,14 +169,15 @@ impl Source {
         let (app, here) = (&self.app, self.known_here(ids));
         let owners = owners(app, here.values());
         let row = |queue: Queue| {
-            let told = match here.get(&queue.id) {
-                Some(stats) => Some(Told::here(app, stats, &owners, &self.ranges)),
-                None => self.told.get(&queue.id).and_then(Row::told),
-            };
+            let told = self.told_of(here.get(&queue.id), queue.id, &owners);
             (queue.id, queue_row(app, &self.node, &queue, told))
         };
         let queues = app.node().queues_by_id(ids).into_iter();
         queues.map(row).collect()
+    }
+
+    fn told_of(&self, own: Option<&QueueStats>, id: QueueId, owners: &Owners) -> Option<Told> {
+        Told::of(&self.app, own, self.told.get(&id), owners, &self.ranges)
     }
 
     /// Queues by what stands in this field of their rows.
@@ -197,10 +196,11 @@ impl Source {
     /// Queues with a figure of theirs. No row need be made for that.
     fn stats(&self, ids: &[QueueId], field: &str, figure: Figure) -> Vec<(Value, QueueId)> {
         let here = self.known_here(ids);
-        let key = |id: &QueueId| match here.get(id) {
+        let is_known = |stats: &&QueueStats| !stats.follows && !self.told.contains_key(&stats.id);
+        let key = |id: &QueueId| match here.get(id).filter(is_known) {
             Some(stats) => figure(stats).into(),
             None => {
-                let told = self.told.get(id).and_then(Row::told);
+                let told = self.told_of(here.get(id), *id, &Owners::new());
                 told.map_or(Value::Null, |told| {
                     let told = told.stats.get(field);
                     told.unwrap_or_else(|| zero(field)).clone()

@@ -1,6 +1,7 @@
 //! What is known of what happens in queues: the figures of those that this node leads, and what
 //! other nodes tell of theirs.
 
+use super::readers;
 use super::row::zero;
 use crate::absent;
 use crate::api::{MessageCounters, QueueStats};
@@ -196,7 +197,33 @@ pub struct Told {
 }
 
 impl Told {
-    pub(crate) fn here(app: &App, stats: &QueueStats, owners: &Owners, ranges: &Ranges) -> Self {
+    /// What is told of a queue: by this node, if it leads it or no other node says that it does,
+    /// with the readers of a stream at all of its replicas. `own` is what this node knows of it,
+    /// `elsewhere` what others told.
+    pub(crate) fn of(
+        app: &App,
+        own: Option<&QueueStats>,
+        elsewhere: Option<&Row>,
+        owners: &Owners,
+        ranges: &Ranges,
+    ) -> Option<Self> {
+        let leads = own.is_some_and(|stats| !stats.follows);
+        let led = elsewhere.filter(|_| !leads).and_then(Row::led);
+        let is_told_here = led.is_none();
+        let mut told = match led {
+            Some(led) => led,
+            None => Self::here(app, own?, owners, ranges),
+        };
+        let at_own = own.filter(|_| !is_told_here);
+        let at_own = at_own.and_then(|stats| readers::at_replica(app, stats));
+        let at_others = elsewhere.into_iter().flat_map(Row::at_replicas);
+        for replica in at_own.into_iter().chain(at_others) {
+            readers::add(&mut told.stats, &replica);
+        }
+        Some(told)
+    }
+
+    fn here(app: &App, stats: &QueueStats, owners: &Owners, ranges: &Ranges) -> Self {
         let by = match stats.follows {
             true => Teller::Follower,
             false => Teller::Here,
@@ -204,34 +231,42 @@ impl Told {
         let stats = self::stats(app, stats, owners, ranges);
         Self { by, stats }
     }
-
-    fn elsewhere(node: NodeId, row: Value) -> Self {
-        let (by, stats) = (Teller::Elsewhere(node), with_zeros(row));
-        Self { by, stats }
-    }
 }
 
-/// What another node tells of a queue, as it came: a row's text takes a part of its value.
+/// What other nodes tell of a queue, as it came: a row's text takes a part of its value.
+#[derive(Default)]
 pub(crate) struct Row {
-    node: NodeId,
-    text: Box<RawValue>,
+    /// Of the node that leads it.
+    led: Option<(NodeId, Box<RawValue>)>,
+    /// Of nodes with replicas of a stream that do not lead.
+    replicas: Vec<Box<RawValue>>,
 }
 
 impl Row {
-    /// What is told; nothing where it makes no sense.
-    pub(crate) fn told(&self) -> Option<Told> {
-        let row = serde_json::from_str(self.text.get()).ok()?;
-        Some(Told::elsewhere(self.node, row))
+    /// What its leader tells; nothing where none does, or it makes no sense.
+    fn led(&self) -> Option<Told> {
+        let (node, text) = self.led.as_ref()?;
+        let row = serde_json::from_str(text.get()).ok()?;
+        let (by, stats) = (Teller::Elsewhere(*node), with_zeros(row));
+        Some(Told { by, stats })
+    }
+
+    fn at_replicas(&self) -> impl Iterator<Item = Value> {
+        let texts = self.replicas.iter();
+        texts.filter_map(|text| serde_json::from_str(text.get()).ok())
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        self.text.get().len()
+        let led = self.led.iter().map(|(_, text)| text);
+        led.chain(&self.replicas).map(|text| text.get().len()).sum()
     }
 }
 
-/// What other nodes tell of the queues that they lead.
+/// What other nodes tell of the queues that they lead, and of readers of streams.
 pub(crate) fn told_elsewhere(app: &App, ranges: &Ranges) -> HashMap<QueueId, Row> {
-    led_elsewhere(app, &Question::Queues { ranges: *ranges }).collect()
+    let mut told = HashMap::new();
+    ask(app, &Question::Queues { ranges: *ranges }, &mut told);
+    told
 }
 
 /// The same, of these queues.
@@ -240,45 +275,47 @@ pub(crate) fn told_elsewhere_of(
     ids: &[QueueId],
     ranges: &Ranges,
 ) -> HashMap<QueueId, Row> {
-    let ask = |ids: &[QueueId]| {
+    let mut told = HashMap::new();
+    for ids in ids.chunks(Question::QUEUES_MAX) {
         let ids = ids.iter().map(|id| id.0).collect();
         let ranges = *ranges;
-        led_elsewhere(app, &Question::QueuesOf { ids, ranges })
-    };
-    ids.chunks(Question::QUEUES_MAX).flat_map(ask).collect()
+        ask(app, &Question::QueuesOf { ids, ranges }, &mut told);
+    }
+    told
 }
 
-fn led_elsewhere(app: &App, question: &Question) -> impl Iterator<Item = (QueueId, Row)> + use<> {
+fn ask(app: &App, question: &Question, told: &mut HashMap<QueueId, Row>) {
     #[derive(serde::Deserialize)]
-    struct Id {
+    struct Head {
         id: u64,
+        #[serde(default)]
+        follows: bool,
     }
-    let of_one = |(node, bytes): (NodeId, Vec<u8>)| {
+    for (node, bytes) in app.node().ask_peers(question) {
         let rows: Vec<Box<RawValue>> = serde_json::from_slice(&bytes).unwrap_or_default();
-        rows.into_iter().filter_map(move |text| {
-            let Id { id } = serde_json::from_str(text.get()).ok()?;
-            Some((QueueId(id), Row { node, text }))
-        })
-    };
-    app.node().ask_peers(question).into_iter().flat_map(of_one)
+        for text in rows {
+            let Ok(Head { id, follows }) = serde_json::from_str(text.get()) else {
+                continue;
+            };
+            let row = told.entry(QueueId(id)).or_default();
+            match follows {
+                true => row.replicas.push(text),
+                false => row.led = Some((node, text)),
+            }
+        }
+    }
 }
 
 /// What is told of one queue, wherever it is led.
 pub fn told_of(app: &App, queue: QueueId, ranges: &Ranges) -> Option<Told> {
     let own = app.node().queue(queue);
-    if let Some(led) = own.as_ref().filter(|stats| !stats.follows) {
-        let owners = owners(app, [led]);
-        return Some(Told::here(app, led, &owners, ranges));
-    }
-    let answers = peers::ask(app, &Question::of_queue(queue, *ranges));
-    let mut answers = answers.into_iter();
-    match answers.find(|(_, answer)| answer.is_object()) {
-        Some((node, row)) => Some(Told::elsewhere(node, row)),
-        None => own.map(|stats| {
-            let owners = owners(app, [&stats]);
-            Told::here(app, &stats, &owners, ranges)
-        }),
-    }
+    let is_led_here = own.as_ref().is_some_and(|stats| !stats.follows);
+    let elsewhere = match is_led_here && !queue.is_stream() {
+        true => None,
+        false => told_elsewhere_of(app, &[queue], ranges).remove(&queue),
+    };
+    let owners = owners(app, &own);
+    Told::of(app, own.as_ref(), elsewhere.as_ref(), &owners, ranges)
 }
 
 /// A queue's figures with what was left out within its fields because it is 0; fields that were

@@ -33,6 +33,10 @@ pub struct Fake {
     pub active: Mutex<Vec<(String, QueueStats)>>,
     /// Whether there is a stream `s` in `/`, with a client that publishes and two that read.
     pub has_stream: AtomicBool,
+    /// Whether another node leads that stream, of which this one has a replica.
+    pub stream_follows: AtomicBool,
+    /// What other nodes tell of queues, beside what they do of the group.
+    pub told_elsewhere: Mutex<Vec<(NodeId, String)>>,
     /// A queue that cannot be declared.
     pub refused_queue: Mutex<Option<String>>,
     /// A queue or exchange that is not there when it is looked for and is when it is declared.
@@ -226,7 +230,10 @@ impl Fake {
                 ..QueueStats::default()
             })
             .chain(follower)
-            .chain(self.has_stream().then(stream_stats))
+            .chain(self.has_stream().then(|| QueueStats {
+                follows: self.stream_follows.load(Relaxed),
+                ..stream_stats()
+            }))
             .chain(self.more_queues().map(more_stats))
             .collect()
     }
@@ -596,13 +603,14 @@ impl Running for Fake {
         let leads = self.group().and_then(|group| group.leads);
         let answer = match question {
             Question::Queues { .. } => r#"[{"id": 9, "messages": 7}]"#,
-            Question::Queue { id: 9, .. } => r#"{"id": 9, "messages": 7}"#,
+            Question::QueuesOf { ids, .. } if ids == &[9] => r#"[{"id": 9, "messages": 7}]"#,
+            Question::QueuesOf { .. } => "[]",
             _ => return Vec::new(),
         };
-        leads
-            .map(|node| (node, answer.into()))
-            .into_iter()
-            .collect()
+        let of_group = leads.map(|node| (node, answer.into()));
+        let told = self.told_elsewhere.lock().unwrap().clone().into_iter();
+        let told = told.map(|(node, text)| (node, text.into_bytes()));
+        of_group.into_iter().chain(told).collect()
     }
 
     fn cluster(&self) -> Option<ClusterView> {
