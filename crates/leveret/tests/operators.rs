@@ -279,6 +279,48 @@ fn a_message_published_over_http_is_copied_by_the_firehose() {
 }
 
 #[test]
+fn a_message_published_over_http_is_in_its_stream_and_its_queue_when_that_is_answered() {
+    let folder = Folder::new("http-stream");
+    let node = start(&folder);
+    let stream = r#"{"arguments": {"x-queue-type": "stream"}}"#;
+    let view = r#"{"arguments": {"x-stream-source": "s"}}"#;
+    for (queue, arguments) in [("s", stream), ("q", "{}"), ("v", view)] {
+        let made = node.http("PUT", &format!("/api/queues/%2f/{queue}"), arguments);
+        assert!(made.starts_with("HTTP/1.1 201"), "{made}");
+    }
+    for queue in ["s", "q"] {
+        let path = format!("/api/bindings/%2f/e/amq.fanout/q/{queue}");
+        let bound = node.http("POST", &path, "{}");
+        assert!(bound.starts_with("HTTP/1.1 201"), "{bound}");
+    }
+    let publish = |exchange: &str, key: &str, text: &str| {
+        let body = format!(r#"{{"properties":{{}},"routing_key":"{key}","payload":"{text}"}}"#);
+        let path = format!("/api/exchanges/%2f/{exchange}/publish");
+        node.http("POST", &path, &body)
+    };
+    for number in 1..=8 {
+        let (exchange, key) = match number % 2 {
+            0 => ("amq.fanout", ""),
+            _ => ("amq.default", "s"),
+        };
+        let answer = publish(exchange, key, &number.to_string());
+        assert!(answer.contains("\"routed\":true"), "{answer}");
+        let path = "/api/leveret/streams/%2f/s/messages?offset=last&count=1";
+        let newest = body_of(&node.http("GET", path, ""));
+        let newest = &newest["messages"][0];
+        assert_eq!(newest["offset"], number - 1, "{newest}");
+        assert_eq!(newest["payload"], number.to_string(), "{newest}");
+    }
+    let in_queue = got(&node, "q");
+    let in_queue = in_queue.as_array().expect("messages").iter();
+    let texts: Vec<_> = in_queue.map(|message| &message["payload"]).collect();
+    assert_eq!(texts, ["2", "4", "6", "8"]);
+    let refused = publish("amq.default", "v", "of a view");
+    assert!(refused.starts_with("HTTP/1.1 400"), "{refused}");
+    assert!(refused.contains("publish to the stream"), "{refused}");
+}
+
+#[test]
 fn a_message_published_over_http_to_a_delayed_exchange_waits() {
     let folder = Folder::new("http-delay");
     let node = start(&folder);

@@ -24,7 +24,8 @@ impl Caller {
     /// message that reaches no queue: it counts as such a client's. Nothing may be borrowed.
     ///
     /// # Errors
-    /// If there is no such exchange, or the caller may not publish to it.
+    /// If there is no such exchange, the caller may not publish to it, or a view is one of the
+    /// queues.
     pub fn publish<E: Env>(
         &self,
         message: &Message,
@@ -89,7 +90,7 @@ impl Caller {
         }
         let visible = without_blind_copies(message);
         let queues_took_it = Afterwards::new(Then::Nothing);
-        crate::streams::refuse_publish(catalogue, &queues)?;
+        crate::streams::refuse_views(catalogue, &queues)?;
         count_received(message, env);
         match queues.is_empty() {
             true => add(&env.counters().messages_unroutable_returned, 1),
@@ -272,11 +273,13 @@ pub struct Published {
     pub is_routed: bool,
     /// When it is durable in queues of this node alone.
     pub log_positions: Vec<LogPosition>,
+    /// What streams, and queues of the cluster, say.
     queues_took_it: Arc<Afterwards>,
 }
 
 impl Published {
-    /// Whether all queues have taken the message; none while one of the cluster has not said.
+    /// Whether all queues have taken the message; none while a stream, or a queue of the cluster,
+    /// has not said.
     #[must_use]
     pub fn is_taken(&self) -> Option<bool> {
         self.queues_took_it.outcome()

@@ -1,6 +1,6 @@
 //! Streams as queues of this node's shards: what is done to them by whoever has no session of its
-//! own with them. Dead letters, delayed messages and the broker's own are published here, and what
-//! a declaration answers is asked here.
+//! own with them. Dead letters, delayed messages, those of operators and the broker's own are
+//! published here, and what a declaration answers is asked here.
 //!
 //! A stream is neither in a shard nor led by one: as for a queue that is led elsewhere, a verb is a
 //! command, and what the stream says is the answer. Clients that publish to a stream, or read it,
@@ -65,7 +65,7 @@ impl StreamQueues {
             Event::Refused { ids, refusal, .. } => {
                 let count = ids.len();
                 tracing::warn!(
-                    "stream {stream} refused {count} dead-lettered or delayed messages: {refusal}"
+                    "stream {stream} refused {count} messages of no connection: {refusal}"
                 );
                 for id in ids {
                     self.answered(stream, id).refused(stream, id, effects);
@@ -85,7 +85,7 @@ impl StreamQueues {
                     let count = lost.len();
                     tracing::warn!(
                         "stream {stream} has no room, or its node is not reached: {count} \
-                         dead-lettered or delayed messages may not be in it"
+                         messages of no connection may not be in it"
                     );
                 }
                 for (id, notify) in lost {

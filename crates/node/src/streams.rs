@@ -139,7 +139,7 @@ pub(crate) fn refuse_views(catalogue: &Catalogue, queues: &[QueueId]) -> Result<
     }
 }
 
-/// Refuses what an operator publishes, or moves, to a stream or a view.
+/// Refuses what an operator moves to a stream or a view.
 ///
 /// # Errors
 /// If one of the queues is one.

@@ -143,3 +143,30 @@ def test_a_quorum_view_keeps_what_was_settled_whichever_node_is_killed(nodes):
     by_offset = dict(worker.settled)
     assert len(by_offset) == len(worker.settled), "an offset is one message"
     nodes.channel(OTHER).queue_delete(stream)
+
+
+def test_what_is_published_over_http_is_confirmed_by_a_stream_wherever_it_is_led(nodes):
+    for at in (LEADER, OTHER):
+        stream, exchange = interop.unique("stream"), interop.unique("all")
+        arguments = {"x-queue-type": "stream", "x-queue-leader-locator": "client-local"}
+        channel = nodes.channel(at)
+        channel.queue_declare(stream, durable=True, arguments=arguments)
+        channel.exchange_declare(exchange, "fanout")
+        channel.queue_bind(stream, exchange)
+        fill(nodes, stream, range(1))
+        for number in range(1, 20):
+            body = {"properties": {}, "routing_key": "", "payload": str(number), "payload_encoding": "string"}
+            answer = interop.http("POST", f"/api/exchanges/%2F/{exchange}/publish", body)
+            assert answer == {"routed": True}
+        # All are in the stream already: its end is where the answers say that it is.
+        read = []
+        channel.basic_qos(prefetch_count=50)
+        channel.basic_consume(
+            stream,
+            lambda _channel, *delivery: read.append(int(delivery[2])),  # noqa: B023
+            arguments={"x-stream-offset": "first"},
+        )
+        interop.pump(channel.connection, lambda: len(read) >= 20)  # noqa: B023
+        assert read == list(range(20))
+        channel.queue_delete(stream)
+        channel.exchange_delete(exchange)
