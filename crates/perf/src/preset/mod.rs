@@ -29,7 +29,7 @@ macro_rules! presets {
 }
 
 /// All presets, in the order of the documents.
-pub static PRESETS: [Preset; 33] = presets![
+pub static PRESETS: [Preset; 35] = presets![
     "quorum-1",
     "quorum-4",
     "quorum-40-slow",
@@ -63,6 +63,8 @@ pub static PRESETS: [Preset; 33] = presets![
     "stream-catch-up",
     "stream-sync",
     "stream-write",
+    "view-1-1",
+    "view-2",
 ];
 
 impl Preset {

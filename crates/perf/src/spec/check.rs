@@ -114,6 +114,7 @@ impl Load {
             bound(what, count, "65535 at most", count <= MEMBERS_MAX)?;
         }
         self.check_queues()?;
+        self.check_views()?;
         self.check_routes()?;
         self.check_consumers()?;
         let window = self.confirm_window;
@@ -168,11 +169,40 @@ impl Load {
         Ok(())
     }
 
+    /// Checks that nothing else says where the messages of views come from.
+    fn check_views(&self) -> Result<(), SpecError> {
+        let stream = &self.stream_arguments;
+        let must = "absent where `views` is false";
+        let holds = stream.is_empty() || self.views;
+        bound("stream_arguments", stream.len(), must, holds)?;
+        if !self.views {
+            return Ok(());
+        }
+        let kind = &self.queue_type;
+        let holds = ["classic", "quorum"].contains(&kind.as_str());
+        bound(
+            "queue_type",
+            kind,
+            "`classic` or `quorum` of `views`",
+            holds,
+        )?;
+        let must = "absent beside `views`, which have a stream of the run's own";
+        let exchange = &self.exchange;
+        bound("exchange", exchange, must, self.is_in_default_exchange())?;
+        let key = self.routing_key.as_deref();
+        bound("routing_key", key.unwrap_or(""), must, key.is_none())?;
+        bound("queue_name", "given", must, !self.names_queues())?;
+        bound("predeclared", true, must, !self.predeclared)?;
+        bound("durable", false, "true of `views`", self.durable)
+    }
+
     /// Checks that nothing is asked for that streams do not have.
     fn check_stream(&self) -> Result<(), SpecError> {
         let kind = &self.queue_type;
         let holds = ["stream", "classic"].contains(&kind.as_str());
         bound("queue_type", kind, "`stream` in the stream protocol", holds)?;
+        let must = "false in the stream protocol, whose clients use no queues";
+        bound("views", self.views, must, !self.views)?;
         let must = "absent in the stream protocol, which has no exchanges";
         bound(
             "exchange",

@@ -182,6 +182,13 @@ pub struct Load {
     /// Further arguments of the queues.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub queue_arguments: BTreeMap<String, toml::Value>,
+    /// Whether the queues are views of one stream of the run's own, which the publishers publish to
+    /// through a `fanout` exchange: each message comes to every queue of the load. Default false.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub views: bool,
+    /// Arguments of that stream.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub stream_arguments: BTreeMap<String, toml::Value>,
     /// Whether queues are durable. Default true.
     #[serde(default = "yes")]
     pub durable: bool,
@@ -457,12 +464,12 @@ impl Default for BrokerSpec {
 }
 
 impl Load {
-    /// Whether each message goes to every queue of the load: in a `fanout` exchange, and in any but
-    /// the default one under one routing key.
+    /// Whether each message goes to every queue of the load: in a `fanout` exchange, in any but the
+    /// default one under one routing key, and where the queues are views.
     #[must_use]
     pub fn is_everywhere(&self) -> bool {
         let has_one_key = !self.is_in_default_exchange() && self.routing_key.is_some();
-        self.exchange_type == "fanout" || has_one_key
+        self.exchange_type == "fanout" || has_one_key || self.views
     }
 
     /// Whether its messages go to the default exchange.

@@ -271,6 +271,32 @@ fn a_stream_that_is_checked_has_one_consumer_for_each_queue() {
     ]);
 }
 
+#[test]
+fn views_have_a_stream_of_the_runs_own_and_each_gets_every_message() {
+    let views = "views = true\nqueues = 2\nconsumers = 2";
+    let of = |more: &str| format!("{views}\n{more}");
+    for (load, error) in [
+        (of("queue_type = \"quorum\""), None),
+        (of("stream_arguments = { x-flush = \"os\" }"), None),
+        (of("queue_type = \"stream\""), Some("queue_type is stream")),
+        (of("exchange = \"x\""), Some("exchange is x")),
+        (
+            of("exchange = \"x\"\nrouting_key = \"k\""),
+            Some("exchange is x"),
+        ),
+        (of("queue_name = \"q\""), Some("queue_name is given")),
+        (of("durable = false"), Some("durable is false")),
+        (
+            "stream_arguments = { x-flush = \"os\" }".to_owned(),
+            Some("stream_arguments is 1"),
+        ),
+    ] {
+        check(&[(&load, error)]);
+    }
+    let spec = Spec::parse(&format!("name = \"v\"\n[[load]]\n{views}\n")).unwrap();
+    assert!(spec.loads[0].is_everywhere());
+}
+
 /// A file's error for a field that there is not lists those that there are.
 #[test]
 fn every_field_is_in_the_manual() {
@@ -321,6 +347,7 @@ fn streams_are_asked_for_nothing_that_they_do_not_have() {
         ("exchange = \"x\"", "exchange"),
         ("exchange_type = \"fanout\"", "exchange"),
         ("queue_type = \"quorum\"", "queue_type"),
+        ("views = true", "views"),
         ("ack = { every = 5 }", "ack"),
         ("consumer_delay_ms = 1\nprefetch = 1", "consumer_rate"),
         ("batch = 0", "batch"),

@@ -27,8 +27,8 @@ const OURS: &[Kind] = &[Kind::Leveret];
 const BACKLOG: [&str; 2] = ["2000000", "1000000"];
 /// The preset that has phases of its own, and its backlog as it stands there.
 const CATCH_UP: (&str, &str) = ("stream-catch-up", "5000000");
-/// The preset that speaks AMQP 0-9-1.
-const OVER_AMQP: &str = "store-write";
+/// The presets that speak AMQP 0-9-1.
+const OVER_AMQP: [&str; 3] = ["store-write", "view-1-1", "view-2"];
 
 const fn load(
     name: &'static str,
@@ -56,7 +56,9 @@ const LOADS: &[Load] = &[
     load("1-1, 128 B, sync", "stream-sync", OURS, ""),
     load("catch-up, 1,024 B", CATCH_UP.0, BOTH, "> 100,000/s"),
     load("stream, 64 KiB", "stream-write", BOTH, "300 MB/s"),
-    load("queues, 64 KiB", OVER_AMQP, BOTH, "300 MB/s"),
+    load("queues, 64 KiB", OVER_AMQP[0], BOTH, "300 MB/s"),
+    load("a view, 128 B", OVER_AMQP[1], OURS, ""),
+    load("two views, 128 B", OVER_AMQP[2], OURS, ""),
 ];
 
 /// Reads a figure from a run's record.
@@ -195,9 +197,9 @@ fn measure(kind: Kind, load: &Load, seconds: u64, fast: bool, file: &Path) -> Re
         let seconds = seconds.to_string();
         command.args([load.preset, "-z", &seconds, "--warm-up", "2"]);
     }
-    let uri = match load.preset {
-        OVER_AMQP => broker.url(),
-        _ => format!("rabbitmq-stream://guest:guest@{}", broker.stream),
+    let uri = match OVER_AMQP.contains(&load.preset) {
+        true => broker.url(),
+        false => format!("rabbitmq-stream://guest:guest@{}", broker.stream),
     };
     command.args(["--uri", &uri, "--pid", &pids.join(",")]);
     command.arg("--json").arg(file);

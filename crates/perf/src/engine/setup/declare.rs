@@ -86,6 +86,9 @@ impl Setup {
                 }
                 self.declared = true;
                 let planned = &self.loads[number];
+                if let (0, Some(stream)) = (at, &planned.source) {
+                    declare_source(client, &planned.load, stream)?;
+                }
                 declare_queue(client, planned, at, &planned.queues[at])?;
             }
         }
@@ -168,9 +171,10 @@ impl Setup {
         }
         let mut client = self.dialer.client(uri)?;
         client.open_channel(1)?;
-        // All queues first: those of one load may be bound to the exchange of another.
+        // All queues first: those of one load may be bound to the exchange of another. With a
+        // stream go its views: of these deletions nothing is left to do.
         for planned in self.loads.iter().filter(|planned| planned.queues_are_ours) {
-            for queue in &planned.queues {
+            for queue in planned.source.iter().chain(&planned.queues) {
                 client.delete_queue(1, queue)?;
             }
         }
@@ -261,6 +265,9 @@ fn declare_queue(
         let kind = leveret_types::FieldValue::text(&load.queue_type);
         table.push("x-queue-type", &kind);
     }
+    if let Some(stream) = &planned.source {
+        table.push("x-stream-source", &leveret_types::FieldValue::text(stream));
+    }
     let declare = queue::Declare {
         queue: name,
         passive: false,
@@ -271,9 +278,27 @@ fn declare_queue(
         arguments: table.as_table(),
     };
     client.declare_queue(1, &declare)?;
-    if !load.exchange.is_empty() {
+    // Of a view it is the stream that is bound.
+    if !load.exchange.is_empty() && planned.source.is_none() {
         let key = load.routing_key.as_ref().unwrap_or(&planned.queues[at]);
         client.bind(1, name, &load.exchange, key)?;
     }
     Ok(())
+}
+
+/// Declares the stream of which a load's queues are views, and binds it to the load's exchange.
+fn declare_source(client: &mut Client, load: &Load, stream: &str) -> Result<(), Error> {
+    let mut table = arguments(&load.stream_arguments)?;
+    table.push("x-queue-type", &leveret_types::FieldValue::text("stream"));
+    let declare = queue::Declare {
+        queue: stream,
+        passive: false,
+        durable: true,
+        exclusive: false,
+        auto_delete: false,
+        nowait: false,
+        arguments: table.as_table(),
+    };
+    client.declare_queue(1, &declare)?;
+    client.bind(1, stream, &load.exchange, stream)
 }

@@ -10,6 +10,8 @@ pub struct Planned {
     pub load: Load,
     /// Its queues.
     pub queues: Vec<String>,
+    /// The stream that they are views of.
+    pub(super) source: Option<String>,
     /// Which publisher's messages go where.
     pub routing: Routing,
     /// Number of its first publisher, over all loads.
@@ -63,6 +65,10 @@ pub(super) fn plan(
     publisher_first: u16,
 ) -> Result<Planned, Error> {
     let mut load = load.clone();
+    if load.views {
+        // What the stream is bound to.
+        "fanout".clone_into(&mut load.exchange_type);
+    }
     let exchange_is_ours = load.exchange.is_empty() && load.exchange_type != "direct";
     if exchange_is_ours {
         load.exchange = format!("perf-{run:04x}-{at}");
@@ -86,6 +92,7 @@ pub(super) fn plan(
     }
     Ok(Planned {
         queues: load.named_queues(&format!("perf-{run:04x}-{at}-%d")),
+        source: load.views.then(|| format!("perf-{run:04x}-{at}-stream")),
         queues_are_ours: !load.names_queues() && !load.predeclared,
         exchange_is_ours,
         routing,
