@@ -269,16 +269,6 @@ struct SimulationRuns {
 const FOUND_MAX: usize = 50;
 
 fn live_clusters(count: u64, from: u64, has_cuts: bool, has_views: bool) -> ExitCode {
-    std::panic::set_hook(Box::new(|panic| {
-        let seed = cluster::seed();
-        println!(
-            "FOUND {}",
-            Broken {
-                seed,
-                what: panic.to_string()
-            }
-        );
-    }));
     let plan = cluster::Plan {
         has_cuts,
         ..match has_views {
@@ -286,6 +276,17 @@ fn live_clusters(count: u64, from: u64, has_cuts: bool, has_views: bool) -> Exit
             false => cluster::Plan::default(),
         }
     };
+    std::panic::set_hook(Box::new(move |panic| {
+        let seed = cluster::seed();
+        println!(
+            "FOUND {}",
+            Broken {
+                seed,
+                plan,
+                what: panic.to_string()
+            }
+        );
+    }));
     let (next, simulation_runs) = (AtomicU64::new(from), Mutex::new(SimulationRuns::default()));
     let start = Instant::now();
     let work = || loop {

@@ -66,11 +66,14 @@ pub enum Planted {
     SettlesAlone,
     /// What cannot be read is taken for settled, without a word.
     ForgetsUnreadable,
+    /// Some acknowledgements get lost on their way from a client that lives: what it settled stays
+    /// unsettled.
+    ForgetsSettles,
 }
 
 impl Planted {
     /// All bugs.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::ConfirmsEarly,
         Self::AnswersEarly,
         Self::ForgetsVotes,
@@ -79,11 +82,21 @@ impl Planted {
         Self::ForgetsOperations,
         Self::SettlesAlone,
         Self::ForgetsUnreadable,
+        Self::ForgetsSettles,
+    ];
+
+    /// Those that break what a view of a stream promises. The members of its group have no messages
+    /// that they could settle alone, and no disk corrupts in lives of views.
+    pub const OF_VIEWS: [Self; 4] = [
+        Self::ConfirmsEarly,
+        Self::ForgetsVotes,
+        Self::ForgetsOperations,
+        Self::ForgetsSettles,
     ];
 }
 
 /// How a life is lived.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// Nodes.
     pub nodes: u32,
@@ -175,16 +188,21 @@ impl fmt::Display for Lived {
 pub struct Broken {
     /// In which life.
     pub seed: u64,
+    /// How it was lived.
+    pub plan: Plan,
     /// What was found.
     pub what: String,
 }
 
 impl fmt::Display for Broken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { seed, plan, what } = self;
+        let views = if plan.has_view { " --views 1" } else { "" };
+        let cuts = if plan.has_cuts { "" } else { " --cuts 0" };
         write!(
             f,
-            "seed {}: {}\nsee it again: cargo run --release -p leveret-sim -- cluster --seeds 1 --from {}",
-            self.seed, self.what, self.seed
+            "seed {seed}: {what}\nsee it again: cargo run --release -p leveret-sim -- \
+             cluster{views}{cuts} --seeds 1 --from {seed}"
         )
     }
 }
@@ -214,5 +232,9 @@ pub fn live(seed: u64, plan: &Plan) -> Result<Lived, Broken> {
             Err(_) => "a panic".to_owned(),
         },
     };
-    Err(Broken { seed, what })
+    Err(Broken {
+        seed,
+        plan: *plan,
+        what,
+    })
 }

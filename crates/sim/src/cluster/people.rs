@@ -1,5 +1,6 @@
 //! Clients: what they do, what they hear.
 
+use super::Planted;
 use super::client::{self, Client, Heard};
 use super::ledger::{Body, ClientId};
 use super::world::World;
@@ -7,6 +8,8 @@ use bytes::Bytes;
 use leveret_types::NodeId;
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Planted: every so many messages the settle of one is forgotten.
+const FORGOTTEN: u64 = 16;
 /// Messages that a publisher has unconfirmed at most.
 const UNCONFIRMED_MAX: usize = 40;
 
@@ -177,6 +180,9 @@ impl World {
             }
             Answered::Rejected if is_view => self.ledger.rejected(body, id, self.dead_letters()),
             Answered::Rejected | Answered::Acknowledged => self.ledger.acknowledged(body, id),
+        }
+        if self.planted == Planted::ForgetsSettles && body.is_multiple_of(FORGOTTEN) {
+            return;
         }
         if let Some(host) = self.hosts.get_mut(&node) {
             host.unsure.insert(body);
