@@ -89,8 +89,16 @@ pub(crate) struct StreamView {
     /// What of that the stream does not have any more, and is not at hand: somebody held it, or it
     /// was on its way to the dead-letter exchange, when its place in the stream was passed.
     lost: RangeSet,
+    /// Whether it was said, since the stream is read, that some of it cannot be read here.
+    is_unreadable_told: bool,
     /// What is below this the queue has been given.
     given: u64,
+    /// Offsets from there on that hold no message to be given: what retention has deleted, and what
+    /// the stream keeps of its own.
+    absent: RangeSet,
+    /// The first of them since the stream said where it begins, and how many they are: it was not
+    /// said which of both they are.
+    gaps: Option<(u64, u64)>,
     /// What of the unsettled is below this is at hand.
     cursor: u64,
     /// The offset that the next chunk begins with, if nothing is missing.
@@ -184,8 +192,9 @@ impl StreamView {
     }
 
     /// Messages that the stream is known to have and the queue has not been given: they are ready.
-    pub(crate) const fn backlog(&self) -> u64 {
-        self.end.saturating_sub(self.given)
+    pub(crate) fn backlog(&self) -> u64 {
+        let left = self.end.saturating_sub(self.given);
+        left.saturating_sub(self.absent.len())
     }
 
     /// Whether the stream may have a message for whoever asks now, although the queue has none.
@@ -204,6 +213,8 @@ impl StreamView {
         let count = self.backlog();
         self.stop_reading();
         self.given = self.given.max(self.end);
+        self.absent = RangeSet::new();
+        self.gaps = None;
         self.read_ms = 0;
         if self.stage != Stage::Broken {
             self.begins = Some(OffsetSpec::Next);
@@ -297,6 +308,7 @@ impl StreamView {
 
     fn subscribe(&mut self, at: u64) {
         self.is_end_known = false;
+        self.is_unreadable_told = false;
         self.ask(at);
         let begin = self.unsettled.next_from(self.cursor).unwrap_or(self.given);
         let number = self.number();
@@ -363,6 +375,7 @@ impl StreamView {
             has_given = true;
             self.cursor = offset + 1;
             if offset >= self.given {
+                self.pass_to(offset, queue);
                 self.given = offset + 1;
                 self.unsettled.insert(offset);
                 let position = Position {
@@ -380,7 +393,7 @@ impl StreamView {
             self.window_bytes += message.weight();
             self.window.insert(offset, message);
         }
-        self.after_giving();
+        self.after_giving(queue);
         has_given
     }
 
@@ -393,14 +406,14 @@ impl StreamView {
         reader.next_of(is_wanted)
     }
 
-    fn after_giving(&mut self) {
+    fn after_giving(&mut self, queue: &mut Queue) {
         let Some(reader) = &mut self.reader else {
             return;
         };
         let (chunks, id) = (reader.take_finished(), reader.id);
         if reader.is_drained() {
             self.cursor = self.cursor.max(self.expected);
-            self.given = self.given.max(self.expected);
+            self.pass_to(self.expected, queue);
         }
         if chunks > 0 {
             self.commands.push(Command::Credit {
@@ -508,33 +521,7 @@ impl StreamView {
         if self.reader.is_none() {
             self.expected = self.unsettled.next_from(self.cursor).unwrap_or(self.given);
         }
-        // What was read is at hand whatever has become of it in the stream.
-        let from = self.expected;
-        if first <= from {
-            return;
-        }
-        let never_given = first.saturating_sub(self.given.max(from));
-        queue.note_dropped(never_given);
-        self.given = self.given.max(first);
-        self.end = self.end.max(self.given);
-        let lost = never_given + self.lose(first, queue, out);
-        tracing::warn!(
-            view = %self.queue,
-            "retention of the stream '{}' has deleted {lost} messages that were not settled",
-            self.name
-        );
-        self.is_dirty = true;
-    }
-
-    /// What is unsettled, not read yet and before this offset is not in the stream any more.
-    fn lose(&mut self, before: u64, queue: &mut Queue, out: &mut Vec<Effect>) -> u64 {
-        for range in self.unsettled.within(self.expected..before) {
-            self.lost.insert_range(range);
-        }
-        let lost = queue.lose(0, self.expected..before, out);
-        self.expected = before;
-        queue.resume();
-        lost
+        self.pass_deleted(first, queue, out);
     }
 
     /// Has what came back leave that the stream does not have any more, and what cannot be
@@ -561,9 +548,7 @@ impl StreamView {
             return;
         }
         self.read_ms = self.read_ms.max(chunk.header().timestamp_ms);
-        if first > self.expected {
-            self.lose(first, queue, out);
-        }
+        self.pass_gap(first, queue, out);
         self.expected = self.expected.max(next);
         self.end = self.end.max(next).max(committed_chunk + 1);
         if let Some(reader) = &mut self.reader {

@@ -305,6 +305,69 @@ fn what_retention_deletes_unsettled_is_counted_and_does_not_hold_up_the_rest() {
 }
 
 #[test]
+fn what_retention_deletes_behind_what_was_read_takes_nothing_that_was_read() {
+    let most = VIEW_READY_MAX as u64;
+    let mut world = World::new(2 * most);
+    let consumer = world.attach(1, 1);
+    world.send(chunk(0, most, 1));
+    // There is room for one of these so far.
+    world.send(chunk(most, most, 1));
+    world.end = 3 * most;
+    let result = Ok(world.stats(2 * most + 10));
+    let request = RequestId(77);
+    world.hear(Event::Stats { request, result });
+    assert_eq!(world.queue.counters().dropped, 10);
+    let left = world.queue.depths().iter().sum::<u64>() + world.view.backlog();
+    assert_eq!(left, 3 * most - 10);
+    world.send(chunk(2 * most + 10, 5, 1));
+    let expected: Vec<u64> = (0..2 * most).chain(2 * most + 10..2 * most + 15).collect();
+    for offset in &expected {
+        world.settle(consumer, *offset..*offset + 1, Outcome::Accept);
+    }
+    assert_eq!(world.offsets(), expected);
+    assert_eq!(world.queue.counters().dropped, 10);
+    assert!(world.view.absent.is_empty());
+}
+
+#[test]
+fn what_a_stream_keeps_of_its_own_is_no_loss_and_what_retention_has_deleted_is_one() {
+    for (first, dropped) in [(0, 0), (14, 4)] {
+        let mut world = World::new(20);
+        world.attach(1, 50);
+        world.send(chunk(0, 10, 8));
+        world.send(chunk(14, 6, 8));
+        assert_eq!(world.offsets(), Vec::from_iter((0..10).chain(14..20)));
+        // The figures that come say which of both it was, and once.
+        for request in [77, 78] {
+            let (result, request) = (Ok(world.stats(first)), RequestId(request));
+            world.hear(Event::Stats { request, result });
+            assert_eq!(world.queue.counters().dropped, dropped);
+        }
+        assert_eq!(world.view.backlog(), 0);
+    }
+}
+
+#[test]
+fn messages_that_only_stream_clients_can_read_are_counted_and_the_streams_own_are_not() {
+    const ZSTD: u8 = 4;
+    let mut world = World::new(12);
+    world.attach(1, 50);
+    let message = test_chunks::entry(b"x");
+    let unreadable = |records| test_chunks::batch(ZSTD, records, b"zstd, say");
+    world.send(test_chunks::chunk(0, 6, &[unreadable(5), message.clone()]));
+    assert_eq!(world.offsets(), [5]);
+    assert_eq!(world.queue.counters().dropped, 5);
+    // What the stream keeps of its own is not sent.
+    world.send(test_chunks::chunk(7, 1, &[message]));
+    assert_eq!(world.offsets(), [5, 7]);
+    assert_eq!(world.queue.counters().dropped, 5);
+    // Nothing comes behind these.
+    world.send(test_chunks::chunk(8, 4, &[unreadable(4)]));
+    assert_eq!(world.queue.counters().dropped, 9);
+    assert_eq!(world.view.backlog(), 0);
+}
+
+#[test]
 fn no_more_is_read_ahead_than_the_limit_and_nothing_is_left_out() {
     let most = VIEW_READY_MAX as u64;
     let mut world = World::new(most + 1);
