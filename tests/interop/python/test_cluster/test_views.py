@@ -170,3 +170,22 @@ def test_what_is_published_over_http_is_confirmed_by_a_stream_wherever_it_is_led
         assert read == list(range(20))
         channel.queue_delete(stream)
         channel.exchange_delete(exchange)
+
+
+def test_readers_of_a_stream_are_counted_at_all_nodes(nodes):
+    stream = interop.unique("stream")
+    arguments = {"x-queue-type": "stream", "x-queue-leader-locator": "client-local"}
+    nodes.channel(OTHER).queue_declare(stream, durable=True, arguments=arguments)
+    fill(nodes, stream, range(1))
+    for at in (LEADER, OTHER, VIEW, VIEW):
+        channel = nodes.channel(at)
+        channel.basic_qos(prefetch_count=1)
+        channel.basic_consume(stream, lambda *_: None)
+    one = f"/api/queues/%2F/{stream}"
+    interop.until(lambda: interop.http("GET", one)["consumers"] == 4, what="four consumers")
+    shown = interop.http("GET", one)
+    assert len(shown["consumer_details"]) == 4
+    assert sorted(shown["readers"].values()) == [1, 1, 2]
+    listed = interop.http("GET", f"/api/queues/%2F?name={stream}&page=1")["items"][0]
+    assert (listed["consumers"], listed["readers"]) == (4, shown["readers"])
+    nodes.channel(OTHER).queue_delete(stream)
