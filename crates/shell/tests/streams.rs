@@ -47,6 +47,50 @@ fn what_was_confirmed_is_read_from_the_first_message_also_after_a_restart() {
 }
 
 #[test]
+fn of_batches_with_filter_values_only_those_cross_the_socket_that_were_asked_for() {
+    let scratch = Scratch::new("streams-filtered-batches");
+    let node = start(&scratch.0, None);
+    let mut client = StreamClient::open(address(&node), "guest").expect("open");
+    assert_eq!(client.create("s"), OK);
+    assert_eq!(client.declare_publisher("s"), OK);
+    let values = [Some("red"), Some("blue"), None, Some("green"), Some("blue")];
+    let mut all = Vec::new();
+    let mut offset = 0;
+    for (number, value) in values.iter().cycle().take(50).enumerate() {
+        let name = value.unwrap_or("none");
+        let bodies: Vec<String> = (0..=number % 7)
+            .map(|of| format!("{name} {number} {of}"))
+            .collect();
+        let count = bodies.len() as u64;
+        all.push((*value, offset, bodies));
+        offset += count;
+    }
+    // Several of a frame are of one chunk.
+    for (frame, batches) in all.chunks(10).enumerate() {
+        let batches: Vec<(Option<&str>, &[String])> = batches
+            .iter()
+            .map(|(value, _, bodies)| (*value, &bodies[..]))
+            .collect();
+        client.publish_batches(1 + 10 * frame as u64, &batches);
+    }
+    drop(client);
+    node.shut_down();
+    // What each was published with is on the disk.
+    let node = start(&scratch.0, None);
+    for wanted in [&["red"][..], &["green", "blue"]] {
+        let matching = all.iter().filter(|(value, ..)| {
+            let is_wanted = |value: &&str| wanted.contains(value);
+            value.as_ref().is_some_and(is_wanted)
+        });
+        let matching = matching.map(|(_, offset, bodies)| (*offset, bodies.clone()));
+        let matching: Vec<(u64, Vec<String>)> = matching.collect();
+        let mut client = StreamClient::open(address(&node), "guest").expect("open");
+        assert_eq!(client.read_batches("s", wanted, matching.len()), matching);
+    }
+    node.shut_down();
+}
+
+#[test]
 fn a_wrong_password_and_what_is_not_there_are_refused() {
     let scratch = Scratch::new("streams-refused");
     let node = start(&scratch.0, None);

@@ -18,10 +18,14 @@ pub struct StreamClient(pub TcpStream);
 
 impl StreamClient {
     pub fn send(&mut self, key: u16, parts: &[&[u8]]) {
+        self.send_version(1, key, parts);
+    }
+
+    fn send_version(&mut self, version: u16, key: u16, parts: &[&[u8]]) {
         let body = parts.concat();
         let mut frame = (4 + body.len() as u32).to_be_bytes().to_vec();
         frame.extend(key.to_be_bytes());
-        frame.extend(1_u16.to_be_bytes());
+        frame.extend(version.to_be_bytes());
         frame.extend(body);
         self.0.write_all(&frame).expect("sent");
     }
@@ -100,12 +104,69 @@ impl StreamClient {
             batch.extend(body.as_bytes());
         }
         self.send(0x02, &[&[1], &(bodies.len() as u32).to_be_bytes(), &batch]);
+        self.await_confirms(bodies.len() as u32);
+    }
+
+    fn await_confirms(&mut self, count: u32) {
         let mut confirmed = 0;
-        while confirmed < bodies.len() as u32 {
+        while confirmed < count {
             let (key, body) = self.heard();
             assert_eq!(key, 0x03, "{body:?}");
             confirmed += u32::from_be_bytes([body[1], body[2], body[3], body[4]]);
         }
+    }
+
+    /// Publishes batches of messages, each with a filter value or none, with the ids from `first`,
+    /// and waits for their confirms.
+    pub fn publish_batches(&mut self, first: u64, batches: &[(Option<&str>, &[String])]) {
+        let mut entries = Vec::new();
+        for (id, (filter, bodies)) in (first..).zip(batches) {
+            entries.extend(id.to_be_bytes());
+            entries.extend(filter.map_or(vec![0xff; 2], text));
+            let mut data = Vec::new();
+            for body in *bodies {
+                data.extend((body.len() as u32).to_be_bytes());
+                data.extend(body.as_bytes());
+            }
+            let length = (data.len() as u32).to_be_bytes();
+            entries.push(0x80);
+            entries.extend((bodies.len() as u16).to_be_bytes());
+            entries.extend([length, length].concat());
+            entries.extend(data);
+        }
+        let count = batches.len() as u32;
+        self.send_version(2, 0x02, &[&[1], &count.to_be_bytes(), &entries]);
+        self.await_confirms(count);
+    }
+
+    /// Subscribes from the first message on to those alone that match, as single messages are asked
+    /// for, and reads so many batches: the offset of each one's first message, and its messages.
+    pub fn read_batches(
+        &mut self,
+        stream: &str,
+        values: &[&str],
+        count: usize,
+    ) -> Vec<(u64, Vec<String>)> {
+        let (first, credit) = (1_u16.to_be_bytes(), 100_u16.to_be_bytes());
+        let mut properties = vec![("filter-messages".to_owned(), "true")];
+        for (number, value) in values.iter().enumerate() {
+            properties.push((format!("filter.{number}"), value));
+        }
+        let pairs = properties.iter();
+        let pairs: Vec<Vec<u8>> = pairs
+            .map(|(name, value)| [text(name), text(value)].concat())
+            .collect();
+        let length = (pairs.len() as u32).to_be_bytes();
+        let said = [&length[..], &pairs.concat()].concat();
+        let answer = self.ask(0x07, &[&[2], &text(stream), &first, &credit, &said]);
+        assert_eq!(answer.0, OK);
+        let mut found = Vec::new();
+        while found.len() < count {
+            let (key, body) = self.heard();
+            assert_eq!((key, body[0]), (0x08, 2), "a delivery: {body:?}");
+            found.extend(batches_of(&body[1..]));
+        }
+        found
     }
 
     /// Reads the bodies of so many messages of a stream from its first on.
@@ -140,4 +201,27 @@ impl StreamClient {
     pub fn declare_publisher(&mut self, stream: &str) -> u16 {
         self.ask(0x01, &[&[1], &text(""), &text(stream)]).0
     }
+}
+
+/// The batches of a chunk: the offset of each one's first message, and its messages.
+fn batches_of(chunk: &[u8]) -> Vec<(u64, Vec<String>)> {
+    let number = |bytes: &[u8]| u32::from_be_bytes(bytes.try_into().expect("four octets"));
+    let mut offset = u64::from_be_bytes(chunk[24..32].try_into().expect("eight octets"));
+    let mut entries = &chunk[48..][..number(&chunk[36..40]) as usize];
+    let mut found = Vec::new();
+    while !entries.is_empty() {
+        assert_eq!(entries[0], 0x80, "a batch that is not compressed");
+        let (mut data, rest) = entries[11..].split_at(number(&entries[7..11]) as usize);
+        entries = rest;
+        let mut bodies = Vec::new();
+        while let Some((size, rest)) = data.split_at_checked(4) {
+            let (body, rest) = rest.split_at(number(size) as usize);
+            bodies.push(String::from_utf8_lossy(body).into_owned());
+            data = rest;
+        }
+        let first = offset;
+        offset += bodies.len() as u64;
+        found.push((first, bodies));
+    }
+    found
 }

@@ -92,6 +92,29 @@ fn a_stream_is_published_to_read_and_deleted_from_every_node() {
 }
 
 #[test]
+fn of_batches_with_filter_values_a_client_of_another_node_gets_those_that_it_asked_for() {
+    let scratch = Scratch::new("cluster-streams-filtered");
+    let nodes = three(&scratch, free_addresses());
+    let mut clients: Vec<StreamClient> = nodes.iter().map(open).collect();
+    let one = [&text("initial-cluster-size")[..], &text("1")].concat();
+    let created = clients[0].ask(0x0d, &[&text("s"), &1_u32.to_be_bytes(), &one]);
+    assert_eq!(created.0, OK);
+    leader_of(&mut clients, &nodes, "s");
+    let [red, blue] = ["red", "blue"].map(|of| vec![of.to_owned(), format!("{of} again")]);
+    for (frame, client) in (0..).zip(&mut clients) {
+        eventually("it is led", || client.declare_publisher("s") == OK);
+        let batches = [(Some("red"), &red[..]), (Some("blue"), &blue)];
+        client.publish_batches(1 + 2 * frame, &batches);
+    }
+    for client in &mut clients {
+        let wanted = [2, 6, 10].map(|offset| (offset, blue.clone()));
+        assert_eq!(client.read_batches("s", &["blue"], 3), wanted);
+    }
+    drop(clients);
+    nodes.into_iter().for_each(Node::shut_down);
+}
+
+#[test]
 fn a_client_hears_that_a_stream_is_not_available_when_its_only_node_has_gone() {
     let scratch = Scratch::new("cluster-streams-lost");
     let mut nodes = three(&scratch, free_addresses());
