@@ -16,6 +16,7 @@
 mod beginning;
 mod loss;
 mod state;
+mod tail;
 
 use crate::fixed_map::FixedMap;
 use crate::peeked::{Found, meta_of};
@@ -99,6 +100,11 @@ pub(crate) struct StreamView {
     /// The first of them since the stream said where it begins, and how many they are: it was not
     /// said which of both they are.
     gaps: Option<(u64, u64)>,
+    /// Where the newest chunk that was read ends, or where it was said that one begins: with all
+    /// before it given, no chunk is given in part.
+    read_to: u64,
+    /// The number of the question where the stream's last messages are; 0 is none.
+    tail_asked: u64,
     /// What of the unsettled is below this is at hand.
     cursor: u64,
     /// The offset that the next chunk begins with, if nothing is missing.
@@ -446,9 +452,16 @@ impl StreamView {
             {
                 self.placed(now, result);
             }
+            Event::ResolvedOffset {
+                request,
+                result: Ok(last),
+            } if request.0 == self.tail_asked => self.hear_tail(last),
             Event::Stats {
                 result: Ok(stats), ..
-            } => self.told(&stats, queue, out),
+            } => {
+                self.told(&stats, queue, out);
+                self.ask_for_tail();
+            }
             Event::Subscribed { request, result } => {
                 let is_asked = request.0 == self.reader_number();
                 match result {
@@ -492,6 +505,7 @@ impl StreamView {
             return self.fail(now, RETRY_MS);
         };
         // What is answered is where a reader's first chunk begins.
+        self.read_to = offset;
         let offset = match self.begins.take() {
             Some(OffsetSpec::Offset(said)) => offset.max(said),
             _ => offset,
@@ -550,6 +564,7 @@ impl StreamView {
         self.read_ms = self.read_ms.max(chunk.header().timestamp_ms);
         self.pass_gap(first, queue, out);
         self.expected = self.expected.max(next);
+        self.read_to = next;
         self.end = self.end.max(next).max(committed_chunk + 1);
         if let Some(reader) = &mut self.reader {
             reader.push(chunk);

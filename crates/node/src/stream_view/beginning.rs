@@ -42,6 +42,8 @@ impl StreamView {
             lost: RangeSet::new(),
             absent: RangeSet::new(),
             gaps: None,
+            read_to: 0,
+            tail_asked: 0,
             is_unreadable_told: false,
             given: 0,
             cursor: 0,

@@ -25,8 +25,10 @@ impl Log for Messages<'_> {
 struct World {
     view: StreamView,
     queue: Queue,
-    /// The offset after the stream's last message.
+    /// The offset after the stream's last one.
     end: u64,
+    /// How many at its end are of what it keeps of its own.
+    own: u64,
     delivered: Vec<(u64, bool)>,
     now: Now,
 }
@@ -64,6 +66,7 @@ impl World {
             view,
             queue,
             end,
+            own: 0,
             delivered: Vec::new(),
             now: NOW,
         };
@@ -98,8 +101,13 @@ impl World {
             }
             for command in commands {
                 match command {
-                    Command::ResolveOffset { request, .. } => {
-                        let result = Ok(0);
+                    Command::ResolveOffset {
+                        request, offset, ..
+                    } => {
+                        let result = Ok(match offset {
+                            OffsetSpec::Last => self.end - self.own - 1,
+                            _ => 0,
+                        });
                         self.hear(Event::ResolvedOffset { request, result });
                     }
                     Command::Stats { request, .. } => {
@@ -345,6 +353,36 @@ fn what_a_stream_keeps_of_its_own_is_no_loss_and_what_retention_has_deleted_is_o
         }
         assert_eq!(world.view.backlog(), 0);
     }
+}
+
+#[test]
+fn what_a_stream_keeps_of_its_own_at_its_end_is_not_ready() {
+    let mut world = World::new(10);
+    world.attach(1, 50);
+    world.send(chunk(0, 10, 8));
+    let look = |world: &mut World| {
+        let (result, request) = (Ok(world.stats(0)), RequestId(77));
+        world.hear(Event::Stats { request, result });
+        world.step(true);
+        (world.view.backlog(), world.view.may_have_more())
+    };
+    (world.end, world.own) = (12, 2);
+    assert_eq!(look(&mut world), (0, false));
+    // Messages follow, of which the view hears before they come.
+    (world.end, world.own) = (15, 0);
+    assert_eq!(look(&mut world), (3, true));
+    world.send(chunk(12, 3, 8));
+    assert_eq!(world.offsets(), Vec::from_iter((0..10).chain(12..15)));
+    (world.end, world.own) = (16, 1);
+    assert_eq!(look(&mut world), (0, false));
+    assert_eq!(world.queue.counters().dropped, 0);
+    // Also after a start: what is read is the last chunk, of which all was given.
+    let own = (world.end, world.own);
+    let mut world = world.restart(true);
+    (world.end, world.own) = own;
+    world.attach(1, 50);
+    world.send(chunk(12, 3, 8));
+    assert_eq!(look(&mut world).0, 0);
 }
 
 #[test]
@@ -688,6 +726,7 @@ fn what_a_leader_cannot_read_any_more_leaves_once_it_comes_back() {
         view,
         queue,
         end: 4,
+        own: 0,
         delivered: Vec::new(),
         now: NOW,
     };

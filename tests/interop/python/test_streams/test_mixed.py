@@ -118,3 +118,37 @@ async def test_both_write_and_both_read_in_one_order():
             await asyncio.to_thread(pika_publishes, name, [b"%d" % (at + 1)])
         found = await asyncio.to_thread(pika_reads, name, 40)
         assert [int(body) for _, _, body in found] == list(range(40))
+
+
+def view_is_empty(view, count):
+    """Takes so many messages of a view; it has nothing more, and says so at once."""
+    connection = interop.connect()
+    channel = connection.channel()
+    taken = [interop.get(channel, view)[2] for _ in range(count)]
+    interop.await_count(channel, view, 0)
+    assert channel.basic_get(view, auto_ack=True)[0] is None
+    connection.close()
+    return taken
+
+
+@interop.leveret_only
+async def test_a_view_is_empty_though_consumers_store_offsets_behind_its_last_message():
+    async with stream() as (name, one):
+        connection = interop.connect()
+        views = [(interop.unique("view"), kind) for kind in ("classic", "quorum")]
+        for view, kind in views:
+            arguments = {"x-stream-source": name, "x-queue-type": kind}
+            connection.channel().queue_declare(view, durable=True, arguments=arguments)
+        connection.close()
+        reader = Consumer(**LOGIN)
+        await reader.start()
+        for number in range(3):
+            body = b"%d" % number
+            await publish(one, name, [body])
+            await reader.store_offset(name, "group", number)
+            # The stream keeps what is stored as a message that nobody is sent.
+            path = f"/api/queues/%2F/{name}"
+            await until(lambda: interop.http("GET", path)["committed_offset"] == 2 * number + 1)  # noqa: B023
+            for view, _ in views:
+                assert await asyncio.to_thread(view_is_empty, view, 1) == [body]
+        await reader.close()
