@@ -2,9 +2,10 @@
 //! it keeps.
 
 use crate::api::{self, Running};
+use crate::catalogue_walk;
 use crate::directory::{
-    AlterError, Alteration, BindingScope, Counts, Directory, Exchange, Parameter, Permission,
-    Policy, Queue, Secret, TopicPermission, User, Vhost,
+    AlterError, Alteration, BindingPlace, BindingScope, Counts, Directory, Exchange, Parameter,
+    Permission, Policy, Queue, Secret, TopicPermission, User, Vhost,
 };
 use leveret_auth::password::SALT_BYTES_GIVEN;
 use leveret_auth::{HashingAlgorithm, PasswordHash};
@@ -61,7 +62,7 @@ pub trait CatalogueDirectory: Running {
 }
 
 /// What `read` makes of the catalogue.
-fn view<K: CatalogueDirectory + ?Sized, T>(
+pub(crate) fn view<K: CatalogueDirectory + ?Sized, T>(
     catalogue_directory: &K,
     mut read: impl FnMut(&Catalogue) -> T,
 ) -> T {
@@ -183,18 +184,8 @@ impl<K: CatalogueDirectory> Directory for K {
         })
     }
 
-    fn exchanges(&self, vhost: Option<&str>) -> Vec<Exchange> {
-        view(self, |catalogue| {
-            let wanted = catalogue
-                .vhosts()
-                .filter(|v| vhost.is_none_or(|name| name == v.name()));
-            wanted
-                .flat_map(|v| {
-                    let default = std::iter::once(default_exchange(v));
-                    default.chain(v.exchanges().map(|x| exchange_of(v, x)))
-                })
-                .collect()
-        })
+    fn each_exchange(&self, vhost: Option<&str>, see: &mut dyn FnMut(&str, &str)) {
+        catalogue_walk::each_exchange(self, vhost, see);
     }
 
     fn exchange(&self, vhost: &str, name: &str) -> Option<Exchange> {
@@ -215,11 +206,7 @@ impl<K: CatalogueDirectory> Directory for K {
     }
 
     fn each_queue(&self, vhost: Option<&str>, see: &mut dyn FnMut(QueueId, &str, &str)) {
-        self.with_catalogue(&mut |catalogue| {
-            for queue in catalogue.queues(vhost) {
-                see(queue.id(), queue.vhost(), queue.name());
-            }
-        });
+        catalogue_walk::each_queue(self, vhost, see);
     }
 
     fn queues_by_id(&self, ids: &[QueueId]) -> Vec<Queue> {
@@ -236,8 +223,23 @@ impl<K: CatalogueDirectory> Directory for K {
         })
     }
 
-    fn bindings(&self, scope: BindingScope<'_>) -> Vec<(String, api::Binding)> {
-        view(self, |catalogue| bindings_of(catalogue, scope))
+    fn each_binding(&self, scope: BindingScope<'_>, see: &mut dyn FnMut(&str, BindingPlace)) {
+        catalogue_walk::each_binding(self, scope, see);
+    }
+
+    fn binding_at(&self, vhost: &str, place: BindingPlace) -> Option<api::Binding> {
+        view(self, |catalogue| match place {
+            BindingPlace::Implicit(queue) => {
+                let queue = catalogue
+                    .queue(queue)
+                    .filter(|queue| queue.vhost() == vhost)?;
+                Some(implicit(queue.name()))
+            }
+            BindingPlace::Numbered(number) => {
+                let binding = catalogue.vhost(vhost)?.router().binding(number)?;
+                Some(binding_of(binding))
+            }
+        })
     }
 
     fn alter(&self, by: &str, alteration: Alteration) -> Result<(), AlterError> {
@@ -402,74 +404,24 @@ fn queue_of(catalogue: &Catalogue, queue: &QueueRecord) -> Queue {
 
 /// A binding of the router in plain values. A key that is not UTF-8 is shown with replacement
 /// characters.
-fn binding_of(vhost: &str, binding: leveret_routing::Binding<'_>) -> (String, api::Binding) {
-    let plain = api::Binding {
+fn binding_of(binding: leveret_routing::Binding<'_>) -> api::Binding {
+    api::Binding {
         source: binding.source.to_owned(),
         destination: binding.destination.name().to_owned(),
         to_queue: matches!(binding.destination, Destination::Queue(_)),
         routing_key: String::from_utf8_lossy(binding.routing_key).into_owned(),
         arguments: binding.arguments.clone(),
-    };
-    (vhost.to_owned(), plain)
+    }
 }
 
 /// The default exchange's binding to a queue: it is there without being one.
-fn implicit(vhost: &str, queue: &str) -> (String, api::Binding) {
-    let binding = api::Binding {
+fn implicit(queue: &str) -> api::Binding {
+    api::Binding {
         source: String::new(),
         destination: queue.to_owned(),
         to_queue: true,
         routing_key: queue.to_owned(),
         arguments: FieldTable::new(),
-    };
-    (vhost.to_owned(), binding)
-}
-
-fn bindings_of(catalogue: &Catalogue, scope: BindingScope<'_>) -> Vec<(String, api::Binding)> {
-    let of_vhost = |vhost: &VhostRecord| -> Vec<_> {
-        let name = vhost.name();
-        let queues = catalogue.queues(Some(name));
-        let implicit = queues.map(|queue| implicit(name, queue.name()));
-        let bindings = vhost.router().bindings().map(|b| binding_of(name, b));
-        implicit.chain(bindings).collect()
-    };
-    match scope {
-        BindingScope::All => catalogue.vhosts().flat_map(of_vhost).collect(),
-        BindingScope::Vhost(name) => catalogue.vhost(name).map(of_vhost).unwrap_or_default(),
-        BindingScope::Source {
-            vhost,
-            exchange: "",
-        } => {
-            let queues = catalogue.queues(Some(vhost));
-            queues.map(|queue| implicit(vhost, queue.name())).collect()
-        }
-        BindingScope::Source { vhost, exchange } => {
-            let found = catalogue
-                .vhost(vhost)
-                .map(|v| v.router().bindings_from(exchange));
-            found
-                .into_iter()
-                .flatten()
-                .map(|b| binding_of(vhost, b))
-                .collect()
-        }
-        BindingScope::ToQueue { vhost, queue } => {
-            let to = Destination::Queue(queue);
-            let found = catalogue.vhost(vhost).map(|v| v.router().bindings_to(to));
-            let found = found.into_iter().flatten().map(|b| binding_of(vhost, b));
-            std::iter::once(implicit(vhost, queue))
-                .chain(found)
-                .collect()
-        }
-        BindingScope::ToExchange { vhost, exchange } => {
-            let to = Destination::Exchange(exchange);
-            let found = catalogue.vhost(vhost).map(|v| v.router().bindings_to(to));
-            found
-                .into_iter()
-                .flatten()
-                .map(|b| binding_of(vhost, b))
-                .collect()
-        }
     }
 }
 

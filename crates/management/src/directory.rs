@@ -160,6 +160,33 @@ pub enum BindingScope<'a> {
     ToExchange { vhost: &'a str, exchange: &'a str },
 }
 
+impl BindingScope<'_> {
+    /// Whether a binding of this virtual host is meant.
+    #[must_use]
+    pub fn takes(&self, of: &str, binding: &Binding) -> bool {
+        match *self {
+            Self::All => true,
+            Self::Vhost(vhost) => vhost == of,
+            Self::Source { vhost, exchange } => vhost == of && binding.source == exchange,
+            Self::ToQueue { vhost, queue } => {
+                vhost == of && binding.to_queue && binding.destination == queue
+            }
+            Self::ToExchange { vhost, exchange } => {
+                vhost == of && !binding.to_queue && binding.destination == exchange
+            }
+        }
+    }
+}
+
+/// Where a binding is found again, in its virtual host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BindingPlace {
+    /// The default exchange's to this queue.
+    Implicit(QueueId),
+    /// The one of this number. When it is gone another one may get its number.
+    Numbered(u32),
+}
+
 /// How a user's password is given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Secret {
@@ -292,8 +319,19 @@ pub trait Directory: Send + Sync + 'static {
     fn parameters(&self) -> Vec<Parameter>;
     /// All global parameters.
     fn global_parameters(&self) -> Vec<Parameter>;
+    /// Says of each exchange, of one virtual host or all, its virtual host and its name, by virtual
+    /// host and name. What is called must not ask the directory anything.
+    fn each_exchange(&self, vhost: Option<&str>, see: &mut dyn FnMut(&str, &str));
     /// Exchanges, of one virtual host or all.
-    fn exchanges(&self, vhost: Option<&str>) -> Vec<Exchange>;
+    fn exchanges(&self, vhost: Option<&str>) -> Vec<Exchange> {
+        let mut names: Vec<(String, String)> = Vec::new();
+        self.each_exchange(vhost, &mut |vhost, name| {
+            names.push((vhost.to_owned(), name.to_owned()));
+        });
+        let names = names.iter();
+        let found = names.filter_map(|(vhost, name)| self.exchange(vhost, name));
+        found.collect()
+    }
     /// How many exchanges a virtual host has.
     fn exchange_count(&self, vhost: &str) -> usize;
     /// One exchange; the default one has the empty name.
@@ -317,8 +355,23 @@ pub trait Directory: Send + Sync + 'static {
     }
     /// One queue.
     fn declared_queue(&self, vhost: &str, name: &str) -> Option<Queue>;
+    /// Says of each binding its virtual host and where it is found again, in no particular order.
+    /// What is called must not ask the directory anything.
+    fn each_binding(&self, scope: BindingScope<'_>, see: &mut dyn FnMut(&str, BindingPlace));
+    /// The binding that is there, if there is one.
+    fn binding_at(&self, vhost: &str, place: BindingPlace) -> Option<Binding>;
     /// Bindings, each with its virtual host.
-    fn bindings(&self, scope: BindingScope<'_>) -> Vec<(String, Binding)>;
+    fn bindings(&self, scope: BindingScope<'_>) -> Vec<(String, Binding)> {
+        let mut places: Vec<(String, BindingPlace)> = Vec::new();
+        self.each_binding(scope, &mut |vhost, place| {
+            places.push((vhost.to_owned(), place))
+        });
+        let found = places.into_iter().filter_map(|(vhost, place)| {
+            let binding = self.binding_at(&vhost, place)?;
+            scope.takes(&vhost, &binding).then_some((vhost, binding))
+        });
+        found.collect()
+    }
     /// Changes the catalogue. `by` is the user (or operator) who does it.
     fn alter(&self, by: &str, alteration: Alteration) -> Result<(), AlterError>;
     /// A password's hash, as the node would store it.

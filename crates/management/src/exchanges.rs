@@ -2,10 +2,11 @@
 
 use crate::api::{Binding, Topology};
 use crate::app::App;
-use crate::directory::{BindingScope, Exchange};
+use crate::directory::{BindingPlace, BindingScope, Exchange};
 use crate::history;
 use crate::input::{json_of, percent_encode};
 use crate::list_query;
+use crate::listing::{self, Found, Source};
 use crate::queues::{changed, exchange_name};
 use crate::ranges::{Part, Ranges};
 use crate::rates::Subject;
@@ -13,6 +14,7 @@ use crate::reply::{ApiError, Reply, fingerprint};
 use crate::route::Call;
 use leveret_types::FieldTable;
 use serde_json::{Value, json};
+use std::sync::Arc;
 use std::time::Instant;
 
 type Answer = Result<Reply, ApiError>;
@@ -51,15 +53,51 @@ fn exchange_json(app: &App, exchange: &Exchange, ranges: &Ranges) -> Value {
     json
 }
 
-fn list(call: &Call<'_>, vhost: Option<&str>) -> Answer {
-    let mut all = call.app.node().exchanges(vhost);
-    if vhost.is_none() && !call.who.is_monitor() {
-        all.retain(|exchange| call.app.sees(call.who, &exchange.vhost));
+/// What rows of exchanges are made from.
+struct Exchanges {
+    app: Arc<App>,
+    ranges: Ranges,
+    /// Bytes of their names.
+    name_bytes: usize,
+}
+
+impl Source for Exchanges {
+    /// Virtual host and name.
+    type Key = (Arc<str>, Box<str>);
+    type Row = Value;
+
+    fn rows(&mut self, keys: &[Self::Key]) -> Vec<Option<Value>> {
+        let row = |(vhost, name): &Self::Key| {
+            let exchange = self.app.node().exchange(vhost, name)?;
+            Some(exchange_json(&self.app, &exchange, &self.ranges))
+        };
+        keys.iter().map(row).collect()
     }
-    all.sort_by(|a, b| (&a.vhost, &a.name).cmp(&(&b.vhost, &b.name)));
-    let ranges = Ranges::of(&call.query)?;
-    let row = |exchange: &Exchange| exchange_json(call.app, exchange, &ranges);
-    list_query::list(all, &call.query, |x| Some(&x.name), row)
+
+    fn held_bytes(&self) -> usize {
+        self.name_bytes
+    }
+}
+
+fn list(call: &Call<'_>, vhost: Option<&str>) -> Answer {
+    let mut found = Found::new(&call.query)?;
+    let visible = listing::visible_vhosts(call, vhost);
+    let mut within: Arc<str> = "".into();
+    let mut name_bytes = 0;
+    call.app.node().each_exchange(vhost, &mut |vhost, name| {
+        if visible.as_ref().is_none_or(|seen| seen.contains(vhost)) {
+            found.add(Some(name), || {
+                name_bytes += name.len();
+                (listing::shared(&mut within, vhost), name.into())
+            });
+        }
+    });
+    let source = Exchanges {
+        app: Arc::clone(call.app),
+        ranges: Ranges::of(&call.query)?,
+        name_bytes,
+    };
+    listing::list(found, source, &call.query)
 }
 
 /// `GET /api/exchanges`
@@ -142,23 +180,53 @@ fn binding_json(vhost: &str, binding: &Binding) -> Value {
     })
 }
 
-fn bindings_in(call: &Call<'_>, scope: BindingScope<'_>) -> Answer {
-    let mut found = call.app.node().bindings(scope);
-    if scope == BindingScope::All && !call.who.is_monitor() {
-        found.retain(|(vhost, _)| call.app.sees(call.who, vhost));
+/// Says which bindings are meant where their places may be others' by now.
+type IsMeant = Box<dyn Fn(&Binding) -> bool + Send>;
+
+/// What rows of bindings are made from.
+struct Bindings {
+    app: Arc<App>,
+    is_meant: IsMeant,
+}
+
+impl Source for Bindings {
+    /// Virtual host and place.
+    type Key = (Arc<str>, BindingPlace);
+    type Row = Value;
+
+    fn rows(&mut self, keys: &[Self::Key]) -> Vec<Option<Value>> {
+        let row = |(vhost, place): &Self::Key| {
+            let binding = self.app.node().binding_at(vhost, *place)?;
+            (self.is_meant)(&binding).then(|| binding_json(vhost, &binding))
+        };
+        keys.iter().map(row).collect()
     }
-    let row = |(vhost, binding): &(String, Binding)| binding_json(vhost, binding);
-    list_query::list(found, &call.query, |_| None, row)
+}
+
+fn bindings_in(call: &Call<'_>, scope: BindingScope<'_>, is_meant: IsMeant) -> Answer {
+    let mut found = Found::new(&call.query)?;
+    let visible = match scope {
+        BindingScope::All => listing::visible_vhosts(call, None),
+        _ => None,
+    };
+    let mut within: Arc<str> = "".into();
+    call.app.node().each_binding(scope, &mut |vhost, place| {
+        if visible.as_ref().is_none_or(|seen| seen.contains(vhost)) {
+            found.add(None, || (listing::shared(&mut within, vhost), place));
+        }
+    });
+    let app = Arc::clone(call.app);
+    listing::list(found, Bindings { app, is_meant }, &call.query)
 }
 
 /// `GET /api/bindings`
 pub fn bindings(call: &Call<'_>) -> Answer {
-    bindings_in(call, BindingScope::All)
+    bindings_in(call, BindingScope::All, Box::new(|_| true))
 }
 
 /// `GET /api/bindings/{vhost}`
 pub fn bindings_of_vhost(call: &Call<'_>) -> Answer {
-    bindings_in(call, BindingScope::Vhost(call.param(0)))
+    bindings_in(call, BindingScope::Vhost(call.param(0)), Box::new(|_| true))
 }
 
 /// As RabbitMQ has it, what is not there has no bindings.
@@ -172,7 +240,8 @@ pub fn bindings_of_queue(call: &Call<'_>) -> Answer {
     if call.app.node().declared_queue(vhost, queue).is_none() {
         return no_bindings(call);
     }
-    bindings_in(call, BindingScope::ToQueue { vhost, queue })
+    let scope = BindingScope::ToQueue { vhost, queue };
+    bindings_in(call, scope, is_to(queue, true))
 }
 
 /// `GET /api/exchanges/{vhost}/{name}/bindings/source`
@@ -184,7 +253,12 @@ pub fn bindings_from(call: &Call<'_>) -> Answer {
         vhost: call.param(0),
         exchange: &exchange.name,
     };
-    bindings_in(call, scope)
+    let source = exchange.name.clone();
+    bindings_in(
+        call,
+        scope,
+        Box::new(move |binding| binding.source == source),
+    )
 }
 
 /// `GET /api/exchanges/{vhost}/{name}/bindings/destination`
@@ -196,7 +270,13 @@ pub fn bindings_to(call: &Call<'_>) -> Answer {
         vhost: call.param(0),
         exchange: &exchange.name,
     };
-    bindings_in(call, scope)
+    bindings_in(call, scope, is_to(&exchange.name, false))
+}
+
+/// Bindings to this queue or exchange.
+fn is_to(name: &str, to_queue: bool) -> IsMeant {
+    let name = name.to_owned();
+    Box::new(move |binding| binding.to_queue == to_queue && binding.destination == name)
 }
 
 /// Both ends that the path names must be there.
@@ -218,10 +298,17 @@ fn check_ends(call: &Call<'_>, to_queue: bool) -> Result<(), ApiError> {
     }
 }
 
-/// The bindings between the two ends that the path names: none where one of them is not there.
-fn between(call: &Call<'_>, to_queue: bool) -> Vec<Binding> {
-    let node = call.app.node();
-    let (vhost, source, destination) = (call.param(0), exchange_name(call.param(1)), call.param(2));
+/// Whether a binding is one between the two ends that the path names.
+fn is_between(call: &Call<'_>, to_queue: bool) -> IsMeant {
+    let source = exchange_name(call.param(1)).to_owned();
+    let is_to = is_to(call.param(2), to_queue);
+    Box::new(move |binding| binding.source == source && is_to(binding))
+}
+
+/// The places of the bindings between the two ends that the path names: none where one of them is
+/// not there.
+fn between(call: &Call<'_>, to_queue: bool) -> Vec<BindingPlace> {
+    let (node, vhost, destination) = (call.app.node(), call.param(0), call.param(2));
     let scope = match to_queue {
         true => BindingScope::ToQueue {
             vhost,
@@ -232,14 +319,22 @@ fn between(call: &Call<'_>, to_queue: bool) -> Vec<Binding> {
             exchange: destination,
         },
     };
-    let found = node.bindings(scope).into_iter().map(|(_, binding)| binding);
-    found.filter(|b| b.source == source).collect()
+    let mut places: Vec<BindingPlace> = Vec::new();
+    node.each_binding(scope, &mut |_, place| places.push(place));
+    let is_meant = is_between(call, to_queue);
+    places.retain(|place| node.binding_at(vhost, *place).is_some_and(|b| is_meant(&b)));
+    places
 }
 
 fn list_between(call: &Call<'_>, to_queue: bool) -> Answer {
-    let found = between(call, to_queue);
-    let row = |binding: &Binding| binding_json(call.param(0), binding);
-    list_query::list(found, &call.query, |_| None, row)
+    let mut found = Found::new(&call.query)?;
+    let vhost: Arc<str> = call.param(0).into();
+    for place in between(call, to_queue) {
+        found.add(None, || (Arc::clone(&vhost), place));
+    }
+    let app = Arc::clone(call.app);
+    let is_meant = is_between(call, to_queue);
+    listing::list(found, Bindings { app, is_meant }, &call.query)
 }
 
 fn bind(call: &Call<'_>, to_queue: bool) -> Answer {
@@ -263,14 +358,16 @@ fn bind(call: &Call<'_>, to_queue: bool) -> Answer {
 }
 
 fn named(call: &Call<'_>, to_queue: bool) -> Result<Binding, ApiError> {
-    let found = between(call, to_queue);
+    let (node, vhost) = (call.app.node(), call.param(0));
+    let places = between(call, to_queue).into_iter();
     let given = call.param(3);
     let encoded = encoded_key(given);
     let is_it = |binding: &Binding| {
         let key = properties_key(binding);
         key == given || key == encoded
     };
-    found.into_iter().find(is_it).ok_or(ApiError::NotFound)
+    let mut found = places.filter_map(|place| node.binding_at(vhost, place));
+    found.find(is_it).ok_or(ApiError::NotFound)
 }
 
 /// The name of a binding where its client gave the routing key as it is: many put it into the path

@@ -11,6 +11,7 @@ use crate::directory::Queue;
 use crate::figures::DEPTHS;
 use crate::input::{Query, json_of};
 use crate::list_query;
+use crate::listing::Row as _;
 use crate::peers;
 use crate::question::Question;
 use crate::ranges::Ranges;

@@ -93,6 +93,46 @@ fn a_page_costs_a_page() {
 }
 
 #[test]
+fn a_page_of_exchanges_or_bindings_costs_a_page() {
+    let api = start(0);
+    api.node.more_exchanges.store(20_000, Relaxed);
+    api.node.more_bindings.store(20_000, Relaxed);
+    for (path, total, first) in [
+        ("exchanges?page=2&page_size=50", 20_004, "z-00000046"),
+        (
+            "exchanges?page=1&page_size=50&name=z-",
+            20_004,
+            "z-00000000",
+        ),
+        (
+            "exchanges?page=1&page_size=50&sort=name&sort_reverse=true",
+            20_004,
+            "z-00019999",
+        ),
+        ("bindings?page=2&page_size=50", 20_003, "00001047"),
+    ] {
+        api.node.rows_made.store(0, Relaxed);
+        let page = api.get(Service::Api, &format!("/api/{path}")).json();
+        let items = page["items"].as_array().expect("items");
+        let of_first = [&items[0]["name"], &items[0]["routing_key"]];
+        assert!(of_first.contains(&&first.into()), "{path}: {of_first:?}");
+        assert_eq!(items.len(), 50, "{path}");
+        assert_eq!(page["total_count"], total, "{path}");
+        assert_eq!(api.node.rows_made.load(Relaxed), 50, "{path}");
+    }
+    let list = api
+        .get(
+            Service::Api,
+            "/api/bindings?sort=routing_key&sort_reverse=true",
+        )
+        .json();
+    let rows = list.as_array().expect("a list");
+    assert_eq!(rows.len(), 20_003);
+    assert_eq!(rows[0]["routing_key"], "a.*");
+    assert_eq!(rows[3]["routing_key"], "00020997");
+}
+
+#[test]
 fn a_long_list_is_whole_and_in_order() {
     let api = start(2_000);
     for (query, first, last) in [
@@ -131,16 +171,23 @@ fn a_list_in_any_order_asks_for_many_queues_at_once() {
 
 #[test]
 fn lists_that_nobody_reads_are_not_made_and_hold_up_nobody() {
-    let api = start(MANY);
-    let unread = api.unread(Service::Api, "/api/queues");
-    // Each of these waits for a worker behind all that have asked before.
-    for _ in 0..3 {
-        let who: Value = api.get(Service::Api, "/api/whoami").json();
-        assert_eq!(who["name"], "administrator");
+    for path in ["/api/queues", "/api/exchanges", "/api/bindings"] {
+        let api = start(MANY);
+        api.node.more_exchanges.store(MANY, Relaxed);
+        api.node.more_bindings.store(MANY, Relaxed);
+        let unread = api.unread(Service::Api, path);
+        // Each of these waits for a worker behind all that have asked before.
+        for _ in 0..3 {
+            let who: Value = api.get(Service::Api, "/api/whoami").json();
+            assert_eq!(who["name"], "administrator");
+        }
+        let made = api.node.rows_made.load(Relaxed);
+        assert!(
+            made < CLIENTS as u64 * MANY / 2,
+            "{path}: {made} rows were made"
+        );
+        drop(unread);
     }
-    let made = api.node.rows_made.load(Relaxed);
-    assert!(made < CLIENTS as u64 * MANY / 2, "{made} rows were made");
-    drop(unread);
 }
 
 #[test]

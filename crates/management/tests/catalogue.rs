@@ -9,20 +9,25 @@ use leveret_auth::Access;
 use leveret_auth::password::SALT_BYTES_GIVEN;
 use leveret_management::api::*;
 use leveret_management::catalogue_directory::{CatalogueDirectory, ExecuteError, MakeCommands};
-use leveret_management::{App, Endpoint, Running, Server, Service};
+use leveret_management::directory::BindingScope;
+use leveret_management::{App, Directory, Endpoint, Running, Server, Service};
 use leveret_metadata::{Catalogue, Command, Config};
-use leveret_types::{ConnectionId, ProtocolError, QueueId};
+use leveret_types::{ConnectionId, FieldTable, ProtocolError, QueueId};
 use serde_json::{Value, json};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, RwLock};
 
 /// A node that runs as the fake does and keeps a real catalogue.
 struct Kept {
     running: Fake,
     catalogue: RwLock<Catalogue>,
+    /// How often the catalogue has been borrowed to read it.
+    borrowed: AtomicU64,
 }
 
 impl CatalogueDirectory for Kept {
     fn with_catalogue(&self, read: &mut dyn FnMut(&Catalogue)) {
+        self.borrowed.fetch_add(1, Relaxed);
         read(&self.catalogue.read().expect("catalogue"));
     }
 
@@ -175,19 +180,113 @@ impl Running for Kept {
 }
 
 fn start() -> Server {
+    let app = App::new(Arc::new(kept()), None, false);
+    let any = "127.0.0.1:0".parse().expect("an address");
+    Server::start(app, &[Endpoint::plain(Service::Api, any)]).expect("a port on loopback")
+}
+
+fn kept() -> Kept {
     let mut catalogue = Catalogue::new(Config::default());
     let hash =
         leveret_auth::PasswordHash::new(Default::default(), b"guest", &[1; SALT_BYTES_GIVEN]);
     for command in Catalogue::defaults("guest", hash.expect("a password"), "/") {
         catalogue.apply(&command).expect("a default");
     }
-    let node = Kept {
+    Kept {
         running: Fake::default(),
         catalogue: RwLock::new(catalogue),
+        borrowed: AtomicU64::new(0),
+    }
+}
+
+/// The most that a walk sees in one borrow of the catalogue, and how much it sees in all.
+fn seen_at_once(node: &Kept, walk: impl FnOnce(&Kept, &mut dyn FnMut())) -> (u64, u64) {
+    let (mut most, mut at_once, mut all) = (0, 0, 0);
+    let mut borrow = 0;
+    walk(node, &mut || {
+        let now = node.borrowed.load(Relaxed);
+        if borrow != now {
+            (borrow, at_once) = (now, 0);
+        }
+        (at_once, all) = (at_once + 1, all + 1);
+        most = most.max(at_once);
+    });
+    (most, all)
+}
+
+#[test]
+fn a_walk_holds_the_catalogue_for_a_portion_at_a_time() {
+    const MANY: u64 = 3_000;
+    let node = kept();
+    let vhost = || "/".to_owned();
+    for number in 0..MANY {
+        let name = format!("{number:05}");
+        let exchange = Command::ExchangeDeclare {
+            vhost: vhost(),
+            name: name.clone(),
+            kind: "direct".to_owned(),
+            durable: true,
+            auto_delete: false,
+            internal: false,
+            arguments: FieldTable::new(),
+        };
+        let bind = Command::Bind {
+            vhost: vhost(),
+            source: name.clone(),
+            destination: leveret_metadata::Endpoint::Exchange("amq.direct".to_owned()),
+            routing_key: Vec::new(),
+            arguments: FieldTable::new(),
+        };
+        let queue = Command::QueueDeclare {
+            vhost: vhost(),
+            name,
+            durable: true,
+            exclusive: None,
+            auto_delete: false,
+            arguments: FieldTable::new(),
+            random: [0; 16],
+            shards: 2,
+            id: None,
+        };
+        let mut catalogue = node.catalogue.write().expect("catalogue");
+        for command in [exchange, bind, queue] {
+            catalogue.apply(&command).expect("it fits");
+        }
+    }
+    let of_usual = node.exchanges(None).len() as u64 - MANY;
+    for (of, all, seen) in [
+        (
+            "exchanges",
+            MANY + of_usual,
+            seen_at_once(&node, |node, see| {
+                node.each_exchange(None, &mut |_, _| see())
+            }),
+        ),
+        (
+            "queues",
+            MANY,
+            seen_at_once(&node, |node, see| {
+                node.each_queue(None, &mut |_, _, _| see())
+            }),
+        ),
+        (
+            "bindings",
+            2 * MANY,
+            seen_at_once(&node, |node, see| {
+                node.each_binding(BindingScope::All, &mut |_, _| see());
+            }),
+        ),
+    ] {
+        assert_eq!(seen.1, all, "{of}");
+        assert!(seen.0 <= 1_025, "{of}: {} at once", seen.0);
+    }
+    let to = BindingScope::ToExchange {
+        vhost: "/",
+        exchange: "amq.direct",
     };
-    let app = App::new(Arc::new(node), None, false);
-    let any = "127.0.0.1:0".parse().expect("an address");
-    Server::start(app, &[Endpoint::plain(Service::Api, any)]).expect("a port on loopback")
+    assert_eq!(node.bindings(to).len() as u64, MANY);
+    let both = BindingScope::Vhost("/");
+    assert_eq!(node.bindings(both).len() as u64, 2 * MANY);
 }
 
 fn send(server: &Server, user: &str, method: &str, path: &str, body: &str) -> Answer {

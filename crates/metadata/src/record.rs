@@ -7,6 +7,7 @@ use leveret_routing::Router;
 use leveret_types::QueueKind;
 use leveret_types::{ConnectionId, FieldTable, FieldValue, NodeId, QueueId, ReplicaId};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -263,6 +264,11 @@ pub struct Vhost {
     pub(crate) parameters: BTreeMap<(String, String), FieldValue>,
 }
 
+/// Names behind this one.
+const fn behind(name: &str) -> (Bound<&str>, Bound<&str>) {
+    (Bound::Excluded(name), Bound::Unbounded)
+}
+
 impl Vhost {
     pub(crate) fn new(name: &str) -> Self {
         Self {
@@ -369,6 +375,22 @@ impl Vhost {
     /// Its queues by name.
     pub fn queue_ids(&self) -> impl ExactSizeIterator<Item = QueueId> {
         self.queues.values().copied()
+    }
+    /// The names of its exchanges behind this one, in order, the default one left out.
+    pub fn exchange_names_after<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a Arc<str>> {
+        self.exchanges
+            .range::<str, _>(behind(name))
+            .map(|(name, _)| name)
+    }
+    /// Its queues behind this name, or all, by name.
+    pub fn queues_after<'a>(
+        &'a self,
+        name: Option<&str>,
+    ) -> impl Iterator<Item = (&'a Arc<str>, QueueId)> {
+        let range = name.map_or((Bound::Unbounded, Bound::Unbounded), behind);
+        self.queues
+            .range::<str, _>(range)
+            .map(|(name, id)| (name, *id))
     }
     /// Its policies by name.
     pub fn policies(&self) -> impl ExactSizeIterator<Item = &Policy> {

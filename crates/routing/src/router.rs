@@ -309,15 +309,42 @@ impl Router {
         self.bindings.iter().map(|binding| self.describe(binding))
     }
 
-    /// The bindings that lead away from an exchange.
-    pub fn bindings_from(&self, exchange: &str) -> impl Iterator<Item = Binding<'_>> {
+    /// Numbers of bindings are below this. A binding keeps its number while it is there; then
+    /// another one may get it.
+    #[must_use]
+    pub const fn binding_numbers(&self) -> u32 {
+        self.bindings.items.len() as u32
+    }
+
+    /// The binding of this number, if there is one.
+    #[must_use]
+    pub fn binding(&self, number: u32) -> Option<Binding<'_>> {
+        let binding = self.bindings.items.get(number as usize)?.as_ref()?;
+        Some(self.describe(binding))
+    }
+
+    /// The numbers of the bindings that lead away from an exchange.
+    pub fn numbers_from(&self, exchange: &str) -> impl Iterator<Item = u32> {
         let entries = match self.find_exchange(exchange.as_bytes()) {
             Some(index) => self.exchanges.get(index).outgoing.as_slice(),
             None => &[],
         };
-        entries
-            .iter()
-            .map(|entry| self.describe(self.bindings.get(entry.binding)))
+        entries.iter().map(|entry| entry.binding)
+    }
+
+    /// The numbers of the bindings that lead to a queue or an exchange.
+    pub fn numbers_to(&self, destination: Destination<'_>) -> impl Iterator<Item = u32> {
+        let incoming: &[u32] = match self.find_target(destination) {
+            Some(target) => self.incoming(target),
+            None => &[],
+        };
+        incoming.iter().copied()
+    }
+
+    /// The bindings that lead away from an exchange.
+    pub fn bindings_from(&self, exchange: &str) -> impl Iterator<Item = Binding<'_>> {
+        let numbers = self.numbers_from(exchange);
+        numbers.map(|number| self.describe(self.bindings.get(number)))
     }
 
     /// The bindings that lead away from an exchange and have this key. A direct exchange looks them
@@ -344,13 +371,8 @@ impl Router {
 
     /// The bindings that lead to a queue or an exchange.
     pub fn bindings_to(&self, destination: Destination<'_>) -> impl Iterator<Item = Binding<'_>> {
-        let incoming: &[u32] = match self.find_target(destination) {
-            Some(target) => self.incoming(target),
-            None => &[],
-        };
-        incoming
-            .iter()
-            .map(|&index| self.describe(self.bindings.get(index)))
+        let numbers = self.numbers_to(destination);
+        numbers.map(|number| self.describe(self.bindings.get(number)))
     }
 
     /// Whether a binding exists.

@@ -1,15 +1,14 @@
-//! Lists of queues. Of all queues only the ids are held; rows are made a few at a time, when they
-//! are written.
+//! Lists of queues: what their rows are made from.
 
 use super::row::{QueueRow, zero};
-use super::told::{Owners, Row, Told, told_elsewhere, told_elsewhere_of};
+use super::told::{Owners, Row as TextOfRow, Told, told_elsewhere, told_elsewhere_of};
 use super::{as_wanted, owners, queue_row};
 use crate::api::QueueStats;
 use crate::app::App;
 use crate::directory::Queue;
 use crate::input::Query;
-use crate::list_query::{self, Filter, Page};
-use crate::pieces::Pieces;
+use crate::list_query;
+use crate::listing::{self, Found, Row, Source, Wanted};
 use crate::ranges::Ranges;
 use crate::reply::{ApiError, Reply};
 use crate::route::Call;
@@ -18,9 +17,8 @@ use serde_json::Value;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// Rows that are made at once. For each such batch the threads of the connections may be asked for
-/// all of theirs, to name owners and consumers, so that it is not small.
-const BATCH: usize = 128;
+/// Queues whose records are held at once.
+const RECORDS: usize = 128;
 
 /// The queues of a virtual host, or all that may be seen, as the query asks for them.
 pub(super) fn list(call: &Call<'_>, vhost: Option<&str>) -> Result<Reply, ApiError> {
@@ -34,13 +32,9 @@ pub(crate) fn list_among(
     is_meant: impl Fn(QueueId) -> bool,
 ) -> Result<Reply, ApiError> {
     let (app, query) = (call.app, &call.query);
-    let filter = Filter::of(query)?;
-    let page = Page::of(query)?;
-    let visible = visible_vhosts(call, vhost);
-    let sort = query.get("sort");
+    let mut found = Found::new(query)?;
+    let visible = listing::visible_vhosts(call, vhost);
     let kind = query.get("type");
-    let mut total = 0;
-    let mut named: Vec<(Value, QueueId)> = Vec::new();
     app.node().each_queue(vhost, &mut |id, vhost, name| {
         if visible.as_ref().is_some_and(|seen| !seen.contains(vhost)) {
             return;
@@ -49,96 +43,32 @@ pub(crate) fn list_among(
             return;
         }
         // Streams have ids of their own; what else a queue is only its record says.
-        if kind.is_some_and(|kind| (kind == "stream") != id.is_stream()) {
-            return;
-        }
-        total += 1;
-        if filter.as_ref().is_none_or(|filter| filter.takes(name)) {
-            let key = match sort {
-                Some("name") => name.into(),
-                _ => Value::Null,
-            };
-            named.push((key, id));
+        if kind.is_none_or(|kind| (kind == "stream") == id.is_stream()) {
+            found.add(Some(name), || id);
         }
     });
     if let Some(kind) = kind.filter(|kind| *kind != "stream") {
-        let ids: Vec<QueueId> = named.iter().map(|(_, id)| *id).collect();
+        let ids: Vec<QueueId> = found.keys().copied().collect();
         let of_kind: HashSet<QueueId> = ids
-            .chunks(BATCH)
+            .chunks(RECORDS)
             .flat_map(|ids| app.node().queues_by_id(ids))
             .filter_map(|queue| (queue.kind == kind).then_some(queue.id))
             .collect();
-        named.retain(|(_, id)| of_kind.contains(id));
-        total = named.len();
+        found.retain(|id| of_kind.contains(id));
     }
-    let wants_all = page.is_none() || sort.is_some_and(|field| field != "name");
-    let mut source = Source::new(app, Ranges::of(query)?);
-    if wants_all {
-        source.told = told_elsewhere(app, &source.ranges);
-    }
-    let mut ids = match sort {
-        None | Some("name") => list_query::sorted(named),
-        Some(field) => source.sorted(named, field),
-    };
-    if query.flag("sort_reverse") {
-        ids.reverse();
-    }
-    let filtered = ids.len();
-    let columns = query.clone();
-    let Some(page) = page else {
-        let held_bytes = ids.len() * size_of::<QueueId>() + source.told_bytes();
-        let mut ids = ids.into_iter();
-        let batch = move || {
-            let of_queue = |row| wanted(row, &columns);
-            loop {
-                let batch: Vec<QueueId> = ids.by_ref().take(BATCH).collect();
-                let rows = source.rows(&batch);
-                // An empty batch would be the end; its queues may be gone, and others follow.
-                if batch.is_empty() || !rows.is_empty() {
-                    return rows.into_iter().map(of_queue).collect();
-                }
-            }
-        };
-        let pieces = Pieces::of_rows(batch, QueueRow::write, held_bytes);
-        return Ok(Reply::Pieces("application/json", pieces));
-    };
-    let shown = page.cut(ids)?;
-    if !wants_all {
-        source.told = told_elsewhere_of(app, &shown, &source.ranges);
-    }
-    let rows = source.rows(&shown).into_iter();
-    let rows = rows.map(|row| wanted(row, &columns).whole()).collect();
-    page.reply(rows, filtered, total)
-}
-
-/// A row with as much as the query wants.
-fn wanted(row: QueueRow, query: &Query) -> QueueRow {
-    if query.get("columns").is_none() && !query.flag("disable_stats") {
-        return row;
-    }
-    let whole = row.whole();
-    QueueRow::of(list_query::one(as_wanted(whole, query), query))
-}
-
-/// The virtual hosts whose queues may be seen; none where that is all.
-fn visible_vhosts(call: &Call<'_>, vhost: Option<&str>) -> Option<HashSet<String>> {
-    if vhost.is_some() || call.who.is_monitor() {
-        return None;
-    }
-    let names = call.app.node().vhosts().into_iter().map(|vhost| vhost.name);
-    Some(names.filter(|name| call.app.sees(call.who, name)).collect())
+    listing::list(found, Queues::new(app, Ranges::of(query)?), query)
 }
 
 /// What rows are made from.
-struct Source {
+struct Queues {
     app: Arc<App>,
     node: String,
     ranges: Ranges,
     /// What other nodes tell of queues.
-    told: HashMap<QueueId, Row>,
+    told: HashMap<QueueId, TextOfRow>,
 }
 
-impl Source {
+impl Queues {
     fn new(app: &Arc<App>, ranges: Ranges) -> Self {
         Self {
             app: Arc::clone(app),
@@ -148,24 +78,13 @@ impl Source {
         }
     }
 
-    fn told_bytes(&self) -> usize {
-        let row = |row: &Row| row.bytes() + size_of::<(QueueId, Row)>();
-        self.told.values().map(row).sum()
-    }
-
     /// What is known here of these queues, by id.
     fn known_here(&self, ids: &[QueueId]) -> HashMap<QueueId, QueueStats> {
         let stats = self.app.node().queues_of(ids).into_iter();
         stats.map(|stats| (stats.id, stats)).collect()
     }
 
-    /// The rows of these queues, in this order, but of those that are gone.
-    fn rows(&self, ids: &[QueueId]) -> Vec<QueueRow> {
-        let rows = self.rows_by_id(ids).into_iter();
-        rows.map(|(_, row)| row).collect()
-    }
-
-    fn rows_by_id(&self, ids: &[QueueId]) -> Vec<(QueueId, QueueRow)> {
+    fn rows_by_id(&self, ids: &[QueueId]) -> HashMap<QueueId, QueueRow> {
         let (app, here) = (&self.app, self.known_here(ids));
         let owners = owners(app, here.values());
         let row = |queue: Queue| {
@@ -180,24 +99,11 @@ impl Source {
         Told::of(&self.app, own, self.told.get(&id), owners, &self.ranges)
     }
 
-    /// Queues by what stands in this field of their rows.
-    fn sorted(&self, named: Vec<(Value, QueueId)>, field: &str) -> Vec<QueueId> {
-        let ids: Vec<QueueId> = named.into_iter().map(|(_, id)| id).collect();
-        let mut keyed = Vec::with_capacity(ids.len());
-        for batch in ids.chunks(BATCH) {
-            match figure(field) {
-                Some(figure) => keyed.extend(self.stats(batch, field, figure)),
-                None => keyed.extend(self.fields(batch, field)),
-            }
-        }
-        list_query::sorted(keyed)
-    }
-
-    /// Queues with a figure of theirs. No row need be made for that.
-    fn stats(&self, ids: &[QueueId], field: &str, figure: Figure) -> Vec<(Value, QueueId)> {
+    /// A figure of these queues. No row need be made for that.
+    fn figures(&self, ids: &[QueueId], field: &str, figure: Figure) -> Vec<Value> {
         let here = self.known_here(ids);
         let is_known = |stats: &&QueueStats| !stats.follows && !self.told.contains_key(&stats.id);
-        let key = |id: &QueueId| match here.get(id).filter(is_known) {
+        let of = |id: &QueueId| match here.get(id).filter(is_known) {
             Some(stats) => figure(stats).into(),
             None => {
                 let told = self.told_of(here.get(id), *id, &Owners::new());
@@ -207,19 +113,45 @@ impl Source {
                 })
             }
         };
-        ids.iter().map(|id| (key(id), *id)).collect()
+        ids.iter().map(of).collect()
+    }
+}
+
+impl Source for Queues {
+    type Key = QueueId;
+    type Row = QueueRow;
+
+    fn prepare(&mut self, wanted: Wanted<'_, QueueId>) {
+        self.told = match wanted {
+            Wanted::All => told_elsewhere(&self.app, &self.ranges),
+            Wanted::These(ids) => told_elsewhere_of(&self.app, ids, &self.ranges),
+        };
     }
 
-    /// Queues with a field of their rows.
-    fn fields(&self, ids: &[QueueId], field: &str) -> Vec<(Value, QueueId)> {
-        let rows = self.rows_by_id(ids).into_iter();
-        let rows: HashMap<QueueId, Value> = rows.map(|(id, row)| (id, row.whole())).collect();
-        let key = |id: &QueueId| {
-            let row = rows.get(id);
-            let key = row.map_or(Value::Null, |row| list_query::at(row, field).clone());
-            (key, *id)
-        };
-        ids.iter().map(key).collect()
+    fn rows(&mut self, ids: &[QueueId]) -> Vec<Option<QueueRow>> {
+        let mut rows = self.rows_by_id(ids);
+        ids.iter().map(|id| rows.remove(id)).collect()
+    }
+
+    fn fields(&mut self, ids: &[QueueId], field: &str) -> Vec<Value> {
+        if let Some(figure) = figure(field) {
+            return self.figures(ids, field, figure);
+        }
+        let rows = self.rows(ids).into_iter();
+        rows.map(|row| listing::field_of(row, field)).collect()
+    }
+
+    fn pick(&self, row: QueueRow, query: &Query) -> QueueRow {
+        if query.get("columns").is_none() && !query.flag("disable_stats") {
+            return row;
+        }
+        let whole = row.whole();
+        QueueRow::of(list_query::one(as_wanted(whole, query), query))
+    }
+
+    fn held_bytes(&self) -> usize {
+        let row = |row: &TextOfRow| row.bytes() + size_of::<(QueueId, TextOfRow)>();
+        self.told.values().map(row).sum()
     }
 }
 

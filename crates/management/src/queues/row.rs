@@ -2,6 +2,7 @@
 //! that, and where a list is written, the text of what is missing in it is put behind.
 
 use super::told::no_stats;
+use crate::listing::Row;
 use crate::pieces::write_json;
 use serde_json::{Map, Value};
 use std::sync::LazyLock;
@@ -65,12 +66,6 @@ pub(crate) struct QueueRow {
 }
 
 impl QueueRow {
-    /// A row that lacks nothing.
-    pub(crate) const fn of(fields: Value) -> Self {
-        let lacks = Lacks::Nothing;
-        Self { fields, lacks }
-    }
-
     /// The fields that are not there.
     fn missing(&self) -> impl Iterator<Item = &'static Zero> {
         // Both are in the order of their names, so that one pass tells what is missing.
@@ -81,9 +76,15 @@ impl QueueRow {
             names.peek() != Some(&&zero.name)
         })
     }
+}
 
-    /// All of its fields.
-    pub(crate) fn whole(mut self) -> Value {
+impl Row for QueueRow {
+    fn of(fields: Value) -> Self {
+        let lacks = Lacks::Nothing;
+        Self { fields, lacks }
+    }
+
+    fn whole(mut self) -> Value {
         let missing: Vec<&Zero> = self.missing().collect();
         if let Some(fields) = self.fields.as_object_mut() {
             let missing = missing.into_iter();
@@ -92,8 +93,7 @@ impl QueueRow {
         self.fields
     }
 
-    /// Appends the text of all of its fields.
-    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+    fn write(&self, out: &mut Vec<u8>) {
         write_json(out, &self.fields);
         // A row has a name at least, so that what follows is behind a field.
         if self.lacks != Lacks::Nothing && out.pop_if(|last| *last == b'}').is_some() {

@@ -333,6 +333,7 @@ fn with_zeros(mut row: Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::listing::Row as _;
     use crate::peers::without_zeros;
     use crate::queues::row::{Lacks, QueueRow};
 

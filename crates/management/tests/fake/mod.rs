@@ -22,7 +22,10 @@ pub struct Fake {
     pub group: Mutex<Option<Group>>,
     /// How many queues there are besides the usual ones.
     pub more_queues: AtomicU64,
-    /// Of how many queues a row has been made.
+    /// How many exchanges there are in `other` besides the usual ones, and bindings in `/`.
+    pub more_exchanges: AtomicU64,
+    pub more_bindings: AtomicU64,
+    /// Of how many queues, exchanges or bindings a row has been made.
     pub rows_made: AtomicU64,
     /// How often the figures of all queues have been asked for: nobody is told while this is held.
     pub all_asked: AtomicU64,
@@ -87,6 +90,9 @@ impl Fake {
         self.asked.lock().unwrap().push(line);
     }
 }
+
+/// The number of the first binding besides the usual ones.
+const MORE_BINDINGS: u32 = 1_000;
 
 /// The id of a queue that is declared.
 const MADE: QueueId = QueueId(77);
@@ -754,7 +760,22 @@ impl Directory for Fake {
             .collect()
     }
 
+    fn each_exchange(&self, vhost: Option<&str>, see: &mut dyn FnMut(&str, &str)) {
+        let mut all = self.exchanges(vhost);
+        all.sort_by(|a, b| (&a.vhost, &a.name).cmp(&(&b.vhost, &b.name)));
+        all.iter().for_each(|x| see(&x.vhost, &x.name));
+        let more = self.more_exchanges.load(Relaxed);
+        let more = vhost.is_none_or(|vhost| vhost == "other").then_some(more);
+        for number in 0..more.unwrap_or_default() {
+            see("other", &format!("z-{number:08}"));
+        }
+    }
+
     fn exchange(&self, vhost: &str, name: &str) -> Option<Exchange> {
+        self.rows_made.fetch_add(1, Relaxed);
+        if name.starts_with("z-") {
+            return Some(exchange(vhost, name));
+        }
         self.exchanges(Some(vhost))
             .into_iter()
             .find(|x| x.name == name)
@@ -830,18 +851,40 @@ impl Directory for Fake {
                 all.push((vhost, binding));
             }
         }
-        let keep = |(vhost, b): &(String, Binding)| match scope {
-            BindingScope::All => true,
-            BindingScope::Vhost(v) => v == vhost,
-            BindingScope::Source { vhost: v, exchange } => v == vhost && b.source == exchange,
-            BindingScope::ToQueue { vhost: v, queue } => {
-                v == vhost && b.to_queue && b.destination == queue
+        all.retain(|(vhost, binding)| scope.takes(vhost, binding));
+        all
+    }
+
+    fn each_binding(&self, scope: BindingScope<'_>, see: &mut dyn FnMut(&str, BindingPlace)) {
+        let all = self.bindings(BindingScope::All);
+        for (number, (vhost, binding)) in (0..).zip(&all) {
+            if scope.takes(vhost, binding) {
+                see(vhost, BindingPlace::Numbered(number));
             }
-            BindingScope::ToExchange { vhost: v, exchange } => {
-                v == vhost && !b.to_queue && b.destination == exchange
-            }
+        }
+        if matches!(scope, BindingScope::All) {
+            let more = self.more_bindings.load(Relaxed) as u32;
+            (0..more).for_each(|number| see("/", BindingPlace::Numbered(MORE_BINDINGS + number)));
+        }
+    }
+
+    fn binding_at(&self, vhost: &str, place: BindingPlace) -> Option<Binding> {
+        self.rows_made.fetch_add(1, Relaxed);
+        let BindingPlace::Numbered(number) = place else {
+            return None;
         };
-        all.into_iter().filter(keep).collect()
+        if number >= MORE_BINDINGS {
+            return Some(Binding {
+                source: "x".to_owned(),
+                destination: "q".to_owned(),
+                to_queue: true,
+                routing_key: format!("{number:08}"),
+                arguments: FieldTable::new(),
+            });
+        }
+        let mut all = self.bindings(BindingScope::All).into_iter();
+        let found = all.nth(number as usize).filter(|(of, _)| of == vhost);
+        found.map(|(_, binding)| binding)
     }
 
     fn alter(&self, by: &str, alteration: Alteration) -> Result<(), AlterError> {
