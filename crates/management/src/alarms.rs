@@ -42,9 +42,8 @@ pub fn alarms(call: &Call<'_>) -> Result<Reply, ApiError> {
     let nodes = overview::all_nodes(call.app);
     let has = |alarm: &str| nodes.iter().any(|node| node[alarm] == true);
     let (memory, disk) = (has("mem_alarm"), has("disk_free_alarm"));
-    let held: Vec<Value> = connections::everywhere(call.app)
+    let held: Vec<Value> = connections::everywhere(call.app, is_held_back)
         .iter()
-        .filter(|connection| is_held_back(connection))
         .map(|connection| pick(connection, &CONNECTION))
         .collect();
     Ok(Reply::Json(json!({

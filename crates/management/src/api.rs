@@ -727,6 +727,11 @@ pub trait Running: Send + Sync + 'static {
     /// Says of each queue that this node leads and that is not empty its virtual host, and how many
     /// messages it has: all, those that wait, those that are not settled.
     fn depths(&self, _see: &mut dyn FnMut(&str, [u64; 3])) {}
+    /// Shows each connection that has logged in, with what is in it, in no order. No thread of the
+    /// node works for many of them at once, and none is held when it has been shown.
+    fn each_connection(&self, see: &mut dyn FnMut(ConnectionContent));
+    /// Those of these connections that are there, in no order.
+    fn connections_of(&self, ids: &[ConnectionId]) -> Vec<ConnectionContent>;
     /// All connections that have logged in, in no order.
     fn connections(&self) -> Vec<ConnectionStats>;
     /// The connection of that name with what is in it; none where it has not logged in or is gone.

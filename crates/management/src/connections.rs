@@ -3,6 +3,7 @@
 use crate::absent;
 use crate::api::{ChannelStats, ConnectionContent, ConnectionStats, ConsumerStats};
 use crate::app::App;
+use crate::client_lists::{self, Among, Kind, Of};
 use crate::directory::Queue;
 use crate::figures::message_stats;
 use crate::history;
@@ -42,7 +43,12 @@ fn address(end: Option<std::net::SocketAddr>) -> (String, u16) {
     })
 }
 
-fn connection_json(app: &App, node: &str, c: &ConnectionStats, ranges: &Ranges) -> Value {
+pub(crate) fn connection_json(
+    app: &App,
+    node: &str,
+    c: &ConnectionStats,
+    ranges: &Ranges,
+) -> Value {
     let ((host, port), (peer_host, peer_port)) = (address(c.local), address(c.peer));
     let [received, sent] =
         app.traffic_rates(c.id.0, [c.received_bytes, c.sent_bytes], Instant::now());
@@ -96,6 +102,29 @@ fn connection_json(app: &App, node: &str, c: &ConnectionStats, ranges: &Ranges) 
     json
 }
 
+/// What a row has that is made here, whatever it says.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Shape {
+    Connection,
+    Channel,
+    Consumer,
+}
+
+impl Shape {
+    /// A row in which nothing is said.
+    pub(crate) fn of(self, app: &App) -> Value {
+        let (connection, ranges) = (ConnectionStats::default(), Ranges::default());
+        match self {
+            Self::Connection => connection_json(app, "", &connection, &ranges),
+            Self::Channel => channel_json(app, "", &connection, &ChannelStats::default(), &ranges),
+            Self::Consumer => {
+                let (queue, consumer) = (Queue::default(), ConsumerStats::default());
+                consumer_json("", &queue, Some(&connection), &consumer).unwrap_or_default()
+            }
+        }
+    }
+}
+
 /// Whether this request may see a connection, or what belongs to one: its own user's, or all.
 fn may_see(call: &Call<'_>, row: &Value) -> bool {
     call.who.is_monitor() || row["user"] == call.who.name()
@@ -110,78 +139,79 @@ pub fn own_connections(app: &App, ranges: &Ranges) -> Vec<Value> {
     all.iter().map(row).collect()
 }
 
-/// The connections of all nodes, this one's first.
-fn all_connections(app: &App, ranges: &Ranges) -> Vec<Value> {
-    let mut all = own_connections(app, ranges);
-    all.extend(connections_elsewhere(app, ranges));
-    all
+/// The connections of all nodes that are wanted, this one's first.
+fn all_where(app: &App, ranges: &Ranges, is_wanted: impl Fn(&Value) -> bool) -> Vec<Value> {
+    let node = app.node().node_stats().name;
+    let mut found: Vec<(ConnectionId, Value)> = Vec::new();
+    app.node().each_connection(&mut |content| {
+        let c = &content.connection;
+        let row = connection_json(app, &node, c, ranges);
+        if is_wanted(&row) {
+            found.push((c.id, row));
+        }
+    });
+    found.sort_by_key(|(id, _)| *id);
+    let own = found.into_iter().map(|(_, row)| row);
+    let elsewhere = connections_elsewhere(app, ranges).filter(&is_wanted);
+    own.chain(elsewhere).collect()
 }
 
 fn connections_elsewhere(app: &App, ranges: &Ranges) -> impl Iterator<Item = Value> {
-    let shape = connection_json(app, "", &ConnectionStats::default(), &Ranges::default());
+    let shape = Shape::Connection.of(app);
     let rows = peers::rows(app, &Question::Connections { ranges: *ranges });
     rows.into_iter().map(move |row| peers::shaped(&shape, row))
 }
 
-/// The connections of all nodes, whoever's they are.
-pub(crate) fn everywhere(app: &App) -> Vec<Value> {
-    all_connections(app, &Ranges::default())
+/// The connections of all nodes that are wanted, whoever's they are.
+pub(crate) fn everywhere(app: &App, is_wanted: impl Fn(&Value) -> bool) -> Vec<Value> {
+    all_where(app, &Ranges::default(), is_wanted)
 }
 
 /// The ids of all connections of a user, on whatever node.
 pub(crate) fn ids_of_user(app: &App, user: &str) -> HashSet<ConnectionId> {
-    let all = everywhere(app).into_iter();
-    let of_user = all.filter(|connection| connection["user"] == user);
-    of_user
-        .filter_map(|connection| id_of(connection["pid"].as_str()?))
-        .collect()
+    let of_user = everywhere(app, |connection| connection["user"] == user);
+    let ids = of_user
+        .iter()
+        .filter_map(|connection| id_of(connection["pid"].as_str()?));
+    ids.collect()
 }
 
-/// The channels of all nodes, whoever's they are.
-pub(crate) fn channels_everywhere(app: &App) -> Vec<Value> {
-    all_channels(app, &Ranges::default())
-}
-
-/// How many connections may be seen.
-pub(crate) fn visible_connections(call: &Call<'_>) -> usize {
-    let all = all_connections(call.app, &Ranges::default()).into_iter();
-    all.filter(|connection| may_see(call, connection)).count()
-}
-
-/// How many channels may be seen.
-pub(crate) fn visible_channels(call: &Call<'_>) -> usize {
-    let all = all_channels(call.app, &Ranges::default()).into_iter();
-    all.filter(|channel| may_see(call, channel)).count()
-}
-
-/// How many consumers may be seen.
-pub(crate) fn visible_consumers(call: &Call<'_>) -> usize {
-    let all = all_consumers(call.app).into_iter();
-    let vhost = |consumer: &Value| consumer["queue"]["vhost"].as_str().map(str::to_owned);
-    all.filter_map(|consumer| vhost(&consumer))
-        .filter(|vhost| call.app.sees(call.who, vhost))
-        .count()
-}
-
-pub(crate) fn list_connections(call: &Call<'_>, keep: impl Fn(&Value) -> bool) -> Answer {
-    let mut all = all_connections(call.app, &Ranges::of(&call.query)?);
-    all.retain(|c| may_see(call, c) && keep(c));
-    list_query::list_of(all, &call.query)
+/// The channels in a virtual host, on whatever node, that are wanted.
+pub(crate) fn channels_where(
+    app: &App,
+    vhost: &str,
+    is_wanted: impl Fn(&Value) -> bool,
+) -> Vec<Value> {
+    let (node, ranges) = (app.node().node_stats().name, Ranges::default());
+    let mut found: Vec<Value> = Vec::new();
+    app.node().each_connection(&mut |content| {
+        let c = &content.connection;
+        if c.vhost == vhost {
+            let channels = content.channels.iter();
+            let rows = channels.map(|channel| channel_json(app, &node, c, channel, &ranges));
+            found.extend(rows.filter(&is_wanted));
+        }
+    });
+    let elsewhere = channels_elsewhere(app, &ranges);
+    found.extend(elsewhere.filter(|row| row["vhost"] == vhost && is_wanted(row)));
+    found
 }
 
 /// `GET /api/connections`
 pub fn connections(call: &Call<'_>) -> Answer {
-    list_connections(call, |_| true)
+    client_lists::list(call, Kind::Connections, Among::All, |_| true)
 }
 
 /// `GET /api/vhosts/{vhost}/connections`
 pub fn connections_of_vhost(call: &Call<'_>) -> Answer {
-    list_connections(call, |c| c["vhost"] == call.param(0))
+    let is_meant = |of: &Of<'_>| of.vhost == call.param(0);
+    client_lists::list(call, Kind::Connections, Among::All, is_meant)
 }
 
 /// `GET /api/connections/username/{user}`
 pub fn connections_of_user(call: &Call<'_>) -> Answer {
-    list_connections(call, |c| c["user"] == call.param(0))
+    let is_meant = |of: &Of<'_>| of.user == call.param(0);
+    client_lists::list(call, Kind::Connections, Among::All, is_meant)
 }
 
 /// The first connection that is as wanted, if it may be seen.
@@ -192,9 +222,8 @@ pub(crate) fn found(
     call: &Call<'_>,
     is_it: impl Fn(&Value) -> bool,
 ) -> Result<Option<Value>, ApiError> {
-    let mut all = all_connections(call.app, &Ranges::of(&call.query)?).into_iter();
-    let found = all.find(is_it);
-    Ok(found.filter(|c| may_see(call, c)))
+    let mut all = all_where(call.app, &Ranges::of(&call.query)?, is_it).into_iter();
+    Ok(all.next().filter(|c| may_see(call, c)))
 }
 
 /// The connection that the path names. Other nodes are asked only if it is not one of this node's,
@@ -255,10 +284,8 @@ pub fn close_one(call: &Call<'_>) -> Answer {
 
 /// `DELETE /api/connections/username/{user}`
 pub fn close_of_user(call: &Call<'_>) -> Answer {
-    for c in all_connections(call.app, &Ranges::default()) {
-        if c["user"] == call.param(0) {
-            close(call, &c)?;
-        }
+    for c in everywhere(call.app, |c| c["user"] == call.param(0)) {
+        close(call, &c)?;
     }
     Ok(Reply::Done)
 }
@@ -269,11 +296,11 @@ pub(crate) fn connection_details(c: &ConnectionStats) -> Value {
     json!({"name": c.name, "peer_host": peer_host, "peer_port": peer_port})
 }
 
-fn channel_name(c: &ConnectionStats, number: u16) -> String {
+pub(crate) fn channel_name(c: &ConnectionStats, number: u16) -> String {
     format!("{} ({number})", c.name)
 }
 
-fn channel_json(
+pub(crate) fn channel_json(
     app: &App,
     node: &str,
     c: &ConnectionStats,
@@ -330,16 +357,8 @@ pub fn own_channels(app: &App, ranges: &Ranges) -> Vec<Value> {
         .collect()
 }
 
-/// The channels of all nodes, this one's first.
-fn all_channels(app: &App, ranges: &Ranges) -> Vec<Value> {
-    let mut all = own_channels(app, ranges);
-    all.extend(channels_elsewhere(app, ranges));
-    all
-}
-
 fn channels_elsewhere(app: &App, ranges: &Ranges) -> impl Iterator<Item = Value> {
-    let (connection, channel) = (ConnectionStats::default(), ChannelStats::default());
-    let shape = channel_json(app, "", &connection, &channel, &Ranges::default());
+    let shape = Shape::Channel.of(app);
     let rows = peers::rows(app, &Question::Channels { ranges: *ranges });
     rows.into_iter().map(move |row| peers::shaped(&shape, row))
 }
@@ -381,28 +400,26 @@ fn channel_elsewhere(app: &App, name: &str, ranges: &Ranges) -> Option<Value> {
     Some(json)
 }
 
-fn list_channels(call: &Call<'_>, keep: impl Fn(&Value) -> bool) -> Answer {
-    let mut all = all_channels(call.app, &Ranges::of(&call.query)?);
-    all.retain(|channel| may_see(call, channel) && keep(channel));
-    list_query::list_of(all, &call.query)
-}
-
 /// `GET /api/channels`
 pub fn channels(call: &Call<'_>) -> Answer {
-    list_channels(call, |_| true)
+    client_lists::list(call, Kind::Channels, Among::All, |_| true)
 }
 
 /// `GET /api/vhosts/{vhost}/channels`
 pub fn channels_of_vhost(call: &Call<'_>) -> Answer {
-    list_channels(call, |c| c["vhost"] == call.param(0))
+    let is_meant = |of: &Of<'_>| of.vhost == call.param(0);
+    client_lists::list(call, Kind::Channels, Among::All, is_meant)
 }
 
 /// `GET /api/connections/{name}/channels`
 pub fn channels_of_connection(call: &Call<'_>) -> Answer {
-    let connection = named(call)?;
-    list_channels(call, |c| {
-        c["connection_details"]["name"] == connection["name"]
-    })
+    named(call)?;
+    client_lists::list(
+        call,
+        Kind::Channels,
+        Among::Connection(call.param(0)),
+        |_| true,
+    )
 }
 
 /// `GET /api/channels/{name}`
@@ -425,7 +442,7 @@ pub(crate) fn queue_names(app: &App) -> HashMap<QueueId, Queue> {
     queues.into_iter().map(|q| (q.id, q)).collect()
 }
 
-fn consumer_json(
+pub(crate) fn consumer_json(
     node: &str,
     queue: &Queue,
     connection: Option<&ConnectionStats>,
@@ -472,17 +489,8 @@ pub fn own_consumers(app: &App) -> Vec<Value> {
     rows.collect()
 }
 
-/// The consumers of all nodes' clients, this one's first.
-fn all_consumers(app: &App) -> Vec<Value> {
-    let mut all = own_consumers(app);
-    all.extend(consumers_elsewhere(app));
-    all
-}
-
 fn consumers_elsewhere(app: &App) -> impl Iterator<Item = Value> {
-    let (connection, consumer) = (ConnectionStats::default(), ConsumerStats::default());
-    let shape = consumer_json("", &Queue::default(), Some(&connection), &consumer);
-    let shape = shape.unwrap_or_default();
+    let shape = Shape::Consumer.of(app);
     let rows = peers::rows(app, &Question::Consumers);
     rows.into_iter().map(move |row| peers::shaped(&shape, row))
 }
@@ -499,24 +507,13 @@ pub fn consumers_of(app: &App, queue: &Queue) -> Value {
     own.chain(elsewhere).collect()
 }
 
-fn list_consumers(call: &Call<'_>, vhost: Option<&str>) -> Answer {
-    let app = call.app;
-    let mut seen: HashMap<String, bool> = HashMap::new();
-    let mut all = all_consumers(app);
-    all.retain(|consumer| {
-        let of = consumer["queue"]["vhost"].as_str().unwrap_or_default();
-        let may_see = || app.sees(call.who, of);
-        vhost.is_none_or(|vhost| vhost == of) && *seen.entry(of.to_owned()).or_insert_with(may_see)
-    });
-    list_query::list_of(all, &call.query)
-}
-
 /// `GET /api/consumers`
 pub fn consumers(call: &Call<'_>) -> Answer {
-    list_consumers(call, None)
+    client_lists::list(call, Kind::Consumers, Among::All, |_| true)
 }
 
 /// `GET /api/consumers/{vhost}`
 pub fn consumers_of_vhost(call: &Call<'_>) -> Answer {
-    list_consumers(call, Some(call.param(0)))
+    let is_meant = |of: &Of<'_>| of.vhost == call.param(0);
+    client_lists::list(call, Kind::Consumers, Among::All, is_meant)
 }

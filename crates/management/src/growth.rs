@@ -10,6 +10,7 @@ use crate::queues;
 use crate::reply::{ApiError, Reply};
 use crate::route::Call;
 use serde_json::{Value, json};
+use std::collections::HashSet;
 
 /// A rate below this is none: figures are means over some seconds.
 const RATE_MIN: f64 = 0.05;
@@ -91,10 +92,7 @@ fn rate(stats: &Value, name: &str) -> f64 {
 }
 
 /// The consumers of a queue with what their channels do, the slowest first.
-fn consumers(call: &Call<'_>, queue: &Queue, channels: &[Value]) -> Vec<Value> {
-    let Value::Array(rows) = connections::consumers_of(call.app, queue) else {
-        return Vec::new();
-    };
+fn consumers(rows: Vec<Value>, channels: &[Value]) -> Vec<Value> {
     let mut rows: Vec<Value> = rows
         .into_iter()
         .map(|row| {
@@ -122,13 +120,17 @@ fn consumers(call: &Call<'_>, queue: &Queue, channels: &[Value]) -> Vec<Value> {
     rows
 }
 
+/// Messages that a channel publishes a second.
+fn publishes(channel: &Value) -> f64 {
+    rate(&channel["message_stats"], "publish")
+}
+
 /// Channels that publish in the queue's virtual host, the fastest first. To which queues their
 /// messages go is not counted by pairs.
 fn publishers(queue: &Queue, channels: &[Value]) -> Vec<Value> {
-    let publish = |channel: &Value| rate(&channel["message_stats"], "publish");
     let here = channels
         .iter()
-        .filter(|c| c["vhost"] == queue.vhost && publish(c) > RATE_MIN);
+        .filter(|c| c["vhost"] == queue.vhost && publishes(c) > RATE_MIN);
     let mut rows: Vec<Value> = here
         .map(|channel| {
             json!({
@@ -136,7 +138,7 @@ fn publishers(queue: &Queue, channels: &[Value]) -> Vec<Value> {
                 "connection": channel["connection_details"]["name"],
                 "node": channel["node"],
                 "user": channel["user"],
-                "publishes_per_second": publish(channel),
+                "publishes_per_second": publishes(channel),
                 "unconfirmed": channel["messages_unconfirmed"],
             })
         })
@@ -151,8 +153,18 @@ pub fn growth(call: &Call<'_>) -> Result<Reply, ApiError> {
     let queue = queues::declared(call)?;
     let row = queues::row(call, &queue)?;
     // A user who may see the queue is told of all its clients: their names, no more.
-    let channels = connections::channels_everywhere(call.app);
-    let consumers = consumers(call, &queue, &channels);
+    let consuming = match connections::consumers_of(call.app, &queue) {
+        Value::Array(rows) => rows,
+        _ => Vec::new(),
+    };
+    let names = consuming
+        .iter()
+        .map(|row| row["channel_details"]["name"].clone());
+    let names: HashSet<Value> = names.collect();
+    let channels = connections::channels_where(call.app, &queue.vhost, |channel| {
+        publishes(channel) > RATE_MIN || names.contains(&channel["name"])
+    });
+    let consumers = consumers(consuming, &channels);
     let nodes = overview::all_nodes(call.app);
     let has_alarm = |node: &Value| node["mem_alarm"] == true || node["disk_free_alarm"] == true;
     let stats = &row["message_stats"];

@@ -106,14 +106,13 @@ pub fn impact(call: &Call<'_>) -> Result<Reply, ApiError> {
         return Err(ApiError::NotFound);
     }
     let [gone, still, goes_on] = queues(app, node);
-    let clients = connections::everywhere(app);
-    let clients = clients.iter().filter(|client| client["node"] == node);
+    let clients = connections::everywhere(app, |client| client["node"] == node);
     let stops_catalogue = catalogue_stands_still(app, node);
     let is_harmless = gone.count == 0 && still.count == 0 && !stops_catalogue;
     Ok(Reply::Json(json!({
         "node": node,
         "harmless": is_harmless,
-        "connections_closed": clients.count(),
+        "connections_closed": clients.len(),
         "declarations_stop": stops_catalogue,
         "queues_gone": gone.json(),
         "queues_without_majority": still.json(),

@@ -22,6 +22,7 @@ mod catalogue;
 pub mod catalogue_directory;
 mod catalogue_walk;
 mod changes;
+mod client_lists;
 pub mod cluster;
 mod cluster_view;
 mod connections;

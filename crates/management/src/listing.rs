@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 /// Rows that are made at once. For each such batch the threads of the connections may be asked for
 /// all of theirs, to name owners and consumers, so that it is not small.
-const BATCH: usize = 128;
+pub(crate) const BATCH: usize = 128;
 
 /// The virtual hosts whose contents may be seen; none where that is all, or one is meant, which may
 /// be seen by whoever got so far.
@@ -144,6 +144,11 @@ impl<K> Found<K> {
             let name = name.filter(|_| self.by_name).into();
             self.keys.push((name, key()));
         }
+    }
+
+    /// Brings the keys into their usual order.
+    pub(crate) fn sort_by<O: Ord>(&mut self, order: impl Fn(&K) -> O) {
+        self.keys.sort_by_key(|(_, key)| order(key));
     }
 
     /// Leaves only some of those that the filter let through; the others are not even counted.

@@ -3,7 +3,7 @@
 use crate::absent;
 use crate::api::{BrokerStats, Listener, NodeStats};
 use crate::app::App;
-use crate::connections;
+use crate::client_lists::{self, Kind};
 use crate::figures::{CHURN, depths, message_stats, node_fields};
 use crate::history;
 use crate::input::{Body, Query};
@@ -125,9 +125,9 @@ fn visible_overview(call: &Call<'_>, ranges: &Ranges) -> Value {
     let vhosts = vhosts.filter(|vhost| is_seen(&vhost.name));
     let exchanges = vhosts.map(|vhost| call.app.node().exchange_count(&vhost.name));
     sums["object_totals"] = json!({
-        "channels": connections::visible_channels(call),
-        "connections": connections::visible_connections(call),
-        "consumers": connections::visible_consumers(call),
+        "channels": client_lists::count(call, Kind::Channels),
+        "connections": client_lists::count(call, Kind::Connections),
+        "consumers": client_lists::count(call, Kind::Consumers),
         "exchanges": exchanges.sum::<usize>(),
         "queues": queues,
     });

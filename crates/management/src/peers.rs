@@ -8,6 +8,7 @@ use crate::app::App;
 use crate::history;
 use crate::question::Question;
 use leveret_types::NodeId;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 /// What the other nodes answer, each with its number; who does not answer in time is left out.
@@ -26,6 +27,15 @@ pub fn rows(app: &App, question: &Question) -> Vec<Value> {
         _ => Vec::new(),
     };
     ask(app, question).into_iter().flat_map(of_one).collect()
+}
+
+/// The same rows as texts, which take a part of what their values do.
+pub(crate) fn texts(app: &App, question: &Question) -> Vec<Box<RawValue>> {
+    let answers = app.node().ask_peers(question).into_iter();
+    let of_one = |(_, bytes): (NodeId, Vec<u8>)| -> Vec<Box<RawValue>> {
+        serde_json::from_slice(&bytes).unwrap_or_default()
+    };
+    answers.flat_map(of_one).collect()
 }
 
 /// Puts the fields of one object into another, deeply.

@@ -3,6 +3,7 @@
 
 use crate::api::{Binding, StreamConsumerStats, StreamPublisherStats, Topology};
 use crate::app::App;
+use crate::client_lists::{self, Among, Kind, Of};
 use crate::connections;
 use crate::directory::{BindingScope, Exchange, Queue};
 use crate::input::{Body, json_of};
@@ -89,18 +90,23 @@ pub fn consumers_of_vhost(call: &Call<'_>) -> Answer {
     list(call, all_consumers(call.app), keep)
 }
 
+/// The protocol of the connections that are listed here.
+const STREAM: &str = "stream";
+
 fn is_stream(connection: &Value) -> bool {
-    connection["protocol"] == "stream"
+    connection["protocol"] == STREAM
 }
 
 /// `GET /api/stream/connections`
 pub fn connections(call: &Call<'_>) -> Answer {
-    connections::list_connections(call, is_stream)
+    let is_meant = |of: &Of<'_>| of.protocol == STREAM;
+    client_lists::list(call, Kind::Connections, Among::All, is_meant)
 }
 
 /// `GET /api/stream/connections/{vhost}`
 pub fn connections_of_vhost(call: &Call<'_>) -> Answer {
-    connections::list_connections(call, |c| is_stream(c) && c["vhost"] == call.param(0))
+    let is_meant = |of: &Of<'_>| of.protocol == STREAM && of.vhost == call.param(0);
+    client_lists::list(call, Kind::Connections, Among::All, is_meant)
 }
 
 /// The stream connection that the path names, if it may be seen.

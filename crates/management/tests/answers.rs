@@ -133,6 +133,79 @@ fn a_page_of_exchanges_or_bindings_costs_a_page() {
 }
 
 #[test]
+fn a_page_of_what_clients_have_costs_a_page() {
+    let api = start(0);
+    api.node.more_connections.store(5_000, Relaxed);
+    for (path, total, made, first) in [
+        (
+            "connections?page=2&page_size=50",
+            5_002,
+            50,
+            "more-00001048",
+        ),
+        (
+            "connections?page=1&page_size=50&name=more-",
+            5_002,
+            50,
+            "more-00001000",
+        ),
+        (
+            "connections?page=1&page_size=50&sort=name&sort_reverse=true",
+            5_002,
+            50,
+            "more-00005999",
+        ),
+        (
+            "channels?page=2&page_size=50",
+            10_001,
+            26,
+            "more-00001024 (2)",
+        ),
+        ("vhosts/%2F/channels?page=1&page_size=2", 10_001, 2, ""),
+        // And as many of the consumers' queues.
+        ("consumers?page=2&page_size=50", 5_001, 100, ""),
+    ] {
+        api.node.rows_made.store(0, Relaxed);
+        let all_asked = api.node.all_asked.load(Relaxed);
+        let page = api.get(Service::Api, &format!("/api/{path}")).json();
+        let items = page["items"].as_array().expect("items");
+        if !first.is_empty() {
+            assert_eq!(items[0]["name"], first, "{path}");
+        }
+        assert_eq!(page["total_count"], total, "{path}");
+        assert_eq!(api.node.rows_made.load(Relaxed), made, "{path}");
+        assert_eq!(api.node.all_asked.load(Relaxed), all_asked, "{path}");
+    }
+}
+
+#[test]
+fn long_lists_of_what_clients_have_are_whole_and_in_order() {
+    let api = start(0);
+    api.node.more_connections.store(2_000, Relaxed);
+    for (path, count, last) in [
+        ("connections", 2_002, "more-00002999"),
+        ("connections?sort=recv_oct", 2_002, "more-00002999"),
+        ("channels", 4_001, "more-00002999 (2)"),
+        ("channels?sort=number", 4_001, "more-00002999 (2)"),
+        (
+            "consumers?sort=channel_details.name",
+            2_001,
+            "more-00002999 (1)",
+        ),
+    ] {
+        api.node.stats_asked.store(0, Relaxed);
+        let list = api.get(Service::Api, &format!("/api/{path}")).json();
+        let rows = list.as_array().expect("a list");
+        assert_eq!(rows.len(), count, "{path}");
+        let row = &rows[count - 1];
+        let names = [&row["name"], &row["channel_details"]["name"]];
+        assert!(names.contains(&&last.into()), "{path}: {names:?}");
+        let asked = api.node.stats_asked.load(Relaxed);
+        assert!(asked < 2_000 / 16, "{path}: asked {asked} times");
+    }
+}
+
+#[test]
 fn a_long_list_is_whole_and_in_order() {
     let api = start(2_000);
     for (query, first, last) in [
@@ -171,8 +244,16 @@ fn a_list_in_any_order_asks_for_many_queues_at_once() {
 
 #[test]
 fn lists_that_nobody_reads_are_not_made_and_hold_up_nobody() {
-    for path in ["/api/queues", "/api/exchanges", "/api/bindings"] {
-        let api = start(MANY);
+    for path in [
+        "/api/queues",
+        "/api/exchanges",
+        "/api/bindings",
+        "/api/connections",
+        "/api/channels",
+        "/api/consumers",
+    ] {
+        let api = start(if path == "/api/queues" { MANY } else { 0 });
+        api.node.more_connections.store(MANY, Relaxed);
         api.node.more_exchanges.store(MANY, Relaxed);
         api.node.more_bindings.store(MANY, Relaxed);
         let unread = api.unread(Service::Api, path);

@@ -130,6 +130,10 @@ impl Running for Kept {
     fn queue(&self, _: QueueId) -> Option<QueueStats> {
         None
     }
+    fn each_connection(&self, _: &mut dyn FnMut(ConnectionContent)) {}
+    fn connections_of(&self, _: &[ConnectionId]) -> Vec<ConnectionContent> {
+        Vec::new()
+    }
     fn connections(&self) -> Vec<ConnectionStats> {
         Vec::new()
     }

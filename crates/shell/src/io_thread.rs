@@ -53,6 +53,49 @@ pub enum Which {
     Named(Arc<str>),
     /// Those that have consumers of this queue.
     Consuming(QueueId),
+    /// These.
+    These(Arc<[ConnectionId]>),
+}
+
+/// Connections that an IO thread looks at in one turn for whoever lists all of them.
+pub const LISTED_MAX: usize = 64;
+/// Channels, consumers and publishers, beside those of one connection more, that it copies then.
+const CONTENTS_LISTED: usize = 2_048;
+
+/// What an IO thread says in one turn of its connections.
+#[derive(Debug, Default)]
+pub struct Portion {
+    /// Facts about some.
+    pub status: Vec<ConnectionStatus>,
+    /// Where the next turn goes on; none when that was all.
+    pub next: Option<usize>,
+}
+
+impl Portion {
+    /// What the slots from this one on hold.
+    fn of(slots: &[Option<Slot>], from: usize) -> Self {
+        let mut portion = Self::default();
+        let mut contents = 0;
+        for (slot, state) in slots.iter().enumerate().skip(from) {
+            if slot == from + LISTED_MAX || contents >= CONTENTS_LISTED {
+                portion.next = Some(slot);
+                break;
+            }
+            let Some(state) = state.as_ref().filter(|state| !state.client.over()) else {
+                continue;
+            };
+            let status = state.client.status();
+            contents += status.channels.len() + status.consumers.len();
+            contents += status.stream_publishers.len() + status.stream_subscriptions.len();
+            portion.status.push(status);
+        }
+        portion
+    }
+}
+
+/// The slot of a connection in its thread.
+const fn slot_of(id: ConnectionId) -> usize {
+    (id.0 >> 8 & 0xFFFF) as usize
 }
 
 fn is_asked_about(client: &Client, which: &Which) -> bool {
@@ -60,6 +103,7 @@ fn is_asked_about(client: &Client, which: &Which) -> bool {
         Which::All => true,
         Which::Named(name) => client.name() == &**name,
         Which::Consuming(queue) => client.consumes(*queue),
+        Which::These(_) => true,
     }
 }
 
@@ -73,6 +117,8 @@ pub enum ThreadEvent {
     Displaced(ConnectionId),
     /// Somebody asks for facts about connections.
     List(Which, SyncSender<Vec<ConnectionStatus>>),
+    /// Somebody wants facts about all connections, portion by portion: the one that begins here.
+    ListFrom(usize, SyncSender<Portion>),
     /// The alarms have changed: connections are to be blocked or let go on.
     AlarmsChanged,
     /// Close the connections that are open.
@@ -290,6 +336,20 @@ impl IoThread {
         }
     }
 
+    /// Facts about those of the thread's connections that are asked about.
+    fn status_of(&self, which: &Which) -> Vec<ConnectionStatus> {
+        if let Which::These(ids) = which {
+            let state = |id: &ConnectionId| {
+                let state = self.slots.get(slot_of(*id))?.as_ref()?;
+                (state.id == *id && !state.client.over()).then(|| state.client.status())
+            };
+            return ids.iter().filter_map(state).collect();
+        }
+        let states = self.slots.iter().flatten();
+        let meant = states.filter(|s| !s.client.over() && is_asked_about(&s.client, which));
+        meant.map(|s| s.client.status()).collect()
+    }
+
     fn touch(&mut self, slot: usize) {
         if let Some(state) = &mut self.slots[slot]
             && !state.touched
@@ -368,7 +428,7 @@ impl IoThread {
     fn handle(&mut self, now: Now, event: ThreadEvent) {
         match event {
             ThreadEvent::Connection(id, event) => {
-                let slot = (id.0 >> 8 & 0xFFFF) as usize;
+                let slot = slot_of(id);
                 match self.slots.get_mut(slot) {
                     Some(Some(state)) if state.id == id => {
                         state.client.event(now, event, &self.broker);
@@ -383,7 +443,7 @@ impl IoThread {
                 self.open(socket, origin, pending_login)
             }
             ThreadEvent::Displaced(id) => {
-                let slot = (id.0 >> 8 & 0xFFFF) as usize;
+                let slot = slot_of(id);
                 if let Some(Some(state)) = self.slots.get_mut(slot)
                     && state.id == id
                     && state.pending_login.is_some()
@@ -394,15 +454,11 @@ impl IoThread {
                 }
             }
             ThreadEvent::List(which, answer) => {
-                let status = self
-                    .slots
-                    .iter()
-                    .flatten()
-                    .filter(|s| !s.client.over() && is_asked_about(&s.client, &which))
-                    .map(|s| s.client.status())
-                    .collect();
                 // Whoever asked may have given up.
-                let _ = answer.try_send(status);
+                let _ = answer.try_send(self.status_of(&which));
+            }
+            ThreadEvent::ListFrom(slot, answer) => {
+                let _ = answer.try_send(Portion::of(&self.slots, slot));
             }
             ThreadEvent::AlarmsChanged => {
                 for slot in 0..self.slots.len() {

@@ -5,8 +5,8 @@ use crate::broker::Broker;
 use crate::cluster::{self, ClusterConfig, ClusterError, Links, PrepareError};
 use crate::disk::RealDisk;
 use crate::inbox::Inbox;
-pub use crate::io_thread::Which;
 use crate::io_thread::{IoThread, TOKEN_WAKER, ThreadEvent};
+pub use crate::io_thread::{LISTED_MAX, Which};
 use crate::listener::{Listener, Protocol, TlsSettings};
 use crate::logins;
 use crate::read_threads;
@@ -398,6 +398,27 @@ pub fn some_connections(broker: &Broker, which: &Which) -> Vec<ConnectionStatus>
         }
     }
     status
+}
+
+/// Hands over facts about all connections, portion by portion, so that no thread copies many in one
+/// turn; a thread that does not answer within a second is left out from there on.
+pub fn each_portion(broker: &Broker, see: &mut dyn FnMut(Vec<ConnectionStatus>)) {
+    for thread in 0..broker.thread_count() {
+        let mut from = Some(0);
+        while let Some(slot) = from {
+            let (answer, answers) = sync_channel(1);
+            let inbox = broker.inbox(thread);
+            inbox.post([ThreadEvent::ListFrom(slot, answer)]);
+            inbox.ring();
+            let Ok(portion) = answers.recv_timeout(Duration::from_secs(1)) else {
+                break;
+            };
+            from = portion.next;
+            if !portion.status.is_empty() {
+                see(portion.status);
+            }
+        }
+    }
 }
 
 /// Has the node listen for clients, or listen no more; connections that are open go on.

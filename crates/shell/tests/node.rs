@@ -8,7 +8,9 @@ use leveret_amqp::{Method, RawTable, basic, confirm, connection, encode, queue};
 use leveret_auth::Credentials;
 use leveret_session::Settings;
 use leveret_shell::disk::RealDisk;
-use leveret_shell::node::Node;
+use leveret_shell::node::{LISTED_MAX, Node, Which, each_portion, some_connections};
+use leveret_types::ConnectionId;
+use std::collections::BTreeSet;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -406,6 +408,27 @@ fn who_says_nothing_has_little_time() {
     let mut silent = connect(at);
     assert_eq!(silent.read(&mut [0]).expect("its end"), 0);
     assert!(is_kept(&mut slow));
+    node.shut_down();
+}
+
+#[test]
+fn connections_are_listed_a_few_in_each_turn_and_some_by_their_ids() {
+    let scratch = Scratch::new("listed");
+    let node = start(&scratch.0, None);
+    let many = 3 * LISTED_MAX;
+    let clients: Vec<_> = (0..many).map(|_| log_in(address(&node, false))).collect();
+    let mut portions = Vec::new();
+    each_portion(&node.broker, &mut |portion| portions.push(portion));
+    assert!(portions.iter().all(|portion| portion.len() <= LISTED_MAX));
+    let ids: BTreeSet<ConnectionId> = portions.iter().flatten().map(|c| c.id).collect();
+    assert_eq!(ids.len(), many, "each is told of once");
+    let some: Vec<ConnectionId> = ids.iter().copied().step_by(7).collect();
+    let gone = ConnectionId(some[0].0 + (1 << 40));
+    let asked: Arc<[ConnectionId]> = some.iter().copied().chain([gone]).collect();
+    let told = some_connections(&node.broker, &Which::These(asked));
+    let told: BTreeSet<ConnectionId> = told.iter().map(|c| c.id).collect();
+    assert_eq!(told.into_iter().collect::<Vec<_>>(), some);
+    drop(clients);
     node.shut_down();
 }
 

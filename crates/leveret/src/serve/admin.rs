@@ -265,6 +265,14 @@ impl Running for Admin {
             .collect()
     }
 
+    fn each_connection(&self, see: &mut dyn FnMut(ConnectionContent)) {
+        self.each_content(see);
+    }
+
+    fn connections_of(&self, ids: &[ConnectionId]) -> Vec<ConnectionContent> {
+        self.contents_of(ids)
+    }
+
     fn connection(&self, name: &str) -> Option<ConnectionContent> {
         self.content_of_connection(name)
     }

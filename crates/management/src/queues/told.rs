@@ -4,7 +4,7 @@
 use super::readers;
 use super::row::zero;
 use crate::absent;
-use crate::api::{MessageCounters, QueueStats};
+use crate::api::{ConnectionContent, MessageCounters, QueueStats};
 use crate::app::App;
 use crate::connections::connection_details;
 use crate::figures::{depths_at, message_rates, messages_at};
@@ -30,14 +30,13 @@ pub(crate) fn owners<'a>(app: &App, stats: impl IntoIterator<Item = &'a QueueSta
     if owners.is_empty() {
         return Owners::new();
     }
-    let connections = app.node().connections().into_iter();
-    let owning = connections.filter(|connection| owners.contains(&connection.id));
-    owning
-        .map(|connection| {
-            let details = connection_details(&connection);
-            (connection.id, details)
-        })
-        .collect()
+    let ids: Vec<ConnectionId> = owners.into_iter().collect();
+    let owning = app.node().connections_of(&ids).into_iter();
+    let details = |content: ConnectionContent| {
+        let connection = content.connection;
+        (connection.id, connection_details(&connection))
+    };
+    owning.map(details).collect()
 }
 
 /// What the leader of a queue knows of it, under the queue's `id`: without what is as in

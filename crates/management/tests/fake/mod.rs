@@ -25,12 +25,14 @@ pub struct Fake {
     /// How many exchanges there are in `other` besides the usual ones, and bindings in `/`.
     pub more_exchanges: AtomicU64,
     pub more_bindings: AtomicU64,
-    /// Of how many queues, exchanges or bindings a row has been made.
+    /// How many connections there are besides the usual ones.
+    pub more_connections: AtomicU64,
+    /// Of how many queues, exchanges, bindings or connections a row has been made.
     pub rows_made: AtomicU64,
     /// How often the figures of all queues have been asked for: nobody is told while this is held.
     pub all_asked: AtomicU64,
     pub all_held: Mutex<()>,
-    /// How often some queues' figures have been asked for.
+    /// How often some queues' figures, or some connections, have been asked for.
     pub stats_asked: AtomicU64,
     /// Queues in which something happened, for whoever samples.
     pub active: Mutex<Vec<(String, QueueStats)>>,
@@ -219,7 +221,47 @@ fn known_consumer() -> ConsumerStats {
     }
 }
 
+fn content_of(connection: ConnectionStats) -> ConnectionContent {
+    let (mut channels, mut consumers) = (vec![known_channel()], vec![known_consumer()]);
+    channels.retain(|channel| channel.connection == connection.id);
+    consumers.retain(|consumer| consumer.connection == connection.id);
+    ConnectionContent {
+        connection,
+        channels,
+        consumers,
+    }
+}
+
+/// One of many connections, with two channels and a consumer.
+fn more_connection(id: u64) -> ConnectionContent {
+    let connection = ConnectionId(id);
+    let channel = |number| ChannelStats {
+        connection,
+        number,
+        ..known_channel()
+    };
+    ConnectionContent {
+        connection: ConnectionStats {
+            id: connection,
+            name: format!("more-{id:08}"),
+            user: "management".to_owned(),
+            vhost: "/".to_owned(),
+            received_bytes: id,
+            ..ConnectionStats::default()
+        },
+        channels: vec![channel(1), channel(2)],
+        consumers: vec![ConsumerStats {
+            connection,
+            ..known_consumer()
+        }],
+    }
+}
+
 impl Fake {
+    fn more_connections(&self) -> std::ops::Range<u64> {
+        1_000..1_000 + self.more_connections.load(Relaxed)
+    }
+
     fn known_queues(&self) -> Vec<QueueStats> {
         let follower = self.group().map(|_| QueueStats {
             id: QueueId(9),
@@ -356,17 +398,28 @@ impl Running for Fake {
         self.known_connections()
     }
 
+    fn each_connection(&self, see: &mut dyn FnMut(ConnectionContent)) {
+        let known = self.known_connections().into_iter();
+        known.map(content_of).for_each(&mut *see);
+        self.more_connections().map(more_connection).for_each(see);
+    }
+
+    fn connections_of(&self, ids: &[ConnectionId]) -> Vec<ConnectionContent> {
+        self.stats_asked.fetch_add(1, Relaxed);
+        self.rows_made.fetch_add(ids.len() as u64, Relaxed);
+        let known = self.known_connections();
+        let of = |id: &ConnectionId| match self.more_connections().contains(&id.0) {
+            true => Some(more_connection(id.0)),
+            false => known.iter().find(|c| c.id == *id).cloned().map(content_of),
+        };
+        ids.iter().filter_map(of).collect()
+    }
+
     fn connection(&self, name: &str) -> Option<ConnectionContent> {
         let mut known = self.known_connections().into_iter();
-        let connection = known.find(|connection| connection.name == name)?;
-        let (mut channels, mut consumers) = (vec![known_channel()], vec![known_consumer()]);
-        channels.retain(|channel| channel.connection == connection.id);
-        consumers.retain(|consumer| consumer.connection == connection.id);
-        Some(ConnectionContent {
-            connection,
-            channels,
-            consumers,
-        })
+        known
+            .find(|connection| connection.name == name)
+            .map(content_of)
     }
 
     fn consumers_of(&self, queue: QueueId) -> Vec<(ConnectionStats, ConsumerStats)> {

@@ -17,9 +17,9 @@ use leveret_node::{ChannelStatus, ConnectionStatus, CounterValues, Env};
 use leveret_queue::Oldest;
 use leveret_replication::Role;
 use leveret_shell::broker::Broker;
-use leveret_shell::node::{Which, connections, some_connections};
+use leveret_shell::node::{LISTED_MAX, Which, connections, each_portion, some_connections};
 use leveret_stream::StreamStats;
-use leveret_types::{FieldValue, QueueId, ReplicaId};
+use leveret_types::{ConnectionId, FieldValue, QueueId, ReplicaId};
 use std::collections::HashMap;
 use std::path::PathBuf;
 
@@ -513,11 +513,33 @@ impl Admin {
         let mut known = some_connections(&self.broker, &Which::Named(name.into()));
         known.retain(|connection| !connection.vhost.is_empty());
         let status = known.into_iter().min_by_key(|connection| connection.id)?;
-        Some(ConnectionContent {
+        self.content_of(status)
+    }
+
+    /// What is in a connection; none where it has not logged in.
+    fn content_of(&self, status: ConnectionStatus) -> Option<ConnectionContent> {
+        (!status.vhost.is_empty()).then(|| ConnectionContent {
             channels: channel_stats(&status).collect(),
             consumers: self.consumers_in(&status),
             connection: connection_stats(status),
         })
+    }
+
+    /// Shows all connections that have logged in.
+    pub(super) fn each_content(&self, see: &mut dyn FnMut(ConnectionContent)) {
+        each_portion(&self.broker, &mut |portion| {
+            let contents = portion
+                .into_iter()
+                .filter_map(|status| self.content_of(status));
+            contents.for_each(&mut *see);
+        });
+    }
+
+    /// Those of these connections that are there. Their threads copy a few in one turn.
+    pub(super) fn contents_of(&self, ids: &[ConnectionId]) -> Vec<ConnectionContent> {
+        let some = |ids: &[ConnectionId]| some_connections(&self.broker, &Which::These(ids.into()));
+        let found = ids.chunks(LISTED_MAX).flat_map(some);
+        found.filter_map(|status| self.content_of(status)).collect()
     }
 
     pub(super) fn consumers_of_queue(

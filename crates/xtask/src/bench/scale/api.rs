@@ -101,7 +101,7 @@ pub fn lists(kind: Kind, fast: bool) -> Result<Vec<Figure>> {
     })?;
     let mut beside = 0.0;
     let parallel = asked(&broker, base, || {
-        beside = watched(&broker, || in_parallel(&broker))?;
+        beside = watched(&broker, || in_parallel(&broker, WHOLE))?;
         Ok(())
     })?;
     figures.extend(parallel.figures(&of(&format!("{IN_PARALLEL} at once"))));
@@ -122,6 +122,56 @@ pub fn lists(kind: Kind, fast: bool) -> Result<Vec<Figure>> {
     ));
     figures.extend(page.figures(&what));
     drop(unread);
+    drop(broker);
+    figures.extend(other_lists(kind, fast)?);
+    Ok(figures)
+}
+
+/// Lists of very many exchanges and bindings, and of many connections, channels and consumers: a
+/// page, all, and all for some clients at once.
+fn other_lists(kind: Kind, fast: bool) -> Result<Vec<Figure>> {
+    let (count, connections) = if fast { (1_000, 100) } else { (20_000, 2_000) };
+    let broker = Broker::start(kind, "scale-api-others", &[])?;
+    let name = |number: usize| format!("scale-{number}");
+    let exchange = |number: usize| {
+        json!({"name": name(number), "vhost": "/", "type": "direct", "durable": true,
+               "auto_delete": false, "internal": false, "arguments": {}})
+    };
+    let binding = |number: usize| {
+        json!({"source": name(number), "vhost": "/", "destination": "amq.topic",
+               "destination_type": "exchange", "arguments": {}, "routing_key": "key"})
+    };
+    let exchanges: Vec<_> = (0..count).map(exchange).collect();
+    let bindings: Vec<_> = (0..count).map(binding).collect();
+    let text = json!({"exchanges": exchanges, "bindings": bindings}).to_string();
+    http::post(broker.http, "/api/definitions", &text)?;
+    Client::connect(broker.amqp)?.declare("shared", true)?;
+    let mut clients = Vec::new();
+    for _ in 0..connections {
+        let mut client = Client::connect(broker.amqp)?;
+        client.consume("shared", true)?;
+        client.next(WAIT)?;
+        clients.push(client);
+    }
+    let base = procfs::usage(broker.pid())?.rss_bytes_max;
+    let mut figures = Vec::new();
+    for (what, count) in [
+        ("exchanges", count),
+        ("bindings", count),
+        ("connections", connections),
+        ("channels", connections),
+        ("consumers", connections),
+    ] {
+        let of = |part: &str| format!("{count} {what} over HTTP, {part}");
+        let whole = format!("/api/{what}");
+        let first = format!("{whole}?page=1&page_size=100");
+        let page = asked(&broker, base, || ask(&broker, &first).map(drop))?;
+        figures.extend(page.figures(&of("a page of 100")));
+        let all = asked(&broker, base, || ask(&broker, &whole).map(drop))?;
+        figures.extend(all.figures(&of("all")));
+        let parallel = asked(&broker, base, || in_parallel(&broker, &whole))?;
+        figures.extend(parallel.figures(&of(&format!("{IN_PARALLEL} at once"))));
+    }
     Ok(figures)
 }
 
@@ -148,12 +198,14 @@ fn ask(broker: &Broker, path: &str) -> Result<usize> {
     Ok(http::get_text(broker.http, path)?.len())
 }
 
-/// Asks for all queues with several clients at once.
-fn in_parallel(broker: &Broker) -> Result<()> {
+/// Asks for a list with several clients at once.
+fn in_parallel(broker: &Broker, path: &str) -> Result<()> {
     let address = broker.http;
-    let clients: Vec<_> = (0..IN_PARALLEL)
-        .map(|_| thread::spawn(move || http::get_text(address, WHOLE).map(drop)))
-        .collect();
+    let client = || {
+        let path = path.to_owned();
+        thread::spawn(move || http::get_text(address, &path).map(drop))
+    };
+    let clients: Vec<_> = (0..IN_PARALLEL).map(|_| client()).collect();
     clients
         .into_iter()
         .try_for_each(|client| client.join().expect("a client does not panic"))
