@@ -5,7 +5,7 @@
 //! asked at run time, so that one build holds all of them. A first run of the tests without a
 //! change notes which test comes to which change; then each change is switched on by itself, and
 //! the tests that come there run until one fails. What a crate's own tests miss is tried with those
-//! of the crates that stand on it.
+//! of the crates that stand on it, or with those that are named, for a bounded time each.
 //!
 //! Invariant: the working tree is only read. The copy lies in the target folder.
 
@@ -20,6 +20,7 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
@@ -36,7 +37,8 @@ struct Subject {
     package: &'static str,
     /// Only files below `src` whose path begins so.
     below: &'static str,
-    /// Whose tests are tried on what the crate's own miss.
+    /// Which tests are tried on what the crate's own miss: `CRATE`, or one program of its tests as
+    /// `CRATE:PROGRAM`.
     beside: &'static [&'static str],
 }
 
@@ -48,7 +50,8 @@ const SUBJECTS: &[Subject] = &[
     subject("session", "", &["node"]),
     subject("replication", "", &["node"]),
     subject("storage", "", &["sim"]),
-    subject("node", "quorum/", &["sim"]),
+    // What the simulator's other programs try knows no queues.
+    subject("node", "quorum/", &["sim:lib", "sim:cluster"]),
 ];
 
 const fn subject(
@@ -88,6 +91,13 @@ pub struct Options {
     /// Ask a crate's own tests only, not those of the crates that stand on it
     #[arg(long = "own")]
     own_only: bool,
+    /// Ask these tests of what a crate's own miss, instead of those of the crates that stand on
+    /// it; a program is `lib` or the name of one in `tests`; may be given again
+    #[arg(long, value_name = "CRATE[:PROGRAM]", conflicts_with = "own_only")]
+    beside: Vec<String>,
+    /// Longest that a program of tests which are not the crate's own is asked about a change
+    #[arg(long, value_name = "SECONDS")]
+    seconds: Option<u64>,
 }
 
 fn line_of_a_file(text: &str) -> Result<(String, usize)> {
@@ -108,6 +118,15 @@ impl Options {
         Ok(chosen.collect())
     }
 
+    /// Which tests are asked of what a crate's own miss.
+    fn beside<'a>(&'a self, subject: &'a Subject) -> Vec<&'a str> {
+        match (self.own_only, self.beside.is_empty()) {
+            (true, _) => Vec::new(),
+            (false, true) => subject.beside.to_vec(),
+            (false, false) => self.beside.iter().map(String::as_str).collect(),
+        }
+    }
+
     fn names(&self, file: &str, candidate: &Candidate) -> bool {
         let mut named = self.at.iter();
         named.any(|(end, line)| file.ends_with(end.as_str()) && *line == candidate.line)
@@ -124,15 +143,11 @@ pub fn run(options: &Options) -> Result<bool> {
     let compiled = copy.write(&packages, sampled)?;
     let mutants = first_of_each(compiled, wanted);
     println!("{} changes to try; building the tests", mutants.len());
-    let mut tested = packages.clone();
-    if !options.own_only {
-        tested.extend(subjects.iter().flat_map(|subject| subject.beside));
-    }
-    tested.sort_unstable();
-    tested.dedup();
-    let programs = copy.build_tests(&tested)?;
+    let mut asked = packages.clone();
+    asked.extend(subjects.iter().flat_map(|subject| options.beside(subject)));
+    let programs = copy.build_tests(&asked)?;
     let programs = baselines(programs)?;
-    let verdicts = try_all(&mutants, &subjects, &programs)?;
+    let verdicts = try_all(&mutants, options, &programs)?;
     Ok(report(&subjects, &mutants, &verdicts))
 }
 
@@ -232,11 +247,7 @@ fn baselines(programs: Vec<TestProgram>) -> Result<Vec<Tested>> {
 /// What the own tests and those beside made of each change.
 type Verdicts = (Verdict, Verdict);
 
-fn try_all(
-    mutants: &[Mutant],
-    subjects: &[&Subject],
-    programs: &[Tested],
-) -> Result<Vec<Verdicts>> {
+fn try_all(mutants: &[Mutant], options: &Options, programs: &[Tested]) -> Result<Vec<Verdicts>> {
     let log = run::target_folder("mutants")?.join("verdicts.txt");
     let _ = fs::remove_file(&log);
     let verdicts = Mutex::new(vec![None; mutants.len()]);
@@ -247,9 +258,8 @@ fn try_all(
             let Some(mutant) = mutants.get(at) else {
                 return Ok(());
             };
-            let subject = subjects.iter().find(|one| one.package == mutant.package);
-            let verdict = try_one(mutant, subject.context("a subject")?, programs)?;
-            note(&log, mutant, verdict)?;
+            let (verdict, by) = try_one(mutant, options, programs)?;
+            note(&log, mutant, verdict, &by)?;
             verdicts.lock().expect("no lane panics")[at] = Some(verdict);
         }
     };
@@ -264,35 +274,40 @@ fn try_all(
     Ok(verdicts.into_iter().flatten().collect())
 }
 
-fn try_one(mutant: &Mutant, subject: &Subject, programs: &[Tested]) -> Result<Verdicts> {
+/// Also says which program noticed the change, if one did.
+fn try_one(mutant: &Mutant, options: &Options, programs: &[Tested]) -> Result<(Verdicts, String)> {
     let number = mutant.switched.number;
-    let by = |is_wanted: &dyn Fn(&str) -> bool| -> Result<Verdict> {
+    let by = |asked: &[&str], longest: Duration| -> Result<(Verdict, String)> {
         let mut worst = Verdict::NotReached;
         let chosen = programs
             .iter()
-            .filter(|(program, _)| is_wanted(&program.package));
+            .filter(|(program, _)| asked.iter().any(|asked| program.is_asked(asked)));
         for (program, baseline) in chosen {
-            let verdict = trial::tried(program, baseline, number)?;
-            worst = worst.min(verdict);
-            if matches!(verdict, Verdict::Caught | Verdict::TimeOut) {
-                break;
+            let verdict = trial::tried(program, baseline, number, longest)?;
+            if verdict.is_noticed() {
+                return Ok((verdict, format!("{}:{}", program.package, program.name)));
             }
+            worst = worst.min(verdict);
         }
-        Ok(worst)
+        Ok((worst, "nobody".to_owned()))
     };
-    let own = by(&|package| package == subject.package)?;
-    if matches!(own, Verdict::Caught | Verdict::TimeOut) {
-        return Ok((own, own));
+    let (own, noticed) = by(&[mutant.package], Duration::MAX)?;
+    if own.is_noticed() {
+        return Ok(((own, own), noticed));
     }
-    let beside = by(&|package| subject.beside.contains(&package))?;
-    Ok((own, own.min(beside)))
+    let mut subjects = SUBJECTS.iter();
+    let subject = subjects.find(|subject| subject.package == mutant.package);
+    let beside = options.beside(subject.context("a subject")?);
+    let longest = options.seconds.map_or(Duration::MAX, Duration::from_secs);
+    let (beside, noticed) = by(&beside, longest)?;
+    Ok(((own, own.min(beside)), noticed))
 }
 
 /// Says it, and keeps it in a file that a run which is broken off leaves behind.
-fn note(log: &Path, mutant: &Mutant, (own, all): Verdicts) -> Result<()> {
+fn note(log: &Path, mutant: &Mutant, (own, all): Verdicts, by: &str) -> Result<()> {
     let mut file = OpenOptions::new().append(true).create(true).open(log)?;
-    writeln!(file, "{own:?} {all:?} {}", place(mutant))?;
-    if matches!(all, Verdict::Missed | Verdict::NotReached) {
+    writeln!(file, "{own:?} {all:?} by {by}: {}", place(mutant))?;
+    if !all.is_noticed() {
         println!("{all:?}: {}", place(mutant));
     }
     Ok(())
@@ -340,11 +355,10 @@ fn report(subjects: &[&Subject], mutants: &[Mutant], verdicts: &[Verdicts]) -> b
         "not reached",
     ];
     println!("\n{}", table(&head, &rows));
-    let is_missed = |verdict: Verdict| matches!(verdict, Verdict::Missed | Verdict::NotReached);
     let missed: Vec<_> = mutants
         .iter()
         .zip(verdicts)
-        .filter(|(_, (_, all))| is_missed(*all))
+        .filter(|(_, (_, all))| !all.is_noticed())
         .collect();
     for (mutant, (_, all)) in &missed {
         println!("{all:?}: {}", place(mutant));

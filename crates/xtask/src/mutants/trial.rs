@@ -39,10 +39,17 @@ pub enum Verdict {
     Caught,
     /// They did not end in time.
     TimeOut,
-    /// They passed.
+    /// They passed, or had not failed when their time was up.
     Missed,
     /// There is no test that comes there.
     NotReached,
+}
+
+impl Verdict {
+    /// Whether the tests do not pass with the change.
+    pub const fn is_noticed(self) -> bool {
+        matches!(self, Verdict::Caught | Verdict::TimeOut)
+    }
 }
 
 /// Longest that a program without a change may take.
@@ -73,8 +80,14 @@ pub fn baseline(program: &TestProgram) -> Result<Option<Baseline>> {
     }))
 }
 
-/// Runs those tests of a program that reach a change, with the change on.
-pub fn tried(program: &TestProgram, baseline: &Baseline, number: u32) -> Result<Verdict> {
+/// Runs those tests of a program that reach a change, with the change on. Tests that have not
+/// failed after `longest`, and are not late yet, have missed it.
+pub fn tried(
+    program: &TestProgram,
+    baseline: &Baseline,
+    number: u32,
+    longest: Duration,
+) -> Result<Verdict> {
     let Some(reach) = baseline.reach.get(&number) else {
         return Ok(Verdict::NotReached);
     };
@@ -83,7 +96,12 @@ pub fn tried(program: &TestProgram, baseline: &Baseline, number: u32) -> Result<
         command.arg("--exact").args(names);
     }
     command.env("XTASK_MUTANT", number.to_string());
-    watch(command, baseline.took * PATIENCE + GRACE)
+    let late = baseline.took * PATIENCE + GRACE;
+    let verdict = watch(command, late.min(longest))?;
+    Ok(match verdict {
+        Verdict::TimeOut if longest < late => Verdict::Missed,
+        verdict => verdict,
+    })
 }
 
 /// A program's tests within bounds, with a folder of their own for what they write.
@@ -202,6 +220,27 @@ mod tests {
             let verdict = watch(shell(script), Duration::from_secs(late)).expect("it ran");
             assert_eq!(verdict, expected, "{script}");
         }
+    }
+
+    #[test]
+    fn who_is_asked_for_a_shorter_time_has_missed_a_change_and_is_not_late() {
+        let program = TestProgram {
+            package: "xtask".to_owned(),
+            name: "lib".to_owned(),
+            path: "sleep".into(),
+            folder: ".".into(),
+        };
+        let baseline = Baseline {
+            took: Duration::ZERO,
+            reach: [(1, Reach::Tests(BTreeSet::new()))].into(),
+        };
+        let verdict = tried(&program, &baseline, 2, Duration::MAX).expect("it ran");
+        assert_eq!(verdict, Verdict::NotReached);
+        // `sleep --test-threads` would end at once, with an error.
+        let verdict = tried(&program, &baseline, 1, Duration::MAX).expect("it ran");
+        assert_eq!(verdict, Verdict::Caught);
+        let verdict = tried(&program, &baseline, 1, Duration::ZERO).expect("it ran");
+        assert_eq!(verdict, Verdict::Missed);
     }
 
     #[test]

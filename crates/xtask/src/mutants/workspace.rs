@@ -38,6 +38,16 @@ pub struct TestProgram {
     pub folder: PathBuf,
 }
 
+impl TestProgram {
+    /// Whether `CRATE` or `CRATE:PROGRAM` means this one.
+    pub fn is_asked(&self, asked: &str) -> bool {
+        match asked.split_once(':') {
+            Some((package, name)) => package == self.package && name == self.name,
+            None => asked == self.package,
+        }
+    }
+}
+
 /// The copy. It stays in the target folder, so that the next run compiles what changed.
 pub struct Copy {
     root: PathBuf,
@@ -132,16 +142,47 @@ impl Copy {
         Ok(errors)
     }
 
-    /// Builds the tests of these crates.
-    pub fn build_tests(&self, packages: &[&str]) -> Result<Vec<TestProgram>> {
-        let mut command = self.cargo(&["test", "--no-run", "--lib", "--tests"], packages);
+    /// Builds tests: all of a crate for `CRATE`, or one program for `CRATE:PROGRAM`.
+    pub fn build_tests(&self, asked: &[&str]) -> Result<Vec<TestProgram>> {
+        let (packages, targets) = self.targets(asked)?;
+        let mut arguments = vec!["test", "--no-run", "--lib"];
+        arguments.extend(targets.iter().flat_map(|name| ["--test", name]));
+        let packages: Vec<&str> = packages.into_iter().collect();
+        let mut command = self.cargo(&arguments, &packages);
         let output = command.output().context("start cargo test")?;
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr);
             bail!("the tests do not compile: {}", run::last_lines(&said, 20));
         }
         let said = String::from_utf8_lossy(&output.stdout);
-        Ok(said.lines().filter_map(test_program).collect())
+        let built = said.lines().filter_map(test_program);
+        let programs: Vec<TestProgram> = built
+            .filter(|program| asked.iter().any(|asked| program.is_asked(asked)))
+            .collect();
+        let is_built = |asked: &&&str| programs.iter().any(|program| program.is_asked(asked));
+        if let Some(other) = asked.iter().find(|asked| !is_built(asked)) {
+            bail!("there are no tests `{other}`");
+        }
+        Ok(programs)
+    }
+
+    /// The crates of these tests, and the names of their programs beside `lib`.
+    fn targets<'a>(&self, asked: &[&'a str]) -> Result<(BTreeSet<&'a str>, BTreeSet<String>)> {
+        let mut packages = BTreeSet::new();
+        let mut targets = BTreeSet::new();
+        for asked in asked {
+            let (package, program) = match asked.split_once(':') {
+                Some((package, program)) => (package, Some(program)),
+                None => (*asked, None),
+            };
+            packages.insert(package);
+            match program {
+                Some("lib") => {}
+                Some(name) => drop(targets.insert(name.to_owned())),
+                None => targets.extend(tests_in(&self.root.join("crates").join(package))?),
+            }
+        }
+        Ok((packages, targets))
     }
 
     fn cargo(&self, arguments: &[&str], packages: &[&str]) -> Command {
@@ -214,6 +255,25 @@ fn spot(span: &Value, root: &Path) -> Option<Spot> {
     ))
 }
 
+/// The programs in a crate's folder of tests: files, and folders with a `main.rs`.
+fn tests_in(folder: &Path) -> Result<Vec<String>> {
+    let tests = folder.join("tests");
+    if !tests.is_dir() {
+        return Ok(Vec::new());
+    }
+    let mut names = Vec::new();
+    for entry in fs::read_dir(&tests)? {
+        let path = entry?.path();
+        let is_program = match path.extension() {
+            Some(kind) => kind == "rs",
+            None => path.join("main.rs").is_file(),
+        };
+        let name = path.file_stem().and_then(|name| name.to_str());
+        names.extend(name.filter(|_| is_program).map(str::to_owned));
+    }
+    Ok(names)
+}
+
 /// The program that a line of cargo's names.
 fn test_program(line: &str) -> Option<TestProgram> {
     let artifact: Value = serde_json::from_str(line).ok()?;
@@ -259,6 +319,43 @@ fn remove_others(root: &Path, folder: &Path, kept: &BTreeSet<PathBuf>) -> Result
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tests_are_asked_for_by_crate_or_program() {
+        let program = TestProgram {
+            package: "sim".to_owned(),
+            name: "cluster".to_owned(),
+            path: PathBuf::new(),
+            folder: PathBuf::new(),
+        };
+        for (asked, expected) in [
+            ("sim", true),
+            ("sim:cluster", true),
+            ("sim:lib", false),
+            ("node:cluster", false),
+            ("cluster", false),
+        ] {
+            assert_eq!(program.is_asked(asked), expected, "{asked}");
+        }
+    }
+
+    #[test]
+    fn programs_of_a_crate_are_files_and_folders() {
+        let mut names = tests_in(&run::root().join("crates/node")).expect("they are listed");
+        names.sort_unstable();
+        assert_eq!(names, ["cluster"]);
+        let names = tests_in(&run::root().join("crates/shell")).expect("they are listed");
+        assert!(names.iter().any(|name| name == "cluster"), "{names:?}");
+        assert!(
+            names.iter().any(|name| name == "few_descriptors"),
+            "{names:?}"
+        );
+        assert!(!names.iter().any(|name| name == "messages"), "{names:?}");
+        assert_eq!(
+            tests_in(Path::new("crates/none")).expect("nothing"),
+            [""; 0]
+        );
+    }
 
     #[test]
     fn an_error_drops_the_innermost_change_at_it() {
