@@ -17,6 +17,7 @@ mod registered;
 mod restored;
 mod sending;
 mod spare;
+mod stuck;
 mod transferring;
 
 use super::HEADER_LOG;

@@ -6,7 +6,7 @@ use leveret_types::limits::{LEADER_LEASE_MS, QUORUM_PRESENT_MS_MAX};
 
 impl World {
     /// The node knows that its leaders lead.
-    fn know(&mut self, at: usize) {
+    pub(super) fn know(&mut self, at: usize) {
         let now_ms = self.now.monotonic_ms;
         self.with(at, |shard, _| shard.set_peers_checked_ms(now_ms));
     }

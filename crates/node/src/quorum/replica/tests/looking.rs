@@ -4,7 +4,7 @@ use super::*;
 use crate::queue_host::Asker;
 use crate::quorum::link::Fetched;
 use leveret_queue::Oldest;
-use leveret_types::limits::PARKED_ANSWERS_MAX;
+use leveret_types::limits::{LEADER_LEASE_MS, PARKED_ANSWERS_MAX};
 
 impl World {
     /// Looks at the first message, as one who asks again until there is an answer.
@@ -121,4 +121,35 @@ fn what_is_asked_is_answered_when_what_came_before_is_committed() {
     assert_eq!(ready(&mut world), None, "nothing was written since");
     world.rest(10);
     assert_eq!(ready(&mut world), Some(13));
+}
+
+#[test]
+fn what_is_asked_waits_for_what_goes_back_before_it() {
+    let (mut world, leader, _) = World::filled(1, 1, 64);
+    world.consume(leader, 1);
+    world.rest(5);
+    assert!(world.settle(leader, Outcome::Requeue { count: true }));
+    let purge = |world: &mut World| {
+        let purged = world.with(leader, |shard, now| shard.purge(now, QUEUE, Asker::Poll(1)));
+        match purged? {
+            QueueAnswer::Purged(count) => Some(count),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(purge(&mut world), None);
+    assert_eq!(purge(&mut world), None, "nothing was written since");
+    world.rest(10);
+    assert_eq!(purge(&mut world), Some(1));
+}
+
+#[test]
+fn nobody_looks_at_a_leader_that_may_not_be_one() {
+    let (mut world, leader, _) = World::filled(1, 1, 64);
+    world.know(leader);
+    world.wait(LEADER_LEASE_MS + 1);
+    assert!(world.look(leader, 1).is_none());
+    assert!(world.look(leader, 1).is_none(), "it does not know yet");
+    world.know(leader);
+    let answer = world.look(leader, 1);
+    assert!(is_first(&answer), "{answer:?}");
 }

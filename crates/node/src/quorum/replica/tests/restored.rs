@@ -49,3 +49,25 @@ fn a_member_whose_messages_end_before_its_headers_say_takes_no_part() {
         );
     }
 }
+
+#[test]
+fn a_member_that_cannot_take_part_and_is_replaced_on_its_node_at_once_begins_anew() {
+    let (mut world, follower) = restarted_after(|logs, log| logs.truncate(log, 4));
+    world.corrupt.insert(follower);
+    world.with(follower, |_, _| {});
+    for other in (0..3).filter(|other| *other != follower) {
+        world.meet(follower, other);
+    }
+    world.rest(20);
+    let node = world.nodes[follower].id;
+    world.update(|spec| spec.members[follower] = ReplicaId::new(node, 9));
+    world.rest(500);
+    let mut wanted = world.spec.members.clone();
+    wanted.sort_unstable();
+    let leader = world.leader().expect("a leader");
+    assert_eq!(world.voters(leader), wanted);
+    assert_eq!(world.voters(follower), wanted);
+    world.heal_and_drain();
+    world.check();
+    assert_eq!(world.ledger.delivered.len(), 5);
+}

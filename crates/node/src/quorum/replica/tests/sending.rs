@@ -193,3 +193,41 @@ fn an_entry_takes_as_many_messages_as_it_may_and_one_more_at_most() {
     assert!(weights.iter().all(|weight| *weight < most), "{weights:?}");
     assert!(weights.iter().sum::<u64>() > 35 * world.body_bytes as u64);
 }
+
+#[test]
+fn what_waits_for_a_member_that_lacks_something_is_void() {
+    let (mut world, leader, [one, other]) = led();
+    world.with_replica(leader, |replica, around| {
+        for to in [one, other] {
+            let waits = Parked::new(append(replica, to, 1));
+            replica.outgoing.parked.push_back(waits);
+        }
+        let last = replica.group.last_index();
+        replica.told_lacking(around, one.node(), last);
+        let parked = replica.outgoing.parked.iter();
+        let waits: Vec<ReplicaId> = parked.map(|parked| parked.message.to).collect();
+        assert_eq!(waits, [other]);
+    });
+}
+
+#[test]
+fn who_leads_no_more_says_so_to_those_who_hear_of_nobody_else() {
+    let (mut world, leader, [one, other]) = led();
+    let at = |member: ReplicaId| member.node().0 as usize - 1;
+    let believed = |world: &mut World| {
+        world.with(at(other), |shard, _| {
+            shard.remote_queues.known(QUEUE)?.leader()
+        })
+    };
+    world.publish(at(other));
+    world.rest(20);
+    let was = world.nodes[leader].id;
+    assert_eq!(believed(&mut world), Some(was));
+    world.cut_off(at(one), at(other));
+    world.with(leader, |shard, now| {
+        shard.transfer_leader(now, QUEUE, one.node());
+    });
+    world.rest(5);
+    assert_eq!(world.leader(), Some(at(one)));
+    assert_ne!(believed(&mut world), Some(was));
+}

@@ -1,9 +1,10 @@
 //! The state of a queue on its way to a member that is behind: how much of it is under way, when it
 //! is over, and how many there are at once.
 
+use super::super::blob::take_replica;
 use super::super::snapshot::{GOT, OFFER};
 use super::super::transfers::PART;
-use super::super::wire::put;
+use super::super::wire::{Reader, put};
 use super::*;
 use leveret_replication::{Body, Message as GroupMessage};
 use leveret_types::limits::{
@@ -292,31 +293,59 @@ fn a_member_that_needs_the_state_again_takes_no_second_place() {
     }
 }
 
-#[test]
-fn an_offer_of_an_earlier_leader_or_to_an_earlier_member_is_not_answered() {
-    let (mut world, [leader, other], member) = with_another();
-    let strangers: [fn(&mut GroupMessage); 2] = [
-        |message| message.term -= 1,
-        |message| message.to = ReplicaId::new(message.to.node(), 77),
-    ];
-    let answers = |world: &mut World| {
-        while world
+impl World {
+    /// Takes what is on one way, and gives what is said to that.
+    fn answers_to(&mut self, (from, to): (usize, usize), frames: VecDeque<PeerFrame>) -> usize {
+        self.ways.remove(&(to, from));
+        self.ways.insert((from, to), frames);
+        while self
             .ways
-            .get(&(leader, other))
+            .get(&(from, to))
             .is_some_and(|way| !way.is_empty())
         {
-            world.deliver((leader, other));
+            self.deliver((from, to));
         }
-        let answers = world.ways.remove(&(other, leader)).unwrap_or_default();
-        world.with_replica(leader, |replica, _| replica.sending = None);
-        answers.len()
-    };
-    for change in strangers {
-        assert_eq!(begun((&mut world, leader, member), change), [OFFER]);
-        assert_eq!(answers(&mut world), 0);
+        self.ways.remove(&(to, from)).unwrap_or_default().len()
     }
-    assert_eq!(begun((&mut world, leader, member), |_| {}), [OFFER]);
-    assert!(answers(&mut world) > 0);
+
+    /// What a leader offers a member, taken from the way.
+    fn offer(
+        &mut self,
+        leader: usize,
+        to: ReplicaId,
+        change: impl FnOnce(&mut GroupMessage),
+    ) -> VecDeque<PeerFrame> {
+        assert_eq!(begun((self, leader, to), change), [OFFER]);
+        self.with_replica(leader, |replica, _| replica.sending = None);
+        let way = (leader, to.node().0 as usize - 1);
+        self.ways.remove(&way).expect("it is on its way")
+    }
+}
+
+#[test]
+fn an_offer_to_an_earlier_member_is_not_answered() {
+    let (mut world, [leader, other], member) = with_another();
+    let stranger = |message: &mut GroupMessage| {
+        message.to = ReplicaId::new(message.to.node(), 77);
+    };
+    let offer = world.offer(leader, member, stranger);
+    assert_eq!(world.answers_to((leader, other), offer), 0);
+    let offer = world.offer(leader, member, |_| {});
+    assert!(world.answers_to((leader, other), offer) > 0);
+}
+
+#[test]
+fn an_offer_of_an_earlier_leader_is_not_answered() {
+    let (mut world, [leader, other], member) = with_another();
+    let offer = world.offer(leader, member, |_| {});
+    let to = world.nodes[(leader + 2) % 3].id;
+    world.with(leader, |shard, now| shard.transfer_leader(now, QUEUE, to));
+    world.rest(100);
+    let later = world.leader().expect("a leader");
+    assert_ne!(later, leader);
+    assert_eq!(world.answers_to((leader, other), offer), 0);
+    let offer = world.offer(later, member, |_| {});
+    assert!(world.answers_to((later, other), offer) > 0);
 }
 
 #[test]
@@ -358,4 +387,74 @@ fn a_part_that_is_out_of_its_turn_is_not_taken() {
             assert_eq!(next, parts + 1 + u64::from(is_next), "{number}");
         });
     }
+}
+
+#[test]
+fn a_part_of_another_state_is_not_taken() {
+    let (mut world, leader, behind) = one_is_behind(4 * QUORUM_PARTS_IN_FLIGHT, HALF_A_PART);
+    let (_, parts) = world.rest_without_answers((leader, behind), 50);
+    let from = world.nodes[leader].id;
+    world.with_replica(behind, |replica, around| {
+        let mark = replica.receiving.as_ref().expect("it receives").mark;
+        for (mark, is_it) in [(mark - 1, false), (mark + 1, false), (mark, true)] {
+            let mut frame = replica.group.replica().0.to_le_bytes().to_vec();
+            put(&mut frame, mark);
+            put(&mut frame, parts + 1);
+            // It is not the last, and brings nothing.
+            frame.push(0);
+            let taken = replica.receive_snapshot(around, from, PART, &frame.into());
+            assert!(taken.is_ok());
+            let next = replica.receiving.as_ref().expect("it receives").next;
+            assert_eq!(next, parts + 1 + u64::from(is_it));
+        }
+    });
+}
+
+/// The bytes of a part, and behind them its first message once more, at another index.
+fn with_a_message_at(part: &[u8], index: u64) -> Vec<u8> {
+    let mut reader = Reader::new(&part[1..]);
+    take_replica(&mut reader).expect("a replica");
+    let mut read = |what| reader.number(what).expect("it is there");
+    (read("a mark"), read("a number"));
+    reader.u8("whether it is the last").expect("it is there");
+    let mut out = part.to_vec();
+    out.push(reader.u8("a priority log").expect("a message"));
+    reader.number("an index").expect("it is there");
+    let len = reader.count("a message").expect("it is there");
+    put(&mut out, index);
+    put(&mut out, len as u64);
+    out.extend_from_slice(reader.bytes(len, "a message").expect("it is there"));
+    out
+}
+
+#[test]
+fn what_comes_with_a_state_and_lies_beyond_its_end_is_not_kept() {
+    let (mut world, leader, behind) = one_is_behind(2, HALF_A_PART);
+    let way = (leader, behind);
+    let mut forged = 0;
+    for _ in 0..50 {
+        (0..3).for_each(|at| world.sync(at));
+        (0..3).for_each(|at| world.read(at));
+        while let Some((next, frames)) = world.ways.iter_mut().find(|(_, q)| !q.is_empty()) {
+            let next = *next;
+            if next == way && frames[0].pieces[0][0] == PART {
+                let part = frames[0].pieces.concat();
+                frames[0] = PeerFrame::new(QUEUE, with_a_message_at(&part, 1_000));
+                forged += 1;
+            }
+            world.deliver(next);
+        }
+        world.tick(10);
+    }
+    assert!(forged > 0, "the state came in parts");
+    assert!(world.is_caught_up(behind, leader));
+    let end = |world: &World, at: usize| {
+        let running: &Running = world.nodes[at].running.as_ref().expect("it runs");
+        let stats = running.shard.logs.log_stats(world.log(at));
+        stats.expect("it has messages").next_index
+    };
+    assert_eq!(end(&world, behind), end(&world, leader));
+    world.publish(leader);
+    world.heal_and_drain();
+    world.check();
 }

@@ -1,0 +1,45 @@
+//! A leader whose log is not written while the others' are.
+
+use super::*;
+use leveret_types::limits::LOG_STUCK_MS;
+
+impl World {
+    /// Time passes in which all happens but that a node's log is written.
+    fn rest_without_log_of(&mut self, at: usize, ms: u64) {
+        for _ in 0..ms / 10 {
+            for other in (0..self.count()).filter(|other| *other != at) {
+                self.sync(other);
+                self.read(other);
+            }
+            while let Some((way, _)) = self.ways.iter().find(|(_, frames)| !frames.is_empty()) {
+                self.deliver(*way);
+            }
+            self.tick(10);
+        }
+    }
+}
+
+#[test]
+fn a_leader_gives_way_when_its_log_has_been_stuck_for_a_while_and_not_before() {
+    let (mut world, leader, _) = World::filled(1, 1, 64);
+    world.publish(leader);
+    world.rest_without_log_of(leader, LOG_STUCK_MS - 100);
+    assert_eq!(world.leader(), Some(leader), "it is only slow");
+    world.rest_without_log_of(leader, LOG_STUCK_MS);
+    let other = world.leader();
+    assert!(other.is_some_and(|other| other != leader), "{other:?}");
+    world.heal_and_drain();
+    world.check();
+    assert_eq!(world.ledger.delivered.len(), 2);
+}
+
+#[test]
+fn a_log_that_is_late_again_and_again_is_not_stuck() {
+    let (mut world, leader, _) = World::filled(1, 1, 64);
+    for _ in 0..4 {
+        world.publish(leader);
+        world.rest_without_log_of(leader, LOG_STUCK_MS - 100);
+        world.rest(1);
+        assert_eq!(world.leader(), Some(leader));
+    }
+}
