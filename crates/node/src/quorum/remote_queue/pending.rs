@@ -280,4 +280,20 @@ mod tests {
         journal.pop_through(3);
         assert!(journal.is_roomy());
     }
+
+    #[test]
+    fn a_publish_that_is_answered_before_its_turn_weighs_no_more_than_its_place() {
+        let mut journal = Journal::new(Budget::new(usize::MAX));
+        for _ in 0..4 {
+            journal.push(PendingOperation {
+                operation: Operation::Publish(message(PENDING_OPERATION_BYTES_MAX / 4)),
+                ..nothing()
+            });
+        }
+        assert!(journal.is_full());
+        let mut told = Vec::new();
+        journal.void(1..4, |number, _| told.push(number));
+        assert_eq!(told, [1, 2, 3]);
+        assert!(!journal.is_full() && journal.is_roomy());
+    }
 }

@@ -604,4 +604,12 @@ mod tests {
         );
         assert!(Applied::decode(&[]).is_err());
     }
+
+    #[test]
+    fn a_state_with_something_behind_it_is_refused() {
+        let mark = SnapshotMark::founding([ReplicaId(1)]);
+        let mut bytes = Applied::default().encode(&mark);
+        bytes.push(0);
+        assert!(Applied::decode(&bytes).is_err());
+    }
 }

@@ -54,3 +54,55 @@ fn a_leader_that_cannot_read_what_a_member_needs_lets_another_lead_and_takes_no_
     world.rest(50);
     assert_eq!(world.ledger.delivered.len(), 12);
 }
+
+#[test]
+fn a_damaged_member_that_is_replaced_on_its_own_node_begins_with_nothing() {
+    let (mut world, leader, follower) = World::filled(2, 12, 30_000);
+    world.damage(follower, 0);
+    let log = world.log(follower);
+    // What was read wrongly is read again before it is given up.
+    for _ in 0..4 {
+        let running = world.nodes[follower].running.as_mut().expect("it runs");
+        running.shard.logs.read(log, 0);
+        world.read(follower);
+    }
+    let running = world.nodes[follower].running.as_ref().expect("it runs");
+    assert!(running.shard.logs.damage(log).is_some(), "it was read");
+    let node = world.nodes[follower].id;
+    world.update(|spec| spec.members[follower] = ReplicaId::new(node, 9));
+    world.rest(500);
+    let mut wanted = world.spec.members.clone();
+    wanted.sort_unstable();
+    assert_eq!(world.voters(leader), wanted);
+    assert_eq!(world.voters(follower), wanted);
+    let running = world.nodes[follower].running.as_ref().expect("it runs");
+    assert!(running.shard.logs.damage(log).is_none());
+    world.heal_and_drain();
+    world.check();
+    assert_eq!(world.ledger.delivered.len(), 12);
+}
+
+#[test]
+fn a_leader_that_cannot_read_what_belongs_to_a_state_lets_another_send_it() {
+    let mut world = World::new(2, 3, spec(3));
+    world.rest(100);
+    let leader = world.leader().expect("it is led");
+    let (behind, other) = ((leader + 1) % 3, (leader + 2) % 3);
+    world.crash(behind);
+    // So many entries that those of the large messages are not kept.
+    for number in 0..112 {
+        world.body_bytes = if number < 12 { 30_000 } else { 8 };
+        world.publish(other);
+        world.rest(1);
+    }
+    world.rest(20);
+    assert_eq!(world.ledger.confirmed.len(), 112);
+    world.damage(leader, 3);
+    world.start(behind);
+    world.rest(300);
+    assert!(world.ledger.snapshots > 0, "a state was sent");
+    assert_eq!(world.leader(), Some(other));
+    world.consume(behind, 0);
+    world.rest(50);
+    assert_eq!(world.ledger.delivered.len(), 112);
+}

@@ -71,3 +71,12 @@ fn a_member_that_cannot_take_part_and_is_replaced_on_its_node_at_once_begins_ane
     world.check();
     assert_eq!(world.ledger.delivered.len(), 5);
 }
+
+#[test]
+fn who_founds_a_queue_alone_leads_it_at_once_whomever_the_catalogue_prefers_by_now() {
+    let mut grown = spec(1);
+    grown.members.insert(0, ReplicaId::new(NodeId(2), 1));
+    let mut world = World::new(1, 2, grown);
+    world.rest(2);
+    assert_eq!(world.leader(), Some(0));
+}

@@ -4,7 +4,7 @@ use super::super::outgoing::Parked;
 use super::*;
 use crate::quorum::replica::{Around, Replica};
 use leveret_replication::{Body, Entry, EntryKind, Message as GroupMessage};
-use leveret_types::limits::QUORUM_BATCH_BYTES;
+use leveret_types::limits::{QUORUM_BATCH_BYTES, QUORUM_BATCH_ITEMS};
 
 impl World {
     /// Does something with a node's replica; what it sends stays in the shard's effects.
@@ -165,6 +165,11 @@ fn a_stranger_is_told_that_it_is_one_and_a_member_is_not() {
     // One that the catalogue names, and the group does not have yet.
     world.with_replica(leader, |replica, _| replica.spec.members.push(stranger));
     assert_eq!(answers(&mut world, leader, stranger), []);
+    // One that the catalogue does not name any more, and the group still has.
+    world.with_replica(leader, |replica, _| {
+        replica.spec.members.retain(|member| *member != one);
+    });
+    assert_eq!(answers(&mut world, leader, one), []);
 }
 
 #[test]
@@ -230,4 +235,54 @@ fn who_leads_no_more_says_so_to_those_who_hear_of_nobody_else() {
     world.rest(5);
     assert_eq!(world.leader(), Some(at(one)));
     assert_ne!(believed(&mut world), Some(was));
+}
+
+#[test]
+fn an_entry_names_as_many_ranges_as_it_may_and_no_more() {
+    let (mut world, leader, _) = led();
+    world.body_bytes = 8;
+    // Of what two get in turn, no two messages of one of them lie beside each other.
+    world.consume(leader, 0);
+    world.consume((leader + 1) % 3, 0);
+    world.rest(10);
+    for _ in 0..2 * QUORUM_BATCH_ITEMS {
+        world.publish(leader);
+    }
+    world.rest(50);
+    let running = world.nodes[leader].running.as_mut().expect("it runs");
+    let (consumer, held) = (running.consumer.expect("it is there"), &running.held);
+    let places: Vec<(u8, u64)> = held.iter().map(|held| (held.0, held.1)).collect();
+    assert_eq!(places.len(), QUORUM_BATCH_ITEMS);
+    for (priority_log, index) in places {
+        world.with(leader, |shard, now| {
+            let range = index..index + 1;
+            shard.settle(now, QUEUE, consumer, priority_log, range, Outcome::Accept);
+        });
+    }
+    let items: Vec<usize> = world.with_replica(leader, |replica, _| {
+        let tail = replica.tail.iter();
+        tail.map(|pending| pending.header.items()).collect()
+    });
+    assert_eq!(items, [QUORUM_BATCH_ITEMS]);
+}
+
+#[test]
+fn who_was_taken_out_while_it_was_down_hears_of_it_and_goes() {
+    let (mut world, leader, [one, _]) = led();
+    let gone = one.node().0 as usize - 1;
+    world.publish(leader);
+    world.rest(20);
+    world.crash(gone);
+    world.update(|spec| spec.members.retain(|member| *member != one));
+    world.rest(200);
+    assert!(!world.voters(leader).contains(&one));
+    world.start(gone);
+    let is_here = |world: &mut World| {
+        world.with(gone, |shard, now| {
+            shard.with_replicas(now, |replicas, _| replicas.has(QUEUE))
+        })
+    };
+    assert!(is_here(&mut world), "it knows of nothing yet");
+    world.rest(500);
+    assert!(!is_here(&mut world));
 }

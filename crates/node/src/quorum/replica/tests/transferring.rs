@@ -2,7 +2,7 @@
 //! is over, and how many there are at once.
 
 use super::super::blob::take_replica;
-use super::super::snapshot::{GOT, OFFER};
+use super::super::snapshot::{GOT, OFFER, WANT};
 use super::super::transfers::PART;
 use super::super::wire::{Reader, put};
 use super::*;
@@ -457,4 +457,51 @@ fn what_comes_with_a_state_and_lies_beyond_its_end_is_not_kept() {
     world.publish(leader);
     world.heal_and_drain();
     world.check();
+}
+
+/// An offer whose message has another mark than the state that comes with it.
+fn with_a_later_mark(offer: &[u8]) -> Vec<u8> {
+    let mut reader = Reader::new(&offer[1..]);
+    let matched = reader.number("what is matched").expect("an offer");
+    let len = reader.count("a message").expect("an offer");
+    let message = reader.bytes(len, "a message").expect("an offer");
+    let state = &offer[offer.len() - reader.left()..];
+    let (mut message, _) =
+        GroupMessage::decode(&Bytes::copy_from_slice(message)).expect("a message");
+    let Body::Snapshot(mark) = &mut message.body else {
+        panic!("{message:?}");
+    };
+    mark.index += 1;
+    let mut encoded = Vec::new();
+    message.encode(&mut encoded);
+    let mut out = vec![OFFER];
+    put(&mut out, matched);
+    put(&mut out, encoded.len() as u64);
+    [out, encoded, state.to_vec()].concat()
+}
+
+#[test]
+fn an_offer_of_another_state_than_its_message_says_is_not_answered() {
+    let (mut world, [leader, other], member) = with_another();
+    let mut offer = world.offer(leader, member, |_| {});
+    let forged = with_a_later_mark(&offer[0].pieces.concat());
+    offer[0] = PeerFrame::new(QUEUE, forged);
+    assert_eq!(world.answers_to((leader, other), offer), 0);
+}
+
+#[test]
+fn a_wish_with_something_behind_it_is_refused() {
+    let (mut world, [leader, _], member) = with_another();
+    assert_eq!(begun((&mut world, leader, member), |_| {}), [OFFER]);
+    world.with_replica(leader, |replica, around| {
+        let mut frame = replica.group.replica().0.to_le_bytes().to_vec();
+        put(&mut frame, replica.group.last_applied());
+        put(&mut frame, 0);
+        let longer = [&frame[..], &[0]].concat();
+        let from = member.node();
+        for (frame, is_refused) in [(longer, true), (frame, false)] {
+            let taken = replica.receive_snapshot(around, from, WANT, &frame.into());
+            assert_eq!(taken.is_err(), is_refused);
+        }
+    });
 }
