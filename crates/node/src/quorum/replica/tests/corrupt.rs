@@ -102,6 +102,11 @@ fn a_leader_that_cannot_read_what_belongs_to_a_state_lets_another_send_it() {
     world.rest(300);
     assert!(world.ledger.snapshots > 0, "a state was sent");
     assert_eq!(world.leader(), Some(other));
+    let live = |at: usize| {
+        let running: &Running = world.nodes[at].running.as_ref().expect("it runs");
+        running.shard.logs.live(world.log(at))
+    };
+    assert_eq!(live(behind), live(other), "nothing was left out");
     world.consume(behind, 0);
     world.rest(50);
     assert_eq!(world.ledger.delivered.len(), 112);

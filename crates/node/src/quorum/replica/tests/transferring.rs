@@ -415,7 +415,8 @@ fn with_a_message_at(part: &[u8], index: u64) -> Vec<u8> {
     let mut reader = Reader::new(&part[1..]);
     take_replica(&mut reader).expect("a replica");
     let mut read = |what| reader.number(what).expect("it is there");
-    (read("a mark"), read("a number"));
+    read("a mark");
+    read("a number");
     reader.u8("whether it is the last").expect("it is there");
     let mut out = part.to_vec();
     out.push(reader.u8("a priority log").expect("a message"));
