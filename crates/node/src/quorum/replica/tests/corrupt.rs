@@ -1,6 +1,8 @@
 //! A leader whose disk has damaged a message that another member needs.
 
+use super::super::transfers::{LivePriorityLog, Sending};
 use super::*;
+use leveret_types::RangeSet;
 
 impl World {
     /// Changes a bit of a message wherever a node's disk has it, from which on its node may say
@@ -110,4 +112,43 @@ fn a_leader_that_cannot_read_what_belongs_to_a_state_lets_another_send_it() {
     world.consume(behind, 0);
     world.rest(50);
     assert_eq!(world.ledger.delivered.len(), 112);
+}
+
+#[test]
+fn a_part_of_a_state_does_not_leave_out_what_cannot_be_read() {
+    let (mut world, leader, other) = World::filled(2, 12, 30_000);
+    world.damage(leader, 3);
+    let log = world.log(leader);
+    for _ in 0..4 {
+        let running = world.nodes[leader].running.as_mut().expect("it runs");
+        running.shard.logs.read(log, 3);
+        world.read(leader);
+    }
+    let to = world.spec.members[other];
+    world.with_replica(leader, |_, around| {
+        assert!(around.logs.damage(log).is_some(), "it was read");
+        // The last message is in memory.
+        for (index, is_sent) in [(3, false), (11, true)] {
+            let mut live = RangeSet::new();
+            live.insert_range(index..index + 1);
+            let mut sending = Sending {
+                _place: around.transfers.begin().expect("a place"),
+                to,
+                mark: 1,
+                priority_logs: vec![LivePriorityLog {
+                    priority_log: queue_of(log).1,
+                    end: 12,
+                    live,
+                }],
+                at: (0, 0),
+                next: 1,
+                unanswered: 1,
+                is_wanted: true,
+                is_done: false,
+                alive_ms: 0,
+            };
+            let part = sending.part(QUEUE, around.logs);
+            assert_eq!(part.is_some(), is_sent, "{index}");
+        }
+    });
 }
