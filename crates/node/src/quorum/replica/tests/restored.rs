@@ -80,3 +80,17 @@ fn who_founds_a_queue_alone_leads_it_at_once_whomever_the_catalogue_prefers_by_n
     world.rest(2);
     assert_eq!(world.leader(), Some(0));
 }
+
+#[test]
+fn nothing_is_left_of_a_queue_that_is_removed() {
+    let (mut world, ..) = World::filled(1, 5, 64);
+    for at in 0..3 {
+        let left = world.with(at, |shard, now| {
+            assert!(shard.logs.log_ids().any(|log| queue_of(log).0 == QUEUE));
+            shard.remove_queue(now, QUEUE);
+            let logs = shard.logs.log_ids();
+            logs.filter(|log| queue_of(*log).0 == QUEUE).count()
+        });
+        assert_eq!(left, 0);
+    }
+}
