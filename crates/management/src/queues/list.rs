@@ -9,6 +9,7 @@ use crate::directory::Queue;
 use crate::input::Query;
 use crate::list_query;
 use crate::listing::{self, Found, Row, Source, Wanted};
+use crate::pieces::let_others_run;
 use crate::ranges::Ranges;
 use crate::reply::{ApiError, Reply};
 use crate::route::Call;
@@ -87,12 +88,13 @@ impl Queues {
     fn rows_by_id(&self, ids: &[QueueId]) -> HashMap<QueueId, QueueRow> {
         let (app, here) = (&self.app, self.known_here(ids));
         let owners = owners(app, here.values());
-        let row = |queue: Queue| {
+        let row = |(number, queue): (usize, Queue)| {
+            let_others_run(number);
             let told = self.told_of(here.get(&queue.id), queue.id, &owners);
             (queue.id, queue_row(app, &self.node, &queue, told))
         };
         let queues = app.node().queues_by_id(ids).into_iter();
-        queues.map(row).collect()
+        queues.enumerate().map(row).collect()
     }
 
     fn told_of(&self, own: Option<&QueueStats>, id: QueueId, owners: &Owners) -> Option<Told> {
