@@ -25,6 +25,8 @@ const ACCUSATIONS_MAX: usize = 20;
 pub struct Book {
     /// The next sequence number; all below were sent, or at least begun.
     pub next: u64,
+    /// The first number of each connection that it had.
+    connections: Vec<u64>,
     /// What the broker has confirmed.
     pub confirmed: HashSet<u64>,
     /// How often each message came.
@@ -33,13 +35,28 @@ pub struct Book {
     settled: HashSet<u64>,
 }
 
+impl Book {
+    /// The publisher has a new connection; its first number.
+    pub fn begin_connection(&mut self) -> u64 {
+        self.connections.push(self.next);
+        self.next
+    }
+
+    /// Which of its connections a message was sent on.
+    fn connection_of(&self, sequence: u64) -> usize {
+        self.connections.partition_point(|first| *first <= sequence)
+    }
+}
+
 /// What a ledger takes for wrong, which depends on what happens to the brokers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rules {
     /// One broker, whose end is all that interrupts: deliveries are always in order.
     OneBroker,
     /// A cluster whose nodes die and stop: what comes again may come out of order, and an empty
-    /// queue may still get back what consumers held whose connections have just gone.
+    /// queue may still get back what consumers held whose connections have just gone. What a
+    /// publisher sent to a node that stood still is read once it goes on, beside what the same one
+    /// sends by then on its next connection: order is that of one connection.
     Cluster,
     /// The same, and a minority of nodes may refuse in words what only a majority can do.
     CutCluster,
@@ -56,8 +73,8 @@ pub struct Delivery {
 
 /// What one consumer has seen, as far as it matters for what comes next.
 pub struct View {
-    /// The last number of each publisher.
-    last_of: Vec<Option<u64>>,
+    /// The last number of each publisher and connection of its.
+    last_of: HashMap<(usize, usize), u64>,
     /// Its deliveries wait in a program of their own before they are heard of. What comes again to
     /// others may have been settled by them meanwhile.
     hears_late: bool,
@@ -67,7 +84,7 @@ impl View {
     /// Nothing seen yet.
     pub fn new(hears_late: bool) -> View {
         View {
-            last_of: vec![None; PUBLISHERS],
+            last_of: HashMap::new(),
             hears_late,
         }
     }
@@ -261,10 +278,15 @@ impl Ledger {
             times: *times,
         };
         if redelivered && self.rules != Rules::OneBroker {
-            view.last_of.fill(None);
+            view.last_of.clear();
         }
+        let connection = match self.rules {
+            Rules::OneBroker => 0,
+            Rules::Cluster | Rules::CutCluster => book.connection_of(sequence),
+        };
         // What a consumer sees for the first time is in the queue's own order.
-        if let Some(last) = view.last_of[publisher].replace(sequence)
+        let last = view.last_of.insert((publisher, connection), sequence);
+        if let Some(last) = last
             && last >= sequence
         {
             self.accuse(format!(
@@ -410,6 +432,28 @@ mod tests {
             found[2].contains("1 confirmed messages lost, the first is 1"),
             "{found:?}"
         );
+    }
+
+    #[test]
+    fn what_a_node_that_stood_still_reads_late_may_come_behind_the_next_connections() {
+        let disorder = |rules, sequences: &[u64]| {
+            let ledger = Ledger::new(rules);
+            for next in [3, 6] {
+                ledger.book(0).begin_connection();
+                ledger.book(0).next = next;
+            }
+            let mut view = View::new(false);
+            for sequence in sequences {
+                ledger.audit_delivery(NODE, &body(0, *sequence, 5), false, 0, &mut view);
+            }
+            ledger.found()
+        };
+        let late = [0, 3, 1, 4, 2, 5];
+        assert_eq!(disorder(Rules::CutCluster, &late), Vec::<String>::new());
+        assert_eq!(disorder(Rules::OneBroker, &late).len(), 2);
+        let wrong = disorder(Rules::CutCluster, &[1, 3, 0, 5, 4]);
+        let expected = ["publisher 0: 0 came after 1", "publisher 0: 4 came after 5"];
+        assert_eq!(wrong, expected);
     }
 
     #[test]

@@ -232,7 +232,7 @@ fn publish(
     client.select_confirms()?;
     let queue = queue_name(publisher % QUEUES);
     // Confirms count from one on each channel; the book counts over all lives.
-    let base = ledger.book(publisher).next;
+    let base = ledger.book(publisher).begin_connection();
     let mut sent = 0;
     let mut oldest = 1;
     let mut open: HashSet<u64> = HashSet::new();
