@@ -1,10 +1,13 @@
 //! The API over real HTTP on loopback, on a node faked at the trait seam.
 
 mod api;
+#[path = "fake/certificate.rs"]
+mod certificate;
 mod client;
 mod fake;
 
 use api::Api;
+use certificate::Certificate;
 use client::{basic, exchange};
 use fake::{Fake, USERS};
 use leveret_management::access::Access;
@@ -878,19 +881,10 @@ fn the_command_line_comes_in_by_a_socket_file() {
 
 /// Settings with a new certificate, and what a client must trust to like it.
 fn certificate() -> (Arc<rustls::ServerConfig>, rustls::RootCertStore) {
-    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
-    let der = made.cert.der().clone();
-    let key = rustls::pki_types::PrivateKeyDer::try_from(made.signing_key.serialize_der());
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let settings = rustls::ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .expect("versions")
-        .with_no_client_auth()
-        .with_single_cert(vec![der.clone()], key.expect("a key"))
-        .expect("they go together");
+    let made = Certificate::new();
     let mut roots = rustls::RootCertStore::empty();
-    roots.add(der).expect("a certificate");
-    (Arc::new(settings), roots)
+    roots.add(made.der).expect("a certificate");
+    (made.server, roots)
 }
 
 fn ask_by_tls(address: SocketAddr, roots: &rustls::RootCertStore) -> io::Result<String> {

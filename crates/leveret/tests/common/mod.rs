@@ -2,6 +2,10 @@
 
 #![allow(dead_code, reason = "each test uses its part")]
 
+#[path = "../../../management/tests/fake/certificate.rs"]
+mod certificate;
+
+use certificate::Certificate;
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -184,17 +188,9 @@ pub fn free_addresses(count: usize) -> Vec<String> {
     sockets.iter().map(address).collect()
 }
 
-/// A certificate of its own for `localhost`, and settings that show it.
+/// Settings of a server with a certificate of its own for `localhost`, which is written to a file.
 pub fn certificate(path: &Path) -> Arc<rustls::ServerConfig> {
-    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
-    std::fs::write(path, made.cert.pem()).expect("written");
-    let key = rustls::pki_types::PrivateKeyDer::try_from(made.signing_key.serialize_der());
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let settings = rustls::ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .expect("versions")
-        .with_no_client_auth()
-        .with_single_cert(vec![made.cert.der().clone()], key.expect("a key"))
-        .expect("they go together");
-    Arc::new(settings)
+    let made = Certificate::new();
+    fs::write(path, made.pem).expect("written");
+    made.server
 }
