@@ -18,6 +18,14 @@ pub enum Tool {
     Chromium,
     /// A Java development kit and Maven.
     Java,
+    /// Ruby and its client of AMQP.
+    Bunny,
+    /// PHP and its client of AMQP.
+    PhpAmqplib,
+    /// Perl and its client of AMQP.
+    AnyEventRabbitMq,
+    /// The command-line tools of the C client of AMQP.
+    AmqpTools,
     /// The peer broker.
     RabbitMq,
     /// The key-value store that Celery keeps results in. Debian's package starts a service at the
@@ -43,6 +51,10 @@ impl Tool {
             Tool::Node => &["nodejs", "npm"],
             Tool::Chromium => &["chromium", "fonts-dejavu-core"],
             Tool::Java => &["default-jdk-headless", "maven"],
+            Tool::Bunny => &["ruby", "ruby-bunny"],
+            Tool::PhpAmqplib => &["php-cli", "php-amqplib"],
+            Tool::AnyEventRabbitMq => &["perl", "libanyevent-rabbitmq-perl"],
+            Tool::AmqpTools => &["amqp-tools"],
             Tool::RabbitMq => &["rabbitmq-server"],
             Tool::Redis => &["redis-server"],
             Tool::Prometheus => &["prometheus"],
@@ -61,6 +73,10 @@ impl Tool {
             Tool::Node => &[&["node", "--version"], &["npm", "--version"]],
             Tool::Chromium => &[&["chromium", "--version"]],
             Tool::Java => &[&["javac", "-version"], &["mvn", "--version"]],
+            Tool::Bunny => &[&["ruby", "-e", "require 'bunny'"]],
+            Tool::PhpAmqplib => &[&["php", "-r", "require 'PhpAmqpLib/autoload.php';"]],
+            Tool::AnyEventRabbitMq => &[&["perl", "-MAnyEvent::RabbitMQ", "-e", "1"]],
+            Tool::AmqpTools => &[&["amqp-publish", "--help"]],
             Tool::RabbitMq => &[&["test", "-x", "/usr/lib/rabbitmq/bin/rabbitmq-server"]],
             Tool::Redis => &[&["redis-server", "--version"]],
             Tool::Prometheus => &[&["prometheus", "--version"]],

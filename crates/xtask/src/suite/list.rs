@@ -1,7 +1,7 @@
 //! The suites, in the order in which they begin.
 
 use super::bench::Suite;
-use super::{cargo, celery, dashboards, go, guide, java, node, perf, python, rust};
+use super::{cargo, celery, dashboards, debian, go, guide, java, node, perf, python, rust};
 use crate::crash;
 use crate::tools::Tool;
 
@@ -174,6 +174,38 @@ pub(super) const SUITES: &[Suite] = &[
         uses_broker: true,
         alone: false,
         run: node::run,
+    },
+    Suite {
+        name: "ruby",
+        about: "own scripts with Bunny",
+        needs: &[Tool::Bunny],
+        uses_broker: true,
+        alone: false,
+        run: debian::ruby,
+    },
+    Suite {
+        name: "php",
+        about: "own scripts with php-amqplib",
+        needs: &[Tool::PhpAmqplib],
+        uses_broker: true,
+        alone: false,
+        run: debian::php,
+    },
+    Suite {
+        name: "perl",
+        about: "own scripts with AnyEvent::RabbitMQ",
+        needs: &[Tool::AnyEventRabbitMq],
+        uses_broker: true,
+        alone: false,
+        run: debian::perl,
+    },
+    Suite {
+        name: "c",
+        about: "own scripts with librabbitmq's tools",
+        needs: &[Tool::AmqpTools],
+        uses_broker: true,
+        alone: false,
+        run: debian::c,
     },
     Suite {
         name: "java",

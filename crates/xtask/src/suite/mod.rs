@@ -6,6 +6,7 @@ mod cargo;
 mod celery;
 mod console;
 mod dashboards;
+mod debian;
 pub mod go;
 mod guide;
 mod java;
@@ -14,6 +15,7 @@ mod node;
 mod perf;
 pub mod python;
 mod rust;
+mod tap;
 
 pub use java::{perftest, perftest_classpath};
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::bench::{Bench, ControlledCluster, Report, controlled, lock, stop};
+use super::tap;
 use crate::run;
 
 const DEADLINE: Duration = Duration::from_secs(900);
@@ -84,49 +85,5 @@ fn tests(bench: &Bench, variables: &[(&str, String)]) -> Result<Report> {
     command.envs(variables.iter().cloned());
     let success = run::logged(&mut command, &log, DEADLINE)?;
     let text = fs::read_to_string(&log)?;
-    Ok(parse(&text).ended("node --test", success, &log, &text))
-}
-
-/// Reads TAP. A file that holds tests is a test too, and is not counted: its own line has the
-/// file's name.
-fn parse(text: &str) -> Report {
-    let mut report = Report::default();
-    for line in text.lines().map(str::trim_start) {
-        let failed = line.starts_with("not ok ");
-        if !failed && !line.starts_with("ok ") {
-            continue;
-        }
-        let name = line.split_once(" - ").map_or(line, |(_, name)| name);
-        if let Some((name, reason)) = name.split_once(" # SKIP") {
-            report
-                .left_out
-                .push((name.to_owned(), reason.trim().to_owned()));
-        } else if name.ends_with("js") {
-            continue;
-        } else if failed {
-            report.failed.push(name.to_owned());
-        } else {
-            report.passed += 1;
-        }
-    }
-    report
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn tap_is_counted() {
-        let text = "TAP version 13\n# Subtest: x.test.mjs\n    ok 1 - confirms arrive\n\
-                    \x20   not ok 2 - returns come first\n    ok 3 - later # SKIP no reason\n\
-                    not ok 1 - /somewhere/x.test.mjs\n1..1\n";
-        let report = parse(text);
-        assert_eq!(report.passed, 1);
-        assert_eq!(report.failed, ["returns come first"]);
-        assert_eq!(
-            report.left_out,
-            [("later".to_owned(), "no reason".to_owned())]
-        );
-    }
+    Ok(tap::parse(&text).ended("node --test", success, &log, &text))
 }

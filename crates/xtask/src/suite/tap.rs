@@ -1,0 +1,48 @@
+//! Reads TAP, the lines in which test programs of most languages say what came of each test.
+
+use super::bench::Report;
+
+/// What a program's output says of its tests. Lines that are indented count too: Node's runner
+/// prints a file that holds tests as a test around them, and that one is not counted (its name
+/// is the file's).
+pub(super) fn parse(text: &str) -> Report {
+    let mut report = Report::default();
+    for line in text.lines().map(str::trim_start) {
+        let failed = line.starts_with("not ok ");
+        if !failed && !line.starts_with("ok ") {
+            continue;
+        }
+        let name = line.split_once(" - ").map_or(line, |(_, name)| name);
+        if let Some((name, reason)) = name.split_once(" # SKIP") {
+            report
+                .left_out
+                .push((name.to_owned(), reason.trim().to_owned()));
+        } else if name.ends_with("js") {
+            continue;
+        } else if failed {
+            report.failed.push(name.to_owned());
+        } else {
+            report.passed += 1;
+        }
+    }
+    report
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tap_is_counted() {
+        let text = "TAP version 13\n# Subtest: x.test.mjs\n    ok 1 - confirms arrive\n\
+                    \x20   not ok 2 - returns come first\n    ok 3 - later # SKIP no reason\n\
+                    not ok 1 - /somewhere/x.test.mjs\n1..1\n";
+        let report = parse(text);
+        assert_eq!(report.passed, 1);
+        assert_eq!(report.failed, ["returns come first"]);
+        assert_eq!(
+            report.left_out,
+            [("later".to_owned(), "no reason".to_owned())]
+        );
+    }
+}
