@@ -34,6 +34,7 @@ mod delivered;
 mod entry;
 pub mod fuzz;
 mod ids;
+mod properties;
 mod section;
 mod sub_batch;
 #[cfg(test)]
@@ -41,4 +42,5 @@ mod tests;
 
 pub use delivered::{Place, as_amqp091, delivered};
 pub use entry::{entry_of, filter_value, to_entry};
+pub use properties::{has as has_property, with_properties};
 pub use sub_batch::{SubBatch, SubBatchError, Unpacking, unpack};

@@ -4,11 +4,13 @@
 //! log's state; it makes the commands before it superfluous.
 
 use crate::env::{ConnectionEvent, Env, Executed};
-use crate::quorum::Notify;
-use crate::shard::{Bodies, CATALOGUE_LOG, QueueSpec, Shard, ViewSpec, queue_of, shard_of};
 use crate::streams::{self, StreamChange};
 use leveret_metadata::{
     Catalogue, CatalogueError, Change, Command, Config, Endpoint, QueueKind, QueueRecord, Vhost,
+};
+use leveret_queue_host::notify::Notify;
+use leveret_queue_host::shard::{
+    Bodies, CATALOGUE_LOG, QueueSpec, Shard, ViewSpec, queue_of, shard_of,
 };
 use leveret_storage::{Durability, LogKind, LogSummary, Read, ShardLogs};
 use leveret_types::{Now, ProtocolError, QueueId, ReplyCode, ShardId};

@@ -24,16 +24,16 @@ mod streams;
 mod subscriptions;
 mod topology;
 
-use crate::env::{ConnectionEvent, Env};
+use crate::env::{ConnectionEvent, Env, QueueEvent};
 use crate::identity::{Identity, Peer, Traffic};
 use crate::login::Login;
-use crate::quorum::Notify;
 use crate::run::{Outcome, Run, Targets, enqueue};
 use asked::PendingRequests;
 use bytes::Bytes;
 use consumers::Consumers;
 use held_replies::{Encoded, HeldReplies};
 use leveret_client::{Awaited, Consume, Reply, Request, Session, SessionState, Settle};
+use leveret_queue_host::notify::Notify;
 use leveret_types::{
     ConnectionId, ConsumerId, Message, Now, OutBuffer, ProtocolError, QueueId, ReplyCode, ShardId,
 };
@@ -120,12 +120,24 @@ impl<S: Session> Connection<S> {
     /// Takes in what was posted from elsewhere.
     pub fn event<E: Env>(&mut self, now: Now, event: ConnectionEvent, env: &E) {
         match event {
-            ConnectionEvent::Deliver(delivery) => self.deliver(&delivery, env),
-            ConnectionEvent::Reply(reply) => {
+            ConnectionEvent::Queue(event) => self.queue_event(event, now, env),
+            ConnectionEvent::Executed { id, result } => self.executed(id, result, now, env),
+            ConnectionEvent::LoginChecked(verdict) => self.login_checked(verdict, now, env),
+            ConnectionEvent::Peeked => self.look_again(now, env),
+            ConnectionEvent::Stream(news) => self.stream_news(news, now, env),
+            ConnectionEvent::Close(error) => self.session.close(error),
+        }
+        self.process(now, env);
+    }
+
+    fn queue_event<E: Env>(&mut self, event: QueueEvent, now: Now, env: &E) {
+        match event {
+            QueueEvent::Deliver(delivery) => self.deliver(&delivery, env),
+            QueueEvent::Reply(reply) => {
                 self.trace_got(&reply, env);
                 self.reply(now, reply);
             }
-            ConnectionEvent::CancelConsumer(consumer) => {
+            QueueEvent::CancelConsumer(consumer) => {
                 // A client that deleted the queue itself hears of the deletion first.
                 if self.replies.held.is_some() || self.pending.asked.is_some() {
                     self.replies.cancelled_behind.push(consumer);
@@ -133,27 +145,19 @@ impl<S: Session> Connection<S> {
                     self.consumer_cancelled(consumer);
                 }
             }
-            ConnectionEvent::TimedOut(subscription) => self.timed_out(subscription, now, env),
-            ConnectionEvent::Executed { id, result } => self.executed(id, result, now, env),
-            ConnectionEvent::LoginChecked(verdict) => self.login_checked(verdict, now, env),
-            ConnectionEvent::Peeked => self.look_again(now, env),
-            ConnectionEvent::Stream(news) => self.stream_news(news, now, env),
-            ConnectionEvent::Close(error) => self.session.close(error),
-            ConnectionEvent::Committed { queue, through } => {
+            QueueEvent::TimedOut(subscription) => self.timed_out(subscription, now, env),
+            QueueEvent::Committed { queue, through } => {
                 self.session.committed(queue, through);
                 self.trace_committed(queue, through, env);
                 self.release_committed(queue, through, now);
             }
-            ConnectionEvent::Refused { queue, sequences } => {
+            QueueEvent::Refused { queue, sequences } => {
                 self.session.refused(queue, &sequences);
                 self.trace_refused(queue, &sequences, env);
             }
-            ConnectionEvent::Room(queue) => {
-                self.publisher.full_queues.retain(|full| *full != queue)
-            }
-            ConnectionEvent::Answered { queue, answer } => self.answered(queue, answer, now, env),
+            QueueEvent::Room(queue) => self.publisher.full_queues.retain(|full| *full != queue),
+            QueueEvent::Answered { queue, answer } => self.answered(queue, answer, now, env),
         }
-        self.process(now, env);
     }
 
     /// The write-ahead log has become durable further.
@@ -424,7 +428,7 @@ impl<S: Session> Connection<S> {
 
 /// Who does what this client wants of a queue.
 enum Host {
-    /// The queue's shard, by the verbs of [`crate::queue_host`].
+    /// The queue's shard, by the verbs of [`leveret_queue_host::queue_host`].
     Shard,
     /// A session that the connection itself has with the queue: see [`streams`].
     Session,

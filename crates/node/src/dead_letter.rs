@@ -1,9 +1,9 @@
 //! Dead-lettering: what a message carries with it of where it died, and whether it goes round in
 //! circles.
 
-use crate::properties::with_properties;
 use leveret_amqp::{Properties, TableBuilder};
 use leveret_message::as_amqp091;
+use leveret_message::with_properties;
 use leveret_queue::Reason;
 use leveret_types::message::MessageSummary;
 use leveret_types::{FieldTable, FieldValue, Message, MessageParts, Now};

@@ -2,13 +2,17 @@
 
 use crate::cluster::Cluster;
 use crate::dead_letter::Dead;
-use crate::env::{ConnectionEvent, Env};
+use crate::env::{Env, QueueEvent};
+use crate::firehose;
 use crate::properties::{LazyProperties, copies, without_blind_copies};
-use crate::quorum::{Afterwards, Notify, Then};
 use crate::run::{Run, enqueue};
-use crate::shard::{DeadLetter, Deferred};
-use crate::{delayed, firehose};
 use leveret_metadata::QueueRecord;
+use leveret_queue_host::delayed;
+use leveret_queue_host::shard::{DeadLetter, Deferred};
+use leveret_queue_host::{
+    effects::Then,
+    notify::{Afterwards, Notify},
+};
 use leveret_routing::Scratch;
 use leveret_types::{Message, Now, QueueId};
 use std::sync::Arc;
@@ -235,5 +239,5 @@ fn time_out<E: Env>(
     consumer: leveret_types::ConsumerId,
     env: &E,
 ) {
-    env.post(connection, ConnectionEvent::TimedOut(consumer));
+    env.post(connection, QueueEvent::TimedOut(consumer).into());
 }

@@ -5,15 +5,14 @@
 //! plain borrow. What the work wants done elsewhere comes out as closed lists of effects, and the
 //! environment carries it there when the shard is let go.
 
-pub use crate::alarms::Alarms;
 use crate::cluster::peers::Peers;
 use crate::cluster::state::{Cluster, Waiter};
-pub use crate::events::{
-    ConnectionEvent, Executed, LogPosition, PeerFrame, ProposalId, QueueAnswer,
-};
-use crate::shard::{Shard, ShardEffects};
+pub use crate::events::{ConnectionEvent, Executed, ProposalId};
 use leveret_auth::{LoginCheck, Verdict};
 use leveret_metadata::{Catalogue, CatalogueError, Command};
+pub use leveret_queue_host::alarms::Alarms;
+pub use leveret_queue_host::events::{LogPosition, PeerFrame, QueueAnswer, QueueEvent};
+use leveret_queue_host::shard::Shard;
 use leveret_types::{ConnectionId, ConsumerId, NodeId, Now, QueueId, ShardId};
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -103,7 +102,7 @@ pub trait Env {
     fn peer_congested(&self, peer: NodeId) -> bool;
     /// Hands over work that needs the catalogue or several shards, for whoever next has nothing
     /// borrowed.
-    fn defer(&self, work: crate::shard::Deferred);
+    fn defer(&self, work: leveret_queue_host::shard::Deferred);
     /// This node's own alarms.
     fn alarms(&self) -> Alarms;
     /// A consumer id that was never used before.
@@ -121,7 +120,7 @@ pub trait Env {
     /// What `x-recent-history` exchanges remember.
     fn history(&self) -> &crate::history::History;
     /// Tells whoever runs the streams of this node. The catalogue is borrowed.
-    fn follow_stream(&self, _change: crate::stream_events::StreamChange) {}
+    fn follow_stream(&self, _change: crate::streams::StreamChange) {}
     /// Says something to the streams of this node for a connection, which hears
     /// [`ConnectionEvent::Stream`].
     ///
@@ -167,7 +166,7 @@ pub trait Env {
 
     /// The shard that a queue lives on here.
     fn shard_of(&self, queue: QueueId) -> ShardId {
-        crate::shard::shard_of(queue, self.settings().shard_count)
+        leveret_queue_host::shard::shard_of(queue, self.settings().shard_count)
     }
 
     /// Changes the catalogue in the broker's own name, with nobody waiting for it. Nothing may be
@@ -207,9 +206,4 @@ pub trait Env {
         guard.finish(now);
         result
     }
-}
-
-/// Moves a shard's effects out: what an environment does when a shard is let go.
-pub fn take_effects(shard: &mut Shard) -> ShardEffects {
-    std::mem::take(&mut shard.effects)
 }

@@ -2,11 +2,11 @@
 
 use crate::env::Env;
 use crate::properties;
-use crate::shard::Deferred;
 use leveret_amqp::{Properties, TableBuilder};
 use leveret_client::Delivery;
 use leveret_message::as_amqp091;
 use leveret_metadata::Vhost;
+use leveret_queue_host::shard::Deferred;
 use leveret_types::limits::SHORT_STRING_BYTES_MAX;
 use leveret_types::message::MessageSummary;
 use leveret_types::{ChannelId, FieldValue, Message, MessageParts};

@@ -1,7 +1,7 @@
 //! What `x-recent-history` exchanges remember, for queues that are bound later.
 
-use crate::properties::has;
 use leveret_amqp::{Properties, Property, RawValue};
+use leveret_message::has_property;
 use leveret_types::Message;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -57,7 +57,7 @@ impl History {
 
 /// Whether a message says that it is not to be remembered.
 fn is_kept_out(message: &Message) -> bool {
-    if !has(message.properties(), Property::Headers) {
+    if !has_property(message.properties(), Property::Headers) {
         return false;
     }
     let headers = Properties::trusted(message.properties()).headers;

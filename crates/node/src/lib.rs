@@ -11,78 +11,45 @@
 //! Invariant: a message that leaves a queue for a dead-letter exchange is in its new queues' log
 //! before it is settled in the old one's.
 
-mod active;
-pub mod browsing;
 pub mod catalogue;
 pub mod certificate;
 pub mod cluster;
 pub mod deferred;
-pub mod delayed;
 pub mod env;
 pub mod growth;
 pub mod history;
-pub mod link;
 pub mod operator;
 pub mod properties;
-pub mod quorum;
 pub mod registry;
 pub mod reply_to;
-pub mod shard;
-pub mod standstill;
 pub mod streams;
 pub mod traces;
 
-mod alarms;
-mod around;
-mod classic;
 mod connection;
 mod counters;
 pub mod dead_letter;
-mod dead_letters;
-mod effects;
 mod events;
 mod firehose;
-mod fixed_map;
-#[cfg(test)]
-mod golden;
-mod group_log;
-mod host_kind;
 mod identity;
-mod log_ids;
 mod login;
-mod missing;
-mod notify;
-mod outcome;
-mod peeked;
-mod queue_host;
-mod queue_spec;
 mod run;
-mod serving;
 mod status;
+mod stream_changes;
 mod stream_connection;
-mod stream_events;
-mod stream_queues;
-mod stream_reader;
 mod stream_relay;
-mod stream_view;
-mod subscriber;
-mod sync;
-#[cfg(test)]
-mod test_chunks;
 mod topology;
 
 pub use connection::Connection;
 pub use counters::{CounterValues, NodeCounters};
 pub use env::{
     Alarms, ConnectionEvent, Env, Executed, LogPosition, LoginFrom, PeerFrame, Proposal,
-    ProposalId, QueueAnswer,
+    ProposalId, QueueAnswer, QueueEvent,
 };
 pub use identity::Peer;
 pub use status::{ChannelStatus, ConnectionStatus, ConsumerStatus};
 pub use stream_connection::{StreamConnection, move_group};
 pub use topology::{Answer, Caller, Question};
 
-use leveret_types::encoded as stored;
 use std::sync::Arc;
 
 /// Settings of a node that its actors must know.
@@ -93,7 +60,7 @@ pub struct NodeSettings {
     /// The same for sessions over TLS.
     pub session_tls: Arc<leveret_session::Settings>,
     /// What sessions of the stream protocol negotiate.
-    pub stream: stream_events::StreamSessions,
+    pub stream: stream_changes::StreamSessions,
     /// Shards of the node.
     pub shard_count: u16,
     /// The node's name in listings.

@@ -1,18 +1,22 @@
 //! What operators do to messages through the management interface: publish one, look at some.
 
 use crate::counters::add;
-use crate::delayed;
 use crate::env::{Env, LogPosition, QueueAnswer};
 use crate::firehose::{self, Place};
 use crate::properties::{LazyProperties, copies, without_blind_copies};
-use crate::quorum::{Afterwards, Asker, Notify, Then};
 use crate::run::{Outcome as Enqueued, Run, enqueue};
-use crate::shard::GetOutcome;
 use crate::topology::{Caller, Question, may_get};
 use leveret_amqp::Properties;
 use leveret_auth::{Access, Resource, check_user_id};
 use leveret_client::{Awaited, Delivery};
 use leveret_queue::Outcome;
+use leveret_queue_host::delayed;
+use leveret_queue_host::shard::GetOutcome;
+use leveret_queue_host::{
+    effects::Then,
+    notify::{Afterwards, Notify},
+    queue_host::Asker,
+};
 use leveret_routing::{Kind, RouteError, Scratch};
 use leveret_types::{
     ChannelId, ConsumerId, FieldValue, Message, Now, ProtocolError, QueueId, ReplyCode, ShardId,

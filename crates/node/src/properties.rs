@@ -1,20 +1,12 @@
 //! What the broker reads in a message's properties, and changes.
 
-use leveret_amqp::{Properties, Property, RawTable, RawValue};
-use leveret_message::as_amqp091;
+use leveret_amqp::{Properties, RawTable, RawValue};
+use leveret_message::{as_amqp091, with_properties};
 use leveret_routing::MessageProperties;
 use leveret_types::limits::CC_ENTRIES_MAX;
-use leveret_types::{FieldTable, FieldValue, Message, MessageParts, ProtocolError, ReplyCode};
+use leveret_types::{FieldTable, FieldValue, Message, ProtocolError, ReplyCode};
 use smallvec::SmallVec;
 use std::cell::{Cell, OnceCell};
-
-/// Whether these wire bytes hold a property, without decoding them.
-#[must_use]
-pub fn has(properties: &[u8], property: Property) -> bool {
-    properties
-        .first_chunk::<2>()
-        .is_some_and(|flags| u16::from_be_bytes(*flags) & property as u16 != 0)
-}
 
 /// Properties that are decoded once somebody asks, and remember that somebody did.
 pub struct LazyProperties<'a> {
@@ -114,19 +106,6 @@ fn append_keys<'a>(
         }
     }
     Ok(())
-}
-
-/// A copy of `message` with other properties.
-#[must_use]
-pub fn with_properties(message: &Message, properties: &Properties<'_>) -> Message {
-    let bytes = properties.to_bytes();
-    Message::from_parts(
-        MessageParts {
-            properties: &bytes,
-            ..message.parts()
-        },
-        message.summary,
-    )
 }
 
 /// The properties of a message by RabbitMQ's names; those that it does not have are left out.

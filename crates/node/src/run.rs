@@ -4,9 +4,9 @@
 //! operators all do it.
 
 use crate::env::Env;
-use crate::quorum::Notify;
-use crate::shard::{Bodies, Enqueued, Shard};
 use leveret_client::Awaited;
+use leveret_queue_host::notify::Notify;
+use leveret_queue_host::shard::{Bodies, Enqueued, Shard};
 use leveret_types::{Message, Now, QueueId, ShardId};
 use smallvec::SmallVec;
 

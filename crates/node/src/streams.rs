@@ -2,16 +2,16 @@
 //! queues can do that they cannot. What they hold is with the streams' own thread.
 
 use crate::env::Env;
-pub use crate::stream_events::{
-    ReplicaHere, StreamChange, StreamNews, StreamSessions, connection_of, session_of,
-    session_of_view, view_of,
-};
+pub use crate::stream_changes::{ReplicaHere, StreamChange, StreamSessions};
 pub use crate::stream_relay::{
     ClientAddresses, Effect as RelayEffect, Guests, Place, STREAM_LINK, Said, StreamRelay,
     command_bytes, copied_frame, fuzz, goes_with_publishes, has_room, move_frame, needed_frame,
     published_bytes, replica_frame,
 };
 use leveret_metadata::{Catalogue, QueueKind, QueueRecord, StreamSettings};
+pub use leveret_queue_host::stream_events::{
+    StreamNews, connection_of, session_of, session_of_view, view_of,
+};
 use leveret_stream::{Epoch, ReplicaOrder, ReplicaOrigin};
 pub use leveret_stream_session::{PublisherStatus, Settings, SubscriptionStatus};
 use leveret_types::{ProtocolError, QueueId, ReplyCode};

@@ -9,7 +9,7 @@
 //! all messages as sampled shuts nobody else's traces out.
 
 use leveret_amqp::{Properties, Property, RawValue};
-use leveret_message::as_amqp091;
+use leveret_message::{as_amqp091, has_property};
 use leveret_types::limits::TRACE_SPANS_MAX;
 use leveret_types::{ConnectionId, Message};
 use std::collections::{BTreeMap, BTreeSet};
@@ -171,7 +171,7 @@ impl Traces {
     pub fn context_of(&self, message: &Message) -> Option<Context> {
         let converted = as_amqp091(message);
         let properties = converted.as_ref().unwrap_or(message).properties();
-        if !crate::properties::has(properties, Property::Headers) {
+        if !has_property(properties, Property::Headers) {
             return None;
         }
         let headers = Properties::trusted(properties).headers?;

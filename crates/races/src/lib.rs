@@ -9,9 +9,9 @@ pub mod sync;
 
 #[path = "../../shell/src/inbox.rs"]
 pub mod inbox;
-#[path = "../../node/src/link.rs"]
+#[path = "../../queue-host/src/link.rs"]
 pub mod link;
-#[path = "../../node/src/missing.rs"]
+#[path = "../../queue-host/src/missing.rs"]
 pub mod missing;
 #[path = "../../shell/src/news.rs"]
 pub mod news;

@@ -22,7 +22,6 @@ use leveret_metadata::{Catalogue, CatalogueError, Command, Outcome};
 use leveret_node::catalogue::execute_in_parts;
 use leveret_node::registry::Registry;
 use leveret_node::reply_to::Replies;
-use leveret_node::shard::{Deferred, Shard};
 use leveret_node::{
     Alarms, Env, LogPosition, NodeCounters, NodeSettings,
     cluster::{Cluster, HeldStreams, Peers, Waiter, alarms_together},
@@ -30,6 +29,7 @@ use leveret_node::{
     history::History,
     streams::StreamRelay,
 };
+use leveret_queue_host::shard::{Deferred, Shard};
 use leveret_routing::Scratch;
 use leveret_storage::ReadRequest;
 use leveret_types::limits::PROPOSAL_MS_MAX;

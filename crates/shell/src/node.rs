@@ -17,9 +17,9 @@ use crate::tls::{TlsError, TlsFiles};
 use crate::wal_thread::WalThread;
 use leveret_metadata::{CatalogueError, Command, QueueKind};
 use leveret_node::cluster::{Cluster, group};
-use leveret_node::shard::Shard;
 use leveret_node::streams::{self, StreamSessions};
 use leveret_node::{ConnectionStatus, Env, NodeSettings};
+use leveret_queue_host::shard::Shard;
 use leveret_storage::{
     Disk, Folders, Generation, LogSummary, OpenError, Options, ReadRequest, Reader, Recovered,
     RecoveryReport, ShardLogs, StoreLock, StreamFiles, WalWriter, recover,

@@ -34,6 +34,20 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "stream-session",
         &["auth", "stream", "stream-protocol", "types"],
     ),
+    // The queues of a node, whatever their kind: what the client port and the cluster ask.
+    (
+        "queue-host",
+        &[
+            "amqp",
+            "client",
+            "message",
+            "queue",
+            "replication",
+            "storage",
+            "stream",
+            "types",
+        ],
+    ),
     (
         "node",
         &[
@@ -43,6 +57,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "message",
             "metadata",
             "queue",
+            "queue-host",
             "replication",
             "routing",
             "session",
@@ -62,6 +77,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "auth",
             "metadata",
             "node",
+            "queue-host",
             "routing",
             "session",
             "storage",

@@ -20,6 +20,7 @@ const CORE_CRATES: &[&str] = &[
     "metadata",
     "node",
     "queue",
+    "queue-host",
     "replication",
     "routing",
     "session",

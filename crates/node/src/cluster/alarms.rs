@@ -5,9 +5,9 @@
 //! is full hands over what it leads to members that have space: [`super::hand_over_leaders`].
 
 use super::state::{Cluster, lock};
-use crate::alarms::Alarms;
 use crate::env::Env;
 use leveret_metadata::QueueRecord;
+use leveret_queue_host::alarms::Alarms;
 use leveret_types::{NodeId, Now, QueueId, QueueKind};
 use smallvec::SmallVec;
 use std::collections::BTreeSet;

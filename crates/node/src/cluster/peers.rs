@@ -1,6 +1,6 @@
 //! The other nodes of the cluster, and which of them are up.
 
-use crate::alarms::Alarms;
+use leveret_queue_host::alarms::Alarms;
 use leveret_types::NodeId;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};

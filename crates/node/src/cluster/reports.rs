@@ -12,8 +12,8 @@
 //! Integers are little endian. Nothing is repeated: who gets no answer in time goes without.
 
 use super::state::{CATALOGUE_GROUP, lock};
-use crate::events::PeerFrame;
 use bytes::{BufMut, Bytes, BytesMut};
+use leveret_queue_host::events::PeerFrame;
 use leveret_types::NodeId;
 use leveret_types::limits::{
     REPORT_ASK_BYTES_MAX, REPORT_BYTES_MAX, REPORT_PART_BYTES, REPORTS_ASKED_MAX,

@@ -4,18 +4,18 @@ use super::Connection;
 use super::consumers::Subscription;
 use super::held_replies::Encoded;
 use super::missed::Missed;
-use crate::env::{ConnectionEvent, Env};
+use crate::env::{Env, QueueEvent};
 use crate::firehose::{self, Place};
-use crate::link::{ChannelBound, ConsumerLink};
 use crate::reply_to;
 use crate::run::Run;
-use crate::shard::When;
 use crate::status::{ChannelStatus, ConsumerStatus};
 use crate::topology::may_get;
 use leveret_auth::Access;
 use leveret_client::{Awaited, Consume, Delivery, Flow, Reply, Session, Settle, SettleOutcome};
 use leveret_metadata::{QueueKind, QueueRecord};
 use leveret_queue::{AttachError, Consumer, Outcome};
+use leveret_queue_host::link::{ChannelBound, ConsumerLink};
+use leveret_queue_host::shard::When;
 use leveret_types::limits::{CREDIT_UNSETTLED_MAX, OUTBOX_BYTES_MAX};
 use leveret_types::{ChannelId, ConsumerId, FieldTable, Now, ProtocolError, QueueId, ReplyCode};
 use std::sync::Arc;
@@ -87,7 +87,7 @@ impl<S: Session> Connection<S> {
                 .attach(now, queue, consumer, self.identity.id, link)
                 .inspect(|when| {
                     if *when == When::Now {
-                        let reply = ConnectionEvent::Reply(Reply::Consuming { consumer: id });
+                        let reply = QueueEvent::Reply(Reply::Consuming { consumer: id });
                         shard.effects.posts.push((self.identity.id, reply));
                     }
                 })
@@ -372,7 +372,7 @@ impl<S: Session> Connection<S> {
         // The answer goes through the inbox, behind the deliveries that are there already.
         env.with_shard(now, env.shard_of(queue), |shard| {
             if shard.cancel(now, queue, consumer, self.identity.id) == When::Now {
-                let done = ConnectionEvent::Reply(Reply::Done);
+                let done = QueueEvent::Reply(Reply::Done);
                 shard.effects.posts.push((self.identity.id, done));
             }
         });

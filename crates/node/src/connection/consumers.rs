@@ -1,9 +1,9 @@
 //! The consumers of a connection, and what else holds messages for it.
 
 use super::subscriptions::Subscriptions;
-use crate::fixed_map::FixedMap;
-use crate::link::{Limiter, Link};
 use leveret_client::{Consume, Flow};
+use leveret_queue_host::fixed_map::FixedMap;
+use leveret_queue_host::link::{Limiter, Link};
 use leveret_types::{ChannelId, ConsumerId, FieldTable, QueueId};
 use std::collections::BTreeSet;
 use std::sync::Arc;

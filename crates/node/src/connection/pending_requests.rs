@@ -8,11 +8,11 @@ use super::Connection;
 use super::asked::{Asked, Waits};
 use super::missed::Missed;
 use crate::env::{Env, Proposal, ProposalId, QueueAnswer};
-use crate::quorum::Asker;
-use crate::shard::unavailable;
 use crate::topology::{Caller, Step, StepAnswer, blamed, ids};
 use leveret_client::{Reply, Session, Topology};
 use leveret_metadata::{CatalogueError, Outcome};
+use leveret_queue_host::queue_host::Asker;
+use leveret_queue_host::shard::unavailable;
 use leveret_types::{ConsumerId, Now, ProtocolError, QueueId, ReplyCode};
 
 /// Whether an operation has come to its end because something does not exist: the deletion of a

@@ -4,17 +4,17 @@ use super::Connection;
 use super::message_traces::Begun;
 use super::missed::Missed;
 use crate::counters::add;
-use crate::delayed;
-use crate::env::{ConnectionEvent, Env, LogPosition};
+use crate::env::{Env, LogPosition, QueueEvent};
 use crate::firehose::{self, Place};
-use crate::properties::{LazyProperties, copies, has, with_reply_to, without_blind_copies};
-use crate::quorum::Notify;
+use crate::properties::{LazyProperties, copies, with_reply_to, without_blind_copies};
 use crate::reply_to;
 use crate::run::{Outcome, Run, Targets};
 use leveret_amqp::{Properties, Property};
 use leveret_client::{Awaited, Delivery, Publish, Reply, Session};
-use leveret_message::as_amqp091;
+use leveret_message::{as_amqp091, has_property};
 use leveret_metadata::{Catalogue, QueueRecord};
+use leveret_queue_host::delayed;
+use leveret_queue_host::notify::Notify;
 use leveret_routing::{Kind, RouteError};
 use leveret_types::{ChannelId, FieldValue, Message, Now, ProtocolError, QueueId, ReplyCode};
 use smallvec::SmallVec;
@@ -79,7 +79,7 @@ impl<S: Session> Connection<S> {
             return;
         }
         let readable = converted.as_ref().unwrap_or(&publish.message);
-        if has(readable.properties(), Property::Headers)
+        if has_property(readable.properties(), Property::Headers)
             && let Some(visible) = without_blind_copies(readable)
         {
             publish.message = visible;
@@ -168,7 +168,7 @@ impl<S: Session> Connection<S> {
         converted: Option<&Message>,
     ) -> Result<(), ProtocolError> {
         let bytes = converted.unwrap_or(&publish.message).properties();
-        if !has(bytes, Property::UserId) && !has(bytes, Property::ReplyTo) {
+        if !has_property(bytes, Property::UserId) && !has_property(bytes, Property::ReplyTo) {
             return Ok(());
         }
         let properties = Properties::trusted(bytes);
@@ -207,7 +207,7 @@ impl<S: Session> Connection<S> {
             publisher.routes.clear();
         }
         let hash = publisher.route_hash(message);
-        let may_copy = has(message.properties(), Property::Headers);
+        let may_copy = has_property(message.properties(), Property::Headers);
         if !may_copy && let Some(route) = publisher.known_route(hash, message) {
             route.traffic.count(route.targets.len());
             return Ok(Routed::To(route.targets.clone()));
@@ -338,7 +338,8 @@ impl<S: Session> Connection<S> {
                     message: message.clone(),
                 };
                 run.release();
-                run.env.post(connection, ConnectionEvent::Deliver(delivery));
+                run.env
+                    .post(connection, QueueEvent::Deliver(delivery).into());
             }
             None if publish.mandatory => {
                 self.session

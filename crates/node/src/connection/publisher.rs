@@ -1,9 +1,9 @@
 //! What a connection keeps for publishing: the routes of the messages that it has published last.
 
-use crate::fixed_map::FixedMap;
 use crate::reply_to::{Replies, Token};
 use crate::run::Targets;
 use leveret_metadata::Traffic;
+use leveret_queue_host::fixed_map::FixedMap;
 use leveret_routing::Scratch;
 use leveret_types::{ChannelId, Message, QueueId, ShardId};
 use smallvec::SmallVec;

@@ -1,7 +1,7 @@
 //! What a connection keeps of the streams that it publishes to and reads.
 
-use crate::fixed_map::FixedMap;
-use crate::stream_reader::Reader;
+use leveret_queue_host::fixed_map::FixedMap;
+use leveret_queue_host::stream_reader::Reader;
 use leveret_stream::{BatchBuilder, Command, PublisherId, ReaderId, SharedBatchBuilder};
 use leveret_types::{ConsumerId, QueueId};
 use std::collections::VecDeque;

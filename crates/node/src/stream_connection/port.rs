@@ -2,8 +2,8 @@
 
 use super::Side;
 use crate::env::{ConnectionEvent, Env};
-use crate::stream_events::StreamNews;
 use leveret_auth::{Access, Resource};
+use leveret_queue_host::stream_events::StreamNews;
 use leveret_stream::Command;
 use leveret_stream_protocol::ResponseCode;
 use leveret_stream_session::{Port, Reached};

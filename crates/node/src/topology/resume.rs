@@ -5,10 +5,10 @@ use super::Caller;
 use super::step::{Redeclaration, Step, StepAnswer, Then, counts_of, declaration};
 use crate::counters::add;
 use crate::env::{Env, LogPosition, QueueAnswer};
-use crate::quorum::link::QueueCounts;
-use crate::shard::unavailable;
 use leveret_client::Reply;
 use leveret_metadata::{Command, Outcome};
+use leveret_queue_host::quorum::link::QueueCounts;
+use leveret_queue_host::shard::unavailable;
 use leveret_types::{Now, ProtocolError, ReplyCode};
 
 impl Caller {

@@ -2,9 +2,9 @@
 //! which may come much later and from another node.
 
 use crate::env::{Env, LogPosition, QueueAnswer};
-use crate::quorum::Asker;
 use leveret_client::Reply;
 use leveret_metadata::{Command, Outcome};
+use leveret_queue_host::queue_host::Asker;
 use leveret_types::{Now, QueueId};
 
 /// How far an operation is.

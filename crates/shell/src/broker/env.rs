@@ -13,12 +13,13 @@ use leveret_node::cluster::{Cluster, Peers, Waiter};
 use leveret_node::history::History;
 use leveret_node::registry::Registry;
 use leveret_node::reply_to::Replies;
-use leveret_node::shard::{Deferred, Shard};
 use leveret_node::streams::{ClientAddresses, Place, StreamChange, session_of};
 use leveret_node::{
     Alarms, ConnectionEvent, Env, Executed, LoginFrom, NodeCounters, NodeSettings, PeerFrame,
     Proposal,
 };
+use leveret_queue_host::events::QueueEvent;
+use leveret_queue_host::shard::{Deferred, Shard};
 use leveret_storage::Urgency;
 use leveret_stream::{Command as StreamCommand, ReplicaMessage};
 use leveret_types::{ConnectionId, ConsumerId, NodeId, Now, QueueId, ShardId};
@@ -126,7 +127,7 @@ impl Drop for ShardGuard<'_> {
 }
 
 /// Posts events to the inboxes of their connections' threads; answers which threads, as bits.
-fn post(broker: &Broker, posts: &mut Vec<(ConnectionId, ConnectionEvent)>) -> u64 {
+fn post(broker: &Broker, posts: &mut Vec<(ConnectionId, QueueEvent)>) -> u64 {
     let mut threads = 0;
     let mut posts = posts.drain(..).peekable();
     while let Some((first, event)) = posts.next() {
@@ -134,7 +135,8 @@ fn post(broker: &Broker, posts: &mut Vec<(ConnectionId, ConnectionEvent)>) -> u6
         threads |= 1 << thread;
         let more = std::iter::from_fn(|| posts.next_if(|(next, _)| thread_of(*next) == thread));
         let run = std::iter::once((first, event)).chain(more);
-        broker.inboxes[thread].post(run.map(|(id, event)| ThreadEvent::Connection(id, event)));
+        broker.inboxes[thread]
+            .post(run.map(|(id, event)| ThreadEvent::Connection(id, event.into())));
     }
     threads
 }

@@ -3,7 +3,7 @@
 
 use super::world::{QueueOf, World};
 use leveret_node::env::Env;
-use leveret_node::quorum::replica::{PriorityLogContent, ReplicaState};
+use leveret_queue_host::quorum::replica::{PriorityLogContent, ReplicaState};
 use leveret_types::{NodeId, QueueId};
 use std::fmt::Debug;
 

@@ -19,9 +19,9 @@ use leveret_client::Session;
 use leveret_metadata::{Catalogue, CatalogueError, Command, Config, NodeRecord, Outcome};
 use leveret_node::cluster::{self, Cluster, Identity, PeerAddress, Waiter, group};
 use leveret_node::env::{Env, PeerFrame};
-use leveret_node::quorum::replica::HEADER_LOG;
-use leveret_node::shard::{Shard, log_of};
 use leveret_node::{Alarms, Connection, Peer, catalogue, deferred};
+use leveret_queue_host::quorum::replica::HEADER_LOG;
+use leveret_queue_host::shard::{Shard, log_of};
 use leveret_routing::Scratch;
 use leveret_session::Connection as AmqpSession;
 use leveret_storage::{

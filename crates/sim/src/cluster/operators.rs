@@ -7,7 +7,7 @@ use super::world::World;
 use crate::Random;
 use leveret_metadata::Command;
 use leveret_node::env::Env;
-use leveret_node::shard::CATALOGUE_GROUP_LOG;
+use leveret_queue_host::shard::CATALOGUE_GROUP_LOG;
 use leveret_replication::Status;
 use leveret_types::{NodeId, QueueId, ReplicaId, ShardId};
 

@@ -10,7 +10,7 @@ use super::world::World;
 use leveret_node::cluster;
 use leveret_node::env::Env;
 use leveret_node::env::PeerFrame;
-use leveret_node::quorum::link::TO_LEADER;
+use leveret_queue_host::quorum::link::TO_LEADER;
 use leveret_types::NodeId;
 use std::collections::VecDeque;
 
@@ -181,7 +181,7 @@ impl World {
         true
     }
 
-    /// A presentation to a leader (`leveret_node::quorum::link` has the format) as one of a run
+    /// A presentation to a leader (`leveret_queue_host::quorum::link` has the format) as one of a run
     /// that the leader has not heard of; other frames as they are.
     fn as_of_another_run(&mut self, frame: PeerFrame) -> PeerFrame {
         const PRESENT: u8 = 1;

@@ -83,8 +83,8 @@ fn seeds(target: &str) -> Vec<Vec<u8>> {
         }
         "peer_member" => crate::cluster::hostile::seeds(),
         "peer_frame" => leveret_node::cluster::wire::seeds(),
-        "link_frame" => leveret_node::quorum::link::seeds(),
-        "group_frame" => leveret_node::quorum::replica::seeds(),
+        "link_frame" => leveret_queue_host::quorum::link::seeds(),
+        "group_frame" => leveret_queue_host::quorum::replica::seeds(),
         "disk_segment" | "disk_snapshot" | "superblock" => some(5, 400)
             .into_iter()
             .chain(changes(Some(3), 6))

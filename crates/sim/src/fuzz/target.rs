@@ -107,11 +107,11 @@ pub static TARGETS: &[Target] = &[
     },
     Target {
         name: "link_frame",
-        run: leveret_node::quorum::link::fuzz,
+        run: leveret_queue_host::quorum::link::fuzz,
     },
     Target {
         name: "group_frame",
-        run: leveret_node::quorum::replica::fuzz,
+        run: leveret_queue_host::quorum::replica::fuzz,
     },
     Target {
         name: "peer_member",

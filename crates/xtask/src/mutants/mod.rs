@@ -44,14 +44,14 @@ struct Subject {
 
 /// The crates that decide what becomes of messages, and the crates that stand on them.
 const SUBJECTS: &[Subject] = &[
-    subject("queue", "", &["node"]),
+    subject("queue", "", &["queue-host", "node"]),
     subject("auth", "", &["session", "node"]),
     subject("client", "", &["session", "node"]),
     subject("session", "", &["node"]),
-    subject("replication", "", &["node"]),
+    subject("replication", "", &["queue-host", "node"]),
     subject("storage", "", &["sim"]),
     // What the simulator's other programs try knows no queues.
-    subject("node", "quorum/", &["sim:lib", "sim:cluster"]),
+    subject("queue-host", "quorum/", &["node", "sim:lib", "sim:cluster"]),
 ];
 
 const fn subject(

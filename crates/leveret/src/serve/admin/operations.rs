@@ -7,10 +7,11 @@ use leveret_client::{Reply, Topology as Operation};
 use leveret_management::api::{
     Actor, AfterGet, Changed, DelayedMessage, Get, Got, Publish, Taken, Topology,
 };
-use leveret_node::quorum::link::Fetched;
-use leveret_node::shard::{LocalQueueStats, Shard};
-use leveret_node::{Caller, Env, LogPosition, Question, QueueAnswer, delayed, operator};
+use leveret_node::{Caller, Env, LogPosition, Question, QueueAnswer, operator};
 use leveret_queue::{Oldest, Outcome};
+use leveret_queue_host::delayed;
+use leveret_queue_host::quorum::link::Fetched;
+use leveret_queue_host::shard::{LocalQueueStats, Shard};
 use leveret_types::{ConnectionId, ProtocolError, QueueId, ReplyCode};
 use std::time::{Duration, Instant};
 

@@ -9,12 +9,12 @@ use leveret_management::api::{
     StreamConsumerStats, StreamProtocolStats, StreamPublisherStats, StreamStanding,
 };
 use leveret_metadata::{QueueKind, QueueRecord};
-use leveret_node::quorum::LocalDeliveries;
-use leveret_node::quorum::replica::UnfitReplicas;
-use leveret_node::shard::LocalQueueStats;
 use leveret_node::traces::Traces;
 use leveret_node::{ChannelStatus, ConnectionStatus, CounterValues, Env};
 use leveret_queue::Oldest;
+use leveret_queue_host::quorum::LocalDeliveries;
+use leveret_queue_host::quorum::replica::UnfitReplicas;
+use leveret_queue_host::shard::LocalQueueStats;
 use leveret_replication::Role;
 use leveret_shell::broker::Broker;
 use leveret_shell::node::{LISTED_MAX, Which, connections, each_portion, some_connections};

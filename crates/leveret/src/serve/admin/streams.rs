@@ -6,8 +6,8 @@ use leveret_management::api::{
     Browse, Browsed, StreamGroup, StreamGroups, StreamMessage, StreamPlace,
 };
 use leveret_management::directory::Queue;
-use leveret_node::browsing::{Seen, look};
 use leveret_node::move_group;
+use leveret_queue_host::browsing::{Seen, look};
 use leveret_shell::stream_thread::StreamReading;
 use leveret_stream::{
     Command, Event, Filter, OffsetSpec, ReaderId, Reference, Refusal, RequestId, SessionId,

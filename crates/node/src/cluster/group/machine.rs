@@ -5,8 +5,8 @@ use super::{CatalogueGroup, KIND_RAFT};
 use crate::catalogue::SHARD;
 use crate::cluster::state::{CATALOGUE_GROUP, Cluster};
 use crate::env::{Env, PeerFrame};
-use crate::group_log::GroupLog;
 use leveret_metadata::Batch;
+use leveret_queue_host::group_log::GroupLog;
 use leveret_replication::{
     Body, Entry, EntryKind, Host, LogStore, LogWrite, Machine, Message, RoleChange, SnapshotMark,
 };

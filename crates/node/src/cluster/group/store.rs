@@ -6,10 +6,10 @@
 //!   state   version u8 | length of the mark u32 | mark | metadata::Catalogue::snapshot
 //! ```
 
-use crate::group_log::GroupLog;
-use crate::shard::CATALOGUE_GROUP_LOG;
 use bytes::Bytes;
 use leveret_metadata::{Catalogue, CatalogueError, Config};
+use leveret_queue_host::group_log::GroupLog;
+use leveret_queue_host::shard::CATALOGUE_GROUP_LOG;
 use leveret_replication::{Entry, HardState, SnapshotMark};
 use leveret_storage::{LogKind, ShardLogs};
 use leveret_types::{NodeId, ReplicaId};
@@ -136,7 +136,6 @@ pub(super) fn unreadable(reason: String) -> CatalogueError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::golden::{assert_frozen, bytes};
     use leveret_replication::Membership;
 
     /// Version, length of the mark, mark, catalogue.
@@ -150,11 +149,14 @@ mod tests {
                 ..Membership::of_voters([1, 2].map(|node| replica_of(NodeId(node))))
             },
         };
-        let frozen = "01 00000021 ac02 07 01 00\
-            02 0000000001000000 0000000002000000 00 01 0000000003000000 00\
-            636174616c6f677565";
-        assert_frozen(&state(&mark, b"catalogue"), frozen);
-        let frozen = bytes(frozen);
+        let frozen = [
+            &[1, 0, 0, 0, 0x21, 0xac, 2, 7, 1, 0][..],
+            &[2, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0],
+            &[1, 0, 0, 0, 0, 3, 0, 0, 0, 0],
+            b"catalogue",
+        ]
+        .concat();
+        assert_eq!(state(&mark, b"catalogue"), frozen);
         let (read, catalogue) = read_state(&frozen).expect("its own version");
         assert_eq!((read, catalogue), (mark, &b"catalogue"[..]));
     }

@@ -12,9 +12,9 @@ use leveret_node::env::{
 use leveret_node::history::History;
 use leveret_node::registry::Registry;
 use leveret_node::reply_to::Replies;
-use leveret_node::shard::{Deferred, Shard};
 use leveret_node::streams::{ClientAddresses, StreamChange, StreamNews, session_of, view_of};
 use leveret_node::{Alarms, NodeCounters, NodeSettings};
+use leveret_queue_host::shard::{Deferred, Shard};
 use leveret_stream::{Event, SessionId};
 use leveret_types::{ConnectionId, ConsumerId, NodeId, Now, ShardId};
 use std::cell::{Cell, Ref, RefCell, RefMut};
@@ -189,7 +189,9 @@ impl DerefMut for Guard<'_> {
 impl Drop for Guard<'_> {
     fn drop(&mut self) {
         let effects = std::mem::take(&mut self.shard.effects);
-        self.env.posts.borrow_mut().extend(effects.posts);
+        let posts = effects.posts.into_iter();
+        let posts = posts.map(|(connection, event)| (connection, event.into()));
+        self.env.posts.borrow_mut().extend(posts);
         self.env.frames.borrow_mut().extend(effects.peer);
         self.env.deferred.borrow_mut().extend(effects.deferred);
         self.env.said.borrow_mut().extend(effects.streams);

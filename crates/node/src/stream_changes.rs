@@ -1,0 +1,58 @@
+//! What whoever runs the streams of a node is told, and what stream listeners offer.
+
+use leveret_metadata::StreamSettings;
+use leveret_stream::{ReplicaOrder, ReplicaOrigin};
+use leveret_stream_session::Settings;
+use leveret_types::{NodeId, QueueId};
+use std::sync::Arc;
+
+/// What stream listeners offer.
+#[derive(Clone, Debug)]
+pub struct StreamSessions {
+    /// What sessions negotiate.
+    pub plain: Arc<Settings>,
+    /// The same for sessions over TLS.
+    pub tls: Arc<Settings>,
+}
+
+impl Default for StreamSessions {
+    fn default() -> Self {
+        let settings = Arc::new(Settings::new("localhost", 5552));
+        Self {
+            plain: Arc::clone(&settings),
+            tls: settings,
+        }
+    }
+}
+
+/// A replica of a stream on this node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReplicaHere {
+    /// The stream.
+    pub stream: QueueId,
+    /// What is in force for it.
+    pub settings: Box<StreamSettings>,
+    /// This node.
+    pub node: NodeId,
+    /// The node that leads it.
+    pub leader: NodeId,
+    /// What the catalogue says to the replica.
+    pub order: ReplicaOrder,
+    /// How the node comes to run it, if it does not yet.
+    pub origin: ReplicaOrigin,
+}
+
+/// What whoever runs the streams of this node is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StreamChange {
+    /// A stream was declared.
+    Begun(QueueId, Box<StreamSettings>),
+    /// A policy says something else of a stream.
+    Changed(QueueId, Box<StreamSettings>),
+    /// This node has a replica of a stream, or something of it has changed.
+    Replica(Box<ReplicaHere>),
+    /// A stream was declared that another node has, or something of it has changed.
+    Elsewhere(QueueId, NodeId),
+    /// A stream was deleted, wherever it was.
+    Deleted(QueueId),
+}

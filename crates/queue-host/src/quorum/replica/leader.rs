@@ -1,0 +1,572 @@
+//! The leader of a queue: the queue machine, what is on its way to being committed, and whom it
+//! serves on which node.
+
+use super::Around;
+use super::blob::ViewState;
+use super::entry_payload::{EntryPayload, Published};
+use super::header::Header;
+use crate::dead_letters::DeadLetters;
+use crate::peeked::Peeked;
+use crate::quorum::link::{Answer, Event, Operation, Origin, Settle, Window};
+use crate::serving::Query;
+use crate::shard::QueueSpec;
+use crate::stream_view::StreamView;
+use active::Active;
+use claims::Claim;
+use handing_out::{Reach, ReplicatedTo};
+use hashbrown::HashMap;
+use leveret_queue::{
+    Effect, Log, Meta, Peek, Position, Queue, Reason, RecoveredPriorityLog, State,
+};
+use leveret_storage::ShardLogs;
+use leveret_types::limits::QUORUM_PRESENT_MS_MAX;
+use leveret_types::{ConsumerId, NodeId, Now, QueueId, ReplicaId};
+use std::collections::VecDeque;
+use std::ops::Range;
+use viewing::Viewing;
+
+/// How a node's remote queue speaks to this leader.
+#[derive(Clone, Copy, Debug)]
+struct Session {
+    origin: Origin,
+    /// Nothing while the way to the node is lost: what was taken is remembered, for it may be
+    /// committed yet.
+    number: Option<u64>,
+    /// The last operation that was taken, committed or not.
+    taken: u64,
+}
+
+/// Where a subscription is.
+#[derive(Debug)]
+struct Place {
+    node: NodeId,
+    /// Whether what is delivered to it leaves by that.
+    no_ack: bool,
+    /// What may be under way to it, if it is on another node.
+    window: Window,
+}
+
+impl Place {
+    fn new(node: NodeId, no_ack: bool) -> Self {
+        Self {
+            node,
+            no_ack,
+            window: Window::default(),
+        }
+    }
+}
+
+/// What is asked of the queue when all that came before is committed.
+#[derive(Clone, Copy, Debug)]
+enum Request {
+    Get {
+        subscription: ConsumerId,
+        no_ack: bool,
+    },
+    Purge {
+        request: u64,
+    },
+    Count {
+        request: u64,
+    },
+    Peek {
+        request: u64,
+        before: u64,
+    },
+    /// The message that a peek has found, which is being read.
+    Look {
+        request: u64,
+        position: Position,
+    },
+    /// A message that the consumer was to read from its own node's replica.
+    Fetch {
+        consumer: ConsumerId,
+        position: Position,
+    },
+    /// A purge is committed.
+    Purged {
+        request: u64,
+        count: u64,
+    },
+}
+
+/// A request, and whose.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    node: NodeId,
+    session: u64,
+    request: Request,
+}
+
+impl Asked {
+    const fn new(node: NodeId, session: u64, request: Request) -> Self {
+        Self {
+            node,
+            session,
+            request,
+        }
+    }
+}
+
+/// What has happened since the last entry was proposed.
+#[derive(Debug, Default)]
+struct Batch {
+    header: Header,
+    came: Vec<(Position, Meta)>,
+    /// The messages that came, as they go to the followers.
+    entry_payload: Vec<u8>,
+    /// Those of them that other nodes have published, and keep.
+    published: Vec<Published>,
+    asked: Vec<Asked>,
+    /// What goes back to the queue once that is committed.
+    returns: Vec<GivenBack>,
+    /// Since when there is something in it, on the monotonic clock, if it is settles alone, for
+    /// which nobody waits.
+    lazy_since_ms: Option<u64>,
+    /// Whether somebody waits for something in it.
+    is_awaited: bool,
+}
+
+/// An entry that is proposed and not committed.
+#[derive(Debug)]
+struct InFlight {
+    index: u64,
+    /// When it was proposed, on the monotonic clock.
+    since_ms: u64,
+    came: Vec<(Position, Meta)>,
+    asked: Vec<Asked>,
+    returns: Vec<GivenBack>,
+}
+
+/// What a subscription gives back.
+#[derive(Debug)]
+struct GivenBack {
+    /// The subscription's node.
+    from: NodeId,
+    settle: Settle,
+    /// When: what is known of the messages from then on counts from here.
+    at: Now,
+}
+
+/// Operations that came while none could be taken.
+#[derive(Debug)]
+struct Waiting {
+    node: NodeId,
+    first: u64,
+    operations: Vec<Operation>,
+    /// A subscription that is gone once these are taken: what it has settled before does not
+    /// return.
+    gone: Option<ConsumerId>,
+}
+
+/// A batch that is to be proposed.
+pub(super) struct Closed {
+    pub(super) header: Header,
+    pub(super) entry_payload: EntryPayload,
+}
+
+/// Whom a leader serves.
+#[derive(Debug, Default)]
+struct Served {
+    sessions: Vec<Session>,
+    subscriptions: HashMap<ConsumerId, Place, foldhash::fast::FixedState>,
+    /// Nodes that have not presented themselves yet, and until when they may.
+    awaited: Vec<NodeId>,
+    await_until_ms: u64,
+    /// What the others say that their consumers hold.
+    claims: Vec<Claim>,
+}
+
+/// Operations on their way to being committed.
+#[derive(Debug, Default)]
+struct UnderWay {
+    waiting: VecDeque<Waiting>,
+    batch: Batch,
+    in_flight: VecDeque<InFlight>,
+    /// Whether what comes back now is known to be so from a committed entry.
+    is_foreseen: bool,
+    /// Memory of a batch that is committed, for the next one.
+    spare: Vec<(Position, Meta)>,
+    /// Milliseconds from proposal to commit of the entry that was committed last.
+    commit_ms: u64,
+}
+
+/// What decides whether an auto-delete queue goes.
+#[derive(Clone, Copy, Debug)]
+struct Usage {
+    auto_delete: bool,
+    had_consumer: bool,
+    consumers: usize,
+}
+
+/// The leader of one queue.
+pub(super) struct Leader {
+    id: QueueId,
+    term: u64,
+    queue: Queue,
+    usage: Usage,
+    served: Served,
+    active: Active,
+    under_way: UnderWay,
+    looked: Peeked,
+    replicated_to: ReplicatedTo,
+    /// How far messages may be handed out.
+    reach: Reach,
+    dead: DeadLetters,
+    /// What it has instead of logs of messages, where it is a view of a stream.
+    viewing: Option<Box<Viewing>>,
+    /// Gets and fetches that cannot be answered yet.
+    waiting_gets: Vec<Asked>,
+    scratch: Vec<Effect>,
+    /// Whether others may have elected another leader: nothing is given out until that is known.
+    pub(super) is_lease_expired: bool,
+    /// Whether something has happened since the last pump.
+    pub(super) dirty: bool,
+}
+
+/// What the queue machine sees of its surroundings.
+struct View<'a> {
+    queue: QueueId,
+    own: NodeId,
+    logs: &'a mut ShardLogs,
+    looked: &'a mut Peeked,
+    reach: &'a mut Reach,
+    stream: Option<&'a StreamView>,
+    subscriptions: &'a mut HashMap<ConsumerId, Place, foldhash::fast::FixedState>,
+    clients: &'a mut dyn crate::quorum::Clients,
+}
+
+impl Log for View<'_> {
+    fn peek(&mut self, position: Position) -> Peek {
+        match self.stream {
+            Some(view) => view.peek(position.index),
+            None => self.looked.peek(self.logs, self.queue, position),
+        }
+    }
+
+    fn admit(&mut self, consumer: ConsumerId, bytes: u32) -> bool {
+        match self.subscriptions.get_mut(&consumer) {
+            Some(place) if place.node == self.own => {
+                self.clients.admit(self.queue, consumer, bytes)
+            }
+            Some(place) => place.window.take(bytes),
+            None => false,
+        }
+    }
+
+    fn may_hand_out(&mut self, position: Position) -> bool {
+        self.reach.allows(position)
+    }
+}
+
+/// The queue machine with its view of the surroundings, for one call.
+macro_rules! on_queue {
+    ($leader:ident, $around:ident, |$queue:ident, $view:ident, $out:ident| $call:expr) => {{
+        let mut $view = View {
+            queue: $leader.id,
+            own: $around.node,
+            logs: $around.logs,
+            looked: &mut $leader.looked,
+            reach: &mut $leader.reach,
+            stream: $leader.viewing.as_ref().map(|viewing| &viewing.view),
+            subscriptions: &mut $leader.served.subscriptions,
+            clients: $around.clients,
+        };
+        let ($queue, $out) = (&mut $leader.queue, &mut $leader.scratch);
+        $call
+    }};
+}
+
+mod active;
+mod batch;
+mod claims;
+mod effects;
+mod handing_out;
+mod registration;
+mod requests;
+mod viewing;
+
+impl Leader {
+    /// The leader of a queue whose messages the logs have: all that its replicas know of it is
+    /// committed, up to the first entry of its term, which is given with the term. `nodes` are
+    /// those that are up and may have consumers.
+    pub fn new(
+        now: Now,
+        id: QueueId,
+        (entry, term): (u64, u64),
+        spec: &QueueSpec,
+        recovered: (Vec<RecoveredPriorityLog>, &State),
+        nodes: Vec<NodeId>,
+    ) -> Self {
+        let (priority_logs, state) = recovered;
+        let handed_out = state.priority_logs.iter();
+        let handed_out = handed_out
+            .map(|priority_log| (priority_log.priority_log, priority_log.delivered_through));
+        let reach = Reach::new(handed_out);
+        let mut queue = Queue::recover(spec.kind, spec.settings.clone(), now, priority_logs, state);
+        queue.tell_returns();
+        queue.hold_election();
+        Self {
+            id,
+            term,
+            queue,
+            usage: Usage {
+                auto_delete: spec.auto_delete,
+                had_consumer: false,
+                consumers: 0,
+            },
+            served: Served {
+                awaited: nodes,
+                await_until_ms: now.monotonic_ms + QUORUM_PRESENT_MS_MAX,
+                ..Served::default()
+            },
+            active: Active::default(),
+            under_way: UnderWay::default(),
+            looked: Peeked::default(),
+            replicated_to: ReplicatedTo::new(entry),
+            reach,
+            dead: DeadLetters::default(),
+            viewing: None,
+            waiting_gets: Vec::new(),
+            scratch: Vec::new(),
+            is_lease_expired: false,
+            dirty: true,
+        }
+    }
+
+    /// Makes it the leader of a view of a stream, as its group's entries have that: what is not
+    /// settled, and how far the queue was given the stream; nothing of a view that begins.
+    /// `numbers` are those of the session with the stream that was before.
+    pub(super) fn view(
+        &mut self,
+        now: Now,
+        spec: &QueueSpec,
+        known: Option<(&ViewState, u64)>,
+        numbers: u32,
+    ) {
+        let spec = spec.view.as_ref();
+        let viewing = spec.map(|spec| Viewing::new(now, self.id, spec, known, numbers));
+        self.viewing = viewing.map(Box::new);
+    }
+
+    pub(super) const fn queue(&self) -> &Queue {
+        &self.queue
+    }
+
+    pub(super) fn update(&mut self, now: Now, spec: &QueueSpec) {
+        self.queue.update_settings(now, spec.settings.clone());
+        self.usage.auto_delete = spec.auto_delete;
+        self.dirty = true;
+    }
+
+    /// Whether all nodes have said what their consumers hold, so that the queue may act.
+    pub(super) fn is_acting(&self) -> bool {
+        self.served.awaited.is_empty()
+    }
+
+    /// The nodes that are served, and their sessions.
+    pub(super) fn sessions(&self) -> impl Iterator<Item = (NodeId, u64)> + '_ {
+        self.served
+            .sessions
+            .iter()
+            .filter_map(|session| Some((session.origin.node, session.number?)))
+    }
+
+    /// What is known of a node's run, and its session if it has one.
+    fn session(&self, node: NodeId) -> Option<(&Session, u64)> {
+        let mut sessions = self.served.sessions.iter();
+        let session = sessions.find(|session| session.origin.node == node)?;
+        Some((session, session.number?))
+    }
+
+    /// Whether a node speaks in the session that it began last.
+    pub(super) fn is_current(&self, from: NodeId, session: u64) -> bool {
+        self.session(from)
+            .is_some_and(|(_, known)| known == session)
+    }
+
+    fn answer(&self, around: &mut Around<'_>, to: NodeId, message: Event) {
+        let Some((_, session)) = self.session(to) else {
+            return;
+        };
+        around.answers.push(Answer {
+            to,
+            queue: self.id,
+            session,
+            message,
+        });
+    }
+
+    fn leading(&self, around: &mut Around<'_>, to: NodeId) {
+        around.answers.push(Answer {
+            to,
+            queue: self.id,
+            session: 0,
+            message: Event::Leading { term: self.term },
+        });
+    }
+
+    /// A node has nothing to present to the leader of this term.
+    pub(super) fn absent(&mut self, around: &Around<'_>, from: NodeId, term: u64) {
+        if term == self.term {
+            self.heard_of(around.now, from);
+            self.dirty = true;
+        }
+    }
+
+    /// Whether what a node says in a session is to be taken; a node without one is told who leads.
+    pub(super) fn admits(&mut self, around: &mut Around<'_>, from: NodeId, session: u64) -> bool {
+        match self.session(from) {
+            None => {
+                self.leading(around, from);
+                false
+            }
+            // Else it was said to a session that is over, or in one that this leader has not heard
+            // of yet.
+            Some((_, known)) => {
+                self.dirty |= known == session;
+                known == session
+            }
+        }
+    }
+
+    /// Stops deliveries to a consumer.
+    pub(super) fn cancel(&mut self, around: &mut Around<'_>, from: NodeId, consumer: ConsumerId) {
+        if self.queue.cancel(around.now, consumer, &mut self.scratch) {
+            self.usage.consumers -= 1;
+            self.reach.consumers_changed();
+        }
+        self.carry_out(around);
+        self.answer(around, from, Event::Cancelled(consumer));
+        self.delete_if_unused(around);
+    }
+
+    /// Takes a question of a node's session.
+    pub(super) fn query(
+        &mut self,
+        around: &mut Around<'_>,
+        from: NodeId,
+        session: u64,
+        what: Query,
+    ) {
+        let request = match what {
+            Query::Get {
+                subscription,
+                no_ack,
+            } => {
+                self.served
+                    .subscriptions
+                    .entry(subscription)
+                    .or_insert_with(|| Place::new(from, no_ack));
+                Request::Get {
+                    subscription,
+                    no_ack,
+                }
+            }
+            Query::Purge { request } => Request::Purge { request },
+            Query::Peek { request, before } => Request::Peek { request, before },
+            Query::Count { request } => Request::Count { request },
+            Query::Fetch { consumer, position } => {
+                let request = Request::Fetch { consumer, position };
+                return self.do_asked(around, Asked::new(from, session, request));
+            }
+        };
+        self.ask(around, from, session, request);
+    }
+
+    /// Lets the queue act: deliver, expire, drop.
+    pub(super) fn pump(&mut self, around: &mut Around<'_>) {
+        self.dirty = false;
+        self.begin_viewing(around);
+        self.dead.retry(around.now);
+        self.send_dead_letters(around);
+        self.act(around);
+        self.end_viewing(around);
+        self.looked.clear(self.served.subscriptions.is_empty());
+    }
+
+    fn act(&mut self, around: &mut Around<'_>) {
+        if !self.is_acting() {
+            if around.now.monotonic_ms < self.served.await_until_ms {
+                return;
+            }
+            tracing::warn!(queue = %self.id, nodes = ?self.served.awaited, "consumers did not present themselves");
+            self.served.awaited.clear();
+            self.decide_claims(around.now);
+        }
+        self.choose_active(around);
+        for asked in std::mem::take(&mut self.waiting_gets) {
+            self.do_asked(around, asked);
+        }
+        self.tick(around);
+        while self.give_from_stream() {
+            self.send_dead_letters(around);
+            self.tick(around);
+        }
+        if self.under_way.batch.header.is_empty() && self.under_way.in_flight.is_empty() {
+            for asked in std::mem::take(&mut self.under_way.batch.asked) {
+                self.do_asked(around, asked);
+            }
+        }
+    }
+
+    fn tick(&mut self, around: &mut Around<'_>) {
+        on_queue!(self, around, |queue, view, out| queue
+            .tick(around.now, &mut view, out));
+        self.carry_out(around);
+    }
+
+    /// Takes note of how far the logs of other members are the same as this one's.
+    pub(super) fn set_matched(&mut self, matched: impl Iterator<Item = (ReplicaId, u64)>) {
+        if !self.served.subscriptions.is_empty() {
+            self.replicated_to.set_matched(matched);
+        }
+    }
+
+    /// When [`Self::pump`] is to be called next, whatever happens; 0 is never.
+    pub(super) fn deadline_ms(&self, now: Now) -> u64 {
+        let queue = match self.is_acting() {
+            true => self.queue.next_deadline_ms(now),
+            false => Some(self.served.await_until_ms),
+        };
+        let dead = self.dead.deadline_ms();
+        let viewing = self.viewing.as_ref();
+        let view = viewing.and_then(|viewing| viewing.view.deadline_ms(false));
+        // What is due at once is so also when the clock begins.
+        let view = view.map(|at| at.max(1));
+        let own = queue.into_iter().chain(dead);
+        own.chain(view).min().unwrap_or(0)
+    }
+
+    /// Messages that were read from disk have come.
+    pub(super) fn loaded(&mut self, around: &mut Around<'_>) {
+        self.queue.resume();
+        self.send_dead_letters(around);
+        self.dirty = true;
+    }
+
+    /// Messages that were dead-lettered are where they were to go.
+    pub(super) fn dead_lettered(
+        &mut self,
+        around: &mut Around<'_>,
+        priority_log: u8,
+        range: Range<u64>,
+    ) {
+        self.dead.arrived(priority_log, &range);
+        self.queue
+            .dead_lettered(priority_log, range, &mut self.scratch);
+        self.carry_out(around);
+        self.send_dead_letters(around);
+    }
+
+    /// A message that must be dead-lettered could not be.
+    pub fn not_dead_lettered(&mut self, around: &mut Around<'_>, priority_log: u8, index: u64) {
+        self.dead.refused(around.now, priority_log, index);
+        self.dirty = true;
+    }
+
+    /// These messages were on their way to the dead-letter exchange before this leader was one.
+    pub(super) fn was_leaving(&mut self, priority_log: u8, range: Range<u64>, reason: Reason) {
+        self.dead.push(priority_log, range, reason);
+    }
+}

@@ -1,0 +1,409 @@
+//! Operations on their way to being committed: taken into a batch, proposed, and taking effect.
+
+use super::{Closed, GivenBack, InFlight, Leader, UnderWay, View, Waiting};
+use crate::peeked::meta_of;
+use crate::quorum::link::{Event, Operation, Origin, Settle};
+use crate::quorum::replica::entry_payload::{EntryPayload, Published, REFERRED_BYTES_MIN};
+use crate::quorum::replica::header::{Header, Leaving, Returned};
+use crate::quorum::replica::priority_logs::PriorityLogs;
+use crate::quorum::replica::{Around, entry_payload};
+use crate::shard::{DeadLetter, Deferred};
+use crate::stored;
+use bytes::Bytes;
+use leveret_queue::{Offer, Outcome, Position, Reason};
+use leveret_types::limits::{QUORUM_BATCH_BYTES, QUORUM_BATCH_ITEMS, QUORUM_SETTLES_GATHER_MS};
+use leveret_types::{Message, NodeId, Now};
+
+impl Leader {
+    /// Takes operations of a node's session, from number `first` on.
+    pub(in super::super) fn operations(
+        &mut self,
+        around: &mut Around<'_>,
+        from: NodeId,
+        session: u64,
+        first: u64,
+        operations: Vec<Operation>,
+    ) {
+        let known = match self.session(from) {
+            None => return self.leading(around, from),
+            Some((_, known)) if known != session => return,
+            Some((known, _)) => known,
+        };
+        let waiting = self.under_way.waiting.iter().rev().find(|w| w.node == from);
+        let next = waiting.map_or(known.taken + 1, |w| w.first + w.operations.len() as u64);
+        if first > next {
+            return self.leading(around, from);
+        }
+        let skipped = usize::try_from(next - first).unwrap_or(usize::MAX);
+        if skipped >= operations.len() {
+            return;
+        }
+        let operations = match skipped {
+            0 => operations,
+            skipped => operations.into_iter().skip(skipped).collect(),
+        };
+        self.under_way.waiting.push_back(Waiting {
+            node: from,
+            first: next,
+            operations,
+            gone: None,
+        });
+    }
+
+    /// Takes operations that wait, until the batch is full.
+    pub(in super::super) fn take_waiting(
+        &mut self,
+        around: &mut Around<'_>,
+        priority_logs: &mut PriorityLogs,
+    ) {
+        if self.is_lease_expired {
+            // A message that finds no room makes the queue deliver.
+            self.dirty = true;
+            return;
+        }
+        if !self.is_acting() {
+            return;
+        }
+        while let Some(mut waiting) = self.under_way.waiting.pop_front() {
+            let count = waiting.operations.len() as u64;
+            let mut operations = waiting.operations.into_iter();
+            let mut sequence = waiting.first;
+            while !self.is_full()
+                && let Some(operation) = operations.next()
+            {
+                self.operation(around, priority_logs, waiting.node, sequence, operation);
+                sequence += 1;
+            }
+            if sequence < waiting.first + count {
+                waiting.operations = operations.collect();
+                waiting.first = sequence;
+                self.under_way.waiting.push_front(waiting);
+                return;
+            }
+            if let Some(subscription) = waiting.gone {
+                self.take_away(around, subscription, true);
+                self.delete_if_unused(around);
+            }
+        }
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.under_way.batch.header.weight >= QUORUM_BATCH_BYTES as u64
+            || self.under_way.batch.header.items() >= QUORUM_BATCH_ITEMS
+    }
+
+    pub(super) fn operation(
+        &mut self,
+        around: &mut Around<'_>,
+        priority_logs: &mut PriorityLogs,
+        from: NodeId,
+        sequence: u64,
+        operation: Operation,
+    ) {
+        let Some(session) = self
+            .served
+            .sessions
+            .iter_mut()
+            .find(|s| s.origin.node == from)
+        else {
+            return;
+        };
+        session.taken = sequence;
+        let origin = session.origin;
+        self.under_way.batch.header.through(origin, sequence);
+        self.dirty = true;
+        self.under_way.batch.is_awaited |= !matches!(operation, Operation::Settle(_));
+        match operation {
+            Operation::Publish(message) => {
+                self.publish(around, priority_logs, origin, sequence, &message);
+            }
+            // Nobody else may get it before a leader that follows knows that it is free.
+            Operation::Settle(settle)
+                if matches!(settle.outcome, Outcome::Requeue { .. } | Outcome::Release) =>
+            {
+                self.under_way.batch.is_awaited = true;
+                self.foresee(around.now, &settle);
+                self.under_way.batch.returns.push(GivenBack {
+                    from,
+                    settle,
+                    at: around.now,
+                });
+            }
+            Operation::Settle(settle) => self.settle(around, around.now, settle),
+            Operation::Nothing => {}
+        }
+    }
+
+    /// Writes down what will be known of messages that come back.
+    pub(super) fn foresee(&mut self, now: Now, settle: &Settle) {
+        let Settle {
+            subscription,
+            priority_log,
+            range,
+            outcome,
+        } = settle;
+        let (queue, returned) = (&self.queue, &mut self.under_way.batch.header.returned);
+        queue.foresee(
+            now,
+            *subscription,
+            *priority_log,
+            range,
+            *outcome,
+            |range, known| {
+                let priority_log = *priority_log;
+                returned.push(Returned {
+                    priority_log,
+                    range,
+                    known,
+                });
+            },
+        );
+    }
+
+    pub fn publish(
+        &mut self,
+        around: &mut Around<'_>,
+        priority_logs: &mut PriorityLogs,
+        origin: Origin,
+        sequence: u64,
+        message: &Message,
+    ) {
+        if self.viewing.is_some() {
+            let sequences = sequence..sequence + 1;
+            return self.answer(around, origin.node, Event::Refused { sequences });
+        }
+        let bytes = message.size();
+        let offer = on_queue!(self, around, |queue, view, out| queue
+            .offer(around.now, bytes, &mut view, out));
+        if !self.scratch.is_empty() {
+            self.carry_out(around);
+        }
+        if let Offer::Reject { dead_letter } = offer {
+            if dead_letter {
+                let dead = DeadLetter {
+                    queue: self.id,
+                    position: None,
+                    message: message.clone(),
+                    reason: Reason::MaxLength,
+                };
+                around.effects.deferred.push(Deferred::DeadLetter(dead));
+            }
+            let sequences = sequence..sequence + 1;
+            return self.answer(around, origin.node, Event::Refused { sequences });
+        }
+        let header = stored::header(message);
+        let pieces = stored::pieces(&header, message);
+        let priority_log = self.queue.priority_log_for(message.summary.priority);
+        let before = self.under_way.batch.entry_payload.len();
+        entry_payload::put_message(&mut self.under_way.batch.entry_payload, &pieces);
+        let stored = &self.under_way.batch.entry_payload[before + 4..];
+        let index = priority_logs.append(
+            around.logs,
+            priority_log,
+            stored,
+            (bytes, message.summary.expiration_ms.is_some()),
+        );
+        let batch = &mut self.under_way.batch;
+        let at = before..batch.entry_payload.len();
+        if origin.node != around.node && at.len() >= REFERRED_BYTES_MIN {
+            batch.published.push(Published {
+                origin,
+                sequence,
+                at,
+            });
+        }
+        batch.header.message(priority_log, index);
+        batch.header.weight = batch.entry_payload.len() as u64;
+        batch.came.push((
+            Position {
+                priority_log,
+                index,
+            },
+            meta_of(message),
+        ));
+        self.queue.announce(bytes);
+    }
+
+    pub(super) fn settle(&mut self, around: &mut Around<'_>, at: Now, settle: Settle) {
+        let Settle {
+            subscription,
+            priority_log,
+            range,
+            outcome,
+        } = settle;
+        self.queue.settle(
+            at,
+            subscription,
+            priority_log,
+            range,
+            outcome,
+            &mut self.scratch,
+        );
+        self.carry_out(around);
+    }
+
+    /// Whether anything is to be proposed.
+    pub(in super::super) fn has_open_batch(&self) -> bool {
+        !self.under_way.batch.header.is_empty()
+            || !self.under_way.batch.asked.is_empty()
+            || self.reach.is_wanted
+    }
+
+    /// Whether something is on its way to being committed.
+    pub(in super::super) fn has_work_under_way(&self) -> bool {
+        let UnderWay {
+            waiting, in_flight, ..
+        } = &self.under_way;
+        !waiting.is_empty() || self.has_open_batch() || !in_flight.is_empty()
+    }
+
+    /// Whether somebody waits for the next entry, because a message may be handed out only then.
+    /// What a view is given leaves nothing but that entry in the log, and is read for somebody.
+    pub(in super::super) fn holds_back(&self) -> bool {
+        let is_given = self.viewing.is_some() && !self.under_way.batch.came.is_empty();
+        self.reach.is_awaited || is_given
+    }
+
+    /// Whether the batch is to be proposed now: at once if somebody waits for it; settles alone may
+    /// gather, for each entry costs all members a write.
+    pub(in super::super) fn is_due(&mut self, now: Now) -> bool {
+        if self.under_way.batch.is_awaited
+            || !self.under_way.batch.asked.is_empty()
+            || self.reach.is_wanted
+        {
+            return true;
+        }
+        let since = *self
+            .under_way
+            .batch
+            .lazy_since_ms
+            .get_or_insert(now.monotonic_ms);
+        now.monotonic_ms >= since + QUORUM_SETTLES_GATHER_MS
+    }
+
+    /// Whether the batch is so many new messages at most, with nothing on its way before them.
+    pub(in super::super) fn is_alone(&self, messages: usize) -> bool {
+        let UnderWay {
+            waiting,
+            batch,
+            in_flight,
+            ..
+        } = &self.under_way;
+        let is_few = (1..=messages).contains(&batch.came.len());
+        is_few && waiting.is_empty() && in_flight.is_empty()
+    }
+
+    /// Whether the batch takes no more before it is proposed.
+    pub(in super::super) fn wants_close(&self) -> bool {
+        self.is_full() && !self.under_way.batch.header.is_empty()
+    }
+
+    /// Ends the batch: it is to be proposed, and [`Self::proposed`] or [`Self::reopen`] called.
+    pub(in super::super) fn close(&mut self, priority_logs: &PriorityLogs) -> Option<Closed> {
+        if self.under_way.batch.header.is_empty() && !self.reach.is_wanted {
+            return None;
+        }
+        let mut header = std::mem::take(&mut self.under_way.batch.header);
+        self.put_reach(&mut header, priority_logs);
+        if header.is_empty() && header.delivered.is_empty() {
+            self.under_way.batch.header = header;
+            return None;
+        }
+        let next = Vec::with_capacity(self.under_way.batch.entry_payload.len().min(64 * 1024));
+        let entry_payload = std::mem::replace(&mut self.under_way.batch.entry_payload, next);
+        Some(Closed {
+            header,
+            entry_payload: EntryPayload {
+                bytes: Bytes::from(entry_payload),
+                published: std::mem::take(&mut self.under_way.batch.published),
+            },
+        })
+    }
+
+    /// The batch that was closed is the entry at `index`.
+    pub(in super::super) fn proposed(&mut self, now: Now, index: u64) {
+        let spare = std::mem::take(&mut self.under_way.spare);
+        (
+            self.under_way.batch.lazy_since_ms,
+            self.under_way.batch.is_awaited,
+        ) = (None, false);
+        self.under_way.in_flight.push_back(InFlight {
+            index,
+            since_ms: now.monotonic_ms,
+            came: std::mem::replace(&mut self.under_way.batch.came, spare),
+            asked: std::mem::take(&mut self.under_way.batch.asked),
+            returns: std::mem::take(&mut self.under_way.batch.returns),
+        });
+    }
+
+    /// Milliseconds from proposal to commit of the entry that was committed last; 0 before the
+    /// first.
+    pub(in super::super) const fn commit_ms(&self) -> u64 {
+        self.under_way.commit_ms
+    }
+
+    /// The batch that was closed was not taken.
+    pub(in super::super) fn reopen(&mut self, closed: Closed) {
+        self.under_way.batch.header = closed.header;
+        self.under_way.batch.header.delivered.clear();
+        self.reach.not_proposed();
+        self.under_way.batch.is_awaited = true;
+        self.under_way.batch.entry_payload = closed.entry_payload.bytes.into();
+        self.under_way.batch.published = closed.entry_payload.published;
+    }
+
+    /// The entry at `index`, which this leader proposed, is committed, and what left by it has left
+    /// the logs.
+    pub(in super::super) fn committed(
+        &mut self,
+        around: &mut Around<'_>,
+        index: u64,
+        header: &Header,
+    ) {
+        let Some(mut entry) = self.under_way.in_flight.pop_front() else {
+            panic!("entry {index} is committed, and none is in flight");
+        };
+        assert_eq!(entry.index, index, "entries are committed in order");
+        self.under_way.commit_ms = around.now.monotonic_ms.saturating_sub(entry.since_ms);
+        for (position, meta) in entry.came.drain(..) {
+            self.queue.withdraw(meta.bytes);
+            self.queue.enqueue(position, &meta);
+        }
+        if entry.came.capacity() <= QUORUM_BATCH_ITEMS {
+            self.under_way.spare = entry.came;
+        }
+        for (priority_log, through) in &header.delivered {
+            self.reach.committed(*priority_log, *through);
+        }
+        for came in &header.came {
+            self.replicated_to
+                .came(index, came.priority_log, came.range.end);
+        }
+        for (origin, through) in &header.origins {
+            let through = *through;
+            let session = self.session(origin.node);
+            if session.is_some_and(|(session, _)| session.origin == *origin) {
+                self.answer(around, origin.node, Event::Committed { through });
+            }
+        }
+        for GivenBack { settle, at, .. } in entry.returns {
+            // What is known of them now is in the entry already.
+            self.under_way.is_foreseen = true;
+            self.settle(around, at, settle);
+            self.under_way.is_foreseen = false;
+        }
+        for leaving in &header.leaving {
+            let Leaving {
+                priority_log,
+                ref range,
+                reason,
+            } = *leaving;
+            self.dead.push(priority_log, range.clone(), reason);
+        }
+        self.send_dead_letters(around);
+        for asked in entry.asked {
+            self.do_asked(around, asked);
+        }
+        self.dirty = true;
+    }
+}

@@ -1,0 +1,164 @@
+//! How a view begins: anew, or with what is known of it.
+
+use super::state::SavedView;
+use super::{Stage, StreamView};
+use crate::fixed_map::FixedMap;
+use crate::queue_spec::ViewSpec;
+use leveret_queue::{Queue, QueueKind, RecoveredPriorityLog, Settings};
+use leveret_stream::{OffsetSpec, offset_spec};
+use leveret_types::{Now, QueueId, RangeSet};
+
+/// What the entries of a replicated view's group say of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct KnownView {
+    /// The stream.
+    pub(crate) source: QueueId,
+    /// What is below this the queue was given.
+    pub(crate) given: u64,
+    /// When the newest chunk came that was read, in milliseconds since the Unix epoch; 0 if that is
+    /// not known.
+    pub(crate) read_ms: i64,
+    /// What of that is not settled.
+    pub(crate) unsettled: RangeSet,
+}
+
+impl StreamView {
+    /// A view that does not know yet where it begins.
+    fn begin(now: Now, queue: QueueId, spec: &ViewSpec) -> Self {
+        let mut view = Self {
+            queue,
+            source: spec.source.unwrap_or(QueueId(0)),
+            name: spec.name.clone(),
+            begins: Some(match &spec.start {
+                None => OffsetSpec::First,
+                Some(start) => offset_spec(start, now.wall_ms).unwrap_or(OffsetSpec::First),
+            }),
+            stage: Stage::Unplaced,
+            numbers: 0,
+            reader: None,
+            window: FixedMap::default(),
+            window_bytes: 0,
+            unsettled: RangeSet::new(),
+            lost: RangeSet::new(),
+            absent: RangeSet::new(),
+            gaps: None,
+            read_to: 0,
+            tail_asked: 0,
+            is_unreadable_told: false,
+            given: 0,
+            cursor: 0,
+            expected: 0,
+            read_ms: 0,
+            is_short_told: false,
+            end: 0,
+            is_end_known: false,
+            wanted_until_ms: 0,
+            ask_at_ms: 0,
+            delivered_through: 0,
+            reserved: 0,
+            saved_at_ms: 0,
+            saved_bytes: 0,
+            is_dirty: false,
+            commands: Vec::new(),
+        };
+        if spec.source.is_none() {
+            tracing::error!(view = %queue, "there is no stream '{}': delete the view", spec.name);
+            view.stage = Stage::Broken;
+        }
+        view
+    }
+
+    /// The view of a group's leader, new or as the group's entries have it. `numbers` are the
+    /// requests and readers of the session before: what comes for those is not heard.
+    pub(crate) fn of_group(
+        now: Now,
+        queue: QueueId,
+        spec: &ViewSpec,
+        known: Option<KnownView>,
+        numbers: u32,
+    ) -> Self {
+        let mut view = Self::begin(now, queue, spec);
+        view.numbers = numbers;
+        match known {
+            Some(known) if Some(known.source) == spec.source => view.go_on(known),
+            Some(_) => view.end_for_other_stream(),
+            None => {}
+        }
+        view
+    }
+
+    /// A view and its queue, new or as `saved` has it. One whose state is damaged, or was lost, is
+    /// not served: it would leave messages out.
+    pub fn new(
+        now: Now,
+        queue: QueueId,
+        spec: &ViewSpec,
+        (kind, settings): (QueueKind, Settings),
+        saved: Option<&[u8]>,
+    ) -> (Self, Queue) {
+        let mut view = Self::begin(now, queue, spec);
+        // Only what counts returns can limit them.
+        let kind = match settings.delivery_limit {
+            Some(_) => QueueKind::Quorum,
+            None => kind,
+        };
+        let Some(saved) = saved else {
+            return (view, Queue::new(kind, settings, now));
+        };
+        match SavedView::decode(saved) {
+            Ok(saved) if Some(saved.source) == spec.source => {
+                let machine = view.restore(now, kind, settings, saved);
+                return (view, machine);
+            }
+            Ok(_) => view.end_for_other_stream(),
+            Err(error) => tracing::error!(
+                view = %queue, %error,
+                "what the view has settled cannot be read: delete it, and declare it again"
+            ),
+        }
+        view.stage = Stage::Broken;
+        (view, Queue::new(kind, settings, now))
+    }
+
+    fn restore(
+        &mut self,
+        now: Now,
+        kind: QueueKind,
+        settings: Settings,
+        saved: SavedView,
+    ) -> Queue {
+        self.delivered_through = saved.reserved;
+        self.reserved = saved.reserved;
+        self.go_on(KnownView {
+            source: saved.source,
+            given: saved.given,
+            read_ms: saved.read_ms,
+            unsettled: saved.unsettled,
+        });
+        let recovered = RecoveredPriorityLog {
+            priority_log: 0,
+            live: self.unsettled.clone(),
+            bytes: 0,
+            next_index: self.given,
+        };
+        Queue::recover(kind, settings, now, vec![recovered], &saved.queue)
+    }
+
+    /// Goes on where it was.
+    fn go_on(&mut self, known: KnownView) {
+        self.begins = None;
+        self.stage = Stage::Idle;
+        self.given = known.given;
+        self.end = known.given;
+        self.read_ms = known.read_ms;
+        self.unsettled = known.unsettled;
+    }
+
+    fn end_for_other_stream(&mut self) {
+        tracing::error!(
+            view = %self.queue,
+            "the stream '{}' is another one than the view was made of: delete the view", self.name
+        );
+        self.stage = Stage::Broken;
+    }
+}
