@@ -24,7 +24,7 @@ mod streams;
 mod subscriptions;
 mod topology;
 
-use crate::env::{ConnectionEvent, Env, QueueEvent};
+use crate::env::{ClusterEvent, ConnectionEvent, Env, QueueEvent};
 use crate::identity::{Identity, Peer, Traffic};
 use crate::login::Login;
 use crate::run::{Outcome, Run, Targets, enqueue};
@@ -121,9 +121,11 @@ impl<S: Session> Connection<S> {
     pub fn event<E: Env>(&mut self, now: Now, event: ConnectionEvent, env: &E) {
         match event {
             ConnectionEvent::Queue(event) => self.queue_event(event, now, env),
-            ConnectionEvent::Executed { id, result } => self.executed(id, result, now, env),
+            ConnectionEvent::Cluster(ClusterEvent::Executed { id, result }) => {
+                self.executed(id, result, now, env);
+            }
             ConnectionEvent::LoginChecked(verdict) => self.login_checked(verdict, now, env),
-            ConnectionEvent::Peeked => self.look_again(now, env),
+            ConnectionEvent::Cluster(ClusterEvent::Peeked) => self.look_again(now, env),
             ConnectionEvent::Stream(news) => self.stream_news(news, now, env),
             ConnectionEvent::Close(error) => self.session.close(error),
         }

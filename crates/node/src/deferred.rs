@@ -1,11 +1,11 @@
 //! Work that shards hand over because it needs the catalogue, or another shard.
 
-use crate::cluster::Cluster;
 use crate::dead_letter::Dead;
 use crate::env::{Env, QueueEvent};
 use crate::firehose;
 use crate::properties::{LazyProperties, copies, without_blind_copies};
 use crate::run::{Run, enqueue};
+use leveret_cluster::Cluster;
 use leveret_metadata::QueueRecord;
 use leveret_queue_host::delayed;
 use leveret_queue_host::shard::{DeadLetter, Deferred};

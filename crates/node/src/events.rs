@@ -1,8 +1,8 @@
 //! What is told to connections, by queues and by all others.
 
 use leveret_auth::Verdict;
-use leveret_metadata::{CatalogueError, Outcome};
-use leveret_queue_host::events::{LogPosition, QueueEvent};
+use leveret_cluster::events::ClusterEvent;
+use leveret_queue_host::events::QueueEvent;
 use leveret_queue_host::stream_events::StreamNews;
 use leveret_types::ProtocolError;
 
@@ -13,20 +13,12 @@ pub enum ConnectionEvent {
     Queue(QueueEvent),
     /// The streams have something to say to it.
     Stream(StreamNews),
+    /// The cluster has something to say to it.
+    Cluster(ClusterEvent),
     /// The connection is to be closed with this error.
     Close(ProtocolError),
     /// What became of the check that it handed over ([`crate::Env::check_login`]).
     LoginChecked(Verdict),
-    /// This node has seen what the cluster had agreed on when the connection asked for a look, or
-    /// will not in time.
-    Peeked,
-    /// The cluster has carried out a change of the catalogue, or refused it.
-    Executed {
-        /// What [`crate::Proposal::Waiting`] said.
-        id: ProposalId,
-        /// What it did.
-        result: Result<Outcome, CatalogueError>,
-    },
 }
 
 impl From<QueueEvent> for ConnectionEvent {
@@ -35,16 +27,8 @@ impl From<QueueEvent> for ConnectionEvent {
     }
 }
 
-/// What a change of the catalogue answered, and when it is durable.
-#[derive(Debug)]
-pub struct Executed {
-    /// What changed.
-    pub outcome: Outcome,
-    /// When the change is durable; nothing if it need not be.
-    pub log_position: Option<LogPosition>,
+impl From<ClusterEvent> for ConnectionEvent {
+    fn from(event: ClusterEvent) -> Self {
+        Self::Cluster(event)
+    }
 }
-
-/// A change of the catalogue that the cluster has been asked for, unique for the life of the
-/// process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ProposalId(pub u64);

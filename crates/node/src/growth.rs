@@ -1,8 +1,8 @@
 //! Whether there is memory left for something new. Publishers wait from the memory watermark on;
 //! what is declared takes memory for good, and counts only near the end of it.
 
-use crate::cluster::alarms_together;
 use crate::env::{Alarms, Env};
+use leveret_cluster::alarms_together;
 use leveret_metadata::{Catalogue, CatalogueError, Command};
 
 /// Permits all commands but those that make something new while a node of the cluster uses nearly

@@ -11,9 +11,7 @@
 //! Invariant: a message that leaves a queue for a dead-letter exchange is in its new queues' log
 //! before it is settled in the old one's.
 
-pub mod catalogue;
 pub mod certificate;
-pub mod cluster;
 pub mod deferred;
 pub mod env;
 pub mod growth;
@@ -22,7 +20,6 @@ pub mod operator;
 pub mod properties;
 pub mod registry;
 pub mod reply_to;
-pub mod streams;
 pub mod traces;
 
 mod connection;
@@ -30,13 +27,12 @@ mod counters;
 pub mod dead_letter;
 mod events;
 mod firehose;
+mod followed;
 mod identity;
 mod login;
 mod run;
 mod status;
-mod stream_changes;
 mod stream_connection;
-mod stream_relay;
 mod topology;
 
 pub use connection::Connection;
@@ -45,12 +41,33 @@ pub use env::{
     Alarms, ConnectionEvent, Env, Executed, LogPosition, LoginFrom, PeerFrame, Proposal,
     ProposalId, QueueAnswer, QueueEvent,
 };
+pub use followed::{any_traced, clients_follow};
 pub use identity::Peer;
 pub use status::{ChannelStatus, ConnectionStatus, ConsumerStatus};
 pub use stream_connection::{StreamConnection, move_group};
 pub use topology::{Answer, Caller, Question};
 
+pub use leveret_stream_session::Settings as StreamSettings;
 use std::sync::Arc;
+
+/// What stream listeners offer.
+#[derive(Clone, Debug)]
+pub struct StreamSessions {
+    /// What sessions negotiate.
+    pub plain: Arc<StreamSettings>,
+    /// The same for sessions over TLS.
+    pub tls: Arc<StreamSettings>,
+}
+
+impl Default for StreamSessions {
+    fn default() -> Self {
+        let settings = Arc::new(StreamSettings::new("localhost", 5552));
+        Self {
+            plain: Arc::clone(&settings),
+            tls: settings,
+        }
+    }
+}
 
 /// Settings of a node that its actors must know.
 #[derive(Debug)]
@@ -60,7 +77,7 @@ pub struct NodeSettings {
     /// The same for sessions over TLS.
     pub session_tls: Arc<leveret_session::Settings>,
     /// What sessions of the stream protocol negotiate.
-    pub stream: stream_changes::StreamSessions,
+    pub stream: StreamSessions,
     /// Shards of the node.
     pub shard_count: u16,
     /// The node's name in listings.

@@ -94,7 +94,7 @@ impl Caller {
         }
         let visible = without_blind_copies(message);
         let queues_took_it = Afterwards::new(Then::Nothing);
-        crate::streams::refuse_views(catalogue, &queues)?;
+        leveret_cluster::streams::refuse_views(catalogue, &queues)?;
         count_received(message, env);
         match queues.is_empty() {
             true => add(&env.counters().messages_unroutable_returned, 1),
@@ -130,7 +130,7 @@ impl Caller {
             rights.check(Access::Write, Resource::Exchange(""))?;
         }
         let queue = self.usable_queue(name, env)?;
-        crate::streams::refuse_publish(&env.catalogue(), &[queue])?;
+        leveret_cluster::streams::refuse_publish(&env.catalogue(), &[queue])?;
         Ok(queue)
     }
 
@@ -209,7 +209,7 @@ impl Caller {
     /// If there is none, it is another connection's, or the caller may not read it.
     pub fn readable_queue<E: Env>(&self, name: &str, env: &E) -> Result<QueueId, ProtocolError> {
         let queue = self.queue_to_look_into(name, env)?;
-        crate::streams::refuse(&env.catalogue(), queue, "basic.get")?;
+        leveret_cluster::streams::refuse(&env.catalogue(), queue, "basic.get")?;
         Ok(queue)
     }
 

@@ -10,7 +10,6 @@ mod step;
 
 pub use step::{Question, Step, StepAnswer, Then};
 
-use crate::cluster;
 use crate::env::{Env, LogPosition, QueueAnswer};
 use crate::growth;
 use leveret_auth::{Access, Rights};
@@ -73,7 +72,7 @@ impl Caller {
                 }
                 Step::Change { command, then } => growth::permit(&command, env)
                     .and_then(|()| {
-                        cluster::known_without_majority(&command, env)
+                        leveret_cluster::known_without_majority(&command, env)
                             .map_or_else(|| env.execute(now, &command), Ok)
                     })
                     .map_err(ProtocolError::from)

@@ -18,17 +18,14 @@ use crate::news::DurableNews;
 use crate::progress::Progress;
 use crate::signal::Signal;
 use crate::stream_thread::StreamHandle;
+use leveret_cluster::Env;
+use leveret_cluster::catalogue::execute_in_parts;
+use leveret_cluster::streams::StreamRelay;
+use leveret_cluster::{Cluster, HeldStreams, Peers, Waiter, alarms_together};
 use leveret_metadata::{Catalogue, CatalogueError, Command, Outcome};
-use leveret_node::catalogue::execute_in_parts;
 use leveret_node::registry::Registry;
 use leveret_node::reply_to::Replies;
-use leveret_node::{
-    Alarms, Env, LogPosition, NodeCounters, NodeSettings,
-    cluster::{Cluster, HeldStreams, Peers, Waiter, alarms_together},
-    growth,
-    history::History,
-    streams::StreamRelay,
-};
+use leveret_node::{Alarms, LogPosition, NodeCounters, NodeSettings, growth, history::History};
 use leveret_queue_host::shard::{Deferred, Shard};
 use leveret_routing::Scratch;
 use leveret_storage::ReadRequest;
@@ -187,7 +184,7 @@ impl Broker {
             deadline_ms: AtomicU64::new(u64::MAX),
         });
         let registry = Registry::default();
-        registry.set_traces(leveret_node::catalogue::any_traced(&catalogue));
+        registry.set_traces(leveret_node::any_traced(&catalogue));
         Self {
             clock: Clock::start(),
             started_wall_ms: clock::system_ms(),
@@ -578,7 +575,7 @@ impl Broker {
 
     /// Takes in what other nodes say of their alarms.
     pub fn set_alarms_of(&self, nodes: &[(NodeId, Alarms)]) {
-        let has_changed = leveret_node::cluster::set_alarms_of(self.now(), nodes, self);
+        let has_changed = leveret_cluster::set_alarms_of(self.now(), nodes, self);
         // Also without news: a node may have gone.
         self.hold_streams();
         if has_changed {
@@ -588,7 +585,7 @@ impl Broker {
 
     /// Holds back those who publish to streams from here, or lets them go on.
     fn hold_streams(&self) {
-        let held = leveret_node::cluster::held_streams(self);
+        let held = leveret_cluster::held_streams(self);
         let are_held = held != HeldStreams::None;
         let were_held = self.are_streams_held.swap(are_held, Ordering::AcqRel);
         if are_held || were_held {

@@ -15,10 +15,11 @@ use crate::stream_thread::StreamThread;
 use crate::timers_and_alarms::{TimersAndAlarms, Watermarks};
 use crate::tls::{TlsError, TlsFiles};
 use crate::wal_thread::WalThread;
+use leveret_cluster::Env as _;
+use leveret_cluster::streams;
+use leveret_cluster::{Cluster, group};
 use leveret_metadata::{CatalogueError, Command, QueueKind};
-use leveret_node::cluster::{Cluster, group};
-use leveret_node::streams::{self, StreamSessions};
-use leveret_node::{ConnectionStatus, Env, NodeSettings};
+use leveret_node::{ConnectionStatus, Env, NodeSettings, StreamSessions};
 use leveret_queue_host::shard::Shard;
 use leveret_storage::{
     Disk, Folders, Generation, LogSummary, OpenError, Options, ReadRequest, Reader, Recovered,
@@ -210,7 +211,7 @@ impl Node {
             }
         };
         let first = &mut recovered.shards[0];
-        let catalogue = leveret_node::catalogue::recover(first, config.catalogue, &mut load)?;
+        let catalogue = leveret_cluster::catalogue::recover(first, config.catalogue, &mut load)?;
         let (catalogue, links, cluster, entering) = match config.cluster {
             Some(cluster) => {
                 let parts = cluster::prepare(cluster, recovered.uuid, first, catalogue, load)?;
@@ -227,7 +228,7 @@ impl Node {
         let now = crate::broker::first_moment();
         if cluster.is_none() {
             let mut all: Vec<&mut Shard> = shards.iter_mut().collect();
-            leveret_node::catalogue::place_queues(
+            leveret_cluster::catalogue::place_queues(
                 &catalogue,
                 &mut all,
                 &recovered.logs,
@@ -363,7 +364,7 @@ impl Node {
         for shard in self.broker.shard_ids() {
             self.broker.shard(shard).save_states(true);
         }
-        leveret_node::catalogue::snapshot(&*self.broker);
+        leveret_cluster::catalogue::snapshot(&*self.broker);
         self.broker.wal.stop();
         let Some(mut wal) = join(self.wal_thread) else {
             return;
@@ -651,9 +652,9 @@ fn join_in<D: Disk>(
 ) -> io::Result<cluster::Running> {
     let running = prepared.start(broker)?;
     let now = broker.now();
-    leveret_node::cluster::place(&**broker, |catalogue| {
+    leveret_cluster::place(&**broker, |catalogue| {
         let mut shards: Vec<_> = broker.shard_ids().map(|id| broker.shard(id)).collect();
-        leveret_node::catalogue::place_queues(catalogue, &mut shards, found, now, |logs| {
+        leveret_cluster::catalogue::place_queues(catalogue, &mut shards, found, now, |logs| {
             for request in logs.take_reads() {
                 logs.loaded(reader.read(request));
             }

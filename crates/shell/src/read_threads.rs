@@ -1,7 +1,7 @@
 //! Threads that read messages back from disk, so that nobody else waits for it.
 
 use crate::broker::Broker;
-use leveret_node::Env;
+use leveret_cluster::Env;
 use leveret_storage::{Disk, ReadRequest, Reader};
 use leveret_types::ShardId;
 use parking_lot::Mutex;

@@ -4,7 +4,7 @@
 use crate::broker::{Broker, DiskWriter};
 use crate::node::WAL_FILES_KEPT;
 use crate::signal::Woken;
-use leveret_node::Env;
+use leveret_cluster::Env;
 use leveret_storage::{
     CheckpointError, CheckpointPart, CheckpointWriter, CompactionPlan, Disk, Fatal, FlushPlan,
     Generation, PrepareError, PreparedFile, SegmentError, SegmentWriter, WalPool, Written,
@@ -276,7 +276,7 @@ impl<D: Disk> SegmentThread<D> {
 
     /// Writes a checkpoint of what is and has been; false if there is no space.
     fn checkpoint(&mut self) -> bool {
-        leveret_node::catalogue::snapshot(&*self.broker);
+        leveret_cluster::catalogue::snapshot(&*self.broker);
         for shard in self.broker.shard_ids() {
             let mut queues = self.broker.lock_shard(shard).queues();
             while !queues.is_empty() {

@@ -9,10 +9,10 @@ pub use asking::{StreamGroups, StreamReading};
 
 use asking::Askers;
 use guests::GuestSessions;
-use leveret_node::cluster::{HeldStreams, Needed};
-use leveret_node::streams::{
+use leveret_cluster::streams::{
     Guests, ReplicaHere, command_bytes, goes_with_publishes, published_bytes,
 };
+use leveret_cluster::{HeldStreams, Needed};
 use leveret_storage::{Disk, StreamSync, StreamSynced};
 use leveret_stream::tracking::Tracking;
 use leveret_stream::{

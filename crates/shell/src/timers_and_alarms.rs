@@ -2,7 +2,8 @@
 
 use crate::broker::Broker;
 use crate::signal::Woken;
-use leveret_node::{Alarms, Env};
+use leveret_cluster::Env;
+use leveret_node::Alarms;
 use parking_lot::{Mutex, RwLock};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

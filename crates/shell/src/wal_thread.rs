@@ -4,7 +4,7 @@
 use crate::broker::{Broker, DiskWriter};
 use crate::group_commit_delay::{GroupCommitDelay, Rule};
 use crate::signal::Woken;
-use leveret_node::Env;
+use leveret_cluster::Env;
 use leveret_storage::{Disk, Generation, SealedChunk, WalError, WalOutcome, WalWriter};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};

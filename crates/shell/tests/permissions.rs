@@ -8,6 +8,7 @@ use leveret_amqp::{
     ContentHeader, FrameKind, Method, Properties, TableBuilder, basic, confirm, encode,
 };
 use leveret_auth::{HashingAlgorithm, LoginCheck, PasswordHash, Verdict};
+use leveret_cluster::Env as _;
 use leveret_metadata::Command;
 use leveret_node::{Caller, Env};
 use leveret_shell::node::Node;

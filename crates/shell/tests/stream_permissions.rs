@@ -9,6 +9,7 @@ mod stream_client;
 
 use client::{Scratch, connect, start};
 use leveret_auth::{HashingAlgorithm, PasswordHash};
+use leveret_cluster::Env as _;
 use leveret_metadata::Command;
 use leveret_node::Env;
 use leveret_shell::node::Node;

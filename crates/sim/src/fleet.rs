@@ -7,8 +7,8 @@
 //! elections holds as long as processors and disks keep up with the messages that are counted.
 
 use crate::cluster::node::catalogue_of;
+use leveret_cluster::wire::{self, Integrity};
 use leveret_metadata::{Batch, Catalogue, Command, Config, Proposed};
-use leveret_node::cluster::wire::{self, Integrity};
 use leveret_replication::{Group, GroupConfig, HardState, Message, SnapshotMark};
 use leveret_types::limits::{GROUP_TICK_MS, PEER_HEARTBEAT_MS, PEER_SILENCE_MS_MAX};
 use leveret_types::{FieldTable, FieldValue, NodeId, ReplicaId};

@@ -48,20 +48,33 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "types",
         ],
     ),
+    // The catalogue, whoever agrees on it, and what its changes mean to queues and streams.
+    (
+        "cluster",
+        &[
+            "metadata",
+            "queue",
+            "queue-host",
+            "replication",
+            "storage",
+            "stream",
+            "types",
+        ],
+    ),
+    // The clients: it asks queues and the catalogue, and knows no log.
     (
         "node",
         &[
             "amqp",
             "auth",
             "client",
+            "cluster",
             "message",
             "metadata",
             "queue",
             "queue-host",
-            "replication",
             "routing",
             "session",
-            "storage",
             "stream",
             "stream-protocol",
             "stream-session",
@@ -75,6 +88,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "shell",
         &[
             "auth",
+            "cluster",
             "metadata",
             "node",
             "queue-host",

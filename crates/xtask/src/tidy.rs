@@ -17,6 +17,7 @@ const CORE_CRATES: &[&str] = &[
     "amqp",
     "auth",
     "client",
+    "cluster",
     "metadata",
     "node",
     "queue",

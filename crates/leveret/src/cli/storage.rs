@@ -3,9 +3,9 @@
 use crate::config::{self, Config, Machine, Source};
 use crate::file_modes;
 use clap::{Args, Subcommand};
+use leveret_cluster::catalogue;
+use leveret_cluster::group;
 use leveret_metadata::Catalogue;
-use leveret_node::catalogue;
-use leveret_node::cluster::group;
 use leveret_queue_host::quorum::replica::HEADER_LOG;
 use leveret_queue_host::shard::{CATALOGUE_GROUP_LOG, CATALOGUE_LOG, queue_of, shard_of};
 use leveret_shell::disk::RealDisk;

@@ -13,6 +13,7 @@ use super::{cluster, reports};
 use crate::config::{Config, LogLevel};
 use leveret_auth::password::SALT_BYTES_GIVEN;
 use leveret_auth::{Access, LoginCheck, Verdict};
+use leveret_cluster::Env as _;
 use leveret_management::api::{
     Actor, BrokerStats, Browse, Browsed, Changed, ChannelStats, ConnectionContent, ConnectionStats,
     ConsumerStats, DamagedQueue, DelayedMessage, DiskUse, Get, Got, Level, Listener, Login,

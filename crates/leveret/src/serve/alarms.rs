@@ -2,8 +2,9 @@
 //! may have to be kept there. `leveret_node::cluster` says who waits for what.
 
 use super::reports;
+use leveret_cluster::Env;
 use leveret_management::question::ALARMS;
-use leveret_node::{Alarms, Env};
+use leveret_node::Alarms;
 use leveret_shell::broker::Broker;
 use leveret_types::NodeId;
 use std::collections::BTreeMap;

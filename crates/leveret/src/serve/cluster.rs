@@ -2,6 +2,7 @@
 
 use super::{process, reports};
 use leveret_auth::Pattern;
+use leveret_cluster::Env as _;
 use leveret_management::cluster::{ClusterChange, ClusterNode, ClusterView};
 use leveret_management::question::Question;
 use leveret_metadata::{Catalogue, Command, NodeRecord, QueueKind, QueueRecord};
@@ -244,7 +245,7 @@ fn transfer(broker: &Broker, vhost: &str, queue: &str, to: &str) -> Result<usize
         // A wish may be lost, or fail because another member was ahead.
         if asked.is_none_or(|at: Instant| at.elapsed() >= TRANSFER_AGAIN) {
             asked = Some(Instant::now());
-            leveret_node::cluster::transfer(broker.now(), id, to, broker);
+            leveret_cluster::transfer(broker.now(), id, to, broker);
             broker.run_deferred_work();
         }
         leads(broker, id, to).unwrap_or_else(|| {
@@ -493,7 +494,7 @@ fn rebalance(broker: &Broker) -> Result<usize, String> {
     for (queue, members) in wanted {
         let to = members[0].node();
         match set_members(broker, queue, &members, None) {
-            Ok(()) => leveret_node::cluster::transfer(broker.now(), queue, to, broker),
+            Ok(()) => leveret_cluster::transfer(broker.now(), queue, to, broker),
             Err(_) if broker.catalogue().queue(queue).is_none() => continue,
             Err(error) => {
                 broker.run_deferred_work();

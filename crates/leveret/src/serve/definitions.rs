@@ -1,5 +1,6 @@
 //! Definitions that are imported at every start.
 
+use leveret_cluster::Env as _;
 use leveret_metadata::Definitions;
 use leveret_node::Env;
 use leveret_shell::broker::Broker;

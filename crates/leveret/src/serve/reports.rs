@@ -2,10 +2,11 @@
 //! answered by one thread of its own, so that neither clients nor replication wait for a listing.
 
 use bytes::Bytes;
+use leveret_cluster::Env as _;
+use leveret_cluster::reports::{self, Ask};
 use leveret_management::question::ALARMS;
 use leveret_management::{App, answers};
 use leveret_node::Env;
-use leveret_node::cluster::reports::{self, Ask};
 use leveret_shell::broker::Broker;
 use leveret_types::NodeId;
 use leveret_types::limits::{CLUSTER_NODES_MAX, REPORT_MS_MAX, REPORTS_WAITING_MAX};
@@ -19,7 +20,7 @@ const PATIENCE: Duration = Duration::from_millis(REPORT_MS_MAX);
 /// Asks the other nodes; who has not answered after three seconds is left out.
 pub fn ask_others(broker: &Broker, what: &str) -> Vec<(NodeId, Vec<u8>)> {
     let (to, answers) = sync_channel(CLUSTER_NODES_MAX);
-    let Some((number, asked)) = leveret_node::cluster::ask(broker, what.as_bytes(), to) else {
+    let Some((number, asked)) = leveret_cluster::ask(broker, what.as_bytes(), to) else {
         return Vec::new();
     };
     let deadline = Instant::now() + PATIENCE;

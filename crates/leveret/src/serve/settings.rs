@@ -6,8 +6,7 @@ use crate::config::{Config, DiskLimit, MemoryWatermark, PasswordHashing, QueueTy
 use leveret_auth::{HashingAlgorithm, Mechanism, PasswordHash};
 use leveret_management::RABBITMQ_VERSION;
 use leveret_metadata::{Catalogue, Command, QueueKind};
-use leveret_node::NodeSettings;
-use leveret_node::streams::{Settings as StreamSettings, StreamSessions};
+use leveret_node::{NodeSettings, StreamSessions, StreamSettings};
 use leveret_session::Settings as SessionSettings;
 use leveret_shell::admission::AdmissionLimits;
 use leveret_shell::cluster::ClusterConfig;

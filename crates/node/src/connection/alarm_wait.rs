@@ -7,11 +7,11 @@
 //! Invariant: what waits has been routed and put nowhere; nothing behind it has been begun.
 
 use super::{Connection, Run};
-use crate::cluster::{held_by, members_of};
 use crate::env::Env;
 use crate::run::Targets;
 use bytes::Bytes;
 use leveret_client::{Publish, Request, Session};
+use leveret_cluster::{held_by, members_of};
 use leveret_types::{Now, QueueId};
 
 /// How often it is looked at in any case: a queue may have got another leader.

@@ -403,7 +403,7 @@ impl<S: Session> Connection<S> {
         };
         let may = {
             let catalogue = env.catalogue();
-            let is_refused = crate::streams::refuse(&catalogue, queue, "basic.get");
+            let is_refused = leveret_cluster::streams::refuse(&catalogue, queue, "basic.get");
             is_refused.and_then(|()| catalogue.queue(queue).map_or(Ok(()), may_get))
         };
         if let Err(error) = may {

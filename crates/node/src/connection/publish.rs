@@ -416,7 +416,7 @@ fn refuse_by_name(
     if !exchange.is_empty() {
         return Ok(());
     }
-    crate::streams::refuse_views(catalogue, queues)?;
+    leveret_cluster::streams::refuse_views(catalogue, queues)?;
     refuse_drained(catalogue, queues)
 }
 

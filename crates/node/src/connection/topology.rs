@@ -1,7 +1,6 @@
 //! What a connection does to the catalogue in its own name.
 
 use super::Connection;
-use crate::cluster;
 use crate::env::{Env, Proposal};
 use crate::growth;
 use leveret_client::Session;
@@ -28,7 +27,7 @@ impl<S: Session> Connection<S> {
         env: &E,
     ) -> Result<Proposal, CatalogueError> {
         growth::permit(command, env)?;
-        match cluster::known_without_majority(command, env) {
+        match leveret_cluster::known_without_majority(command, env) {
             Some(executed) => Ok(Proposal::Done(executed)),
             None => env.propose(now, self.identity.id, command),
         }

@@ -10,7 +10,7 @@ mod partitions;
 mod port;
 
 use crate::ConnectionStatus;
-use crate::env::{ConnectionEvent, Env, LogPosition, ProposalId};
+use crate::env::{ClusterEvent, ConnectionEvent, Env, LogPosition, ProposalId};
 use crate::identity::{Identity, Peer, Traffic};
 use crate::login::Login;
 use bytes::Bytes;
@@ -151,7 +151,9 @@ impl StreamConnection {
                 self.session.close(ResponseCode::OK, &error.text, &mut port);
             }
             ConnectionEvent::LoginChecked(verdict) => port.login_checked(verdict),
-            ConnectionEvent::Executed { id, result } => port.executed(id, result),
+            ConnectionEvent::Cluster(ClusterEvent::Executed { id, result }) => {
+                port.executed(id, result);
+            }
             // Those of AMQP's consumers and queues.
             _ => {}
         }

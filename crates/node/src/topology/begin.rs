@@ -143,7 +143,7 @@ impl Caller {
             Topology::QueuePurge { queue } => {
                 let id = self.usable_queue(&queue, env)?;
                 self.may(Access::Read, Resource::Queue(&queue))?;
-                crate::streams::refuse(&env.catalogue(), id, "queue.purge")?;
+                leveret_cluster::streams::refuse(&env.catalogue(), id, "queue.purge")?;
                 Ok(Step::Ask {
                     queue: id,
                     question: Question::Purge,

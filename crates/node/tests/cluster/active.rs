@@ -3,7 +3,7 @@
 use crate::client;
 use crate::script::check;
 use crate::world::World;
-use leveret_node::Env as _;
+use leveret_cluster::Env as _;
 use leveret_types::NodeId;
 
 /// The nodes of the active consumer and of the waiting one, counted from the leader's.

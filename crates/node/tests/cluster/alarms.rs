@@ -1,8 +1,8 @@
 //! Alarms of one node, and the publishers at the others.
 
 use crate::world::World;
+use leveret_cluster::held_streams;
 use leveret_node::Alarms;
-use leveret_node::cluster::held_streams;
 use leveret_types::NodeId;
 
 const LEADER: NodeId = NodeId(1);

@@ -1,9 +1,9 @@
 //! Commands that change very many queues: others get at the catalogue while the shards follow.
 
 use crate::world::World;
+use leveret_cluster::Env;
+use leveret_cluster::catalogue::{CHANGES_AT_ONCE, SHARD, execute_in_parts, recover};
 use leveret_metadata::{Catalogue, Command, Config};
-use leveret_node::Env;
-use leveret_node::catalogue::{CHANGES_AT_ONCE, SHARD, execute_in_parts, recover};
 use leveret_types::{FieldValue, NodeId};
 
 const QUEUES: usize = 10 * CHANGES_AT_ONCE;

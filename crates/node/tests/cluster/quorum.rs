@@ -3,7 +3,7 @@
 use crate::client;
 use crate::script::check;
 use crate::world::World;
-use leveret_node::Env as _;
+use leveret_cluster::Env as _;
 use leveret_types::NodeId;
 use leveret_types::limits::PENDING_OPERATION_BYTES_MAX;
 

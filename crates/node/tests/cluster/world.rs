@@ -3,11 +3,12 @@
 use crate::client::{self, Client, Speaks};
 use crate::line_session::LineSession;
 use bytes::Bytes;
+use leveret_cluster::Env;
+use leveret_cluster::PeerAddress;
+use leveret_cluster::catalogue::follow;
 use leveret_metadata::{Batch, Catalogue, CatalogueError, Command, Config, Outcome, Proposed};
 use leveret_node::Alarms;
-use leveret_node::catalogue::follow;
-use leveret_node::cluster::PeerAddress;
-use leveret_node::env::{ConnectionEvent, Env, PeerFrame};
+use leveret_node::env::{ClusterEvent, PeerFrame};
 use leveret_queue::Counters;
 use leveret_sim::cluster::node::{Node, catalogue_of};
 use leveret_storage::MemoryDisk;
@@ -241,7 +242,7 @@ impl World {
 
     /// A node whose disk is full lets others lead what it leads.
     pub fn hand_over_leaders(&mut self, node: NodeId) {
-        leveret_node::cluster::hand_over_leaders(self.now, &self.nodes[&node].env);
+        leveret_cluster::hand_over_leaders(self.now, &self.nodes[&node].env);
         self.pass(1_000);
     }
 
@@ -540,8 +541,8 @@ impl World {
                 }
             }
             if let (Some((connection, id_of)), Some(result)) = (waiter, result) {
-                let executed = ConnectionEvent::Executed { id: id_of, result };
-                self.nodes[&id].env.post(connection, executed);
+                let executed = ClusterEvent::Executed { id: id_of, result };
+                self.nodes[&id].env.tell(connection, executed);
             }
         }
         busy

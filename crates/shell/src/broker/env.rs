@@ -8,12 +8,14 @@ use crate::io_thread::ThreadEvent;
 use crate::logins::LoginWaiter;
 use bytes::Bytes;
 use leveret_auth::{LoginCheck, Verdict};
-use leveret_metadata::{Catalogue, CatalogueError, Command};
-use leveret_node::cluster::{Cluster, Peers, Waiter};
+use leveret_cluster::Env as _;
+use leveret_cluster::streams::{ClientAddresses, Place, StreamChange, session_of};
+use leveret_cluster::{Cluster, Peers, Waiter};
+use leveret_metadata::{Catalogue, CatalogueError, Change, Command};
+use leveret_node::env::ClusterEvent;
 use leveret_node::history::History;
 use leveret_node::registry::Registry;
 use leveret_node::reply_to::Replies;
-use leveret_node::streams::{ClientAddresses, Place, StreamChange, session_of};
 use leveret_node::{
     Alarms, ConnectionEvent, Env, Executed, LoginFrom, NodeCounters, NodeSettings, PeerFrame,
     Proposal,
@@ -141,7 +143,7 @@ fn post(broker: &Broker, posts: &mut Vec<(ConnectionId, QueueEvent)>) -> u64 {
     threads
 }
 
-impl Env for Broker {
+impl leveret_cluster::Env for Broker {
     type ShardGuard<'a> = ShardGuard<'a>;
     type CatalogueGuard<'a> = RwLockReadGuard<'a, Catalogue>;
 
@@ -168,9 +170,100 @@ impl Env for Broker {
                 log_position: None,
             });
         }
-        leveret_node::catalogue::execute(&mut self.catalogue.write(), now, command, self)
+        leveret_cluster::catalogue::execute(&mut self.catalogue.write(), now, command, self)
     }
 
+    fn durable(&self, shard: ShardId) -> u64 {
+        self.shards[usize::from(shard.0)]
+            .durable
+            .load(Ordering::Acquire)
+    }
+
+    fn node_id(&self) -> NodeId {
+        self.cluster_links.node
+    }
+
+    fn cluster(&self) -> Option<&Cluster> {
+        self.cluster.as_ref()
+    }
+
+    fn wake_cluster(&self) {
+        self.cluster_links.note_work();
+        self.ring(Bells::LINKS);
+    }
+
+    fn change_catalogue<R>(&self, work: impl FnOnce(&mut Catalogue) -> R) -> R {
+        work(&mut self.catalogue.write())
+    }
+
+    fn peers(&self) -> &Peers {
+        &self.peers
+    }
+
+    fn post_peer(&self, to: NodeId, frame: PeerFrame) {
+        if self.cluster_links.post([(to, frame)]) {
+            self.ring(Bells::LINKS);
+        }
+    }
+
+    fn alarms(&self) -> Alarms {
+        self.own_alarms()
+    }
+
+    fn follow_stream(&self, change: StreamChange) {
+        match change {
+            StreamChange::Begun(stream, settings) => self.streams.begin(stream, *settings),
+            StreamChange::Changed(stream, settings) => self.streams.change(stream, *settings),
+            StreamChange::Replica(here) => {
+                let (leader, is_here) = (here.leader, true);
+                let place = (leader != here.node).then_some(Place { leader, is_here });
+                self.stream_relay.place(here.stream, place);
+                self.streams.replica(here);
+            }
+            StreamChange::Elsewhere(stream, leader) => {
+                let is_here = false;
+                self.stream_relay
+                    .place(stream, Some(Place { leader, is_here }));
+                self.streams.no_replica(stream);
+            }
+            StreamChange::Deleted(stream) => {
+                self.stream_relay.place(stream, None);
+                self.streams.delete(stream);
+            }
+        }
+    }
+
+    fn receive_of_streams(&self, from: NodeId, frame: Bytes) {
+        self.receive_of_relay(from, frame);
+    }
+
+    fn peer_of_streams(&self, peer: NodeId, is_up: bool) {
+        self.peer_of_relay(peer, is_up);
+    }
+
+    fn tell_replica(&self, to: NodeId, stream: QueueId, message: ReplicaMessage) {
+        self.pass_message(to, stream, message);
+        self.cluster_links.ring();
+    }
+
+    fn stream_clients(&self, node: NodeId) -> Option<ClientAddresses> {
+        self.stream_relay.clients(node)
+    }
+
+    fn clients_follow(&self, catalogue: &Catalogue, change: &Change, now: Now) {
+        leveret_node::clients_follow(catalogue, change, now, self);
+    }
+
+    fn tell(&self, connection: ConnectionId, event: ClusterEvent) {
+        self.post(connection, event.into());
+    }
+
+    fn shard_count(&self) -> u16 {
+        self.settings.shard_count
+    }
+}
+
+impl Env for Broker {
     fn propose(
         &self,
         now: Now,
@@ -183,12 +276,6 @@ impl Env for Broker {
         let id = cluster.propose(Waiter::Connection(connection), command.clone());
         self.wake_cluster();
         Ok(Proposal::Waiting(id))
-    }
-
-    fn durable(&self, shard: ShardId) -> u64 {
-        self.shards[usize::from(shard.0)]
-            .durable
-            .load(Ordering::Acquire)
     }
 
     fn log_congested(&self) -> bool {
@@ -220,33 +307,6 @@ impl Env for Broker {
         }
     }
 
-    fn node_id(&self) -> NodeId {
-        self.cluster_links.node
-    }
-
-    fn cluster(&self) -> Option<&Cluster> {
-        self.cluster.as_ref()
-    }
-
-    fn wake_cluster(&self) {
-        self.cluster_links.note_work();
-        self.ring(Bells::LINKS);
-    }
-
-    fn change_catalogue<R>(&self, work: impl FnOnce(&mut Catalogue) -> R) -> R {
-        work(&mut self.catalogue.write())
-    }
-
-    fn peers(&self) -> &Peers {
-        &self.peers
-    }
-
-    fn post_peer(&self, to: NodeId, frame: PeerFrame) {
-        if self.cluster_links.post([(to, frame)]) {
-            self.ring(Bells::LINKS);
-        }
-    }
-
     fn peer_congested(&self, peer: NodeId) -> bool {
         self.cluster_links.congested(peer)
     }
@@ -254,10 +314,6 @@ impl Env for Broker {
     fn defer(&self, work: Deferred) {
         self.deferred.lock().push(work);
         self.deferred_waiting.store(true, Ordering::Release);
-    }
-
-    fn alarms(&self) -> Alarms {
-        self.own_alarms()
     }
 
     fn consumer_id(&self) -> ConsumerId {
@@ -288,29 +344,6 @@ impl Env for Broker {
         &self.history
     }
 
-    fn follow_stream(&self, change: StreamChange) {
-        match change {
-            StreamChange::Begun(stream, settings) => self.streams.begin(stream, *settings),
-            StreamChange::Changed(stream, settings) => self.streams.change(stream, *settings),
-            StreamChange::Replica(here) => {
-                let (leader, is_here) = (here.leader, true);
-                let place = (leader != here.node).then_some(Place { leader, is_here });
-                self.stream_relay.place(here.stream, place);
-                self.streams.replica(here);
-            }
-            StreamChange::Elsewhere(stream, leader) => {
-                let is_here = false;
-                self.stream_relay
-                    .place(stream, Some(Place { leader, is_here }));
-                self.streams.no_replica(stream);
-            }
-            StreamChange::Deleted(stream) => {
-                self.stream_relay.place(stream, None);
-                self.streams.delete(stream);
-            }
-        }
-    }
-
     fn say_to_streams(
         &self,
         connection: ConnectionId,
@@ -321,22 +354,5 @@ impl Env for Broker {
 
     fn leave_streams(&self, connection: ConnectionId, unsaid: VecDeque<StreamCommand>) {
         self.leave_all_streams(session_of(connection), unsaid);
-    }
-
-    fn receive_of_streams(&self, from: NodeId, frame: Bytes) {
-        self.receive_of_relay(from, frame);
-    }
-
-    fn peer_of_streams(&self, peer: NodeId, is_up: bool) {
-        self.peer_of_relay(peer, is_up);
-    }
-
-    fn tell_replica(&self, to: NodeId, stream: QueueId, message: ReplicaMessage) {
-        self.pass_message(to, stream, message);
-        self.cluster_links.ring();
-    }
-
-    fn stream_clients(&self, node: NodeId) -> Option<ClientAddresses> {
-        self.stream_relay.clients(node)
     }
 }

@@ -2,9 +2,9 @@
 
 use super::Broker;
 use crate::stream_thread::LedStream;
+use leveret_cluster::Env;
+use leveret_cluster::Waiter;
 use leveret_metadata::Command;
-use leveret_node::Env;
-use leveret_node::cluster::Waiter;
 use leveret_types::NodeId;
 use leveret_types::limits::STREAM_GROWTH_BYTES_MAX;
 

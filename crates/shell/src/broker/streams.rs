@@ -4,13 +4,14 @@ use super::{Broker, thread_of};
 use crate::io_thread::ThreadEvent;
 use crate::stream_thread::Heard;
 use bytes::Bytes;
-use leveret_metadata::QueueRecord;
-use leveret_node::cluster::Needed;
-use leveret_node::streams::{
-    ClientAddresses, RelayEffect, Said, StreamNews, StreamSessions, connection_of, copied_frame,
-    needed_frame, replica_frame, view_of,
+use leveret_cluster::Env;
+use leveret_cluster::Needed;
+use leveret_cluster::streams::{
+    ClientAddresses, RelayEffect, Said, StreamNews, connection_of, copied_frame, needed_frame,
+    replica_frame, view_of,
 };
-use leveret_node::{ConnectionEvent, Env, PeerFrame};
+use leveret_metadata::QueueRecord;
+use leveret_node::{ConnectionEvent, PeerFrame, StreamSessions};
 use leveret_stream::{Command, Event, ReplicaMessage, SessionId};
 use leveret_types::limits::STREAM_OFFSETS_MAX;
 use leveret_types::{NodeId, QueueId};
@@ -302,7 +303,7 @@ impl Broker {
         if self.cluster.is_none() {
             return;
         }
-        leveret_node::cluster::leave_leaders(self);
+        leveret_cluster::leave_leaders(self);
         let deadline = Instant::now() + HANDOVER;
         while self.leads_streams() && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(10));
@@ -360,7 +361,7 @@ impl Broker {
 
 /// Where clients reach this node. An address with port 0 is none: it does not listen there.
 fn own_addresses(sessions: &StreamSessions) -> ClientAddresses {
-    let address = |of: &leveret_node::streams::Settings| {
+    let address = |of: &leveret_node::StreamSettings| {
         let is_there = of.advertised_port != 0;
         is_there.then(|| (of.advertised_host.clone(), of.advertised_port))
     };

@@ -4,10 +4,10 @@ use super::acceptor::AdmissionPolicy;
 use super::handshake::{Accepted, Hello, Purpose, Refusal};
 use super::{LinkEvent, NewLink, Own};
 use crate::broker::Broker;
+use leveret_cluster::Env;
+use leveret_cluster::PeerAddress;
+use leveret_cluster::control::{Answer, Request};
 use leveret_metadata::Command;
-use leveret_node::Env;
-use leveret_node::cluster::PeerAddress;
-use leveret_node::cluster::control::{Answer, Request};
 use leveret_types::NodeId;
 use std::sync::Arc;
 

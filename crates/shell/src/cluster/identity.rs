@@ -14,7 +14,7 @@
 //! ```
 
 use crate::small_file;
-use leveret_node::cluster::{Identity, KnownStarts, PeerAddress};
+use leveret_cluster::{Identity, KnownStarts, PeerAddress};
 use leveret_types::NodeId;
 use parking_lot::Mutex;
 use std::fs;

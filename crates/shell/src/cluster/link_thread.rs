@@ -15,9 +15,10 @@ use super::{LinkEvent, NewLink, Own, acceptor};
 use crate::broker::Broker;
 use crate::group_commit_delay::{GroupCommitDelay, Rule};
 use bytes::BytesMut;
-use leveret_node::cluster::detector::Detector;
-use leveret_node::cluster::{self, PeerAddress};
-use leveret_node::{Env, PeerFrame};
+use leveret_cluster::Env;
+use leveret_cluster::PeerAddress;
+use leveret_cluster::detector::Detector;
+use leveret_node::PeerFrame;
 use leveret_types::limits::{GROUP_TICK_MS, PEER_FRAMES_GATHER_MS, PEER_HEARTBEAT_MS};
 use leveret_types::{NodeId, Now};
 use mio::event::Event;
@@ -327,7 +328,7 @@ impl LinkThread {
         peer.outbox.open();
         self.detector.watch(node, now.monotonic_ms);
         tracing::info!(%node, address = %peer.address.address, "another node is up");
-        cluster::peer_up(now, node, &*self.broker);
+        leveret_cluster::peer_up(now, node, &*self.broker);
         self.broker.run_deferred(now);
     }
 
@@ -354,7 +355,7 @@ impl LinkThread {
                 peer.broken_soon += 1;
             }
             tracing::warn!(%node, "another node is down: {why}");
-            cluster::peer_down(now, node, &*self.broker);
+            leveret_cluster::peer_down(now, node, &*self.broker);
             self.broker.run_deferred(now);
         }
     }
@@ -413,7 +414,7 @@ impl LinkThread {
             if !frames.is_empty() {
                 self.bytes_come += frames.iter().map(|(_, f)| f.len() as u64).sum::<u64>();
                 let are_many = frames.len() >= FRAMES_AT_ONCE;
-                cluster::receive(now, node, frames, &*self.broker);
+                leveret_cluster::receive(now, node, frames, &*self.broker);
                 self.note_missing_start();
                 self.broker.run_deferred(now);
                 self.broker.progress.tell();
@@ -445,7 +446,7 @@ impl LinkThread {
             && now.monotonic_ms.saturating_sub(self.ran_ms) >= GROUP_TICK_MS;
         if due || cluster.has_work() {
             self.ran_ms = now.monotonic_ms;
-            cluster::run(now, &*self.broker);
+            leveret_cluster::run(now, &*self.broker);
             self.broker.run_deferred(now);
             self.broker.progress.tell();
         }

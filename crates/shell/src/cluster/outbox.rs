@@ -2,8 +2,8 @@
 
 use super::LinkEvent;
 use crate::inbox::Inbox;
+use leveret_cluster::wire::HEADER_BYTES;
 use leveret_node::PeerFrame;
-use leveret_node::cluster::wire::HEADER_BYTES;
 use leveret_types::NodeId;
 use leveret_types::limits::{PEER_OUTBOX_BYTES_CONGESTED, PEER_OUTBOX_BYTES_MAX};
 use parking_lot::{Mutex, RwLock};

@@ -12,9 +12,9 @@ use super::{
 };
 use crate::broker::Broker;
 use crate::inbox::Inbox;
+use leveret_cluster::Env;
+use leveret_cluster::{Cluster, PeerAddress, follow_nodes, group};
 use leveret_metadata::{Catalogue, CatalogueError, Command, NodeRecord};
-use leveret_node::Env;
-use leveret_node::cluster::{Cluster, PeerAddress, follow_nodes, group};
 use leveret_storage::ShardLogs;
 use leveret_types::NodeId;
 use mio::{Poll, Waker};

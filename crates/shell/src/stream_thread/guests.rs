@@ -1,7 +1,7 @@
 //! Sessions of other nodes at the streams of this one: the streams know them by numbers of their
 //! own.
 
-use leveret_node::streams::{Guests, command_bytes, goes_with_publishes};
+use leveret_cluster::streams::{Guests, command_bytes, goes_with_publishes};
 use leveret_stream::{Command, SessionId};
 use leveret_types::limits::{STREAM_RELAY_BYTES_MAX, STREAM_RELAY_SESSIONS_MAX};
 use std::collections::{BTreeMap, HashMap};

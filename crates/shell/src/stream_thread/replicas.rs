@@ -4,8 +4,8 @@
 //! node says what it has taken: so they do not fill the link before what Raft says.
 
 use super::{Heard, LedStream, StreamThread};
-use leveret_node::cluster::Needed;
-use leveret_node::streams::{ReplicaHere, has_room, replica_frame};
+use leveret_cluster::Needed;
+use leveret_cluster::streams::{ReplicaHere, has_room, replica_frame};
 use leveret_storage::Disk;
 use leveret_stream::{
     Epoch, Event, Events, ReplicaEvent, ReplicaMessage, ReplicaOrder, ReplicaReport, ReplicaRole,

@@ -6,8 +6,8 @@ use leveret_amqp::{
 use leveret_auth::{HashingAlgorithm, PasswordHash};
 use leveret_metadata::Catalogue;
 use leveret_node::NodeSettings;
+use leveret_node::StreamSessions;
 use leveret_node::certificate::NameFrom;
-use leveret_node::streams::StreamSessions;
 use leveret_session::Settings;
 use leveret_shell::admission::AdmissionLimits;
 use leveret_shell::disk::RealDisk;

@@ -4,8 +4,8 @@ use super::client::Scratch;
 use super::{
     declare, eventually, free_addresses, log_in, member, publish, put_vhost, select, start,
 };
+use leveret_cluster::Env;
 use leveret_metadata::Command;
-use leveret_node::Env;
 use leveret_shell::node::Node;
 use leveret_types::NodeId;
 use leveret_types::limits::NODE_STAY_MS;

@@ -20,6 +20,7 @@ use leveret_amqp::frame::FrameKind;
 use leveret_amqp::{
     ContentHeader, Method, Properties, RawTable, TableBuilder, basic, confirm, exchange, queue,
 };
+use leveret_cluster::Env as _;
 use leveret_metadata::Command;
 use leveret_node::Env;
 use leveret_shell::cluster::ClusterConfig;

@@ -2,7 +2,7 @@
 
 use super::{eventually, free_addresses, knows, member, put_vhost, start_all};
 use crate::client::Scratch;
-use leveret_node::Env;
+use leveret_cluster::Env;
 use leveret_shell::cluster::handshake::Protection;
 use leveret_shell::node::Node;
 use std::io::{self, Read, Write};

@@ -5,7 +5,7 @@ use super::{
     all_vote_and_are_up, declare, eventually, free_addresses, led_by, log_in, member, publish,
     select, start, three,
 };
-use leveret_node::Env;
+use leveret_cluster::Env;
 use leveret_shell::node::Node;
 use leveret_types::NodeId;
 use std::path::Path;

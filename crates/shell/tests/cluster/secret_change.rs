@@ -2,7 +2,7 @@
 
 use super::{all_vote_and_are_up, eventually, free_addresses, knows, member, put_vhost, start};
 use crate::client::Scratch;
-use leveret_node::Env;
+use leveret_cluster::Env;
 use leveret_shell::cluster::acceptor;
 use leveret_shell::cluster::credentials::{Credentials, Proof};
 use leveret_shell::cluster::handshake::{Hello, Protection, Purpose};

@@ -7,8 +7,8 @@ use super::{
     select, start, start_all, three,
 };
 use leveret_amqp::{Method, basic};
-use leveret_node::Env;
-use leveret_node::cluster::transfer;
+use leveret_cluster::Env;
+use leveret_cluster::transfer;
 use leveret_shell::node::Node;
 
 const NOT_AVAILABLE: u16 = 6;

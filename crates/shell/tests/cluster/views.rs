@@ -3,8 +3,8 @@
 use super::client::{self, Scratch};
 use super::{Guest, eventually, free_addresses, log_in, member, publish, select, start};
 use leveret_amqp::{Method, RawTable, TableBuilder, basic, exchange, queue};
+use leveret_cluster::Env;
 use leveret_metadata::Command;
-use leveret_node::Env;
 use leveret_shell::node::Node;
 use leveret_types::{FieldValue, QueueId};
 

@@ -8,8 +8,8 @@ use super::operators::QueueOfWords;
 use super::people::{Answered, Part};
 use super::world::{TURN_MS, World};
 use crate::disk::SimDisk;
+use leveret_cluster::Env;
 use leveret_metadata::QueueRecord;
-use leveret_node::env::Env;
 use leveret_types::{NodeId, QueueId, QueueKind, ReplicaId};
 
 /// Milliseconds within which a cluster of which everything works must have answered everybody.

@@ -2,7 +2,7 @@
 //! its leader has handed out.
 
 use super::world::{QueueOf, World};
-use leveret_node::env::Env;
+use leveret_cluster::Env;
 use leveret_queue_host::quorum::replica::{PriorityLogContent, ReplicaState};
 use leveret_types::{NodeId, QueueId};
 use std::fmt::Debug;

@@ -4,7 +4,7 @@ use super::Planted;
 use super::world::{Host, World};
 use crate::Random;
 use crate::disk::{Call, Fault, ReadFaults, SimDisk};
-use leveret_node::env::Env;
+use leveret_cluster::Env;
 use leveret_queue_host::quorum::replica::HEADER_LOG;
 use leveret_queue_host::shard::log_of;
 use leveret_types::{LogId, NodeId};

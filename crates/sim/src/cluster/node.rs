@@ -16,10 +16,11 @@ pub use env::{Guard, NodeEnv, PendingChange, SHARDS};
 
 use bytes::Bytes;
 use leveret_client::Session;
+use leveret_cluster::Env as _;
+use leveret_cluster::{Cluster, Identity, PeerAddress, Waiter, catalogue, group};
 use leveret_metadata::{Catalogue, CatalogueError, Command, Config, NodeRecord, Outcome};
-use leveret_node::cluster::{self, Cluster, Identity, PeerAddress, Waiter, group};
 use leveret_node::env::{Env, PeerFrame};
-use leveret_node::{Alarms, Connection, Peer, catalogue, deferred};
+use leveret_node::{Alarms, Connection, Peer, deferred};
 use leveret_queue_host::quorum::replica::HEADER_LOG;
 use leveret_queue_host::shard::{Shard, log_of};
 use leveret_routing::Scratch;
@@ -161,7 +162,7 @@ impl<D: Disk> Node<D> {
         {
             let catalogue = node.env.catalogue();
             if catalogue.is_clustered() {
-                cluster::follow_nodes(&catalogue, &node.env);
+                leveret_cluster::follow_nodes(&catalogue, &node.env);
             }
         }
         if let Some(entering) = &mut node.entering {
@@ -243,7 +244,7 @@ impl<D: Disk> Node<D> {
             );
         };
         match env.cluster() {
-            Some(_) => cluster::place(env, place),
+            Some(_) => leveret_cluster::place(env, place),
             None => place(&env.catalogue()),
         }
         self.streams.place(&self.env);
@@ -272,7 +273,7 @@ impl<D: Disk> Node<D> {
         let busy = self.env.cluster().is_some_and(Cluster::has_work);
         if busy {
             self.ran_ms = now.monotonic_ms;
-            cluster::run(now, &self.env);
+            leveret_cluster::run(now, &self.env);
         }
         busy
     }
@@ -480,7 +481,7 @@ impl<D: Disk> Node<D> {
 
     /// Another node has told this one which alarms it has.
     pub fn hear_of_alarms(&mut self, of: NodeId, alarms: Alarms, now: Now) {
-        if leveret_node::cluster::set_alarms_of(now, &[(of, alarms)], &self.env) {
+        if leveret_cluster::set_alarms_of(now, &[(of, alarms)], &self.env) {
             self.tell_of_alarms(now);
         }
     }
@@ -496,7 +497,7 @@ impl<D: Disk> Node<D> {
         let attentive = self.env.cluster().is_some_and(Cluster::wants_attention);
         if attentive && now.monotonic_ms >= self.ran_ms + GROUP_TICK_MS {
             self.ran_ms = now.monotonic_ms;
-            cluster::run(now, &self.env);
+            leveret_cluster::run(now, &self.env);
         }
         for number in 0..SHARDS {
             let mut shard = self.env.shard(ShardId(number));
@@ -539,7 +540,7 @@ impl<D: Disk> Node<D> {
     /// A frame of another node.
     pub fn frame(&self, from: NodeId, frame: &PeerFrame, now: Now) {
         let bytes = Bytes::from(frame.pieces.concat());
-        cluster::receive(now, from, vec![(frame.queue, bytes)], &self.env);
+        leveret_cluster::receive(now, from, vec![(frame.queue, bytes)], &self.env);
     }
 
     /// The queue of that name.

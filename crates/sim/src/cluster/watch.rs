@@ -3,8 +3,8 @@
 use super::node::{Node, SHARDS};
 use super::world::World;
 use crate::disk::SimDisk;
-use leveret_node::cluster::CATALOGUE_GROUP;
-use leveret_node::env::Env;
+use leveret_cluster::CATALOGUE_GROUP;
+use leveret_cluster::Env;
 use leveret_replication::{Role, Status};
 use leveret_types::{NodeId, QueueId, ShardId};
 use std::collections::BTreeMap;

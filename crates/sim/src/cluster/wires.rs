@@ -7,8 +7,7 @@
 use super::Planted;
 use super::ledger::ClientId;
 use super::world::World;
-use leveret_node::cluster;
-use leveret_node::env::Env;
+use leveret_cluster::Env;
 use leveret_node::env::PeerFrame;
 use leveret_queue_host::quorum::link::TO_LEADER;
 use leveret_types::NodeId;
@@ -57,7 +56,7 @@ impl World {
                     .frames
                     .borrow_mut()
                     .retain(|one| !is_for_other(one));
-                cluster::peer_down(now, other, &node.env);
+                leveret_cluster::peer_down(now, other, &node.env);
             }
         }
     }
@@ -97,7 +96,7 @@ impl World {
         self.sees.insert((node, other));
         let now = self.now(node);
         if let Some(node) = self.node(node) {
-            cluster::peer_up(now, other, &node.env);
+            leveret_cluster::peer_up(now, other, &node.env);
         }
     }
 
@@ -181,8 +180,8 @@ impl World {
         true
     }
 
-    /// A presentation to a leader (`leveret_queue_host::quorum::link` has the format) as one of a run
-    /// that the leader has not heard of; other frames as they are.
+    /// A presentation to a leader (`queue_host::quorum::link` has the format) as one of a run that
+    /// the leader has not heard of; other frames as they are.
     fn as_of_another_run(&mut self, frame: PeerFrame) -> PeerFrame {
         const PRESENT: u8 = 1;
         let mut bytes = frame.pieces.concat();

@@ -9,9 +9,10 @@ use super::{Plan, Planted};
 use crate::Random;
 use crate::disk::{Lies, SimDisk};
 use crate::file_system::{Cut, FileSystem};
+use leveret_cluster::Env;
+use leveret_cluster::{Identity, PeerAddress, Waiter};
 use leveret_metadata::{Catalogue, CatalogueError, Command, Outcome};
-use leveret_node::cluster::{Identity, PeerAddress, Waiter};
-use leveret_node::env::{Env, PeerFrame};
+use leveret_node::env::PeerFrame;
 use leveret_types::{NodeId, Now, QueueId};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -306,7 +307,7 @@ impl World {
     /// Asks for another leader of a queue.
     pub(super) fn transfer(&self, at: NodeId, queue: QueueId, to: NodeId) {
         if let Some(node) = self.node(at) {
-            leveret_node::cluster::transfer(self.now(at), queue, to, &node.env);
+            leveret_cluster::transfer(self.now(at), queue, to, &node.env);
         }
     }
 

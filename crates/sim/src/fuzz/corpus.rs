@@ -64,7 +64,7 @@ fn seeds(target: &str) -> Vec<Vec<u8>> {
             .collect(),
         "stream_frame" => leveret_stream_protocol::fuzz::seeds(),
         "stream_replica" => leveret_stream::replica::fuzz::seeds(),
-        "stream_relay" => leveret_node::streams::fuzz::seeds(),
+        "stream_relay" => leveret_cluster::streams::fuzz::seeds(),
         "message_entry" => leveret_message::fuzz::seeds(),
         "message_properties" => leveret_message::fuzz::property_seeds(),
         "stream_session" => leveret_stream_session::fuzz::seeds(),
@@ -82,7 +82,7 @@ fn seeds(target: &str) -> Vec<Vec<u8>> {
             leveret_replication::fuzz::seeds(target)
         }
         "peer_member" => crate::cluster::hostile::seeds(),
-        "peer_frame" => leveret_node::cluster::wire::seeds(),
+        "peer_frame" => leveret_cluster::wire::seeds(),
         "link_frame" => leveret_queue_host::quorum::link::seeds(),
         "group_frame" => leveret_queue_host::quorum::replica::seeds(),
         "disk_segment" | "disk_snapshot" | "superblock" => some(5, 400)

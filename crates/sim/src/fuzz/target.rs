@@ -51,7 +51,7 @@ pub static TARGETS: &[Target] = &[
     },
     Target {
         name: "stream_relay",
-        run: leveret_node::streams::fuzz::fuzz,
+        run: leveret_cluster::streams::fuzz::fuzz,
     },
     Target {
         name: "message_entry",
@@ -103,7 +103,7 @@ pub static TARGETS: &[Target] = &[
     },
     Target {
         name: "peer_frame",
-        run: leveret_node::cluster::wire::fuzz,
+        run: leveret_cluster::wire::fuzz,
     },
     Target {
         name: "link_frame",

@@ -4,6 +4,7 @@
 use super::Admin;
 use crate::serve::messages;
 use leveret_client::{Reply, Topology as Operation};
+use leveret_cluster::Env as _;
 use leveret_management::api::{
     Actor, AfterGet, Changed, DelayedMessage, Get, Got, Publish, Taken, Topology,
 };

@@ -3,6 +3,7 @@
 
 use super::Admin;
 use crate::serve::{certificates, process, settings};
+use leveret_cluster::Env as _;
 use leveret_management::api::{
     BrokerStats, ChannelStats, ConnectionContent, ConnectionStats, ConsumerStats, DiskUse, IoStats,
     Listener, MemoryStats, MessageCounters, NodeStats, QueueDiskUse, QueueStats, ReplicaStats,

@@ -4,15 +4,16 @@ use super::relay::Relayed;
 use super::streams::StreamInput;
 use bytes::Bytes;
 use leveret_auth::{LoginCheck, Verdict};
-use leveret_metadata::{Catalogue, CatalogueError, Command};
-use leveret_node::cluster::{Cluster, Peers, Waiter};
+use leveret_cluster::Env as _;
+use leveret_cluster::streams::{ClientAddresses, StreamChange, StreamNews, session_of, view_of};
+use leveret_cluster::{Cluster, Peers, Waiter};
+use leveret_metadata::{Catalogue, CatalogueError, Change, Command};
 use leveret_node::env::{
-    ConnectionEvent, Env, Executed, LoginFrom, PeerFrame, Proposal, ProposalId,
+    ClusterEvent, ConnectionEvent, Env, Executed, LoginFrom, PeerFrame, Proposal, ProposalId,
 };
 use leveret_node::history::History;
 use leveret_node::registry::Registry;
 use leveret_node::reply_to::Replies;
-use leveret_node::streams::{ClientAddresses, StreamChange, StreamNews, session_of, view_of};
 use leveret_node::{Alarms, NodeCounters, NodeSettings};
 use leveret_queue_host::shard::{Deferred, Shard};
 use leveret_stream::{Event, SessionId};
@@ -198,7 +199,7 @@ impl Drop for Guard<'_> {
     }
 }
 
-impl Env for NodeEnv {
+impl leveret_cluster::Env for NodeEnv {
     type ShardGuard<'a> = Guard<'a>;
     type CatalogueGuard<'a> = Ref<'a, Catalogue>;
 
@@ -224,41 +225,8 @@ impl Env for NodeEnv {
         })
     }
 
-    fn propose(
-        &self,
-        _now: Now,
-        connection: ConnectionId,
-        command: &Command,
-    ) -> Result<Proposal, CatalogueError> {
-        if let Some(cluster) = &self.cluster {
-            let id = cluster.propose(Waiter::Connection(connection), command.clone());
-            return Ok(Proposal::Waiting(id));
-        }
-        let id = ProposalId(self.next_proposal.replace(self.next_proposal.get() + 1));
-        let waiter = Some((connection, id));
-        self.proposals.borrow_mut().push((waiter, command.clone()));
-        Ok(Proposal::Waiting(id))
-    }
-
     fn durable(&self, shard: ShardId) -> u64 {
         self.durable[usize::from(shard.0)].get()
-    }
-
-    fn log_congested(&self) -> bool {
-        false
-    }
-
-    fn check_login_at_once(&self, _: IpAddr, check: &LoginCheck) -> Option<Verdict> {
-        (!check.is_slow()).then(|| check.run().into())
-    }
-
-    fn check_login(&self, from: LoginFrom, check: LoginCheck) {
-        let event = ConnectionEvent::LoginChecked(check.run().into());
-        self.post(from.connection, event);
-    }
-
-    fn post(&self, connection: ConnectionId, event: ConnectionEvent) {
-        self.posts.borrow_mut().push_back((connection, event));
     }
 
     fn node_id(&self) -> NodeId {
@@ -284,16 +252,81 @@ impl Env for NodeEnv {
         self.frames.borrow_mut().push_back((to, frame));
     }
 
+    fn alarms(&self) -> Alarms {
+        self.alarms.get()
+    }
+
+    fn follow_stream(&self, change: StreamChange) {
+        self.relayed.place(&change);
+        let input = StreamInput::Change(change);
+        self.stream_inputs.borrow_mut().push(input);
+    }
+
+    fn receive_of_streams(&self, from: NodeId, frame: Bytes) {
+        self.relayed.receive(from, frame, self);
+    }
+
+    fn peer_of_streams(&self, peer: NodeId, is_up: bool) {
+        self.relayed.peer(peer, is_up, self);
+    }
+
+    fn stream_clients(&self, node: NodeId) -> Option<ClientAddresses> {
+        self.relayed.clients(node)
+    }
+
+    fn clients_follow(&self, catalogue: &Catalogue, change: &Change, now: Now) {
+        leveret_node::clients_follow(catalogue, change, now, self);
+    }
+
+    fn tell(&self, connection: ConnectionId, event: ClusterEvent) {
+        self.post(connection, event.into());
+    }
+
+    fn shard_count(&self) -> u16 {
+        self.settings.shard_count
+    }
+}
+
+impl Env for NodeEnv {
+    fn propose(
+        &self,
+        _now: Now,
+        connection: ConnectionId,
+        command: &Command,
+    ) -> Result<Proposal, CatalogueError> {
+        if let Some(cluster) = &self.cluster {
+            let id = cluster.propose(Waiter::Connection(connection), command.clone());
+            return Ok(Proposal::Waiting(id));
+        }
+        let id = ProposalId(self.next_proposal.replace(self.next_proposal.get() + 1));
+        let waiter = Some((connection, id));
+        self.proposals.borrow_mut().push((waiter, command.clone()));
+        Ok(Proposal::Waiting(id))
+    }
+
+    fn log_congested(&self) -> bool {
+        false
+    }
+
+    fn check_login_at_once(&self, _: IpAddr, check: &LoginCheck) -> Option<Verdict> {
+        (!check.is_slow()).then(|| check.run().into())
+    }
+
+    fn check_login(&self, from: LoginFrom, check: LoginCheck) {
+        let event = ConnectionEvent::LoginChecked(check.run().into());
+        self.post(from.connection, event);
+    }
+
+    fn post(&self, connection: ConnectionId, event: ConnectionEvent) {
+        self.posts.borrow_mut().push_back((connection, event));
+    }
+
     fn peer_congested(&self, _peer: NodeId) -> bool {
         false
     }
 
     fn defer(&self, work: Deferred) {
         self.deferred.borrow_mut().push(work);
-    }
-
-    fn alarms(&self) -> Alarms {
-        self.alarms.get()
     }
 
     fn consumer_id(&self) -> ConsumerId {
@@ -328,12 +361,6 @@ impl Env for NodeEnv {
         &self.history
     }
 
-    fn follow_stream(&self, change: StreamChange) {
-        self.relayed.place(&change);
-        let input = StreamInput::Change(change);
-        self.stream_inputs.borrow_mut().push(input);
-    }
-
     fn say_to_streams(
         &self,
         connection: ConnectionId,
@@ -349,17 +376,5 @@ impl Env for NodeEnv {
 
     fn leave_streams(&self, connection: ConnectionId, unsaid: VecDeque<leveret_stream::Command>) {
         self.relayed.leave(session_of(connection), unsaid, self);
-    }
-
-    fn receive_of_streams(&self, from: NodeId, frame: Bytes) {
-        self.relayed.receive(from, frame, self);
-    }
-
-    fn peer_of_streams(&self, peer: NodeId, is_up: bool) {
-        self.relayed.peer(peer, is_up, self);
-    }
-
-    fn stream_clients(&self, node: NodeId) -> Option<ClientAddresses> {
-        self.relayed.clients(node)
     }
 }

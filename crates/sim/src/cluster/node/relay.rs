@@ -4,11 +4,12 @@
 use super::env::NodeEnv;
 use super::streams::StreamInput;
 use bytes::Bytes;
-use leveret_node::env::{ConnectionEvent, Env, PeerFrame};
-use leveret_node::streams::{
+use leveret_cluster::Env as _;
+use leveret_cluster::streams::{
     ClientAddresses, Guests, Place, RelayEffect, Said, StreamChange, StreamNews, StreamRelay,
     command_bytes, connection_of, goes_with_publishes, view_of,
 };
+use leveret_node::env::{ConnectionEvent, Env, PeerFrame};
 use leveret_stream::{Command, Event, SessionId};
 use leveret_types::NodeId;
 use std::cell::RefCell;

@@ -1,7 +1,7 @@
 //! A simulated node's segment writer: what the broker has a thread for.
 
 use super::{Node, SHARDS};
-use leveret_node::env::Env;
+use leveret_cluster::Env;
 use leveret_storage::{
     CheckpointError, CheckpointWriter, Disk, FlushPlan, Generation, PrepareError, SegmentError,
     SegmentWriter, WalPool,

@@ -1,9 +1,9 @@
 //! The streams of a node without threads: what the streams' own thread does in the broker.
 
 use super::env::NodeEnv;
+use leveret_cluster::Env;
+use leveret_cluster::streams::{StreamChange, settings_here};
 use leveret_metadata::QueueRecord;
-use leveret_node::env::Env;
-use leveret_node::streams::{StreamChange, settings_here};
 use leveret_storage::{Disk, StreamFiles};
 use leveret_stream::{Command, Events, SessionId};
 use leveret_stream_host::StreamHost;

@@ -4,6 +4,7 @@ use super::destination;
 use super::table::Begun;
 use crate::serve::admin::operations::{DURABLE_WAIT, NOBODY, READ_WAIT};
 use leveret_client::Delivery;
+use leveret_cluster::Env as _;
 use leveret_management::api::{MoveEnd, MoveMessages};
 use leveret_node::dead_letter::redriven;
 use leveret_node::operator::Published;

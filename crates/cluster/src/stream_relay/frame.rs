@@ -17,9 +17,9 @@
 //! chunk, is the rest of its frame, and shares its bytes.
 
 use super::codec::{Reader, Writer};
-use crate::cluster::needed::Needed;
-use crate::env::PeerFrame;
+use crate::needed::Needed;
 use bytes::Bytes;
+use leveret_queue_host::events::PeerFrame;
 use leveret_stream::{
     Batch, BatchForm, Command, Epoch, Event, Filter, Generation, MemberId, OffsetSpec, PublisherId,
     ReaderId, Refusal, ReplicaMessage, RequestId, SessionId, SharedChunk, StoredBy, StreamStats,

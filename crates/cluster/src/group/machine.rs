@@ -3,9 +3,10 @@
 use super::store::state;
 use super::{CatalogueGroup, KIND_RAFT};
 use crate::catalogue::SHARD;
-use crate::cluster::state::{CATALOGUE_GROUP, Cluster};
-use crate::env::{Env, PeerFrame};
+use crate::env::Env;
+use crate::state::{CATALOGUE_GROUP, Cluster};
 use leveret_metadata::Batch;
+use leveret_queue_host::events::PeerFrame;
 use leveret_queue_host::group_log::GroupLog;
 use leveret_replication::{
     Body, Entry, EntryKind, Host, LogStore, LogWrite, Machine, Message, RoleChange, SnapshotMark,
@@ -16,10 +17,10 @@ use leveret_types::Now;
 const SNAPSHOT_ENTRIES: u64 = 1_024;
 
 /// What the catalogue's group reaches while it runs.
-pub(in crate::cluster) struct CatalogueAround<'a, E> {
-    pub(in crate::cluster) now: Now,
-    pub(in crate::cluster) cluster: &'a Cluster,
-    pub(in crate::cluster) env: &'a E,
+pub(crate) struct CatalogueAround<'a, E> {
+    pub(crate) now: Now,
+    pub(crate) cluster: &'a Cluster,
+    pub(crate) env: &'a E,
 }
 
 impl<E: Env> LogStore<CatalogueAround<'_, E>> for GroupLog {

@@ -22,11 +22,13 @@ pub use store::{Recovered, found, is_on_disk, join, recover};
 use super::follow::follow_nodes;
 use super::state::{CATALOGUE_GROUP, Cluster, Event, Waiter};
 use crate::catalogue::{CHANGES_AT_ONCE, follow, parts};
-use crate::env::{ConnectionEvent, Env, PeerFrame, ProposalId};
+use crate::env::Env;
+use crate::events::{ClusterEvent, ProposalId};
 use bytes::Bytes;
 use leveret_metadata::{
     Batch, CatalogueError, Change, Command, Outcome, Proposed, decode_proposed, encode_proposed,
 };
+use leveret_queue_host::events::PeerFrame;
 use leveret_replication::{
     Leaving, Message, ProposeError, WantedMembers, drive, settle_durable, step,
 };
@@ -475,13 +477,13 @@ impl CatalogueGroup {
     ) {
         match waiter {
             Waiter::Connection(connection) => {
-                env.post(connection, ConnectionEvent::Executed { id, result });
+                env.tell(connection, ClusterEvent::Executed { id, result });
             }
             Waiter::Looks(connections) => {
                 self.look = None;
                 cluster.looked(connections.len());
                 for connection in connections {
-                    env.post(connection, ConnectionEvent::Peeked);
+                    env.tell(connection, ClusterEvent::Peeked);
                 }
             }
             Waiter::Operator(answer) => {

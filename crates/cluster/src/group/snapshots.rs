@@ -2,10 +2,12 @@
 
 use super::store::state;
 use super::{CatalogueAround, CatalogueGroup, KIND_SNAPSHOT};
-use crate::cluster::state::{CATALOGUE_GROUP, Cluster};
-use crate::env::{Env, PeerFrame, ProposalId};
+use crate::env::Env;
+use crate::events::ProposalId;
+use crate::state::{CATALOGUE_GROUP, Cluster};
 use bytes::Bytes;
 use leveret_metadata::{Catalogue, Outcome};
+use leveret_queue_host::events::PeerFrame;
 use leveret_replication::{Body, Message, SnapshotMark};
 
 impl CatalogueGroup {
@@ -49,7 +51,7 @@ impl CatalogueGroup {
                 // The leader has sent it over a link that checks what it carries.
                 Err(error) => panic!("the leader's catalogue cannot be read: {error}"),
             };
-            crate::cluster::follow::replace(catalogue, restored, now, cluster.is_placed(), env);
+            crate::follow::replace(catalogue, restored, now, cluster.is_placed(), env);
         });
         // Whatever this node has asked for may be in the snapshot: asking again does no harm.
         self.handed_over = 0;

@@ -2,7 +2,7 @@
 
 use super::frame::Frame;
 use super::{Effect, Said, command_bytes, goes_with_publishes, has_room};
-use crate::env::PeerFrame;
+use leveret_queue_host::events::PeerFrame;
 use leveret_stream::{Command, Event, Refusal, RequestId, SessionId};
 use leveret_types::QueueId;
 use leveret_types::limits::STREAM_RELAY_BYTES_MAX;

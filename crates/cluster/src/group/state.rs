@@ -1,9 +1,9 @@
 //! What this node's member of the catalogue's group keeps.
 
 use super::store::{self, Recovered, replica_of};
-use crate::cluster::reconcile::Reconciler;
-use crate::cluster::state::Waiter;
-use crate::cluster::stays::Stays;
+use crate::reconcile::Reconciler;
+use crate::state::Waiter;
+use crate::stays::Stays;
 use bytes::Bytes;
 use leveret_metadata::{CatalogueError, Command, Proposed};
 use leveret_queue_host::group_log::GroupLog;
@@ -21,7 +21,7 @@ pub(super) struct Waiting {
 }
 
 /// This node's member of the catalogue's group.
-pub(in crate::cluster) struct CatalogueGroup {
+pub(crate) struct CatalogueGroup {
     pub(super) group: Host<GroupLog>,
     pub(super) own: NodeId,
     pub(super) start: u64,
@@ -53,11 +53,7 @@ pub(in crate::cluster) struct CatalogueGroup {
 }
 
 impl CatalogueGroup {
-    pub(in crate::cluster) fn new(
-        own: NodeId,
-        start: u64,
-        found: Recovered,
-    ) -> Result<Self, CatalogueError> {
+    pub(crate) fn new(own: NodeId, start: u64, found: Recovered) -> Result<Self, CatalogueError> {
         let config = GroupConfig {
             replica: replica_of(own),
             seed: 0,
@@ -92,7 +88,7 @@ impl CatalogueGroup {
         Ok(catalogue_group)
     }
 
-    pub(in crate::cluster) fn status(&self) -> Status {
+    pub(crate) fn status(&self) -> Status {
         self.group.status()
     }
 }

@@ -1,31 +1,39 @@
-//! The cluster as a node sees it: who else there is, who of them is up, where their frames go, and
-//! the catalogue that all of them share.
+//! The cluster as a node sees it, without IO: who else there is, who of them is up, where their
+//! frames go, and the catalogue that all of them share, with what its changes mean to this node's
+//! queues and streams.
 //!
 //! Invariant: nothing here owns a socket or a clock. The shell brings frames and tells which nodes
 //! are connected; what is to be sent leaves through [`Env::post_peer`].
 //! Invariant: the catalogue of a node that is in a cluster changes in [`run`] alone.
 
+pub mod catalogue;
 pub mod control;
 pub mod detector;
+pub mod env;
+pub mod events;
 pub mod forming;
 pub mod group;
 pub mod reports;
+pub mod streams;
 pub mod wire;
 
 mod alarms;
 mod elections;
-pub(crate) mod follow;
+mod follow;
 mod leaders;
 mod moves;
-pub(crate) mod needed;
+mod needed;
 mod outdated;
-pub(crate) mod peers;
+mod peers;
 mod reconcile;
 mod starts;
-pub(crate) mod state;
+mod state;
 mod stays;
+mod stream_changes;
+mod stream_relay;
 
 pub use alarms::{HeldStreams, alarms_together, held_by, held_streams, members_of, set_alarms_of};
+pub use env::Env;
 pub use follow::follow_nodes;
 pub use leaders::{hand_over_leaders, transfer};
 pub use needed::Needed;
@@ -34,11 +42,12 @@ pub use state::{CATALOGUE_GROUP, Cluster, Identity, Waiter};
 
 pub use peers::{PeerAddress, PeerView, Peers};
 
-use crate::env::{Env, Executed, PeerFrame};
+use crate::events::Executed;
 use crate::stream_relay::STREAM_LINK;
 use bytes::{BufMut, Bytes, BytesMut};
 use group::CatalogueAround;
 use leveret_metadata::{Catalogue, Command};
+use leveret_queue_host::events::PeerFrame;
 use leveret_stream::ReplicaMessage;
 use leveret_types::{NodeId, Now, QueueId, ShardId};
 use outdated::KIND_STARTS;

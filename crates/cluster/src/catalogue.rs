@@ -3,17 +3,15 @@
 //! The catalogue's commands are entries of one log on shard 0, like messages. A snapshot is that
 //! log's state; it makes the commands before it superfluous.
 
-use crate::env::{ConnectionEvent, Env, Executed};
+use crate::env::Env;
+use crate::events::Executed;
 use crate::streams::{self, StreamChange};
 use leveret_metadata::{
-    Catalogue, CatalogueError, Change, Command, Config, Endpoint, QueueKind, QueueRecord, Vhost,
+    Catalogue, CatalogueError, Change, Command, Config, QueueKind, QueueRecord,
 };
-use leveret_queue_host::notify::Notify;
-use leveret_queue_host::shard::{
-    Bodies, CATALOGUE_LOG, QueueSpec, Shard, ViewSpec, queue_of, shard_of,
-};
+use leveret_queue_host::shard::{CATALOGUE_LOG, QueueSpec, Shard, ViewSpec, queue_of, shard_of};
 use leveret_storage::{Durability, LogKind, LogSummary, Read, ShardLogs};
-use leveret_types::{Now, ProtocolError, QueueId, ReplyCode, ShardId};
+use leveret_types::{Now, QueueId, ShardId};
 use std::collections::HashMap;
 use std::ops::DerefMut;
 
@@ -113,11 +111,14 @@ fn write_down<E: Env>(
 
 /// Lets the rest of the node follow a change.
 pub fn follow<E: Env>(catalogue: &Catalogue, change: &Change, now: Now, env: &E) {
-    use crate::counters::add;
+    queues_follow(catalogue, change, now, env);
+    env.clients_follow(catalogue, change, now);
+}
+
+fn queues_follow<E: Env>(catalogue: &Catalogue, change: &Change, now: Now, env: &E) {
     match change {
         Change::QueueCreated(id) => {
             if let Some(record) = catalogue.queue(*id) {
-                add(&env.counters().queues_created, 1);
                 if streams::follow(record, StreamChange::Begun, env) {
                     return;
                 }
@@ -137,7 +138,6 @@ pub fn follow<E: Env>(catalogue: &Catalogue, change: &Change, now: Now, env: &E)
             }
         }
         Change::QueueDeleted(record) => {
-            add(&env.counters().queues_deleted, 1);
             if streams::follow(record, |id, _| StreamChange::Deleted(id), env) {
                 return;
             }
@@ -145,67 +145,17 @@ pub fn follow<E: Env>(catalogue: &Catalogue, change: &Change, now: Now, env: &E)
                 shard.remove_queue(now, record.id());
             });
         }
-        Change::ExchangeDeleted { vhost, exchange } => env.history().forget(vhost, exchange),
-        Change::Bound {
-            vhost,
-            source,
-            destination: Endpoint::Queue(queue),
-        } => {
-            let bound = catalogue
-                .vhost(vhost)
-                .and_then(|vhost| vhost.queue_id(queue));
-            if let Some(queue) = bound {
-                recall(vhost, source, queue, now, env);
-            }
-        }
-        Change::VhostCreated(_) | Change::VhostChanged(_) => note_traces(catalogue, env),
-        Change::VhostDeleted(name) => {
-            note_traces(catalogue, env);
-            env.registry().for_each_of_vhost(name, |connection| {
-                let error = forced(format!("vhost '{name}' is deleted"));
-                env.post(connection, ConnectionEvent::Close(error));
-            });
-        }
-        Change::UserDeleted(name) => {
-            env.registry().for_each_of_user(name, |connection| {
-                let error = forced(format!("user '{name}' is deleted"));
-                env.post(connection, ConnectionEvent::Close(error));
-            });
-        }
-        Change::NodesChanged => crate::cluster::follow::follow_nodes(catalogue, env),
+        Change::NodesChanged => crate::follow_nodes(catalogue, env),
         Change::ExchangeCreated { .. }
+        | Change::ExchangeDeleted { .. }
         | Change::Bound { .. }
         | Change::Unbound { .. }
-        | Change::UserChanged(_) => {}
+        | Change::VhostCreated(_)
+        | Change::VhostChanged(_)
+        | Change::VhostDeleted(_)
+        | Change::UserChanged(_)
+        | Change::UserDeleted(_) => {}
     }
-}
-
-/// Takes note of whether deliveries are to be traced.
-fn note_traces<E: Env>(catalogue: &Catalogue, env: &E) {
-    env.registry().set_traces(any_traced(catalogue));
-}
-
-/// Whether the firehose is on in any virtual host.
-#[must_use]
-pub fn any_traced(catalogue: &Catalogue) -> bool {
-    catalogue.vhosts().any(Vhost::tracing)
-}
-
-fn forced(text: String) -> ProtocolError {
-    ProtocolError::connection(ReplyCode::ConnectionForced, text)
-}
-
-/// Sends what an `x-recent-history` exchange remembers to a queue that was bound to it just now.
-fn recall<E: Env>(vhost: &str, source: &str, queue: QueueId, now: Now, env: &E) {
-    let messages = env.history().recall(vhost, source);
-    if messages.is_empty() {
-        return;
-    }
-    env.with_shard(now, env.shard_of(queue), |shard| {
-        for message in &messages {
-            shard.publish(now, queue, message, &mut Bodies::default(), &Notify::Nobody);
-        }
-    });
 }
 
 /// What the catalogue says of a queue, in the shard's words.

@@ -168,7 +168,7 @@ impl Cluster {
         id
     }
 
-    /// Lets a connection know, by [`crate::env::ConnectionEvent::Peeked`], when this node has seen
+    /// Lets a connection know, by [`crate::events::ClusterEvent::Peeked`], when this node has seen
     /// all that the cluster has agreed on by now, or after
     /// [`leveret_types::limits::LOOK_MS_MAX`]; false if too many wait
     /// already, or nobody leads, so that this node knows as much as it ever will. [`super::run`] is

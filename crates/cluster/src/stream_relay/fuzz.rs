@@ -2,9 +2,9 @@
 
 use super::frame::Frame;
 use super::{ClientAddresses, Effect, Place, StreamRelay};
-use crate::cluster::needed::Needed;
-use crate::env::PeerFrame;
+use crate::needed::Needed;
 use bytes::Bytes;
+use leveret_queue_host::events::PeerFrame;
 use leveret_stream::chunk::{ChunkHeader, ChunkKind};
 use leveret_stream::{
     BatchBuilder, Command, Epoch, Event, Filter, Generation, MemberId, OffsetSpec, PublisherId,

@@ -24,10 +24,10 @@ mod tests;
 
 pub use frame::{ClientAddresses, STREAM_LINK};
 
-use crate::cluster::needed::Needed;
-use crate::env::PeerFrame;
+use crate::needed::Needed;
 use bytes::Bytes;
 use frame::Frame;
+use leveret_queue_host::events::PeerFrame;
 use leveret_stream::{Command, Event, ReplicaMessage, SessionId};
 use leveret_types::limits::STREAM_RELAY_BYTES_MAX;
 use leveret_types::{NodeId, QueueId};

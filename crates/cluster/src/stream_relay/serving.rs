@@ -2,7 +2,7 @@
 
 use super::frame::Frame;
 use super::has_room;
-use crate::env::PeerFrame;
+use leveret_queue_host::events::PeerFrame;
 use leveret_stream::{Event, SessionId};
 use std::collections::VecDeque;
 

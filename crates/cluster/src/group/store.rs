@@ -28,7 +28,7 @@ const STATE_VERSION: u8 = 1;
 pub struct Recovered {
     pub(super) hard: HardState,
     pub(super) mark: SnapshotMark,
-    pub(in crate::cluster) entries: Vec<Entry>,
+    pub(crate) entries: Vec<Entry>,
 }
 
 /// Makes the catalogue of a node without cluster that of a cluster of one, on disk as well. The

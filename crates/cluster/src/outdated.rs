@@ -16,7 +16,8 @@
 //! leaders that know how far it was, as `leveret_replication::StepError::LostEntries` says.
 
 use super::state::{CATALOGUE_GROUP, Cluster, Event};
-use crate::env::{Env, PeerFrame};
+use crate::env::Env;
+use leveret_queue_host::events::PeerFrame;
 use leveret_types::{NodeId, Now};
 
 /// The first byte of a frame that says which start of the receiver is known.

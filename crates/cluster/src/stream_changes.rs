@@ -1,29 +1,8 @@
-//! What whoever runs the streams of a node is told, and what stream listeners offer.
+//! What whoever runs the streams of a node is told.
 
 use leveret_metadata::StreamSettings;
 use leveret_stream::{ReplicaOrder, ReplicaOrigin};
-use leveret_stream_session::Settings;
 use leveret_types::{NodeId, QueueId};
-use std::sync::Arc;
-
-/// What stream listeners offer.
-#[derive(Clone, Debug)]
-pub struct StreamSessions {
-    /// What sessions negotiate.
-    pub plain: Arc<Settings>,
-    /// The same for sessions over TLS.
-    pub tls: Arc<Settings>,
-}
-
-impl Default for StreamSessions {
-    fn default() -> Self {
-        let settings = Arc::new(Settings::new("localhost", 5552));
-        Self {
-            plain: Arc::clone(&settings),
-            tls: settings,
-        }
-    }
-}
 
 /// A replica of a stream on this node.
 #[derive(Clone, Debug, PartialEq, Eq)]

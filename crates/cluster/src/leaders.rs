@@ -10,8 +10,9 @@
 
 use super::moves::Moves;
 use super::state::CATALOGUE_GROUP;
-use crate::env::{Env, PeerFrame};
+use crate::env::Env;
 use leveret_metadata::Catalogue;
+use leveret_queue_host::events::PeerFrame;
 use leveret_types::limits::LEADERS_MOVED_AT_ONCE;
 use leveret_types::{NodeId, Now, QueueId};
 

@@ -2,7 +2,7 @@
 //! queues can do that they cannot. What they hold is with the streams' own thread.
 
 use crate::env::Env;
-pub use crate::stream_changes::{ReplicaHere, StreamChange, StreamSessions};
+pub use crate::stream_changes::{ReplicaHere, StreamChange};
 pub use crate::stream_relay::{
     ClientAddresses, Effect as RelayEffect, Guests, Place, STREAM_LINK, Said, StreamRelay,
     command_bytes, copied_frame, fuzz, goes_with_publishes, has_room, move_frame, needed_frame,
@@ -13,7 +13,6 @@ pub use leveret_queue_host::stream_events::{
     StreamNews, connection_of, session_of, session_of_view, view_of,
 };
 use leveret_stream::{Epoch, ReplicaOrder, ReplicaOrigin};
-pub use leveret_stream_session::{PublisherStatus, Settings, SubscriptionStatus};
 use leveret_types::{ProtocolError, QueueId, ReplyCode};
 
 /// What this node runs of a stream: nothing, where it lives on another node of the cluster.
@@ -102,11 +101,7 @@ pub fn replica_here<E: Env>(
 ///
 /// # Errors
 /// If the queue is a stream.
-pub(crate) fn refuse(
-    catalogue: &Catalogue,
-    queue: QueueId,
-    what: &str,
-) -> Result<(), ProtocolError> {
+pub fn refuse(catalogue: &Catalogue, queue: QueueId, what: &str) -> Result<(), ProtocolError> {
     let record = catalogue.queue(queue).filter(|_| queue.is_stream());
     record.map_or(Ok(()), |record| {
         let text = format!(
@@ -122,7 +117,7 @@ pub(crate) fn refuse(
 ///
 /// # Errors
 /// If one of the queues is a view.
-pub(crate) fn refuse_views(catalogue: &Catalogue, queues: &[QueueId]) -> Result<(), ProtocolError> {
+pub fn refuse_views(catalogue: &Catalogue, queues: &[QueueId]) -> Result<(), ProtocolError> {
     let source = |id: &QueueId| {
         let record = catalogue.queue(*id).filter(|_| !id.is_stream())?;
         Some((record, record.settings().source.as_deref()?))
@@ -143,10 +138,7 @@ pub(crate) fn refuse_views(catalogue: &Catalogue, queues: &[QueueId]) -> Result<
 ///
 /// # Errors
 /// If one of the queues is one.
-pub(crate) fn refuse_publish(
-    catalogue: &Catalogue,
-    targets: &[QueueId],
-) -> Result<(), ProtocolError> {
+pub fn refuse_publish(catalogue: &Catalogue, targets: &[QueueId]) -> Result<(), ProtocolError> {
     let mut streams = targets.iter().filter(|queue| queue.is_stream());
     let refuse = |queue: &QueueId| refuse(catalogue, *queue, "basic.publish");
     streams.try_for_each(refuse)?;
