@@ -276,6 +276,36 @@ fn a_member_that_was_away_is_sent_what_is_not_settled() {
     assert!(!heard.contains("deliver 3"), "{heard}");
 }
 
+/// A node that is up for all that the next leader knows is awaited by it, which reads the stream
+/// for the purge meanwhile.
+#[test]
+fn a_purge_takes_what_the_next_leader_was_given_before_it_may_act() {
+    let mut world = World::new(5);
+    let view = VIEW.replace("quorum", "quorum x-quorum-initial-group-size=3");
+    play_on(&mut world, &format!("{STREAM}\n{view}"));
+    let (members, _) = world.members("v");
+    let is_outside = |node: &NodeId| members.iter().all(|member| member.node() != *node);
+    // The first node has the stream.
+    let silent = (2..=5).map(NodeId).find(is_outside);
+    let silent = silent.expect("a queue has three members");
+    play_on(&mut world, "a publish s m0 m1 m2\n run 6000");
+    world.mute.insert(silent);
+    let leader = world.leader("v").expect("it is led");
+    world.kill(leader);
+    world.pass(4_000);
+    // Entries are not committed from now on.
+    let writing = std::mem::take(&mut world.syncing);
+    world.say("a", "purge v");
+    world.pass(3_000);
+    assert_eq!(world.heard(), "");
+    world.syncing = writing;
+    world.pass(1_000);
+    assert_eq!(world.heard(), "a: purged 3");
+    world.say("a", "consume v t");
+    world.say("a", "publish s m3");
+    assert_eq!(world.heard(), "a: consuming t, deliver 1 m3");
+}
+
 /// So many messages are out at most, whoever leads.
 #[test]
 fn a_view_hands_out_as_many_messages_as_may_be_unsettled_and_no_more() {

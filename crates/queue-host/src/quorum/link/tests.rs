@@ -310,12 +310,13 @@ fn what_fuzzing_begins_with_are_frames() {
 
 #[test]
 fn frames_are_cut_at_their_bounds_and_keep_the_sequence() {
-    let operations: Vec<Operation> = vec![Operation::Nothing; LINK_RECORDS_MAX + 1];
+    let operations: Vec<Operation> = vec![Operation::Nothing; LINK_RECORDS_MAX + 2];
     let large: Vec<Operation> = (0..3)
         .map(|_| Operation::Publish(message(&vec![1; LINK_FRAME_BYTES / 2])))
         .collect();
     for (operations, frames_expected) in [
-        (operations[1..].to_vec(), 1),
+        (operations[2..].to_vec(), 1),
+        (operations[1..].to_vec(), 2),
         (operations, 2),
         (large[1..].to_vec(), 2),
         (large, 3),

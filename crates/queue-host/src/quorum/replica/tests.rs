@@ -123,6 +123,8 @@ struct World {
     misreferring: u64,
     /// Nodes whose disks have damaged something.
     corrupt: BTreeSet<usize>,
+    /// What nodes said of damage, each with the node.
+    told_damage: Vec<(usize, String)>,
 }
 
 fn spec(count: u32) -> QueueSpec {
@@ -224,6 +226,7 @@ impl World {
             expiration_ms: None,
             misreferring: 0,
             corrupt: BTreeSet::new(),
+            told_damage: Vec::new(),
         };
         for at in 0..world.nodes.len() {
             world.start(at);
@@ -350,6 +353,11 @@ impl World {
             |said: &Deferred| matches!(said, Deferred::Damage { .. }) && self.corrupt.contains(&at);
         let unknown = effects.deferred.iter().find(|said| !is_known(said));
         assert!(unknown.is_none(), "{unknown:?}");
+        let damage = effects.deferred.into_iter().filter_map(|said| match said {
+            Deferred::Damage { what, .. } => Some((at, what)),
+            _ => None,
+        });
+        self.told_damage.extend(damage);
         for (to, frame) in effects.peer {
             let to = self
                 .nodes
