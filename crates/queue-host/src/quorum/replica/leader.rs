@@ -503,7 +503,14 @@ impl Leader {
             self.send_dead_letters(around);
             self.tick(around);
         }
-        if self.under_way.batch.header.is_empty() && self.under_way.in_flight.is_empty() {
+        // Operations that wait came before what was asked behind them.
+        let UnderWay {
+            waiting,
+            batch,
+            in_flight,
+            ..
+        } = &self.under_way;
+        if waiting.is_empty() && batch.header.is_empty() && in_flight.is_empty() {
             for asked in std::mem::take(&mut self.under_way.batch.asked) {
                 self.do_asked(around, asked);
             }
