@@ -15,12 +15,16 @@
 //! and takes effect once however often it is sent: its number is the same each time.
 //! Invariant: what a consumer holds is in the registration until the settle of it is committed.
 
+#[cfg(test)]
+mod desk;
 mod leader_location;
 mod leader_search;
 mod pending;
 mod questions;
 mod session;
 mod subscription;
+#[cfg(test)]
+mod tests;
 mod timers;
 mod waiting_deliveries;
 

@@ -286,3 +286,70 @@ fn who_was_taken_out_while_it_was_down_hears_of_it_and_goes() {
     world.rest(500);
     assert!(!is_here(&mut world));
 }
+
+#[test]
+fn what_a_node_says_in_the_name_of_another_nodes_member_means_nothing() {
+    let (mut world, leader, [one, other]) = led();
+    let term = world.with_replica(leader, |replica, _| replica.group.term());
+    for (from, is_taken) in [(other, false), (one, true)] {
+        let message = GroupMessage {
+            to: world.spec.members[leader],
+            from: one,
+            term: term + 7,
+            body: Body::AppendReply {
+                refused: None,
+                index: 0,
+                commit: 0,
+            },
+        };
+        let frame = super::super::entry_payload::frame(QUEUE, &message, None, std::iter::empty());
+        let bytes = Bytes::from(frame.pieces.concat());
+        world.with(leader, |shard, now| {
+            shard.receive_peer(now, from.node(), QUEUE, bytes);
+        });
+        let knows = world.with_replica(leader, |replica, _| replica.group.term());
+        assert_eq!(knows > term, is_taken, "{from}");
+    }
+}
+
+#[test]
+fn what_a_member_lacks_is_kept_until_it_is_applied_and_of_each_node_by_itself() {
+    let mut outgoing = super::super::outgoing::Outgoing::default();
+    let [one, other] = [NodeId(1), NodeId(2)];
+    outgoing.lacking.extend([(one, 5), (other, 7)]);
+    let refers = |outgoing: &super::super::outgoing::Outgoing| {
+        [one, other].map(|node| [5, 7, 8].map(|index| outgoing.may_refer(node, index)))
+    };
+    assert_eq!(
+        refers(&outgoing),
+        [[false, true, true], [false, false, true]]
+    );
+    outgoing.applied(4);
+    assert_eq!(
+        refers(&outgoing),
+        [[false, true, true], [false, false, true]]
+    );
+    outgoing.applied(5);
+    assert_eq!(outgoing.lacking[..], [(other, 7)]);
+    outgoing.applied(8);
+    assert_eq!(outgoing.lacking[..], []);
+}
+
+#[test]
+fn a_node_that_lacks_something_again_counts_once() {
+    let (mut world, leader, [one, other]) = led();
+    world.publish(leader);
+    world.sync(leader);
+    world.with_replica(leader, |replica, around| {
+        let last = replica.group.last_index();
+        replica
+            .outgoing
+            .lacking
+            .extend([(one.node(), 1), (other.node(), last)]);
+        replica.told_lacking(around, one.node(), last);
+        // The one that was told of first does for all.
+        replica.told_lacking(around, one.node(), last);
+        let expected = [(other.node(), last), (one.node(), last)];
+        assert_eq!(replica.outgoing.lacking[..], expected);
+    });
+}

@@ -506,3 +506,56 @@ fn a_wish_with_something_behind_it_is_refused() {
         }
     });
 }
+
+#[test]
+fn a_transfer_ends_with_the_leader_and_with_the_receivers_node() {
+    for goes in [false, true] {
+        let (mut world, leader, behind) = one_is_behind(4 * QUORUM_PARTS_IN_FLIGHT, HALF_A_PART);
+        world.rest_without_answers((leader, behind), 50);
+        assert!(world.is_sending(leader));
+        let other = (leader + 2) % 3;
+        let [of_behind, of_other] = [behind, other].map(|at| world.nodes[at].id);
+        // That of another node does not matter.
+        world.with(leader, |shard, now| shard.peer_down(now, of_other));
+        assert!(world.is_sending(leader));
+        world.with(leader, |shard, now| match goes {
+            true => shard.peer_down(now, of_behind),
+            false => shard.with_replicas(now, |replicas, around| replicas.resign_all(around)),
+        });
+        assert!(!world.is_sending(leader), "the node goes: {goes}");
+    }
+}
+
+#[test]
+fn a_receiver_that_asks_for_parts_is_not_taken_for_a_silent_one() {
+    let (mut world, leader, behind) = one_is_behind(2, HALF_A_PART);
+    // What it wants comes when it is nearly too late.
+    let mut wants = VecDeque::new();
+    let rounds = QUORUM_TRANSFER_SILENCE_MS / 10 - 10;
+    let hold = |world: &mut World, wants: &mut VecDeque<PeerFrame>, rounds: u64| {
+        for _ in 0..rounds {
+            (0..3).for_each(|at| world.sync(at));
+            (0..3).for_each(|at| world.read(at));
+            while let Some((way, frames)) = world.ways.iter_mut().find(|(_, q)| !q.is_empty()) {
+                let (way, kind) = (*way, frames[0].pieces[0][0]);
+                match way == (behind, leader) && [WANT, GOT].contains(&kind) {
+                    true => wants.extend(frames.pop_front()),
+                    false => world.deliver(way),
+                }
+            }
+            world.tick(10);
+        }
+    };
+    hold(&mut world, &mut wants, rounds);
+    assert_eq!(wants.len(), 1, "it has got nothing");
+    world
+        .ways
+        .entry((behind, leader))
+        .or_default()
+        .extend(wants);
+    world.deliver((behind, leader));
+    let mut answers = VecDeque::new();
+    hold(&mut world, &mut answers, rounds / 2);
+    assert!(world.is_sending(leader), "it has asked since");
+    assert_eq!(world.ledger.snapshots, 1);
+}

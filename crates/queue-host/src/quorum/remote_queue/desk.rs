@@ -1,0 +1,477 @@
+//! A remote queue, its node's clients and its leader: scripts.
+//!
+//! A line is `what happens => what is heard of it`: what the leader is told (`to 2: …`), and what
+//! the connection of all clients hears. Nodes 2 and 3 may lead, this one is node 1.
+//!
+//! ```text
+//! attach 7 [noack]            a client consumes; also `prefetch=N`, and `narrow` without room
+//! cancel|detach|unblock 7     of a consumer
+//! publish N, accept 7 0..2    operations; also `reject`, `requeue`, `return`
+//! get 9 [noack], purge, count, peek 0
+//! poll WORDS                  the same of one who asks again, and gets the answer so
+//! run MS                      time passes
+//! down 2, up 2                a node goes, and comes
+//! single 2                    the queue is on node 2 alone from now on
+//! roomy 7                     the connection of a consumer that was `narrow` takes all there is
+//! active 7, holds 7, wait     what is known of a consumer; who waits for all operations
+//! 2 WORDS                     node 2 says something, in the session that there is
+//! ```
+
+use super::*;
+use crate::link::Link;
+use crate::queue_host::{Get, HostContext};
+use crate::quorum::RemoteQueues;
+use crate::quorum::link::{Event, Fetched, LocalDelivery, Origin};
+use crate::quorum::remote_queues::Received;
+use leveret_queue::Outcome;
+use leveret_storage::{Folders, MemoryDisk, Options, ShardLogs, recover};
+use leveret_types::MessageParts;
+use leveret_types::limits::OUTBOX_MESSAGES_MAX;
+use leveret_types::message::MessageSummary;
+use std::ops::Range;
+
+const QUEUE: QueueId = QueueId(256);
+const HERE: NodeId = NodeId(1);
+const CLIENT: Subscriber = Subscriber::Client(ConnectionId(7));
+/// What a poller calls its question.
+const POLL: u64 = 5;
+
+struct Desk {
+    remote_queues: RemoteQueues,
+    effects: ShardEffects,
+    logs: ShardLogs,
+    now: Now,
+    links: Vec<(ConsumerId, Arc<Link>)>,
+    heard: Vec<String>,
+}
+
+fn number<T: std::str::FromStr>(word: &str) -> T {
+    let parsed = word.parse();
+    parsed.unwrap_or_else(|_| panic!("{word:?} is no number"))
+}
+
+fn id(word: &str) -> ConsumerId {
+    ConsumerId(number(word))
+}
+
+fn range(word: &str) -> Range<u64> {
+    let (start, end) = word.split_once("..").expect("a range");
+    number(start)..number(end)
+}
+
+fn value(words: &[&str], name: &str) -> Option<u32> {
+    let mut values = words.iter().filter_map(|word| word.split_once('='));
+    let (_, value) = values.find(|(of, _)| *of == name)?;
+    Some(number(value))
+}
+
+fn consumer(word: &str, words: &[&str]) -> Consumer {
+    Consumer {
+        id: id(word),
+        priority: 0,
+        exclusive: false,
+        no_ack: words.contains(&"noack"),
+        prefetch: value(words, "prefetch").unwrap_or_default(),
+        timeout_ms: None,
+    }
+}
+
+fn message(index: u64, bytes: usize) -> Message {
+    let mut body = index.to_le_bytes().to_vec();
+    body.resize(bytes.max(8), 0);
+    let parts = MessageParts {
+        exchange: b"",
+        routing_key: b"q",
+        properties: &[0, 0],
+        body: &body,
+    };
+    Message::from_parts(parts, MessageSummary::default())
+}
+
+fn delivery(consumer: ConsumerId, index: u64, words: &[&str]) -> leveret_client::Delivery {
+    let acquired_count = value(words, "had");
+    let local = LocalDelivery {
+        consumer,
+        priority_log: 0,
+        index,
+        redelivered: acquired_count.is_some() || words.contains(&"again"),
+        delivery_count: None,
+        acquired_count,
+        bytes: 8,
+        entry: 1,
+        term: 1,
+    };
+    let bytes = value(words, "bytes").unwrap_or(8) as usize;
+    local.complete(QUEUE, message(index, bytes))
+}
+
+/// What a node says.
+fn event(words: &[&str]) -> Event {
+    let rest = words.get(2..).unwrap_or_default();
+    let request = || number::<u64>(words[1]);
+    match words[0] {
+        "leading" => Event::Leading {
+            term: number(words[1]),
+        },
+        "not-leader" => Event::NotLeader {
+            term: number(words[1]),
+            leader: rest.first().map(|node| NodeId(number(node))),
+        },
+        "committed" => Event::Committed {
+            through: number(words[1]),
+        },
+        "refused" => Event::Refused {
+            sequences: range(words[1]),
+        },
+        "attached" => Event::Attached {
+            consumer: id(words[1]),
+            result: Ok(()),
+        },
+        "not-attached" => Event::Attached {
+            consumer: id(words[1]),
+            result: Err(AttachError::ExclusiveTaken),
+        },
+        "delivers" => Event::Deliver(delivery(id(words[1]), number(rest[0]), rest)),
+        "cancelled" => Event::Cancelled(id(words[1])),
+        "got" => Event::Got {
+            subscription: id(words[1]),
+            got: rest
+                .first()
+                .map(|index| (delivery(id(words[1]), number(index), rest), 3)),
+        },
+        "purged" => Event::Purged {
+            request: request(),
+            count: number(rest[0]),
+        },
+        "counted" => Event::Counted {
+            request: request(),
+            queue_counts: QueueCounts {
+                ready: number(rest[0]),
+                ..QueueCounts::default()
+            },
+        },
+        "peeked" => Event::Peeked {
+            request: request(),
+            fetched: Fetched::Gone,
+        },
+        "timed-out" => Event::TimedOut(id(words[1])),
+        "active" => Event::Active {
+            consumer: id(words[1]),
+            activation: number(rest[0]),
+        },
+        word => panic!("{word:?} is said by no leader"),
+    }
+}
+
+fn operation(of: &Operation) -> String {
+    match of {
+        Operation::Publish(message) => {
+            let body = message.body()[..8].try_into().expect("eight bytes");
+            format!("m{}", u64::from_le_bytes(body))
+        }
+        Operation::Settle(settle) => {
+            let outcome = match settle.outcome {
+                Outcome::Accept => "accept",
+                Outcome::Reject => "reject",
+                Outcome::Requeue { count: true } => "requeue",
+                Outcome::Requeue { count: false } => "return",
+                Outcome::Release => "release",
+            };
+            format!("{outcome} {} {:?}", settle.subscription.0, settle.range)
+        }
+        Operation::Nothing => "nothing".to_owned(),
+    }
+}
+
+fn registration(of: &crate::quorum::link::Registration) -> String {
+    let mut text = format!("present {}", of.first_sequence);
+    for subscription in &of.subscriptions {
+        let kind = match subscription.consumer {
+            Some(_) => "",
+            None => "get:",
+        };
+        text.push_str(&format!(" {kind}{}", subscription.id.0));
+        if subscription.activation > 0 {
+            text.push_str(&format!("!{}", subscription.activation));
+        }
+        for held in &subscription.held {
+            text.push_str(&format!("={:?}@{}", held.range, held.acquired));
+            if held.settled_by > 0 {
+                text.push_str(&format!("#{}", held.settled_by));
+            }
+        }
+    }
+    text
+}
+
+fn command(of: &Command) -> String {
+    match of {
+        Command::Present(of) => registration(of),
+        Command::Absent { term } => format!("absent {term}"),
+        Command::Operations { first, operations } => {
+            let all: Vec<String> = operations.iter().map(operation).collect();
+            format!("{first}: {}", all.join(" & "))
+        }
+        Command::Attach(consumer) => format!("attach {}", consumer.id.0),
+        Command::Cancel(consumer) => format!("cancel {}", consumer.0),
+        Command::Detach(consumer) => format!("detach {}", consumer.0),
+        Command::Credit {
+            consumer,
+            messages,
+            bytes,
+        } => format!("credit {} {messages} {bytes}", consumer.0),
+        Command::Get { subscription, .. } => format!("get {}", subscription.0),
+        Command::Purge { request } => format!("purge {request}"),
+        Command::Count { request } => format!("count {request}"),
+        Command::Peek { request, before } => format!("peek {request} {before}"),
+        Command::Fetch { index, .. } => format!("fetch {index}"),
+    }
+}
+
+fn answer(of: &QueueAnswer) -> String {
+    match of {
+        QueueAnswer::Attached { consumer, result } => match result {
+            Ok(()) => format!("attached {}", consumer.0),
+            Err(_) => format!("not attached {}", consumer.0),
+        },
+        QueueAnswer::Got(Some((delivery, left))) => format!("got {} left={left}", delivery.index),
+        QueueAnswer::Got(None) => "got none".to_owned(),
+        QueueAnswer::Purged(count) => format!("purged {count}"),
+        QueueAnswer::Counted(counts) => format!("counted {}", counts.ready),
+        QueueAnswer::Peeked(_) => "peeked".to_owned(),
+        QueueAnswer::Unavailable => "unavailable".to_owned(),
+    }
+}
+
+fn posted(of: &ConnectionEvent) -> String {
+    match of {
+        ConnectionEvent::Deliver(of) => format!("{} gets {}", of.consumer.0, of.index),
+        ConnectionEvent::Reply(_) => "done".to_owned(),
+        ConnectionEvent::CancelConsumer(consumer) => format!("cancelled {}", consumer.0),
+        ConnectionEvent::TimedOut(consumer) => format!("timed out {}", consumer.0),
+        ConnectionEvent::Committed { through, .. } => format!("committed {through}"),
+        ConnectionEvent::Refused { sequences, .. } => format!("refused {sequences:?}"),
+        ConnectionEvent::Room(_) => "room".to_owned(),
+        ConnectionEvent::Answered { answer: of, .. } => answer(of),
+        other => format!("{other:?}"),
+    }
+}
+
+impl Desk {
+    fn new() -> Self {
+        let origin = Origin {
+            node: HERE,
+            start: 1,
+        };
+        let folders = Folders::within(std::path::Path::new("/store"));
+        let recovered = recover(&MemoryDisk::new(), &folders, &Options::default());
+        let mut desk = Self {
+            remote_queues: RemoteQueues::new(origin, 1),
+            effects: ShardEffects::default(),
+            logs: recovered.expect("a store").shards.remove(0),
+            now: Now::both(1_000),
+            links: Vec::new(),
+            heard: Vec::new(),
+        };
+        let nodes = [NodeId(2), NodeId(3)];
+        desk.remote_queues.place(QUEUE, &nodes, false);
+        for node in nodes {
+            desk.remote_queues.peer_up(desk.now, node);
+        }
+        desk
+    }
+
+    fn with<R>(&mut self, run: impl FnOnce(&mut RemoteQueue, &mut HostContext<'_>) -> R) -> R {
+        let context = &mut HostContext {
+            now: self.now,
+            node: HERE,
+            logs: &mut self.logs,
+            effects: &mut self.effects,
+            answers: &mut Vec::new(),
+            scratch: &mut Vec::new(),
+        };
+        let remote_queue = self.remote_queues.used(QUEUE).expect("it is placed");
+        run(remote_queue, context)
+    }
+
+    fn reach<R>(&mut self, run: impl FnOnce(&mut RemoteQueues, &mut Reach<'_>) -> R) -> R {
+        let reach = &mut Reach {
+            now: self.now,
+            node: HERE,
+            effects: &mut self.effects,
+        };
+        run(&mut self.remote_queues, reach)
+    }
+
+    /// Does what a shard does after each event.
+    fn finish(&mut self) {
+        let heard = &mut self.heard;
+        while self.remote_queues.pop_dirty().is_some() {
+            self.remote_queues.locate(self.now, QUEUE, None);
+            self.remote_queues.flush(QUEUE, |node, _, put| {
+                let said = match put {
+                    Put::Operations(first, operations) => Command::Operations {
+                        first,
+                        operations: operations.cloned().collect(),
+                    },
+                    Put::Message(message) => message,
+                };
+                heard.push(format!("to {}: {}", node.0, command(&said)));
+            });
+            self.remote_queues.note_deadline(QUEUE);
+        }
+        let posts = std::mem::take(&mut self.effects.posts);
+        heard.extend(posts.iter().map(|(_, event)| posted(event)));
+    }
+
+    fn attach(&mut self, consumer: Consumer) {
+        let link = Arc::<Link>::default();
+        self.links.push((consumer.id, Arc::clone(&link)));
+        let link = ConsumerLink {
+            link,
+            limiter: None,
+        };
+        let attached = self.with(|of, context| of.attach(context, consumer, CLIENT, link));
+        assert_eq!(attached, Ok(When::Later));
+    }
+
+    fn publish(&mut self, count: &str, words: &[&str]) {
+        for _ in 0..number(count) {
+            let number = self.known().map_or(1, |of| of.journal.next());
+            let bytes = value(words, "bytes").unwrap_or(8) as usize;
+            let (message, notify) = (message(number, bytes), Notify::Connection(ConnectionId(7)));
+            let kept = self
+                .with(|of, context| of.publish(context, &message, &mut Bodies::default(), &notify));
+            match kept {
+                Enqueued::Kept { .. } => {}
+                other => self.heard.push(format!("{other:?}").to_lowercase()),
+            }
+        }
+    }
+
+    fn known(&self) -> Option<&RemoteQueue> {
+        self.remote_queues.known(QUEUE)
+    }
+
+    fn ask(&mut self, asker: Asker, words: &[&str]) {
+        let said = self.with(|of, context| match words[0] {
+            "get" => {
+                let get = Get {
+                    subscription: id(words[1]),
+                    subscriber: (asker != Asker::Poll(POLL)).then_some(CLIENT),
+                    no_ack: words.contains(&"noack"),
+                };
+                match of.get(context, get) {
+                    GetOutcome::Message(delivery, left) => {
+                        Some(QueueAnswer::Got(Some((delivery, left))))
+                    }
+                    GetOutcome::Empty => Some(QueueAnswer::Got(None)),
+                    GetOutcome::Unavailable => Some(QueueAnswer::Unavailable),
+                    GetOutcome::Pending => None,
+                    _ => panic!("it is no answer"),
+                }
+            }
+            "purge" => of.purge(context, asker),
+            "count" => of.count(context, asker),
+            "peek" => of.peek(context, asker, number(words[1])),
+            word => panic!("{word:?} is not asked"),
+        });
+        self.heard.extend(said.iter().map(answer));
+    }
+
+    fn settle(&mut self, outcome: Outcome, words: &[&str]) {
+        let settle = Settle {
+            subscription: id(words[1]),
+            priority_log: 0,
+            range: range(words[2]),
+            outcome,
+        };
+        let count = self.with(|of, context| of.settle(context, settle.clone()));
+        if count != settle.range.end - settle.range.start {
+            self.heard.push(format!("settled {count}"));
+        }
+    }
+
+    fn act(&mut self, words: &[&str]) {
+        let client = Asker::Connection(ConnectionId(7));
+        match *words {
+            ["attach", of, ref words @ ..] => {
+                self.attach(consumer(of, words));
+                if words.contains(&"narrow") {
+                    let (_, link) = self.links.last().expect("it was just attached");
+                    while link.take(1) {}
+                }
+            }
+            ["roomy", of] => {
+                let found = self.links.iter().find(|(consumer, _)| *consumer == id(of));
+                let (_, link) = found.expect("it is attached");
+                link.give(OUTBOX_MESSAGES_MAX, OUTBOX_MESSAGES_MAX);
+            }
+            ["cancel", of] => {
+                self.with(|queue, context| queue.cancel(context, id(of), CLIENT));
+            }
+            ["detach", of] => self.with(|queue, context| queue.detach(context, id(of))),
+            ["unblock", of] => self.with(|queue, context| queue.unblock(context, id(of))),
+            ["publish", count, ref words @ ..] => self.publish(count, words),
+            ["accept", ..] => self.settle(Outcome::Accept, words),
+            ["reject", ..] => self.settle(Outcome::Reject, words),
+            ["requeue", ..] => self.settle(Outcome::Requeue { count: true }, words),
+            ["return", ..] => self.settle(Outcome::Requeue { count: false }, words),
+            ["wait"] => {
+                let until = self.with(|queue, _| queue.wait_for_all(ConnectionId(8)));
+                self.heard.push(format!("until {until:?}"));
+            }
+            ["poll", ref words @ ..] => self.ask(Asker::Poll(POLL), words),
+            ["get" | "purge" | "count" | "peek", ..] => self.ask(client, words),
+            ["run", ms] => {
+                for _ in 0..number::<u64>(ms) {
+                    self.now.monotonic_ms += 1;
+                    self.reach(|queues, reach| queues.tick(reach));
+                    self.finish();
+                }
+            }
+            ["down", node] => {
+                let node = NodeId(number(node));
+                self.reach(|queues, reach| queues.peer_down(node, reach));
+            }
+            ["up", node] => self.remote_queues.peer_up(self.now, NodeId(number(node))),
+            ["single", node] => {
+                let nodes = [NodeId(number(node))];
+                self.remote_queues.place(QUEUE, &nodes, true);
+            }
+            ["remove"] => self.reach(|queues, reach| queues.remove(QUEUE, reach)),
+            ["active", of] => {
+                let active = self.with(|queue, _| queue.single_active(id(of)));
+                self.heard.push(format!("{active:?}"));
+            }
+            ["holds", of] => {
+                let holds = self.with(|queue, _| queue.holds(id(of)));
+                self.heard.push(holds.to_string());
+            }
+            [node, ref words @ ..] => {
+                let session = self.known().map_or(0, RemoteQueue::session);
+                let (node, said) = (NodeId(number(node)), event(words));
+                let received =
+                    self.reach(|queues, reach| queues.receive(QUEUE, node, session, said, reach));
+                if let Received::Answer(said) = received {
+                    self.heard
+                        .push(format!("to {}: {}", node.0, command(&said)));
+                }
+            }
+            [] => panic!("nothing is said"),
+        }
+        self.finish();
+    }
+}
+
+/// Plays a script.
+pub(super) fn play(script: &str) {
+    let mut desk = Desk::new();
+    let lines = script.lines().map(str::trim);
+    for line in lines.filter(|line| !line.is_empty()) {
+        let (said, expected) = line.split_once("=>").unwrap_or((line, ""));
+        desk.act(&said.split_whitespace().collect::<Vec<_>>());
+        let heard = std::mem::take(&mut desk.heard).join(", ");
+        assert_eq!(heard, expected.trim(), "after {said:?} in\n{script}");
+    }
+}
