@@ -117,3 +117,16 @@ fn a_plan_says_how_many_bytes_it_will_copy() {
         shard.abandon_flush(&plan);
     }
 }
+
+#[test]
+fn a_plan_says_whose_it_is() {
+    let mut world = World::new();
+    world.options.shards = 2;
+    let (mut store, _) = world.open();
+    for shard in [1, 0] {
+        let logs = &mut store.shards[shard];
+        let plan = logs.begin_flush(u64::MAX);
+        assert_eq!(usize::from(plan.shard()), shard);
+        logs.abandon_flush(&plan);
+    }
+}

@@ -645,3 +645,14 @@ fn a_store_opens_on_a_full_disk_as_long_as_a_prepared_file_is_there() {
     assert!(report.rewritten_bytes > 0);
     assert_eq!(state(&mut store, A, 1), Some([true; 2]));
 }
+
+#[test]
+fn entries_that_are_in_the_log_alone_count_as_verified() {
+    let world = World::new();
+    let (mut store, _) = world.open();
+    append_all(&mut store, A, 5, 1_000);
+    store.sync().unwrap();
+    drop(store);
+    let seen = leveret_storage::inspect::verify(&world.disk, &world.folders).unwrap();
+    assert_eq!(seen.verified_entries, 5);
+}

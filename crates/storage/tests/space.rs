@@ -472,3 +472,76 @@ fn what_was_read_and_is_deleted_is_closed_by_all_readers() {
         .sum();
     assert_eq!(world.disk.bytes(), named, "nobody has open what is deleted");
 }
+
+/// What it copies is whole in its file, for a restart to find.
+#[test]
+fn what_is_truncated_while_a_flush_is_under_way_is_not_back_after_it() {
+    let world = World::new();
+    let mut parts: Recovered<MemoryDisk> =
+        recover(&world.disk, &world.folders, &world.options).unwrap();
+    let through = fill_a_file(&mut parts);
+    let logs = &mut parts.shards[0];
+    let plan = logs.begin_flush(through);
+    logs.truncate(A, 40);
+    let written = parts
+        .segment
+        .flush(&plan, &mut |_| ControlFlow::Continue(()))
+        .unwrap();
+    logs.finish_flush(&plan, written);
+    let check = |logs: &ShardLogs| {
+        let stats = logs.log_stats(A).expect("the log is there");
+        assert_eq!((stats.next_index, stats.segment_entries), (40, 40));
+        assert_eq!(logs.live(A).len(), 40);
+    };
+    check(logs);
+    let mut chunks = Vec::new();
+    logs.seal(&mut chunks);
+    let written = parts.wal.write(&mut chunks).unwrap().written;
+    logs.on_durable(written.into_iter().map(|(_, chunk, place)| (chunk, place)));
+    let part = logs.checkpoint_part();
+    let next_file = parts.segment.next_file();
+    let (checkpoint, pool) = (&mut parts.checkpoint, &mut parts.pool);
+    checkpoint.write(&[part], next_file, pool, 0).unwrap();
+    drop(parts);
+    let parts = recover(&world.disk, &world.folders, &world.options).unwrap();
+    check(&parts.shards[0]);
+}
+
+/// Who waits for it reads it where it is now.
+#[test]
+fn what_was_moved_while_it_was_read_is_not_damaged() {
+    let mut world = World::new();
+    world.options.cache_bytes = 0;
+    let mut parts: Recovered<MemoryDisk> =
+        recover(&world.disk, &world.folders, &world.options).unwrap();
+    let through = fill_a_file(&mut parts);
+    let logs = &mut parts.shards[0];
+    assert!(matches!(logs.read(A, 7), Read::Pending));
+    let reads = logs.take_reads();
+    assert!(!reads.is_empty());
+    let plan = logs.begin_flush(through);
+    let written = parts
+        .segment
+        .flush(&plan, &mut |_| ControlFlow::Continue(()))
+        .unwrap();
+    logs.finish_flush(&plan, written);
+    let part = logs.checkpoint_part();
+    let next_file = parts.segment.next_file();
+    let (checkpoint, pool) = (&mut parts.checkpoint, &mut parts.pool);
+    checkpoint.write(&[part], next_file, pool, 0).unwrap();
+    for path in world.files(".wal") {
+        world.disk.tamper(&path, |bytes| bytes.fill(0));
+    }
+    for request in reads {
+        let loaded = parts.reader.read(request);
+        logs.loaded(loaded);
+    }
+    while matches!(logs.read(A, 7), Read::Pending) {
+        for request in logs.take_reads() {
+            let loaded = parts.reader.read(request);
+            logs.loaded(loaded);
+        }
+    }
+    assert_eq!(logs.read(A, 7), Read::Ready(payload(7, 20_000).into()));
+    assert_eq!(logs.damage(A), None);
+}

@@ -275,11 +275,19 @@ fn a_last_segment_with_a_damaged_head_is_left_out_where_others_have_what_it_held
         files.delete_stream(STREAM).unwrap();
         assert!(paths(&disk).is_empty());
     }
-    let (disk, _) = filled(6, 2, 50);
-    let last = paths(&disk).pop().unwrap();
-    disk.tamper(&last, |bytes| bytes[..80].fill(0));
-    let mut files = StreamFiles::open(disk.clone(), Path::new(FOLDER), 1).unwrap();
-    files.recover_replica(STREAM).unwrap();
+    let left_out = |per_segment| {
+        let (disk, _) = filled(6, per_segment, 50);
+        let last = paths(&disk).pop().unwrap();
+        disk.tamper(&last, |bytes| bytes[..80].fill(0));
+        let mut files = StreamFiles::open(disk.clone(), Path::new(FOLDER), 1).unwrap();
+        files.recover_replica(STREAM).unwrap();
+        (disk, files)
+    };
+    // Its leader has come further: retention took what it would have begun with.
+    let (disk, mut files) = left_out(10);
+    files.begin_segment(STREAM, 100).unwrap();
+    assert_eq!(paths(&disk).len(), 1, "the file of the other is gone");
+    let (disk, mut files) = left_out(2);
     files.delete_stream(STREAM).unwrap();
     assert!(
         paths(&disk).is_empty(),

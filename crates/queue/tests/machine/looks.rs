@@ -177,6 +177,10 @@ fn the_time_in_which_a_consumer_is_able_begins_and_ends_with_what_changes_it() {
         |queue, now, out| queue.resume_election(now, None, out),
     );
     assert_eq!(elected, 20, "once it is the active one");
+    let unblocked = able_ms("room c1=0; consume c1; publish a", |queue, now, _| {
+        queue.unblock(now, consumer(1));
+    });
+    assert_eq!(unblocked, 20, "once its connection has room");
 }
 
 #[test]

@@ -128,13 +128,14 @@ fn rebuild_index(file: &impl DiskFile, salt: u64, id: FileId, bytes: u64) -> Vec
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test that fails here says enough")]
 
-    use super::{LogBlock, SEARCH_BYTES, read_index};
+    use super::{LogBlock, SEARCH_BYTES, read_index, rebuild_index};
     use crate::disk::{Disk, DiskFile, MemoryDisk};
     use crate::folders::Folders;
     use crate::recover::RecoveryReport;
     use crate::segment::format::{BlockBuilder, HEADER_BYTES, encode_header, file_name};
     use leveret_types::LogId;
-    use std::io::IoSlice;
+    use std::io::{self, IoSlice};
+    use std::ops::Range;
     use std::path::Path;
 
     /// The index of a file without a footer, and how many bytes were read to find it.
@@ -174,5 +175,57 @@ mod tests {
             }
             assert_eq!(searched(&bytes).0, expected, "behind {zeros} zeros");
         }
+    }
+
+    /// A file of which a drive cannot read some bytes.
+    struct Worn {
+        bytes: Vec<u8>,
+        worn: Range<u64>,
+    }
+
+    impl DiskFile for Worn {
+        fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+            let all = &self.bytes[offset as usize..];
+            let len = all.len().min(buffer.len());
+            if offset < self.worn.end && self.worn.start < offset + len as u64 {
+                return Err(io::ErrorKind::Other.into());
+            }
+            buffer[..len].copy_from_slice(&all[..len]);
+            Ok(len)
+        }
+
+        fn write_at(&self, _: &[IoSlice<'_>], _: u64) -> io::Result<()> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+
+        fn sync_data(&self) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn len(&self) -> io::Result<u64> {
+            Ok(self.bytes.len() as u64)
+        }
+    }
+
+    #[test]
+    fn blocks_are_found_around_bytes_that_cannot_be_read() {
+        let mut bytes = encode_header(7, 3, 1);
+        let mut expected = Vec::new();
+        for index in 0..3 {
+            let mut builder = BlockBuilder::default();
+            builder.push(index, b"payload");
+            let at = bytes.len() as u32;
+            let (head, payload, block) = builder.encode(7, 3, (LogId(11), 0), at);
+            bytes.extend([&head, payload].concat());
+            bytes.resize(bytes.len() + 200, 0);
+            expected.push((at, block));
+        }
+        let worn = u64::from(expected[1].0);
+        let file = Worn {
+            bytes,
+            worn: worn..worn + 1,
+        };
+        let found = rebuild_index(&file, 7, 3, file.bytes.len() as u64);
+        assert_eq!(found, [expected[0].1.clone(), expected[2].1.clone()]);
     }
 }
