@@ -226,6 +226,6 @@ mod tests {
             worn: worn..worn + 1,
         };
         let found = rebuild_index(&file, 7, 3, file.bytes.len() as u64);
-        assert_eq!(found, [expected[0].1.clone(), expected[2].1.clone()]);
+        assert_eq!(found, [expected[0].1, expected[2].1]);
     }
 }

@@ -15,6 +15,7 @@
 //! roomy 7                     the connection of a consumer that was `narrow` takes all there is
 //! active 7, holds 7, wait     what is known of a consumer; who waits for all operations
 //! 2 WORDS                     node 2 says something, in the session that there is
+//! late 2 WORDS                the same in the session before
 //! ```
 
 use super::*;
@@ -448,8 +449,21 @@ impl Desk {
                 let holds = self.with(|queue, _| queue.holds(id(of)));
                 self.heard.push(holds.to_string());
             }
-            [node, ref words @ ..] => {
+            ["late", ref words @ ..] => {
                 let session = self.known().map_or(0, RemoteQueue::session);
+                self.leader_says(session - 1, words);
+            }
+            _ => {
+                let session = self.known().map_or(0, RemoteQueue::session);
+                self.leader_says(session, words);
+            }
+        }
+        self.finish();
+    }
+
+    fn leader_says(&mut self, session: u64, words: &[&str]) {
+        match *words {
+            [node, ref words @ ..] => {
                 let (node, said) = (NodeId(number(node)), event(words));
                 let received =
                     self.reach(|queues, reach| queues.receive(QUEUE, node, session, said, reach));
@@ -460,7 +474,6 @@ impl Desk {
             }
             [] => panic!("nothing is said"),
         }
-        self.finish();
     }
 }
 

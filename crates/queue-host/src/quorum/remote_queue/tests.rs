@@ -372,3 +372,31 @@ fn what_waits_for_room_over_the_end_of_a_session_gives_none_of_the_next_ones_bac
          3 delivers 8 3 bytes=262144 => to 3: credit 8 1 262144, 8 gets 3",
     );
 }
+
+#[test]
+fn who_wants_nothing_of_a_queue_looks_for_no_leader() {
+    play(
+        "active 7 => None
+         holds 7 => false
+         accept 99 0..1 => settled 0
+         up 3
+         run 3000",
+    );
+}
+
+#[test]
+fn what_was_said_in_the_session_before_means_nothing() {
+    play(
+        "publish 1 => to 2: present 1
+         2 committed 0 => to 2: 1: m1
+         down 2
+         run 60 => to 3: present 1
+         late 3 committed 1
+         3 committed 0 => to 3: 1: m1
+         late 3 committed 1
+         3 not-leader 4
+         run 60 => to 3: present 1
+         late 3 refused 1..2
+         3 refused 1..2 => refused 1..2",
+    );
+}

@@ -685,3 +685,56 @@ fn operations_count_once_in_whatever_session_they_come() {
          1 count => 1: counted 3 0 0",
     );
 }
+
+#[test]
+fn who_is_no_leader_says_who_is() {
+    play(
+        "",
+        "1 absent
+         2 absent
+         1 present => 1: committed 0
+         astray 2 1 count => 1: another leads
+         astray 2 1 present => 1: another leads
+         astray 2 1 absent
+         1 present => 1: committed 0
+         1 count => 1: counted 0 0 0",
+    );
+}
+
+#[test]
+fn a_consumer_that_comes_again_where_another_is_the_only_one_is_refused() {
+    play(
+        "",
+        "1 absent
+         2 absent
+         1 present => 1: committed 0
+         2 present => 2: committed 0
+         1 attach 7 exclusive => 1: attached 7
+         2 present only:8 get:9 => 2: not attached 8: the queue is in exclusive use, 2: committed 0
+         2 count => 2: counted 0 0 1
+         1 cancel 7 => 1: cancelled 7
+         2 present only:8 => 2: committed 0
+         1 publish 1
+         commit => 1: committed 1, 2: 8 gets m0 at 0",
+    );
+}
+
+#[test]
+fn an_entry_is_urgent_if_somebody_waits_to_be_handed_a_message_by_it() {
+    play(
+        "",
+        "1 absent
+         2 absent
+         1 present => 1: committed 0
+         1 publish 20
+         under way => work open
+         run 300 => 1: committed 20
+         1 get 9
+         under way => work open urgent
+         commit => 1: got m0 left=19
+         under way
+         1 accept 9 0..1
+         under way => work open
+         run 30 => 1: committed 21",
+    );
+}

@@ -16,6 +16,7 @@
 //! run MS                      time passes, and all is written and agreed upon
 //! down 1, up 1                the leader loses a node from sight, and finds it
 //! lead 1                      node 1 leads from now on
+//! astray 2 1 WORDS            node 1 says it to node 2, wherever the leader is
 //! doubt, sure                 the leader's node has not heard of the others for long; it has again
 //! arrived 0..1, refused 0     what becomes of dead letters
 //! entries                     how many there are since this was asked last
@@ -156,11 +157,15 @@ fn consumer(id: &str, words: &[&str]) -> Consumer {
     }
 }
 
-/// `7`, `7=0..3@1` or `get:7=0..3@1`, with `#N` of a settle that was sent.
+/// `7`, `7=0..3@1` or `get:7=0..3@1`, with `#N` of a settle that was sent; `only:7` is exclusive.
 fn subscription(word: &str) -> RegisteredSubscription {
     let (word, only_gets) = match word.strip_prefix("get:") {
         Some(word) => (word, true),
         None => (word, false),
+    };
+    let (word, only) = match word.strip_prefix("only:") {
+        Some(word) => (word, "exclusive"),
+        None => (word, ""),
     };
     let (word, activation) = word.split_once('!').unwrap_or((word, "0"));
     let (id, held) = match word.split_once('=') {
@@ -180,7 +185,7 @@ fn subscription(word: &str) -> RegisteredSubscription {
     });
     RegisteredSubscription {
         id: ConsumerId(number(id)),
-        consumer: (!only_gets).then(|| consumer(id, &[])),
+        consumer: (!only_gets).then(|| consumer(id, &[only])),
         activation: number(activation),
         held: held.into_iter().collect(),
     }
@@ -482,6 +487,12 @@ impl Led {
     fn act_on_leader(&mut self, words: &[&str]) {
         let leader = self.leader;
         match *words {
+            ["astray", to, ref words @ ..] => {
+                let to = self.at(to);
+                let before = std::mem::replace(&mut self.leader, to);
+                self.act(&words.join(" "));
+                self.leader = before;
+            }
             ["doubt"] => {
                 let now_ms = self.world.now.monotonic_ms;
                 self.run(leader, |running, _| {

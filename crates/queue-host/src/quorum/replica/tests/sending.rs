@@ -353,3 +353,65 @@ fn a_node_that_lacks_something_again_counts_once() {
         assert_eq!(replica.outgoing.lacking[..], expected);
     });
 }
+
+#[test]
+fn a_member_goes_by_a_word_to_itself_alone_and_by_the_catalogues() {
+    let (mut world, leader, [one, other]) = led();
+    let me = world.spec.members[leader];
+    world.with_replica(leader, |replica, _| {
+        let told = |replica: &mut Replica, of: ReplicaId| {
+            let frame = Bytes::copy_from_slice(&of.0.to_le_bytes());
+            replica.told_gone(&frame).expect("it is a replica");
+            std::mem::take(&mut replica.is_gone)
+        };
+        assert!(!told(replica, me), "the catalogue says that it is one");
+        replica.spec.members.retain(|member| *member != me);
+        assert!(!told(replica, one) && !told(replica, other));
+        assert!(told(replica, me));
+        replica.spec.members.push(me);
+    });
+}
+
+#[test]
+fn each_queue_tells_how_its_group_stands() {
+    let (mut world, leader, _) = led();
+    let all = world.with(leader, |shard, now| {
+        shard.with_replicas(now, |replicas, _| replicas.all())
+    });
+    let queues: Vec<_> = all.iter().map(|of| (of.queue, of.is_serving)).collect();
+    assert_eq!(queues, [(QUEUE, true)]);
+}
+
+#[test]
+fn who_has_lost_what_it_had_acknowledged_is_given_up_and_the_operator_is_told() {
+    let (mut world, leader, [one, _]) = led();
+    let at = one.node().0 as usize - 1;
+    let (from, term, last) = world.with_replica(at, |replica, _| {
+        let leader = replica.group.leader().expect("it follows");
+        (leader, replica.group.term(), replica.group.last_index())
+    });
+    assert_eq!(from.node(), world.nodes[leader].id);
+    world.corrupt.insert(at);
+    for (commit, is_here) in [(last, true), (last + 1, false)] {
+        let message = GroupMessage {
+            to: one,
+            from,
+            term,
+            body: Body::Heartbeat { commit },
+        };
+        let frame = super::super::entry_payload::frame(QUEUE, &message, None, std::iter::empty());
+        let bytes = Bytes::from(frame.pieces.concat());
+        world.with(at, |shard, now| {
+            shard.receive_peer(now, from.node(), QUEUE, bytes);
+        });
+        let found = world.with(at, |shard, now| {
+            shard.with_replicas(now, |replicas, _| {
+                (replicas.has(QUEUE), replicas.is_quarantined(QUEUE))
+            })
+        });
+        assert_eq!(found, (is_here, !is_here));
+        let told = world.told_damage.iter();
+        let told = told.filter(|(of, what)| *of == at && what.contains("is given up: "));
+        assert_eq!(told.count(), usize::from(!is_here));
+    }
+}
