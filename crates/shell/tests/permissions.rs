@@ -5,15 +5,17 @@ mod messages;
 
 use client::{Client, Scratch, address, connect, start};
 use leveret_amqp::{
-    ContentHeader, FrameKind, Method, Properties, TableBuilder, basic, confirm, encode,
+    ContentHeader, FrameKind, Method, Properties, RawTable, TableBuilder, basic, confirm, encode,
+    queue,
 };
 use leveret_auth::{HashingAlgorithm, LoginCheck, PasswordHash, Verdict};
 use leveret_cluster::Env as _;
 use leveret_metadata::Command;
 use leveret_node::{Caller, Env};
+use leveret_routing::SUPER_STREAM;
 use leveret_shell::node::Node;
 use leveret_types::limits::GUESSES_FREE_PER_USER_AND_ADDRESS;
-use leveret_types::{ConnectionId, FieldValue, Message, MessageParts, ReplyCode};
+use leveret_types::{ConnectionId, FieldTable, FieldValue, Message, MessageParts, ReplyCode};
 use std::net::Ipv4Addr;
 
 /// Hashes of the passwords `p` and `q`, as cheap as argon2id can be: they go the way of slow ones
@@ -232,6 +234,71 @@ fn a_reply_needs_the_permission_to_write() {
             other => panic!("{other:?}"),
         };
         assert_eq!(code, refused, "{write}");
+    }
+    node.shut_down();
+}
+
+/// Who may only publish to a stream can neither drain it nor have it deleted with a super stream.
+#[test]
+fn who_makes_a_stream_a_partition_needs_what_who_deletes_it_needs() {
+    let scratch = Scratch::new("partitions");
+    let node = start(&scratch.0, None);
+    add_user(&node, &[]);
+    let execute = |command: &Command| {
+        let done = node.broker.execute(node.broker.now(), command);
+        done.expect("carried out");
+    };
+    let exchange = |name: &str, marked: bool| Command::ExchangeDeclare {
+        vhost: "/".to_owned(),
+        name: name.to_owned(),
+        kind: "direct".to_owned(),
+        durable: true,
+        auto_delete: false,
+        internal: false,
+        arguments: FieldTable::from([(SUPER_STREAM, FieldValue::Bool(marked))]),
+    };
+    execute(&exchange("plain", false));
+    execute(&exchange("super", true));
+    execute(&Command::QueueDeclare {
+        vhost: "/".to_owned(),
+        name: "s".to_owned(),
+        durable: true,
+        exclusive: None,
+        auto_delete: false,
+        arguments: FieldTable::from([("x-queue-type", FieldValue::text("stream"))]),
+        random: [7; 16],
+        shards: 1,
+        id: None,
+    });
+    let cases = [
+        ("", "plain", None),
+        ("", "super", Some(403)),
+        ("^s$", "super", None),
+    ];
+    for (configure, from, expected) in cases {
+        execute(&Command::PermissionSet {
+            vhost: "/".to_owned(),
+            user: "u".to_owned(),
+            configure: configure.to_owned(),
+            write: "^s$".to_owned(),
+            read: ".*".to_owned(),
+        });
+        let mut client =
+            Client::log_in(connect(address(&node, false)), "PLAIN", b"\0u\0p").expect("logged in");
+        let bind = queue::Bind {
+            queue: "s",
+            exchange: from,
+            routing_key: "k",
+            nowait: false,
+            arguments: RawTable::EMPTY,
+        };
+        let answer = client.call(1, &bind).expect("an answer");
+        let refused = match Method::decode(&answer) {
+            Ok(Method::QueueBindOk(_)) => None,
+            Ok(Method::ChannelClose(close)) => Some(close.reply_code),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(refused, expected, "{from}, with configure on {configure:?}");
     }
     node.shut_down();
 }

@@ -7,7 +7,7 @@ use crate::reply_to;
 use leveret_auth::{Access, Resource};
 use leveret_client::{Reply, Topology};
 use leveret_metadata::{Command, Endpoint};
-use leveret_routing::Kind;
+use leveret_routing::{Kind, is_super_stream};
 use leveret_types::limits::QUEUE_REDECLARATIONS_MAX;
 use leveret_types::{FieldTable, ProtocolError, QueueId, ReplyCode};
 
@@ -181,6 +181,9 @@ impl Caller {
         env: &E,
     ) -> Result<Step, ProtocolError> {
         self.may_bind(&destination, &source, &routing_key, env)?;
+        if binds {
+            self.may_make_partition(&destination, &source, env)?;
+        }
         let vhost = self.vhost.clone();
         Ok(change(match binds {
             true => Command::Bind {
@@ -227,6 +230,31 @@ impl Caller {
             rights.check_topic(Access::Read, source, routing_key)?;
         }
         Ok(())
+    }
+
+    /// A partition is drained by its binding and goes with its super stream: who makes a stream one
+    /// needs the right to delete it, as who creates a super stream does.
+    fn may_make_partition<E: Env>(
+        &self,
+        destination: &Endpoint,
+        source: &str,
+        env: &E,
+    ) -> Result<(), ProtocolError> {
+        let Endpoint::Queue(queue) = destination else {
+            return Ok(());
+        };
+        let makes_partition = {
+            let catalogue = env.catalogue();
+            let record = catalogue.queue_by_name(&self.vhost, queue);
+            let vhost = catalogue.vhost(&self.vhost);
+            let exchange = vhost.and_then(|vhost| vhost.exchange(source));
+            record.is_some_and(|record| record.id().is_stream())
+                && exchange.is_some_and(|exchange| is_super_stream(exchange.arguments()))
+        };
+        match makes_partition {
+            true => self.may(Access::Configure, Resource::Queue(queue)),
+            false => Ok(()),
+        }
     }
 
     /// The queue of that name, if no other connection has it for itself.
