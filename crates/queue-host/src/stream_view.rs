@@ -105,6 +105,8 @@ pub(crate) struct StreamView {
     read_to: u64,
     /// The number of the question where the stream's last messages are; 0 is none.
     tail_asked: u64,
+    /// Where the stream's last chunk with messages begins, if it is to be read to see its end.
+    looks_at: Option<u64>,
     /// What of the unsettled is below this is at hand.
     cursor: u64,
     /// The offset that the next chunk begins with, if nothing is missing.
@@ -317,6 +319,9 @@ impl StreamView {
         self.is_unreadable_told = false;
         self.ask(at);
         let begin = self.unsettled.next_from(self.cursor).unwrap_or(self.given);
+        // The chunk that ends with what was read last tells whether the stream still has it.
+        let last_read = (self.read_ms != 0).then(|| self.given.saturating_sub(1));
+        let looks_at = [last_read, self.looks_at.take()].into_iter().flatten();
         let number = self.number();
         let id = ReaderId(number);
         let flow = Flow::Credit(0);
@@ -327,11 +332,7 @@ impl StreamView {
             request: RequestId(number.into()),
             stream: self.source,
             reader: id,
-            // The chunk that ends with what was read last tells whether the stream still has it.
-            offset: OffsetSpec::Offset(match self.read_ms {
-                0 => begin,
-                _ => begin.min(self.given.saturating_sub(1)),
-            }),
+            offset: OffsetSpec::Offset(looks_at.fold(begin, u64::min)),
             credit: STREAM_CHUNKS_READ_AHEAD,
             filter: None,
         });
@@ -455,7 +456,7 @@ impl StreamView {
             Event::ResolvedOffset {
                 request,
                 result: Ok(last),
-            } if request.0 == self.tail_asked => self.hear_tail(last),
+            } if request.0 == self.tail_asked => self.hear_tail(now, last),
             Event::Stats {
                 result: Ok(stats), ..
             } => {

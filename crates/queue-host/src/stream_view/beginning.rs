@@ -44,6 +44,7 @@ impl StreamView {
             gaps: None,
             read_to: 0,
             tail_asked: 0,
+            looks_at: None,
             is_unreadable_told: false,
             given: 0,
             cursor: 0,

@@ -386,6 +386,30 @@ fn what_a_stream_keeps_of_its_own_at_its_end_is_not_ready() {
 }
 
 #[test]
+fn after_a_start_a_view_that_nobody_uses_looks_whether_all_of_the_last_messages_were_given() {
+    // The last chunk was given as a whole, or in part.
+    for (records, ready) in [(1, 0), (5, 4)] {
+        let mut world = World::new(10);
+        let consumer = world.attach(1, 50);
+        world.send(chunk(0, 9, 8));
+        world.send(chunk(9, 1, 8));
+        world.settle(consumer, 0..10, Outcome::Accept);
+        let mut world = world.restart(true);
+        (world.end, world.own) = (9 + records + 1, records);
+        world.now.monotonic_ms += ASK_MS;
+        assert_eq!(
+            world.step(false),
+            Some(9),
+            "it reads from the last chunk on"
+        );
+        world.send(chunk(9, records, 8));
+        world.now.monotonic_ms += VIEW_IDLE_MS;
+        assert_eq!(world.step(false), None);
+        assert_eq!((world.queue.depths()[0], world.view.backlog()), (ready, 0));
+    }
+}
+
+#[test]
 fn messages_that_only_stream_clients_can_read_are_counted_and_the_streams_own_are_not() {
     const ZSTD: u8 = 4;
     let mut world = World::new(12);
