@@ -134,13 +134,35 @@ pub fn refuse_views(catalogue: &Catalogue, queues: &[QueueId]) -> Result<(), Pro
     }
 }
 
-/// Refuses what an operator moves to a stream or a view.
+/// Refuses a publish over the default exchange to what takes none: views, to which nothing is
+/// bound, and drained partitions of super streams, past which routing keys are led. What is refused
+/// is not lost in silence.
 ///
 /// # Errors
 /// If one of the queues is one.
-pub fn refuse_publish(catalogue: &Catalogue, targets: &[QueueId]) -> Result<(), ProtocolError> {
-    let mut streams = targets.iter().filter(|queue| queue.is_stream());
-    let refuse = |queue: &QueueId| refuse(catalogue, *queue, "basic.publish");
-    streams.try_for_each(refuse)?;
-    refuse_views(catalogue, targets)
+pub fn refuse_by_name(
+    catalogue: &Catalogue,
+    exchange: &str,
+    queues: &[QueueId],
+) -> Result<(), ProtocolError> {
+    if !exchange.is_empty() {
+        return Ok(());
+    }
+    refuse_views(catalogue, queues)?;
+    let streams = queues.iter().filter(|id| id.is_stream());
+    let mut records = streams.filter_map(|id| catalogue.queue(*id));
+    let is_drained = |record: &&QueueRecord| {
+        let vhost = catalogue.vhost(record.vhost());
+        vhost.is_some_and(|vhost| vhost.router().is_drained(record.name()))
+    };
+    match records.find(is_drained) {
+        None => Ok(()),
+        Some(record) => {
+            let text = format!(
+                "{} is a drained partition of a super stream: publish to the super stream",
+                record.resource()
+            );
+            Err(ProtocolError::channel(ReplyCode::PreconditionFailed, text))
+        }
+    }
 }

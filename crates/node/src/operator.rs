@@ -28,8 +28,8 @@ impl Caller {
     /// message that reaches no queue: it counts as such a client's. Nothing may be borrowed.
     ///
     /// # Errors
-    /// If there is no such exchange, the caller may not publish to it, or a view is one of the
-    /// queues.
+    /// If there is no such exchange, the caller may not publish to it, or a view or a drained
+    /// partition of a super stream is named as the queue.
     pub fn publish<E: Env>(
         &self,
         message: &Message,
@@ -94,7 +94,9 @@ impl Caller {
         }
         let visible = without_blind_copies(message);
         let queues_took_it = Afterwards::new(Then::Nothing);
+        // An alternate exchange may be the default one.
         leveret_cluster::streams::refuse_views(catalogue, &queues)?;
+        leveret_cluster::streams::refuse_by_name(catalogue, &exchange, &queues)?;
         count_received(message, env);
         match queues.is_empty() {
             true => add(&env.counters().messages_unroutable_returned, 1),
@@ -123,14 +125,14 @@ impl Caller {
     /// whoever publishes to the default exchange may.
     ///
     /// # Errors
-    /// If there is none, it is another connection's or a stream, or the caller may not write to the
-    /// default exchange.
+    /// If there is none, it is another connection's, a view or a drained partition, or the caller
+    /// may not write to the default exchange.
     pub fn queue_to_put_into<E: Env>(&self, name: &str, env: &E) -> Result<QueueId, ProtocolError> {
         if let Some(rights) = &self.rights {
             rights.check(Access::Write, Resource::Exchange(""))?;
         }
         let queue = self.usable_queue(name, env)?;
-        leveret_cluster::streams::refuse_publish(&env.catalogue(), &[queue])?;
+        leveret_cluster::streams::refuse_by_name(&env.catalogue(), "", &[queue])?;
         Ok(queue)
     }
 

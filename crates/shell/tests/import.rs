@@ -3,8 +3,8 @@
 #[allow(dead_code, reason = "no client takes part")]
 mod client;
 
-use leveret_cluster::Env as _;
 use client::{Scratch, start};
+use leveret_cluster::Env as _;
 use leveret_metadata::{CatalogueError, Command, Definitions, Json, QueueDefinition};
 use leveret_node::Env;
 use leveret_shell::broker::Broker;

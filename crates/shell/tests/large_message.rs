@@ -9,7 +9,7 @@ use client::{Client, Scratch, address, config, connect};
 use leveret_amqp::{
     ContentHeader, FrameKind, Method, Properties, RawTable, basic, confirm, encode, queue,
 };
-use leveret_node::Env as _;
+use leveret_cluster::Env as _;
 use leveret_session::Settings;
 use leveret_shell::disk::RealDisk;
 use leveret_shell::node::Node;

@@ -11,8 +11,8 @@ use crate::reply_to;
 use crate::run::{Outcome, Run, Targets};
 use leveret_amqp::{Properties, Property};
 use leveret_client::{Awaited, Delivery, Publish, Reply, Session};
+use leveret_cluster::streams;
 use leveret_message::{as_amqp091, has_property};
-use leveret_metadata::{Catalogue, QueueRecord};
 use leveret_queue_host::delayed;
 use leveret_queue_host::notify::Notify;
 use leveret_routing::{Kind, RouteError};
@@ -253,7 +253,7 @@ impl<S: Session> Connection<S> {
                 &mut publisher.queues,
             )
             .map_err(|error| route_error(error, exchange, vhost.name()))?;
-        refuse_by_name(catalogue, exchange, &publisher.queues)?;
+        streams::refuse_by_name(catalogue, exchange, &publisher.queues)?;
         let plain = !lazy.asked()
             && copies.is_empty()
             && publisher.scratch.random_state() == random_before
@@ -405,40 +405,6 @@ enum Routed {
     To(Targets),
     /// Kept back for later.
     Delayed,
-}
-
-/// Refuses a publish over the default exchange to what takes none.
-fn refuse_by_name(
-    catalogue: &Catalogue,
-    exchange: &str,
-    queues: &[QueueId],
-) -> Result<(), ProtocolError> {
-    if !exchange.is_empty() {
-        return Ok(());
-    }
-    leveret_cluster::streams::refuse_views(catalogue, queues)?;
-    refuse_drained(catalogue, queues)
-}
-
-/// Refuses a publish to a drained partition of a super stream by its name: that is not lost in
-/// silence. Routing keys are led past it.
-fn refuse_drained(catalogue: &Catalogue, queues: &[QueueId]) -> Result<(), ProtocolError> {
-    let streams = queues.iter().filter(|id| id.is_stream());
-    let mut records = streams.filter_map(|id| catalogue.queue(*id));
-    let is_drained = |record: &&QueueRecord| {
-        let vhost = catalogue.vhost(record.vhost());
-        vhost.is_some_and(|vhost| vhost.router().is_drained(record.name()))
-    };
-    match records.find(is_drained) {
-        None => Ok(()),
-        Some(record) => {
-            let text = format!(
-                "{} is a drained partition of a super stream: publish to the super stream",
-                record.resource()
-            );
-            Err(ProtocolError::channel(ReplyCode::PreconditionFailed, text))
-        }
-    }
 }
 
 fn name(bytes: &[u8]) -> Result<&str, ProtocolError> {

@@ -7,6 +7,7 @@ import urllib.request
 import leveret_interop as interop
 import pytest
 from rstream import AMQPMessage, Consumer, ConsumerOffsetSpecification, OffsetType, amqp_decoder
+from test_mixed import pika_reads
 from test_streams import LOGIN, producer, publish, stream, until
 
 pytestmark = interop.leveret_only
@@ -71,6 +72,27 @@ async def test_publishers_and_consumers_are_seen_with_what_they_did():
         interop.http("DELETE", f"/api/{path}")
         await rows("stream/consumers", name, 0)
         running.cancel()
+
+
+async def test_an_operator_moves_messages_of_a_queue_to_a_stream():
+    async with stream() as (name, _):
+        connection = interop.connect()
+        channel = connection.channel()
+        queue = interop.unique("moved")
+        channel.queue_declare(queue, durable=True)
+        channel.confirm_delivery()
+        for number in range(300):
+            channel.basic_publish("", queue, b"%d" % number)
+        path = f"leveret/queues/%2F/{queue}/moves"
+        begun = interop.http("POST", f"/api/{path}", {"to": name})
+        await until(lambda: get(f"{path}/{begun['id']}")["state"] != "running", "the end")
+        ended = get(f"{path}/{begun['id']}")
+        assert (ended["state"], ended["moved"], ended["kept"]) == ("done", {name: 300}, {})
+        found = [body for _, _, body in pika_reads(name, 300)]
+        assert found == [b"%d" % number for number in range(300)]
+        assert channel.queue_declare(queue, passive=True).method.message_count == 0
+        channel.queue_delete(queue)
+        connection.close()
 
 
 async def test_a_super_stream_is_made_used_and_deleted_over_http():

@@ -1,6 +1,7 @@
 """Super streams for AMQP publishers: keys lead to the partitions that stream clients choose."""
 
 import contextlib
+import urllib.error
 
 import leveret_interop as interop
 import pika
@@ -178,6 +179,10 @@ async def test_a_drained_partition_takes_no_publishes_and_is_read_to_its_end():
         with pytest.raises(pika.exceptions.ChannelClosedByBroker) as refused:
             channel.basic_publish("", f"{name}-2", b"refused")
         assert "drained partition" in refused.value.reply_text
+        by_hand = {"properties": {}, "routing_key": f"{name}-2", "payload": "refused", "payload_encoding": "string"}
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            interop.http("POST", "/api/exchanges/%2F/amq.default/publish", by_hand)
+        assert "drained partition" in refused.value.read().decode()
         assert keys_in(f"{name}-2", 2) == ["hello4", f"{name}-2"]
         interop.http("DELETE", path)
         async with producer() as late:
