@@ -545,3 +545,25 @@ fn what_was_moved_while_it_was_read_is_not_damaged() {
     assert_eq!(logs.read(A, 7), Read::Ready(payload(7, 20_000).into()));
     assert_eq!(logs.damage(A), None);
 }
+
+#[test]
+fn a_log_file_that_cannot_grow_any_more_gives_way_to_a_prepared_one() {
+    let world = World::with_wal_files_of(1 << 20);
+    let (mut store, _) = world.open();
+    append(&mut store, SMALL, &payload(0, 100));
+    store.sync().unwrap();
+    store.prepare(1).unwrap();
+    world.disk.set_bytes_max(Some(world.disk.bytes()));
+    for n in 1..60 {
+        append(&mut store, SMALL, &payload(n, 10_000));
+        store.sync().expect("the prepared file has its space");
+    }
+    assert_eq!(world.files(".wal").len(), 2);
+    world.disk.set_bytes_max(None);
+    drop(store);
+    let (mut store, report) = world.open();
+    assert_eq!((report.batches, report.torn_bytes), (60, 0), "{report:?}");
+    for n in 1..60 {
+        assert_eq!(store.read(SMALL, n), Read::Ready(payload(n, 10_000).into()));
+    }
+}

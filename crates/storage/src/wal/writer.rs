@@ -163,9 +163,24 @@ impl<D: Disk> WalWriter<D> {
         if count == 0 {
             return Ok(WalOutcome::default());
         }
-        let outcome = self.write_batch(&chunks[..count])?;
+        let outcome = match self.write_batch(&chunks[..count]) {
+            Err(WalError::NoSpace) if self.could_grow_no_more() => {
+                self.rolled = self.roll().or(self.rolled);
+                self.write_batch(&chunks[..count])?
+            }
+            written => written?,
+        };
         chunks.drain(..count);
         Ok(outcome)
+    }
+
+    /// Whether the current file is one that grows, for which there was no space, while a prepared
+    /// one has its space. What of a batch was written behind the end of the first is no part of the
+    /// log: the next one says where that ended.
+    fn could_grow_no_more(&self) -> bool {
+        let grows =
+            |current: &Current<D::File>| current.offset > 0 && current.filled < self.file_bytes;
+        !self.pool.is_empty() && self.current.as_ref().is_some_and(grows)
     }
 
     /// Writes an empty batch that says that the batches before it are durable, unless the last one
