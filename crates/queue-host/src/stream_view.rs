@@ -45,6 +45,9 @@ const RETRY_DAMAGED_MS: u64 = 30_000;
 const ASK_BEHIND_MS: u64 = 1_000;
 /// How often the stream is asked by any other view.
 const ASK_MS: u64 = 5_000;
+/// How long a stream may have less than was read before that is said: a replica that has just begun
+/// is behind for a moment.
+const SHORT_MS: u64 = 10_000;
 /// How long what is settled gathers before it is saved.
 const SAVE_MS: u64 = 5;
 /// With so many bytes to save it gathers for twice as long, with twice as many for three times.
@@ -114,7 +117,9 @@ pub(crate) struct StreamView {
     /// When the newest chunk that was read came, in milliseconds since the Unix epoch; 0 if none
     /// was since it is known where the view stands.
     read_ms: i64,
-    /// Whether it was said that the stream has less than was read.
+    /// Since when the stream has been heard to have less than was read, on the monotonic clock.
+    short_since_ms: Option<u64>,
+    /// Whether that was said.
     is_short_told: bool,
     /// The offset after the last one that the stream is known to have.
     end: u64,
@@ -460,7 +465,7 @@ impl StreamView {
             Event::Stats {
                 result: Ok(stats), ..
             } => {
-                self.told(&stats, queue, out);
+                self.told(now, &stats, queue, out);
                 self.ask_for_tail();
             }
             Event::Subscribed { request, result } => {
@@ -519,9 +524,9 @@ impl StreamView {
         self.saved_at_ms = 0;
     }
 
-    fn told(&mut self, stats: &StreamStats, queue: &mut Queue, out: &mut Vec<Effect>) {
+    fn told(&mut self, now: Now, stats: &StreamStats, queue: &mut Queue, out: &mut Vec<Effect>) {
         self.is_end_known = true;
-        self.report_if_short(stats);
+        self.report_if_short(now, stats);
         if let Some(last) = stats.committed_offset {
             self.end = self.end.max(last + 1);
         }

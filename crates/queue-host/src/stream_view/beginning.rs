@@ -50,6 +50,7 @@ impl StreamView {
             cursor: 0,
             expected: 0,
             read_ms: 0,
+            short_since_ms: None,
             is_short_told: false,
             end: 0,
             is_end_known: false,

@@ -5,10 +5,11 @@
 //! lies about syncs makes it: new messages get the offsets of those that are gone, and the view
 //! would take them for settled.
 
-use super::{Stage, StreamView};
+use super::{SHORT_MS, Stage, StreamView};
 use crate::stream_reader::Reader;
 use leveret_queue::{Effect, Queue};
 use leveret_stream::{SharedChunk, StreamStats};
+use leveret_types::Now;
 use std::ops::Range;
 
 impl StreamView {
@@ -92,10 +93,16 @@ impl StreamView {
     }
 
     /// A stream that lost what was read gives the same offsets to other messages.
-    pub(super) fn report_if_short(&mut self, stats: &StreamStats) {
+    pub(super) fn report_if_short(&mut self, now: Now, stats: &StreamStats) {
         let end = stats.committed_offset.map_or(0, |last| last + 1);
         let is_short = self.stage == Stage::Reading && self.read_ms != 0 && end < self.given;
-        if is_short && !self.is_short_told {
+        if !is_short {
+            (self.short_since_ms, self.is_short_told) = (None, false);
+            return;
+        }
+        let since = *self.short_since_ms.get_or_insert(now.monotonic_ms);
+        let is_over = since + SHORT_MS <= now.monotonic_ms;
+        if is_over && !std::mem::replace(&mut self.is_short_told, true) {
             tracing::error!(
                 view = %self.queue,
                 "the stream '{}' ends with offset {end}, and the view has read to {}: its replica \
@@ -104,7 +111,6 @@ impl StreamView {
                 self.name, self.given
             );
         }
-        self.is_short_told = is_short;
     }
 
     /// Whether a chunk has offsets that the view has read, and came later than all that it read.

@@ -576,6 +576,24 @@ fn a_view_whose_stream_has_other_messages_at_offsets_that_it_read_delivers_none_
 }
 
 #[test]
+fn that_a_stream_has_less_than_was_read_is_said_once_it_stays_so() {
+    let mut world = after_ten_settled();
+    let look = |world: &mut World, end: u64, after_ms: u64| {
+        world.end = end;
+        world.now.monotonic_ms += after_ms;
+        let (result, request) = (Ok(world.stats(0)), RequestId(77));
+        world.hear(Event::Stats { request, result });
+        world.view.is_short_told
+    };
+    assert!(!look(&mut world, 0, 0), "its replica has just begun");
+    assert!(!look(&mut world, 0, SHORT_MS - 1));
+    assert!(!look(&mut world, 10, 1), "it has caught up");
+    assert!(!look(&mut world, 9, 1));
+    assert!(look(&mut world, 9, SHORT_MS));
+    assert!(!look(&mut world, 10, 1));
+}
+
+#[test]
 fn a_view_whose_saved_state_is_lost_or_damaged_is_not_served() {
     let mut world = World::new(10);
     let saved = world
