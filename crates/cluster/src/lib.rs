@@ -120,17 +120,23 @@ pub fn leave_leaders<E: Env>(env: &E) {
     }
 }
 
-/// Asks all other nodes that are up; answers the question's number, for
-/// [`reports::Reports::forget`], and how many were asked. `to` must have room for an answer of each
-/// node of the cluster. Nothing outside clusters, or if too many questions wait.
-pub fn ask<E: Env>(env: &E, what: &[u8], to: SyncSender<reports::Report>) -> Option<(u64, usize)> {
+/// Asks the other nodes that are up, or those of `only` among them; answers the question's number,
+/// for [`reports::Reports::forget`], and how many were asked. `to` must have room for an answer of
+/// each node of the cluster. Nothing outside clusters, or if too many questions wait.
+pub fn ask<E: Env>(
+    env: &E,
+    what: &[u8],
+    only: Option<&[NodeId]>,
+    to: SyncSender<reports::Report>,
+) -> Option<(u64, usize)> {
     let number = env.cluster()?.reports().note(to)?;
     let mut frame = BytesMut::with_capacity(9 + what.len());
     frame.put_u8(KIND_ASK);
     frame.put_u64_le(number);
     frame.put_slice(what);
     let frame = frame.freeze();
-    let up = env.peers().up();
+    let mut up = env.peers().up();
+    up.retain(|peer| only.is_none_or(|only| only.contains(peer)));
     for peer in &up {
         env.post_peer(*peer, PeerFrame::new(CATALOGUE_GROUP, frame.clone()));
     }

@@ -12,14 +12,18 @@ use crate::{
 };
 use leveret_types::{ConnectionId, QueueId};
 use serde_json::{Value, json};
+use std::sync::Arc;
 
 /// Answers what another node asks; with nothing (`null`) where the question makes no sense here, as
 /// one of another version may not: who asks then need not wait.
 #[must_use]
-pub fn answer(app: &App, asked: &[u8]) -> Vec<u8> {
+pub fn answer(app: &Arc<App>, asked: &[u8]) -> Vec<u8> {
     let answer = match Question::decode(asked) {
         None => Value::Null,
-        Some(Question::Queues { ranges }) => return led(app, app.node().queues(), &ranges),
+        Some(Question::QueueOrder { of, order }) => {
+            // Zeros are not left out: each stands for a queue.
+            return serde_json::to_vec(&queues::own_part(app, &of, &order)).unwrap_or_default();
+        }
         Some(Question::QueuesOf { ids, ranges }) => {
             let ids: Vec<QueueId> = ids.into_iter().map(QueueId).collect();
             return led(app, app.node().queues_of(&ids), &ranges);
@@ -53,7 +57,7 @@ fn led(app: &App, queues: Vec<QueueStats>, ranges: &Ranges) -> Vec<u8> {
 fn one(app: &App, question: Question) -> Value {
     let node = app.node();
     match question {
-        Question::Queues { .. } | Question::QueuesOf { .. } => Value::Null,
+        Question::QueueOrder { .. } | Question::QueuesOf { .. } => Value::Null,
         Question::Connections { ranges } => connections::own_connections(app, &ranges).into(),
         Question::Channels { ranges } => connections::own_channels(app, &ranges).into(),
         Question::Consumers => connections::own_consumers(app).into(),

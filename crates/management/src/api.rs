@@ -955,6 +955,10 @@ pub trait Running: Send + Sync + 'static {
     fn ask_peers(&self, _question: &Question) -> Vec<(NodeId, Vec<u8>)> {
         Vec::new()
     }
+    /// The same of some of the nodes.
+    fn ask_nodes(&self, _nodes: &[NodeId], _question: &Question) -> Vec<(NodeId, Vec<u8>)> {
+        Vec::new()
+    }
     /// How many nodes the cluster has, and how many it is to have.
     fn cluster_size(&self) -> (usize, usize) {
         (1, 1)

@@ -4,6 +4,7 @@ use crate::input::Query;
 use crate::pieces::{Pieces, write_json};
 use crate::reply::{ApiError, Reply};
 use leveret_types::limits::{HTTP_PAGE_MAX, REGEX_BYTES_MAX};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::cmp::Ordering;
 
@@ -46,10 +47,16 @@ impl Page {
         Ok(pages)
     }
 
-    /// The items of this page.
-    pub fn cut<T>(self, items: Vec<T>) -> Result<Vec<T>, ApiError> {
-        self.count(items.len())?;
-        let before = (self.number - 1).saturating_mul(self.size);
+    /// How many items there are up to its end.
+    #[must_use]
+    pub const fn end(self) -> usize {
+        self.number.saturating_mul(self.size)
+    }
+
+    /// The items of this page, of so many; `items` are the first of them, up to its end.
+    pub fn cut<T>(self, items: Vec<T>, count: usize) -> Result<Vec<T>, ApiError> {
+        self.count(count)?;
+        let before = self.end().saturating_sub(self.size);
         Ok(items.into_iter().skip(before).take(self.size).collect())
     }
 
@@ -104,7 +111,7 @@ pub fn list<T>(
             Ok(Reply::Pieces("application/json", Pieces::of_texts(texts)))
         }
         Some(page) => {
-            let items = page.cut(items)?;
+            let items = page.cut(items, filtered)?;
             let rows = items.iter().map(|item| one(make(item), query)).collect();
             page.reply(rows, filtered, total)
         }
@@ -138,6 +145,35 @@ pub fn pattern(text: &str) -> Result<regex::Regex, ApiError> {
         .map_err(|_| ApiError::BadRequest("this is not a valid regular expression".to_owned()))
 }
 
+/// A filter of names, as a query says it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NameFilter {
+    text: String,
+    is_pattern: bool,
+}
+
+impl NameFilter {
+    /// The filter that a query asks for.
+    #[must_use]
+    pub fn of(query: &Query) -> Option<Self> {
+        query.get("name").map(|text| Self {
+            text: text.to_owned(),
+            is_pattern: query.flag("use_regex"),
+        })
+    }
+
+    /// What filters.
+    ///
+    /// # Errors
+    /// If it is no pattern, or too long for one.
+    pub fn filter(&self) -> Result<Filter, ApiError> {
+        Ok(match self.is_pattern {
+            true => Filter::Pattern(pattern(&self.text)?),
+            false => Filter::Text(self.text.clone()),
+        })
+    }
+}
+
 /// A filter of names.
 pub enum Filter {
     /// They contain this text.
@@ -149,13 +185,8 @@ pub enum Filter {
 impl Filter {
     /// The filter that the query asks for.
     pub fn of(query: &Query) -> Result<Option<Self>, ApiError> {
-        let Some(name) = query.get("name") else {
-            return Ok(None);
-        };
-        Ok(Some(match query.flag("use_regex") {
-            true => Self::Pattern(pattern(name)?),
-            false => Self::Text(name.to_owned()),
-        }))
+        let filter = NameFilter::of(query);
+        filter.as_ref().map(NameFilter::filter).transpose()
     }
 
     /// Whether it lets a name through.
@@ -180,7 +211,9 @@ pub fn at<'a>(item: &'a Value, path: &str) -> &'a Value {
     path.split('.').fold(item, |item, part| &item[part])
 }
 
-fn compare(a: &Value, b: &Value) -> Ordering {
+/// Which of two values comes first.
+#[must_use]
+pub fn compare(a: &Value, b: &Value) -> Ordering {
     match (a, b) {
         (Value::Number(a), Value::Number(b)) => {
             let (a, b) = (a.as_f64().unwrap_or(0.0), b.as_f64().unwrap_or(0.0));

@@ -1,8 +1,10 @@
 //! Lists of what may be many. Of all that is listed only keys are held, which are small; rows are
 //! made a few at a time, of a page alone where one is asked for, else while the list is read.
 
+use crate::app::App;
 use crate::input::Query;
-use crate::list_query::{self, Filter, Page};
+use crate::list_query::{self, Filter, NameFilter, Page};
+use crate::parts::{Order, Part};
 use crate::pieces::{Pieces, write_json};
 use crate::reply::{ApiError, Reply};
 use crate::route::Call;
@@ -14,14 +16,25 @@ use std::sync::Arc;
 /// all of theirs, to name owners and consumers, so that it is not small.
 pub(crate) const BATCH: usize = 128;
 
+/// The user whose virtual hosts alone are seen into; none where all are, or one is meant, which may
+/// be seen by whoever got so far.
+pub(crate) fn seen_by(call: &Call<'_>, meant: Option<&str>) -> Option<String> {
+    let sees_all = meant.is_some() || call.who.is_monitor();
+    (!sees_all).then(|| call.who.name().to_owned())
+}
+
+/// The virtual hosts that a user may see into.
+pub(crate) fn vhosts_seen_by(app: &App, user: &str) -> HashSet<String> {
+    let names = app.node().vhosts().into_iter().map(|vhost| vhost.name);
+    let is_seen = |name: &String| app.node().permission(user, name).is_some();
+    names.filter(is_seen).collect()
+}
+
 /// The virtual hosts whose contents may be seen; none where that is all, or one is meant, which may
 /// be seen by whoever got so far.
 pub(crate) fn visible_vhosts(call: &Call<'_>, meant: Option<&str>) -> Option<HashSet<String>> {
-    if meant.is_some() || call.who.is_monitor() {
-        return None;
-    }
-    let names = call.app.node().vhosts().into_iter().map(|vhost| vhost.name);
-    Some(names.filter(|name| call.app.sees(call.who, name)).collect())
+    let user = seen_by(call, meant)?;
+    Some(vhosts_seen_by(call.app, &user))
 }
 
 /// This name, shared with the thing before it if that is of the same.
@@ -31,9 +44,6 @@ pub(crate) fn shared(last: &mut Arc<str>, name: &str) -> Arc<str> {
     }
     Arc::clone(last)
 }
-
-/// What filters look at. An order by it needs no rows.
-const NAME: &str = "name";
 
 /// A row of a list.
 pub(crate) trait Row: Send + 'static {
@@ -66,13 +76,8 @@ pub(crate) fn field_of(row: Option<impl Row>, field: &str) -> Value {
     })
 }
 
-/// Which rows will be wanted of a source.
-pub(crate) enum Wanted<'a, K> {
-    /// Those of all things that were found.
-    All,
-    /// Those of these.
-    These(&'a [K]),
-}
+/// Keys, each with what stands in the field that the list is sorted by.
+pub(crate) type Keyed<K> = Vec<(Value, K)>;
 
 /// What rows are made from.
 pub(crate) trait Source: Send + 'static {
@@ -81,8 +86,14 @@ pub(crate) trait Source: Send + 'static {
     /// What a row is.
     type Row: Row;
 
-    /// Told once, before the first row is made.
-    fn prepare(&mut self, _wanted: Wanted<'_, Self::Key>) {}
+    /// Told before rows are made of these: other nodes may have to be asked for what they know of
+    /// them. What they told of others need not be held any longer.
+    fn prepare(&mut self, _keys: &[Self::Key]) {}
+
+    /// How many of the next keys are prepared at once.
+    fn ahead(&self) -> usize {
+        usize::MAX
+    }
 
     /// One for each key, in their order; none where the thing is gone.
     fn rows(&mut self, keys: &[Self::Key]) -> Vec<Option<Self::Row>>;
@@ -91,6 +102,12 @@ pub(crate) trait Source: Send + 'static {
     fn fields(&mut self, keys: &[Self::Key], field: &str) -> Vec<Value> {
         let rows = self.rows(keys).into_iter();
         rows.map(|row| field_of(row, field)).collect()
+    }
+
+    /// Those of these keys that may be among the first ones of an order, each with what stands in
+    /// its field, and as they came.
+    fn ordered(&mut self, keys: Vec<Self::Key>, field: &str, _first: &Order) -> Keyed<Self::Key> {
+        each_field(self, keys, field)
     }
 
     /// How many of the first of these keys, of which there is one at least, are to be in one batch.
@@ -112,10 +129,25 @@ pub(crate) trait Source: Send + 'static {
     }
 }
 
+/// Keys with what stands in a field of each.
+pub(crate) fn each_field<S>(source: &mut S, keys: Vec<S::Key>, field: &str) -> Keyed<S::Key>
+where
+    S: Source + ?Sized,
+{
+    let mut fields = Vec::with_capacity(keys.len());
+    let mut rest: &[S::Key] = &keys;
+    while !rest.is_empty() {
+        let (batch, others) = rest.split_at(source.batch(rest));
+        fields.extend(source.fields(batch, field));
+        rest = others;
+    }
+    fields.into_iter().zip(keys).collect()
+}
+
 /// The keys of what is listed, in their usual order.
 pub(crate) struct Found<K> {
     /// Each with its name where the list is to be sorted by that.
-    keys: Vec<(Value, K)>,
+    keys: Keyed<K>,
     total: usize,
     filter: Option<Filter>,
     by_name: bool,
@@ -127,11 +159,19 @@ impl<K> Found<K> {
     /// # Errors
     /// If the query's filter makes no sense.
     pub(crate) fn new(query: &Query) -> Result<Self, ApiError> {
+        Self::of(NameFilter::of(query).as_ref(), &Order::of(query, None))
+    }
+
+    /// The same with a filter and an order.
+    ///
+    /// # Errors
+    /// If the filter makes no sense.
+    pub(crate) fn of(filter: Option<&NameFilter>, order: &Order) -> Result<Self, ApiError> {
         Ok(Self {
             keys: Vec::new(),
             total: 0,
-            filter: Filter::of(query)?,
-            by_name: query.get("sort") == Some(NAME),
+            filter: filter.map(NameFilter::filter).transpose()?,
+            by_name: order.is_by_name(),
         })
     }
 
@@ -161,6 +201,23 @@ impl<K> Found<K> {
     pub(crate) fn keys(&self) -> impl Iterator<Item = &K> {
         self.keys.iter().map(|(_, key)| key)
     }
+
+    /// What is wanted of them, in order.
+    pub(crate) fn part<S: Source<Key = K>>(self, source: &mut S, order: &Order) -> Part<K> {
+        let (total, filtered) = (self.total, self.keys.len());
+        let keys = match order.field.as_deref().filter(|_| !self.by_name) {
+            None => self.keys,
+            Some(field) => {
+                let keys = self.keys.into_iter().map(|(_, key)| key).collect();
+                source.ordered(keys, field, order)
+            }
+        };
+        Part {
+            total,
+            filtered,
+            first: order.first_of(keys),
+        }
+    }
 }
 
 /// The list as the query asks for it: the whole of it, or one page.
@@ -173,32 +230,28 @@ pub(crate) fn list<S: Source>(
     query: &Query,
 ) -> Result<Reply, ApiError> {
     let page = Page::of(query)?;
-    let (total, filtered) = (found.total, found.keys.len());
-    let sort = query.get("sort");
-    let needs_all = page.is_none() || sort.is_some_and(|field| field != NAME);
-    if needs_all {
-        source.prepare(Wanted::All);
-    }
-    let mut keys = match sort {
-        // Without a sort the names are nothing, and the order stays.
-        None | Some(NAME) => list_query::sorted(found.keys),
-        Some(field) => {
-            let keys = found.keys.into_iter().map(|(_, key)| key).collect();
-            sorted(&mut source, keys, field)
-        }
-    };
-    if query.flag("sort_reverse") {
-        keys.reverse();
-    }
+    let part = found.part(&mut source, &Order::of(query, page));
+    reply(part, source, page, query)
+}
+
+/// The list whose first things these are.
+///
+/// # Errors
+/// If there is no such page.
+pub(crate) fn reply<S: Source>(
+    part: Part<S::Key>,
+    mut source: S,
+    page: Option<Page>,
+    query: &Query,
+) -> Result<Reply, ApiError> {
+    let keys: Vec<S::Key> = part.first.into_iter().map(|(_, key)| key).collect();
     let Some(page) = page else {
         return Ok(whole(keys, source, query));
     };
-    let shown = page.cut(keys)?;
-    if !needs_all {
-        source.prepare(Wanted::These(&shown));
-    }
+    let shown = page.cut(keys, part.filtered)?;
+    source.prepare(&shown);
     let rows = rows_of(&mut source, &shown, query).into_iter();
-    page.reply(rows.map(Row::whole).collect(), filtered, total)
+    page.reply(rows.map(Row::whole).collect(), part.filtered, part.total)
 }
 
 /// The rows of these, as far as they are there, with as much as the query wants.
@@ -213,28 +266,22 @@ fn rows_of<S: Source>(source: &mut S, mut keys: &[S::Key], query: &Query) -> Vec
     all
 }
 
-fn sorted<S: Source>(source: &mut S, keys: Vec<S::Key>, field: &str) -> Vec<S::Key> {
-    let mut fields = Vec::with_capacity(keys.len());
-    let mut rest: &[S::Key] = &keys;
-    while !rest.is_empty() {
-        let (batch, others) = rest.split_at(source.batch(rest));
-        fields.extend(source.fields(batch, field));
-        rest = others;
-    }
-    list_query::sorted(fields.into_iter().zip(keys).collect())
-}
-
 /// All rows, made while they are read.
 fn whole<S: Source>(keys: Vec<S::Key>, mut source: S, query: &Query) -> Reply {
+    let ahead = move |from: usize, keys: &[S::Key], source: &mut S| {
+        let to = from.saturating_add(source.ahead()).min(keys.len());
+        source.prepare(&keys[from..to]);
+        to
+    };
+    let (mut left, mut prepared) = (0, ahead(0, &keys, &mut source));
     let held_bytes = keys.capacity() * size_of::<S::Key>() + source.held_bytes();
     let query = query.clone();
-    let mut left = 0;
     let batch = move || {
-        loop {
-            let rest = &keys[left..];
-            if rest.is_empty() {
-                return Vec::new();
+        while left < keys.len() {
+            if left == prepared {
+                prepared = ahead(left, &keys, &mut source);
             }
+            let rest = &keys[left..prepared];
             let count = source.batch(rest);
             left += count;
             let rows = rows_of(&mut source, &rest[..count], &query);
@@ -243,6 +290,7 @@ fn whole<S: Source>(keys: Vec<S::Key>, mut source: S, query: &Query) -> Reply {
                 return rows;
             }
         }
+        Vec::new()
     };
     let pieces = Pieces::of_rows(batch, Row::write, held_bytes);
     Reply::Pieces("application/json", pieces)

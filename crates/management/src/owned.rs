@@ -23,5 +23,5 @@ pub fn queues(call: &Call<'_>) -> Result<Reply, ApiError> {
         let of_user = queues.filter(|queue| queue.owner.is_some_and(|id| owners.contains(&id)));
         owned.extend(of_user.map(|queue| queue.id));
     }
-    queues::list_among(call, None, |id| owned.contains(&id))
+    queues::list_among(call, |id| owned.contains(&id))
 }

@@ -6,10 +6,13 @@
 
 use crate::app::App;
 use crate::history;
+use crate::parts::Part;
 use crate::question::Question;
 use leveret_types::NodeId;
+use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
+use std::sync::Arc;
 
 /// What the other nodes answer, each with its number; who does not answer in time is left out.
 pub fn ask(app: &App, question: &Question) -> Vec<(NodeId, Value)> {
@@ -18,6 +21,48 @@ pub fn ask(app: &App, question: &Question) -> Vec<(NodeId, Value)> {
     let parse =
         |(node, bytes): (NodeId, Vec<u8>)| Some((node, serde_json::from_slice(&bytes).ok()?));
     answers.into_iter().filter_map(parse).collect()
+}
+
+/// The other nodes, as far as they answer: who has not once is not waited for again.
+pub(crate) struct Peers {
+    app: Arc<App>,
+    /// Those that answered; none before the first question.
+    answering: Option<Vec<NodeId>>,
+}
+
+impl Peers {
+    pub(crate) fn of(app: &Arc<App>) -> Self {
+        Self {
+            app: Arc::clone(app),
+            answering: None,
+        }
+    }
+
+    /// What they answer, in the order of their numbers.
+    pub(crate) fn ask(&mut self, question: &Question) -> Vec<(NodeId, Vec<u8>)> {
+        let mut answers = match &self.answering {
+            _ if !question.fits() => return Vec::new(),
+            None => self.app.node().ask_peers(question),
+            Some(nodes) if nodes.is_empty() => Vec::new(),
+            Some(nodes) => self.app.node().ask_nodes(nodes, question),
+        };
+        answers.sort_by_key(|(node, _)| *node);
+        self.answering = Some(answers.iter().map(|(node, _)| *node).collect());
+        answers
+    }
+
+    /// Their parts of a list.
+    pub(crate) fn parts<K: DeserializeOwned>(
+        &mut self,
+        question: &Question,
+    ) -> Vec<(NodeId, Part<K>)> {
+        // One that makes no sense is of another version, and as good as none.
+        let part = |(node, bytes): (NodeId, Vec<u8>)| {
+            let part = serde_json::from_slice(&bytes).ok()?;
+            Some((node, part))
+        };
+        self.ask(question).into_iter().filter_map(part).collect()
+    }
 }
 
 /// The rows of all answers to a question that is answered with a list.

@@ -3,7 +3,9 @@
 //! Invariant: what another node sends is judged before it is used: a question of another version,
 //! or one that this node does not know, is answered with nothing at once.
 
+use crate::parts::Order;
 use crate::ranges::Ranges;
+use crate::selection::QueueSelection;
 use crate::stream_place::{Browse, StreamPlace};
 use leveret_types::ConnectionId;
 use leveret_types::limits::REPORT_ASK_BYTES_MAX;
@@ -20,12 +22,15 @@ pub const ALARMS: &str = "alarms";
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Question {
-    /// Figures of all queues that are led there, and readers of other streams, each with its `id`.
-    Queues {
-        /// Over which time.
-        ranges: Ranges,
+    /// The first of the queues that are led there, by their ids: a part of a list.
+    QueueOrder {
+        /// Which queues are listed.
+        of: QueueSelection,
+        /// How.
+        order: Order,
     },
-    /// The same of some queues.
+    /// Figures of those of some queues that are led there, and readers of other streams, each with
+    /// its `id`.
     QueuesOf {
         /// Their ids.
         ids: Vec<u64>,
@@ -183,6 +188,12 @@ impl Question {
         }
     }
 
+    /// Whether another node takes it: names and patterns in it may be too long for that.
+    #[must_use]
+    pub fn fits(&self) -> bool {
+        self.encode().len() <= REPORT_ASK_BYTES_MAX
+    }
+
     /// As it is sent.
     #[must_use]
     pub fn encode(&self) -> String {
@@ -210,7 +221,10 @@ mod tests {
     fn a_question_arrives_as_it_was_asked() {
         let ranges = Ranges::default();
         for question in [
-            Question::Queues { ranges },
+            Question::QueueOrder {
+                of: QueueSelection::default(),
+                order: Order::usual(),
+            },
             Question::QueuesOf {
                 ids: vec![u64::MAX],
                 ranges,

@@ -22,7 +22,7 @@ use leveret_types::limits::{DELIVERY_LIMIT, HTTP_BODY_BYTES_MAX};
 use leveret_types::{FieldValue, NodeId, QueueId};
 use serde_json::{Value, json};
 
-pub(crate) use list::list_among;
+pub(crate) use list::{list_among, own_part};
 pub(crate) use readers::at_replica;
 use row::{Lacks, QueueRow};
 use told::{Teller, Told, told_of};

@@ -415,7 +415,7 @@ pub const REPORT_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Bytes of one part of it: frames of queues go between the parts.
 pub const REPORT_PART_BYTES: usize = 128 * 1024;
 /// Bytes of what is asked.
-pub const REPORT_ASK_BYTES_MAX: usize = 4_096;
+pub const REPORT_ASK_BYTES_MAX: usize = 24 * 1024;
 /// Questions of this node that wait for other nodes' answers.
 pub const REPORTS_ASKED_MAX: usize = 64;
 /// Questions of other nodes that wait to be answered.

@@ -158,6 +158,10 @@ impl Running for Admin {
         reports::ask_others(&self.broker, &question.encode())
     }
 
+    fn ask_nodes(&self, nodes: &[NodeId], question: &Question) -> Vec<(NodeId, Vec<u8>)> {
+        reports::ask_these(&self.broker, nodes, &question.encode())
+    }
+
     fn leaderless_queues(&self) -> Vec<(String, String)> {
         cluster::leaderless_queues(&self.broker)
     }

@@ -17,10 +17,20 @@ use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_millis(REPORT_MS_MAX);
 
-/// Asks the other nodes; who has not answered after three seconds is left out.
+/// Asks all other nodes; who has not answered after three seconds is left out.
 pub fn ask_others(broker: &Broker, what: &str) -> Vec<(NodeId, Vec<u8>)> {
+    ask(broker, what, None)
+}
+
+/// Asks some of the other nodes; who has not answered after three seconds is left out.
+pub fn ask_these(broker: &Broker, nodes: &[NodeId], what: &str) -> Vec<(NodeId, Vec<u8>)> {
+    ask(broker, what, Some(nodes))
+}
+
+fn ask(broker: &Broker, what: &str, only: Option<&[NodeId]>) -> Vec<(NodeId, Vec<u8>)> {
     let (to, answers) = sync_channel(CLUSTER_NODES_MAX);
-    let Some((number, asked)) = leveret_cluster::ask(broker, what.as_bytes(), to) else {
+    let asked = leveret_cluster::ask(broker, what.as_bytes(), only, to);
+    let Some((number, asked)) = asked else {
         return Vec::new();
     };
     let deadline = Instant::now() + PATIENCE;

@@ -1,18 +1,24 @@
-//! Lists of queues: what their rows are made from.
+//! Lists of queues: what their rows are made from, and what other nodes are asked for. The keys are
+//! in the catalogue, which each node has: others are asked for the first of an order alone, and for
+//! the rows that are shown.
 
 use super::row::{QueueRow, zero};
-use super::told::{Owners, Row as TextOfRow, Told, told_elsewhere, told_elsewhere_of};
+use super::told::{Owners, Row as TextOfRow, Told, told_elsewhere};
 use super::{as_wanted, owners, queue_row};
 use crate::api::QueueStats;
 use crate::app::App;
 use crate::directory::Queue;
 use crate::input::Query;
-use crate::list_query;
-use crate::listing::{self, Found, Row, Source, Wanted};
+use crate::list_query::{self, NameFilter};
+use crate::listing::{self, Found, Keyed, Row, Source};
+use crate::parts::{Order, Part};
+use crate::peers::Peers;
 use crate::pieces::let_others_run;
+use crate::question::Question;
 use crate::ranges::Ranges;
 use crate::reply::{ApiError, Reply};
 use crate::route::Call;
+use crate::selection::QueueSelection;
 use leveret_types::QueueId;
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};
@@ -21,21 +27,32 @@ use std::sync::Arc;
 /// Queues whose records are held at once.
 const RECORDS: usize = 128;
 
-/// The queues of a virtual host, or all that may be seen, as the query asks for them.
-pub(super) fn list(call: &Call<'_>, vhost: Option<&str>) -> Result<Reply, ApiError> {
-    list_among(call, vhost, |_| true)
+/// Queues of which other nodes are asked at once while a list is read: each question takes its way
+/// to and fro, and what is told is held.
+const AHEAD: usize = 1_024;
+/// The same where figures over time are told, of which there may be hundreds for each queue.
+const AHEAD_OVER_TIME: usize = 64;
+
+fn selection(call: &Call<'_>, vhost: Option<&str>) -> QueueSelection {
+    QueueSelection {
+        vhost: vhost.map(str::to_owned),
+        seen_by: listing::seen_by(call, vhost),
+        kind: call.query.get("type").map(str::to_owned),
+        name: NameFilter::of(&call.query),
+    }
 }
 
-/// The same, but for those that are not meant.
-pub(crate) fn list_among(
-    call: &Call<'_>,
-    vhost: Option<&str>,
+/// The queues that are meant among those selected.
+fn find(
+    selection: &QueueSelection,
+    app: &App,
+    order: &Order,
     is_meant: impl Fn(QueueId) -> bool,
-) -> Result<Reply, ApiError> {
-    let (app, query) = (call.app, &call.query);
-    let mut found = Found::new(query)?;
-    let visible = listing::visible_vhosts(call, vhost);
-    let kind = query.get("type");
+) -> Result<Found<QueueId>, ApiError> {
+    let mut found = Found::of(selection.name.as_ref(), order)?;
+    let seen_by = selection.seen_by.as_deref();
+    let visible = seen_by.map(|user| listing::vhosts_seen_by(app, user));
+    let (vhost, kind) = (selection.vhost.as_deref(), selection.kind.as_deref());
     app.node().each_queue(vhost, &mut |id, vhost, name| {
         if visible.as_ref().is_some_and(|seen| !seen.contains(vhost)) {
             return;
@@ -57,7 +74,56 @@ pub(crate) fn list_among(
             .collect();
         found.retain(|id| of_kind.contains(id));
     }
-    listing::list(found, Queues::new(app, Ranges::of(query)?), query)
+    Ok(found)
+}
+
+/// The queues of a virtual host, or all that may be seen, as the query asks for them.
+pub(super) fn list(call: &Call<'_>, vhost: Option<&str>) -> Result<Reply, ApiError> {
+    let selection = selection(call, vhost);
+    let found = find(&selection, call.app, &Order::of(&call.query, None), |_| {
+        true
+    })?;
+    let mut source = Queues::new(call.app, Ranges::of(&call.query)?);
+    source.selection = Some(selection);
+    listing::list(found, source, &call.query)
+}
+
+/// Those that are meant of all that may be seen.
+pub(crate) fn list_among(
+    call: &Call<'_>,
+    is_meant: impl Fn(QueueId) -> bool,
+) -> Result<Reply, ApiError> {
+    let selection = selection(call, None);
+    let found = find(
+        &selection,
+        call.app,
+        &Order::of(&call.query, None),
+        is_meant,
+    )?;
+    let source = Queues::new(call.app, Ranges::of(&call.query)?);
+    listing::list(found, source, &call.query)
+}
+
+/// The first of the queues that are led here, by their ids. Streams of which several nodes tell are
+/// not among them.
+pub(crate) fn own_part(app: &Arc<App>, selection: &QueueSelection, order: &Order) -> Part<u64> {
+    let mut source = Queues::new(app, Ranges::default());
+    let field = order.field.as_deref().unwrap_or_default();
+    // A filter without sense lets nothing through; who asks has looked before.
+    let found = find(selection, app, order, |_| true);
+    let ids: Vec<QueueId> = match &found {
+        Ok(found) => found.keys().copied().collect(),
+        Err(_) => Vec::new(),
+    };
+    let led = source.led_here(&ids, field);
+    let (total, filtered) = (led.len(), led.len());
+    let first = order.first_of(led);
+    Part {
+        total,
+        filtered,
+        first,
+    }
+    .map(|id| id.0)
 }
 
 /// What rows are made from.
@@ -65,6 +131,9 @@ struct Queues {
     app: Arc<App>,
     node: String,
     ranges: Ranges,
+    /// Which queues are listed; none where it cannot be said in words.
+    selection: Option<QueueSelection>,
+    peers: Peers,
     /// What other nodes tell of queues.
     told: HashMap<QueueId, TextOfRow>,
 }
@@ -75,6 +144,8 @@ impl Queues {
             app: Arc::clone(app),
             node: app.node().node_stats().name,
             ranges,
+            selection: None,
+            peers: Peers::of(app),
             told: HashMap::new(),
         }
     }
@@ -117,17 +188,79 @@ impl Queues {
         };
         ids.iter().map(of).collect()
     }
+    /// What these queues are sorted by, of those that are led here and of which no other node has a
+    /// part.
+    fn led_here(&mut self, ids: &[QueueId], field: &str) -> Keyed<QueueId> {
+        let mut led = Vec::new();
+        for ids in ids.chunks(RECORDS) {
+            let here = self.known_here(ids);
+            let is_led = |id: &QueueId| here.get(id).is_some_and(|stats| !stats.follows);
+            let ids: Vec<QueueId> = ids
+                .iter()
+                .copied()
+                .filter(|id| is_led(id) && !has_parts(*id, field))
+                .collect();
+            let fields = self.fields(&ids, field).into_iter();
+            led.extend(fields.zip(ids));
+        }
+        led
+    }
+
+    /// Asks the other nodes for the first of an order; whether these and what is led here are known
+    /// to be the first of `count` queues.
+    fn ask_first(
+        &mut self,
+        count: usize,
+        order: &Order,
+        fields: &mut HashMap<QueueId, Value>,
+    ) -> bool {
+        let Some(of) = self.selection.clone().filter(|_| order.first < count) else {
+            return false;
+        };
+        let order = order.clone();
+        let (mut led, mut told) = (fields.len(), fields.len());
+        let question = Question::QueueOrder { of, order };
+        for (_, part) in self.peers.parts::<u64>(&question) {
+            led += part.filtered;
+            told += part.first.len();
+            let first = part.first.into_iter();
+            fields.extend(first.map(|(field, id)| (QueueId(id), field)));
+        }
+        // One of which nobody tells, or two nodes do, may have another place.
+        led == count && told == fields.len()
+    }
+
+    /// Asks the other nodes for all of an order.
+    fn ask_all(&mut self, order: &Order, fields: &mut HashMap<QueueId, Value>) {
+        let question = Question::QueueOrder {
+            of: self.selection.clone().unwrap_or_default(),
+            order: Order {
+                first: usize::MAX,
+                ..order.clone()
+            },
+        };
+        for (_, part) in self.peers.parts::<u64>(&question) {
+            let all = part.first.into_iter();
+            fields.extend(all.map(|(field, id)| (QueueId(id), field)));
+        }
+    }
 }
 
 impl Source for Queues {
     type Key = QueueId;
     type Row = QueueRow;
 
-    fn prepare(&mut self, wanted: Wanted<'_, QueueId>) {
-        self.told = match wanted {
-            Wanted::All => told_elsewhere(&self.app, &self.ranges),
-            Wanted::These(ids) => told_elsewhere_of(&self.app, ids, &self.ranges),
-        };
+    fn prepare(&mut self, ids: &[QueueId]) {
+        // What was told before goes first.
+        self.told = HashMap::new();
+        self.told = told_elsewhere(&mut self.peers, ids, &self.ranges);
+    }
+
+    fn ahead(&self) -> usize {
+        match self.ranges.is_none() {
+            true => AHEAD,
+            false => AHEAD_OVER_TIME,
+        }
     }
 
     fn rows(&mut self, ids: &[QueueId]) -> Vec<Option<QueueRow>> {
@@ -143,6 +276,31 @@ impl Source for Queues {
         rows.map(|row| listing::field_of(row, field)).collect()
     }
 
+    fn ordered(&mut self, ids: Vec<QueueId>, field: &str, order: &Order) -> Keyed<QueueId> {
+        if is_of_record(field) {
+            return listing::each_field(self, ids, field);
+        }
+        let (of_parts, of_one): (Vec<QueueId>, Vec<QueueId>) =
+            ids.iter().partition(|id| has_parts(**id, field));
+        let led = self.led_here(&of_one, field).into_iter();
+        let mut fields: HashMap<QueueId, Value> = led.map(|(field, id)| (id, field)).collect();
+        if !self.ask_first(of_one.len(), order, &mut fields) {
+            self.ask_all(order, &mut fields);
+            // Of the rest no leader tells: what a replica here knows is better than nothing.
+            let is_untold = |id: &QueueId| !fields.contains_key(id);
+            let untold: Vec<QueueId> = of_one.into_iter().filter(is_untold).collect();
+            let untold = listing::each_field(self, untold, field).into_iter();
+            fields.extend(untold.map(|(field, id)| (id, field)));
+        }
+        for some in of_parts.chunks(self.ahead()) {
+            self.prepare(some);
+            let told = listing::each_field(self, some.to_vec(), field).into_iter();
+            fields.extend(told.map(|(field, id)| (id, field)));
+        }
+        let keyed = |id| Some((fields.remove(&id)?, id));
+        ids.into_iter().filter_map(keyed).collect()
+    }
+
     fn pick(&self, row: QueueRow, query: &Query) -> QueueRow {
         if query.get("columns").is_none() && !query.flag("disable_stats") {
             return row;
@@ -155,6 +313,32 @@ impl Source for Queues {
         let row = |row: &TextOfRow| row.bytes() + size_of::<(QueueId, TextOfRow)>();
         self.told.values().map(row).sum()
     }
+}
+
+/// Fields that the catalogue tells, which each node has.
+const OF_RECORD: [&str; 10] = [
+    "name",
+    "vhost",
+    "type",
+    "durable",
+    "auto_delete",
+    "exclusive",
+    "arguments",
+    "policy",
+    "operator_policy",
+    "effective_policy_definition",
+];
+
+fn is_of_record(field: &str) -> bool {
+    let top = field.split('.').next();
+    top.is_some_and(|top| OF_RECORD.contains(&top))
+}
+
+/// Whether what stands in this field is put together from several nodes' words: each counts the
+/// readers of its replica of a stream.
+fn has_parts(id: QueueId, field: &str) -> bool {
+    let top = field.split('.').next();
+    id.is_stream() && top.is_some_and(|top| ["consumers", "readers"].contains(&top))
 }
 
 type Figure = fn(&QueueStats) -> u64;

@@ -10,7 +10,7 @@ use crate::connections::connection_details;
 use crate::figures::{depths_at, message_rates, messages_at};
 use crate::history::History;
 use crate::moments::rfc3339;
-use crate::peers;
+use crate::peers::{self, Peers};
 use crate::question::Question;
 use crate::ranges::{Part, Ranges};
 use crate::rates::{MESSAGE_FIELDS, Subject};
@@ -19,6 +19,7 @@ use leveret_types::{ConnectionId, NodeId, QueueId};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// The connections that own exclusive queues.
@@ -261,57 +262,49 @@ impl Row {
     }
 }
 
-/// What other nodes tell of the queues that they lead, and of readers of streams.
-pub(crate) fn told_elsewhere(app: &App, ranges: &Ranges) -> HashMap<QueueId, Row> {
-    let mut told = HashMap::new();
-    ask(app, &Question::Queues { ranges: *ranges }, &mut told);
-    told
-}
-
-/// The same, of these queues.
-pub(crate) fn told_elsewhere_of(
-    app: &App,
+/// What other nodes tell of the queues among these that they lead, and of readers of streams.
+pub(crate) fn told_elsewhere(
+    peers: &mut Peers,
     ids: &[QueueId],
     ranges: &Ranges,
 ) -> HashMap<QueueId, Row> {
-    let mut told = HashMap::new();
-    for ids in ids.chunks(Question::QUEUES_MAX) {
-        let ids = ids.iter().map(|id| id.0).collect();
-        let ranges = *ranges;
-        ask(app, &Question::QueuesOf { ids, ranges }, &mut told);
-    }
-    told
-}
-
-fn ask(app: &App, question: &Question, told: &mut HashMap<QueueId, Row>) {
     #[derive(serde::Deserialize)]
     struct Head {
         id: u64,
         #[serde(default)]
         follows: bool,
     }
-    for (node, bytes) in app.node().ask_peers(question) {
-        let rows: Vec<Box<RawValue>> = serde_json::from_slice(&bytes).unwrap_or_default();
-        for text in rows {
-            let Ok(Head { id, follows }) = serde_json::from_str(text.get()) else {
-                continue;
-            };
-            let row = told.entry(QueueId(id)).or_default();
-            match follows {
-                true => row.replicas.push(text),
-                false => row.led = Some((node, text)),
+    let mut told: HashMap<QueueId, Row> = HashMap::new();
+    for ids in ids.chunks(Question::QUEUES_MAX) {
+        let ids = ids.iter().map(|id| id.0).collect();
+        let question = Question::QueuesOf {
+            ids,
+            ranges: *ranges,
+        };
+        for (node, bytes) in peers.ask(&question) {
+            let rows: Vec<Box<RawValue>> = serde_json::from_slice(&bytes).unwrap_or_default();
+            for text in rows {
+                let Ok(Head { id, follows }) = serde_json::from_str(text.get()) else {
+                    continue;
+                };
+                let row = told.entry(QueueId(id)).or_default();
+                match follows {
+                    true => row.replicas.push(text),
+                    false => row.led = Some((node, text)),
+                }
             }
         }
     }
+    told
 }
 
 /// What is told of one queue, wherever it is led.
-pub fn told_of(app: &App, queue: QueueId, ranges: &Ranges) -> Option<Told> {
+pub fn told_of(app: &Arc<App>, queue: QueueId, ranges: &Ranges) -> Option<Told> {
     let own = app.node().queue(queue);
     let is_led_here = own.as_ref().is_some_and(|stats| !stats.follows);
     let elsewhere = match is_led_here && !queue.is_stream() {
         true => None,
-        false => told_elsewhere_of(app, &[queue], ranges).remove(&queue),
+        false => told_elsewhere(&mut Peers::of(app), &[queue], ranges).remove(&queue),
     };
     let owners = owners(app, &own);
     Told::of(app, own.as_ref(), elsewhere.as_ref(), &owners, ranges)

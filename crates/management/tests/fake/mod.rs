@@ -1,5 +1,9 @@
 //! A node at the trait seam: a few tables in memory, and a record of what was asked.
 
+#[allow(dead_code)] // Most tests have no cluster.
+pub mod cluster;
+
+use cluster::Member;
 use leveret_auth::Access;
 use leveret_management::api::*;
 use leveret_management::cluster::{ClusterChange, ClusterNode, ClusterView};
@@ -50,6 +54,8 @@ pub struct Fake {
     pub kept_queue: Mutex<Option<String>>,
     /// Logins with the password "slow", which wait.
     pub logins: Mutex<Vec<LoginAnswer>>,
+    /// Its place in a cluster.
+    pub member: Member,
 }
 
 /// A quorum queue `r` in `other` with members on nodes 1 (this one, which follows), 2 and 3, and
@@ -233,8 +239,9 @@ fn content_of(connection: ConnectionStats) -> ConnectionContent {
 }
 
 /// One of many connections, with two channels and a consumer.
-fn more_connection(id: u64) -> ConnectionContent {
+fn more_connection(id: u64, member: &Member) -> ConnectionContent {
     let connection = ConnectionId(id);
+    let number = member.number_of(connection);
     let channel = |number| ChannelStats {
         connection,
         number,
@@ -243,10 +250,10 @@ fn more_connection(id: u64) -> ConnectionContent {
     ConnectionContent {
         connection: ConnectionStats {
             id: connection,
-            name: format!("more-{id:08}"),
+            name: format!("more-{number:08}"),
             user: "management".to_owned(),
             vhost: "/".to_owned(),
-            received_bytes: id,
+            received_bytes: number,
             ..ConnectionStats::default()
         },
         channels: vec![channel(1), channel(2)],
@@ -283,6 +290,7 @@ impl Fake {
                 ..stream_stats()
             }))
             .chain(self.more_queues().map(more_stats))
+            .filter(|queue| self.member.leads(queue.id))
             .collect()
     }
 
@@ -290,8 +298,8 @@ impl Fake {
         let stream = (3, "management", "/", "stream");
         let amqp = [(1, "management", "/"), (2, "administrator", "other")];
         let amqp = amqp.map(|(id, user, vhost)| (id, user, vhost, "AMQP 0-9-1"));
-        amqp.into_iter()
-            .chain(self.has_stream().then_some(stream))
+        let amqp = amqp.into_iter().filter(|_| self.member.has_usual());
+        amqp.chain(self.has_stream().then_some(stream))
             .map(|(id, user, vhost, protocol)| ConnectionStats {
                 id: ConnectionId(id),
                 protocol,
@@ -318,7 +326,10 @@ impl Running for Fake {
 
     fn node_stats(&self) -> NodeStats {
         NodeStats {
-            name: "leveret@burrow".to_owned(),
+            name: match self.member.share {
+                None | Some((0, _)) => "leveret@burrow".to_owned(),
+                Some((part, _)) => format!("leveret@burrow-{part}"),
+            },
             cluster_name: "hares".to_owned(),
             cluster_id: "id-1".to_owned(),
             memory_alarm: *self.alarm.lock().unwrap(),
@@ -379,7 +390,7 @@ impl Running for Fake {
 
     fn queue(&self, queue: QueueId) -> Option<QueueStats> {
         if self.more_queues().contains(&queue.0) {
-            return Some(more_stats(queue.0));
+            return Some(more_stats(queue.0)).filter(|queue| self.member.leads(queue.id));
         }
         self.known_queues().into_iter().find(|q| q.id == queue)
     }
@@ -401,7 +412,8 @@ impl Running for Fake {
     fn each_connection(&self, see: &mut dyn FnMut(ConnectionContent)) {
         let known = self.known_connections().into_iter();
         known.map(content_of).for_each(&mut *see);
-        self.more_connections().map(more_connection).for_each(see);
+        let more = self.more_connections();
+        more.for_each(|id| see(more_connection(id, &self.member)));
     }
 
     fn connections_of(&self, ids: &[ConnectionId]) -> Vec<ConnectionContent> {
@@ -409,7 +421,7 @@ impl Running for Fake {
         self.rows_made.fetch_add(ids.len() as u64, Relaxed);
         let known = self.known_connections();
         let of = |id: &ConnectionId| match self.more_connections().contains(&id.0) {
-            true => Some(more_connection(id.0)),
+            true => Some(more_connection(id.0, &self.member)),
             false => known.iter().find(|c| c.id == *id).cloned().map(content_of),
         };
         ids.iter().filter_map(of).collect()
@@ -658,11 +670,23 @@ impl Running for Fake {
         self.group().is_none_or(|group| group.down != Some(node))
     }
 
+    fn ask_nodes(&self, nodes: &[NodeId], question: &Question) -> Vec<(NodeId, Vec<u8>)> {
+        if self.member.share.is_some() {
+            return self.member.ask(Some(nodes), question);
+        }
+        let mut answers = self.ask_peers(question);
+        answers.retain(|(node, _)| nodes.contains(node));
+        answers
+    }
+
     fn ask_peers(&self, question: &Question) -> Vec<(NodeId, Vec<u8>)> {
+        if self.member.share.is_some() {
+            return self.member.ask(None, question);
+        }
         let leads = self.group().and_then(|group| group.leads);
         let answer = match question {
-            Question::Queues { .. } => r#"[{"id": 9, "messages": 7}]"#,
-            Question::QueuesOf { ids, .. } if ids == &[9] => r#"[{"id": 9, "messages": 7}]"#,
+            Question::QueueOrder { .. } => r#"{"total": 1, "filtered": 1, "first": [[7, 9]]}"#,
+            Question::QueuesOf { ids, .. } if ids.contains(&9) => r#"[{"id": 9, "messages": 7}]"#,
             Question::QueuesOf { .. } => "[]",
             _ => return Vec::new(),
         };

@@ -1,0 +1,203 @@
+//! Lists of a cluster: what they cost the nodes, and what moves between them.
+
+#[allow(dead_code)] // Other tests use the rest.
+mod client;
+#[allow(dead_code)] // Other tests use the rest.
+mod fake;
+
+use client::{Answer, basic, exchange};
+use fake::{Fake, cluster};
+use leveret_management::{App, Endpoint, Server, Service};
+use leveret_types::NodeId;
+use serde_json::Value;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Three nodes, the first of which is asked.
+struct Cluster {
+    nodes: Vec<Arc<Fake>>,
+    server: Server,
+}
+
+fn start(make: impl Fn(&Fake)) -> Cluster {
+    let nodes = cluster::nodes(3, |fake| {
+        make(&fake);
+        Arc::new(fake)
+    });
+    let nodes: Vec<_> = nodes.into_iter().map(|(node, _)| node).collect();
+    let any = "127.0.0.1:0".parse().expect("an address");
+    let app = App::new(Arc::clone(&nodes[0]) as _, None, false);
+    let server = Server::start(app, &[Endpoint::plain(Service::Api, any)]).expect("a port");
+    Cluster { nodes, server }
+}
+
+impl Cluster {
+    fn ask(&self, path: &str) -> Answer {
+        let address = self.server.plain_address(Service::Api);
+        let authorization = basic("administrator", "administrator");
+        let request = format!(
+            "GET /api/{path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\
+             Authorization: {authorization}\r\n\r\n"
+        );
+        exchange(address.expect("an address"), request.as_bytes())
+    }
+
+    fn get(&self, path: &str) -> Value {
+        for node in &self.nodes {
+            node.rows_made.store(0, Relaxed);
+            node.all_asked.store(0, Relaxed);
+        }
+        let member = &self.nodes[0].member;
+        member.moved_bytes.store(0, Relaxed);
+        member.longest_bytes.store(0, Relaxed);
+        member.waits.store(0, Relaxed);
+        let answer = self.ask(path);
+        assert_eq!(answer.status, 200, "{path}: {}", answer.head);
+        answer.json()
+    }
+
+    /// Rows that all nodes have made for the last list.
+    fn rows_made(&self) -> u64 {
+        let made = self.nodes.iter().map(|node| node.rows_made.load(Relaxed));
+        made.sum()
+    }
+
+    /// How often a node was asked for all it has.
+    fn all_asked(&self) -> u64 {
+        let asked = self.nodes.iter().map(|node| node.all_asked.load(Relaxed));
+        asked.sum()
+    }
+
+    fn moved_bytes(&self) -> u64 {
+        self.nodes[0].member.moved_bytes.load(Relaxed)
+    }
+
+    fn silence(&self, node: u32, answers_before: u64) {
+        let member = &self.nodes[0].member;
+        member.before_silence.store(answers_before, Relaxed);
+        *member.silent.lock().expect("silent") = vec![NodeId(node)];
+    }
+}
+
+fn queues(count: u64) -> Cluster {
+    start(|node| node.more_queues.store(count, Relaxed))
+}
+
+fn names(list: &Value) -> Vec<&str> {
+    let rows = list.as_array().or_else(|| list["items"].as_array());
+    let rows = rows.expect("a list").iter();
+    rows.map(|row| row["name"].as_str().unwrap_or_default())
+        .collect()
+}
+
+#[test]
+fn a_page_of_a_clusters_queues_costs_a_page() {
+    let cluster = queues(20_000);
+    for (query, first, messages) in [
+        ("page=1&page_size=100&sort=name&sort_reverse=true", "q", 10),
+        (
+            "page=1&page_size=100&sort=messages&sort_reverse=true",
+            "more-00020999",
+            20_999,
+        ),
+        ("page=2&page_size=100&sort=messages", "more-00001097", 1_097),
+        (
+            "page=1&page_size=100&sort=messages_ready&name=more-0000[56]&use_regex=true",
+            "more-00005000",
+            5_000,
+        ),
+        ("page=7&page_size=100&sort=durable", "more-00001599", 1_599),
+    ] {
+        let page = cluster.get(&format!("queues?{query}"));
+        let items = page["items"].as_array().expect("items");
+        assert_eq!(items.len(), 100, "{query}");
+        assert_eq!(items[0]["name"], first, "{query}");
+        assert_eq!(items[0]["messages"], messages, "{query}");
+        assert_eq!(items[99]["state"], "running", "{query}");
+        if !query.contains("durable") {
+            assert_eq!(cluster.rows_made(), 100, "{query}");
+        }
+        assert_eq!(cluster.all_asked(), 0, "{query}");
+        let moved = cluster.moved_bytes();
+        assert!(moved < 32_000, "{query}: {moved} bytes moved");
+    }
+}
+
+#[test]
+fn every_page_of_a_clusters_queues_is_the_whole_lists_own() {
+    let cluster = queues(300);
+    for query in [
+        "sort=messages",
+        "sort=messages&sort_reverse=true",
+        "sort=consumers",
+        "sort=consumers&sort_reverse=true",
+        "sort=messages_details.rate",
+        "sort=node&sort_reverse=true",
+        "sort=name&sort_reverse=true",
+        "sort=nothing.of.that.kind",
+        "",
+    ] {
+        let list = cluster.get(&format!("queues?{query}"));
+        let whole = names(&list);
+        assert_eq!(whole.len(), 303, "{query}");
+        let mut paged = Vec::new();
+        for page in 1..=6 {
+            let page = cluster.get(&format!("queues?page={page}&page_size=60&{query}"));
+            assert_eq!(page["filtered_count"], 303);
+            paged.extend(names(&page).into_iter().map(str::to_owned));
+        }
+        assert_eq!(paged, whole, "{query}");
+    }
+}
+
+#[test]
+fn a_list_of_a_clusters_queues_asks_for_some_at_a_time() {
+    let cluster = queues(20_000);
+    for query in ["", "?sort=messages&sort_reverse=true"] {
+        let list = cluster.get(&format!("queues{query}"));
+        let rows = list.as_array().expect("a list");
+        assert_eq!(rows.len(), 20_003, "{query}");
+        for row in rows {
+            let number = row["name"]
+                .as_str()
+                .and_then(|name| name.strip_prefix("more-"));
+            let messages: Option<u64> = number.and_then(|number| number.parse().ok());
+            if let Some(messages) = messages {
+                assert_eq!(row["messages"], messages, "{query}");
+            }
+        }
+        // The rows of all that one node leads are more than a megabyte.
+        let longest = cluster.nodes[0].member.longest_bytes.load(Relaxed);
+        assert!(longest < 128 * 1_024, "{query}: {longest} bytes at once");
+        assert_eq!(cluster.all_asked(), 0, "{query}");
+    }
+}
+
+#[test]
+fn a_node_that_is_silent_is_waited_for_once() {
+    let cluster = queues(5_000);
+    // Which of node 2's queues are shown with their figures: none, or those asked about before.
+    for (answers_before, query) in [
+        (0, "queues"),
+        (2, "queues"),
+        (0, "queues?sort=messages"),
+        (1, "queues?sort=messages"),
+        (0, "queues?page=1&page_size=500&sort=messages"),
+        (1, "queues?page=1&page_size=500&sort=messages"),
+    ] {
+        cluster.silence(2, answers_before);
+        let list = cluster.get(query);
+        let rows = list.as_array().or_else(|| list["items"].as_array());
+        let rows = rows.expect("a list");
+        let is_paged = query.contains("page=");
+        assert_eq!(rows.len(), if is_paged { 500 } else { 5_003 }, "{query}");
+        let is_down = |row: &&Value| row["state"] == "down";
+        let down = rows.iter().filter(is_down).count();
+        assert!(down > 0, "{answers_before}, {query}");
+        assert!(
+            down < rows.len() * 3 / 4 || is_paged,
+            "{answers_before}, {query}: {down}"
+        );
+        assert_eq!(cluster.nodes[0].member.waits.load(Relaxed), 1, "{query}");
+    }
+}
