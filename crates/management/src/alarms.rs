@@ -5,6 +5,7 @@ use crate::connections;
 use crate::overview;
 use crate::reply::{ApiError, Reply};
 use crate::route::Call;
+use crate::selection::ClientSelection;
 use serde_json::{Value, json};
 
 /// Whether a connection is held back: by an alarm, by a full queue, or by a log that falls behind.
@@ -42,9 +43,9 @@ pub fn alarms(call: &Call<'_>) -> Result<Reply, ApiError> {
     let nodes = overview::all_nodes(call.app);
     let has = |alarm: &str| nodes.iter().any(|node| node[alarm] == true);
     let (memory, disk) = (has("mem_alarm"), has("disk_free_alarm"));
-    let held: Vec<Value> = connections::everywhere(call.app, is_held_back)
-        .iter()
-        .map(|connection| pick(connection, &CONNECTION))
+    let held: Vec<Value> = connections::everywhere(call.app, ClientSelection::default())
+        .filter(is_held_back)
+        .map(|connection| pick(&connection, &CONNECTION))
         .collect();
     Ok(Reply::Json(json!({
         "memory": memory,

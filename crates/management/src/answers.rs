@@ -7,7 +7,7 @@ use crate::pieces::write_json;
 use crate::question::Question;
 use crate::ranges::Ranges;
 use crate::{
-    attempts, changes, connections, disk, moves, overview, queues, stream_browse, stream_groups,
+    attempts, changes, client_lists, disk, moves, overview, queues, stream_browse, stream_groups,
     stream_rows, vhost_sums,
 };
 use leveret_types::{ConnectionId, QueueId};
@@ -23,6 +23,13 @@ pub fn answer(app: &Arc<App>, asked: &[u8]) -> Vec<u8> {
         Some(Question::QueueOrder { of, order }) => {
             // Zeros are not left out: each stands for a queue.
             return serde_json::to_vec(&queues::own_part(app, &of, &order)).unwrap_or_default();
+        }
+        Some(Question::Clients { kind, of, order }) => {
+            let part = client_lists::own_part(app, kind, &of, &order);
+            return serde_json::to_vec(&part).unwrap_or_default();
+        }
+        Some(Question::ClientsOf { kind, keys, ranges }) => {
+            return client_lists::own_rows(app, kind, keys, ranges);
         }
         Some(Question::QueuesOf { ids, ranges }) => {
             let ids: Vec<QueueId> = ids.into_iter().map(QueueId).collect();
@@ -57,10 +64,10 @@ fn led(app: &App, queues: Vec<QueueStats>, ranges: &Ranges) -> Vec<u8> {
 fn one(app: &App, question: Question) -> Value {
     let node = app.node();
     match question {
-        Question::QueueOrder { .. } | Question::QueuesOf { .. } => Value::Null,
-        Question::Connections { ranges } => connections::own_connections(app, &ranges).into(),
-        Question::Channels { ranges } => connections::own_channels(app, &ranges).into(),
-        Question::Consumers => connections::own_consumers(app).into(),
+        Question::QueueOrder { .. }
+        | Question::QueuesOf { .. }
+        | Question::Clients { .. }
+        | Question::ClientsOf { .. } => Value::Null,
         Question::StreamPublishers => stream_rows::own_publishers(app).into(),
         Question::StreamConsumers => stream_rows::own_consumers(app).into(),
         Question::Node { ranges } => overview::own_node(app, &ranges),

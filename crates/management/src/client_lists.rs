@@ -1,274 +1,383 @@
-//! Lists of what clients have: connections, channels, consumers. Of each only a key is held; what
-//! its row is made from is asked of the connections' threads when the row is wanted.
+//! Lists of what clients have: connections, channels, consumers. Of each only a key is held, of
+//! those of other nodes too; what its row is made from is asked of the connections' threads, or of
+//! its node, when the row is wanted.
 
-use crate::api::{ConnectionContent, ConnectionStats};
+use crate::api::{ChannelStats, ConnectionContent, ConnectionStats};
 use crate::app::App;
 use crate::connections::{Shape, channel_json, channel_name, connection_json, consumer_json};
 use crate::directory::Queue;
-use crate::listing::{self, Found, Source};
-use crate::peers;
+use crate::list_query::{NameFilter, Page};
+use crate::listing::{self, Found, Keyed, Source};
+use crate::parts::{Order, Part};
+use crate::peers::{self, Peers};
+use crate::pieces::write_json;
 use crate::question::Question;
 use crate::ranges::Ranges;
 use crate::reply::{ApiError, Reply, fingerprint};
 use crate::route::Call;
-use leveret_types::{ConnectionId, QueueId};
+use crate::selection::{ClientKey, ClientSelection, Kind};
+use leveret_types::{ConnectionId, NodeId, QueueId};
 use serde_json::Value;
 use serde_json::value::RawValue;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-/// What is listed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    Connections,
-    Channels,
-    Consumers,
-}
-
-/// Where things are looked for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Among<'a> {
-    /// In all connections.
-    All,
-    /// In the connection of this name.
-    Connection(&'a str),
-}
-
-/// Names a thing.
+/// Names a thing, wherever it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Key {
-    /// A connection of this node.
-    Connection(ConnectionId),
-    /// A channel of such a connection.
-    Channel(ConnectionId, u16),
-    /// A consumer on such a channel, by its tag's fingerprint.
-    Consumer(ConnectionId, u16, u64),
-    /// What another node tells, by its place.
-    Elsewhere(u32),
+pub(crate) struct Key {
+    /// Its node; none for this one.
+    node: Option<NodeId>,
+    of: ClientKey,
 }
 
 impl Key {
+    const fn here(of: ClientKey) -> Self {
+        Self { node: None, of }
+    }
+
+    /// Its connection, if that is one of this node's.
     const fn connection(self) -> Option<ConnectionId> {
-        match self {
-            Self::Connection(id) | Self::Channel(id, _) | Self::Consumer(id, ..) => Some(id),
-            Self::Elsewhere(_) => None,
-        }
-    }
-
-    /// Where a thing stands among those of its kind, those of other nodes last. Consumers have no
-    /// order of their own.
-    fn order(self) -> (bool, ConnectionId, u16) {
-        match self {
-            Self::Connection(id) => (false, id, 0),
-            Self::Channel(id, number) => (false, id, number),
-            Self::Consumer(..) => (false, ConnectionId(0), 0),
-            Self::Elsewhere(_) => (true, ConnectionId(0), 0),
+        match self.node {
+            None => Some(ConnectionId(self.of.0)),
+            Some(_) => None,
         }
     }
 }
 
-/// The connection that a thing belongs to, as far as lists choose by it.
-pub(crate) struct Of<'a> {
-    pub(crate) user: &'a str,
-    pub(crate) vhost: &'a str,
-    pub(crate) protocol: &'a str,
+/// Keys of what other nodes' clients have, node by node.
+fn keys_elsewhere(parts: Vec<(NodeId, Part<ClientKey>)>) -> impl Iterator<Item = Part<Key>> {
+    parts.into_iter().map(|(node, part)| {
+        let node = Some(node);
+        part.map(|of| Key { node, of })
+    })
 }
 
-/// What other nodes tell of their clients, as it came: a row's text takes a part of its value.
-struct Elsewhere {
-    texts: Vec<Box<RawValue>>,
-    shape: Value,
+/// What a thing is sorted by where no row need be made for that.
+type Field = fn(&ConnectionStats, Option<&ChannelStats>) -> Value;
+
+/// The fields that lists are usually sorted by.
+fn field(kind: Kind, name: &str) -> Option<Field> {
+    if kind == Kind::Consumers {
+        return None;
+    }
+    if let Some(field) = field_of_connection(kind, name) {
+        return Some(field);
+    }
+    if kind != Kind::Channels {
+        return None;
+    }
+    Some(match name {
+        "number" => |_, channel| channel.map(|channel| channel.number).into(),
+        "state" => |_, channel| channel.map(|channel| channel.state).into(),
+        "consumer_count" => |_, channel| channel.map(|channel| channel.consumers).into(),
+        "messages_unacknowledged" => |_, channel| channel.map(|of| of.unacknowledged).into(),
+        "messages_unconfirmed" => |_, channel| channel.map(|of| of.unconfirmed).into(),
+        "messages_uncommitted" => |_, channel| channel.map(|of| of.uncommitted).into(),
+        "prefetch_count" => |_, channel| channel.map(|channel| channel.prefetch).into(),
+        _ => return None,
+    })
 }
 
-impl Elsewhere {
-    /// Asks the other nodes.
-    fn ask(app: &App, kind: Kind, ranges: Ranges) -> Self {
-        let (question, shape) = match kind {
-            Kind::Connections => (Question::Connections { ranges }, Shape::Connection),
-            Kind::Channels => (Question::Channels { ranges }, Shape::Channel),
-            Kind::Consumers => (Question::Consumers, Shape::Consumer),
-        };
-        Self {
-            texts: peers::texts(app, &question),
-            shape: shape.of(app),
-        }
-    }
-
-    fn row(&self, at: u32) -> Option<Value> {
-        let row = serde_json::from_str(self.texts.get(at as usize)?.get()).ok()?;
-        Some(peers::shaped(&self.shape, row))
-    }
-
-    fn bytes(&self) -> usize {
-        self.texts.iter().map(|text| text.get().len()).sum()
-    }
+fn field_of_connection(kind: Kind, name: &str) -> Option<Field> {
+    Some(match (kind, name) {
+        (_, "user") => |connection, _| (&*connection.user).into(),
+        (_, "vhost") => |connection, _| (&*connection.vhost).into(),
+        (Kind::Connections, "state") => |connection, _| connection.state.into(),
+        (Kind::Connections, "protocol") => |connection, _| connection.protocol.into(),
+        (Kind::Connections, "channels") => |connection, _| connection.channels.into(),
+        (Kind::Connections, "connected_at") => |connection, _| connection.connected_at_ms.into(),
+        (Kind::Connections, "recv_oct") => |connection, _| connection.received_bytes.into(),
+        (Kind::Connections, "send_oct") => |connection, _| connection.sent_bytes.into(),
+        _ => return None,
+    })
 }
 
-/// Shows the key of each thing that may be seen and is meant, with the name that filters look at.
-fn each(
-    call: &Call<'_>,
+/// Whether what is of this connection is selected.
+fn is_meant(
     kind: Kind,
-    among: Among<'_>,
-    ranges: Ranges,
-    is_meant: &dyn Fn(&Of<'_>) -> bool,
-    see: &mut dyn FnMut(Option<&str>, Key),
-) -> Elsewhere {
-    let visible = listing::visible_vhosts(call, None);
-    let is_wanted = |of: &Of<'_>| {
-        let may_see = match kind {
-            Kind::Connections | Kind::Channels => {
-                call.who.is_monitor() || of.user == call.who.name()
-            }
-            Kind::Consumers => visible.as_ref().is_none_or(|seen| seen.contains(of.vhost)),
-        };
-        may_see && is_meant(of)
+    of: &ClientSelection,
+    visible: Option<&HashSet<String>>,
+    c: &ConnectionStats,
+) -> bool {
+    let is = |wanted: &Option<String>, it: &str| wanted.as_ref().is_none_or(|name| name == it);
+    let may_see = match kind {
+        Kind::Connections | Kind::Channels => is(&of.seen_by, &c.user),
+        Kind::Consumers => visible.is_none_or(|seen| seen.contains(&c.vhost)),
     };
-    let mut see_content = |content: ConnectionContent| {
-        let c = &content.connection;
-        let (user, vhost, protocol) = (&*c.user, &*c.vhost, c.protocol);
-        if is_wanted(&Of {
-            user,
-            vhost,
-            protocol,
-        }) {
-            each_in(kind, &content, see);
-        }
-    };
-    let node = call.app.node();
-    let mut is_here = false;
-    match among {
-        Among::All => node.each_connection(&mut see_content),
-        Among::Connection(name) => {
-            let content = node.connection(name);
-            is_here = content.is_some();
-            content.into_iter().for_each(see_content);
-        }
-    }
-    if is_here {
-        let (texts, shape) = (Vec::new(), Value::Null);
-        return Elsewhere { texts, shape };
-    }
-    let elsewhere = Elsewhere::ask(call.app, kind, ranges);
-    for at in 0..elsewhere.texts.len() as u32 {
-        let Some(row) = elsewhere.row(at) else {
-            continue;
-        };
-        let text = |value: &'_ Value| value.as_str().unwrap_or_default().to_owned();
-        let (user, vhost, connection) = match kind {
-            Kind::Connections => (&row["user"], &row["vhost"], &row["name"]),
-            Kind::Channels => (
-                &row["user"],
-                &row["vhost"],
-                &row["connection_details"]["name"],
-            ),
-            Kind::Consumers => {
-                let channel = &row["channel_details"];
-                (
-                    &channel["user"],
-                    &row["queue"]["vhost"],
-                    &channel["connection_name"],
-                )
-            }
-        };
-        let is_among = match among {
-            Among::All => true,
-            Among::Connection(name) => connection == name,
-        };
-        let (user, vhost, protocol) = (text(user), text(vhost), text(&row["protocol"]));
-        let of = Of {
-            user: &user,
-            vhost: &vhost,
-            protocol: &protocol,
-        };
-        if is_among && is_wanted(&of) {
-            see(row["name"].as_str(), Key::Elsewhere(at));
-        }
-    }
-    elsewhere
+    may_see && is(&of.user, &c.user) && is(&of.vhost, &c.vhost) && is(&of.protocol, c.protocol)
 }
 
-/// The things of one connection.
-fn each_in(kind: Kind, content: &ConnectionContent, see: &mut dyn FnMut(Option<&str>, Key)) {
+/// What this node's clients have of what is selected.
+fn find(
+    app: &App,
+    kind: Kind,
+    of: &ClientSelection,
+    order: &Order,
+) -> Result<Found<ClientKey>, ApiError> {
+    let seen_by = of.seen_by.as_deref().filter(|_| kind == Kind::Consumers);
+    let visible = seen_by.map(|user| listing::vhosts_seen_by(app, user));
+    let field = order.field.as_deref().and_then(|name| field(kind, name));
+    let mut found = Found::of(of.name.as_ref(), order)?;
+    if field.is_some() {
+        found = found.with_fields();
+    }
+    let queue = of.queue.map(QueueId);
+    let mut see = |content: ConnectionContent| {
+        let c = &content.connection;
+        if !is_meant(kind, of, visible.as_ref(), c) {
+            return;
+        }
+        each_in(kind, &content, queue, &mut |name, channel, key| {
+            let of_it = || field.map(|field| field(c, channel)).into();
+            found.add_with(name, of_it, || key);
+        });
+    };
+    match &of.connection {
+        None => app.node().each_connection(&mut see),
+        Some(name) => app.node().connection(name).into_iter().for_each(see),
+    }
+    // Consumers have no order of their own.
+    found.sort_by(|key| match kind {
+        Kind::Connections | Kind::Channels => *key,
+        Kind::Consumers => ClientKey::default(),
+    });
+    Ok(found)
+}
+
+type SeeInConnection<'a> = dyn FnMut(Option<&str>, Option<&ChannelStats>, ClientKey) + 'a;
+
+/// The things of one connection, each with its name and the channel that it is.
+fn each_in(
+    kind: Kind,
+    content: &ConnectionContent,
+    queue: Option<QueueId>,
+    see: &mut SeeInConnection<'_>,
+) {
     let c = &content.connection;
     match kind {
-        Kind::Connections => see(Some(&c.name), Key::Connection(c.id)),
+        Kind::Connections => see(Some(&c.name), None, ClientKey(c.id.0, 0, 0)),
         Kind::Channels => {
             for channel in &content.channels {
                 let name = channel_name(c, channel.number);
-                see(Some(&name), Key::Channel(c.id, channel.number));
+                let key = ClientKey(c.id.0, channel.number, 0);
+                see(Some(&name), Some(channel), key);
             }
         }
         Kind::Consumers => {
             for consumer in &content.consumers {
-                let tag = fingerprint(consumer.tag.as_bytes());
-                see(None, Key::Consumer(c.id, consumer.channel, tag));
+                if queue.is_none_or(|queue| queue == consumer.queue) {
+                    let tag = fingerprint(consumer.tag.as_bytes());
+                    see(None, None, ClientKey(c.id.0, consumer.channel, tag));
+                }
             }
         }
     }
 }
 
-/// How many there are of what may be seen.
-pub(crate) fn count(call: &Call<'_>, kind: Kind) -> usize {
-    let mut count = 0;
-    let ranges = Ranges::default();
-    each(call, kind, Among::All, ranges, &|_| true, &mut |_, _| {
-        count += 1
-    });
-    count
+/// The first of what this node's clients have, for another node's list.
+pub(crate) fn own_part(
+    app: &Arc<App>,
+    kind: Kind,
+    of: &ClientSelection,
+    order: &Order,
+) -> Option<Part<ClientKey>> {
+    let mut source = Clients::new(app, kind, Ranges::default());
+    // A filter without sense lets nothing through; who asks has looked before.
+    let found = find(app, kind, of, order).ok()?;
+    let of_node = |key| Key::here(key);
+    Some(
+        found
+            .map(of_node)
+            .part(&mut source, order)
+            .map(|key| key.of),
+    )
 }
 
-/// What may be seen and is meant, as the query asks for it.
+/// The rows of these, in their order, for another node's list: as JSON, `null` for what is gone.
+pub(crate) fn own_rows(
+    app: &Arc<App>,
+    kind: Kind,
+    keys: Vec<ClientKey>,
+    ranges: Ranges,
+) -> Vec<u8> {
+    let mut source = Clients::new(app, kind, ranges);
+    let keys: Vec<Key> = keys.into_iter().map(Key::here).collect();
+    let mut out = b"[".to_vec();
+    let mut rest: &[Key] = &keys;
+    while !rest.is_empty() {
+        let (batch, others) = rest.split_at(source.batch(rest));
+        for row in source.rows(batch) {
+            if out.len() > 1 {
+                out.push(b',');
+            }
+            write_json(&mut out, &peers::without_zeros(row.into()));
+        }
+        rest = others;
+    }
+    out.push(b']');
+    out
+}
+
+/// What may be seen of what is selected, on all nodes.
+fn all_parts(
+    source: &mut Clients,
+    of: ClientSelection,
+    order: Order,
+) -> Result<Part<Key>, ApiError> {
+    let kind = source.kind;
+    let found = find(&source.app, kind, &of, &order)?.map(Key::here);
+    let own = found.part(source, &order);
+    let node = source.app.node();
+    let is_here = |name: &String| node.connection(name).is_some();
+    let others = match of.connection.as_ref().is_some_and(is_here) {
+        true => Vec::new(),
+        false => {
+            let order = order.clone();
+            source.peers.parts(&Question::Clients { kind, of, order })
+        }
+    };
+    Ok(Part::joined(
+        std::iter::once(own).chain(keys_elsewhere(others)),
+        &order,
+    ))
+}
+
+/// The rows of all that is selected, this node's first, then node by node: they are made while they
+/// are read.
+pub(crate) fn everywhere(
+    app: &Arc<App>,
+    kind: Kind,
+    of: ClientSelection,
+    ranges: &Ranges,
+) -> impl Iterator<Item = Value> + use<> {
+    let mut source = Clients::new(app, kind, *ranges);
+    // No name is filtered, so that nothing is refused.
+    let part = all_parts(&mut source, of, Order::usual()).ok();
+    rows_of(source, part.map(|part| part.first).unwrap_or_default())
+}
+
+/// The same of what is selected on other nodes.
+pub(crate) fn elsewhere(
+    app: &Arc<App>,
+    kind: Kind,
+    of: ClientSelection,
+) -> impl Iterator<Item = Value> + use<> {
+    let mut source = Clients::new(app, kind, Ranges::default());
+    let order = Order::usual();
+    let parts = source.peers.parts(&Question::Clients { kind, of, order });
+    let keys = keys_elsewhere(parts).flat_map(|part| part.first).collect();
+    rows_of(source, keys)
+}
+
+fn rows_of(mut source: Clients, keys: Keyed<Key>) -> impl Iterator<Item = Value> {
+    let keys: Vec<Key> = keys.into_iter().map(|(_, key)| key).collect();
+    let some: Vec<Vec<Key>> = keys.chunks(listing::BATCH).map(<[Key]>::to_vec).collect();
+    some.into_iter().flat_map(move |keys| {
+        source.prepare(&keys);
+        let rows = source.rows(&keys);
+        rows.into_iter().flatten().collect::<Vec<Value>>()
+    })
+}
+
+/// How many there are of what may be seen.
+pub(crate) fn count(call: &Call<'_>, kind: Kind) -> usize {
+    let mut source = Clients::new(call.app, kind, Ranges::default());
+    let of = ClientSelection {
+        seen_by: listing::seen_by(call, None),
+        ..ClientSelection::default()
+    };
+    let order = Order {
+        first: 0,
+        ..Order::usual()
+    };
+    all_parts(&mut source, of, order).map_or(0, |part| part.total)
+}
+
+/// What may be seen and is selected, as the query asks for it.
 ///
 /// # Errors
 /// If the query makes no sense.
-pub(crate) fn list(
-    call: &Call<'_>,
-    kind: Kind,
-    among: Among<'_>,
-    is_meant: impl Fn(&Of<'_>) -> bool,
-) -> Result<Reply, ApiError> {
-    let ranges = Ranges::of(&call.query)?;
-    let mut found = Found::new(&call.query)?;
-    let mut see = |name: Option<&str>, key: Key| found.add(name, || key);
-    let elsewhere = each(call, kind, among, ranges, &is_meant, &mut see);
-    found.sort_by(|key| key.order());
-    let source = Clients {
-        app: Arc::clone(call.app),
-        node: call.app.node().node_stats().name,
-        ranges,
-        elsewhere,
+pub(crate) fn list(call: &Call<'_>, kind: Kind, of: ClientSelection) -> Result<Reply, ApiError> {
+    let query = &call.query;
+    let page = Page::of(query)?;
+    let mut source = Clients::new(call.app, kind, Ranges::of(query)?);
+    let of = ClientSelection {
+        seen_by: listing::seen_by(call, None),
+        name: NameFilter::of(query),
+        ..of
     };
-    listing::list(found, source, &call.query)
+    let part = all_parts(&mut source, of, Order::of(query, page))?;
+    listing::reply(part, source, page, query)
 }
 
 /// What rows are made from.
 struct Clients {
     app: Arc<App>,
     node: String,
+    kind: Kind,
     ranges: Ranges,
-    elsewhere: Elsewhere,
+    peers: Peers,
+    /// What other nodes tell of theirs, as it came: a row's text takes a part of its value.
+    told: HashMap<Key, Box<RawValue>>,
+    /// What a row of theirs has, whatever they say.
+    shape: Value,
 }
 
 /// The most rows of one connection that are made at once: its thread copies all that is in it for
 /// each batch.
 const OF_ONE_MAX: usize = 2_048;
+/// Things of which other nodes are asked while a list is read before its next rows are made: what
+/// they tell is held.
+const AHEAD: usize = OF_ONE_MAX;
+/// The same where figures over time are told, of which there may be hundreds for each.
+const AHEAD_OVER_TIME: usize = 64;
 
 impl Source for Clients {
     type Key = Key;
     type Row = Value;
 
+    fn prepare(&mut self, keys: &[Key]) {
+        self.told = HashMap::new();
+        let mut by_node: BTreeMap<NodeId, Vec<ClientKey>> = BTreeMap::new();
+        for key in keys {
+            if let Some(node) = key.node {
+                by_node.entry(node).or_default().push(key.of);
+            }
+        }
+        if !by_node.is_empty() && self.shape.is_null() {
+            self.shape = Shape::of(self.kind, &self.app);
+        }
+        for (node, keys) in by_node {
+            for keys in keys.chunks(Question::CLIENTS_MAX) {
+                self.ask(node, keys);
+            }
+        }
+    }
+
+    fn ahead(&self) -> usize {
+        match self.ranges.is_none() {
+            true => AHEAD,
+            false => AHEAD_OVER_TIME,
+        }
+    }
+
     fn rows(&mut self, keys: &[Key]) -> Vec<Option<Value>> {
-        let wanted: HashSet<Key> = keys.iter().copied().collect();
+        let wanted: HashSet<ClientKey> = keys
+            .iter()
+            .filter_map(|key| key.node.is_none().then_some(key.of))
+            .collect();
         let mut ids: Vec<ConnectionId> = keys.iter().filter_map(|key| key.connection()).collect();
         ids.sort_unstable();
         ids.dedup();
-        let mut rows: HashMap<Key, Value> = HashMap::new();
-        for content in self.app.node().connections_of(&ids) {
-            self.rows_in(&content, &wanted, &mut rows);
+        let mut rows: HashMap<ClientKey, Value> = HashMap::new();
+        if !ids.is_empty() {
+            for content in self.app.node().connections_of(&ids) {
+                self.rows_in(&content, &wanted, &mut rows);
+            }
         }
-        let row = |key: &Key| match key {
-            Key::Elsewhere(at) => self.elsewhere.row(*at),
-            key => rows.remove(key),
+        let row = |key: &Key| match key.node {
+            Some(_) => self.told_row(key),
+            None => rows.remove(&key.of),
         };
         keys.iter().map(row).collect()
     }
@@ -285,47 +394,91 @@ impl Source for Clients {
     }
 
     fn held_bytes(&self) -> usize {
-        self.elsewhere.bytes()
+        let row = |text: &RawValue| text.get().len() + size_of::<(Key, Box<RawValue>)>();
+        self.told.values().map(|text| row(text)).sum()
     }
 }
 
 impl Clients {
+    fn new(app: &Arc<App>, kind: Kind, ranges: Ranges) -> Self {
+        Self {
+            app: Arc::clone(app),
+            node: app.node().node_stats().name,
+            kind,
+            ranges,
+            peers: Peers::of(app),
+            told: HashMap::new(),
+            shape: Value::Null,
+        }
+    }
+
+    /// Asks a node for some of its clients' rows.
+    fn ask(&mut self, node: NodeId, keys: &[ClientKey]) {
+        let question = Question::ClientsOf {
+            kind: self.kind,
+            keys: keys.to_vec(),
+            ranges: self.ranges,
+        };
+        let answer = self.peers.ask_one(node, &question).unwrap_or_default();
+        let rows: Vec<Option<Box<RawValue>>> = serde_json::from_slice(&answer).unwrap_or_default();
+        for (of, row) in keys.iter().zip(rows) {
+            let (node, of) = (Some(node), *of);
+            self.told.extend(row.map(|row| (Key { node, of }, row)));
+        }
+    }
+
+    fn told_row(&self, key: &Key) -> Option<Value> {
+        let row = serde_json::from_str(self.told.get(key)?.get()).ok()?;
+        Some(peers::shaped(&self.shape, row))
+    }
+
     /// The rows that are wanted of what is in a connection.
     fn rows_in(
         &self,
         content: &ConnectionContent,
-        wanted: &HashSet<Key>,
-        rows: &mut HashMap<Key, Value>,
+        wanted: &HashSet<ClientKey>,
+        rows: &mut HashMap<ClientKey, Value>,
     ) {
         let (app, node, ranges) = (&self.app, &*self.node, &self.ranges);
         let c: &ConnectionStats = &content.connection;
-        let key = Key::Connection(c.id);
-        if wanted.contains(&key) {
-            rows.insert(key, connection_json(app, node, c, ranges));
-        }
-        for channel in &content.channels {
-            let key = Key::Channel(c.id, channel.number);
-            if wanted.contains(&key) {
-                rows.insert(key, channel_json(app, node, c, channel, ranges));
+        match self.kind {
+            Kind::Connections => {
+                let key = ClientKey(c.id.0, 0, 0);
+                rows.insert(key, connection_json(app, node, c, ranges));
             }
+            Kind::Channels => {
+                for channel in &content.channels {
+                    let key = ClientKey(c.id.0, channel.number, 0);
+                    if wanted.contains(&key) {
+                        rows.insert(key, channel_json(app, node, c, channel, ranges));
+                    }
+                }
+            }
+            Kind::Consumers => self.consumers_in(content, wanted, rows),
         }
+    }
+
+    fn consumers_in(
+        &self,
+        content: &ConnectionContent,
+        wanted: &HashSet<ClientKey>,
+        rows: &mut HashMap<ClientKey, Value>,
+    ) {
+        let c = &content.connection;
         let keyed = content.consumers.iter().map(|consumer| {
             let tag = fingerprint(consumer.tag.as_bytes());
-            (Key::Consumer(c.id, consumer.channel, tag), consumer)
+            (ClientKey(c.id.0, consumer.channel, tag), consumer)
         });
         let consumers: Vec<_> = keyed.filter(|(key, _)| wanted.contains(key)).collect();
-        if consumers.is_empty() {
-            return;
-        }
         let ids: Vec<QueueId> = consumers
             .iter()
             .map(|(_, consumer)| consumer.queue)
             .collect();
-        let queues = app.node().queues_by_id(&ids).into_iter();
+        let queues = self.app.node().queues_by_id(&ids).into_iter();
         let queues: HashMap<QueueId, Queue> = queues.map(|queue| (queue.id, queue)).collect();
         for (key, consumer) in consumers {
             let queue = queues.get(&consumer.queue);
-            let row = queue.and_then(|queue| consumer_json(node, queue, Some(c), consumer));
+            let row = queue.and_then(|queue| consumer_json(&self.node, queue, Some(c), consumer));
             rows.extend(row.map(|row| (key, row)));
         }
     }

@@ -3,7 +3,7 @@
 use crate::absent;
 use crate::api::{ChannelStats, ConnectionContent, ConnectionStats, ConsumerStats};
 use crate::app::App;
-use crate::client_lists::{self, Among, Kind, Of};
+use crate::client_lists;
 use crate::directory::Queue;
 use crate::figures::message_stats;
 use crate::history;
@@ -16,9 +16,11 @@ use crate::ranges::{Part, Ranges};
 use crate::rates::Subject;
 use crate::reply::{ApiError, Reply, merge};
 use crate::route::Call;
+use crate::selection::{ClientSelection, Kind};
 use leveret_types::{ConnectionId, QueueId};
 use serde_json::{Value, json};
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::time::Instant;
 
 type Answer = Result<Reply, ApiError>;
@@ -103,21 +105,16 @@ pub(crate) fn connection_json(
 }
 
 /// What a row has that is made here, whatever it says.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Shape {
-    Connection,
-    Channel,
-    Consumer,
-}
+pub(crate) struct Shape;
 
 impl Shape {
     /// A row in which nothing is said.
-    pub(crate) fn of(self, app: &App) -> Value {
+    pub(crate) fn of(kind: Kind, app: &App) -> Value {
         let (connection, ranges) = (ConnectionStats::default(), Ranges::default());
-        match self {
-            Self::Connection => connection_json(app, "", &connection, &ranges),
-            Self::Channel => channel_json(app, "", &connection, &ChannelStats::default(), &ranges),
-            Self::Consumer => {
+        match kind {
+            Kind::Connections => connection_json(app, "", &connection, &ranges),
+            Kind::Channels => channel_json(app, "", &connection, &ChannelStats::default(), &ranges),
+            Kind::Consumers => {
                 let (queue, consumer) = (Queue::default(), ConsumerStats::default());
                 consumer_json("", &queue, Some(&connection), &consumer).unwrap_or_default()
             }
@@ -130,116 +127,93 @@ fn may_see(call: &Call<'_>, row: &Value) -> bool {
     call.who.is_monitor() || row["user"] == call.who.name()
 }
 
-/// The connections of this node.
-pub fn own_connections(app: &App, ranges: &Ranges) -> Vec<Value> {
-    let node = app.node().node_stats().name;
-    let mut all = app.node().connections();
-    all.sort_by_key(|c| c.id);
-    let row = |c: &ConnectionStats| connection_json(app, &node, c, ranges);
-    all.iter().map(row).collect()
+/// The connections of all nodes that are selected, this one's first.
+pub(crate) fn everywhere(
+    app: &Arc<App>,
+    of: ClientSelection,
+) -> impl Iterator<Item = Value> + use<> {
+    client_lists::everywhere(app, Kind::Connections, of, &Ranges::default())
 }
 
-/// The connections of all nodes that are wanted, this one's first.
-fn all_where(app: &App, ranges: &Ranges, is_wanted: impl Fn(&Value) -> bool) -> Vec<Value> {
-    let node = app.node().node_stats().name;
-    let mut found: Vec<(ConnectionId, Value)> = Vec::new();
-    app.node().each_connection(&mut |content| {
-        let c = &content.connection;
-        let row = connection_json(app, &node, c, ranges);
-        if is_wanted(&row) {
-            found.push((c.id, row));
-        }
-    });
-    found.sort_by_key(|(id, _)| *id);
-    let own = found.into_iter().map(|(_, row)| row);
-    let elsewhere = connections_elsewhere(app, ranges).filter(&is_wanted);
-    own.chain(elsewhere).collect()
+/// Those of this user.
+fn of_user(user: &str) -> ClientSelection {
+    ClientSelection {
+        user: Some(user.to_owned()),
+        ..ClientSelection::default()
+    }
 }
 
-fn connections_elsewhere(app: &App, ranges: &Ranges) -> impl Iterator<Item = Value> {
-    let shape = Shape::Connection.of(app);
-    let rows = peers::rows(app, &Question::Connections { ranges: *ranges });
-    rows.into_iter().map(move |row| peers::shaped(&shape, row))
+/// What is of the connection of this name.
+fn of_connection(name: &str) -> ClientSelection {
+    ClientSelection {
+        connection: Some(name.to_owned()),
+        ..ClientSelection::default()
+    }
 }
 
-/// The connections of all nodes that are wanted, whoever's they are.
-pub(crate) fn everywhere(app: &App, is_wanted: impl Fn(&Value) -> bool) -> Vec<Value> {
-    all_where(app, &Ranges::default(), is_wanted)
+/// What is in this virtual host.
+fn of_vhost(vhost: &str) -> ClientSelection {
+    ClientSelection {
+        vhost: Some(vhost.to_owned()),
+        ..ClientSelection::default()
+    }
 }
 
 /// The ids of all connections of a user, on whatever node.
-pub(crate) fn ids_of_user(app: &App, user: &str) -> HashSet<ConnectionId> {
-    let of_user = everywhere(app, |connection| connection["user"] == user);
-    let ids = of_user
-        .iter()
-        .filter_map(|connection| id_of(connection["pid"].as_str()?));
+pub(crate) fn ids_of_user(app: &Arc<App>, user: &str) -> HashSet<ConnectionId> {
+    let ids = everywhere(app, of_user(user)).filter_map(|c| id_of(c["pid"].as_str()?));
     ids.collect()
 }
 
 /// The channels in a virtual host, on whatever node, that are wanted.
 pub(crate) fn channels_where(
-    app: &App,
+    app: &Arc<App>,
     vhost: &str,
     is_wanted: impl Fn(&Value) -> bool,
 ) -> Vec<Value> {
-    let (node, ranges) = (app.node().node_stats().name, Ranges::default());
-    let mut found: Vec<Value> = Vec::new();
-    app.node().each_connection(&mut |content| {
-        let c = &content.connection;
-        if c.vhost == vhost {
-            let channels = content.channels.iter();
-            let rows = channels.map(|channel| channel_json(app, &node, c, channel, &ranges));
-            found.extend(rows.filter(&is_wanted));
-        }
-    });
-    let elsewhere = channels_elsewhere(app, &ranges);
-    found.extend(elsewhere.filter(|row| row["vhost"] == vhost && is_wanted(row)));
-    found
+    let ranges = Ranges::default();
+    let channels = client_lists::everywhere(app, Kind::Channels, of_vhost(vhost), &ranges);
+    channels.filter(is_wanted).collect()
 }
 
 /// `GET /api/connections`
 pub fn connections(call: &Call<'_>) -> Answer {
-    client_lists::list(call, Kind::Connections, Among::All, |_| true)
+    client_lists::list(call, Kind::Connections, ClientSelection::default())
 }
 
 /// `GET /api/vhosts/{vhost}/connections`
 pub fn connections_of_vhost(call: &Call<'_>) -> Answer {
-    let is_meant = |of: &Of<'_>| of.vhost == call.param(0);
-    client_lists::list(call, Kind::Connections, Among::All, is_meant)
+    client_lists::list(call, Kind::Connections, of_vhost(call.param(0)))
 }
 
 /// `GET /api/connections/username/{user}`
 pub fn connections_of_user(call: &Call<'_>) -> Answer {
-    let is_meant = |of: &Of<'_>| of.user == call.param(0);
-    client_lists::list(call, Kind::Connections, Among::All, is_meant)
+    client_lists::list(call, Kind::Connections, of_user(call.param(0)))
 }
 
-/// The first connection that is as wanted, if it may be seen.
+/// The connection of this name, if it may be seen.
 ///
 /// # Errors
 /// If the query asks for figures over a time that makes no sense.
-pub(crate) fn found(
-    call: &Call<'_>,
-    is_it: impl Fn(&Value) -> bool,
-) -> Result<Option<Value>, ApiError> {
-    let mut all = all_where(call.app, &Ranges::of(&call.query)?, is_it).into_iter();
-    Ok(all.next().filter(|c| may_see(call, c)))
-}
-
-/// The connection that the path names. Other nodes are asked only if it is not one of this node's,
-/// which is looked up alone.
-fn named(call: &Call<'_>) -> Result<Value, ApiError> {
-    let (app, name) = (call.app, call.param(0));
-    let ranges = Ranges::of(&call.query)?;
+pub(crate) fn of_name(call: &Call<'_>, name: &str) -> Result<Option<Value>, ApiError> {
+    let (app, ranges) = (call.app, Ranges::of(&call.query)?);
+    // One of this node's is looked up alone, and no other node asked.
     let found = match app.node().connection(name) {
         Some(content) => {
             let node = app.node().node_stats().name;
             Some(connection_json(app, &node, &content.connection, &ranges))
         }
-        None => connections_elsewhere(app, &ranges).find(|c| c["name"] == name),
+        None => {
+            let of = of_connection(name);
+            client_lists::everywhere(app, Kind::Connections, of, &ranges).next()
+        }
     };
-    let found = found.filter(|connection| may_see(call, connection));
-    found.ok_or(ApiError::NotFound)
+    Ok(found.filter(|connection| may_see(call, connection)))
+}
+
+/// The connection that the path names.
+fn named(call: &Call<'_>) -> Result<Value, ApiError> {
+    of_name(call, call.param(0))?.ok_or(ApiError::NotFound)
 }
 
 /// `GET /api/connections/{name}`
@@ -284,7 +258,7 @@ pub fn close_one(call: &Call<'_>) -> Answer {
 
 /// `DELETE /api/connections/username/{user}`
 pub fn close_of_user(call: &Call<'_>) -> Answer {
-    for c in everywhere(call.app, |c| c["user"] == call.param(0)) {
+    for c in everywhere(call.app, of_user(call.param(0))) {
         close(call, &c)?;
     }
     Ok(Reply::Done)
@@ -343,26 +317,6 @@ pub(crate) fn by_id(app: &App) -> HashMap<ConnectionId, ConnectionStats> {
     all.into_iter().map(|c| (c.id, c)).collect()
 }
 
-/// The channels of this node.
-pub fn own_channels(app: &App, ranges: &Ranges) -> Vec<Value> {
-    let node = app.node().node_stats().name;
-    let connections = by_id(app);
-    let mut channels = app.node().channels();
-    channels.sort_by_key(|c| (c.connection, c.number));
-    let of_known = channels
-        .iter()
-        .filter_map(|channel| Some((connections.get(&channel.connection)?, channel)));
-    of_known
-        .map(|(connection, channel)| channel_json(app, &node, connection, channel, ranges))
-        .collect()
-}
-
-fn channels_elsewhere(app: &App, ranges: &Ranges) -> impl Iterator<Item = Value> {
-    let shape = Shape::Channel.of(app);
-    let rows = peers::rows(app, &Question::Channels { ranges: *ranges });
-    rows.into_iter().map(move |row| peers::shaped(&shape, row))
-}
-
 /// A channel of this node's, with its consumers.
 fn own_channel(app: &App, name: &str, ranges: &Ranges) -> Option<Value> {
     let (of, number) = name.strip_suffix(')')?.rsplit_once(" (")?;
@@ -392,9 +346,12 @@ fn own_channel(app: &App, name: &str, ranges: &Ranges) -> Option<Value> {
     Some(json)
 }
 
-fn channel_elsewhere(app: &App, name: &str, ranges: &Ranges) -> Option<Value> {
-    let mut json = channels_elsewhere(app, ranges).find(|c| c["name"] == name)?;
-    let consumers = consumers_elsewhere(app);
+fn channel_elsewhere(app: &Arc<App>, name: &str, ranges: &Ranges) -> Option<Value> {
+    let (connection, _) = name.strip_suffix(')')?.rsplit_once(" (")?;
+    let of = || of_connection(connection);
+    let mut channels = client_lists::everywhere(app, Kind::Channels, of(), ranges);
+    let mut json = channels.find(|channel| channel["name"] == name)?;
+    let consumers = client_lists::everywhere(app, Kind::Consumers, of(), ranges);
     let of_it = consumers.filter(|c| c["channel_details"]["name"] == name);
     json["consumer_details"] = of_it.collect();
     Some(json)
@@ -402,24 +359,18 @@ fn channel_elsewhere(app: &App, name: &str, ranges: &Ranges) -> Option<Value> {
 
 /// `GET /api/channels`
 pub fn channels(call: &Call<'_>) -> Answer {
-    client_lists::list(call, Kind::Channels, Among::All, |_| true)
+    client_lists::list(call, Kind::Channels, ClientSelection::default())
 }
 
 /// `GET /api/vhosts/{vhost}/channels`
 pub fn channels_of_vhost(call: &Call<'_>) -> Answer {
-    let is_meant = |of: &Of<'_>| of.vhost == call.param(0);
-    client_lists::list(call, Kind::Channels, Among::All, is_meant)
+    client_lists::list(call, Kind::Channels, of_vhost(call.param(0)))
 }
 
 /// `GET /api/connections/{name}/channels`
 pub fn channels_of_connection(call: &Call<'_>) -> Answer {
     named(call)?;
-    client_lists::list(
-        call,
-        Kind::Channels,
-        Among::Connection(call.param(0)),
-        |_| true,
-    )
+    client_lists::list(call, Kind::Channels, of_connection(call.param(0)))
 }
 
 /// `GET /api/channels/{name}`
@@ -476,44 +427,27 @@ pub(crate) fn consumer_json(
     }))
 }
 
-/// The consumers of this node's clients.
-pub fn own_consumers(app: &App) -> Vec<Value> {
-    let node = app.node().node_stats().name;
-    let names = queue_names(app);
-    let connections = by_id(app);
-    let consumers = app.node().consumers();
-    let rows = consumers.iter().filter_map(|consumer| {
-        let connection = connections.get(&consumer.connection);
-        consumer_json(&node, names.get(&consumer.queue)?, connection, consumer)
-    });
-    rows.collect()
-}
-
-fn consumers_elsewhere(app: &App) -> impl Iterator<Item = Value> {
-    let shape = Shape::Consumer.of(app);
-    let rows = peers::rows(app, &Question::Consumers);
-    rows.into_iter().map(move |row| peers::shaped(&shape, row))
-}
-
 /// The consumers of a queue, this node's first.
-pub fn consumers_of(app: &App, queue: &Queue) -> Value {
+pub fn consumers_of(app: &Arc<App>, queue: &Queue) -> Value {
     let node = app.node().node_stats().name;
     let own = app.node().consumers_of(queue.id);
     let own = own.iter().filter_map(|(connection, consumer)| {
         consumer_json(&node, queue, Some(connection), consumer)
     });
-    let elsewhere = consumers_elsewhere(app)
-        .filter(|c| c["queue"]["name"] == queue.name && c["queue"]["vhost"] == queue.vhost);
-    own.chain(elsewhere).collect()
+    let of = ClientSelection {
+        queue: Some(queue.id.0),
+        ..ClientSelection::default()
+    };
+    own.chain(client_lists::elsewhere(app, Kind::Consumers, of))
+        .collect()
 }
 
 /// `GET /api/consumers`
 pub fn consumers(call: &Call<'_>) -> Answer {
-    client_lists::list(call, Kind::Consumers, Among::All, |_| true)
+    client_lists::list(call, Kind::Consumers, ClientSelection::default())
 }
 
 /// `GET /api/consumers/{vhost}`
 pub fn consumers_of_vhost(call: &Call<'_>) -> Answer {
-    let is_meant = |of: &Of<'_>| of.vhost == call.param(0);
-    client_lists::list(call, Kind::Consumers, Among::All, is_meant)
+    client_lists::list(call, Kind::Consumers, of_vhost(call.param(0)))
 }

@@ -6,6 +6,7 @@ use crate::directory::Queue;
 use crate::overview::knows_node;
 use crate::reply::{ApiError, Reply};
 use crate::route::Call;
+use crate::selection::ClientSelection;
 use leveret_types::QueueId;
 use leveret_types::limits::IMPACT_QUEUES_SHOWN;
 use serde_json::{Value, json};
@@ -106,13 +107,14 @@ pub fn impact(call: &Call<'_>) -> Result<Reply, ApiError> {
         return Err(ApiError::NotFound);
     }
     let [gone, still, goes_on] = queues(app, node);
-    let clients = connections::everywhere(app, |client| client["node"] == node);
+    let clients = connections::everywhere(app, ClientSelection::default());
+    let clients = clients.filter(|client| client["node"] == node).count();
     let stops_catalogue = catalogue_stands_still(app, node);
     let is_harmless = gone.count == 0 && still.count == 0 && !stops_catalogue;
     Ok(Reply::Json(json!({
         "node": node,
         "harmless": is_harmless,
-        "connections_closed": clients.len(),
+        "connections_closed": clients,
         "declarations_stop": stops_catalogue,
         "queues_gone": gone.json(),
         "queues_without_majority": still.json(),

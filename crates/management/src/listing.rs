@@ -146,11 +146,13 @@ where
 
 /// The keys of what is listed, in their usual order.
 pub(crate) struct Found<K> {
-    /// Each with its name where the list is to be sorted by that.
+    /// Each with what stands in the field that the list is to be sorted by, where that is known
+    /// without a row.
     keys: Keyed<K>,
     total: usize,
     filter: Option<Filter>,
     by_name: bool,
+    has_fields: bool,
 }
 
 impl<K> Found<K> {
@@ -172,17 +174,37 @@ impl<K> Found<K> {
             total: 0,
             filter: filter.map(NameFilter::filter).transpose()?,
             by_name: order.is_by_name(),
+            has_fields: order.is_by_name(),
         })
+    }
+
+    /// The same for things that come with what they are sorted by.
+    pub(crate) fn with_fields(mut self) -> Self {
+        self.has_fields = true;
+        self
     }
 
     /// Adds the key of a thing, or counts the thing only, where the query filters it out by its
     /// name: what has no name passes no filter.
     pub(crate) fn add(&mut self, name: Option<&str>, key: impl FnOnce() -> K) {
+        self.add_with(name, || Value::Null, key);
+    }
+
+    /// The same of a thing with what it is sorted by, unless that is its name.
+    pub(crate) fn add_with(
+        &mut self,
+        name: Option<&str>,
+        field: impl FnOnce() -> Value,
+        key: impl FnOnce() -> K,
+    ) {
         self.total += 1;
         let takes = |filter: &Filter| name.is_some_and(|name| filter.takes(name));
         if self.filter.as_ref().is_none_or(takes) {
-            let name = name.filter(|_| self.by_name).into();
-            self.keys.push((name, key()));
+            let field = match self.by_name {
+                true => name.into(),
+                false => field(),
+            };
+            self.keys.push((field, key()));
         }
     }
 
@@ -202,10 +224,22 @@ impl<K> Found<K> {
         self.keys.iter().map(|(_, key)| key)
     }
 
+    /// The same with other keys.
+    pub(crate) fn map<T>(self, mut key: impl FnMut(K) -> T) -> Found<T> {
+        let keys = self.keys.into_iter();
+        Found {
+            keys: keys.map(|(field, of)| (field, key(of))).collect(),
+            total: self.total,
+            filter: self.filter,
+            by_name: self.by_name,
+            has_fields: self.has_fields,
+        }
+    }
+
     /// What is wanted of them, in order.
     pub(crate) fn part<S: Source<Key = K>>(self, source: &mut S, order: &Order) -> Part<K> {
         let (total, filtered) = (self.total, self.keys.len());
-        let keys = match order.field.as_deref().filter(|_| !self.by_name) {
+        let keys = match order.field.as_deref().filter(|_| !self.has_fields) {
             None => self.keys,
             Some(field) => {
                 let keys = self.keys.into_iter().map(|(_, key)| key).collect();

@@ -3,7 +3,7 @@
 use crate::absent;
 use crate::api::{BrokerStats, Listener, NodeStats};
 use crate::app::App;
-use crate::client_lists::{self, Kind};
+use crate::client_lists;
 use crate::figures::{CHURN, depths, message_stats, node_fields};
 use crate::history;
 use crate::input::{Body, Query};
@@ -13,6 +13,7 @@ use crate::ranges::{Part, Ranges};
 use crate::rates::{NODE_FIELDS, Subject};
 use crate::reply::{ApiError, Reply, merge};
 use crate::route::Call;
+use crate::selection::Kind;
 use crate::vhost_sums;
 use base64::Engine;
 use serde_json::{Map, Value, json};

@@ -85,4 +85,76 @@ impl<K> Part<K> {
             first: first.map(|(value, of)| (value, key(of))).collect(),
         }
     }
+
+    /// All parts as one. Things of equal fields are in the order of the parts.
+    #[must_use]
+    pub fn joined(parts: impl IntoIterator<Item = Self>, order: &Order) -> Self {
+        let (mut total, mut filtered, mut things) = (0_usize, 0_usize, Vec::new());
+        for mut part in parts {
+            total = total.saturating_add(part.total);
+            filtered = filtered.saturating_add(part.filtered);
+            if order.is_reversed {
+                part.first.reverse();
+            }
+            things.append(&mut part.first);
+        }
+        let first = order.first_of(things);
+        Self {
+            total,
+            filtered,
+            first,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn order(is_reversed: bool, first: usize) -> Order {
+        Order {
+            field: Some("messages".to_owned()),
+            is_reversed,
+            first,
+        }
+    }
+
+    /// The parts of three nodes, of which the first has the even numbers below 20, the others the
+    /// rest; each fourth number is as good as another.
+    fn parts(order: &Order) -> impl Iterator<Item = Part<u32>> {
+        [(0, 2), (1, 4), (3, 4)].into_iter().map(|(from, step)| {
+            let things = (from..20).step_by(step);
+            let things: Vec<_> = things.map(|n| ((n / 4).into(), n as u32)).collect();
+            Part {
+                total: things.len() + 1,
+                filtered: things.len(),
+                first: order.first_of(things),
+            }
+        })
+    }
+
+    #[test]
+    fn the_first_of_each_part_are_enough_for_the_first_of_all() {
+        for is_reversed in [false, true] {
+            let whole = Part::joined(
+                parts(&order(is_reversed, usize::MAX)),
+                &order(is_reversed, 20),
+            );
+            assert_eq!((whole.total, whole.filtered), (23, 20));
+            for first in 0..=21 {
+                let order = order(is_reversed, first);
+                let some = Part::joined(parts(&order), &order);
+                assert_eq!((some.total, some.filtered), (23, 20));
+                assert_eq!(some.first, whole.first[..first.min(20)], "{order:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_part_arrives_as_it_was_told() {
+        let part = parts(&order(true, 3)).next().expect("a part");
+        let text = serde_json::to_string(&part).expect("JSON");
+        let read: Part<u32> = serde_json::from_str(&text).expect("a part");
+        assert_eq!(read, part, "{text}");
+    }
 }

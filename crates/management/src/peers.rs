@@ -10,7 +10,6 @@ use crate::parts::Part;
 use crate::question::Question;
 use leveret_types::NodeId;
 use serde::de::DeserializeOwned;
-use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
@@ -51,6 +50,17 @@ impl Peers {
         answers
     }
 
+    /// What one of them answers.
+    pub(crate) fn ask_one(&mut self, node: NodeId, question: &Question) -> Option<Vec<u8>> {
+        let nodes = self.answering.as_mut()?;
+        let at = nodes.iter().position(|answering| *answering == node)?;
+        let answer = self.app.node().ask_nodes(&[node], question).pop();
+        if answer.is_none() {
+            nodes.remove(at);
+        }
+        Some(answer?.1)
+    }
+
     /// Their parts of a list.
     pub(crate) fn parts<K: DeserializeOwned>(
         &mut self,
@@ -72,15 +82,6 @@ pub fn rows(app: &App, question: &Question) -> Vec<Value> {
         _ => Vec::new(),
     };
     ask(app, question).into_iter().flat_map(of_one).collect()
-}
-
-/// The same rows as texts, which take a part of what their values do.
-pub(crate) fn texts(app: &App, question: &Question) -> Vec<Box<RawValue>> {
-    let answers = app.node().ask_peers(question).into_iter();
-    let of_one = |(_, bytes): (NodeId, Vec<u8>)| -> Vec<Box<RawValue>> {
-        serde_json::from_slice(&bytes).unwrap_or_default()
-    };
-    answers.flat_map(of_one).collect()
 }
 
 /// Puts the fields of one object into another, deeply.

@@ -5,7 +5,7 @@
 
 use crate::parts::Order;
 use crate::ranges::Ranges;
-use crate::selection::QueueSelection;
+use crate::selection::{ClientKey, ClientSelection, Kind, QueueSelection};
 use crate::stream_place::{Browse, StreamPlace};
 use leveret_types::ConnectionId;
 use leveret_types::limits::REPORT_ASK_BYTES_MAX;
@@ -37,18 +37,24 @@ pub enum Question {
         /// Over which time.
         ranges: Ranges,
     },
-    /// Clients' connections there.
-    Connections {
+    /// The first of what clients there have: a part of a list.
+    Clients {
+        /// What is listed.
+        kind: Kind,
+        /// Which of it.
+        of: ClientSelection,
+        /// How.
+        order: Order,
+    },
+    /// The rows of some of it, in their order.
+    ClientsOf {
+        /// What is listed.
+        kind: Kind,
+        /// Whose rows are wanted.
+        keys: Vec<ClientKey>,
         /// Over which time.
         ranges: Ranges,
     },
-    /// Their channels.
-    Channels {
-        /// Over which time.
-        ranges: Ranges,
-    },
-    /// Their consumers.
-    Consumers,
     /// How the node is.
     Node {
         /// Over which time.
@@ -179,6 +185,10 @@ impl Question {
     /// How many queues one question may name: an id has 20 digits at most, and a comma.
     pub const QUEUES_MAX: usize = (REPORT_ASK_BYTES_MAX - 512) / 21;
 
+    /// How many clients' things one question may name: two numbers of 20 digits at most, one of 5,
+    /// and what stands between them.
+    pub const CLIENTS_MAX: usize = (REPORT_ASK_BYTES_MAX - 512) / 51;
+
     /// Closes a connection.
     #[must_use]
     pub fn close(connection: ConnectionId, reason: &str) -> Self {
@@ -225,6 +235,11 @@ mod tests {
                 of: QueueSelection::default(),
                 order: Order::usual(),
             },
+            Question::Clients {
+                kind: Kind::Channels,
+                of: ClientSelection::default(),
+                order: Order::usual(),
+            },
             Question::QueuesOf {
                 ids: vec![u64::MAX],
                 ranges,
@@ -259,14 +274,18 @@ mod tests {
     }
 
     #[test]
-    fn a_question_about_as_many_queues_as_may_be_fits() {
+    fn a_question_about_as_many_things_as_may_be_fits() {
         let Ok(query) = crate::input::Query::parse(&ranges_at_their_longest()) else {
             panic!("a query");
         };
         let ranges = Ranges::of(&query).expect("ranges");
         let ids = vec![u64::MAX; Question::QUEUES_MAX];
-        let question = Question::QueuesOf { ids, ranges };
-        assert!(question.encode().len() <= REPORT_ASK_BYTES_MAX);
+        assert!(Question::QueuesOf { ids, ranges }.fits());
+        let keys = vec![ClientKey(u64::MAX, u16::MAX, u64::MAX); Question::CLIENTS_MAX];
+        let kind = Kind::Connections;
+        assert!(Question::ClientsOf { kind, keys, ranges }.fits());
+        let name = "x".repeat(REPORT_ASK_BYTES_MAX);
+        assert!(!Question::StopMove { id: name }.fits());
     }
 
     fn ranges_at_their_longest() -> String {

@@ -3,7 +3,7 @@
 
 use crate::api::{Binding, StreamConsumerStats, StreamPublisherStats, Topology};
 use crate::app::App;
-use crate::client_lists::{self, Among, Kind, Of};
+use crate::client_lists;
 use crate::connections;
 use crate::directory::{BindingScope, Exchange, Queue};
 use crate::input::{Body, json_of};
@@ -13,6 +13,7 @@ use crate::question::Question;
 use crate::queues::declared;
 use crate::reply::{ApiError, Reply};
 use crate::route::Call;
+use crate::selection::{ClientSelection, Kind};
 use crate::stream_drains;
 use crate::stream_rows::{
     consumer_json, own_consumers, own_publishers, own_tracking, publisher_json,
@@ -97,23 +98,28 @@ fn is_stream(connection: &Value) -> bool {
     connection["protocol"] == STREAM
 }
 
+fn of_streams(vhost: Option<&str>) -> ClientSelection {
+    ClientSelection {
+        protocol: Some(STREAM.to_owned()),
+        vhost: vhost.map(str::to_owned),
+        ..ClientSelection::default()
+    }
+}
+
 /// `GET /api/stream/connections`
 pub fn connections(call: &Call<'_>) -> Answer {
-    let is_meant = |of: &Of<'_>| of.protocol == STREAM;
-    client_lists::list(call, Kind::Connections, Among::All, is_meant)
+    client_lists::list(call, Kind::Connections, of_streams(None))
 }
 
 /// `GET /api/stream/connections/{vhost}`
 pub fn connections_of_vhost(call: &Call<'_>) -> Answer {
-    let is_meant = |of: &Of<'_>| of.protocol == STREAM && of.vhost == call.param(0);
-    client_lists::list(call, Kind::Connections, Among::All, is_meant)
+    client_lists::list(call, Kind::Connections, of_streams(Some(call.param(0))))
 }
 
 /// The stream connection that the path names, if it may be seen.
 fn named(call: &Call<'_>) -> Result<Value, ApiError> {
-    let found = connections::found(call, |c| {
-        is_stream(c) && c["vhost"] == call.param(0) && c["name"] == call.param(1)
-    })?;
+    let found = connections::of_name(call, call.param(1))?;
+    let found = found.filter(|c| is_stream(c) && c["vhost"] == call.param(0));
     found.ok_or(ApiError::NotFound)
 }
 

@@ -83,11 +83,22 @@ fn queues(count: u64) -> Cluster {
     start(|node| node.more_queues.store(count, Relaxed))
 }
 
-fn names(list: &Value) -> Vec<&str> {
+/// Each of the three nodes has so many.
+fn connections(count: u64) -> Cluster {
+    start(|node| node.more_connections.store(count, Relaxed))
+}
+
+fn names(list: &Value) -> Vec<String> {
     let rows = list.as_array().or_else(|| list["items"].as_array());
     let rows = rows.expect("a list").iter();
-    rows.map(|row| row["name"].as_str().unwrap_or_default())
-        .collect()
+    let name = |row: &Value| match &row["name"] {
+        Value::String(name) => name.clone(),
+        _ => row["channel_details"]["name"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned(),
+    };
+    rows.map(name).collect()
 }
 
 #[test]
@@ -144,7 +155,7 @@ fn every_page_of_a_clusters_queues_is_the_whole_lists_own() {
         for page in 1..=6 {
             let page = cluster.get(&format!("queues?page={page}&page_size=60&{query}"));
             assert_eq!(page["filtered_count"], 303);
-            paged.extend(names(&page).into_iter().map(str::to_owned));
+            paged.extend(names(&page));
         }
         assert_eq!(paged, whole, "{query}");
     }
@@ -199,5 +210,148 @@ fn a_node_that_is_silent_is_waited_for_once() {
             "{answers_before}, {query}: {down}"
         );
         assert_eq!(cluster.nodes[0].member.waits.load(Relaxed), 1, "{query}");
+    }
+}
+
+#[test]
+fn a_page_of_what_a_clusters_clients_have_costs_a_page() {
+    let cluster = connections(5_000);
+    for (path, total, made, first) in [
+        (
+            "connections?page=2&page_size=50",
+            15_002,
+            50,
+            "more-00001144",
+        ),
+        (
+            "connections?page=1&page_size=50&sort=recv_oct&sort_reverse=true",
+            15_002,
+            50,
+            "more-00015999",
+        ),
+        (
+            "connections?page=1&page_size=50&sort=name&name=more-0000200",
+            15_002,
+            10,
+            "more-00002000",
+        ),
+        (
+            "channels?page=1&page_size=50&sort=number&sort_reverse=true",
+            30_001,
+            50,
+            "more-00015999 (2)",
+        ),
+        // And as many of the consumers' queues.
+        (
+            "consumers?page=2&page_size=50",
+            15_001,
+            100,
+            "more-00001147 (1)",
+        ),
+    ] {
+        let page = cluster.get(path);
+        assert_eq!(names(&page)[0], first, "{path}");
+        assert_eq!(page["total_count"], total, "{path}");
+        assert_eq!(cluster.rows_made(), made, "{path}");
+        assert_eq!(cluster.all_asked(), 0, "{path}");
+        let moved = cluster.moved_bytes();
+        assert!(moved < 64_000, "{path}: {moved} bytes moved");
+    }
+    // Pages behind all that is here are of the others.
+    let page = cluster.get("connections?page=101&page_size=50");
+    assert_eq!(names(&page)[2], "more-00001001");
+    assert_eq!(page["items"][2]["node"], "leveret@burrow-1");
+    assert_eq!(cluster.rows_made(), 50);
+}
+
+#[test]
+fn every_page_of_what_a_clusters_clients_have_is_the_whole_lists_own() {
+    let cluster = connections(100);
+    for (path, count) in [
+        ("connections?", 302),
+        ("connections?sort_reverse=true", 302),
+        ("connections?sort=recv_oct", 302),
+        ("connections?sort=user&sort_reverse=true", 302),
+        ("connections?sort=name", 302),
+        ("connections?sort=recv_oct_details.rate", 302),
+        ("connections?sort=node&sort_reverse=true&name=more", 300),
+        ("vhosts/%2F/connections?sort=peer_host", 301),
+        ("connections/username/administrator?", 1),
+        (
+            "connections/more-00001001/channels?sort=number&sort_reverse=true",
+            2,
+        ),
+        ("channels?sort=number", 601),
+        ("channels?sort=message_stats.ack&sort_reverse=true", 601),
+        ("consumers?", 301),
+        ("consumers?sort=channel_details.name&sort_reverse=true", 301),
+    ] {
+        let list = cluster.get(path);
+        let whole = names(&list);
+        assert_eq!(whole.len(), count, "{path}");
+        let mut paged = Vec::new();
+        for page in 1..=count.div_ceil(70) {
+            let page = cluster.get(&format!("{path}&page={page}&page_size=70"));
+            assert_eq!(page["filtered_count"], count, "{path}");
+            paged.extend(names(&page));
+        }
+        assert_eq!(paged, whole, "{path}");
+    }
+}
+
+#[test]
+fn a_list_of_what_a_clusters_clients_have_asks_for_some_at_a_time() {
+    let cluster = connections(5_000);
+    for (path, count) in [("connections", 15_002), ("channels?sort=number", 30_001)] {
+        let list = cluster.get(path);
+        let rows = list.as_array().expect("a list");
+        assert_eq!(rows.len(), count, "{path}");
+        assert!(rows.iter().all(|row| row["state"].is_string()), "{path}");
+        // Rows of all that one node has are more than two megabytes.
+        let longest = cluster.nodes[0].member.longest_bytes.load(Relaxed);
+        assert!(longest < 384 * 1_024, "{path}: {longest} bytes at once");
+    }
+}
+
+#[test]
+fn one_thing_of_another_node_costs_one() {
+    let cluster = connections(5_000);
+    for (path, made) in [
+        ("connections/more-00001001", 1),
+        ("channels/more-00001001%20(2)", 3),
+        ("connections/more-00001002/channels", 2),
+    ] {
+        cluster.get(path);
+        assert!(
+            cluster.rows_made() <= made,
+            "{path}: {}",
+            cluster.rows_made()
+        );
+        let moved = cluster.moved_bytes();
+        assert!(moved < 8_000, "{path}: {moved} bytes moved");
+    }
+    assert_eq!(cluster.ask("connections/nobody").status, 404);
+    let queue = cluster.get("queues/other/q");
+    assert_eq!(queue["consumer_details"], Value::Array(Vec::new()));
+    assert!(cluster.moved_bytes() < 8_000, "{}", cluster.moved_bytes());
+}
+
+#[test]
+fn a_node_that_is_silent_about_clients_is_waited_for_once() {
+    let cluster = connections(5_000);
+    for (answers_before, path, count) in [
+        (0, "connections", 10_002),
+        (1, "connections", 10_002),
+        (0, "channels?sort=number", 20_001),
+        (2, "channels?sort=number", 20_001),
+        (0, "connections?page=1&page_size=500&sort=recv_oct", 500),
+    ] {
+        cluster.silence(2, answers_before);
+        let list = cluster.get(path);
+        let rows = list.as_array().or_else(|| list["items"].as_array());
+        let rows = rows.expect("a list");
+        assert!(rows.len() >= count, "{path}: {}", rows.len());
+        assert!(rows.len() < count + 1_000, "{path}: {}", rows.len());
+        assert_eq!(cluster.nodes[0].member.waits.load(Relaxed), 1, "{path}");
     }
 }

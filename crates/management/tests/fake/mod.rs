@@ -429,9 +429,15 @@ impl Running for Fake {
 
     fn connection(&self, name: &str) -> Option<ConnectionContent> {
         let mut known = self.known_connections().into_iter();
-        known
-            .find(|connection| connection.name == name)
-            .map(content_of)
+        let known = known.find(|connection| connection.name == name);
+        let mut more = self.more_connections();
+        let more = || {
+            more.find_map(|id| {
+                let content = more_connection(id, &self.member);
+                (content.connection.name == name).then_some(content)
+            })
+        };
+        known.map(content_of).or_else(more)
     }
 
     fn consumers_of(&self, queue: QueueId) -> Vec<(ConnectionStats, ConsumerStats)> {
