@@ -328,7 +328,7 @@ struct Clients {
 const OF_ONE_MAX: usize = 2_048;
 /// Things of which other nodes are asked while a list is read before its next rows are made: what
 /// they tell is held.
-const AHEAD: usize = OF_ONE_MAX;
+const AHEAD: usize = 1_024;
 /// The same where figures over time are told, of which there may be hundreds for each.
 const AHEAD_OVER_TIME: usize = 64;
 

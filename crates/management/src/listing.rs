@@ -278,7 +278,9 @@ pub(crate) fn reply<S: Source>(
     page: Option<Page>,
     query: &Query,
 ) -> Result<Reply, ApiError> {
-    let keys: Vec<S::Key> = part.first.into_iter().map(|(_, key)| key).collect();
+    let mut keys: Vec<S::Key> = part.first.into_iter().map(|(_, key)| key).collect();
+    // They are in the room that they had with their fields, several times theirs.
+    keys.shrink_to_fit();
     let Some(page) = page else {
         return Ok(whole(keys, source, query));
     };

@@ -86,6 +86,26 @@ impl Fake {
         self.has_stream.load(Relaxed)
     }
 
+    /// The records of the queues that there are besides.
+    fn usual_records(&self) -> Vec<Queue> {
+        let all = [
+            queue(1, "/", "q"),
+            queue(2, "/", "a/b"),
+            queue(3, "other", "q"),
+        ];
+        let replicated = self.group().map(|_| Queue {
+            kind: "quorum".to_owned(),
+            nodes: GROUP_NODES
+                .map(|(node, name)| (node, name.to_owned()))
+                .into(),
+            ..queue(9, "other", "r")
+        });
+        all.into_iter()
+            .chain(replicated)
+            .chain(self.has_stream().then(stream))
+            .collect()
+    }
+
     fn group(&self) -> Option<Group> {
         self.group.lock().unwrap().clone()
     }
@@ -269,7 +289,14 @@ impl Fake {
         1_000..1_000 + self.more_connections.load(Relaxed)
     }
 
+    /// Figures of the queues that are led here.
     fn known_queues(&self) -> Vec<QueueStats> {
+        let more = self.more_queues().map(more_stats);
+        let more = more.filter(|queue| self.member.leads(queue.id));
+        self.usual_queues().into_iter().chain(more).collect()
+    }
+
+    fn usual_queues(&self) -> Vec<QueueStats> {
         let follower = self.group().map(|_| QueueStats {
             id: QueueId(9),
             follows: true,
@@ -289,7 +316,6 @@ impl Fake {
                 follows: self.stream_follows.load(Relaxed),
                 ..stream_stats()
             }))
-            .chain(self.more_queues().map(more_stats))
             .filter(|queue| self.member.leads(queue.id))
             .collect()
     }
@@ -392,7 +418,7 @@ impl Running for Fake {
         if self.more_queues().contains(&queue.0) {
             return Some(more_stats(queue.0)).filter(|queue| self.member.leads(queue.id));
         }
-        self.known_queues().into_iter().find(|q| q.id == queue)
+        self.usual_queues().into_iter().find(|q| q.id == queue)
     }
 
     fn active_queues(&self) -> Vec<(String, QueueStats)> {
@@ -865,31 +891,32 @@ impl Directory for Fake {
     }
 
     fn declared_queues(&self, vhost: Option<&str>) -> Vec<Queue> {
-        let all = [
-            queue(1, "/", "q"),
-            queue(2, "/", "a/b"),
-            queue(3, "other", "q"),
-        ];
-        let replicated = self.group().map(|_| Queue {
-            kind: "quorum".to_owned(),
-            nodes: GROUP_NODES
-                .map(|(node, name)| (node, name.to_owned()))
-                .into(),
-            ..queue(9, "other", "r")
-        });
-        all.into_iter()
-            .chain(replicated)
-            .chain(self.has_stream().then(stream))
-            .chain(self.more_queues().map(more_queue))
+        let more = self.more_queues().map(more_queue);
+        self.usual_records()
+            .into_iter()
+            .chain(more)
             .filter(|q| vhost.is_none_or(|v| v == q.vhost))
             .collect()
+    }
+
+    fn each_queue(&self, vhost: Option<&str>, see: &mut dyn FnMut(QueueId, &str, &str)) {
+        let mut usual = self.usual_records();
+        usual.sort_by(|a, b| (&a.vhost, &a.name).cmp(&(&b.vhost, &b.name)));
+        let more = || self.more_queues().map(more_queue);
+        let is_before = |queue: &Queue| (&*queue.vhost, &*queue.name) < ("/", "more-");
+        let (before, behind): (Vec<Queue>, Vec<Queue>) = usual.into_iter().partition(is_before);
+        for queue in before.into_iter().chain(more()).chain(behind) {
+            if vhost.is_none_or(|vhost| vhost == queue.vhost) {
+                see(queue.id, &queue.vhost, &queue.name);
+            }
+        }
     }
 
     fn queues_by_id(&self, ids: &[QueueId]) -> Vec<Queue> {
         self.rows_made.fetch_add(ids.len() as u64, Relaxed);
         let usual: Vec<Queue> = match ids.iter().all(|id| self.more_queues().contains(&id.0)) {
             true => Vec::new(),
-            false => self.declared_queues(None),
+            false => self.usual_records(),
         };
         let by_id = |id: &QueueId| match self.more_queues().contains(&id.0) {
             true => Some(more_queue(id.0)),

@@ -1,0 +1,131 @@
+//! What a node holds for clients that ask for long lists and do not read them, counted by the
+//! allocator: one test, for the count is of the whole process.
+
+#[allow(dead_code)] // Other tests use the rest.
+mod client;
+#[allow(dead_code)] // Other tests use the rest.
+mod fake;
+
+use client::basic;
+use fake::cluster;
+use leveret_management::{App, Endpoint, Server, Service};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::thread;
+use std::time::{Duration, Instant};
+
+static LIVE_BYTES: AtomicUsize = AtomicUsize::new(0);
+static MOST_BYTES: AtomicUsize = AtomicUsize::new(0);
+
+/// The system's allocator, with a count.
+struct Counting;
+
+fn grown(by: usize) {
+    let live = LIVE_BYTES.fetch_add(by, Relaxed) + by;
+    MOST_BYTES.fetch_max(live, Relaxed);
+}
+
+// An allocator is an unsafe trait; this one only counts and hands on.
+#[allow(unsafe_code)]
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        grown(layout.size());
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        LIVE_BYTES.fetch_sub(layout.size(), Relaxed);
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        grown(size);
+        LIVE_BYTES.fetch_sub(layout.size(), Relaxed);
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Clients that ask and do not read.
+const CLIENTS: usize = 16;
+/// Bytes that the node holds for each of them: keys, what other nodes tell of the next rows, the
+/// next pieces, and what they are made from.
+const EACH_MAX: usize = 2 * 1024 * 1024;
+
+/// A list is longer than the system holds of it.
+const LONG: usize = 12 * 1024 * 1024;
+
+/// A client that has asked and has read the first byte of the answer.
+fn asked(address: SocketAddr, path: &str) -> TcpStream {
+    let authorization = basic("administrator", "administrator");
+    let request = format!(
+        "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: {authorization}\r\n\r\n"
+    );
+    let mut stream = TcpStream::connect(address).expect("a server");
+    let patience = Some(Duration::from_secs(60));
+    stream.set_read_timeout(patience).expect("a socket");
+    stream.write_all(request.as_bytes()).expect("sent");
+    stream.read_exact(&mut [0]).expect("an answer begins");
+    stream
+}
+
+/// How long the rest of the answer is. It is not held.
+fn rest(mut stream: TcpStream) -> usize {
+    let (mut part, mut length) = ([0; 4_096], 0);
+    loop {
+        match stream.read(&mut part).expect("the answer goes on") {
+            0 => return length,
+            more => length += more,
+        }
+    }
+}
+
+#[test]
+fn lists_that_nobody_reads_hold_little_and_the_next_one_is_answered() {
+    let nodes = cluster::nodes(3, |fake| {
+        fake.more_queues.store(20_000, Relaxed);
+        fake.more_connections.store(10_000, Relaxed);
+        Arc::new(fake)
+    });
+    let any = "127.0.0.1:0".parse().expect("an address");
+    let app = App::new(Arc::clone(&nodes[0].0) as _, None, false);
+    let server = Server::start(app, &[Endpoint::plain(Service::Api, any)]).expect("a port");
+    let address = server.plain_address(Service::Api).expect("an address");
+    let paths = [
+        "/api/queues",
+        "/api/queues?sort=messages",
+        "/api/connections",
+        "/api/connections?sort=recv_oct",
+    ];
+    // Figures from which rates are made are kept from the first list on.
+    for path in paths {
+        let length = rest(asked(address, path));
+        assert!(length > LONG, "{path}: {length} bytes are no long list");
+    }
+    let idle = LIVE_BYTES.load(Relaxed);
+    for path in paths {
+        // What was held for those before goes when the server sees that they are gone.
+        let over = Instant::now() + Duration::from_secs(30);
+        while LIVE_BYTES.load(Relaxed) > idle + EACH_MAX {
+            assert!(
+                Instant::now() < over,
+                "{path}: what was held before is not given back"
+            );
+            thread::sleep(Duration::from_millis(1));
+        }
+        let before = LIVE_BYTES.load(Relaxed);
+        MOST_BYTES.store(before, Relaxed);
+        let unread: Vec<TcpStream> = (0..CLIENTS).map(|_| asked(address, path)).collect();
+        let length = rest(asked(address, path));
+        assert!(length > LONG, "{path}: the next one has {length} bytes");
+        let most = MOST_BYTES.load(Relaxed).saturating_sub(before);
+        let bound = (CLIENTS + 1) * EACH_MAX;
+        assert!(most < bound, "{path}: {most} bytes were held");
+        drop(unread);
+    }
+}
