@@ -3,6 +3,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::slice;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -12,6 +13,7 @@ use serde_json::json;
 use super::{Figure, Stranger, WAIT, figure, pipelined};
 use crate::broker::{Broker, Kind};
 use crate::client::Client;
+use crate::cluster::Cluster;
 use crate::{http, procfs};
 
 /// All queues.
@@ -55,14 +57,24 @@ impl Asked {
 /// Does something, and looks what it took of the broker. What is resident grows only: the parts are
 /// measured from the small to the large.
 fn asked(broker: &Broker, base: u64, what: impl FnOnce() -> Result<()>) -> Result<Asked> {
-    let before = procfs::usage(broker.pid())?;
+    asked_of(slice::from_ref(broker), base, what)
+}
+
+/// The same of the nodes of a cluster: CPU of all, and what the first, which is asked, holds.
+fn asked_of(nodes: &[Broker], base: u64, what: impl FnOnce() -> Result<()>) -> Result<Asked> {
+    let cpu = || {
+        let used = nodes.iter().map(|node| procfs::usage(node.pid()));
+        let seconds = used.map(|used| used.map(|used| used.cpu_s));
+        seconds.sum::<Result<f64>>()
+    };
+    let before = cpu()?;
     let started = Instant::now();
     what()?;
     let seconds = started.elapsed().as_secs_f64();
-    let after = procfs::usage(broker.pid())?;
+    let after = procfs::usage(nodes[0].pid())?;
     Ok(Asked {
         seconds,
-        cpu_s: after.cpu_s - before.cpu_s,
+        cpu_s: cpu()? - before,
         grown_bytes: after.rss_bytes_max.saturating_sub(base) as f64,
     })
 }
@@ -124,6 +136,37 @@ pub fn lists(kind: Kind, fast: bool) -> Result<Vec<Figure>> {
     drop(unread);
     drop(broker);
     figures.extend(other_lists(kind, fast)?);
+    figures.extend(cluster_lists(kind, fast)?);
+    Ok(figures)
+}
+
+/// Lists of very many queues that three nodes share, asked of the first: pages in an order that
+/// each node knows for its own queues alone, and all.
+fn cluster_lists(kind: Kind, fast: bool) -> Result<Vec<Figure>> {
+    let count = if fast { 999 } else { 20_001 };
+    let cluster = Cluster::start_kind(kind, "scale-api-cluster", 3)?;
+    for (at, node) in cluster.nodes.iter().enumerate() {
+        let mut client = Client::connect(node.amqp)?;
+        pipelined(&mut client, count / 3, |client, number| {
+            client.send_declare(&format!("scale-{number}-{at}"), true);
+        })?;
+    }
+    let first = &cluster.nodes[0];
+    await_listed(first, count)?;
+    let base = procfs::usage(first.pid())?.rss_bytes_max;
+    let of = |what: &str| format!("{count} queues of three nodes over HTTP, {what}");
+    let mut figures = Vec::new();
+    for (what, path) in [
+        ("a page of 100 by name", format!("{PAGE}&sort=name")),
+        ("a page of 100 by messages", format!("{PAGE}&sort=messages")),
+        ("all", WHOLE.to_owned()),
+        ("all by messages", format!("{WHOLE}?sort=messages")),
+    ] {
+        let asked = asked_of(&cluster.nodes, base, || ask(first, &path).map(drop))?;
+        figures.extend(asked.figures(&of(what)));
+    }
+    let parallel = asked_of(&cluster.nodes, base, || in_parallel(first, WHOLE))?;
+    figures.extend(parallel.figures(&of(&format!("{IN_PARALLEL} at once"))));
     Ok(figures)
 }
 
