@@ -1,5 +1,5 @@
 //! Nodes know each other's alarms: a node asks the others for theirs, for a message published here
-//! may have to be kept there. `leveret_node::cluster` says who waits for what.
+//! may have to be kept there. `leveret_cluster` says who waits for what.
 
 use super::reports;
 use leveret_cluster::Env;

@@ -244,16 +244,16 @@ fn answer(of: &QueueAnswer) -> String {
     }
 }
 
-fn posted(of: &ConnectionEvent) -> String {
+fn posted(of: &QueueEvent) -> String {
     match of {
-        ConnectionEvent::Deliver(of) => format!("{} gets {}", of.consumer.0, of.index),
-        ConnectionEvent::Reply(_) => "done".to_owned(),
-        ConnectionEvent::CancelConsumer(consumer) => format!("cancelled {}", consumer.0),
-        ConnectionEvent::TimedOut(consumer) => format!("timed out {}", consumer.0),
-        ConnectionEvent::Committed { through, .. } => format!("committed {through}"),
-        ConnectionEvent::Refused { sequences, .. } => format!("refused {sequences:?}"),
-        ConnectionEvent::Room(_) => "room".to_owned(),
-        ConnectionEvent::Answered { answer: of, .. } => answer(of),
+        QueueEvent::Deliver(of) => format!("{} gets {}", of.consumer.0, of.index),
+        QueueEvent::Reply(_) => "done".to_owned(),
+        QueueEvent::CancelConsumer(consumer) => format!("cancelled {}", consumer.0),
+        QueueEvent::TimedOut(consumer) => format!("timed out {}", consumer.0),
+        QueueEvent::Committed { through, .. } => format!("committed {through}"),
+        QueueEvent::Refused { sequences, .. } => format!("refused {sequences:?}"),
+        QueueEvent::Room(_) => "room".to_owned(),
+        QueueEvent::Answered { answer: of, .. } => answer(of),
         other => format!("{other:?}"),
     }
 }

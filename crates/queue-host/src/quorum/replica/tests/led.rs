@@ -256,7 +256,7 @@ impl Led {
         let running = self.world.nodes[at].running.as_mut().expect("it runs");
         let result = run(running, now);
         running.shard.finish(now);
-        let effects = crate::env::take_effects(&mut running.shard);
+        let effects = std::mem::take(&mut running.shard.effects);
         for (to, frame) in effects.peer {
             let to = to.0 as usize - 1;
             let bytes = Bytes::from(frame.pieces.concat());
