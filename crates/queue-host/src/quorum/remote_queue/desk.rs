@@ -254,7 +254,6 @@ fn posted(of: &QueueEvent) -> String {
         QueueEvent::Refused { sequences, .. } => format!("refused {sequences:?}"),
         QueueEvent::Room(_) => "room".to_owned(),
         QueueEvent::Answered { answer: of, .. } => answer(of),
-        other => format!("{other:?}"),
     }
 }
 
