@@ -400,3 +400,16 @@ fn what_was_said_in_the_session_before_means_nothing() {
          3 refused 1..2 => refused 1..2",
     );
 }
+
+#[test]
+fn an_answer_to_a_get_is_for_who_asked_that_and_nobody_else() {
+    play(
+        "poll get 9 => to 2: present 1 get:9
+         2 committed 0 => to 2: get 9
+         get 8 => to 2: get 8
+         2 got 8 1 => got 1 left=3
+         poll get 9
+         2 got 9 2
+         poll get 9 => got 2 left=3",
+    );
+}

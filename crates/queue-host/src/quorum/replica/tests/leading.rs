@@ -59,7 +59,12 @@ fn what_came_back_once_is_counted_when_it_comes_back_otherwise() {
          down 2
          run 30
          1 get 9 => 1: got m0 left=0 again failed=3 had=4
-         up 2 => 2: leading",
+         up 2 => 2: leading
+         run 300
+         lead 1 => 1: leads not, 0: leading, 2: leading
+         0 absent
+         2 present => 2: committed 0
+         2 get 9 => 2: got m0 left=0 again failed=3 had=4",
     );
 }
 
@@ -166,7 +171,8 @@ fn who_was_active_for_another_leader_later_is_not_it_for_one_that_has_chosen() {
          2 present 8!5 => 2: committed 0, 2: active 8 0
          1 publish 1
          commit => 1: committed 1, 1: 7 has 0
-         1 cancel 7 => 1: cancelled 7, 2: active 8 6",
+         1 present 7!1 => 1: committed 1, 1: active 7 6, 1: 7 has 0 again had=1
+         1 cancel 7 => 1: cancelled 7, 2: active 8 7",
     );
 }
 
@@ -297,9 +303,10 @@ fn what_nobody_could_have_got_is_not_flagged_though_others_were_handed_out() {
         "1 absent
          2 absent
          2 present => 2: committed 0
-         2 attach 7 prefetch=1 => 2: attached 7
          2 publish 1
-         commit => 2: committed 1, 2: 7 gets m0 at 0
+         run 30 => 2: committed 1
+         2 attach 7 prefetch=1 => 2: attached 7
+         commit => 2: 7 gets m0 at 0
          2 accept 7 0..1
          run 30 => 2: committed 2
          2 detach 7
@@ -736,5 +743,26 @@ fn an_entry_is_urgent_if_somebody_waits_to_be_handed_a_message_by_it() {
          1 accept 9 0..1
          under way => work open
          run 30 => 1: committed 21",
+    );
+}
+
+#[test]
+fn who_gets_one_by_one_waits_for_few_entries() {
+    play(
+        "",
+        "1 absent
+         2 absent
+         1 present => 1: committed 0
+         1 publish 20
+         run 300 => 1: committed 20
+         entries => 3
+         1 get 9
+         commit => 1: got m0 left=19
+         1 publish 1
+         commit => 1: committed 21
+         1 get 9 => 1: got m1 left=19
+         1 get 9 => 1: got m2 left=18
+         1 get 9 => 1: got m3 left=17
+         entries => 2",
     );
 }

@@ -513,11 +513,7 @@ fn a_transfer_ends_with_the_leader_and_with_the_receivers_node() {
         let (mut world, leader, behind) = one_is_behind(4 * QUORUM_PARTS_IN_FLIGHT, HALF_A_PART);
         world.rest_without_answers((leader, behind), 50);
         assert!(world.is_sending(leader));
-        let other = (leader + 2) % 3;
-        let [of_behind, of_other] = [behind, other].map(|at| world.nodes[at].id);
-        // That of another node does not matter.
-        world.with(leader, |shard, now| shard.peer_down(now, of_other));
-        assert!(world.is_sending(leader));
+        let of_behind = world.nodes[behind].id;
         world.with(leader, |shard, now| match goes {
             true => shard.peer_down(now, of_behind),
             false => shard.with_replicas(now, |replicas, around| replicas.resign_all(around)),
