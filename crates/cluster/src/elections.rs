@@ -40,7 +40,8 @@ struct Election {
     epoch: Epoch,
     asked: BTreeSet<NodeId>,
     answers: Vec<Answer>,
-    /// Who is not to lead, and is not asked while the others are a majority.
+    /// Who is not to lead, and is not asked while the others are a majority, until they are asked
+    /// again.
     left_out: Option<NodeId>,
     preferred: Option<NodeId>,
     /// When it is asked and proposed again.
@@ -218,6 +219,9 @@ impl Election {
         if is_again {
             self.again_ms = now.monotonic_ms + STREAM_ELECTION_MS;
             self.asked.clear();
+            // Of the others some are up and do not answer, and those who have answered follow their
+            // leader no more: it is heard too.
+            self.left_out = None;
         }
         for node in &members {
             if Some(*node) != self.left_out && is_up(*node) && self.asked.insert(*node) {

@@ -216,6 +216,25 @@ fn a_leader_that_hands_over_is_left_out_while_the_others_are_a_majority() {
     assert!(asked(&steps).contains(&(two, 3)));
 }
 
+/// As one whose disk is full, and which waits for space before it serves.
+#[test]
+fn a_leader_goes_on_where_a_node_that_is_up_does_not_answer_when_it_hands_over() {
+    let mut world = World::new();
+    let stream = world.declare("s");
+    let (epoch, leader) = world.leader(stream);
+    let [one, two] = others(&world, stream);
+    world.run(vec![Event::Move(leader, stream, NodeId(two))]);
+    let next = epoch + 1;
+    let steps = world.run(vec![prepared(one, stream, next, next, 10)]);
+    assert!(steps.proposals.is_empty(), "one of three");
+    world.now_ms += STREAM_ELECTION_MS;
+    let steps = world.run(Vec::new());
+    assert!(asked(&steps).contains(&(leader.0, next)), "it is heard too");
+    let mut steps = world.run(vec![prepared(leader.0, stream, next, next, 10)]);
+    world.apply(steps.proposals.pop().expect("a choice"));
+    assert_eq!(world.leader(stream), (next, leader));
+}
+
 #[test]
 fn a_replica_that_says_what_is_long_over_begins_nothing() {
     let mut world = World::new();
