@@ -732,16 +732,10 @@ pub trait Running: Send + Sync + 'static {
     fn each_connection(&self, see: &mut dyn FnMut(ConnectionContent));
     /// Those of these connections that are there, in no order.
     fn connections_of(&self, ids: &[ConnectionId]) -> Vec<ConnectionContent>;
-    /// All connections that have logged in, in no order.
-    fn connections(&self) -> Vec<ConnectionStats>;
     /// The connection of that name with what is in it; none where it has not logged in or is gone.
     fn connection(&self, name: &str) -> Option<ConnectionContent>;
     /// The consumers of a queue, each with its connection, in no order.
     fn consumers_of(&self, queue: QueueId) -> Vec<(ConnectionStats, ConsumerStats)>;
-    /// All channels, in no order.
-    fn channels(&self) -> Vec<ChannelStats>;
-    /// All consumers, in no order.
-    fn consumers(&self) -> Vec<ConsumerStats>;
     /// All publishers of the stream protocol, in no order.
     fn stream_publishers(&self) -> Vec<StreamPublisherStats> {
         Vec::new()

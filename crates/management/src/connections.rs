@@ -311,12 +311,6 @@ pub(crate) fn channel_json(
     json
 }
 
-/// The connections of this node, by id.
-pub(crate) fn by_id(app: &App) -> HashMap<ConnectionId, ConnectionStats> {
-    let all = app.node().connections();
-    all.into_iter().map(|c| (c.id, c)).collect()
-}
-
 /// A channel of this node's, with its consumers.
 fn own_channel(app: &App, name: &str, ranges: &Ranges) -> Option<Value> {
     let (of, number) = name.strip_suffix(')')?.rsplit_once(" (")?;

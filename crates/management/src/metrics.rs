@@ -21,7 +21,8 @@ use crate::overview;
 use crate::pieces::Pieces;
 use crate::reply::ApiError;
 use clients::{
-    channel_deliveries, channel_metrics, channel_publishes, connection_bytes, connection_metrics,
+    ClientTables, channel_deliveries, channel_metrics, channel_publishes, client_tables,
+    connection_bytes, connection_metrics,
 };
 use cluster::{cluster, raft, start_time};
 use exchanges::{exchange_bindings, exchange_metrics, exchange_names};
@@ -80,11 +81,12 @@ pub fn page(app: &App, path: &str, query: &str) -> Result<Pieces, ApiError> {
         stream_consumers(&mut page, app, &Scope::default());
     }
     exchange_metrics(&mut page, app, &Scope::default(), per_object);
-    channel_metrics(&mut page, app, per_object);
-    channel_publishes(&mut page, app, per_object);
-    channel_deliveries(&mut page, app, per_object);
-    connection_bytes(&mut page, app, per_object);
-    connection_metrics(&mut page, app, per_object);
+    let clients = client_tables(app, per_object);
+    channel_metrics(&mut page, &clients);
+    channel_publishes(&mut page, &clients);
+    channel_deliveries(&mut page, &clients);
+    connection_bytes(&mut page, &clients);
+    connection_metrics(&mut page, &clients);
     Ok(page.pieces())
 }
 
@@ -160,22 +162,32 @@ fn detailed(app: &App, query: &str) -> Result<Pieces, ApiError> {
     families.sort_unstable();
     // A family named twice is there once: the format forbids more.
     families.dedup();
-    // The families of queues have one table.
-    let table = OnceCell::new();
+    let tables = Tables::default();
     for family in &families {
-        one_family(&mut page, app, family, (&scope, &table), (&node, &broker));
+        one_family(&mut page, app, family, (&scope, &tables), (&node, &broker));
     }
     Ok(page.pieces())
+}
+
+/// What families of a page share.
+#[derive(Default)]
+struct Tables {
+    queues: OnceCell<QueueTable>,
+    clients: OnceCell<ClientTables>,
 }
 
 fn one_family(
     page: &mut Page,
     app: &App,
     family: &str,
-    (scope, table): (&Scope, &OnceCell<QueueTable>),
+    (scope, tables): (&Scope, &Tables),
     (node, broker): (&NodeStats, &BrokerStats),
 ) {
-    let queues = || table.get_or_init(|| queue_table(app, scope, true));
+    let queues = || {
+        let table = &tables.queues;
+        table.get_or_init(|| queue_table(app, scope, true))
+    };
+    let clients = || tables.clients.get_or_init(|| client_tables(app, true));
     match family {
         "connection_churn_metrics" => churn(page, broker),
         "auth_attempt_metrics" => auth_attempts(page, app, broker),
@@ -194,12 +206,12 @@ fn one_family(
         "stream_consumer_metrics" => stream_consumers(page, app, scope),
         "queue_info" => queue_info(page, queues()),
         "exchange_metrics" => exchange_metrics(page, app, scope, true),
-        "channel_metrics" => channel_metrics(page, app, true),
-        "channel_exchange_metrics" => channel_publishes(page, app, true),
-        "channel_queue_metrics" => channel_deliveries(page, app, true),
+        "channel_metrics" => channel_metrics(page, clients()),
+        "channel_exchange_metrics" => channel_publishes(page, clients()),
+        "channel_queue_metrics" => channel_deliveries(page, clients()),
         "channel_queue_exchange_metrics" => queue_publishes(page, queues()),
-        "connection_metrics" => connection_metrics(page, app, true),
-        "connection_coarse_metrics" => connection_bytes(page, app, true),
+        "connection_metrics" => connection_metrics(page, clients()),
+        "connection_coarse_metrics" => connection_bytes(page, clients()),
         "exchange_names" => in_cluster(page, |page| exchange_names(page, app, scope)),
         "exchange_bindings" => in_cluster(page, |page| exchange_bindings(page, app, scope)),
         "vhost_status" => in_cluster(page, |page| {

@@ -171,9 +171,10 @@ impl App {
         if !are_there {
             return;
         }
-        let (connections, channels) = (self.node().connections(), self.node().channels());
-        let mut samples = self.samples();
-        for connection in &connections {
+        self.node().each_connection(&mut |content| {
+            // Not for longer: whoever shows samples need not wait for all threads to tell.
+            let mut samples = self.samples();
+            let connection = &content.connection;
             let bytes = [connection.received_bytes, connection.sent_bytes];
             let subject = Subject::Connection(connection.id.0);
             let old = samples
@@ -184,11 +185,11 @@ impl App {
                 &grown(&bytes, &old),
             );
             samples.note(subject, &bytes, None);
-        }
-        for channel in channels {
-            let subject = Subject::Channel(channel.connection.0, channel.number);
-            samples.note(subject, &message_values(&channel.messages), None);
-        }
+            for channel in &content.channels {
+                let subject = Subject::Channel(channel.connection.0, channel.number);
+                samples.note(subject, &message_values(&channel.messages), None);
+            }
+        });
     }
 
     fn sample_exchanges(&self) {

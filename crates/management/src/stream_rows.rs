@@ -4,6 +4,7 @@ use crate::api::{ConnectionStats, StreamConsumerStats, StreamPublisherStats};
 use crate::app::App;
 use crate::connections;
 use crate::directory::Queue;
+use crate::listing::BATCH;
 use leveret_types::{ConnectionId, QueueId};
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
@@ -82,12 +83,28 @@ fn own<T>(
         return Vec::new();
     }
     let node = app.node().node_stats().name;
-    let (connections, queues) = (connections::by_id(app), connections::queue_names(app));
-    let rows = items.iter().filter_map(|item| {
-        let (ids, rest) = of(item);
-        row(&node, &connections, &queues, ids, rest)
-    });
-    rows.collect()
+    let mut rows = Vec::new();
+    // Of their connections and queues few are held.
+    for some in items.chunks(BATCH) {
+        let some: Vec<_> = some.iter().map(&of).collect();
+        let (mut of_connections, mut of_queues): (Vec<_>, Vec<_>) =
+            some.iter().map(|(ids, _)| *ids).unzip();
+        of_connections.sort_unstable();
+        of_connections.dedup();
+        of_queues.sort_unstable();
+        of_queues.dedup();
+        let connections = app.node().connections_of(&of_connections).into_iter();
+        let connections = connections
+            .map(|of| (of.connection.id, of.connection))
+            .collect();
+        let queues = app.node().queues_by_id(&of_queues).into_iter();
+        let queues = queues.map(|queue| (queue.id, queue)).collect();
+        let of_known = some.into_iter();
+        rows.extend(
+            of_known.filter_map(|(ids, rest)| row(&node, &connections, &queues, ids, rest)),
+        );
+    }
+    rows
 }
 
 /// What a stream of this node keeps by name; nothing if it is not here.

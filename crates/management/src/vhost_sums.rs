@@ -86,12 +86,13 @@ pub(crate) fn own(app: &App, only: Option<&str>, ranges: &Ranges) -> Value {
             }
         }
     }
-    for connection in node.connections() {
+    node.each_connection(&mut |content| {
+        let connection = &content.connection;
         if only.is_none_or(|only| only == connection.vhost) {
             let sum = sums.entry(connection.vhost.clone()).or_default();
-            sum.add_connection(&connection);
+            sum.add_connection(connection);
         }
-    }
+    });
     let json = |(vhost, sum): (String, Sum)| {
         let json = sum.json(app, &vhost, ranges);
         (vhost, json)

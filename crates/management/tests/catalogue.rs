@@ -134,19 +134,10 @@ impl Running for Kept {
     fn connections_of(&self, _: &[ConnectionId]) -> Vec<ConnectionContent> {
         Vec::new()
     }
-    fn connections(&self) -> Vec<ConnectionStats> {
-        Vec::new()
-    }
     fn connection(&self, _: &str) -> Option<ConnectionContent> {
         None
     }
     fn consumers_of(&self, _: QueueId) -> Vec<(ConnectionStats, ConsumerStats)> {
-        Vec::new()
-    }
-    fn channels(&self) -> Vec<ChannelStats> {
-        Vec::new()
-    }
-    fn consumers(&self) -> Vec<ConsumerStats> {
         Vec::new()
     }
     fn close_connection(&self, connection: ConnectionId, reason: &str) -> bool {

@@ -29,3 +29,40 @@ fn who_looks_at_one_thing_has_no_others_copied() {
     let missing = channel.replace("%281%29", "%282%29");
     assert_eq!(api.admin("GET", &missing, "").status, 404);
 }
+
+#[test]
+fn a_scrape_or_an_overview_looks_at_each_connection_once() {
+    let api = start();
+    api.node.more_connections.store(2_000, Relaxed);
+    let families = [
+        "channel_metrics",
+        "channel_queue_metrics",
+        "connection_metrics",
+    ];
+    let families = families.map(|family| format!("family={family}")).join("&");
+    for (path, walks) in [
+        ("/metrics", 1),
+        ("/metrics/per-object", 1),
+        (&*format!("/metrics/detailed?{families}"), 1),
+        ("/metrics/detailed?family=queue_coarse_metrics", 0),
+    ] {
+        api.node.walks.store(0, Relaxed);
+        let page = api.metrics(path).body;
+        assert!(page.contains("rabbitmq_identity_info"), "{path}");
+        assert_eq!(api.node.walks.load(Relaxed), walks, "{path}");
+    }
+    let page = api.metrics("/metrics").body;
+    assert!(page.contains("\nrabbitmq_channel_consumers 0\n"), "{page}");
+    assert!(
+        page.contains("\nrabbitmq_channel_messages_unacked 12003\n"),
+        "{page}"
+    );
+    assert!(
+        page.contains("\nrabbitmq_connection_channels 0\n"),
+        "{page}"
+    );
+    let page = api.metrics("/metrics/per-object").body;
+    assert!(
+        page.contains("\nrabbitmq_channel_messages_unacked{channel=\"more-00002999 (2)\"} 3\n")
+    );
+}

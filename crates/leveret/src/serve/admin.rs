@@ -15,7 +15,7 @@ use leveret_auth::password::SALT_BYTES_GIVEN;
 use leveret_auth::{Access, LoginCheck, Verdict};
 use leveret_cluster::Env as _;
 use leveret_management::api::{
-    Actor, BrokerStats, Browse, Browsed, Changed, ChannelStats, ConnectionContent, ConnectionStats,
+    Actor, BrokerStats, Browse, Browsed, Changed, ConnectionContent, ConnectionStats,
     ConsumerStats, DamagedQueue, DelayedMessage, DiskUse, Get, Got, Level, Listener, Login,
     LoginAnswer, LoginVerdict, LookedAt, MemoryStats, Move, MoveMessages, NodeStats, Publish,
     QueueStats, ReplicaStats, StreamConsumerStats, StreamGroups, StreamPlace, StreamPublisherStats,
@@ -30,11 +30,10 @@ use leveret_metadata::{Catalogue, QueueRecord};
 use leveret_node::Env;
 use leveret_shell::broker::Broker;
 use leveret_shell::logins::LoginWaiter;
-use leveret_shell::node::{close_connection, connections, set_listening};
+use leveret_shell::node::{Which, close_connection, set_listening, some_connections};
 use leveret_shell::timers_and_alarms::{TimersAndAlarms, Watermarks};
 use leveret_stream::Reference;
 use leveret_types::{ConnectionId, NodeId, ProtocolError, QueueId, ReplyCode, ShardId};
-use stats::{channel_stats, connection_stats};
 use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, OnceLock};
@@ -261,15 +260,6 @@ impl Running for Admin {
         self.each_depth(see);
     }
 
-    fn connections(&self) -> Vec<ConnectionStats> {
-        let known = connections(&self.broker);
-        known
-            .into_iter()
-            .filter(|c| !c.vhost.is_empty())
-            .map(connection_stats)
-            .collect()
-    }
-
     fn each_connection(&self, see: &mut dyn FnMut(ConnectionContent)) {
         self.each_content(see);
     }
@@ -284,15 +274,6 @@ impl Running for Admin {
 
     fn consumers_of(&self, queue: QueueId) -> Vec<(ConnectionStats, ConsumerStats)> {
         self.consumers_of_queue(queue)
-    }
-
-    fn channels(&self) -> Vec<ChannelStats> {
-        let known = connections(&self.broker);
-        known.iter().flat_map(channel_stats).collect()
-    }
-
-    fn consumers(&self) -> Vec<ConsumerStats> {
-        self.consumer_stats()
     }
 
     fn stream_publishers(&self) -> Vec<StreamPublisherStats> {
@@ -362,7 +343,7 @@ impl Running for Admin {
     }
 
     fn close_connection(&self, connection: ConnectionId, reason: &str) -> bool {
-        let known = connections(&self.broker).iter().any(|c| c.id == connection);
+        let known = !some_connections(&self.broker, &Which::These([connection].into())).is_empty();
         close_connection(
             &self.broker,
             connection,

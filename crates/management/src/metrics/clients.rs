@@ -4,42 +4,119 @@ use super::deliveries::{delivered, deliveries};
 use super::text::{Counter, Gauge, Page, Table, labels};
 use crate::api::{ChannelStats, ConnectionStats};
 use crate::app::App;
-use leveret_types::ConnectionId;
-use std::collections::HashMap;
 
-/// Connections by id, for the labels of channels.
-fn connections_by_id(app: &App) -> HashMap<ConnectionId, ConnectionStats> {
-    let all = app.node().connections();
-    all.into_iter().map(|c| (c.id, c)).collect()
+/// Numbers of a channel.
+const OF_CHANNEL: usize = 18;
+/// The first of them that are its prefetch counts, which have no sum.
+const PREFETCH: usize = 5;
+/// The first of what was published.
+const PUBLISHED: usize = 7;
+/// The first of what was delivered.
+const DELIVERED: usize = 11;
+/// Numbers of a connection.
+const OF_CONNECTION: usize = 7;
+/// The first of them that are no bytes.
+const PACKETS: usize = 3;
+
+/// What is known of channels and of connections: numbers of each, or of all together.
+pub(super) struct ClientTables {
+    channels: Table<OF_CHANNEL>,
+    connections: Table<OF_CONNECTION>,
 }
 
-/// Channels with their labels, or their sum without any.
-fn channel_series(app: &App, per_object: bool) -> Vec<(String, ChannelStats)> {
-    let channels = app.node().channels();
-    if !per_object {
-        let mut sum = ChannelStats::default();
-        for c in &channels {
-            sum.consumers += c.consumers;
-            sum.unacknowledged += c.unacknowledged;
-            sum.unconfirmed += c.unconfirmed;
-            sum.uncommitted += c.uncommitted;
-            sum.uncommitted_settles += c.uncommitted_settles;
-            sum.messages.add(&c.messages);
+/// The rows of a table that is being made.
+enum Rows<const N: usize> {
+    Each(Vec<(String, [f64; N])>),
+    Sum([f64; N]),
+}
+
+impl<const N: usize> Rows<N> {
+    const fn new(per_object: bool) -> Self {
+        match per_object {
+            true => Self::Each(Vec::new()),
+            false => Self::Sum([0.0; N]),
         }
-        return vec![(String::new(), sum)];
     }
-    let connections = connections_by_id(app);
-    let label = |c: &ChannelStats| {
-        let connection = connections.get(&c.connection)?;
-        let name = format!("{} ({})", connection.name, c.number);
-        Some(labels(&[("channel", &name)]))
-    };
-    let channels = channels.into_iter();
-    channels.filter_map(|c| Some((label(&c)?, c))).collect()
+
+    fn add(&mut self, labels: impl FnOnce() -> String, numbers: [u64; N]) {
+        let numbers = numbers.map(|number| number as f64);
+        match self {
+            Self::Each(rows) => rows.push((labels(), numbers)),
+            Self::Sum(sum) => {
+                for (sum, number) in sum.iter_mut().zip(numbers) {
+                    *sum += number;
+                }
+            }
+        }
+    }
+
+    fn table(self) -> Table<N> {
+        Table::new(match self {
+            Self::Each(rows) => rows,
+            Self::Sum(sum) => vec![(String::new(), sum)],
+        })
+    }
 }
 
-pub(super) fn channel_metrics(page: &mut Page, app: &App, per_object: bool) {
-    let series = channel_series(app, per_object);
+/// Looks at all connections once, a few at a time.
+pub(super) fn client_tables(app: &App, per_object: bool) -> ClientTables {
+    let (mut channels, mut connections) = (Rows::new(per_object), Rows::new(per_object));
+    app.node().each_connection(&mut |content| {
+        let connection = &content.connection;
+        let named = || labels(&[("connection", &connection.name)]);
+        connections.add(named, of_connection(connection));
+        for channel in &content.channels {
+            let named = || {
+                let name = format!("{} ({})", connection.name, channel.number);
+                labels(&[("channel", &name)])
+            };
+            let mut numbers = of_channel(channel);
+            if !per_object {
+                numbers[PREFETCH..PUBLISHED].fill(0);
+            }
+            channels.add(named, numbers);
+        }
+    });
+    ClientTables {
+        channels: channels.table(),
+        connections: connections.table(),
+    }
+}
+
+fn of_channel(c: &ChannelStats) -> [u64; OF_CHANNEL] {
+    let m = &c.messages;
+    let mut numbers = [0; OF_CHANNEL];
+    numbers[..DELIVERED].copy_from_slice(&[
+        c.consumers,
+        c.unacknowledged,
+        c.unconfirmed,
+        c.uncommitted,
+        c.uncommitted_settles,
+        c.prefetch.into(),
+        c.global_prefetch.into(),
+        m.published,
+        m.confirmed,
+        m.returned,
+        m.dropped,
+    ]);
+    numbers[DELIVERED..].copy_from_slice(&delivered(m));
+    numbers
+}
+
+const fn of_connection(c: &ConnectionStats) -> [u64; OF_CONNECTION] {
+    [
+        c.received_bytes,
+        c.sent_bytes,
+        // There are no processes of Erlang's.
+        0,
+        c.received_packets,
+        c.sent_packets,
+        c.pending_bytes,
+        c.channels,
+    ]
+}
+
+pub(super) fn channel_metrics(page: &mut Page, tables: &ClientTables) {
     let gauges = [
         ("channel_consumers", Gauge, "Consumers on a channel"),
         (
@@ -63,35 +140,24 @@ pub(super) fn channel_metrics(page: &mut Page, app: &App, per_object: bool) {
             "Message acknowledgements in a transaction not yet committed",
         ),
     ];
-    let row = |(labels, c): &(String, ChannelStats)| {
-        let numbers = [
-            c.consumers,
-            c.unacknowledged,
-            c.unconfirmed,
-            c.uncommitted,
-            c.uncommitted_settles,
-        ];
-        (labels.clone(), numbers.map(|number| number as f64))
-    };
-    page.table(&Table::new(series.iter().map(row)), 0, &gauges);
-    let prefetch = |of: fn(&ChannelStats) -> u16| {
-        let row = move |(labels, c): &(String, ChannelStats)| (labels.clone(), u64::from(of(c)));
-        series.iter().map(row).collect::<Vec<_>>()
-    };
-    let help = "Limit of unacknowledged messages for each consumer";
-    page.metric("consumer_prefetch", Gauge, help, prefetch(|c| c.prefetch));
-    let help = "Total limit of unacknowledged messages for all consumers on a channel";
-    page.metric(
-        "channel_prefetch",
-        Gauge,
-        help,
-        prefetch(|c| c.global_prefetch),
-    );
+    page.table(&tables.channels, 0, &gauges);
+    let limits = [
+        (
+            "consumer_prefetch",
+            Gauge,
+            "Limit of unacknowledged messages for each consumer",
+        ),
+        (
+            "channel_prefetch",
+            Gauge,
+            "Total limit of unacknowledged messages for all consumers on a channel",
+        ),
+    ];
+    page.table(&tables.channels, PREFETCH, &limits);
 }
 
 /// What channels published: the family `channel_exchange_metrics`.
-pub(super) fn channel_publishes(page: &mut Page, app: &App, per_object: bool) {
-    let series = channel_series(app, per_object);
+pub(super) fn channel_publishes(page: &mut Page, tables: &ClientTables) {
     let counters = [
         (
             "channel_messages_published_total",
@@ -114,52 +180,16 @@ pub(super) fn channel_publishes(page: &mut Page, app: &App, per_object: bool) {
             "Total number of messages published as non-mandatory into an exchange and dropped as unroutable",
         ),
     ];
-    let row = |(labels, c): &(String, ChannelStats)| {
-        let m = &c.messages;
-        let numbers = [m.published, m.confirmed, m.returned, m.dropped];
-        (labels.clone(), numbers.map(|number| number as f64))
-    };
-    page.table(&Table::new(series.iter().map(row)), 0, &counters);
+    page.table(&tables.channels, PUBLISHED, &counters);
 }
 
 /// What channels got: the family `channel_queue_metrics`.
-pub(super) fn channel_deliveries(page: &mut Page, app: &App, per_object: bool) {
-    let series = channel_series(app, per_object);
-    let row = |(labels, c): &(String, ChannelStats)| {
-        let numbers = delivered(&c.messages);
-        (labels.clone(), numbers.map(|number| number as f64))
-    };
-    page.table(
-        &Table::new(series.iter().map(row)),
-        0,
-        &deliveries!("channel"),
-    );
-}
-
-/// Connections with their labels, or their sum without any.
-fn connection_series(app: &App, per_object: bool) -> Vec<(String, ConnectionStats)> {
-    let connections = app.node().connections();
-    if !per_object {
-        let mut sum = ConnectionStats::default();
-        for c in &connections {
-            sum.received_bytes += c.received_bytes;
-            sum.sent_bytes += c.sent_bytes;
-            sum.pending_bytes += c.pending_bytes;
-            sum.received_packets += c.received_packets;
-            sum.sent_packets += c.sent_packets;
-            sum.channels += c.channels;
-        }
-        return vec![(String::new(), sum)];
-    }
-    let connections = connections.into_iter();
-    connections
-        .map(|c| (labels(&[("connection", &c.name)]), c))
-        .collect()
+pub(super) fn channel_deliveries(page: &mut Page, tables: &ClientTables) {
+    page.table(&tables.channels, DELIVERED, &deliveries!("channel"));
 }
 
 /// The bytes of connections: the family `connection_coarse_metrics`.
-pub(super) fn connection_bytes(page: &mut Page, app: &App, per_object: bool) {
-    let series = connection_series(app, per_object);
+pub(super) fn connection_bytes(page: &mut Page, tables: &ClientTables) {
     let metrics = [
         (
             "connection_incoming_bytes_total",
@@ -177,17 +207,11 @@ pub(super) fn connection_bytes(page: &mut Page, app: &App, per_object: bool) {
             "Total number of connection process reductions",
         ),
     ];
-    let row = |(labels, c): &(String, ConnectionStats)| {
-        // There are no processes of Erlang's.
-        let numbers = [c.received_bytes, c.sent_bytes, 0];
-        (labels.clone(), numbers.map(|number| number as f64))
-    };
-    page.table(&Table::new(series.iter().map(row)), 0, &metrics);
+    page.table(&tables.connections, 0, &metrics);
 }
 
 /// The rest of what connections do: the family `connection_metrics`.
-pub(super) fn connection_metrics(page: &mut Page, app: &App, per_object: bool) {
-    let series = connection_series(app, per_object);
+pub(super) fn connection_metrics(page: &mut Page, tables: &ClientTables) {
     let metrics = [
         (
             "connection_incoming_packets_total",
@@ -206,14 +230,5 @@ pub(super) fn connection_metrics(page: &mut Page, app: &App, per_object: bool) {
         ),
         ("connection_channels", Gauge, "Channels on a connection"),
     ];
-    let row = |(labels, c): &(String, ConnectionStats)| {
-        let numbers = [
-            c.received_packets,
-            c.sent_packets,
-            c.pending_bytes,
-            c.channels,
-        ];
-        (labels.clone(), numbers.map(|number| number as f64))
-    };
-    page.table(&Table::new(series.iter().map(row)), 0, &metrics);
+    page.table(&tables.connections, PACKETS, &metrics);
 }

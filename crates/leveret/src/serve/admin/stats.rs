@@ -21,6 +21,7 @@ use leveret_shell::broker::Broker;
 use leveret_shell::node::{LISTED_MAX, Which, connections, each_portion, some_connections};
 use leveret_stream::StreamStats;
 use leveret_types::{ConnectionId, FieldValue, QueueId, ReplicaId};
+use std::cell::LazyCell;
 use std::collections::HashMap;
 use std::path::PathBuf;
 
@@ -357,14 +358,16 @@ impl Admin {
     }
 
     pub(super) fn memory_stats(&self) -> MemoryStats {
-        let connections = connections(&self.broker);
         let resident = process::resident();
         let mut memory = MemoryStats {
             resident_bytes: resident.bytes,
             program_bytes: resident.program_bytes,
-            unsent_bytes: connections.iter().map(|c| c.unsent_bytes).sum(),
             ..MemoryStats::default()
         };
+        each_portion(&self.broker, &mut |portion| {
+            let unsent = portion.iter().map(|connection| connection.unsent_bytes);
+            memory.unsent_bytes += unsent.sum::<u64>();
+        });
         (memory.live_bytes, memory.unused_bytes) = crate::memory::allocated();
         for shard in self.broker.shard_ids() {
             let stats = self.broker.shard(shard).logs.stats();
@@ -417,7 +420,7 @@ impl Admin {
 
     pub(super) fn broker_stats(&self) -> BrokerStats {
         let counters = self.broker.counters().values();
-        let connections = connections(&self.broker);
+        let there = self.there();
         let mut classic = MessageCounters {
             published: counters.messages_received,
             published_confirm: counters.messages_received_confirm,
@@ -466,13 +469,10 @@ impl Admin {
             stream_logins_succeeded: counters.stream_logins_succeeded,
             stream_logins_failed: counters.stream_logins_failed,
             logins_held: self.broker.logins.held().0,
-            connections: connections.len() as u64,
-            channels: connections.iter().map(|c| c.channels.len() as u64).sum(),
-            consumers: connections.iter().map(|c| c.consumers.len() as u64).sum(),
-            publishers: connections
-                .iter()
-                .filter(|c| c.publishes && c.protocol != STREAM_PROTOCOL)
-                .count() as u64,
+            connections: there.connections,
+            channels: there.channels,
+            consumers: there.consumers,
+            publishers: there.publishers,
             replicas_quarantined: unfit.quarantined,
             replicas_stuck: unfit.stuck,
             replica_deliveries: local.read,
@@ -480,8 +480,17 @@ impl Admin {
             replica_fetches: local.fetched,
             message_sizes: counters.message_sizes,
             message_bytes: counters.message_bytes,
-            stream: stream_protocol_stats(&counters, &connections),
+            stream: stream_protocol_stats(&counters, &there),
         }
+    }
+
+    /// Counts what clients have, a few connections at a time.
+    fn there(&self) -> There {
+        let mut there = There::default();
+        each_portion(&self.broker, &mut |portion| {
+            portion.iter().for_each(|connection| there.add(connection));
+        });
+        there
     }
 
     /// Adds what queues have delivered, by their type.
@@ -501,12 +510,6 @@ impl Admin {
                 sum.acknowledged += counters.accepted;
             }
         }
-    }
-
-    pub(super) fn consumer_stats(&self) -> Vec<ConsumerStats> {
-        let known = connections(&self.broker);
-        let consumers = known.iter().flat_map(|one| self.consumers_in(one));
-        consumers.collect()
     }
 
     /// A connection that has logged in.
@@ -595,7 +598,6 @@ impl Admin {
 
 impl Admin {
     pub(super) fn all_stream_publishers(&self) -> Vec<StreamPublisherStats> {
-        let known = connections(&self.broker);
         let of_one = |connection: &ConnectionStatus| {
             let id = connection.id;
             let publishers = connection.stream_publishers.iter();
@@ -610,16 +612,19 @@ impl Admin {
             });
             stats.collect::<Vec<_>>()
         };
-        known.iter().flat_map(of_one).collect()
+        let mut all = Vec::new();
+        each_portion(&self.broker, &mut |portion| {
+            all.extend(portion.iter().flat_map(of_one));
+        });
+        all
     }
 
     pub(super) fn all_stream_consumers(&self) -> Vec<StreamConsumerStats> {
-        let known = connections(&self.broker);
-        if known.iter().all(|c| c.stream_subscriptions.is_empty()) {
-            return Vec::new();
-        }
-        let streams: HashMap<QueueId, StreamStats> =
-            self.broker.streams.stats().into_iter().collect();
+        // They are looked at where anybody reads one.
+        let streams = LazyCell::new(|| {
+            let stats = self.broker.streams.stats().into_iter();
+            stats.collect::<HashMap<QueueId, StreamStats>>()
+        });
         let of_one = |connection: &ConnectionStatus| {
             let subscriptions = connection.stream_subscriptions.iter();
             let stats = subscriptions.map(|subscription| {
@@ -645,27 +650,46 @@ impl Admin {
             });
             stats.collect::<Vec<_>>()
         };
-        known.iter().flat_map(of_one).collect()
+        let mut all = Vec::new();
+        each_portion(&self.broker, &mut |portion| {
+            all.extend(portion.iter().flat_map(of_one));
+        });
+        all
+    }
+}
+
+/// How much there is of what clients have.
+#[derive(Default)]
+struct There {
+    connections: u64,
+    channels: u64,
+    consumers: u64,
+    /// Connections that publish, but for those of the stream protocol.
+    publishers: u64,
+    stream_publishers: u64,
+    stream_subscriptions: u64,
+}
+
+impl There {
+    fn add(&mut self, connection: &ConnectionStatus) {
+        self.connections += 1;
+        self.channels += connection.channels.len() as u64;
+        self.consumers += connection.consumers.len() as u64;
+        let publishes = connection.publishes && connection.protocol != STREAM_PROTOCOL;
+        self.publishers += u64::from(publishes);
+        self.stream_publishers += connection.stream_publishers.len() as u64;
+        self.stream_subscriptions += connection.stream_subscriptions.len() as u64;
     }
 }
 
 /// What clients of the stream protocol did, and how many publishers and subscriptions they have.
-fn stream_protocol_stats(
-    counters: &CounterValues,
-    connections: &[ConnectionStatus],
-) -> StreamProtocolStats {
-    let count = |of: fn(&ConnectionStatus) -> usize| -> u64 {
-        connections
-            .iter()
-            .map(|connection| of(connection) as u64)
-            .sum()
-    };
+fn stream_protocol_stats(counters: &CounterValues, there: &There) -> StreamProtocolStats {
     StreamProtocolStats {
         received: counters.stream_messages_received,
         confirmed: counters.stream_messages_confirmed,
         delivered: counters.stream_messages_delivered,
-        publishers: count(|connection| connection.stream_publishers.len()),
-        consumers: count(|connection| connection.stream_subscriptions.len()),
+        publishers: there.stream_publishers,
+        consumers: there.stream_subscriptions,
         errors: counters.stream_errors,
     }
 }
