@@ -358,6 +358,17 @@ fn a_frame_of_too_many_records_is_refused() {
 }
 
 #[test]
+fn a_frame_of_too_many_records_from_a_leader_is_refused() {
+    let one = joined(&encoded_to_remote_queue(&[Event::TimedOut(ConsumerId(1))])[0]);
+    let (head, record) = one.split_at(9);
+    for (records, is_read) in [(LINK_RECORDS_MAX, true), (LINK_RECORDS_MAX + 1, false)] {
+        let frame = Bytes::from([head, &record.repeat(records)].concat());
+        let read = decode_to_remote_queue(QueueId(5), frame);
+        assert_eq!(read.is_ok(), is_read, "{records}");
+    }
+}
+
+#[test]
 fn a_window_lets_one_message_of_any_size_and_tells_when_there_is_room() {
     let mut window = Window::default();
     assert!(window.take(u32::MAX));
