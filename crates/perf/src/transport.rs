@@ -270,7 +270,7 @@ fn tls_read(
     loop {
         match session.reader().read(buffer) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            // A broker that leaves without close_notify has left all the same.
+            // A broker that leaves without `close_notify` has left all the same.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(0),
             done => return done,
         }

@@ -9,7 +9,7 @@ pub const fn shard_of(queue: QueueId, shards: u16) -> ShardId {
     ShardId((queue.0 & 0xFF) as u16 % shards)
 }
 
-/// The log of one priority log of a queue.
+/// The log of one priority of a queue.
 #[must_use]
 pub const fn log_of(queue: QueueId, priority_log: u8) -> LogId {
     LogId(queue.0 << 8 | priority_log as u64)

@@ -1,7 +1,7 @@
 //! The queue machine: what is ready, who holds what, what goes to whom next, and what leaves.
 //!
 //! A [`Queue`] is shared by classic and quorum queues. It holds *positions*, not messages: a
-//! [`Position`] is an index in the log of one priority log, and a priority log is one priority.
+//! [`Position`] is an index in a *priority log*, which is the log of one priority.
 //! What waits is intervals of indexes, so that a waiting message costs no memory; what a
 //! subscription has unsettled is intervals too. What the queue must know of a message (its size,
 //! its expiry) it asks the [`Log`] for when the message is at a priority log's head.

@@ -2,7 +2,7 @@
 
 use leveret_types::ConsumerId;
 
-/// Where a message is: an index in the log of one priority log. Ordered by priority log, then by
+/// Where a message is: an index in a priority log. Ordered by priority log, then by
 /// index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Position {

@@ -17,26 +17,26 @@ const VERSION: u8 = 2;
 /// The oldest version that is read.
 const VERSION_FIRST: u8 = 1;
 
-/// One priority_log as the storage engine recovered it.
+/// One priority log as the storage engine recovered it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecoveredPriorityLog {
-    /// The priority_log.
+    /// The priority log.
     pub priority_log: u8,
     /// Messages that have not left.
     pub live: RangeSet,
     /// Bytes of their bodies together.
     pub bytes: u64,
-    /// Index that the priority_log's log gives to the next message.
+    /// Index that the priority log's log gives to the next message.
     pub next_index: u64,
 }
 
-/// What is saved of one priority_log.
+/// What is saved of one priority log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PriorityLogState {
-    /// The priority_log.
+    /// The priority log.
     pub priority_log: u8,
     /// Whether any message may have a time to live of its own. `true` is always right, and costs a
-    /// look at the priority_log's head. Whoever keeps the state says so before such a message is
+    /// look at the priority log's head. Whoever keeps the state says so before such a message is
     /// kept.
     pub may_expire: bool,
     /// What is below this index and still live was delivered before: it is flagged as redelivered.
@@ -48,11 +48,11 @@ pub struct PriorityLogState {
     pub leaving: Vec<Range<u64>>,
 }
 
-/// What is saved of a queue. A priority_log that is not in it is taken at its worst: all of it
+/// What is saved of a queue. A priority log that is not in it is taken at its worst: all of it
 /// delivered before, all of it able to expire.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct State {
-    /// The priority_logs, ascending by number.
+    /// The priority logs, ascending by number.
     pub priority_logs: Vec<PriorityLogState>,
 }
 
@@ -69,7 +69,7 @@ pub enum StateError {
 }
 
 impl PriorityLogState {
-    /// What a priority_log is that nothing was saved of.
+    /// What a priority log is that nothing was saved of.
     fn begun(priority_log: u8) -> Self {
         Self {
             priority_log,
@@ -81,7 +81,7 @@ impl PriorityLogState {
 
 impl State {
     /// The same state for a restart after a crash: messages may have been delivered since it was
-    /// saved. What was published since has no time to live of its own but in priority_logs that say
+    /// saved. What was published since has no time to live of its own but in priority logs that say
     /// so: see [`Self::expiring`].
     #[must_use]
     pub fn stale(mut self) -> Self {
@@ -92,7 +92,7 @@ impl State {
     }
 
     /// The same state for a restart after a crash, once a message with a time to live of its own is
-    /// in this priority_log.
+    /// in this priority log.
     #[must_use]
     pub fn expiring(self, priority_log: u8) -> Self {
         let mut state = self.stale();
@@ -100,7 +100,7 @@ impl State {
         state
     }
 
-    /// Whether a message in this priority_log may have a time to live of its own.
+    /// Whether a message in this priority log may have a time to live of its own.
     #[must_use]
     pub fn may_expire(&self, priority_log: u8) -> bool {
         let found = self
@@ -109,7 +109,7 @@ impl State {
         found.is_ok_and(|at| self.priority_logs[at].may_expire)
     }
 
-    /// The same state at its worst for these priority_logs, as of a queue of which nothing is
+    /// The same state at its worst for these priority logs, as of a queue of which nothing is
     /// known: all of it was delivered before, and any of it may have a time to live of its own.
     #[must_use]
     pub fn unknown(priority_logs: impl IntoIterator<Item = u8>) -> Self {
@@ -121,7 +121,7 @@ impl State {
     }
 
     /// Whether a restart that finds this state makes of the queue what it makes of `now`: a
-    /// priority_log of which nothing was saved is taken as [`Self::with_priority_logs`] says.
+    /// priority log of which nothing was saved is taken as [`Self::with_priority_logs`] says.
     #[must_use]
     pub fn says(&self, now: &Self) -> bool {
         let saved = |number| {

@@ -118,7 +118,7 @@ impl Tls {
         loop {
             match self.session.reader().read(buffer) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                // A peer that leaves without close_notify has left all the same.
+                // A peer that leaves without `close_notify` has left all the same.
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(0),
                 done => return done,
             }

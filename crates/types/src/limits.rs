@@ -118,7 +118,7 @@ pub const ARGON2_PASSES_MAX: u32 = 10;
 /// Memory in KiB times passes that a new argon2id hash may ask for: what one login costs. The
 /// second choice of RFC 9106 (64 MiB, three passes) just fits.
 pub const ARGON2_COST_KIB_MAX: u32 = 192 * 1024;
-/// Priority logs of an argon2id hash.
+/// Lanes of an argon2id hash: what its parallelism parameter may say.
 pub const ARGON2_LANES_MAX: u32 = 16;
 /// Memory in KiB that an argon2id hash may ask for which an earlier version took: its user still
 /// gets in.

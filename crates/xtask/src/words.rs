@@ -36,6 +36,7 @@ pub fn faults(root: &Path, sources: &[PathBuf]) -> Result<Vec<String>> {
         let here = |row: &&Retired| row.crates.is_empty() || row.crates.contains(&crate_name);
         let rows: Vec<&Retired> = retired.iter().filter(here).collect();
         wrong.extend(code_faults(&name, &text, &rows));
+        wrong.extend(comment_faults(&name, &text));
     }
     for path in documents(root)? {
         let name = path.strip_prefix(root)?.display().to_string();
@@ -110,6 +111,61 @@ fn code_faults(name: &str, text: &str, rows: &[&Retired]) -> Vec<String> {
         }
     }
     wrong
+}
+
+/// Names of the code that stand in a comment's sentences as if they were words: they want
+/// backticks, or the words that they are made of. Drawings, tables and examples are left alone,
+/// and what the command line prints as its help.
+fn comment_faults(name: &str, text: &str) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let mut is_example = false;
+    for (at, line) in text.lines().enumerate() {
+        let comment = line.trim_start();
+        let Some(sentence) = comment.strip_prefix("//") else {
+            is_example = false;
+            continue;
+        };
+        let sentence = sentence.trim_start_matches(['/', '!']).trim();
+        let is_table = sentence.contains("  ") || sentence.contains('|');
+        if sentence.contains("```") {
+            is_example = !is_example;
+        } else if !is_example && !is_table && !name.starts_with("crates/leveret/src/cli/") {
+            let found = words_of_prose(sentence).find(|word| is_name_of_code(word));
+            wrong.extend(found.map(|word| {
+                format!(
+                    "{name}:{}: `{word}` in a sentence wants backticks, or words",
+                    at + 1
+                )
+            }));
+        }
+    }
+    wrong
+}
+
+/// The words of a sentence, without what is in backticks, brackets or parentheses.
+fn words_of_prose(sentence: &str) -> impl Iterator<Item = &str> {
+    let mut within = None;
+    let is_outside = move |piece: &&str| {
+        let was_outside = within.is_none();
+        within = match (within, piece.chars().next_back()) {
+            (None, Some('`')) => Some('`'),
+            (None, Some('[')) => Some(']'),
+            (None, Some('(')) => Some(')'),
+            (Some(end), Some(char)) if end == char => None,
+            (within, _) => within,
+        };
+        was_outside
+    };
+    let pieces = sentence.split_inclusive(['`', '[', ']', '(', ')']);
+    let pieces = pieces.filter(is_outside);
+    pieces.flat_map(str::split_whitespace)
+}
+
+/// Whether a word is small letters with `_` between them.
+fn is_name_of_code(word: &str) -> bool {
+    let word = word.trim_end_matches(['.', ',', ';', ':']);
+    let is_letter = |char: char| char.is_ascii_lowercase() || char == '_';
+    word.trim_matches('_').contains('_') && word.chars().all(is_letter)
 }
 
 fn document_faults(name: &str, text: &str, retired: &[Retired]) -> Vec<String> {
@@ -196,6 +252,22 @@ mod tests {
         assert_eq!(count("let lane_of = LaneState::of(LANES_MAX);"), 3);
         assert_eq!(count("let planes = \"a lane\"; // a lane"), 0);
         assert_eq!(count("let a = \"\\\"\"; lane"), 1);
+    }
+
+    #[test]
+    fn a_name_of_the_code_is_no_word_of_a_comment() {
+        let faults = |text: &str| comment_faults("x.rs", text).len();
+        assert_eq!(faults("/// Of a remote_queue."), 1);
+        assert_eq!(faults("// It is `a_b`, [`c_d`], (e_f) and g_h, of all."), 1);
+        for fine in [
+            "/// Of a `remote_queue`.",
+            "//! record  a_b",
+            "//! a_b u8 | c_d u8",
+            "//! ```text\n//! a_b\n//! ```",
+            "let a_b = 1;",
+        ] {
+            assert_eq!(faults(fine), 0, "{fine}");
+        }
     }
 
     #[test]

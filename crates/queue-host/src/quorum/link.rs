@@ -31,9 +31,9 @@ use leveret_types::{ConsumerId, Message, NodeId, QueueId};
 use smallvec::SmallVec;
 use std::ops::Range;
 
-/// First byte of a frame from a remote_queue to a leader.
+/// First byte of a frame from a remote queue to a leader.
 pub const TO_LEADER: u8 = 1;
-/// First byte of a frame from a leader to a remote_queue.
+/// First byte of a frame from a leader to a remote queue.
 pub const TO_REMOTE_QUEUE: u8 = 2;
 
 /// Whose operations a sequence counts: one run of one node's process. A run's `start` is greater
@@ -64,15 +64,15 @@ pub enum Operation {
 pub struct Settle {
     /// Who holds them.
     pub subscription: ConsumerId,
-    /// The priority_log.
+    /// The priority log.
     pub priority_log: u8,
-    /// Indexes in the priority_log. What of them the subscription does not hold is left alone.
+    /// Indexes in the priority log. What of them the subscription does not hold is left alone.
     pub range: Range<u64>,
     /// What became of them.
     pub outcome: Outcome,
 }
 
-/// Somebody who holds messages, or may, as a remote_queue tells a leader that does not know it.
+/// Somebody who holds messages, or may, as a remote queue tells a leader that does not know it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RegisteredSubscription {
     /// Its id.
@@ -81,17 +81,17 @@ pub struct RegisteredSubscription {
     pub consumer: Option<Consumer>,
     /// What [`Event::Active`] said of it last; 0 of who is no consumer.
     pub activation: u64,
-    /// What it holds, by priority_log. The settles that have no answer yet are not taken off: they
+    /// What it holds, by priority log. The settles that have no answer yet are not taken off: they
     /// come again.
     pub held: Vec<HeldRange>,
 }
 
-/// Messages that a subscription has, neighbours in one priority_log.
+/// Messages that a subscription has, neighbours in one priority log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldRange {
-    /// The priority_log.
+    /// The priority log.
     pub priority_log: u8,
-    /// Indexes in the priority_log.
+    /// Indexes in the priority log.
     pub range: Range<u64>,
     /// How often somebody had them before, as far as the leader knew that delivered them: of two
     /// who claim a message, the one with the greater number got it later.
@@ -101,7 +101,7 @@ pub struct HeldRange {
     pub settled_by: u64,
 }
 
-/// How a remote_queue presents itself.
+/// How a remote queue presents itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Registration {
     /// The run of its node: see [`Origin`].
@@ -114,7 +114,7 @@ pub struct Registration {
     pub subscriptions: Vec<RegisteredSubscription>,
 }
 
-/// From a remote_queue to a leader.
+/// From a remote queue to a leader.
 #[derive(Clone, Debug)]
 pub enum Command {
     /// A session begins.
@@ -126,7 +126,7 @@ pub enum Command {
         term: u64,
     },
     /// Operations in order. What the leader has already is skipped; if some are missing before the
-    /// first, all are dropped and the remote_queue is told to present itself again.
+    /// first, all are dropped and the remote queue is told to present itself again.
     Operations {
         /// Number of the first.
         first: u64,
@@ -177,7 +177,7 @@ pub enum Command {
     Fetch {
         /// The consumer.
         consumer: ConsumerId,
-        /// The priority_log.
+        /// The priority log.
         priority_log: u8,
         /// Its index.
         index: u64,
@@ -205,7 +205,7 @@ impl From<&Counts> for QueueCounts {
     }
 }
 
-/// From a leader to a remote_queue.
+/// From a leader to a remote queue.
 #[derive(Clone, Debug)]
 pub enum Event {
     /// The sender leads the queue, and does not know the receiver's session: present yourself.
@@ -246,7 +246,7 @@ pub enum Event {
     Fetched {
         /// The consumer.
         consumer: ConsumerId,
-        /// The priority_log.
+        /// The priority log.
         priority_log: u8,
         /// Its index.
         index: u64,
@@ -315,9 +315,9 @@ pub enum Fetched {
 pub struct LocalDelivery {
     /// The consumer.
     pub consumer: ConsumerId,
-    /// The priority_log.
+    /// The priority log.
     pub priority_log: u8,
-    /// Index in the priority_log.
+    /// Index in the priority log.
     pub index: u64,
     /// Whether it was delivered before.
     pub redelivered: bool,
@@ -351,7 +351,7 @@ impl LocalDelivery {
 }
 
 /// What a leader may have under way to one consumer on another node: bounded in messages and in
-/// bytes, but one message always may. The remote_queue gives back what the consumer's connection
+/// bytes, but one message always may. The remote queue gives back what the consumer's connection
 /// has taken.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Window {

@@ -53,7 +53,7 @@ use std::sync::Arc;
 use subscription::Subscription;
 use waiting_deliveries::WaitingDeliveries;
 
-/// What a remote_queue's calls may reach.
+/// What a remote queue's calls may reach.
 pub(crate) struct Reach<'a> {
     pub(crate) now: Now,
     /// This node.
@@ -67,7 +67,7 @@ impl Reach<'_> {
     }
 }
 
-/// What a remote_queue puts out for its leader.
+/// What a remote queue puts out for its leader.
 pub(crate) enum Put<'a, I: Iterator<Item = &'a Operation>> {
     /// Operations, and the number of the first.
     Operations(u64, I),
@@ -97,7 +97,7 @@ pub(crate) struct RemoteQueue {
 }
 
 impl RemoteQueue {
-    /// The remote_queue of a queue, which keeps what `together` with others it may.
+    /// The remote queue of a queue, which keeps what `together` with others it may.
     pub fn new(queue: QueueId, together: Arc<Budget>) -> Self {
         Self {
             queue,

@@ -4,14 +4,14 @@ use leveret_types::{NodeId, Now};
 use std::ops::Range;
 
 /// Milliseconds after which a leader is looked for again, twice as long each time: who leads says
-/// so, and thousands of remote_queues that ask would keep the nodes from choosing.
+/// so, and thousands of remote queues that ask would keep the nodes from choosing.
 const RETRY_MS: Range<u64> = 50..1_000;
 /// Milliseconds within which a node that was asked must have answered.
 pub(super) const ANSWER_MS: u64 = 1_000;
 /// Hints to other nodes that are followed at once; more of them wait for [`RETRY_MS`].
 const HINTS_MAX: u32 = 3;
 
-/// Where the leader is, as far as the remote_queue knows.
+/// Where the leader is, as far as the remote queue knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LeaderLocation {
     /// Nowhere.

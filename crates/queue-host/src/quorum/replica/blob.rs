@@ -55,7 +55,7 @@ pub(super) enum Unreadable {
     Malformed(#[from] Malformed),
 }
 
-/// One priority_log as the headers tell of it.
+/// One priority log as the headers tell of it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PriorityLogState {
     pub(super) priority_log: u8,
@@ -379,7 +379,7 @@ impl Applied {
         Ok((state, mark))
     }
 
-    /// What of a priority_log is on its way to the dead-letter exchange, and why.
+    /// What of a priority log is on its way to the dead-letter exchange, and why.
     pub(super) fn leaving(
         &self,
         priority_log: u8,

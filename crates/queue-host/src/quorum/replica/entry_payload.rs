@@ -10,7 +10,7 @@
 //! The length of a message that has left by now is `u32::MAX`, without bytes: whoever sends that
 //! knows that its departure is committed.
 //!
-//! A reference stands for a message that the receiver's own node has published: its remote_queue
+//! A reference stands for a message that the receiver's own node has published: its remote queue
 //! keeps what has no answer, and so has the bytes of the operation with that number, in that run of
 //! the node. They cross the network once, on their way to the leader. Who does not have them any
 //! more says so, and gets the entries again, whole.
@@ -42,10 +42,10 @@ const REFERENCE_BYTES: usize = 12;
 /// A message that is shorter than this is sent, not referred to.
 pub(super) const REFERRED_BYTES_MIN: usize = 128;
 
-/// What an entry_payload of a full batch takes at most, unless a single message is longer.
+/// What an entry's payload of a full batch takes at most, unless a single message is longer.
 const ENTRY_PAYLOAD_BYTES: usize = QUORUM_BATCH_BYTES + 4 * 1024;
 
-/// Appends a message to an entry_payload.
+/// Appends a message to an entry's payload.
 pub(super) fn put_message(out: &mut Vec<u8>, pieces: &[&[u8]]) {
     let len: usize = pieces.iter().map(|piece| piece.len()).sum();
     let len = u32::try_from(len).unwrap_or(GONE);
@@ -62,14 +62,14 @@ pub(super) fn put_message(out: &mut Vec<u8>, pieces: &[&[u8]]) {
     }
 }
 
-/// A message of an entry_payload that one of the receivers has published.
+/// A message of an entry's payload that one of the receivers has published.
 #[derive(Clone, Debug)]
 pub(super) struct Published {
     /// Who.
     pub(super) origin: Origin,
     /// The operation's number.
     pub(super) sequence: u64,
-    /// Where it lies in the entry_payload, its length included.
+    /// Where it lies in the entry's payload, its length included.
     pub(super) at: Range<usize>,
 }
 
@@ -127,7 +127,7 @@ pub(super) fn put_gone(out: &mut Vec<u8>) {
     out.extend_from_slice(&GONE.to_le_bytes());
 }
 
-/// The next message of an entry_payload that was checked; nothing if it has left.
+/// The next message of an entry's payload that was checked; nothing if it has left.
 pub(super) fn next<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     let (len, after) = rest.split_first_chunk::<4>()?;
     let len = u32::from_le_bytes(*len);
@@ -259,7 +259,7 @@ pub(super) fn decode(frame: &Bytes, kept: PendingPublishes<'_>) -> Result<Decode
     }
 }
 
-/// An entry_payload with the messages that it refers to, the references being at `referred`;
+/// An entry's payload with the messages that it refers to, the references being at `referred`;
 /// nothing if one of them is not there.
 fn filled_in(
     entry_payload: &[u8],

@@ -30,18 +30,18 @@ const VERSION: u8 = 2;
 const VERSION_OF_VIEW: u8 = 3;
 /// The oldest version that is read.
 const VERSION_FIRST: u8 = 1;
-/// The highest priority_log that messages may have: the last one has the headers.
+/// The highest priority log that messages may have: the last one has the headers.
 pub(super) const PRIORITY_LOG_MAX: u8 = 254;
 
-/// Messages that came to a priority_log.
+/// Messages that came to a priority log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Came {
     pub(super) priority_log: u8,
-    /// Indexes in the priority_log.
+    /// Indexes in the priority log.
     pub(super) range: Range<u64>,
 }
 
-/// Messages that left a priority_log.
+/// Messages that left a priority log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Left {
     pub(super) priority_log: u8,
@@ -102,7 +102,7 @@ pub(super) struct Header {
     pub(super) came: Vec<Came>,
     pub(super) left: Vec<Left>,
     pub(super) returned: Vec<Returned>,
-    /// Below this index of a priority_log messages may be handed out once this is committed.
+    /// Below this index of a priority log messages may be handed out once this is committed.
     pub(super) delivered: Vec<(u8, u64)>,
     pub(super) leaving: Vec<Leaving>,
     /// What it was given, if it is a view of a stream.
@@ -138,7 +138,7 @@ impl Header {
         came.map(|came| came.range.end - came.range.start).sum()
     }
 
-    /// Notes that one more message came to a priority_log.
+    /// Notes that one more message came to a priority log.
     pub(super) fn message(&mut self, priority_log: u8, index: u64) {
         match self.came.last_mut() {
             Some(last) if last.priority_log == priority_log && last.range.end == index => {

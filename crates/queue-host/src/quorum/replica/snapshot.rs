@@ -8,8 +8,8 @@
 //! gone   kind u8 = 7 | to u64          the receiver is no member any more
 //! ```
 //! The leader offers its state as it is now: the blob, and which messages live. The member says
-//! from where on it needs messages, for what it has of the priority_logs is right as far as its log
-//! is. It appends what comes to its priority_logs; with the last part it settles what does not live
+//! from where on it needs messages, for what it has of the priority logs is right as far as its log
+//! is. It appends what comes to its priority logs; with the last part it settles what does not live
 //! any more, and the group takes the mark in. What leaves at the leader meanwhile is left out, for
 //! a header tells the member later.
 //!

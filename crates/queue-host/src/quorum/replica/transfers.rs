@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// First byte of the frame of a part: see [`super::snapshot`].
 pub(super) const PART: u8 = 5;
 
-/// One priority_log of a state.
+/// One priority log of a state.
 #[derive(Debug)]
 pub(super) struct LivePriorityLog {
     pub(super) priority_log: u8,
