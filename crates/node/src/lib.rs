@@ -1,8 +1,10 @@
-//! The broker put together without IO: connections, queue shards, and what they do to each other.
+//! The clients of a node without IO: connections of every protocol, what they may do, where their
+//! messages go, and what operators ask.
 //!
-//! A [`Connection`] turns a client's bytes into work for [`shard::Shard`]s and the catalogue;
-//! shards turn work into deliveries and entries of the write-ahead log. Both are plain structs:
-//! whoever drives them ([`env::Env`]) owns the sockets, the threads and the clock.
+//! A [`Connection`] turns a client's bytes into work for
+//! [shards](leveret_queue_host::shard::Shard) and the [catalogue](leveret_cluster::catalogue), and
+//! what these say into bytes. It is a plain struct: whoever drives it ([`env::Env`]) owns the
+//! socket, the threads and the clock.
 //!
 //! Invariant: nothing here reads a clock, a socket or a file, or starts a thread. Time is an
 //! argument.

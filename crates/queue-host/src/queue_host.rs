@@ -1,12 +1,12 @@
 //! The seam between who uses a queue and whatever keeps it: one set of verbs, whatever the queue's
 //! kind, wherever it is led.
 //!
-//! Three implement them. A [`crate::classic::ClassicQueue`] is on this node alone and does what is
+//! Three implement them. A `classic::ClassicQueue` is on this node alone and does what is
 //! wanted in place, for clients of this node and for other nodes. A `quorum::RemoteQueue` stands
 //! for a queue that is led elsewhere, or hosted by a group: it turns the verbs into
 //! [`Command`](crate::quorum::link::Command)s for its leader and the leader's
 //! [`Event`](crate::quorum::link::Event)s into answers, in the same process as over the link. A
-//! [`crate::stream_queues::StreamQueue`] does the same for a stream, for all but those who read it
+//! `stream_queues::StreamQueue` does the same for a stream, for all but those who read it
 //! or publish to it with a session of their own.
 //!
 //! What is asked may be answered at once or later. Whoever calls says how the answer finds it: a
