@@ -5,6 +5,7 @@ use crate::{Hosted, Turn};
 use leveret_storage::{Disk, Fatal, StreamFiles, StreamReadError, WalError};
 use leveret_stream::{Effect, Events, Loaded, Refusal, Seek};
 use leveret_types::{NodeId, QueueId};
+use std::collections::vec_deque;
 
 /// How far the effects of a stream were carried out.
 #[derive(PartialEq, Eq)]
@@ -43,7 +44,7 @@ impl<D: Disk> Carrier<'_, D> {
     ) -> Result<Progress, Fatal> {
         let (mut at, mut barriers) = (0, Barriers::default());
         while let Some(effect) = hosted.effects.get(at) {
-            if self.waits(effect, at, &mut barriers) {
+            if self.waits(effect, hosted.effects.range(..at), &mut barriers) {
                 at += 1;
                 continue;
             }
@@ -79,7 +80,13 @@ impl<D: Disk> Carrier<'_, D> {
         }
     }
 
-    fn waits(&mut self, effect: &Effect, at: usize, barriers: &mut Barriers) -> bool {
+    /// Whether an effect cannot be carried out yet, behind those that could not.
+    fn waits(
+        &mut self,
+        effect: &Effect,
+        before: vec_deque::Iter<'_, Effect>,
+        barriers: &mut Barriers,
+    ) -> bool {
         match effect {
             Effect::Read { .. } | Effect::ReadFor { .. } => {
                 let waits = self.turn.reads == 0;
@@ -88,10 +95,9 @@ impl<D: Disk> Carrier<'_, D> {
                 }
                 waits
             }
-            // What was left before it may be of the segment that it deletes.
-            Effect::DeleteSegment { .. } => at > 0,
+            Effect::DeleteSegment { first_offset } => self.is_wanted(*first_offset, before),
             Effect::Cut { .. } => {
-                barriers.is_blocked |= at > 0;
+                barriers.is_blocked |= before.len() > 0;
                 barriers.is_blocked
             }
             Effect::Report(_) => false,
@@ -103,6 +109,25 @@ impl<D: Disk> Carrier<'_, D> {
             | Effect::AnswerPrepare { .. }
             | Effect::Serve { .. } => barriers.is_blocked,
         }
+    }
+
+    /// Whether what waits is of this segment, or wants segments to go in their order. Any other
+    /// segment may go: that makes room for what waits for room.
+    fn is_wanted(&self, segment: u64, mut waiting: vec_deque::Iter<'_, Effect>) -> bool {
+        let is_written = self.files.last_segment(self.id) == Some(segment);
+        waiting.any(|effect| match effect {
+            Effect::BeginSegment { first_offset } => *first_offset == segment,
+            Effect::Append { .. } | Effect::Sync { .. } => is_written,
+            Effect::Read { segment: of, .. } | Effect::ReadFor { segment: of, .. } => {
+                *of == segment
+            }
+            Effect::DeleteSegment { .. } | Effect::Cut { .. } => true,
+            Effect::Save(_)
+            | Effect::Send { .. }
+            | Effect::AnswerPrepare { .. }
+            | Effect::Serve { .. }
+            | Effect::Report(_) => false,
+        })
     }
 
     fn carry(

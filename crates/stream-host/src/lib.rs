@@ -485,7 +485,9 @@ impl<D: Disk> StreamHost<D> {
             id,
             turn,
         };
-        match carrier.carry_out(hosted, out)? {
+        let progress = carrier.carry_out(hosted, out)?;
+        hosted.machine.set_disk_full(progress == Progress::Stuck);
+        match progress {
             Progress::Stuck => {
                 hosted.machine.tire("the disk of its leader's node is full");
                 carrier.report(hosted);

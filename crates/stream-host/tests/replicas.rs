@@ -279,3 +279,79 @@ fn a_replica_that_is_added_counts_without_a_new_epoch() {
     assert!(publishes(&mut leader, &mut follower, 2));
     assert!(!follower.needs_an_epoch());
 }
+
+/// A follower that has several segments on a disk without room is led again: by a leader whose
+/// stream begins behind all of them.
+#[test]
+fn a_replica_on_a_full_disk_lets_go_of_what_its_leader_has_no_more() {
+    let small = StreamSettings {
+        segment_bytes: 1_000,
+        bytes_max: Some(2_000),
+        ..StreamSettings::default()
+    };
+    let (mut leader, mut follower) = pair();
+    let unbounded = StreamSettings {
+        bytes_max: None,
+        ..small.clone()
+    };
+    for node in [&mut leader, &mut follower] {
+        node.host.set_settings(STREAM, unbounded.clone());
+    }
+    for id in 2..60 {
+        assert!(publishes(&mut leader, &mut follower, id));
+    }
+    let full = follower.disk.bytes();
+    // The leader goes on without it, and its retention passes all that the follower has.
+    let mut other = Node::new(NodeId(3));
+    other.order(Epoch(1));
+    leader.host.connected(NodeId(3));
+    run(&mut [&mut leader, &mut other]);
+    for id in 60..200 {
+        assert!(publishes(&mut leader, &mut other, id));
+    }
+    leader.host.set_settings(STREAM, small);
+    leader.host.expire(Now::both(0));
+    run(&mut [&mut leader, &mut other]);
+    let disk = follower.disk.clone();
+    disk.set_bytes_max(Some(full));
+    follower.restart(disk, ReplicaOrigin::Before);
+    elect(&mut leader, &mut follower, Epoch(1));
+    assert!(
+        follower.disk.bytes() < full - 2_000,
+        "of {full} bytes {}",
+        follower.disk.bytes()
+    );
+    assert!(publishes(&mut leader, &mut follower, 200));
+}
+
+#[test]
+fn a_follower_whose_disk_fills_lets_go_of_what_retention_lets_go_of() {
+    let (mut leader, mut follower) = pair();
+    let settings = |bytes_max| StreamSettings {
+        segment_bytes: 1_000,
+        bytes_max,
+        ..StreamSettings::default()
+    };
+    let mut other = Node::new(NodeId(3));
+    other.order(Epoch(1));
+    leader.host.connected(NodeId(3));
+    for node in [&mut leader, &mut follower, &mut other] {
+        node.host.set_settings(STREAM, settings(None));
+    }
+    for id in 2..60 {
+        assert!(publishes(&mut leader, &mut follower, id));
+    }
+    let full = follower.disk.bytes();
+    follower.disk.set_bytes_max(Some(full));
+    assert!(!publishes(&mut leader, &mut follower, 60));
+    assert!(follower.host.is_disk_full());
+    for node in [&mut leader, &mut follower, &mut other] {
+        node.host.set_settings(STREAM, settings(Some(2_000)));
+        node.host.expire(Now::both(0));
+    }
+    run(&mut [&mut leader, &mut follower, &mut other]);
+    let left = follower.disk.bytes();
+    assert!(left < full - 1_000, "{left} of {full} bytes are left");
+    assert!(!follower.host.is_disk_full());
+    assert!(publishes(&mut leader, &mut follower, 61));
+}

@@ -4,6 +4,7 @@ use crate::disk::{Disk, DiskFile, zeros};
 use crate::error::{Fatal, OpenError, WalError};
 use crate::stream::format::{FileHead, RECORDS_START, RecordHead, parse_name, parse_replica_name};
 use crate::stream::open::OpenFiles;
+use crate::stream::replica::RESERVE_NAME;
 use leveret_stream::SharedChunk;
 use leveret_stream::segments::stored_bytes;
 use leveret_types::QueueId;
@@ -93,6 +94,8 @@ pub struct StreamFiles<D: Disk> {
     /// What new files' records are checked with: nobody who publishes may know it.
     salt: u64,
     pub(crate) has_new_names: bool,
+    /// Whether there is a file that gives its room to what replicas keep beside their chunks.
+    pub(crate) has_reserve: bool,
 }
 
 impl<D: Disk> StreamFiles<D> {
@@ -106,7 +109,9 @@ impl<D: Disk> StreamFiles<D> {
         // An earlier process may have been killed between a change of names and its sync.
         disk.sync_dir(folder).map_err(failed)?;
         let mut streams: BTreeMap<QueueId, StreamState> = BTreeMap::new();
+        let mut has_reserve = false;
         for name in disk.list(folder).map_err(failed)? {
+            has_reserve |= name == RESERVE_NAME;
             if let Some((stream, first_offset)) = parse_name(&name) {
                 let state = streams.entry(stream).or_default();
                 state.segments.push(first_offset);
@@ -122,6 +127,7 @@ impl<D: Disk> StreamFiles<D> {
             streams,
             salt,
             has_new_names: false,
+            has_reserve,
         })
     }
 

@@ -141,7 +141,9 @@ impl<D: Disk> StreamFiles<D> {
         state.is_none_or(|state| state.segments == [segment])
     }
 
-    pub(crate) fn last_segment(&self, stream: QueueId) -> Option<u64> {
+    /// The first offset of the segment that is written to; `None` if there is none.
+    #[must_use]
+    pub fn last_segment(&self, stream: QueueId) -> Option<u64> {
         self.streams.get(&stream)?.segments.last().copied()
     }
 

@@ -11,7 +11,21 @@ use leveret_stream::ReplicaState;
 use leveret_stream::replica::StateError;
 use leveret_types::QueueId;
 use std::io::{self, IoSlice};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+/// Name of the file that gives its room to the small files of replicas.
+pub(crate) const RESERVE_NAME: &str = "replica.reserve";
+/// Its bytes: blocks for the longest of these files, which are replaced one at a time, and for
+/// their folder.
+const RESERVE_BYTES: usize = 16 * 1024;
+
+/// What a refused call on a file means.
+fn failed(call: &'static str, path: &Path, error: io::Error) -> WalError {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => WalError::NoSpace,
+        _ => Fatal::new(call, path, error).into(),
+    }
+}
 
 impl<D: Disk> StreamFiles<D> {
     fn replica_path(&self, stream: QueueId) -> PathBuf {
@@ -44,7 +58,9 @@ impl<D: Disk> StreamFiles<D> {
         }
     }
 
-    /// Replaces what a replica keeps beside its chunks, durably.
+    /// Replaces what a replica keeps beside its chunks, durably. On a full disk the reserve gives
+    /// its room: without what is kept here a replica can neither follow a new leader nor cut,
+    /// which would make room.
     ///
     /// # Errors
     /// If the disk is full, what was kept before is; any other error must end the process.
@@ -53,31 +69,60 @@ impl<D: Disk> StreamFiles<D> {
         stream: QueueId,
         state: &ReplicaState,
     ) -> Result<(), WalError> {
-        let (path, new_path) = (self.replica_path(stream), self.new_replica_path(stream));
-        let disk = self.files.disk().clone();
-        let failed = |call, error: io::Error| match error.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => WalError::NoSpace,
-            _ => Fatal::new(call, &new_path, error).into(),
-        };
-        // A crash or a full disk may have left it half made.
-        match disk.delete(&new_path) {
+        let path = self.replica_path(stream);
+        let new_path = self.new_replica_path(stream);
+        let bytes = state.encode();
+        let mut written = self.write_new(&new_path, &bytes);
+        if matches!(written, Err(WalError::NoSpace)) && self.give_reserve() {
+            written = self.write_new(&new_path, &bytes);
+        }
+        written?;
+        let renamed = self.files.disk().rename(&new_path, &path);
+        renamed.map_err(|error| failed("rename", &new_path, error))?;
+        self.streams.entry(stream).or_default().has_replica_file = true;
+        self.has_new_names = true;
+        self.sync_names()?;
+        self.keep_reserve();
+        Ok(())
+    }
+
+    /// Writes a file that a crash or a full disk may have left half made.
+    fn write_new(&self, path: &Path, bytes: &[u8]) -> Result<(), WalError> {
+        let disk = self.files.disk();
+        match disk.delete(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(failed("delete", error));
+                return Err(failed("delete", path, error));
             }
             _ => {}
         }
-        let file = disk.create_new(&new_path);
-        let file = file.map_err(|error| failed("create", error))?;
-        let bytes = state.encode();
-        let written = file.write_at(&[IoSlice::new(&bytes)], 0);
-        written.map_err(|error| failed("write", error))?;
+        let file = disk.create_new(path);
+        let file = file.map_err(|error| failed("create", path, error))?;
+        let written = file.write_at(&[IoSlice::new(bytes)], 0);
+        written.map_err(|error| failed("write", path, error))?;
         let synced = file.sync_data();
-        synced.map_err(|error| Fatal::new("sync", &new_path, error))?;
-        let renamed = disk.rename(&new_path, &path);
-        renamed.map_err(|error| failed("rename", error))?;
-        self.streams.entry(stream).or_default().has_replica_file = true;
-        self.has_new_names = true;
-        Ok(self.sync_names()?)
+        Ok(synced.map_err(|error| Fatal::new("sync", path, error))?)
+    }
+
+    fn reserve_path(&self) -> PathBuf {
+        self.files.folder().join(RESERVE_NAME)
+    }
+
+    /// Gives the room of the reserve away; whether there was one.
+    fn give_reserve(&mut self) -> bool {
+        std::mem::take(&mut self.has_reserve)
+            && self.files.disk().delete(&self.reserve_path()).is_ok()
+    }
+
+    /// Makes the reserve where it is missing and there is room for it.
+    fn keep_reserve(&mut self) {
+        if self.has_reserve {
+            return;
+        }
+        let path = self.reserve_path();
+        self.has_reserve = self.write_new(&path, &[0; RESERVE_BYTES]).is_ok();
+        if !self.has_reserve {
+            let _ = self.files.disk().delete(&path);
+        }
     }
 
     /// Deletes what a replica kept beside its chunks.

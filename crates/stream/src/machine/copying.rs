@@ -166,6 +166,11 @@ impl Stream {
             }
             return self.begin_to_copy(out);
         }
+        // A full disk has no room for the small file that a cut is noted in, until these are gone.
+        while let Some(segment) = self.segments.pop_before(parted.first_offset) {
+            let first_offset = segment.first_offset;
+            self.effects.push(Effect::DeleteSegment { first_offset });
+        }
         // What it has said to have it has no more, if that was anything.
         replica.state.is_whole &= !is_anew || next_offset == first.unwrap_or(0);
         replica.state.cut = Some(kept);

@@ -33,6 +33,8 @@ pub(super) struct Replica {
     pub(super) has_copied: bool,
     /// How often it has asked for an epoch in which it may count, as its promises are lost.
     pub(super) asked_for_epoch: u8,
+    /// The disk has no room for what is to be written.
+    is_disk_full: bool,
     /// Followers that have heard of an epoch that this node leads before this node has.
     early: BTreeMap<NodeId, (Epoch, Attachment)>,
 }
@@ -126,6 +128,7 @@ impl Stream {
             is_cutting: false,
             has_copied: false,
             asked_for_epoch: 0,
+            is_disk_full: false,
             early: BTreeMap::new(),
         }));
         if let Some(from) = damaged_from {
@@ -224,6 +227,14 @@ impl Stream {
     pub(super) fn ask_for_election(&mut self, reason: String) {
         let promised = self.promised().unwrap_or_default();
         self.report(ReplicaEvent::ElectionNeeded { promised, reason });
+    }
+
+    /// Whether the disk has no room for what is to be written. A replica that only follows learns
+    /// from its leader's answers which segments go, and asks for none then: it looks for itself.
+    pub fn set_disk_full(&mut self, is_full: bool) {
+        if let Some(replica) = self.replica.as_deref_mut() {
+            replica.is_disk_full = is_full;
+        }
     }
 
     /// Another replica should lead, as this one cannot go on: said once in an epoch.
@@ -590,11 +601,14 @@ impl Stream {
         self.say_durable();
     }
 
-    /// Below which offset retention may delete; `None` where the leader says what goes.
+    /// Below which offset retention may delete; `None` where the leader says what goes. What the
+    /// leader has is longer, so that it has let go of all that this one would.
     pub(super) fn expires_below(&self) -> Option<u64> {
         let Some(replica) = &self.replica else {
             return Some(u64::MAX);
         };
-        matches!(replica.role, Role::Leading(_)).then_some(self.committed.next_offset)
+        let is_alone = replica.is_disk_full && !replica.is_cutting;
+        let decides = matches!(replica.role, Role::Leading(_)) || is_alone;
+        decides.then_some(self.committed.next_offset)
     }
 }
