@@ -56,7 +56,8 @@ fn io_threads(process: u32) -> usize {
 fn start(group: Option<&Path>, folder: &Folder) -> Node {
     let data = folder.data();
     let serve = format!(
-        "exec {BINARY} serve --data-dir {} --amqp 127.0.0.1:0 --metrics none --stream 127.0.0.1:0",
+        "exec {BINARY} serve --data-dir {} --amqp 127.0.0.1:0 --http none --metrics none \
+         --stream 127.0.0.1:0",
         data.display()
     );
     let enter = group.map(|group| format!("echo $$ > {}/cgroup.procs && ", group.display()));

@@ -855,7 +855,9 @@ fn what_a_node_left_on_disk_is_told_by_the_names_of_its_queues() {
     let configuration = folder.write("rabbitmq.conf", &text);
     let start = || {
         let mut command = serve(&folder.data());
-        command.arg("--config").arg(&configuration);
+        command
+            .args(["--http", "none", "--config"])
+            .arg(&configuration);
         Node::start(&mut command, &folder.data())
     };
     let expected = |count| format!("(queue 'orders' in vhost 'warren'): {count} entries");
@@ -907,7 +909,10 @@ fn a_node_that_cannot_start_says_why() {
     ] {
         let file = folder.write("rabbitmq.conf", &configuration);
         let mut command = serve(&folder.data());
-        command.args(["--config"]).arg(file).stderr(Stdio::piped());
+        command
+            .args(["--http", "none", "--config"])
+            .arg(file)
+            .stderr(Stdio::piped());
         let output = command.output().expect("it runs");
         let text = String::from_utf8(output.stderr).expect("text");
         assert!(
@@ -953,7 +958,9 @@ fn what_a_node_keeps_is_its_users_alone() {
     let mut command = Command::new("/bin/sh");
     command.args(["-c", "umask 000; exec \"$0\" \"$@\"", BINARY]);
     let mut arguments = serve(&data);
-    arguments.arg("--cluster").args(free_addresses(1));
+    arguments
+        .args(["--http", "none", "--cluster"])
+        .args(free_addresses(1));
     command
         .env_clear()
         .args(arguments.get_args())
