@@ -215,6 +215,14 @@ impl<D: Disk, C: Fn() -> Now, H: FnMut(Vec<Heard>)> StreamThread<D, C, H> {
                 );
             }
             ReplicaEvent::Cut {
+                next_offset: 0,
+                offsets,
+            } => tracing::warn!(
+                "stream {stream} is copied anew from its leader, which has nothing that follows \
+                 what was here ({offsets} offsets, which its retention has passed, or which were \
+                 never committed)"
+            ),
+            ReplicaEvent::Cut {
                 next_offset,
                 offsets,
             } => tracing::warn!(
