@@ -37,10 +37,9 @@ pub use env::Env;
 pub use follow::follow_nodes;
 pub use leaders::{hand_over_leaders, transfer};
 pub use needed::Needed;
+pub use peers::{PeerAddress, PeerView, Peers};
 pub use starts::KnownStarts;
 pub use state::{CATALOGUE_GROUP, Cluster, Identity, Waiter};
-
-pub use peers::{PeerAddress, PeerView, Peers};
 
 use crate::events::Executed;
 use crate::stream_relay::STREAM_LINK;

@@ -3,11 +3,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that fails here says enough")]
 
+use bytes::Bytes;
 use leveret_storage::{MemoryDisk, StreamFiles};
 use leveret_stream::replica::Epoch;
 use leveret_stream::{
-    BatchBuilder, Command, Event, Events, PublisherId, ReplicaEvent, ReplicaMessage, ReplicaOrder,
-    ReplicaOrigin, ReplicaRole, RequestId, SessionId, StreamSettings,
+    BatchBuilder, Command, Event, Events, PublisherId, Reference, ReplicaEvent, ReplicaMessage,
+    ReplicaOrder, ReplicaOrigin, ReplicaRole, RequestId, SessionId, StoredBy, StreamSettings,
 };
 use leveret_stream_host::{Found, StreamHost};
 use leveret_types::{NodeId, Now, QueueId};
@@ -324,12 +325,18 @@ fn a_replica_on_a_full_disk_lets_go_of_what_its_leader_has_no_more() {
     assert!(publishes(&mut leader, &mut follower, 200));
 }
 
-#[test]
-fn a_follower_whose_disk_fills_lets_go_of_what_retention_lets_go_of() {
+fn readers() -> Reference {
+    Reference::new(Bytes::from_static(b"readers")).expect("a name")
+}
+
+/// A follower's disk is full, and then retention is in force that these groups hold up. The nodes
+/// after that, and the bytes of the follower's disk when it was full.
+fn full_follower(retention_groups: Vec<Reference>) -> (Node, Node, u64) {
     let (mut leader, mut follower) = pair();
     let settings = |bytes_max| StreamSettings {
         segment_bytes: 1_000,
         bytes_max,
+        retention_groups: retention_groups.clone(),
         ..StreamSettings::default()
     };
     let mut other = Node::new(NodeId(3));
@@ -341,6 +348,17 @@ fn a_follower_whose_disk_fills_lets_go_of_what_retention_lets_go_of() {
     for id in 2..60 {
         assert!(publishes(&mut leader, &mut follower, id));
     }
+    // As far as the follower knows the readers have had nearly all.
+    let store = Command::StoreOffset {
+        stream: STREAM,
+        reference: readers(),
+        offset: 50,
+        by: StoredBy::Anyone,
+    };
+    leader
+        .host
+        .handle(Now::both(0), SESSION, store, &mut Events::new());
+    run(&mut [&mut leader, &mut follower]);
     let full = follower.disk.bytes();
     follower.disk.set_bytes_max(Some(full));
     assert!(!publishes(&mut leader, &mut follower, 60));
@@ -350,8 +368,20 @@ fn a_follower_whose_disk_fills_lets_go_of_what_retention_lets_go_of() {
         node.host.expire(Now::both(0));
     }
     run(&mut [&mut leader, &mut follower, &mut other]);
+    (leader, follower, full)
+}
+
+#[test]
+fn a_follower_whose_disk_fills_lets_go_of_what_retention_lets_go_of() {
+    let (mut leader, mut follower, full) = full_follower(Vec::new());
     let left = follower.disk.bytes();
     assert!(left < full - 1_000, "{left} of {full} bytes are left");
     assert!(!follower.host.is_disk_full());
     assert!(publishes(&mut leader, &mut follower, 61));
+}
+
+#[test]
+fn a_follower_whose_disk_fills_keeps_what_its_leader_may_hold_for_a_group() {
+    let (_, follower, full) = full_follower(vec![readers()]);
+    assert_eq!(follower.disk.bytes(), full);
 }

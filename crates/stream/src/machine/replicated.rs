@@ -601,13 +601,16 @@ impl Stream {
         self.say_durable();
     }
 
-    /// Below which offset retention may delete; `None` where the leader says what goes. What the
-    /// leader has is longer, so that it has let go of all that this one would.
+    /// Below which offset retention may delete; `None` where the leader says what goes. By size and
+    /// age the leader, which has more, has let go of all that this one would; what a group holds
+    /// only the leader knows, as an operator may have set its offset back.
     pub(super) fn expires_below(&self) -> Option<u64> {
         let Some(replica) = &self.replica else {
             return Some(u64::MAX);
         };
-        let is_alone = replica.is_disk_full && !replica.is_cutting;
+        let is_alone = replica.is_disk_full
+            && !replica.is_cutting
+            && self.settings.retention_groups.is_empty();
         let decides = matches!(replica.role, Role::Leading(_)) || is_alone;
         decides.then_some(self.committed.next_offset)
     }
