@@ -61,6 +61,7 @@ enum Input {
     Synced(StreamSynced),
     Delete(QueueId),
     Stats(SyncSender<Vec<(QueueId, StreamStats)>>),
+    ActiveStats(SyncSender<Vec<(QueueId, StreamStats)>>),
     Members(QueueId, SyncSender<Option<LedMembers>>),
     Tracking(QueueId, SyncSender<Option<StreamTracking>>),
     /// An operator asks.
@@ -351,6 +352,14 @@ impl StreamHandle {
         answers.recv_timeout(STATS_PATIENCE).unwrap_or_default()
     }
 
+    /// The same of the streams that something happened to since this was asked last.
+    #[must_use]
+    pub fn take_active_stats(&self) -> Vec<(QueueId, StreamStats)> {
+        let (answer, answers) = sync_channel(1);
+        self.put(Input::ActiveStats(answer));
+        answers.recv_timeout(STATS_PATIENCE).unwrap_or_default()
+    }
+
     /// What a stream of this node keeps by name; none of a stream that is not here, or if the
     /// thread does not say within a second.
     #[must_use]
@@ -584,6 +593,12 @@ impl<D: Disk, C: Fn() -> Now, H: FnMut(Vec<Heard>)> StreamThread<D, C, H> {
             Input::Stats(answer) => {
                 // Whoever asked may have given up.
                 let _ = answer.try_send(self.host.stats().collect());
+            }
+            Input::ActiveStats(answer) => {
+                // What nobody took is told the next time.
+                if answer.try_send(self.host.active_stats().collect()).is_ok() {
+                    self.host.forget_active();
+                }
             }
             Input::Tracking(stream, answer) => {
                 let tracking = self.host.tracking(stream).map(StreamTracking::of);

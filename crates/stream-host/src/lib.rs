@@ -102,6 +102,8 @@ pub struct StreamHost<D: Disk> {
     streams: BTreeMap<QueueId, Hosted>,
     /// Streams that something happened to, or that have something left to do.
     touched: BTreeSet<QueueId>,
+    /// Streams that something happened to since [`Self::forget_active`].
+    active: BTreeSet<QueueId>,
     /// Streams that have something to do by the clock, and when: a turn looks at no others.
     due: BTreeSet<(u64, QueueId)>,
     /// The streams that each session has publishers or readers of.
@@ -151,6 +153,7 @@ impl<D: Disk> StreamHost<D> {
             files,
             streams: BTreeMap::new(),
             touched: BTreeSet::new(),
+            active: BTreeSet::new(),
             due: BTreeSet::new(),
             sessions: BTreeMap::new(),
             first: QueueId(0),
@@ -199,6 +202,7 @@ impl<D: Disk> StreamHost<D> {
             crowded_told: (0, None),
             noted_due_ms: None,
         };
+        self.active.insert(id);
         let before = self.streams.insert(id, hosted);
         if let Some(at) = before.and_then(|before| before.noted_due_ms) {
             self.due.remove(&(at, id));
@@ -228,6 +232,7 @@ impl<D: Disk> StreamHost<D> {
             !streams.is_empty()
         });
         self.touched.remove(&id);
+        self.active.remove(&id);
         self.tails.note(id, 0);
         self.outside.forget(id);
         self.files.delete_stream(id)
@@ -374,6 +379,7 @@ impl<D: Disk> StreamHost<D> {
         self.first = turn.first_paused.unwrap_or(self.first);
         for id in touched {
             self.note_due(id);
+            self.active.insert(id);
             let hosted = self.streams.get(&id);
             let bytes = hosted.map_or(0, |hosted| hosted.machine.tail_bytes());
             self.tails.note(id, bytes);
@@ -386,6 +392,18 @@ impl<D: Disk> StreamHost<D> {
     pub fn stats(&self) -> impl Iterator<Item = (QueueId, StreamStats)> {
         let stats = |(id, hosted): (&QueueId, &Hosted)| (*id, hosted.machine.stats());
         self.streams.iter().map(stats)
+    }
+
+    /// How those streams stand that something happened to since [`Self::forget_active`]: whoever
+    /// takes samples looks at no others.
+    pub fn active_stats(&self) -> impl Iterator<Item = (QueueId, StreamStats)> {
+        let stats = |id: &QueueId| Some((*id, self.streams.get(id)?.machine.stats()));
+        self.active.iter().filter_map(stats)
+    }
+
+    /// Samples have been taken of what [`Self::active_stats`] says.
+    pub fn forget_active(&mut self) {
+        self.active.clear();
     }
 
     /// What a stream keeps by name; none of one that is not here.

@@ -666,3 +666,30 @@ fn a_stream_to_which_more_names_store_offsets_than_it_keeps_is_told_of_now_and_t
     assert_eq!(told(&mut host, 2 + STREAM_CROWDED_TELL_MS), [(stream, 3)]);
     assert_eq!(told(&mut host, 2 + 3 * STREAM_CROWDED_TELL_MS), []);
 }
+
+#[test]
+fn samples_look_at_streams_that_something_happened_to_and_at_no_others() {
+    let disk = MemoryDisk::default();
+    let mut host = host(&disk);
+    let [busy, idle] = [QueueId(1), QueueId(2)];
+    for stream in [busy, idle] {
+        host.begin(stream, with(Flush::Sync)).unwrap();
+        declare(&mut host, stream);
+    }
+    let active = |host: &mut StreamHost<MemoryDisk>| {
+        let active: Vec<_> = host.active_stats().collect();
+        host.forget_active();
+        active
+    };
+    end_turn(&mut host, Now::both(0));
+    let new: Vec<QueueId> = active(&mut host).into_iter().map(|(id, _)| id).collect();
+    assert_eq!(new, [busy, idle], "both are new");
+    assert_eq!(active(&mut host), []);
+    give(&mut host, Now::both(0), publish(busy, 0..3));
+    end_turn(&mut host, Now::both(0));
+    let [(id, stats)] = active(&mut host)[..] else {
+        panic!("one stream was published to");
+    };
+    assert_eq!((id, stats.committed_offset), (busy, Some(2)));
+    assert_eq!(active(&mut host), []);
+}

@@ -43,8 +43,8 @@ impl Admin {
         shards.flat_map(of_shard).collect()
     }
 
-    /// Figures of the queues in which something happened since this was asked last, and of all
-    /// streams here, each with its virtual host.
+    /// Figures of the queues and streams in which something happened since this was asked last, each
+    /// with its virtual host.
     pub(super) fn active_queue_stats(&self) -> Vec<(String, QueueStats)> {
         let mut active = Vec::new();
         for id in self.broker.shard_ids() {
@@ -55,7 +55,7 @@ impl Admin {
             .filter_map(|queue| self.local_stats_of(*queue));
         // Nobody asks here whose consumers they are.
         let mut stats: Vec<QueueStats> = known.map(|known| self.stats_of(&known, &[])).collect();
-        stats.extend(self.stats_of_streams(|_| true));
+        stats.extend(self.stream_figures(self.broker.streams.take_active_stats()));
         let catalogue = self.broker.catalogue();
         let named = |stats: QueueStats| {
             let vhost = catalogue.queue(stats.id)?.vhost().to_owned();
@@ -109,9 +109,12 @@ impl Admin {
 
     fn stats_of_streams(&self, wanted: impl Fn(QueueId) -> bool) -> Vec<QueueStats> {
         let all = self.broker.streams.stats().into_iter();
-        let wanted: Vec<_> = all.filter(|(id, _)| wanted(*id)).collect();
+        self.stream_figures(all.filter(|(id, _)| wanted(*id)).collect())
+    }
+
+    fn stream_figures(&self, streams: Vec<(QueueId, StreamStats)>) -> Vec<QueueStats> {
         let (catalogue, own) = (self.broker.catalogue(), self.broker.node_id());
-        let stats = wanted.into_iter().map(|(id, stream)| {
+        let stats = streams.into_iter().map(|(id, stream)| {
             let leader = catalogue.queue(id).map(QueueRecord::home);
             let first = stream.first_chunk.unwrap_or_default();
             let messages = stream
