@@ -14,8 +14,10 @@ use std::path::Path;
 
 /// Moments at which a workload is crashed.
 const POINTS: u64 = 2_000;
-const STREAMS: u64 = 2;
-const STEPS: u64 = 30;
+const STREAMS: u64 = 3;
+const STEPS: u64 = 40;
+/// Bytes of each file of the journal: some batches.
+const JOURNAL_BYTES: u64 = 8 * 1024;
 
 /// What one stream must hold.
 #[derive(Clone, Default)]
@@ -28,6 +30,8 @@ struct Model {
     durable: usize,
     /// The oldest offset that must be there: a deletion before it may be under way.
     kept_from: u64,
+    /// A cut from here on is under way: it is made again after a crash.
+    cut: Option<u64>,
 }
 
 struct World {
@@ -43,6 +47,11 @@ struct Dead(#[expect(dead_code, reason = "for whoever reads the panic")] String)
 
 fn dead(error: impl std::fmt::Display) -> Dead {
     Dead(error.to_string())
+}
+
+fn open(disk: &SimDisk, salt: u64) -> Result<StreamFiles<SimDisk>, Dead> {
+    let files = StreamFiles::open(disk.clone(), Path::new("streams"), salt).map_err(dead)?;
+    Ok(files.with_journal_bytes_max(JOURNAL_BYTES))
 }
 
 fn chunk(random: &mut Random, first_offset: u64) -> SharedChunk {
@@ -66,7 +75,7 @@ fn chunk(random: &mut Random, first_offset: u64) -> SharedChunk {
 impl World {
     fn new(seed: u64) -> Self {
         let disk = SimDisk::new();
-        let files = StreamFiles::open(disk.clone(), Path::new("streams"), 42).unwrap();
+        let files = open(&disk, 42).unwrap();
         let models = (0..STREAMS)
             .map(|n| (QueueId(n), Model::default()))
             .collect();
@@ -84,7 +93,9 @@ impl World {
         let model = self.models.get_mut(&stream).unwrap();
         let next = model.chunks.last().map_or(0, |c| c.header().next_offset());
         let next = next.max(model.segments.last().copied().unwrap_or(0));
-        match self.random.below(20) {
+        match self.random.below(24) {
+            20..=22 => self.sync_together(),
+            23 => self.sync_for_journal(),
             _ if model.segments.is_empty() => Self::begin(&mut self.files, stream, model, next),
             0..=1 if model.segments.last() != Some(&next) => {
                 Self::begin(&mut self.files, stream, model, next)
@@ -95,7 +106,8 @@ impl World {
                 let deleted = self.files.delete_segment(stream, first);
                 deleted.map_err(dead)
             }
-            3..=8 => {
+            3 if !model.chunks.is_empty() => Self::cut(&mut self.files, stream, model),
+            4..=6 => {
                 self.files.sync(stream).map_err(dead)?;
                 model.durable = model.chunks.len();
                 Ok(())
@@ -106,6 +118,40 @@ impl World {
                 self.files.append(stream, &chunk, true).map_err(dead)
             }
         }
+    }
+
+    /// All streams, as the end of a turn does.
+    fn sync_together(&mut self) -> Result<(), Dead> {
+        let streams: Vec<QueueId> = self.models.keys().copied().collect();
+        self.files.sync_together(&streams).map_err(dead)?;
+        for model in self.models.values_mut() {
+            model.durable = model.chunks.len();
+        }
+        Ok(())
+    }
+
+    fn sync_for_journal(&mut self) -> Result<(), Dead> {
+        for sync in self.files.begin_journal_syncs().map_err(dead)? {
+            self.files.synced(&sync.run().map_err(dead)?);
+        }
+        Ok(())
+    }
+
+    /// Cuts the newest chunk, as a replica that follows another leader does.
+    fn cut(
+        files: &mut StreamFiles<SimDisk>,
+        stream: QueueId,
+        model: &mut Model,
+    ) -> Result<(), Dead> {
+        let from = model.chunks.pop().unwrap().header().first_offset;
+        model.segments.retain(|segment| *segment < from);
+        model.durable = model.durable.min(model.chunks.len());
+        model.cut = Some(from);
+        let found = files.cut_and_recover(stream, from).map_err(dead)?;
+        assert_eq!(found.damage, [""; 0], "{stream}");
+        model.cut = None;
+        model.durable = model.chunks.len();
+        Ok(())
     }
 
     fn begin(
@@ -123,9 +169,12 @@ impl World {
 
     /// Starts again on what the crash has left, and checks that it is what it must be.
     fn recover(&mut self) -> Result<(), Dead> {
-        let files = StreamFiles::open(self.disk.clone(), Path::new("streams"), 43);
-        self.files = files.map_err(dead)?;
+        self.files = open(&self.disk, 43)?;
+        assert_eq!(self.files.take_journal_damage(), [""; 0]);
         for (stream, model) in &mut self.models {
+            if let Some(from) = model.cut {
+                self.files.cut(*stream, from).map_err(dead)?;
+            }
             let found = self.files.recover(*stream).map_err(dead)?;
             assert_eq!(found.damage, [""; 0], "{stream}");
             let mut served = Vec::new();
@@ -192,6 +241,7 @@ impl Model {
         if served.is_empty() {
             self.chunks.clear();
         }
+        self.cut = None;
         // A start syncs what it has found.
         self.durable = self.chunks.len();
         self.kept_from = self.segments.first().copied().unwrap_or(0);

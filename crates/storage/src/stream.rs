@@ -4,16 +4,21 @@
 //! is found by looking for it, and a search halves the file each time. So nothing can differ from
 //! what is stored, and a stream costs no memory for what it holds.
 //!
+//! Where several streams wait for a sync at once, and each for little, what they wrote is synced
+//! as one piece, in a journal beside the segments.
+//!
 //! Invariant: only the last segment of a stream may have a torn end: the one before is synced when
 //! a segment begins.
 //! Invariant: what was synced is read back as it was written, or reported as damaged.
 
 mod files;
 mod format;
+mod journal;
 mod open;
 mod read;
 mod recover;
 mod replica;
+mod together;
 
 pub use files::{StreamFiles, StreamSync, StreamSynced};
 pub use read::StreamReadError;

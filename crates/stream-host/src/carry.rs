@@ -15,6 +15,8 @@ pub(crate) enum Progress {
     Stuck,
     /// Reads are left for the next turn.
     Paused,
+    /// A sync is left for the turn's second half, which does those of all streams together.
+    Syncing,
 }
 
 /// What effects of one stream are carried out with.
@@ -23,6 +25,16 @@ pub(crate) struct Carrier<'a, D: Disk> {
     pub(crate) outside: &'a mut Outside,
     pub(crate) id: QueueId,
     pub(crate) turn: &'a mut Turn,
+    pub(crate) syncs: Syncs,
+}
+
+/// When syncs that a stream asks for are done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Syncs {
+    /// Together with those of other streams, once all have written.
+    Later,
+    /// Where they stand among the effects.
+    InPlace,
 }
 
 /// What keeps effects from being carried out.
@@ -30,8 +42,10 @@ pub(crate) struct Carrier<'a, D: Disk> {
 struct Barriers {
     /// The disk is full: what writes waits, and what comes after a write.
     is_stuck: bool,
-    /// The same, also because a cut waits for reads.
+    /// The same, also because a cut waits for reads, or a sync is done later.
     is_blocked: bool,
+    /// A sync is done later.
+    is_syncing: bool,
 }
 
 impl<D: Disk> Carrier<'_, D> {
@@ -63,10 +77,13 @@ impl<D: Disk> Carrier<'_, D> {
             }
             hosted.effects.extend(hosted.machine.take_effects());
         }
-        Ok(match (barriers.is_stuck, hosted.effects.is_empty()) {
-            (true, _) => Progress::Stuck,
-            (false, false) => Progress::Paused,
-            (false, true) => Progress::Done,
+        Ok(match barriers {
+            Barriers { is_stuck: true, .. } => Progress::Stuck,
+            Barriers {
+                is_syncing: true, ..
+            } => Progress::Syncing,
+            _ if hosted.effects.is_empty() => Progress::Done,
+            _ => Progress::Paused,
         })
     }
 
@@ -101,10 +118,15 @@ impl<D: Disk> Carrier<'_, D> {
                 barriers.is_blocked
             }
             Effect::Report(_) => false,
+            Effect::Sync { .. } => {
+                let is_later = self.syncs == Syncs::Later && !barriers.is_blocked;
+                barriers.is_syncing |= is_later;
+                barriers.is_blocked |= is_later;
+                barriers.is_blocked
+            }
             Effect::BeginSegment { .. }
             | Effect::Append { .. }
             | Effect::Save(_)
-            | Effect::Sync { .. }
             | Effect::Send { .. }
             | Effect::AnswerPrepare { .. }
             | Effect::Serve { .. } => barriers.is_blocked,
@@ -170,7 +192,7 @@ impl<D: Disk> Carrier<'_, D> {
                 hosted.machine.saved(state, out);
             }
             Effect::Sync { next_offset } => {
-                self.files.sync(id)?;
+                self.files.make_durable(id)?;
                 hosted.machine.synced(*next_offset);
             }
             Effect::Cut { next_offset } => self.cut(hosted, *next_offset, out)?,

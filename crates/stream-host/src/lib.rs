@@ -16,7 +16,7 @@ mod outside;
 mod replicas;
 mod tails;
 
-use carry::{Carrier, Progress};
+use carry::{Carrier, Progress, Syncs};
 use leveret_storage::{Disk, Fatal, OpenError, StreamFiles, StreamSync, StreamSynced, WalError};
 use leveret_stream::tracking::{Tracking, TrackingError};
 use leveret_stream::{
@@ -127,6 +127,8 @@ struct Turn {
     reads: u32,
     /// The first stream that there was none left for.
     first_paused: Option<QueueId>,
+    /// Streams with effects that wait for a sync.
+    syncing: Vec<QueueId>,
 }
 
 /// The first half of a turn; see [`StreamHost::write_turn`].
@@ -345,6 +347,7 @@ impl<D: Disk> StreamHost<D> {
         let mut turn = Turn {
             reads: STREAM_READS_MAX,
             first_paused: None,
+            syncing: Vec::new(),
         };
         for id in in_turn {
             if let Some(hosted) = self.streams.get_mut(&id) {
@@ -373,9 +376,10 @@ impl<D: Disk> StreamHost<D> {
             streams,
             touched,
         } = written;
-        for id in streams {
+        for id in self.sync_together(streams, &mut turn, out)? {
             self.commit(now, id, &mut turn, out)?;
         }
+        self.syncs.extend(self.files.begin_journal_syncs()?);
         self.first = turn.first_paused.unwrap_or(self.first);
         for id in touched {
             self.note_due(id);
@@ -448,6 +452,9 @@ impl<D: Disk> StreamHost<D> {
     /// A sync was done.
     pub fn synced(&mut self, synced: &StreamSynced) {
         self.files.synced(synced);
+        if synced.is_for_journal() {
+            return;
+        }
         if let Some(hosted) = self.streams.get_mut(&synced.stream()) {
             hosted.is_syncing = false;
         }
@@ -459,8 +466,7 @@ impl<D: Disk> StreamHost<D> {
     /// # Errors
     /// Must end the process.
     pub fn sync_all(&mut self) -> Result<(), Fatal> {
-        let streams: Vec<QueueId> = self.streams.keys().copied().collect();
-        streams.into_iter().try_for_each(|id| self.files.sync(id))
+        self.files.sync_all()
     }
 
     /// Streams that have something to do by the clock.
@@ -497,11 +503,27 @@ impl<D: Disk> StreamHost<D> {
         };
         hosted.sealed = hosted.machine.seal(now).or(hosted.sealed);
         hosted.effects.extend(hosted.machine.take_effects());
+        self.carry_out(id, Syncs::Later, turn, out)
+    }
+
+    /// Carries out what a stream has to do. Whether all of it that writes is done, or waits for a
+    /// sync only.
+    fn carry_out(
+        &mut self,
+        id: QueueId,
+        syncs: Syncs,
+        turn: &mut Turn,
+        out: &mut Events,
+    ) -> Result<bool, Fatal> {
+        let Some(hosted) = self.streams.get_mut(&id) else {
+            return Ok(false);
+        };
         let mut carrier = Carrier {
             files: &mut self.files,
             outside: &mut self.outside,
             id,
             turn,
+            syncs,
         };
         let progress = carrier.carry_out(hosted, out)?;
         hosted.machine.set_disk_full(progress == Progress::Stuck);
@@ -517,8 +539,39 @@ impl<D: Disk> StreamHost<D> {
                 self.touched.insert(id);
                 Ok(true)
             }
+            Progress::Syncing => {
+                turn.syncing.push(id);
+                Ok(true)
+            }
             Progress::Done => Ok(true),
         }
+    }
+
+    /// Syncs what these streams confirm after a sync, and all that waits for one, together; then
+    /// goes on with what waited. Those of the streams that have written all that they had to.
+    fn sync_together(
+        &mut self,
+        mut streams: Vec<QueueId>,
+        turn: &mut Turn,
+        out: &mut Events,
+    ) -> Result<Vec<QueueId>, Fatal> {
+        let is_synced = |id: &&QueueId| {
+            let hosted = self.streams.get(*id);
+            hosted.is_some_and(|hosted| {
+                hosted.sealed.is_some() && hosted.machine.settings().flush == Flush::Sync
+            })
+        };
+        let waiting = std::mem::take(&mut turn.syncing);
+        let mut together: BTreeSet<QueueId> = streams.iter().filter(is_synced).copied().collect();
+        together.extend(&waiting);
+        let together: Vec<QueueId> = together.into_iter().collect();
+        self.files.sync_together(&together)?;
+        for id in waiting {
+            if !self.carry_out(id, Syncs::InPlace, turn, out)? {
+                streams.retain(|stream| *stream != id);
+            }
+        }
+        Ok(streams)
     }
 
     /// Hands a sync out if one is due that no confirm waits for.
@@ -550,7 +603,7 @@ impl<D: Disk> StreamHost<D> {
             return Ok(());
         };
         match hosted.machine.settings().flush {
-            Flush::Sync => self.files.sync(id)?,
+            Flush::Sync => self.files.make_durable(id)?,
             Flush::Interval(ms) => {
                 hosted.sync_at_ms.get_or_insert(now.monotonic_ms + ms);
             }
@@ -563,6 +616,7 @@ impl<D: Disk> StreamHost<D> {
             outside: &mut self.outside,
             id,
             turn,
+            syncs: Syncs::InPlace,
         };
         if carrier.carry_out(hosted, out)? != Progress::Done {
             self.touched.insert(id);

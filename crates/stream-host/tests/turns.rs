@@ -98,7 +98,7 @@ fn do_syncs(host: &mut StreamHost<MemoryDisk>) -> usize {
 }
 
 #[test]
-fn a_turn_syncs_each_stream_that_was_published_to_once() {
+fn streams_that_are_published_to_in_one_turn_share_a_sync() {
     let disk = MemoryDisk::new();
     let mut host = host(&disk);
     let streams: Vec<QueueId> = (1..=10).map(QueueId).collect();
@@ -120,8 +120,83 @@ fn a_turn_syncs_each_stream_that_was_published_to_once() {
     }
     assert_eq!(disk.counts().syncs, before);
     assert_eq!(confirmed(&end_turn(&mut host, Now::both(9))), 3 * 50);
-    assert_eq!(disk.counts().syncs, before + 3);
+    assert_eq!(disk.counts().syncs, before + 1);
+    give(&mut host, Now::both(9), publish(streams[0], 90..91));
+    assert_eq!(confirmed(&end_turn(&mut host, Now::both(9))), 1);
+    assert_eq!(
+        disk.counts().syncs,
+        before + 2,
+        "one alone is synced itself"
+    );
     assert_eq!(host.due_ms(), None, "nothing is left to do");
+}
+
+#[test]
+fn what_is_much_for_one_turn_is_synced_in_its_segment_and_written_once() {
+    const BODY_BYTES: usize = 64 * 1024;
+    let disk = MemoryDisk::new();
+    let mut host = host(&disk);
+    let streams = [QueueId(1), QueueId(2)];
+    for stream in streams {
+        host.begin(stream, with(Flush::Sync)).unwrap();
+        declare(&mut host, stream);
+        give(&mut host, Now::both(0), publish(stream, 0..1));
+    }
+    end_turn(&mut host, Now::both(0));
+    let before = disk.counts();
+    for stream in streams {
+        let mut batch = BatchBuilder::new();
+        assert!(batch.push(1, None, &[b'x'; BODY_BYTES]));
+        let publish = Command::Publish {
+            stream,
+            publisher: PublisherId(1),
+            batch: batch.take(),
+        };
+        give(&mut host, Now::both(1), publish);
+    }
+    assert_eq!(confirmed(&end_turn(&mut host, Now::both(1))), 2);
+    let after = disk.counts();
+    assert_eq!(after.syncs, before.syncs + 2);
+    let written = after.written_bytes - before.written_bytes;
+    assert!(written < 2 * BODY_BYTES as u64 * 115 / 100, "{written}");
+}
+
+/// The journal's files are used again once the segments are synced, which nobody waits for.
+#[test]
+fn the_segments_of_what_was_synced_together_are_synced_while_nobody_waits() {
+    let disk = MemoryDisk::new();
+    let files = StreamFiles::open(disk.clone(), Path::new("streams"), 9).unwrap();
+    let mut host = StreamHost::new(files.with_journal_bytes_max(64 * 1024));
+    let streams = [QueueId(1), QueueId(2)];
+    for stream in streams {
+        host.begin(stream, with(Flush::Sync)).unwrap();
+        declare(&mut host, stream);
+    }
+    let (mut syncs, mut most) = (0, 0);
+    for round in 0..500 {
+        let before = disk.counts().syncs;
+        for stream in streams {
+            give(
+                &mut host,
+                Now::both(round),
+                publish(stream, round..round + 1),
+            );
+        }
+        assert_eq!(confirmed(&end_turn(&mut host, Now::both(round))), 2);
+        if round > 0 {
+            most = most.max(disk.counts().syncs - before);
+        }
+        syncs += do_syncs(&mut host);
+    }
+    assert!(
+        (4..=20).contains(&syncs),
+        "two for each file that was filled: {syncs}"
+    );
+    assert!(
+        most <= 2,
+        "a file that begins again, and what is written to it: {most}"
+    );
+    assert!(disk.bytes() < 64 * 1024 * 4 + 500 * 2 * 1024);
 }
 
 #[test]
@@ -358,9 +433,15 @@ fn files_of_streams_that_do_not_exist_are_deleted_at_a_start() {
     }
     end_turn(&mut before, Now::both(0));
     drop(before);
-    assert_eq!(disk.paths().len(), 2);
+    let segments = || {
+        let paths = disk.paths().into_iter();
+        paths
+            .filter(|path| path.extension().is_some_and(|ending| ending == "stream"))
+            .count()
+    };
+    assert_eq!(segments(), 2);
     host(&disk).retain(|stream| stream == QueueId(2)).unwrap();
-    assert_eq!(disk.paths().len(), 1);
+    assert_eq!(segments(), 1);
 }
 
 /// A stream that this node leads, and whose followers are not reached.

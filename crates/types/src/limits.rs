@@ -594,6 +594,15 @@ pub const STREAM_WAITING_MS: u64 = 500;
 pub const STREAM_RELAY_SESSIONS_MAX: usize = 65_536;
 /// Bytes of publishes that one turn of all streams takes; the last of them may exceed it.
 pub const STREAM_TURN_BYTES: usize = 2 * 1024 * 1024;
+/// Bytes of each of the two files of the streams' journal.
+pub const STREAM_JOURNAL_BYTES: u64 = 8 * 1024 * 1024;
+/// Bytes of one stream that are synced by way of the journal at most; more are synced in its
+/// segment, and written once.
+pub const STREAM_JOURNAL_PART_BYTES_MAX: u64 = 16 * 1024;
+/// Bytes of all streams that are written to the journal at once.
+pub const STREAM_JOURNAL_BATCH_BYTES_MAX: u64 = 1024 * 1024;
+/// Streams whose segments are synced at a time because the journal has what they wrote.
+pub const STREAM_JOURNAL_SYNCS_MAX: usize = 16;
 /// Reads from disk that the readers of all streams together get in one turn; those of the streams
 /// that are left out come first in the next one.
 pub const STREAM_READS_MAX: u32 = 16;

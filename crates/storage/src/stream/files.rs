@@ -3,12 +3,13 @@
 use crate::disk::{Disk, DiskFile, zeros};
 use crate::error::{Fatal, OpenError, WalError};
 use crate::stream::format::{FileHead, RECORDS_START, RecordHead, parse_name, parse_replica_name};
+use crate::stream::journal::Journal;
 use crate::stream::open::OpenFiles;
 use crate::stream::replica::RESERVE_NAME;
 use leveret_stream::SharedChunk;
 use leveret_stream::segments::stored_bytes;
 use leveret_types::QueueId;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -31,8 +32,10 @@ pub(crate) struct StreamState {
     pub(crate) last: Option<LastSegment>,
     /// The offset after the last record.
     pub(crate) next_offset: u64,
-    /// The offset below which all is synced.
+    /// The offset below which all is synced, in its segments or in the journal.
     pub(crate) durable: u64,
+    /// Where that is in the last segment.
+    pub(crate) durable_end: u64,
     /// Whether there is a file of what a replica keeps beside its chunks.
     pub(crate) has_replica_file: bool,
     /// First offsets of segments whose files cannot be read as such: they stay until what they held
@@ -47,18 +50,27 @@ pub(crate) struct StreamState {
 #[must_use]
 pub struct StreamSync<D: Disk> {
     stream: QueueId,
-    through: u64,
-    cuts: u64,
+    through: Through,
     file: Arc<D::File>,
     path: PathBuf,
+}
+
+/// How far a sync goes, and whom it is for.
+#[derive(Clone, Copy, Debug)]
+struct Through {
+    next_offset: u64,
+    segment: u64,
+    end: u64,
+    cuts: u64,
+    /// The generation of the journal that can be forgotten once all of it is in its segments.
+    journal: Option<u64>,
 }
 
 /// A [`StreamSync`] that was done.
 #[derive(Debug)]
 pub struct StreamSynced {
     stream: QueueId,
-    through: u64,
-    cuts: u64,
+    through: Through,
 }
 
 impl<D: Disk> StreamSync<D> {
@@ -72,7 +84,6 @@ impl<D: Disk> StreamSync<D> {
         Ok(StreamSynced {
             stream: self.stream,
             through: self.through,
-            cuts: self.cuts,
         })
     }
 }
@@ -83,6 +94,12 @@ impl StreamSynced {
     pub const fn stream(&self) -> QueueId {
         self.stream
     }
+
+    /// Whether it was for the journal, whose files are used again, and not for the stream itself.
+    #[must_use]
+    pub const fn is_for_journal(&self) -> bool {
+        self.through.journal.is_some()
+    }
 }
 
 /// The segment files of all streams of a node, in one folder.
@@ -91,6 +108,11 @@ impl StreamSynced {
 pub struct StreamFiles<D: Disk> {
     pub(crate) files: OpenFiles<D>,
     pub(crate) streams: BTreeMap<QueueId, StreamState>,
+    pub(crate) journal: Journal<D>,
+    /// Streams whose segments are being synced for the journal.
+    pub(crate) journal_syncs: BTreeSet<QueueId>,
+    /// What a start found damaged in the journal.
+    pub(crate) journal_damage: Vec<String>,
     /// What new files' records are checked with: nobody who publishes may know it.
     salt: u64,
     pub(crate) has_new_names: bool,
@@ -122,13 +144,20 @@ impl<D: Disk> StreamFiles<D> {
         for state in streams.values_mut() {
             state.segments.sort_unstable();
         }
-        Ok(Self {
+        let (journal, found) = Journal::open(disk.clone(), folder, salt)?;
+        let mut files = Self {
             files: OpenFiles::new(disk, folder.to_owned()),
             streams,
+            journal,
+            journal_syncs: BTreeSet::new(),
+            journal_damage: found.damage,
             salt,
             has_new_names: false,
             has_reserve,
-        })
+        };
+        files.replay(&found.parts)?;
+        files.journal.begin()?;
+        Ok(files)
     }
 
     /// A number for this run of the process, drawn with the salt.
@@ -176,6 +205,7 @@ impl<D: Disk> StreamFiles<D> {
         state.segments.push(first_offset);
         state.next_offset = first_offset;
         state.durable = state.durable.max(first_offset);
+        state.durable_end = RECORDS_START;
         state.last = Some(LastSegment {
             head,
             end: RECORDS_START,
@@ -265,7 +295,9 @@ impl<D: Disk> StreamFiles<D> {
         self.sync_names()?;
         if let Some(state) = self.streams.get_mut(&stream) {
             state.durable = state.next_offset;
+            state.durable_end = state.last.map_or(RECORDS_START, |last| last.end);
         }
+        self.journal.synced(stream);
         Ok(())
     }
 
@@ -276,9 +308,20 @@ impl<D: Disk> StreamFiles<D> {
     /// Must end the process.
     pub fn begin_sync(&mut self, stream: QueueId) -> Result<Option<StreamSync<D>>, Fatal> {
         let state = self.streams.get(&stream);
-        let Some((last, through, cuts)) = state
-            .filter(|state| state.durable < state.next_offset)
-            .and_then(|state| Some((state.last?, state.next_offset, state.cuts)))
+        match state.is_some_and(|state| state.durable < state.next_offset) {
+            true => self.sync_of(stream, None),
+            false => Ok(None),
+        }
+    }
+
+    pub(crate) fn sync_of(
+        &mut self,
+        stream: QueueId,
+        journal: Option<u64>,
+    ) -> Result<Option<StreamSync<D>>, Fatal> {
+        let state = self.streams.get(&stream);
+        let Some((last, next_offset, cuts)) =
+            state.and_then(|state| Some((state.last?, state.next_offset, state.cuts)))
         else {
             return Ok(None);
         };
@@ -288,8 +331,13 @@ impl<D: Disk> StreamFiles<D> {
         let file = file.map_err(|error| self.files.fatal("open", name, error))?;
         Ok(Some(StreamSync {
             stream,
-            through,
-            cuts,
+            through: Through {
+                next_offset,
+                segment: last.head.first_offset,
+                end: last.end,
+                cuts,
+                journal,
+            },
             file,
             path: self.files.path(name),
         }))
@@ -297,10 +345,20 @@ impl<D: Disk> StreamFiles<D> {
 
     /// A sync was done: what it covered is durable.
     pub fn synced(&mut self, synced: &StreamSynced) {
-        if let Some(state) = self.streams.get_mut(&synced.stream)
-            && state.cuts == synced.cuts
+        let (stream, through) = (synced.stream, synced.through);
+        if let Some(generation) = through.journal {
+            self.journal_syncs.remove(&stream);
+            self.journal.synced_of(generation, stream);
+        }
+        if let Some(state) = self.streams.get_mut(&stream)
+            && state.cuts == through.cuts
+            && state.durable < through.next_offset
         {
-            state.durable = state.durable.max(synced.through);
+            state.durable = through.next_offset;
+            let segment = state.last.map(|last| last.head.first_offset);
+            if segment == Some(through.segment) {
+                state.durable_end = through.end;
+            }
         }
     }
 
@@ -319,6 +377,10 @@ impl<D: Disk> StreamFiles<D> {
     /// # Errors
     /// Must end the process.
     pub fn delete_segment(&mut self, stream: QueueId, first_offset: u64) -> Result<(), Fatal> {
+        if self.last_segment(stream) == Some(first_offset) {
+            // Another one may get its name.
+            self.forget_journaled(stream)?;
+        }
         self.delete_file((stream, first_offset))?;
         if let Some(state) = self.streams.get_mut(&stream) {
             state.segments.retain(|segment| *segment != first_offset);
@@ -333,6 +395,7 @@ impl<D: Disk> StreamFiles<D> {
     /// # Errors
     /// Must end the process.
     pub fn delete_stream(&mut self, stream: QueueId) -> Result<(), Fatal> {
+        self.journal.synced(stream);
         let state = self.streams.remove(&stream).unwrap_or_default();
         for segment in state.segments.into_iter().chain(state.left_out) {
             self.delete_file((stream, segment))?;

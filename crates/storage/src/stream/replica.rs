@@ -146,6 +146,7 @@ impl<D: Disk> StreamFiles<D> {
     /// # Errors
     /// Must end the process.
     pub fn cut(&mut self, stream: QueueId, next_offset: u64) -> Result<(), Fatal> {
+        self.forget_journaled(stream)?;
         self.delete_left_out(stream)?;
         // The newest one first: what is left has no gap.
         while let Some(segment) = self.last_segment(stream)
@@ -157,6 +158,7 @@ impl<D: Disk> StreamFiles<D> {
             state.last = None;
             state.next_offset = 0;
             state.durable = 0;
+            state.durable_end = 0;
             state.cuts += 1;
         }
         let Some(segment) = self.last_segment(stream) else {

@@ -1,0 +1,495 @@
+//! One sync for many streams: what several of them wrote in a turn is written once more, into one
+//! file, and that file is synced. Their segments are synced later, when nobody waits for it.
+//!
+//! ```text
+//! file   head, zeros to the end of the sector, the same once more, batches
+//! head   "LVRTSJNL" | version u16 | 0 u16 | crc u32 | generation u64 | salt u64
+//! batch  "LVSJ" | crc u32 | bytes u32 | parts u32 | parts | zeros to the end of the sector
+//! part   stream u64 | segment u64 | position u64 | stored bytes u32 | bytes u32 | bytes of the segment
+//! ```
+//!
+//! All numbers are little-endian. A batch's crc is over what follows it, and begins with the salt,
+//! the generation and the batch's position. `stored bytes` count zeros at the part's end that
+//! are left away.
+//!
+//! There are two such files. One is written to until it is full; by then the segments of what the
+//! other one has are synced, and it begins again with the next generation. A start writes what
+//! both files have to where it belongs, the older one first: bytes that are there already are
+//! written once more.
+//!
+//! Invariant: what a file has may be written to its place at any time until its generation ends.
+//! So generations end before a segment is cut or its name given to another one.
+
+use crate::bytes_io::{Put, Take, seed};
+use crate::disk::{Disk, DiskFile, read_whole, write_zeros};
+use crate::error::{Fatal, OpenError};
+use crate::wal::pool::is_full;
+use leveret_stream::segments::SECTOR_BYTES;
+use leveret_types::QueueId;
+use std::collections::BTreeSet;
+use std::io::{self, IoSlice};
+use std::path::{Path, PathBuf};
+
+const NAMES: [&str; 2] = ["streams-0.journal", "streams-1.journal"];
+const FILE_MAGIC: [u8; 8] = *b"LVRTSJNL";
+/// Version of the file's format. A file of a later version is refused.
+const VERSION: u16 = 1;
+const HEAD_BYTES: usize = 32;
+const BATCHES_START: u64 = 2 * SECTOR_BYTES;
+const BATCH_MAGIC: [u8; 4] = *b"LVSJ";
+const BATCH_HEAD_BYTES: usize = 16;
+/// A file grows by so much at once: its sync has no new length to write most of the time.
+const GROWTH_BYTES: u64 = 1024 * 1024;
+
+/// Bytes of a segment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Part {
+    pub(crate) stream: QueueId,
+    /// First offset of the segment.
+    pub(crate) segment: u64,
+    pub(crate) position: u64,
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Part {
+    fn encode(&self, out: &mut Vec<u8>) {
+        let end = self.bytes.iter().rposition(|byte| *byte != 0);
+        let kept = &self.bytes[..end.map_or(0, |end| end + 1)];
+        for number in [self.stream.0, self.segment, self.position] {
+            out.put_u64(number);
+        }
+        // Bounded by what one stream may have in a batch.
+        out.put_u32(self.bytes.len() as u32);
+        out.put_u32(kept.len() as u32);
+        out.extend_from_slice(kept);
+    }
+
+    fn decode(take: &mut Take<'_>) -> Option<Self> {
+        let (stream, segment, position) = (QueueId(take.u64()?), take.u64()?, take.u64()?);
+        let (stored, kept) = (take.u32()? as usize, take.u32()? as usize);
+        let mut bytes = take.bytes(kept)?.to_vec();
+        (kept <= stored).then(|| bytes.resize(stored, 0))?;
+        Some(Self {
+            stream,
+            segment,
+            position,
+            bytes,
+        })
+    }
+}
+
+/// Which generation of which file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Head {
+    generation: u64,
+    salt: u64,
+}
+
+impl Head {
+    fn encode(self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(BATCHES_START as usize);
+        out.extend_from_slice(&FILE_MAGIC);
+        out.put_u16(VERSION);
+        out.put_u16(0);
+        out.put_u32(0);
+        out.put_u64(self.generation);
+        out.put_u64(self.salt);
+        let crc = crc32c::crc32c(&out).to_le_bytes();
+        out[12..16].copy_from_slice(&crc);
+        out.resize(SECTOR_BYTES as usize, 0);
+        out.extend_from_within(..);
+        out
+    }
+
+    /// What the copies say; the later one where only one of them was renewed.
+    fn decode(path: &Path, bytes: &[u8]) -> Result<Option<Self>, OpenError> {
+        let mut head: Option<Self> = None;
+        for copy in bytes.chunks_exact(SECTOR_BYTES as usize).take(2) {
+            let mut take = Take(&copy[..HEAD_BYTES]);
+            let read = (|| Some((take.bytes(8)?, take.u16()?, take.u16()?, take.u32()?)))();
+            let mut without = copy[..HEAD_BYTES].to_vec();
+            without[12..16].fill(0);
+            let Some((magic, version, _, crc)) = read else {
+                continue;
+            };
+            if magic != FILE_MAGIC || crc != crc32c::crc32c(&without) {
+                continue;
+            }
+            if version > VERSION {
+                let path = path.to_owned();
+                return Err(OpenError::Newer { path, version });
+            }
+            let found = take.u64().zip(take.u64());
+            let found = found.map(|(generation, salt)| Self { generation, salt });
+            let later = found.filter(|found| head.is_none_or(|h| found.generation > h.generation));
+            head = later.or(head);
+        }
+        Ok(head)
+    }
+
+    fn seed(self, position: u64) -> u32 {
+        seed(self.salt, &[self.generation, position])
+    }
+
+    fn batch(self, position: u64, parts: &[Part]) -> Vec<u8> {
+        let mut out = Vec::with_capacity(4096);
+        out.extend_from_slice(&BATCH_MAGIC);
+        out.put_u32(0);
+        out.put_u32(0);
+        out.put_u32(parts.len() as u32);
+        for part in parts {
+            part.encode(&mut out);
+        }
+        let bytes = (out.len() - BATCH_HEAD_BYTES) as u32;
+        out[8..12].copy_from_slice(&bytes.to_le_bytes());
+        let crc = crc32c::crc32c_append(self.seed(position), &out[8..]);
+        out[4..8].copy_from_slice(&crc.to_le_bytes());
+        out.resize(out.len().next_multiple_of(SECTOR_BYTES as usize), 0);
+        out
+    }
+
+    /// The batch at a position of the file, and where the next one is.
+    fn decode_batch(self, position: u64, file: &[u8]) -> Option<(Vec<Part>, u64)> {
+        let bytes = file.get(usize::try_from(position).ok()?..)?;
+        let mut take = Take(bytes.get(..BATCH_HEAD_BYTES)?);
+        let (magic, crc) = (take.bytes(4)?, take.u32()?);
+        let (len, count) = (take.u32()? as usize, take.u32()?);
+        if magic != BATCH_MAGIC {
+            return None;
+        }
+        let covered = bytes.get(8..BATCH_HEAD_BYTES + len)?;
+        if crc32c::crc32c_append(self.seed(position), covered) != crc {
+            return None;
+        }
+        let mut take = Take(&covered[8..]);
+        let parts = (0..count).map(|_| Part::decode(&mut take));
+        let parts = parts.collect::<Option<Vec<Part>>>()?;
+        let end = position + (BATCH_HEAD_BYTES + len) as u64;
+        Some((parts, end.next_multiple_of(SECTOR_BYTES)))
+    }
+}
+
+/// What the journal had at a start.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    /// What is to be written to its place, in this order.
+    pub(crate) parts: Vec<Part>,
+    /// What is damaged, in words for an operator.
+    pub(crate) damage: Vec<String>,
+}
+
+/// One of the two files.
+struct Half<F> {
+    path: PathBuf,
+    file: Option<F>,
+    generation: u64,
+    /// Where the next batch goes.
+    end: u64,
+    /// Bytes of the file.
+    len: u64,
+    /// Streams that have parts in this generation.
+    mentioned: BTreeSet<QueueId>,
+    /// Those of which a segment may not be synced.
+    unsynced: BTreeSet<QueueId>,
+}
+
+/// The streams' journal.
+pub(crate) struct Journal<D: Disk> {
+    disk: D,
+    salt: u64,
+    bytes_max: u64,
+    halves: [Half<D::File>; 2],
+    current: usize,
+}
+
+/// What became of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Written {
+    /// It is durable.
+    Durable,
+    /// The file that is written to has no room for it: see [`Journal::turn_over`].
+    Full,
+    /// It is too large, or the disk is full.
+    Refused,
+}
+
+impl<D: Disk> Journal<D> {
+    /// Reads what is there. A file is made when there is something to write.
+    pub(crate) fn open(disk: D, folder: &Path, salt: u64) -> Result<(Self, Found), OpenError> {
+        let mut found = Found::default();
+        let mut read: Vec<(u64, Vec<Part>)> = Vec::new();
+        for name in NAMES {
+            let path = folder.join(name);
+            let bytes = match read_whole(&disk, &path) {
+                Ok(bytes) => bytes,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(OpenError::io(&path, error)),
+            };
+            match Head::decode(&path, &bytes)? {
+                Some(head) => {
+                    let parts = batches(&path, head, &bytes, &mut found.damage);
+                    read.push((head.generation, parts));
+                }
+                // Nothing is behind the head of a file that was being made.
+                None if bytes.len() as u64 <= BATCHES_START => {}
+                None => found.damage.push(format!(
+                    "the head of {} is damaged: what streams had confirmed last may be lost",
+                    path.display()
+                )),
+            }
+        }
+        read.sort_by_key(|(generation, _)| *generation);
+        let newest = read.last().map_or(0, |(generation, _)| *generation);
+        found.parts = read.into_iter().flat_map(|(_, parts)| parts).collect();
+        let half = |number: usize| Half {
+            path: folder.join(NAMES[number]),
+            file: None,
+            // Not that of any batch that was read.
+            generation: newest + 1 + number as u64,
+            end: BATCHES_START,
+            len: 0,
+            mentioned: BTreeSet::new(),
+            unsynced: BTreeSet::new(),
+        };
+        let journal = Self {
+            disk,
+            salt,
+            bytes_max: leveret_types::limits::STREAM_JOURNAL_BYTES,
+            halves: [half(0), half(1)],
+            current: 0,
+        };
+        Ok((journal, found))
+    }
+
+    /// Bounds each of the two files, instead of `STREAM_JOURNAL_BYTES`.
+    pub(crate) fn set_bytes_max(&mut self, bytes_max: u64) {
+        self.bytes_max = bytes_max;
+    }
+
+    /// Forgets what was found: it has been written to its place, and synced.
+    pub(crate) fn begin(&mut self) -> Result<(), Fatal> {
+        for half in &mut self.halves {
+            // Both may be there, or one, or none.
+            let file = match self.disk.open(&half.path) {
+                Ok(file) => file,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(Fatal::new("open", &half.path, error)),
+            };
+            let len = file.len();
+            half.len = len.map_err(|error| Fatal::new("read", &half.path, error))?;
+            if half.len < BATCHES_START {
+                // It was being made: it is made anew.
+                let deleted = self.disk.delete(&half.path);
+                deleted.map_err(|error| Fatal::new("delete", &half.path, error))?;
+                half.len = 0;
+                continue;
+            }
+            half.file = Some(file);
+            half.begin(self.salt, half.generation)?;
+        }
+        Ok(())
+    }
+
+    /// Whether parts of this stream may be written to their place again.
+    pub(crate) fn mentions(&self, stream: QueueId) -> bool {
+        self.halves
+            .iter()
+            .any(|half| half.mentioned.contains(&stream))
+    }
+
+    /// All segments of this stream are synced.
+    pub(crate) fn synced(&mut self, stream: QueueId) {
+        for half in &mut self.halves {
+            half.unsynced.remove(&stream);
+        }
+    }
+
+    /// The generation of the file that is not written to, and the streams in it of which a segment
+    /// may not be synced.
+    pub(crate) fn to_sync(&self) -> (u64, &BTreeSet<QueueId>) {
+        let half = &self.halves[1 - self.current];
+        (half.generation, &half.unsynced)
+    }
+
+    /// All streams of which a segment may not be synced.
+    pub(crate) fn unsynced(&self) -> BTreeSet<QueueId> {
+        let unsynced = self.halves.iter().flat_map(|half| &half.unsynced);
+        unsynced.copied().collect()
+    }
+
+    /// All that a stream had in this generation is in its segments, which are synced.
+    pub(crate) fn synced_of(&mut self, generation: u64, stream: QueueId) {
+        let mut halves = self.halves.iter_mut();
+        if let Some(half) = halves.find(|half| half.generation == generation) {
+            half.unsynced.remove(&stream);
+        }
+    }
+
+    /// Writes and syncs parts, of different streams.
+    pub(crate) fn write(&mut self, parts: &[Part]) -> Result<Written, Fatal> {
+        let half = &mut self.halves[self.current];
+        let head = Head {
+            generation: half.generation,
+            salt: self.salt,
+        };
+        let batch = head.batch(half.end, parts);
+        let end = half.end + batch.len() as u64;
+        if end > self.bytes_max {
+            return Ok(match half.end {
+                BATCHES_START => Written::Refused,
+                _ => Written::Full,
+            });
+        }
+        match half.write(&self.disk, head, &batch, self.bytes_max)? {
+            Ok(()) => {}
+            Err(error) if is_full(&error) => return Ok(Written::Refused),
+            Err(error) => return Err(Fatal::new("write", &half.path, error)),
+        }
+        half.sync()?;
+        half.end = end;
+        let streams = parts.iter().map(|part| part.stream);
+        half.mentioned.extend(streams.clone());
+        half.unsynced.extend(streams);
+        Ok(Written::Durable)
+    }
+
+    /// Goes on with the other file, whose segments must be synced.
+    pub(crate) fn turn_over(&mut self) -> Result<(), Fatal> {
+        let generation = self.halves[self.current].generation + 1;
+        self.current = 1 - self.current;
+        let half = &mut self.halves[self.current];
+        assert!(half.unsynced.is_empty(), "segments are synced first");
+        half.begin(self.salt, generation)
+    }
+
+    /// Ends it with its files: what all streams have must be synced.
+    pub(crate) fn end(&mut self) -> Result<(), Fatal> {
+        for half in &mut self.halves {
+            assert!(half.unsynced.is_empty(), "segments are synced first");
+            if half.file.take().is_some() {
+                let deleted = self.disk.delete(&half.path);
+                deleted.map_err(|error| Fatal::new("delete", &half.path, error))?;
+            }
+            half.begin(self.salt, half.generation + 2)?;
+            half.len = 0;
+        }
+        Ok(())
+    }
+
+    /// Forgets all that is in it: what all streams have must be synced.
+    pub(crate) fn forget(&mut self) -> Result<(), Fatal> {
+        let newest = self.halves[self.current].generation;
+        for (at, half) in self.halves.iter_mut().enumerate() {
+            assert!(half.unsynced.is_empty(), "segments are synced first");
+            if !half.mentioned.is_empty() {
+                let later = if at == self.current { 2 } else { 1 };
+                half.begin(self.salt, newest + later)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<F: DiskFile> Half<F> {
+    /// Begins a generation: what was written before is void once this is done.
+    fn begin(&mut self, salt: u64, generation: u64) -> Result<(), Fatal> {
+        (self.generation, self.end) = (generation, BATCHES_START);
+        self.mentioned.clear();
+        self.unsynced.clear();
+        let Some(file) = &self.file else {
+            return Ok(());
+        };
+        let head = Head { generation, salt }.encode();
+        // One copy after the other, so that one of them is sound at any time.
+        for (at, copy) in (0..)
+            .step_by(head.len() / 2)
+            .zip(head.chunks(head.len() / 2))
+        {
+            let written = file.write_at(&[IoSlice::new(copy)], at);
+            written.map_err(|error| Fatal::new("write", &self.path, error))?;
+            self.sync()?;
+        }
+        Ok(())
+    }
+
+    /// Writes a batch behind the others; that the disk is full is an answer.
+    fn write<D: Disk<File = F>>(
+        &mut self,
+        disk: &D,
+        head: Head,
+        batch: &[u8],
+        bytes_max: u64,
+    ) -> Result<io::Result<()>, Fatal> {
+        if self.file.is_none()
+            && let Err(error) = self.make(disk, head)?
+        {
+            return Ok(Err(error));
+        }
+        let Some(file) = &self.file else {
+            return Ok(Err(io::ErrorKind::NotFound.into()));
+        };
+        let end = self.end + batch.len() as u64;
+        if end > self.len {
+            let len = (end + GROWTH_BYTES).min(bytes_max);
+            if let Err(error) = write_zeros(file, self.len..len) {
+                return Ok(Err(error));
+            }
+            self.len = len;
+        }
+        Ok(file.write_at(&[IoSlice::new(batch)], self.end))
+    }
+
+    /// Makes the file. One that a full disk left half made is made again.
+    fn make<D: Disk<File = F>>(&mut self, disk: &D, head: Head) -> Result<io::Result<()>, Fatal> {
+        match disk.delete(&self.path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Ok(Err(error)),
+            _ => {}
+        }
+        let file = match disk.create_new(&self.path) {
+            Ok(file) => file,
+            Err(error) => return Ok(Err(error)),
+        };
+        if let Err(error) = file.write_at(&[IoSlice::new(&head.encode())], 0) {
+            return Ok(Err(error));
+        }
+        self.len = BATCHES_START;
+        self.file = Some(file);
+        self.sync()?;
+        let folder = self.path.parent().unwrap_or(&self.path);
+        let synced = disk.sync_dir(folder);
+        synced.map_err(|error| Fatal::new("sync", folder, error))?;
+        Ok(Ok(()))
+    }
+
+    fn sync(&self) -> Result<(), Fatal> {
+        let synced = self.file.as_ref().map_or(Ok(()), DiskFile::sync_data);
+        synced.map_err(|error| Fatal::new("sync", &self.path, error))
+    }
+}
+
+/// The batches of a file, in order. The first that is not sound was being written, unless others
+/// are behind it.
+fn batches(path: &Path, head: Head, bytes: &[u8], damage: &mut Vec<String>) -> Vec<Part> {
+    let (mut parts, mut position) = (Vec::new(), BATCHES_START);
+    let mut unsound_from = None;
+    while position < bytes.len() as u64 {
+        match head.decode_batch(position, bytes) {
+            Some((batch, next)) => {
+                if let Some(from) = Option::take(&mut unsound_from) {
+                    damage.push(format!(
+                        "bytes {from} to {position} of {} are damaged: what streams had \
+                         confirmed last may be lost",
+                        path.display()
+                    ));
+                }
+                parts.extend(batch);
+                position = next;
+            }
+            None => {
+                unsound_from.get_or_insert(position);
+                position += SECTOR_BYTES;
+            }
+        }
+    }
+    parts
+}

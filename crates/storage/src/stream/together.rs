@@ -1,0 +1,206 @@
+//! Streams that wait for a sync at the same time are synced together, where each waits for little.
+
+use crate::disk::{Disk, DiskFile, read_exact};
+use crate::error::{Fatal, OpenError};
+use crate::stream::files::{StreamFiles, StreamSync};
+use crate::stream::journal::{Part, Written};
+use leveret_types::QueueId;
+use leveret_types::limits::{
+    STREAM_JOURNAL_BATCH_BYTES_MAX, STREAM_JOURNAL_PART_BYTES_MAX, STREAM_JOURNAL_SYNCS_MAX,
+};
+use std::io::{self, IoSlice};
+
+impl<D: Disk> StreamFiles<D> {
+    /// Bounds each file of the journal, instead of `STREAM_JOURNAL_BYTES`.
+    #[must_use]
+    pub fn with_journal_bytes_max(mut self, bytes_max: u64) -> Self {
+        self.journal.set_bytes_max(bytes_max);
+        self
+    }
+
+    /// What a start found damaged in the journal, in words for an operator; once.
+    #[must_use]
+    pub fn take_journal_damage(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.journal_damage)
+    }
+
+    /// Makes all that was appended to these streams durable. Where several of them have a little
+    /// that is not, that is one sync for all of these, and their bytes are written twice; each
+    /// other one is synced in its segment.
+    ///
+    /// # Errors
+    /// Must end the process.
+    pub fn sync_together(&mut self, streams: &[QueueId]) -> Result<(), Fatal> {
+        let mut small = Vec::new();
+        for &stream in streams {
+            match self.unsynced_bytes(stream) {
+                0 => {}
+                1..=STREAM_JOURNAL_PART_BYTES_MAX => small.push(stream),
+                _ => self.sync(stream)?,
+            }
+        }
+        if small.len() > 1 {
+            self.sync_names()?;
+            self.write_journal(&small)?;
+        }
+        // What did not go to the journal.
+        small
+            .into_iter()
+            .try_for_each(|stream| self.make_durable(stream))
+    }
+
+    /// Makes all that was appended to a stream durable, if it is not.
+    ///
+    /// # Errors
+    /// Must end the process.
+    pub fn make_durable(&mut self, stream: QueueId) -> Result<(), Fatal> {
+        match self.unsynced_bytes(stream) {
+            0 => Ok(()),
+            _ => self.sync(stream),
+        }
+    }
+
+    /// Syncs of segments whose streams the journal has, so that its files can be used again: for
+    /// whoever has the time for them, and then calls [`Self::synced`].
+    ///
+    /// # Errors
+    /// Must end the process.
+    pub fn begin_journal_syncs(&mut self) -> Result<Vec<StreamSync<D>>, Fatal> {
+        let room = STREAM_JOURNAL_SYNCS_MAX.saturating_sub(self.journal_syncs.len());
+        let (generation, unsynced) = self.journal.to_sync();
+        let next = unsynced.difference(&self.journal_syncs).take(room);
+        let next: Vec<QueueId> = next.copied().collect();
+        let mut syncs = Vec::with_capacity(next.len());
+        for stream in next {
+            match self.sync_of(stream, Some(generation))? {
+                Some(sync) => {
+                    self.journal_syncs.insert(stream);
+                    syncs.push(sync);
+                }
+                // It has no segment any more.
+                None => self.journal.synced(stream),
+            }
+        }
+        Ok(syncs)
+    }
+
+    /// Syncs all streams in their segments and ends the journal: before an orderly end.
+    ///
+    /// # Errors
+    /// Must end the process.
+    pub fn sync_all(&mut self) -> Result<(), Fatal> {
+        let streams: Vec<QueueId> = self.streams.keys().copied().collect();
+        streams
+            .into_iter()
+            .try_for_each(|stream| self.sync(stream))?;
+        self.journal.end()?;
+        // A file that came back would be written over what has changed since.
+        self.has_new_names = true;
+        self.sync_names()
+    }
+
+    /// Bytes of a stream's last segment that are not durable.
+    fn unsynced_bytes(&self, stream: QueueId) -> u64 {
+        let state = self.streams.get(&stream);
+        let unsynced = state.filter(|state| state.durable < state.next_offset);
+        unsynced
+            .and_then(|state| Some(state.last?.end.saturating_sub(state.durable_end)))
+            .unwrap_or_default()
+    }
+
+    fn write_journal(&mut self, streams: &[QueueId]) -> Result<(), Fatal> {
+        let (mut parts, mut bytes) = (Vec::new(), 0);
+        for &stream in streams {
+            let part = self.unsynced_part(stream)?;
+            bytes += part.bytes.len() as u64;
+            parts.push(part);
+            if bytes >= STREAM_JOURNAL_BATCH_BYTES_MAX {
+                self.write_batch(&std::mem::take(&mut parts))?;
+                bytes = 0;
+            }
+        }
+        self.write_batch(&parts)
+    }
+
+    fn write_batch(&mut self, parts: &[Part]) -> Result<(), Fatal> {
+        if parts.len() < 2 {
+            return Ok(());
+        }
+        let mut written = self.journal.write(parts)?;
+        if written == Written::Full {
+            let (_, unsynced) = self.journal.to_sync();
+            let unsynced: Vec<QueueId> = unsynced.iter().copied().collect();
+            self.sync_each(&unsynced)?;
+            self.journal.turn_over()?;
+            written = self.journal.write(parts)?;
+        }
+        if written == Written::Durable {
+            for part in parts {
+                if let Some(state) = self.streams.get_mut(&part.stream) {
+                    state.durable = state.next_offset;
+                    state.durable_end = part.position + part.bytes.len() as u64;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn sync_each(&mut self, streams: &[QueueId]) -> Result<(), Fatal> {
+        for &stream in streams {
+            self.sync(stream)?;
+            // One that was deleted has nothing to sync.
+            self.journal.synced(stream);
+        }
+        Ok(())
+    }
+
+    /// What of a stream is not durable, as its segment has it.
+    fn unsynced_part(&mut self, stream: QueueId) -> Result<Part, Fatal> {
+        let state = self.streams.get(&stream);
+        let last = state.and_then(|state| Some((state.last?, state.durable_end)));
+        let (last, position) = last.expect("a stream with bytes that are not durable");
+        let (segment, len) = (last.head.first_offset, last.end - position);
+        let file = self.files.get((stream, segment));
+        let read = file.and_then(|file| read_exact(&*file, position, len as usize));
+        let bytes = read.map_err(|error| self.files.fatal("read", (stream, segment), error))?;
+        Ok(Part {
+            stream,
+            segment,
+            position,
+            bytes,
+        })
+    }
+
+    /// A segment is about to be cut, or its name to be given to another: nothing may be written to
+    /// it again out of the journal.
+    pub(crate) fn forget_journaled(&mut self, stream: QueueId) -> Result<(), Fatal> {
+        if !self.journal.mentions(stream) {
+            return Ok(());
+        }
+        let unsynced: Vec<QueueId> = self.journal.unsynced().into_iter().collect();
+        self.sync_each(&unsynced)?;
+        self.journal.forget()
+    }
+
+    /// Writes what the journal had at a start to its place. What was deleted since is left away.
+    pub(crate) fn replay(&mut self, parts: &[Part]) -> Result<(), OpenError> {
+        for part in parts {
+            let name = (part.stream, part.segment);
+            let written = self
+                .files
+                .get(name)
+                .and_then(|file| file.write_at(&[IoSlice::new(&part.bytes)], part.position));
+            match written {
+                Ok(()) => self.files.set_dirty(name),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(self.refused("write", name, error).into()),
+            }
+        }
+        for part in parts {
+            let name = (part.stream, part.segment);
+            let synced = self.files.sync(name);
+            synced.map_err(|error| self.files.fatal("sync", name, error))?;
+        }
+        Ok(())
+    }
+}
