@@ -3,8 +3,11 @@
 
 use leveret_sim::disk::{Call, Fault, SimDisk};
 use leveret_sim::file_system::Cut;
+use leveret_storage::StreamFiles;
 use leveret_storage::{Durability, Folders, LogKind, Options, Read, RecoveryReport, Store};
-use leveret_types::LogId;
+use leveret_stream::{ChunkHeader, ChunkKind, Seek, SharedChunk};
+use leveret_types::limits::STREAM_FILES_OPEN_MAX;
+use leveret_types::{LogId, QueueId};
 use std::io::ErrorKind;
 use std::path::Path;
 
@@ -90,4 +93,102 @@ fn files_whose_sync_failed_are_none_that_the_next_start_uses() {
             return;
         }
     }
+}
+
+fn chunk(first_offset: u64) -> SharedChunk {
+    let header = ChunkHeader {
+        kind: ChunkKind::User,
+        entries: 1,
+        records: 1,
+        timestamp_ms: 1,
+        epoch: 1,
+        first_offset,
+        crc: 0,
+        data_bytes: 0,
+        trailer_bytes: 0,
+        bloom_bytes: 0,
+    };
+    let entry = [&700_u32.to_be_bytes()[..], &[first_offset as u8; 700]].concat();
+    SharedChunk::new(header, &[], &entry, &[])
+}
+
+fn fail_next_sync(disk: &SimDisk) {
+    disk.set_fault(Some(Fault {
+        call: Call::Sync,
+        nth: 0,
+        kind: ErrorKind::Other,
+        sticky: false,
+    }));
+}
+
+fn open_streams(disk: &SimDisk) -> StreamFiles<SimDisk> {
+    let files = StreamFiles::open(disk.clone(), Path::new("/streams"), 5);
+    files.unwrap_or_else(|error| panic!("{error}"))
+}
+
+#[test]
+fn what_a_stream_has_beyond_a_failed_sync_is_written_again_by_the_next_start() {
+    const STREAM: QueueId = QueueId(1);
+    for synced in [0, 3] {
+        let disk = SimDisk::new();
+        let mut files = open_streams(&disk);
+        files.begin_segment(STREAM, 0).expect("there is room");
+        for offset in 0..synced {
+            files
+                .append(STREAM, &chunk(offset), true)
+                .expect("there is room");
+            files.sync(STREAM).expect("nothing fails yet");
+        }
+        files
+            .append(STREAM, &chunk(synced), true)
+            .expect("there is room");
+        fail_next_sync(&disk);
+        assert!(files.sync(STREAM).is_err());
+        drop(files);
+        disk.kill();
+
+        let mut files = open_streams(&disk);
+        let found = files.recover(STREAM).expect("its files are sound");
+        let last = found
+            .recovered
+            .newest
+            .last()
+            .map(|c| c.header().first_offset);
+        assert_eq!(last, Some(synced), "the kernel still has it");
+        files
+            .write_tail_again(STREAM)
+            .expect("nothing fails any more");
+        drop(files);
+        disk.power_cut(&mut Cut::LoseAll);
+
+        let mut files = open_streams(&disk);
+        let found = files.recover(STREAM).expect("its files are sound");
+        let last = found
+            .recovered
+            .newest
+            .last()
+            .map(|c| c.header().first_offset);
+        assert_eq!(last, Some(synced), "what a start has found is on the disk");
+    }
+}
+
+/// Another stream's read had its file closed.
+#[test]
+fn a_sync_that_fails_as_a_file_is_closed_ends_the_process_before_the_next_confirm() {
+    let disk = SimDisk::new();
+    let mut files = open_streams(&disk);
+    let streams: Vec<QueueId> = (0..=STREAM_FILES_OPEN_MAX as u64).map(QueueId).collect();
+    for stream in &streams {
+        files.begin_segment(*stream, 0).expect("there is room");
+        files
+            .append(*stream, &chunk(0), true)
+            .expect("there is room");
+    }
+    fail_next_sync(&disk);
+    let read = files.read(streams[0], 0, Seek::Offset(0), u64::MAX, 1);
+    assert!(
+        read.is_err(),
+        "its file was closed, and all others wait for a sync"
+    );
+    assert!(files.sync_together(&[]).is_err());
 }

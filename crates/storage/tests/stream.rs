@@ -393,3 +393,113 @@ fn what_a_replica_keeps_is_replaced_and_goes_with_the_stream() {
         "{left:?}"
     );
 }
+
+const PAIR: [QueueId; 2] = [QueueId(1), QueueId(2)];
+
+/// Two streams with one chunk each that the journal has.
+fn journaled() -> (MemoryDisk, StreamFiles<MemoryDisk>) {
+    let disk = MemoryDisk::new();
+    let mut files = StreamFiles::open(disk.clone(), Path::new("streams"), 7).unwrap();
+    for stream in PAIR {
+        files.begin_segment(stream, 0).unwrap();
+        files.append(stream, &chunk(0, 1, 100), true).unwrap();
+    }
+    files.sync_together(&PAIR).unwrap();
+    (disk, files)
+}
+
+fn path_of(disk: &MemoryDisk, ending: &str) -> PathBuf {
+    let mut paths = disk.paths().into_iter();
+    paths
+        .find(|path| path.to_str().unwrap().ends_with(ending))
+        .unwrap()
+}
+
+fn newest(files: &mut StreamFiles<MemoryDisk>, stream: QueueId) -> Option<u64> {
+    let found = files.recover(stream).unwrap();
+    assert_eq!(found.damage, [""; 0]);
+    found
+        .recovered
+        .newest
+        .last()
+        .map(|chunk| chunk.header().first_offset)
+}
+
+#[test]
+fn a_start_writes_what_only_the_journal_has_to_its_segment() {
+    let (disk, files) = journaled();
+    drop(files);
+    // What a power cut leaves of a segment that was not synced.
+    let segment = path_of(&disk, "1-00000000000000000000.stream");
+    disk.tamper(&segment, |bytes| bytes.truncate(512));
+    let mut files = StreamFiles::open(disk, Path::new("streams"), 8).unwrap();
+    assert_eq!(files.take_journal_damage(), [""; 0]);
+    assert_eq!(PAIR.map(|stream| newest(&mut files, stream)), [Some(0); 2]);
+}
+
+#[test]
+fn damage_in_the_journal_is_reported_where_something_was_synced_behind_it() {
+    let (disk, mut files) = journaled();
+    for offset in 1..3 {
+        for stream in PAIR {
+            files.append(stream, &chunk(offset, 1, 100), true).unwrap();
+        }
+        files.sync_together(&PAIR).unwrap();
+    }
+    drop(files);
+    let journal = path_of(&disk, "streams-0.journal");
+    let damaged = |flip: usize| {
+        let disk = disk.copy();
+        disk.tamper(&journal, |bytes| bytes[flip] ^= 1);
+        let mut files = StreamFiles::open(disk, Path::new("streams"), 8).unwrap();
+        files.take_journal_damage()
+    };
+    let [damage] = &damaged(1_100)[..] else {
+        panic!("the first batch is damaged, and two are behind it");
+    };
+    assert!(damage.starts_with("bytes 1024 to 1536 of "), "{damage}");
+    assert_eq!(
+        damaged(2_048 + 100),
+        [""; 0],
+        "the last one was being written"
+    );
+    assert_eq!(damaged(20), [""; 0], "one of two copies of the head");
+}
+
+#[test]
+fn a_journal_of_a_later_version_is_refused() {
+    let (disk, files) = journaled();
+    drop(files);
+    disk.tamper(&path_of(&disk, "streams-0.journal"), |bytes| {
+        for copy in [0, 512] {
+            bytes[copy + 8] = 2;
+            bytes[copy + 12..copy + 16].fill(0);
+            let crc = crc32c::crc32c(&bytes[copy..copy + 32]);
+            bytes[copy + 12..copy + 16].copy_from_slice(&crc.to_le_bytes());
+        }
+    });
+    let opened = StreamFiles::open(disk, Path::new("streams"), 8);
+    assert!(matches!(opened, Err(OpenError::Newer { version: 2, .. })));
+}
+
+#[test]
+fn a_disk_without_room_for_the_journal_has_each_segment_synced() {
+    let disk = MemoryDisk::new();
+    let mut files = StreamFiles::open(disk.clone(), Path::new("streams"), 7).unwrap();
+    for stream in PAIR {
+        files.begin_segment(stream, 0).unwrap();
+        files.append(stream, &chunk(0, 1, 100), true).unwrap();
+    }
+    let before = disk.counts().syncs;
+    disk.set_bytes_max(Some(disk.bytes()));
+    files.sync_together(&PAIR).unwrap();
+    assert_eq!(disk.counts().syncs, before + 2);
+}
+
+#[test]
+fn an_orderly_end_leaves_no_journal() {
+    let (disk, mut files) = journaled();
+    files.sync_all().unwrap();
+    let ending = |path: &PathBuf| path.extension().unwrap().to_owned();
+    assert!(disk.paths().iter().all(|path| ending(path) == "stream"));
+}

@@ -185,6 +185,9 @@ impl<D: Disk> StreamHost<D> {
     /// If they cannot be read, or say what cannot be. The stream does not run then.
     pub fn begin(&mut self, id: QueueId, settings: StreamSettings) -> Result<Found, BeginError> {
         let found = self.files.recover(id)?;
+        if settings.flush == Flush::Sync {
+            self.files.write_tail_again(id).map_err(WalError::from)?;
+        }
         let machine = Stream::new(id, settings, found.recovered)?;
         self.host(id, machine);
         Ok(Found {

@@ -10,7 +10,7 @@ use crate::{BeginError, Found, StreamHost};
 use leveret_storage::{Disk, OpenError, WalError};
 use leveret_stream::replica::Epoch;
 use leveret_stream::{
-    Events, ReplicaMessage, ReplicaOrder, ReplicaOrigin, ReplicaReport, ReplicaRole, Stream,
+    Events, Flush, ReplicaMessage, ReplicaOrder, ReplicaOrigin, ReplicaReport, ReplicaRole, Stream,
     StreamSettings,
 };
 use leveret_types::{NodeId, QueueId};
@@ -46,6 +46,9 @@ impl<D: Disk> StreamHost<D> {
             self.files.save_replica_state(id, state)?;
         }
         let found = self.files.recover_replica(id)?;
+        if settings.flush == Flush::Sync {
+            self.files.write_tail_again(id).map_err(WalError::from)?;
+        }
         let newest = found.recovered.newest.clone();
         let mut machine = Stream::new(id, settings, found.recovered)?;
         let (life, damaged_from) = (self.files.life(), found.damaged_from);

@@ -36,6 +36,8 @@ pub(crate) struct StreamState {
     pub(crate) durable: u64,
     /// Where that is in the last segment.
     pub(crate) durable_end: u64,
+    /// Where what a start has found in the last segment was not said to be synced.
+    pub(crate) unsure_from: u64,
     /// Whether there is a file of what a replica keeps beside its chunks.
     pub(crate) has_replica_file: bool,
     /// First offsets of segments whose files cannot be read as such: they stay until what they held

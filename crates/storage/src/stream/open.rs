@@ -26,6 +26,8 @@ pub(crate) struct OpenFiles<D: Disk> {
     files: HashMap<Name, OpenFile<D::File>>,
     /// Counts uses: the file that was used longest ago is closed first.
     uses: u64,
+    /// A sync of a file that was to be closed has failed.
+    failure: Option<Fatal>,
 }
 
 impl<D: Disk> OpenFiles<D> {
@@ -35,7 +37,14 @@ impl<D: Disk> OpenFiles<D> {
             folder,
             files: HashMap::new(),
             uses: 0,
+            failure: None,
         }
+    }
+
+    /// That a sync has failed of a file that was to be closed, whoever asked for what: the process
+    /// must end before anything else is confirmed, as no later sync makes that good.
+    pub(crate) fn check(&mut self) -> Result<(), Fatal> {
+        self.failure.take().map_or(Ok(()), Err)
     }
 
     pub(crate) fn disk(&self) -> &D {
@@ -73,10 +82,16 @@ impl<D: Disk> OpenFiles<D> {
 
     fn keep(&mut self, name: Name, file: D::File) -> io::Result<Arc<D::File>> {
         if self.files.len() >= STREAM_FILES_OPEN_MAX {
-            let oldest = self.files.iter().min_by_key(|(_, open)| open.used);
+            // One that needs no sync, if there is one.
+            let oldest = self.files.iter();
+            let oldest = oldest.min_by_key(|(_, open)| (open.is_dirty, open.used));
             if let Some(oldest) = oldest.map(|(name, _)| *name) {
-                // A sync that failed is never made good: no full disk is waited out here.
-                self.sync(oldest).map_err(io::Error::other)?;
+                if let Err(error) = self.sync(oldest) {
+                    let fatal = self.fatal("sync", oldest, error);
+                    let said = io::Error::other(fatal.to_string());
+                    self.failure.get_or_insert(fatal);
+                    return Err(said);
+                }
                 self.files.remove(&oldest);
             }
         }

@@ -46,6 +46,8 @@ struct End {
     newest: Vec<Found>,
     /// Where the next record goes.
     end: u64,
+    /// How far the stream was synced, as its newest record knows.
+    durable: u64,
     damage: Vec<String>,
     damaged_from: Option<u64>,
 }
@@ -177,11 +179,17 @@ impl<D: Disk> StreamFiles<D> {
         if let Some(from) = end.damaged_from {
             out.note_damage(from);
         }
+        // Also the head, where nothing behind it was synced.
+        let unsure_from = match end.durable > end.head.first_offset {
+            true => reader.search(|record| record.chunk.next_offset() <= end.durable)?,
+            false => 0,
+        };
         let last = end.newest.last().map(|(_, record)| record);
         let next_offset = last.map_or(end.head.first_offset, |last| last.chunk.next_offset());
         if let Some(state) = self.streams.get_mut(&stream) {
             state.next_offset = next_offset;
             state.durable = end.head.first_offset;
+            state.unsure_from = unsure_from.min(end.end);
             state.last = Some(LastSegment {
                 head: end.head,
                 end: end.end,
@@ -273,6 +281,7 @@ fn cut<F>(reader: &SegmentReader<'_, F>, records: Vec<Found>, durable: u64, from
         head: reader.head,
         newest: Vec::new(),
         end: RECORDS_START,
+        durable,
         damage: Vec::new(),
         damaged_from: None,
     };

@@ -4,11 +4,28 @@ use crate::disk::{Disk, DiskFile, read_exact};
 use crate::error::{Fatal, OpenError};
 use crate::stream::files::{StreamFiles, StreamSync};
 use crate::stream::journal::{Part, Written};
+use crate::wal::pool::is_full;
 use leveret_types::QueueId;
 use leveret_types::limits::{
     STREAM_JOURNAL_BATCH_BYTES_MAX, STREAM_JOURNAL_PART_BYTES_MAX, STREAM_JOURNAL_SYNCS_MAX,
 };
 use std::io::{self, IoSlice};
+use std::ops::Range;
+
+/// Bytes that are written again at once.
+const REWRITE_BYTES: u64 = 1024 * 1024;
+
+/// Writes a part of a file as it is.
+fn rewrite(file: &impl DiskFile, part: Range<u64>) -> io::Result<()> {
+    let mut at = part.start;
+    while at < part.end {
+        let len = (part.end - at).min(REWRITE_BYTES);
+        let bytes = read_exact(file, at, len as usize)?;
+        file.write_at(&[IoSlice::new(&bytes)], at)?;
+        at += len;
+    }
+    Ok(())
+}
 
 impl<D: Disk> StreamFiles<D> {
     /// Bounds each file of the journal, instead of `STREAM_JOURNAL_BYTES`.
@@ -31,6 +48,7 @@ impl<D: Disk> StreamFiles<D> {
     /// # Errors
     /// Must end the process.
     pub fn sync_together(&mut self, streams: &[QueueId]) -> Result<(), Fatal> {
+        self.files.check()?;
         let mut small = Vec::new();
         for &stream in streams {
             match self.unsynced_bytes(stream) {
@@ -58,6 +76,30 @@ impl<D: Disk> StreamFiles<D> {
             0 => Ok(()),
             _ => self.sync(stream),
         }
+    }
+
+    /// Writes once more what a start has found of a stream beyond the mark up to which it was synced,
+    /// and syncs it. If the process before ended because a sync failed, the kernel has these bytes
+    /// and takes them for written: no sync would bring them to the disk.
+    ///
+    /// # Errors
+    /// Must end the process.
+    pub fn write_tail_again(&mut self, stream: QueueId) -> Result<(), Fatal> {
+        let state = self.streams.get(&stream);
+        let Some((last, from)) = state.and_then(|state| Some((state.last?, state.unsure_from)))
+        else {
+            return Ok(());
+        };
+        let name = (stream, last.head.first_offset);
+        let file = self.files.get(name);
+        match file.and_then(|file| rewrite(&*file, from..last.end)) {
+            Ok(()) => {}
+            // A file system that writes elsewhere has no room: nothing is worse than before.
+            Err(error) if is_full(&error) => return Ok(()),
+            Err(error) => return Err(self.files.fatal("write", name, error)),
+        }
+        self.files.set_dirty(name);
+        self.sync(stream)
     }
 
     /// Syncs of segments whose streams the journal has, so that its files can be used again: for
