@@ -60,6 +60,21 @@ impl HashingAlgorithm {
             .find(|algorithm| algorithm.name() == name)
     }
 
+    /// The algorithm of a hash in RabbitMQ's form that names none: each makes its own length.
+    #[must_use]
+    pub fn of_hash(text: &str) -> Self {
+        if text.starts_with("$argon2id$") {
+            return Self::Argon2id;
+        }
+        let bytes = BASE64.decode(text).map_or(0, |bytes| bytes.len());
+        let made = |algorithm: &Self| {
+            let digest = algorithm.digest_bytes();
+            digest.is_some_and(|digest| SALT_BYTES + digest == bytes)
+        };
+        let known = [Self::Sha256, Self::Sha512, Self::Md5].into_iter();
+        known.filter(made).next().unwrap_or_default()
+    }
+
     /// Bytes of the digest that a salted hash of this algorithm ends with; none for argon2id, which
     /// says itself.
     const fn digest_bytes(self) -> Option<usize> {

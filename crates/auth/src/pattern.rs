@@ -118,6 +118,7 @@ impl PartialEq for Pattern {
 /// An expression over bytes. Only one that means more than bytes, such as a class with letters
 /// beyond ASCII or `\p{L}`, is matched by characters.
 fn compile(expression: &str, shown: &str) -> Result<Regex, PatternError> {
+    let expression = &with_plain_classes(expression);
     let build = |unicode: bool| {
         RegexBuilder::new(expression)
             .unicode(unicode)
@@ -138,6 +139,122 @@ fn compile(expression: &str, shown: &str) -> Result<Regex, PatternError> {
                 .trim_start_matches("error: ")
                 .to_owned(),
         })
+}
+
+/// What one step through a character class finds.
+enum ClassItem<'a> {
+    /// A character, as it is written where it stands for nothing else.
+    One(String),
+    /// Several at once, such as `\w` or `[:alpha:]`.
+    Set(&'a str),
+}
+
+/// The expression with each character class such that it means here what it means in PCRE: there
+/// `[`, `&&`, `--` and `~~` are characters and ranges inside of one, here they would begin a class
+/// or take one away from another.
+fn with_plain_classes(expression: &str) -> String {
+    let mut out = String::with_capacity(expression.len() + 8);
+    let mut rest = expression;
+    while let Some(first) = rest.chars().next() {
+        match first {
+            '[' => rest = plain_class(rest, &mut out),
+            '\\' => {
+                let len = 1 + rest[1..].chars().next().map_or(0, char::len_utf8);
+                out.push_str(&rest[..len]);
+                rest = &rest[len..];
+            }
+            _ => {
+                out.push(first);
+                rest = &rest[first.len_utf8()..];
+            }
+        }
+    }
+    out
+}
+
+/// Writes the class that `text` begins with; what is behind it.
+fn plain_class<'a>(text: &'a str, out: &mut String) -> &'a str {
+    out.push('[');
+    let mut rest = &text[1..];
+    if let Some(negated) = rest.strip_prefix('^') {
+        out.push('^');
+        rest = negated;
+    }
+    let mut is_first = true;
+    // One that does not end is refused by whoever reads it.
+    while !rest.is_empty() {
+        if !is_first && let Some(behind) = rest.strip_prefix(']') {
+            out.push(']');
+            return behind;
+        }
+        is_first = false;
+        let (item, behind) = class_item(rest);
+        rest = behind;
+        let upper = behind.strip_prefix('-').filter(|to| !to.starts_with(']'));
+        match (item, upper.map(|to| (class_item(to), to))) {
+            (ClassItem::One(from), Some(((ClassItem::One(to), behind), _))) => {
+                out.push_str(&format!("{from}-{to}"));
+                rest = behind;
+            }
+            (ClassItem::One(one), Some((_, to))) => {
+                out.push_str(&format!("{one}\\-"));
+                rest = to;
+            }
+            (ClassItem::One(one), None) => out.push_str(&one),
+            (ClassItem::Set(set), Some((_, to))) => {
+                out.push_str(&format!("{set}\\-"));
+                rest = to;
+            }
+            (ClassItem::Set(set), None) => out.push_str(set),
+        }
+    }
+    rest
+}
+
+/// What a class goes on with, and what is behind that.
+fn class_item(rest: &str) -> (ClassItem<'_>, &str) {
+    let at = |len: usize| rest.split_at_checked(len).unwrap_or((rest, ""));
+    let is_posix = |name: &str| {
+        name.bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte == b'^')
+    };
+    if let Some(name) = rest.strip_prefix("[:")
+        && let Some(end) = name.find(":]").filter(|end| is_posix(&name[..*end]))
+    {
+        let (set, behind) = at(2 + end + 2);
+        return (ClassItem::Set(set), behind);
+    }
+    let mut chars = rest.chars();
+    let first = chars.next().unwrap_or_default();
+    if first != '\\' {
+        let one = match first {
+            '[' | ']' | '&' | '~' | '-' | '^' => format!("\\{first}"),
+            _ => first.to_string(),
+        };
+        return (ClassItem::One(one), at(first.len_utf8()).1);
+    }
+    let escaped = chars.next().unwrap_or_default();
+    let braced = || rest[2..].starts_with('{').then(|| rest.find('}')).flatten();
+    match escaped {
+        'd' | 'D' | 'w' | 'W' | 's' | 'S' | 'h' | 'H' | 'v' | 'V' => {
+            let (set, behind) = at(2);
+            (ClassItem::Set(set), behind)
+        }
+        'p' | 'P' => {
+            let (set, behind) = at(braced().map_or(3, |end| end + 1));
+            (ClassItem::Set(set), behind)
+        }
+        'x' => {
+            let digits = rest[2..].bytes().take(2).take_while(u8::is_ascii_hexdigit);
+            let len = braced().map_or(2 + digits.count(), |end| end + 1);
+            let (one, behind) = at(len);
+            (ClassItem::One(one.to_owned()), behind)
+        }
+        _ => {
+            let (one, behind) = at(1 + escaped.len_utf8());
+            (ClassItem::One(one.to_owned()), behind)
+        }
+    }
 }
 
 /// Splits `^(?!a)(?!b)rest` into its exceptions and the rest. Nothing if the pattern does not begin
@@ -238,6 +355,29 @@ mod tests {
         // What follows the exceptions begins where they do, and may have alternatives in a group.
         check("^(?!x)a", &["a", "ab"], &["ba", "xa"]);
         check("^(?!tmp)(a|tm[a-z])$", &["a", "tmx"], &["tmp", "b", "ba"]);
+    }
+
+    /// As PCRE reads them, whose users wrote them.
+    #[test]
+    fn classes_have_no_operations_on_sets() {
+        check("^[^a-z--x]$", &["{", "+"], &["x", "-", "a", "."]);
+        check("^[^&&]$", &["a"], &["&"]);
+        check("^[a-z--x]+$", &["x-", "A"], &["{"]);
+        check("^[a-c~~]$", &["~", "b"], &["d"]);
+        check(r"^[\w-.]+$", &["a-b.c"], &["a b"]);
+        check("^[[:alpha:]-_]$", &["a", "-", "_"], &["1", "."]);
+        check("^[^[]b$", &["ab"], &["[b"]);
+        check("^[[a]b$", &["[b", "ab"], &["cb"]);
+        check("^[]a]$", &["]", "a"], &["b"]);
+        check("^[^]a]$", &["b"], &["]", "a"]);
+        check("^[-a]$", &["-", "a"], &["b"]);
+        check("^[a-]$", &["-", "a"], &["b"]);
+        check(r"^[\x41-\x43\]]$", &["A", "C", "]"], &["D"]);
+        check(r"^[a\-z]$", &["a", "-", "z"], &["b"]);
+        check(r"^\[[x]\]$", &["[x]"], &["x"]);
+        for unended in ["[", "[^", "[a-", "[\\", "[[:alpha:"] {
+            assert!(Pattern::new(unended).is_err(), "{unended}");
+        }
     }
 
     #[test]

@@ -433,7 +433,6 @@ fn hash_of(
 ) -> Result<Option<PasswordHash>, AlterError> {
     let invalid = |error: leveret_auth::PasswordError| AlterError::Invalid(error.to_string());
     match secret {
-        Secret::Keep => Ok(None),
         Secret::Password(password) => PasswordHash::new(usual, password.as_bytes(), &salt)
             .map(Some)
             .map_err(invalid),

@@ -200,8 +200,6 @@ pub enum Secret {
         /// RabbitMQ's name of the algorithm.
         algorithm: Option<String>,
     },
-    /// As it is.
-    Keep,
 }
 
 /// A change to the catalogue, but for what AMQP declares.

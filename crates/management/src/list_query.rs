@@ -133,13 +133,15 @@ fn whole(query: &Query, name: &str, default: usize) -> Result<usize, ApiError> {
     }
 }
 
-/// A regular expression of a client, bounded in what it may cost.
+/// A regular expression of a client, bounded in what it may cost. As in RabbitMQ's lists, the case
+/// of letters does not count.
 pub fn pattern(text: &str) -> Result<regex::Regex, ApiError> {
     if text.len() > REGEX_BYTES_MAX {
         let reason = format!("a regular expression is at most {REGEX_BYTES_MAX} bytes long");
         return Err(ApiError::BadRequest(reason));
     }
     regex::RegexBuilder::new(text)
+        .case_insensitive(true)
         .size_limit(1 << 20)
         .build()
         .map_err(|_| ApiError::BadRequest("this is not a valid regular expression".to_owned()))
@@ -169,14 +171,14 @@ impl NameFilter {
     pub fn filter(&self) -> Result<Filter, ApiError> {
         Ok(match self.is_pattern {
             true => Filter::Pattern(pattern(&self.text)?),
-            false => Filter::Text(self.text.clone()),
+            false => Filter::Text(self.text.to_lowercase()),
         })
     }
 }
 
 /// A filter of names.
 pub enum Filter {
-    /// They contain this text.
+    /// They contain this text, which is in lower case, whatever the case of their letters.
     Text(String),
     /// They match this expression.
     Pattern(regex::Regex),
@@ -193,7 +195,7 @@ impl Filter {
     #[must_use]
     pub fn takes(&self, name: &str) -> bool {
         match self {
-            Self::Text(text) => name.contains(text),
+            Self::Text(text) => name.to_lowercase().contains(text),
             Self::Pattern(pattern) => pattern.is_match(name),
         }
     }

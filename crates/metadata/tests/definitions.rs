@@ -2,6 +2,8 @@
 
 mod world;
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD as BASE64;
 use leveret_auth::HashingAlgorithm;
 use leveret_metadata::{Catalogue, Config, Definitions};
 use world::World;
@@ -215,6 +217,76 @@ fn one_virtual_host_into_another() {
         import(&mut other, &shop, None),
         Err("invalid definitions: items name no virtual host: import them into one".to_owned())
     );
+}
+
+/// A whole export goes into one virtual host as far as it is about what is in one.
+#[test]
+fn an_import_into_one_virtual_host_changes_no_user_and_grants_nothing() {
+    let mut world = World::new(Config::default());
+    world.run("vhost copy");
+    let before = world.catalogue.export(None);
+    let whole = read(
+        r#"{"vhosts":[{"name":"other"}],
+            "users":[{"name":"eve","password":"x","tags":["administrator"]}],
+            "permissions":[{"user":"guest","vhost":"/","configure":"","write":"","read":""}],
+            "topic_permissions":[{"user":"guest","vhost":"/","exchange":"x","write":"","read":""}],
+            "global_parameters":[{"name":"p","value":1}],
+            "queues":[{"name":"q","vhost":"/","durable":true}]}"#,
+    );
+    assert!(import(&mut world, &whole, Some("copy")).is_ok());
+    let after = world.catalogue.export(None);
+    assert_eq!(after.users, before.users);
+    assert_eq!(after.permissions, before.permissions);
+    assert_eq!(after.topic_permissions, before.topic_permissions);
+    assert_eq!(after.vhosts, before.vhosts);
+    assert_eq!(after.global_parameters, before.global_parameters);
+    assert!(world.catalogue.queue_by_name("copy", "q").is_some());
+}
+
+/// Clients may have let the broker name a queue that lasts, and plugins have exchanges of their own.
+#[test]
+fn names_that_only_the_broker_gives_are_passed_over_with_their_bindings() {
+    let mut world = World::new(Config::default());
+    world.run("queue q durable");
+    let json = r#"{"queues":[{"name":"amq.gen-1","vhost":"/","durable":true}],
+        "exchanges":[{"name":"amq.mine","vhost":"/","type":"topic","durable":true}],
+        "bindings":[
+            {"source":"amq.direct","vhost":"/","destination":"amq.gen-1","destination_type":"queue","routing_key":"k"},
+            {"source":"amq.rabbitmq.event","vhost":"/","destination":"q","destination_type":"queue","routing_key":"k"},
+            {"source":"amq.direct","vhost":"/","destination":"amq.mine","destination_type":"exchange","routing_key":"k"},
+            {"source":"amq.direct","vhost":"/","destination":"q","destination_type":"queue","routing_key":"k"}]}"#;
+    assert_eq!(import(&mut world, &read(json), None), Ok(1));
+    let bogus = r#"{"bindings":[{"source":"amq.direct","vhost":"/","destination":"q",
+        "destination_type":"bogus","routing_key":"k"}]}"#;
+    assert!(import(&mut world, &read(bogus), None).is_err());
+}
+
+#[test]
+fn a_hash_that_names_no_algorithm_is_known_by_its_length_and_without_one_no_password_fits() {
+    let mut world = World::new(Config::default());
+    let hashes = [16, 32, 64].map(|digest| BASE64.encode(vec![7; 4 + digest]));
+    let json = format!(
+        r#"{{"users":[{{"name":"md5","password_hash":"{}","tags":[]}},
+            {{"name":"sha256","password_hash":"{}","tags":[]}},
+            {{"name":"sha512","password_hash":"{}","tags":[]}},
+            {{"name":"guest","tags":["administrator"]}}]}}"#,
+        hashes[0], hashes[1], hashes[2]
+    );
+    assert!(import(&mut world, &read(&json), None).is_ok());
+    let exported = world.catalogue.export(None);
+    let of = |name: &str| {
+        let user = exported
+            .users
+            .iter()
+            .find(|user| user.name == name)
+            .expect("a user");
+        (user.hashing_algorithm.clone(), user.password_hash.clone())
+    };
+    for (name, hash) in ["md5", "sha256", "sha512"].into_iter().zip(hashes) {
+        let algorithm = format!("rabbit_password_hashing_{name}");
+        assert_eq!(of(name), (Some(algorithm), Some(hash)));
+    }
+    assert_eq!(of("guest").1.as_deref(), Some(""), "as in RabbitMQ");
 }
 
 #[test]

@@ -93,10 +93,9 @@ fn append_keys<'a>(
         }
     };
     for item in value.iter() {
+        // Nothing is routed by what is no string, as in RabbitMQ.
         let RawValue::LongString(key) = item else {
-            return refuse(format!(
-                "header '{name}' holds something that is not a string"
-            ));
+            continue;
         };
         keys.push(key);
         if keys.len() > CC_ENTRIES_MAX {

@@ -99,7 +99,7 @@ fn name(kind: &str, object: &Value) -> String {
 fn take_unsupported(definitions: &mut Value) -> Vec<String> {
     let mut lines = Vec::new();
     let mut take = |list: &str, why: &dyn Fn(&Value) -> Option<String>| {
-        if let Some(objects) = definitions[list].as_array_mut() {
+        if let Some(objects) = definitions.get_mut(list).and_then(Value::as_array_mut) {
             objects.retain(|object| match why(object) {
                 Some(line) => {
                     lines.push(line);
@@ -218,6 +218,13 @@ mod tests {
             .map(|list| definitions[list].as_array().map_or(0, Vec::len));
         assert_eq!(left, [1, 0, 1, 1]);
         assert_eq!(take_unsupported(&mut definitions), [""; 0]);
+        let mut few = json!({"queues": []});
+        assert_eq!(take_unsupported(&mut few), [""; 0]);
+        assert_eq!(
+            few,
+            json!({"queues": []}),
+            "what a file lacks is not added to it"
+        );
     }
 
     #[test]

@@ -52,7 +52,7 @@ pub fn put_user(call: &Call<'_>) -> Answer {
                 None => None,
             },
         },
-        (None, None) if existed => Secret::Keep,
+        // No password fits then, also that of a user who had one.
         (None, None) => Secret::Hash {
             hash: String::new(),
             algorithm: None,

@@ -53,7 +53,10 @@ impl Definitions {
             vhost,
             commands: Vec::new(),
         };
-        self.import_accounts(&mut import, salt)?;
+        // Into one virtual host goes what can be in one: whoever has rights elsewhere gets none here.
+        if vhost.is_none() {
+            self.import_accounts(&mut import, salt)?;
+        }
         // Limits hold for what comes after an import: an export may have more than they allow.
         let (limits, others): (Vec<_>, Vec<_>) = self
             .parameters
@@ -156,7 +159,7 @@ pub(super) fn names_source(queue: &QueueDefinition) -> Option<&str> {
     source.as_text()
 }
 
-/// The hash that an imported user gets; `None` leaves that of an existing user.
+/// The hash that an imported user gets: none that a password fits where neither is given.
 fn password_of(
     user: &UserDefinition,
     hashing: HashingAlgorithm,
@@ -164,7 +167,8 @@ fn password_of(
 ) -> Result<Option<PasswordHash>, CatalogueError> {
     if let Some(text) = &user.password_hash {
         let algorithm = match user.hashing_algorithm.as_deref() {
-            None => HashingAlgorithm::Md5,
+            // Files that people wrote, and those of old versions, name none.
+            None => HashingAlgorithm::of_hash(text),
             Some(name) => HashingAlgorithm::parse(name).ok_or_else(|| {
                 CatalogueError::Definitions(format!("unknown hashing algorithm '{name}'"))
             })?,
@@ -177,8 +181,17 @@ fn password_of(
             password.as_bytes(),
             &salt(),
         )?)),
-        None => Ok(None),
+        None => Ok(Some(PasswordHash::none())),
     }
+}
+
+/// What names begin with that only the broker gives. A file has them where a client has let the
+/// broker name a queue that lasts, or of a plugin; they are passed over, as RabbitMQ does, unless
+/// they are here.
+const RESERVED: &str = "amq.";
+
+fn is_brokers(name: &str) -> bool {
+    name.is_empty() || name.starts_with(RESERVED)
 }
 
 /// An import under way.
@@ -341,7 +354,8 @@ impl Import<'_> {
     fn exchange(&mut self, exchange: &ExchangeDefinition) -> Result<(), CatalogueError> {
         let vhost = self.vhost_of(&exchange.vhost)?;
         let record = self.trial.vhost(&vhost);
-        if exchange.name.is_empty() || record.is_some_and(|v| v.exchange(&exchange.name).is_some())
+        if is_brokers(&exchange.name)
+            || record.is_some_and(|v| v.exchange(&exchange.name).is_some())
         {
             return Ok(());
         }
@@ -360,9 +374,25 @@ impl Import<'_> {
         )
     }
 
+    /// Whether a binding is of an exchange or queue whose name the broker gave, and that is not here.
+    fn names_what_is_left_out(&self, vhost: &str, source: &str, destination: &Endpoint) -> bool {
+        let has_exchange = |name: &str| {
+            let record = self.trial.vhost(vhost);
+            record.is_none_or(|record| record.exchange(name).is_some())
+        };
+        let is_missing = match destination {
+            Endpoint::Exchange(name) => is_brokers(name) && !has_exchange(name),
+            Endpoint::Queue(name) => {
+                is_brokers(name) && self.trial.queue_by_name(vhost, name).is_none()
+            }
+        };
+        is_missing || is_brokers(source) && !has_exchange(source)
+    }
+
     fn queue(&mut self, queue: &QueueDefinition, shards: u16) -> Result<(), CatalogueError> {
         let vhost = self.vhost_of(&queue.vhost)?;
-        if self.trial.queue_by_name(&vhost, &queue.name).is_some() {
+        let is_here = self.trial.queue_by_name(&vhost, &queue.name).is_some();
+        if is_here || queue.name.starts_with(RESERVED) {
             return Ok(());
         }
         let item = format!("queue '{}' in vhost '{vhost}'", queue.name);
@@ -409,8 +439,18 @@ impl Import<'_> {
         );
         let destination = match binding.destination_type.as_str() {
             "exchange" => Endpoint::Exchange(binding.destination.clone()),
-            _ => Endpoint::Queue(binding.destination.clone()),
+            "queue" => Endpoint::Queue(binding.destination.clone()),
+            _ => {
+                let error = CatalogueError::Definitions(
+                    "the destination's type is neither queue nor exchange".to_owned(),
+                );
+                let error = Box::new(error);
+                return Err(CatalogueError::Definition { item, error });
+            }
         };
+        if self.names_what_is_left_out(&vhost, &binding.source, &destination) {
+            return Ok(());
+        }
         self.add(
             item,
             Command::Bind {

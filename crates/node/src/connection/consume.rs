@@ -457,9 +457,9 @@ impl<S: Session> Connection<S> {
     /// The queue of that name, if this user may read it and no other connection has it for itself.
     fn readable_queue<E: Env>(&mut self, name: &str, env: &E) -> Result<QueueId, ProtocolError> {
         let catalogue = env.catalogue();
-        let queue = self.usable_queue(&catalogue, name)?;
+        // First, so that whoever may not read it does not learn whether it is there.
         self.login.permit_queue(&catalogue, name, Access::Read)?;
-        Ok(queue)
+        self.usable_queue(&catalogue, name)
     }
 
     pub(super) fn consumer_status(&self) -> Vec<ConsumerStatus> {

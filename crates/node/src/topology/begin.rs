@@ -97,12 +97,12 @@ impl Caller {
                 routing_key,
                 arguments,
             } => {
-                let usable = self.usable_queue(&queue, env);
-                let destination = Endpoint::Queue(queue);
-                match usable {
+                let destination = Endpoint::Queue(queue.clone());
+                // First, so that whoever may not bind it does not learn whether it is there.
+                self.may_bind(&destination, &exchange, &routing_key, env)?;
+                match self.usable_queue(&queue, env) {
                     // A queue that is gone may be unbound: it has no bindings.
                     Err(error) if error.code == ReplyCode::NotFound && !binds => {
-                        self.may_bind(&destination, &exchange, &routing_key, env)?;
                         return Ok(Step::Answered(Reply::Done, None));
                     }
                     usable => {
@@ -141,8 +141,8 @@ impl Caller {
                 self.declare_queue(command)
             }
             Topology::QueuePurge { queue } => {
-                let id = self.usable_queue(&queue, env)?;
                 self.may(Access::Read, Resource::Queue(&queue))?;
+                let id = self.usable_queue(&queue, env)?;
                 leveret_cluster::streams::refuse(&env.catalogue(), id, "queue.purge")?;
                 Ok(Step::Ask {
                     queue: id,
