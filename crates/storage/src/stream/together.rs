@@ -17,9 +17,10 @@ const REWRITE_BYTES: u64 = 1024 * 1024;
 
 /// Writes a part of a file as it is.
 fn rewrite(file: &impl DiskFile, part: Range<u64>) -> io::Result<()> {
-    let mut at = part.start;
-    while at < part.end {
-        let len = (part.end - at).min(REWRITE_BYTES);
+    // A file that was cut short may lack the zeros behind its last record.
+    let (mut at, end) = (part.start, part.end.min(file.len()?));
+    while at < end {
+        let len = (end - at).min(REWRITE_BYTES);
         let bytes = read_exact(file, at, len as usize)?;
         file.write_at(&[IoSlice::new(&bytes)], at)?;
         at += len;
