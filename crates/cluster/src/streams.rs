@@ -134,6 +134,18 @@ pub fn refuse_views(catalogue: &Catalogue, queues: &[QueueId]) -> Result<(), Pro
     }
 }
 
+/// Takes views out of where a message of the broker's own goes: they take none. Says whether there
+/// were any.
+pub fn leave_views_out(catalogue: &Catalogue, queues: &mut Vec<QueueId>) -> bool {
+    let before = queues.len();
+    let is_view = |id: QueueId| {
+        let record = catalogue.queue(id).filter(|_| !id.is_stream());
+        record.is_some_and(|record| record.settings().source.is_some())
+    };
+    queues.retain(|id| !is_view(*id));
+    queues.len() < before
+}
+
 /// Refuses a publish over the default exchange to what takes none: views, to which nothing is
 /// bound, and drained partitions of super streams, past which routing keys are led. What is refused
 /// is not lost in silence.

@@ -225,6 +225,22 @@ fn a_copy_leaves_messages_where_they_are_and_a_full_queue_takes_no_more() {
 }
 
 #[test]
+fn a_stream_that_an_alarm_holds_back_is_not_said_to_be_full() {
+    let folder = Folder::new("move-alarm");
+    let node = start(&folder);
+    declare(&node, "from", &json!({}));
+    declare(&node, "s", &json!({"x-queue-type": "stream"}));
+    node.publish("%2f", "from", "a");
+    let limit = json!({"absolute": 1_u64 << 60}).to_string();
+    let set = node.http("PUT", "/api/leveret/disk-free-limit", &limit);
+    assert!(set.starts_with("HTTP/1.1 20"), "{set}");
+    let kept = moved(&node, "from", &json!({"to": "s"}));
+    let why = json!({"s: an alarm is on: low on disk": 1});
+    assert_eq!((&kept["moved"], &kept["kept"]), (&json!({}), &why));
+    assert_eq!(waiting(&node, "from"), payloads(&["a"]));
+}
+
+#[test]
 fn the_age_of_the_oldest_message_is_told_also_after_a_restart() {
     let folder = Folder::new("oldest");
     let node = start(&folder);

@@ -1,5 +1,6 @@
 //! Work that shards hand over because it needs the catalogue, or another shard.
 
+use crate::counters::add;
 use crate::dead_letter::Dead;
 use crate::env::{Env, QueueEvent};
 use crate::firehose;
@@ -52,8 +53,8 @@ pub fn run<E: Env>(work: Vec<Deferred>, scratch: &mut Scratch, now: Now, env: &E
 }
 
 fn dead_letter<E: Env>(dead: &DeadLetter, scratch: &mut Scratch, run: &mut Run<'_, E>) {
-    let now = run.now;
-    run.env.counters().dead_lettered(dead.reason);
+    let (now, env) = (run.now, run.env);
+    env.counters().dead_lettered(dead.reason);
     let mut message = None;
     let mut targets = Vec::new();
     let mut goes_nowhere = false;
@@ -69,7 +70,7 @@ fn dead_letter<E: Env>(dead: &DeadLetter, scratch: &mut Scratch, run: &mut Run<'
             letter.routing_key,
             now,
         );
-        route(
+        let has_view = route(
             catalogue,
             queue.vhost(),
             &dead_lettered.message,
@@ -77,6 +78,9 @@ fn dead_letter<E: Env>(dead: &DeadLetter, scratch: &mut Scratch, run: &mut Run<'
             &mut targets,
         );
         goes_nowhere = letter.at_least_once && targets.is_empty();
+        if has_view && targets.is_empty() && !goes_nowhere {
+            add(&env.counters().messages_unroutable_dropped, 1);
+        }
         targets.retain(|target| {
             catalogue
                 .queue(*target)
@@ -181,16 +185,16 @@ fn publish<E: Env>(
 }
 
 /// The queues that a message of the broker's own goes to: no permission is asked, and an exchange
-/// that is gone takes nothing.
+/// that is gone takes nothing. Says whether a view was among them, which takes none either.
 fn route(
     catalogue: &leveret_metadata::Catalogue,
     vhost: &str,
     message: &Message,
     scratch: &mut Scratch,
     targets: &mut Vec<QueueId>,
-) {
+) -> bool {
     let Some(vhost) = catalogue.vhost(vhost) else {
-        return;
+        return false;
     };
     let mut keys = vec![message.routing_key()];
     if message.exchange() != firehose::EXCHANGE.as_bytes()
@@ -211,6 +215,7 @@ fn route(
             "a message of the broker's own goes nowhere",
         );
     }
+    leveret_cluster::streams::leave_views_out(catalogue, targets)
 }
 
 /// Deletes a queue that nobody uses. That a lease is over is told again: where nobody could carry

@@ -254,6 +254,20 @@ pub fn put<E: Env>(message: &Message, queue: QueueId, now: Now, env: &E) -> Publ
     }
 }
 
+/// Why a queue has refused a message that was [`put`] into it, for an operator: it is full, but for
+/// a stream, which takes none while an alarm is on. Nothing may be borrowed.
+#[must_use]
+pub fn why_refused<E: Env>(queue: QueueId, now: Now, env: &E) -> String {
+    if !queue.is_stream() {
+        return "it is full".to_owned();
+    }
+    let alarms = env.alarms().reason();
+    match alarms.or_else(|| Run::new(env, now).alarm_of(queue)) {
+        Some(alarm) => format!("an alarm is on: {alarm}"),
+        None => "the stream cannot take it now".to_owned(),
+    }
+}
+
 fn count_received<E: Env>(message: &Message, env: &E) {
     env.counters().received(message.size());
     add(&env.counters().messages_received_confirm, 1);

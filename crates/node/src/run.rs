@@ -5,6 +5,7 @@
 
 use crate::env::Env;
 use leveret_client::Awaited;
+use leveret_cluster::{held_by, members_of};
 use leveret_queue_host::notify::Notify;
 use leveret_queue_host::shard::{Bodies, Enqueued, Shard};
 use leveret_types::{Message, Now, QueueId, ShardId};
@@ -45,6 +46,16 @@ impl<'e, E: Env> Run<'e, E> {
         }
         let env = self.env;
         &mut self.shard.get_or_insert_with(|| (id, env.shard(id))).1
+    }
+
+    /// Why publishers to one queue wait: alarms of the nodes that have it.
+    pub(crate) fn alarm_of(&mut self, queue: QueueId) -> Option<&'static str> {
+        let (members, leader) = members_of(self.catalogue().queue(queue)?);
+        let leader = leader.or_else(|| {
+            let shard = self.shard(self.env.shard_of(queue));
+            shard.known_leader(queue)
+        });
+        held_by(&members, leader, self.env)
     }
 
     fn release_shard(&mut self) {

@@ -11,7 +11,6 @@ use crate::env::Env;
 use crate::run::Targets;
 use bytes::Bytes;
 use leveret_client::{Publish, Request, Session};
-use leveret_cluster::{held_by, members_of};
 use leveret_types::{Now, QueueId};
 
 /// How often it is looked at in any case: a queue may have got another leader.
@@ -42,7 +41,7 @@ impl<S: Session> Connection<S> {
         if !run.env.peers().have_alarms() {
             return None;
         }
-        targets.iter().find_map(|queue| alarm_of(*queue, run))
+        targets.iter().find_map(|queue| run.alarm_of(*queue))
     }
 
     /// Lets a publish wait, and tells the client.
@@ -111,14 +110,4 @@ impl<S: Session> Connection<S> {
             self.requests.retain(is_kept);
         }
     }
-}
-
-/// Why publishers to one queue wait.
-fn alarm_of<E: Env>(queue: QueueId, run: &mut Run<'_, E>) -> Option<&'static str> {
-    let (members, leader) = members_of(run.catalogue().queue(queue)?);
-    let leader = leader.or_else(|| {
-        let shard = run.shard(run.env.shard_of(queue));
-        shard.known_leader(queue)
-    });
-    held_by(&members, leader, run.env)
 }

@@ -151,6 +151,26 @@ fn dead_letters_that_must_arrive_do_so_under_another_leader() {
 }
 
 #[test]
+fn a_dead_letter_to_a_view_goes_nowhere_and_stays_where_it_must_arrive() {
+    check(&format!(
+        "{STREAM}
+         b declare v quorum x-stream-source=s => b: declared v 0 0
+         a declare d quorum x-dead-letter-strategy=at-least-once x-overflow=reject-publish \
+         x-dead-letter-exchange= x-dead-letter-routing-key=v => a: declared d 0 0
+         run 1000
+         a publish d m0
+         c get d => c: got 1 left=0 m0
+         c reject 1
+         run 6000
+         c get v => c: get-empty
+         a delete v => a: deleted 0
+         a declare v quorum => a: declared v 0 0
+         run 6000
+         c get v noack => c: got 2 left=0 m0"
+    ));
+}
+
+#[test]
 fn a_purge_gives_up_what_the_stream_has_and_nothing_that_comes_later() {
     after_declaring(
         "a publish s m0 m1 m2

@@ -23,6 +23,7 @@ use std::time::Instant;
 struct Sent {
     delivery: Delivery,
     to: String,
+    queue: QueueId,
     published: Published,
 }
 
@@ -167,6 +168,7 @@ impl Running {
                     sent.push(Sent {
                         delivery,
                         to,
+                        queue,
                         published,
                     });
                 }
@@ -219,7 +221,8 @@ impl Running {
         self.hold(&sent.delivery);
         match is_taken {
             Some(false) => {
-                self.begun.kept(&format!("{}: it is full", sent.to));
+                let why = operator::why_refused(sent.queue, self.broker.now(), &*self.broker);
+                self.begun.kept(&format!("{}: {why}", sent.to));
                 Ok(())
             }
             _ => Err(format!("'{}' has not confirmed a message in time", sent.to)),
