@@ -18,6 +18,7 @@ mod tails;
 
 use carry::{Carrier, Progress, Syncs};
 use leveret_storage::{Disk, Fatal, OpenError, StreamFiles, StreamSync, StreamSynced, WalError};
+use leveret_stream::replica::Attachment;
 use leveret_stream::tracking::{Tracking, TrackingError};
 use leveret_stream::{
     Command, Effect, Events, Flush, GroupOffset, Reference, Refusal, RetentionAlarm, SessionId,
@@ -119,6 +120,8 @@ pub struct StreamHost<D: Disk> {
     crowded: Vec<(QueueId, u64)>,
     /// What other nodes and the embedder are to hear of replicas.
     outside: Outside,
+    /// No replica that was deleted here has attached above this.
+    attached: Attachment,
 }
 
 /// What is left of a turn.
@@ -165,6 +168,7 @@ impl<D: Disk> StreamHost<D> {
             held: Vec::new(),
             crowded: Vec::new(),
             outside: Outside::default(),
+            attached: Attachment::default(),
         }
     }
 
@@ -228,6 +232,8 @@ impl<D: Disk> StreamHost<D> {
     pub fn delete(&mut self, id: QueueId, out: &mut Events) -> Result<(), Fatal> {
         if let Some(mut hosted) = self.streams.remove(&id) {
             hosted.machine.end(out);
+            let attached = hosted.machine.attachment().unwrap_or_default();
+            self.attached = self.attached.max(attached);
             if let Some(at) = hosted.noted_due_ms {
                 self.due.remove(&(at, id));
             }

@@ -53,6 +53,7 @@ impl<D: Disk> StreamHost<D> {
         let mut machine = Stream::new(id, settings, found.recovered)?;
         let (life, damaged_from) = (self.files.life(), found.damaged_from);
         machine.replicate(me, life, state, origin, damaged_from, &newest);
+        machine.attach_above(self.attached);
         self.host(id, machine);
         self.touched.insert(id);
         Ok(Found {

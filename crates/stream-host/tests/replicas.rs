@@ -281,6 +281,35 @@ fn a_replica_that_is_added_counts_without_a_new_epoch() {
     assert!(!follower.needs_an_epoch());
 }
 
+#[test]
+fn a_replica_that_is_removed_and_added_again_copies_all_and_counts_only_then() {
+    // Whether the leader hears of both changes, or of their result alone, which is none.
+    for (links, hears) in (0..3).flat_map(|links| [(links, true), (links, false)]) {
+        let (mut leader, mut follower) = pair();
+        for _ in 0..links {
+            reconnect(&mut leader, &mut follower);
+        }
+        let lead = |leader: &mut Node, members: &[u32]| {
+            let members = members.iter().copied().map(NodeId).collect();
+            let epoch = Epoch(1);
+            let order = ReplicaOrder::Lead { epoch, members };
+            leader.host.order(STREAM, order, &mut Events::new());
+        };
+        follower.host.delete(STREAM, &mut Events::new()).unwrap();
+        if hears {
+            lead(&mut leader, &[1, 3]);
+            lead(&mut leader, &[1, 2, 3]);
+            assert_eq!(leader.host.followers(STREAM), [], "it has nothing now");
+        }
+
+        follower.begin(ReplicaOrigin::NewReplica);
+        follower.order(Epoch(1));
+        run(&mut [&mut leader, &mut follower]);
+        assert!(publishes(&mut leader, &mut follower, 2), "{links} {hears}");
+        assert_eq!(leader.host.followers(STREAM), [(FOLLOWER, 2, true)]);
+    }
+}
+
 /// A follower that has several segments on a disk without room is led again: by a leader whose
 /// stream begins behind all of them.
 #[test]

@@ -76,7 +76,7 @@ pub struct EpochEnd {
 
 /// One attachment of a follower to a leader, chosen by the follower: a number drawn for each run of
 /// its process in the upper half, a count in the lower one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Attachment(pub u64);
 
 impl Attachment {

@@ -139,6 +139,20 @@ impl Stream {
         self.take_turns(newest);
     }
 
+    /// The newest attachment; `None` of a stream of one node alone.
+    #[must_use]
+    pub fn attachment(&self) -> Option<Attachment> {
+        Some(self.replica.as_ref()?.attachment)
+    }
+
+    /// Attaches above this from now on: a replica of the stream that was deleted in this run of the
+    /// process may have attached so often, and what it had must not be taken for this one's.
+    pub fn attach_above(&mut self, attachment: Attachment) {
+        if let Some(replica) = self.replica.as_deref_mut() {
+            replica.attachment = replica.attachment.max(attachment);
+        }
+    }
+
     /// What it is as a replica; `None` of a stream of one node alone.
     #[must_use]
     pub fn role(&self) -> Option<ReplicaRole> {
@@ -262,7 +276,7 @@ impl Stream {
         if let Role::Leading(leading) = &mut replica.role
             && leading.epoch == epoch
         {
-            leading.members = members;
+            leading.set_members(members);
             return self.advance(out);
         }
         let state = &mut replica.state;

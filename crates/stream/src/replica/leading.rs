@@ -113,6 +113,15 @@ impl Leading {
         true
     }
 
+    /// The members change. What one had that is no member any more does not count when it is one
+    /// again: its files were deleted in between.
+    pub(crate) fn set_members(&mut self, members: Vec<NodeId>) {
+        let before = std::mem::replace(&mut self.members, members);
+        for gone in before.iter().filter(|node| !self.members.contains(node)) {
+            self.followers.remove(gone);
+        }
+    }
+
     /// A follower by its attachment.
     pub(crate) fn follower(
         &mut self,
