@@ -255,7 +255,10 @@ impl Readers {
         reader.is_loading = true;
         let cursor = reader.cursor.take();
         let seek = match (reader.next, cursor) {
-            (Seek::Offset(offset), Some(cursor)) if cursor.next_offset == offset => {
+            // The segment that ended there may have been deleted.
+            (Seek::Offset(offset), Some(cursor))
+                if cursor.next_offset == offset && cursor.segment >= visible.start =>
+            {
                 (Some(cursor.segment), Seek::Position(cursor.position))
             }
             (next, _) => (None, next),

@@ -1,0 +1,145 @@
+//! Readers of a stream of several segments on disk, and where they begin.
+
+#![allow(clippy::unwrap_used, reason = "a test that fails here says enough")]
+
+use leveret_storage::{MemoryDisk, StreamFiles};
+use leveret_stream::{
+    BatchBuilder, Command, Event, Events, OffsetSpec, PublisherId, ReaderId, RequestId, SessionId,
+    StreamSettings,
+};
+use leveret_stream_host::StreamHost;
+use leveret_types::{Now, QueueId};
+use std::path::Path;
+
+const SESSION: SessionId = SessionId(1);
+
+fn host(disk: &MemoryDisk) -> StreamHost<MemoryDisk> {
+    StreamHost::new(StreamFiles::open(disk.clone(), Path::new("streams"), 9).unwrap())
+}
+
+fn give(host: &mut StreamHost<MemoryDisk>, now: Now, command: Command) -> Vec<Event> {
+    let mut events = Events::new();
+    host.handle(now, SESSION, command, &mut events);
+    events.into_iter().map(|(_, event)| event).collect()
+}
+
+fn declare(host: &mut StreamHost<MemoryDisk>, stream: QueueId) {
+    let (request, publisher) = (RequestId(0), PublisherId(1));
+    let declare = Command::DeclarePublisher {
+        request,
+        stream,
+        publisher,
+        reference: None,
+    };
+    let events = give(host, Now::both(0), declare);
+    assert!(matches!(
+        events[..],
+        [Event::PublisherDeclared { result: Ok(()), .. }]
+    ));
+}
+
+fn publish(stream: QueueId, ids: std::ops::Range<u64>) -> Command {
+    let mut batch = BatchBuilder::new();
+    for id in ids {
+        assert!(batch.push(id, None, &id.to_be_bytes()));
+    }
+    Command::Publish {
+        stream,
+        publisher: PublisherId(1),
+        batch: batch.take(),
+    }
+}
+
+fn end_turn(host: &mut StreamHost<MemoryDisk>, now: Now) -> Vec<Event> {
+    let mut events = Events::new();
+    host.end_turn(now, &mut events).unwrap();
+    events.into_iter().map(|(_, event)| event).collect()
+}
+
+fn subscribe_first(stream: QueueId, credit: u32) -> Command {
+    Command::Subscribe {
+        request: RequestId(1),
+        stream,
+        reader: ReaderId(1),
+        offset: OffsetSpec::First,
+        credit,
+        filter: None,
+    }
+}
+
+/// A stream of several small segments: a message in each chunk, one each 10 ms from 10 on.
+fn in_small_segments(disk: &MemoryDisk, stream: QueueId, messages: u64) -> StreamHost<MemoryDisk> {
+    let mut host = host(disk);
+    let settings = StreamSettings {
+        segment_bytes: 2_000,
+        bytes_max: Some(8_000),
+        ..StreamSettings::default()
+    };
+    host.begin(stream, settings).unwrap();
+    declare(&mut host, stream);
+    publish_one_by_one(&mut host, stream, 0..messages);
+    host
+}
+
+fn publish_one_by_one(
+    host: &mut StreamHost<MemoryDisk>,
+    stream: QueueId,
+    ids: std::ops::Range<u64>,
+) -> Vec<Event> {
+    let mut events = Vec::new();
+    for id in ids {
+        let now = Now::both(10 + id * 10);
+        give(host, now, publish(stream, id..id + 1));
+        events.extend(end_turn(host, now));
+    }
+    events
+}
+
+/// What is told until there is nothing more to do at once.
+fn all_turns(host: &mut StreamHost<MemoryDisk>, now: Now) -> Vec<Event> {
+    let mut events = end_turn(host, now);
+    while host.due_ms() == Some(0) {
+        events.extend(end_turn(host, now));
+    }
+    events
+}
+
+#[test]
+fn retention_ends_no_reader_wherever_it_stands() {
+    const BEFORE: u64 = 12;
+    for had in 0..BEFORE {
+        let (disk, stream) = (MemoryDisk::new(), QueueId(1));
+        let mut host = in_small_segments(&disk, stream, BEFORE);
+        let now = Now::both(10_000);
+        let mut events = give(&mut host, now, subscribe_first(stream, 0));
+        for _ in 0..had {
+            events.extend(give(&mut host, now, credit(stream, 1)));
+            events.extend(all_turns(&mut host, now));
+        }
+        let first = |host: &StreamHost<MemoryDisk>| host.stats().next().unwrap().1.first_chunk;
+        assert_eq!(first(&host), Some(0));
+        let mut next = BEFORE;
+        while first(&host) < Some(had) {
+            events.extend(publish_one_by_one(&mut host, stream, next..next + 1));
+            next += 1;
+        }
+        events.extend(give(&mut host, now, credit(stream, 1_000)));
+        events.extend(all_turns(&mut host, now));
+        let ended = events
+            .iter()
+            .find(|event| matches!(event, Event::ReaderEnded { .. }));
+        assert!(ended.is_none(), "{had}: {ended:?}");
+        let Some(Event::Chunk { chunk, .. }) = events.pop() else {
+            panic!("{had}: nothing more came");
+        };
+        assert_eq!(chunk.header().first_offset, next - 1, "{had}");
+    }
+}
+
+fn credit(stream: QueueId, chunks: u32) -> Command {
+    Command::Credit {
+        stream,
+        reader: ReaderId(1),
+        chunks,
+    }
+}
