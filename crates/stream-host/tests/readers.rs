@@ -8,6 +8,7 @@ use leveret_stream::{
     StreamSettings,
 };
 use leveret_stream_host::StreamHost;
+use leveret_types::limits::STREAM_EARLY_READERS_MAX;
 use leveret_types::{Now, QueueId};
 use std::path::Path;
 
@@ -142,4 +143,63 @@ fn credit(stream: QueueId, chunks: u32) -> Command {
         reader: ReaderId(1),
         chunks,
     }
+}
+
+fn resolve(stream: QueueId, request: u64, time: i64) -> Command {
+    Command::ResolveOffset {
+        request: RequestId(request),
+        stream,
+        offset: OffsetSpec::TimestampMs(time),
+    }
+}
+
+/// Which request was answered with which offset.
+fn resolved(events: &[Event]) -> Vec<(u64, Option<u64>)> {
+    let answer = |event: &Event| match event {
+        Event::ResolvedOffset { request, result } => Some((request.0, result.clone().ok())),
+        _ => None,
+    };
+    events.iter().filter_map(answer).collect()
+}
+
+#[test]
+fn a_time_begins_with_the_first_chunk_that_is_not_older_in_whichever_segment() {
+    const MESSAGES: u64 = 12;
+    let (disk, stream) = (MemoryDisk::new(), QueueId(1));
+    let mut host = in_small_segments(&disk, stream, MESSAGES);
+    let now = Now::both(10_000);
+    assert!(host.stats().next().unwrap().1.segments > 2);
+    for time in 0..=(MESSAGES as i64 * 10 + 5) {
+        let mut events = give(&mut host, now, resolve(stream, 3, time));
+        events.extend(all_turns(&mut host, now));
+        let first = (0..MESSAGES).find(|id| 10 + *id as i64 * 10 >= time);
+        let expected = [(3, Some(first.unwrap_or(MESSAGES)))];
+        assert_eq!(resolved(&events), expected, "{time}");
+    }
+}
+
+#[test]
+fn so_many_questions_where_a_time_begins_wait_for_the_disk_and_one_more_is_refused() {
+    let (disk, stream) = (MemoryDisk::new(), QueueId(1));
+    let mut host = in_small_segments(&disk, stream, 3);
+    let now = Now::both(10_000);
+    let most = STREAM_EARLY_READERS_MAX as u64;
+    for request in 0..most {
+        let events = give(&mut host, now, resolve(stream, request, 20));
+        assert!(events.is_empty(), "{request}: {events:?}");
+    }
+    let events = give(&mut host, now, resolve(stream, most, 20));
+    assert_eq!(resolved(&events), [(most, None)]);
+    let answers = resolved(&all_turns(&mut host, now));
+    assert_eq!(answers.len() as u64, most);
+    assert!(answers.iter().all(|(_, offset)| *offset == Some(1)));
+
+    // Whoever has gone, or whose stream goes, does not wait.
+    give(&mut host, now, resolve(stream, 1, 20));
+    give(&mut host, now, Command::Leave);
+    give(&mut host, now, resolve(stream, 2, 20));
+    let mut events = Events::new();
+    host.delete(stream, &mut events).unwrap();
+    let events: Vec<Event> = events.into_iter().map(|(_, event)| event).collect();
+    assert_eq!(resolved(&events), [(2, None)]);
 }

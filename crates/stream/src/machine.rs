@@ -8,6 +8,7 @@
 //! come out of `commit` only.
 
 use self::early::Early;
+use self::reading::Finding;
 use self::replicated::Replica;
 use crate::active::ActiveGroups;
 use crate::batch::{Batch, Published};
@@ -204,6 +205,7 @@ pub struct Stream {
     /// Consumers of which one at a time is active: with the leader alone.
     active: ActiveGroups,
     early: Early,
+    finding: Finding,
     tail: Tail,
     effects: Vec<Effect>,
     /// What it is as a replica; `None` of a stream of one node alone.
@@ -268,6 +270,7 @@ impl Stream {
             readers: Readers::default(),
             active: ActiveGroups::default(),
             early: Early::default(),
+            finding: Finding::default(),
             tail: Tail::default(),
             effects: Vec::new(),
             settings,
@@ -371,6 +374,7 @@ impl Stream {
         self.publishers.retain(|(of, _), _| *of != session);
         self.readers.leave(session);
         self.early.drop_if(|of, _| of == session);
+        self.finding.leave(session);
         self.trim_tail();
     }
 
@@ -673,6 +677,7 @@ impl Stream {
     /// The stream goes: what its sessions are told.
     pub fn end(&mut self, out: &mut Events) {
         self.refuse_early(None, out);
+        self.finding.end(out);
         let publishers = self.publishers.keys().map(|(session, _)| *session);
         let others = self.readers.sessions().chain(self.active.sessions());
         let mut sessions: Vec<SessionId> = publishers.chain(others).collect();

@@ -1,12 +1,56 @@
 //! Readers of a stream: out of memory, out of its segments, and where they begin.
 
 use super::{Effect, Events, Seek, Stream};
-use crate::host::{Command, Event, OffsetSpec, Refusal, RequestId, SessionId};
+use crate::host::{Command, Event, OffsetSpec, ReaderId, Refusal, RequestId, SessionId};
 use crate::reader::{Key, Loaded};
+use leveret_types::limits::STREAM_EARLY_READERS_MAX;
+use std::collections::BTreeMap;
+
+/// In whose name the stream reads to find where a time begins: no session has this number.
+const FINDER: SessionId = SessionId(u64::MAX);
+
+/// Questions where a time begins, which are answered once that was read from disk: no more than
+/// [`STREAM_EARLY_READERS_MAX`].
+#[derive(Debug, Default)]
+pub(super) struct Finding {
+    asked: BTreeMap<ReaderId, (SessionId, RequestId)>,
+    /// The last number that was given.
+    last: u32,
+}
+
+impl Finding {
+    /// A read in the name of this is for a question; `None` if there are enough.
+    fn begin(&mut self, session: SessionId, request: RequestId) -> Option<Key> {
+        if self.asked.len() >= STREAM_EARLY_READERS_MAX {
+            return None;
+        }
+        self.last = self.last.wrapping_add(1);
+        let reader = ReaderId(self.last);
+        self.asked.insert(reader, (session, request));
+        let session = FINDER;
+        Some(Key { session, reader })
+    }
+
+    /// A session has ended.
+    pub(super) fn leave(&mut self, session: SessionId) {
+        self.asked.retain(|_, (of, _)| *of != session);
+    }
+
+    /// The stream goes: what those hear who have asked.
+    pub(super) fn end(&mut self, out: &mut Events) {
+        for (session, request) in std::mem::take(&mut self.asked).into_values() {
+            let result = Err(Refusal::NotFound);
+            out.push((session, Event::ResolvedOffset { request, result }));
+        }
+    }
+}
 
 impl Stream {
     /// Chunks that a [`Effect::Read`] asked for, or why they cannot be had.
     pub fn loaded(&mut self, key: Key, loaded: Result<Loaded, Refusal>, out: &mut Events) {
+        if key.session == FINDER {
+            return self.found(key.reader, loaded, out);
+        }
         match loaded {
             Ok(loaded) => {
                 let committed = self.committed.last_user_chunk.unwrap_or(0);
@@ -99,21 +143,64 @@ impl Stream {
         }
     }
 
-    pub(super) fn resolve(
-        &self,
+    fn resolve(
+        &mut self,
         session: SessionId,
         request: RequestId,
         offset: OffsetSpec,
         out: &mut Events,
     ) {
         let result = match self.start_of(offset) {
-            Seek::TimestampMs(time) => {
-                let found = self.tail.of_timestamp(time);
-                let of_segment = || self.segments.of_timestamp(time);
-                Ok(found.or_else(of_segment).unwrap_or(0))
-            }
+            Seek::TimestampMs(time) => match self.tail.of_timestamp(time) {
+                Some(offset) => Ok(offset),
+                None => match self.segments.of_timestamp(time) {
+                    Some(segment) => {
+                        return self.find((session, request), time, segment, out);
+                    }
+                    None => Ok(self.committed.next_offset),
+                },
+            },
             Seek::Offset(offset) | Seek::Position(offset) => Ok(offset),
         };
+        out.push((session, Event::ResolvedOffset { request, result }));
+    }
+
+    /// Has it read from disk where in a segment a time begins.
+    fn find(
+        &mut self,
+        (session, request): (SessionId, RequestId),
+        time: i64,
+        segment: u64,
+        out: &mut Events,
+    ) {
+        let Some(reader) = self.finding.begin(session, request) else {
+            let why = "too many ask at once where a time begins: ask again";
+            let result = Err(Refusal::NotAvailable(why.to_owned()));
+            return out.push((session, Event::ResolvedOffset { request, result }));
+        };
+        self.effects.push(Effect::Read {
+            reader,
+            segment,
+            seek: Seek::TimestampMs(time),
+            before: self.committed.next_offset,
+            chunks_max: 1,
+        });
+    }
+
+    /// What a read for a question has found.
+    fn found(&mut self, number: ReaderId, loaded: Result<Loaded, Refusal>, out: &mut Events) {
+        let Some((session, request)) = self.finding.asked.remove(&number) else {
+            return;
+        };
+        let result = loaded.map(|loaded| match loaded.chunks.first() {
+            Some(chunk) => chunk.header().first_offset,
+            // All that the segment has is older.
+            None => {
+                let visible = self.committed.next_offset;
+                let next = self.segments.after(loaded.segment);
+                next.map_or(visible, |next| next.min(visible))
+            }
+        });
         out.push((session, Event::ResolvedOffset { request, result }));
     }
 }
