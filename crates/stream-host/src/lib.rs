@@ -274,7 +274,10 @@ impl<D: Disk> StreamHost<D> {
                 self.touched.insert(id);
             }
             None => {
-                let refused = command.refused(Refusal::NotFound);
+                // Whoever has looked it up found it in the catalogue: this node has not heard of
+                // it yet, or could not begin it, or it is deleted at this moment.
+                let refusal = Refusal::NotAvailable("this node does not run it".to_owned());
+                let refused = command.refused(refusal);
                 out.extend(refused.map(|event| (session, event)));
             }
         }
