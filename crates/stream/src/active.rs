@@ -14,10 +14,15 @@
 //! Invariant: groups end with their leader. The next one has none until consumers join again.
 
 use crate::host::{Generation, MemberId, Reference, SessionId};
+use crate::replica::Epoch;
 use leveret_types::limits::{
     STREAM_GROUP_MEMBERS_MAX, STREAM_GROUPS_MAX, STREAM_GROUPS_PER_SESSION_MAX,
 };
 use std::collections::{BTreeMap, BTreeSet};
+
+/// How far an epoch stands above the count of generations within it: 16 million of these, before 100
+/// times as many epochs as a replica passes over that does not know what it has promised.
+const EPOCH_SHIFT: u32 = 24;
 
 /// A consumer of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -80,6 +85,11 @@ impl ActiveGroups {
     /// Generations from here on are above this.
     pub(crate) fn begin(&mut self, above: u64) {
         self.last = self.last.max(above);
+    }
+
+    /// Generations from here on are above those of all epochs before this one.
+    pub(crate) fn begin_epoch(&mut self, epoch: Epoch) {
+        self.begin(epoch.0 << EPOCH_SHIFT);
     }
 
     /// A consumer comes. It hears by an update that it is active, or hears nothing, as in RabbitMQ:
@@ -276,6 +286,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test that fails here says enough")]
 
     use super::*;
+    use crate::replica::ReplicaState;
 
     fn name(text: &str) -> Reference {
         Reference::new(text.to_owned().into()).unwrap()
@@ -384,17 +395,37 @@ mod tests {
     #[test]
     fn who_was_active_under_an_older_leader_stores_until_another_one_is_active() {
         let (mut groups, mut updates) = (ActiveGroups::default(), Vec::new());
-        let (name, older) = (name("app"), Generation((1 << 32) + 5));
-        groups.begin(2 << 32);
+        let (name, older) = (name("app"), Generation((1 << EPOCH_SHIFT) + 5));
+        groups.begin_epoch(Epoch(2));
         assert!(groups.permits(&name, older), "nobody has gone on");
         groups.join(&name, 0, member(1, 1), &mut updates).unwrap();
         assert!(!groups.permits(&name, older));
         assert!(groups.permits(&name, updates[0].generation));
         // What the leader of an older epoch would give is behind what was given.
-        groups.begin(1 << 32);
+        groups.begin_epoch(Epoch(1));
         groups.leave(&name, member(1, 1), &mut updates);
         groups.join(&name, 0, member(1, 2), &mut updates).unwrap();
         assert!(updates[1].generation > updates[0].generation);
+    }
+
+    #[test]
+    fn generations_ascend_over_epochs_that_replicas_without_their_promises_have_passed_over() {
+        let (mut state, mut before) = (ReplicaState::default(), Generation(0));
+        for life in [0, u32::MAX - 10, 20, u32::MAX]
+            .into_iter()
+            .cycle()
+            .take(100)
+        {
+            state.forgot = true;
+            state.promise(state.promised.next(), life);
+            let (mut groups, mut updates) = (ActiveGroups::default(), Vec::new());
+            groups.begin_epoch(state.promised);
+            groups
+                .join(&name("app"), 0, member(1, 1), &mut updates)
+                .unwrap();
+            assert!(updates[0].generation > before, "{}", state.promised);
+            before = updates[0].generation;
+        }
     }
 
     #[test]
@@ -414,17 +445,17 @@ mod tests {
     #[test]
     fn what_one_stored_under_an_older_leader_the_one_before_it_does_not_put_out() {
         let mut groups = ActiveGroups::default();
-        let (name, before) = (name("app"), Generation((1 << 32) + 5));
-        groups.begin(2 << 32);
+        let (name, before) = (name("app"), Generation((1 << EPOCH_SHIFT) + 5));
+        groups.begin_epoch(Epoch(2));
         groups.stored(&name, Generation(before.0 + 1));
         assert!(!groups.permits(&name, before));
         // As many names are remembered as there may be groups, and the oldest makes room.
         for n in 1..STREAM_GROUPS_MAX as u64 {
             let other = Reference::new(n.to_string().into()).unwrap();
-            groups.stored(&other, Generation((2 << 32) + n));
+            groups.stored(&other, Generation((2 << EPOCH_SHIFT) + n));
         }
         assert!(!groups.permits(&name, before));
-        groups.stored(&self::name("one more"), Generation(3 << 32));
+        groups.stored(&self::name("one more"), Generation(3 << EPOCH_SHIFT));
         assert!(groups.permits(&name, before));
     }
 

@@ -303,7 +303,7 @@ impl Stream {
         state.begin_epoch(epoch, next_offset, first_offset);
         replica.role = Role::Leading(Leading::new(epoch, members, next_offset));
         self.epoch = epoch.0;
-        self.active.begin(epoch.0 << 32);
+        self.active.begin_epoch(epoch);
         let early = replica.take_early(epoch);
         self.effects.push(Effect::Sync { next_offset });
         self.save();
@@ -373,6 +373,7 @@ impl Stream {
         self.filling.entries = 0;
         self.filling.records = 0;
         drop(self.filling.bloom.take(self.settings.filter_bytes));
+        drop(self.filling.values.take());
         self.tracking.forget_changes();
         self.tracking_since_ms = None;
     }
