@@ -10,6 +10,8 @@
 //! Invariant: every request gets its one answer, every session hears [`Event::Lost`] once of each
 //! stream that it uses on a node that is not reached any more, and nothing of that node after.
 //! Invariant: no confirm is made here.
+//! Invariant: what a session says of a reader goes where that reader was opened, wherever the
+//! stream's leader and replicas are by then: no other replica knows it.
 //! Invariant: a frame that makes no sense ends what the two nodes have with each other's streams,
 //! and nothing else: both begin anew.
 
@@ -133,10 +135,7 @@ pub struct Place {
 const fn reads(command: &Command) -> bool {
     matches!(
         command,
-        Command::Subscribe { .. }
-            | Command::Credit { .. }
-            | Command::Unsubscribe { .. }
-            | Command::ResolveOffset { .. }
+        Command::Subscribe { .. } | Command::ResolveOffset { .. }
     )
 }
 
@@ -203,7 +202,7 @@ impl StreamRelay {
             return Said::Here(command);
         }
         let mut state = self.state();
-        let Some(node) = state.leader_of(&command) else {
+        let Some(node) = state.node_of(session, &command) else {
             return Said::Here(command);
         };
         match state.peers.get_mut(&node).filter(|peer| peer.is_up) {
@@ -223,7 +222,7 @@ impl StreamRelay {
         let mut here = Vec::new();
         let mut state = self.state();
         for command in unsaid {
-            let Some(node) = state.leader_of(&command) else {
+            let Some(node) = state.node_of(session, &command) else {
                 here.push(command);
                 continue;
             };
@@ -301,7 +300,12 @@ impl StreamRelay {
 
 impl State {
     /// The other node that a command is for.
-    fn leader_of(&self, command: &Command) -> Option<NodeId> {
+    fn node_of(&self, session: SessionId, command: &Command) -> Option<NodeId> {
+        if let Command::Credit { reader, .. } | Command::Unsubscribe { reader, .. } = command {
+            let mut peers = self.peers.iter();
+            let has = |peer: &Peer| peer.using.has_reader(session, *reader);
+            return peers.find(|(_, peer)| has(peer)).map(|(node, _)| *node);
+        }
         let place = self.places.get(&command.stream()?)?;
         (!place.is_here || !reads(command)).then_some(place.leader)
     }

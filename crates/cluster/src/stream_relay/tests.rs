@@ -238,12 +238,7 @@ fn publishes_on_their_way_are_bounded_and_who_waits_hears_of_room() {
     assert!(matches!(two.say(publish_of(half)), Said::Sent));
     assert!(matches!(two.say(publish_of(300)), Said::NoRoom(_)));
     // Who reads waits for no publisher.
-    let stream = STREAM;
-    let reader = ReaderId(1);
-    assert!(matches!(
-        two.say(Command::Unsubscribe { stream, reader }),
-        Said::Sent
-    ));
+    assert!(matches!(two.say(subscribe(1)), Said::Sent));
     two.said();
     let half = half as u64;
     two.there.taken(two.guests(), half - 1, 0, &two.post());
@@ -351,8 +346,99 @@ fn readers_read_the_replica_of_their_own_node_and_publishers_reach_the_leader() 
     let (leader, is_here) = (THERE, true);
     two.here.place(STREAM, Some(Place { leader, is_here }));
     for command in commands() {
-        let reads = reads(&command) || matches!(command, Command::Leave);
+        let of_reader = matches!(
+            command,
+            Command::Credit { .. } | Command::Unsubscribe { .. } | Command::Leave
+        );
+        let reads = reads(&command) || of_reader;
         let said = two.say(command);
         assert_eq!(matches!(said, Said::Here(_)), reads, "{said:?}");
     }
+}
+
+fn subscribe(reader: u32) -> Command {
+    Command::Subscribe {
+        request: RequestId(reader.into()),
+        stream: STREAM,
+        reader: ReaderId(reader),
+        offset: leveret_stream::OffsetSpec::First,
+        credit: 1,
+        filter: None,
+    }
+}
+
+fn credit(reader: u32) -> Command {
+    Command::Credit {
+        stream: STREAM,
+        reader: ReaderId(reader),
+        chunks: 1,
+    }
+}
+
+#[test]
+fn what_is_said_of_a_reader_goes_where_it_was_opened() {
+    let two = Two::new();
+    two.say(subscribe(1));
+    let elsewhere = NodeId(3);
+    for (leader, is_here) in [(THERE, true), (elsewhere, false)] {
+        two.here.place(STREAM, Some(Place { leader, is_here }));
+        assert!(matches!(two.say(credit(1)), Said::Sent), "{leader}");
+    }
+    assert_eq!(two.said().len(), 3);
+
+    let (leader, is_here) = (elsewhere, true);
+    two.here.place(STREAM, Some(Place { leader, is_here }));
+    assert!(matches!(two.say(subscribe(2)), Said::Here(_)));
+    let (leader, is_here) = (THERE, false);
+    two.here.place(STREAM, Some(Place { leader, is_here }));
+    assert!(matches!(two.say(credit(2)), Said::Here(_)));
+
+    let unsubscribe = || Command::Unsubscribe {
+        stream: STREAM,
+        reader: ReaderId(1),
+    };
+    let (session, unsaid) = (SESSION, [unsubscribe()]);
+    assert!(two.here.leave(session, unsaid, &two.post()).is_empty());
+    assert!(matches!(
+        two.said()[..],
+        [Command::Unsubscribe { .. }, Command::Leave]
+    ));
+    assert!(matches!(two.say(unsubscribe()), Said::Here(_)));
+}
+
+#[test]
+fn a_reader_that_has_ended_elsewhere_is_there_no_more() {
+    let refusal = || Refusal::NotAvailable(String::new());
+    let ends = [
+        Event::Subscribed {
+            request: RequestId(1),
+            result: Err(refusal()),
+        },
+        Event::ReaderEnded {
+            reader: ReaderId(1),
+            refusal: refusal(),
+        },
+        Event::Lost { stream: STREAM },
+        Event::Gone { stream: STREAM },
+    ];
+    for end in ends {
+        let two = Two::new();
+        two.say(subscribe(1));
+        two.say(subscribe(2));
+        two.carry();
+        two.hear(Event::Subscribed {
+            request: RequestId(2),
+            result: Ok(()),
+        });
+        two.hear(end.clone());
+        two.carry();
+        assert!(matches!(two.say(credit(1)), Said::Here(_)), "{end:?}");
+        let ends_all = matches!(end, Event::Lost { .. } | Event::Gone { .. });
+        let said = two.say(credit(2));
+        assert_eq!(matches!(said, Said::Here(_)), ends_all, "{end:?}");
+    }
+    let two = Two::new();
+    two.say(subscribe(1));
+    two.here.peer_down(THERE);
+    assert!(matches!(two.say(credit(1)), Said::Here(_)));
 }

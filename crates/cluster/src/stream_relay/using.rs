@@ -3,7 +3,7 @@
 use super::frame::Frame;
 use super::{Effect, Said, command_bytes, goes_with_publishes, has_room};
 use leveret_queue_host::events::PeerFrame;
-use leveret_stream::{Command, Event, Refusal, RequestId, SessionId};
+use leveret_stream::{Command, Event, ReaderId, Refusal, RequestId, SessionId};
 use leveret_types::QueueId;
 use leveret_types::limits::STREAM_RELAY_BYTES_MAX;
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,6 +34,8 @@ impl Window {
 struct Stake {
     /// Streams that it publishes to or reads, or has members of groups of.
     streams: BTreeSet<QueueId>,
+    /// Its readers there: of which stream, and by which request.
+    readers: BTreeMap<ReaderId, (QueueId, RequestId)>,
     /// What it asked and has no answer to: what it is told if none comes.
     asked: Vec<Event>,
 }
@@ -88,11 +90,18 @@ impl Using {
         {
             stake.streams.insert(*stream);
         }
+        stake.note_reader(&command);
         // A publish is not asked for: it has numbers of its own.
         let answer = refused(&command).filter(|answer| request_of(answer).is_some());
         stake.asked.extend(answer);
         self.window(&command).bytes += command_bytes(&command) as u64;
         post(Frame::Command(session, command).encode());
+    }
+
+    /// Whether a reader of a session was opened there, and goes on as far as is known.
+    pub(super) fn has_reader(&self, session: SessionId, reader: ReaderId) -> bool {
+        let stake = self.sessions.get(&session);
+        stake.is_some_and(|stake| stake.readers.contains_key(&reader))
     }
 
     /// A session has ended; whether the other node has to know.
@@ -144,9 +153,37 @@ impl Using {
 }
 
 impl Stake {
+    fn note_reader(&mut self, command: &Command) {
+        match command {
+            Command::Subscribe {
+                request,
+                stream,
+                reader,
+                ..
+            } => {
+                self.readers.insert(*reader, (*stream, *request));
+            }
+            Command::Unsubscribe { reader, .. } => {
+                self.readers.remove(reader);
+            }
+            _ => {}
+        }
+    }
+
     fn heard(&mut self, event: &Event) {
-        if let Event::Gone { stream } | Event::Lost { stream } = event {
-            self.streams.remove(stream);
+        match event {
+            Event::Gone { stream } | Event::Lost { stream } => {
+                self.streams.remove(stream);
+                self.readers.retain(|_, (of, _)| of != stream);
+            }
+            Event::ReaderEnded { reader, .. } => {
+                self.readers.remove(reader);
+            }
+            Event::Subscribed {
+                request,
+                result: Err(_),
+            } => self.readers.retain(|_, (_, by)| by != request),
+            _ => {}
         }
         if let Some(request) = request_of(event) {
             let is_answered = |asked: &Event| request_of(asked) == Some(request);
