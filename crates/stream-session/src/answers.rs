@@ -154,6 +154,11 @@ impl Session {
                 result,
             ) => self.partition_done(correlation_id, making, result.err().as_ref(), port),
         }
+        self.tell_gone_behind();
+    }
+
+    /// Tells of the streams that have gone behind what was asked for, once that is answered.
+    pub(crate) fn tell_gone_behind(&mut self) {
         if self.asked.is_none() {
             for stream in std::mem::take(&mut self.gone_behind) {
                 self.tell_gone(stream);

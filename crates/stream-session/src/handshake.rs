@@ -148,6 +148,7 @@ impl Session {
                 self.end(port);
             }
         }
+        self.tell_gone_behind();
         self.read_on(port);
     }
 

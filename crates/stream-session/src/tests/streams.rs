@@ -370,3 +370,13 @@ fn a_super_stream_has_a_thousand_partitions_and_not_one_more() {
         play.expect(&[line]);
     }
 }
+
+#[test]
+fn a_stream_that_is_lost_while_a_secret_is_renewed_is_told_of_behind_the_answer() {
+    let mut play = Play::with_stream();
+    play.say(&plain());
+    play.hear(Event::Lost { stream: QueueId(7) });
+    play.expect(&["! log in PLAIN |guest|guest", "! no reader of 7"]);
+    play.log_in("guest");
+    play.expect(&["> SaslAuthenticate OK", "> gone s STREAM_NOT_AVAILABLE"]);
+}
