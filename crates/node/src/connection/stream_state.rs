@@ -18,8 +18,9 @@ pub(super) struct Publisher {
     pub(super) is_refused: bool,
     /// The number of the last message.
     pub(super) issued: u64,
-    /// The number of the last one that the stream has answered.
-    pub(super) answered: u64,
+    /// How many of them the stream has not answered. Answers need not come in the order of the
+    /// messages: one that reaches a new leader is refused before the old one has said anything.
+    pub(super) unanswered: u64,
     pub(super) batch: BatchBuilder,
     pub(super) batch_bytes: usize,
 }

@@ -101,6 +101,7 @@ impl<S: Session> Connection<S> {
         let numbers = streams.iter().map(|stream| {
             let publisher = publishers.get_mut(stream).expect("it was declared");
             publisher.issued += 1;
+            publisher.unanswered += 1;
             publisher.issued
         });
         let numbers: SmallVec<[u64; 2]> = numbers.collect();
@@ -138,7 +139,7 @@ impl<S: Session> Connection<S> {
     fn declare_publisher<E: Env>(&mut self, stream: QueueId, env: &E) {
         let streams = self.streams();
         let known = streams.publishers.get(&stream);
-        let is_used = |p: &Publisher| p.is_refused && p.answered == p.issued;
+        let is_used = |p: &Publisher| p.is_refused && p.unanswered == 0;
         if known.is_some_and(|p| p.is_declared && !is_used(p)) {
             return;
         }
@@ -150,7 +151,7 @@ impl<S: Session> Connection<S> {
             is_declared: true,
             is_refused: false,
             issued,
-            answered: issued,
+            unanswered: 0,
             batch: BatchBuilder::new(),
             batch_bytes: 0,
         };
@@ -246,24 +247,31 @@ impl<S: Session> Connection<S> {
     /// waits for.
     pub(super) fn published_to_stream(&self, stream: QueueId) -> Option<u64> {
         let publisher = self.streams.as_ref()?.publishers.get(&stream)?;
-        (publisher.answered < publisher.issued).then_some(publisher.issued)
+        (publisher.unanswered > 0).then_some(publisher.issued)
     }
 
     /// A stream has everything through a number.
     fn stream_committed<E: Env>(&mut self, stream: QueueId, through: u64, now: Now, env: &E) {
         self.session.committed(stream, through);
         self.trace_committed(stream, through, env);
-        self.stream_answered(stream, through);
         self.release_committed(stream, through, now);
     }
 
-    fn stream_answered(&mut self, stream: QueueId, through: u64) {
+    /// A stream has answered so many messages more.
+    fn stream_answered(&mut self, stream: QueueId, count: usize) {
         if let Some(publisher) = self.streams().publishers.get_mut(&stream) {
-            publisher.answered = publisher.answered.max(through);
+            publisher.unanswered = publisher.unanswered.saturating_sub(count as u64);
         }
     }
 
-    fn stream_refused(&mut self, stream: QueueId, ids: &[u64], refusal: &Refusal, now: Now) {
+    fn stream_refused<E: Env>(
+        &mut self,
+        stream: QueueId,
+        ids: &[u64],
+        refusal: &Refusal,
+        now: Now,
+        env: &E,
+    ) {
         tracing::warn!(
             connection = %self.identity.name,
             "stream {stream} refused {} messages: {refusal}",
@@ -273,12 +281,13 @@ impl<S: Session> Connection<S> {
         while let Some(first) = rest.first() {
             let follows = rest.iter().zip(*first..).take_while(|(id, at)| **id == *at);
             let (run, behind) = rest.split_at(follows.count());
-            self.session
-                .refused(stream, &(*first..first + run.len() as u64));
+            let refused = *first..first + run.len() as u64;
+            self.session.refused(stream, &refused);
+            self.trace_refused(stream, &refused, env);
             rest = behind;
         }
+        self.stream_answered(stream, ids.len());
         if let Some(last) = ids.last() {
-            self.stream_answered(stream, *last);
             self.release_committed(stream, *last, now);
         }
     }
@@ -457,6 +466,7 @@ impl<S: Session> Connection<S> {
             Event::Confirmed { publisher, ids } => {
                 let stream = streams.and_then(|streams| streams.stream_of(publisher));
                 if let (Some(stream), Some(last)) = (stream, ids.last()) {
+                    self.stream_answered(stream, ids.len());
                     self.stream_committed(stream, *last, now, env);
                 }
             }
@@ -466,7 +476,7 @@ impl<S: Session> Connection<S> {
                 refusal,
             } => {
                 if let Some(stream) = streams.and_then(|streams| streams.stream_of(publisher)) {
-                    self.stream_refused(stream, &ids, &refusal, now);
+                    self.stream_refused(stream, &ids, &refusal, now, env);
                 }
             }
             Event::Subscribed { request, result } => {
@@ -548,10 +558,10 @@ impl<S: Session> Connection<S> {
             publisher.is_declared = false;
             publisher.batch = BatchBuilder::new();
             publisher.batch_bytes = 0;
-            let (answered, issued) = (publisher.answered, publisher.issued);
-            publisher.answered = issued;
-            if answered < issued {
-                let refused = answered + 1..issued + 1;
+            let issued = publisher.issued;
+            if std::mem::take(&mut publisher.unanswered) > 0 {
+                // Those of them that have had their answer wait for none.
+                let refused = 1..issued + 1;
                 self.session.refused(stream, &refused);
                 self.trace_refused(stream, &refused, env);
                 self.release_committed(stream, issued, now);

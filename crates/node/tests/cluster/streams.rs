@@ -2,6 +2,10 @@
 //! `crates/shell/tests/cluster/streams.rs`.
 
 use crate::script::check;
+use crate::world::World;
+use leveret_cluster::Env as _;
+use leveret_cluster::streams::StreamChange;
+use leveret_types::NodeId;
 
 #[test]
 fn a_stream_is_declared_found_and_deleted_at_any_node() {
@@ -283,4 +287,49 @@ fn a_dead_letter_that_must_arrive_goes_to_its_stream_again() {
          run 20000
          a declare s passive => a: declared s 1 0",
     );
+}
+
+/// A stream on node 2, and clients of node 1 that reach it, in confirm mode and with a transaction.
+fn led_by_the_second() -> World {
+    let mut world = World::new(3);
+    world.connect("b", NodeId(2));
+    world.rest();
+    let declare = "declare s x-queue-type=stream x-queue-leader-locator=client-local";
+    world.say("b", declare);
+    for (name, mode) in [("a", "confirm"), ("t", "tx")] {
+        world.connect(name, NodeId(1));
+        world.rest();
+        world.say(name, mode);
+        world.say(name, "publish s m1");
+    }
+    world.heard();
+    world.say("t", "commit");
+    assert_eq!(world.heard(), "t: commit-ok");
+    world
+}
+
+/// Node 1 hears that another node leads the stream, before anybody else does.
+fn say_that_it_moved(world: &World, to: NodeId) {
+    let change = StreamChange::Elsewhere(world.id("s"), to);
+    world.nodes[&NodeId(1)].env.follow_stream(change);
+}
+
+#[test]
+fn what_a_stream_had_not_answered_when_it_moved_is_refused_and_never_confirmed() {
+    let mut world = led_by_the_second();
+    world.stop(NodeId(2));
+    world.say("a", "publish s m2 m3");
+    assert_eq!(world.heard(), "");
+    say_that_it_moved(&world, NodeId(3));
+    world.say("a", "publish s m4");
+    assert_eq!(world.heard(), "a: nack 4");
+    world.blink(NodeId(1), NodeId(2));
+    world.rest();
+    assert_eq!(world.heard(), "a: nack 3*");
+    world.wake(NodeId(2));
+    world.look(NodeId(2));
+    world.pass(1_000);
+    say_that_it_moved(&world, NodeId(2));
+    world.say("a", "publish s m5");
+    assert_eq!(world.heard(), "a: ack 5");
 }

@@ -676,7 +676,7 @@ impl World {
         self.pass(3_000);
     }
 
-    fn id(&self, queue: &str) -> QueueId {
+    pub fn id(&self, queue: &str) -> QueueId {
         let node = self.nodes.values().next().expect("a node is up");
         node.queue(queue).expect("it is there")
     }
