@@ -9,10 +9,10 @@ use super::Connection;
 use crate::env::{Env, LogPosition};
 use leveret_client::{Reply, Session};
 use leveret_types::limits::UNSYNCED_CHANGES_MAX;
-use leveret_types::{ConsumerId, Now, QueueId};
+use leveret_types::{ConsumerId, Now, ProtocolError, QueueId, ReplyCode};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
-use std::ops::AddAssign;
+use std::ops::{AddAssign, Range, RangeInclusive};
 
 /// What a connection holds back, and what waits behind that.
 #[derive(Debug, Default)]
@@ -33,8 +33,8 @@ pub(super) struct HeldReplies {
 #[derive(Debug)]
 pub(super) struct Held {
     pub(super) log_positions: SmallVec<[LogPosition; 1]>,
-    /// Queues of the cluster, and the number up to which they must have committed.
-    pub(super) queues: Vec<(QueueId, u64)>,
+    /// Queues of the cluster, and what they must have committed: numbers up to the last one.
+    pub(super) queues: Vec<(QueueId, RangeInclusive<u64>)>,
     pub(super) reply: Reply,
 }
 
@@ -114,13 +114,39 @@ impl Barriers {
     }
 }
 
+/// What a client hears of a transaction of which something was not taken, in RabbitMQ's words.
+pub(super) fn partly_committed() -> Reply {
+    let text = "partial tx completion";
+    Reply::Failed(ProtocolError::channel(ReplyCode::PreconditionFailed, text))
+}
+
 impl<S: Session> Connection<S> {
     /// A queue of the cluster, or a stream, has everything through a number.
     pub(super) fn release_committed(&mut self, queue: QueueId, through: u64, now: Now) {
         if let Some(held) = &mut self.replies.held {
-            held.queues.retain(|(of, at)| *of != queue || *at > through);
+            held.queues
+                .retain(|(of, numbers)| *of != queue || *numbers.end() > through);
         }
         self.release_held(now);
+    }
+
+    /// A stream does not take what was published to it under these numbers: a transaction that some
+    /// of them are of is not committed as a whole, and its client hears that in place of the answer.
+    pub(super) fn refuse_committed(&mut self, stream: QueueId, refused: &Range<u64>) {
+        let transacted = &self.publisher.transacted;
+        self.publisher.is_transaction_refused |= transacted
+            .iter()
+            .any(|(queue, first)| *queue == stream && *first < refused.end);
+        if let Some(held) = &mut self.replies.held {
+            let is_in = |(queue, numbers): &(QueueId, RangeInclusive<u64>)| {
+                *queue == stream
+                    && *numbers.start() < refused.end
+                    && refused.start <= *numbers.end()
+            };
+            if held.queues.iter().any(is_in) {
+                held.reply = partly_committed();
+            }
+        }
     }
 
     /// Gives the answer that was held if nothing holds it any more.
@@ -164,12 +190,12 @@ impl<S: Session> Connection<S> {
     }
 
     /// Answers once everything that the answer tells of is durable, and once these queues of the
-    /// cluster have committed through these numbers.
+    /// cluster have committed these numbers.
     pub(super) fn reply_when_committed<E: Env>(
         &mut self,
         now: Now,
         log_positions: impl IntoIterator<Item = LogPosition>,
-        queues: Vec<(QueueId, u64)>,
+        queues: Vec<(QueueId, RangeInclusive<u64>)>,
         reply: Reply,
         env: &E,
     ) {

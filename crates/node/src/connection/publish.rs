@@ -1,6 +1,7 @@
 //! Publishing: from a message to the queues that it goes to.
 
 use super::Connection;
+use super::held_replies::partly_committed;
 use super::message_traces::Begun;
 use super::missed::Missed;
 use crate::counters::add;
@@ -361,11 +362,15 @@ impl<S: Session> Connection<S> {
             .map(|id| env.with_shard(now, id, |shard| shard.urgent_log_position()))
             .collect();
         let mut queues = Vec::new();
-        for queue in std::mem::take(&mut self.publisher.transacted) {
+        for (queue, first) in std::mem::take(&mut self.publisher.transacted) {
             let through = self.uncommitted_through(queue, now, env);
-            queues.extend(through.map(|through| (queue, through)));
+            queues.extend(through.map(|through| (queue, first..=through)));
         }
-        self.reply_when_committed(now, log_positions, queues, Reply::Done, env);
+        let reply = match std::mem::take(&mut self.publisher.is_transaction_refused) {
+            true => partly_committed(),
+            false => Reply::Done,
+        };
+        self.reply_when_committed(now, log_positions, queues, reply, env);
     }
 
     /// Takes note of the queues of the cluster, and the logs of this node, that a transaction has
@@ -375,10 +380,12 @@ impl<S: Session> Connection<S> {
             return;
         }
         let publisher = &mut self.publisher;
-        for (awaited, _) in waits {
+        for (awaited, number) in waits {
             match awaited {
-                Awaited::Queue(queue) if !publisher.transacted.contains(queue) => {
-                    publisher.transacted.push(*queue);
+                Awaited::Queue(queue)
+                    if !publisher.transacted.iter().any(|(of, _)| of == queue) =>
+                {
+                    publisher.transacted.push((*queue, *number));
                 }
                 Awaited::Shard(shard) if !publisher.transacted_shards.contains(shard) => {
                     publisher.transacted_shards.push(*shard);

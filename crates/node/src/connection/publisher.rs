@@ -23,8 +23,11 @@ pub(super) struct Publisher {
     pub(super) reply_tokens: FixedMap<ChannelId, Token>,
     /// Queues of the cluster that have too much of what this node has published to take more.
     pub(super) full_queues: SmallVec<[QueueId; 1]>,
-    /// Queues of the cluster that the open transaction has published to, or settled at.
-    pub(super) transacted: Vec<QueueId>,
+    /// Queues of the cluster that the open transaction has published to, or settled at, each with
+    /// the first number that it has there.
+    pub(super) transacted: Vec<(QueueId, u64)>,
+    /// A stream has refused something of the open transaction.
+    pub(super) is_transaction_refused: bool,
     /// Shards of this node whose logs it has to do with.
     pub(super) transacted_shards: SmallVec<[ShardId; 2]>,
 }

@@ -284,6 +284,7 @@ impl<S: Session> Connection<S> {
             let refused = *first..first + run.len() as u64;
             self.session.refused(stream, &refused);
             self.trace_refused(stream, &refused, env);
+            self.refuse_committed(stream, &refused);
             rest = behind;
         }
         self.stream_answered(stream, ids.len());
@@ -564,6 +565,7 @@ impl<S: Session> Connection<S> {
                 let refused = 1..issued + 1;
                 self.session.refused(stream, &refused);
                 self.trace_refused(stream, &refused, env);
+                self.refuse_committed(stream, &refused);
                 self.release_committed(stream, issued, now);
             }
         }

@@ -333,3 +333,22 @@ fn what_a_stream_had_not_answered_when_it_moved_is_refused_and_never_confirmed()
     world.say("a", "publish s m5");
     assert_eq!(world.heard(), "a: ack 5");
 }
+
+#[test]
+fn a_transaction_of_which_a_stream_takes_a_part_or_nothing_is_not_committed() {
+    const PARTLY: &str = "t: close 406 PRECONDITION_FAILED - partial tx completion";
+    let mut lost = led_by_the_second();
+    lost.stop(NodeId(2));
+    lost.say("t", "publish s m2");
+    lost.say("t", "commit");
+    assert_eq!(lost.heard(), "");
+    lost.blink(NodeId(1), NodeId(2));
+    lost.rest();
+    assert_eq!(lost.heard(), PARTLY);
+
+    let mut refused = led_by_the_second();
+    say_that_it_moved(&refused, NodeId(3));
+    refused.say("t", "publish s m2 m3");
+    refused.say("t", "commit");
+    assert_eq!(refused.heard(), PARTLY);
+}
