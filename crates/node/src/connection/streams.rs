@@ -18,6 +18,7 @@ use leveret_stream::{BatchBuilder, Command, Event, PublisherId, ReaderId, Refusa
 use leveret_types::limits::{OUTBOX_BYTES_MAX, STREAM_CHUNKS_READ_AHEAD, STREAM_UNPACK_TURN_BYTES};
 use leveret_types::{ConsumerId, Message, Now, ProtocolError, QueueId, ReplyCode};
 use smallvec::SmallVec;
+use std::collections::VecDeque;
 
 impl<S: Session> Connection<S> {
     fn streams(&mut self) -> &mut Streams {
@@ -533,17 +534,17 @@ impl<S: Session> Connection<S> {
         if let Some(publisher) = streams.publishers.remove(&stream) {
             self.stream_committed(stream, publisher.issued, now, env);
         }
-        self.stream_readers_gone(stream);
+        for consumer in self.readers_of(stream) {
+            self.stream_reader_gone(consumer);
+        }
     }
 
-    fn stream_readers_gone(&mut self, stream: QueueId) {
+    /// The consumers that read a stream.
+    fn readers_of(&mut self, stream: QueueId) -> Vec<ConsumerId> {
         let readers = self.streams().readers.iter();
         let of_stream =
             readers.filter(|(_, reader)| reader.stream == stream && reader.is_subscribed);
-        let gone: Vec<ConsumerId> = of_stream.map(|(consumer, _)| *consumer).collect();
-        for consumer in gone {
-            self.stream_reader_gone(consumer);
-        }
+        of_stream.map(|(consumer, _)| *consumer).collect()
     }
 
     /// The node that serves a stream is not reached any more. What it has not answered may be
@@ -552,9 +553,13 @@ impl<S: Session> Connection<S> {
         let Some(streams) = &mut self.streams else {
             return;
         };
-        streams
-            .waiting
-            .retain(|command| command.stream() != Some(stream));
+        // A reader of a replica on this node is there until it is told to end.
+        let is_lost = |command: &Command| {
+            command.stream() == Some(stream) && !matches!(command, Command::Unsubscribe { .. })
+        };
+        let waiting = std::mem::take(&mut streams.waiting).into_iter();
+        let (lost, waiting): (VecDeque<_>, VecDeque<_>) = waiting.partition(is_lost);
+        streams.waiting = waiting;
         if let Some(publisher) = streams.publishers.get_mut(&stream) {
             publisher.is_declared = false;
             publisher.batch = BatchBuilder::new();
@@ -569,7 +574,16 @@ impl<S: Session> Connection<S> {
                 self.release_committed(stream, issued, now);
             }
         }
-        self.stream_readers_gone(stream);
+        for consumer in self.readers_of(stream) {
+            self.leave_stream(consumer, env);
+            self.stream_reader_gone(consumer);
+        }
+        for command in lost {
+            if let Command::Subscribe { request, .. } = command {
+                let refusal = Refusal::NotAvailable("its leader is lost".to_owned());
+                self.stream_subscribed(ConsumerId(request.0), Err(refusal), now);
+            }
+        }
     }
 
     /// The connection is over.

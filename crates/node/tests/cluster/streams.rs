@@ -4,7 +4,9 @@
 use crate::script::check;
 use crate::world::World;
 use leveret_cluster::Env as _;
-use leveret_cluster::streams::StreamChange;
+use leveret_cluster::streams::{StreamChange, StreamNews};
+use leveret_node::env::{ConnectionEvent, Env as _};
+use leveret_stream::Event;
 use leveret_types::NodeId;
 
 #[test]
@@ -351,4 +353,43 @@ fn a_transaction_of_which_a_stream_takes_a_part_or_nothing_is_not_committed() {
     refused.say("t", "publish s m2 m3");
     refused.say("t", "commit");
     assert_eq!(refused.heard(), PARTLY);
+}
+
+/// The client at node 1 hears that the leader of its stream is lost.
+fn lose_leader(world: &mut World, client: &str) {
+    let stream = world.id("s");
+    let news = StreamNews::Event(Event::Lost { stream });
+    let connection = world.clients[client].connection;
+    let env = &world.nodes[&NodeId(1)].env;
+    env.post(connection, ConnectionEvent::Stream(news));
+    world.rest();
+}
+
+#[test]
+fn a_lost_stream_keeps_no_reader_of_a_consumer_and_answers_one_that_waits() {
+    let mut world = World::new(3);
+    world.connect("a", NodeId(1));
+    world.rest();
+    for words in [
+        "declare s x-queue-type=stream x-queue-leader-locator=client-local",
+        "qos 9",
+        "consume s t x-stream-offset=first",
+    ] {
+        world.say("a", words);
+    }
+    world.heard();
+    let readers = |world: &World| world.nodes[&NodeId(1)].stream_readers("s");
+    assert_eq!(readers(&world), Some(1));
+    lose_leader(&mut world, "a");
+    assert_eq!(world.heard(), "a: cancelled t");
+    assert_eq!(readers(&world), Some(0));
+
+    world.nodes[&NodeId(1)].env.fill_streams(true);
+    world.say("a", "consume s u x-stream-offset=first");
+    assert_eq!(world.heard(), "");
+    lose_leader(&mut world, "a");
+    assert_eq!(
+        world.heard(),
+        "a: close 406 PRECONDITION_FAILED - the stream is not available: its leader is lost"
+    );
 }

@@ -547,6 +547,11 @@ impl<D: Disk> Node<D> {
     pub fn queue(&self, name: &str) -> Option<QueueId> {
         self.env.catalogue.borrow().vhost("/")?.queue_id(name)
     }
+
+    /// How many readers a stream has on this node; `None` if it does not run here.
+    pub fn stream_readers(&self, name: &str) -> Option<u64> {
+        self.streams.readers(self.queue(name)?)
+    }
 }
 
 fn first_catalogue(config: Config) -> Catalogue {

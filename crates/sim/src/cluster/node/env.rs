@@ -51,7 +51,7 @@ pub struct NodeEnv {
     pub(super) heard: RefCell<VecDeque<(SessionId, Event)>>,
     /// The streams of other nodes, and their sessions at the streams of this one.
     pub(super) relayed: Relayed,
-    /// Whether the streams have no room for publishes, and who was told so.
+    /// Whether the streams have no room for publishes and new readers, and who was told so.
     are_streams_full: Cell<bool>,
     refused: RefCell<BTreeSet<ConnectionId>>,
     /// What this node's clients want changed in the catalogue, where that has no group of its own.
@@ -142,7 +142,7 @@ impl NodeEnv {
         busy
     }
 
-    /// The streams have no room for publishes from now on, or have some again.
+    /// The streams have no room for publishes and new readers from now on, or have some again.
     pub fn fill_streams(&self, are_full: bool) {
         self.are_streams_full.set(are_full);
         if !are_full {
@@ -366,8 +366,11 @@ impl Env for NodeEnv {
         connection: ConnectionId,
         command: leveret_stream::Command,
     ) -> Result<(), Box<leveret_stream::Command>> {
-        let is_publish = matches!(command, leveret_stream::Command::Publish { .. });
-        if is_publish && self.are_streams_full.get() {
+        let takes_room = matches!(
+            command,
+            leveret_stream::Command::Publish { .. } | leveret_stream::Command::Subscribe { .. }
+        );
+        if takes_room && self.are_streams_full.get() {
             self.refused.borrow_mut().insert(connection);
             return Err(Box::new(command));
         }

@@ -7,7 +7,7 @@ use leveret_metadata::QueueRecord;
 use leveret_storage::{Disk, StreamFiles};
 use leveret_stream::{Command, Events, SessionId};
 use leveret_stream_host::StreamHost;
-use leveret_types::Now;
+use leveret_types::{Now, QueueId};
 use std::path::Path;
 
 /// What the streams of a node are told.
@@ -58,6 +58,13 @@ impl<D: Disk> Streams<D> {
             let change = StreamChange::Elsewhere(record.id(), record.home());
             env.relayed.place(&change);
         }
+    }
+
+    /// How many readers a stream has; `None` of one that does not run here.
+    pub(super) fn readers(&self, stream: QueueId) -> Option<u64> {
+        let mut stats = self.host.stats();
+        let (_, stats) = stats.find(|(id, _)| *id == stream)?;
+        Some(stats.readers)
     }
 
     fn change(&mut self, change: StreamChange, events: &mut Events) {
