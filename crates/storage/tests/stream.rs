@@ -502,4 +502,18 @@ fn an_orderly_end_leaves_no_journal() {
     files.sync_all().unwrap();
     let ending = |path: &PathBuf| path.extension().unwrap().to_owned();
     assert!(disk.paths().iter().all(|path| ending(path) == "stream"));
+
+#[test]
+fn few_chunks_of_what_was_read_keep_no_more_memory_than_their_own() {
+    let (disk, appended) = filled(STREAM_READ_BYTES as u64 / 8_000, u64::MAX, 8_000);
+    let (mut files, _) = open(&disk);
+    let loaded = files.read(STREAM, 0, Seek::Offset(0), u64::MAX, 2).unwrap();
+    assert_eq!(loaded.chunks, appended[..2]);
+    for chunk in loaded.chunks {
+        let bytes = chunk.bytes().clone();
+        drop(chunk);
+        let len = bytes.len();
+        let capacity = bytes.try_into_mut().map(|bytes| bytes.capacity());
+        assert!(capacity.is_ok_and(|capacity| capacity < 2 * len));
+    }
 }

@@ -132,6 +132,7 @@ impl<'a, F: DiskFile> SegmentReader<'a, F> {
     fn read(&self, mut position: u64, before: u64, chunks_max: usize) -> io::Result<Read> {
         let mut chunks = Vec::new();
         let mut block = self.block(position, STREAM_READ_BYTES)?;
+        let (start, mut block_bytes) = (position, block.len());
         let mut is_sound = true;
         while chunks.len() < chunks_max && !block.is_empty() {
             let Some(record) = RecordHead::decode(&self.head, position, &block) else {
@@ -148,6 +149,7 @@ impl<'a, F: DiskFile> SegmentReader<'a, F> {
                     break;
                 }
                 block = self.block(position, bytes)?;
+                block_bytes = block.len();
             }
             if bytes > block.len() || !record.has_body(&block[RECORD_KNOWN_BYTES..bytes]) {
                 is_sound = !chunks.is_empty();
@@ -163,6 +165,14 @@ impl<'a, F: DiskFile> SegmentReader<'a, F> {
             };
             chunks.push(chunk);
             position += record.stride();
+        }
+        if position - start < block_bytes as u64 / 2 {
+            // Whoever keeps a chunk keeps all of the block that it came in.
+            chunks = chunks
+                .iter()
+                .map(copied)
+                .collect::<Option<_>>()
+                .unwrap_or(chunks);
         }
         Ok(Read {
             chunks,
@@ -188,6 +198,11 @@ impl<'a, F: DiskFile> SegmentReader<'a, F> {
         let mut chunk = block.slice(RECORD_HEAD_BYTES..);
         Ok(SharedChunk::split_from(&mut chunk).ok())
     }
+}
+
+/// A chunk in memory of its own.
+fn copied(chunk: &SharedChunk) -> Option<SharedChunk> {
+    SharedChunk::split_from(&mut Bytes::copy_from_slice(chunk.bytes())).ok()
 }
 
 struct Read {
