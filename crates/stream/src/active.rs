@@ -20,8 +20,8 @@ use leveret_types::limits::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How far an epoch stands above the count of generations within it: 16 million of these, before 100
-/// times as many epochs as a replica passes over that does not know what it has promised.
+/// How far an epoch stands above the count of generations within it, of which there are 16 million:
+/// low enough for a hundred times the epochs that a replica without its promises passes over.
 const EPOCH_SHIFT: u32 = 24;
 
 /// A consumer of a group.
