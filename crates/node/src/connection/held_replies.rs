@@ -130,8 +130,8 @@ impl<S: Session> Connection<S> {
         self.release_held(now);
     }
 
-    /// A stream does not take what was published to it under these numbers: a transaction that some
-    /// of them are of is not committed as a whole, and its client hears that in place of the answer.
+    /// A stream does not take what was published to it under these numbers: a transaction that has
+    /// some of them is not committed as a whole, and its client hears that in place of the answer.
     pub(super) fn refuse_committed(&mut self, stream: QueueId, refused: &Range<u64>) {
         let transacted = &self.publisher.transacted;
         self.publisher.is_transaction_refused |= transacted
