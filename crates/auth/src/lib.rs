@@ -21,7 +21,9 @@ pub mod sasl;
 
 pub use guesses::{Guesser, Guesses, network_of};
 pub use login::{Fingerprint, LoginCheck, Remembered, Verdict};
-pub use password::{HashingAlgorithm, PasswordError, PasswordHash, verify_login};
+pub use password::{
+    HashMemory, HashingAlgorithm, PasswordError, PasswordHash, verify_login, verify_login_in,
+};
 pub use pattern::{Pattern, PatternError};
 pub use permission::{
     Access, Permission, Resource, Rights, TopicPermission, check_user_id, vhost_refused,

@@ -1,7 +1,7 @@
 //! The check of one login's password, as a value: whoever has the time runs it. What was found good
 //! is remembered for a while, so that a slow hash is not computed for every request of a client.
 
-use crate::password::{HashingAlgorithm, PasswordHash, verify_login};
+use crate::password::{HashMemory, HashingAlgorithm, PasswordHash, verify_login_in};
 use leveret_types::limits::{LOGIN_REMEMBERED_MS, LOGINS_REMEMBERED_MAX};
 use sha2::{Digest, Sha256};
 use std::collections::{HashMap, VecDeque};
@@ -73,10 +73,10 @@ impl LoginCheck {
         algorithm == HashingAlgorithm::Argon2id
     }
 
-    /// Whether the password is right.
+    /// Whether the password is right. A slow hash is computed in `memory`.
     #[must_use]
-    pub fn run(&self) -> bool {
-        verify_login(self.hash.as_ref(), &self.password, self.usual)
+    pub fn run(&self, memory: &mut HashMemory) -> bool {
+        verify_login_in(self.hash.as_ref(), &self.password, self.usual, memory)
     }
 }
 
@@ -178,7 +178,7 @@ mod tests {
         for hash in [None, Some(PasswordHash::none())] {
             assert!(LoginCheck::new("u", hash.clone(), b"p".to_vec(), argon2id).is_slow());
             assert!(!check(hash.clone(), "p").is_slow());
-            assert!(!check(hash, "p").run());
+            assert!(!check(hash, "p").run(&mut HashMemory::default()));
         }
         let slow = PasswordHash::parse(
             argon2id,
@@ -186,7 +186,7 @@ mod tests {
         );
         assert!(check(slow.ok(), "p").is_slow());
         assert!(!LoginCheck::new("u", Some(hash("p")), b"p".to_vec(), argon2id).is_slow());
-        assert!(check(Some(hash("p")), "p").run());
+        assert!(check(Some(hash("p")), "p").run(&mut HashMemory::default()));
     }
 
     #[test]

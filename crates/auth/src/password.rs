@@ -4,8 +4,8 @@
 //! RabbitMQ's hashes are base64 of a 4-byte salt followed by the digest of salt and password. An
 //! argon2id hash is a PHC string.
 
-use argon2::password_hash::{PasswordHash as Phc, PasswordHasher, PasswordVerifier, SaltString};
-use argon2::{Algorithm, Argon2, Params, Version};
+use argon2::password_hash::{Output, PasswordHash as Phc, PasswordHasher, Salt, SaltString};
+use argon2::{Algorithm, Argon2, Block, Params, Version};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use leveret_types::limits::{
@@ -192,9 +192,12 @@ impl PasswordHash {
     /// Whether this is the hash of `password`. The empty password is never right.
     #[must_use]
     pub fn verify(&self, password: &[u8]) -> bool {
+        self.verify_in(password, &mut HashMemory::default())
+    }
+
+    fn verify_in(&self, password: &[u8], memory: &mut HashMemory) -> bool {
         let right = match self.algorithm {
-            HashingAlgorithm::Argon2id => parse_phc(&self.text, &STORED)
-                .is_ok_and(|phc| Argon2::default().verify_password(password, &phc).is_ok()),
+            HashingAlgorithm::Argon2id => verify_phc(&self.text, password, memory).unwrap_or(false),
             algorithm => match BASE64.decode(&self.text) {
                 Ok(bytes) if bytes.len() > SALT_BYTES => {
                     let (salt, expected) = bytes.split_at(SALT_BYTES);
@@ -212,11 +215,27 @@ impl PasswordHash {
 /// answer takes does not tell who exists.
 #[must_use]
 pub fn verify_login(hash: Option<&PasswordHash>, password: &[u8], usual: HashingAlgorithm) -> bool {
+    verify_login_in(hash, password, usual, &mut HashMemory::default())
+}
+
+/// [`verify_login`] for who checks one after the other: slow hashes are computed in `memory`.
+#[must_use]
+pub fn verify_login_in(
+    hash: Option<&PasswordHash>,
+    password: &[u8],
+    usual: HashingAlgorithm,
+    memory: &mut HashMemory,
+) -> bool {
     match hash {
-        Some(hash) if !hash.text.is_empty() => hash.verify(password),
+        Some(hash) if !hash.text.is_empty() => hash.verify_in(password, memory),
         _ => {
             match usual {
-                HashingAlgorithm::Argon2id => drop(argon2_text(password, &[0; SALT_BYTES_GIVEN])),
+                HashingAlgorithm::Argon2id => {
+                    let mut found = [0; Params::DEFAULT_OUTPUT_LEN];
+                    let salt = [0; SALT_BYTES_GIVEN];
+                    let argon2 = argon2id(Version::V0x13, Params::DEFAULT);
+                    memory.hash(&argon2, password, &salt, &mut found);
+                }
                 salted => drop(std::hint::black_box(digest(
                     salted,
                     &[0; SALT_BYTES],
@@ -243,9 +262,80 @@ fn digest(algorithm: HashingAlgorithm, salt: &[u8], password: &[u8]) -> Vec<u8> 
     }
 }
 
+/// Memory that argon2id works in, kept from one hash to the next. The system clears what it gives,
+/// page by page, and tells all processors of what it takes back: with 64 MiB for each hash, other
+/// threads of the process would notice.
+#[derive(Default)]
+pub struct HashMemory(Vec<Block>);
+
+impl std::fmt::Debug for HashMemory {
+    /// What it holds was made of a password.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let bytes = self.0.len() * Block::SIZE;
+        f.debug_struct("HashMemory").field("bytes", &bytes).finish()
+    }
+}
+
+impl HashMemory {
+    /// Whether it has none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Gives it back to the system.
+    pub fn give_back(&mut self) {
+        self.0 = Vec::new();
+    }
+
+    /// Computes a hash, which fills `found`; false if there is none of what is given.
+    fn hash(
+        &mut self,
+        argon2: &Argon2<'_>,
+        password: &[u8],
+        salt: &[u8],
+        found: &mut [u8],
+    ) -> bool {
+        let blocks = argon2.params().block_count();
+        if self.0.len() < blocks {
+            // First, so that there are never both.
+            self.give_back();
+            self.0 = vec![Block::default(); blocks];
+        }
+        let memory = &mut self.0[..blocks];
+        let hashed = argon2.hash_password_into_with_memory(password, salt, found, memory);
+        // More than a new hash may ask for is not kept for those to come.
+        if blocks > ARGON2_MEMORY_KIB_MAX as usize {
+            self.give_back();
+        }
+        hashed.is_ok()
+    }
+}
+
+fn argon2id(version: Version, params: Params) -> Argon2<'static> {
+    Argon2::new(Algorithm::Argon2id, version, params)
+}
+
+/// Whether a PHC string is of `password`; none if it is not one that can be checked.
+fn verify_phc(text: &str, password: &[u8], memory: &mut HashMemory) -> Option<bool> {
+    let phc = parse_phc(text, &STORED).ok()?;
+    let (salt, expected) = (phc.salt?, phc.hash?);
+    let mut buffer = [0; Salt::MAX_LENGTH];
+    let salt = salt.decode_b64(&mut buffer).ok()?;
+    let version = match phc.version {
+        Some(version) => Version::try_from(version).ok()?,
+        None => Version::default(),
+    };
+    let argon2 = argon2id(version, Params::try_from(&phc).ok()?);
+    let mut buffer = [0; Output::MAX_LENGTH];
+    let found = &mut buffer[..expected.len()];
+    let hashed = memory.hash(&argon2, password, salt, found);
+    Some(hashed && bool::from(found.ct_eq(expected.as_bytes())))
+}
+
 fn argon2_text(password: &[u8], salt: &[u8; SALT_BYTES_GIVEN]) -> Result<String, PasswordError> {
     let salt = SaltString::encode_b64(salt).map_err(|_| PasswordError::NotArgon2id)?;
-    Argon2::new(Algorithm::Argon2id, Version::V0x13, Params::DEFAULT)
+    argon2id(Version::V0x13, Params::DEFAULT)
         .hash_password(password, &salt)
         .map(|phc| phc.to_string())
         .map_err(|_| PasswordError::NotArgon2id)
@@ -319,6 +409,48 @@ mod tests {
             assert_eq!(PasswordHash::parse(algorithm, &hash.text), Ok(hash.clone()));
             assert_eq!(HashingAlgorithm::parse(algorithm.name()), Some(algorithm));
         }
+    }
+
+    #[test]
+    fn slow_hashes_are_right_in_memory_that_others_were_computed_in() {
+        let phc = |kib: u32, passes: u32, output: usize| {
+            let params = Params::new(kib, passes, 1, Some(output)).expect("within argon2's bounds");
+            let salt = SaltString::encode_b64(&SALT).expect("a salt");
+            let argon2 = argon2id(Version::V0x13, params);
+            let text = argon2.hash_password(b"pass", &salt).expect("hashed");
+            PasswordHash::parse(HashingAlgorithm::Argon2id, &text.to_string()).expect("a hash")
+        };
+        // As made and checked by the crate, one hash in memory of its own.
+        let hashes = [
+            phc(64, 3, 32),
+            phc(8, 1, 16),
+            phc(128, 2, 64),
+            phc(64, 1, 32),
+        ];
+        let mut memory = HashMemory::default();
+        let usual = HashingAlgorithm::Argon2id;
+        for hash in hashes.iter().chain(hashes.iter().rev()) {
+            let mut check =
+                |password: &[u8]| verify_login_in(Some(hash), password, usual, &mut memory);
+            assert!(check(b"pass") && !check(b"Pass"), "{}", hash.text);
+        }
+        assert!(!verify_login_in(None, b"pass", usual, &mut memory));
+    }
+
+    #[test]
+    fn memory_is_kept_for_the_next_hash_unless_none_may_ask_for_so_much() {
+        let mut memory = HashMemory::default();
+        let hash = |memory: &mut HashMemory, kib: u32| {
+            let params = Params::new(kib, 1, 1, None).expect("within argon2's bounds");
+            let argon2 = argon2id(Version::V0x13, params);
+            assert!(memory.hash(&argon2, b"p", &SALT, &mut [0; 32]));
+            (memory.0.as_ptr(), memory.0.len())
+        };
+        let first = hash(&mut memory, ARGON2_MEMORY_KIB_MAX);
+        assert_eq!(hash(&mut memory, 8), first, "a cheaper one takes the same");
+        assert_eq!(hash(&mut memory, ARGON2_MEMORY_KIB_MAX), first);
+        hash(&mut memory, ARGON2_MEMORY_KIB_MAX + 4);
+        assert!(memory.is_empty());
     }
 
     #[test]

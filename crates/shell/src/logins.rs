@@ -11,15 +11,17 @@ mod waiting;
 #[cfg(test)]
 mod tests;
 
-use leveret_auth::{Guesser, Guesses, LoginCheck, Remembered, Verdict};
+use leveret_auth::{Guesser, Guesses, HashMemory, LoginCheck, Remembered, Verdict};
 use leveret_types::limits::LOGIN_HELD_MS_MAX;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 use waiting::{Held, Job, Standing, Waiting};
 
 /// By how much the threads stand back.
 const NICENESS: i32 = 10;
+/// For how long a thread that has nothing to compute keeps the memory that it computes in.
+const MEMORY_KEPT: Duration = Duration::from_secs(1);
 
 /// Who waits for the check of a password.
 pub trait LoginWaiter: Send {
@@ -182,7 +184,7 @@ impl Logins {
             Look::Known(verdict) => Some(verdict),
             Look::Later => None,
             Look::Compute => {
-                let right = check.run();
+                let right = check.run(&mut HashMemory::default());
                 let mut state = self.state.lock();
                 state.found(&guesser, check, right, now_ms);
                 Some(right.into())
@@ -228,12 +230,13 @@ impl Logins {
         // Behind who is in already: strangers' logins wait for a processor, clients' messages do
         // not. Where the system refuses, the threads are as urgent as others.
         let _ = rustix::process::setpriority_process(None, NICENESS);
-        while let Some(job) = self.next() {
-            self.settle(job);
+        let mut memory = HashMemory::default();
+        while let Some(job) = self.next(&mut memory) {
+            self.settle(job, &mut memory);
         }
     }
 
-    fn next(&self) -> Option<Job> {
+    fn next(&self, memory: &mut HashMemory) -> Option<Job> {
         let mut state = self.state.lock();
         while !state.stopped {
             let now_ms = self.now_ms();
@@ -244,18 +247,35 @@ impl Logins {
                     job.tell(Verdict::Busy);
                     state = self.state.lock();
                 }
-                Next::Wait(None) => self.waker.wait(&mut state),
-                Next::Wait(Some(until_ms)) => {
-                    let pause = Duration::from_millis(until_ms.saturating_sub(now_ms));
-                    self.waker.wait_for(&mut state, pause);
+                Next::Wait(until_ms) => {
+                    let pause = until_ms.map(|until_ms| until_ms.saturating_sub(now_ms));
+                    self.rest(&mut state, pause.map(Duration::from_millis), memory);
                 }
             }
         }
         None
     }
 
+    /// Sleeps until there is something new, at most for `pause`. Whoever rests for long without
+    /// anything to compute keeps no memory for it.
+    fn rest(
+        &self,
+        state: &mut MutexGuard<'_, State>,
+        pause: Option<Duration>,
+        memory: &mut HashMemory,
+    ) {
+        let kept = (!memory.is_empty()).then_some(MEMORY_KEPT);
+        let Some(shortest) = pause.into_iter().chain(kept).min() else {
+            return self.waker.wait(state);
+        };
+        if self.waker.wait_for(state, shortest).timed_out() && kept == Some(shortest) {
+            // It takes its time, for which nobody is to wait.
+            MutexGuard::unlocked(state, || memory.give_back());
+        }
+    }
+
     /// Computes one check and tells who wait for it.
-    fn settle(&self, job: Job) {
+    fn settle(&self, job: Job, memory: &mut HashMemory) {
         // The same one may have been under way when this one came.
         let known = {
             let state = self.state.lock();
@@ -268,7 +288,7 @@ impl Logins {
             }
         };
         let right = known.unwrap_or_else(|| {
-            let right = job.check.run();
+            let right = job.check.run(memory);
             let now_ms = self.now_ms();
             let mut state = self.state.lock();
             state.found(&job.guesser, &job.check, right, now_ms);

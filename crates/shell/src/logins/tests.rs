@@ -70,14 +70,14 @@ impl Door {
 
     /// Runs all that waits; answers how many were computed.
     fn work(&self) -> usize {
-        let mut count = 0;
+        let (mut count, mut memory) = (0, HashMemory::default());
         loop {
             let next = self.logins.state.lock().next(self.logins.now_ms());
             match next {
                 Next::Wait(_) => return count,
                 Next::Refuse(job) => job.tell(Verdict::Busy),
                 Next::Check(job) => {
-                    self.logins.settle(job);
+                    self.logins.settle(job, &mut memory);
                     count += 1;
                 }
             }
@@ -452,4 +452,19 @@ fn so_many_are_held_and_not_one_more() {
     let told = door.told.lock();
     assert_eq!(told.len(), LOGINS_HELD_PER_ADDRESS_MAX);
     assert!(told.iter().all(|(_, verdict)| *verdict == Verdict::Busy));
+}
+
+#[test]
+fn who_rests_for_long_keeps_no_memory() {
+    let door = Door::new();
+    let mut memory = HashMemory::default();
+    door.knock(1, 0, &door.open);
+    let job = door.logins.next(&mut memory).expect("one waits");
+    door.logins.settle(job, &mut memory);
+    let mut state = door.logins.state.lock();
+    let pause = Some(Duration::from_millis(1));
+    door.logins.rest(&mut state, pause, &mut memory);
+    assert!(!memory.is_empty(), "there is more to compute soon");
+    door.logins.rest(&mut state, None, &mut memory);
+    assert!(memory.is_empty());
 }
