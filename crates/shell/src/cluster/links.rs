@@ -111,15 +111,13 @@ impl Incoming {
         frames: &mut Vec<(QueueId, Bytes)>,
     ) -> Result<(), String> {
         for _ in 0..READS_MAX {
-            let kept = self.arriving.restore(scratch);
-            match self.socket.read(&mut scratch[kept..]) {
+            match self.socket.read(scratch) {
                 Ok(0) => return Err("it has closed its link".to_owned()),
                 Ok(count) => {
-                    let filled = kept + count;
-                    self.heard |= self.arriving.take(&mut scratch[..filled], frames)?;
+                    self.heard |= self.arriving.take(&mut scratch[..count], frames)?;
                     // A read that did not fill the buffer has emptied the socket: the next edge
                     // tells of more.
-                    if filled < scratch.len() && !self.ending {
+                    if count < scratch.len() && !self.ending {
                         self.unread = false;
                         return Ok(());
                     }
@@ -157,15 +155,9 @@ impl Arriving {
         }
     }
 
-    /// Puts what is there of a record before the place of what is read next; answers how much.
-    fn restore(&self, scratch: &mut [u8]) -> usize {
-        let kept = self.partial.len();
-        scratch[..kept].copy_from_slice(&self.partial);
-        kept
-    }
-
     /// Takes in what has come: the rest of a record that began before and what is behind it. Says
-    /// whether any of it is known to be the other node's.
+    /// whether any of it is known to be the other node's. What it costs grows with what has come
+    /// alone, however little that is of a record.
     fn take(
         &mut self,
         bytes: &mut [u8],
@@ -186,14 +178,29 @@ impl Arriving {
             self.decoder.feed(bytes);
             return Ok(true);
         };
-        let mut at = 0;
+        let (mut at, mut heard) = (0, false);
+        while !self.partial.is_empty() {
+            let lacking = seal::lacking(&self.partial).min(bytes.len() - at);
+            self.partial.extend_from_slice(&bytes[at..at + lacking]);
+            at += lacking;
+            match opener.open(&mut self.partial)? {
+                Some((said, _)) => {
+                    self.decoder.feed(said);
+                    self.partial.clear();
+                    heard = true;
+                }
+                None if at == bytes.len() => return Ok(heard),
+                // Its length is known now.
+                None => {}
+            }
+        }
         while let Some((said, taken)) = opener.open(&mut bytes[at..])? {
             self.decoder.feed(said);
             at += taken;
+            heard = true;
         }
-        self.partial.clear();
         self.partial.extend_from_slice(&bytes[at..]);
-        Ok(at > 0)
+        Ok(heard)
     }
 }
 

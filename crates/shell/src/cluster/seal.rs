@@ -174,6 +174,15 @@ impl Sealer {
     }
 }
 
+/// Bytes that the beginning of a record lacks of its header, or behind that of the whole.
+#[must_use]
+pub fn lacking(begun: &[u8]) -> usize {
+    match begun.split_first_chunk::<HEADER_BYTES>() {
+        None => HEADER_BYTES - begun.len(),
+        Some((header, rest)) => (u32::from_le_bytes(*header) as usize).saturating_sub(rest.len()),
+    }
+}
+
 /// Opens what the other side says.
 #[derive(Debug)]
 pub struct Opener(Direction);

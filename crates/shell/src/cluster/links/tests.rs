@@ -73,12 +73,12 @@ fn received(
     let mut scratch = vec![0; READ_BYTES];
     let (mut frames, mut at) = (Vec::new(), 0);
     while at < bytes.len() {
-        let kept = arriving.restore(&mut scratch);
-        let room = (scratch.len() - kept).min(bytes.len() - at);
-        let count = 1 + chance.below(room);
-        scratch[kept..kept + count].copy_from_slice(&bytes[at..at + count]);
+        // Most of them long ones, so that there are records that come at once; some a few bytes.
+        let bound = [scratch.len(), scratch.len(), 9][chance.below(3)];
+        let count = 1 + chance.below(bound.min(bytes.len() - at));
+        scratch[..count].copy_from_slice(&bytes[at..at + count]);
         at += count;
-        if let Err(why) = arriving.take(&mut scratch[..kept + count], &mut frames) {
+        if let Err(why) = arriving.take(&mut scratch[..count], &mut frames) {
             return (frames, Err(why));
         }
     }
@@ -112,17 +112,38 @@ fn bytes_that_nobody_has_sealed_say_nothing_of_the_other_node() {
     let mut arriving = Arriving::new(Protection::Sealed, far.opener);
     leaving.beat();
     let mut record = sent(&mut leaving, &mut Vec::new(), &mut Chance(3));
-    let (mut scratch, mut frames) = (vec![0; READ_BYTES], Vec::new());
+    let mut frames = Vec::new();
     for at in 0..record.len() {
-        let kept = arriving.restore(&mut scratch);
-        scratch[kept] = record[at];
-        let heard = arriving.take(&mut scratch[..=kept], &mut frames);
+        let heard = arriving.take(&mut [record[at]], &mut frames);
         assert_eq!(heard, Ok(at + 1 == record.len()), "byte {at}");
     }
     // A length that somebody claims, and bytes that drip behind it.
     record.truncate(4);
     record.extend_from_slice(&[7; 3]);
     assert_eq!(arriving.take(&mut record, &mut frames), Ok(false));
+}
+
+/// Somebody on the way who passes on one byte after the other has a node do no more for each than
+/// take it: what is there of a record is not moved again.
+#[test]
+fn a_record_that_drips_is_kept_where_it_is() {
+    let (near, far) = pair();
+    let mut leaving = Leaving::new(Protection::Sealed, near.sealer);
+    let mut arriving = Arriving::new(Protection::Sealed, far.opener);
+    let body = Bytes::from(vec![7; PEER_RECORD_BYTES_MAX - wire::HEADER_BYTES]);
+    let mut posted = vec![PeerFrame::new(QueueId(1), body)];
+    let record = sent(&mut leaving, &mut posted, &mut Chance(3));
+    assert_eq!(records(&record).len(), 1);
+    let (mut frames, mut moves, mut place) = (Vec::new(), 0, std::ptr::null());
+    for (at, byte) in record.iter().enumerate() {
+        assert_eq!(arriving.partial.len(), at);
+        let heard = arriving.take(&mut [*byte], &mut frames);
+        assert_eq!(heard, Ok(at + 1 == record.len()), "byte {at}");
+        moves += usize::from(place != arriving.partial.as_ptr());
+        place = arriving.partial.as_ptr();
+    }
+    assert_eq!(frames.len(), 1);
+    assert!(moves <= 20, "it grows by doubling: {moves}");
 }
 
 #[test]
