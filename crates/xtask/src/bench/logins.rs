@@ -34,6 +34,9 @@ const AMQP_OPEN: usize = 512;
 /// Clients of the flood over HTTP, and when each hangs up.
 const HTTP_CLIENTS: usize = 20;
 const HANG_UP: Duration = Duration::from_millis(100);
+/// By how much the floods' threads stand back: floods come from other machines, and what it costs
+/// to make one is not to hold up the node.
+const FLOOD_NICENESS: i32 = 19;
 /// Users whose hash costs as much as one may.
 const COSTLY_USERS: u64 = 4;
 /// As much memory and as many passes as a hash may ask for when a user is made. Nobody knows the
@@ -129,8 +132,15 @@ fn timed_login(from: Ipv4Addr, to: SocketAddr, user: &str, password: &str) -> Re
     Ok(started.elapsed().as_secs_f64() * 1_000.0)
 }
 
+/// Lets this thread run when the node and its clients do not.
+fn stand_back() {
+    // Where the system refuses, the floods' threads are in the node's way.
+    let _ = rustix::process::setpriority_process(None, FLOOD_NICENESS);
+}
+
 /// Sends wrong logins over AMQP at a rate until it is told to stop.
 fn flood_amqp(flood: Flood, to: SocketAddr, stop: &AtomicBool, sent: &AtomicU64) {
+    stand_back();
     let mut open = std::collections::VecDeque::new();
     let (started, mut number) = (Instant::now(), 0);
     while !stop.load(Ordering::Relaxed) {
@@ -159,6 +169,7 @@ fn flood_amqp(flood: Flood, to: SocketAddr, stop: &AtomicBool, sent: &AtomicU64)
 
 /// Asks over HTTP with wrong passwords and hangs up, until it is told to stop.
 fn flood_http(to: SocketAddr, stop: &AtomicBool, sent: &AtomicU64) {
+    stand_back();
     while !stop.load(Ordering::Relaxed) {
         let number = sent.fetch_add(1, Ordering::Relaxed);
         let credentials = base64(format!("victim:wrong-http-{number}").as_bytes());
