@@ -1,7 +1,9 @@
 use super::*;
 use bytes::Bytes;
 use leveret_types::MessageParts;
-use leveret_types::limits::{LINK_FRAME_BYTES, LINK_RECORDS_MAX};
+use leveret_types::limits::{
+    LINK_CONSUMER_BYTES_MAX, LINK_CONSUMER_MESSAGES_MAX, LINK_FRAME_BYTES, LINK_RECORDS_MAX,
+};
 use leveret_types::message::MessageSummary;
 
 fn message(body: &[u8]) -> Message {
@@ -433,4 +435,23 @@ fn a_consumer_with_flags_that_there_are_not_is_refused() {
             "{flag}"
         );
     }
+}
+
+#[test]
+fn a_consumer_may_have_more_again_when_half_of_its_window_is_free_and_not_before() {
+    let mut window = Window::default();
+    let most = LINK_CONSUMER_MESSAGES_MAX;
+    (0..most).for_each(|_| assert!(window.take(0)));
+    assert!(!window.take(0));
+    assert!(!window.give(most / 2 - 1, 0));
+    assert!(window.give(1, 0), "half of the messages");
+    assert!(!window.give(1, 0), "nothing was refused since");
+    let mut window = Window::default();
+    let half = LINK_CONSUMER_BYTES_MAX / 2;
+    assert!(window.take(half as u32) && window.take(half as u32));
+    assert!(!window.take(1));
+    assert!(!window.give(1, half - 1));
+    assert!(window.give(0, 1), "half of the bytes");
+    assert!(window.take(half as u32), "as much as there may be");
+    assert!(!window.take(1));
 }

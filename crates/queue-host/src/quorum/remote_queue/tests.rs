@@ -413,3 +413,17 @@ fn an_answer_to_a_get_is_for_who_asked_that_and_nobody_else() {
          poll get 9 => got 2 left=3",
     );
 }
+
+#[test]
+fn consumers_of_a_queue_whose_only_node_goes_are_cancelled() {
+    play(
+        "single 2
+         attach 7 => to 2: present 1 get:7
+         2 committed 0 => to 2: attach 7
+         2 attached 7 => attached 7
+         attach 8 => to 2: attach 8
+         down 2 => unavailable, cancelled 7
+         holds 7 => false
+         holds 8 => false",
+    );
+}

@@ -18,9 +18,11 @@ mod referring;
 mod registered;
 mod restored;
 mod sending;
+mod source;
 mod spare;
 mod stuck;
 mod transferring;
+mod viewed;
 
 use super::HEADER_LOG;
 use crate::events::{PeerFrame, QueueAnswer, QueueEvent};
@@ -32,6 +34,7 @@ use leveret_queue::{Consumer, Outcome, QueueKind, Settings};
 use leveret_storage::{
     Folders, MemoryDisk, Options, Reader, SealedChunk, StoreLock, WalWriter, recover,
 };
+use leveret_stream::SessionId;
 use leveret_types::message::MessageSummary;
 use leveret_types::{
     ConnectionId, ConsumerId, Message, MessageParts, NodeId, Now, QueueId, ReplicaId, ShardId,
@@ -125,6 +128,8 @@ struct World {
     misreferring: u64,
     /// Nodes whose disks have damaged something.
     corrupt: BTreeSet<usize>,
+    /// What views that nodes lead asked their stream.
+    asked: Vec<(usize, SessionId, leveret_stream::Command)>,
     /// What nodes said of damage, each with the node.
     told_damage: Vec<(usize, String)>,
 }
@@ -228,6 +233,7 @@ impl World {
             expiration_ms: None,
             misreferring: 0,
             corrupt: BTreeSet::new(),
+            asked: Vec::new(),
             told_damage: Vec::new(),
         };
         for at in 0..world.nodes.len() {
@@ -309,6 +315,9 @@ impl World {
     fn carry_out(&mut self, at: usize) {
         let running = self.nodes[at].running.as_mut().expect("it runs");
         let effects = std::mem::take(&mut running.shard.effects);
+        let asked = effects.streams.into_iter();
+        self.asked
+            .extend(asked.map(|(session, command)| (at, session, command)));
         let mut said = Vec::new();
         for (_, event) in effects.posts {
             match event {

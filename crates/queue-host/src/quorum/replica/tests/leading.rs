@@ -766,3 +766,98 @@ fn who_gets_one_by_one_waits_for_few_entries() {
          entries => 2",
     );
 }
+
+/// Bodies that are too large for all to stay in memory.
+#[test]
+fn a_message_that_is_read_first_is_sent_to_each_node_that_asks() {
+    play(
+        "",
+        "1 absent
+         2 absent
+         1 present => 1: committed 0
+         2 present => 2: committed 0
+         1 publish 12 bytes=30000
+         run 300 => 1: committed 5, 1: committed 10, 1: committed 12
+         lead 1 => 1: leads not, 2: leads not, 0: leading, 2: leading
+         0 present get:7=0..2@0 => 0: committed 0
+         2 present get:8=2..4@0 => 2: committed 0
+         0 fetch 7 1
+         0 fetch 7 0
+         2 get 9
+         2 fetch 8 2
+         commit => 0: fetched m0, 2: fetched m2, 2: got m4 left=7
+         0 fetch 7 1 => 0: fetched m1
+         0 fetch 7 1 => 0: fetched m1
+         commit
+         0 accept 7 0..1
+         0 fetch 7 0 => 0: fetched gone
+         run 30 => 0: committed 1",
+    );
+}
+
+/// Nobody has heard of the other node when the subscription goes.
+#[test]
+fn what_a_subscription_claimed_that_goes_is_free_once_all_have_spoken() {
+    play(
+        "",
+        "1 absent
+         2 absent
+         1 present => 1: committed 0
+         1 publish 2
+         run 300 => 1: committed 2
+         lead 2 => 1: leads not, 0: leading, 1: leading
+         1 present get:7=0..1@0 => 1: committed 2
+         1 detach 7
+         1 get 9
+         run 30
+         0 absent => 1: got m0 left=1 again failed=1 had=1
+         run 30",
+    );
+}
+
+#[test]
+fn a_node_that_is_gone_is_not_waited_for() {
+    play(
+        "",
+        "1 present 7 => 1: committed 0
+         1 publish 1
+         run 30
+         down 2
+         run 10 => 1: committed 1, 1: 7 has 0
+         up 2 => 2: leading",
+    );
+}
+
+#[test]
+fn what_a_node_that_is_lost_held_goes_to_others_at_once() {
+    play(
+        "",
+        "1 absent
+         2 absent
+         1 present => 1: committed 0
+         2 present => 2: committed 0
+         1 attach 7 => 1: attached 7
+         1 publish 1
+         run 30 => 1: committed 1, 1: 7 has 0
+         2 attach 8 => 2: attached 8
+         down 1 => 2: 8 gets m0 at 0 again had=1
+         run 30
+         2 count => 2: counted 0 1 1
+         up 1 => 1: leading",
+    );
+}
+
+#[test]
+fn a_node_is_waited_for_to_the_millisecond_and_nothing_is_due_after_that() {
+    play(
+        "",
+        "1 present => 1: committed 0
+         1 publish 1
+         run 4990
+         due => in 10 ms
+         run 10 => 1: committed 1
+         due => in 50 ms
+         run 1000
+         due => never",
+    );
+}

@@ -20,23 +20,37 @@
 //! doubt, sure                 the leader's node has not heard of the others for long; it has again
 //! arrived 0..1, refused 0     what becomes of dead letters
 //! entries                     how many there are since this was asked last
+//! stream 3                    the stream of a `view` has a chunk of so many messages more
+//! stream deletes 1            retention deletes so many chunks
+//! stream refuses|answers      what it is asked from now on
+//! stream late                 its newest chunk comes for the reader that the leader's node had
+//!                             when it led before
+//! stream lost                 the leader's node loses sight of it
+//! due                         in how many milliseconds the leader's node wants to be woken
+//! depths                      messages of the queue: all, ready, unsettled
+//! grow                        a queue of `two` members has a third one from now on
+//! many WORDS                  the same as WORDS, and what is heard is counted by its kind
 //! under way                   what is gathered or proposed, and who waits for it
 //! ```
 //!
 //! At the end all members have made the same of it.
 
 use super::super::Replica;
+use super::source::{STREAM, Source};
 use super::*;
 use crate::host_kind::HostKind;
+use crate::queue_spec::ViewSpec;
 use crate::quorum::link::{
     Command, Event, Fetched, HeldRange, Operation, RegisteredSubscription, Registration, Settle,
     TO_LEADER, decode_to_remote_queue,
 };
+use crate::stream_events::{StreamNews, session_of_view};
 use leveret_queue::Overflow;
+use leveret_stream::{Command as StreamCommand, Event as StreamEvent, SessionId};
 use leveret_types::limits::LEADER_LEASE_MS;
 
 /// The priority log of messages without a priority, which need not be named.
-const PLAIN: u8 = 4;
+pub(super) const PLAIN: u8 = 4;
 
 struct Led {
     world: World,
@@ -49,6 +63,7 @@ struct Led {
     heard: Vec<String>,
     /// The last entry when that was asked last.
     entries: u64,
+    source: Source,
 }
 
 fn place(priority_log: u8, index: u64) -> String {
@@ -191,6 +206,28 @@ fn subscription(word: &str) -> RegisteredSubscription {
     }
 }
 
+/// What was heard by its kind, with how often: `1: has x3`.
+fn counted(heard: Vec<String>) -> Vec<String> {
+    let mut kinds: Vec<(String, u32)> = Vec::new();
+    for said in heard {
+        let is_kind =
+            |word: &&str| !word.contains(|c: char| c.is_ascii_digit() && !word.ends_with(':'));
+        let kind = said
+            .split(' ')
+            .filter(is_kind)
+            .collect::<Vec<_>>()
+            .join(" ");
+        match kinds.iter_mut().find(|(of, _)| *of == kind) {
+            Some((_, count)) => *count += 1,
+            None => kinds.push((kind, 1)),
+        }
+    }
+    kinds
+        .iter()
+        .map(|(kind, count)| format!("{kind} x{count}"))
+        .collect()
+}
+
 fn outcome(word: &str) -> Option<Outcome> {
     Some(match word {
         "accept" => Outcome::Accept,
@@ -223,6 +260,17 @@ fn set(spec: &mut QueueSpec, words: &[&str]) {
             "single" => settings.single_active = true,
             "auto-delete" => spec.auto_delete = true,
             "keep" => spec.auto_delete = false,
+            "two" => {
+                spec.members.truncate(2);
+                spec.founders.truncate(2);
+            }
+            "view" => {
+                spec.view = Some(Box::new(ViewSpec {
+                    source: Some(STREAM),
+                    name: "s".into(),
+                    start: None,
+                }));
+            }
             _ => panic!("{word:?} is no setting"),
         }
     }
@@ -235,7 +283,8 @@ impl Led {
         let mut world = World::new(1, 3, spec);
         let first = world.begun_to_lead();
         world.ways.clear();
-        Self {
+        let asked = std::mem::take(&mut world.asked);
+        let mut led = Self {
             world,
             leader: first,
             first,
@@ -243,7 +292,12 @@ impl Led {
             sessions: [1; 3],
             heard: Vec::new(),
             entries: 0,
+            source: Source::default(),
+        };
+        for (at, session, command) in asked {
+            led.ask_stream(at, session, &command);
         }
+        led
     }
 
     /// Where a node of the script is.
@@ -270,6 +324,9 @@ impl Led {
                     .push_back(frame);
             }
         }
+        for (session, command) in effects.streams {
+            self.ask_stream(at, session, &command);
+        }
         for deferred in effects.deferred {
             self.heard.push(match deferred {
                 Deferred::DeadLetter(dead) => {
@@ -284,6 +341,36 @@ impl Led {
         result
     }
 
+    /// A node's view asks its stream something.
+    fn ask_stream(&mut self, at: usize, session: SessionId, command: &StreamCommand) {
+        assert_eq!(session, session_of_view(QUEUE));
+        let (heard, event) = self.source.asked(at, command);
+        self.heard.extend(heard);
+        if let Some(event) = event {
+            self.hear_stream(at, event);
+        }
+    }
+
+    /// The stream says something to a node's view.
+    fn hear_stream(&mut self, at: usize, event: StreamEvent) {
+        self.run(at, |running, now| {
+            let news = StreamNews::Event(event);
+            running.shard.hear_stream(now, QUEUE, news);
+        });
+    }
+
+    /// The stream sends what readers may have.
+    fn stream(&mut self) {
+        loop {
+            let due = self.source.take_due();
+            if due.is_empty() {
+                return;
+            }
+            due.into_iter()
+                .for_each(|(at, of)| self.hear_stream(at, of));
+        }
+    }
+
     fn hear(&mut self, to: usize, events: &[Event]) {
         let node = (to + 3 - self.first) % 3;
         let said = events
@@ -295,6 +382,7 @@ impl Led {
     /// Writes, reads and agrees until nothing is left to be done.
     fn commit(&mut self) {
         for _ in 0..30 {
+            self.stream();
             for at in 0..3 {
                 self.run(at, |running, now| {
                     let mut chunks: Vec<SealedChunk> = Vec::new();
@@ -412,11 +500,17 @@ impl Led {
                 request,
                 before: number(id),
             },
-            "fetch" => Command::Fetch {
-                consumer: subscription_of(id),
-                priority_log: PLAIN,
-                index: number(rest[0]),
-            },
+            "fetch" => {
+                let (priority_log, index) = match rest[0].split_once('/') {
+                    Some((priority_log, index)) => (number(priority_log), index),
+                    None => (PLAIN, rest[0]),
+                };
+                Command::Fetch {
+                    consumer: subscription_of(id),
+                    priority_log,
+                    index: number(index),
+                }
+            }
             word => {
                 let outcome = outcome(word).unwrap_or_else(|| panic!("{word:?} is no word"));
                 let (priority_log, range) = range(rest[0]);
@@ -451,12 +545,7 @@ impl Led {
             ["run", ms] => self.pass(number(ms)),
             ["set", ref words @ ..] => {
                 set(&mut self.world.spec, words);
-                for at in 0..3 {
-                    let spec = self.world.spec.clone();
-                    self.run(at, |running, now| {
-                        running.shard.update_queue(now, QUEUE, spec)
-                    });
-                }
+                self.update();
             }
             ["down", node] => {
                 let peer = self.world.nodes[self.at(node)].id;
@@ -481,6 +570,15 @@ impl Led {
                 self.node_says(self.at(node), words);
             }
             _ => self.act_on_leader(&words),
+        }
+    }
+
+    fn update(&mut self) {
+        for at in 0..3 {
+            let spec = self.world.spec.clone();
+            self.run(at, |running, now| {
+                running.shard.update_queue(now, QUEUE, spec)
+            });
         }
     }
 
@@ -516,10 +614,33 @@ impl Led {
                 let index = number(index);
                 running.shard.not_dead_lettered(now, QUEUE, PLAIN, index);
             }),
+            ["stream", ref words @ ..] => self.act_on_stream(words),
+            ["many", ref words @ ..] => {
+                self.act(&words.join(" "));
+                self.heard = counted(std::mem::take(&mut self.heard));
+            }
             ["entries"] => {
                 let last = self.replica(leader, |replica| replica.group.last_index());
                 let before = std::mem::replace(&mut self.entries, last);
                 self.heard.push((last - before).to_string());
+            }
+            ["due"] => {
+                let now_ms = self.world.now.monotonic_ms;
+                let due_ms = self.run(leader, |running, _| running.shard.next_deadline_ms());
+                self.heard.push(match due_ms {
+                    u64::MAX => "never".to_owned(),
+                    at => format!("in {} ms", at.saturating_sub(now_ms)),
+                });
+            }
+            ["depths"] => {
+                let depths = self.run(leader, |running, _| running.shard.depths());
+                let said = depths.iter().map(|(_, of)| format!("{of:?}"));
+                self.heard.extend(said);
+            }
+            ["grow"] => {
+                let third = ReplicaId::new(NodeId(3), 7);
+                self.world.spec.members.push(third);
+                self.update();
             }
             ["under", "way"] => {
                 let said = self.run(leader, |running, now| {
@@ -537,6 +658,28 @@ impl Led {
                 self.heard.push(said.join(" "));
             }
             _ => panic!("{words:?} is nothing that happens"),
+        }
+    }
+
+    fn act_on_stream(&mut self, words: &[&str]) {
+        match *words {
+            ["deletes", chunks] => self.source.delete(number(chunks)),
+            ["refuses"] => self.source.refuses = true,
+            ["answers"] => self.source.refuses = false,
+            ["late"] => {
+                let late = self.source.late(self.leader);
+                self.hear_stream(self.leader, late);
+            }
+            ["lost"] => {
+                self.source.lose(self.leader);
+                let lost = StreamEvent::Lost { stream: STREAM };
+                self.hear_stream(self.leader, lost);
+            }
+            [count] => {
+                self.source.append(number(count));
+                self.stream();
+            }
+            _ => panic!("{words:?} is nothing that a stream does"),
         }
     }
 

@@ -19,7 +19,7 @@ impl World {
     }
 
     /// A leader that does not have the first message in memory.
-    fn led_on_disk() -> (Self, usize) {
+    pub(super) fn led_on_disk() -> (Self, usize) {
         let mut world = Self::new(2, 3, spec(3));
         world.body_bytes = 30_000;
         world.rest(100);
@@ -152,4 +152,30 @@ fn nobody_looks_at_a_leader_that_may_not_be_one() {
     world.know(leader);
     let answer = world.look(leader, 1);
     assert!(is_first(&answer), "{answer:?}");
+}
+
+#[test]
+fn each_node_knows_how_a_queue_stands_from_its_member_or_as_it_was_last_told() {
+    let (mut world, leader, follower) = World::filled(1, 5, 64);
+    world.rest(20);
+    let ready = |world: &mut World, at: usize| {
+        world.with(at, |shard, now| {
+            assert!(shard.is_remote(QUEUE) && !shard.is_remote(QueueId(1)));
+            shard.last_queue_counts(now, QUEUE).ready
+        })
+    };
+    assert_eq!(
+        (ready(&mut world, leader), ready(&mut world, follower)),
+        (5, 5)
+    );
+    // A node without a member.
+    let mut world = World::new(1, 3, spec(2));
+    world.rest(100);
+    world.publish(2);
+    world.rest(20);
+    assert_eq!(ready(&mut world, 2), 0);
+    let asker = Asker::Poll(1);
+    world.with(2, |shard, now| shard.queue_counts(now, QUEUE, asker));
+    world.rest(5);
+    assert_eq!(ready(&mut world, 2), 1);
 }

@@ -51,6 +51,27 @@ fn a_member_whose_messages_end_before_its_headers_say_takes_no_part() {
 }
 
 #[test]
+fn a_member_that_has_lost_what_it_acknowledged_takes_no_part_after_any_start() {
+    let (mut world, _, follower) = World::filled(2, 5, 64);
+    world.with_replica(follower, |replica, around| replica.note_lost(around));
+    for _ in 0..2 {
+        world.sync(follower);
+        world.crash(follower);
+        let (now, spec) = (world.now, world.spec.clone());
+        world.nodes[follower].start(now, &spec);
+        let running = world.nodes[follower].running.as_mut().expect("it runs");
+        running.shard.with_replicas(now, |replicas, _| {
+            assert!(replicas.is_quarantined(QUEUE) && !replicas.has(QUEUE));
+        });
+        let said = std::mem::take(&mut running.shard.effects.deferred);
+        assert!(
+            matches!(&said[..], [Deferred::Damage { what, .. }] if what.contains("acknowledged")),
+            "{said:?}"
+        );
+    }
+}
+
+#[test]
 fn a_member_that_cannot_take_part_and_is_replaced_on_its_node_at_once_begins_anew() {
     let (mut world, follower) = restarted_after(|logs, log| logs.truncate(log, 4));
     world.corrupt.insert(follower);

@@ -1,7 +1,9 @@
 //! What a member has yet to send: in which order it leaves, and what becomes of it.
 
 use super::super::outgoing::Parked;
+use super::led::PLAIN;
 use super::*;
+use crate::quorum::replica::header::Header;
 use crate::quorum::replica::{Around, Replica};
 use leveret_replication::{Body, Entry, EntryKind, Message as GroupMessage};
 use leveret_types::limits::{QUORUM_BATCH_BYTES, QUORUM_BATCH_ITEMS};
@@ -80,6 +82,32 @@ fn entries_do_not_overtake_those_that_wait_for_a_read() {
         replica.retry_outgoing(around);
         assert_eq!(around.effects.peer.len(), before + 4);
         assert!(replica.outgoing.parked.is_empty());
+    });
+}
+
+#[test]
+fn what_waits_behind_a_message_that_is_being_read_waits_on() {
+    let (mut world, leader) = World::led_on_disk();
+    let to = world.spec.members[(leader + 1) % 3];
+    let mut header = Header::default();
+    header.message(PLAIN, 0);
+    world.with_replica(leader, |replica, around| {
+        let (mut reads, mut behind) = (append(replica, to, 1), append(replica, to, 2));
+        for (message, data) in [(&mut reads, header.encode()), (&mut behind, Bytes::new())] {
+            if let Body::Append { entries, .. } = &mut message.body {
+                entries[0].data = data;
+            }
+        }
+        let before = around.effects.peer.len();
+        replica.send_message(around, reads);
+        replica.send_message(around, behind);
+        replica.retry_outgoing(around);
+        assert_eq!(around.effects.peer.len(), before);
+        assert_eq!(replica.outgoing.parked.len(), 2);
+    });
+    world.read(leader);
+    world.with_replica(leader, |replica, _| {
+        assert!(replica.outgoing.parked.is_empty())
     });
 }
 

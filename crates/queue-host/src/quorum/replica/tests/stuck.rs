@@ -43,3 +43,22 @@ fn a_log_that_is_late_again_and_again_is_not_stuck() {
         assert_eq!(world.leader(), Some(leader));
     }
 }
+
+/// So many messages at once wait for the next seal, which does not come either.
+#[test]
+fn a_leader_gives_way_that_has_proposed_nothing_yet() {
+    let (mut world, leader, _) = World::filled(1, 1, 64);
+    for _ in 0..40 {
+        world.publish(leader);
+    }
+    let proposed =
+        |world: &mut World| world.with_replica(leader, |replica, _| replica.group.last_index());
+    let before = proposed(&mut world);
+    world.rest_without_log_of(leader, LOG_STUCK_MS - 100);
+    assert_eq!(proposed(&mut world), before);
+    world.rest_without_log_of(leader, 2 * LOG_STUCK_MS);
+    let other = world.leader();
+    assert!(other.is_some_and(|other| other != leader), "{other:?}");
+    world.heal_and_drain();
+    world.check();
+}
