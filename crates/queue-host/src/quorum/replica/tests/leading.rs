@@ -861,3 +861,35 @@ fn a_node_is_waited_for_to_the_millisecond_and_nothing_is_due_after_that() {
          due => never",
     );
 }
+
+#[test]
+fn what_comes_while_leadership_is_handed_over_in_vain_is_taken_after_that() {
+    play(
+        "limit=none",
+        "1 absent
+         2 absent
+         1 present => 1: committed 0
+         2 present => 2: committed 0
+         1 attach 7 => 1: attached 7
+         2 attach 8 prefetch=1 => 2: attached 8
+         1 publish 3
+         run 300 => 1: committed 3, 1: 7 has 0, 1: 7 has 2, 2: 8 gets m1 at 1
+         hand 1
+         lose
+         1 publish 2
+         1 accept 7 0..1
+         1 requeue 7 2..3
+         1 get 9
+         1 count
+         commit
+         under way => work open
+         1 publish 1
+         run 100
+         under way => work open
+         run 600 => 1: committed 8, 1: got none, 1: 7 has 2 again failed=1 had=1, 1: 7 gets m3 \
+         at 3, 1: 7 gets m4 at 4, 1: 7 gets m5 at 5, 1: counted 0 5 2
+         run 300
+         1 count => 1: counted 0 5 2
+         entries => 4",
+    );
+}

@@ -16,6 +16,8 @@
 //! run MS                      time passes, and all is written and agreed upon
 //! down 1, up 1                the leader loses a node from sight, and finds it
 //! lead 1                      node 1 leads from now on
+//! hand 1                      the leader begins to hand over to node 1
+//! lose                        what is under way between members is lost
 //! astray 2 1 WORDS            node 1 says it to node 2, wherever the leader is
 //! doubt, sure                 the leader's node has not heard of the others for long; it has again
 //! arrived 0..1, refused 0     what becomes of dead letters
@@ -566,6 +568,14 @@ impl Led {
                 assert_eq!(self.world.leader(), Some(to), "it leads");
                 self.leader = to;
             }
+            ["hand", node] => {
+                let id = self.world.nodes[self.at(node)].id;
+                self.run(leader, |running, now| {
+                    let result = running.shard.transfer_leader(now, QUEUE, id);
+                    assert!(matches!(result, Some(Ok(()))), "{result:?}");
+                });
+            }
+            ["lose"] => self.world.ways.clear(),
             [node, ref words @ ..] if node.parse::<usize>().is_ok() => {
                 self.node_says(self.at(node), words);
             }

@@ -1,7 +1,7 @@
 //! A leader whose log is not written while the others' are.
 
 use super::*;
-use leveret_types::limits::LOG_STUCK_MS;
+use leveret_types::limits::{GROUP_TICK_MS, LOG_STUCK_MS, MEMBER_STUCK_MS};
 
 impl World {
     /// Time passes in which all happens but that a node's log is written.
@@ -61,4 +61,22 @@ fn a_leader_gives_way_that_has_proposed_nothing_yet() {
     assert!(other.is_some_and(|other| other != leader), "{other:?}");
     world.heal_and_drain();
     world.check();
+}
+
+#[test]
+fn a_follower_that_does_not_follow_is_counted_by_who_leads_until_it_follows() {
+    let (mut world, leader, follower) = World::filled(1, 1, 64);
+    let stuck = |world: &World| {
+        [leader, follower].map(|at| {
+            let running = world.nodes[at].running.as_ref().expect("it runs");
+            running.shard.unfit_replicas().stuck
+        })
+    };
+    world.publish(leader);
+    world.rest_without_log_of(follower, MEMBER_STUCK_MS - 2 * GROUP_TICK_MS);
+    assert_eq!(stuck(&world), [0, 0], "it may only be slow");
+    world.rest_without_log_of(follower, 4 * GROUP_TICK_MS);
+    assert_eq!(stuck(&world), [1, 0]);
+    world.rest(20);
+    assert_eq!(stuck(&world), [0, 0]);
 }

@@ -299,3 +299,48 @@ fn a_member_that_comes_has_of_a_view_what_the_others_have() {
          run 30 => 1: 8 gets m1 at 0/1 again, 1: 8 gets m2 at 0/2 again, 1: 8 gets m3 at 0/3 again",
     );
 }
+
+#[test]
+fn what_the_stream_says_while_leadership_is_handed_over_in_vain_is_delivered_after_that() {
+    play(
+        "view",
+        "1 absent
+         2 absent
+         1 present => 1: committed 0
+         1 attach 7 => 1: attached 7, reads from 0
+         stream 1
+         run 300 => 1: 7 gets m0 at 0/0
+         hand 1
+         lose
+         stream 2
+         1 accept 7 0/0..1
+         1 purge
+         commit
+         under way => work open urgent
+         stream 1
+         run 700 => 1: committed 1, reads no more, reads from 4, 1: purged 3
+         1 count => 1: counted 0 0 1
+         stream 1
+         run 30 => 1: 7 gets m4 at 0/4",
+    );
+}
+
+#[test]
+fn a_stream_that_refuses_who_leads_next_is_asked_again() {
+    play(
+        "view",
+        "1 absent
+         2 absent
+         1 present => 1: committed 0
+         run 300
+         stream refuses
+         lead 2 => 1: leads not, leaves the stream, 0: leading, 1: leading
+         0 absent
+         1 present => 1: committed 0
+         1 attach 7 => 1: attached 7, reads from 0, reads no more
+         stream 2
+         run 1000 => reads from 0, reads no more, reads from 0, reads no more
+         stream answers
+         run 500 => reads from 0, 1: 7 gets m0 at 0/0, 1: 7 gets m1 at 0/1",
+    );
+}
