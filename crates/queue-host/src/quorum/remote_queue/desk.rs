@@ -1,7 +1,8 @@
 //! A remote queue, its node's clients and its leader: scripts.
 //!
 //! A line is `what happens => what is heard of it`: what the leader is told (`to 2: …`), and what
-//! the connection of all clients hears. Nodes 2 and 3 may lead, this one is node 1.
+//! the connection of all clients hears. Nodes 2 and 3 may lead; this one is node 1,
+//! and leads where it says so.
 //!
 //! ```text
 //! attach 7 [noack]            a client consumes; also `prefetch=N`, and `narrow` without room
@@ -12,7 +13,8 @@
 //! run MS                      time passes
 //! down 2, up 2                a node goes, and comes
 //! single 2                    the queue is on node 2 alone from now on
-//! roomy 7                     the connection of a consumer that was `narrow` takes all there is
+//! roomy 7 [N]                 the connection of a consumer that was `narrow` takes all there is,
+//!                             or so many messages more
 //! active 7, holds 7, wait     what is known of a consumer; who waits for all operations
 //! 2 WORDS                     node 2 says something, in the session that there is
 //! late 2 WORDS                the same in the session before
@@ -402,10 +404,11 @@ impl Desk {
                     while link.take(1) {}
                 }
             }
-            ["roomy", of] => {
+            ["roomy", of, ref count @ ..] => {
                 let found = self.links.iter().find(|(consumer, _)| *consumer == id(of));
                 let (_, link) = found.expect("it is attached");
-                link.give(OUTBOX_MESSAGES_MAX, OUTBOX_MESSAGES_MAX);
+                let count = count.first().map_or(OUTBOX_MESSAGES_MAX, |of| number(of));
+                link.give(count, count);
             }
             ["cancel", of] => {
                 self.with(|queue, context| queue.cancel(context, id(of), CLIENT));

@@ -427,3 +427,26 @@ fn consumers_of_a_queue_whose_only_node_goes_are_cancelled() {
          holds 8 => false",
     );
 }
+
+/// A leader on this node takes the connection's room itself, and waits for no credit.
+#[test]
+fn what_a_leader_on_this_node_delivers_has_room_already_and_keeps_its_place() {
+    play(
+        "attach 8 narrow => to 2: present 1 get:8
+         2 committed 0 => to 2: attach 8
+         2 attached 8 => attached 8
+         2 delivers 8 2
+         2 delivers 8 3
+         1 leading 5 => to 1: present 1 8=2..4@0
+         1 committed 0
+         1 delivers 8 4
+         1 delivers 8 5
+         unblock 8 => to 1: credit 8 0 0
+         roomy 8 1
+         unblock 8 => to 1: credit 8 0 0, 8 gets 2
+         roomy 8 1
+         unblock 8 => to 1: credit 8 0 0, 8 gets 3, 8 gets 4, 8 gets 5
+         1 delivers 8 6 => 8 gets 6
+         accept 8 2..7 => to 1: 1: accept 8 2..7",
+    );
+}

@@ -893,3 +893,31 @@ fn what_comes_while_leadership_is_handed_over_in_vain_is_taken_after_that() {
          entries => 4",
     );
 }
+
+/// A node's remote queue has room for so many messages of a consumer, or so many bytes of them.
+#[test]
+fn no_more_is_under_way_to_a_consumer_on_another_node_than_it_has_room_for() {
+    play(
+        "",
+        "1 absent
+         2 absent
+         1 present => 1: committed 0
+         1 publish 2100 bytes=8
+         many run 300 => 1: committed x1
+         1 attach 7 => 1: attached 7
+         many run 30 => 1: has x2048
+         1 credit 7 1023 0
+         many 1 credit 7 1 0 => 1: has x52
+         1 detach 7
+         1 purge
+         run 300 => 1: purged 2100
+         1 count => 1: counted 0 0 0
+         1 publish 5 bytes=300000
+         run 300 => 1: committed 2101, 1: committed 2102, 1: committed 2103, 1: committed 2104, \
+         1: committed 2105
+         1 attach 8 => 1: attached 8
+         run 30 => 1: 8 has 2100, 1: 8 has 2101, 1: 8 has 2102
+         1 credit 8 1 300000
+         1 credit 8 1 300000 => 1: 8 has 2103",
+    );
+}

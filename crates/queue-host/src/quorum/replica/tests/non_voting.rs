@@ -79,3 +79,24 @@ fn who_took_back_what_it_acknowledged_votes_for_who_has_that() {
         assert_eq!(world.leader().is_some(), elects);
     }
 }
+
+#[test]
+fn a_node_whose_folder_is_an_older_copy_elects_nobody_and_leads_nothing() {
+    for outdated in [1, 2] {
+        let (mut world, leader, _) = World::filled(1, 1, 64);
+        let outdated = (leader + outdated) % 3;
+        world.with(outdated, |shard, now| shard.set_outdated(now));
+        world.crash(leader);
+        world.rest(1_000);
+        assert_eq!(world.leader(), None, "one vote of three");
+        world.start(leader);
+        world.rest(1_000);
+        let next = world.leader();
+        assert!(next.is_some_and(|next| next != outdated), "{next:?}");
+        world.with(next.expect("it is led"), |shard, now| {
+            shard.set_outdated(now)
+        });
+        world.rest(1_000);
+        assert_eq!(world.leader(), None, "two of three are outdated");
+    }
+}

@@ -1,6 +1,7 @@
 //! What a member finds in its logs when its node starts.
 
 use super::*;
+use crate::log_ids::log_of;
 use leveret_storage::ShardLogs;
 use leveret_types::LogId;
 
@@ -91,6 +92,24 @@ fn a_member_that_cannot_take_part_and_is_replaced_on_its_node_at_once_begins_ane
     world.heal_and_drain();
     world.check();
     assert_eq!(world.ledger.delivered.len(), 5);
+}
+
+#[test]
+fn a_member_that_cannot_take_part_is_forgotten_with_its_logs_once_the_group_is_without_it() {
+    let (mut world, follower) = restarted_after(|logs, log| logs.truncate(log, 4));
+    world.corrupt.insert(follower);
+    let unfit = |world: &mut World| {
+        world.with(follower, |shard, _| {
+            let headers = shard.logs.log_stats(log_of(QUEUE, HEADER_LOG));
+            let entries = headers.map_or(0, |stats| stats.entries);
+            (shard.unfit_replicas().quarantined, entries > 0)
+        })
+    };
+    assert_eq!(unfit(&mut world), (1, true));
+    world.update(|spec| {
+        spec.members.remove(follower);
+    });
+    assert_eq!(unfit(&mut world), (0, false));
 }
 
 #[test]

@@ -53,7 +53,7 @@ impl Source {
 
     /// Its newest chunk, for who read it on a node before.
     pub(super) fn late(&self, node: usize) -> Event {
-        let mut former = self.former.iter();
+        let mut former = self.former.iter().rev();
         let (_, reader) = former.find(|(at, _)| *at == node).expect("one has read");
         let chunk = self.chunks.last().expect("it has some").clone();
         Event::Chunk {
@@ -107,6 +107,8 @@ impl Source {
                 credit,
                 ..
             } => {
+                let mut former = self.former.iter().filter(|(of, _)| *of == at);
+                assert!(former.all(|(_, id)| id.0 < reader.0), "it has read before");
                 let heard = Some(format!("reads from {from}"));
                 if self.refuses {
                     let result = Err(Refusal::NotFound);
@@ -131,6 +133,7 @@ impl Source {
             }
             Command::Unsubscribe { reader, .. } => {
                 self.readers.retain(|of| (of.at, of.id) != (at, reader));
+                self.former.push((at, reader));
                 (Some("reads no more".to_owned()), None)
             }
             Command::Leave => {

@@ -555,3 +555,48 @@ fn a_receiver_that_asks_for_parts_is_not_taken_for_a_silent_one() {
     assert!(world.is_sending(leader), "it has asked since");
     assert_eq!(world.ledger.snapshots, 1);
 }
+
+/// It has acknowledged an entry, and has not heard that it is committed.
+#[test]
+fn what_a_member_had_not_applied_is_in_the_state_that_comes() {
+    let mut world = World::new(2, 3, spec(3));
+    world.body_bytes = 8;
+    world.rest(100);
+    let leader = world.leader().expect("a leader");
+    let (behind, other) = ((leader + 1) % 3, (leader + 2) % 3);
+    world.publish(leader);
+    world.sync(leader);
+    while world
+        .ways
+        .get(&(leader, behind))
+        .is_some_and(|way| !way.is_empty())
+    {
+        world.deliver((leader, behind));
+    }
+    world.sync(behind);
+    while world
+        .ways
+        .get(&(behind, leader))
+        .is_some_and(|way| !way.is_empty())
+    {
+        world.deliver((behind, leader));
+    }
+    let unapplied = world.with_replica(behind, |replica, _| replica.tail.len());
+    assert_eq!(unapplied, 1);
+    for at in [leader, other] {
+        world.cut_off(at, behind);
+    }
+    for _ in 0..100 {
+        world.publish(leader);
+        world.rest(1);
+    }
+    let before = world.ledger.snapshots;
+    for (a, b) in std::mem::take(&mut world.cut) {
+        world.meet(a, b);
+    }
+    world.rest(100);
+    assert!(world.ledger.snapshots > before, "the state came");
+    assert!(world.is_caught_up(behind, leader));
+    world.heal_and_drain();
+    world.check();
+}
