@@ -24,6 +24,9 @@ struct Watched {
     folders: Arc<Mutex<BTreeSet<PathBuf>>>,
     /// New names, and whether all of the file was durable then.
     renamed: Arc<Mutex<Vec<(PathBuf, bool)>>>,
+    /// Folders whose names were made durable before any name was given or taken.
+    synced_first: Arc<Mutex<BTreeSet<PathBuf>>>,
+    has_named: Arc<AtomicBool>,
 }
 
 struct WatchedFile {
@@ -69,6 +72,7 @@ impl Disk for Watched {
     fn create_new(&self, path: &Path) -> io::Result<WatchedFile> {
         self.within_a_folder(path)?;
         let file = self.disk.create_new(path)?;
+        self.has_named.store(true, Ordering::Relaxed);
         self.files.lock().unwrap().remove(path);
         Ok(self.file(path, file))
     }
@@ -77,6 +81,7 @@ impl Disk for Watched {
     }
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.disk.rename(from, to)?;
+        self.has_named.store(true, Ordering::Relaxed);
         let mut files = self.files.lock().unwrap();
         let is_durable = files.remove(from).unwrap_or_default();
         let noted = (to.to_owned(), is_durable.load(Ordering::Relaxed));
@@ -85,12 +90,16 @@ impl Disk for Watched {
         Ok(())
     }
     fn delete(&self, path: &Path) -> io::Result<()> {
+        self.has_named.store(true, Ordering::Relaxed);
         self.disk.delete(path)
     }
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
         self.disk.list(dir)
     }
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        if !self.has_named.load(Ordering::Relaxed) {
+            self.synced_first.lock().unwrap().insert(dir.to_owned());
+        }
         self.disk.sync_dir(dir)
     }
     fn lock(&self, path: &Path) -> io::Result<Self::Lock> {
@@ -147,6 +156,26 @@ fn a_store_makes_its_folders() {
     let folders = Folders::within(Path::new("/store"));
     let made = [folders.data, folders.logs, folders.segment, folders.wal];
     assert!(disk.folders.lock().unwrap().iter().eq(&made));
+}
+
+/// The process before may have been killed between giving a name and making it durable.
+#[test]
+fn names_that_a_start_finds_are_made_durable_before_anything_is_built_upon_them() {
+    let disk = Watched::default();
+    let mut store = open(&disk);
+    store.shards[0].create_log(A, LogKind::Durable);
+    fill(&mut store);
+    drop(store);
+    disk.synced_first.lock().unwrap().clear();
+    disk.has_named.store(false, Ordering::Relaxed);
+    drop(open(&disk));
+    let folders = Folders::within(Path::new("/store"));
+    let all = [folders.data, folders.segment, folders.wal];
+    let synced = disk.synced_first.lock().unwrap();
+    assert!(
+        all.iter().all(|folder| synced.contains(folder)),
+        "{synced:?}"
+    );
 }
 
 #[test]

@@ -124,6 +124,25 @@ fn damage_at_one_place_of_both_copies_costs_what_was_said_there() {
 }
 
 #[test]
+fn a_block_that_cannot_be_read_is_told_once_and_costs_no_other_log_anything() {
+    let world = scene();
+    spoil(&world, |len, _| [len / 2, len / 2]);
+    let path = world.files(".seg").remove(0);
+    let first_block = 32;
+    assert!(world.disk.tamper(&path, |bytes| bytes[first_block] ^= 1));
+    let (report, new) = rebuilt(&world);
+    let note = format!(
+        "the block at {first_block} of {} is damaged",
+        path.display()
+    );
+    assert_eq!(report.notes, [note]);
+    let entries: Vec<_> = report.logs.iter().map(|log| log.entries).collect();
+    assert!(entries[0] < 50 && entries[1..] == [60, 58], "{report:?}");
+    let (mut store, _) = new.open();
+    check_all(&mut store, B, 10..70, BYTES);
+}
+
+#[test]
 fn without_a_checkpoint_everything_that_is_on_disk_is_there_again() {
     let world = scene();
     let path = world.only_file(".checkpoint");
