@@ -11,6 +11,7 @@
 //! get 9 [noack], purge, count, peek 0
 //! poll WORDS                  the same of one who asks again, and gets the answer so
 //! run MS                      time passes
+//! due                         in how many milliseconds something is to be done
 //! down 2, up 2                a node goes, and comes
 //! single 2                    the queue is on node 2 alone from now on
 //! roomy 7 [N]                 the connection of a consumer that was `narrow` takes all there is,
@@ -433,6 +434,12 @@ impl Desk {
                     self.finish();
                 }
             }
+            ["due"] => self
+                .heard
+                .push(match self.remote_queues.next_deadline_ms() {
+                    Some(at) => format!("in {} ms", at.saturating_sub(self.now.monotonic_ms)),
+                    None => "never".to_owned(),
+                }),
             ["down", node] => {
                 let node = NodeId(number(node));
                 self.reach(|queues, reach| queues.peer_down(node, reach));

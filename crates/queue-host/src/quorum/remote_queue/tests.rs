@@ -379,8 +379,10 @@ fn who_wants_nothing_of_a_queue_looks_for_no_leader() {
         "active 7 => None
          holds 7 => false
          accept 99 0..1 => settled 0
+         due => never
          up 3
-         run 3000",
+         run 3000
+         due => never",
     );
 }
 

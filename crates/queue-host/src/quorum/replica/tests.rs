@@ -6,6 +6,7 @@ mod astray;
 mod corrupt;
 mod expiring;
 mod golden;
+mod handing_over;
 mod leading;
 mod leased;
 mod led;

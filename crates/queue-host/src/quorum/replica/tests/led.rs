@@ -30,6 +30,7 @@
 //! stream lost                 the leader's node loses sight of it
 //! due                         in how many milliseconds the leader's node wants to be woken
 //! depths                      messages of the queue: all, ready, unsettled
+//! known 1                     how many messages are ready as far as node 1 knows
 //! grow                        a queue of `two` members has a third one from now on
 //! many WORDS                  the same as WORDS, and what is heard is counted by its kind
 //! under way                   what is gathered or proposed, and who waits for it
@@ -646,6 +647,13 @@ impl Led {
                 let depths = self.run(leader, |running, _| running.shard.depths());
                 let said = depths.iter().map(|(_, of)| format!("{of:?}"));
                 self.heard.extend(said);
+            }
+            ["known", node] => {
+                let at = self.at(node);
+                let counts = self.run(at, |running, now| {
+                    running.shard.last_queue_counts(now, QUEUE)
+                });
+                self.heard.push(counts.ready.to_string());
             }
             ["grow"] => {
                 let third = ReplicaId::new(NodeId(3), 7);

@@ -344,3 +344,21 @@ fn a_stream_that_refuses_who_leads_next_is_asked_again() {
          run 500 => reads from 0, 1: 7 gets m0 at 0/0, 1: 7 gets m1 at 0/1",
     );
 }
+
+#[test]
+fn a_follower_knows_how_many_messages_of_a_view_are_not_settled() {
+    play(
+        "view",
+        "1 absent
+         2 absent
+         1 present => 1: committed 0
+         1 attach 7 => 1: attached 7, reads from 0
+         stream 3
+         run 300 => 1: 7 gets m0 at 0/0, 1: 7 gets m1 at 0/1, 1: 7 gets m2 at 0/2
+         known 1 => 3
+         1 accept 7 0/0..1
+         run 300 => 1: committed 1
+         known 1 => 2
+         known 2 => 2",
+    );
+}
