@@ -196,3 +196,24 @@ fn what_others_have_sent_is_taken_though_a_node_goes_before() {
          up 1 => 1: leading",
     );
 }
+
+#[test]
+fn a_get_that_waits_is_answered_though_another_node_goes_before() {
+    play(
+        "",
+        "1 absent
+         2 absent
+         1 present => 1: committed 0
+         2 present => 2: committed 0
+         1 publish 2
+         run 300 => 1: committed 2
+         doubt
+         1 get 9
+         2 get 8
+         down 1
+         sure
+         run 30 => 2: got m0 left=1
+         2 count => 2: counted 1 1 0
+         up 1 => 1: leading",
+    );
+}
