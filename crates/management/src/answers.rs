@@ -46,13 +46,13 @@ pub fn answer(app: &Arc<App>, asked: &[u8]) -> Vec<u8> {
 fn led(app: &App, queues: Vec<QueueStats>, ranges: &Ranges) -> Vec<u8> {
     let owners = queues::owners(app, &queues);
     let mut out = Vec::new();
+    let separate = |out: &mut Vec<u8>| out.push(if out.is_empty() { b'[' } else { b',' });
     for queue in queues {
-        let row = match queue.follows {
-            true => queues::at_replica(app, &queue),
-            false => Some(queues::stats(app, &queue, &owners, ranges)),
-        };
-        if let Some(row) = row {
-            out.push(if out.is_empty() { b'[' } else { b',' });
+        if !queue.follows {
+            separate(&mut out);
+            queues::write_stats(app, &queue, &owners, ranges, &mut out);
+        } else if let Some(row) = queues::at_replica(app, &queue) {
+            separate(&mut out);
             write_json(&mut out, &without_zeros(row));
         }
     }
@@ -117,7 +117,7 @@ fn one(app: &App, question: Question) -> Value {
             Err(why) => json!(why),
         },
         Question::AuthAttempts { forget: None } => attempts::own(app),
-        Question::AuthAttempts { forget: Some(name) } => match node.node_stats().name == name {
+        Question::AuthAttempts { forget: Some(name) } => match node.name() == name {
             true => {
                 attempts::forget_own(app);
                 json!(true)
@@ -127,7 +127,7 @@ fn one(app: &App, question: Question) -> Value {
         Question::Changes => changes::own(app),
         Question::Moves => moves::own(app),
         Question::StopMove { id } => json!(moves::stop_own(app, &id)),
-        Question::Disk { node: name } => match node.node_stats().name == name {
+        Question::Disk { node: name } => match node.name() == name {
             true => disk::told(app),
             false => Value::Null,
         },

@@ -705,6 +705,10 @@ pub trait Running: Send + Sync + 'static {
     fn authenticate(&self, login: Login<'_>, answer: LoginAnswer);
     /// What the node is and how it is.
     fn node_stats(&self) -> NodeStats;
+    /// Its name, which takes no look at how it is.
+    fn name(&self) -> String {
+        self.node_stats().name
+    }
     /// Counters of the whole node.
     fn broker_stats(&self) -> BrokerStats;
     /// Where the node's memory is.

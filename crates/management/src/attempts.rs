@@ -58,7 +58,7 @@ fn at(call: &Call<'_>, own: impl FnOnce(&App) -> Value, question: &Question) -> 
     if !knows_node(app, name) {
         return Err(ApiError::NotFound);
     }
-    if app.node().node_stats().name == name {
+    if app.node().name() == name {
         return Ok(Reply::Json(own(app)));
     }
     let view = app.node().cluster().unwrap_or_default();

@@ -150,7 +150,7 @@ pub(crate) fn answer(call: &Call<'_>, found: &Found, path: &str) -> Answer {
     }
     let change = json!({
         "time": rfc3339(app.moment().wall_ms),
-        "node": app.node().node_stats().name,
+        "node": app.node().name(),
         "user": call.who.name(),
         "from": call.from.to_string(),
         "method": method.name,

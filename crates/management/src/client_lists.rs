@@ -403,7 +403,7 @@ impl Clients {
     fn new(app: &Arc<App>, kind: Kind, ranges: Ranges) -> Self {
         Self {
             app: Arc::clone(app),
-            node: app.node().node_stats().name,
+            node: app.node().name(),
             kind,
             ranges,
             peers: Peers::of(app),

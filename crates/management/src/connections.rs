@@ -200,7 +200,7 @@ pub(crate) fn of_name(call: &Call<'_>, name: &str) -> Result<Option<Value>, ApiE
     // One of this node's is looked up alone, and no other node asked.
     let found = match app.node().connection(name) {
         Some(content) => {
-            let node = app.node().node_stats().name;
+            let node = app.node().name();
             Some(connection_json(app, &node, &content.connection, &ranges))
         }
         None => {
@@ -241,7 +241,7 @@ pub(crate) fn close(call: &Call<'_>, c: &Value) -> Result<(), ApiError> {
     let Some(id) = c["pid"].as_str().and_then(id_of) else {
         return Ok(());
     };
-    if c["node"] == app.node().node_stats().name {
+    if c["node"] == app.node().name() {
         app.node().close_connection(id, reason);
     } else {
         // Its own node knows it; the others have none of that number.
@@ -322,7 +322,7 @@ fn own_channel(app: &App, name: &str, ranges: &Ranges) -> Option<Value> {
         mut consumers,
     } = content;
     let channel = channels.iter().find(|channel| channel.number == number)?;
-    let node = app.node().node_stats().name;
+    let node = app.node().name();
     let mut json = channel_json(app, &node, &connection, channel, ranges);
     consumers.retain(|consumer| consumer.channel == number);
     let queues: Vec<QueueId> = consumers.iter().map(|consumer| consumer.queue).collect();
@@ -423,7 +423,7 @@ pub(crate) fn consumer_json(
 
 /// The consumers of a queue, this node's first.
 pub fn consumers_of(app: &Arc<App>, queue: &Queue) -> Value {
-    let node = app.node().node_stats().name;
+    let node = app.node().name();
     let own = app.node().consumers_of(queue.id);
     let own = own.iter().filter_map(|(connection, consumer)| {
         consumer_json(&node, queue, Some(connection), consumer)

@@ -35,7 +35,7 @@ pub fn list(call: &Call<'_>) -> Answer {
     };
     Ok(Reply::Json(json!({
         "total_count": total,
-        "node": call.app.node().node_stats().name,
+        "node": call.app.node().name(),
         "messages": messages.iter().map(row).collect::<Value>(),
     })))
 }

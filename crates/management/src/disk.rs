@@ -20,7 +20,7 @@ pub fn disk(call: &Call<'_>) -> Result<Reply, ApiError> {
 /// `GET /api/leveret/disk/{node}`: the same of a node of the cluster.
 pub fn disk_of(call: &Call<'_>) -> Result<Reply, ApiError> {
     let (app, name) = (call.app, call.param(0));
-    if app.node().node_stats().name == name {
+    if app.node().name() == name {
         return disk(call);
     }
     if !knows_node(app, name) {

@@ -6,7 +6,8 @@ use crate::figures::{CHURN, DEPTHS, MESSAGE_NAMES, NODE_NAMES};
 use crate::ranges::{Part, Ranges};
 use crate::rates::Subject;
 use crate::samples::{Range, Series};
-use serde_json::{Map, Value, json};
+use serde::Serialize;
+use serde_json::{Value, json};
 
 /// Bytes received and sent.
 const DATA: [&str; 2] = ["recv_oct", "send_oct"];
@@ -73,23 +74,91 @@ impl<'a> History<'a> {
         None
     }
 
-    /// Writes rates, and what is asked for over time, into the `…_details` of a part.
-    pub(crate) fn write(&self, part: Part, into: &mut Value) {
-        let (Some((first, names)), Some(into)) = (self.place(part), into.as_object_mut()) else {
-            return;
+    /// What is said beside each figure of a part, in their order.
+    pub(crate) fn details(&self, part: Part) -> Vec<Details> {
+        let Some((first, names)) = self.place(part) else {
+            return Vec::new();
         };
         let range = self.ranges.of_part(part);
         let series = range.map(|range| self.app.series(self.subject, range));
-        for (at, name) in names.iter().enumerate() {
-            let Some(Value::Object(details)) = into.get_mut(&format!("{name}_details")) else {
-                continue;
-            };
-            if let Some(rate) = self.rates.get(first + at) {
-                details.insert("rate".to_owned(), json!(rate));
+        let of = |at: usize| {
+            let rate = self.rates.get(at).copied().unwrap_or_default();
+            let value = |values: &[u64]| values.get(at).copied();
+            let over_time = series.as_ref().map(|series| OverTime::of(series, value));
+            Details { rate, over_time }
+        };
+        (first..first + names.len()).map(of).collect()
+    }
+
+    /// Writes rates, and what is asked for over time, into the `…_details` of a part.
+    pub(crate) fn write(&self, part: Part, into: &mut Value) {
+        let (Some((_, names)), Some(into)) = (self.place(part), into.as_object_mut()) else {
+            return;
+        };
+        for (name, details) in names.iter().zip(self.details(part)) {
+            if let Some(known) = into.get_mut(&format!("{name}_details")) {
+                *known = json!(details);
             }
-            if let Some(series) = &series {
-                write_samples(details, series, |values| values.get(first + at).copied());
+        }
+    }
+}
+
+/// What is said beside a figure.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub(crate) struct Details {
+    /// By how much it grows in a second.
+    pub(crate) rate: f64,
+    /// What it was, where that is asked for.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub(crate) over_time: Option<OverTime>,
+}
+
+impl Details {
+    /// Those of a figure that grows by so much in a second.
+    pub(crate) const fn at(rate: f64) -> Self {
+        let over_time = None;
+        Self { rate, over_time }
+    }
+
+    /// Whether a figure of 0 that this stands beside need not be told.
+    pub(crate) fn is_nothing(&self) -> bool {
+        self.rate == 0.0 && self.over_time.is_none()
+    }
+}
+
+/// What a figure was over time, newest first.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct OverTime {
+    avg_rate: f64,
+    avg: f64,
+    samples: Vec<Sample>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+struct Sample {
+    sample: u64,
+    timestamp: u64,
+}
+
+impl OverTime {
+    fn of(series: &Series, value: impl Fn(&[u64]) -> Option<u64>) -> Self {
+        let known = series.iter().filter_map(|(timestamp, values)| {
+            let (sample, timestamp) = (value(values)?, *timestamp);
+            Some(Sample { sample, timestamp })
+        });
+        let samples: Vec<Sample> = known.collect();
+        let sum: f64 = samples.iter().map(|known| known.sample as f64).sum();
+        let avg_rate = match (samples.first(), samples.last()) {
+            (Some(newest), Some(oldest)) if newest.timestamp > oldest.timestamp => {
+                let grown = newest.sample.wrapping_sub(oldest.sample) as i64 as f64;
+                grown * 1_000.0 / (newest.timestamp - oldest.timestamp) as f64
             }
+            _ => 0.0,
+        };
+        Self {
+            avg_rate,
+            avg: sum / samples.len().max(1) as f64,
+            samples,
         }
     }
 }
@@ -111,28 +180,6 @@ pub(crate) fn write(
             _ => history.write(*part, into),
         }
     }
-}
-
-fn write_samples(
-    details: &mut Map<String, Value>,
-    series: &Series,
-    value: impl Fn(&[u64]) -> Option<u64>,
-) {
-    let known = series.iter().map(|(at, values)| (*at, value(values)));
-    let known: Vec<(u64, u64)> = known.filter_map(|(at, value)| Some((at, value?))).collect();
-    let sum: f64 = known.iter().map(|(_, value)| *value as f64).sum();
-    let rate = match (known.first(), known.last()) {
-        (Some((newest, high)), Some((oldest, low))) if newest > oldest => {
-            let grown = high.wrapping_sub(*low) as i64 as f64;
-            grown * 1_000.0 / (newest - oldest) as f64
-        }
-        _ => 0.0,
-    };
-    details.insert("avg_rate".to_owned(), json!(rate));
-    details.insert("avg".to_owned(), json!(sum / known.len().max(1) as f64));
-    let samples = known.iter();
-    let samples = samples.map(|(at, value)| json!({"sample": value, "timestamp": at}));
-    details.insert("samples".to_owned(), samples.collect());
 }
 
 /// Adds samples of another node to samples: what both know. A time before the first that one of

@@ -47,6 +47,7 @@ mod moments;
 mod move_messages;
 mod moves;
 mod multipart;
+mod object;
 mod overview;
 mod owned;
 mod paced;

@@ -51,6 +51,13 @@ pub(crate) trait Row: Send + 'static {
     fn of(fields: Value) -> Self;
     /// All of its fields.
     fn whole(self) -> Value;
+    /// The one at a dotted path.
+    fn field(self, path: &str) -> Value
+    where
+        Self: Sized,
+    {
+        list_query::at(&self.whole(), path).clone()
+    }
     /// Appends the text of all of its fields.
     fn write(&self, out: &mut Vec<u8>);
 }
@@ -71,9 +78,7 @@ impl Row for Value {
 
 /// What stands in this field of a row; nothing where there is no row.
 pub(crate) fn field_of(row: Option<impl Row>, field: &str) -> Value {
-    row.map_or(Value::Null, |row| {
-        list_query::at(&row.whole(), field).clone()
-    })
+    row.map_or(Value::Null, |row| row.field(field))
 }
 
 /// Keys, each with what stands in the field that the list is sorted by.

@@ -116,7 +116,7 @@ fn shape() -> Value {
 
 /// Moves that run on this node, or did lately, newest first.
 pub(crate) fn own(app: &App) -> Value {
-    let node = app.node().node_stats().name;
+    let node = app.node().name();
     let moves = app.node().moves();
     moves.iter().rev().map(|told| row(&node, told)).collect()
 }
@@ -152,7 +152,7 @@ pub fn begin(call: &Call<'_>) -> Answer {
         ReplyCode::NotFound => ApiError::Missing(error.text.into_owned()),
         _ => ApiError::from(error),
     })?;
-    Ok(Reply::Json(row(&node.node_stats().name, &begun)))
+    Ok(Reply::Json(row(&node.name(), &begun)))
 }
 
 /// `GET /api/leveret/queues/{vhost}/{name}/moves/{id}`
@@ -165,7 +165,7 @@ pub fn one(call: &Call<'_>) -> Answer {
 /// Stops the move of this id, if it runs on this node.
 pub(crate) fn stop_own(app: &App, id: &str) -> Option<bool> {
     let (number, node) = id.split_once('@')?;
-    let is_here = node == app.node().node_stats().name;
+    let is_here = node == app.node().name();
     let number = number.parse().ok().filter(|_| is_here)?;
     Some(app.node().stop_move(number))
 }

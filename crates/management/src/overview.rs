@@ -322,7 +322,7 @@ pub fn own_node(app: &App, ranges: &Ranges) -> Value {
 pub fn knows_node(app: &App, name: &str) -> bool {
     let cluster = app.node().cluster();
     let mut others = cluster.iter().flat_map(|cluster| &cluster.nodes);
-    app.node().node_stats().name == name || others.any(|node| node.name == name)
+    app.node().name() == name || others.any(|node| node.name == name)
 }
 
 /// `GET /api/nodes`
@@ -430,7 +430,7 @@ pub fn node_memory_ets(call: &Call<'_>) -> Answer {
 
 fn memory_of(call: &Call<'_>) -> Result<Value, ApiError> {
     let app = call.app;
-    if app.node().node_stats().name == call.param(0) {
+    if app.node().name() == call.param(0) {
         return Ok(own_memory(app));
     }
     let cluster = app.node().cluster().ok_or(ApiError::NotFound)?;

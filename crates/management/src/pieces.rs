@@ -7,7 +7,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use hyper::body::{Body, Frame, SizeHint};
 use leveret_types::limits::HTTP_PIECE_BYTES;
-use serde_json::Value;
+use serde::Serialize;
 use std::collections::VecDeque;
 use std::fmt::{Debug, Formatter};
 use std::future::Future;
@@ -151,8 +151,8 @@ impl Debug for Pieces {
     }
 }
 
-/// Appends a value's text. Values always have one, and a vector takes it.
-pub(crate) fn write_json(out: &mut Vec<u8>, value: &Value) {
+/// Appends a value's text. What answers are made of always has one, and a vector takes it.
+pub(crate) fn write_json(out: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) {
     serde_json::to_writer(out, value)
         .unwrap_or_else(|error| unreachable!("a value without a form in JSON: {error}"));
 }
@@ -301,7 +301,7 @@ impl Body for Content {
 mod tests {
     use super::*;
     use crate::places::Places;
-    use serde_json::json;
+    use serde_json::{Value, json};
     use std::net::Ipv4Addr;
     use std::task::Waker;
 

@@ -18,15 +18,15 @@ use crate::ranges::Ranges;
 use crate::reply::{ApiError, Reply, merge};
 use crate::route::Call;
 use base64::Engine;
-use leveret_types::limits::{DELIVERY_LIMIT, HTTP_BODY_BYTES_MAX};
-use leveret_types::{FieldValue, NodeId, QueueId};
+use leveret_types::limits::HTTP_BODY_BYTES_MAX;
+use leveret_types::{NodeId, QueueId};
 use serde_json::{Value, json};
 
 pub(crate) use list::{list_among, own_part};
 pub(crate) use readers::at_replica;
-use row::{Lacks, QueueRow};
-use told::{Teller, Told, told_of};
-pub(crate) use told::{owners, stats};
+use row::QueueRow;
+use told::{Told, told_elsewhere_of};
+pub(crate) use told::{owners, write_stats};
 
 type Answer = Result<Reply, ApiError>;
 
@@ -34,139 +34,6 @@ type Answer = Result<Reply, ApiError>;
 const GET_MAX: i64 = 10_000;
 /// Bytes of payload that one answer carries.
 const GET_BYTES_MAX: usize = HTTP_BODY_BYTES_MAX;
-
-/// A queue as RabbitMQ's API shows it, with what is told of it.
-fn queue_row(app: &App, node: &str, queue: &Queue, told: Option<Told>) -> QueueRow {
-    let led = leader(app, node, queue, told.as_ref());
-    let first = queue.nodes.first().map_or(node, |(_, name)| &**name);
-    let mut json = json!({
-        "name": queue.name,
-        "vhost": queue.vhost,
-        "type": queue.kind,
-        "durable": queue.durable,
-        "auto_delete": queue.auto_delete,
-        "exclusive": queue.exclusive,
-        "arguments": json_of(&queue.arguments),
-        // Always a name, as clients want it: without a leader, of the one that is to be it.
-        "node": led.map_or(first, |led| led.node),
-        "internal": false,
-        "internal_owner": false,
-        "policy": queue.policy,
-        "operator_policy": queue.operator_policy,
-        "effective_policy_definition": json_of(&queue.effective_policy),
-    });
-    if queue.kind == "quorum" {
-        merge(&mut json, quorum_fields(queue));
-        let leader = led.filter(|led| led.is_up);
-        json["leader"] = json!(leader.map(|led| led.node));
-        json["members"] = json!(members(queue, node, |_| true));
-        json["online"] = json!(members(queue, node, |at| app.node().is_up(at)));
-    }
-    if queue.kind == "stream" {
-        merge(&mut json, stream_fields(told.is_some()));
-        let leader = led.filter(|led| led.is_up);
-        json["leader"] = json!(leader.map(|led| led.node));
-        json["members"] = json!(members(queue, node, |_| true));
-        json["online"] = json!(members(queue, node, |at| app.node().is_up(at)));
-    }
-    // Its leader may be up and slow to tell how it is.
-    let is_led = led.is_some_and(|led| led.is_up);
-    let lacks = match (&told, queue.kind == "quorum") {
-        (None, _) => Lacks::Nothing,
-        (Some(_), true) => Lacks::Quorum,
-        (Some(_), false) => Lacks::Others,
-    };
-    json["state"] = if is_led { "running" } else { "down" }.into();
-    if let Some(Told { by, mut stats }) = told {
-        if let Some(stats) = stats.as_object_mut() {
-            stats.remove("id");
-            // A replica that is well does not make a queue that runs.
-            let is_well = stats.get("state").is_some_and(|state| state == "running");
-            if is_well && by == Teller::Follower {
-                stats.remove("state");
-            }
-        }
-        merge(&mut json, stats);
-    }
-    if queue.kind != "quorum"
-        && let Some(json) = json.as_object_mut()
-    {
-        for field in row::OF_QUORUM {
-            json.remove(field);
-        }
-    }
-    QueueRow {
-        fields: json,
-        lacks,
-    }
-}
-
-/// What RabbitMQ says of quorum queues beside.
-fn quorum_fields(queue: &Queue) -> Value {
-    let argument = queue.arguments.get("x-delivery-limit");
-    let limit = argument.or_else(|| queue.effective_policy.get("delivery-limit"));
-    let limit = limit.and_then(FieldValue::as_integer);
-    json!({
-        "delivery_limit": limit.unwrap_or(i64::from(DELIVERY_LIMIT)),
-        "delayed_retry": "disabled",
-        "messages_delayed": 0,
-        "messages_ready_returned": 0,
-        "open_files": {},
-        "publishers": 0,
-    })
-}
-
-/// What RabbitMQ says of streams beside. Zeros may be left out of what is told of it.
-fn stream_fields(is_told: bool) -> Value {
-    let offset = is_told.then_some(0);
-    json!({
-        "segments": 0,
-        "retention_held_bytes": 0,
-        "readers": {},
-        "publishers": 0,
-        "first_offset": offset,
-        "committed_offset": offset,
-    })
-}
-
-/// The node that leads a queue, or has it.
-#[derive(Clone, Copy)]
-struct Leader<'q> {
-    node: &'q str,
-    is_up: bool,
-}
-
-/// Who leads a queue, or has it, as far as that is known: who tells of it as its leader knows, else
-/// whom the replica here follows.
-fn leader<'q>(
-    app: &App,
-    own: &'q str,
-    queue: &'q Queue,
-    told: Option<&Told>,
-) -> Option<Leader<'q>> {
-    let leads = match told.map(|told| told.by) {
-        Some(Teller::Here) => {
-            return Some(Leader {
-                node: own,
-                is_up: true,
-            });
-        }
-        Some(Teller::Elsewhere(node)) => Some(node),
-        Some(Teller::Follower) | None => app.node().queue_leader(queue.id),
-    };
-    let (id, node) = queue.nodes.iter().find(|(node, _)| Some(*node) == leads)?;
-    let is_up = app.node().is_up(*id);
-    Some(Leader { node, is_up })
-}
-
-/// The names of a queue's nodes that are as asked; this node's on a node without cluster.
-fn members<'q>(queue: &'q Queue, own: &'q str, wanted: impl Fn(NodeId) -> bool) -> Vec<&'q str> {
-    if queue.nodes.is_empty() {
-        return vec![own];
-    }
-    let nodes = queue.nodes.iter().filter(|(node, _)| wanted(*node));
-    nodes.map(|(_, name)| &**name).collect()
-}
 
 /// `GET /api/queues`
 pub fn all(call: &Call<'_>) -> Answer {
@@ -187,9 +54,12 @@ pub(crate) fn declared(call: &Call<'_>) -> Result<Queue, ApiError> {
 /// A queue's row, with its figures wherever it is led.
 pub(crate) fn row(call: &Call<'_>, queue: &Queue) -> Result<Value, ApiError> {
     let app = call.app;
-    let told = told_of(app, queue.id, &Ranges::of(&call.query)?);
-    let node = app.node().node_stats().name;
-    Ok(queue_row(app, &node, queue, told).whole())
+    let ranges = Ranges::of(&call.query)?;
+    let own = app.node().queue(queue.id);
+    let elsewhere = told_elsewhere_of(app, own.as_ref(), queue.id, &ranges);
+    let owners = owners(app, &own);
+    let told = Told::of(app, own.as_ref(), elsewhere.as_ref(), &owners, &ranges);
+    Ok(QueueRow::new(app, &app.node().name(), queue, told.as_ref()).whole())
 }
 
 /// `GET /api/queues/{vhost}/{name}`
@@ -251,7 +121,7 @@ pub(crate) fn own_replica(app: &App, queue: QueueId) -> Value {
         return Value::Null;
     };
     json!({
-        "Node Name": app.node().node_stats().name,
+        "Node Name": app.node().name(),
         "Raft State": replica.role,
         "Membership": replica.membership,
         "Last Log Index": replica.last_index,
@@ -284,7 +154,7 @@ pub fn replicas(call: &Call<'_>) -> Answer {
         "Commit Index",
         "Term",
     ];
-    let own_name = app.node().node_stats().name;
+    let own_name = app.node().name();
     let mut told: Vec<(NodeId, Value)> = peers::ask(app, &Question::Replica { queue: queue.id.0 });
     let own = own_replica(app, queue.id);
     let row = |name: &str, told: Option<Value>| {

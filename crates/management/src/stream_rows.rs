@@ -82,7 +82,7 @@ fn own<T>(
     if items.is_empty() {
         return Vec::new();
     }
-    let node = app.node().node_stats().name;
+    let node = app.node().name();
     let mut rows = Vec::new();
     // Of their connections and queues few are held.
     for some in items.chunks(BATCH) {

@@ -407,7 +407,7 @@ pub fn put_super_stream(call: &Call<'_>) -> Answer {
     let keys = keys(&body)?;
     let arguments = partition_arguments(&body)?;
     if let Some(node) = body.get("node")
-        && *node != call.app.node().node_stats().name
+        && *node != call.app.node().name()
     {
         let node = node.as_str().unwrap_or_default();
         return bad(format!(

@@ -355,3 +355,62 @@ fn a_node_that_is_silent_about_clients_is_waited_for_once() {
         assert_eq!(cluster.nodes[0].member.waits.load(Relaxed), 1, "{path}");
     }
 }
+
+/// The names of the fields of each object of a list, in its text, as often as they stand there.
+fn fields_in(list: &str) -> Vec<Vec<String>> {
+    struct Names(Vec<String>);
+    impl<'de> serde::Deserialize<'de> for Names {
+        fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            deserializer.deserialize_map(Reader)
+        }
+    }
+    struct Reader;
+    impl<'de> serde::de::Visitor<'de> for Reader {
+        type Value = Names;
+        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("an object")
+        }
+        fn visit_map<A: serde::de::MapAccess<'de>>(self, mut map: A) -> Result<Names, A::Error> {
+            let mut names = Vec::new();
+            while let Some((name, _)) = map.next_entry::<String, serde::de::IgnoredAny>()? {
+                names.push(name);
+            }
+            names.sort();
+            Ok(Names(names))
+        }
+    }
+    let rows: Vec<Names> = serde_json::from_str(list).expect("a list");
+    rows.into_iter().map(|row| row.0).collect()
+}
+
+#[test]
+fn each_queue_has_the_same_fields_once_whoever_leads_it_and_whatever_is_in_it() {
+    let cluster = queues(30);
+    let answer = cluster.ask("queues");
+    let rows = fields_in(&answer.body);
+    assert_eq!(rows.len(), 33);
+    // A queue with an owner has a field more.
+    let mut usual = rows[3].clone();
+    for row in &rows {
+        let own: Vec<&String> = row
+            .iter()
+            .filter(|name| *name != "owner_pid_details")
+            .collect();
+        assert_eq!(own, usual.iter().collect::<Vec<_>>());
+    }
+    usual.dedup();
+    assert_eq!(usual, rows[3], "a field twice");
+    for name in [
+        "arguments",
+        "memory",
+        "message_stats",
+        "messages_ready_details",
+        "state",
+    ] {
+        assert!(usual.iter().any(|known| known == name), "{name}");
+    }
+    assert!(
+        !usual.iter().any(|known| known == "messages_dlx"),
+        "{usual:?}"
+    );
+}

@@ -1,5 +1,5 @@
-//! What a node holds for clients that ask for long lists and do not read them, counted by the
-//! allocator: one test, for the count is of the whole process.
+//! What a node holds for clients that ask for long lists and do not read them, and how much is made
+//! for a row, counted by the allocator: one test, for the count is of the whole process.
 
 #[allow(dead_code)] // Other tests use the rest.
 mod client;
@@ -19,11 +19,13 @@ use std::time::{Duration, Instant};
 
 static LIVE_BYTES: AtomicUsize = AtomicUsize::new(0);
 static MOST_BYTES: AtomicUsize = AtomicUsize::new(0);
+static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
 
 /// The system's allocator, with a count.
 struct Counting;
 
 fn grown(by: usize) {
+    ALLOCATIONS.fetch_add(1, Relaxed);
     let live = LIVE_BYTES.fetch_add(by, Relaxed) + by;
     MOST_BYTES.fetch_max(live, Relaxed);
 }
@@ -51,11 +53,16 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
+/// Queues of the three nodes.
+const QUEUES: usize = 20_000;
 /// Clients that ask and do not read.
 const CLIENTS: usize = 16;
 /// Bytes that the node holds for each of them: keys, what other nodes tell of the next rows, the
 /// next pieces, and what they are made from.
 const EACH_MAX: usize = 2 * 1024 * 1024;
+/// Allocations for a row of a queue that another node leads, at both nodes, the fake ones' own
+/// among them. A row that is made of values takes more than a hundred.
+const FOR_A_ROW: usize = 40;
 
 /// A list is longer than the system holds of it.
 const LONG: usize = 12 * 1024 * 1024;
@@ -88,7 +95,7 @@ fn rest(mut stream: TcpStream) -> usize {
 #[test]
 fn lists_that_nobody_reads_hold_little_and_the_next_one_is_answered() {
     let nodes = cluster::nodes(3, |fake| {
-        fake.more_queues.store(20_000, Relaxed);
+        fake.more_queues.store(QUEUES as u64, Relaxed);
         fake.more_connections.store(10_000, Relaxed);
         Arc::new(fake)
     });
@@ -104,7 +111,13 @@ fn lists_that_nobody_reads_hold_little_and_the_next_one_is_answered() {
     ];
     // Figures from which rates are made are kept from the first list on.
     for path in paths {
+        let before = ALLOCATIONS.load(Relaxed);
         let length = rest(asked(address, path));
+        let made = ALLOCATIONS.load(Relaxed) - before;
+        if path == "/api/queues" {
+            let for_a_row = made / QUEUES;
+            assert!(for_a_row <= FOR_A_ROW, "{for_a_row} allocations for a row");
+        }
         assert!(length > LONG, "{path}: {length} bytes are no long list");
     }
     let idle = LIVE_BYTES.load(Relaxed);

@@ -219,6 +219,10 @@ impl Running for Admin {
         self.node_stats()
     }
 
+    fn name(&self) -> String {
+        self.node_name()
+    }
+
     fn memory(&self) -> MemoryStats {
         self.memory_stats()
     }

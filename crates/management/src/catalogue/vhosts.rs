@@ -11,7 +11,7 @@ use crate::vhost_sums;
 use serde_json::{Value, json};
 
 fn vhost_json(app: &App, vhost: &Vhost) -> Value {
-    let node = app.node().node_stats().name;
+    let node = app.node().name();
     json!({
         "name": vhost.name,
         "description": vhost.description,

@@ -2,9 +2,9 @@
 //! in the catalogue, which each node has: others are asked for the first of an order alone, and for
 //! the rows that are shown.
 
-use super::row::{QueueRow, zero};
+use super::row::QueueRow;
 use super::told::{Owners, Row as TextOfRow, Told, told_elsewhere};
-use super::{as_wanted, owners, queue_row};
+use super::{as_wanted, owners};
 use crate::api::QueueStats;
 use crate::app::App;
 use crate::directory::Queue;
@@ -21,6 +21,7 @@ use crate::route::Call;
 use crate::selection::QueueSelection;
 use leveret_types::QueueId;
 use serde_json::Value;
+use serde_json::value::RawValue;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -142,7 +143,7 @@ impl Queues {
     fn new(app: &Arc<App>, ranges: Ranges) -> Self {
         Self {
             app: Arc::clone(app),
-            node: app.node().node_stats().name,
+            node: app.node().name(),
             ranges,
             selection: None,
             peers: Peers::of(app),
@@ -162,13 +163,14 @@ impl Queues {
         let row = |(number, queue): (usize, Queue)| {
             let_others_run(number);
             let told = self.told_of(here.get(&queue.id), queue.id, &owners);
-            (queue.id, queue_row(app, &self.node, &queue, told))
+            let row = QueueRow::new(app, &self.node, &queue, told.as_ref());
+            (queue.id, row)
         };
         let queues = app.node().queues_by_id(ids).into_iter();
         queues.enumerate().map(row).collect()
     }
 
-    fn told_of(&self, own: Option<&QueueStats>, id: QueueId, owners: &Owners) -> Option<Told> {
+    fn told_of(&self, own: Option<&QueueStats>, id: QueueId, owners: &Owners) -> Option<Told<'_>> {
         Told::of(&self.app, own, self.told.get(&id), owners, &self.ranges)
     }
 
@@ -181,13 +183,14 @@ impl Queues {
             None => {
                 let told = self.told_of(here.get(id), *id, &Owners::new());
                 told.map_or(Value::Null, |told| {
-                    let told = told.stats.get(field);
-                    told.unwrap_or_else(|| zero(field)).clone()
+                    let text = told.fields().get(field).map_or("0", RawValue::get);
+                    serde_json::from_str(text).unwrap_or_default()
                 })
             }
         };
         ids.iter().map(of).collect()
     }
+
     /// What these queues are sorted by, of those that are led here and of which no other node has a
     /// part.
     fn led_here(&mut self, ids: &[QueueId], field: &str) -> Keyed<QueueId> {

@@ -12,7 +12,7 @@ pub(crate) fn at_replica(app: &App, stats: &QueueStats) -> Option<Value> {
     let has_readers = |readers: &u64| stats.follows && *readers > 0;
     let readers = stats.stream.map(|stream| stream.readers);
     let readers = readers.filter(has_readers)?;
-    let node = app.node().node_stats().name;
+    let node = app.node().name();
     Some(json!({
         "id": stats.id.0,
         "follows": true,

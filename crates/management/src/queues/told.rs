@@ -2,15 +2,16 @@
 //! other nodes tell of theirs.
 
 use super::readers;
-use super::row::zero;
 use crate::absent;
-use crate::api::{ConnectionContent, MessageCounters, QueueStats};
+use crate::api::{ConnectionContent, MessageCounters, QueueStats, StreamStanding};
 use crate::app::App;
 use crate::connections::connection_details;
-use crate::figures::{depths_at, message_rates, messages_at};
-use crate::history::History;
+use crate::figures::{DEPTHS, depths_at, fields, message_rates, messages_at};
+use crate::history::{Details, History};
 use crate::moments::rfc3339;
-use crate::peers::{self, Peers};
+use crate::object::{Fields, Object};
+use crate::peers::Peers;
+use crate::pieces::write_json;
 use crate::question::Question;
 use crate::ranges::{Part, Ranges};
 use crate::rates::{MESSAGE_FIELDS, Subject};
@@ -18,6 +19,7 @@ use crate::reply::merge;
 use leveret_types::{ConnectionId, NodeId, QueueId};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
@@ -40,62 +42,92 @@ pub(crate) fn owners<'a>(app: &App, stats: impl IntoIterator<Item = &'a QueueSta
     owning.map(details).collect()
 }
 
-/// What the leader of a queue knows of it, under the queue's `id`: without what is as in
-/// [`no_stats`].
-pub(crate) fn stats(app: &App, stats: &QueueStats, owners: &Owners, ranges: &Ranges) -> Value {
+/// Writes what the leader of a queue knows of it, as an object with the queue's `id`: without what
+/// is as in [`no_stats`].
+pub(crate) fn write_stats(
+    app: &App,
+    stats: &QueueStats,
+    owners: &Owners,
+    ranges: &Ranges,
+    out: &mut Vec<u8>,
+) {
+    let mut told = Object::open(out);
+    told.field("id", &stats.id.0);
+    write_standing(stats, &mut told);
+    if let Some(age) = stats.oldest_age_seconds(app.moment().wall_ms) {
+        // A 0 would stand for nothing.
+        told.field("oldest_message_age", &age.max(0.001));
+    }
+    write_figures(app, stats, ranges, &mut told);
+    if let Some(owner) = stats.owner {
+        told.field("owner_pid_details", &owners.get(&owner));
+    }
+    if let Some(stream) = &stats.stream {
+        write_stream(app, stream, &mut told);
+    }
+    told.close();
+}
+
+/// How many messages there are, and what happened to them.
+fn write_figures(app: &App, stats: &QueueStats, ranges: &Ranges, told: &mut Object<'_>) {
     let subject = Subject::Queue(stats.id.0);
     let history = History::of(app, subject, ranges);
-    let mut json = stats_of(stats);
-    json["id"] = stats.id.0.into();
-    if let Some(age) = stats.oldest_age_seconds(app.moment().wall_ms) {
-        // A 0 would be left out on the way between nodes, and stand for nothing.
-        json["oldest_message_age"] = age.max(0.001).into();
-    }
+    let details = |part| history.as_ref().map(|history| history.details(part));
+    let (of_messages, of_depths) = (details(Part::Messages), details(Part::Lengths));
     let rates = message_rates(app, subject, &stats.messages);
-    let is_counted = stats.messages != MessageCounters::default();
-    if is_counted || is_moving(&rates) || history.is_some() {
-        json["message_stats"] = messages_at(&stats.messages, rates);
+    if stats.messages != MessageCounters::default() || is_moving(&rates) || history.is_some() {
+        let mut messages = told.object("message_stats");
+        write_moving(fields(&stats.messages), rates, of_messages, &mut messages);
+        messages.close();
     }
     let depths = depths_of(stats);
     let rates = app.depth_rates(subject, depths, Instant::now());
-    if depths != [0; 3] || is_moving(&rates) || history.is_some() {
-        merge(&mut json, depths_at(depths, rates));
-    }
-    if let Some(history) = history {
-        history.write(Part::Messages, &mut json["message_stats"]);
-        history.write(Part::Lengths, &mut json);
-    }
-    if let Some(owner) = stats.owner {
-        let owner = owners.get(&owner);
-        json["owner_pid_details"] = owner.cloned().unwrap_or_default();
-    }
-    if let Some(stream) = stats.stream {
-        let node = app.node().node_stats().name;
-        json["segments"] = stream.segments.into();
-        json["retention_held_bytes"] = stream.held_bytes.into();
-        json["readers"] = json!({node: stream.readers});
-        json["publishers"] = stream.publishers.into();
-        for (field, offset) in [
-            ("first_offset", stream.first_offset),
-            ("committed_offset", stream.committed_offset),
-        ] {
-            // An empty stream has none, which RabbitMQ writes as -1.
-            json[field] = offset.map_or(json!(-1), Value::from);
+    let depths = std::array::from_fn(|at| (DEPTHS[at], depths[at]));
+    write_moving(depths, rates, of_depths, told);
+}
+
+/// Figures that are not 0, or are not known to have been: at their rates, where no details are.
+fn write_moving<const N: usize>(
+    figures: [(&str, u64); N],
+    rates: [f64; N],
+    details: Option<Vec<Details>>,
+    out: &mut Object<'_>,
+) {
+    let details = details.unwrap_or_default();
+    for (at, ((name, count), rate)) in figures.into_iter().zip(rates).enumerate() {
+        let guessed = Details::at(rate);
+        let details = details.get(at).unwrap_or(&guessed);
+        if count != 0 || !details.is_nothing() {
+            out.figure(name, count, details);
         }
     }
-    json
 }
 
 fn is_moving(rates: &[f64]) -> bool {
     rates.iter().any(|rate| *rate != 0.0)
 }
 
-/// What is known of a queue in which nothing is and nothing happened.
+fn write_stream(app: &App, stream: &StreamStanding, told: &mut Object<'_>) {
+    told.field("segments", &stream.segments);
+    told.field("retention_held_bytes", &stream.held_bytes);
+    told.field("readers", &json!({app.node().name(): stream.readers}));
+    told.field("publishers", &stream.publishers);
+    for (field, offset) in [
+        ("first_offset", stream.first_offset),
+        ("committed_offset", stream.committed_offset),
+    ] {
+        match offset {
+            Some(offset) => told.field(field, &offset),
+            // An empty stream has none, which RabbitMQ writes as -1.
+            None => told.field(field, &-1),
+        }
+    }
+}
+
+/// What is known of a queue in which nothing is and nothing happened, but for its state.
 pub(crate) fn no_stats() -> Value {
     let counters = MessageCounters::default();
     let mut json = json!({
-        "id": 0,
-        "state": "running",
         "message_stats": messages_at(&counters, [0.0; MESSAGE_FIELDS]),
         "consumer_capacity": 0.0,
         "consumer_utilisation": 0.0,
@@ -142,38 +174,30 @@ fn numbers_of(stats: &QueueStats) -> [(&'static str, u64); 13] {
     ]
 }
 
-/// What a queue has, without its messages' depths and what happened to them, and without what is as
-/// in [`no_stats`].
-fn stats_of(stats: &QueueStats) -> Value {
-    let state = if stats.damaged { "crashed" } else { "running" };
-    let mut json = json!({"state": state});
+/// What a queue has, without its messages' depths and what happened to them.
+fn write_standing(stats: &QueueStats, told: &mut Object<'_>) {
+    told.field("state", if stats.damaged { "crashed" } else { "running" });
     for (name, number) in numbers_of(stats) {
         if number != 0 {
-            json[name] = number.into();
+            told.field(name, &number);
         }
     }
     if stats.consumer_capacity != 0.0 {
-        json["consumer_capacity"] = stats.consumer_capacity.into();
-        json["consumer_utilisation"] = stats.consumer_capacity.into();
+        told.field("consumer_capacity", &stats.consumer_capacity);
+        told.field("consumer_utilisation", &stats.consumer_capacity);
     }
     if let Some(timestamp) = stats.head_timestamp {
-        json["head_message_timestamp"] = timestamp.into();
+        told.field("head_message_timestamp", &timestamp);
     }
-    for (name, tag) in [
-        ("exclusive_consumer_tag", &stats.exclusive_consumer_tag),
-        (
-            "single_active_consumer_tag",
-            &stats.single_active_consumer_tag,
-        ),
-    ] {
-        if let Some(tag) = tag {
-            json[name] = tag.as_str().into();
-        }
+    if let Some(tag) = &stats.exclusive_consumer_tag {
+        told.field("exclusive_consumer_tag", tag);
+    }
+    if let Some(tag) = &stats.single_active_consumer_tag {
+        told.field("single_active_consumer_tag", tag);
     }
     if let Some(since) = stats.idle_since_ms {
-        json["idle_since"] = rfc3339(since).into();
+        told.field("idle_since", &rfc3339(since));
     }
-    json
 }
 
 /// Who tells of a queue.
@@ -189,21 +213,21 @@ pub enum Teller {
 
 /// A queue's figures, and whose they are.
 #[derive(Clone, Debug)]
-pub struct Told {
+pub(crate) struct Told<'t> {
     /// Who tells them.
-    pub by: Teller,
-    /// The figures, but for fields that are 0 or nothing.
-    pub stats: Value,
+    pub(crate) by: Teller,
+    /// The text of an object with the figures, but for those that are 0 or nothing.
+    text: Cow<'t, [u8]>,
 }
 
-impl Told {
+impl<'t> Told<'t> {
     /// What is told of a queue: by this node, if it leads it or no other node says that it does,
     /// with the readers of a stream at all of its replicas. `own` is what this node knows of it,
     /// `elsewhere` what others told.
     pub(crate) fn of(
         app: &App,
         own: Option<&QueueStats>,
-        elsewhere: Option<&Row>,
+        elsewhere: Option<&'t Row>,
         owners: &Owners,
         ranges: &Ranges,
     ) -> Option<Self> {
@@ -217,9 +241,8 @@ impl Told {
         let at_own = own.filter(|_| !is_told_here);
         let at_own = at_own.and_then(|stats| readers::at_replica(app, stats));
         let at_others = elsewhere.into_iter().flat_map(Row::at_replicas);
-        for replica in at_own.into_iter().chain(at_others) {
-            readers::add(&mut told.stats, &replica);
-        }
+        let replicas: Vec<Value> = at_own.into_iter().chain(at_others).collect();
+        told.add_readers(&replicas);
         Some(told)
     }
 
@@ -228,8 +251,29 @@ impl Told {
             true => Teller::Follower,
             false => Teller::Here,
         };
-        let stats = self::stats(app, stats, owners, ranges);
-        Self { by, stats }
+        let mut text = Vec::new();
+        write_stats(app, stats, owners, ranges, &mut text);
+        let text = text.into();
+        Self { by, text }
+    }
+
+    fn add_readers(&mut self, replicas: &[Value]) {
+        if replicas.is_empty() {
+            return;
+        }
+        let mut stats = serde_json::from_slice(&self.text).unwrap_or_default();
+        for replica in replicas {
+            readers::add(&mut stats, replica);
+        }
+        let mut text = Vec::new();
+        write_json(&mut text, &stats);
+        self.text = text.into();
+    }
+
+    /// The fields that are told.
+    pub(crate) fn fields(&self) -> Fields<'_> {
+        // What another node told has been looked at when it came.
+        Fields::of(&self.text).unwrap_or_default()
     }
 }
 
@@ -243,12 +287,11 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// What its leader tells; nothing where none does, or it makes no sense.
-    fn led(&self) -> Option<Told> {
+    /// What its leader tells; nothing where none does.
+    fn led(&self) -> Option<Told<'_>> {
         let (node, text) = self.led.as_ref()?;
-        let row = serde_json::from_str(text.get()).ok()?;
-        let (by, stats) = (Teller::Elsewhere(*node), with_zeros(row));
-        Some(Told { by, stats })
+        let (by, text) = (Teller::Elsewhere(*node), text.get().as_bytes().into());
+        Some(Told { by, text })
     }
 
     fn at_replicas(&self) -> impl Iterator<Item = Value> {
@@ -268,12 +311,6 @@ pub(crate) fn told_elsewhere(
     ids: &[QueueId],
     ranges: &Ranges,
 ) -> HashMap<QueueId, Row> {
-    #[derive(serde::Deserialize)]
-    struct Head {
-        id: u64,
-        #[serde(default)]
-        follows: bool,
-    }
     let mut told: HashMap<QueueId, Row> = HashMap::new();
     for ids in ids.chunks(Question::QUEUES_MAX) {
         let ids = ids.iter().map(|id| id.0).collect();
@@ -284,10 +321,10 @@ pub(crate) fn told_elsewhere(
         for (node, bytes) in peers.ask(&question) {
             let rows: Vec<Box<RawValue>> = serde_json::from_slice(&bytes).unwrap_or_default();
             for text in rows {
-                let Ok(Head { id, follows }) = serde_json::from_str(text.get()) else {
+                let Some((id, follows)) = whose(&text) else {
                     continue;
                 };
-                let row = told.entry(QueueId(id)).or_default();
+                let row = told.entry(id).or_default();
                 match follows {
                     true => row.replicas.push(text),
                     false => row.led = Some((node, text)),
@@ -298,53 +335,32 @@ pub(crate) fn told_elsewhere(
     told
 }
 
-/// What is told of one queue, wherever it is led.
-pub fn told_of(app: &Arc<App>, queue: QueueId, ranges: &Ranges) -> Option<Told> {
-    let own = app.node().queue(queue);
-    let is_led_here = own.as_ref().is_some_and(|stats| !stats.follows);
-    let elsewhere = match is_led_here && !queue.is_stream() {
-        true => None,
-        false => told_elsewhere(&mut Peers::of(app), &[queue], ranges).remove(&queue),
-    };
-    let owners = owners(app, &own);
-    Told::of(app, own.as_ref(), elsewhere.as_ref(), &owners, ranges)
+/// Of which queue a row tells, and whether by a replica that does not lead; nothing where it makes
+/// no sense, as one of another version may not.
+fn whose(text: &RawValue) -> Option<(QueueId, bool)> {
+    let fields = Fields::of(text.get().as_bytes())?;
+    let id = fields.get("id")?.get().parse().ok()?;
+    let follows = fields.get("follows").map(RawValue::get);
+    Some((QueueId(id), follows == Some("true")))
 }
 
-/// A queue's figures with what was left out within its fields because it is 0; fields that were
-/// left out whole stay so.
-fn with_zeros(mut row: Value) -> Value {
-    for (name, field) in row.as_object_mut().into_iter().flatten() {
-        if let zero @ Value::Object(_) = zero(name) {
-            let told = std::mem::replace(field, zero.clone());
-            peers::merge_deeply(field, told);
-        }
+/// What other nodes tell of one queue, if its leader is not here.
+pub(super) fn told_elsewhere_of(
+    app: &Arc<App>,
+    own: Option<&QueueStats>,
+    queue: QueueId,
+    ranges: &Ranges,
+) -> Option<Row> {
+    let is_led_here = own.is_some_and(|stats| !stats.follows);
+    if is_led_here && !queue.is_stream() {
+        return None;
     }
-    row
+    told_elsewhere(&mut Peers::of(app), &[queue], ranges).remove(&queue)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::listing::Row as _;
-    use crate::peers::without_zeros;
-    use crate::queues::row::{Lacks, QueueRow};
-
-    #[test]
-    fn what_is_left_out_on_the_way_is_there_again_at_its_end() {
-        let full = json!({"id": 7, "messages": 0, "message_stats": {"ack": 3, "get": 0}});
-        let sent = without_zeros(full);
-        let arguments = json!({"arguments": {"x-priority": 0}});
-        assert_eq!(without_zeros(arguments.clone()), arguments);
-        assert_eq!(sent, json!({"id": 7, "message_stats": {"ack": 3}}));
-        let fields = with_zeros(sent);
-        let lacks = Lacks::Others;
-        let seen = QueueRow { fields, lacks }.whole();
-        assert_eq!(seen["messages"], 0);
-        assert_eq!(seen["message_stats"]["ack"], 3);
-        assert_eq!(seen["message_stats"]["get"], 0);
-        assert_eq!(seen["message_stats"]["get_details"]["rate"], 0.0);
-    }
-
     #[test]
     fn dead_letters_that_wait_are_part_of_a_queue() {
         let stats = QueueStats {
@@ -356,8 +372,14 @@ mod tests {
             dead_letter_bytes: 20,
             ..QueueStats::default()
         };
-        let mut json = stats_of(&stats);
-        merge(&mut json, depths_at(depths_of(&stats), [0.0; 3]));
+        let mut text = Vec::new();
+        let mut told = Object::open(&mut text);
+        write_standing(&stats, &mut told);
+        let depths = depths_of(&stats);
+        let depths = std::array::from_fn(|at| (DEPTHS[at], depths[at]));
+        write_moving(depths, [0.0; 3], None, &mut told);
+        told.close();
+        let json: Value = serde_json::from_slice(&text).expect("JSON");
         for (name, figure) in [
             ("messages", 7),
             ("messages_ready", 4),

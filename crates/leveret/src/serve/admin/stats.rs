@@ -263,7 +263,7 @@ impl Admin {
     }
 
     /// The node's name, as the cluster's other nodes show it.
-    fn node_name(&self) -> String {
+    pub(super) fn node_name(&self) -> String {
         let label = self.broker.catalogue().node_label(self.broker.node_id());
         label.unwrap_or_else(|| self.config.node_name.clone())
     }
