@@ -128,14 +128,14 @@ pub fn ask<E: Env>(
     only: Option<&[NodeId]>,
     to: SyncSender<reports::Report>,
 ) -> Option<(u64, usize)> {
-    let number = env.cluster()?.reports().note(to)?;
+    let mut up = env.peers().up();
+    up.retain(|peer| only.is_none_or(|only| only.contains(peer)));
+    let number = env.cluster()?.reports().note(to, up.len())?;
     let mut frame = BytesMut::with_capacity(9 + what.len());
     frame.put_u8(KIND_ASK);
     frame.put_u64_le(number);
     frame.put_slice(what);
     let frame = frame.freeze();
-    let mut up = env.peers().up();
-    up.retain(|peer| only.is_none_or(|only| only.contains(peer)));
     for peer in &up {
         env.post_peer(*peer, PeerFrame::new(CATALOGUE_GROUP, frame.clone()));
     }

@@ -72,6 +72,8 @@ struct Asked {
 
 struct Question {
     to: SyncSender<Report>,
+    /// How many have not answered.
+    left: usize,
     /// What has come of the answers, by who sends it.
     gathering: HashMap<NodeId, Gathered>,
 }
@@ -90,15 +92,23 @@ impl Reports {
         let _ = self.answerer.set(answerer);
     }
 
-    /// Notes a question whose answers go to `to`; nothing if too many wait already.
-    pub(super) fn note(&self, to: SyncSender<Report>) -> Option<u64> {
+    /// Notes a question to so many, whose answers go to `to`; nothing if too many wait already.
+    /// When all have answered it waits no longer, whether anybody has looked at the answers or not.
+    pub(super) fn note(&self, to: SyncSender<Report>, left: usize) -> Option<u64> {
         let mut asked = lock(&self.asked);
         if asked.questions.len() >= REPORTS_ASKED_MAX {
             return None;
         }
         asked.last += 1;
         let (number, gathering) = (asked.last, HashMap::new());
-        asked.questions.insert(number, Question { to, gathering });
+        let question = Question {
+            to,
+            left,
+            gathering,
+        };
+        if left > 0 {
+            asked.questions.insert(number, question);
+        }
         Some(number)
     }
 
@@ -157,6 +167,10 @@ impl Reports {
         if last && let Some(Gathered::Parts(_, bytes)) = question.gathering.remove(&from) {
             // Whoever asked has room for one answer of each node, or has given up.
             let _ = question.to.try_send(Report { from, bytes });
+            question.left = question.left.saturating_sub(1);
+            if question.left == 0 {
+                asked.questions.remove(&number);
+            }
         }
     }
 }
@@ -205,7 +219,7 @@ mod tests {
     fn asked() -> (Reports, u64, Receiver<Report>) {
         let reports = Reports::default();
         let (to, answers) = sync_channel(8);
-        let number = reports.note(to).expect("there is room");
+        let number = reports.note(to, 1).expect("there is room");
         (reports, number, answers)
     }
 
@@ -260,15 +274,25 @@ mod tests {
         let reports = Reports::default();
         let (to, answers) = sync_channel(8);
         let numbers: Vec<_> = (0..REPORTS_ASKED_MAX)
-            .map(|_| reports.note(to.clone()).expect("there is room"))
+            .map(|_| reports.note(to.clone(), 2).expect("there is room"))
             .collect();
-        assert_eq!(reports.note(to.clone()), None);
+        assert_eq!(reports.note(to.clone(), 2), None);
         reports.forget(numbers[0]);
         for frame in frames(numbers[0], b"late".to_vec()) {
             reports.receive(PEER, &frame);
         }
         assert!(answers.try_recv().is_err());
-        assert!(reports.note(to).is_some());
+        assert!(reports.note(to.clone(), 2).is_some());
+        assert_eq!(reports.note(to.clone(), 2), None);
+        // One that both have answered makes room, though nobody has looked at what they say.
+        for node in [PEER, NodeId(3)] {
+            assert_eq!(reports.note(to.clone(), 2), None);
+            for frame in frames(numbers[1], b"in time".to_vec()) {
+                reports.receive(node, &frame);
+            }
+        }
+        assert!(reports.note(to, 2).is_some());
+        assert_eq!(answers.try_iter().count(), 2);
     }
 
     #[test]

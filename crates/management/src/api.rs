@@ -698,6 +698,9 @@ pub struct ConnectionContent {
     pub consumers: Vec<ConsumerStats>,
 }
 
+/// Waits for what other nodes answer; who drops it does not.
+pub type Answers = Box<dyn FnOnce() -> Vec<(NodeId, Vec<u8>)> + Send>;
+
 /// The part of a node that has nothing to do with the catalogue.
 pub trait Running: Send + Sync + 'static {
     /// Whether this user may log in: password, loopback. The check of a slow password waits for its
@@ -715,8 +718,9 @@ pub trait Running: Send + Sync + 'static {
     fn memory(&self) -> MemoryStats {
         MemoryStats::default()
     }
-    /// All queues, in no order.
-    fn queues(&self) -> Vec<QueueStats>;
+    /// Says of each queue that is led here its figures, in no order, but for tags of consumers. Few
+    /// are copied at a time.
+    fn each_led(&self, see: &mut dyn FnMut(QueueStats));
     /// One queue; none where it is gone.
     fn queue(&self, queue: QueueId) -> Option<QueueStats>;
     /// Those of these queues that are here, in no order.
@@ -956,6 +960,14 @@ pub trait Running: Send + Sync + 'static {
     /// The same of some of the nodes.
     fn ask_nodes(&self, _nodes: &[NodeId], _question: &Question) -> Vec<(NodeId, Vec<u8>)> {
         Vec::new()
+    }
+    /// Asks the other nodes, or some of them, and does not wait: who wants the answers does.
+    fn begin_asking(&self, only: Option<&[NodeId]>, question: &Question) -> Answers {
+        let answers = match only {
+            None => self.ask_peers(question),
+            Some(nodes) => self.ask_nodes(nodes, question),
+        };
+        Box::new(move || answers)
     }
     /// How many nodes the cluster has, and how many it is to have.
     fn cluster_size(&self) -> (usize, usize) {

@@ -5,7 +5,7 @@ use crate::api::{self, Running};
 use crate::catalogue_walk;
 use crate::directory::{
     AlterError, Alteration, BindingPlace, BindingScope, Counts, Directory, Exchange, Parameter,
-    Permission, Policy, Queue, Secret, TopicPermission, User, Vhost,
+    Permission, Policy, Queue, Secret, TopicPermission, Traffic, User, Vhost,
 };
 use leveret_auth::password::SALT_BYTES_GIVEN;
 use leveret_auth::{HashingAlgorithm, PasswordHash};
@@ -185,7 +185,21 @@ impl<K: CatalogueDirectory> Directory for K {
     }
 
     fn each_exchange(&self, vhost: Option<&str>, see: &mut dyn FnMut(&str, &str)) {
-        catalogue_walk::each_exchange(self, vhost, see);
+        catalogue_walk::each_exchange(self, vhost, &mut |vhost, name| see(vhost.name(), name));
+    }
+
+    fn each_traffic(&self, see: &mut dyn FnMut(&Traffic<'_>)) {
+        catalogue_walk::each_exchange(self, None, &mut |vhost, name| {
+            let (published_in, published_out) = traffic(vhost, name);
+            // The default one has no record.
+            let kind = vhost.exchange(name).map_or(DEFAULT_KIND, |x| x.kind());
+            see(&Traffic {
+                vhost: vhost.name(),
+                exchange: name,
+                kind,
+                published: [published_in, published_out],
+            });
+        });
     }
 
     fn exchange(&self, vhost: &str, name: &str) -> Option<Exchange> {
@@ -333,11 +347,14 @@ fn policy_of(vhost: &str, policy: &leveret_metadata::Policy) -> Policy {
 }
 
 /// The default exchange, which the catalogue keeps no record of.
+/// The type of the default exchange.
+const DEFAULT_KIND: &str = "direct";
+
 fn default_exchange(vhost: &VhostRecord) -> Exchange {
     let (published_in, published_out) = traffic(vhost, "");
     Exchange {
         vhost: vhost.name().to_owned(),
-        kind: "direct".to_owned(),
+        kind: DEFAULT_KIND.to_owned(),
         durable: true,
         published_in,
         published_out,

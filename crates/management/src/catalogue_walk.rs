@@ -63,11 +63,12 @@ pub(crate) fn each_queue<K: CatalogueDirectory + ?Sized>(
     }
 }
 
-/// See [`Directory::each_exchange`](crate::Directory::each_exchange).
+/// See [`Directory::each_exchange`](crate::Directory::each_exchange). What is called is told the
+/// record of the virtual host beside.
 pub(crate) fn each_exchange<K: CatalogueDirectory + ?Sized>(
     node: &K,
     vhost: Option<&str>,
-    see: &mut dyn FnMut(&str, &str),
+    see: &mut dyn FnMut(&Vhost, &str),
 ) {
     for vhost in vhosts(node, vhost) {
         // The default exchange, which has no record, is before all others.
@@ -76,12 +77,12 @@ pub(crate) fn each_exchange<K: CatalogueDirectory + ?Sized>(
             let last = match &after {
                 Some(after) => &**after,
                 None => {
-                    see(&vhost, "");
+                    see(record, "");
                     ""
                 }
             };
             let names: Vec<&Arc<str>> = record.exchange_names_after(last).take(PORTION).collect();
-            names.iter().for_each(|name| see(&vhost, name));
+            names.iter().for_each(|name| see(record, name));
             after = names.last().map(|name| Arc::clone(name));
             names.len() == PORTION
         });

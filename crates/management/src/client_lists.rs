@@ -273,7 +273,7 @@ fn rows_of(mut source: Clients, keys: Keyed<Key>) -> impl Iterator<Item = Value>
     let keys: Vec<Key> = keys.into_iter().map(|(_, key)| key).collect();
     let some: Vec<Vec<Key>> = keys.chunks(listing::BATCH).map(<[Key]>::to_vec).collect();
     some.into_iter().flat_map(move |keys| {
-        source.prepare(&keys);
+        source.prepare(&keys, &[]);
         let rows = source.rows(&keys);
         rows.into_iter().flatten().collect::<Vec<Value>>()
     })
@@ -336,7 +336,7 @@ impl Source for Clients {
     type Key = Key;
     type Row = Value;
 
-    fn prepare(&mut self, keys: &[Key]) {
+    fn prepare(&mut self, keys: &[Key], _next: &[Key]) {
         self.told = HashMap::new();
         let mut by_node: BTreeMap<NodeId, Vec<ClientKey>> = BTreeMap::new();
         for key in keys {

@@ -381,12 +381,6 @@ pub fn channel(call: &Call<'_>) -> Answer {
     Ok(Reply::Json(list_query::one(json, &call.query)))
 }
 
-/// The queues, by id.
-pub(crate) fn queue_names(app: &App) -> HashMap<QueueId, Queue> {
-    let queues = app.node().declared_queues(None);
-    queues.into_iter().map(|q| (q.id, q)).collect()
-}
-
 pub(crate) fn consumer_json(
     node: &str,
     queue: &Queue,

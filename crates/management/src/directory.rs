@@ -122,6 +122,19 @@ pub struct Exchange {
     pub published_out: u64,
 }
 
+/// What passes through an exchange.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Traffic<'a> {
+    /// Its virtual host.
+    pub vhost: &'a str,
+    /// Its name.
+    pub exchange: &'a str,
+    /// Its type.
+    pub kind: &'a str,
+    /// Messages published to it, and those that queues have got from it, since the node's start.
+    pub published: [u64; 2],
+}
+
 /// A queue.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[allow(missing_docs)] // As declared.
@@ -320,6 +333,26 @@ pub trait Directory: Send + Sync + 'static {
     /// Says of each exchange, of one virtual host or all, its virtual host and its name, by virtual
     /// host and name. What is called must not ask the directory anything.
     fn each_exchange(&self, vhost: Option<&str>, see: &mut dyn FnMut(&str, &str));
+    /// Says of each exchange what passes through it, by virtual host and name. What is called must
+    /// not ask the directory anything.
+    fn each_traffic(&self, see: &mut dyn FnMut(&Traffic<'_>)) {
+        for exchange in self.exchanges(None) {
+            see(&Traffic {
+                vhost: &exchange.vhost,
+                exchange: &exchange.name,
+                kind: &exchange.kind,
+                published: [exchange.published_in, exchange.published_out],
+            });
+        }
+    }
+    /// How many bindings lead away from an exchange.
+    fn binding_count(&self, vhost: &str, exchange: &str) -> usize {
+        let mut count = 0;
+        self.each_binding(BindingScope::Source { vhost, exchange }, &mut |_, _| {
+            count += 1
+        });
+        count
+    }
     /// Exchanges, of one virtual host or all.
     fn exchanges(&self, vhost: Option<&str>) -> Vec<Exchange> {
         let mut names: Vec<(String, String)> = Vec::new();

@@ -19,18 +19,19 @@ use std::time::Instant;
 
 type Answer = Result<Reply, ApiError>;
 
-fn key(exchange: &Exchange) -> u64 {
-    fingerprint(format!("{}\0{}", exchange.vhost, exchange.name).as_bytes())
+fn key(vhost: &str, exchange: &str) -> u64 {
+    fingerprint(format!("{vhost}\0{exchange}").as_bytes())
 }
 
 /// By what an exchange is known over time.
-pub(crate) fn subject(exchange: &Exchange) -> Subject {
-    Subject::Exchange(key(exchange))
+pub(crate) fn subject(vhost: &str, exchange: &str) -> Subject {
+    Subject::Exchange(key(vhost, exchange))
 }
 
 fn exchange_json(app: &App, exchange: &Exchange, ranges: &Ranges) -> Value {
     let counters = [exchange.published_in, exchange.published_out];
-    let rates = app.exchange_rates(key(exchange), counters, Instant::now());
+    let key = key(&exchange.vhost, &exchange.name);
+    let rates = app.exchange_rates(key, counters, Instant::now());
     let mut json = json!({
         "message_stats": {
             "publish_in": exchange.published_in,
@@ -49,7 +50,7 @@ fn exchange_json(app: &App, exchange: &Exchange, ranges: &Ranges) -> Value {
         "user_who_performed_action": exchange.declared_by,
     });
     let parts = [Part::Exchange];
-    history::write(app, subject(exchange), ranges, &parts, &mut json);
+    history::write(app, Subject::Exchange(key), ranges, &parts, &mut json);
     json
 }
 

@@ -92,8 +92,9 @@ pub(crate) trait Source: Send + 'static {
     type Row: Row;
 
     /// Told before rows are made of these: other nodes may have to be asked for what they know of
-    /// them. What they told of others need not be held any longer.
-    fn prepare(&mut self, _keys: &[Self::Key]) {}
+    /// them. What they told of others need not be held any longer. `next` are those that are
+    /// prepared next: other nodes may be asked for them already.
+    fn prepare(&mut self, _keys: &[Self::Key], _next: &[Self::Key]) {}
 
     /// How many of the next keys are prepared at once.
     fn ahead(&self) -> usize {
@@ -290,7 +291,7 @@ pub(crate) fn reply<S: Source>(
         return Ok(whole(keys, source, query));
     };
     let shown = page.cut(keys, part.filtered)?;
-    source.prepare(&shown);
+    source.prepare(&shown, &[]);
     let rows = rows_of(&mut source, &shown, query).into_iter();
     page.reply(rows.map(Row::whole).collect(), part.filtered, part.total)
 }
@@ -310,8 +311,10 @@ fn rows_of<S: Source>(source: &mut S, mut keys: &[S::Key], query: &Query) -> Vec
 /// All rows, made while they are read.
 fn whole<S: Source>(keys: Vec<S::Key>, mut source: S, query: &Query) -> Reply {
     let ahead = move |from: usize, keys: &[S::Key], source: &mut S| {
-        let to = from.saturating_add(source.ahead()).min(keys.len());
-        source.prepare(&keys[from..to]);
+        let behind = |at: usize| at.saturating_add(source.ahead()).min(keys.len());
+        let to = behind(from);
+        let next = to..behind(to);
+        source.prepare(&keys[from..to], &keys[next]);
         to
     };
     let (mut left, mut prepared) = (0, ahead(0, &keys, &mut source));

@@ -1,9 +1,11 @@
 //! Objects of JSON that are written field by field: rows of long lists cost the text that they are,
 //! not values as well, which are many small pieces of memory.
 
+use crate::list_query;
 use crate::pieces::write_json;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
 use serde_json::value::RawValue;
 use std::fmt;
 
@@ -88,6 +90,17 @@ impl<'t> Fields<'t> {
         fields.find_map(|(known, value)| (known == name).then_some(value))
     }
 
+    /// What stands at a dotted path; null where there is nothing.
+    pub(crate) fn at(&self, path: &str) -> Value {
+        let (name, within) = path.split_once('.').unwrap_or((path, ""));
+        let text = self.get(name).map_or("null", RawValue::get);
+        let value: Value = serde_json::from_str(text).unwrap_or_default();
+        match within {
+            "" => value,
+            within => list_query::at(&value, within).clone(),
+        }
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&'t str, &'t RawValue)> {
         self.0.iter().copied()
     }
@@ -120,7 +133,7 @@ impl<'de> Visitor<'de> for FieldsVisitor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     #[test]
     fn what_is_written_is_an_object_of_these_fields() {
@@ -156,6 +169,9 @@ mod tests {
         let inner = fields.get("a").expect("a field").get();
         assert_eq!(inner, r#"{"b": [1, "}"]}"#);
         assert!(fields.get("b").is_none());
+        assert_eq!(fields.at("a"), json!({"b": [1, "}"]}));
+        assert_eq!(fields.at("a.b"), json!([1, "}"]));
+        assert_eq!(fields.at("b.a"), Value::Null);
         let mut out = Vec::new();
         let mut object = Object::open(&mut out);
         for (name, value) in fields.iter() {

@@ -4,6 +4,7 @@
 //! A node answers with the JSON that it would show for its own part; whoever asked puts the parts
 //! together. Zeros are left out on the way: most queues of a large cluster are idle.
 
+use crate::api::Answers;
 use crate::app::App;
 use crate::history;
 use crate::parts::Part;
@@ -39,12 +40,27 @@ impl Peers {
 
     /// What they answer, in the order of their numbers.
     pub(crate) fn ask(&mut self, question: &Question) -> Vec<(NodeId, Vec<u8>)> {
-        let mut answers = match &self.answering {
-            _ if !question.fits() => return Vec::new(),
-            None => self.app.node().ask_peers(question),
-            Some(nodes) if nodes.is_empty() => Vec::new(),
-            Some(nodes) => self.app.node().ask_nodes(nodes, question),
+        let answers = self.begin(question);
+        self.finish(answers)
+    }
+
+    /// Asks them something before the answers are wanted; none where nobody is asked.
+    pub(crate) fn begin(&self, question: &Question) -> Option<Answers> {
+        let asks = question.fits()
+            && self
+                .answering
+                .as_ref()
+                .is_none_or(|nodes| !nodes.is_empty());
+        let only = self.answering.as_deref();
+        asks.then(|| self.app.node().begin_asking(only, question))
+    }
+
+    /// What they answer to what they have been asked, in the order of their numbers.
+    pub(crate) fn finish(&mut self, answers: Option<Answers>) -> Vec<(NodeId, Vec<u8>)> {
+        let Some(answers) = answers else {
+            return Vec::new();
         };
+        let mut answers = answers();
         answers.sort_by_key(|(node, _)| *node);
         self.answering = Some(answers.iter().map(|(node, _)| *node).collect());
         answers

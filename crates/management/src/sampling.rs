@@ -196,11 +196,13 @@ impl App {
         if self.counts().exchanges as usize > SAMPLED_EXCHANGES_MAX {
             return;
         }
-        let exchanges = self.node().exchanges(None);
+        let mut all = Vec::new();
+        self.node().each_traffic(&mut |traffic| {
+            let subject = exchanges::subject(traffic.vhost, traffic.exchange);
+            all.push((subject, traffic.published));
+        });
         let mut samples = self.samples();
-        for exchange in &exchanges {
-            let values = [exchange.published_in, exchange.published_out];
-            let subject = exchanges::subject(exchange);
+        for (subject, values) in all {
             if values != [0; 2] || samples.newest(subject).is_some() {
                 let since = samples.remembers_all().then_some(&[0; 2][..]);
                 samples.note(subject, &values, since);

@@ -124,9 +124,7 @@ impl Running for Kept {
     fn broker_stats(&self) -> BrokerStats {
         self.running.broker_stats()
     }
-    fn queues(&self) -> Vec<QueueStats> {
-        Vec::new()
-    }
+    fn each_led(&self, _: &mut dyn FnMut(QueueStats)) {}
     fn queue(&self, _: QueueId) -> Option<QueueStats> {
         None
     }
@@ -258,6 +256,11 @@ fn a_walk_holds_the_catalogue_for_a_portion_at_a_time() {
             }),
         ),
         (
+            "exchanges with what passes through them",
+            MANY + of_usual,
+            seen_at_once(&node, |node, see| node.each_traffic(&mut |_| see())),
+        ),
+        (
             "queues",
             MANY,
             seen_at_once(&node, |node, see| {
@@ -280,6 +283,8 @@ fn a_walk_holds_the_catalogue_for_a_portion_at_a_time() {
         exchange: "amq.direct",
     };
     assert_eq!(node.bindings(to).len() as u64, MANY);
+    assert_eq!(node.binding_count("/", "") as u64, MANY);
+    assert_eq!(node.binding_count("/", "amq.direct"), 0);
     let both = BindingScope::Vhost("/");
     assert_eq!(node.bindings(both).len() as u64, 2 * MANY);
 }

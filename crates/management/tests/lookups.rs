@@ -66,3 +66,40 @@ fn a_scrape_or_an_overview_looks_at_each_connection_once() {
         page.contains("\nrabbitmq_channel_messages_unacked{channel=\"more-00002999 (2)\"} 3\n")
     );
 }
+
+#[test]
+fn a_scrape_of_very_many_queues_and_exchanges_copies_some_at_a_time() {
+    let api = start();
+    api.node.more_queues.store(20_000, Relaxed);
+    api.node.more_exchanges.store(20_000, Relaxed);
+    let families = ["queue_metrics", "exchange_metrics", "exchange_names"];
+    let families = families.map(|family| format!("family={family}")).join("&");
+    for path in [
+        "/metrics",
+        "/metrics/per-object",
+        &*format!("/metrics/detailed?{families}"),
+    ] {
+        api.node.rows_made.store(0, Relaxed);
+        api.node.most_at_once.store(0, Relaxed);
+        let page = api.metrics(path).body;
+        let is_summed = path == "/metrics";
+        assert_eq!(
+            page.contains("queue=\"more-00020999\""),
+            !is_summed,
+            "{path}"
+        );
+        assert_eq!(
+            page.contains("exchange=\"z-00019999\""),
+            !is_summed,
+            "{path}"
+        );
+        assert_eq!(api.node.all_copied.load(Relaxed), 0, "{path}");
+        assert!(api.node.most_at_once.load(Relaxed) <= 1_024, "{path}");
+        // Exchanges have no rows of their own there, and sums need none of queues.
+        let made = api.node.rows_made.load(Relaxed);
+        assert!(
+            made <= if is_summed { 100 } else { 20_100 },
+            "{path}: {made}"
+        );
+    }
+}

@@ -51,6 +51,7 @@ impl Cluster {
         member.moved_bytes.store(0, Relaxed);
         member.longest_bytes.store(0, Relaxed);
         member.waits.store(0, Relaxed);
+        member.questions.store(0, Relaxed);
         let answer = self.ask(path);
         assert_eq!(answer.status, 200, "{path}: {}", answer.head);
         answer.json()
@@ -117,6 +118,21 @@ fn a_page_of_a_clusters_queues_costs_a_page() {
             "more-00005000",
             5_000,
         ),
+        (
+            "page=2&page_size=100&sort=messages_details.rate",
+            "more-00001099",
+            1_099,
+        ),
+        (
+            "page=2&page_size=100&sort=message_stats.publish_details.rate",
+            "more-00001099",
+            1_099,
+        ),
+        (
+            "page=2&page_size=100&sort=message_stats.ack",
+            "more-00001099",
+            1_099,
+        ),
         ("page=7&page_size=100&sort=durable", "more-00001599", 1_599),
     ] {
         let page = cluster.get(&format!("queues?{query}"));
@@ -164,7 +180,8 @@ fn every_page_of_a_clusters_queues_is_the_whole_lists_own() {
 #[test]
 fn a_list_of_a_clusters_queues_asks_for_some_at_a_time() {
     let cluster = queues(20_000);
-    for query in ["", "?sort=messages&sort_reverse=true"] {
+    // By messages there is a question more, for what the queues are sorted by.
+    for (query, of_order) in [("", 0), ("?sort=messages&sort_reverse=true", 1)] {
         let list = cluster.get(&format!("queues{query}"));
         let rows = list.as_array().expect("a list");
         assert_eq!(rows.len(), 20_003, "{query}");
@@ -177,6 +194,9 @@ fn a_list_of_a_clusters_queues_asks_for_some_at_a_time() {
                 assert_eq!(row["messages"], messages, "{query}");
             }
         }
+        // Those that are asked for ahead are not asked for again.
+        let questions = cluster.nodes[0].member.questions.load(Relaxed);
+        assert_eq!(questions, 20_003_u64.div_ceil(1_024) + of_order, "{query}");
         // The rows of all that one node leads are more than a megabyte.
         let longest = cluster.nodes[0].member.longest_bytes.load(Relaxed);
         assert!(longest < 128 * 1_024, "{query}: {longest} bytes at once");

@@ -15,7 +15,7 @@ use leveret_auth::password::SALT_BYTES_GIVEN;
 use leveret_auth::{Access, LoginCheck, Verdict};
 use leveret_cluster::Env as _;
 use leveret_management::api::{
-    Actor, BrokerStats, Browse, Browsed, Changed, ConnectionContent, ConnectionStats,
+    Actor, Answers, BrokerStats, Browse, Browsed, Changed, ConnectionContent, ConnectionStats,
     ConsumerStats, DamagedQueue, DelayedMessage, DiskUse, Get, Got, Level, Listener, Login,
     LoginAnswer, LoginVerdict, LookedAt, MemoryStats, Move, MoveMessages, NodeStats, Publish,
     QueueStats, ReplicaStats, StreamConsumerStats, StreamGroups, StreamPlace, StreamPublisherStats,
@@ -34,6 +34,7 @@ use leveret_shell::node::{Which, close_connection, set_listening, some_connectio
 use leveret_shell::timers_and_alarms::{TimersAndAlarms, Watermarks};
 use leveret_stream::Reference;
 use leveret_types::{ConnectionId, NodeId, ProtocolError, QueueId, ReplyCode, ShardId};
+use std::collections::HashSet;
 use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, OnceLock};
@@ -154,11 +155,15 @@ impl Running for Admin {
     }
 
     fn ask_peers(&self, question: &Question) -> Vec<(NodeId, Vec<u8>)> {
-        reports::ask_others(&self.broker, &question.encode())
+        self.begin_asking(None, question)()
     }
 
     fn ask_nodes(&self, nodes: &[NodeId], question: &Question) -> Vec<(NodeId, Vec<u8>)> {
-        reports::ask_these(&self.broker, nodes, &question.encode())
+        self.begin_asking(Some(nodes), question)()
+    }
+
+    fn begin_asking(&self, only: Option<&[NodeId]>, question: &Question) -> Answers {
+        reports::begin_asking(&self.broker, only, &question.encode())
     }
 
     fn leaderless_queues(&self) -> Vec<(String, String)> {
@@ -231,10 +236,8 @@ impl Running for Admin {
         self.broker_stats()
     }
 
-    fn queues(&self) -> Vec<QueueStats> {
-        let mut stats = self.stats_of_all(&self.queue_local_stats());
-        stats.extend(self.stream_stats(|_| true));
-        stats
+    fn each_led(&self, see: &mut dyn FnMut(QueueStats)) {
+        self.each_led_queue(see);
     }
 
     fn queues_of(&self, queues: &[QueueId]) -> Vec<QueueStats> {
@@ -242,15 +245,20 @@ impl Running for Admin {
             .iter()
             .filter_map(|queue| self.local_stats_of(*queue));
         let mut stats = self.stats_of_all(&local_stats.collect::<Vec<_>>());
-        if queues.iter().any(|queue| queue.is_stream()) {
-            stats.extend(self.stream_stats(|stream| queues.contains(&stream)));
+        let streams: HashSet<QueueId> = queues
+            .iter()
+            .copied()
+            .filter(|queue| queue.is_stream())
+            .collect();
+        if !streams.is_empty() {
+            stats.extend(self.stats_of_streams(|stream| streams.contains(&stream)));
         }
         stats
     }
 
     fn queue(&self, queue: QueueId) -> Option<QueueStats> {
         if queue.is_stream() {
-            return self.stream_stats(|stream| stream == queue).pop();
+            return self.stats_of_streams(|stream| stream == queue).pop();
         }
         self.stats_of_all(&[self.local_stats_with_oldest(queue)?])
             .pop()

@@ -3,7 +3,8 @@
 
 use bytes::Bytes;
 use leveret_cluster::Env as _;
-use leveret_cluster::reports::{self, Ask};
+use leveret_cluster::reports::{self, Ask, Report};
+use leveret_management::api::Answers;
 use leveret_management::question::ALARMS;
 use leveret_management::{App, answers};
 use leveret_node::Env;
@@ -11,41 +12,70 @@ use leveret_shell::broker::Broker;
 use leveret_types::NodeId;
 use leveret_types::limits::{CLUSTER_NODES_MAX, REPORT_MS_MAX, REPORTS_WAITING_MAX};
 use std::io;
-use std::sync::mpsc::sync_channel;
+use std::ops::Deref;
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_millis(REPORT_MS_MAX);
 
-/// Asks all other nodes; who has not answered after three seconds is left out.
-pub fn ask_others(broker: &Broker, what: &str) -> Vec<(NodeId, Vec<u8>)> {
-    ask(broker, what, None)
+/// A question to other nodes. Who drops it waits no longer for their answers.
+struct Asked<B: Deref<Target = Broker>> {
+    broker: B,
+    number: u64,
+    count: usize,
+    answers: Receiver<Report>,
+    deadline: Instant,
 }
 
-/// Asks some of the other nodes; who has not answered after three seconds is left out.
-pub fn ask_these(broker: &Broker, nodes: &[NodeId], what: &str) -> Vec<(NodeId, Vec<u8>)> {
-    ask(broker, what, Some(nodes))
+impl<B: Deref<Target = Broker>> Asked<B> {
+    /// Asks all of them, or some.
+    fn begin(broker: B, only: Option<&[NodeId]>, what: &str) -> Option<Self> {
+        let (to, answers) = sync_channel(CLUSTER_NODES_MAX);
+        let (number, count) = leveret_cluster::ask(&*broker, what.as_bytes(), only, to)?;
+        let deadline = Instant::now() + PATIENCE;
+        Some(Self {
+            broker,
+            number,
+            count,
+            answers,
+            deadline,
+        })
+    }
+
+    fn wait(&self) -> Vec<(NodeId, Vec<u8>)> {
+        let mut all = Vec::new();
+        while all.len() < self.count {
+            let left = self.deadline.saturating_duration_since(Instant::now());
+            match self.answers.recv_timeout(left) {
+                Ok(report) => all.push((report.from, report.bytes)),
+                Err(_) => break,
+            }
+        }
+        all
+    }
 }
 
-fn ask(broker: &Broker, what: &str, only: Option<&[NodeId]>) -> Vec<(NodeId, Vec<u8>)> {
-    let (to, answers) = sync_channel(CLUSTER_NODES_MAX);
-    let asked = leveret_cluster::ask(broker, what.as_bytes(), only, to);
-    let Some((number, asked)) = asked else {
-        return Vec::new();
-    };
-    let deadline = Instant::now() + PATIENCE;
-    let mut all = Vec::new();
-    while all.len() < asked {
-        let left = deadline.saturating_duration_since(Instant::now());
-        match answers.recv_timeout(left) {
-            Ok(report) => all.push((report.from, report.bytes)),
-            Err(_) => break,
+impl<B: Deref<Target = Broker>> Drop for Asked<B> {
+    fn drop(&mut self) {
+        if let Some(cluster) = self.broker.cluster() {
+            cluster.reports().forget(self.number);
         }
     }
-    if let Some(cluster) = broker.cluster() {
-        cluster.reports().forget(number);
+}
+
+/// Asks all other nodes; who has not answered after three seconds is left out.
+pub fn ask_others(broker: &Broker, what: &str) -> Vec<(NodeId, Vec<u8>)> {
+    let asked = Asked::begin(broker, None, what);
+    asked.map_or_else(Vec::new, |asked| asked.wait())
+}
+
+/// The same, or some of them, without waiting: who calls what is returned does.
+pub fn begin_asking(broker: &Arc<Broker>, only: Option<&[NodeId]>, what: &str) -> Answers {
+    match Asked::begin(Arc::clone(broker), only, what) {
+        Some(asked) => Box::new(move || asked.wait()),
+        None => Box::new(Vec::new),
     }
-    all
 }
 
 /// Starts the thread that answers other nodes; none outside clusters.

@@ -3,34 +3,33 @@
 use super::queues::Scope;
 use super::text::{Counter, Gauge, Page, Table, labels};
 use crate::app::App;
-use crate::directory::{BindingScope, Exchange};
-use std::collections::HashMap;
+use crate::directory::Traffic;
 
-/// The exchanges of a page.
-fn exchanges(app: &App, scope: &Scope) -> Vec<Exchange> {
-    let mut all = app.node().exchanges(None);
-    all.retain(|exchange| scope.has_vhost(&exchange.vhost));
-    all
+/// Says of each exchange of a page what passes through it.
+fn each(app: &App, scope: &Scope, see: &mut dyn FnMut(&Traffic<'_>)) {
+    app.node().each_traffic(&mut |traffic| {
+        if scope.has_vhost(traffic.vhost) {
+            see(traffic);
+        }
+    });
 }
 
 /// What was published to exchanges. Confirms, returns and drops are not counted by exchange: these
 /// are zero.
 pub(super) fn exchange_metrics(page: &mut Page, app: &App, scope: &Scope, per_object: bool) {
-    let all = exchanges(app, scope);
     let row = |labels: String, published: u64| (labels, [published as f64, 0.0, 0.0, 0.0]);
-    let rows: Vec<_> = match per_object {
-        true => {
-            let each = all.iter().map(|exchange| {
-                let labels = labels(&[("vhost", &exchange.vhost), ("exchange", &exchange.name)]);
-                row(labels, exchange.published_in)
-            });
-            each.collect()
+    let (mut rows, mut sum) = (Vec::new(), 0);
+    each(app, scope, &mut |traffic| {
+        let [published, _] = traffic.published;
+        sum += published;
+        if per_object {
+            let labels = labels(&[("vhost", traffic.vhost), ("exchange", traffic.exchange)]);
+            rows.push(row(labels, published));
         }
-        false => vec![row(
-            String::new(),
-            all.iter().map(|exchange| exchange.published_in).sum(),
-        )],
-    };
+    });
+    if !per_object {
+        rows.push(row(String::new(), sum));
+    }
     let metrics = [
         (
             "exchange_messages_published_total",
@@ -56,18 +55,20 @@ pub(super) fn exchange_metrics(page: &mut Page, app: &App, scope: &Scope, per_ob
     page.table(&Table::new(rows), 0, &metrics);
 }
 
-fn named(exchange: &Exchange) -> String {
+fn named(traffic: &Traffic<'_>) -> String {
     labels(&[
-        ("vhost", &exchange.vhost),
-        ("exchange", &exchange.name),
-        ("type", &exchange.kind),
+        ("vhost", traffic.vhost),
+        ("exchange", traffic.exchange),
+        ("type", traffic.kind),
     ])
 }
 
 /// That exchanges are there: the family `exchange_names`.
 pub(super) fn exchange_names(page: &mut Page, app: &App, scope: &Scope) {
-    let all = exchanges(app, scope);
-    let rows = all.iter().map(|exchange| (named(exchange), [1.0]));
+    let mut rows = Vec::new();
+    each(app, scope, &mut |traffic| {
+        rows.push((named(traffic), [1.0]))
+    });
     let metrics = [(
         "exchange_name",
         Gauge,
@@ -78,15 +79,14 @@ pub(super) fn exchange_names(page: &mut Page, app: &App, scope: &Scope) {
 
 /// How many bindings go out of exchanges: the family `exchange_bindings`.
 pub(super) fn exchange_bindings(page: &mut Page, app: &App, scope: &Scope) {
-    let mut counts: HashMap<(String, String), u64> = HashMap::new();
-    for (vhost, binding) in app.node().bindings(BindingScope::All) {
-        *counts.entry((vhost, binding.source)).or_default() += 1;
-    }
-    let all = exchanges(app, scope);
-    let rows = all.iter().map(|exchange| {
-        let key = (exchange.vhost.clone(), exchange.name.clone());
-        let count = counts.get(&key).copied().unwrap_or(0);
-        (named(exchange), [count as f64])
+    let mut all = Vec::new();
+    each(app, scope, &mut |traffic| {
+        let name = (traffic.vhost.to_owned(), traffic.exchange.to_owned());
+        all.push((named(traffic), name));
+    });
+    let rows = all.into_iter().map(|(labels, (vhost, exchange))| {
+        let count = app.node().binding_count(&vhost, &exchange);
+        (labels, [count as f64])
     });
     let metrics = [(
         "exchange_bindings",

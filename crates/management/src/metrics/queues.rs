@@ -7,7 +7,7 @@ use crate::app::App;
 use crate::directory::Queue;
 use leveret_types::QueueId;
 use leveret_types::limits::METRICS_SHARED_MS;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -36,59 +36,74 @@ impl Scope {
     }
 }
 
-/// The stats of queues with their labels, or their sum without any.
-pub(super) fn queue_series(
-    app: &App,
-    scope: &Scope,
-    per_object: bool,
-) -> Vec<(String, QueueStats)> {
-    let mut stats = app.node().queues();
-    // Each queue's figures are its leader's: sums over the nodes are right then.
-    stats.retain(|queue| !queue.follows);
-    if !per_object {
-        let mut sum = QueueStats::default();
-        for s in &stats {
-            sum.ready += s.ready;
-            sum.unacknowledged += s.unacknowledged;
-            sum.ready_bytes += s.ready_bytes;
-            sum.unacknowledged_bytes += s.unacknowledged_bytes;
-            sum.dead_letters += s.dead_letters;
-            sum.dead_letter_bytes += s.dead_letter_bytes;
-            sum.in_memory += s.in_memory;
-            sum.in_memory_bytes += s.in_memory_bytes;
-            sum.persistent += s.persistent;
-            sum.persistent_bytes += s.persistent_bytes;
-            sum.memory_bytes += s.memory_bytes;
-            sum.consumers += s.consumers;
-            sum.consumer_capacity += s.consumer_capacity;
-            sum.oldest_ms = match (sum.oldest_ms, s.oldest_ms) {
-                (Some(oldest), Some(other)) => Some(oldest.min(other)),
-                (oldest, other) => oldest.or(other),
-            };
-            sum.messages.add(&s.messages);
-            if let Some(stream) = s.stream {
-                let sum = sum.stream.get_or_insert_default();
-                sum.segments += stream.segments;
-                sum.held_bytes += stream.held_bytes;
-            }
-        }
-        return vec![(String::new(), sum)];
+/// Queues whose figures and records are held at once.
+const AT_ONCE: usize = 1_024;
+
+/// What the numbers of all queues are together. Each queue's figures are its leader's: sums over
+/// the nodes are right then.
+fn sum_of_all(app: &App) -> QueueStats {
+    let mut sum = QueueStats::default();
+    app.node().each_led(&mut |s| add(&mut sum, &s));
+    sum
+}
+
+fn add(sum: &mut QueueStats, s: &QueueStats) {
+    sum.ready += s.ready;
+    sum.unacknowledged += s.unacknowledged;
+    sum.ready_bytes += s.ready_bytes;
+    sum.unacknowledged_bytes += s.unacknowledged_bytes;
+    sum.dead_letters += s.dead_letters;
+    sum.dead_letter_bytes += s.dead_letter_bytes;
+    sum.in_memory += s.in_memory;
+    sum.in_memory_bytes += s.in_memory_bytes;
+    sum.persistent += s.persistent;
+    sum.persistent_bytes += s.persistent_bytes;
+    sum.memory_bytes += s.memory_bytes;
+    sum.consumers += s.consumers;
+    sum.consumer_capacity += s.consumer_capacity;
+    sum.oldest_ms = match (sum.oldest_ms, s.oldest_ms) {
+        (Some(oldest), Some(other)) => Some(oldest.min(other)),
+        (oldest, other) => oldest.or(other),
+    };
+    sum.messages.add(&s.messages);
+    if let Some(stream) = s.stream {
+        let sum = sum.stream.get_or_insert_default();
+        sum.segments += stream.segments;
+        sum.held_bytes += stream.held_bytes;
     }
-    let declared = app.node().declared_queues(None);
-    let declared: HashMap<QueueId, Queue> = declared.into_iter().map(|q| (q.id, q)).collect();
-    let mut series: Vec<_> = stats
-        .into_iter()
-        .filter_map(|s| Some((declared.get(&s.id)?, s)))
-        .filter(|(queue, _)| scope.has(queue))
-        .map(|(queue, s)| {
-            (
-                labels(&[("vhost", &queue.vhost), ("queue", &queue.name)]),
-                s,
-            )
-        })
-        .collect();
-    series.sort_by(|a, b| a.0.cmp(&b.0));
-    series
+}
+
+/// The numbers of queues by their labels.
+type Rows = Vec<(String, [f64; NUMBERS])>;
+
+/// The rows of the queues of a page that are led here, in the order of their labels.
+fn rows_of_each(app: &App, scope: &Scope) -> Rows {
+    let now_ms = app.moment().wall_ms;
+    let (mut rows, mut some) = (Rows::new(), Vec::with_capacity(AT_ONCE));
+    app.node().each_led(&mut |stats| {
+        some.push((stats.id, numbers(&stats, now_ms)));
+        if some.len() == AT_ONCE {
+            label(app, scope, &mut some, &mut rows);
+        }
+    });
+    label(app, scope, &mut some, &mut rows);
+    rows.sort_by(|a, b| a.0.cmp(&b.0));
+    rows
+}
+
+/// Moves numbers to rows, but for those of queues that are gone, or of other pages.
+fn label(app: &App, scope: &Scope, some: &mut Vec<(QueueId, [f64; NUMBERS])>, rows: &mut Rows) {
+    let ids: Vec<QueueId> = some.iter().map(|(id, _)| *id).collect();
+    // Both are in the order of the ids.
+    let mut queues = app.node().queues_by_id(&ids).into_iter().peekable();
+    for (id, numbers) in some.drain(..) {
+        if let Some(queue) = queues.next_if(|queue| queue.id == id)
+            && scope.has(&queue)
+        {
+            let labels = labels(&[("vhost", &queue.vhost), ("queue", &queue.name)]);
+            rows.push((labels, numbers));
+        }
+    }
 }
 
 /// Numbers of a queue.
@@ -128,13 +143,12 @@ impl SharedTable {
 
 /// The queues of a page.
 pub(super) fn queue_table(app: &App, scope: &Scope, per_object: bool) -> QueueTable {
-    let make = || {
-        let series = queue_series(app, scope, per_object);
-        let now_ms = app.moment().wall_ms;
-        let rows = series.into_iter();
-        QueueTable::new(rows.map(|(labels, s)| (labels, numbers(&s, now_ms))))
-    };
-    match per_object && scope.is_all() {
+    if !per_object {
+        let sum = numbers(&sum_of_all(app), app.moment().wall_ms);
+        return QueueTable::new([(String::new(), sum)]);
+    }
+    let make = || QueueTable::new(rows_of_each(app, scope));
+    match scope.is_all() {
         true => app.queue_table.get(make),
         false => make(),
     }

@@ -3,7 +3,8 @@
 use super::queues::Scope;
 use super::text::{Gauge, Page, labels};
 use crate::app::App;
-use crate::connections::queue_names;
+use crate::directory::Queue;
+use leveret_types::QueueId;
 use std::collections::HashMap;
 
 /// How far the slowest subscription of each stream is behind: the family `stream_consumer_metrics`.
@@ -18,7 +19,7 @@ pub(super) fn stream_consumers(page: &mut Page, app: &App, scope: &Scope) {
         let lag = lags.entry(consumer.queue).or_insert(0);
         *lag = consumer.offset_lag.max(*lag);
     }
-    let queues = queue_names(app);
+    let queues = records(app, lags.keys().copied());
     let of_known = lags.into_iter().filter_map(|(id, lag)| {
         let queue = queues.get(&id).filter(|queue| scope.has(queue))?;
         let labels = labels(&[("vhost", &queue.vhost), ("queue", &queue.name)]);
@@ -30,13 +31,20 @@ pub(super) fn stream_consumers(page: &mut Page, app: &App, scope: &Scope) {
     page.metric("stream_consumer_max_offset_lag", Gauge, help, series);
 }
 
+/// The records of these streams, by id: there may be very many other queues.
+fn records(app: &App, streams: impl Iterator<Item = QueueId>) -> HashMap<QueueId, Queue> {
+    let ids: Vec<QueueId> = streams.collect();
+    let queues = app.node().queues_by_id(&ids).into_iter();
+    queues.map(|queue| (queue.id, queue)).collect()
+}
+
 /// How far each group is behind whose offset this node keeps, whether anybody is connected or not.
 fn groups(page: &mut Page, app: &App, scope: &Scope) {
     let kept = app.node().stream_groups(None);
     if kept.is_empty() {
         return;
     }
-    let queues = queue_names(app);
+    let queues = records(app, kept.iter().map(|stream| stream.stream));
     let mut series = Vec::new();
     for stream in kept {
         let Some(queue) = queues.get(&stream.stream).filter(|queue| scope.has(queue)) else {

@@ -3,11 +3,15 @@
 //! the rows that are shown.
 
 use super::row::QueueRow;
-use super::told::{Owners, Row as TextOfRow, Told, told_elsewhere};
+use super::told::{
+    Owners, Row as TextOfRow, Told, depth_rates_of, message_rates_of, question_of, told_elsewhere,
+    told_in,
+};
 use super::{as_wanted, owners};
-use crate::api::QueueStats;
+use crate::api::{Answers, QueueStats};
 use crate::app::App;
 use crate::directory::Queue;
+use crate::figures::{DEPTHS, MESSAGE_NAMES, fields};
 use crate::input::Query;
 use crate::list_query::{self, NameFilter};
 use crate::listing::{self, Found, Keyed, Row, Source};
@@ -21,7 +25,6 @@ use crate::route::Call;
 use crate::selection::QueueSelection;
 use leveret_types::QueueId;
 use serde_json::Value;
-use serde_json::value::RawValue;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -137,6 +140,14 @@ struct Queues {
     peers: Peers,
     /// What other nodes tell of queues.
     told: HashMap<QueueId, TextOfRow>,
+    /// What they have been asked already.
+    asked: Option<Asked>,
+}
+
+/// Other nodes tell of some queues.
+struct Asked {
+    of: Vec<QueueId>,
+    answers: Option<Answers>,
 }
 
 impl Queues {
@@ -148,6 +159,7 @@ impl Queues {
             selection: None,
             peers: Peers::of(app),
             told: HashMap::new(),
+            asked: None,
         }
     }
 
@@ -179,12 +191,13 @@ impl Queues {
         let here = self.known_here(ids);
         let is_known = |stats: &&QueueStats| !stats.follows && !self.told.contains_key(&stats.id);
         let of = |id: &QueueId| match here.get(id).filter(is_known) {
-            Some(stats) => figure(stats).into(),
+            Some(stats) => figure.of(&self.app, stats),
             None => {
                 let told = self.told_of(here.get(id), *id, &Owners::new());
-                told.map_or(Value::Null, |told| {
-                    let text = told.fields().get(field).map_or("0", RawValue::get);
-                    serde_json::from_str(text).unwrap_or_default()
+                told.map_or(Value::Null, |told| match told.field(field) {
+                    // A 0 is not told.
+                    Value::Null => 0.into(),
+                    figure => figure,
                 })
             }
         };
@@ -253,10 +266,19 @@ impl Source for Queues {
     type Key = QueueId;
     type Row = QueueRow;
 
-    fn prepare(&mut self, ids: &[QueueId]) {
+    fn prepare(&mut self, ids: &[QueueId], next: &[QueueId]) {
         // What was told before goes first.
         self.told = HashMap::new();
-        self.told = told_elsewhere(&mut self.peers, ids, &self.ranges);
+        let asked = self.asked.take().filter(|asked| asked.of == ids);
+        self.told = match asked {
+            Some(asked) => told_in(self.peers.finish(asked.answers)),
+            None => told_elsewhere(&mut self.peers, ids, &self.ranges),
+        };
+        // They tell of the next ones while rows are made of these.
+        self.asked = (!next.is_empty() && next.len() <= Question::QUEUES_MAX).then(|| Asked {
+            answers: self.peers.begin(&question_of(next, &self.ranges)),
+            of: next.to_vec(),
+        });
     }
 
     fn ahead(&self) -> usize {
@@ -296,7 +318,7 @@ impl Source for Queues {
             fields.extend(untold.map(|(field, id)| (id, field)));
         }
         for some in of_parts.chunks(self.ahead()) {
-            self.prepare(some);
+            self.prepare(some, &[]);
             let told = listing::each_field(self, some.to_vec(), field).into_iter();
             fields.extend(told.map(|(field, id)| (id, field)));
         }
@@ -314,7 +336,12 @@ impl Source for Queues {
 
     fn held_bytes(&self) -> usize {
         let row = |row: &TextOfRow| row.bytes() + size_of::<(QueueId, TextOfRow)>();
-        self.told.values().map(row).sum()
+        let told: usize = self.told.values().map(row).sum();
+        // What is told of the next ones is about as much.
+        match &self.asked {
+            Some(asked) => 2 * told + size_of_val(&*asked.of),
+            None => told,
+        }
     }
 }
 
@@ -344,11 +371,43 @@ fn has_parts(id: QueueId, field: &str) -> bool {
     id.is_stream() && top.is_some_and(|top| ["consumers", "readers"].contains(&top))
 }
 
-type Figure = fn(&QueueStats) -> u64;
+/// What a queue stands at: no row need be made for that.
+#[derive(Clone, Copy)]
+enum Figure {
+    /// A figure of now.
+    Now(fn(&QueueStats) -> u64),
+    /// A counter of what happened to messages.
+    Counter(usize),
+    /// The rate at which one of them grows.
+    MessageRate(usize),
+    /// The rate at which one of the depths does.
+    DepthRate(usize),
+}
+
+impl Figure {
+    fn of(self, app: &App, stats: &QueueStats) -> Value {
+        match self {
+            Self::Now(figure) => figure(stats).into(),
+            Self::Counter(at) => fields(&stats.messages)[at].1.into(),
+            Self::MessageRate(at) => message_rates_of(app, stats)[at].into(),
+            Self::DepthRate(at) => depth_rates_of(app, stats)[at].into(),
+        }
+    }
+}
 
 /// The figures that lists are usually sorted by.
 fn figure(field: &str) -> Option<Figure> {
-    Some(match field {
+    let place = |names: &[&str], name: &str| names.iter().position(|known| *known == name);
+    if let Some(of_messages) = field.strip_prefix("message_stats.") {
+        return match of_messages.strip_suffix("_details.rate") {
+            Some(name) => place(&MESSAGE_NAMES, name).map(Figure::MessageRate),
+            None => place(&MESSAGE_NAMES, of_messages).map(Figure::Counter),
+        };
+    }
+    if let Some(depth) = field.strip_suffix("_details.rate") {
+        return place(&DEPTHS, depth).map(Figure::DepthRate);
+    }
+    let now: fn(&QueueStats) -> u64 = match field {
         "messages" => QueueStats::depth,
         "messages_ready" => |stats| stats.ready,
         "messages_unacknowledged" => |stats| stats.unacknowledged,
@@ -358,5 +417,6 @@ fn figure(field: &str) -> Option<Figure> {
         "consumers" => |stats| stats.consumers,
         "memory" => |stats| stats.memory_bytes,
         _ => return None,
-    })
+    };
+    Some(Figure::Now(now))
 }

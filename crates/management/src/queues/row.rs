@@ -6,7 +6,6 @@ use super::told::{Teller, Told, no_stats};
 use crate::app::App;
 use crate::directory::Queue;
 use crate::input::json_of;
-use crate::list_query;
 use crate::listing::Row;
 use crate::object::{Fields, Object};
 use crate::pieces::write_json;
@@ -121,14 +120,7 @@ impl Row for QueueRow {
     }
 
     fn field(self, path: &str) -> Value {
-        let (top, rest) = path.split_once('.').unwrap_or((path, ""));
-        let fields = Fields::of(&self.0).unwrap_or_default();
-        let text = fields.get(top).map_or("null", RawValue::get);
-        let value: Value = serde_json::from_str(text).unwrap_or_default();
-        match rest {
-            "" => value,
-            rest => list_query::at(&value, rest).clone(),
-        }
+        Fields::of(&self.0).unwrap_or_default().at(path)
     }
 
     fn write(&self, out: &mut Vec<u8>) {

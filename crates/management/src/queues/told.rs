@@ -74,16 +74,35 @@ fn write_figures(app: &App, stats: &QueueStats, ranges: &Ranges, told: &mut Obje
     let history = History::of(app, subject, ranges);
     let details = |part| history.as_ref().map(|history| history.details(part));
     let (of_messages, of_depths) = (details(Part::Messages), details(Part::Lengths));
-    let rates = message_rates(app, subject, &stats.messages);
+    let rates = message_rates_of(app, stats);
     if stats.messages != MessageCounters::default() || is_moving(&rates) || history.is_some() {
         let mut messages = told.object("message_stats");
         write_moving(fields(&stats.messages), rates, of_messages, &mut messages);
         messages.close();
     }
+    let rates = depth_rates_of(app, stats);
     let depths = depths_of(stats);
-    let rates = app.depth_rates(subject, depths, Instant::now());
     let depths = std::array::from_fn(|at| (DEPTHS[at], depths[at]));
     write_moving(depths, rates, of_depths, told);
+}
+
+/// The rates that samples show of a queue, from the first of those that are meant on; none where it
+/// is not sampled.
+fn sampled<const N: usize>(app: &App, stats: &QueueStats, first: usize) -> Option<[f64; N]> {
+    let rates = app.samples().rates(Subject::Queue(stats.id.0))?;
+    rates.get(first..first + N)?.try_into().ok()
+}
+
+/// The rates at which what happened to a queue's messages grows, by the order of their names.
+pub(super) fn message_rates_of(app: &App, stats: &QueueStats) -> [f64; MESSAGE_FIELDS] {
+    let guess = || message_rates(app, Subject::Queue(stats.id.0), &stats.messages);
+    sampled(app, stats, 0).unwrap_or_else(guess)
+}
+
+/// The same of its depths.
+pub(super) fn depth_rates_of(app: &App, stats: &QueueStats) -> [f64; 3] {
+    let guess = || app.depth_rates(Subject::Queue(stats.id.0), depths_of(stats), Instant::now());
+    sampled(app, stats, MESSAGE_FIELDS).unwrap_or_else(guess)
 }
 
 /// Figures that are not 0, or are not known to have been: at their rates, where no details are.
@@ -270,6 +289,11 @@ impl<'t> Told<'t> {
         self.text = text.into();
     }
 
+    /// What is told in the field at a dotted path.
+    pub(crate) fn field(&self, path: &str) -> Value {
+        self.fields().at(path)
+    }
+
     /// The fields that are told.
     pub(crate) fn fields(&self) -> Fields<'_> {
         // What another node told has been looked at when it came.
@@ -306,29 +330,39 @@ impl Row {
 }
 
 /// What other nodes tell of the queues among these that they lead, and of readers of streams.
-pub(crate) fn told_elsewhere(
+pub(super) fn told_elsewhere(
     peers: &mut Peers,
     ids: &[QueueId],
     ranges: &Ranges,
 ) -> HashMap<QueueId, Row> {
-    let mut told: HashMap<QueueId, Row> = HashMap::new();
+    let mut told = HashMap::new();
     for ids in ids.chunks(Question::QUEUES_MAX) {
-        let ids = ids.iter().map(|id| id.0).collect();
-        let question = Question::QueuesOf {
-            ids,
-            ranges: *ranges,
-        };
-        for (node, bytes) in peers.ask(&question) {
-            let rows: Vec<Box<RawValue>> = serde_json::from_slice(&bytes).unwrap_or_default();
-            for text in rows {
-                let Some((id, follows)) = whose(&text) else {
-                    continue;
-                };
-                let row = told.entry(id).or_default();
-                match follows {
-                    true => row.replicas.push(text),
-                    false => row.led = Some((node, text)),
-                }
+        told.extend(told_in(peers.ask(&question_of(ids, ranges))));
+    }
+    told
+}
+
+/// Asks for that of [`Question::QUEUES_MAX`] queues at most.
+pub(super) fn question_of(ids: &[QueueId], ranges: &Ranges) -> Question {
+    Question::QueuesOf {
+        ids: ids.iter().map(|id| id.0).collect(),
+        ranges: *ranges,
+    }
+}
+
+/// What other nodes have answered to it.
+pub(super) fn told_in(answers: Vec<(NodeId, Vec<u8>)>) -> HashMap<QueueId, Row> {
+    let mut told: HashMap<QueueId, Row> = HashMap::new();
+    for (node, bytes) in answers {
+        let rows: Vec<Box<RawValue>> = serde_json::from_slice(&bytes).unwrap_or_default();
+        for text in rows {
+            let Some((id, follows)) = whose(&text) else {
+                continue;
+            };
+            let row = told.entry(id).or_default();
+            match follows {
+                true => row.replicas.push(text),
+                false => row.led = Some((node, text)),
             }
         }
     }

@@ -19,6 +19,8 @@ pub struct Member {
     pub silent: Mutex<Vec<NodeId>>,
     /// How many of the next questions are answered by all, before those others fall silent.
     pub before_silence: AtomicU64,
+    /// Questions of this node.
+    pub questions: AtomicU64,
     /// Bytes of questions of this node and their answers.
     pub moved_bytes: AtomicU64,
     /// Bytes of the longest answer.
@@ -48,6 +50,7 @@ impl Member {
     /// What other nodes answer, or those of `only`.
     pub fn ask(&self, only: Option<&[NodeId]>, question: &Question) -> Vec<(NodeId, Vec<u8>)> {
         let asked = question.encode();
+        self.questions.fetch_add(1, Relaxed);
         let fewer = |left: u64| left.checked_sub(1);
         let all_speak = self.before_silence.fetch_update(Relaxed, Relaxed, fewer);
         let silent = self.silent.lock().expect("silent").clone();

@@ -35,6 +35,10 @@ pub struct Fake {
     pub rows_made: AtomicU64,
     /// How often the figures of all queues have been asked for: nobody is told while this is held.
     pub all_asked: AtomicU64,
+    /// How often the records of all queues have been copied.
+    pub all_copied: AtomicU64,
+    /// The most queues whose records were asked for at once.
+    pub most_at_once: AtomicU64,
     pub all_held: Mutex<()>,
     /// How often all connections have been walked over.
     pub walks: AtomicU64,
@@ -410,10 +414,11 @@ impl Running for Fake {
         queues.iter().filter_map(|id| self.queue(*id)).collect()
     }
 
-    fn queues(&self) -> Vec<QueueStats> {
+    fn each_led(&self, see: &mut dyn FnMut(QueueStats)) {
         self.all_asked.fetch_add(1, Relaxed);
         drop(self.all_held.lock().unwrap());
-        self.known_queues()
+        let led = self.known_queues().into_iter();
+        led.filter(|queue| !queue.follows).for_each(see);
     }
 
     fn queue(&self, queue: QueueId) -> Option<QueueStats> {
@@ -839,6 +844,17 @@ impl Directory for Fake {
         self.exchanges(Some(vhost)).len()
     }
 
+    fn each_traffic(&self, see: &mut dyn FnMut(&Traffic<'_>)) {
+        self.each_exchange(None, &mut |vhost, exchange| {
+            see(&Traffic {
+                vhost,
+                exchange,
+                kind: "topic",
+                published: [0; 2],
+            });
+        });
+    }
+
     fn exchanges(&self, vhost: Option<&str>) -> Vec<Exchange> {
         let all = [
             exchange("/", ""),
@@ -879,6 +895,7 @@ impl Directory for Fake {
     }
 
     fn declared_queues(&self, vhost: Option<&str>) -> Vec<Queue> {
+        self.all_copied.fetch_add(1, Relaxed);
         let more = self.more_queues().map(more_queue);
         self.usual_records()
             .into_iter()
@@ -902,6 +919,7 @@ impl Directory for Fake {
 
     fn queues_by_id(&self, ids: &[QueueId]) -> Vec<Queue> {
         self.rows_made.fetch_add(ids.len() as u64, Relaxed);
+        self.most_at_once.fetch_max(ids.len() as u64, Relaxed);
         let usual: Vec<Queue> = match ids.iter().all(|id| self.more_queues().contains(&id.0)) {
             true => Vec::new(),
             false => self.usual_records(),

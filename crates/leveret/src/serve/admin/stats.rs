@@ -4,6 +4,7 @@
 use super::Admin;
 use crate::serve::{certificates, process, settings};
 use leveret_cluster::Env as _;
+use leveret_management::Directory as _;
 use leveret_management::api::{
     BrokerStats, ChannelStats, ConnectionContent, ConnectionStats, ConsumerStats, DiskUse, IoStats,
     Listener, MemoryStats, MessageCounters, NodeStats, QueueDiskUse, QueueStats, ReplicaStats,
@@ -41,6 +42,24 @@ impl Admin {
                 .collect::<Vec<_>>()
         };
         shards.flat_map(of_shard).collect()
+    }
+
+    /// Says of each queue that is led here its figures, but for tags of consumers: nobody is asked
+    /// for these. Of all queues only ids are held.
+    pub(super) fn each_led_queue(&self, see: &mut dyn FnMut(QueueStats)) {
+        let mut ids = Vec::new();
+        self.each_queue(None, &mut |id, _, _| {
+            if !id.is_stream() {
+                ids.push(id);
+            }
+        });
+        for id in ids {
+            if let Some(known) = self.local_stats_of(id).filter(|(_, follows)| !follows) {
+                see(self.stats_of(&known, &[]));
+            }
+        }
+        let streams = self.stats_of_streams(|_| true).into_iter();
+        streams.filter(|stream| !stream.follows).for_each(see);
     }
 
     /// Figures of the queues and streams in which something happened since this was asked last, each
@@ -94,20 +113,8 @@ impl Admin {
         Some((shard.local_stats(self.broker.now(), queue)?, follows))
     }
 
-    /// Figures of the streams that are here.
-    pub(super) fn stream_stats(&self, wanted: impl Fn(QueueId) -> bool) -> Vec<QueueStats> {
-        let has_streams = self
-            .broker
-            .catalogue()
-            .queues(None)
-            .any(|q| q.id().is_stream());
-        match has_streams {
-            true => self.stats_of_streams(wanted),
-            false => Vec::new(),
-        }
-    }
-
-    fn stats_of_streams(&self, wanted: impl Fn(QueueId) -> bool) -> Vec<QueueStats> {
+    /// Figures of the streams that are here and wanted.
+    pub(super) fn stats_of_streams(&self, wanted: impl Fn(QueueId) -> bool) -> Vec<QueueStats> {
         let all = self.broker.streams.stats().into_iter();
         self.stream_figures(all.filter(|(id, _)| wanted(*id)).collect())
     }
