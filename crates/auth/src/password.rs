@@ -71,8 +71,8 @@ impl HashingAlgorithm {
             let digest = algorithm.digest_bytes();
             digest.is_some_and(|digest| SALT_BYTES + digest == bytes)
         };
-        let known = [Self::Sha256, Self::Sha512, Self::Md5].into_iter();
-        known.filter(made).next().unwrap_or_default()
+        let mut known = [Self::Sha256, Self::Sha512, Self::Md5].into_iter();
+        known.find(made).unwrap_or_default()
     }
 
     /// Bytes of the digest that a salted hash of this algorithm ends with; none for argon2id, which

@@ -502,6 +502,7 @@ fn an_orderly_end_leaves_no_journal() {
     files.sync_all().unwrap();
     let ending = |path: &PathBuf| path.extension().unwrap().to_owned();
     assert!(disk.paths().iter().all(|path| ending(path) == "stream"));
+}
 
 #[test]
 fn few_chunks_of_what_was_read_keep_no_more_memory_than_their_own() {

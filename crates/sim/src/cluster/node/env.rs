@@ -3,7 +3,7 @@
 use super::relay::Relayed;
 use super::streams::StreamInput;
 use bytes::Bytes;
-use leveret_auth::{LoginCheck, Verdict};
+use leveret_auth::{HashMemory, LoginCheck, Verdict};
 use leveret_cluster::Env as _;
 use leveret_cluster::streams::{ClientAddresses, StreamChange, StreamNews, session_of, view_of};
 use leveret_cluster::{Cluster, Peers, Waiter};
@@ -309,11 +309,11 @@ impl Env for NodeEnv {
     }
 
     fn check_login_at_once(&self, _: IpAddr, check: &LoginCheck) -> Option<Verdict> {
-        (!check.is_slow()).then(|| check.run().into())
+        (!check.is_slow()).then(|| check.run(&mut HashMemory::default()).into())
     }
 
     fn check_login(&self, from: LoginFrom, check: LoginCheck) {
-        let event = ConnectionEvent::LoginChecked(check.run().into());
+        let event = ConnectionEvent::LoginChecked(check.run(&mut HashMemory::default()).into());
         self.post(from.connection, event);
     }
 
