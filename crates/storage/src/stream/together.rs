@@ -3,27 +3,35 @@
 use crate::disk::{Disk, DiskFile, read_exact};
 use crate::error::{Fatal, OpenError};
 use crate::stream::files::{StreamFiles, StreamSync};
+use crate::stream::format::{RECORD_KNOWN_BYTES, RECORDS_START};
 use crate::stream::journal::{Part, Written};
+use crate::stream::read::SegmentReader;
 use crate::wal::pool::is_full;
 use leveret_types::QueueId;
 use leveret_types::limits::{
     STREAM_JOURNAL_BATCH_BYTES_MAX, STREAM_JOURNAL_PART_BYTES_MAX, STREAM_JOURNAL_SYNCS_MAX,
 };
 use std::io::{self, IoSlice};
-use std::ops::Range;
 
-/// Bytes that are written again at once.
-const REWRITE_BYTES: u64 = 1024 * 1024;
-
-/// Writes a part of a file as it is.
-fn rewrite(file: &impl DiskFile, part: Range<u64>) -> io::Result<()> {
-    // A file that was cut short may lack the zeros behind its last record.
-    let (mut at, end) = (part.start, part.end.min(file.len()?));
-    while at < end {
-        let len = (end - at).min(REWRITE_BYTES);
-        let bytes = read_exact(file, at, len as usize)?;
+/// Writes the records from a position on as they are, and from the file's beginning also its head.
+/// Ends before bytes that are not read back as they were found: those stay as they are.
+fn rewrite(file: &impl DiskFile, end: u64, from: u64) -> io::Result<()> {
+    let Ok(reader) = SegmentReader::open(file, Some(end))? else {
+        return Ok(());
+    };
+    let mut at = from;
+    if at < RECORDS_START {
+        file.write_at(&[IoSlice::new(&reader.head.encode())], 0)?;
+        at = RECORDS_START;
+    }
+    while let Some(record) = reader.record_at(at)? {
+        // Bounded by the largest chunk.
+        let bytes = read_exact(file, at, record.bytes() as usize)?;
+        if !record.has_body(&bytes[RECORD_KNOWN_BYTES..]) {
+            break;
+        }
         file.write_at(&[IoSlice::new(&bytes)], at)?;
-        at += len;
+        at += record.stride();
     }
     Ok(())
 }
@@ -93,7 +101,7 @@ impl<D: Disk> StreamFiles<D> {
         };
         let name = (stream, last.head.first_offset);
         let file = self.files.get(name);
-        match file.and_then(|file| rewrite(&*file, from..last.end)) {
+        match file.and_then(|file| rewrite(&*file, last.end, from)) {
             Ok(()) => {}
             // A file system that writes elsewhere has no room: nothing is worse than before.
             Err(error) if is_full(&error) => return Ok(()),
