@@ -5,6 +5,7 @@
 mod api;
 mod held;
 mod slopes;
+mod streams;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -59,6 +60,11 @@ const PARTS: &[(&str, Part)] = &[
     ("held-connections", held::connections),
     ("held-tls", held::handshakes),
     ("held-churn", held::churn),
+    ("streams-idle", streams::idle_streams),
+    ("streams-many", streams::many),
+    ("streams-retained", streams::retained),
+    ("streams-readers", streams::readers),
+    ("streams-catch-up", streams::catch_up),
     ("slope-queues", slopes::queues),
     ("slope-bindings", slopes::bindings),
     ("slope-connections", slopes::connections),
