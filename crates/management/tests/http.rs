@@ -441,7 +441,7 @@ fn the_catalogue_is_changed_in_the_users_name() {
             "/api/users/nobody",
             r#"{"tags":["x"]}"#,
             204,
-            r#"administrator: PutUser { name: "nobody", tags: ["x"], secret: Keep }"#,
+            r#"administrator: PutUser { name: "nobody", tags: ["x"], secret: Hash { hash: "", algorithm: None } }"#,
         ),
         (
             "PUT",

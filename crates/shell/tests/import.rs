@@ -77,7 +77,7 @@ fn what_is_not_right_is_refused_before_anything_is_done() {
     let node = start(&scratch.0, None);
     let broker = &node.broker;
     let mut definitions = definitions(3);
-    definitions.queues[2].name = "amq.reserved".to_owned();
+    definitions.queues[2].name = String::new();
     let mut preparations = 0;
     let (log_positions, result) = broker.execute_all(broker.now(), &mut || {
         preparations += 1;

@@ -114,6 +114,8 @@ pub struct Plan {
     /// Whether disks fail, fill up and corruption, machines are lost and groups change their
     /// members.
     pub has_losses: bool,
+    /// Whether disks fail and fill up where no machine is lost.
+    pub has_disk_faults: bool,
     /// What is wrong on purpose.
     pub planted: Planted,
 }
@@ -128,6 +130,7 @@ impl Default for Plan {
             steps: 1_500,
             has_cuts: true,
             has_losses: true,
+            has_disk_faults: false,
             planted: Planted::Nothing,
         }
     }
@@ -142,6 +145,7 @@ impl Plan {
             has_all_queues: false,
             has_view: true,
             has_losses: false,
+            has_disk_faults: true,
             ..Self::default()
         }
     }

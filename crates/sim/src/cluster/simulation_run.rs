@@ -75,6 +75,7 @@ impl<'a> SimulationRun<'a> {
             985..986 => self.lights_out()?,
             986..990 => self.world.set_clock(node, &mut self.random),
             990..993 if self.plan.has_losses => self.lose_something(node)?,
+            990..993 if self.plan.has_disk_faults => self.disk_fault(node),
             993..996 if self.plan.has_losses => self.operate(node),
             996..998 if self.plan.has_all_queues => self.delete_or_declare(node),
             _ => self.world.connect_all(),
@@ -209,6 +210,15 @@ impl<'a> SimulationRun<'a> {
             _ => self.world.fill(node, &mut self.random),
         }
         Ok(())
+    }
+
+    /// What a disk does that loses nothing: it fills up, or a call fails. Reads go right: where they
+    /// do not, an operator replaces the machine, and the stream is on it alone.
+    fn disk_fault(&mut self, node: NodeId) {
+        match self.random.below(2) {
+            0 => self.world.fail(node, &mut self.random),
+            _ => self.world.fill(node, &mut self.random),
+        }
     }
 
     /// Operators change who is a member, who leads, who is emptied.
