@@ -3,6 +3,7 @@
 
 use crate::catalogue_directory::{CatalogueDirectory, view};
 use crate::directory::{BindingPlace, BindingScope};
+use crate::pieces::let_others_run;
 use leveret_metadata::{Catalogue, Vhost};
 use leveret_routing::Destination;
 use leveret_types::QueueId;
@@ -35,7 +36,9 @@ fn in_portions<K: CatalogueDirectory + ?Sized>(
         let record = catalogue.vhost(vhost);
         record.is_some_and(|record| portion(catalogue, record))
     };
-    while view(node, &mut one) {}
+    while view(node, &mut one) {
+        let_others_run(0);
+    }
 }
 
 /// See [`Directory::each_queue`](crate::Directory::each_queue).

@@ -243,7 +243,8 @@ fn an_import_into_one_virtual_host_changes_no_user_and_grants_nothing() {
     assert!(world.catalogue.queue_by_name("copy", "q").is_some());
 }
 
-/// Clients may have let the broker name a queue that lasts, and plugins have exchanges of their own.
+/// Clients may have let the broker name a queue that lasts, and plugins have exchanges of their
+/// own.
 #[test]
 fn names_that_only_the_broker_gives_are_passed_over_with_their_bindings() {
     let mut world = World::new(Config::default());

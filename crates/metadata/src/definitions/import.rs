@@ -53,7 +53,7 @@ impl Definitions {
             vhost,
             commands: Vec::new(),
         };
-        // Into one virtual host goes what can be in one: whoever has rights elsewhere gets none here.
+        // Into one virtual host goes what can be in one: who has rights elsewhere gets none here.
         if vhost.is_none() {
             self.import_accounts(&mut import, salt)?;
         }
@@ -374,7 +374,8 @@ impl Import<'_> {
         )
     }
 
-    /// Whether a binding is of an exchange or queue whose name the broker gave, and that is not here.
+    /// Whether a binding is of an exchange or queue whose name the broker gave and that is not
+    /// here.
     fn names_what_is_left_out(&self, vhost: &str, source: &str, destination: &Endpoint) -> bool {
         let has_exchange = |name: &str| {
             let record = self.trial.vhost(vhost);

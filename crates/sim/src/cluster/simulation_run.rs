@@ -212,8 +212,8 @@ impl<'a> SimulationRun<'a> {
         Ok(())
     }
 
-    /// What a disk does that loses nothing: it fills up, or a call fails. Reads go right: where they
-    /// do not, an operator replaces the machine, and the stream is on it alone.
+    /// What a disk does that loses nothing: it fills up, or a call fails. Reads go right: where
+    /// they do not, an operator replaces the machine, and the stream is on it alone.
     fn disk_fault(&mut self, node: NodeId) {
         match self.random.below(2) {
             0 => self.world.fail(node, &mut self.random),

@@ -87,9 +87,9 @@ impl<D: Disk> StreamFiles<D> {
         }
     }
 
-    /// Writes once more what a start has found of a stream beyond the mark up to which it was synced,
-    /// and syncs it. If the process before ended because a sync failed, the kernel has these bytes
-    /// and takes them for written: no sync would bring them to the disk.
+    /// Writes once more what a start has found of a stream beyond the mark up to which it was
+    /// synced, and syncs it. If the process before ended because a sync failed, the kernel has
+    /// these bytes and takes them for written: no sync would bring them to the disk.
     ///
     /// # Errors
     /// Must end the process.

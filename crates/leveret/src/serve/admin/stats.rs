@@ -62,8 +62,8 @@ impl Admin {
         streams.filter(|stream| !stream.follows).for_each(see);
     }
 
-    /// Figures of the queues and streams in which something happened since this was asked last, each
-    /// with its virtual host.
+    /// Figures of the queues and streams in which something happened since this was asked last,
+    /// each with its virtual host.
     pub(super) fn active_queue_stats(&self) -> Vec<(String, QueueStats)> {
         let mut active = Vec::new();
         for id in self.broker.shard_ids() {

@@ -1,5 +1,5 @@
-//! Many streams, large ones and many readers: what they take of the node, and whether one of them is
-//! noticed by the clients of another.
+//! Many streams, large ones and many readers: what they take of the node, and whether one of them
+//! is noticed by the clients of another.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -115,18 +115,19 @@ pub fn retained(kind: Kind, fast: bool) -> Result<Vec<Figure>> {
     let mut broker = Broker::start(kind, "scale-streams-retained", &[])?;
     broker.kill()?;
     let empty_ms = idle::timed_launch(&mut broker)?;
-    let load = |messages: u64| {
+    let load = |messages: u64, is_there: bool| {
         format!(
             "name = \"retained\"\nwarm_up_s = 0.0\n[[load]]\nname = \"retained\"\n\
              queue_type = \"stream\"\nqueue_name = \"retained\"\npublishers = 1\n\
-             consumers = 0\nqueues = 1\nsize = {BODY_BYTES}\nconfirm_window = 64\nverify = false\n{INTERVAL}\n\
+             consumers = 0\nqueues = 1\npredeclared = {is_there}\nsize = {BODY_BYTES}\n\
+             confirm_window = 64\nverify = false\n{INTERVAL}\n\
              [[phase]]\nname = \"fill\"\nduration_s = 900.0\nuntil_backlog = {messages}\n"
         )
     };
     let messages = gigabytes * 1_000_000_000 / BODY_BYTES;
-    perf(&broker, &load(messages / 10))?;
+    perf(&broker, &load(messages / 10, false))?;
     let tenth = resident_mb(&broker)?;
-    perf(&broker, &load(messages - messages / 10))?;
+    perf(&broker, &load(messages - messages / 10, true))?;
     let whole = resident_mb(&broker)?;
     let bytes = bytes_below(&broker.folder)?;
     broker.kill()?;
@@ -200,9 +201,9 @@ pub fn catch_up(kind: Kind, fast: bool) -> Result<Vec<Figure>> {
     perf(&broker, &fill)?;
     thread::sleep(Duration::from_secs(2));
     let beside = format!(
-        "name = \"beside\"\nduration_s = {seconds}.0\nwarm_up_s = 1.0\n{tail}{INTERVAL}\n[[load]]\n\
+        "name = \"beside\"\nduration_s = 2.0\nwarm_up_s = 0.0\n{tail}{INTERVAL}\n[[load]]\n\
          name = \"backlog\"\nqueue_type = \"stream\"\nqueue_name = \"backlog\"\npublishers = 0\n\
-         consumers = 1\nqueues = 1\nsize = 1024\nverify = false\n{INTERVAL}\n"
+         consumers = 1\nqueues = 1\npredeclared = true\nsize = 1024\nverify = false\n{INTERVAL}\n"
     );
     let beside = perf(&broker, &beside)?;
     let what = |of: &str| format!("the end of a stream, 1,000 messages a second: {of}");
