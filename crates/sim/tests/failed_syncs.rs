@@ -126,6 +126,12 @@ fn open_streams(disk: &SimDisk) -> StreamFiles<SimDisk> {
     files.unwrap_or_else(|error| panic!("{error}"))
 }
 
+fn newest(files: &mut StreamFiles<SimDisk>, stream: QueueId) -> Option<u64> {
+    let found = files.recover(stream).expect("its files are sound");
+    let last = found.recovered.newest.last();
+    last.map(|chunk| chunk.header().first_offset)
+}
+
 #[test]
 fn what_a_stream_has_beyond_a_failed_sync_is_written_again_by_the_next_start() {
     const STREAM: QueueId = QueueId(1);
@@ -148,13 +154,11 @@ fn what_a_stream_has_beyond_a_failed_sync_is_written_again_by_the_next_start() {
         disk.kill();
 
         let mut files = open_streams(&disk);
-        let found = files.recover(STREAM).expect("its files are sound");
-        let last = found
-            .recovered
-            .newest
-            .last()
-            .map(|c| c.header().first_offset);
-        assert_eq!(last, Some(synced), "the kernel still has it");
+        assert_eq!(
+            newest(&mut files, STREAM),
+            Some(synced),
+            "the kernel still has it"
+        );
         files
             .write_tail_again(STREAM)
             .expect("nothing fails any more");
@@ -162,13 +166,11 @@ fn what_a_stream_has_beyond_a_failed_sync_is_written_again_by_the_next_start() {
         disk.power_cut(&mut Cut::LoseAll);
 
         let mut files = open_streams(&disk);
-        let found = files.recover(STREAM).expect("its files are sound");
-        let last = found
-            .recovered
-            .newest
-            .last()
-            .map(|c| c.header().first_offset);
-        assert_eq!(last, Some(synced), "what a start has found is on the disk");
+        assert_eq!(
+            newest(&mut files, STREAM),
+            Some(synced),
+            "what a start has found is on the disk"
+        );
     }
 }
 

@@ -2,71 +2,15 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that fails here says enough")]
 
-use leveret_storage::{MemoryDisk, StreamFiles};
-use leveret_stream::{
-    BatchBuilder, Command, Event, Events, OffsetSpec, PublisherId, ReaderId, RequestId, SessionId,
-    StreamSettings,
-};
+use leveret_storage::MemoryDisk;
+use leveret_stream::{Command, Event, Events, OffsetSpec, ReaderId, RequestId, StreamSettings};
 use leveret_stream_host::StreamHost;
 use leveret_types::limits::STREAM_EARLY_READERS_MAX;
 use leveret_types::{Now, QueueId};
-use std::path::Path;
 
-const SESSION: SessionId = SessionId(1);
+mod common;
 
-fn host(disk: &MemoryDisk) -> StreamHost<MemoryDisk> {
-    StreamHost::new(StreamFiles::open(disk.clone(), Path::new("streams"), 9).unwrap())
-}
-
-fn give(host: &mut StreamHost<MemoryDisk>, now: Now, command: Command) -> Vec<Event> {
-    let mut events = Events::new();
-    host.handle(now, SESSION, command, &mut events);
-    events.into_iter().map(|(_, event)| event).collect()
-}
-
-fn declare(host: &mut StreamHost<MemoryDisk>, stream: QueueId) {
-    let (request, publisher) = (RequestId(0), PublisherId(1));
-    let declare = Command::DeclarePublisher {
-        request,
-        stream,
-        publisher,
-        reference: None,
-    };
-    let events = give(host, Now::both(0), declare);
-    assert!(matches!(
-        events[..],
-        [Event::PublisherDeclared { result: Ok(()), .. }]
-    ));
-}
-
-fn publish(stream: QueueId, ids: std::ops::Range<u64>) -> Command {
-    let mut batch = BatchBuilder::new();
-    for id in ids {
-        assert!(batch.push(id, None, &id.to_be_bytes()));
-    }
-    Command::Publish {
-        stream,
-        publisher: PublisherId(1),
-        batch: batch.take(),
-    }
-}
-
-fn end_turn(host: &mut StreamHost<MemoryDisk>, now: Now) -> Vec<Event> {
-    let mut events = Events::new();
-    host.end_turn(now, &mut events).unwrap();
-    events.into_iter().map(|(_, event)| event).collect()
-}
-
-fn subscribe_first(stream: QueueId, credit: u32) -> Command {
-    Command::Subscribe {
-        request: RequestId(1),
-        stream,
-        reader: ReaderId(1),
-        offset: OffsetSpec::First,
-        credit,
-        filter: None,
-    }
-}
+use common::{declare, end_turn, give, host, publish, subscribe_first};
 
 /// A stream of several small segments: a message in each chunk, one each 10 ms from 10 on.
 fn in_small_segments(disk: &MemoryDisk, stream: QueueId, messages: u64) -> StreamHost<MemoryDisk> {

@@ -6,7 +6,7 @@
 use leveret_storage::{MemoryDisk, StreamFiles};
 use leveret_stream::{
     BatchBuilder, Command, Epoch, Event, Events, Flush, OffsetSpec, PublisherId, ReaderId, Refusal,
-    ReplicaEvent, ReplicaOrder, ReplicaOrigin, RequestId, SessionId, StoredBy, StreamSettings,
+    ReplicaEvent, ReplicaOrder, ReplicaOrigin, RequestId, StoredBy, StreamSettings,
 };
 use leveret_stream_host::StreamHost;
 use leveret_types::limits::{
@@ -16,66 +16,14 @@ use leveret_types::limits::{
 use leveret_types::{NodeId, Now, QueueId};
 use std::path::Path;
 
-const SESSION: SessionId = SessionId(1);
+mod common;
 
-fn host(disk: &MemoryDisk) -> StreamHost<MemoryDisk> {
-    StreamHost::new(StreamFiles::open(disk.clone(), Path::new("streams"), 9).unwrap())
-}
+use common::{SESSION, declare, end_turn, give, host, publish, subscribe_first};
 
 fn with(flush: Flush) -> StreamSettings {
     StreamSettings {
         flush,
         ..StreamSettings::default()
-    }
-}
-
-fn give(host: &mut StreamHost<MemoryDisk>, now: Now, command: Command) -> Vec<Event> {
-    let mut events = Events::new();
-    host.handle(now, SESSION, command, &mut events);
-    events.into_iter().map(|(_, event)| event).collect()
-}
-
-fn declare(host: &mut StreamHost<MemoryDisk>, stream: QueueId) {
-    let (request, publisher) = (RequestId(0), PublisherId(1));
-    let declare = Command::DeclarePublisher {
-        request,
-        stream,
-        publisher,
-        reference: None,
-    };
-    let events = give(host, Now::both(0), declare);
-    assert!(matches!(
-        events[..],
-        [Event::PublisherDeclared { result: Ok(()), .. }]
-    ));
-}
-
-fn publish(stream: QueueId, ids: std::ops::Range<u64>) -> Command {
-    let mut batch = BatchBuilder::new();
-    for id in ids {
-        assert!(batch.push(id, None, &id.to_be_bytes()));
-    }
-    Command::Publish {
-        stream,
-        publisher: PublisherId(1),
-        batch: batch.take(),
-    }
-}
-
-fn end_turn(host: &mut StreamHost<MemoryDisk>, now: Now) -> Vec<Event> {
-    let mut events = Events::new();
-    host.end_turn(now, &mut events).unwrap();
-    events.into_iter().map(|(_, event)| event).collect()
-}
-
-fn subscribe_first(stream: QueueId, credit: u32) -> Command {
-    Command::Subscribe {
-        request: RequestId(1),
-        stream,
-        reader: ReaderId(1),
-        offset: OffsetSpec::First,
-        credit,
-        filter: None,
     }
 }
 

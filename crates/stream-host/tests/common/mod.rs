@@ -1,0 +1,65 @@
+//! One session with the streams of a node over a disk in memory.
+
+use leveret_storage::{MemoryDisk, StreamFiles};
+use leveret_stream::{
+    BatchBuilder, Command, Event, Events, OffsetSpec, PublisherId, ReaderId, RequestId, SessionId,
+};
+use leveret_stream_host::StreamHost;
+use leveret_types::{Now, QueueId};
+use std::path::Path;
+
+pub const SESSION: SessionId = SessionId(1);
+
+pub fn host(disk: &MemoryDisk) -> StreamHost<MemoryDisk> {
+    StreamHost::new(StreamFiles::open(disk.clone(), Path::new("streams"), 9).unwrap())
+}
+
+pub fn give(host: &mut StreamHost<MemoryDisk>, now: Now, command: Command) -> Vec<Event> {
+    let mut events = Events::new();
+    host.handle(now, SESSION, command, &mut events);
+    events.into_iter().map(|(_, event)| event).collect()
+}
+
+pub fn declare(host: &mut StreamHost<MemoryDisk>, stream: QueueId) {
+    let (request, publisher) = (RequestId(0), PublisherId(1));
+    let declare = Command::DeclarePublisher {
+        request,
+        stream,
+        publisher,
+        reference: None,
+    };
+    let events = give(host, Now::both(0), declare);
+    assert!(matches!(
+        events[..],
+        [Event::PublisherDeclared { result: Ok(()), .. }]
+    ));
+}
+
+pub fn publish(stream: QueueId, ids: std::ops::Range<u64>) -> Command {
+    let mut batch = BatchBuilder::new();
+    for id in ids {
+        assert!(batch.push(id, None, &id.to_be_bytes()));
+    }
+    Command::Publish {
+        stream,
+        publisher: PublisherId(1),
+        batch: batch.take(),
+    }
+}
+
+pub fn end_turn(host: &mut StreamHost<MemoryDisk>, now: Now) -> Vec<Event> {
+    let mut events = Events::new();
+    host.end_turn(now, &mut events).unwrap();
+    events.into_iter().map(|(_, event)| event).collect()
+}
+
+pub fn subscribe_first(stream: QueueId, credit: u32) -> Command {
+    Command::Subscribe {
+        request: RequestId(1),
+        stream,
+        reader: ReaderId(1),
+        offset: OffsetSpec::First,
+        credit,
+        filter: None,
+    }
+}
