@@ -99,8 +99,7 @@ impl<D: Disk> Store<D> {
         folders: &Folders,
         options: &Options,
     ) -> Result<(Self, RecoveryReport), OpenError> {
-        let mut recovered = recover(disk, folders, options)?;
-        let rolled = recovered.wal.roll();
+        let recovered = recover(disk, folders, options)?;
         let store = Self {
             shards: recovered.shards,
             found: recovered.logs,
@@ -110,7 +109,7 @@ impl<D: Disk> Store<D> {
             pool: recovered.pool,
             reader: recovered.reader,
             pending: Vec::new(),
-            flush_through: rolled.or(recovered.flush_through),
+            flush_through: recovered.flush_through,
             _lock: recovered.lock,
         };
         Ok((store, recovered.report))
