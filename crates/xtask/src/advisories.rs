@@ -20,15 +20,16 @@ pub fn run() -> Result<bool> {
         return Ok(true);
     }
     let mut check = Command::new("cargo-deny");
-    check.args(["check", "--disable-fetch", "advisories"]);
+    check.args(["--offline", "check", "advisories"]);
     Ok(check.current_dir(run::root()).status()?.success())
 }
 
-/// Gets the newest database of advisories; why not, where that is.
+/// Gets the newest database of advisories; why not, where that is. All locked crates come as well,
+/// those of other platforms too, as the check after it reaches for nothing.
 fn fetch() -> Result<(), String> {
     let mut command = Command::new("cargo-deny");
     command
-        .args(["fetch", "db"])
+        .args(["fetch", "db", "index"])
         .current_dir(run::root())
         .stdout(Stdio::null())
         .stderr(Stdio::null());
