@@ -25,6 +25,7 @@ use leveret_types::{LogId, RangeSet};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::IoSlice;
+use std::path::PathBuf;
 
 /// Bytes that are copied between two syncs of the new store.
 const SYNC_BYTES: u64 = 4 * 1024 * 1024;
@@ -315,6 +316,7 @@ fn segment_pieces<D: Disk>(
     files.sort_unstable_by(|(a, _), (b, _)| b.cmp(a));
     let mut taken: BTreeMap<LogId, RangeSet> = BTreeMap::new();
     let mut pieces: BTreeMap<LogId, Vec<Piece>> = BTreeMap::new();
+    let mut unsound: BTreeMap<(LogId, PathBuf), RangeSet> = BTreeMap::new();
     for (file, folder) in files {
         let path = folder.join(segment::format::file_name(file));
         let len = disk.open(&path).and_then(|open| open.len());
@@ -340,9 +342,15 @@ fn segment_pieces<D: Disk>(
                 continue;
             };
             let taken = taken.entry(log).or_default();
-            let indexes = untaken(content, log, &block, taken);
+            let (indexes, damaged) = untaken(content, log, &block, taken);
             for range in indexes.iter() {
                 taken.insert_range(range);
+            }
+            if !damaged.is_empty() {
+                let unsound = unsound.entry((log, path.clone())).or_default();
+                damaged.iter().for_each(|range| {
+                    unsound.insert_range(range);
+                });
             }
             if !indexes.is_empty() {
                 pieces.entry(log).or_default().push(Piece {
@@ -353,21 +361,49 @@ fn segment_pieces<D: Disk>(
             }
         }
     }
+    note_unsound(unsound, &taken, report);
     Ok(pieces)
 }
 
-fn untaken(content: &Content, id: LogId, block: &Block, taken: &RangeSet) -> RangeSet {
-    let mut indexes = RangeSet::new();
+/// Tells of the entries that fail their checksums and of which no other file has a sound copy.
+fn note_unsound(
+    unsound: BTreeMap<(LogId, PathBuf), RangeSet>,
+    taken: &BTreeMap<LogId, RangeSet>,
+    report: &mut RecoveryReport,
+) {
+    for ((log, path), mut indexes) in unsound {
+        let found = taken.get(&log).into_iter().flat_map(RangeSet::iter);
+        found.for_each(|range| {
+            indexes.remove_range(range);
+        });
+        if let (Some(first), Some(last)) = (indexes.first(), indexes.last()) {
+            report.notes.push(format!(
+                "{} of the entries {first} to {last} of log {log} fail their checksums in {} and are \
+                 left out",
+                indexes.len(),
+                path.display()
+            ));
+        }
+    }
+}
+
+/// The sound entries of a block that are not taken yet, and those that fail their checksums.
+fn untaken(content: &Content, id: LogId, block: &Block, taken: &RangeSet) -> (RangeSet, RangeSet) {
+    let (mut indexes, mut damaged) = (RangeSet::new(), RangeSet::new());
     let Content::Block {
         first_index, spans, ..
     } = content
     else {
-        return indexes;
+        return (indexes, damaged);
     };
     let mut note = |index: u64| {
-        if content.span(id, block, index).is_ok() && !taken.contains(index) {
-            indexes.insert(index);
+        if taken.contains(index) {
+            return;
         }
+        match content.span(id, block, index) {
+            Ok(_) => indexes.insert(index),
+            Err(_) => damaged.insert(index),
+        };
     };
     match block.shared_from {
         Some(_) => block.indexes().take(spans.len()).for_each(note),
@@ -376,7 +412,7 @@ fn untaken(content: &Content, id: LogId, block: &Block, taken: &RangeSet) -> Ran
             deltas.for_each(|delta| note(first_index + delta));
         }
     }
-    indexes
+    (indexes, damaged)
 }
 
 /// For each shard, where the write-ahead log that is there begins.

@@ -154,6 +154,11 @@ fn without_a_checkpoint_everything_that_is_on_disk_is_there_again() {
     assert!(logs.iter().all(|(.., told)| !told), "{report}");
     let entries: u64 = logs.iter().map(|(_, entries, ..)| entries).sum();
     assert_eq!(entries, 60 + 70 + 58 - 1, "one is damaged: {report}");
+    let note = format!(
+        "1 of the entries 33 to 33 of log {A} fail their checksums in {} and are left out",
+        segment.display()
+    );
+    assert_eq!(report.notes, [note]);
     let (mut store, _) = new.open();
     check_all(&mut store, A, 10..33, BYTES);
     check_all(&mut store, C, 50..60, BYTES);
