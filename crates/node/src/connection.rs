@@ -155,6 +155,7 @@ impl<S: Session> Connection<S> {
             }
             QueueEvent::Refused { queue, sequences } => {
                 self.session.refused(queue, &sequences);
+                self.refuse_committed(queue, &sequences);
                 self.trace_refused(queue, &sequences, env);
             }
             QueueEvent::Room(queue) => self.publisher.full_queues.retain(|full| *full != queue),

@@ -130,18 +130,17 @@ impl<S: Session> Connection<S> {
         self.release_held(now);
     }
 
-    /// A stream does not take what was published to it under these numbers: a transaction that has
-    /// some of them is not committed as a whole, and its client hears that in place of the answer.
-    pub(super) fn refuse_committed(&mut self, stream: QueueId, refused: &Range<u64>) {
+    /// A queue of the cluster, or a stream, does not take what was published to it under these
+    /// numbers: a transaction that has some of them is not committed as a whole, and its client
+    /// hears that in place of the answer.
+    pub(super) fn refuse_committed(&mut self, of: QueueId, refused: &Range<u64>) {
         let transacted = &self.publisher.transacted;
         self.publisher.is_transaction_refused |= transacted
             .iter()
-            .any(|(queue, first)| *queue == stream && *first < refused.end);
+            .any(|(queue, first)| *queue == of && *first < refused.end);
         if let Some(held) = &mut self.replies.held {
             let is_in = |(queue, numbers): &(QueueId, RangeInclusive<u64>)| {
-                *queue == stream
-                    && *numbers.start() < refused.end
-                    && refused.start <= *numbers.end()
+                *queue == of && *numbers.start() < refused.end && refused.start <= *numbers.end()
             };
             if held.queues.iter().any(is_in) {
                 held.reply = partly_committed();

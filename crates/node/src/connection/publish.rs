@@ -100,12 +100,14 @@ impl<S: Session> Connection<S> {
         run: &mut Run<'_, E>,
     ) {
         add(&run.env.counters().messages_routed, 1);
-        let notify = match publish.number {
-            0 => Notify::Nobody,
-            _ => Notify::Connection(self.identity.id),
+        let transacted = publish.number == 0 && self.session.is_transactional(publish.channel);
+        let notify = match publish.number != 0 || transacted {
+            true => Notify::Connection(self.identity.id),
+            false => Notify::Nobody,
         };
         let outcome = self.enqueue(&publish.message, targets, &notify, run);
-        if !outcome.waits.is_empty() && publish.number == 0 {
+        if transacted {
+            self.publisher.is_transaction_refused |= outcome.rejected;
             self.note_transacted(publish.channel, &outcome.waits);
         }
         for queue in &outcome.full {

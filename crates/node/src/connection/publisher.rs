@@ -26,7 +26,7 @@ pub(super) struct Publisher {
     /// Queues of the cluster that the open transaction has published to, or settled at, each with
     /// the first number that it has there.
     pub(super) transacted: Vec<(QueueId, u64)>,
-    /// A stream has refused something of the open transaction.
+    /// A queue or a stream has refused something of the open transaction.
     pub(super) is_transaction_refused: bool,
     /// Shards of this node whose logs it has to do with.
     pub(super) transacted_shards: SmallVec<[ShardId; 2]>,

@@ -53,6 +53,23 @@ fn what_a_consumer_on_another_node_held_returns_when_it_or_its_node_goes() {
 }
 
 #[test]
+fn an_auto_delete_queue_goes_with_the_node_of_its_last_consumer() {
+    check(
+        "a@1
+         b@2
+         c@3
+         a declare q auto-delete => a: declared q 0 0
+         b consume q t => b: consuming t
+         c consume q u => c: consuming u
+         c cancel u => c: cancel-ok u
+         a declare q passive => a: declared q 0 1
+         kill 2
+         run 30000
+         a declare q passive => a: close 404 NOT_FOUND - no queue 'q' in vhost '/'",
+    );
+}
+
+#[test]
 fn a_queue_whose_node_is_down_refuses_and_its_consumers_are_cancelled() {
     check(
         "a@1

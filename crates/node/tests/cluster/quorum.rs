@@ -201,6 +201,29 @@ fn what_must_be_dead_lettered_and_is_refused_goes_again() {
 }
 
 #[test]
+fn a_transaction_of_which_a_queue_refuses_a_part_is_not_committed() {
+    check(
+        "a@1
+         b@2
+         c@1
+         a declare q quorum x-max-length=1 x-overflow=reject-publish => a: declared q 0 0
+         a declare p x-max-length=1 x-overflow=reject-publish => a: declared p 0 0
+         run 1000
+         a tx => a: select-ok
+         a publish q m1
+         a commit => a: commit-ok
+         a publish q m2
+         a commit => a: close 406 PRECONDITION_FAILED - partial tx completion
+         b tx => b: select-ok
+         b publish q m3
+         b commit => b: close 406 PRECONDITION_FAILED - partial tx completion
+         c tx => c: select-ok
+         c publish p m4 m5
+         c commit => c: close 406 PRECONDITION_FAILED - partial tx completion",
+    );
+}
+
+#[test]
 fn what_must_be_dead_lettered_takes_room_until_it_has_gone() {
     check(
         "a@2

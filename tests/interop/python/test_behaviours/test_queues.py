@@ -160,6 +160,16 @@ def test_reject_publish(channel, declare):
     assert interop.bodies(channel, queue) == ["c"]
 
 
+def test_a_transaction_that_is_refused_in_part_is_not_committed(channel, declare):
+    queue = declare(max_length=1, overflow="reject-publish")
+    channel.tx_select()
+    send(channel, queue, "a", "b")
+    with pytest.raises(pika.exceptions.ChannelClosedByBroker) as closed:
+        channel.tx_commit()
+    assert closed.value.reply_code == 406
+    assert "partial tx completion" in closed.value.reply_text
+
+
 def test_reject_publish_to_dead_letters(channel, declare):
     dead = declare()
     queue = declare(
