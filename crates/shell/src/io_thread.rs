@@ -47,8 +47,6 @@ const WRITE_STALL_MS_MAX: u64 = 120_000;
 /// Which connections somebody asks about.
 #[derive(Clone, Debug)]
 pub enum Which {
-    /// All.
-    All,
     /// The one of this name.
     Named(Arc<str>),
     /// Those that have consumers of this queue.
@@ -100,7 +98,6 @@ const fn slot_of(id: ConnectionId) -> usize {
 
 fn is_asked_about(client: &Client, which: &Which) -> bool {
     match which {
-        Which::All => true,
         Which::Named(name) => client.name() == &**name,
         Which::Consuming(queue) => client.consumes(*queue),
         Which::These(_) => true,

@@ -378,13 +378,8 @@ impl Node {
     }
 }
 
-/// Facts about all connections, asked of their threads; a thread that does not answer within a
-/// second is left out.
-pub fn connections(broker: &Broker) -> Vec<ConnectionStatus> {
-    some_connections(broker, &Which::All)
-}
-
-/// The same about some of them: the threads look at all, and copy nothing of the others.
+/// Facts about some connections, asked of their threads, which copy nothing of the others; a thread
+/// that does not answer within a second is left out.
 pub fn some_connections(broker: &Broker, which: &Which) -> Vec<ConnectionStatus> {
     let (answer, answers) = sync_channel(broker.thread_count());
     broker.broadcast(|| ThreadEvent::List(which.clone(), answer.clone()));

@@ -61,6 +61,7 @@ enum Input {
     Synced(StreamSynced),
     Delete(QueueId),
     Stats(SyncSender<Vec<(QueueId, StreamStats)>>),
+    StatsOf(Vec<QueueId>, SyncSender<Vec<(QueueId, StreamStats)>>),
     ActiveStats(SyncSender<Vec<(QueueId, StreamStats)>>),
     Members(QueueId, SyncSender<Option<LedMembers>>),
     Tracking(QueueId, SyncSender<Option<StreamTracking>>),
@@ -352,6 +353,14 @@ impl StreamHandle {
         answers.recv_timeout(STATS_PATIENCE).unwrap_or_default()
     }
 
+    /// The same of these streams, as far as they are here: it costs no more where there are many.
+    #[must_use]
+    pub fn stats_of(&self, streams: Vec<QueueId>) -> Vec<(QueueId, StreamStats)> {
+        let (answer, answers) = sync_channel(1);
+        self.put(Input::StatsOf(streams, answer));
+        answers.recv_timeout(STATS_PATIENCE).unwrap_or_default()
+    }
+
     /// The same of the streams that something happened to since this was asked last.
     #[must_use]
     pub fn take_active_stats(&self) -> Vec<(QueueId, StreamStats)> {
@@ -593,6 +602,9 @@ impl<D: Disk, C: Fn() -> Now, H: FnMut(Vec<Heard>)> StreamThread<D, C, H> {
             Input::Stats(answer) => {
                 // Whoever asked may have given up.
                 let _ = answer.try_send(self.host.stats().collect());
+            }
+            Input::StatsOf(streams, answer) => {
+                let _ = answer.try_send(self.host.stats_of(&streams).collect());
             }
             Input::ActiveStats(answer) => {
                 // What nobody took is told the next time.

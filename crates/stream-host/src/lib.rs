@@ -410,6 +410,12 @@ impl<D: Disk> StreamHost<D> {
         self.streams.iter().map(stats)
     }
 
+    /// How these streams stand, as far as they are here: no others are looked at.
+    pub fn stats_of(&self, streams: &[QueueId]) -> impl Iterator<Item = (QueueId, StreamStats)> {
+        let stats = |id: &QueueId| Some((*id, self.streams.get(id)?.machine.stats()));
+        streams.iter().filter_map(stats)
+    }
+
     /// How those streams stand that something happened to since [`Self::forget_active`]: whoever
     /// takes samples looks at no others.
     pub fn active_stats(&self) -> impl Iterator<Item = (QueueId, StreamStats)> {

@@ -34,7 +34,6 @@ use leveret_shell::node::{Which, close_connection, set_listening, some_connectio
 use leveret_shell::timers_and_alarms::{TimersAndAlarms, Watermarks};
 use leveret_stream::Reference;
 use leveret_types::{ConnectionId, NodeId, ProtocolError, QueueId, ReplyCode, ShardId};
-use std::collections::HashSet;
 use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, OnceLock};
@@ -245,20 +244,20 @@ impl Running for Admin {
             .iter()
             .filter_map(|queue| self.local_stats_of(*queue));
         let mut stats = self.stats_of_all(&local_stats.collect::<Vec<_>>());
-        let streams: HashSet<QueueId> = queues
+        let streams: Vec<QueueId> = queues
             .iter()
             .copied()
             .filter(|queue| queue.is_stream())
             .collect();
         if !streams.is_empty() {
-            stats.extend(self.stats_of_streams(|stream| streams.contains(&stream)));
+            stats.extend(self.stats_of_streams(streams));
         }
         stats
     }
 
     fn queue(&self, queue: QueueId) -> Option<QueueStats> {
         if queue.is_stream() {
-            return self.stats_of_streams(|stream| stream == queue).pop();
+            return self.stats_of_streams(vec![queue]).pop();
         }
         self.stats_of_all(&[self.local_stats_with_oldest(queue)?])
             .pop()

@@ -405,6 +405,27 @@ def test_answers_have_rabbitmqs_fields(world):
     assert wrong == {}, json.dumps(wrong, indent=1)
 
 
+def test_lists_name_the_active_and_the_exclusive_consumer_of_each_queue(channel):
+    wanted = {}
+    for number in range(3):
+        single, exclusive = interop.unique(), interop.unique()
+        channel.queue_declare(single, exclusive=True, arguments={"x-single-active-consumer": True})
+        channel.queue_declare(exclusive, exclusive=True)
+        for tag in (f"first-{number}", f"second-{number}"):
+            channel.basic_consume(single, lambda *_: None, consumer_tag=tag)
+        channel.basic_consume(exclusive, lambda *_: None, consumer_tag=f"alone-{number}", exclusive=True)
+        wanted[single] = (f"first-{number}", None)
+        wanted[exclusive] = (None, f"alone-{number}")
+
+    def found():
+        _, text = ask("GET", "queues")
+        rows = {row["name"]: row for row in json.loads(text)}
+        tags = ("single_active_consumer_tag", "exclusive_consumer_tag")
+        return {name: tuple(rows.get(name, {}).get(tag) or None for tag in tags) for name in wanted}
+
+    interop.until(lambda: found() == wanted, 20, "that all tags are listed")
+
+
 def words(text):
     """What an error's body says: its `error`, and its `reason` where that is one for people."""
     try:

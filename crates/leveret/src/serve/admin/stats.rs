@@ -16,15 +16,18 @@ use leveret_node::{ChannelStatus, ConnectionStatus, CounterValues, Env};
 use leveret_queue::Oldest;
 use leveret_queue_host::quorum::LocalDeliveries;
 use leveret_queue_host::quorum::replica::UnfitReplicas;
-use leveret_queue_host::shard::LocalQueueStats;
+use leveret_queue_host::shard::{LocalQueueStats, Subscriber};
 use leveret_replication::Role;
 use leveret_shell::broker::Broker;
-use leveret_shell::node::{LISTED_MAX, Which, connections, each_portion, some_connections};
+use leveret_shell::node::{LISTED_MAX, Which, each_portion, some_connections};
 use leveret_stream::StreamStats;
-use leveret_types::{ConnectionId, FieldValue, QueueId, ReplicaId};
+use leveret_types::{ConnectionId, ConsumerId, FieldValue, QueueId, ReplicaId};
 use std::cell::LazyCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
+
+/// Tags of consumers.
+type Tags = HashMap<ConsumerId, String>;
 
 impl Admin {
     /// Facts about the queues that are here, and whether each is a replica that does not lead.
@@ -55,10 +58,10 @@ impl Admin {
         });
         for id in ids {
             if let Some(known) = self.local_stats_of(id).filter(|(_, follows)| !follows) {
-                see(self.stats_of(&known, &[]));
+                see(self.stats_of(&known, &Tags::new()));
             }
         }
-        let streams = self.stats_of_streams(|_| true).into_iter();
+        let streams = self.stats_of_all_streams().into_iter();
         streams.filter(|stream| !stream.follows).for_each(see);
     }
 
@@ -73,7 +76,9 @@ impl Admin {
             .iter()
             .filter_map(|queue| self.local_stats_of(*queue));
         // Nobody asks here whose consumers they are.
-        let mut stats: Vec<QueueStats> = known.map(|known| self.stats_of(&known, &[])).collect();
+        let mut stats: Vec<QueueStats> = known
+            .map(|known| self.stats_of(&known, &Tags::new()))
+            .collect();
         stats.extend(self.stream_figures(self.broker.streams.take_active_stats()));
         let catalogue = self.broker.catalogue();
         let named = |stats: QueueStats| {
@@ -88,7 +93,7 @@ impl Admin {
     pub(super) fn each_depth(&self, see: &mut dyn FnMut(&str, [u64; 3])) {
         // The catalogue is not held for longer, as whoever changes it waits.
         const AT_ONCE: usize = 1_024;
-        let streams = self.stats_of_streams(|_| true).into_iter();
+        let streams = self.stats_of_all_streams().into_iter();
         let mut depths: Vec<(QueueId, [u64; 3])> = streams
             .filter(|stream| !stream.follows)
             .map(|stream| (stream.id, [stream.ready, stream.ready, 0]))
@@ -113,10 +118,14 @@ impl Admin {
         Some((shard.local_stats(self.broker.now(), queue)?, follows))
     }
 
-    /// Figures of the streams that are here and wanted.
-    pub(super) fn stats_of_streams(&self, wanted: impl Fn(QueueId) -> bool) -> Vec<QueueStats> {
-        let all = self.broker.streams.stats().into_iter();
-        self.stream_figures(all.filter(|(id, _)| wanted(*id)).collect())
+    /// Figures of the streams that are here.
+    fn stats_of_all_streams(&self) -> Vec<QueueStats> {
+        self.stream_figures(self.broker.streams.stats())
+    }
+
+    /// Figures of these streams, as far as they are here.
+    pub(super) fn stats_of_streams(&self, streams: Vec<QueueId>) -> Vec<QueueStats> {
+        self.stream_figures(self.broker.streams.stats_of(streams))
     }
 
     fn stream_figures(&self, streams: Vec<(QueueId, StreamStats)>) -> Vec<QueueStats> {
@@ -155,37 +164,50 @@ impl Admin {
     }
 
     /// Facts as figures. Connections are asked for their consumers' tags only where a queue shows
-    /// one.
+    /// one, and no others than those that have these consumers.
     pub(super) fn stats_of_all(&self, local_stats: &[(LocalQueueStats, bool)]) -> Vec<QueueStats> {
-        let shows_tag = |(local_stats, _): &(LocalQueueStats, bool)| {
-            let mut consumers = local_stats.consumers.iter();
-            local_stats.counts.active.is_some()
-                || consumers.any(|(view, _)| view.consumer.exclusive)
-        };
-        let connections = match local_stats {
-            _ if !local_stats.iter().any(shows_tag) => Vec::new(),
-            [(one, _)] => some_connections(&self.broker, &Which::Consuming(one.id)),
-            _ => connections(&self.broker),
-        };
+        let tags = self.tags_shown(local_stats);
         let stats = local_stats
             .iter()
-            .map(|local_stats| self.stats_of(local_stats, &connections));
+            .map(|local_stats| self.stats_of(local_stats, &tags));
         stats.collect()
+    }
+
+    /// The tags of the consumers of this node's clients that are named in figures of their queues.
+    fn tags_shown(&self, local_stats: &[(LocalQueueStats, bool)]) -> Tags {
+        let (mut shown, mut clients) = (HashSet::new(), Vec::new());
+        for (local_stats, _) in local_stats {
+            let active = local_stats.counts.active;
+            for (view, subscriber) in &local_stats.consumers {
+                let id = view.consumer.id;
+                if let Subscriber::Client(client) = subscriber
+                    && (view.consumer.exclusive || active == Some(id))
+                {
+                    shown.insert(id);
+                    clients.push(*client);
+                }
+            }
+        }
+        if shown.is_empty() {
+            return Tags::new();
+        }
+        clients.sort_unstable();
+        clients.dedup();
+        let connections = some_connections(&self.broker, &Which::These(clients.into()));
+        let consumers = connections.into_iter().flat_map(|of| of.consumers);
+        let consumers = consumers.filter(|consumer| shown.contains(&consumer.id));
+        consumers
+            .map(|consumer| (consumer.id, consumer.tag))
+            .collect()
     }
 
     fn stats_of(
         &self,
         (local_stats, follows): &(LocalQueueStats, bool),
-        connections: &[ConnectionStatus],
+        tags: &Tags,
     ) -> QueueStats {
         let (counts, counters) = (&local_stats.counts, &local_stats.counters);
-        let tag = |consumer: leveret_types::ConsumerId| {
-            connections
-                .iter()
-                .flat_map(|connection| &connection.consumers)
-                .find(|known| known.id == consumer)
-                .map(|known| known.tag.clone())
-        };
+        let tag = |consumer: ConsumerId| tags.get(&consumer).cloned();
         let exclusive = local_stats
             .consumers
             .iter()
