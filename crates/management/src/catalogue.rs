@@ -54,9 +54,10 @@ fn list(call: &Call<'_>, items: impl IntoIterator<Item = Value>) -> Answer {
     list_query::list_of(items.into_iter().collect(), &call.query)
 }
 
-fn found<T>(thing: Option<T>, json: impl FnOnce(&T) -> Value) -> Answer {
+/// One thing, with as much as the query wants.
+fn found<T>(call: &Call<'_>, thing: Option<T>, json: impl FnOnce(&T) -> Value) -> Answer {
     thing
-        .map(|t| Reply::Json(json(&t)))
+        .map(|thing| Reply::Json(list_query::one(json(&thing), &call.query)))
         .ok_or(ApiError::NotFound)
 }
 

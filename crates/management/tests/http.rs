@@ -125,6 +125,20 @@ fn queues_are_listed_paged_and_shown() {
 }
 
 #[test]
+fn one_thing_of_any_kind_has_the_columns_that_are_asked_for() {
+    let api = start();
+    for (path, expected) in [
+        ("users/monitoring", json!({"name": "monitoring"})),
+        ("vhosts/%2F", json!({"name": "/"})),
+        ("permissions/%2F/monitoring", json!({"vhost": "/"})),
+        ("policies/%2F/ttl", json!({"name": "ttl", "vhost": "/"})),
+    ] {
+        let answer = api.get(&format!("/api/{path}?columns=name,vhost,none"));
+        assert_eq!(answer, expected, "{path}");
+    }
+}
+
+#[test]
 fn a_list_of_queues_tells_no_more_than_it_is_asked_for() {
     let api = start();
     let fields = |path: &str| -> Vec<String> {

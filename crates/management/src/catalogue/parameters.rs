@@ -60,7 +60,7 @@ fn find_parameter(call: &Call<'_>) -> Option<Parameter> {
 
 /// `GET /api/parameters/{component}/{vhost}/{name}`
 pub fn parameter(call: &Call<'_>) -> Answer {
-    found(find_parameter(call), parameter_json)
+    found(call, find_parameter(call), parameter_json)
 }
 
 /// `PUT /api/parameters/{component}/{vhost}/{name}`: no component reads any, and those of earlier
@@ -99,7 +99,7 @@ fn find_global(call: &Call<'_>) -> Option<Parameter> {
 
 /// `GET /api/global-parameters/{name}`
 pub fn global_parameter(call: &Call<'_>) -> Answer {
-    found(find_global(call), global_json)
+    found(call, find_global(call), global_json)
 }
 
 /// `PUT /api/global-parameters/{name}`

@@ -48,7 +48,7 @@ pub fn permissions_of_user(call: &Call<'_>) -> Answer {
 /// `GET /api/permissions/{vhost}/{user}`
 pub fn permission(call: &Call<'_>) -> Answer {
     let found = call.app.node().permission(call.param(1), call.param(0));
-    self::found(found, permission_json)
+    self::found(call, found, permission_json)
 }
 
 /// `PUT /api/permissions/{vhost}/{user}`
@@ -113,7 +113,7 @@ pub fn topic_permission_of_exchange(call: &Call<'_>) -> Answer {
     let all = call.app.node().topic_permissions().into_iter();
     let mut of_user = all.filter(|p| p.vhost == call.param(0) && p.user == call.param(1));
     let found = of_user.find(|p| p.exchange == exchange_name(call.param(2)));
-    self::found(found, topic_json)
+    self::found(call, found, topic_json)
 }
 
 /// `PUT /api/topic-permissions/{vhost}/{user}`, and `/{exchange}` where the path names it

@@ -72,7 +72,7 @@ pub fn policies_of_vhost(call: &Call<'_>) -> Answer {
 
 /// `GET /api/policies/{vhost}/{name}`
 pub fn policy(call: &Call<'_>) -> Answer {
-    found(find_policy(call, false), policy_json)
+    found(call, find_policy(call, false), policy_json)
 }
 
 /// `PUT /api/policies/{vhost}/{name}`
@@ -97,7 +97,7 @@ pub fn operator_policies_of_vhost(call: &Call<'_>) -> Answer {
 
 /// `GET /api/operator-policies/{vhost}/{name}`
 pub fn operator_policy(call: &Call<'_>) -> Answer {
-    found(find_policy(call, true), policy_json)
+    found(call, find_policy(call, true), policy_json)
 }
 
 /// `PUT /api/operator-policies/{vhost}/{name}`

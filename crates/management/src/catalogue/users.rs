@@ -31,7 +31,7 @@ pub fn users_without_permissions(call: &Call<'_>) -> Answer {
 
 /// `GET /api/users/{user}`
 pub fn user(call: &Call<'_>) -> Answer {
-    found(call.app.node().user(call.param(0)), user_json)
+    found(call, call.app.node().user(call.param(0)), user_json)
 }
 
 /// `PUT /api/users/{user}`

@@ -41,7 +41,7 @@ pub fn vhosts(call: &Call<'_>) -> Answer {
 pub fn vhost(call: &Call<'_>) -> Answer {
     let vhost = call.app.node().vhost(call.param(0));
     let sums = wanted_sums(call, vhost.as_ref().map(|vhost| vhost.name.as_str()))?;
-    found(vhost, |vhost| {
+    found(call, vhost, |vhost| {
         with_sums(vhost_json(call.app, vhost), sums.as_ref())
     })
 }
