@@ -10,7 +10,7 @@ use crate::numbers::{median, table};
 use crate::run;
 use anyhow::{Context, Result, bail};
 use numbers::{figure, milliseconds, rate, short, sum};
-use plan::{CLUSTER, COMPARISONS, Comparison, GRIDS, Grid, On, ROUNDS};
+use plan::{CLUSTER, COMPARISONS, Comparison, GRIDS, Grid, On, ROUNDS, WHOLE, Whole};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -36,6 +36,9 @@ pub fn run(options: &Options) -> Result<Measured> {
     }
     if options.wants("fanout-backlog") {
         sections.push(("fanout-backlog", runner.backlog()?));
+    }
+    for whole in WHOLE.iter().filter(|whole| options.names(whole.part)) {
+        sections.push((whole.part, runner.whole(whole)?));
     }
     let asked = COMPARISONS.iter().filter(|c| options.wants(c.part));
     let mut rows = Vec::new();
@@ -183,6 +186,48 @@ impl Runner {
             "CPU for each delivery",
         ];
         Ok(table(&head, &rows.collect::<Vec<_>>()))
+    }
+
+    /// Each preset of a scenario once; what a message costs, and what the worst of a thousand waits.
+    fn whole(&mut self, whole: &Whole) -> Result<String> {
+        let (mut rows, mut files) = (Vec::new(), Vec::new());
+        for preset in whole.presets {
+            let (file, run) = self.run(whole.part, preset, On::RealDrive, 1)?;
+            files.push(file);
+            let totals = |which: &str| figure(&run, &format!("/loads/0/totals/{which}"));
+            // What nobody consumes is counted where it is published.
+            let messages = totals("consumed").max(totals("published"));
+            let nodes = run["nodes"].as_array().into_iter().flatten();
+            let memory = nodes.filter_map(|node| node["rss_bytes_max"].as_f64());
+            rows.push(vec![
+                (*preset).to_owned(),
+                short(totals("measured_s")),
+                short(messages),
+                short(totals("publish_rate")),
+                short(totals("consume_rate")),
+                milliseconds(&run, "confirm", "p50_us"),
+                milliseconds(&run, "confirm", "p99_us"),
+                milliseconds(&run, "end_to_end", "p75_us"),
+                milliseconds(&run, "end_to_end", "p99_9_us"),
+                short(sum(&run["nodes"], "cpu_s") / messages.max(1.0) * 1e6),
+                short(memory.fold(0.0, f64::max) / 1e6),
+            ]);
+        }
+        self.pictures(whole.part, &files)?;
+        let head = [
+            "",
+            "seconds",
+            "messages",
+            "published/s",
+            "consumed/s",
+            "confirm p50",
+            "confirm p99",
+            "end-to-end p75",
+            "end-to-end p99.9",
+            "CPU s/million, all nodes",
+            "most memory of a node, MB",
+        ];
+        Ok(table(&head, &rows))
     }
 
     /// Rounds in turn, and what each run's median is of the first one's.

@@ -37,6 +37,11 @@ impl Options {
         part.contains(&self.part)
     }
 
+    /// The same of a part that is not among what is run where none is named.
+    pub fn names(&self, part: &str) -> bool {
+        !self.part.is_empty() && self.wants(part)
+    }
+
     /// The brokers to measure.
     pub fn kinds(&self) -> Vec<Kind> {
         match self.only {

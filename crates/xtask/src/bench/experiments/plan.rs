@@ -220,3 +220,66 @@ pub(super) const CLUSTER: &[(&str, &str)] = &[
     ("mirrored-30-spread", "6k (7.5k on one)"),
     ("mirrored-10-backlog", "17k to 20k"),
 ];
+
+/// The presets of a scenario, each once and as long as it says.
+pub(super) struct Whole {
+    pub(super) part: &'static str,
+    pub(super) presets: &'static [&'static str],
+}
+
+/// Not among what is run where nothing is named: they take 40 minutes, and up to 45 GB of a drive.
+pub(super) const WHOLE: &[Whole] = &[
+    Whole {
+        part: "whole-a",
+        presets: &[
+            "quorum-1",
+            "quorum-4",
+            "quorum-40-slow",
+            "quorum-40-fast",
+            "mixed-light-1",
+            "mixed-light-4",
+            "mixed-light-40-slow",
+            "mixed-light-40-fast",
+            "mixed-medium-1",
+            "mixed-medium-4",
+            "mixed-medium-40-slow",
+            "mixed-medium-40-fast",
+        ],
+    },
+    Whole {
+        part: "whole-c",
+        presets: &[
+            "mirrored-1",
+            "mirrored-10",
+            "mirrored-20",
+            "mirrored-30",
+            "mirrored-1-follower",
+            "mirrored-10-follower",
+            "mirrored-30-spread",
+        ],
+    },
+    // 20 GB for each of three nodes.
+    Whole {
+        part: "whole-backlog",
+        presets: &["mirrored-10-backlog"],
+    },
+    Whole {
+        part: "whole-d",
+        presets: &[
+            "stream-1-1",
+            "stream-1-1-512",
+            "stream-1-1-1024",
+            "stream-1-1-2048",
+            "stream-2-2",
+            "stream-2-2-512",
+            "stream-2-2-1024",
+            "stream-2-2-2048",
+            "stream-catch-up",
+            "stream-sync",
+            "stream-write",
+            "store-write",
+            "view-1-1",
+            "view-2",
+        ],
+    },
+];
