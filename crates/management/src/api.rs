@@ -88,6 +88,8 @@ pub struct NodeStats {
     pub listeners: Vec<Listener>,
     /// Whether it takes clients: false before it is ready, after `stop_app`, while it stops.
     pub serving: bool,
+    /// Whether its cluster has forgotten it: it takes no clients until it joins anew.
+    pub forgotten: bool,
     /// What it did to its disk.
     pub io: IoStats,
     /// Connections that it admits; 0: no bound.

@@ -74,6 +74,8 @@ fn own(app: &App) -> Value {
         "segment_files": disk.segments.0,
         "segment_bytes": disk.segments.1,
         "segment_live_bytes": disk.live_bytes,
+        "stream_files": disk.streams.0,
+        "stream_bytes": disk.streams.1,
         "queues": disk.queues.iter().filter_map(row).collect::<Value>(),
     })
 }

@@ -11,14 +11,17 @@ pub struct DiskUse {
     pub segments: (u64, u64),
     /// Of these, bytes of messages that live; what is left is freed when it is worth it.
     pub live_bytes: u64,
-    /// What each queue has, in no order.
+    /// Segment files of streams, and their bytes.
+    pub streams: (u64, u64),
+    /// What each queue and stream has, in no order.
     pub queues: Vec<(QueueId, QueueDiskUse)>,
 }
 
-/// What a queue has in a node's storage engine.
+/// What a queue or a stream has in a node's storage engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueDiskUse {
-    /// Entries of its logs that live: messages, and of a quorum queue what its group agrees on.
+    /// Entries of its logs that live: messages, and of a quorum queue what its group agrees on; of a
+    /// stream its messages, all of which are in segment files.
     pub entries: u64,
     /// Their bytes.
     pub bytes: u64,

@@ -69,9 +69,17 @@ fn alarmed(alarms: Vec<Value>) -> Answer {
     unwell(reason, json!({"alarms": alarms}))
 }
 
-/// Whether the node takes clients: not while it starts or stops, nor after `stop_app`.
+/// Whether the node takes clients: not while it starts or stops, nor after `stop_app`, nor once its
+/// cluster has forgotten it.
 pub fn in_service(call: &Call<'_>) -> Answer {
-    if call.app.node().node_stats().serving {
+    let node = call.app.node().node_stats();
+    if node.forgotten {
+        return unwell(
+            "the cluster has forgotten this node: stop it; with an empty data folder it joins anew",
+            json!({"forgotten": true}),
+        );
+    }
+    if node.serving {
         return well();
     }
     unwell(

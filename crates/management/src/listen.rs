@@ -1,11 +1,13 @@
 //! Where the server listens: TCP, TCP with TLS, and a socket file for the command line.
 
+use rustix::net::{RecvFlags, recv};
 use rustls::ServerConfig;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
+use tokio::io::Interest;
 use tokio_rustls::TlsAcceptor;
 
 /// What is served at an endpoint.
@@ -135,11 +137,16 @@ pub(crate) enum Stream {
 }
 
 impl Stream {
-    /// Waits until the peer has sent something, or has gone.
+    /// Waits until the peer has sent something, or has gone: a look at what has come, for a socket
+    /// that has just been accepted is taken for readable until it was read once.
     pub(crate) async fn readable(&self) -> io::Result<()> {
+        let mut first = [0];
         match self {
-            Self::Tcp(stream) | Self::Tls(stream, _) => stream.readable().await,
-            Self::File(stream) => stream.readable().await,
+            Self::Tcp(stream) | Self::Tls(stream, _) => stream.peek(&mut first).await.map(drop),
+            Self::File(stream) => {
+                let look = || Ok(recv(stream, &mut first, RecvFlags::PEEK).map(drop)?);
+                stream.async_io(Interest::READABLE, look).await
+            }
         }
     }
 }

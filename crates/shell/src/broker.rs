@@ -528,9 +528,14 @@ impl Broker {
         }
     }
 
+    /// Whether the cluster has forgotten this node.
+    pub fn is_forgotten(&self) -> bool {
+        self.forgotten.load(Ordering::Acquire)
+    }
+
     /// Takes clients, or closes all connections and takes none.
     pub fn set_serving(&self, serving: bool) {
-        let serving = serving && !self.forgotten.load(Ordering::Acquire);
+        let serving = serving && !self.is_forgotten();
         self.serving.store(serving, Ordering::Release);
         if !serving {
             self.broadcast(|| ThreadEvent::CloseAll);

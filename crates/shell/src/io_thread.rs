@@ -401,7 +401,12 @@ impl IoThread {
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => state.unread = false,
             Err(error) => {
-                tracing::debug!(%error, connection = %state.client.name(), "connection lost");
+                let connection = state.client.name();
+                match state.transport.established() {
+                    true => tracing::debug!(%error, %connection, "connection lost"),
+                    // A certificate that is refused, say: the client is told less than this.
+                    false => tracing::warn!(%error, %connection, "TLS handshake failed"),
+                }
                 state.broken = true;
             }
         }

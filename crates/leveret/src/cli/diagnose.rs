@@ -92,6 +92,14 @@ fn list(value: &Value) -> &[Value] {
 /// Judges what the node has answered.
 fn findings(answers: &Value) -> Vec<Finding> {
     let mut found = Vec::new();
+    if answers["service"]["forgotten"] == true {
+        // What it sees of others is what it saw before.
+        return vec![Finding {
+            is_urgent: true,
+            what: "the cluster has forgotten this node, which takes no clients any more".to_owned(),
+            remedy: "stop it; with an empty data folder it joins anew. What its queues hold is on its disk alone",
+        }];
+    }
     of_nodes(answers, &mut found);
     of_cluster(answers, &mut found);
     of_clients(answers, &mut found);
@@ -269,6 +277,17 @@ mod tests {
             assert_eq!(judged(name, status, answer), None, "{name} {status}");
             assert!(unasked("/api/x", status).contains(&status.to_string()));
         }
+    }
+
+    #[test]
+    fn a_node_that_is_forgotten_says_nothing_of_others() {
+        let answers = json!({
+            "service": {"status": "failed", "forgotten": true},
+            "nodes": [{"name": "b", "running": false}],
+            "cluster": {"leader": null},
+        });
+        let expected = "true the cluster has forgotten this node, which takes no clients any more";
+        assert_eq!(told(&answers), [expected]);
     }
 
     #[test]

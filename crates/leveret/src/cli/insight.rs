@@ -365,7 +365,7 @@ pub(super) fn disk(options: &DiskOptions) -> Result<String, String> {
 fn disk_text(found: &Value) -> String {
     let count = |field: &str| show(&found[field]);
     let text = format!(
-        "{}: {} free, alarm below {}\nwrite-ahead log  {} in {} files\nsegments         {} in {} files, {} still needed\n\n",
+        "{}: {} free, alarm below {}\nwrite-ahead log  {} in {} files\nsegments         {} in {} files, {} still needed\nstreams          {} in {} files\n\n",
         show(&found["node"]),
         mib(&found["disk_free"]),
         mib(&found["disk_free_limit"]),
@@ -374,6 +374,8 @@ fn disk_text(found: &Value) -> String {
         mib(&found["segment_bytes"]),
         count("segment_files"),
         mib(&found["segment_live_bytes"]),
+        mib(&found["stream_bytes"]),
+        count("stream_files"),
     );
     let queues = list(&found["queues"]);
     text + &table(

@@ -422,10 +422,11 @@ fn status(ask: &AskOptions) -> Result<String, String> {
         set.map(|(_, name)| format!("{name} on {}", table::show(&node["name"])))
     });
     let alarms: Vec<String> = alarms.collect();
-    let listeners: Vec<_> = overview["listeners"]
-        .as_array()
-        .into_iter()
-        .flatten()
+    // A node that is in no cluster has no view of one.
+    let cluster = ask.get("/api/leveret/cluster").unwrap_or_default();
+    let is_minority = cluster.is_object() && cluster["leader"].is_null();
+    let listeners: Vec<_> = crate::ctl::own_listeners(&overview)
+        .iter()
         .map(|l| {
             let show = |field: &str| table::show(&l[field]);
             format!(
@@ -436,17 +437,17 @@ fn status(ask: &AskOptions) -> Result<String, String> {
             )
         })
         .collect();
-    let status = [
+    let mut status = vec![
         ("node", table::show(&overview["node"])),
         ("version", table::show(&overview["product_version"])),
         ("up", format!("{} s", count(&node["uptime"]) / 1_000)),
         ("listens on", listeners.join(", ")),
         (
             "alarms",
-            if alarms.is_empty() {
-                "none".to_owned()
-            } else {
-                alarms.join(", ")
+            match (alarms.is_empty(), is_minority) {
+                (true, false) => "none".to_owned(),
+                (true, true) => "not known of nodes that are not reached".to_owned(),
+                (false, _) => alarms.join(", "),
             },
         ),
         (
@@ -474,7 +475,10 @@ fn status(ask: &AskOptions) -> Result<String, String> {
             ),
         ),
     ];
-    let fact = |(name, value): &(&str, String)| format!("{name:<12} {value}\n");
+    if cluster.is_object() {
+        status.extend(crate::ctl::in_short(&cluster));
+    }
+    let fact = |(name, value): &(&str, String)| format!("{:<12} {value}\n", name.to_lowercase());
     Ok(status.iter().map(fact).collect())
 }
 

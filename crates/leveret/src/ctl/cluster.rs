@@ -95,6 +95,23 @@ pub fn view(context: &Context<'_>) -> Result<Option<Value>> {
     }
 }
 
+/// What is to be said where a list has nothing of nodes that are not reached; nothing if all are.
+pub fn unreached(context: &Context<'_>) -> Result<String> {
+    let Some(view) = view(context)? else {
+        return Ok(String::new());
+    };
+    let nodes = view["nodes"].as_array().into_iter().flatten();
+    let down = nodes.filter(|node| node["up"] != true);
+    let down: Vec<String> = down.map(|node| show(&node["name"])).collect();
+    Ok(match down.is_empty() {
+        true => String::new(),
+        false => format!(
+            "; not known of nodes that are not reached: {}",
+            down.join(", ")
+        ),
+    })
+}
+
 /// What is to be known of a cluster at a glance: who is reached, who leads, what has no leader.
 pub fn in_short(view: &Value) -> Vec<(&'static str, String)> {
     let nodes: Vec<&Value> = view["nodes"].as_array().into_iter().flatten().collect();

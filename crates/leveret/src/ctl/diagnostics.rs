@@ -153,7 +153,8 @@ pub fn alarms(context: &Context<'_>) -> Result<Output> {
         .cloned()
         .unwrap_or_default();
     if alarms.is_empty() {
-        let text = format!("Node {name} reported no alarms, local or clusterwide");
+        let unknown = super::cluster::unreached(context)?;
+        let text = format!("Node {name} reported no alarms, local or clusterwide{unknown}");
         return Ok(Output::Text(text));
     }
     let line = |alarm: &Value| {

@@ -25,8 +25,9 @@ mod pages;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use cluster::even_voters;
+pub(crate) use cluster::{even_voters, in_short};
 pub use context::{Context, Failure, Output, code};
+pub(crate) use node::own_listeners;
 pub use options::Options;
 
 use crate::cli::target::{CallError, Target};

@@ -269,11 +269,8 @@ pub fn status(context: &Context<'_>) -> Result<Output> {
             ("Virtual host count", shown(&node["vhosts"])),
         ],
     );
-    let listeners = overview["listeners"]
-        .as_array()
-        .cloned()
-        .unwrap_or_default();
-    let listeners = listeners.iter().map(describe_listener);
+    let listeners = own_listeners(&overview).into_iter();
+    let listeners = listeners.map(|listener| describe_listener(&listener));
     section(
         "Listeners",
         listeners.map(|line| ("Interface", line)).collect(),
@@ -283,6 +280,13 @@ pub fn status(context: &Context<'_>) -> Result<Output> {
         status_object(&overview, &nodes, &memory, cluster),
         out,
     ))
+}
+
+/// What the node that was asked listens on: the overview has the listeners of all nodes.
+pub(crate) fn own_listeners(overview: &Value) -> Vec<Value> {
+    let all = overview["listeners"].as_array().into_iter().flatten();
+    let is_own = |listener: &&Value| listener["node"] == overview["node"];
+    all.filter(is_own).cloned().collect()
 }
 
 /// The status for machines: RabbitMQ's fields, and the API's objects whole.
@@ -300,7 +304,7 @@ fn status_object(overview: &Value, nodes: &Value, memory: &Value, cluster: Optio
         "data_directory": node["db_dir"],
         "log_files": node["log_files"],
         "alarms": alarms.map(|(_, text)| text).collect::<Vec<_>>(),
-        "listeners": overview["listeners"],
+        "listeners": own_listeners(overview),
         "totals": {
             "connection_count": totals["connections"],
             "queue_count": totals["queues"],
@@ -578,8 +582,9 @@ pub fn check_local_alarms(context: &Context<'_>) -> Result<Output> {
 }
 
 pub fn check_alarms(context: &Context<'_>) -> Result<Output> {
-    let good = "Node {node} reported no alarms, local or clusterwide";
-    check(context, "Asking for resource alarms", "alarms", good)
+    let unknown = super::cluster::unreached(context)?;
+    let good = format!("Node {{node}} reported no alarms, local or clusterwide{unknown}");
+    check(context, "Asking for resource alarms", "alarms", &good)
 }
 
 pub fn check_virtual_hosts(context: &Context<'_>) -> Result<Output> {
@@ -615,7 +620,7 @@ pub fn check_port_connectivity(context: &Context<'_>) -> Result<Output> {
         "Testing TCP connections to all active listeners on node {name} ..."
     ));
     let overview = context.target.get("/api/overview")?;
-    for listener in overview["listeners"].as_array().into_iter().flatten() {
+    for listener in own_listeners(&overview) {
         let ip = listener["ip_address"]
             .as_str()
             .and_then(|ip| ip.parse().ok());
@@ -651,10 +656,7 @@ pub fn listeners(context: &Context<'_>) -> Result<Output> {
         context.target.name()?
     ));
     let overview = context.target.get("/api/overview")?;
-    let listeners = overview["listeners"]
-        .as_array()
-        .cloned()
-        .unwrap_or_default();
+    let listeners = own_listeners(&overview);
     let lines: Vec<_> = listeners
         .iter()
         .map(|l| format!("Interface: {}", describe_listener(l)))

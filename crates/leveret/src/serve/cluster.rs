@@ -17,11 +17,9 @@ use std::time::{Duration, Instant};
 pub fn view(broker: &Broker) -> Option<ClusterView> {
     let cluster = broker.cluster()?;
     let status = cluster.status();
-    let leading = leading(broker);
+    let (leading, leaders_unknown) = (leading(broker), leaderless_queues(broker).len());
     let catalogue = broker.catalogue();
     let own = cluster.identity().node;
-    let replicated = catalogue.queues(None).filter(|q| !q.members().is_empty());
-    let leaders_known: usize = leading.values().sum();
     let nodes = catalogue.nodes().map(|node| ClusterNode {
         number: node.node,
         name: catalogue.node_label(node.id()).unwrap_or_default(),
@@ -49,14 +47,19 @@ pub fn view(broker: &Broker) -> Option<ClusterView> {
         term: status.term,
         committed: status.commit,
         applied: status.applied,
-        leaders_unknown: replicated.count().saturating_sub(leaders_known),
+        leaders_unknown,
         nodes: nodes.collect(),
     })
 }
 
-/// How many queues each node leads now, of those that have a member here.
+/// How many queues each node leads now, of those that have a member here, and of all streams.
 fn leading(broker: &Broker) -> BTreeMap<NodeId, usize> {
     let mut leading = BTreeMap::new();
+    for stream in broker.catalogue().queues(None) {
+        if stream.id().is_stream() && !stream.members().is_empty() {
+            *leading.entry(stream.home()).or_default() += 1;
+        }
+    }
     for shard in 0..broker.settings().shard_count {
         for status in broker.shard(ShardId(shard)).replica_statuses() {
             if let Some(leader) = status.group.leader {
@@ -564,17 +567,21 @@ fn spread(
     changes
 }
 
-/// The replicated queues with members that are up on fewer nodes than make a majority, or whose
-/// member here knows of no leader that is up.
+/// The replicated queues and streams with members that are up on fewer nodes than make a majority,
+/// or whose leader is not up: that of a stream as all nodes know it, that of a queue as its member
+/// here does.
 pub fn leaderless_queues(broker: &Broker) -> Vec<(String, String)> {
+    let is_down = |leader: NodeId| !is_up(broker, leader);
     replicated(broker, |queue, nodes| {
         let up = nodes.iter().filter(|node| is_up(broker, **node)).count();
+        if queue.id.is_stream() {
+            return up * 2 <= nodes.len() || is_down(queue.home);
+        }
         if !nodes.contains(&broker.node_id()) {
             return up * 2 <= nodes.len();
         }
-        let shard = broker.shard(broker.shard_of(queue));
-        let leader = shard.replica_leader(queue);
-        leader.is_none_or(|leader| !is_up(broker, leader))
+        let shard = broker.shard(broker.shard_of(queue.id));
+        shard.replica_leader(queue.id).is_none_or(is_down)
     })
 }
 
@@ -591,11 +598,20 @@ fn is_up(broker: &Broker, node: NodeId) -> bool {
     node == broker.node_id() || broker.peers().is_up(node)
 }
 
-/// Virtual host and name of the replicated queues that are as asked, by id and nodes; none of a
-/// node alone, which has nobody to lose.
+/// A queue that has members, as the catalogue has it.
+struct Replicated {
+    id: QueueId,
+    /// Of a stream the node that leads it.
+    home: NodeId,
+    vhost: String,
+    name: String,
+}
+
+/// Virtual host and name of the replicated queues and streams that are as asked, by their records
+/// and nodes; none of a node alone, which has nobody to lose.
 fn replicated(
     broker: &Broker,
-    wanted: impl Fn(QueueId, &[NodeId]) -> bool,
+    wanted: impl Fn(&Replicated, &[NodeId]) -> bool,
 ) -> Vec<(String, String)> {
     if broker.cluster().is_none() {
         return Vec::new();
@@ -605,22 +621,22 @@ fn replicated(
         let replicated = catalogue
             .queues(None)
             .filter(|queue| !queue.members().is_empty());
-        replicated
-            .map(|queue| {
-                let nodes: Vec<_> = queue.members().iter().map(|member| member.node()).collect();
-                (
-                    queue.id(),
-                    queue.vhost().to_owned(),
-                    queue.name().to_owned(),
-                    nodes,
-                )
-            })
-            .collect()
+        let known = replicated.map(|queue| {
+            let nodes: Vec<_> = queue.members().iter().map(|member| member.node()).collect();
+            let known = Replicated {
+                id: queue.id(),
+                home: queue.home(),
+                vhost: queue.vhost().to_owned(),
+                name: queue.name().to_owned(),
+            };
+            (known, nodes)
+        });
+        known.collect()
     };
     let wanted = all
         .into_iter()
-        .filter(|(queue, _, _, nodes)| wanted(*queue, nodes));
-    wanted.map(|(_, vhost, name, _)| (vhost, name)).collect()
+        .filter(|(queue, nodes)| wanted(queue, nodes));
+    wanted.map(|(queue, _)| (queue.vhost, queue.name)).collect()
 }
 
 #[cfg(test)]

@@ -24,7 +24,16 @@ impl<S: Session> Connection<S> {
         let certificate = self.identity.certificate.as_deref();
         let credentials = match credentials(mechanism, response, certificate, env) {
             Ok(credentials) => credentials,
-            Err(error) => return self.fail(now, error),
+            Err(error) => {
+                // It names nobody: a certificate with two names, say, or a malformed response.
+                add(&env.counters().logins_failed, 1);
+                tracing::warn!(
+                    connection = %self.identity.name,
+                    mechanism = mechanism.name(),
+                    "login refused: {error}",
+                );
+                return self.fail(now, error);
+            }
         };
         let user = credentials.user;
         let again = || Missed::Login {

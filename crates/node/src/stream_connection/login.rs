@@ -29,7 +29,12 @@ impl<E: Env> NodePort<'_, E> {
         let credentials = match credentials(mechanism, response, certificate, self.env) {
             Ok(credentials) => credentials,
             Err(error) => {
-                tracing::debug!(connection = %self.side.identity.name, "login refused: {}", error.text);
+                tracing::warn!(
+                    connection = %self.side.identity.name,
+                    mechanism = mechanism.name(),
+                    "login refused: {}",
+                    error.text,
+                );
                 return self.login_failed(ResponseCode::AUTHENTICATION_FAILURE);
             }
         };

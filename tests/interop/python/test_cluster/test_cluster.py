@@ -79,6 +79,25 @@ def test_bindings_made_at_one_node_route_at_another(nodes, arguments):
     first.queue_delete(queue)
 
 
+def test_a_stream_that_is_led_does_not_count_as_a_queue_without_a_leader(nodes):
+    channel, stream = nodes.channel(0), interop.unique("s")
+    channel.queue_declare(stream, durable=True, arguments={"x-queue-type": "stream"})
+
+    def leading():
+        view = interop.http("GET", "/api/leveret/cluster")
+        return view["leaders_unknown"], sum(node["leading"] for node in view["nodes"])
+
+    def is_well():
+        check = "/api/health/checks/quorum-queues-without-elected-leaders/all-vhosts"
+        return interop.http("GET", check)["status"] == "ok"
+
+    interop.until(lambda: leading()[0] == 0, what="a leader of each")
+    before = leading()[1]
+    assert is_well()
+    channel.queue_delete(stream)
+    interop.until(lambda: leading() == (0, before - 1), what="the deletion of one that is led")
+
+
 def test_a_consumer_that_goes_gives_back_what_it_held_elsewhere(nodes, arguments):
     queue = interop.unique()
     publisher = nodes.channel(0)

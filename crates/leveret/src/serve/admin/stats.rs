@@ -383,6 +383,7 @@ impl Admin {
                 .collect::<Vec<PathBuf>>(),
             listeners: self.listeners(),
             serving: self.broker.serving(),
+            forgotten: self.broker.is_forgotten(),
             connections_max: self.config.limits.admission.connections as u64,
             certificates: certificates::expiries(&self.config),
             io: io_stats(),
@@ -446,6 +447,18 @@ impl Admin {
                     };
                     (queue, used)
                 }));
+        }
+        for stream in self.stats_of_all_streams() {
+            let standing = stream.stream.unwrap_or_default();
+            disk.streams.0 += standing.segments;
+            disk.streams.1 += stream.ready_bytes;
+            let used = QueueDiskUse {
+                entries: stream.ready,
+                bytes: stream.ready_bytes,
+                segment_entries: stream.ready,
+                segment_bytes: stream.ready_bytes,
+            };
+            disk.queues.push((stream.id, used));
         }
         disk
     }
