@@ -119,6 +119,8 @@ pub struct Group {
     pub(crate) handed_out: u64,
     /// Up to where the log is on this member's disk.
     pub(crate) durable: u64,
+    /// What it has acknowledged: a term, and the last entry in it.
+    pub(crate) acknowledged: (u64, u64),
     /// What was handed out to be made durable.
     pub(crate) hard: HardState,
     /// Whether it did something since it last came to rest.
@@ -188,6 +190,7 @@ impl Group {
             outbox: Vec::new(),
             handed_out: 0,
             durable: last,
+            acknowledged: (0, 0),
             hard,
             has_buffers: false,
             told,
@@ -379,6 +382,14 @@ impl Group {
     #[must_use]
     pub fn commit(&self) -> u64 {
         self.raw.raft.raft_log.committed
+    }
+
+    /// Up to where this member has told the leader of a term that it has its entries: they are that
+    /// leader's own, and it counts on them. 0 if it has told it of none, or has started since.
+    #[must_use]
+    pub const fn acknowledged_in(&self, term: u64) -> u64 {
+        let (of, index) = self.acknowledged;
+        if of == term { index } else { 0 }
     }
 
     /// The last entry of the log, durable or not.

@@ -136,9 +136,14 @@ impl<L> Host<L> {
         }
     }
 
-    /// Begins again with another group, over what the log has: nothing is under way any more.
+    /// Begins again with another group, over what the log has: nothing is under way any more. What
+    /// this member has acknowledged it has still: the log has that.
     pub fn restart(&mut self, group: Group) {
-        self.group = group;
+        let acknowledged = self.group.acknowledged;
+        self.group = Group {
+            acknowledged,
+            ..group
+        };
         self.writing.clear();
     }
 

@@ -227,6 +227,8 @@ impl Group {
                 "acknowledges entry {index}, durable is {}",
                 self.durable
             );
+            let before = self.acknowledged_in(message.term);
+            self.acknowledged = (message.term, index.max(before));
         }
         self.outbox.push(message);
     }

@@ -262,6 +262,29 @@ fn a_member_that_lost_what_it_acknowledged_is_told_so() {
 }
 
 #[test]
+fn what_a_member_has_acknowledged_in_a_term_is_known_when_that_may_be_told() {
+    let mut group = group(2);
+    group.step(append(2, 1, 1, &[2, 2])).expect("sound");
+    let handed_out = drain(&mut group).last().expect("entries").number;
+    assert_eq!(group.acknowledged_in(2), 0, "it is not durable");
+    group.persisted(handed_out);
+    drain(&mut group);
+    assert_eq!(group.acknowledged_in(2), 3);
+    // What comes again later says less.
+    group.step(append(2, 1, 1, &[2])).expect("sound");
+    persist_all(&mut group);
+    assert_eq!(group.acknowledged_in(2), 3);
+    let later = Message {
+        from: replica(3),
+        ..append(3, 2, 2, &[3])
+    };
+    assert_eq!((group.acknowledged_in(3), group.acknowledged_in(1)), (0, 0));
+    group.step(later).expect("sound");
+    persist_all(&mut group);
+    assert_eq!((group.acknowledged_in(3), group.acknowledged_in(2)), (3, 0));
+}
+
+#[test]
 fn a_member_whose_group_has_lost_what_was_committed_is_told_so() {
     let follows = |term, index, log_term, terms: &[u64]| {
         let mut group = group(2);

@@ -157,7 +157,7 @@ impl Replica {
             return Ok(());
         }
         self.abandon_receiving(around.logs);
-        self.take_back_doubtful(around, matched);
+        self.take_back_doubtful(around, message.term, matched);
         let mut out = vec![WANT];
         out.extend_from_slice(&from.0.to_le_bytes());
         put(&mut out, index);
@@ -181,13 +181,18 @@ impl Replica {
         Ok(())
     }
 
-    /// Takes back what may not be the group's: entries that are neither applied nor known by the
-    /// leader to be its own. If some of them are committed after all, the state that comes has
-    /// what they say; until then this member elects nobody.
-    fn take_back_doubtful(&mut self, around: &mut Around<'_>, matched: u64) {
+    /// Takes back what may not be the group's: entries that are neither applied nor known to be the
+    /// own ones of the leader of `term`, by that leader as it made its offer or by what it was told
+    /// here, which may have crossed the offer. If some of them are committed after all, the state
+    /// that comes has what they say; until then this member elects nobody.
+    ///
+    /// It is in that term from now on: an earlier leader counts on what is taken back, and is not
+    /// heard any more.
+    fn take_back_doubtful(&mut self, around: &mut Around<'_>, term: u64, matched: u64) {
         let last = self.group.last_index();
         let applied = self.group.last_applied();
-        let kept = matched.min(last).max(applied);
+        let agreed = matched.max(self.group.acknowledged_in(term));
+        let kept = agreed.min(last).max(applied);
         if kept == last {
             return;
         }
@@ -196,8 +201,11 @@ impl Replica {
         };
         around.logs.truncate(self.header_log(), kept + 1);
         self.take_back(around.logs, kept + 1);
-        let term = self.group.term_at(last).unwrap_or_default();
-        self.applied.took_back(last, term);
+        let last_term = self.group.term_at(last).unwrap_or_default();
+        self.applied.took_back(last, last_term);
+        if term > self.group.term() {
+            around.logs.set_term_and_vote(self.header_log(), term, 0);
+        }
         store_snapshot(self, around);
         let entries: Vec<_> = self
             .tail

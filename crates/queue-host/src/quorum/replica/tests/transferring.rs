@@ -67,6 +67,22 @@ impl World {
         (held, parts)
     }
 
+    /// Lets all happen between the two others, and loses what they say to this one.
+    fn rest_without(&mut self, left_out: usize) {
+        for _ in 0..5 {
+            for at in (0..self.count()).filter(|at| *at != left_out) {
+                self.sync(at);
+            }
+            let ways: Vec<_> = self.ways.keys().copied().collect();
+            for way in ways {
+                match way.1 == left_out {
+                    true => drop(self.ways.remove(&way)),
+                    false => self.drain_way(way),
+                }
+            }
+        }
+    }
+
     fn is_sending(&mut self, at: usize) -> bool {
         self.with_replica(at, |replica, _| replica.sending.is_some())
     }
@@ -294,17 +310,26 @@ fn a_member_that_needs_the_state_again_takes_no_second_place() {
 }
 
 impl World {
+    fn drain_way(&mut self, way: (usize, usize)) {
+        while self.ways.get(&way).is_some_and(|way| !way.is_empty()) {
+            self.deliver(way);
+        }
+    }
+
+    /// Has a leader publish, and one other member acknowledge that: what is said to the leader.
+    fn acknowledged(&mut self, leader: usize, by: usize) -> VecDeque<PeerFrame> {
+        self.publish(leader);
+        self.sync(leader);
+        self.drain_way((leader, by));
+        self.sync(by);
+        self.ways.remove(&(by, leader)).expect("an answer")
+    }
+
     /// Takes what is on one way, and gives what is said to that.
     fn answers_to(&mut self, (from, to): (usize, usize), frames: VecDeque<PeerFrame>) -> usize {
         self.ways.remove(&(to, from));
         self.ways.insert((from, to), frames);
-        while self
-            .ways
-            .get(&(from, to))
-            .is_some_and(|way| !way.is_empty())
-        {
-            self.deliver((from, to));
-        }
+        self.drain_way((from, to));
         self.ways.remove(&(to, from)).unwrap_or_default().len()
     }
 
@@ -566,21 +591,9 @@ fn what_a_member_had_not_applied_is_in_the_state_that_comes() {
     let (behind, other) = ((leader + 1) % 3, (leader + 2) % 3);
     world.publish(leader);
     world.sync(leader);
-    while world
-        .ways
-        .get(&(leader, behind))
-        .is_some_and(|way| !way.is_empty())
-    {
-        world.deliver((leader, behind));
-    }
+    world.drain_way((leader, behind));
     world.sync(behind);
-    while world
-        .ways
-        .get(&(behind, leader))
-        .is_some_and(|way| !way.is_empty())
-    {
-        world.deliver((behind, leader));
-    }
+    world.drain_way((behind, leader));
     let unapplied = world.with_replica(behind, |replica, _| replica.tail.len());
     assert_eq!(unapplied, 1);
     for at in [leader, other] {
@@ -597,6 +610,74 @@ fn what_a_member_had_not_applied_is_in_the_state_that_comes() {
     world.rest(100);
     assert!(world.ledger.snapshots > before, "the state came");
     assert!(world.is_caught_up(behind, leader));
+    world.heal_and_drain();
+    world.check();
+}
+
+/// Its node was stopped for a while, say: what was sent before is heard when the others have gone
+/// on without it.
+#[test]
+fn what_a_member_has_told_the_leader_that_it_has_is_not_taken_back_for_an_earlier_offer() {
+    let (mut world, [leader, other], member) = with_another();
+    let answer = world.acknowledged(leader, other);
+    world.publish(leader);
+    world.rest_without(other);
+    let applied = world.with_replica(leader, |replica, _| replica.group.last_applied());
+    let last = world.with_replica(other, |replica, _| replica.group.last_index());
+    assert!(applied > last, "it needs the state");
+    let offer = world.offer(leader, member, |_| {});
+    assert!(world.answers_to((leader, other), offer) > 0, "it wants it");
+    world.ways.insert((other, leader), answer);
+    world.drain_way((other, leader));
+    world.rest(100);
+    assert_eq!(world.told_damage, []);
+    assert!(world.is_caught_up(other, leader));
+    world.heal_and_drain();
+    world.check();
+}
+
+/// It was not heard before somebody else led and offered its state.
+#[test]
+fn an_earlier_leader_that_knows_of_what_was_taken_back_is_not_believed() {
+    let (mut world, [leader, other], member) = with_another();
+    let third = 3 - leader - other;
+    let answer = world.acknowledged(leader, other);
+    world.ways.insert((other, leader), answer);
+    world.drain_way((other, leader));
+    let late = world.with_replica(leader, |replica, _| GroupMessage {
+        to: member,
+        from: replica.group.replica(),
+        term: replica.group.term(),
+        body: Body::Heartbeat {
+            commit: replica.group.last_index(),
+        },
+    });
+    for at in [leader, third] {
+        world.cut_off(at, other);
+    }
+    let to = world.nodes[third].id;
+    world.with(leader, |shard, now| shard.transfer_leader(now, QUEUE, to));
+    world.rest(100);
+    assert_eq!(world.leader(), Some(third));
+    world.cut.clear();
+    let last =
+        |world: &mut World| world.with_replica(other, |replica, _| replica.group.last_index());
+    let before = last(&mut world);
+    let offer = world.offer(third, member, |_| {});
+    assert!(world.answers_to((third, other), offer) > 0, "it wants it");
+    assert!(
+        last(&mut world) < before,
+        "it is nobody's that this leader knows"
+    );
+    let taken = world.with_replica(other, |replica, around| {
+        replica.step(around, late, VecDeque::new())
+    });
+    assert!(taken.is_ok(), "{taken:?}");
+    for at in [leader, third] {
+        world.meet(at, other);
+    }
+    world.rest(100);
+    assert!(world.is_caught_up(other, third));
     world.heal_and_drain();
     world.check();
 }
