@@ -237,6 +237,12 @@ fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
+/// Bytes that are free on the drive of a folder.
+pub(crate) fn free_bytes(folder: &Path) -> Option<u64> {
+    let stats = rustix::fs::statvfs(folder).ok()?;
+    Some(stats.f_bavail * stats.f_frsize)
+}
+
 impl Disk for RealDisk {
     type File = RealFile;
     type Lock = RealLock;
@@ -292,6 +298,10 @@ impl Disk for RealDisk {
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         sync_folder(dir)
+    }
+
+    fn free_bytes(&self, dir: &Path) -> Option<u64> {
+        free_bytes(dir)
     }
 
     fn lock(&self, path: &Path) -> io::Result<RealLock> {

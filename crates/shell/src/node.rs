@@ -248,7 +248,7 @@ impl Node {
 
         let (rolled, rolled_files) = channel();
         let (prepared, prepared_files) = channel();
-        let first_files = recovered.wal.prepared_files();
+        let first_files = recovered.wal.files_with_room();
         let first_rolled = rolled.clone();
         let wal = WalThread::new(Arc::clone(&broker), recovered.wal, rolled, prepared_files);
         let segment = SegmentThread::new(

@@ -215,6 +215,11 @@ impl<D: Disk> SegmentThread<D> {
 
     fn compact(&mut self) {
         let (mut wanted, mut interrupted) = (false, false);
+        // On a full disk a little room is what all wait for.
+        let dead_bytes_min = match self.no_space {
+            true => 1,
+            false => DEAD_BYTES_MIN,
+        };
         for shard in self.broker.shard_ids() {
             let plan = if interrupted {
                 None
@@ -240,7 +245,7 @@ impl<D: Disk> SegmentThread<D> {
                 .broker
                 .lock_shard(shard)
                 .logs
-                .wants_checkpoint(DEAD_BYTES_MIN);
+                .wants_checkpoint(dead_bytes_min);
         }
         if wanted {
             self.checkpoint();
@@ -330,8 +335,13 @@ impl<D: Disk> SegmentThread<D> {
         }
     }
 
-    /// Keeps files ready for the log, so that it never writes to one that grows.
+    /// Keeps files ready for the log, so that it never writes to one that grows. What a start on a
+    /// full disk needs comes first: it is little.
     fn keep_ready(&mut self, count: usize) {
+        let kept = self.checkpoints.keep_reserve();
+        if let Err(error) = kept.and_then(|_| self.pool.keep_reserve()) {
+            crate::fatal(&error.to_string());
+        }
         while self.ready < count {
             match self.pool.prepare() {
                 Ok(file) => self.supply(file),
@@ -342,9 +352,6 @@ impl<D: Disk> SegmentThread<D> {
                 }
                 Err(PrepareError::Fatal(error)) => crate::fatal(&error.to_string()),
             }
-        }
-        if let Err(error) = self.checkpoints.keep_reserve() {
-            crate::fatal(&error.to_string());
         }
     }
 

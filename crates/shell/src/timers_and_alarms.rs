@@ -1,11 +1,12 @@
 //! What happens by the clock: expiries, delays, and the alarms for memory and disk.
 
 use crate::broker::Broker;
+use crate::disk::free_bytes;
 use crate::signal::Woken;
 use leveret_cluster::Env;
 use leveret_node::Alarms;
 use parking_lot::{Mutex, RwLock};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// How often memory and disks are looked at.
@@ -157,12 +158,6 @@ fn resident_bytes() -> Option<u64> {
     let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
     let pages: u64 = statm.split_ascii_whitespace().nth(1)?.parse().ok()?;
     Some(pages * rustix::param::page_size() as u64)
-}
-
-/// Bytes that are free on the drive of a folder.
-fn free_bytes(folder: &Path) -> Option<u64> {
-    let stats = rustix::fs::statvfs(folder).ok()?;
-    Some(stats.f_bavail * stats.f_frsize)
 }
 
 #[cfg(test)]

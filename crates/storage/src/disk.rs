@@ -31,6 +31,10 @@ pub trait Disk: Clone + Send + Sync + 'static {
     fn list(&self, dir: &Path) -> io::Result<Vec<String>>;
     /// Makes the names in a folder durable.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
+    /// How many bytes there is room for in a folder; `None` where nobody knows.
+    fn free_bytes(&self, _dir: &Path) -> Option<u64> {
+        None
+    }
     /// Creates a lock file if need be and locks it against other processes;
     /// [`io::ErrorKind::WouldBlock`] when another has it.
     fn lock(&self, path: &Path) -> io::Result<Self::Lock>;
@@ -273,6 +277,11 @@ impl Disk for MemoryDisk {
 
     fn sync_dir(&self, _: &Path) -> io::Result<()> {
         Ok(())
+    }
+
+    fn free_bytes(&self, _dir: &Path) -> Option<u64> {
+        let bytes_max = locked(&self.0).bytes_max;
+        bytes_max.map(|most| most.saturating_sub(self.bytes()))
     }
 
     fn lock(&self, path: &Path) -> io::Result<MemoryLock> {

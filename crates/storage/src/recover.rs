@@ -21,14 +21,17 @@ use crate::log::Damage;
 use crate::reader::Reader;
 use crate::segment::writer::SegmentWriter;
 use crate::shard::{Budget, ShardLogs};
+use crate::wal::format::Position;
 use crate::wal::pool::WalPool;
-use crate::wal::scan::scan;
+use crate::wal::scan::{WalScan, scan};
 use crate::wal::writer::{Resume, WalWriter};
+use begun::FIRST_GENERATION;
 use leveret_types::{LogId, RangeSet, limits};
 use ready::make_ready;
 use replay::Replay;
 use shard::ShardReplay;
 use std::collections::BTreeSet;
+use std::io;
 
 /// How a store is opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -190,7 +193,10 @@ pub(crate) struct Found {
     tail_bytes: u64,
     next_file: FileId,
     listed: Vec<FileId>,
+    /// The last file of the log that holds what is written nowhere else.
     retained: Option<Generation>,
+    /// Files of the log that hold nothing once the tail is written again.
+    superseded: Vec<Generation>,
 }
 
 /// Reads a store without changing it.
@@ -269,13 +275,21 @@ pub(crate) fn load_from<D: Disk>(
             next_generation: wal.newest.max(wal_from.saturating_sub(1)) + 1,
             ..Resume::default()
         },
+        tail_from: wal.tail_from(),
+        freed: wal.movable.filter(|_| wal.is_undamaged()),
+        has_changed: false,
         previous_head: Vec::new(),
         tail: Vec::new(),
         tail_bytes: 0,
     };
-    replay.resume.synced = wal.synced;
+    replay.resume.synced = wal.begins_after();
     replay.run(disk, folders, &wal)?;
-    let retained = wal.files.last().map(|(generation, _)| *generation);
+    if replay.has_changed {
+        // Its only copy would be given up for one of what was read wrongly.
+        let error = io::Error::other("it was read twice and was not the same");
+        return Err(OpenError::io(&folders.wal, error));
+    }
+    let (retained, superseded) = divide(&wal, replay.resume.synced, replay.tail.is_empty());
     let mut report = replay.report;
     report.clean = wal.files.is_empty();
     report.torn_bytes = wal.torn_bytes;
@@ -296,7 +310,23 @@ pub(crate) fn load_from<D: Disk>(
         next_file,
         listed: listed.into_iter().map(|(_, file, _)| file).collect(),
         retained,
+        superseded,
     })
+}
+
+/// The last file that is needed when the tail is written again, and those that are not. All that is
+/// not in the tail ends at `end`.
+fn divide(wal: &WalScan, end: Position, no_tail: bool) -> (Option<Generation>, Vec<Generation>) {
+    // The first one says that there never was a checkpoint, until there is one.
+    let is_needed =
+        |generation: &Generation| no_tail || *generation <= end.generation.max(FIRST_GENERATION);
+    let counting = wal.files.iter().map(|(generation, _)| generation);
+    let retained = counting.rev().find(|generation| is_needed(generation));
+    // Copies of the heads of damaged batches are in the files behind them, and read from there.
+    let is_undamaged = wal.is_undamaged();
+    let superseded = wal.undamaged.iter();
+    let superseded = superseded.filter(|of| is_undamaged && !is_needed(of));
+    (retained.copied(), superseded.copied().collect())
 }
 
 /// Puts the checkpoint's logs into their shards. Gives the segment files that it lists, with their

@@ -99,7 +99,8 @@ impl<D: Disk> Store<D> {
         folders: &Folders,
         options: &Options,
     ) -> Result<(Self, RecoveryReport), OpenError> {
-        let recovered = recover(disk, folders, options)?;
+        let mut recovered = recover(disk, folders, options)?;
+        let rolled = recovered.wal.roll();
         let store = Self {
             shards: recovered.shards,
             found: recovered.logs,
@@ -109,7 +110,7 @@ impl<D: Disk> Store<D> {
             pool: recovered.pool,
             reader: recovered.reader,
             pending: Vec::new(),
-            flush_through: recovered.flush_through,
+            flush_through: rolled.or(recovered.flush_through),
             _lock: recovered.lock,
         };
         Ok((store, recovered.report))

@@ -12,7 +12,7 @@ use crate::wal::format::{FileHeader, SECTOR_BYTES, decode_file_header};
 use std::path::{Path, PathBuf};
 
 /// The first file of every store's write-ahead log. Only a checkpoint lets it go.
-const FIRST_GENERATION: u64 = 1;
+pub(super) const FIRST_GENERATION: u64 = 1;
 
 /// A store that has no checkpoint must never have had one: its write-ahead log is there from the
 /// first file on, and all that it holds is told there.

@@ -13,7 +13,7 @@ use crate::segment;
 use crate::segment::writer::SegmentWriter;
 use crate::shard::ShardLogs;
 use crate::wal::pool::{self, PreparedFile, WalPool};
-use crate::wal::writer::{BEGUN_SUFFIX, WalWriter};
+use crate::wal::writer::{BEGUN_SUFFIX, WalWriter, file_name as wal_file_name};
 use std::io;
 
 /// Makes the tail durable again, removes what never became part of the store, and hands out the
@@ -32,7 +32,11 @@ pub(super) fn make_ready<D: Disk>(
     wal.set_previous_head(std::mem::take(&mut found.previous_head));
     // Before the tail is written again: with a full disk, the prepared files are the space that
     // there is.
-    let (next_number, prepared) = pooled_files(disk, folders, file_bytes)?;
+    let (next_number, mut prepared) = pooled_files(disk, folders, file_bytes)?;
+    let mut pool = WalPool::new(disk.clone(), &folders.wal, file_bytes, next_number);
+    if prepared.is_empty() {
+        prepared.extend(pool.take_reserve()?);
+    }
     for file in prepared {
         wal.supply(file);
     }
@@ -49,8 +53,18 @@ pub(super) fn make_ready<D: Disk>(
             found.shards[usize::from(shard)].move_chunk(seq, place);
         }
         found.report.rewritten_bytes = found.tail_bytes;
+        found.retained = outcome.rolled.or(found.retained);
     }
-    let rewritten = wal.roll();
+    if is_marked(&mut wal, &mut found)? {
+        for generation in found.superseded {
+            let path = folders.wal.join(wal_file_name(generation));
+            if wal.prepared_files() >= options.wal_pool_files {
+                disk.delete(&path).map_err(|e| OpenError::io(&path, e))?;
+            } else if let Some(file) = pool.take_back(&path)? {
+                wal.supply(file);
+            }
+        }
+    }
     found.report.deleted_files = delete_leftovers(disk, folders, &found.listed)?;
     let reader = Reader::new(disk.clone(), folders, salt);
     let segment = SegmentWriter::new(
@@ -74,13 +88,29 @@ pub(super) fn make_ready<D: Disk>(
         wal,
         segment,
         checkpoint,
-        pool: WalPool::new(disk.clone(), &folders.wal, file_bytes, next_number),
+        pool,
         reader,
-        flush_through: rewritten.or(found.retained),
+        flush_through: found.retained,
         uuid: identity.uuid,
         report: found.report,
         lock,
     })
+}
+
+/// Says in the log that what was written again is durable, so that damage to it is none to a batch
+/// that was perhaps never finished; false if there is no space for that.
+fn is_marked<D: Disk>(wal: &mut WalWriter<D>, found: &mut Found) -> Result<bool, OpenError> {
+    if found.superseded.is_empty() {
+        return Ok(false);
+    }
+    match wal.mark_idle() {
+        Ok(outcome) => {
+            found.retained = outcome.rolled.or(found.retained);
+            Ok(true)
+        }
+        Err(WalError::NoSpace) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Deletes the file that keeps space aside; false if there is none.
@@ -118,8 +148,8 @@ fn delete_leftovers<D: Disk>(
     Ok(deleted)
 }
 
-/// The prepared files that an earlier process left; those of another size are deleted, and files of
-/// the log that do not have their header.
+/// The prepared files that an earlier process left, one among them that was kept for a start; those
+/// of another size are deleted, and files of the log that do not have their header.
 fn pooled_files<D: Disk>(
     disk: &D,
     folders: &Folders,
@@ -140,8 +170,9 @@ fn pooled_files<D: Disk>(
             continue;
         };
         highest = highest.max(number);
-        if disk.open(&path).and_then(|f| f.len()).map_err(fail)? == file_bytes {
-            prepared.push(PreparedFile { path });
+        let bytes = disk.open(&path).and_then(|f| f.len()).map_err(fail)?;
+        if bytes == file_bytes || bytes == pool::reserve_bytes(file_bytes) {
+            prepared.push(PreparedFile { path, bytes });
         } else {
             disk.delete(&path).map_err(fail)?;
         }

@@ -8,6 +8,7 @@ use crate::chunk::SealedChunk;
 use crate::disk::{Disk, DiskFile, read_exact};
 use crate::error::OpenError;
 use crate::folders::Folders;
+use crate::id::Generation;
 use crate::record::Record;
 use crate::wal::format::{ChunkHead, Position};
 use crate::wal::scan::{Batch, Elsewhere, Item, WalScan, verify};
@@ -20,9 +21,15 @@ pub(super) struct Replay {
     pub(super) shards: Vec<ShardReplay>,
     pub(super) report: RecoveryReport,
     pub(super) resume: Resume,
+    /// From where on what is found is to be written again.
+    pub(super) tail_from: Position,
     pub(super) previous_head: Vec<u8>,
     pub(super) tail: Vec<SealedChunk>,
     pub(super) tail_bytes: u64,
+    /// A file that was found sound, and that the tail frees.
+    pub(super) freed: Option<Generation>,
+    /// Whether that file is not what it was when it was looked through.
+    pub(super) has_changed: bool,
 }
 
 impl Replay {
@@ -55,7 +62,7 @@ impl Replay {
                 let read = read.map_err(|e| OpenError::io(&path, e))?;
                 data.truncate(read);
                 let mut elsewhere = |at, len| read_exact(&open, at, len).ok();
-                self.batch(batch, data, wal.synced, &mut elsewhere);
+                self.batch(batch, data, &mut elsewhere);
             }
             gaps.for_each(|_| self.pass_gap());
             if let Some(cut) = &file.cut {
@@ -84,7 +91,7 @@ impl Replay {
         }
     }
 
-    fn batch(&mut self, batch: &Batch, data: Vec<u8>, synced: Position, elsewhere: Elsewhere<'_>) {
+    fn batch(&mut self, batch: &Batch, data: Vec<u8>, elsewhere: Elsewhere<'_>) {
         if batch.from_copy {
             let note = format!(
                 "the head of the batch at {} of file {} is damaged; its copy is used",
@@ -92,14 +99,10 @@ impl Replay {
             );
             self.report.notes.push(note);
         }
-        let start = Position {
-            generation: batch.head.generation,
-            offset: batch.head.offset,
-        };
         let data = Bytes::from(data);
         self.report.batches += 1;
         self.report.wal_bytes += batch.range().end - batch.range().start;
-        let tail = start >= synced && !batch.chunks.is_empty();
+        let tail = batch.start() >= self.tail_from && !batch.chunks.is_empty();
         let owned = if tail {
             owned_bodies(batch)
         } else {
@@ -120,7 +123,8 @@ impl Replay {
         }
         if tail {
             self.tail_bytes += batch.head.data_len;
-        } else {
+        } else if self.tail.is_empty() {
+            // What goes on says where all before the tail ends: a mark within the tail is none.
             self.resume.sequence = batch.head.sequence + 1;
             self.resume.chain = batch.head.crc;
             self.resume.synced = Position {
@@ -140,6 +144,7 @@ impl Replay {
         elsewhere: Elsewhere<'_>,
     ) -> Vec<u32> {
         let mut lost = Vec::new();
+        let mut has_changed = false;
         let salt = self.salt;
         let Some(shard) = self.shards.get_mut(usize::from(chunk.shard)) else {
             let note = format!("a chunk of shard {}, which is not", chunk.shard);
@@ -147,13 +152,9 @@ impl Replay {
             return lost;
         };
         shard.chunk(batch, chunk);
-        verify(
-            batch,
-            chunk,
-            data,
-            salt,
-            elsewhere,
-            |item, sound| match item {
+        verify(batch, chunk, data, salt, elsewhere, |item, sound| {
+            has_changed |= !sound;
+            match item {
                 Item::Body(position) | Item::Reference(position) => {
                     if !sound {
                         lost.push(position);
@@ -168,8 +169,9 @@ impl Replay {
                         None => shard.lost_record(chunk.seq, log),
                     };
                 }
-            },
-        );
+            }
+        });
+        self.has_changed |= has_changed && self.freed == Some(batch.head.generation);
         lost
     }
 

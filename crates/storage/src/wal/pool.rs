@@ -4,19 +4,35 @@
 use crate::disk::{Disk, DiskFile, write_zeros};
 use crate::error::Fatal;
 use crate::wal::writer::BEGUN_SUFFIX;
+use leveret_types::limits::WAL_BATCH_BYTES_MAX;
 use std::cmp::Ordering;
 use std::io;
 use std::path::{Path, PathBuf};
+
+/// Name of the file that is kept for a start that finds no prepared one.
+const RESERVE_NAME: &str = "log.reserve";
+/// Its bytes at most: room for what a start writes again, and for what it needs until it has freed
+/// something.
+const RESERVE_BYTES: u64 = 2 * WAL_BATCH_BYTES_MAX as u64;
+/// Bytes that a prepared file leaves to others on the disk: small files, segments, streams.
+const SPARE_BYTES: u64 = 1024 * 1024;
 
 /// A file that is ready to become a part of the write-ahead log.
 #[derive(Debug, PartialEq, Eq)]
 pub struct PreparedFile {
     pub(crate) path: PathBuf,
+    /// Its length.
+    pub(crate) bytes: u64,
 }
 
 /// Name of a prepared file.
 pub(crate) fn file_name(number: u64) -> String {
     format!("{number:016x}.free")
+}
+
+/// Length of the file that is kept for a start, of a log whose files have `file_bytes`.
+pub(crate) fn reserve_bytes(file_bytes: u64) -> u64 {
+    file_bytes.min(RESERVE_BYTES)
 }
 
 /// The number in a prepared file's name.
@@ -43,6 +59,17 @@ pub struct WalPool<D: Disk> {
     folder: PathBuf,
     file_bytes: u64,
     next_number: u64,
+    reserve: Reserve,
+}
+
+/// Whether there is a file that is kept for a start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reserve {
+    /// Nobody has looked yet.
+    Unknown,
+    There,
+    /// There was no room for it.
+    Missing,
 }
 
 impl<D: Disk> WalPool<D> {
@@ -52,7 +79,51 @@ impl<D: Disk> WalPool<D> {
             folder: folder.to_owned(),
             file_bytes,
             next_number,
+            reserve: Reserve::Unknown,
         }
+    }
+
+    /// Makes the file that is kept for a start on a full disk; false when there is no space for it.
+    /// To be called again once there is.
+    ///
+    /// # Errors
+    /// Any other failure is [`Fatal`].
+    pub fn keep_reserve(&mut self) -> Result<bool, Fatal> {
+        if self.reserve == Reserve::There {
+            return Ok(true);
+        }
+        let path = self.folder.join(RESERVE_NAME);
+        let fail = |error| Fatal::new("list", &self.folder, error);
+        let names = self.disk.list(&self.folder).map_err(fail)?;
+        let is_there = names.iter().any(|name| name == RESERVE_NAME);
+        // An earlier try has left it if it could not be deleted then.
+        match self.disk.delete(&begun_path(&path)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(Fatal::new("delete", &path, error));
+            }
+            _ => {}
+        }
+        let made = is_there || self.make(&path, reserve_bytes(self.file_bytes))?;
+        self.reserve = match made {
+            true => Reserve::There,
+            false => Reserve::Missing,
+        };
+        Ok(made)
+    }
+
+    /// Gives the file that is kept for a start, if there is one: the log has no other.
+    pub(crate) fn take_reserve(&mut self) -> Result<Option<PreparedFile>, Fatal> {
+        let kept = self.folder.join(RESERVE_NAME);
+        let path = self.next_path();
+        let fail = |error| Fatal::new("take", &kept, error);
+        match self.disk.rename(&kept, &path) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(fail(error)),
+        }
+        let file = self.disk.open(&path).map_err(fail)?;
+        let bytes = file.len().map_err(fail)?;
+        Ok(Some(PreparedFile { path, bytes }))
     }
 
     /// Writes a new file full of zeros. It has its name only when all of it is durable: what a sync
@@ -61,24 +132,42 @@ impl<D: Disk> WalPool<D> {
     /// # Errors
     /// [`PrepareError`].
     pub fn prepare(&mut self) -> Result<PreparedFile, PrepareError> {
-        let path = self.next_path();
-        let begun = begun_path(&path);
-        match self.write_zeros(&begun, &path) {
-            Ok(()) => Ok(PreparedFile { path }),
+        let (path, bytes) = (self.next_path(), self.file_bytes);
+        match self.make(&path, bytes)? {
+            true => Ok(PreparedFile { path, bytes }),
+            false => Err(PrepareError::NoSpace),
+        }
+    }
+
+    /// Makes a file of so many zeros; false if there is no space.
+    fn make(&self, path: &Path, bytes: u64) -> Result<bool, Fatal> {
+        // Where it does not fit, others had no space either while it was tried.
+        let free = self.disk.free_bytes(&self.folder);
+        if free.is_some_and(|free| free < bytes + SPARE_BYTES) {
+            return Ok(false);
+        }
+        let begun = begun_path(path);
+        match self.write_zeros(&begun, path, bytes) {
+            Ok(()) => Ok(true),
             Err((_, error)) if is_full(&error) => {
                 // What remains of it, under either name, is deleted at the next start if this fails
                 // too.
                 drop(self.disk.delete(&begun));
-                drop(self.disk.delete(&path));
-                Err(PrepareError::NoSpace)
+                drop(self.disk.delete(path));
+                Ok(false)
             }
-            Err((call, error)) => Err(Fatal::new(call, &path, error).into()),
+            Err((call, error)) => Err(Fatal::new(call, path, error)),
         }
     }
 
-    fn write_zeros(&self, begun: &Path, path: &Path) -> Result<(), (&'static str, io::Error)> {
+    fn write_zeros(
+        &self,
+        begun: &Path,
+        path: &Path,
+        bytes: u64,
+    ) -> Result<(), (&'static str, io::Error)> {
         let file = self.disk.create_new(begun).map_err(|e| ("create", e))?;
-        write_zeros(&file, 0..self.file_bytes).map_err(|e| ("write", e))?;
+        write_zeros(&file, 0..bytes).map_err(|e| ("write", e))?;
         file.sync_data().map_err(|e| ("sync", e))?;
         let renamed = self.disk.rename(begun, path);
         renamed.map_err(|e| ("rename", e))?;
@@ -88,7 +177,8 @@ impl<D: Disk> WalPool<D> {
     }
 
     /// Takes a file that the write-ahead log no longer needs back. One that grew as it was written
-    /// gets its full size; one that cannot, or is larger, is deleted: `None`.
+    /// gets its full size; one that cannot, or is larger, is deleted: `None`. Where there is no
+    /// room for the file that is kept for a start, that one comes first.
     ///
     /// # Errors
     /// Any failure is [`Fatal`].
@@ -96,11 +186,22 @@ impl<D: Disk> WalPool<D> {
         let fail = |error| Fatal::new("recycle", path, error);
         let file = self.disk.open(path).map_err(fail)?;
         let len = file.len().map_err(fail)?;
-        let to = self.next_path();
+        if self.reserve == Reserve::Missing {
+            if len == reserve_bytes(self.file_bytes) {
+                let kept = self.folder.join(RESERVE_NAME);
+                self.disk.rename(path, &kept).map_err(fail)?;
+                self.reserve = Reserve::There;
+            } else {
+                self.disk.delete(path).map_err(fail)?;
+                self.keep_reserve()?;
+            }
+            return Ok(None);
+        }
+        let (to, bytes) = (self.next_path(), self.file_bytes);
         match len.cmp(&self.file_bytes) {
             Ordering::Equal => {
                 self.disk.rename(path, &to).map_err(fail)?;
-                return Ok(Some(PreparedFile { path: to }));
+                return Ok(Some(PreparedFile { path: to, bytes }));
             }
             Ordering::Greater => {
                 self.disk.delete(path).map_err(fail)?;
@@ -115,7 +216,7 @@ impl<D: Disk> WalPool<D> {
         match rest.and_then(|()| file.sync_data()) {
             Ok(()) => {
                 self.disk.rename(&begun, &to).map_err(fail)?;
-                Ok(Some(PreparedFile { path: to }))
+                Ok(Some(PreparedFile { path: to, bytes }))
             }
             Err(error) if is_full(&error) => {
                 self.disk.delete(&begun).map_err(fail)?;
@@ -123,6 +224,29 @@ impl<D: Disk> WalPool<D> {
             }
             Err(error) => Err(fail(error)),
         }
+    }
+
+    /// Takes a file back, at a start, that holds nothing any more. One that has not its full size
+    /// is deleted.
+    ///
+    /// # Errors
+    /// Any failure is [`Fatal`].
+    pub(crate) fn take_back(&mut self, path: &Path) -> Result<Option<PreparedFile>, Fatal> {
+        let fail = |error| Fatal::new("recycle", path, error);
+        let file = self.disk.open(path).map_err(fail)?;
+        let bytes = file.len().map_err(fail)?;
+        if bytes == self.file_bytes {
+            let to = self.next_path();
+            self.disk.rename(path, &to).map_err(fail)?;
+            return Ok(Some(PreparedFile { path: to, bytes }));
+        }
+        let kept = self.folder.join(RESERVE_NAME);
+        let is_kept = self.disk.open(&kept).is_ok();
+        match bytes == reserve_bytes(self.file_bytes) && !is_kept {
+            true => self.disk.rename(path, &kept).map_err(fail)?,
+            false => self.disk.delete(path).map_err(fail)?,
+        }
+        Ok(None)
     }
 
     fn next_path(&mut self) -> PathBuf {

@@ -8,10 +8,11 @@ use super::format::{
     ChunkHead, FileHeader, Head, Position, SECTOR_BYTES, decode_file_header, decode_head,
     made_bytes, peek_head,
 };
-use super::writer::{file_name, parse_file_name};
+use super::writer::{BATCH_CHUNKS_MAX, file_name, parse_file_name};
 use crate::disk::{Disk, DiskFile, read_exact};
 use crate::error::OpenError;
 use crate::id::Generation;
+use leveret_types::limits::WAL_BATCH_BYTES_MAX;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io;
@@ -35,6 +36,14 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
+    /// Where it begins.
+    pub(crate) fn start(&self) -> Position {
+        Position {
+            generation: self.head.generation,
+            offset: self.head.offset,
+        }
+    }
+
     pub(crate) fn range(&self) -> Range<u64> {
         self.head.offset..self.head.end()
     }
@@ -58,6 +67,10 @@ impl FileScan {
     pub(crate) fn end(&self) -> u64 {
         self.batches.last().map_or(SECTOR_BYTES, |b| b.head.end())
     }
+
+    fn is_undamaged(&self) -> bool {
+        self.cut.is_none() && self.gaps.is_empty() && !self.header_damaged
+    }
 }
 
 /// The write-ahead log as found.
@@ -69,9 +82,85 @@ pub(crate) struct WalScan {
     pub(crate) synced: Position,
     /// The highest generation that any file has, of those that count or not.
     pub(crate) newest: Generation,
+    /// Files that show no damage, whether they count or not.
+    pub(crate) undamaged: Vec<Generation>,
+    /// The last file that holds anything, if that is little and sound to the last byte.
+    pub(crate) movable: Option<Generation>,
     /// Bytes of a last batch that was never finished.
     pub(crate) torn_bytes: u64,
     pub(crate) notes: Vec<String>,
+}
+
+impl WalScan {
+    /// Whether nothing of it is damaged or missing: what is has to be found by the next start too.
+    pub(crate) fn is_undamaged(&self) -> bool {
+        let is_whole = |(_, file): &(Generation, FileScan)| {
+            file.is_undamaged() && !file.batches.iter().any(|batch| batch.from_copy)
+        };
+        self.notes.is_empty() && self.files.iter().all(is_whole)
+    }
+
+    /// From where on what was written is to be written again, elsewhere: the durable mark, or the
+    /// beginning of the last file if that holds little. That file is free then, so that a start
+    /// costs none, however many end before a checkpoint.
+    pub(crate) fn tail_from(&self) -> Position {
+        let last = self.files.last();
+        let movable = last.filter(|(of, _)| self.movable == Some(*of) && self.is_undamaged());
+        let first = movable.and_then(|(_, file)| file.batches.first());
+        first.map_or(self.synced, |first| first.start().min(self.synced))
+    }
+
+    /// Where all ends that was before the first batch that counts.
+    pub(crate) fn begins_after(&self) -> Position {
+        let first = self
+            .files
+            .first()
+            .and_then(|(_, file)| file.batches.first());
+        first.map_or(self.synced, |first| first.head.synced)
+    }
+}
+
+/// The last file that holds anything, if it goes into one batch and shows no damage: what is
+/// damaged stays where it is.
+fn movable<F: DiskFile>(
+    scans: &Scans<F>,
+    found: &WalScan,
+    salt: u64,
+) -> io::Result<Option<Generation>> {
+    let mut last = scans.iter().rev();
+    let Some((generation, (scan, file))) = last.find(|(_, (scan, _))| !scan.batches.is_empty())
+    else {
+        return Ok(None);
+    };
+    if !found.undamaged.contains(generation) || !fits_one_batch(&scan.batches) {
+        return Ok(None);
+    }
+    for batch in &scan.batches {
+        if batch.from_copy || !is_whole(file, batch, salt)? {
+            return Ok(None);
+        }
+    }
+    Ok(Some(*generation))
+}
+
+/// Whether the chunks of these batches, each with bodies of its own, go into one: what is written
+/// again is there whole or not at all.
+fn fits_one_batch(batches: &[Batch]) -> bool {
+    let mut heads = batches.iter().flat_map(|batch| &batch.chunks);
+    if heads.any(|chunk| chunk.references > 0) {
+        return false;
+    }
+    let chunks = || {
+        batches
+            .iter()
+            .flat_map(|b| b.chunks.iter().map(move |c| (b, c)))
+    };
+    let bytes = |(batch, chunk): (&Batch, &ChunkHead)| {
+        let records = chunk.record_data.end - chunk.record_data.start;
+        chunk.tables(&batch.bytes).body_bytes() + records
+    };
+    let all: u64 = chunks().map(bytes).sum();
+    chunks().count() <= BATCH_CHUNKS_MAX && all <= WAL_BATCH_BYTES_MAX as u64
 }
 
 struct Scanner<'a, F> {
@@ -236,7 +325,10 @@ pub(crate) fn scan<D: Disk>(
         .flat_map(|(s, _)| &s.batches)
         .map(|b| b.head.synced);
     found.synced = synced.max().unwrap_or_default();
+    let undamaged = scans.iter().filter(|(_, (scan, _))| scan.is_undamaged());
+    found.undamaged = undamaged.map(|(generation, _)| *generation).collect();
     cut_torn_tail(&mut scans, &mut found, salt).map_err(|e| OpenError::io(folder, e))?;
+    found.movable = movable(&scans, &found, salt).map_err(|e| OpenError::io(folder, e))?;
     link(scans, &mut found, from, salt).map_err(|e| OpenError::io(folder, e))?;
     Ok(found)
 }

@@ -12,7 +12,7 @@ use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
 
 /// Chunks of one batch at most: their number has sixteen bits.
-const BATCH_CHUNKS_MAX: usize = 4_096;
+pub(crate) const BATCH_CHUNKS_MAX: usize = 4_096;
 /// Zeros that are written behind a small batch where the file would grow with each: one sync then
 /// pays for the metadata of many.
 const AHEAD_BYTES: u64 = 256 * 1024;
@@ -60,6 +60,14 @@ struct Current<F> {
 }
 
 impl<F> Current<F> {
+    /// How long it may get, where files grow to `file_bytes`.
+    fn limit(&self, file_bytes: u64) -> u64 {
+        match self.made {
+            0 => file_bytes,
+            made => made,
+        }
+    }
+
     /// Where the next batch goes.
     fn next(&self) -> Position {
         Position {
@@ -139,6 +147,14 @@ impl<D: Disk> WalWriter<D> {
         self.pool.len()
     }
 
+    /// How many files it has that have their room: those that wait, and the one that is being
+    /// written unless that one grows.
+    #[must_use]
+    pub fn files_with_room(&self) -> usize {
+        let current = self.current.as_ref().is_some_and(|c| c.made > 0);
+        self.pool.len() + usize::from(current)
+    }
+
     /// Takes a prepared file into the pool.
     pub fn supply(&mut self, file: PreparedFile) {
         self.pool.push(file);
@@ -178,8 +194,7 @@ impl<D: Disk> WalWriter<D> {
     /// one has its space. What of a batch was written behind the end of the first is no part of the
     /// log: the next one says where that ended.
     fn could_grow_no_more(&self) -> bool {
-        let grows =
-            |current: &Current<D::File>| current.offset > 0 && current.filled < self.file_bytes;
+        let grows = |current: &Current<D::File>| current.offset > 0 && current.made == 0;
         !self.pool.is_empty() && self.current.as_ref().is_some_and(grows)
     }
 
@@ -213,7 +228,8 @@ impl<D: Disk> WalWriter<D> {
             .as_ref()
             .map(|current| lay_out(&self.recent, current.next()));
         let is_full = |current: &Current<D::File>, layout: &BatchLayout| {
-            current.offset > SECTOR_BYTES && current.offset + layout.bytes(copy_bytes) > file_bytes
+            let end = current.offset + layout.bytes(copy_bytes);
+            current.offset > SECTOR_BYTES && end > current.limit(file_bytes)
         };
         if let (Some(current), Some(laid_out)) = (&self.current, &layout)
             && is_full(current, laid_out)
@@ -351,11 +367,12 @@ impl<D: Disk> WalWriter<D> {
                 };
                 let now_at = if named.is_ok() { &path } else { &prepared.path };
                 let file = named.and_then(|()| self.disk.open(&path));
+                let bytes = prepared.bytes;
                 if file.is_err() {
                     let path = now_at.clone();
-                    self.pool.push(PreparedFile { path });
+                    self.pool.push(PreparedFile { path, bytes });
                 }
-                file.map(|file| (file, self.file_bytes, self.file_bytes))
+                file.map(|file| (file, bytes, bytes))
             }
             None => {
                 let file = self.begin_file(&path, generation);

@@ -1,0 +1,128 @@
+//! Starts on a disk that has not one byte free: what they write goes into what is there, however
+//! many of them there are, so that a node can be drained.
+
+mod common;
+
+use common::{A, World, payload};
+use leveret_storage::{
+    Durability, LogKind, MemoryDisk, PrepareError, Read, Recovered, Store, WalError, recover,
+};
+
+/// A store whose log has one entry, with so many prepared files; the process has ended.
+fn begun(world: &World, prepared: usize) {
+    let mut parts = open(world);
+    for _ in 0..prepared {
+        let file = parts.pool.prepare().unwrap();
+        parts.wal.supply(file);
+    }
+    parts.shards[0].create_log(A, LogKind::Durable);
+    write(&mut parts, 0, 100).unwrap();
+}
+
+fn open(world: &World) -> Recovered<MemoryDisk> {
+    recover(&world.disk, &world.folders, &world.options).unwrap_or_else(|e| panic!("{e}"))
+}
+
+fn write(parts: &mut Recovered<MemoryDisk>, n: u64, len: usize) -> Result<(), WalError> {
+    let shard = &mut parts.shards[0];
+    let body = shard.body(Durability::Durable, &[&payload(n, len)]);
+    shard.append(A, body, len as u32);
+    let mut chunks = Vec::new();
+    shard.seal(&mut chunks);
+    while !chunks.is_empty() {
+        let written = parts.wal.write(&mut chunks)?.written;
+        let places = written.into_iter().map(|(_, seq, place)| (seq, place));
+        parts.shards[0].on_durable(places);
+    }
+    Ok(())
+}
+
+/// Starts that write an entry each and end without warning, on a full disk.
+fn starts(world: &World, numbers: std::ops::Range<u64>, len: usize) {
+    world.disk.set_bytes_max(Some(world.disk.bytes()));
+    for n in numbers {
+        let mut parts = open(world);
+        write(&mut parts, n, len).unwrap_or_else(|e| panic!("start {n}: {e}"));
+        if n % 3 == 0 {
+            // All is known to be durable: nothing would have to be written again.
+            parts.wal.mark_idle().unwrap();
+        }
+    }
+}
+
+fn holds(world: &World, count: u64, len: usize) {
+    world.disk.set_bytes_max(None);
+    let (mut store, report): (Store<MemoryDisk>, _) = world.open();
+    assert_eq!(report.notes, Vec::<String>::new());
+    for n in 1..count {
+        assert_eq!(store.read(A, n), Read::Ready(payload(n, len).into()));
+    }
+}
+
+#[test]
+fn a_start_costs_no_file_of_the_log_however_many_there_are() {
+    let world = World::with_wal_files_of(1 << 20);
+    // The first file stays until there is a checkpoint; the tail goes to and fro between others.
+    begun(&world, 3);
+    starts(&world, 1..40, 1_000);
+    holds(&world, 40, 1_000);
+}
+
+#[test]
+fn a_log_that_was_checkpointed_starts_as_often() {
+    let world = World::with_wal_files_of(1 << 20);
+    let (mut store, _) = world.open();
+    common::append(&mut store, A, &payload(0, 100));
+    common::flush_all(&mut store);
+    store.prepare(2).unwrap();
+    drop(store);
+    starts(&world, 1..40, 1_000);
+    holds(&world, 40, 1_000);
+}
+
+#[test]
+fn a_start_without_a_prepared_file_has_one_that_is_kept_for_it() {
+    let world = World::with_wal_files_of(16 << 20);
+    begun(&world, 0);
+    assert!(open(&world).pool.keep_reserve().unwrap());
+    starts(&world, 1..20, 1_000);
+    holds(&world, 20, 1_000);
+}
+
+#[test]
+fn a_file_that_is_given_back_makes_room_first_for_what_starts_need() {
+    let world = World::with_wal_files_of(16 << 20);
+    begun(&world, 1);
+    let mut parts = open(&world);
+    world.disk.set_bytes_max(Some(world.disk.bytes()));
+    assert!(!parts.pool.keep_reserve().unwrap(), "there is no room");
+    let through = parts.wal.roll().expect("the entry was written again");
+    world.disk.set_bytes_max(Some(world.disk.bytes() + 100_000));
+    let plan = parts.shards[0].begin_flush(through);
+    let each = &mut |_| std::ops::ControlFlow::Continue(());
+    let written = parts.segment.flush(&plan, each).unwrap();
+    parts.shards[0].finish_flush(&plan, written);
+    let part = parts.shards[0].checkpoint_part();
+    let next_file = parts.segment.next_file();
+    let checkpoint = &mut parts.checkpoint;
+    checkpoint
+        .write(&[part], next_file, &mut parts.pool, 0)
+        .unwrap();
+    assert_eq!(world.files("log.reserve").len(), 1);
+    assert!(parts.pool.keep_reserve().unwrap());
+}
+
+#[test]
+fn no_file_is_prepared_where_there_is_no_room_for_it() {
+    let world = World::with_wal_files_of(4 << 20);
+    let mut parts = open(&world);
+    let needed = world.disk.bytes() + (4 << 20) + (1 << 20);
+    let written = || world.disk.counts().written_bytes;
+    let before = written();
+    world.disk.set_bytes_max(Some(needed - 1));
+    let refused = parts.pool.prepare().expect_err("a byte too little");
+    assert!(matches!(refused, PrepareError::NoSpace));
+    assert_eq!(written(), before, "nobody else is without space meanwhile");
+    world.disk.set_bytes_max(Some(needed));
+    parts.pool.prepare().expect("it leaves enough to others");
+}
