@@ -187,6 +187,7 @@ impl Scene for Network {
             thread::sleep(after);
             cluster.check_alive()?;
             ledger.accuse_the_silent();
+            scenarios::accuse_the_quarantined(cluster, ledger)?;
             Ok([faulty, ledger.longest_pause()])
         })?;
         Ok(format!(

@@ -244,6 +244,19 @@ pub(super) fn await_member(
 /// How the error begins that says that something has not come in time.
 pub(super) const LATE: &str = "it is not so after";
 
+/// Accuses members that were given up. No disk has lost anything, so that none may be.
+pub(super) fn accuse_the_quarantined(cluster: &Cluster, ledger: &Ledger) -> Result<()> {
+    for queue in (0..QUEUES).map(load::queue_name) {
+        let path = format!("/api/queues/quorum/%2F/{queue}/status");
+        let seen = http::get(cluster.nodes[0].http, &path)?;
+        let mut members = seen.as_array().into_iter().flatten();
+        if members.any(|member| member["Raft State"] == "quarantined") {
+            ledger.accuse(format!("a member of {queue} is quarantined: {seen}"));
+        }
+    }
+    Ok(())
+}
+
 /// Waits until a queue has a leader and all its members follow and vote.
 pub(super) fn await_whole(cluster: &Cluster, asked: usize, queue: &str) -> Result<()> {
     let mut seen = Value::Null;
