@@ -2,12 +2,14 @@
 //! syncs each stream once, and tells them.
 
 mod asking;
+mod beside;
 mod guests;
 mod replicas;
 
 pub use asking::{StreamGroups, StreamReading};
 
 use asking::Askers;
+use beside::Beside;
 use guests::GuestSessions;
 use leveret_cluster::streams::{
     Guests, ReplicaHere, command_bytes, goes_with_publishes, published_bytes,
@@ -19,7 +21,7 @@ use leveret_stream::{
     Command, Event, Events, Reference, Refusal, ReplicaMessage, ReplicaRole, RetentionAlarm,
     SessionId, StreamSettings, StreamStats,
 };
-use leveret_stream_host::{Found, StreamHost};
+use leveret_stream_host::{DoneRead, DueRead, Found, StreamHost};
 use leveret_types::limits::{STREAM_INBOX_BYTES_MAX, STREAM_RELAY_SESSIONS_MAX, STREAM_TURN_BYTES};
 use leveret_types::pool;
 use leveret_types::{NodeId, Now, QueueId};
@@ -27,8 +29,7 @@ use parking_lot::{Condvar, Mutex};
 use replicas::Copies;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
-use std::thread::JoinHandle;
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Duration;
 
 /// How long to wait before a full disk is tried again.
@@ -59,6 +60,7 @@ enum Input {
     Begin(QueueId, Box<StreamSettings>),
     Change(QueueId, Box<StreamSettings>),
     Synced(StreamSynced),
+    WasRead(Box<DoneRead>),
     Delete(QueueId),
     Stats(SyncSender<Vec<(QueueId, StreamStats)>>),
     StatsOf(Vec<QueueId>, SyncSender<Vec<(QueueId, StreamStats)>>),
@@ -436,27 +438,32 @@ pub struct StreamThread<D: Disk, C, H> {
     guests: GuestSessions,
     askers: Askers,
     copies: Copies,
-    /// Syncs that nobody waits for, on their way to the thread that does them.
-    syncs: Sender<StreamSync<D>>,
-    sync_thread: JoinHandle<()>,
+    syncs: Beside<StreamSync<D>>,
+    reads: Beside<DueRead<D>>,
 }
 
 impl<D: Disk, C: Fn() -> Now, H: FnMut(Vec<Heard>)> StreamThread<D, C, H> {
     /// The thread of these streams; `hear` hands on what sessions hear.
     ///
     /// # Errors
-    /// If the thread beside it, which syncs what nobody waits for, does not start.
+    /// If the threads beside it do not start, which read, and sync what nobody waits for.
     pub fn new(
         host: StreamHost<D>,
         handle: StreamHandle,
         clock: C,
         hear: H,
     ) -> std::io::Result<Self> {
-        let (syncs, due) = channel();
         let told = handle.clone();
-        let sync_thread = std::thread::Builder::new()
-            .name("stream-syncs".to_owned())
-            .spawn(move || do_syncs(&due, &told))?;
+        let syncs = Beside::start("stream-syncs", move |sync: StreamSync<D>| {
+            match sync.run() {
+                Ok(synced) => told.put(Input::Synced(synced)),
+                Err(error) => crate::fatal(&error.to_string()),
+            }
+        })?;
+        let told = handle.clone();
+        let reads = Beside::start("stream-reads", move |read: DueRead<D>| {
+            told.put(Input::WasRead(Box::new(read.run())));
+        })?;
         Ok(Self {
             host,
             handle,
@@ -467,7 +474,7 @@ impl<D: Disk, C: Fn() -> Now, H: FnMut(Vec<Heard>)> StreamThread<D, C, H> {
             askers: Askers::default(),
             copies: Copies::default(),
             syncs,
-            sync_thread,
+            reads,
         })
     }
 
@@ -499,11 +506,8 @@ impl<D: Disk, C: Fn() -> Now, H: FnMut(Vec<Heard>)> StreamThread<D, C, H> {
                 Err(error) => crate::fatal(&error.to_string()),
             }
             self.send_copies(now);
-            for sync in self.host.take_syncs() {
-                if self.syncs.send(sync).is_err() {
-                    crate::fatal("the thread that syncs streams has ended");
-                }
-            }
+            self.syncs.hand_out(self.host.take_syncs());
+            self.reads.hand_out(self.host.take_reads());
             let told = |(to, event)| match self.guests.of(to) {
                 Some((guests, session)) => Some(Heard::Relayed(guests, session, event)),
                 // One that has left hears nothing more.
@@ -529,10 +533,8 @@ impl<D: Disk, C: Fn() -> Now, H: FnMut(Vec<Heard>)> StreamThread<D, C, H> {
                 if let Err(error) = self.host.sync_all() {
                     crate::fatal(&error.to_string());
                 }
-                drop(self.syncs);
-                if self.sync_thread.join().is_err() {
-                    crate::fatal("the thread that syncs streams has ended");
-                }
+                self.syncs.end();
+                self.reads.end();
                 return;
             }
         }
@@ -599,6 +601,7 @@ impl<D: Disk, C: Fn() -> Now, H: FnMut(Vec<Heard>)> StreamThread<D, C, H> {
             },
             Input::Change(stream, settings) => self.host.set_settings(stream, *settings),
             Input::Synced(synced) => self.host.synced(&synced),
+            Input::WasRead(read) => self.host.was_read(*read, events),
             Input::Stats(answer) => {
                 // Whoever asked may have given up.
                 let _ = answer.try_send(self.host.stats().collect());
@@ -692,16 +695,6 @@ fn tell_held(stream: QueueId, alarm: Option<&RetentionAlarm>) {
          take it out of retention-groups",
         alarm.bytes
     );
-}
-
-/// Does the syncs that are due, until the streams' thread ends. One that fails ends the process.
-fn do_syncs<D: Disk>(due: &Receiver<StreamSync<D>>, told: &StreamHandle) {
-    for sync in due {
-        match sync.run() {
-            Ok(synced) => told.put(Input::Synced(synced)),
-            Err(error) => crate::fatal(&error.to_string()),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -61,7 +61,9 @@ pub use recover::{LogSummary, Options, Recovered, RecoveryReport, StoreLock, rec
 pub use segment::writer::{Pace, SegmentError, SegmentWriter, Written};
 pub use shard::{LogStats, Read, ShardLogs, ShardStats, Urgency};
 pub use store::{Store, StoreError};
-pub use stream::{RecoveredStream, StreamFiles, StreamReadError, StreamSync, StreamSynced};
+pub use stream::{
+    RecoveredStream, StreamFiles, StreamRead, StreamReadError, StreamSync, StreamSynced,
+};
 pub use wal::format::Position;
 pub use wal::pool::{PrepareError, PreparedFile, WalPool};
 pub use wal::writer::{WalOutcome, WalWriter};

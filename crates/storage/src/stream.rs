@@ -21,5 +21,5 @@ mod replica;
 mod together;
 
 pub use files::{StreamFiles, StreamSync, StreamSynced};
-pub use read::StreamReadError;
+pub use read::{StreamRead, StreamReadError};
 pub use recover::RecoveredStream;

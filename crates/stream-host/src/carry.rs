@@ -1,19 +1,21 @@
 //! What streams ask for is done here.
 
+use crate::Hosted;
 use crate::outside::Outside;
-use crate::{Hosted, Turn};
-use leveret_storage::{Disk, Fatal, StreamFiles, StreamReadError, WalError};
-use leveret_stream::{Effect, Events, Loaded, Refusal, Seek};
+use crate::reads::{Reading, Reads};
+use leveret_storage::{Disk, Fatal, StreamFiles, WalError};
+use leveret_stream::{Effect, Events, Seek};
 use leveret_types::{NodeId, QueueId};
 use std::collections::vec_deque;
 
 /// How far the effects of a stream were carried out.
 #[derive(PartialEq, Eq)]
 pub(crate) enum Progress {
+    /// What is left waits for reads that are under way, if anything is.
     Done,
     /// The disk is full.
     Stuck,
-    /// Reads are left for the next turn.
+    /// As many reads as may be are under way.
     Paused,
     /// A sync is left for the turn's second half, which does those of all streams together.
     Syncing,
@@ -23,8 +25,8 @@ pub(crate) enum Progress {
 pub(crate) struct Carrier<'a, D: Disk> {
     pub(crate) files: &'a mut StreamFiles<D>,
     pub(crate) outside: &'a mut Outside,
+    pub(crate) reads: &'a mut Reads<D>,
     pub(crate) id: QueueId,
-    pub(crate) turn: &'a mut Turn,
     pub(crate) syncs: Syncs,
 }
 
@@ -46,11 +48,13 @@ struct Barriers {
     is_blocked: bool,
     /// A sync is done later.
     is_syncing: bool,
+    /// There is no room for a read.
+    is_paused: bool,
 }
 
 impl<D: Disk> Carrier<'_, D> {
     /// Carries effects out, in order as far as it matters: while the disk is full, reads go on;
-    /// after as many reads as one turn has, writes do.
+    /// while as many reads are under way as may be, writes do.
     pub(crate) fn carry_out(
         &mut self,
         hosted: &mut Hosted,
@@ -58,7 +62,7 @@ impl<D: Disk> Carrier<'_, D> {
     ) -> Result<Progress, Fatal> {
         let (mut at, mut barriers) = (0, Barriers::default());
         while let Some(effect) = hosted.effects.get(at) {
-            if self.waits(effect, hosted.effects.range(..at), &mut barriers) {
+            if self.waits(effect, hosted, at, &mut barriers) {
                 at += 1;
                 continue;
             }
@@ -82,8 +86,10 @@ impl<D: Disk> Carrier<'_, D> {
             Barriers {
                 is_syncing: true, ..
             } => Progress::Syncing,
-            _ if hosted.effects.is_empty() => Progress::Done,
-            _ => Progress::Paused,
+            Barriers {
+                is_paused: true, ..
+            } => Progress::Paused,
+            _ => Progress::Done,
         })
     }
 
@@ -98,23 +104,18 @@ impl<D: Disk> Carrier<'_, D> {
     }
 
     /// Whether an effect cannot be carried out yet, behind those that could not.
-    fn waits(
-        &mut self,
-        effect: &Effect,
-        before: vec_deque::Iter<'_, Effect>,
-        barriers: &mut Barriers,
-    ) -> bool {
+    fn waits(&self, effect: &Effect, hosted: &Hosted, at: usize, barriers: &mut Barriers) -> bool {
         match effect {
             Effect::Read { .. } | Effect::ReadFor { .. } => {
-                let waits = self.turn.reads == 0;
-                if waits {
-                    self.turn.first_paused.get_or_insert(self.id);
-                }
+                let waits = !self.reads.has_room();
+                barriers.is_paused |= waits;
                 waits
             }
-            Effect::DeleteSegment { first_offset } => self.is_wanted(*first_offset, before),
+            Effect::DeleteSegment { first_offset } => {
+                self.is_wanted(*first_offset, hosted.effects.range(..at))
+            }
             Effect::Cut { .. } => {
-                barriers.is_blocked |= before.len() > 0;
+                barriers.is_blocked |= at > 0 || hosted.reads_under_way > 0;
                 barriers.is_blocked
             }
             Effect::Report(_) => false,
@@ -175,8 +176,8 @@ impl<D: Disk> Carrier<'_, D> {
                 before,
                 chunks_max,
             } => {
-                let loaded = self.read(hosted, *segment, *seek, (*before, *chunks_max));
-                hosted.machine.loaded(*reader, loaded, out);
+                let to = Reading::Reader(*reader);
+                self.begin_read(hosted, to, *segment, (*seek, *before, *chunks_max), out);
             }
             Effect::ReadFor {
                 to,
@@ -184,8 +185,8 @@ impl<D: Disk> Carrier<'_, D> {
                 seek,
                 before,
             } => {
-                let loaded = self.read(hosted, *segment, *seek, (*before, u32::MAX));
-                hosted.machine.loaded_for(*to, loaded);
+                let to = Reading::Follower(*to);
+                self.begin_read(hosted, to, *segment, (*seek, *before, u32::MAX), out);
             }
             Effect::Save(state) => {
                 self.files.save_replica_state(id, state)?;
@@ -212,19 +213,19 @@ impl<D: Disk> Carrier<'_, D> {
         }
     }
 
-    fn read(
+    fn begin_read(
         &mut self,
         hosted: &mut Hosted,
+        to: Reading,
         segment: u64,
-        seek: Seek,
-        (before, chunks_max): (u64, u32),
-    ) -> Result<Loaded, Refusal> {
-        self.turn.reads -= 1;
-        let loaded = self.files.read(self.id, segment, seek, before, chunks_max);
-        if matches!(loaded, Err(StreamReadError::Damaged { .. })) {
-            hosted.machine.found_damage(segment);
+        (seek, before, chunks_max): (Seek, u64, u32),
+        out: &mut Events,
+    ) {
+        let files = &mut self.files;
+        match files.begin_read(self.id, segment, seek, before, chunks_max) {
+            Ok(read) => self.reads.begin((self.id, hosted), segment, to, read),
+            Err(error) => hosted.loaded(segment, to, Err(error), out),
         }
-        loaded.map_err(|error| Refusal::Damaged(error.to_string()))
     }
 
     fn cut(

@@ -3,7 +3,8 @@
 //! A turn takes the commands that have come for all streams ([`StreamHost::handle`]), and ends with
 //! [`StreamHost::end_turn`]: what was published is written, each stream that it was published to is
 //! synced once, and only then confirmed. What comes meanwhile is the next turn's. Syncs that no
-//! confirm waits for are handed out ([`StreamHost::take_syncs`]), so that nobody else waits either.
+//! confirm waits for are handed out ([`StreamHost::take_syncs`]), and so are reads
+//! ([`StreamHost::take_reads`]), so that nobody else waits either.
 //!
 //! Invariant: nothing but the storage engine's [`Disk`] is asked for IO; no clock, no thread.
 //! Invariant: a stream with the flush level `sync` confirms after the sync that covers what it
@@ -13,8 +14,11 @@
 
 mod carry;
 mod outside;
+mod reads;
 mod replicas;
 mod tails;
+
+pub use reads::{DoneRead, DueRead};
 
 use carry::{Carrier, Progress, Syncs};
 use leveret_storage::{Disk, Fatal, OpenError, StreamFiles, StreamSync, StreamSynced, WalError};
@@ -24,15 +28,18 @@ use leveret_stream::{
     Command, Effect, Events, Flush, GroupOffset, Reference, Refusal, RetentionAlarm, SessionId,
     Stream, StreamSettings, StreamStats,
 };
-use leveret_types::limits::{STREAM_CROWDED_TELL_MS, STREAM_READS_MAX};
+use leveret_types::limits::STREAM_CROWDED_TELL_MS;
 use leveret_types::{Now, QueueId};
 use outside::Outside;
+use reads::Reads;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use tails::Tails;
 
 /// One stream and what is to be done for it.
 struct Hosted {
     machine: Stream,
+    /// No other stream has run with this number, whatever its id.
+    run: u64,
     /// What could not be done yet: the disk is full, or others are to have their turn.
     effects: VecDeque<Effect>,
     /// The last turn that is sealed and not committed.
@@ -41,6 +48,9 @@ struct Hosted {
     sync_at_ms: Option<u64>,
     /// Whether such a sync is under way.
     is_syncing: bool,
+    reads_under_way: u32,
+    /// Whether it waits until there is room for its reads.
+    is_paused: bool,
     /// Whether groups hold more of it than they may, as was told.
     is_held: bool,
     /// How many offsets found no free place, as was told, and when.
@@ -109,8 +119,9 @@ pub struct StreamHost<D: Disk> {
     due: BTreeSet<(u64, QueueId)>,
     /// The streams that each session has publishers or readers of.
     sessions: BTreeMap<SessionId, BTreeSet<QueueId>>,
-    /// The stream that the next turn begins with: it was left without reads.
-    first: QueueId,
+    /// Counts the streams that have begun to run.
+    runs: u64,
+    reads: Reads<D>,
     syncs: Vec<StreamSync<D>>,
     is_disk_full: bool,
     tails: Tails,
@@ -125,11 +136,8 @@ pub struct StreamHost<D: Disk> {
 }
 
 /// What is left of a turn.
+#[derive(Default)]
 struct Turn {
-    /// Reads that it may still do.
-    reads: u32,
-    /// The first stream that there was none left for.
-    first_paused: Option<QueueId>,
     /// Streams with effects that wait for a sync.
     syncing: Vec<QueueId>,
 }
@@ -161,7 +169,8 @@ impl<D: Disk> StreamHost<D> {
             active: BTreeSet::new(),
             due: BTreeSet::new(),
             sessions: BTreeMap::new(),
-            first: QueueId(0),
+            runs: 0,
+            reads: Reads::default(),
             syncs: Vec::new(),
             is_disk_full: false,
             tails: Tails::default(),
@@ -201,12 +210,16 @@ impl<D: Disk> StreamHost<D> {
     }
 
     fn host(&mut self, id: QueueId, machine: Stream) {
+        self.runs += 1;
         let hosted = Hosted {
             machine,
+            run: self.runs,
             effects: VecDeque::new(),
             sealed: None,
             sync_at_ms: None,
             is_syncing: false,
+            reads_under_way: 0,
+            is_paused: false,
             is_held: false,
             crowded_told: (0, None),
             noted_due_ms: None,
@@ -292,7 +305,7 @@ impl<D: Disk> StreamHost<D> {
     /// When the next turn is due though no command comes, in monotonic milliseconds; 0 if at once.
     #[must_use]
     pub fn due_ms(&self) -> Option<u64> {
-        if !self.touched.is_empty() && !self.is_disk_full {
+        if !self.touched.is_empty() && !self.is_disk_full || self.reads.can_resume() {
             return Some(0);
         }
         self.due.first().map(|(at, _)| *at)
@@ -348,19 +361,14 @@ impl<D: Disk> StreamHost<D> {
     pub fn write_turn(&mut self, now: Now, out: &mut Events) -> Result<Written, Fatal> {
         self.touch_due(now);
         self.is_disk_full = false;
-        let touched = std::mem::take(&mut self.touched);
-        let in_turn = || {
-            touched
-                .range(self.first..)
-                .chain(touched.range(..self.first))
-        };
-        let in_turn: Vec<QueueId> = in_turn().copied().collect();
+        let mut touched = std::mem::take(&mut self.touched);
+        let mut in_turn = self.resume_reads();
+        let others = touched.iter().filter(|id| !in_turn.contains(id));
+        let others: Vec<QueueId> = others.copied().collect();
+        touched.extend(&in_turn);
+        in_turn.extend(others);
         let mut written = Vec::with_capacity(in_turn.len());
-        let mut turn = Turn {
-            reads: STREAM_READS_MAX,
-            first_paused: None,
-            syncing: Vec::new(),
-        };
+        let mut turn = Turn::default();
         for id in in_turn {
             if let Some(hosted) = self.streams.get_mut(&id) {
                 hosted.machine.refuse_early(Some(now), out);
@@ -389,10 +397,9 @@ impl<D: Disk> StreamHost<D> {
             touched,
         } = written;
         for id in self.sync_together(streams, &mut turn, out)? {
-            self.commit(now, id, &mut turn, out)?;
+            self.commit(now, id, out)?;
         }
         self.syncs.extend(self.files.begin_journal_syncs()?);
-        self.first = turn.first_paused.unwrap_or(self.first);
         for id in touched {
             self.note_due(id);
             self.active.insert(id);
@@ -539,8 +546,8 @@ impl<D: Disk> StreamHost<D> {
         let mut carrier = Carrier {
             files: &mut self.files,
             outside: &mut self.outside,
+            reads: &mut self.reads,
             id,
-            turn,
             syncs,
         };
         let progress = carrier.carry_out(hosted, out)?;
@@ -554,7 +561,7 @@ impl<D: Disk> StreamHost<D> {
                 Ok(false)
             }
             Progress::Paused => {
-                self.touched.insert(id);
+                self.reads.pause(id, hosted);
                 Ok(true)
             }
             Progress::Syncing => {
@@ -607,13 +614,7 @@ impl<D: Disk> StreamHost<D> {
         Ok(())
     }
 
-    fn commit(
-        &mut self,
-        now: Now,
-        id: QueueId,
-        turn: &mut Turn,
-        out: &mut Events,
-    ) -> Result<(), Fatal> {
+    fn commit(&mut self, now: Now, id: QueueId, out: &mut Events) -> Result<(), Fatal> {
         let Some(hosted) = self.streams.get_mut(&id) else {
             return Ok(());
         };
@@ -632,12 +633,14 @@ impl<D: Disk> StreamHost<D> {
         let mut carrier = Carrier {
             files: &mut self.files,
             outside: &mut self.outside,
+            reads: &mut self.reads,
             id,
-            turn,
             syncs: Syncs::InPlace,
         };
-        if carrier.carry_out(hosted, out)? != Progress::Done {
-            self.touched.insert(id);
+        match carrier.carry_out(hosted, out)? {
+            Progress::Done => {}
+            Progress::Paused => self.reads.pause(id, hosted),
+            Progress::Stuck | Progress::Syncing => drop(self.touched.insert(id)),
         }
         Ok(())
     }

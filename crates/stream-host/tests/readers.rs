@@ -81,6 +81,46 @@ fn retention_ends_no_reader_wherever_it_stands() {
     }
 }
 
+/// The same where it stands while its read is under way.
+#[test]
+fn retention_ends_no_reader_for_which_a_read_is_under_way() {
+    const BEFORE: u64 = 12;
+    for had in 0..BEFORE {
+        let (disk, stream) = (MemoryDisk::new(), QueueId(1));
+        let mut host = in_small_segments(&disk, stream, BEFORE);
+        let now = Now::both(10_000);
+        let mut events = give(&mut host, now, subscribe_first(stream, 0));
+        for _ in 0..had {
+            events.extend(give(&mut host, now, credit(stream, 1)));
+            events.extend(all_turns(&mut host, now));
+        }
+        give(&mut host, now, credit(stream, 1));
+        let mut told = Events::new();
+        host.end_turn(now, &mut told).unwrap();
+        let reads = host.take_reads();
+        let mut next = BEFORE;
+        // All segments that there were have gone, and some that came since.
+        while host.stats().next().unwrap().1.first_chunk < Some(2 * BEFORE) {
+            events.extend(publish_one_by_one(&mut host, stream, next..next + 1));
+            next += 1;
+        }
+        for read in reads {
+            host.was_read(read.run(), &mut told);
+        }
+        events.extend(told.into_iter().map(|(_, event)| event));
+        events.extend(give(&mut host, now, credit(stream, 1_000)));
+        events.extend(all_turns(&mut host, now));
+        let ended = events
+            .iter()
+            .find(|event| matches!(event, Event::ReaderEnded { .. }));
+        assert!(ended.is_none(), "{had}: {ended:?}");
+        let Some(Event::Chunk { chunk, .. }) = events.pop() else {
+            panic!("{had}: nothing more came");
+        };
+        assert_eq!(chunk.header().first_offset, next - 1, "{had}");
+    }
+}
+
 fn credit(stream: QueueId, chunks: u32) -> Command {
     Command::Credit {
         stream,

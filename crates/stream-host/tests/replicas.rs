@@ -79,11 +79,21 @@ impl Node {
         self.host.order(STREAM, order, &mut Events::new());
     }
 
+    /// Takes turns until it reads no more.
     fn turn(&mut self) {
         let mut events = Events::new();
-        self.host.end_turn(Now::both(0), &mut events).unwrap();
-        for sync in self.host.take_syncs() {
-            self.host.synced(&sync.run().unwrap());
+        loop {
+            self.host.end_turn(Now::both(0), &mut events).unwrap();
+            for sync in self.host.take_syncs() {
+                self.host.synced(&sync.run().unwrap());
+            }
+            let reads = self.host.take_reads();
+            if reads.is_empty() {
+                break;
+            }
+            for read in reads {
+                self.host.was_read(read.run(), &mut events);
+            }
         }
         let reports = self.host.take_reports();
         self.reports.extend(reports.into_iter().map(|(_, r)| r));

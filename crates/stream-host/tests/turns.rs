@@ -11,7 +11,7 @@ use leveret_stream::{
 use leveret_stream_host::StreamHost;
 use leveret_types::limits::{
     STREAM_CROWDED_TELL_MS, STREAM_EARLY_READER_MS, STREAM_EARLY_READERS_MAX, STREAM_OFFSETS_MAX,
-    STREAM_READS_MAX, STREAM_TRACKING_GATHER_MS,
+    STREAM_TRACKING_GATHER_MS,
 };
 use leveret_types::{NodeId, Now, QueueId};
 use std::path::Path;
@@ -279,53 +279,6 @@ fn a_stream_is_read_from_its_beginning_after_a_start() {
     }
     let expected: Vec<Vec<u8>> = (0..500_u64).map(|id| id.to_be_bytes().to_vec()).collect();
     assert_eq!(bodies, expected);
-}
-
-#[test]
-fn the_reads_of_a_turn_are_bounded_over_all_streams_and_those_left_out_come_first() {
-    let disk = MemoryDisk::new();
-    let streams: Vec<QueueId> = (1..=u64::from(STREAM_READS_MAX) + 1).map(QueueId).collect();
-    let mut filled = host(&disk);
-    for stream in &streams {
-        filled.begin(*stream, with(Flush::Sync)).unwrap();
-        declare(&mut filled, *stream);
-        give(&mut filled, Now::both(0), publish(*stream, 0..1));
-    }
-    end_turn(&mut filled, Now::both(0));
-    drop(filled);
-    let mut host = host(&disk);
-    for stream in &streams {
-        host.begin(*stream, with(Flush::Sync)).unwrap();
-    }
-    // A reader is called as its stream is.
-    let subscribe_all = |host: &mut StreamHost<MemoryDisk>| {
-        for stream in &streams {
-            let mut subscribe = subscribe_first(*stream, 9);
-            if let Command::Subscribe { reader, .. } = &mut subscribe {
-                *reader = ReaderId(stream.0 as u32);
-            }
-            give(host, Now::both(1), subscribe);
-        }
-    };
-    let turn = |host: &mut StreamHost<MemoryDisk>| {
-        let events = end_turn(host, Now::both(1));
-        let reader = |event: Event| match event {
-            Event::Chunk { reader, .. } => Some(u64::from(reader.0)),
-            _ => None,
-        };
-        events.into_iter().filter_map(reader).collect::<Vec<_>>()
-    };
-    let bound = u64::from(STREAM_READS_MAX);
-    subscribe_all(&mut host);
-    assert_eq!(turn(&mut host), (1..=bound).collect::<Vec<_>>());
-    assert_eq!(host.due_ms(), Some(0), "one is left");
-    assert_eq!(turn(&mut host), [bound + 1]);
-    give(&mut host, Now::both(1), Command::Leave);
-    subscribe_all(&mut host);
-    let first_left_out = [bound + 1].into_iter().chain(1..bound);
-    assert_eq!(turn(&mut host), first_left_out.collect::<Vec<_>>());
-    assert_eq!(turn(&mut host), [bound]);
-    assert_eq!(host.due_ms(), None, "nothing is left to do");
 }
 
 #[test]

@@ -603,8 +603,8 @@ pub const STREAM_JOURNAL_PART_BYTES_MAX: u64 = 16 * 1024;
 pub const STREAM_JOURNAL_BATCH_BYTES_MAX: u64 = 1024 * 1024;
 /// Streams whose segments are synced at a time because the journal has what they wrote.
 pub const STREAM_JOURNAL_SYNCS_MAX: usize = 16;
-/// Reads from disk that the readers of all streams together get in one turn; those of the streams
-/// that are left out come first in the next one.
+/// Reads from disk that are under way at a time for the readers and followers of all streams
+/// together; those of the streams that have waited longest come next.
 pub const STREAM_READS_MAX: u32 = 16;
 /// Bytes of a stream's newest chunks that are kept in memory for its readers.
 pub const STREAM_TAIL_BYTES: usize = 4 * 1024 * 1024;

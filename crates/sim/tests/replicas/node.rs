@@ -141,6 +141,9 @@ impl Node {
                 Err(error) => return self.dies(&error.to_string()),
             }
         }
+        for read in host.take_reads() {
+            host.was_read(read.run(), &mut events);
+        }
         Ok((events, reports))
     }
 

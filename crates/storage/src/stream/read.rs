@@ -12,6 +12,7 @@ use leveret_types::QueueId;
 use leveret_types::limits::STREAM_READ_BYTES;
 use leveret_types::pool::Buffer;
 use std::io;
+use std::sync::Arc;
 
 /// Why chunks could not be read.
 #[derive(Debug, thiserror::Error)]
@@ -211,26 +212,35 @@ struct Read {
     is_sound: bool,
 }
 
-impl<D: Disk> StreamFiles<D> {
-    /// Reads chunks of one segment, none of which begins at `before` or later; about as many bytes
-    /// as are read from disk at once. None where the segment has no more.
+/// A read of what a segment had when it was asked for. It may be done on another thread while more
+/// is appended and segments are deleted; not while the stream is cut.
+#[must_use]
+pub struct StreamRead<D: Disk> {
+    file: Arc<D::File>,
+    segment: u64,
+    /// Where its last record ended, if it is written to.
+    end: Option<u64>,
+    seek: Seek,
+    before: u64,
+    chunks_max: u32,
+}
+
+impl<D: Disk> StreamRead<D> {
+    /// Does it.
     ///
     /// # Errors
     /// If the file is damaged where it is read, or the disk refuses.
-    pub fn read(
-        &mut self,
-        stream: QueueId,
-        segment: u64,
-        seek: Seek,
-        before: u64,
-        chunks_max: u32,
-    ) -> Result<Loaded, StreamReadError> {
+    pub fn run(self) -> Result<Loaded, StreamReadError> {
+        let Self {
+            segment,
+            seek,
+            before,
+            chunks_max,
+            ..
+        } = self;
         let failed = |source| StreamReadError::Io { segment, source };
         let damaged = |position| StreamReadError::Damaged { segment, position };
-        let file = self.files.get((stream, segment)).map_err(failed)?;
-        let last = self.streams.get(&stream).and_then(|state| state.last);
-        let last = last.filter(|last| last.head.first_offset == segment);
-        let reader = SegmentReader::open(&*file, last.map(|last| last.end)).map_err(failed)?;
+        let reader = SegmentReader::open(&*self.file, self.end).map_err(failed)?;
         let reader = reader.map_err(|_| damaged(0))?;
         let position = match seek {
             Seek::Position(position) => Ok(position),
@@ -248,5 +258,49 @@ impl<D: Disk> StreamFiles<D> {
             chunks: read.chunks,
             position: read.position,
         })
+    }
+}
+
+impl<D: Disk> StreamFiles<D> {
+    /// A read of chunks of one segment, none of which begins at `before` or later; about as many
+    /// bytes as are read from disk at once. It finds none where the segment has no more.
+    ///
+    /// # Errors
+    /// If the disk refuses to open the file.
+    pub fn begin_read(
+        &mut self,
+        stream: QueueId,
+        segment: u64,
+        seek: Seek,
+        before: u64,
+        chunks_max: u32,
+    ) -> Result<StreamRead<D>, StreamReadError> {
+        let file = self.files.get((stream, segment));
+        let last = self.streams.get(&stream).and_then(|state| state.last);
+        let last = last.filter(|last| last.head.first_offset == segment);
+        Ok(StreamRead {
+            file: file.map_err(|source| StreamReadError::Io { segment, source })?,
+            segment,
+            end: last.map(|last| last.end),
+            seek,
+            before,
+            chunks_max,
+        })
+    }
+
+    /// The same, done at once.
+    ///
+    /// # Errors
+    /// If the file is damaged where it is read, or the disk refuses.
+    pub fn read(
+        &mut self,
+        stream: QueueId,
+        segment: u64,
+        seek: Seek,
+        before: u64,
+        chunks_max: u32,
+    ) -> Result<Loaded, StreamReadError> {
+        self.begin_read(stream, segment, seek, before, chunks_max)?
+            .run()
     }
 }

@@ -47,9 +47,19 @@ pub fn publish(stream: QueueId, ids: std::ops::Range<u64>) -> Command {
     }
 }
 
+/// Ends a turn, and further ones until nothing is read any more.
 pub fn end_turn(host: &mut StreamHost<MemoryDisk>, now: Now) -> Vec<Event> {
     let mut events = Events::new();
-    host.end_turn(now, &mut events).unwrap();
+    loop {
+        host.end_turn(now, &mut events).unwrap();
+        let reads = host.take_reads();
+        if reads.is_empty() {
+            break;
+        }
+        for read in reads {
+            host.was_read(read.run(), &mut events);
+        }
+    }
     events.into_iter().map(|(_, event)| event).collect()
 }
 

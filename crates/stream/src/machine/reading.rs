@@ -55,7 +55,9 @@ impl Stream {
             Ok(loaded) => {
                 let committed = self.committed.last_user_chunk.unwrap_or(0);
                 self.readers.loaded(key, &loaded, committed, out);
-                if loaded.chunks.is_empty() {
+                // One that was deleted meanwhile says nothing of where the reader goes on.
+                let is_kept = self.segments.first_offset() <= Some(loaded.segment);
+                if loaded.chunks.is_empty() && is_kept {
                     let next = self.segments.after(loaded.segment);
                     let visible = self.committed.next_offset;
                     if let Err(refusal) = self.readers.skip_segment(key, next, visible) {

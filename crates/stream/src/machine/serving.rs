@@ -61,6 +61,12 @@ impl Stream {
             }
             _ => Seek::Offset(asked.from),
         };
+        let replica = self.replica.as_deref_mut();
+        if let Some(Role::Leading(leading)) = replica.map(|replica| &mut replica.role)
+            && let Some(follower) = leading.follower_of(to)
+        {
+            follower.is_served = true;
+        }
         self.effects.push(Effect::ReadFor {
             to,
             segment,

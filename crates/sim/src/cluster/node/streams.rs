@@ -108,6 +108,9 @@ impl<D: Disk> Streams<D> {
                 Err(_) => self.has_failed = true,
             }
         }
+        for read in self.host.take_reads() {
+            self.host.was_read(read.run(), &mut events);
+        }
         if self.has_failed {
             return true;
         }

@@ -1,0 +1,162 @@
+//! Reads of segments. They are handed out: whoever publishes, or reads what is in memory, waits for
+//! none of them, however far behind other readers are.
+
+use crate::{Hosted, StreamHost};
+use leveret_storage::{Disk, StreamRead, StreamReadError};
+use leveret_stream::{Events, Key, Loaded, Refusal};
+use leveret_types::limits::STREAM_READS_MAX;
+use leveret_types::{NodeId, QueueId};
+use std::collections::VecDeque;
+
+/// A read that is due: whoever runs the streams does it where it may take its time, and then tells
+/// [`StreamHost::was_read`].
+#[must_use]
+pub struct DueRead<D: Disk> {
+    asked: Asked,
+    read: StreamRead<D>,
+}
+
+/// A [`DueRead`] that was done.
+#[derive(Debug)]
+pub struct DoneRead {
+    asked: Asked,
+    loaded: Result<Loaded, StreamReadError>,
+}
+
+/// What was asked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked {
+    stream: QueueId,
+    /// Tells apart what runs under one id after another.
+    run: u64,
+    segment: u64,
+    to: Reading,
+}
+
+/// For whom is read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Reading {
+    Reader(Key),
+    Follower(NodeId),
+}
+
+impl<D: Disk> DueRead<D> {
+    /// Does it.
+    #[must_use]
+    pub fn run(self) -> DoneRead {
+        DoneRead {
+            asked: self.asked,
+            loaded: self.read.run(),
+        }
+    }
+}
+
+/// Reads of all streams.
+pub(crate) struct Reads<D: Disk> {
+    due: Vec<DueRead<D>>,
+    /// Those that were handed out, or are to be.
+    under_way: u32,
+    /// Streams that there was none left for, in that order.
+    paused: VecDeque<QueueId>,
+}
+
+impl<D: Disk> Default for Reads<D> {
+    fn default() -> Self {
+        Self {
+            due: Vec::new(),
+            under_way: 0,
+            paused: VecDeque::new(),
+        }
+    }
+}
+
+impl<D: Disk> Reads<D> {
+    pub(crate) const fn has_room(&self) -> bool {
+        self.under_way < STREAM_READS_MAX
+    }
+
+    /// Whether a stream that there was no read left for can go on.
+    pub(crate) fn can_resume(&self) -> bool {
+        self.has_room() && !self.paused.is_empty()
+    }
+
+    /// A stream waits until there is room for its reads.
+    pub(crate) fn pause(&mut self, id: QueueId, hosted: &mut Hosted) {
+        if !std::mem::replace(&mut hosted.is_paused, true) {
+            self.paused.push_back(id);
+        }
+    }
+
+    pub(crate) fn begin(
+        &mut self,
+        (stream, hosted): (QueueId, &mut Hosted),
+        segment: u64,
+        to: Reading,
+        read: StreamRead<D>,
+    ) {
+        self.under_way += 1;
+        hosted.reads_under_way += 1;
+        let asked = Asked {
+            stream,
+            run: hosted.run,
+            segment,
+            to,
+        };
+        self.due.push(DueRead { asked, read });
+    }
+}
+
+impl Hosted {
+    /// What was read, or why it could not be.
+    pub(crate) fn loaded(
+        &mut self,
+        segment: u64,
+        to: Reading,
+        loaded: Result<Loaded, StreamReadError>,
+        out: &mut Events,
+    ) {
+        if matches!(loaded, Err(StreamReadError::Damaged { .. })) {
+            self.machine.found_damage(segment);
+        }
+        let loaded = loaded.map_err(|error| Refusal::Damaged(error.to_string()));
+        match to {
+            Reading::Reader(key) => self.machine.loaded(key, loaded, out),
+            Reading::Follower(to) => self.machine.loaded_for(to, loaded),
+        }
+    }
+}
+
+impl<D: Disk> StreamHost<D> {
+    /// Reads that are due. As many are under way at a time as [`STREAM_READS_MAX`] says.
+    pub fn take_reads(&mut self) -> Vec<DueRead<D>> {
+        std::mem::take(&mut self.reads.due)
+    }
+
+    /// A read was done.
+    pub fn was_read(&mut self, done: DoneRead, out: &mut Events) {
+        let DoneRead { asked, loaded } = done;
+        self.reads.under_way -= 1;
+        let hosted = self.streams.get_mut(&asked.stream);
+        // Another run under this id has asked for nothing.
+        let Some(hosted) = hosted.filter(|hosted| hosted.run == asked.run) else {
+            return;
+        };
+        hosted.reads_under_way -= 1;
+        hosted.loaded(asked.segment, asked.to, loaded, out);
+        self.touched.insert(asked.stream);
+    }
+
+    /// The streams whose turn it is to read: as many as there is room for, those first that have
+    /// waited longest.
+    pub(crate) fn resume_reads(&mut self) -> Vec<QueueId> {
+        let room = STREAM_READS_MAX.saturating_sub(self.reads.under_way) as usize;
+        let count = room.min(self.reads.paused.len());
+        let resumed: Vec<QueueId> = self.reads.paused.drain(..count).collect();
+        for id in &resumed {
+            if let Some(hosted) = self.streams.get_mut(id) {
+                hosted.is_paused = false;
+            }
+        }
+        resumed
+    }
+}

@@ -1,0 +1,154 @@
+//! Reads are handed out: who publishes waits for none, and what becomes of a stream meanwhile harms
+//! nobody.
+
+#![allow(clippy::unwrap_used, reason = "a test that fails here says enough")]
+
+use leveret_storage::MemoryDisk;
+use leveret_stream::{Command, Event, Events, ReaderId, StreamSettings};
+use leveret_stream_host::{DueRead, StreamHost};
+use leveret_types::limits::STREAM_READS_MAX;
+use leveret_types::{Now, QueueId};
+
+mod common;
+
+use common::{declare, end_turn, give, host, publish, subscribe_first};
+
+const NOW: Now = Now::both(1_000);
+
+/// Streams with so many chunks of one message each, none of which is in memory.
+fn on_disk(disk: &MemoryDisk, streams: u64, chunks: u64) -> StreamHost<MemoryDisk> {
+    let mut before = host(disk);
+    let begin = |host: &mut StreamHost<MemoryDisk>| {
+        for stream in (1..=streams).map(QueueId) {
+            host.begin(stream, StreamSettings::default()).unwrap();
+            declare(host, stream);
+        }
+    };
+    begin(&mut before);
+    for chunk in 0..chunks {
+        for stream in (1..=streams).map(QueueId) {
+            give(&mut before, NOW, publish(stream, chunk..chunk + 1));
+        }
+        end_turn(&mut before, NOW);
+    }
+    drop(before);
+    let mut host = host(disk);
+    begin(&mut host);
+    host
+}
+
+fn subscribe(host: &mut StreamHost<MemoryDisk>, stream: u64, reader: u32) {
+    let mut subscribe = subscribe_first(QueueId(stream), 9);
+    if let Command::Subscribe { reader: of, .. } = &mut subscribe {
+        *of = ReaderId(reader);
+    }
+    give(host, NOW, subscribe);
+}
+
+/// Ends a turn: what is heard of it, and the reads that it hands out.
+fn turn(host: &mut StreamHost<MemoryDisk>) -> (Vec<Event>, Vec<DueRead<MemoryDisk>>) {
+    let mut events = Events::new();
+    host.end_turn(NOW, &mut events).unwrap();
+    let events = events.into_iter().map(|(_, event)| event).collect();
+    (events, host.take_reads())
+}
+
+/// Does a read; the readers that it brings chunks.
+fn readers_of(host: &mut StreamHost<MemoryDisk>, read: DueRead<MemoryDisk>) -> Vec<u32> {
+    let mut events = Events::new();
+    host.was_read(read.run(), &mut events);
+    let reader = |(_, event)| match event {
+        Event::Chunk { reader, .. } => Some(reader.0),
+        _ => None,
+    };
+    events.into_iter().filter_map(reader).collect()
+}
+
+#[test]
+fn who_publishes_or_reads_what_is_new_waits_for_no_read() {
+    let disk = MemoryDisk::new();
+    let mut host = on_disk(&disk, 2, 20);
+    let at_the_end = Command::Subscribe {
+        request: leveret_stream::RequestId(1),
+        stream: QueueId(2),
+        reader: ReaderId(2),
+        offset: leveret_stream::OffsetSpec::Next,
+        credit: 9,
+        filter: None,
+    };
+    give(&mut host, NOW, at_the_end);
+    turn(&mut host);
+    subscribe(&mut host, 1, 1);
+    give(&mut host, NOW, publish(QueueId(2), 20..21));
+    let before = disk.counts().reads;
+    let (events, reads) = turn(&mut host);
+    assert_eq!(disk.counts().reads, before);
+    let is_confirmed =
+        |event: &Event| matches!(event, Event::Confirmed { ids, .. } if ids == &[20]);
+    assert!(events.iter().any(is_confirmed), "{events:?}");
+    let is_new = |event: &Event| {
+        matches!(
+            event,
+            Event::Chunk {
+                reader: ReaderId(2),
+                ..
+            }
+        )
+    };
+    assert!(events.iter().any(is_new), "{events:?}");
+    // Nor while the read is under way.
+    assert_eq!((reads.len(), host.due_ms()), (1, None));
+    give(&mut host, NOW, publish(QueueId(2), 21..22));
+    assert!(turn(&mut host).0.iter().any(is_new));
+    assert_eq!(disk.counts().reads, before);
+    for read in reads {
+        assert_eq!(readers_of(&mut host, read), [1; 9]);
+    }
+    assert!(disk.counts().reads > before);
+}
+
+#[test]
+fn so_many_reads_are_under_way_and_who_has_waited_longest_comes_next() {
+    let bound = u64::from(STREAM_READS_MAX);
+    let disk = MemoryDisk::new();
+    let mut host = on_disk(&disk, bound + 1, 1);
+    for stream in 1..=bound + 1 {
+        subscribe(&mut host, stream, stream as u32);
+    }
+    let mut reads = turn(&mut host).1;
+    assert_eq!(reads.len() as u64, bound);
+    assert_eq!(
+        host.due_ms(),
+        None,
+        "nothing can be done before one has ended"
+    );
+    // One more of the first stream comes behind that of the last one.
+    subscribe(&mut host, 1, 100);
+    assert_eq!(turn(&mut host).1.len(), 0);
+    assert_eq!(readers_of(&mut host, reads.remove(0)), [1]);
+    assert_eq!(host.due_ms(), Some(0));
+    let next = turn(&mut host).1.pop().expect("there is room for one");
+    assert_eq!(readers_of(&mut host, next), [bound as u32 + 1]);
+    let next = turn(&mut host).1.pop().expect("there is room for one");
+    assert_eq!(readers_of(&mut host, next), [100]);
+    for (read, stream) in reads.into_iter().zip(2..) {
+        assert_eq!(readers_of(&mut host, read), [stream]);
+    }
+    assert_eq!(turn(&mut host).1.len(), 0);
+    assert_eq!(host.due_ms(), None, "nothing is left to do");
+}
+
+#[test]
+fn what_was_read_of_a_stream_that_has_gone_reaches_nobody() {
+    let disk = MemoryDisk::new();
+    let mut host = on_disk(&disk, 1, 3);
+    subscribe(&mut host, 1, 1);
+    let read = turn(&mut host).1.pop().expect("a read");
+    host.delete(QueueId(1), &mut Events::new()).unwrap();
+    host.begin(QueueId(1), StreamSettings::default()).unwrap();
+    declare(&mut host, QueueId(1));
+    give(&mut host, NOW, publish(QueueId(1), 0..1));
+    end_turn(&mut host, NOW);
+    subscribe(&mut host, 1, 1);
+    assert!(readers_of(&mut host, read).is_empty());
+}
