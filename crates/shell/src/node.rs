@@ -523,8 +523,11 @@ fn advertise(settings: &mut NodeSettings, listening: &[(SocketAddr, bool)]) {
 /// Starts the streams of this node, and deletes what a crash has left of others.
 fn start_streams(
     broker: &Arc<Broker>,
-    files: StreamFiles<RealDisk>,
+    mut files: StreamFiles<RealDisk>,
 ) -> Result<JoinHandle<()>, StartError> {
+    for what in files.take_journal_damage() {
+        tracing::warn!("the journal in which streams share syncs is damaged: {what}");
+    }
     let mut host = StreamHost::new(files);
     let mut here = HashSet::new();
     {

@@ -14,6 +14,7 @@
 mod files;
 mod format;
 mod journal;
+mod journal_reserve;
 mod open;
 mod read;
 mod recover;

@@ -3,10 +3,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that fails here says enough")]
 
-use leveret_storage::{MemoryDisk, OpenError, RecoveredStream, StreamFiles, StreamReadError};
+use leveret_storage::{
+    Disk, DiskFile, MemoryDisk, OpenError, RecoveredStream, StreamFiles, StreamReadError,
+};
 use leveret_stream::{ChunkHeader, ChunkKind, Seek, SharedChunk};
 use leveret_types::QueueId;
-use leveret_types::limits::STREAM_READ_BYTES;
+use leveret_types::limits::{STREAM_JOURNAL_ROOM, STREAM_READ_BYTES};
 use std::path::{Path, PathBuf};
 
 const STREAM: QueueId = QueueId(7);
@@ -435,6 +437,70 @@ fn a_start_writes_what_only_the_journal_has_to_its_segment() {
     let mut files = StreamFiles::open(disk, Path::new("streams"), 8).unwrap();
     assert_eq!(files.take_journal_damage(), [""; 0]);
     assert_eq!(PAIR.map(|stream| newest(&mut files, stream)), [Some(0); 2]);
+}
+
+#[test]
+fn a_start_writes_what_only_the_journal_has_on_a_disk_without_a_free_byte() {
+    let (disk, mut files) = journaled();
+    for offset in 1..30 {
+        for stream in PAIR {
+            files
+                .append(stream, &chunk(offset, 1, 2_000), true)
+                .unwrap();
+        }
+        files.sync_together(&PAIR).unwrap();
+    }
+    drop(files);
+    for segment in [
+        "1-00000000000000000000.stream",
+        "2-00000000000000000000.stream",
+    ] {
+        disk.tamper(&path_of(&disk, segment), |bytes| bytes.truncate(512));
+    }
+    // Others have written to what the power cut has left free.
+    disk.set_bytes_max(Some(disk.bytes()));
+    let mut files = StreamFiles::open(disk.clone(), Path::new("streams"), 8).unwrap();
+    assert_eq!(PAIR.map(|stream| newest(&mut files, stream)), [Some(29); 2]);
+    // While there is no room to keep, each stream is synced by itself.
+    disk.set_bytes_max(Some(disk.bytes() + 8_192));
+    for offset in 30..32 {
+        let before = disk.counts().syncs;
+        for stream in PAIR {
+            files.append(stream, &chunk(offset, 1, 100), true).unwrap();
+        }
+        files.sync_together(&PAIR).unwrap();
+        assert_eq!(disk.counts().syncs - before, 2);
+    }
+}
+
+/// The blocks of many streams are more than what they have in the journal.
+#[test]
+fn the_room_that_is_kept_for_the_journal_is_bounded() {
+    const JOURNAL_BYTES: u64 = 64 * 1024;
+    let disk = MemoryDisk::new();
+    let files = StreamFiles::open(disk.clone(), Path::new("streams"), 7).unwrap();
+    let mut files = files.with_journal_bytes_max(JOURNAL_BYTES);
+    let streams: Vec<QueueId> = (1..=20).map(QueueId).collect();
+    for stream in &streams {
+        files.begin_segment(*stream, 0).unwrap();
+    }
+    let mut most = 0;
+    for offset in 0..200 {
+        for stream in &streams {
+            files.append(*stream, &chunk(offset, 1, 100), true).unwrap();
+        }
+        files.sync_together(&streams).unwrap();
+        let reserve = disk.open(&path_of(&disk, "journal.reserve")).unwrap();
+        most = most.max(reserve.len().unwrap());
+    }
+    let bound = 2 * STREAM_JOURNAL_ROOM * JOURNAL_BYTES;
+    assert!(most >= bound && most <= bound + (1 << 20), "{most}");
+    files.sync_all().unwrap();
+    assert!(
+        disk.paths()
+            .iter()
+            .all(|path| !path.ends_with("journal.reserve"))
+    );
 }
 
 #[test]

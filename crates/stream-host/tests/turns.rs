@@ -144,7 +144,8 @@ fn the_segments_of_what_was_synced_together_are_synced_while_nobody_waits() {
         most <= 3,
         "a file that begins again, and what is written to it: {most}"
     );
-    assert!(disk.bytes() < 64 * 1024 * 4 + 500 * 2 * 1024);
+    // With the file that keeps room for what a start writes.
+    assert!(disk.bytes() < 64 * 1024 * 4 + 500 * 2 * 1024 + 1024 * 1024);
 }
 
 #[test]

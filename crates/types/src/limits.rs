@@ -596,6 +596,9 @@ pub const STREAM_RELAY_SESSIONS_MAX: usize = 65_536;
 pub const STREAM_TURN_BYTES: usize = 2 * 1024 * 1024;
 /// Bytes of each of the two files of the streams' journal.
 pub const STREAM_JOURNAL_BYTES: u64 = 8 * 1024 * 1024;
+/// Segments may have to grow by so many times the bytes of such a file for what it has; room for
+/// that is kept free.
+pub const STREAM_JOURNAL_ROOM: u64 = 2;
 /// Bytes of one stream that are synced by way of the journal at most; more are synced in its
 /// segment, and written once.
 pub const STREAM_JOURNAL_PART_BYTES_MAX: u64 = 16 * 1024;

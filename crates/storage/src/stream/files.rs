@@ -157,7 +157,10 @@ impl<D: Disk> StreamFiles<D> {
             has_new_names: false,
             has_reserve,
         };
-        files.replay(&found.parts)?;
+        match files.replay(&found.parts) {
+            Err(WalError::NoSpace) if files.journal.give_room()? => files.replay(&found.parts)?,
+            replayed => replayed?,
+        }
         files.journal.begin()?;
         Ok(files)
     }

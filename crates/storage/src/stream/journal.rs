@@ -17,16 +17,20 @@
 //! both files have to where it belongs, the older one first: bytes that are there already are
 //! written once more.
 //!
+//! Room for what a start writes so is kept by a file beside them ([`Reserve`]).
+//!
 //! Invariant: what a file has may be written to its place at any time until its generation ends.
 //! So generations end before a segment is cut or its name given to another one.
 
 use crate::bytes_io::{Put, Take, seed};
 use crate::disk::{Disk, DiskFile, read_whole, write_zeros};
 use crate::error::{Fatal, OpenError};
+use crate::stream::journal_reserve::{Reserve, held_by, room_of};
 use crate::wal::pool::is_full;
 use leveret_stream::segments::SECTOR_BYTES;
 use leveret_types::QueueId;
-use std::collections::BTreeSet;
+use leveret_types::limits::STREAM_JOURNAL_ROOM;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
 
@@ -40,6 +44,9 @@ const BATCH_MAGIC: [u8; 4] = *b"LVSJ";
 const BATCH_HEAD_BYTES: usize = 16;
 /// A file grows by so much at once: its sync has no new length to write most of the time.
 const GROWTH_BYTES: u64 = 1024 * 1024;
+/// What is lost with a part of a file that is damaged, in words for an operator.
+const MAY_BE_LOST: &str = "it had what streams with flush `sync` had confirmed until shortly \
+     before the node ended, and what of that their segments lack is lost";
 
 /// Bytes of a segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -187,8 +194,11 @@ struct Half<F> {
     end: u64,
     /// Bytes of the file.
     len: u64,
-    /// Streams that have parts in this generation.
-    mentioned: BTreeSet<QueueId>,
+    /// Streams that have parts in this generation: the segment of the last one, and where its last
+    /// block ends.
+    mentioned: BTreeMap<QueueId, (u64, u64)>,
+    /// Bytes that segments may have to grow for all parts.
+    room: u64,
     /// Those of which a segment may not be synced.
     unsynced: BTreeSet<QueueId>,
 }
@@ -200,6 +210,7 @@ pub(crate) struct Journal<D: Disk> {
     bytes_max: u64,
     halves: [Half<D::File>; 2],
     current: usize,
+    reserve: Reserve<D>,
 }
 
 /// What became of a batch.
@@ -233,7 +244,7 @@ impl<D: Disk> Journal<D> {
                 // Nothing is behind the head of a file that was being made.
                 None if bytes.len() as u64 <= BATCHES_START => {}
                 None => found.damage.push(format!(
-                    "the head of {} is damaged: what streams had confirmed last may be lost",
+                    "the head of {}, and with it the whole file: {MAY_BE_LOST}",
                     path.display()
                 )),
             }
@@ -248,10 +259,13 @@ impl<D: Disk> Journal<D> {
             generation: newest + 1 + number as u64,
             end: BATCHES_START,
             len: 0,
-            mentioned: BTreeSet::new(),
+            mentioned: BTreeMap::new(),
+            room: 0,
             unsynced: BTreeSet::new(),
         };
+        let reserve = Reserve::open(disk.clone(), folder);
         let journal = Self {
+            reserve: reserve.map_err(|error| OpenError::io(folder, error))?,
             disk,
             salt,
             bytes_max: leveret_types::limits::STREAM_JOURNAL_BYTES,
@@ -294,7 +308,7 @@ impl<D: Disk> Journal<D> {
     pub(crate) fn mentions(&self, stream: QueueId) -> bool {
         self.halves
             .iter()
-            .any(|half| half.mentioned.contains(&stream))
+            .any(|half| half.mentioned.contains_key(&stream))
     }
 
     /// All segments of this stream are synced.
@@ -334,23 +348,34 @@ impl<D: Disk> Journal<D> {
         };
         let batch = head.batch(half.end, parts);
         let end = half.end + batch.len() as u64;
-        if end > self.bytes_max {
+        let room = half.room + half.room_of(parts);
+        if end > self.bytes_max || room > STREAM_JOURNAL_ROOM * self.bytes_max {
             return Ok(match half.end {
                 BATCHES_START => Written::Refused,
                 _ => Written::Full,
             });
         }
+        let held = room + self.halves[1 - self.current].room;
+        if !self.reserve.hold(held)? {
+            return Ok(Written::Refused);
+        }
+        let half = &mut self.halves[self.current];
         match half.write(&self.disk, head, &batch, self.bytes_max)? {
             Ok(()) => {}
             Err(error) if is_full(&error) => return Ok(Written::Refused),
             Err(error) => return Err(Fatal::new("write", &half.path, error)),
         }
         half.sync()?;
-        half.end = end;
-        let streams = parts.iter().map(|part| part.stream);
-        half.mentioned.extend(streams.clone());
-        half.unsynced.extend(streams);
+        (half.end, half.room) = (end, room);
+        let mentioned = |part: &Part| (part.stream, (part.segment, held_by(part)));
+        half.mentioned.extend(parts.iter().map(mentioned));
+        half.unsynced.extend(parts.iter().map(|part| part.stream));
         Ok(Written::Durable)
+    }
+
+    /// Gives away the room that is kept for what was found; whether there was any.
+    pub(crate) fn give_room(&mut self) -> Result<bool, Fatal> {
+        self.reserve.give()
     }
 
     /// Goes on with the other file, whose segments must be synced.
@@ -373,6 +398,7 @@ impl<D: Disk> Journal<D> {
             half.begin(self.salt, half.generation + 2)?;
             half.len = 0;
         }
+        self.reserve.give()?;
         Ok(())
     }
 
@@ -394,6 +420,7 @@ impl<F: DiskFile> Half<F> {
     /// Begins a generation: what was written before is void once this is done.
     fn begin(&mut self, salt: u64, generation: u64) -> Result<(), Fatal> {
         (self.generation, self.end) = (generation, BATCHES_START);
+        self.room = 0;
         self.mentioned.clear();
         self.unsynced.clear();
         let Some(file) = &self.file else {
@@ -410,6 +437,16 @@ impl<F: DiskFile> Half<F> {
             self.sync()?;
         }
         Ok(())
+    }
+
+    /// Bytes that segments may have to grow for parts of different streams, beyond what they may
+    /// have to already.
+    fn room_of(&self, parts: &[Part]) -> u64 {
+        let held = |part: &Part| match self.mentioned.get(&part.stream) {
+            Some((segment, held)) if *segment == part.segment => *held,
+            _ => 0,
+        };
+        parts.iter().map(|part| room_of(part, held(part))).sum()
     }
 
     /// Writes a batch behind the others; that the disk is full is an answer.
@@ -477,8 +514,7 @@ fn batches(path: &Path, head: Head, bytes: &[u8], damage: &mut Vec<String>) -> V
             Some((batch, next)) => {
                 if let Some(from) = Option::take(&mut unsound_from) {
                     damage.push(format!(
-                        "bytes {from} to {position} of {} are damaged: what streams had \
-                         confirmed last may be lost",
+                        "bytes {from} to {position} of {}: {MAY_BE_LOST}",
                         path.display()
                     ));
                 }

@@ -1,7 +1,7 @@
 //! Streams that wait for a sync at the same time are synced together, where each waits for little.
 
 use crate::disk::{Disk, DiskFile, read_exact};
-use crate::error::{Fatal, OpenError};
+use crate::error::{Fatal, WalError};
 use crate::stream::files::{StreamFiles, StreamSync};
 use crate::stream::format::{RECORD_KNOWN_BYTES, RECORDS_START};
 use crate::stream::journal::{Part, Written};
@@ -234,7 +234,8 @@ impl<D: Disk> StreamFiles<D> {
     }
 
     /// Writes what the journal had at a start to its place. What was deleted since is left away.
-    pub(crate) fn replay(&mut self, parts: &[Part]) -> Result<(), OpenError> {
+    /// Once more after an error does no harm.
+    pub(crate) fn replay(&mut self, parts: &[Part]) -> Result<(), WalError> {
         for part in parts {
             let name = (part.stream, part.segment);
             let written = self
@@ -244,7 +245,7 @@ impl<D: Disk> StreamFiles<D> {
             match written {
                 Ok(()) => self.files.set_dirty(name),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(self.refused("write", name, error).into()),
+                Err(error) => return Err(self.refused("write", name, error)),
             }
         }
         for part in parts {

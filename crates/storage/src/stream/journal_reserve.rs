@@ -1,0 +1,97 @@
+//! A file that keeps room for what the streams' journal has: a start writes that to segments, which
+//! may have to grow for it, and must not fail for a disk that others have filled meanwhile.
+
+use crate::disk::{Disk, DiskFile, write_zeros};
+use crate::error::Fatal;
+use crate::stream::journal::Part;
+use crate::wal::pool::is_full;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Its name in the streams' folder.
+const NAME: &str = "journal.reserve";
+/// It grows by so much at once.
+const GROWTH_BYTES: u64 = 1024 * 1024;
+/// Beside the blocks of segments: what a file system needs to say where they are.
+const BESIDE_BYTES: u64 = 256 * 1024;
+/// What a file takes of a disk is counted in these.
+const BLOCK_BYTES: u64 = 4096;
+
+/// Bytes that a segment may have to grow for a part, of which it has all blocks before `held`.
+pub(crate) fn room_of(part: &Part, held: u64) -> u64 {
+    let begins = part.position / BLOCK_BYTES * BLOCK_BYTES;
+    held_by(part).saturating_sub(begins.max(held))
+}
+
+/// Where the last block of a part ends.
+pub(crate) const fn held_by(part: &Part) -> u64 {
+    (part.position + part.bytes.len() as u64).next_multiple_of(BLOCK_BYTES)
+}
+
+/// The file.
+pub(crate) struct Reserve<D: Disk> {
+    disk: D,
+    path: PathBuf,
+    /// Bytes of it that are durable.
+    len: u64,
+}
+
+impl<D: Disk> Reserve<D> {
+    /// The one that an earlier process has left, if any.
+    pub(crate) fn open(disk: D, folder: &Path) -> io::Result<Self> {
+        let path = folder.join(NAME);
+        let len = match disk.open(&path) {
+            Ok(file) => file.len()?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
+            Err(error) => return Err(error),
+        };
+        Ok(Self { disk, path, len })
+    }
+
+    /// Keeps room for so many bytes of segments from now on; false if the disk has none.
+    pub(crate) fn hold(&mut self, bytes: u64) -> Result<bool, Fatal> {
+        let wanted = bytes + BESIDE_BYTES;
+        if bytes == 0 || wanted <= self.len {
+            return Ok(true);
+        }
+        let len = wanted.next_multiple_of(GROWTH_BYTES);
+        match self.grow(len) {
+            Ok(()) => {
+                self.len = len;
+                Ok(true)
+            }
+            Err(error) if is_full(&error) => Ok(false),
+            Err(error) => Err(Fatal::new("write", &self.path, error)),
+        }
+    }
+
+    fn grow(&self, len: u64) -> io::Result<()> {
+        let (file, is_new) = match self.disk.open(&self.path) {
+            Ok(file) => (file, false),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                (self.disk.create_new(&self.path)?, true)
+            }
+            Err(error) => return Err(error),
+        };
+        write_zeros(&file, self.len..len)?;
+        file.sync_data()?;
+        match self.path.parent().filter(|_| is_new) {
+            Some(folder) => self.disk.sync_dir(folder),
+            None => Ok(()),
+        }
+    }
+
+    /// Gives its room away; whether there was any.
+    pub(crate) fn give(&mut self) -> Result<bool, Fatal> {
+        self.len = 0;
+        let deleted = match self.disk.delete(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            deleted => deleted,
+        };
+        // Some file systems have the room only once that is durable.
+        let folder = self.path.parent().unwrap_or(&self.path);
+        let given = deleted.and_then(|()| self.disk.sync_dir(folder));
+        given.map_err(|error| Fatal::new("delete", &self.path, error))?;
+        Ok(true)
+    }
+}
