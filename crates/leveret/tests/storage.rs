@@ -5,8 +5,9 @@ use leveret_shell::disk::RealDisk;
 use leveret_storage::{Durability, Folders, LogKind, Options, Store};
 use leveret_types::LogId;
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 /// A folder of this test's own, gone with it.
 struct Scratch(PathBuf);
@@ -253,4 +254,42 @@ fn a_checkpoint_damaged_in_both_copies_is_mended_or_the_store_rebuilt_elsewhere(
         &["6 entries were read and are sound"],
     );
     check(root, &rebuild, false, &["there is a store"]);
+}
+
+/// The one trace of what a disk has lost of what streams had confirmed.
+#[test]
+fn damage_in_the_journal_of_the_streams_is_a_line_of_the_log() {
+    let scratch = Scratch::new("journal");
+    let streams = scratch.0.join("segment/stream");
+    fs::create_dir_all(&streams).expect("a folder");
+    fs::write(streams.join("streams-0.journal"), [7; 2_048]).expect("a file");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_leveret"));
+    command
+        .env_clear()
+        .args(["serve", "--data-dir"])
+        .arg(&scratch.0);
+    command.args(["--amqp", "127.0.0.1:0", "--stream", "127.0.0.1:0"]);
+    command.args(["--http", "none", "--metrics", "none"]);
+    let mut node = command
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let lines = BufReader::new(node.stderr.take().expect("its log")).lines();
+    let lines = lines.map_while(Result::ok);
+    let said: Vec<String> = lines
+        .take_while(|line| !line.contains("store opened"))
+        .collect();
+    let _ = node.kill();
+    node.wait().expect("it ends");
+    let told: Vec<&String> = said
+        .iter()
+        .filter(|line| line.contains(".journal"))
+        .collect();
+    let [told] = &told[..] else {
+        panic!("not one line of it: {said:?}");
+    };
+    for part in ["WARN", "the head of", "streams-0.journal", "is lost"] {
+        assert!(told.contains(part), "{part}: not in {told}");
+    }
 }
