@@ -8,7 +8,7 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use serde_json::Value;
 
 use super::{Figure, IDLE_AFTER, figure};
@@ -24,8 +24,14 @@ const INTERVAL: &str = "queue_arguments = { flush = \"interval\", flush-interval
 
 /// Runs a load of `leveret perf` against a broker's streams; its record.
 fn perf(broker: &Broker, load: &str) -> Result<Value> {
+    perf_as("load", broker, load)
+}
+
+/// The same, beside a load of another name.
+fn perf_as(name: &str, broker: &Broker, load: &str) -> Result<Value> {
     let folder = run::target_folder("bench/streams")?;
-    let (file, record) = (folder.join("load.toml"), folder.join("load.json"));
+    let file = folder.join(format!("{name}.toml"));
+    let record = folder.join(format!("{name}.json"));
     fs::write(
         &file,
         format!("protocol = \"stream\"\nabout = \"\"\n{load}"),
@@ -200,14 +206,23 @@ pub fn catch_up(kind: Kind, fast: bool) -> Result<Vec<Figure>> {
     );
     perf(&broker, &fill)?;
     thread::sleep(Duration::from_secs(2));
-    let beside = format!(
-        "name = \"beside\"\nduration_s = 2.0\nwarm_up_s = 0.0\n{tail}{INTERVAL}\n[[load]]\n\
-         name = \"backlog\"\nqueue_type = \"stream\"\nqueue_name = \"backlog\"\npublishers = 0\n\
-         consumers = 1\nqueues = 1\npredeclared = true\nsize = 1024\nverify = false\n{INTERVAL}\n"
+    // Another process: the clients of the one stream wait for none of the other's.
+    let reader = format!(
+        "name = \"backlog\"\nduration_s = 2.0\nwarm_up_s = 0.0\n[[load]]\nname = \"backlog\"\n\
+         queue_type = \"stream\"\nqueue_name = \"backlog\"\npublishers = 0\nconsumers = 1\n\
+         queues = 1\npredeclared = true\nsize = 1024\nverify = false\n{INTERVAL}\n"
     );
-    let beside = perf(&broker, &beside)?;
+    let beside =
+        format!("name = \"beside\"\nduration_s = 1.0\nwarm_up_s = 0.0\n{tail}{INTERVAL}\n");
+    let (beside, caught) = thread::scope(|scope| {
+        let caught = scope.spawn(|| perf_as("backlog", &broker, &reader));
+        thread::sleep(Duration::from_millis(300));
+        (perf(&broker, &beside), caught.join())
+    });
+    let beside = beside?;
+    let caught = caught.map_err(|_| anyhow!("the reader's thread has ended"))??;
     let what = |of: &str| format!("the end of a stream, 1,000 messages a second: {of}");
-    let caught = of_load(&beside, 1, "/totals/consume_rate")?;
+    let caught = of_load(&caught, 0, "/totals/consume_rate")?;
     Ok(vec![
         figure(
             what("end to end p99"),
