@@ -1,8 +1,9 @@
 //! A leader whose disk has damaged a message that another member needs.
 
 use super::super::transfers::{LivePriorityLog, Sending};
+use super::super::{Around, Replicas};
 use super::*;
-use leveret_types::RangeSet;
+use leveret_types::{LogId, RangeSet};
 
 impl World {
     /// Changes a bit of a message wherever a node's disk has it, from which on its node may say
@@ -60,8 +61,9 @@ fn a_leader_that_cannot_read_what_a_member_needs_lets_another_lead_and_takes_no_
     assert_eq!(world.ledger.delivered.len(), 12);
 }
 
-#[test]
-fn a_damaged_member_that_is_replaced_on_its_own_node_begins_with_nothing() {
+/// A member of which a message is damaged is replaced by another one on its node, after something
+/// has happened to it and to its log of messages.
+fn replaced_after(happens: impl FnOnce(&mut Replicas, &mut Around<'_>, LogId)) {
     let (mut world, leader, follower) = World::filled(2, 12, 30_000);
     world.damage(follower, 0);
     let log = world.log(follower);
@@ -71,6 +73,9 @@ fn a_damaged_member_that_is_replaced_on_its_own_node_begins_with_nothing() {
         running.shard.logs.read(log, 0);
         world.read(follower);
     }
+    world.with(follower, |shard, now| {
+        shard.with_replicas(now, |replicas, around| happens(replicas, around, log));
+    });
     let running = world.nodes[follower].running.as_ref().expect("it runs");
     assert!(running.shard.logs.damage(log).is_some(), "it was read");
     let node = world.nodes[follower].id;
@@ -85,6 +90,20 @@ fn a_damaged_member_that_is_replaced_on_its_own_node_begins_with_nothing() {
     world.heal_and_drain();
     world.check();
     assert_eq!(world.ledger.delivered.len(), 12);
+}
+
+#[test]
+fn a_damaged_member_that_is_replaced_on_its_own_node_begins_with_nothing() {
+    replaced_after(|_, _, _| {});
+}
+
+#[test]
+fn a_member_of_whose_damaged_log_nothing_is_left_can_be_replaced_on_its_node() {
+    replaced_after(|replicas, around, log| {
+        replicas.give_up(around, QUEUE);
+        around.logs.truncate(log, 0);
+        around.logs.set_state(log, &[]);
+    });
 }
 
 #[test]

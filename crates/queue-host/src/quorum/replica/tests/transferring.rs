@@ -581,14 +581,13 @@ fn a_receiver_that_asks_for_parts_is_not_taken_for_a_silent_one() {
     assert_eq!(world.ledger.snapshots, 1);
 }
 
-/// It has acknowledged an entry, and has not heard that it is committed.
-#[test]
-fn what_a_member_had_not_applied_is_in_the_state_that_comes() {
+/// A leader, and a member that has acknowledged an entry and has not heard that it is committed.
+fn one_waits_for_a_commit() -> (World, usize, usize) {
     let mut world = World::new(2, 3, spec(3));
     world.body_bytes = 8;
     world.rest(100);
     let leader = world.leader().expect("a leader");
-    let (behind, other) = ((leader + 1) % 3, (leader + 2) % 3);
+    let behind = (leader + 1) % 3;
     world.publish(leader);
     world.sync(leader);
     world.drain_way((leader, behind));
@@ -596,7 +595,13 @@ fn what_a_member_had_not_applied_is_in_the_state_that_comes() {
     world.drain_way((behind, leader));
     let unapplied = world.with_replica(behind, |replica, _| replica.tail.len());
     assert_eq!(unapplied, 1);
-    for at in [leader, other] {
+    (world, leader, behind)
+}
+
+#[test]
+fn what_a_member_had_not_applied_is_in_the_state_that_comes() {
+    let (mut world, leader, behind) = one_waits_for_a_commit();
+    for at in [leader, (leader + 2) % 3] {
         world.cut_off(at, behind);
     }
     for _ in 0..100 {
@@ -680,4 +685,38 @@ fn an_earlier_leader_that_knows_of_what_was_taken_back_is_not_believed() {
     assert!(world.is_caught_up(other, third));
     world.heal_and_drain();
     world.check();
+}
+
+#[test]
+fn a_state_that_comes_before_the_commit_of_what_it_has_takes_its_place() {
+    let (mut world, leader, behind) = one_waits_for_a_commit();
+    let (way, member) = ((leader, behind), world.spec.members[behind]);
+    // Nothing reaches the member until the leader has applied more, and then the state alone does.
+    let drop_all = |world: &mut World| drop(world.ways.remove(&way));
+    for _ in 0..20 {
+        world.publish(leader);
+        (0..3).for_each(|at| world.sync(at));
+        drop_all(&mut world);
+        while let Some((way, _)) = world.ways.iter().find(|(_, frames)| !frames.is_empty()) {
+            let way = *way;
+            world.deliver(way);
+            drop_all(&mut world);
+        }
+    }
+    assert_eq!(begun((&mut world, leader, member), |_| {}), [OFFER]);
+    let is_of_state = |frame: &PeerFrame| [OFFER, PART].contains(&frame.pieces[0][0]);
+    for _ in 0..10 {
+        world.sync(behind);
+        if let Some(frames) = world.ways.get_mut(&way) {
+            frames.retain(is_of_state);
+        }
+        world.deliver(way);
+        world.deliver((behind, leader));
+        world.read(leader);
+    }
+    assert!(world.is_caught_up(behind, leader), "the state came");
+    world.publish(leader);
+    world.heal_and_drain();
+    world.check();
+    assert_eq!(world.ledger.delivered.len(), 22);
 }
