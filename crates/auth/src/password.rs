@@ -412,6 +412,24 @@ mod tests {
     }
 
     #[test]
+    fn a_hash_that_names_no_algorithm_is_of_the_one_that_makes_its_length() {
+        for algorithm in [
+            HashingAlgorithm::Sha256,
+            HashingAlgorithm::Sha512,
+            HashingAlgorithm::Md5,
+        ] {
+            let bytes = algorithm.digest_bytes().expect("it is salted") + SALT_BYTES;
+            let text = BASE64.encode(vec![7; bytes]);
+            assert_eq!(HashingAlgorithm::of_hash(&text), algorithm);
+        }
+        let hash = PasswordHash::new(HashingAlgorithm::Argon2id, b"pass", &SALT);
+        let text = hash.expect("a hash").text;
+        assert_eq!(HashingAlgorithm::of_hash(&text), HashingAlgorithm::Argon2id);
+        let usual = HashingAlgorithm::default();
+        assert_eq!(HashingAlgorithm::of_hash("no hash"), usual);
+    }
+
+    #[test]
     fn slow_hashes_are_right_in_memory_that_others_were_computed_in() {
         let phc = |kib: u32, passes: u32, output: usize| {
             let params = Params::new(kib, passes, 1, Some(output)).expect("within argon2's bounds");

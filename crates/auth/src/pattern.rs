@@ -366,6 +366,10 @@ mod tests {
         check("^[a-c~~]$", &["~", "b"], &["d"]);
         check(r"^[\w-.]+$", &["a-b.c"], &["a b"]);
         check("^[[:alpha:]-_]$", &["a", "-", "_"], &["1", "."]);
+        // A range that does not end with one character is none.
+        check(r"^[a-\d]$", &["a", "-", "7"], &["b", "d"]);
+        check("^[a-[:digit:]]$", &["a", "-", "7"], &["b", ":"]);
+        check("^[[:^digit:]]$", &["a", "^"], &["7"]);
         check("^[^[]b$", &["ab"], &["[b"]);
         check("^[[a]b$", &["[b", "ab"], &["cb"]);
         check("^[]a]$", &["]", "a"], &["b"]);

@@ -127,6 +127,47 @@ fn deliveries_are_settled_alone_and_together() {
     }
 }
 
+/// What the management's pages and monitoring make rates of.
+#[test]
+fn what_happens_to_the_messages_of_a_channel_is_counted() {
+    check_open(
+        "
+        1:consume q c => ?1:consume q c prefetch=0; 1<consume-ok c
+        1:consume q auto noack => ?1:consume q auto prefetch=0 noack; 1<consume-ok auto
+        counted =>
+        deliver 1 c 10 => true; 1<deliver c 1 x/k body
+        deliver 1 c 11 redelivered => true; 1<deliver c 2 redelivered x/k body
+        counted => delivered=2 redelivered=1
+        deliver 1 auto 12 => true; 1<deliver auto 3 x/k body
+        counted => delivered=2 delivered-auto-ack=1 redelivered=1
+        1:ack 1 => !1:accept 10
+        1:nack 2 requeue => !1:requeue 11
+        counted => delivered=2 delivered-auto-ack=1 redelivered=1 acknowledged=1
+        ",
+    );
+    check_open(
+        "
+        1:get q => ?1:get q; 1<get-empty
+        get-has 10 4 =>
+        1:get q => ?1:get q; 1<get-ok 1 x/k left=4 body
+        get-has 11 3 =>
+        1:get q noack => ?1:get q noack; 1<get-ok 2 x/k left=3 body
+        counted => got=1 got-auto-ack=1 got-empty=1
+        ",
+    );
+    check_open(
+        "
+        1:publish x k body => !1:publish #0 x/k body
+        1:confirm => 1<select-ok
+        1:publish x k body => !1:publish #1 x/k body
+        returned 1 => 1<return 312 NO_ROUTE x/k body
+        counted => published=2 returned=1
+        accepted 1 1 => 1<ack 1
+        counted => published=2 confirmed=1 returned=1
+        ",
+    );
+}
+
 #[test]
 fn a_tag_is_settled_once() {
     let unknown = |said: &str, tag: &str, ids: &str| {

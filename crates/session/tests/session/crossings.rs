@@ -297,7 +297,7 @@ fn open_with_frames_of(settings: Settings, frame_max: u32) -> Connection {
 
 #[test]
 fn what_the_unfinished_publishes_of_a_connection_hold_is_bounded_be_it_properties_or_bodies() {
-    for (properties, body) in [(100_000, 1), (2, 500_000)] {
+    for (properties, body) in [(100_000, 0), (100_000, 1), (2, 500_000)] {
         let begun = begun_before_one_is_refused(properties, body);
         let each = properties + body;
         let fit = UNFINISHED_BYTES_MAX / each;

@@ -14,6 +14,7 @@ use leveret_amqp::{
     ContentHeader, Method, PROTOCOL_HEADER, Properties, RawTable, RawValue, TableBuilder, access,
     basic, channel, confirm, connection, exchange, queue, tx,
 };
+use leveret_client::ChannelCounters;
 use leveret_session::contract::{
     Awaited, Consume, LoginOutcome, Publish, Reply, Request, Settle, SettleOutcome, Topology,
 };
@@ -229,6 +230,10 @@ impl Talk {
                 let mut facts: Vec<_> = connection.channels().collect();
                 facts.sort_by_key(|f| f.number);
                 shown.extend(facts.iter().map(show_facts));
+            }
+            ["counted"] => {
+                let facts = connection.channels();
+                shown.extend(facts.map(|facts| show_counters(&facts.counters)));
             }
             _ => return self.node_mood(words, shown),
         }
@@ -854,6 +859,27 @@ fn show_facts(facts: &leveret_session::ChannelStatus) -> String {
         facts.uncommitted_acks,
         flags(&[("confirm", facts.confirm), ("tx", facts.transactional)])
     )
+}
+
+/// The counters of a channel that are not zero.
+fn show_counters(of: &ChannelCounters) -> String {
+    let counters = [
+        ("published", of.published),
+        ("confirmed", of.confirmed),
+        ("returned", of.returned),
+        ("delivered", of.delivered),
+        ("delivered-auto-ack", of.delivered_auto_ack),
+        ("got", of.got),
+        ("got-auto-ack", of.got_auto_ack),
+        ("got-empty", of.got_empty),
+        ("redelivered", of.redelivered),
+        ("acknowledged", of.acknowledged),
+    ];
+    let counted = counters.iter().filter(|(_, count)| *count > 0);
+    let shown: Vec<String> = counted
+        .map(|(name, count)| format!("{name}={count}"))
+        .collect();
+    shown.join(" ")
 }
 
 /// The frames that were written, with content behind its method.

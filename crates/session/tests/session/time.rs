@@ -183,6 +183,17 @@ fn an_alarm_holds_publishes_back_and_nothing_before_them() {
         state => Lingering
         ",
     );
+    // So it is where it had more to publish.
+    check_open(
+        "
+        blocked disk =>
+        server-close shutdown => 0<close 530 NOT_ALLOWED - shutdown (0,0)
+        1:publish x k late =>
+        held => false
+        close-ok => !closed 1
+        state => Lingering
+        ",
+    );
 }
 
 #[test]
