@@ -128,5 +128,19 @@ fn a_plan_says_whose_it_is() {
         let plan = logs.begin_flush(u64::MAX);
         assert_eq!(usize::from(plan.shard()), shard);
         logs.abandon_flush(&plan);
+        let bytes = 20_000;
+        logs.create_log(LOGS[shard], LogKind::Durable);
+        for n in 0..100 {
+            let body = logs.body(Durability::Durable, &[&payload(n, bytes)]);
+            logs.append(LOGS[shard], body, bytes as u32);
+        }
+        store.sync().unwrap();
+        store.roll();
+        store.flush().unwrap();
+        let logs = &mut store.shards[shard];
+        logs.settle(LOGS[shard], 0..90, 90 * bytes as u64);
+        let plan = logs.begin_compaction().expect("most of it is dead");
+        assert_eq!(usize::from(plan.shard()), shard);
+        logs.abandon_compaction(&plan);
     }
 }

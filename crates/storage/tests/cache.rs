@@ -6,9 +6,10 @@
 mod common;
 
 use bytes::Bytes;
-use common::{A, B, World, payload};
-use leveret_storage::{Durability, LogKind, MemoryDisk, Read, Store};
-use leveret_types::limits::CHUNK_BYTES;
+use common::{A, B, World, append, flush_all, payload};
+use leveret_storage::{Durability, LogKind, MemoryDisk, Read, Store, recover};
+use leveret_types::LogId;
+use leveret_types::limits::{CHUNK_BYTES, SEGMENT_BLOCK_BYTES};
 
 /// A quarter of a chunk: four of them and no more go into one.
 const QUARTER_BYTES: usize = CHUNK_BYTES / 4;
@@ -198,4 +199,46 @@ fn a_buffer_that_another_shard_has_is_not_written_again() {
     let (once, twice) = (BYTES as u64, 2 * BYTES as u64);
     assert!(written[0] < once * 5 / 4, "{written:?}");
     assert!(written[1] >= twice, "{written:?}");
+}
+
+#[test]
+fn no_more_is_read_at_once_than_there_is_room_for_and_all_in_the_end() {
+    const LOGS: u64 = 8;
+    // The least that a shard has.
+    let room = 4 * SEGMENT_BLOCK_BYTES;
+    // With its head one is too large, which is read all the same, if nothing else is.
+    for (bytes, most) in [
+        (room, 1),
+        (room / 2, 1),
+        (room / 2 - 1_000, 2),
+        (room / 5, 4),
+    ] {
+        let mut world = World::with_wal_files_of(64 << 20);
+        world.options.loaded_bytes = 0;
+        let (mut store, _) = world.open();
+        for log in 0..LOGS {
+            append(&mut store, LogId(log), &payload(log, bytes));
+            store.sync().unwrap();
+        }
+        flush_all(&mut store);
+        store.close().unwrap();
+        let mut parts = recover(&world.disk, &world.folders, &world.options).unwrap();
+        let logs = &mut parts.shards[0];
+        for log in 0..LOGS {
+            assert_eq!(logs.read(LogId(log), 0), Read::Pending);
+        }
+        let (mut done, mut at_once) = (0, 0);
+        while logs.has_reads() {
+            let requests = logs.take_reads();
+            at_once = at_once.max(requests.len());
+            for request in requests {
+                for log in logs.loaded(parts.reader.read(request)) {
+                    let expected = Read::Ready(payload(log.0, bytes).into());
+                    assert_eq!(logs.read(log, 0), expected);
+                    done += 1;
+                }
+            }
+        }
+        assert_eq!((at_once, done), (most, LOGS), "of {bytes} bytes");
+    }
 }

@@ -215,9 +215,15 @@ fn what_was_synced_is_not_cut_with_the_torn_batch_behind_it() {
     append(&mut store, B, &payload(2, BYTES));
     store.sync().unwrap();
     drop(store);
+    let tells_of_a_cut = || {
+        let seen = inspect::inspect(&world.disk, &world.folders).unwrap();
+        seen.to_string().contains("a start cuts them off")
+    };
+    assert!(!tells_of_a_cut(), "all is whole");
     let path = world.only_file(".wal");
     world.flip_within(&path, &payload(1, BYTES));
     world.flip_within(&path, &payload(2, BYTES));
+    assert!(tells_of_a_cut());
     let (store, report) = world.open();
     assert!(
         report.torn_bytes > 0,

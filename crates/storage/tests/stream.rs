@@ -309,6 +309,19 @@ fn a_deleted_stream_leaves_no_file() {
     files.delete_stream(STREAM).unwrap();
     assert!(paths(&disk).is_empty());
     assert_eq!(files.streams().count(), 0);
+    // Without a start in between.
+    for segments in [1, 3] {
+        let disk = MemoryDisk::new();
+        let (mut files, _) = open(&disk);
+        for segment in 0..segments {
+            files.begin_segment(STREAM, segment * 2).unwrap();
+            let chunk = chunk(segment * 2, 2, 50);
+            files.append(STREAM, &chunk, true).unwrap();
+        }
+        assert_eq!(paths(&disk).len() as u64, segments);
+        files.delete_stream(STREAM).unwrap();
+        assert!(paths(&disk).is_empty(), "{segments}");
+    }
 }
 
 #[test]
