@@ -183,12 +183,14 @@ fn an_alarm_holds_publishes_back_and_nothing_before_them() {
         state => Lingering
         ",
     );
-    // So it is where it had more to publish.
+    // So it is where another alarm comes, and it had more to publish on a channel that is not known.
     check_open(
         "
-        blocked disk =>
         server-close shutdown => 0<close 530 NOT_ALLOWED - shutdown (0,0)
+        blocked disk =>
         1:publish x k late =>
+        2:open =>
+        2:publish x k late =>
         held => false
         close-ok => !closed 1
         state => Lingering
