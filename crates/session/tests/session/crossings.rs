@@ -87,6 +87,20 @@ fn what_was_said_or_waits_is_heartbeat_enough() {
         ",
         with_heartbeat(10)
     ));
+    // So are messages, given back or delivered.
+    check(&format!(
+        "{}
+        1:consume q c noack => ?1:consume q c prefetch=0 noack; 1<consume-ok c
+        tick 6000 =>
+        returned 1 => 1<return 312 NO_ROUTE x/k body
+        tick 11000 =>
+        heartbeat =>
+        deliver 1 c 1 => true; 1<deliver c 1 x/k body
+        tick 16000 =>
+        tick 21000 => 0<heartbeat
+        ",
+        with_heartbeat(10)
+    ));
     // So is what the socket has not taken yet, before a barrier as well.
     check(&format!(
         "{}

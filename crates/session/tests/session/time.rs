@@ -183,7 +183,7 @@ fn an_alarm_holds_publishes_back_and_nothing_before_them() {
         state => Lingering
         ",
     );
-    // So it is where another alarm comes, and it had more to publish on a channel that is not known.
+    // So it is where another alarm comes, and it publishes on a channel that is not known.
     check_open(
         "
         server-close shutdown => 0<close 530 NOT_ALLOWED - shutdown (0,0)
