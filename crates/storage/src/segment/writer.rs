@@ -854,6 +854,33 @@ impl<'a, D: Disk> Output<'a, D> {
 mod tests {
     use super::*;
     use crate::disk::MemoryDisk;
+    use crate::folders::Folders;
+    use crate::recover::{Options, recover};
+
+    #[test]
+    fn blocks_of_many_logs_are_written_before_they_gather_more_than_they_may() {
+        let (disk, folders) = (MemoryDisk::new(), Folders::within(Path::new("/store")));
+        let mut parts = recover(&disk, &folders, &Options::default()).expect("a store");
+        let mut pace = |_| ControlFlow::Continue(());
+        let mut output = Output::new(&mut parts.segment, &mut pace);
+        let payload = vec![7; SEGMENT_BLOCK_BYTES / 2];
+        let (mut logs, mut before, mut fullest) = (0, 0, 0);
+        while logs < 4 * (GATHERED_BYTES_MAX / payload.len()) as u64 {
+            assert!(output.push((LogId(logs), false), 0, &payload).is_ok());
+            logs += 1;
+            let bytes = output.gathering.values().map(BlockBuilder::bytes).sum();
+            assert_eq!(output.gathered_bytes, bytes);
+            if bytes < before {
+                assert!(bytes <= GATHERED_BYTES_MAX / 2, "half is written at once");
+            }
+            (before, fullest) = (bytes, bytes.max(fullest));
+        }
+        let one = payload.len() + ENTRY_BYTES;
+        assert!((GATHERED_BYTES_MAX - one..=GATHERED_BYTES_MAX).contains(&fullest));
+        assert!(output.finish().is_ok());
+        let written = output.written.files.iter().map(|file| file.blocks.len());
+        assert_eq!(written.sum::<usize>() as u64, logs);
+    }
 
     #[test]
     fn a_leftover_that_is_gone_already_is_deleted() {
