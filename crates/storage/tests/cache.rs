@@ -242,3 +242,31 @@ fn no_more_is_read_at_once_than_there_is_room_for_and_all_in_the_end() {
         assert_eq!((at_once, done), (most, LOGS), "of {bytes} bytes");
     }
 }
+
+/// Else a large one might wait for ever, with small ones that always fit.
+#[test]
+fn nothing_is_read_before_what_was_asked_for_earlier_and_waits_for_room() {
+    let room = 4 * SEGMENT_BLOCK_BYTES;
+    let mut world = World::with_wal_files_of(64 << 20);
+    world.options.loaded_bytes = 0;
+    let (mut store, _) = world.open();
+    for (log, bytes) in [(0, room / 10 * 6), (1, room / 10 * 6), (2, room / 10 * 3)] {
+        append(&mut store, LogId(log), &payload(log, bytes));
+        store.sync().unwrap();
+    }
+    flush_all(&mut store);
+    store.close().unwrap();
+    let mut parts = recover(&world.disk, &world.folders, &world.options).unwrap();
+    let logs = &mut parts.shards[0];
+    for log in 0..3 {
+        assert_eq!(logs.read(LogId(log), 0), Read::Pending);
+    }
+    let mut read: Vec<Vec<LogId>> = Vec::new();
+    while logs.has_reads() {
+        let requests = logs.take_reads().into_iter();
+        let loaded = requests.map(|request| parts.reader.read(request));
+        let loaded: Vec<_> = loaded.collect();
+        read.push(loaded.into_iter().flat_map(|of| logs.loaded(of)).collect());
+    }
+    assert_eq!(read, [vec![LogId(0)], vec![LogId(1), LogId(2)]]);
+}
