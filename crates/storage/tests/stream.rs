@@ -581,6 +581,27 @@ fn an_orderly_end_leaves_no_journal() {
     files.sync_all().unwrap();
     let ending = |path: &PathBuf| path.extension().unwrap().to_owned();
     assert!(disk.paths().iter().all(|path| ending(path) == "stream"));
+    // What comes after that all the same is in another one, which a start finds.
+    let segment = path_of(&disk, "1-00000000000000000000.stream");
+    let mut synced = Vec::new();
+    disk.tamper(&segment, |bytes| synced = bytes.clone());
+    for stream in PAIR {
+        files.append(stream, &chunk(1, 1, 100), true).unwrap();
+    }
+    files.sync_together(&PAIR).unwrap();
+    drop(files);
+    // A power cut leaves of the segment what was synced in it.
+    disk.tamper(&segment, |bytes| *bytes = synced);
+    let mut files = StreamFiles::open(disk, Path::new("streams"), 8).unwrap();
+    assert_eq!(files.take_journal_damage(), [""; 0]);
+    assert_eq!(PAIR.map(|stream| newest(&mut files, stream)), [Some(1); 2]);
+}
+
+#[test]
+fn a_journal_that_cannot_be_deleted_ends_no_process_in_order() {
+    let (disk, mut files) = journaled();
+    disk.delete(&path_of(&disk, "streams-0.journal")).unwrap();
+    assert!(files.sync_all().is_err());
 }
 
 #[test]
