@@ -270,3 +270,25 @@ pub(crate) fn is_full(error: &io::Error) -> bool {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::MemoryDisk;
+    use crate::folders::Folders;
+    use crate::recover::{Options, recover};
+
+    /// Else the next start that prepares a file of this name would end with that.
+    #[test]
+    fn a_start_deletes_what_was_being_prepared() {
+        let (disk, folders) = (MemoryDisk::new(), Folders::within(Path::new("/store")));
+        let mut parts = recover(&disk, &folders, &Options::default()).expect("a store");
+        let begun = begun_path(&parts.pool.next_path());
+        drop(parts);
+        disk.create_new(&begun).expect("a file");
+        let mut parts = recover(&disk, &folders, &Options::default()).expect("a store");
+        assert!(!disk.paths().contains(&begun));
+        assert_eq!(begun_path(&parts.pool.next_path()), begun);
+        parts.pool.prepare().expect("nothing is in the way");
+    }
+}
