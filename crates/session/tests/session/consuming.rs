@@ -153,6 +153,9 @@ fn what_happens_to_the_messages_of_a_channel_is_counted() {
         get-has 11 3 =>
         1:get q noack => ?1:get q noack; 1<get-ok 2 x/k left=3 body
         counted => got=1 got-auto-ack=1 got-empty=1
+        get-has 12 2 redelivered =>
+        1:get q => ?1:get q; 1<get-ok 3 redelivered x/k left=2 body
+        counted => got=2 got-auto-ack=1 got-empty=1 redelivered=1
         ",
     );
     check_open(

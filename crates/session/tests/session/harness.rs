@@ -254,8 +254,9 @@ impl Talk {
                 let challenge = LoginOutcome::Challenge(text.as_bytes().to_vec());
                 self.next_reply = Some(Reply::Login(challenge));
             }
-            ["get-has", index, left] => {
-                let delivery = fuzz::delivery(Default::default(), int(index));
+            ["get-has", index, left, options @ ..] => {
+                let mut delivery = fuzz::delivery(Default::default(), int(index));
+                delivery.redelivered = options.contains(&"redelivered");
                 self.next_reply = Some(Reply::Got(Some((delivery, int(left) as u32))));
             }
             ["hold"] => self.hold = true,
@@ -966,8 +967,9 @@ fn show_method(method: &Method<'_>) -> String {
         }
         Method::BasicGetOk(m) => {
             let [exchange, key] = [m.exchange, m.routing_key].map(text_of);
+            let redelivered = flags(&[("redelivered", m.redelivered)]);
             format!(
-                "get-ok {} {exchange}/{key} left={}",
+                "get-ok {}{redelivered} {exchange}/{key} left={}",
                 m.delivery_tag, m.message_count
             )
         }

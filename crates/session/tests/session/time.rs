@@ -169,6 +169,7 @@ fn an_alarm_holds_publishes_back_and_nothing_before_them() {
         1:ack 1 => !1:accept 10
         1:publish x k one => 0<blocked disk
         blocked disk =>
+        held => true
         1:publish x k two =>
         unblocked => !1:publish #0 x/k one; !1:publish #0 x/k two; 0<unblocked
         ",

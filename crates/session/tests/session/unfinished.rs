@@ -229,7 +229,7 @@ fn a_message_that_is_larger_than_may_be_is_refused_whatever_room_there_is() {
     node.settings.message_bytes_max = 2 * UNFINISHED_NODE_BYTES_MAX as u64;
     let mut large = node.connect();
     node.say(&mut large, publish(1, UNFINISHED_NODE_BYTES_MAX, 0));
-    node.say(&mut first, publish(1, 100_001, 0));
+    node.say(&mut first, publish(1, 100_000 + PROPERTIES, 0));
     assert!(first.held(), "it may be, and there is no room");
     node.say(&mut second, publish(1, 100_001 + PROPERTIES, 0));
     assert!(!second.held());
