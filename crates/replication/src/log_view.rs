@@ -257,6 +257,19 @@ mod tests {
         assert_eq!(log_view.base(), 6, "who is behind needs the rest");
     }
 
+    /// A member takes no message with more.
+    #[test]
+    fn as_many_entries_are_sent_at_once_as_a_message_may_have_and_no_more() {
+        let small = Bytes::from_static(b"x");
+        for count in [APPEND_ENTRIES_MAX, APPEND_ENTRIES_MAX + 1] {
+            let log_view = applied(&vec![&small; count]);
+            let context = GetEntriesContext::empty(true);
+            let sent = log_view.entries(2, log_view.last() + 1, None, context);
+            let sent = sent.expect("they are there").len();
+            assert_eq!(sent, APPEND_ENTRIES_MAX, "of {count}");
+        }
+    }
+
     #[test]
     fn those_who_are_behind_keep_so_many_entries_and_no_more() {
         let small = Bytes::from_static(b"x");
