@@ -11,10 +11,14 @@ use serde_json::{Value, json};
 
 type Answer = Result<Reply, ApiError>;
 
-/// `GET /api/leveret/cluster`
+/// `GET /api/leveret/cluster`. A node without cluster has none; with `optional=true` it answers
+/// `null`.
 pub fn status(call: &Call<'_>) -> Answer {
-    let view = call.app.node().cluster().ok_or(ApiError::NotFound)?;
-    Ok(Reply::Json(view_json(&view)))
+    match call.app.node().cluster() {
+        Some(view) => Ok(Reply::Json(view_json(&view))),
+        None if call.query.flag("optional") => Ok(Reply::Json(Value::Null)),
+        None => Err(ApiError::NotFound),
+    }
 }
 
 fn view_json(view: &ClusterView) -> Value {

@@ -57,7 +57,7 @@ function Navigation ({ current }) {
     const visible = items.filter(([route, , allowed]) => (PAGES[route] || route === 'overview') && (!allowed || allowed()))
     return visible.length > 0 && html`${group && html`<h2>${group}</h2>`}<ul>${visible.map(([route, title]) => html`
       <li><a href=${'#/' + route} aria-current=${route === current ? 'page' : undefined}>${title}</a></li>`)}</ul>`
-  })}</nav>`
+  })}<ul><li><a href="api/index.html">HTTP API</a></li></ul></nav>`
 }
 
 function ThemeButton () {

@@ -6,8 +6,10 @@ import { bytes, compact, html, place, rate, setParams } from './parts.js'
 
 const POINTS_MAX = 3600
 const HISTORIES_MAX = 60
-// Two polls further apart than this leave a gap: nothing is known of the time between.
+// Polls further apart than this say nothing of the time between, which samples may fill.
 const GAP_MS = 5000
+// Polls closer than this are one: a rate over less time jumps with each single message.
+const APART_MS = 800
 
 export const RANGES = [['60', '1 min'], ['600', '10 min'], ['3600', '1 h'], ['21600', '6 h'], ['86400', '1 day']]
 // By range: the seconds between two samples that are asked for.
@@ -16,7 +18,7 @@ const PAST_KINDS = ['msg_rates', 'lengths', 'data_rates', 'node_stats']
 // What is kept of the time before is asked for again after this, or after its distance.
 const PAST_AGAIN_S = 60
 
-// By subject: `{times, series, last}`. The subject used longest ago goes first.
+// By subject: `{times, series, last, step}`; `step` is set for samples, the seconds between two. The subject used longest ago goes first.
 const histories = new Map()
 
 function historyOf (subject) {
@@ -28,16 +30,15 @@ function historyOf (subject) {
 }
 
 // Adds what was seen at a time: gauges as they are, counters as the rate since the last time.
-function record (history, at, counters, gauges) {
+export function record (history, at, counters, gauges) {
   const { last } = history
-  if (last && at <= last.at) return
+  if (last && at < last.at + APART_MS) return
   const rates = {}
   for (const [name, value] of Object.entries(counters)) {
     const before = last?.counters[name]
     const isKnown = before != null && value != null && value >= before && at - last.at <= GAP_MS
     rates[name] = isKnown ? (value - before) * 1000 / (at - last.at) : null
   }
-  if (last && at - last.at > GAP_MS) push(history, last.at + 1000, {})
   push(history, at, { ...rates, ...gauges })
   history.last = { at, counters }
 }
@@ -65,22 +66,38 @@ export function useHistory (subject, at, counters, gauges, past = null) {
   return joined(past, historyOf(subject))
 }
 
-function joined (past, live) {
-  const begins = live.times[0] ?? Infinity
-  const kept = past ? past.times.filter((time) => time < begins).length : 0
-  if (kept === 0) return live
-  const names = new Set([...Object.keys(past.series), ...Object.keys(live.series)])
-  const none = (times) => times.map(() => null)
-  const series = {}
-  for (const name of names) {
-    series[name] = [...(past.series[name] ?? none(past.times)).slice(0, kept), ...(live.series[name] ?? none(live.times))]
+// Polls in their order, and samples wherever there is no poll. What is known of neither is a gap;
+// a figure that one point lacks (a rate needs two polls) is left out of the line.
+export function joined (past, live) {
+  const points = []
+  let nextPast = 0
+  const take = (from, at, apart) => {
+    const before = points.at(-1)
+    const time = from.times[at]
+    if (before && time - before.time > Math.max(apart, before.apart)) points.push({ time: before.time + 1, from: null })
+    points.push({ time, from, at, apart })
   }
-  return { times: [...past.times.slice(0, kept), ...live.times], series, last: live.last }
+  const takePast = (after, before) => {
+    for (; past && nextPast < past.times.length && past.times[nextPast] < before; nextPast++) {
+      if (past.times[nextPast] > after) take(past, nextPast, 1.5 * past.step)
+    }
+  }
+  for (const [at, time] of live.times.entries()) {
+    const before = live.times[at - 1] ?? -Infinity
+    // Samples between two polls that follow each other are passed over.
+    takePast(time - before > GAP_MS / 1000 ? before : Infinity, time)
+    take(live, at, GAP_MS / 1000)
+  }
+  takePast(live.times.length ? live.times.at(-1) + GAP_MS / 1000 : -Infinity, Infinity)
+  const names = new Set([...Object.keys(past?.series ?? {}), ...Object.keys(live.series)])
+  const series = {}
+  for (const name of names) series[name] = points.map((one) => one.from === null ? null : one.from.series[name]?.[one.at] ?? undefined)
+  return { times: points.map((one) => one.time), series, last: live.last }
 }
 
 const at = (from, path) => path.split('.').reduce((found, name) => found?.[name], from)
 
-// What samples say of the figures at these paths of an answer. A time without samples is a gap.
+// What samples say of the figures at these paths of an answer.
 function pastOf (data, counters, gauges, step) {
   const found = new Map()
   const gather = (paths, isCounter) => {
@@ -98,16 +115,12 @@ function pastOf (data, counters, gauges, step) {
   }
   gather(counters, true)
   gather(gauges, false)
-  const history = { times: [], series: {}, last: null }
-  for (const name of [...Object.keys(counters), ...Object.keys(gauges)]) history.series[name] = []
-  const add = (seconds, values) => {
-    history.times.push(seconds)
-    for (const [name, points] of Object.entries(history.series)) points.push(values[name] ?? null)
-  }
+  const history = { times: [], series: {}, step }
+  const names = [...Object.keys(counters), ...Object.keys(gauges)]
+  for (const name of names) history.series[name] = []
   for (const [seconds, values] of [...found].sort(([a], [b]) => a - b)) {
-    const last = history.times.at(-1)
-    if (last != null && seconds - last >= 1.5 * step) add(last + step, {})
-    add(seconds, values)
+    history.times.push(seconds)
+    for (const name of names) history.series[name].push(values[name] ?? null)
   }
   return history
 }
@@ -128,7 +141,10 @@ export function usePast (address, counters, gauges) {
     }, () => {})
     ask()
     const timer = setInterval(ask, Math.max(step, PAST_AGAIN_S) * 1000)
-    return () => { isGone = true; clearInterval(timer) }
+    // Nothing is polled while nobody looks.
+    const again = () => { if (!document.hidden) ask() }
+    document.addEventListener('visibilitychange', again)
+    return () => { isGone = true; clearInterval(timer); document.removeEventListener('visibilitychange', again) }
   }, [address, range])
   return past
 }

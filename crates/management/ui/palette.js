@@ -3,7 +3,7 @@
 import { useEffect, useState } from './vendor/preact-hooks.js'
 import { call, exchangeSegment, logOut, query } from './api.js'
 import { theme } from './charts.js'
-import { closeDialog, html, openDialog, shown, to } from './parts.js'
+import { closeDialog, html, openDialog, queueAt, shown, to } from './parts.js'
 import { NAVIGATION } from './app.js'
 
 const FOUND_MAX = 8
@@ -24,11 +24,11 @@ function fixed (typed) {
 }
 
 async function named (kind, typed) {
-  const found = await call('GET', kind + query({ name: typed, page: 1, page_size: FOUND_MAX, columns: 'name,vhost' }))
+  const found = await call('GET', kind + query({ name: typed, page: 1, page_size: FOUND_MAX, columns: kind === 'queues' ? 'name,vhost,type' : 'name,vhost' }))
   return found.items.map((one) => ({
-    kind: kind.slice(0, -1),
+    kind: one.type === 'stream' ? 'stream' : kind.slice(0, -1),
     label: `${shown(one.name)}${one.vhost === '/' ? '' : ` in ${shown(one.vhost)}`}`,
-    run: () => { location.hash = to([kind, one.vhost, kind === 'exchanges' ? exchangeSegment(one.name) : one.name]) }
+    run: () => { location.hash = to(kind === 'queues' ? queueAt(one) : [kind, one.vhost, exchangeSegment(one.name)]) }
   }))
 }
 

@@ -78,6 +78,9 @@ export function shown (name) {
     (c) => c < ' ' ? String.fromCharCode(0x2400 + c.charCodeAt(0)) : `\\u${c.charCodeAt(0).toString(16).padStart(4, '0')}`)
 }
 
+// Where a queue is shown: streams have a page of their own.
+export const queueAt = ({ type, vhost, name }) => [type === 'stream' ? 'streams' : 'queues', vhost, name]
+
 // ---- small parts
 
 export function Name ({ name, at }) {
@@ -419,7 +422,7 @@ function Input ({ id, field, value, onValue }) {
 const ARGUMENT_TYPES = ['string', 'number', 'boolean', 'JSON']
 
 // Rows of key, type and value; `field.known(values)` gives `[key, type, hint, value]` to fill in.
-function Arguments ({ field, value, values, onValue }) {
+export function Arguments ({ field, value, values, onValue }) {
   const change = (at, part) => onValue(value.map((row, other) => other === at ? { ...row, ...part } : row))
   const add = (row) => onValue([...value, { key: '', type: 'string', value: '', ...row }])
   const known = (field.known?.(values) ?? []).filter(([key]) => !value.some((row) => row.key === key))

@@ -38,7 +38,7 @@ export const STORIES = {
   ],
   6: [['open', 'route?exchange=amq.topic&key=orders.new'], ['see', '"order.#" does not match']],
   7: [
-    ['open', 'queues/%2F/orders'], ['click', 'Delete the binding with key order.#'], ['submit', 'Delete binding'], ['gone', 'order.#']
+    ['open', 'queues/%2F/orders'], ['click', 'Unbind the key order.#'], ['submit', 'Delete binding'], ['gone', 'order.#']
   ],
   8: [['open', 'queues/%2F/orders'], ['click', 'Purge'], ['submit', 'Purge'], ['stat', 'Ready', '0']],
   9: [

@@ -3,7 +3,7 @@
 import { useState } from '../vendor/preact-hooks.js'
 import { call, isAdministrator, isPolicymaker, path, session, usePoll } from '../api.js'
 import {
-  ApiNote, argumentsOf, askFirst, Badge, Button, compact, download, Failure, Facts, Fields, Form, go, Head, html, Loading, Name, notify, openForm, rowsOf,
+  ApiNote, argumentsOf, askFirst, Badge, Button, compact, download, Failure, Facts, Fields, Form, go, Head, html, Loading, Name, notify, openForm, queueAt, rowsOf,
   Section, shown, Table, useVhosts
 } from '../parts.js'
 import { vhostField } from './exchanges.js'
@@ -11,6 +11,9 @@ import { vhostField } from './exchanges.js'
 const TAGS = 'management, policymaker, monitoring, administrator, impersonator; several with commas between'
 const named = (name) => html`<bdi class="name">${shown(name)}</bdi>`
 const tagsOf = (tags) => (typeof tags === 'string' ? tags.split(',') : tags ?? []).filter(Boolean)
+
+// Columns of regular expressions.
+const expressions = (names) => names.map((what) => ({ title: what[0].toUpperCase() + what.slice(1), cell: (row) => html`<bdi class="value">${shown(row[what] || ' ')}</bdi>` }))
 
 // ---- users
 
@@ -65,6 +68,7 @@ function User ({ name }) {
   const { data: user, error } = usePoll(address)
   const permissions = usePoll(`${address}/permissions`)
   const topics = usePoll(`${address}/topic-permissions`)
+  const queues = usePoll(`${address}/queues`)
   const vhosts = useVhosts()
   const title = html`<bdi>${shown(name)}</bdi>`
   if (!user) return html`<${Head} kind="User" title=${title} />${error ? html`<${Failure} error=${error} />` : html`<${Loading} />`}`
@@ -103,15 +107,19 @@ function User ({ name }) {
     <${Section} title="Permissions" tools=${html`<${Button} onClick=${() => permissionForm(name, vhosts)}>Set permission</>`}>
       <${Table} label="Permissions" rows=${permissions.data ?? []} keyOf=${(row) => row.vhost} empty="It may enter no virtual host." columns=${[
         { title: 'Virtual host', cell: (row) => html`<${Name} name=${row.vhost} at=${['vhosts', row.vhost]} />` },
-        ...['configure', 'write', 'read'].map((what) => ({ title: what[0].toUpperCase() + what.slice(1), cell: (row) => html`<bdi class="value">${shown(row[what] || ' ')}</bdi>` })),
+        ...expressions(['configure', 'write', 'read']),
         { title: '', cell: (row) => html`<${Button} kind="small" onClick=${() => permissionForm(name, [row.vhost], row)}>Change</><${Button} kind="small" onClick=${() => drop('permissions', row)}>Take away</>` }
       ]} /></>
     <${Section} title="Topic permissions" tools=${html`<${Button} onClick=${() => topicForm(name, vhosts)}>Set topic permission</>`}>
       <${Table} label="Topic permissions" rows=${topics.data ?? []} keyOf=${(row) => `${row.vhost} ${row.exchange}`} empty="Every key may be used where writing and reading are allowed." columns=${[
         { title: 'Virtual host', cell: (row) => named(row.vhost) }, { title: 'Exchange', cell: (row) => named(row.exchange) },
-        ...['write', 'read'].map((what) => ({ title: what[0].toUpperCase() + what.slice(1), cell: (row) => html`<bdi class="value">${shown(row[what] || ' ')}</bdi>` })),
+        ...expressions(['write', 'read']),
         { title: '', cell: (row) => html`<${Button} kind="small" onClick=${() => drop('topic-permissions', row)}>Take away</>` }
       ]} /></>
+    <${Section} title="Exclusive queues of its connections"><${Table} label="Exclusive queues of its connections" rows=${queues.data ?? []} keyOf=${(q) => `${q.vhost} ${q.name}`} empty="None. Who declared another queue is not kept." columns=${[
+      { title: 'Name', cell: (q) => html`<${Name} name=${q.name} at=${queueAt(q)} />` }, { title: 'Virtual host', cell: (q) => named(q.vhost) },
+      { title: 'Messages', number: true, cell: (q) => compact(q.messages) }, { title: 'Consumers', number: true, cell: (q) => compact(q.consumers) }
+    ]} /></>
     <${ApiNote} address=${address} />`
 }
 
@@ -174,6 +182,8 @@ function Vhost ({ name }) {
   const address = path('vhosts', name)
   const { data: vhost, error } = usePoll(address)
   const permissions = usePoll(isAdministrator() ? `${address}/permissions` : null)
+  const topics = usePoll(isAdministrator() ? `${address}/topic-permissions` : null)
+  const limits = usePoll(path('vhost-limits', name))
   const title = html`<bdi>${shown(name)}</bdi>`
   if (!vhost) return html`<${Head} kind="Virtual host" title=${title} />${error ? html`<${Failure} error=${error} />` : html`<${Loading} />`}`
   const remove = () => askFirst({
@@ -193,11 +203,15 @@ function Vhost ({ name }) {
   return html`<${Head} kind="Virtual host" title=${title}>${isAdministrator() && html`<${Button} onClick=${() => vhostForm(vhost)}>Change</><${Button} onClick=${protect}>${isProtected ? 'End protection' : 'Protect'}</>
       <${Button} kind="danger" disabled=${isProtected} onClick=${remove}>Delete</>`}</>
     <${Section}><${Facts} rows=${[['Description', vhost.description && html`<bdi>${shown(vhost.description)}</bdi>`], ['Tags', tagsOf(vhost.tags).map(shown).join(', ')], ['Default queue type', vhost.default_queue_type ?? 'the node\'s'],
-      ['Protected from deletion', isProtected ? 'yes' : 'no'], ['Firehose', vhost.tracing ? 'on' : 'off'], ['State', html`<${Fields} of=${vhost.cluster_state} />`]]} />
+      ['Protected from deletion', isProtected ? 'yes' : 'no'], ['Firehose', vhost.tracing ? 'on' : 'off'], ['Limits', html`<${Fields} of=${limits.data?.[0]?.value} />`], ['State', html`<${Fields} of=${vhost.cluster_state} />`]]} />
       <p><a href=${`#/queues?vhost=${encodeURIComponent(name)}`}>Queues</a> · <a href=${`#/exchanges?vhost=${encodeURIComponent(name)}`}>Exchanges</a> · <a href=${`#/topology?vhost=${encodeURIComponent(name)}`}>Topology</a></p></>
     ${permissions.data && html`<${Section} title="Permissions"><${Table} label="Permissions" rows=${permissions.data} keyOf=${(row) => row.user} empty="Nobody may enter it." columns=${[
       { title: 'User', cell: (row) => html`<${Name} name=${row.user} at=${['users', row.user]} />` },
-      ...['configure', 'write', 'read'].map((what) => ({ title: what[0].toUpperCase() + what.slice(1), cell: (row) => html`<bdi class="value">${shown(row[what] || ' ')}</bdi>` }))
+      ...expressions(['configure', 'write', 'read'])
+    ]} /></>`}
+    ${topics.data && html`<${Section} title="Topic permissions"><${Table} label="Topic permissions" rows=${topics.data} keyOf=${(row) => `${row.user} ${row.exchange}`} empty="Every key may be used where writing and reading are allowed." columns=${[
+      { title: 'User', cell: (row) => html`<${Name} name=${row.user} at=${['users', row.user]} />` }, { title: 'Exchange', cell: (row) => named(row.exchange) },
+      ...expressions(['write', 'read'])
     ]} /></>`}
     <${ApiNote} address=${address} />`
 }

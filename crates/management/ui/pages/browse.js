@@ -72,7 +72,7 @@ const columnsOf = (withStream) => [
   { title: 'Consumers', number: true, cell: (group) => group.unused ? html`<${Badge}>none</>` : count(group.members.length) },
   {
     title: '',
-    cell: (group) => isAdministrator() && html`<${Button} kind="small" aria-label=${`Set the offset of ${shown(group.name)}`} onClick=${() => setOffset(group)}>Set offset</>
+    cell: (group) => isAdministrator() && html`<${Button} kind="small" aria-label=${`Set offset of ${shown(group.name)}`} onClick=${() => setOffset(group)}>Set offset</>
       ${group.unused && html`<${Button} kind="small" aria-label=${`Forget ${shown(group.name)}`} onClick=${() => forget(group)}>Forget</>`}`
   }
 ].filter(Boolean)

@@ -108,6 +108,7 @@ function Exchange ({ vhost, segment }) {
     <${ApiNote} address=${address} />`
 }
 
+// A stream's address is found by its page.
 const at = (kind, vhost, name) => kind === 'queue' ? ['queues', vhost, name] : ['exchanges', vhost, exchangeSegment(name)]
 
 const bindingAddress = (b) =>
@@ -133,7 +134,7 @@ export function Bindings ({ vhost, name, side, address }) {
         : { title: 'From', cell: (b) => html`<${Name} name=${b.source} at=${at('exchange', b.vhost, b.source)} />` },
       { title: 'Routing key', cell: (b) => html`<bdi class="value">${b.routing_key === '' ? '' : shown(b.routing_key)}</bdi>` },
       { title: 'Arguments', cell: (b) => html`<${Fields} of=${b.arguments} />` },
-      { title: '', cell: (b) => b.source === '' ? '' : html`<${Button} kind="small" onClick=${() => remove(b)} aria-label=${`Delete the binding with key ${shown(b.routing_key || ' ')}`}>Unbind</>` }
+      { title: '', cell: (b) => b.source === '' ? '' : html`<${Button} kind="small" onClick=${() => remove(b)} aria-label=${`Unbind the key ${shown(b.routing_key || ' ')}`}>Unbind</>` }
     ]} empty=${leaves ? 'No queue or exchange gets anything from here.' : 'No exchange sends anything here.'} />
   </>`
 }

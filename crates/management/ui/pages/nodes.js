@@ -21,12 +21,14 @@ export function Nodes ({ segments }) {
 
 const COUNTERS = ['io_write_count', 'io_write_bytes', 'io_read_bytes', 'io_sync_count']
 
+const mean = (ms) => ms == null ? '–' : `${ms.toFixed(2)} ms`
+
 function Node ({ name }) {
   const address = path('nodes', name)
   const { data: n, error, at } = usePoll(address)
   const memory = usePoll(`${address}/memory`)
   const isOwn = useOwnNode() === name
-  const past = usePast(address, below('', COUNTERS), { memory: 'mem_used', disk: 'disk_free', sockets: 'sockets_used', descriptors: 'fd_used' })
+  const past = usePast(address, below('', COUNTERS), { memory: 'mem_used', disk: 'disk_free', sockets: 'sockets_used', descriptors: 'fd_used', sync: 'io_sync_avg_time' })
   const history = useHistory(address, at, Object.fromEntries(COUNTERS.map((one) => [one, n?.[one]])),
     { memory: n?.mem_used, disk: n?.disk_free, sockets: n?.sockets_used, descriptors: n?.fd_used, sync: n?.io_sync_avg_time }, past)
   if (!n) return html`<${Head} kind="Node" title=${html`<bdi>${shown(name)}</bdi>`} />${error ? html`<${Failure} error=${error} />` : html`<${Loading} />`}`
@@ -47,6 +49,7 @@ function Node ({ name }) {
       <${Chart} title="Memory" unit="bytes" history=${history} lines=${[{ name: 'memory', label: 'Used', fill: true }]} />
       <${Chart} title="Disk written" unit="bytes" history=${history} lines=${[{ name: 'io_write_bytes', label: 'Bytes/s', fill: true }]} />
       <${Chart} title="Disk operations" history=${history} lines=${[{ name: 'io_write_count', label: 'Writes', fill: true }, { name: 'io_sync_count', label: 'Syncs' }]} />
+      <${Chart} title="Mean sync" unit="ms" history=${history} lines=${[{ name: 'sync', label: 'A sync takes', fill: true }]} />
       <${Chart} title="Connections and descriptors" unit="count" history=${history} lines=${[{ name: 'sockets', label: 'Connections' }, { name: 'descriptors', label: 'Descriptors' }]} />
     </div>
     <${Impact} name=${name} /><${Disk} name=${name} />
@@ -54,7 +57,7 @@ function Node ({ name }) {
     <div class="columns">
       <${Section} title="Memory by use"><${Memory} memory=${memory.data?.memory} /></>
       <${Section} title="Details"><${Facts} rows=${[
-        ['Memory limit', bytes(n.mem_limit)], ['Disk limit', bytes(n.disk_free_limit)], ['Mean sync', `${(n.io_sync_avg_time ?? 0).toFixed(2)} ms`], ['Mean write', `${(n.io_write_avg_time ?? 0).toFixed(2)} ms`],
+        ['Memory limit', bytes(n.mem_limit)], ['Disk limit', bytes(n.disk_free_limit)], ['Mean sync', mean(n.io_sync_avg_time)], ['Mean write', mean(n.io_write_avg_time)],
         ['Processors', count(n.processors)], ['Process', n.os_pid], ['Data', html`<bdi>${n.db_dir}</bdi>`], ['Log files', (n.log_files ?? []).join(', ')],
         ['Configuration', (n.config_files ?? []).join(', ')], ['Authentication', (n.auth_mechanisms ?? []).map((one) => one.name).join(', ')], ['Exchange types', (n.exchange_types ?? []).map((one) => one.name).join(', ')]]} /></>
     </div>
@@ -79,7 +82,8 @@ function Memory ({ memory }) {
 
 export function Cluster () {
   const name = usePoll('cluster-name')
-  const { data, error } = usePoll('leveret/cluster')
+  // A node that is in none says so without an error.
+  const { data, error, at } = usePoll('leveret/cluster?optional=true')
   const rename = () => openForm({
     title: 'Name of the cluster',
     submit: 'Rename',
@@ -98,8 +102,8 @@ export function Cluster () {
       data && ['Term', count(data.term)], data && ['Committed', count(data.committed)], data && ['Queues without a known leader', count(data.leaders_unknown)]]} /></>
     ${data
       ? html`<${Section} title="Members"><${Members} rows=${data.nodes} own=${data.own} /></>`
-      : error?.status === 404 && html`<${Section}><p class="quiet">This node is no member of a cluster.</p></>`}
-    <${ApiNote} address="leveret/cluster" />`
+      : at && html`<${Section}><p class="quiet">This node is no member of a cluster.</p></>`}
+    <${Failure} error=${error} /><${ApiNote} address="leveret/cluster" />`
 }
 
 function Members ({ rows, own }) {

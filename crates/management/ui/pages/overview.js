@@ -58,7 +58,10 @@ export function Overview ({ overview: { data, error, history } }) {
     </div>
     ${isMonitor() && html`<${Section} title="Nodes"><${NodesTable} rows=${rows} /></>`}
     <div class="columns">
-      <${Section} title="Listeners"><${Listeners} rows=${data.listeners ?? []} /></>
+      <${Section} title="Listeners"><${Listeners} rows=${data.listeners ?? []} />
+        <h3>Web contexts</h3><${Table} label="Web contexts" rows=${data.contexts ?? []} columns=${[
+          { title: 'What', cell: (row) => row.description }, { title: 'Address', cell: (row) => html`<bdi>${row.ip}</bdi>` }, { title: 'Port', number: true, cell: (row) => row.port },
+          { title: 'Path', cell: (row) => row.path }, { title: 'Protocol', cell: (row) => row.protocol }, { title: 'Node', cell: (row) => html`<bdi>${row.node}</bdi>` }]} /></>
       <${Section} title="About">
         <dl class="facts">
           <div><dt>Cluster</dt><dd><bdi>${data.cluster_name}</bdi></dd></div>
@@ -67,6 +70,7 @@ export function Overview ({ overview: { data, error, history } }) {
           <div><dt>You are on</dt><dd><bdi>${data.node}</bdi></dd></div>
           <div><dt>Default queue type</dt><dd>${data.default_queue_type}</dd></div>
         </dl>
+        <p class="quiet"><a href="#/features">Feature flags and deprecated features</a></p>
         ${isAdministrator() && html`<p class="quiet"><a href="#/definitions">Export or import definitions</a></p>`}
       </>
     </div>

@@ -1,11 +1,11 @@
 // Queues: the list, one with what is done to it.
 
-import { useState } from '../vendor/preact-hooks.js'
+import { useEffect, useState } from '../vendor/preact-hooks.js'
 import { isAdministrator, path, usePoll } from '../api.js'
 import { below, Chart, newest, RangeChoice, useHistory, usePast } from '../charts.js'
 import {
   ApiNote, argumentsOf, askFirst, Badge, Button, bytes, compact, count, download, duration, Failure, Facts, Fields, Form, go, Head, html,
-  List, Loading, Name, openDialog, openForm, rate, Section, shown, Stat, State, Stats, Table, useVhosts, when, yesNo
+  List, Loading, Name, openDialog, openForm, queueAt, rate, Section, shown, Stat, State, Stats, Table, to, useVhosts, when, yesNo
 } from '../parts.js'
 import { CONSUMERS } from './clients.js'
 import { Bindings, features, publishForm, vhostField } from './exchanges.js'
@@ -20,7 +20,7 @@ const rated = (id, title, name, hidden) => ({ id, title, number: true, hidden, s
 const figure = (id, title, field, show = count, hidden) => ({ id, title, number: true, hidden, sort: field, cell: (q) => show(q[field]) })
 
 const COLUMNS = [
-  { id: 'name', title: 'Name', sort: 'name', cell: (q) => html`<${Name} name=${q.name} at=${['queues', q.vhost, q.name]} />` },
+  { id: 'name', title: 'Name', sort: 'name', cell: (q) => html`<${Name} name=${q.name} at=${queueAt(q)} />` },
   { id: 'vhost', title: 'Virtual host', sort: 'vhost', cell: (q) => html`<${Name} name=${q.vhost} />` },
   { id: 'type', title: 'Type', sort: 'type', cell: (q) => q.type },
   { id: 'features', title: 'Features', fields: ['durable', 'auto_delete', 'exclusive', 'arguments'], cell: features },
@@ -50,7 +50,7 @@ export function Queues ({ segments: [vhost, name] }) {
   const vhosts = useVhosts()
   if (name !== undefined) return html`<${Queue} vhost=${vhost} name=${name} />`
   return html`<${Head} title="Queues" />
-    <${List} label="Queues" address="queues" always=${['name', 'vhost']} keyOf=${(q) => `${q.vhost} ${q.name}`} columns=${COLUMNS} empty="There are no queues."
+    <${List} label="Queues" address="queues" always=${['name', 'vhost', 'type']} keyOf=${(q) => `${q.vhost} ${q.name}`} columns=${COLUMNS} empty="There are no queues."
       tools=${html`<${Button} kind="primary" onClick=${() => addQueue(vhosts)}>Add queue</>`} />`
 }
 
@@ -72,6 +72,17 @@ const QUORUM_ARGUMENTS = [
   ['x-queue-leader-locator', 'string', 'client-local or balanced', 'balanced']
 ]
 
+const STREAM_ARGUMENTS = [
+  ['x-max-length-bytes', 'number', 'Bytes that it keeps at most'],
+  ['x-max-age', 'string', 'Age that it keeps at most: a number with a unit, Y, M, D, h, m, s', '7D'],
+  ['x-stream-max-segment-size-bytes', 'number', 'Bytes of a segment: what is too old or too much goes by whole segments']
+]
+const KNOWN = {
+  quorum: [...ARGUMENTS, ...QUORUM_ARGUMENTS],
+  stream: STREAM_ARGUMENTS
+}
+const isReplicated = (type) => type === 'quorum' || type === 'stream'
+
 function addQueue (vhosts) {
   openForm({
     title: 'Add queue',
@@ -79,17 +90,17 @@ function addQueue (vhosts) {
     fields: [
       vhostField(vhosts),
       { name: 'name', label: 'Name', required: true },
-      { name: 'type', label: 'Type', type: 'select', options: [['', 'default of the virtual host'], 'classic', 'quorum'], hint: 'A quorum queue is replicated over the nodes of a cluster.' },
-      { name: 'durable', label: 'Durable: stays over a restart', type: 'check', value: true, when: (v) => v.type !== 'quorum' },
-      { name: 'auto_delete', label: 'Deletes itself with its last consumer', type: 'check', when: (v) => v.type !== 'quorum' },
-      { name: 'arguments', label: 'Arguments', type: 'arguments', known: (v) => [...ARGUMENTS, ...(v.type === 'quorum' ? QUORUM_ARGUMENTS : CLASSIC_ARGUMENTS)] }
+      { name: 'type', label: 'Type', type: 'select', options: [['', 'default of the virtual host'], 'classic', 'quorum', 'stream'], hint: 'Quorum queues and streams are replicated over the nodes of a cluster. A stream keeps what was read.' },
+      { name: 'durable', label: 'Durable: stays over a restart', type: 'check', value: true, when: (v) => !isReplicated(v.type) },
+      { name: 'auto_delete', label: 'Deletes itself with its last consumer', type: 'check', when: (v) => !isReplicated(v.type) },
+      { name: 'arguments', label: 'Arguments', type: 'arguments', known: (v) => KNOWN[v.type] ?? [...ARGUMENTS, ...CLASSIC_ARGUMENTS] }
     ],
     request: (v) => ({
       method: 'PUT',
       address: path('queues', v.vhost, v.name),
       body: {
-        durable: v.type === 'quorum' || v.durable,
-        auto_delete: v.type !== 'quorum' && v.auto_delete,
+        durable: isReplicated(v.type) || v.durable,
+        auto_delete: !isReplicated(v.type) && v.auto_delete,
         arguments: { ...(v.type ? { 'x-queue-type': v.type } : {}), ...argumentsOf(v.arguments) }
       }
     })
@@ -105,8 +116,10 @@ function Queue ({ vhost, name }) {
   const history = useHistory(address, at, Object.fromEntries(COUNTERS.map((one) => [one, q?.message_stats?.[one]])),
     { messages: q?.messages, ready: q?.messages_ready, unacked: q?.messages_unacknowledged, bytes: q?.message_bytes }, past)
   const title = html`<bdi>${shown(name)}</bdi>`
-  const kind = `${q?.type === 'stream' ? 'Stream' : 'Queue'} in ${shown(vhost)}`
-  if (!q) return html`<${Head} kind=${kind} title=${title} />${error ? html`<${Failure} error=${error} />` : html`<${Loading} />`}`
+  const kind = `Queue in ${shown(vhost)}`
+  const isStream = q?.type === 'stream'
+  useEffect(() => { if (isStream) location.replace(to(queueAt(q))) }, [isStream])
+  if (!q || isStream) return html`<${Head} kind=${kind} title=${title} />${error ? html`<${Failure} error=${error} />` : html`<${Loading} />`}`
   return html`
     <${Head} kind=${kind} title=${title}><${RangeChoice} /><${Actions} q=${q} address=${address} /></>
     ${error && html`<${Failure} error=${error} />`}
@@ -137,7 +150,7 @@ function Queue ({ vhost, name }) {
       q.messages_dlx > 0 && ['Being dead-lettered', count(q.messages_dlx)], ['Idle since', q.idle_since ? when(q.idle_since) : '–']]} /></>
     ${q.members && html`<${Replicas} q=${q} vhost=${vhost} name=${name} />`}
     <${Section} title="Consumers"><${Table} label="Consumers" rows=${q.consumer_details ?? []} keyOf=${(c) => `${c.channel_details?.pid} ${c.consumer_tag}`} columns=${CONSUMERS.filter((one) => one.id !== 'queue')} empty="Nobody consumes from here." /></>
-    ${q.type !== 'stream' && html`<${Moves} q=${q} />`}
+    <${Moves} q=${q} />
     <${DelayedFor} vhost=${vhost} name=${name} />
     <${Bindings} vhost=${vhost} name=${name} side="queue" address=${`${address}/bindings`} />
     <${ApiNote} address=${address} />`
@@ -165,10 +178,10 @@ function Actions ({ q, address }) {
   })
   return html`
     <${Button} kind="primary" onClick=${() => publishForm({ vhost: q.vhost, exchange: '', key: q.name })}>Publish</>
-    ${q.type !== 'stream' && html`<${Button} onClick=${() => openDialog({ title: html`Get from <bdi>${shown(q.name)}</bdi>`, wide: true, body: html`<${GetMessages} address=${address} />` })}>Get messages</>
+    <${Button} onClick=${() => openDialog({ title: html`Get from <bdi>${shown(q.name)}</bdi>`, wide: true, body: html`<${GetMessages} address=${address} />` })}>Get messages</>
     <${Button} onClick=${() => openDialog({ title: html`Look into <bdi>${shown(q.name)}</bdi>`, wide: true, body: html`<${Look} q=${q} />` })}>Peek</>
     <${Button} onClick=${() => moveForm(q)}>Move messages</>
-    <${Button} onClick=${purge}>Purge</>`}
+    <${Button} onClick=${purge}>Purge</>
     <${Button} kind="danger" onClick=${remove}>Delete</>`
 }
 

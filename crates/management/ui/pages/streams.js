@@ -6,6 +6,7 @@ import {
   ApiNote, askFirst, Badge, Button, bytes, compact, count, Failure, Facts, Fields, go, Head, html,
   List, Loading, Name, openForm, rate, Section, shown, Stat, State, Stats, Table, useVhosts
 } from '../parts.js'
+import { CONSUMERS as QUEUE_CONSUMERS } from './clients.js'
 import { AllGroups, Groups, Messages } from './browse.js'
 import { Bindings, publishForm, vhostField } from './exchanges.js'
 
@@ -104,6 +105,8 @@ function Stream ({ vhost, name }) {
       keyOf=${(row) => `${row.connection_details?.name} ${row.publisher_id}`} empty="Nobody publishes here by the stream protocol." /></>
     <${Section} title="Consumers"><${Table} label="Consumers" rows=${readers} columns=${CONSUMERS}
       keyOf=${(row) => `${row.connection_details?.name} ${row.subscription_id}`} empty="Nobody reads here by the stream protocol." /></>
+    ${q.consumer_details?.length > 0 && html`<${Section} title="Consumers over AMQP"><${Table} label="Consumers over AMQP" rows=${q.consumer_details}
+      keyOf=${(c) => `${c.channel_details?.pid} ${c.consumer_tag}`} columns=${QUEUE_CONSUMERS.filter((one) => one.id !== 'queue')} /></>`}
     <${Tracking} tracking=${tracking.data} vhost=${vhost} name=${name} />
     <${Messages} vhost=${vhost} name=${name} />
     <${Bindings} vhost=${vhost} name=${name} side="queue" address=${`${address}/bindings`} />

@@ -3,7 +3,7 @@
 
 import { isAdministrator, path, useCell, usePoll } from '../api.js'
 import {
-  ApiNote, askFirst, Badge, Button, bytes, count, duration, Failure, Facts, Head, html, Loading, Name, place, rate, Section, setParams, shown, State, Table, when
+  ApiNote, askFirst, Badge, Button, bytes, count, duration, Failure, Facts, Head, html, Loading, Name, place, queueAt, rate, Section, setParams, shown, State, Table, when
 } from '../parts.js'
 
 // Rows of a table that nobody turns the pages of.
@@ -75,7 +75,7 @@ function Breakage ({ found }) {
       goesOn > 0 && ['', `${count(goesOn)} queues go on with a replica less.`],
       ['', `${count(found.connections_closed)} connections are closed.`]]} />
     <${Table} label="Queues that this node has" rows=${first(rows)} keyOf=${(row) => `${row.vhost} ${row.name}`} empty="It has no queue." columns=${[
-      { title: 'Queue', cell: (row) => html`<${Name} name=${row.name} at=${[row.type === 'stream' ? 'streams' : 'queues', row.vhost, row.name]} />` },
+      { title: 'Queue', cell: (row) => html`<${Name} name=${row.name} at=${queueAt(row)} />` },
       { title: 'Virtual host', cell: (row) => html`<${Name} name=${row.vhost} />` }, { title: 'Type', cell: (row) => row.type },
       { title: 'What becomes of it', cell: (row) => row.fate }
     ]} /><${More} of=${gone + still + goesOn} />`
@@ -92,7 +92,7 @@ const Filled = ({ found }) => html`
     ['Of segments, still needed', bytes(found.segment_live_bytes)]]} />
   <h3>What keeps it, the largest first</h3>
   <${Table} label="Queues by what they keep" rows=${first(found.queues)} keyOf=${(row) => `${row.vhost} ${row.name}`} empty="No queue has anything on the disk." columns=${[
-    { title: 'Queue', cell: (row) => html`<${Name} name=${row.name} at=${['queues', row.vhost, row.name]} />` },
+    { title: 'Queue', cell: (row) => html`<${Name} name=${row.name} at=${queueAt(row)} />` },
     { title: 'Virtual host', cell: (row) => html`<${Name} name=${row.vhost} />` }, { title: 'Type', cell: (row) => row.type },
     { title: 'Entries', number: true, cell: (row) => count(row.entries) }, { title: 'Bytes', number: true, cell: (row) => bytes(row.bytes) },
     { title: 'In segments', number: true, cell: (row) => `${count(row.segment_entries)} (${bytes(row.segment_bytes)})` }
