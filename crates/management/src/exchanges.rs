@@ -169,7 +169,8 @@ fn hash(arguments: &FieldTable) -> u64 {
     fingerprint(json_of(arguments).to_string().as_bytes())
 }
 
-fn binding_json(vhost: &str, binding: &Binding) -> Value {
+/// A binding in the API's words.
+pub(crate) fn binding_json(vhost: &str, binding: &Binding) -> Value {
     json!({
         "source": binding.source,
         "vhost": vhost,

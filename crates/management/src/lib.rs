@@ -78,6 +78,7 @@ mod streams;
 mod sums;
 mod ui;
 mod vhost_sums;
+mod way;
 
 pub use api::Running;
 pub use app::{App, Node};

@@ -8,7 +8,7 @@ use crate::route::{Handler, Method, Route};
 use crate::{
     alarms, attempts, changes, cluster, connections, delayed, disk, exchanges, growth, health,
     impact, moves, overview, owned, queues, reference, stream_browse, stream_drains, stream_groups,
-    streams,
+    streams, way,
 };
 
 const fn method(name: &'static str, access: Access, handler: Handler) -> Method {
@@ -248,6 +248,7 @@ pub static ROUTES: &[Route] = routes! {
     "/api/leveret/changes" => GET(Administrator, changes::changes);
     "/api/leveret/alarms" => GET(Monitoring, alarms::alarms);
     "/api/leveret/nodes/{}/impact" => GET(Monitoring, impact::impact);
+    "/api/leveret/exchanges/{vhost}/{}/route" => GET(Visible, way::route);
     "/api/leveret/queues/{vhost}/{}/growth" => GET(Visible, growth::growth);
     "/api/leveret/queues/{vhost}/{}/messages" => GET(Member, moves::look);
     "/api/leveret/queues/{vhost}/{}/moves" => GET(Visible, moves::list), POST(Member, moves::begin);

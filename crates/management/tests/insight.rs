@@ -231,6 +231,28 @@ fn a_queue_says_why_it_grows() {
 }
 
 #[test]
+fn the_node_says_where_a_message_would_go_and_why() {
+    let api = start();
+    let path = "/api/leveret/exchanges/%2F/x/route";
+    let way = api.get(&format!("{path}?routing_key=a.b&headers=%7B%22n%22%3A1%7D"));
+    assert_eq!(way["queues"][0]["queue"], "q", "{way}");
+    assert_eq!(way["queues"][0]["by"][0], "x -[a.*]-> q", "{way}");
+    let steps = way["steps"].as_array().expect("steps");
+    let taken: Vec<&Value> = steps.iter().map(|step| &step["taken"]).collect();
+    assert_eq!(taken, [true, true, false], "{way}");
+    assert_eq!(steps[2]["why"], "\"\" does not match", "{way}");
+    let default = api.get("/api/leveret/exchanges/%2F/amq.default/route?routing_key=q");
+    assert_eq!(default["queues"][0]["by"][0], "the queue's name");
+    let path_of_none = "/api/leveret/exchanges/%2F/none/route";
+    for (path, status) in [
+        (path_of_none.to_owned(), 404),
+        (format!("{path}?headers=1"), 400),
+    ] {
+        assert_eq!(api.admin("GET", &path, "").status, status, "{path}");
+    }
+}
+
+#[test]
 fn logins_are_counted_anew_when_somebody_wants_that() {
     let api = start();
     let path = "/api/auth/attempts/leveret@burrow";

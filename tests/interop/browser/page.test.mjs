@@ -18,7 +18,7 @@ const HOSTILE = [
 
 // What is looked at in both themes, wide and narrow.
 const SEEN = [
-  '', 'queues', 'queues/%2F/seen?why=true', 'exchanges/%2F/seen', 'streams', 'streams/%2F/seen-stream?browse=offset%3Dfirst', 'exchanges/%2F/amq.topic', 'users', 'users/seen', 'policies', 'definitions',
+  '', 'queues', 'queues/%2F/seen?why=true', 'exchanges/%2F/seen', 'topology?around=qseen', 'streams', 'streams/%2F/seen-stream?browse=offset%3Dfirst', 'exchanges/%2F/amq.topic', 'users', 'users/seen', 'policies', 'definitions',
   'route', 'topology', 'alarms', 'audit', 'delayed', 'nodes/$NODE?impact=true&disk=true&config=true'
 ]
 
@@ -590,6 +590,74 @@ inPage('the route tester says which queues a message reaches, and why', async (p
   await api('POST', 'exchanges/%2F/first/publish', message)
   await until('the broker agrees', async () => (await api('GET', 'queues/%2F/spared')).json.messages === 1)
   assert.equal((await api('GET', 'queues/%2F/routed')).json.messages, 0)
+})
+
+inPage('the route tester knows policies, and headers with colons and types', async (page) => {
+  const reached = page.getByRole('region', { name: 'Queues that it reaches' })
+  const nowhere = page.getByText('No queue: it is returned')
+  await api('PUT', 'exchanges/%2F/main', { type: 'direct' })
+  await api('PUT', 'exchanges/%2F/rest', { type: 'fanout' })
+  await api('PUT', 'exchanges/%2F/by-header', { type: 'headers' })
+  for (const queue of ['rescued', 'linked', 'numbered']) await api('PUT', `queues/%2F/${queue}`, {})
+  await api('POST', 'bindings/%2F/e/rest/q/rescued', { routing_key: '' })
+  await api('POST', 'bindings/%2F/e/by-header/q/linked', { arguments: { url: 'a:b:c' } })
+  await api('POST', 'bindings/%2F/e/by-header/q/numbered', { arguments: { n: 1 } })
+  await api('PUT', 'policies/%2F/rescue', { pattern: '^main$', definition: { 'alternate-exchange': 'rest' }, 'apply-to': 'exchanges' })
+  await open(page, 'route?exchange=main&key=unknown')
+  await reached.getByRole('link', { name: 'rescued' }).waitFor()
+  await page.getByText('its alternate exchange, by the policy "rescue"').waitFor()
+
+  await open(page, 'route?exchange=by-header')
+  await nowhere.waitFor()
+  await button(page, '+ row').click()
+  await page.getByLabel('Key 1').fill('url')
+  await page.getByLabel('Value 1').fill('a:b:c')
+  await reached.getByRole('link', { name: 'linked' }).waitFor()
+  await page.getByLabel('Key 1').fill('n')
+  await page.getByLabel('Value 1').fill('1')
+  await nowhere.waitFor()
+  await page.getByText('it wants n: 1, and not "1"').waitFor()
+  await page.getByLabel('Type 1').selectOption('number')
+  await reached.getByRole('link', { name: 'numbered' }).waitFor()
+  await open(page, 'route?key=linked')
+  await reached.getByRole('link', { name: 'linked' }).waitFor()
+  await api('DELETE', 'policies/%2F/rescue')
+})
+
+inPage('the map leaves out what is unbound, and shows one object with its neighbours', async (page) => {
+  await api('PUT', 'vhosts/mapped', {})
+  await api('PUT', 'permissions/mapped/guest', { configure: '.*', write: '.*', read: '.*' })
+  await api('PUT', 'exchanges/mapped/source', { type: 'topic' })
+  await api('PUT', 'exchanges/mapped/lone', { type: 'fanout' })
+  for (const queue of ['near', 'busy', 'single', 'alone-1', 'alone-2']) await api('PUT', `queues/mapped/${queue}`, {})
+  await api('POST', 'bindings/mapped/e/source/q/near', { routing_key: 'never' })
+  await api('POST', 'bindings/mapped/e/source/q/busy', { routing_key: 'often' })
+  await api('POST', 'bindings/mapped/e/lone/q/single', { routing_key: 'only' })
+  const connection = await amqplib.connect(`${process.env.AMQP_URL}/mapped`)
+  const channel = await connection.createChannel()
+  await channel.consume('near', () => {}, { consumerTag: 'reader' })
+  const flow = setInterval(() => {
+    channel.publish('source', 'often', Buffer.from('x'))
+    channel.publish('lone', 'only', Buffer.from('x'))
+    channel.publish('', 'near', Buffer.from('x'))
+  }, 100)
+  await open(page, 'topology?vhost=mapped')
+  const map = page.getByRole('region', { name: 'Map of exchanges and queues' })
+  await map.getByRole('link', { name: 'near' }).waitFor()
+  await page.getByText('2 queues are left out').waitFor()
+  assert.equal(await map.getByRole('link', { name: 'alone' }).count(), 0)
+  // What comes by which of two bindings is not known.
+  const line = (key) => map.locator('path', { hasText: key })
+  await until('a line that is sure', async () => await line('only').getAttribute('class') === 'live')
+  await until('a guess', async () => await line('never').getAttribute('class') === 'perhaps')
+  assert.equal(await line('often').getAttribute('class'), 'perhaps')
+  await page.getByLabel('Around').selectOption('qnear')
+  await map.getByRole('link', { name: 'reader' }).waitFor()
+  assert.equal(await map.getByRole('link', { name: 'busy' }).count(), 0)
+  await map.getByRole('link', { name: 'source' }).waitFor()
+  clearInterval(flow)
+  await connection.close()
+  await api('DELETE', 'vhosts/mapped')
 })
 
 inPage('the keyboard goes anywhere', async (page) => {

@@ -6,7 +6,8 @@ use crate::input::json_of;
 use crate::route::Call;
 use serde_json::{Value, json};
 
-fn policy_json(p: &Policy) -> Value {
+/// A policy in the API's words.
+pub(crate) fn policy_json(p: &Policy) -> Value {
     json!({
         "vhost": p.vhost,
         "name": p.name,
