@@ -676,7 +676,7 @@ for (const [theme, width] of [['light', 1280], ['dark', 320]]) {
     await api('PUT', 'users/seen', { tags: '' })
     await api('PUT', 'exchanges/%2F/seen', { type: 'topic' })
     await api('POST', 'bindings/%2F/e/seen/q/seen', { routing_key: 'a.#' })
-    await api('PUT', 'leveret/streams/%2F/seen-stream/offsets/readers', { offset: 0 })
+    await api('PUT', 'leveret/streams/%2F/seen-stream/offsets/lookers', { offset: 0 })
     for (const route of SEEN.map((route) => route.replace('$NODE', part(node)))) {
       await open(page, route)
       await page.evaluate(axe)
