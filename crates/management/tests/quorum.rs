@@ -57,6 +57,22 @@ fn a_quorum_queue_is_led_by_who_leads_it_and_by_nobody_where_nobody_does() {
     }
 }
 
+#[test]
+fn a_virtual_host_names_all_nodes_that_serve_it() {
+    let api = start(Group {
+        down: Some(NodeId(2)),
+        ..Group::default()
+    });
+    let serving = json!({"leveret@burrow": "running", "leveret@warren": "running"});
+    assert_eq!(api.get("/api/vhosts/other")["cluster_state"], serving);
+    let listed = api.get("/api/vhosts");
+    let rows = listed.as_array().expect("a list").iter();
+    assert!(rows.len() > 1);
+    for row in rows {
+        assert_eq!(row["cluster_state"], serving);
+    }
+}
+
 const OF_QUEUE: &str = "/api/queues/quorum/other/r/replicas";
 const ON_NODE: &str = "/api/queues/quorum/replicas/on";
 

@@ -10,8 +10,8 @@ use crate::route::Call;
 use crate::vhost_sums;
 use serde_json::{Value, json};
 
-fn vhost_json(app: &App, vhost: &Vhost) -> Value {
-    let node = app.node().name();
+/// A virtual host that is in this state on the nodes of the cluster.
+fn vhost_json(vhost: &Vhost, cluster_state: &Value) -> Value {
     json!({
         "name": vhost.name,
         "description": vhost.description,
@@ -24,8 +24,22 @@ fn vhost_json(app: &App, vhost: &Vhost) -> Value {
         },
         "protected_from_deletion": vhost.protected,
         "tracing": vhost.tracing,
-        "cluster_state": {node: "running"},
+        "cluster_state": cluster_state,
     })
+}
+
+/// The nodes that serve a virtual host: all that are up do.
+fn cluster_state(app: &App) -> Value {
+    let up = match app.node().cluster() {
+        Some(cluster) => {
+            let up = cluster.nodes.into_iter().filter(|node| node.up);
+            up.map(|node| node.name).collect()
+        }
+        None => vec![app.node().name()],
+    };
+    up.into_iter()
+        .map(|name| (name, json!("running")))
+        .collect()
 }
 
 /// `GET /api/vhosts`
@@ -33,7 +47,8 @@ pub fn vhosts(call: &Call<'_>) -> Answer {
     let mut vhosts = call.app.node().vhosts();
     vhosts.retain(|vhost| call.app.sees(call.who, &vhost.name));
     let sums = wanted_sums(call, None)?;
-    let row = |vhost: &Vhost| with_sums(vhost_json(call.app, vhost), sums.as_ref());
+    let state = cluster_state(call.app);
+    let row = |vhost: &Vhost| with_sums(vhost_json(vhost, &state), sums.as_ref());
     list(call, vhosts.iter().map(row))
 }
 
@@ -42,7 +57,7 @@ pub fn vhost(call: &Call<'_>) -> Answer {
     let vhost = call.app.node().vhost(call.param(0));
     let sums = wanted_sums(call, vhost.as_ref().map(|vhost| vhost.name.as_str()))?;
     found(call, vhost, |vhost| {
-        with_sums(vhost_json(call.app, vhost), sums.as_ref())
+        with_sums(vhost_json(vhost, &cluster_state(call.app)), sums.as_ref())
     })
 }
 
