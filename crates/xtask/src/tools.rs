@@ -24,6 +24,8 @@ pub enum Tool {
     PhpAmqplib,
     /// Perl and its client of AMQP.
     AnyEventRabbitMq,
+    /// Nagios's checks of RabbitMQ by its HTTP API.
+    NagiosRabbitMq,
     /// The command-line tools of the C client of AMQP.
     AmqpTools,
     /// The peer broker.
@@ -54,6 +56,7 @@ impl Tool {
             Tool::Bunny => &["ruby", "ruby-bunny"],
             Tool::PhpAmqplib => &["php-cli", "php-amqplib"],
             Tool::AnyEventRabbitMq => &["perl", "libanyevent-rabbitmq-perl"],
+            Tool::NagiosRabbitMq => &["nagios-plugins-rabbitmq"],
             Tool::AmqpTools => &["amqp-tools"],
             Tool::RabbitMq => &["rabbitmq-server"],
             Tool::Redis => &["redis-server"],
@@ -76,6 +79,7 @@ impl Tool {
             Tool::Bunny => &[&["ruby", "-e", "require 'bunny'"]],
             Tool::PhpAmqplib => &[&["php", "-r", "require 'PhpAmqpLib/autoload.php';"]],
             Tool::AnyEventRabbitMq => &[&["perl", "-MAnyEvent::RabbitMQ", "-e", "1"]],
+            Tool::NagiosRabbitMq => &[&["sh", "-c", "command -v check_rabbitmq_overview"]],
             Tool::AmqpTools => &[&["amqp-publish", "--help"]],
             Tool::RabbitMq => &[&["test", "-x", "/usr/lib/rabbitmq/bin/rabbitmq-server"]],
             Tool::Redis => &[&["redis-server", "--version"]],

@@ -83,6 +83,28 @@ pub fn stream_cluster(bench: &Bench) -> Result<Report> {
     on_cluster(bench, &folder, &["-run", "^TestCluster", "."])
 }
 
+/// A copy of the tests with the client of the HTTP API, built before any node starts.
+pub(super) fn management_tests(bench: &Bench) -> Result<PathBuf> {
+    let folder = bench.folder()?.join("go");
+    run::copy_folder(&run::root().join("tests/interop/go-management"), &folder)?;
+    build_tests(&folder)?;
+    Ok(folder)
+}
+
+/// Own tests with the client of the HTTP API, in the folder of their copy.
+pub(super) fn management(
+    bench: &Bench,
+    folder: &Path,
+    environment: [(&'static str, String); 3],
+) -> Result<Report> {
+    let log = bench.log("go")?;
+    let mut command = go()?;
+    command.args(["test", "-json", "-count=1", "-timeout", "2m", "."]);
+    command.current_dir(folder).envs(environment);
+    let success = run::logged(&mut command, &log, DEADLINE)?;
+    read(success, &log)
+}
+
 /// The program of a publisher or consumer that `cargo xtask crash` starts.
 pub fn crash_client() -> Result<PathBuf> {
     let folder = run::target_folder("interop/crash-client")?;
@@ -119,12 +141,15 @@ fn on_cluster(bench: &Bench, folder: &Path, tests: &[&str]) -> Result<Report> {
 fn stream_tests(bench: &Bench) -> Result<PathBuf> {
     let folder = bench.folder()?.join("tests");
     run::copy_folder(&run::root().join("tests/interop/go-streams"), &folder)?;
-    run::output(
-        go()?
-            .args(["test", "-c", "-o", "/dev/null", "."])
-            .current_dir(&folder),
-    )?;
+    build_tests(&folder)?;
     Ok(folder)
+}
+
+fn build_tests(folder: &Path) -> Result<()> {
+    let mut build = go()?;
+    build.args(["test", "-c", "-o", "/dev/null", "."]);
+    run::output(build.current_dir(folder))?;
+    Ok(())
 }
 
 /// What a run of `go test` found.

@@ -35,7 +35,7 @@ pub fn clients(bench: &Bench) -> Result<Report> {
         ("BROKER", bench.kind.name().to_owned()),
         ("STREAM_PORT", broker.stream.port().to_string()),
     ];
-    tests(bench, "!StreamClusterTest", environment)
+    tests(bench, "!StreamClusterTest,!ManagementTest", environment)
 }
 
 /// Own JUnit tests with the stream client over the three nodes of a cluster, one of them killed.
@@ -46,6 +46,14 @@ pub fn stream_cluster(bench: &Bench) -> Result<Report> {
     cluster.stop(&mut report)?;
     report.add(found?);
     Ok(report)
+}
+
+/// Own JUnit tests with the client of the HTTP API.
+pub(super) fn management(
+    bench: &Bench,
+    environment: [(&'static str, String); 3],
+) -> Result<Report> {
+    tests(bench, "ManagementTest", environment)
 }
 
 /// Runs those of the JUnit tests that surefire's pattern names.

@@ -1,7 +1,7 @@
 //! The suites, in the order in which they begin.
 
 use super::bench::Suite;
-use super::{cargo, celery, dashboards, debian, go, guide, java, node, perf, python, rust};
+use super::{cargo, celery, dashboards, debian, go, guide, java, node, perf, python, rust, tools};
 use crate::crash;
 use crate::tools::Tool;
 
@@ -238,6 +238,14 @@ pub(super) const SUITES: &[Suite] = &[
         uses_broker: true,
         alone: false,
         run: guide::operators,
+    },
+    Suite {
+        name: "tools",
+        about: "clients of the HTTP API in Go, Java and Python, rabbitmqadmin, Nagios's checks",
+        needs: &[Tool::Go, Tool::Java, Tool::Python, Tool::NagiosRabbitMq],
+        uses_broker: true,
+        alone: false,
+        run: tools::run,
     },
     Suite {
         name: "perftest",

@@ -16,6 +16,7 @@ mod perf;
 pub mod python;
 mod rust;
 mod tap;
+mod tools;
 
 pub use java::{perftest, perftest_classpath};
 
@@ -28,7 +29,6 @@ use clap::builder::PossibleValuesParser;
 
 use crate::broker::Kind;
 use crate::left_out;
-use crate::tools;
 use bench::{Bench, Report, Suite};
 use list::SUITES;
 
@@ -142,7 +142,7 @@ fn missing(suite: &Suite) -> Option<anyhow::Error> {
     static INSTALLS: Mutex<()> = Mutex::new(());
     let _one_at_a_time = INSTALLS.lock().unwrap_or_else(PoisonError::into_inner);
     let mut needs = suite.needs.iter();
-    needs.find_map(|&tool| tools::ensure(tool).err())
+    needs.find_map(|&tool| crate::tools::ensure(tool).err())
 }
 
 fn run_one(suite: &Suite, kind: Kind, count: &Counter) -> Row {

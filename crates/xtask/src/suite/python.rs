@@ -36,6 +36,15 @@ const PACKAGES: &[&str] = &[
     "sqlalchemy>=2",
 ];
 
+/// What the environment for the client of the HTTP API holds: it cannot be beside aio-pika, which
+/// needs another version of the library below both.
+const MANAGEMENT_PACKAGES: &[&str] = &[
+    "amqpstorm[management]==3.1.4",
+    "pika==1.3.2",
+    "pytest==9.1.1",
+    "pytest-timeout==2.4.0",
+];
+
 /// How long one run of pytest may take.
 pub(super) const DEADLINE: Duration = Duration::from_secs(900);
 
@@ -128,10 +137,20 @@ pub fn kombu(bench: &Bench) -> Result<Report> {
 
 /// The virtual environment's interpreter.
 pub fn python() -> Result<PathBuf> {
-    let folder = run::target_folder("interop/python")?;
+    environment("interop/python", PACKAGES)
+}
+
+/// The interpreter of the environment for the client of the HTTP API.
+pub(super) fn management() -> Result<PathBuf> {
+    environment("interop/python-management", MANAGEMENT_PACKAGES)
+}
+
+/// The interpreter of a virtual environment with these packages, which is made if it is not there.
+fn environment(folder: &str, packages: &[&str]) -> Result<PathBuf> {
+    let folder = run::target_folder(folder)?;
     let interpreter = folder.join("venv/bin/python");
     let stamp = folder.join("packages");
-    let wanted = PACKAGES.join("\n");
+    let wanted = packages.join("\n");
     if fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
         return Ok(interpreter);
     }
@@ -142,7 +161,7 @@ pub fn python() -> Result<PathBuf> {
             .arg(&venv),
     )?;
     let mut pip = pip(&interpreter)?;
-    run::output(pip.arg("install").args(PACKAGES))?;
+    run::output(pip.arg("install").args(packages))?;
     fs::write(&stamp, wanted)?;
     Ok(interpreter)
 }
@@ -191,8 +210,12 @@ pub(super) fn source(bench: &Bench, requirement: &str) -> Result<PathBuf> {
 
 /// pytest in a folder, with the plugin that reports to this tool.
 pub(super) fn pytest(bench: &Bench, folder: &Path) -> Result<Command> {
-    let interpreter = python()?;
-    let mut command = Command::new(&interpreter);
+    pytest_of(&python()?, bench, folder)
+}
+
+/// The same with the interpreter of another environment.
+pub(super) fn pytest_of(interpreter: &Path, bench: &Bench, folder: &Path) -> Result<Command> {
+    let mut command = Command::new(interpreter);
     command.args([
         "-m",
         "pytest",
