@@ -1,6 +1,6 @@
 //! What the node's part in its cluster may reach while it runs: the seam to whoever drives it.
 //!
-//! Actors run *in place*: whoever has work for a shard borrows the shard, does the work, and lets
+//! Work is done *in place*: whoever has some for a shard borrows the shard, does the work, and lets
 //! it go. In the broker a borrow takes a lock that is held for a batch; in a simulator it is a
 //! plain borrow. What the work wants done elsewhere comes out as closed lists of effects, and the
 //! environment carries it there when the shard is let go.

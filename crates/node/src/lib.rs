@@ -71,7 +71,7 @@ impl Default for StreamSessions {
     }
 }
 
-/// Settings of a node that its actors must know.
+/// Settings of a node that its queues and sessions must know.
 #[derive(Debug)]
 pub struct NodeSettings {
     /// What sessions negotiate.

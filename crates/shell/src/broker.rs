@@ -8,7 +8,6 @@ mod streams;
 pub use env::ShardGuard;
 
 use crate::admission::{Admission, AdmissionLimits};
-use crate::bells::{self, Bells, HeldBells, Ringer};
 use crate::clock::{self, Clock};
 use crate::cluster::Links;
 use crate::inbox::Inbox;
@@ -18,6 +17,7 @@ use crate::news::DurableNews;
 use crate::progress::Progress;
 use crate::signal::Signal;
 use crate::stream_thread::StreamHandle;
+use crate::wake_ups::{self, HeldWakeUps, ThreadWaker, WakeUps};
 use leveret_cluster::Env;
 use leveret_cluster::catalogue::execute_in_parts;
 use leveret_cluster::streams::StreamRelay;
@@ -144,22 +144,22 @@ const fn alarms_of(bits: u8) -> Alarms {
     }
 }
 
-impl Ringer for Broker {
-    fn ring_now(&self, bells: Bells) {
-        if bells.wal {
+impl ThreadWaker for Broker {
+    fn wake_now(&self, wake_ups: WakeUps) {
+        if wake_ups.wal {
             self.wal.notify();
-        } else if bells.wal_soon {
+        } else if wake_ups.wal_soon {
             self.wal.notify_soon();
-        } else if bells.wal_lazily {
+        } else if wake_ups.wal_lazily {
             self.wal.notify_lazily();
         }
-        if bells.links {
+        if wake_ups.links {
             self.cluster_links.ring();
         }
-        let mut rung = bells.io_threads;
-        while rung != 0 {
-            let thread = rung.trailing_zeros() as usize;
-            rung &= rung - 1;
+        let mut woken = wake_ups.io_threads;
+        while woken != 0 {
+            let thread = woken.trailing_zeros() as usize;
+            woken &= woken - 1;
             self.inboxes[thread].ring();
         }
     }
@@ -312,7 +312,8 @@ impl Broker {
 
     /// Wakes the threads that wait for the write-ahead log.
     pub(crate) fn tell_durable(&self) {
-        self.news.tell(|thread| self.ring(Bells::io_thread(thread)));
+        self.news
+            .tell(|thread| self.wake(WakeUps::io_thread(thread)));
         self.progress.tell();
     }
 
@@ -332,15 +333,15 @@ impl Broker {
 
     /// Wakes threads that have something to do; at the end of this thread's turn, if that holds
     /// wake-ups back.
-    pub(crate) fn ring(&self, bells: Bells) {
-        if !bells::hold_back(bells) {
-            self.ring_now(bells);
+    pub(crate) fn wake(&self, wake_ups: WakeUps) {
+        if !wake_ups::hold_back(wake_ups) {
+            self.wake_now(wake_ups);
         }
     }
 
     /// Holds back whom this thread wakes until what is given is dropped.
-    pub(crate) fn hold_bells(&self) -> HeldBells<'_> {
-        HeldBells::new(self)
+    pub(crate) fn hold_wake_ups(&self) -> HeldWakeUps<'_> {
+        HeldWakeUps::new(self)
     }
 
     /// A shard's lock alone, without the effects being carried out: for the threads of the storage

@@ -2,10 +2,10 @@
 
 use crate::sync::{AtomicBool, Mutex, Ordering, Waker, fence};
 
-/// The inbox of one IO thread: a bounded-by-credit list of events, and the bell that wakes the
+/// The inbox of one IO thread: a bounded-by-credit list of events, and the waker of the
 /// thread.
 ///
-/// Ringing costs two system calls between the threads, so it is done only when the thread sleeps:
+/// Waking costs two system calls between the threads, so it is done only when the thread sleeps:
 /// `parked` says so.
 pub struct Inbox<E> {
     events: Mutex<Vec<E>>,
@@ -15,7 +15,7 @@ pub struct Inbox<E> {
 }
 
 impl<E> Inbox<E> {
-    /// An empty inbox whose bell is `waker`.
+    /// An empty inbox whose thread `waker` wakes.
     pub fn new(waker: Waker) -> Self {
         Self {
             events: Mutex::new(Vec::new()),
@@ -25,8 +25,8 @@ impl<E> Inbox<E> {
         }
     }
 
-    /// Adds events without ringing: who holds a shard posts under its lock, so that deliveries keep
-    /// their order, and rings after.
+    /// Adds events without waking: who holds a shard posts under its lock, so that deliveries keep
+    /// their order, and wakes after.
     pub fn post(&self, events: impl IntoIterator<Item = E>) {
         let mut waiting = self.events.lock();
         waiting.extend(events);

@@ -2,7 +2,7 @@
 //!
 //! A broker that is faster than its clients wakes up for every single message, and then pays for a
 //! poll, a read, a write and the wake-ups between with each: several times what the message itself
-//! costs. Network cards met the same problem with interrupt moderation, and this is the same
+//! costs. Network cards met the same problem with interrupt coalescing, and this is the same
 //! answer: under a stream of wake-ups that each bring little, sleep a moment before the next look.
 //!
 //! A message that is alone is never delayed: the pause comes after work, and only once the turns of

@@ -28,7 +28,7 @@ use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
-/// The token of the thread's bell.
+/// The token of the thread's waker.
 pub const TOKEN_WAKER: Token = Token(usize::MAX);
 /// Tokens of listeners start here; below are connections' slots.
 const TOKEN_LISTENER: usize = usize::MAX / 2;

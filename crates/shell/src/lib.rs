@@ -24,7 +24,6 @@ pub mod timers_and_alarms;
 pub mod tls;
 
 pub mod admission;
-mod bells;
 mod buffers;
 mod clock;
 mod group_commit_delay;
@@ -38,6 +37,7 @@ mod segment_thread;
 mod signal;
 mod sync;
 mod transport;
+mod wake_ups;
 mod wal_thread;
 
 /// Ends the process with one line that says why. For what leaves nobody able to say what is on the

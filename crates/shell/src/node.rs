@@ -74,7 +74,7 @@ pub struct NodeConfig {
     pub first_boot: Vec<Command>,
     /// What is to be done after that and before anyone can connect.
     pub prepare: Option<Prepare>,
-    /// Settings for the actors; `shard_count` is set from the store.
+    /// Settings for the queues and sessions; `shard_count` is set from the store.
     pub settings: NodeSettings,
 }
 

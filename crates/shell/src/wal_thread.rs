@@ -95,7 +95,7 @@ impl<D: Disk> WalThread<D> {
     fn write_all(&mut self) {
         let now = self.broker.now();
         // What goes to other nodes before it is written here goes together.
-        let bells = self.broker.hold_bells();
+        let wake_ups = self.broker.hold_wake_ups();
         for shard in self.broker.shard_ids().rev() {
             {
                 let mut guard = self.broker.shard(shard);
@@ -104,7 +104,7 @@ impl<D: Disk> WalThread<D> {
             }
             self.broker.backlog_taken(shard);
         }
-        drop(bells);
+        drop(wake_ups);
         self.chunks.sort_by_key(SealedChunk::shard);
         while !self.chunks.is_empty() {
             self.writer_supply();
@@ -134,7 +134,7 @@ impl<D: Disk> WalThread<D> {
             tracing::info!("there is space for the write-ahead log again");
         }
         self.group_commit_delay.wrote(outcome.bytes, Instant::now());
-        let _bells = self.broker.hold_bells();
+        let _wake_ups = self.broker.hold_wake_ups();
         let now = self.broker.now();
         for shard in self.broker.shard_ids() {
             let part = || {

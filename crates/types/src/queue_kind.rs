@@ -4,7 +4,7 @@
 ///
 /// What follows from it lies in one place for each matter: its arguments and policies in
 /// `metadata`'s kinds, the rules by which messages go out in the queue machine, its host in
-/// `node`'s shards and streams.
+/// `queue-host` and, for streams, `stream-host`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueKind {
     /// `classic`: on one node. One priority log, or a priority log for each priority up to

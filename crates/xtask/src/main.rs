@@ -37,6 +37,7 @@ mod run;
 mod suite;
 mod tidy;
 mod tools;
+mod track_record;
 mod unit;
 mod words;
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use crate::{graph, places, run, unit, words};
+use crate::{graph, places, run, track_record, unit, words};
 
 const LINE_CHARS_MAX: usize = 100;
 const FILE_LINES_MAX: usize = 1_100;
@@ -72,6 +72,9 @@ pub fn run() -> Result<bool> {
     wrong.extend(unexplained_dependencies(&root)?);
     wrong.extend(words::faults(&root, &sources)?);
     wrong.extend(places::faults(&root)?);
+    let mut with_tests = sources;
+    collect(&root.join("tests"), "py", &mut with_tests)?;
+    wrong.extend(track_record::faults(&root, &with_tests)?);
     wrong.extend(unit::faults(&root)?);
     for line in &wrong {
         println!("{line}");

@@ -22,8 +22,16 @@ struct Retired {
     in_documents: bool,
 }
 
-/// Each retired word in identifiers of `sources` and in documents, and each title of a commit that
-/// is too long.
+impl Retired {
+    /// Whether this is one of the words, alone or with an `s` at its end.
+    fn retires(&self, word: &str) -> bool {
+        let is_listed = |word: &str| self.words.iter().any(|listed| listed == word);
+        is_listed(word) || word.strip_suffix('s').is_some_and(is_listed)
+    }
+}
+
+/// Each retired word in identifiers and comments of `sources` and in documents, and each title of a
+/// commit that is too long.
 pub fn faults(root: &Path, sources: &[PathBuf]) -> Result<Vec<String>> {
     let glossary =
         fs::read_to_string(root.join("docs/glossary.md")).context("read the glossary")?;
@@ -36,6 +44,7 @@ pub fn faults(root: &Path, sources: &[PathBuf]) -> Result<Vec<String>> {
         let here = |row: &&Retired| row.crates.is_empty() || row.crates.contains(&crate_name);
         let rows: Vec<&Retired> = retired.iter().filter(here).collect();
         wrong.extend(code_faults(&name, &text, &rows));
+        wrong.extend(retired_in_comments(&name, &text, &rows));
         wrong.extend(comment_faults(&name, &text));
     }
     for path in documents(root)? {
@@ -104,9 +113,28 @@ fn code_faults(name: &str, text: &str, rows: &[&Retired]) -> Vec<String> {
         let code = without_texts(line);
         let identifiers = code.split(|char: char| !char.is_alphanumeric() && char != '_');
         for part in identifiers.flat_map(parts) {
-            if let Some(row) = rows.iter().find(|row| row.words.contains(&part)) {
+            if let Some(row) = rows.iter().find(|row| row.retires(&part)) {
                 let place = format!("{name}:{}", at + 1);
                 wrong.push(format!("{place}: `{part}`: say \"{}\"", row.say));
+            }
+        }
+    }
+    wrong
+}
+
+/// Retired words of comments that have lines of their own, outside backticks and brackets.
+fn retired_in_comments(name: &str, text: &str, rows: &[&Retired]) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (at, line) in text.lines().enumerate() {
+        let Some(sentence) = line.trim_start().strip_prefix("//") else {
+            continue;
+        };
+        let pieces = words_of_prose(sentence);
+        for word in pieces.flat_map(|piece| piece.split(|char: char| !char.is_alphanumeric())) {
+            let word = word.to_lowercase();
+            if let Some(row) = rows.iter().find(|row| row.retires(&word)) {
+                let place = format!("{name}:{}", at + 1);
+                wrong.push(format!("{place}: `{word}`: say \"{}\"", row.say));
             }
         }
     }
@@ -252,6 +280,19 @@ mod tests {
         assert_eq!(count("let lane_of = LaneState::of(LANES_MAX);"), 3);
         assert_eq!(count("let planes = \"a lane\"; // a lane"), 0);
         assert_eq!(count("let a = \"\\\"\"; lane"), 1);
+        assert_eq!(count("mod rots; struct HeldRots; // rots"), 2);
+    }
+
+    #[test]
+    fn a_word_is_found_in_a_comment_that_has_a_line_of_its_own() {
+        let rows = table(GLOSSARY).expect("a table");
+        let rows: Vec<&Retired> = rows.iter().collect();
+        let count = |text: &str| retired_in_comments("a.rs", text, &rows).len();
+        assert_eq!(count("/// A lane's end.\n    // Rots, and a lane_of."), 3);
+        assert_eq!(
+            count("/// Planes, a `lane` and [`lane_of`].\nlet lane = 1;"),
+            0
+        );
     }
 
     #[test]

@@ -23,7 +23,7 @@ fn three_messages() -> (World, NodeId) {
     (world, NodeId(3))
 }
 
-/// A node stops, and its disk rots.
+/// A node stops, and its disk is corrupted.
 fn corruption(world: &mut World, node: NodeId) {
     world.kill(node);
     world.corruption(node, b"perishable");

@@ -462,9 +462,9 @@ fn a_queue_without_a_majority_holds_its_own_publishers_back() {
     );
 }
 
-/// Its socket ends while the proxy's presentation, in which it is listed, is on its way.
+/// Its socket ends while the remote queue's registration, in which it is listed, is on its way.
 #[test]
-fn a_consumer_that_goes_while_its_node_presents_itself_holds_nothing() {
+fn a_consumer_that_goes_while_its_node_registers_holds_nothing() {
     let mut world = World::new(3);
     world.connect("a", NodeId(1));
     world.rest();

@@ -2,10 +2,10 @@
 //! let go.
 
 use super::{Broker, LOG_BACKLOG_BYTES_MAX, ShardCell, thread_of};
-use crate::bells::Bells;
 use crate::inbox::Inbox;
 use crate::io_thread::ThreadEvent;
 use crate::logins::LoginWaiter;
+use crate::wake_ups::WakeUps;
 use bytes::Bytes;
 use leveret_auth::{LoginCheck, Verdict};
 use leveret_cluster::Env as _;
@@ -91,7 +91,7 @@ impl Drop for ShardGuard<'_> {
         let broker = self.broker;
         // Posted under the shard's lock: deliveries of one queue reach a connection in the order in
         // which the queue made them.
-        let rung = post(broker, &mut shard.effects.posts);
+        let woken = post(broker, &mut shard.effects.posts);
         let sends = !shard.effects.peer.is_empty()
             && broker.cluster_links.post(shard.effects.peer.drain(..));
         let refused = broker.say_for_queues(&mut shard.effects.streams);
@@ -117,8 +117,8 @@ impl Drop for ShardGuard<'_> {
         if page_out {
             broker.segments.notify();
         }
-        broker.ring(Bells {
-            io_threads: rung,
+        broker.wake(WakeUps {
+            io_threads: woken,
             links: sends,
             wal: wants_write,
             wal_soon: wants_soon,
@@ -189,7 +189,7 @@ impl leveret_cluster::Env for Broker {
 
     fn wake_cluster(&self) {
         self.cluster_links.note_work();
-        self.ring(Bells::LINKS);
+        self.wake(WakeUps::LINKS);
     }
 
     fn change_catalogue<R>(&self, work: impl FnOnce(&mut Catalogue) -> R) -> R {
@@ -202,7 +202,7 @@ impl leveret_cluster::Env for Broker {
 
     fn post_peer(&self, to: NodeId, frame: PeerFrame) {
         if self.cluster_links.post([(to, frame)]) {
-            self.ring(Bells::LINKS);
+            self.wake(WakeUps::LINKS);
         }
     }
 
@@ -303,7 +303,7 @@ impl Env for Broker {
     fn post(&self, connection: ConnectionId, event: ConnectionEvent) {
         if let Some(inbox) = self.inboxes.get(thread_of(connection)) {
             inbox.post([ThreadEvent::Connection(connection, event)]);
-            self.ring(Bells::io_thread(thread_of(connection)));
+            self.wake(WakeUps::io_thread(thread_of(connection)));
         }
     }
 

@@ -102,7 +102,7 @@ impl Acceptor {
         self.local
     }
 
-    /// Lets another doorkeeper decide from now on.
+    /// Lets another admission policy decide from now on.
     pub fn hand_over(&self, admission: Arc<dyn AdmissionPolicy>) {
         *self.shared.admission.write() = admission;
     }

@@ -11,7 +11,7 @@ use leveret_metadata::Command;
 use leveret_types::NodeId;
 use std::sync::Arc;
 
-/// The doorkeeper of a member.
+/// The admission policy of a member.
 pub(crate) struct MembersAdmission {
     pub(crate) broker: Arc<Broker>,
     pub(crate) own: Own,

@@ -28,7 +28,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The token of the thread's bell.
+/// The token of the thread's waker.
 pub(crate) const TOKEN_WAKER: Token = Token(usize::MAX);
 /// Pauses between two attempts to dial.
 const BACKOFF_MS: std::ops::Range<u64> = 50..1_000;
@@ -402,7 +402,7 @@ impl LinkThread {
             .map(|(node, _)| *node)
             .collect();
         let broker = Arc::clone(&self.broker);
-        let bells = broker.hold_bells();
+        let wake_ups = broker.hold_wake_ups();
         for node in nodes {
             let link = self.peers.get_mut(&node).and_then(|p| p.incoming.as_mut());
             let Some(link) = link else { continue };
@@ -419,7 +419,7 @@ impl LinkThread {
                 self.broker.run_deferred(now);
                 self.broker.progress.tell();
                 if are_many {
-                    bells.ring();
+                    wake_ups.wake();
                 }
             }
             if let Err(why) = read {

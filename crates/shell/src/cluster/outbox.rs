@@ -306,7 +306,7 @@ mod tests {
     #[test]
     fn frames_that_may_wait_wake_the_thread_only_while_it_sleeps_long() {
         let poll = Poll::new().expect("a poll");
-        let waker = Waker::new(poll.registry(), Token(0)).expect("a bell");
+        let waker = Waker::new(poll.registry(), Token(0)).expect("a waker");
         let links = Links::new(NodeId(1), Inbox::new(waker));
         let outbox = links.outbox(NodeId(2));
         outbox.open();

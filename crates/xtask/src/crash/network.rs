@@ -1,8 +1,8 @@
 //! A cluster of three in network namespaces: kills, stops, cuts of the network between the nodes,
-//! and the stories of operators, while clients reach all of them throughout.
+//! and scenarios of operators, while clients reach all of them throughout.
 //!
 //! Of a fault's time there is load before it for a sixth, the fault for a half, load after it for a
-//! third; a story takes as long as it takes. Then all queues are emptied and the books closed.
+//! third; a scenario takes as long as it takes. Then all queues are emptied and the books closed.
 
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};

@@ -18,7 +18,7 @@ use crate::client::{Client, Event};
 use crate::cluster::Cluster;
 use crate::{http, run};
 
-/// How long anything of a story may take.
+/// How long anything of a scenario may take.
 const DEADLINE: Duration = Duration::from_secs(60);
 /// Pause between two looks at what is waited for.
 const LOOK: Duration = Duration::from_millis(100);

@@ -22,7 +22,7 @@ impl RemoteQueue {
         }
     }
 
-    /// A node says that it leads; whether that is news and the remote queue has presented itself.
+    /// A node says that it leads; whether that is news and the remote queue has registered.
     pub(crate) fn leading(
         &mut self,
         node: NodeId,

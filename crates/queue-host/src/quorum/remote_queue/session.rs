@@ -140,7 +140,7 @@ impl RemoteQueue {
         is_for_nobody_else && has_credit
     }
 
-    /// Takes in what a leader says in the session. `next` is the session that a presentation to
+    /// Takes in what a leader says in the session. `next` is the session that a registration at
     /// another node would begin.
     pub(crate) fn receive(
         &mut self,

@@ -170,7 +170,7 @@ pub(super) struct Closed {
 struct Served {
     sessions: Vec<Session>,
     subscriptions: HashMap<ConsumerId, Place, foldhash::fast::FixedState>,
-    /// Nodes that have not presented themselves yet, and until when they may.
+    /// Nodes that have not registered yet, and until when they may.
     awaited: Vec<NodeId>,
     await_until_ms: u64,
     /// What the others say that their consumers hold.

@@ -42,7 +42,7 @@ pub fn decode_to_remote_queue(queue: QueueId, bytes: Bytes) -> Result<EventFrame
 }
 
 /// Bytes of a frame as they are read. A record takes much more memory than bytes, so that their
-/// number is bounded; what a presentation lists does not.
+/// number is bounded; what a registration lists does not.
 struct Reader {
     bytes: Bytes,
     records: usize,

@@ -1,8 +1,8 @@
 //! The single active consumer, where the queue has that rule.
 //!
 //! The leader tells the nodes' remote queues which consumer that is, with a number that is greater
-//! each time, and they present what they were told. A new leader chooses when all nodes have
-//! presented themselves or had their time for it; who was the active one last stays it.
+//! each time, and they register with what they were told. A new leader chooses when all nodes have
+//! registered or had their time for it; who was the active one last stays it.
 
 use super::Leader;
 use crate::quorum::link::{Event, RegisteredSubscription};

@@ -29,7 +29,7 @@ impl Leader {
         if !is_of_term || is_old {
             return self.leading(around, from);
         }
-        // Who is the active consumer stays it if it is presented again.
+        // Who is the active consumer stays it if it is registered again.
         self.queue.hold_election();
         self.forget_node(around, from);
         let origin = Origin {

@@ -61,7 +61,7 @@ fn a_session_begins_with_the_leader_of_a_term_once() {
 }
 
 impl World {
-    /// One step at a time until a node leads that no other has presented itself to.
+    /// One step at a time until a node leads that no other has registered at.
     pub(super) fn begun_to_lead(&mut self) -> usize {
         for _ in 0..10_000 {
             for at in 0..self.count() {

@@ -8,7 +8,7 @@ use std::cell::Cell;
 
 /// Threads that have something to do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Bells {
+pub(crate) struct WakeUps {
     /// IO threads, as bits.
     pub(crate) io_threads: u64,
     /// The links' thread.
@@ -21,7 +21,7 @@ pub(crate) struct Bells {
     pub(crate) wal_lazily: bool,
 }
 
-impl Bells {
+impl WakeUps {
     /// The links' thread alone.
     pub(crate) const LINKS: Self = Self {
         io_threads: 0,
@@ -50,49 +50,49 @@ impl Bells {
     }
 }
 
-/// What rings bells.
-pub(crate) trait Ringer {
+/// What wakes threads.
+pub(crate) trait ThreadWaker {
     /// Wakes these threads now.
-    fn ring_now(&self, bells: Bells);
+    fn wake_now(&self, wake_ups: WakeUps);
 }
 
 thread_local! {
     /// What the turn of this thread holds back, while it does.
-    static HELD: Cell<Option<Bells>> = const { Cell::new(None) };
+    static HELD: Cell<Option<WakeUps>> = const { Cell::new(None) };
 }
 
 /// Adds to what this thread's turn holds back; false if it holds nothing back.
-pub(crate) fn hold_back(bells: Bells) -> bool {
+pub(crate) fn hold_back(wake_ups: WakeUps) -> bool {
     let held = HELD.get();
     if let Some(held) = held {
-        HELD.set(Some(held.and(bells)));
+        HELD.set(Some(held.and(wake_ups)));
     }
     held.is_some()
 }
 
-/// Whatever this thread rings while there is one waits until it is dropped. For the length of work
+/// Whatever this thread wakes while there is one waits until it is dropped. For the length of work
 /// that waits for no other thread.
-pub(crate) struct HeldBells<'a> {
-    ringer: &'a dyn Ringer,
+pub(crate) struct HeldWakeUps<'a> {
+    waker: &'a dyn ThreadWaker,
 }
 
-impl<'a> HeldBells<'a> {
-    pub(crate) fn new(ringer: &'a dyn Ringer) -> Self {
-        let before = HELD.replace(Some(Bells::default()));
+impl<'a> HeldWakeUps<'a> {
+    pub(crate) fn new(waker: &'a dyn ThreadWaker) -> Self {
+        let before = HELD.replace(Some(WakeUps::default()));
         assert!(before.is_none(), "wake-ups are held back already");
-        Self { ringer }
+        Self { waker }
     }
 
-    /// Rings what is held back so far, and goes on holding back.
-    pub(crate) fn ring(&self) {
-        let held = HELD.replace(Some(Bells::default()));
-        self.ringer.ring_now(held.unwrap_or_default());
+    /// Wakes those that are held back so far, and goes on holding back.
+    pub(crate) fn wake(&self) {
+        let held = HELD.replace(Some(WakeUps::default()));
+        self.waker.wake_now(held.unwrap_or_default());
     }
 }
 
-impl Drop for HeldBells<'_> {
+impl Drop for HeldWakeUps<'_> {
     fn drop(&mut self) {
-        self.ringer.ring_now(HELD.take().unwrap_or_default());
+        self.waker.wake_now(HELD.take().unwrap_or_default());
     }
 }
 
@@ -102,35 +102,35 @@ mod tests {
     use std::cell::RefCell;
 
     #[derive(Default)]
-    struct Rung(RefCell<Vec<Bells>>);
+    struct Woken(RefCell<Vec<WakeUps>>);
 
-    impl Ringer for Rung {
-        fn ring_now(&self, bells: Bells) {
-            self.0.borrow_mut().push(bells);
+    impl ThreadWaker for Woken {
+        fn wake_now(&self, wake_ups: WakeUps) {
+            self.0.borrow_mut().push(wake_ups);
         }
     }
 
     #[test]
-    fn what_a_turn_holds_back_gathers_and_is_rung_at_its_end() {
-        let rung = Rung::default();
-        assert!(!hold_back(Bells::LINKS), "nothing is held back here");
-        let held = HeldBells::new(&rung);
-        assert!(hold_back(Bells::io_thread(3)) && hold_back(Bells::LINKS));
-        let elsewhere = std::thread::spawn(|| hold_back(Bells::LINKS));
+    fn what_a_turn_holds_back_gathers_and_is_woken_at_its_end() {
+        let woken = Woken::default();
+        assert!(!hold_back(WakeUps::LINKS), "nothing is held back here");
+        let held = HeldWakeUps::new(&woken);
+        assert!(hold_back(WakeUps::io_thread(3)) && hold_back(WakeUps::LINKS));
+        let elsewhere = std::thread::spawn(|| hold_back(WakeUps::LINKS));
         assert!(
             !elsewhere.join().expect("no panic"),
             "another thread's turn"
         );
-        assert!(rung.0.borrow().is_empty());
-        held.ring();
-        let first = Bells {
+        assert!(woken.0.borrow().is_empty());
+        held.wake();
+        let first = WakeUps {
             links: true,
-            ..Bells::io_thread(3)
+            ..WakeUps::io_thread(3)
         };
-        assert_eq!(*rung.0.borrow(), [first]);
-        assert!(hold_back(Bells::io_thread(0)));
+        assert_eq!(*woken.0.borrow(), [first]);
+        assert!(hold_back(WakeUps::io_thread(0)));
         drop(held);
-        assert_eq!(*rung.0.borrow(), [first, Bells::io_thread(0)]);
-        assert!(!hold_back(Bells::LINKS), "the turn is over");
+        assert_eq!(*woken.0.borrow(), [first, WakeUps::io_thread(0)]);
+        assert!(!hold_back(WakeUps::LINKS), "the turn is over");
     }
 }
