@@ -77,7 +77,8 @@ impl Barriers {
         self.changes >= UNSYNCED_CHANGES_MAX
     }
 
-    /// Takes note of an answer that waits for this log position; whether it needs a barrier of its own.
+    /// Takes note of an answer that waits for this log position; whether it needs a barrier of its
+    /// own.
     pub(super) fn add(&mut self, log_position: LogPosition) -> bool {
         self.changes += 1;
         match self.queue_counts.back_mut() {
@@ -102,7 +103,8 @@ impl Barriers {
         last.map(|last| last.deliveries += delivery).is_some()
     }
 
-    /// Takes the oldest barrier away if its log position is durable; answers the deliveries behind it.
+    /// Takes the oldest barrier away if its log position is durable; answers the deliveries behind
+    /// it.
     pub(super) fn pop_durable<E: Env>(&mut self, env: &E) -> Option<Encoded> {
         let LogPosition { shard, chunk } = self.queue_counts.front()?.log_position;
         if env.durable(shard) < chunk {

@@ -188,7 +188,8 @@ impl Runner {
         Ok(table(&head, &rows.collect::<Vec<_>>()))
     }
 
-    /// Each preset of a scenario once; what a message costs, and what the worst of a thousand waits.
+    /// Each preset of a scenario once; what a message costs, and what the worst of a thousand
+    /// waits.
     fn whole(&mut self, whole: &Whole) -> Result<String> {
         let (mut rows, mut files) = (Vec::new(), Vec::new());
         for preset in whole.presets {
