@@ -4,6 +4,7 @@ use crate::admission::AdmissionLimits;
 use crate::broker::Broker;
 use crate::cluster::{self, ClusterConfig, ClusterError, Links, PrepareError};
 use crate::disk::RealDisk;
+use crate::found_streams;
 use crate::inbox::Inbox;
 use crate::io_thread::{IoThread, TOKEN_WAKER, ThreadEvent};
 pub use crate::io_thread::{LISTED_MAX, Which};
@@ -16,9 +17,8 @@ use crate::timers_and_alarms::{TimersAndAlarms, Watermarks};
 use crate::tls::{TlsError, TlsFiles};
 use crate::wal_thread::WalThread;
 use leveret_cluster::Env as _;
-use leveret_cluster::streams;
 use leveret_cluster::{Cluster, group};
-use leveret_metadata::{CatalogueError, Command, QueueKind};
+use leveret_metadata::{CatalogueError, Command};
 use leveret_node::{ConnectionStatus, Env, NodeSettings, StreamSessions};
 use leveret_queue_host::shard::Shard;
 use leveret_storage::{
@@ -29,7 +29,6 @@ use leveret_stream_host::StreamHost;
 use leveret_types::{ConnectionId, NodeId, ProtocolError, ShardId};
 use mio::{Poll, Waker};
 use parking_lot::{Mutex, RwLock};
-use std::collections::HashSet;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -132,8 +131,6 @@ pub enum StartError {
     System(#[from] io::Error),
 }
 
-/// Folder of the streams' segments, within that of all segments.
-const STREAM_FOLDER: &str = "stream";
 /// Files of the write-ahead log that are used again rather than deleted while consumers keep up.
 pub(crate) const WAL_FILES_KEPT: usize = 4;
 
@@ -170,11 +167,6 @@ impl Node {
     /// Why it does not start; nothing of it runs then.
     pub fn start(config: NodeConfig, disk: RealDisk) -> Result<Self, StartError> {
         let (listeners, tls) = listen(&config)?;
-        let streams = StreamFiles::open(
-            disk.clone(),
-            &config.folders.segment.join(STREAM_FOLDER),
-            u64::from_ne_bytes(random()?),
-        );
         let uuid = random()?;
         let options = Options {
             uuid,
@@ -185,7 +177,11 @@ impl Node {
             wal_pool_files: WAL_FILES_KEPT,
         };
         let recovered = recover(&disk, &config.folders, &options)?;
-        Self::run(config, recovered, streams?, listeners, tls)
+        // Only now is it certain that these files are of this store, and that no other process has
+        // them.
+        let folder = config.folders.streams();
+        let streams = StreamFiles::open(disk, &folder, u64::from_ne_bytes(random()?))?;
+        Self::run(config, recovered, streams, listeners, tls)
     }
 
     fn run(
@@ -520,7 +516,8 @@ fn advertise(settings: &mut NodeSettings, listening: &[(SocketAddr, bool)]) {
     }
 }
 
-/// Starts the streams of this node, and deletes what a crash has left of others.
+/// Starts the streams of this node, deletes what a crash has left of others, and sets aside what
+/// the catalogue has never known.
 fn start_streams(
     broker: &Arc<Broker>,
     mut files: StreamFiles<RealDisk>,
@@ -529,31 +526,7 @@ fn start_streams(
         tracing::warn!("the journal in which streams share syncs is damaged: {what}");
     }
     let mut host = StreamHost::new(files);
-    let mut here = HashSet::new();
-    {
-        let catalogue = broker.catalogue();
-        for record in catalogue.queues(None) {
-            if streams::has_files(record, &**broker) {
-                here.insert(record.id());
-            }
-            if record.kind() == QueueKind::Stream {
-                streams::found(record, &**broker);
-            }
-        }
-    }
-    let is_known = |stream| {
-        let is_known = here.contains(&stream);
-        if !is_known {
-            let id = stream.0;
-            tracing::warn!(
-                "deleting the files of stream {id}: the catalogue has no stream of this id on \
-                 this node, so it was deleted while its files could not be"
-            );
-        }
-        is_known
-    };
-    host.retain(is_known)
-        .map_err(|error| io::Error::other(error.to_string()))?;
+    found_streams::sort_out(broker, &mut host)?;
     let (clock, hear) = (Arc::clone(broker), Arc::clone(broker));
     let thread = StreamThread::new(
         host,

@@ -6,9 +6,11 @@ mod client;
 #[path = "client/stream.rs"]
 mod stream_client;
 
-use client::{Scratch, start};
+use client::{Scratch, config, start};
+use leveret_shell::disk::RealDisk;
 use leveret_shell::node::Node;
 use std::net::SocketAddr;
+use std::path::Path;
 use stream_client::{OK, StreamClient, text};
 
 fn address(node: &Node) -> SocketAddr {
@@ -155,6 +157,119 @@ fn a_super_stream_is_asked_for_that_hashes_keys() {
     assert_eq!(route, (OK, [&one[..], &text("s-a")].concat()));
     let route = client.ask(0x18, &[&text("0"), &text("none")]);
     assert_eq!(route.0, 2, "no super stream");
+    drop(client);
+    node.shut_down();
+}
+
+/// Copies a node's folder as it is, as a crash would leave it.
+fn as_after_a_crash(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).expect("a folder");
+    for entry in from.read_dir().expect("a folder") {
+        let path = entry.expect("an entry").path();
+        let copy = to.join(path.file_name().expect("a name"));
+        match path.is_dir() {
+            true => as_after_a_crash(&path, &copy),
+            false => drop(std::fs::copy(&path, &copy)),
+        }
+    }
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = folder.read_dir().into_iter().flatten();
+    let names = entries.map(|entry| entry.expect("an entry").file_name());
+    let mut names: Vec<String> = names.filter_map(|name| name.into_string().ok()).collect();
+    names.sort();
+    names
+}
+
+/// Deletes the files of a folder whose names end so.
+fn delete(folder: &Path, endings: &[&str]) {
+    for name in names(folder) {
+        if endings.iter().any(|ending| name.ends_with(ending)) {
+            std::fs::remove_file(folder.join(name)).expect("deleted");
+        }
+    }
+}
+
+#[test]
+fn files_of_a_stream_that_the_catalogue_has_never_known_are_set_aside() {
+    let scratch = Scratch::new("streams-unknown");
+    let node = start(&scratch.0.join("live"), None);
+    let mut client = StreamClient::open(address(&node), "guest").expect("open");
+    assert_eq!(client.create("s"), OK);
+    assert_eq!(client.declare_publisher("s"), OK);
+    client.publish(1, &["one", "two", "three"]);
+    let killed = scratch.0.join("killed");
+    as_after_a_crash(&scratch.0.join("live"), &killed);
+    drop(client);
+    node.shut_down();
+    let folder = killed.join("segment/stream");
+    let stored = names(&folder);
+    assert_eq!(stored.len(), 1, "{stored:?}");
+    let bytes = std::fs::read(folder.join(&stored[0])).expect("a file");
+    // The log as a whole: it is missed, by name.
+    delete(&killed.join("wal"), &[".wal"]);
+    let error = Node::start(config(&killed, None), RealDisk::new());
+    let error = error.err().expect("it does not start").to_string();
+    assert!(error.contains("0000000000000001.wal is missing"), "{error}");
+    assert_eq!(names(&folder), stored);
+    // Also what tells that it is missing.
+    delete(&killed.join("wal"), &[".newest"]);
+
+    let node = start(&killed, None);
+    let mut client = StreamClient::open(address(&node), "guest").expect("open");
+    assert_eq!(client.create("s"), OK, "the node knows of none");
+    assert_eq!(client.declare_publisher("s"), OK);
+    client.publish(1, &["four"]);
+    assert_eq!(client.read("s", 1), ["four"]);
+    drop(client);
+    node.shut_down();
+    let aside = folder.join("set-aside");
+    assert_eq!(names(&aside), stored);
+    let kept = std::fs::read(aside.join(&stored[0])).expect("a file");
+    assert!(kept == bytes, "what was published is all there");
+}
+
+#[test]
+fn files_that_a_crash_has_left_of_a_deleted_stream_are_deleted() {
+    let scratch = Scratch::new("streams-left");
+    let node = start(&scratch.0, None);
+    let mut client = StreamClient::open(address(&node), "guest").expect("open");
+    assert_eq!(client.create("s"), OK);
+    assert_eq!(client.declare_publisher("s"), OK);
+    client.publish(1, &["one", "two", "three"]);
+    let folder = scratch.0.join("segment/stream");
+    let before = scratch.0.join("before");
+    as_after_a_crash(&folder, &before);
+    assert_eq!(client.ask(0x0e, &[&text("s")]).0, OK);
+    drop(client);
+    node.shut_down();
+    as_after_a_crash(&before, &folder);
+    assert_eq!(names(&folder), names(&before));
+    start(&scratch.0, None).shut_down();
+    assert_eq!(names(&folder), [""; 0]);
+}
+
+#[test]
+fn a_node_whose_data_folder_is_not_mounted_does_not_start_and_changes_nothing() {
+    let scratch = Scratch::new("streams-unmounted");
+    let node = start(&scratch.0, None);
+    let mut client = StreamClient::open(address(&node), "guest").expect("open");
+    assert_eq!(client.create("s"), OK);
+    assert_eq!(client.declare_publisher("s"), OK);
+    client.publish(1, &["one", "two", "three"]);
+    drop(client);
+    node.shut_down();
+    let (data, away) = (scratch.0.join("data"), scratch.0.join("away"));
+    std::fs::rename(&data, &away).expect("renamed");
+    let error = Node::start(config(&scratch.0, None), RealDisk::new());
+    let error = error.err().expect("it does not start").to_string();
+    assert!(error.contains("mounted"), "{error}");
+    std::fs::remove_dir_all(&data).expect("it was made as an empty one");
+    std::fs::rename(&away, &data).expect("renamed");
+    let node = start(&scratch.0, None);
+    let mut client = StreamClient::open(address(&node), "guest").expect("open");
+    assert_eq!(client.read("s", 3), ["one", "two", "three"]);
     drop(client);
     node.shut_down();
 }

@@ -61,7 +61,14 @@ pub enum OpenError {
         data: PathBuf,
     },
     /// There are data, but nothing says whose.
-    #[error("{} has no identity, yet there is {}", data.display(), found.display())]
+    #[error(
+        "{} has no file `leveret.store`, yet there is {}, which is of a store: is the drive of {} \
+         mounted, and is it the folder of that store? Nothing was changed. Mount it, or put the \
+         file back from a backup; for a new store, name empty folders",
+        data.display(),
+        found.display(),
+        data.display()
+    )]
     NoIdentity {
         /// The folder that should hold the identity.
         data: PathBuf,
@@ -82,6 +89,17 @@ pub enum OpenError {
         data: PathBuf,
         /// A file that would not be there if there had never been one.
         found: PathBuf,
+    },
+    /// The newest file of the write-ahead log is missing.
+    #[error(
+        "{} is missing, the newest file of the write-ahead log: what was confirmed last is in it \
+         and nowhere else. Nothing was changed. Put it back, or have `leveret storage rebuild` copy \
+         all that the other files hold into a new store, where what only this file told is lost",
+        missing.display()
+    )]
+    NoLog {
+        /// The file.
+        missing: PathBuf,
     },
     /// Written by a later version of Leveret.
     #[error("{} was written by a later version (format {version})", path.display())]

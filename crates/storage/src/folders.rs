@@ -5,14 +5,32 @@ use crate::disk::{Disk, DiskFile, read_whole};
 use crate::error::OpenError;
 use crate::id::FileId;
 use crate::segment;
+use crate::stream::aside;
 use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
 
 const MARK_NAME: &str = "leveret.store";
+/// Folder of the streams, within that of segments of logs that are placed apart.
+const STREAM_FOLDER: &str = "stream";
 const LOCK_NAME: &str = "leveret.lock";
 const MAGIC: [u8; 8] = *b"LVRTDATA";
 /// Version of the whole layout. A store of a later version is refused.
 pub(crate) const VERSION: u16 = 1;
+
+/// Whether a file of this name is made by a store that has its identity, and by nothing else.
+fn is_of_a_store(name: &str) -> bool {
+    let endings = [
+        ".wal",
+        ".free",
+        ".begun",
+        ".newest",
+        ".seg",
+        ".checkpoint",
+        "leveret.reserve",
+        "log.reserve",
+    ];
+    endings.iter().any(|ending| name.ends_with(ending))
+}
 
 /// Where a store keeps what. Each may be on a drive of its own, and several may be the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +55,12 @@ impl Folders {
             wal: folder.join("wal"),
             logs: folder.join("logs"),
         }
+    }
+
+    /// Where streams are kept: for [`crate::StreamFiles::open`].
+    #[must_use]
+    pub fn streams(&self) -> PathBuf {
+        self.segment.join(STREAM_FOLDER)
     }
 
     /// Where segment files lie.
@@ -90,7 +114,7 @@ impl Folders {
     pub(crate) fn identity<D: Disk>(&self, disk: &D) -> Result<Option<Identity>, OpenError> {
         let found = read_mark(disk, &self.data)?;
         let Some(identity) = found else {
-            return self.untouched(disk).map(|()| None);
+            return self.begun(disk).map(|_| None);
         };
         for folder in self.distinct() {
             if read_mark(disk, folder)? != Some(identity) {
@@ -103,23 +127,45 @@ impl Folders {
         Ok(Some(identity))
     }
 
+    /// The identity that a first start has begun to give to these folders, if it has ended before
+    /// it was done with that. There is nothing else of a store then.
+    ///
+    /// # Errors
+    /// If there is: the folder of the identity, or its drive, is missing.
+    pub(crate) fn begun<D: Disk>(&self, disk: &D) -> Result<Option<Identity>, OpenError> {
+        self.untouched(disk)?;
+        let mut begun = None;
+        let mut is_complete = true;
+        for folder in self.distinct() {
+            let mark = read_mark(disk, folder)?;
+            // They are marked in this order, so that none is before one that is not.
+            if mark.is_some() && (!is_complete || begun.is_some_and(|begun| Some(begun) != mark)) {
+                return Err(self.no_identity(folder.join(MARK_NAME)));
+            }
+            is_complete &= mark.is_some();
+            begun = begun.or(mark);
+        }
+        Ok(begun)
+    }
+
     /// Without an identity there must be no data either.
     fn untouched<D: Disk>(&self, disk: &D) -> Result<(), OpenError> {
         for folder in self.distinct() {
             let names = disk.list(folder).map_err(|e| OpenError::io(folder, e))?;
-            let ours = |name: &String| {
-                [".wal", ".seg", ".checkpoint"]
-                    .iter()
-                    .any(|suffix| name.ends_with(suffix))
-            };
-            if let Some(name) = names.into_iter().find(ours) {
-                return Err(OpenError::NoIdentity {
-                    data: self.data.clone(),
-                    found: folder.join(name),
-                });
+            if let Some(name) = names.into_iter().find(|name| is_of_a_store(name)) {
+                return Err(self.no_identity(folder.join(name)));
             }
         }
-        Ok(())
+        let streams = self.streams();
+        let found = aside::any_file(disk, &streams).map_err(|e| OpenError::io(&streams, e))?;
+        found.map_or(Ok(()), |found| Err(self.no_identity(found)))
+    }
+
+    fn no_identity(&self, found: PathBuf) -> OpenError {
+        OpenError::NoIdentity {
+            data: self.data.clone(),
+            found,
+        }
     }
 
     /// Marks the folders as those of a new store; that of `data` last, so that the marks are

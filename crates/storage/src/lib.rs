@@ -62,7 +62,7 @@ pub use segment::writer::{Pace, SegmentError, SegmentWriter, Written};
 pub use shard::{LogStats, Read, ShardLogs, ShardStats, Urgency};
 pub use store::{Store, StoreError};
 pub use stream::{
-    RecoveredStream, StreamFiles, StreamRead, StreamReadError, StreamSync, StreamSynced,
+    RecoveredStream, SetAside, StreamFiles, StreamRead, StreamReadError, StreamSync, StreamSynced,
 };
 pub use wal::format::Position;
 pub use wal::pool::{PrepareError, PreparedFile, WalPool};

@@ -22,6 +22,7 @@ use crate::reader::Reader;
 use crate::segment::writer::SegmentWriter;
 use crate::shard::{Budget, ShardLogs};
 use crate::wal::format::Position;
+use crate::wal::newest;
 use crate::wal::pool::WalPool;
 use crate::wal::scan::{WalScan, scan};
 use crate::wal::writer::{Resume, WalWriter};
@@ -170,10 +171,10 @@ pub fn recover<D: Disk>(
             (identity, false)
         }
         None => {
-            let identity = Identity {
+            let identity = folders.begun(disk)?.unwrap_or(Identity {
                 uuid: options.uuid,
                 shards: options.shards,
-            };
+            });
             folders.mark(disk, identity)?;
             (identity, true)
         }
@@ -214,6 +215,7 @@ pub(crate) fn load<D: Disk>(
             Checkpoint::default()
         }
     };
+    newest::check(disk, &folders.wal, checkpoint.wal_from)?;
     load_from(disk, folders, identity, options, checkpoint)
 }
 

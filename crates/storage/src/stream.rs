@@ -11,6 +11,7 @@
 //! a segment begins.
 //! Invariant: what was synced is read back as it was written, or reported as damaged.
 
+pub(crate) mod aside;
 mod files;
 mod format;
 mod journal;
@@ -21,6 +22,7 @@ mod recover;
 mod replica;
 mod together;
 
+pub use aside::SetAside;
 pub use files::{StreamFiles, StreamSync, StreamSynced};
 pub use read::{StreamRead, StreamReadError};
 pub use recover::RecoveredStream;

@@ -93,6 +93,17 @@ pub struct Found {
     pub damage: Vec<String>,
 }
 
+/// What is known of a stream that has files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Known {
+    /// It is to run here.
+    Here,
+    /// It was deleted, or does not run here any more.
+    Gone,
+    /// Nothing ever told of it.
+    Never,
+}
+
 /// Why a stream does not run.
 #[derive(Debug, thiserror::Error)]
 pub enum BeginError {
@@ -181,15 +192,31 @@ impl<D: Disk> StreamHost<D> {
         }
     }
 
-    /// Deletes the files of streams that do not exist any more: a crash may have come between the
-    /// deletion of a stream and that of its files.
+    /// Deletes the files of streams that are known to be gone: a crash may have come between the
+    /// deletion of a stream and that of its files. Those of streams that nobody knows are set aside
+    /// if they hold anything: nothing is deleted on the word of what is absent. To be called before
+    /// any stream runs.
     ///
     /// # Errors
     /// Must end the process.
-    pub fn retain(&mut self, exists: impl Fn(QueueId) -> bool) -> Result<(), Fatal> {
-        let gone: Vec<QueueId> = self.files.streams().filter(|s| !exists(*s)).collect();
-        gone.into_iter()
-            .try_for_each(|stream| self.files.delete_stream(stream))
+    pub fn sort_out(&mut self, known: impl Fn(QueueId) -> Known) -> Result<(), Fatal> {
+        let all: Vec<QueueId> = self.files.streams().collect();
+        for stream in all {
+            match known(stream) {
+                Known::Here => {}
+                Known::Never if self.files.holds_anything(stream)? => {
+                    self.files.set_aside(stream)?;
+                }
+                Known::Gone | Known::Never => self.files.delete_stream(stream)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// The files of all streams.
+    #[must_use]
+    pub const fn files(&self) -> &StreamFiles<D> {
+        &self.files
     }
 
     /// Begins to run a stream, which may have files already.

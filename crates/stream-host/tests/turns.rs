@@ -8,7 +8,7 @@ use leveret_stream::{
     BatchBuilder, Command, Epoch, Event, Events, Flush, OffsetSpec, PublisherId, ReaderId, Refusal,
     ReplicaEvent, ReplicaOrder, ReplicaOrigin, RequestId, StoredBy, StreamSettings,
 };
-use leveret_stream_host::StreamHost;
+use leveret_stream_host::{Known, StreamHost};
 use leveret_types::limits::{
     STREAM_CROWDED_TELL_MS, STREAM_EARLY_READER_MS, STREAM_EARLY_READERS_MAX, STREAM_OFFSETS_MAX,
     STREAM_TRACKING_GATHER_MS,
@@ -343,8 +343,48 @@ fn files_of_streams_that_do_not_exist_are_deleted_at_a_start() {
             .count()
     };
     assert_eq!(segments(), 2);
-    host(&disk).retain(|stream| stream == QueueId(2)).unwrap();
+    let known = |stream| match stream {
+        QueueId(2) => Known::Here,
+        _ => Known::Gone,
+    };
+    host(&disk).sort_out(known).unwrap();
     assert_eq!(segments(), 1);
+}
+
+#[test]
+fn files_of_a_stream_that_nobody_knows_are_set_aside_and_never_deleted() {
+    let disk = MemoryDisk::new();
+    let stream = QueueId(1);
+    let fill = |bodies: std::ops::Range<u64>| {
+        let mut host = host(&disk);
+        host.begin(stream, StreamSettings::default()).unwrap();
+        declare(&mut host, stream);
+        give(&mut host, Now::both(0), publish(stream, bodies));
+        end_turn(&mut host, Now::both(0));
+    };
+    let aside = || {
+        let found = host(&disk).files().what_is_set_aside().unwrap();
+        found.map_or((0, 0), |found| (found.files, found.bytes))
+    };
+    let path = Path::new("streams/0000000000000001-00000000000000000000.stream");
+    let (mut files, mut bytes) = (0, 0);
+    // Also where one of that name was set aside before: ids are given again by a catalogue that
+    // does not know of them.
+    for _ in 0..3 {
+        fill(0..3);
+        assert!(disk.tamper(path, |stored| bytes += stored.len() as u64));
+        files += 1;
+        host(&disk).sort_out(|_| Known::Never).unwrap();
+        assert_eq!(aside(), (files, bytes));
+        assert!(!disk.tamper(path, |_| ()), "it is out of the way");
+        assert_eq!(host(&disk).files().streams().count(), 0);
+    }
+    // One that holds nothing was begun by a declaration that was never confirmed.
+    fill(0..3);
+    assert!(disk.tamper(path, |stored| stored.truncate(512)));
+    host(&disk).sort_out(|_| Known::Never).unwrap();
+    assert_eq!(aside(), (files, bytes));
+    assert!(!disk.tamper(path, |_| ()), "it is deleted");
 }
 
 /// A stream that this node leads, and whose followers are not reached.

@@ -248,6 +248,14 @@ impl Catalogue {
         })
     }
 
+    /// Whether this id was given to a queue, which may be deleted by now. Of one that does not
+    /// survive a restart that is not known any more.
+    #[must_use]
+    pub fn has_given(&self, id: QueueId) -> bool {
+        let id = id.unmarked().0;
+        id & TRANSIENT_ID != 0 || id >> SHARD_BITS < self.next_queue
+    }
+
     /// The id of a new queue: shards take turns.
     fn allocate(&mut self, durable: bool, kind: QueueKind, wanted: &QueueWanted<'_>) -> QueueId {
         if let Some(id) = wanted.id {

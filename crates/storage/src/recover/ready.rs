@@ -12,6 +12,7 @@ use crate::reader::Reader;
 use crate::segment;
 use crate::segment::writer::SegmentWriter;
 use crate::shard::ShardLogs;
+use crate::wal::newest;
 use crate::wal::pool::{self, PreparedFile, WalPool};
 use crate::wal::writer::{BEGUN_SUFFIX, WalWriter, file_name as wal_file_name};
 use std::io;
@@ -29,6 +30,7 @@ pub(super) fn make_ready<D: Disk>(
     let salt = identity.salt();
     let file_bytes = options.wal_file_bytes;
     let mut wal = WalWriter::new(disk.clone(), &folders.wal, salt, file_bytes, found.resume);
+    wal.set_named(newest::named(disk, &folders.wal)?);
     wal.set_previous_head(std::mem::take(&mut found.previous_head));
     // Before the tail is written again: with a full disk, the prepared files are the space that
     // there is.

@@ -2,6 +2,7 @@
 
 use super::format::{BatchContext, Position, SECTOR_BYTES, encode_file_header, encode_head};
 use super::layout::{BatchLayout, Recent};
+use super::newest;
 use super::pool::{PreparedFile, is_full};
 use crate::chunk::{Place, SealedChunk};
 use crate::disk::{Disk, DiskFile, zeros};
@@ -101,6 +102,8 @@ pub struct WalWriter<D: Disk> {
     pool: Vec<PreparedFile>,
     /// What later chunks may refer to.
     recent: Recent,
+    /// The file that is named as the newest one.
+    named: Option<Generation>,
 }
 
 /// Where a writer goes on.
@@ -130,12 +133,18 @@ impl<D: Disk> WalWriter<D> {
             previous_head: Vec::new(),
             pool: Vec::new(),
             recent: Recent::default(),
+            named: None,
         }
     }
 
     /// The head of the last batch before a restart, to be copied into the next one.
     pub(crate) fn set_previous_head(&mut self, head: Vec<u8>) {
         self.previous_head = head;
+    }
+
+    /// The file that an earlier process has named as the newest one.
+    pub(crate) fn set_named(&mut self, named: Option<Generation>) {
+        self.named = named;
     }
 
     /// How many prepared files wait to be used. With none, the next file grows as it is written: a
@@ -382,6 +391,7 @@ impl<D: Disk> WalWriter<D> {
         let (file, filled, made) = file.map_err(|e| self.failed("create", e))?;
         let synced = self.disk.sync_dir(&self.folder);
         synced.map_err(|e| Fatal::new("sync of the folder", &self.folder, e))?;
+        self.named = newest::name(&self.disk, &self.folder, self.named, generation)?;
         self.next_generation += 1;
         Ok(Current {
             file,
