@@ -230,7 +230,7 @@ fn commands_of_rabbitmq_streams_show_what_the_node_has() {
         ("-s|restart_stream|s", ""),
         (
             "-s|list_stream_groups",
-            "s\tgroup\t2\t39\t0.0\ns\tother\t0\t22\t2.5\n",
+            "s\tgroup\t2\t36\t0.0\ns\tother\t0\t19\t2.5\n",
         ),
         (
             "-s|list_stream_groups|name|partition|offset|unused",
@@ -241,6 +241,7 @@ fn commands_of_rabbitmq_streams_show_what_the_node_has() {
             "-s|set_stream_group_offset|s|group|--timestamp|5|--partition|s",
             "s\t12\n",
         ),
+        ("-s|set_stream_group_offset|s|new|5|--create", "s\t12\n"),
         ("-s|delete_stream_group|s|other", ""),
         (
             "-s|browse_stream|s|last|--count|3",

@@ -23,7 +23,7 @@ pub fn own(app: &App, only: Option<QueueId>) -> Value {
     let row = |kept: StreamGroups| {
         let groups = kept.groups.into_iter();
         let groups = groups.map(|group| json!([group.name, group.offset, group.per_second]));
-        let standing = json!([kept.first_offset, kept.committed_offset]);
+        let standing = json!([kept.first_offset, kept.committed_offset, kept.last_record]);
         json!({"id": kept.stream.0, "standing": standing, "groups": groups.collect::<Value>()})
     };
     let kept = app.node().stream_groups(only).into_iter();
@@ -44,6 +44,7 @@ pub fn told(set: Option<Result<u64, String>>) -> Value {
 struct Kept {
     first: Option<u64>,
     committed: Option<u64>,
+    last_record: Option<u64>,
     /// By name: offset, and offsets per second.
     groups: BTreeMap<String, (u64, f64)>,
 }
@@ -59,6 +60,7 @@ impl Kept {
         let kept = Self {
             first: row["standing"][0].as_u64(),
             committed: row["standing"][1].as_u64(),
+            last_record: row["standing"][2].as_u64(),
             groups: groups.filter_map(group).collect(),
         };
         Some((QueueId(row["id"].as_u64()?), kept))
@@ -221,8 +223,9 @@ fn group_json(source: &Source, name: &str, partitions: &[Partition<'_>]) -> Valu
         let kept = partition.kept;
         let committed = kept.and_then(|kept| kept.committed);
         let stored = kept.and_then(|kept| kept.groups.get(name));
-        let behind = stored.map(|(offset, _)| match committed {
-            Some(committed) => committed.saturating_sub(*offset),
+        let last = kept.and_then(|kept| kept.last_record);
+        let behind = stored.map(|(offset, _)| match last {
+            Some(last) => last.saturating_sub(*offset),
             None => 0,
         });
         lag += behind.unwrap_or(0);
@@ -329,7 +332,8 @@ fn unavailable(stream: &str) -> ApiError {
 }
 
 /// `PUT /api/leveret/stream-groups/{vhost}/{stream}/{name}`: sets the offset of a group in each
-/// partition, or in the one that `partition` in the body names.
+/// partition, or in the one that `partition` in the body names. A name that nobody has stored under
+/// and is connected under is refused, unless `create` in the body is true.
 pub fn set(call: &Call<'_>) -> Answer {
     let (source, to, name) = (source(call)?, place(call)?, call.param(2));
     if !(1..=STREAM_REFERENCE_BYTES_MAX).contains(&name.len()) {
@@ -341,6 +345,9 @@ pub fn set(call: &Call<'_>) -> Answer {
         .get("partition")
         .map(|_| body.text("partition"))
         .transpose()?;
+    if !body.flag_or("create", false)? {
+        refuse_unknown(call.app, &source, name)?;
+    }
     let chosen = source.partitions.iter();
     let chosen = chosen.filter(|(_, stream)| only.is_none_or(|only| only == stream));
     let mut rows = Vec::new();
@@ -352,6 +359,22 @@ pub fn set(call: &Call<'_>) -> Answer {
     match rows.is_empty() {
         true => Err(ApiError::NotFound),
         false => Ok(Reply::Json(json!({"name": name, "partitions": rows}))),
+    }
+}
+
+/// Refuses a group that is not there: its name may be mistyped.
+fn refuse_unknown(app: &App, source: &Source, name: &str) -> Result<(), ApiError> {
+    let (kept, members) = (kept_of(app, source), members(app));
+    let partitions = Partition::all(source, &kept, &members);
+    let mut names = partitions.iter().flat_map(Partition::names);
+    // Where nothing is known of the stream, that is what is said.
+    match kept.is_empty() || names.any(|known| known == name) {
+        true => Ok(()),
+        false => Err(ApiError::BadRequest(format!(
+            "the stream '{}' has no group '{name}': check the name, or make it with --create \
+             (\"create\": true)",
+            source.name
+        ))),
     }
 }
 

@@ -38,7 +38,7 @@ pub struct StreamConsumerStats {
     pub consumed: u64,
     /// The last offset that it has been sent; 0 before the first.
     pub offset: u64,
-    /// Offsets from there to the last one that readers may see.
+    /// Offsets from there to the last record that readers may see.
     pub offset_lag: u64,
     /// Whether one at a time is active in its group.
     pub single_active: bool,
@@ -78,6 +78,9 @@ pub struct StreamGroups {
     pub first_offset: Option<u64>,
     /// The last offset that readers may see; none where it is empty.
     pub committed_offset: Option<u64>,
+    /// The last offset of a record that readers may see; none where it is empty. Offsets that are
+    /// stored by name take offsets of their own after it.
+    pub last_record: Option<u64>,
     /// Its groups.
     pub groups: Vec<StreamGroup>,
 }

@@ -310,6 +310,11 @@ fn change_replica(call: &Call<'_>, adds: bool) -> Answer {
     match answers.into_iter().find(|(_, told)| !told.is_null()) {
         Some((_, Value::String(why))) => bad(why),
         Some(_) => Ok(Reply::Done),
+        None if queue.nodes.is_empty() => bad(format!(
+            "the stream '{}' is on this node alone: the node is in no cluster, where other nodes \
+             could have a replica",
+            queue.name
+        )),
         None => Err(ApiError::Unavailable(format!(
             "the leader of the stream '{}' is not available: try again when it has one",
             queue.name

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// RabbitMQ's words for what is refused, where clients look at them.
 #[test]
@@ -232,10 +233,12 @@ fn pages_of_other_origins_may_call_the_api_where_the_operator_lets_them() {
     );
 }
 
-/// What the rules and the dashboard in `packaging/` ask for, a node has.
+/// What the rules and the dashboard in `packaging/` ask for, a node with a stream has.
 #[test]
 fn alerts_and_dashboard_ask_for_metrics_that_there_are() {
-    let api = start();
+    let node = Fake::default();
+    node.has_stream.store(true, Relaxed);
+    let api = Api::of(node, |app| app);
     let metrics = api.metrics("/metrics").body;
     let packaging = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../packaging");
     for file in ["prometheus/leveret-alerts.yml", "grafana/leveret.json"] {

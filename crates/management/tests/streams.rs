@@ -272,6 +272,10 @@ fn an_operator_gives_a_stream_a_replica_and_takes_it_away() {
     let nowhere = "/api/leveret/streams/%2F/s/replicas/nowhere";
     let refused = api.admin("POST", nowhere, "");
     assert_eq!(refused.status, 400);
+    let alone = "/api/leveret/streams/%2F/s/replicas/alone";
+    let refused = api.admin("POST", alone, "");
+    assert_eq!(refused.status, 400);
+    assert!(refused.body.contains("in no cluster"), "{}", refused.body);
     let of_no_stream = "/api/leveret/streams/%2F/q/replicas/leveret@b";
     assert_eq!(api.admin("POST", of_no_stream, "").status, 400);
     assert_eq!(api.by("monitoring", "POST", path, "").status, 401);
@@ -607,8 +611,8 @@ fn groups_are_listed_with_offset_lag_rate_and_members_also_of_those_without_any(
         "super_stream",
     ];
     let expected = [
-        json!(["/", "s", "group", false, 39, 0.0, false]),
-        json!(["/", "s", "other", true, 22, 2.5, false]),
+        json!(["/", "s", "group", false, 36, 0.0, false]),
+        json!(["/", "s", "other", true, 19, 2.5, false]),
     ];
     assert_eq!(json!(fields(&rows, &names)), json!(expected));
     assert_eq!(rows[0]["members"].as_array().map(Vec::len), Some(2));
@@ -617,7 +621,7 @@ fn groups_are_listed_with_offset_lag_rate_and_members_also_of_those_without_any(
         "offset": 17,
         "first_offset": 0,
         "committed_offset": 39,
-        "lag": 22,
+        "lag": 19,
         "rate": 2.5,
     }]);
     assert_eq!(rows[1]["partitions"], partition);
@@ -672,10 +676,13 @@ fn an_operator_sets_the_offset_of_a_group_and_its_consumers_are_moved() {
     let most = "g".repeat(255);
     let path = |name: &str| format!("/api/leveret/stream-groups/%2F/s/{name}");
     assert_eq!(
-        api.admin("PUT", &path(&most), r#"{"offset": 1}"#).status,
+        api.admin("PUT", &path(&most), r#"{"offset": 1, "create": true}"#)
+            .status,
         200
     );
     drop(api.asked());
+    let unknown = api.admin("PUT", &path("nosuch"), r#"{"offset": 1}"#);
+    assert_eq!(unknown.status, 400, "a name that nobody stores under");
     assert_eq!(
         api.admin("PUT", &path(&(most + "g")), r#"{"offset": 1}"#)
             .status,

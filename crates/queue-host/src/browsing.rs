@@ -1,7 +1,7 @@
 //! Chunks of a stream taken apart for an operator who looks at its messages.
 
 use leveret_message::{Place, delivered, filter_value, unpack};
-use leveret_stream::{ChunkKind, Filter, SharedChunk};
+use leveret_stream::{ChunkKind, EntryValues, Filter, SharedChunk, value_hash};
 use leveret_types::Message;
 use std::ops::ControlFlow;
 
@@ -19,7 +19,8 @@ pub struct Seen {
 
 /// Shows the messages of a chunk in their order, those before `from` left out, until `see` breaks:
 /// that is the answer. A chunk that cannot have what the filter asks for shows none; of the others
-/// those messages are left out whose header `x-stream-filter-value` says something else.
+/// those messages are left out whose filter value is another one: their own (the header
+/// `x-stream-filter-value`), or else the one that they were published with, if the chunk says it.
 pub fn look<B>(
     chunk: &SharedChunk,
     stream: &str,
@@ -40,18 +41,20 @@ pub fn look<B>(
             content,
         })
     };
-    let message = |offset: u64, entry: &[u8]| {
+    let values = filter.and_then(|_| EntryValues::of(chunk));
+    let message = |offset: u64, entry: &[u8], value: Option<u32>| {
         let is_wanted =
-            |message: &Message| filter.is_none_or(|filter| !is_another(filter, message));
+            |message: &Message| filter.is_none_or(|filter| matches(filter, message, value));
         let found = (offset >= from).then(|| delivered(entry, Place { stream, offset }));
         found.filter(is_wanted)
     };
     let (mut offset, data) = (header.first_offset, chunk.data());
-    for entry in chunk.entries().flatten() {
+    for (index, entry) in chunk.entries().flatten().enumerate() {
+        let value = values.and_then(|values| values.get(index));
         let (at, end) = (offset, offset + u64::from(entry.records));
         offset = end;
         let Some(compression) = entry.sub_batch else {
-            if let Some(message) = message(at, entry.body) {
+            if let Some(message) = message(at, entry.body, value) {
                 seen(at, Ok(message))?;
             }
             continue;
@@ -59,7 +62,7 @@ pub fn look<B>(
         match unpack(compression, entry.records, data.slice_ref(entry.body)) {
             Ok(batch) => {
                 for (at, body) in (at..).zip(batch) {
-                    if let Some(message) = message(at, &body) {
+                    if let Some(message) = message(at, &body, value) {
                         seen(at, Ok(message))?;
                     }
                 }
@@ -71,10 +74,17 @@ pub fn look<B>(
     ControlFlow::Continue(())
 }
 
-/// Whether a message says itself that it has none of the values that are asked for.
-fn is_another(filter: &Filter, message: &Message) -> bool {
-    let value = filter_value(message.properties());
-    value.is_some_and(|value| filter.values.iter().all(|asked| asked != value))
+/// Whether a message is one of those that are asked for, as far as anything is known of it: `value`
+/// is the hash of the value that it was published with, none where the chunk does not say.
+fn matches(filter: &Filter, message: &Message, value: Option<u32>) -> bool {
+    let own = filter_value(message.properties()).filter(|value| !value.is_empty());
+    let mut asked = filter.values.iter();
+    match (own, value) {
+        (Some(own), _) => asked.any(|asked| **asked == *own),
+        (None, Some(0)) => filter.match_unfiltered,
+        (None, Some(hash)) => asked.any(|asked| value_hash(Some(asked)) == hash),
+        (None, None) => true,
+    }
 }
 
 #[cfg(test)]
@@ -150,5 +160,17 @@ mod tests {
         // A chunk without a filter of its own has no values: what is asked for is not in it.
         assert_eq!(seen(&chunk, 0, Some(&filter(false)), 9), [""; 0]);
         assert_eq!(seen(&chunk, 0, Some(&filter(true)), 9), ["11 b", "12 c"]);
+        // As clients of streams publish: the value is beside the message, not in it.
+        let values = [Some(&b"west"[..]), Some(b"east"), Some(b"west")];
+        let published = test_chunks::with_values(&chunk, &values);
+        let shown = seen(&published, 0, Some(&filter(true)), 9);
+        assert_eq!(shown, ["11 b", "12 c"], "what a message itself says counts");
+        let published = test_chunks::with_values(&chunk, &[None, None, Some(b"east")]);
+        assert_eq!(seen(&published, 0, Some(&filter(true)), 9), ["11 b"]);
+        let published = test_chunks::with_values(&chunk, &[None; 3]);
+        assert_eq!(
+            seen(&published, 0, Some(&filter(true)), 9),
+            ["11 b", "12 c"]
+        );
     }
 }

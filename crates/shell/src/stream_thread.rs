@@ -133,6 +133,8 @@ pub enum Heard {
     Needed(Needed),
     /// More consumers store offsets in a stream than it keeps: so many came since this was said.
     Crowded(QueueId, u64),
+    /// Groups hold more of a stream than they may; or, without an alarm, do so no more.
+    Held(QueueId, Option<RetentionAlarm>),
     /// This node leads these streams, with these members, to which one more may come.
     Led(Vec<LedStream>),
 }
@@ -490,10 +492,8 @@ impl<D: Disk, C: Fn() -> Now, H: FnMut(Vec<Heard>)> StreamThread<D, C, H> {
             if now.monotonic_ms >= self.expired_ms + EXPIRE_EVERY_MS {
                 self.expired_ms = now.monotonic_ms;
                 self.host.expire(now);
-                for (stream, alarm) in self.host.take_retention_alarms() {
-                    tell_held(stream, alarm.as_ref());
-                }
             }
+            let held = self.host.take_retention_alarms().into_iter();
             let crowded = self.host.take_crowded().into_iter();
             match self.host.write_turn(now, &mut events) {
                 Ok(written) => {
@@ -520,6 +520,7 @@ impl<D: Disk, C: Fn() -> Now, H: FnMut(Vec<Heard>)> StreamThread<D, C, H> {
             };
             let mut heard: Vec<Heard> = events.into_iter().filter_map(told).collect();
             heard.extend(self.room().into_iter().map(Heard::Room));
+            heard.extend(held.map(|(stream, alarm)| Heard::Held(stream, alarm)));
             heard.extend(crowded.map(|(stream, came)| Heard::Crowded(stream, came)));
             let are_held = self.handle.are_publishers_held();
             let taken = self.guests.take_taken(are_held).into_iter();
@@ -675,26 +676,6 @@ fn tell_found(stream: QueueId, found: &Found) {
         let cut = found.cut_bytes;
         tracing::warn!("stream {stream}: cut {cut} bytes of a torn end");
     }
-}
-
-/// Says that groups hold too much of a stream, or do so no more.
-fn tell_held(stream: QueueId, alarm: Option<&RetentionAlarm>) {
-    let Some(alarm) = alarm else {
-        return tracing::info!(
-            "stream {stream}: its retention-groups hold no more than they may any more"
-        );
-    };
-    let group = String::from_utf8_lossy(alarm.group.as_bytes());
-    let stands = match alarm.offset {
-        Some(offset) => format!("stands at offset {offset}"),
-        None => "has stored no offset yet".to_owned(),
-    };
-    tracing::warn!(
-        "stream {stream}: its retention-groups hold {} bytes that size or age would have deleted: \
-         group '{group}' {stands}. Let it read on, set its offset (leveret ctl reset_offset), or \
-         take it out of retention-groups",
-        alarm.bytes
-    );
 }
 
 #[cfg(test)]

@@ -399,6 +399,10 @@ pub struct StreamStats {
     pub committed_chunk: Option<u64>,
     /// The last offset that readers may see (`committed_offset`).
     pub committed_offset: Option<u64>,
+    /// The last offset of a record that readers may see: what is stored by name takes offsets
+    /// after it. [`Self::committed_offset`] where the newest chunks that are known have no record.
+    /// Not told to other nodes, where it is `None`.
+    pub last_record: Option<u64>,
     /// Bytes of all segments.
     pub bytes: u64,
     /// Segments.

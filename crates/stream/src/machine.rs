@@ -156,8 +156,24 @@ struct Owed {
 struct Turn {
     number: u64,
     next_offset: u64,
-    last_user_chunk: Option<u64>,
+    last_user: Option<Span>,
     last_chunk: Option<u64>,
+}
+
+/// The first and the last offset of a chunk.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    first: u64,
+    last: u64,
+}
+
+impl Span {
+    fn of(header: &ChunkHeader) -> Self {
+        Self {
+            first: header.first_offset,
+            last: header.next_offset().saturating_sub(1),
+        }
+    }
 }
 
 /// The chunk that is being filled.
@@ -198,7 +214,8 @@ pub struct Stream {
     turns: VecDeque<Turn>,
     committed: Turn,
     last_chunk: Option<u64>,
-    last_user_chunk: Option<u64>,
+    /// The newest chunk of records.
+    last_user: Option<Span>,
     owed: VecDeque<Owed>,
     publishers: BTreeMap<(SessionId, PublisherId), Option<Reference>>,
     readers: Readers,
@@ -230,7 +247,7 @@ impl Stream {
         let is_user = |chunk: &&SharedChunk| chunk.header().kind == ChunkKind::User;
         let last_user = recovered.newest.iter().rev().find(is_user);
         let last_chunk = last.map(|header| header.first_offset);
-        let last_user_chunk = last_user.map(|chunk| chunk.header().first_offset);
+        let last_user = last_user.map(|chunk| Span::of(chunk.header()));
         let segments = Segments::new(recovered.segments);
         let empty_from = segments.last().map_or(0, |segment| segment.first_offset);
         let next_offset = last.map_or(empty_from, ChunkHeader::next_offset);
@@ -260,11 +277,11 @@ impl Stream {
             committed: Turn {
                 number: 0,
                 next_offset,
-                last_user_chunk: last_user_chunk.or(last_chunk),
+                last_user: last_user.or(last.map(Span::of)),
                 last_chunk,
             },
             last_chunk,
-            last_user_chunk,
+            last_user,
             owed: VecDeque::new(),
             publishers: BTreeMap::new(),
             readers: Readers::default(),
@@ -487,7 +504,7 @@ impl Stream {
         self.turns.push_back(Turn {
             number,
             next_offset: self.next_offset,
-            last_user_chunk: self.last_user_chunk.or(self.committed.last_user_chunk),
+            last_user: self.last_user.or(self.committed.last_user),
             last_chunk: self.last_chunk,
         });
         self.serve_followers();
@@ -518,7 +535,7 @@ impl Stream {
         if self.filling.data.capacity() > 2 * STREAM_CHUNK_BYTES {
             self.filling.data.shrink_to(0);
         }
-        self.last_user_chunk = Some(header.first_offset);
+        self.last_user = Some(Span::of(&header));
         self.append(chunk);
     }
 
@@ -659,6 +676,10 @@ impl Stream {
             last_chunk: self.last_chunk,
             committed_chunk: self.committed.last_chunk,
             committed_offset,
+            last_record: match self.committed.last_user {
+                Some(chunk) => Some(chunk.last),
+                None => committed_offset,
+            },
             bytes: self.segments.bytes(),
             segments: self.segments.len() as u64,
             readers: self.readers.len() as u64,

@@ -279,6 +279,47 @@ fn offsets_that_are_stored_while_nothing_is_published_gather_before_they_are_a_c
 }
 
 #[test]
+fn offsets_that_groups_store_take_offsets_after_the_last_record() {
+    let mut stream = stream();
+    let store = |stream: &mut Stream, offset| {
+        let store = Command::StoreOffset {
+            stream: STREAM,
+            reference: Reference::new(Bytes::from_static(b"group")).unwrap(),
+            offset,
+            by: StoredBy::Anyone,
+        };
+        give(stream, store);
+        let (turn, chunks) = seal(stream, Now::both(NOW.monotonic_ms + 1_000 * offset));
+        commit(stream, turn.unwrap());
+        chunks
+    };
+    let stands = |stream: &Stream| {
+        let stats = stream.stats();
+        (stats.last_record, stats.committed_offset)
+    };
+    assert_eq!(stands(&stream), (None, None));
+    declare(&mut stream, 1, None);
+    publish(&mut stream, 1, &COLOURS);
+    let (turn, mut newest) = seal(&mut stream, NOW);
+    assert_eq!(stands(&stream), (None, None), "before it is committed");
+    commit(&mut stream, turn.unwrap());
+    assert_eq!(stands(&stream), (Some(5), Some(5)));
+    newest.extend((3..6).flat_map(|offset| store(&mut stream, offset)));
+    assert_eq!(stands(&stream), (Some(5), Some(8)));
+    let found = |newest| {
+        let recovered = Recovered {
+            newest,
+            ..Recovered::default()
+        };
+        Stream::new(STREAM, StreamSettings::default(), recovered).unwrap()
+    };
+    assert_eq!(stands(&found(newest.clone())), (Some(5), Some(8)));
+    newest.remove(0);
+    let stands = stands(&found(newest));
+    assert_eq!(stands, (Some(8), Some(8)), "no record is known");
+}
+
+#[test]
 fn the_end_of_a_stream_is_told_to_each_of_its_sessions_once() {
     let mut stream = stream();
     declare(&mut stream, 1, None);

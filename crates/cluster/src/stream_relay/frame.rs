@@ -676,6 +676,7 @@ fn take_stats(from: &mut Reader) -> Result<StreamStats, FrameError> {
         last_chunk: from.maybe_u64()?,
         committed_chunk: from.maybe_u64()?,
         committed_offset: from.maybe_u64()?,
+        last_record: None,
         bytes: from.u64()?,
         segments: from.u64()?,
         readers: from.u64()?,

@@ -2,6 +2,7 @@
 
 use super::ask::AskOptions;
 use super::table::show;
+use leveret_types::limits::STREAM_RETENTION_ALARM_BYTES;
 use serde_json::{Value, json};
 
 /// What is asked of the node, each by the name under which its answer is judged.
@@ -23,6 +24,10 @@ const ASKED: &[(&str, &str)] = &[
     (
         "queues",
         "/api/queues?sort=messages&sort_reverse=true&page=1&page_size=20",
+    ),
+    (
+        "held",
+        "/api/queues?sort=retention_held_bytes&sort_reverse=true&page=1&page_size=20",
     ),
 ];
 
@@ -103,6 +108,7 @@ fn findings(answers: &Value) -> Vec<Finding> {
     of_nodes(answers, &mut found);
     of_cluster(answers, &mut found);
     of_clients(answers, &mut found);
+    of_streams(answers, &mut found);
     found
 }
 
@@ -213,6 +219,23 @@ fn of_cluster(answers: &Value, found: &mut Vec<Finding>) {
     }
 }
 
+fn of_streams(answers: &Value, found: &mut Vec<Finding>) {
+    for queue in list(&answers["held"]["items"]) {
+        let held = queue["retention_held_bytes"].as_u64().unwrap_or(0);
+        if held > STREAM_RETENTION_ALARM_BYTES {
+            let (name, vhost) = (show(&queue["name"]), show(&queue["vhost"]));
+            found.push(Finding {
+                is_urgent: false,
+                what: format!(
+                    "the retention-groups of stream '{name}' in vhost '{vhost}' hold {held} bytes"
+                ),
+                remedy: "let the group that is behind read on, take it out of retention-groups, or \
+                         `leveret ctl set_stream_group_offset -p VHOST STREAM GROUP last`",
+            });
+        }
+    }
+}
+
 fn of_clients(answers: &Value, found: &mut Vec<Finding>) {
     let blocked = list(&answers["connections"]).iter();
     let blocked = blocked
@@ -238,7 +261,7 @@ fn of_clients(answers: &Value, found: &mut Vec<Finding>) {
                 what: format!("{name} has lost a part of its messages and is set aside"),
                 remedy: "see the log for what is damaged; `leveret storage verify` on the stopped node",
             });
-        } else if messages > 0 && queue["consumers"] == 0 {
+        } else if messages > 0 && queue["consumers"] == 0 && queue["type"] != "stream" {
             found.push(Finding {
                 is_urgent: false,
                 what: format!("{name} has {messages} messages and no consumer"),
@@ -315,8 +338,13 @@ mod tests {
             ],
             "certificates": {"expired": [{"certificate": "/c.pem"}]},
             "connections": [{"state": "blocked"}],
+            "held": {"items": [
+                {"name": "s", "vhost": "/", "retention_held_bytes": STREAM_RETENTION_ALARM_BYTES + 1},
+                {"name": "t", "vhost": "/", "retention_held_bytes": STREAM_RETENTION_ALARM_BYTES},
+            ]},
             "queues": {"items": [
                 {"name": "q", "vhost": "/", "messages": 5, "consumers": 0},
+                {"name": "s", "vhost": "/", "type": "stream", "messages": 5, "consumers": 0},
                 {"name": "broken", "vhost": "/", "messages": 0, "state": "crashed"},
             ]},
             "cluster": {"leader": null, "nodes": [{"name": "a", "votes": true}, {"name": "b", "votes": true, "outdated": true}]},
@@ -334,12 +362,17 @@ mod tests {
             "true the data of b is an older copy",
             "true 1 connections are held back by an alarm",
             "false queue 'q' in vhost '/' has 5 messages and no consumer",
+            "false the retention-groups of stream 's' in vhost '/' hold 1073741825 bytes",
             "true queue 'broken' in vhost '/' has lost a part of its messages and is set aside",
         ] {
             assert!(
                 told.iter().any(|told| told == expected),
                 "{expected}: {told:?}"
             );
+        }
+        for unexpected in ["'t'", "queue 's'"] {
+            let is_told = told.iter().any(|told| told.contains(unexpected));
+            assert!(!is_told, "{unexpected}: {told:?}");
         }
     }
 }

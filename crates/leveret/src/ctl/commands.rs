@@ -229,7 +229,7 @@ static COMMANDS: &[Command] = &[
     command("drain_super_stream_partition", "drain_super_stream_partition [-p <vhost>] <name> <partition>", 2..=2, streams::drain_super_stream_partition),
     command("undrain_super_stream_partition", "undrain_super_stream_partition [-p <vhost>] <name> <partition>", 2..=2, streams::undrain_super_stream_partition),
     command("list_stream_groups", "list_stream_groups [-p <vhost>] [<column> ...]", 0..=MANY, stream_groups::list_stream_groups),
-    command("set_stream_group_offset", "set_stream_group_offset [-p <vhost>] <stream> <group> [<first|last|offset>] [--timestamp <milliseconds>] [--partition <stream>]", 2..=3, stream_groups::set_stream_group_offset),
+    command("set_stream_group_offset", "set_stream_group_offset [-p <vhost>] <stream> <group> [<first|last|offset>] [--timestamp <milliseconds>] [--partition <stream>] [--create]", 2..=3, stream_groups::set_stream_group_offset),
     command("delete_stream_group", "delete_stream_group [-p <vhost>] <stream> <group>", 2..=2, stream_groups::delete_stream_group),
     command("browse_stream", "browse_stream [-p <vhost>] <stream> [<first|last|offset>] [--timestamp <milliseconds>] [--count <n>] [--filter <a,b>]", 1..=2, stream_groups::browse_stream),
     // Checks of rabbitmq-diagnostics.

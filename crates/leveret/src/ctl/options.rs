@@ -96,6 +96,8 @@ pub struct Options {
     pub writer: bool,
     /// `--tracking`: what a stream keeps by name, not how it stands.
     pub tracking: bool,
+    /// `--create`: a group that is not there is made.
+    pub create: bool,
     /// `--verbose`: every column, where none is named.
     pub verbose: bool,
     /// Options of one command or another, each with its value.
@@ -181,6 +183,7 @@ impl Options {
             offset: false,
             writer: false,
             tracking: false,
+            create: false,
             verbose: false,
             named: Vec::new(),
             which: None,
@@ -270,6 +273,7 @@ impl Options {
             "--offset" => self.offset = true,
             "--writer" => self.writer = true,
             "--tracking" => self.tracking = true,
+            "--create" => self.create = true,
             "-V" | "--verbose" => self.verbose = true,
             "--json" => self.formatter = Formatter::Json,
             // A change of members is made or refused as a whole: there is no list to shorten.

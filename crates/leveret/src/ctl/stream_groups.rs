@@ -125,6 +125,9 @@ pub fn set_stream_group_offset(context: &Context<'_>) -> Result<Output> {
     if let Some(partition) = context.options.named("--partition") {
         body.insert("partition".to_owned(), partition.into());
     }
+    if context.options.create {
+        body.insert("create".to_owned(), true.into());
+    }
     let set = context
         .target
         .call("PUT", &group_path(context), Some(&body.into()))?;

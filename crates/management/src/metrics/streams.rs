@@ -56,11 +56,11 @@ fn groups(page: &mut Page, app: &App, scope: &Scope) {
                 ("queue", &queue.name),
                 ("group", &group.name),
             ];
-            let committed = stream.committed_offset.unwrap_or(0);
-            series.push((labels(&of_it), committed.saturating_sub(group.offset)));
+            let last = stream.last_record.unwrap_or(0);
+            series.push((labels(&of_it), last.saturating_sub(group.offset)));
         }
     }
     series.sort();
-    let help = "Offsets from the one that a group of consumers has stored to the last one";
+    let help = "Offsets from the one that a group of consumers has stored to the last message";
     page.metric("stream_group_offset_lag", Gauge, help, series);
 }

@@ -519,6 +519,7 @@ impl Running for Fake {
             stream: STREAM,
             first_offset: Some(0),
             committed_offset: Some(39),
+            last_record: Some(36),
             groups: vec![group("group", 0, 0.0), group("other", 17, 2.5)],
         };
         is_it.then_some(kept).into_iter().collect()
@@ -587,6 +588,7 @@ impl Running for Fake {
     ) -> Result<bool, String> {
         self.ask(format!("replica {} {node} {adds}", stream.unmarked()));
         match node {
+            "alone" => Ok(false),
             "nowhere" => Err("the cluster has no node nowhere".to_owned()),
             _ => Ok(stream == STREAM),
         }

@@ -12,7 +12,7 @@ use leveret_cluster::streams::{
 };
 use leveret_metadata::QueueRecord;
 use leveret_node::{ConnectionEvent, PeerFrame, StreamSessions};
-use leveret_stream::{Command, Event, ReplicaMessage, SessionId};
+use leveret_stream::{Command, Event, ReplicaMessage, RetentionAlarm, SessionId};
 use leveret_types::limits::STREAM_OFFSETS_MAX;
 use leveret_types::{NodeId, QueueId};
 use std::sync::atomic::Ordering;
@@ -30,7 +30,7 @@ impl Broker {
         for heard in heard {
             let is_here = matches!(
                 heard,
-                Heard::Event(..) | Heard::Room(..) | Heard::Crowded(..)
+                Heard::Event(..) | Heard::Room(..) | Heard::Crowded(..) | Heard::Held(..)
             );
             has_posted |= !is_here;
             match heard {
@@ -46,6 +46,7 @@ impl Broker {
                 Heard::Copied(to, bytes) => self.post_relayed(to, copied_frame(bytes)),
                 Heard::Needed(needed) => self.need_leader(needed),
                 Heard::Crowded(stream, came) => self.tell_crowded(stream, came),
+                Heard::Held(stream, alarm) => self.tell_held(stream, alarm.as_ref()),
                 Heard::Led(led) => self.grow_streams(&led),
             }
         }
@@ -70,6 +71,23 @@ impl Broker {
              forgotten, or the new one is not stored. Have consumers use names that last, and \
              delete those that are no longer used (leveret ctl delete_stream_group)"
         );
+    }
+
+    /// Says that groups hold too much of a stream, or do so no more.
+    fn tell_held(&self, stream: QueueId, alarm: Option<&RetentionAlarm>) {
+        let catalogue = self.catalogue();
+        let Some(record) = catalogue.queue(stream) else {
+            return;
+        };
+        let (vhost, name) = (record.vhost(), record.name());
+        match alarm {
+            Some(alarm) => tracing::warn!(vhost, stream = name, "{}", held_text(alarm)),
+            None => tracing::info!(
+                vhost,
+                stream = name,
+                "the stream's retention-groups hold no more than they may any more"
+            ),
+        }
     }
 
     /// Tells the shards of views, and posts to connections: to each IO thread in one go. No shard
@@ -368,5 +386,48 @@ fn own_addresses(sessions: &StreamSessions) -> ClientAddresses {
     ClientAddresses {
         plain: address(&sessions.plain),
         tls: address(&sessions.tls),
+    }
+}
+
+/// What is wrong where groups hold too much of a stream, and what to do.
+fn held_text(alarm: &RetentionAlarm) -> String {
+    let group = String::from_utf8_lossy(alarm.group.as_bytes());
+    let (stands, option) = match alarm.offset {
+        Some(offset) => (format!("stands at offset {offset}"), ""),
+        None => ("has stored no offset yet".to_owned(), " --create"),
+    };
+    format!(
+        "the stream's retention-groups hold {} bytes that size or age would have deleted: group \
+         '{group}' {stands}. Let it read on, let it go on with what comes (leveret ctl \
+         set_stream_group_offset -p VHOST STREAM GROUP last{option}), or take it out of \
+         retention-groups",
+        alarm.bytes
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that fails here says enough")]
+
+    use super::*;
+    use leveret_stream::Reference;
+
+    #[test]
+    fn an_alarm_of_held_bytes_names_a_command_that_lets_them_go() {
+        for (offset, option) in [(Some(7), "last)"), (None, "last --create)")] {
+            let group = Reference::new("billing".into()).unwrap();
+            let bytes = 9;
+            let text = held_text(&RetentionAlarm {
+                group,
+                offset,
+                bytes,
+            });
+            let command = "leveret ctl set_stream_group_offset -p VHOST STREAM GROUP";
+            assert!(text.contains(&format!("{command} {option}")), "{text}");
+            assert!(
+                text.contains("hold 9 bytes") && text.contains("'billing'"),
+                "{text}"
+            );
+        }
     }
 }

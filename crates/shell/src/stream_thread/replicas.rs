@@ -226,8 +226,9 @@ impl<D: Disk, C: Fn() -> Now, H: FnMut(Vec<Heard>)> StreamThread<D, C, H> {
                 next_offset,
                 offsets,
             } => tracing::warn!(
-                "stream {stream}: {offsets} offsets from {next_offset} on were never committed, and \
-                 are cut off as its leader has others"
+                "stream {stream}: {offsets} offsets from {next_offset} on are cut off, and copied \
+                 again from its leader as that one has them: they were damaged here, or never \
+                 committed"
             ),
             ReplicaEvent::Rejected { from, reason } => {
                 tracing::error!("stream {stream}: what node {from} says cannot be: {reason}");

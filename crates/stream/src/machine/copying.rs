@@ -1,7 +1,7 @@
 //! The follower: its log becomes that of its leader, and grows with it.
 
 use super::replicated::{Following, Replica, Role};
-use super::{Effect, Events, Recovered, Stream, Turn};
+use super::{Effect, Events, Recovered, Span, Stream, Turn};
 use crate::chunk::{ChunkError, ChunkHeader, ChunkKind, SharedChunk};
 use crate::replica::{Attachment, EpochStart, ReplicaEvent, ReplicaMessage, ends};
 use crate::segments::{Segments, stored_bytes};
@@ -225,7 +225,7 @@ impl Stream {
     pub(super) fn take_turns(&mut self, newest: &[SharedChunk]) {
         let first = self.segments.first_offset().unwrap_or(self.next_offset);
         self.last_chunk = None;
-        self.last_user_chunk = None;
+        self.last_user = None;
         self.turns.clear();
         for chunk in newest {
             self.note_copied(0, chunk.header());
@@ -234,7 +234,7 @@ impl Stream {
             self.turns.push_back(Turn {
                 number: 0,
                 next_offset: self.next_offset,
-                last_user_chunk: None,
+                last_user: None,
                 last_chunk: None,
             });
         }
@@ -242,7 +242,7 @@ impl Stream {
             self.committed = Turn {
                 number: 0,
                 next_offset: first,
-                last_user_chunk: None,
+                last_user: None,
                 last_chunk: None,
             };
         }
@@ -253,12 +253,12 @@ impl Stream {
     fn note_copied(&mut self, number: u64, header: &ChunkHeader) {
         self.last_chunk = Some(header.first_offset);
         if header.kind == ChunkKind::User {
-            self.last_user_chunk = Some(header.first_offset);
+            self.last_user = Some(Span::of(header));
         }
         self.turns.push_back(Turn {
             number,
             next_offset: header.next_offset(),
-            last_user_chunk: self.last_user_chunk.or(self.committed.last_user_chunk),
+            last_user: self.last_user.or(self.committed.last_user),
             last_chunk: self.last_chunk,
         });
     }
@@ -274,7 +274,7 @@ impl Stream {
             self.committed = Turn {
                 number: self.committed.number,
                 next_offset: begins_at,
-                last_user_chunk: None,
+                last_user: None,
                 last_chunk: None,
             };
             self.turns.clear();

@@ -53,7 +53,7 @@ impl Stream {
         }
         match loaded {
             Ok(loaded) => {
-                let committed = self.committed.last_user_chunk.unwrap_or(0);
+                let committed = self.committed.last_user.map_or(0, |chunk| chunk.first);
                 self.readers.loaded(key, &loaded, committed, out);
                 // One that was deleted meanwhile says nothing of where the reader goes on.
                 let is_kept = self.segments.first_offset() <= Some(loaded.segment);
@@ -106,7 +106,7 @@ impl Stream {
     /// Sends a reader what it has credit for, out of memory as far as that goes.
     pub(super) fn serve(&mut self, key: Key, out: &mut Events) {
         let visible = self.committed.next_offset;
-        let committed = self.committed.last_user_chunk.unwrap_or(0);
+        let committed = self.committed.last_user.map_or(0, |chunk| chunk.first);
         let first = self.segments.first_offset().unwrap_or(0);
         let read = self
             .readers
@@ -138,7 +138,10 @@ impl Stream {
         match offset {
             OffsetSpec::First => Seek::Offset(first),
             OffsetSpec::Next => Seek::Offset(visible),
-            OffsetSpec::Last => Seek::Offset(self.committed.last_user_chunk.unwrap_or(visible)),
+            OffsetSpec::Last => {
+                let last = self.committed.last_user;
+                Seek::Offset(last.map_or(visible, |chunk| chunk.first))
+            }
             OffsetSpec::Offset(offset) => Seek::Offset(offset.max(first)),
             OffsetSpec::TimestampMs(time) if time > self.timestamp_ms => Seek::Offset(visible),
             OffsetSpec::TimestampMs(time) => Seek::TimestampMs(time),

@@ -674,7 +674,7 @@ impl Admin {
             let subscriptions = connection.stream_subscriptions.iter();
             let stats = subscriptions.map(|subscription| {
                 let stream = streams.get(&subscription.stream);
-                let last = stream.and_then(|stream| stream.committed_offset);
+                let last = stream.and_then(|stream| stream.last_record);
                 // The offsets that it has not been sent, of those that are there.
                 let first = stream
                     .and_then(|stream| stream.first_chunk)

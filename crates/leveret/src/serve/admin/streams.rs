@@ -33,6 +33,7 @@ impl Admin {
             stream: kept.stream,
             first_offset: kept.stats.first_chunk,
             committed_offset: kept.stats.committed_offset,
+            last_record: kept.stats.last_record,
             groups: kept.groups.into_iter().map(group).collect(),
         });
         kept.collect()
@@ -277,7 +278,8 @@ impl Look {
             StreamPlace::First => (OffsetSpec::First, 0),
             StreamPlace::Offset(from) => (OffsetSpec::Offset(from.min(self.last)), from),
             StreamPlace::Last => {
-                let from = end.saturating_sub(browse.count as u64);
+                let last = stats.last_record.unwrap_or(committed);
+                let from = (last + 1).saturating_sub(browse.count as u64);
                 (OffsetSpec::Offset(from.min(self.last)), from)
             }
             StreamPlace::TimestampMs(time) => {
