@@ -20,8 +20,8 @@ pub struct DiskUse {
 /// What a queue or a stream has in a node's storage engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueDiskUse {
-    /// Entries of its logs that live: messages, and of a quorum queue what its group agrees on; of a
-    /// stream its messages, all of which are in segment files.
+    /// Entries of its logs that live: messages, and of a quorum queue what its group agrees on; of
+    /// a stream its messages, all of which are in segment files.
     pub entries: u64,
     /// Their bytes.
     pub bytes: u64,

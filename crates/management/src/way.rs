@@ -1,5 +1,5 @@
-//! Where a message would go: by which bindings, and by which it would not, and why. The broker's own
-//! router decides.
+//! Where a message would go: by which bindings, and by which it would not, and why. The broker's
+//! own router decides.
 //!
 //! `/api/leveret/exchanges/{vhost}/{}/route` tells it of what this node has.
 

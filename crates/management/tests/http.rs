@@ -124,59 +124,6 @@ fn queues_are_listed_paged_and_shown() {
     );
 }
 
-/// Waits for the end of a connection.
-fn end_of(socket: &mut (impl Read + Write)) {
-    let mut said = Vec::new();
-    // A reset is an end as well.
-    let _ = socket.read_to_end(&mut said);
-    assert!(said.is_empty(), "nothing was asked");
-}
-
-#[test]
-fn who_sends_nothing_is_dropped_before_who_has_begun_a_request() {
-    let folder = Folder::new("silent");
-    let file = folder.0.join("control.sock");
-    let any = "127.0.0.1:0".parse().expect("an address");
-    let mut endpoints = [Service::Api, Service::Metrics]
-        .map(|service| Endpoint::plain(service, any))
-        .to_vec();
-    endpoints.push(Endpoint {
-        place: Place::File(file.clone()),
-        service: Service::Api,
-    });
-    let app = App::new(Arc::new(Fake::default()), Some("token".to_owned()), false);
-    let server = Server::start(app, &endpoints).expect("it listens");
-    for service in [Service::Api, Service::Metrics] {
-        let address = server.plain_address(service).expect("it is served");
-        let mut begun = TcpStream::connect(address).expect("a connection");
-        begun.write_all(b"G").expect("a byte");
-        end_of(&mut TcpStream::connect(address).expect("a connection"));
-        begun.set_nonblocking(true).expect("a socket");
-        let ended = begun.read(&mut [0]);
-        let waits = |error: &io::Error| error.kind() == io::ErrorKind::WouldBlock;
-        assert!(ended.is_err_and(|error| waits(&error)), "{service:?}");
-    }
-    let mut begun = UnixStream::connect(&file).expect("a connection");
-    begun.write_all(b"G").expect("a byte");
-    end_of(&mut UnixStream::connect(&file).expect("a connection"));
-    begun.set_nonblocking(true).expect("a socket");
-    assert!(begun.read(&mut [0]).is_err(), "it waits");
-}
-
-#[test]
-fn one_thing_of_any_kind_has_the_columns_that_are_asked_for() {
-    let api = start();
-    for (path, expected) in [
-        ("users/monitoring", json!({"name": "monitoring"})),
-        ("vhosts/%2F", json!({"name": "/"})),
-        ("permissions/%2F/monitoring", json!({"vhost": "/"})),
-        ("policies/%2F/ttl", json!({"name": "ttl", "vhost": "/"})),
-    ] {
-        let answer = api.get(&format!("/api/{path}?columns=name,vhost,none"));
-        assert_eq!(answer, expected, "{path}");
-    }
-}
-
 #[test]
 fn a_list_of_queues_tells_no_more_than_it_is_asked_for() {
     let api = start();

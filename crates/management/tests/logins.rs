@@ -1,4 +1,5 @@
-//! Logins whose password takes long to check, over real HTTP on loopback.
+//! Logins whose password takes long to check, and clients that say nothing, over real HTTP on
+//! loopback.
 
 mod api;
 mod client;
@@ -6,10 +7,13 @@ mod fake;
 
 use api::{Api, start};
 use client::{Answer, basic, exchange};
-use leveret_management::Service;
+use fake::Fake;
 use leveret_management::api::LoginVerdict;
-use std::io::Write;
+use leveret_management::{App, Endpoint, Place, Server, Service};
+use std::io::{self, Read, Write};
 use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 
 /// Asks as the administrator with this password.
 fn who(api: &Api, password: &str) -> Answer {
@@ -108,4 +112,43 @@ fn a_wrong_password_counts_also_where_its_client_hangs_up() {
     let rows = rows.as_array().expect("rows");
     let http = rows.iter().find(|row| row["protocol"] == "http");
     assert_eq!(http.expect("a row")["auth_attempts_failed"], 1);
+}
+
+/// Waits for the end of a connection.
+fn end_of(socket: &mut (impl Read + Write)) {
+    let mut said = Vec::new();
+    // A reset is an end as well.
+    let _ = socket.read_to_end(&mut said);
+    assert!(said.is_empty(), "nothing was asked");
+}
+
+#[test]
+fn who_sends_nothing_is_dropped_before_who_has_begun_a_request() {
+    let name = format!("leveret-silent-{}.sock", std::process::id());
+    let file = std::env::temp_dir().join(name);
+    let any = "127.0.0.1:0".parse().expect("an address");
+    let mut endpoints = [Service::Api, Service::Metrics]
+        .map(|service| Endpoint::plain(service, any))
+        .to_vec();
+    endpoints.push(Endpoint {
+        place: Place::File(file.clone()),
+        service: Service::Api,
+    });
+    let app = App::new(Arc::new(Fake::default()), Some("token".to_owned()), false);
+    let server = Server::start(app, &endpoints).expect("it listens");
+    for service in [Service::Api, Service::Metrics] {
+        let address = server.plain_address(service).expect("it is served");
+        let mut begun = TcpStream::connect(address).expect("a connection");
+        begun.write_all(b"G").expect("a byte");
+        end_of(&mut TcpStream::connect(address).expect("a connection"));
+        begun.set_nonblocking(true).expect("a socket");
+        let ended = begun.read(&mut [0]);
+        let waits = |error: &io::Error| error.kind() == io::ErrorKind::WouldBlock;
+        assert!(ended.is_err_and(|error| waits(&error)), "{service:?}");
+    }
+    let mut begun = UnixStream::connect(&file).expect("a connection");
+    begun.write_all(b"G").expect("a byte");
+    end_of(&mut UnixStream::connect(&file).expect("a connection"));
+    begun.set_nonblocking(true).expect("a socket");
+    assert!(begun.read(&mut [0]).is_err(), "it waits");
 }

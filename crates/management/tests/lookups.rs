@@ -5,6 +5,7 @@ mod client;
 mod fake;
 
 use api::start;
+use serde_json::json;
 use std::sync::atomic::Ordering::Relaxed;
 
 #[test]
@@ -101,5 +102,19 @@ fn a_scrape_of_very_many_queues_and_exchanges_copies_some_at_a_time() {
             made <= if is_summed { 100 } else { 20_100 },
             "{path}: {made}"
         );
+    }
+}
+
+#[test]
+fn one_thing_of_any_kind_has_the_columns_that_are_asked_for() {
+    let api = start();
+    for (path, expected) in [
+        ("users/monitoring", json!({"name": "monitoring"})),
+        ("vhosts/%2F", json!({"name": "/"})),
+        ("permissions/%2F/monitoring", json!({"vhost": "/"})),
+        ("policies/%2F/ttl", json!({"name": "ttl", "vhost": "/"})),
+    ] {
+        let answer = api.get(&format!("/api/{path}?columns=name,vhost,none"));
+        assert_eq!(answer, expected, "{path}");
     }
 }
