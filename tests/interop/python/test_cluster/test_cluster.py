@@ -85,7 +85,7 @@ def test_a_stream_that_is_led_does_not_count_as_a_queue_without_a_leader(nodes):
 
     def leading():
         view = interop.http("GET", "/api/leveret/cluster")
-        return view["leaders_unknown"], sum(node["leading"] for node in view["nodes"])
+        return view["leaders_unknown"], sum(node["queues_leading"] for node in view["nodes"])
 
     def is_well():
         check = "/api/health/checks/quorum-queues-without-elected-leaders/all-vhosts"
