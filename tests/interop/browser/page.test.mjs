@@ -633,7 +633,7 @@ inPage('the map leaves out what is unbound, and shows one object with its neighb
   await api('POST', 'bindings/mapped/e/source/q/near', { routing_key: 'never' })
   await api('POST', 'bindings/mapped/e/source/q/busy', { routing_key: 'often' })
   await api('POST', 'bindings/mapped/e/lone/q/single', { routing_key: 'only' })
-  const connection = await amqplib.connect(`${process.env.AMQP_URL}/mapped`)
+  const connection = await amqplib.connect(new URL('mapped', process.env.AMQP_URL).href)
   const channel = await connection.createChannel()
   await channel.consume('near', () => {}, { consumerTag: 'reader' })
   const flow = setInterval(() => {
