@@ -93,8 +93,9 @@ pub enum OpenError {
     /// The newest file of the write-ahead log is missing.
     #[error(
         "{} is missing, the newest file of the write-ahead log: what was confirmed last is in it \
-         and nowhere else. Nothing was changed. Put it back, or have `leveret storage rebuild` copy \
-         all that the other files hold into a new store, where what only this file told is lost",
+         and nowhere else. Nothing was changed. Put it back, or have `leveret storage rebuild` \
+         copy all that the other files hold into a new store, where what only this file told is \
+         lost",
         missing.display()
     )]
     NoLog {
