@@ -14,7 +14,8 @@ use crate::env::Env;
 use leveret_metadata::Catalogue;
 use leveret_queue_host::events::PeerFrame;
 use leveret_types::limits::LEADERS_MOVED_AT_ONCE;
-use leveret_types::{NodeId, Now, QueueId};
+use leveret_types::{NodeId, Now, QueueId, ShardId};
+use std::collections::BTreeMap;
 
 /// The first byte of a frame that asks for a transfer.
 pub(super) const KIND_TRANSFER: u8 = 3;
@@ -65,6 +66,25 @@ impl Moves {
 pub(super) fn may_lead<E: Env>(node: NodeId, catalogue: &Catalogue, env: &E) -> bool {
     let draining = catalogue.node(node).is_some_and(|node| node.draining);
     env.peers().is_up(node) && !draining
+}
+
+/// How many queues each node leads now, of those that have a member here, and of all streams.
+/// Nothing may be borrowed.
+pub fn leaders_known<E: Env>(env: &E) -> BTreeMap<NodeId, usize> {
+    let mut leading = BTreeMap::new();
+    for stream in env.catalogue().queues(None) {
+        if stream.id().is_stream() && !stream.members().is_empty() {
+            *leading.entry(stream.home()).or_default() += 1;
+        }
+    }
+    for shard in 0..env.shard_count() {
+        for status in env.shard(ShardId(shard)).replica_statuses() {
+            if let Some(leader) = status.group.leader {
+                *leading.entry(leader.node()).or_default() += 1;
+            }
+        }
+    }
+    leading
 }
 
 /// Lets a queue be led by another of its members, if that can. Nothing may be borrowed.

@@ -13,6 +13,7 @@ pub mod env;
 pub mod events;
 pub mod forming;
 pub mod group;
+pub mod operations;
 pub mod reports;
 pub mod streams;
 pub mod wire;
@@ -20,11 +21,13 @@ pub mod wire;
 mod alarms;
 mod elections;
 mod follow;
+mod groups;
 mod leaders;
 mod moves;
 mod needed;
 mod outdated;
 mod peers;
+mod placement;
 mod reconcile;
 mod starts;
 mod state;
@@ -32,12 +35,17 @@ mod stays;
 mod stream_changes;
 mod stream_relay;
 
+#[cfg(test)]
+mod test_catalogue;
+
 pub use alarms::{HeldStreams, alarms_together, held_by, held_streams, members_of, set_alarms_of};
 pub use env::Env;
 pub use follow::follow_nodes;
-pub use leaders::{hand_over_leaders, transfer};
+pub use groups::Group;
+pub use leaders::{hand_over_leaders, leaders_known, transfer};
 pub use needed::Needed;
 pub use peers::{PeerAddress, PeerView, Peers};
+pub use placement::{NodeLoad, loads};
 pub use starts::KnownStarts;
 pub use state::{CATALOGUE_GROUP, Cluster, Identity, Waiter};
 

@@ -1,102 +1,43 @@
 //! Elections of streams, played without a network.
 
 use super::*;
-use leveret_metadata::{Batch, Config, NodeRecord, Proposed};
+use crate::test_catalogue::TestCatalogue;
 use leveret_stream::LogPosition;
-use leveret_types::{FieldTable, FieldValue};
 
 /// A cluster of three nodes whose first one elects.
 struct World {
-    catalogue: Catalogue,
+    cluster: TestCatalogue,
     elections: Elections,
-    up: BTreeSet<u32>,
     now_ms: u64,
-    next: u64,
 }
 
 impl World {
     fn new() -> Self {
-        let mut catalogue = Catalogue::new(Config::default());
-        let listed = [2, 3].map(|node| format!("{node}:1"));
-        let first = NodeRecord {
-            node: 1,
-            uuid: [1; 16],
-            address: "1:1".to_owned(),
-            name: "node-1".to_owned(),
-            start: 0,
-            applied: 0,
-            draining: false,
-            votes: true,
-        };
-        catalogue.found(first, &listed);
-        let mut world = Self {
-            catalogue,
+        Self {
+            cluster: TestCatalogue::of_three_nodes(),
             elections: Elections::default(),
-            up: BTreeSet::from([1, 2, 3]),
             now_ms: 1,
-            next: 1,
-        };
-        world.apply(Command::VhostPut {
-            vhost: "/".to_owned(),
-            description: None,
-            tags: None,
-            default_queue_type: None,
-            protected: None,
-            tracing: None,
-        });
-        for node in 2..=3 {
-            world.apply(Command::NodeJoin {
-                uuid: [node; 16],
-                address: format!("{node}:1"),
-                name: format!("node-{node}"),
-            });
         }
-        world
     }
 
-    fn apply(&mut self, command: Command) -> Option<QueueId> {
-        let proposed = Proposed {
-            origin: 1,
-            start: 7,
-            id: self.next,
-            command,
-        };
-        self.next += 1;
-        let batch = Batch {
-            rules: self.catalogue.rules(),
-            up: self.up.iter().copied().collect(),
-            commands: vec![proposed],
-        };
-        let mut answers = self.catalogue.apply_batch(&batch);
-        let outcome = answers.pop().flatten().expect("it is new");
-        outcome.expect("nothing is wrong with it").queue
+    fn apply(&mut self, command: Command) {
+        self.cluster.apply(command);
     }
 
     fn declare(&mut self, name: &str) -> QueueId {
-        let declared = self.apply(Command::QueueDeclare {
-            vhost: "/".to_owned(),
-            name: name.to_owned(),
-            durable: true,
-            exclusive: None,
-            auto_delete: false,
-            arguments: FieldTable::from([("x-queue-type", FieldValue::text("stream"))]),
-            random: [0; 16],
-            shards: 2,
-            id: None,
-        });
-        declared.expect("a stream")
+        self.cluster.declare(name, "stream")
     }
 
     fn run(&mut self, events: Vec<Event>) -> Steps {
-        let up = self.up.clone();
+        let up = self.cluster.up.clone();
         let now = Now::both(self.now_ms);
         let is_up = |node: NodeId| up.contains(&node.0);
-        self.elections
-            .run(now, events, true, &self.catalogue, is_up)
+        let catalogue = &self.cluster.catalogue;
+        self.elections.run(now, events, true, catalogue, is_up)
     }
 
     fn leader(&self, stream: QueueId) -> (u64, NodeId) {
-        let record = self.catalogue.queue(stream).expect("it is there");
+        let record = self.cluster.catalogue.queue(stream).expect("it is there");
         (record.epoch(), record.home())
     }
 }
@@ -135,7 +76,7 @@ fn the_member_that_has_most_leads_when_the_leaders_node_is_down() {
     let [one, two] = others(&world, stream);
     let lost = world.leader(stream).1;
     assert!(world.run(Vec::new()).asks.is_empty(), "nothing is wrong");
-    world.up.remove(&lost.0);
+    world.cluster.up.remove(&lost.0);
     let steps = world.run(vec![Event::Peer(lost, false)]);
     assert_eq!(asked(&steps), [(one, 2), (two, 2)]);
     assert!(world.run(Vec::new()).asks.is_empty(), "asked once");
@@ -154,7 +95,7 @@ fn an_epoch_that_somebody_else_has_used_up_is_passed_over() {
     let stream = world.declare("s");
     let [one, two] = others(&world, stream);
     let lost = world.leader(stream).1;
-    world.up.remove(&lost.0);
+    world.cluster.up.remove(&lost.0);
     world.run(vec![Event::Peer(lost, false)]);
     let steps = world.run(vec![prepared(one, stream, 2, 6, 10)]);
     assert_eq!(asked(&steps), [(one, 7), (two, 7)]);
@@ -172,7 +113,7 @@ fn without_a_majority_nobody_leads_until_enough_have_returned() {
     let stream = world.declare("s");
     let [one, two] = others(&world, stream);
     let lost = world.leader(stream).1;
-    world.up = BTreeSet::from([one]);
+    world.cluster.up = BTreeSet::from([one]);
     world.run(vec![
         Event::Peer(lost, false),
         Event::Peer(NodeId(two), false),
@@ -183,7 +124,7 @@ fn without_a_majority_nobody_leads_until_enough_have_returned() {
             .proposals
             .is_empty()
     );
-    world.up.insert(two);
+    world.cluster.up.insert(two);
     let steps = world.run(vec![Event::Peer(NodeId(two), true)]);
     assert_eq!(asked(&steps), [(two, 2)]);
     let steps = world.run(vec![prepared(two, stream, 2, 2, 10)]);
@@ -211,7 +152,7 @@ fn a_leader_that_hands_over_is_left_out_while_the_others_are_a_majority() {
     );
     // With one other it has to be heard itself.
     world.run(Vec::new());
-    world.up.remove(&one);
+    world.cluster.up.remove(&one);
     let steps = world.run(vec![Event::Move(NodeId(two), stream, leader)]);
     assert!(asked(&steps).contains(&(two, 3)));
 }
@@ -266,7 +207,7 @@ fn many_streams_change_their_leaders_together_and_who_has_no_answer_is_asked_aga
         led.count()
     };
     assert_eq!(led(&world), 10);
-    world.up.remove(&3);
+    world.cluster.up.remove(&3);
     let steps = world.run(vec![Event::Peer(NodeId(3), false)]);
     assert_eq!(steps.asks.len(), 20);
     world.now_ms += STREAM_ELECTION_MS;
@@ -285,6 +226,6 @@ fn many_streams_change_their_leaders_together_and_who_has_no_answer_is_asked_aga
 fn a_node_that_begins_to_elect_finds_the_streams_that_lost_their_leader_before() {
     let mut world = World::new();
     let stream = world.declare("s");
-    world.up.remove(&world.leader(stream).1.0);
+    world.cluster.up.remove(&world.leader(stream).1.0);
     assert_eq!(world.run(Vec::new()).asks.len(), 2);
 }
