@@ -9,9 +9,7 @@ pub use crate::stream_relay::{
     published_bytes, replica_frame,
 };
 use leveret_metadata::{Catalogue, QueueKind, QueueRecord, StreamSettings};
-pub use leveret_queue_host::stream_events::{
-    StreamNews, connection_of, session_of, session_of_view, view_of,
-};
+pub use leveret_queue_host::stream_events::StreamNews;
 use leveret_stream::{Epoch, ReplicaOrder, ReplicaOrigin};
 use leveret_types::{ProtocolError, QueueId, ReplyCode};
 

@@ -16,11 +16,13 @@ use crate::notify::Notify;
 use crate::outcome::{Bodies, Enqueued, GetOutcome};
 use crate::queue_host::{Asker, Get, HostContext, QueueHost, When};
 use crate::quorum::link::{QueueCounts, Settle};
-use crate::stream_events::{StreamNews, session_of_view};
+use crate::stream_events::StreamNews;
 use crate::subscriber::Subscriber;
 use leveret_message::{as_amqp091, entry_of, filter_value};
 use leveret_queue::{AttachError, Consumer};
-use leveret_stream::{BatchBuilder, Command, Event, PublisherId, RequestId, StreamStats};
+use leveret_stream::{
+    BatchBuilder, Command, Event, PublisherId, RequestId, SessionId, StreamStats,
+};
 use leveret_types::limits::STREAM_UNCONFIRMED_ENTRIES_MAX;
 use leveret_types::{ConnectionId, ConsumerId, Message, QueueId};
 use std::collections::BTreeMap;
@@ -155,7 +157,7 @@ pub(crate) struct StreamQueue<'a> {
 
 impl StreamQueue<'_> {
     fn say(&self, context: &mut HostContext<'_>, command: Command) {
-        let session = session_of_view(self.stream);
+        let session = SessionId::Queue(self.stream);
         context.effects.streams.push((session, command));
     }
 }

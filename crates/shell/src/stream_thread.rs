@@ -508,15 +508,18 @@ impl<D: Disk, C: Fn() -> Now, H: FnMut(Vec<Heard>)> StreamThread<D, C, H> {
             self.send_copies(now);
             self.syncs.hand_out(self.host.take_syncs());
             self.reads.hand_out(self.host.take_reads());
-            let told = |(to, event)| match self.guests.of(to) {
-                Some((guests, session)) => Some(Heard::Relayed(guests, session, event)),
-                // One that has left hears nothing more.
-                None if GuestSessions::is_one(to) => None,
-                None if Askers::is_one(to) => {
-                    self.askers.hear(to, event);
+            let told = |(to, event)| match to {
+                SessionId::Connection(_) | SessionId::Queue(_) => Some(Heard::Event(to, event)),
+                SessionId::Guest(guest) => {
+                    // One that has left hears nothing more.
+                    let (guests, session) = self.guests.of(guest)?;
+                    Some(Heard::Relayed(guests, session, event))
+                }
+                SessionId::Operator(asker) => {
+                    self.askers.hear(asker, event);
                     None
                 }
-                None => Some(Heard::Event(to, event)),
+                SessionId::Nobody => None,
             };
             let mut heard: Vec<Heard> = events.into_iter().filter_map(told).collect();
             heard.extend(self.room().into_iter().map(Heard::Room));
@@ -573,16 +576,18 @@ impl<D: Disk, C: Fn() -> Now, H: FnMut(Vec<Heard>)> StreamThread<D, C, H> {
                 self.host.handle((self.clock)(), session, command, events);
             }
             Input::Relayed(guests, session, command) => {
-                if let Some(here) = self.guests.say(guests, session, &command) {
+                if let Some(guest) = self.guests.say(guests, session, &command) {
+                    let here = SessionId::Guest(guest);
                     self.host.handle((self.clock)(), here, command, events);
                 } else if let Some(event) = command.refused(too_many_sessions()) {
                     (self.hear)(vec![Heard::Relayed(guests, session, event)]);
                 }
             }
             Input::Left(guests) => {
-                for session in self.guests.leave_all(guests) {
+                for guest in self.guests.leave_all(guests) {
+                    let here = SessionId::Guest(guest);
                     self.host
-                        .handle((self.clock)(), session, Command::Leave, events);
+                        .handle((self.clock)(), here, Command::Leave, events);
                 }
             }
             Input::Replica(here) => self.take_order(*here, events),
@@ -685,10 +690,12 @@ mod tests {
     use super::*;
     use leveret_storage::{MemoryDisk, StreamFiles};
     use leveret_stream::{BatchBuilder, PublisherId, RequestId};
+    use leveret_types::ConnectionId;
     use std::path::Path;
     use std::sync::mpsc;
 
-    const SESSION: SessionId = SessionId(1);
+    pub(super) const SESSION: SessionId = SessionId::Connection(ConnectionId(1));
+    const OTHER: SessionId = SessionId::Connection(ConnectionId(2));
     pub(super) const STREAM: QueueId = QueueId(1);
     /// Far more than a turn takes on a busy machine.
     pub(super) const SOON: Duration = Duration::from_secs(60);
@@ -774,7 +781,7 @@ mod tests {
         assert!(!handle.holds_back(SESSION, &publish(2, 10)));
         handle.hold(HeldStreams::These([STREAM, other].into()));
         assert!(handle.say(SESSION, publish(2, 10)).is_err());
-        let elsewhere = SessionId(2);
+        let elsewhere = OTHER;
         assert!(handle.holds_back(elsewhere, &publish(3, 10)));
         // Nobody is told that all goes on as it was.
         handle.hold(HeldStreams::These([STREAM, other].into()));
@@ -808,7 +815,7 @@ mod tests {
     fn readers_do_not_wait_behind_publishers() {
         let handle = StreamHandle::default();
         while handle.say(SESSION, publish(1, STREAM_TURN_BYTES)).is_ok() {}
-        let reader = SessionId(2);
+        let reader = OTHER;
         let credit = || Command::Credit {
             stream: STREAM,
             reader: leveret_stream::ReaderId(1),
@@ -825,7 +832,7 @@ mod tests {
         let (handle, heard, thread) = start(&MemoryDisk::new());
         handle.hold(HeldStreams::All);
         assert!(handle.say(SESSION, publish(1, 10)).is_err());
-        let reader = SessionId(2);
+        let reader = OTHER;
         handle.0.inbox.lock().others.waiting.insert(reader);
         handle.put(Input::Begin(QueueId(2), Box::default()));
         let room = heard.recv_timeout(SOON).unwrap();

@@ -11,11 +11,11 @@ use leveret_stream::{
     ReplicaOrder, ReplicaOrigin, ReplicaRole, RequestId, SessionId, StoredBy, StreamSettings,
 };
 use leveret_stream_host::{Found, StreamHost};
-use leveret_types::{NodeId, Now, QueueId};
+use leveret_types::{ConnectionId, NodeId, Now, QueueId};
 use std::path::Path;
 
 const STREAM: QueueId = QueueId(7);
-const SESSION: SessionId = SessionId(1);
+const SESSION: SessionId = SessionId::Connection(ConnectionId(1));
 const LEADER: NodeId = NodeId(1);
 const FOLLOWER: NodeId = NodeId(2);
 /// Whoever elects; it has no replica.

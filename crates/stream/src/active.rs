@@ -287,14 +287,19 @@ mod tests {
 
     use super::*;
     use crate::replica::ReplicaState;
+    use leveret_types::ConnectionId;
 
     fn name(text: &str) -> Reference {
         Reference::new(text.to_owned().into()).unwrap()
     }
 
+    const fn connection(number: u64) -> SessionId {
+        SessionId::Connection(ConnectionId(number))
+    }
+
     const fn member(session: u64, id: u32) -> Member {
         Member {
-            session: SessionId(session),
+            session: connection(session),
             id: MemberId(id),
         }
     }
@@ -330,13 +335,12 @@ mod tests {
                 );
             }
             let line = updates.iter().map(|update| {
+                let SessionId::Connection(session) = update.member.session else {
+                    panic!("all of them are connections");
+                };
                 let sign = if update.is_active { "" } else { "not" };
                 let set = update.set.map(|offset| format!("={offset}"));
-                format!(
-                    "{sign}{}{}",
-                    update.member.session.0,
-                    set.unwrap_or_default()
-                )
+                format!("{sign}{session}{}", set.unwrap_or_default())
             });
             told.push(line.collect::<Vec<_>>().join(","));
         }
@@ -363,12 +367,12 @@ mod tests {
         }
         groups.leave(&of(1), member(1, 1), &mut updates);
         let left = [(of(0), member(1, 0)), (of(2), member(1, 2))];
-        assert_eq!(groups.of_session(SessionId(1)), left);
+        assert_eq!(groups.of_session(connection(1)), left);
         updates.clear();
-        groups.leave_all(SessionId(1), &mut updates);
+        groups.leave_all(connection(1), &mut updates);
         let told: Vec<_> = updates.iter().map(|u| (u.member, u.is_active)).collect();
         assert_eq!(told, [(member(2, 0), true), (member(2, 2), true)]);
-        groups.leave_all(SessionId(2), &mut updates);
+        groups.leave_all(connection(2), &mut updates);
         assert!(groups.groups.is_empty() && groups.sessions.is_empty());
     }
 
@@ -435,7 +439,7 @@ mod tests {
         for session in 1..=2 {
             let joined = groups.join(&name, 0, member(session, 1), &mut updates);
             assert_eq!(joined, Ok(()));
-            groups.leave_all(SessionId(session), &mut updates);
+            groups.leave_all(connection(session), &mut updates);
         }
         let [first, second] = [updates[0].generation, updates[1].generation];
         assert!(!groups.permits(&name, first));

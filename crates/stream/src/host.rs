@@ -26,13 +26,24 @@ use crate::batch::Batch;
 use crate::bloom::Filter;
 use crate::chunk::SharedChunk;
 use bytes::Bytes;
-use leveret_types::QueueId;
 use leveret_types::limits::STREAM_REFERENCE_BYTES_MAX;
+use leveret_types::{ConnectionId, QueueId};
 use std::sync::Arc;
 
-/// One session on this node: chosen by whoever runs sessions, never used twice.
+/// One session at the streams of a node, by who has it: never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct SessionId(pub u64);
+pub enum SessionId {
+    /// A client's connection to this node.
+    Connection(ConnectionId),
+    /// A queue in a shard of this node: a view of a stream, or what stands there for the stream.
+    Queue(QueueId),
+    /// A session of another node, by the number that this node has given it.
+    Guest(u64),
+    /// An operator who reads, by the number that this node has given.
+    Operator(u64),
+    /// The broker itself: it hears nothing.
+    Nobody,
+}
 
 /// One publisher of a session, chosen by the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

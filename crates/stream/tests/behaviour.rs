@@ -14,14 +14,18 @@ use leveret_types::limits::{
     STREAM_FILTER_VALUES_BYTES_MAX, STREAM_FILTER_VALUES_MAX, STREAM_OFFSETS_MAX,
     STREAM_RUNS_HELD_MAX,
 };
-use leveret_types::{Now, QueueId};
+use leveret_types::{ConnectionId, Now, QueueId};
 
 const STREAM: QueueId = QueueId(1);
-const SESSION: SessionId = SessionId(1);
+const SESSION: SessionId = connection(1);
 /// Publishing id, filter value and body.
 type Message<'a> = (u64, Option<&'a [u8]>, &'a [u8]);
 
 const NOW: Now = Now::both(5_000);
+
+const fn connection(number: u64) -> SessionId {
+    SessionId::Connection(ConnectionId(number))
+}
 
 fn stream() -> Stream {
     Stream::new(STREAM, StreamSettings::default(), Recovered::default()).unwrap()
@@ -331,8 +335,8 @@ fn the_end_of_a_stream_is_told_to_each_of_its_sessions_once() {
         publisher: PublisherId(1),
         reference: None,
     };
-    stream.handle(NOW, SessionId(2), elsewhere, &mut events);
-    stream.handle(NOW, SessionId(2), Command::Leave, &mut events);
+    stream.handle(NOW, connection(2), elsewhere, &mut events);
+    stream.handle(NOW, connection(2), Command::Leave, &mut events);
     events.clear();
     stream.end(&mut events);
     assert!(matches!(
@@ -626,7 +630,7 @@ fn join(stream: &mut Stream, session: u64) -> Vec<(SessionId, bool, Generation)>
         partition: 0,
         member: MemberId(1),
     };
-    stream.handle(NOW, SessionId(session), join, &mut events);
+    stream.handle(NOW, connection(session), join, &mut events);
     let (to, joined) = events.remove(0);
     let is_answer = matches!(
         joined,
@@ -635,7 +639,7 @@ fn join(stream: &mut Stream, session: u64) -> Vec<(SessionId, bool, Generation)>
             result: Ok(())
         }
     );
-    assert!(is_answer && to == SessionId(session), "{joined:?}");
+    assert!(is_answer && to == connection(session), "{joined:?}");
     activity(events)
 }
 
@@ -659,9 +663,9 @@ fn an_offset_of_a_consumer_that_was_active_is_refused_once_another_one_is() {
     assert_eq!(join(&mut stream, 2), []);
     store(&mut stream, 10, StoredBy::Member(first));
     let mut events = Events::new();
-    stream.handle(NOW, SessionId(1), Command::Leave, &mut events);
+    stream.handle(NOW, connection(1), Command::Leave, &mut events);
     let told = activity(events);
-    assert!(matches!(told[..], [(SessionId(2), true, second)] if second > first));
+    assert!(matches!(told[..], [(to, true, second)] if to == connection(2) && second > first));
     // It was on its way, or its session has not heard of it yet.
     store(&mut stream, 11, StoredBy::Member(first));
     assert_eq!(stream.tracking().offset(&app()), Some(10));
@@ -675,7 +679,7 @@ fn an_offset_that_an_operator_has_set_is_stored_again_before_the_next_one_is_tol
     let mut stream = stream();
     let first = join(&mut stream, 1)[0].2;
     let told = activity(store(&mut stream, 40, StoredBy::Operator));
-    assert_eq!(told, [(SessionId(1), false, first)]);
+    assert_eq!(told, [(connection(1), false, first)]);
     // It is given the time to say how far it has come.
     store(&mut stream, 7, StoredBy::Member(first));
     assert_eq!(stream.tracking().offset(&app()), Some(7));
@@ -702,11 +706,11 @@ fn members_of_groups_hear_that_their_stream_is_deleted() {
     let mut stream = stream();
     join(&mut stream, 1);
     let mut events = Events::new();
-    assert!(stream.knows(SessionId(1)));
+    assert!(stream.knows(connection(1)));
     stream.end(&mut events);
     assert!(matches!(
         events[..],
-        [(SessionId(1), Event::Gone { stream: STREAM })]
+        [(SESSION, Event::Gone { stream: STREAM })]
     ));
-    assert!(!stream.knows(SessionId(1)));
+    assert!(!stream.knows(connection(1)));
 }

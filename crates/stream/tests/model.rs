@@ -10,11 +10,11 @@ use leveret_stream::{
     ReaderId, Recovered, Reference, RequestId, Seek, Segment, SessionId, SharedChunk, StoredBy,
     Stream, StreamSettings,
 };
-use leveret_types::{Now, QueueId};
+use leveret_types::{ConnectionId, Now, QueueId};
 use std::collections::BTreeMap;
 
 const STREAM: QueueId = QueueId(1);
-const SESSION: SessionId = SessionId(1);
+const SESSION: SessionId = SessionId::Connection(ConnectionId(1));
 const PUBLISHERS: u32 = 3;
 
 struct Random(u64);

@@ -5,6 +5,7 @@
 //!       9 needed, 10 move
 //! command     session u64 | kind u8 | fields
 //! event       session u64 | kind u8 | fields
+//! session     of a connection its number; of a queue of a shard its id << 8 | 0xFF
 //! taken       bytes of publishes u64 | bytes of other commands u64
 //! delivered   bytes of chunks u64
 //! clients     twice, plain and TLS: is there u8 | host text | port u16
@@ -25,7 +26,7 @@ use leveret_stream::{
     ReaderId, Refusal, ReplicaMessage, RequestId, SessionId, SharedChunk, StoredBy, StreamStats,
 };
 use leveret_types::limits::STREAM_FILTER_VALUES_MAX;
-use leveret_types::{NodeId, QueueId};
+use leveret_types::{ConnectionId, NodeId, QueueId};
 
 /// Frames that belong to streams as a whole travel under this id: no stream has it.
 pub const STREAM_LINK: QueueId = QueueId(0).of_stream();
@@ -42,6 +43,29 @@ pub struct ClientAddresses {
     pub plain: Option<(String, u16)>,
     /// Host and port with TLS.
     pub tls: Option<(String, u16)>,
+}
+
+/// The last byte of a queue's number. A connection's has the number of its thread there: no node has
+/// so many.
+const QUEUE_MARK: u64 = 0xFF;
+
+/// The number by which a node tells its session to another one.
+fn number_of(session: SessionId) -> u64 {
+    match session {
+        SessionId::Connection(connection) => connection.0,
+        SessionId::Queue(queue) => queue.0 << 8 | QUEUE_MARK,
+        SessionId::Guest(_) | SessionId::Operator(_) | SessionId::Nobody => {
+            unreachable!("{session:?} has to do with the streams of one node alone")
+        }
+    }
+}
+
+/// The session that a node tells by this number.
+const fn session_of(number: u64) -> SessionId {
+    match number & QUEUE_MARK {
+        QUEUE_MARK => SessionId::Queue(QueueId(number >> 8)),
+        _ => SessionId::Connection(ConnectionId(number)),
+    }
 }
 
 /// What one node tells another.
@@ -77,12 +101,12 @@ impl Frame {
         match self {
             Self::Command(session, command) => {
                 out.u8(1);
-                out.u64(session.0);
+                out.u64(number_of(*session));
                 tail = put_command(&mut out, command);
             }
             Self::Event(session, event) => {
                 out.u8(2);
-                out.u64(session.0);
+                out.u64(number_of(*session));
                 tail = put_event(&mut out, event);
             }
             Self::Taken(publishes, others) => {
@@ -140,8 +164,8 @@ impl Frame {
     pub(super) fn decode(bytes: Bytes) -> Result<Self, FrameError> {
         let mut from = Reader(bytes);
         let frame = match from.u8()? {
-            1 => Self::Command(SessionId(from.u64()?), take_command(&mut from)?),
-            2 => Self::Event(SessionId(from.u64()?), take_event(&mut from)?),
+            1 => Self::Command(session_of(from.u64()?), take_command(&mut from)?),
+            2 => Self::Event(session_of(from.u64()?), take_event(&mut from)?),
             3 => Self::Taken(from.u64()?, from.u64()?),
             4 => Self::Delivered(from.u64()?),
             5 => Self::Reset,

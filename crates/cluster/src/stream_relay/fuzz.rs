@@ -11,11 +11,11 @@ use leveret_stream::{
     ReaderId, Reference, Refusal, ReplicaMessage, RequestId, SessionId, SharedBatchBuilder,
     SharedChunk, StoredBy, StreamStats,
 };
-use leveret_types::{NodeId, QueueId};
+use leveret_types::{ConnectionId, NodeId, QueueId};
 
 const THERE: NodeId = NodeId(2);
 pub(super) const STREAM: QueueId = QueueId(0x700).of_stream();
-pub(super) const SESSION: SessionId = SessionId(5);
+pub(super) const SESSION: SessionId = SessionId::Connection(ConnectionId(5));
 pub(super) const PUBLISHER: PublisherId = PublisherId(9);
 
 /// Frames one after the other, each behind its length as an octet, as another node may send them:

@@ -7,6 +7,7 @@ use super::fuzz::{
 };
 use super::*;
 use leveret_stream::{Event, ReaderId, Refusal, RequestId};
+use leveret_types::ConnectionId;
 use std::cell::RefCell;
 
 const HERE: NodeId = NodeId(1);
@@ -404,6 +405,22 @@ fn what_is_said_of_a_reader_goes_where_it_was_opened() {
         [Command::Unsubscribe { .. }, Command::Leave]
     ));
     assert!(matches!(two.say(unsubscribe()), Said::Here(_)));
+}
+
+/// Nodes of older versions know sessions by the same numbers.
+#[test]
+fn connections_and_queues_keep_their_numbers_between_nodes() {
+    let connection = SessionId::Connection(ConnectionId(0x0102));
+    let queue = SessionId::Queue(QueueId(0x0304));
+    for (session, number) in [(connection, 0x0102u64), (queue, 0x0003_04FF)] {
+        let bytes = bytes_of(&Frame::Command(session, Command::Leave).encode());
+        assert_eq!(bytes[1..9], number.to_le_bytes(), "{session:?}");
+        let decoded = Frame::decode(Bytes::from(bytes)).expect("a frame");
+        assert!(
+            matches!(decoded, Frame::Command(told, Command::Leave) if told == session),
+            "{decoded:?}"
+        );
+    }
 }
 
 #[test]

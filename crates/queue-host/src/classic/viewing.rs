@@ -4,11 +4,11 @@ use super::ClassicQueue;
 use crate::log_ids::log_of;
 use crate::queue_host::HostContext;
 use crate::queue_spec::QueueSpec;
-use crate::stream_events::{StreamNews, session_of_view};
+use crate::stream_events::StreamNews;
 use crate::stream_view::StreamView;
 use leveret_queue::{Counts, Meta, Position, Queue, State};
 use leveret_storage::{LogKind, ShardLogs};
-use leveret_stream::Command;
+use leveret_stream::{Command, SessionId};
 use leveret_types::{Now, QueueId};
 
 /// The priority log whose log keeps a view's state: all its messages are of that one.
@@ -79,7 +79,7 @@ impl ClassicQueue {
         let Some(view) = &mut self.view else {
             return;
         };
-        let session = session_of_view(self.id);
+        let session = SessionId::Queue(self.id);
         let said = view.commands.drain(..).map(|command| (session, command));
         context.effects.streams.extend(said);
         if self.durable && view.is_save_due(context.now) {
@@ -112,7 +112,7 @@ impl ClassicQueue {
     /// The queue is gone: its stream need not know it any more.
     pub(super) fn leave_stream(&self, context: &mut HostContext<'_>) {
         if self.view.is_some() {
-            let session = session_of_view(self.id);
+            let session = SessionId::Queue(self.id);
             context.effects.streams.push((session, Command::Leave));
         }
     }

@@ -9,7 +9,7 @@ use crate::wake_ups::WakeUps;
 use bytes::Bytes;
 use leveret_auth::{LoginCheck, Verdict};
 use leveret_cluster::Env as _;
-use leveret_cluster::streams::{ClientAddresses, Place, StreamChange, session_of};
+use leveret_cluster::streams::{ClientAddresses, Place, StreamChange};
 use leveret_cluster::{Cluster, Peers, Waiter};
 use leveret_metadata::{Catalogue, CatalogueError, Change, Command};
 use leveret_node::env::ClusterEvent;
@@ -23,7 +23,7 @@ use leveret_node::{
 use leveret_queue_host::events::QueueEvent;
 use leveret_queue_host::shard::{Deferred, Shard};
 use leveret_storage::Urgency;
-use leveret_stream::{Command as StreamCommand, ReplicaMessage};
+use leveret_stream::{Command as StreamCommand, ReplicaMessage, SessionId};
 use leveret_types::{ConnectionId, ConsumerId, NodeId, Now, QueueId, ShardId};
 use parking_lot::{MutexGuard, RwLockReadGuard};
 use std::collections::VecDeque;
@@ -349,10 +349,10 @@ impl Env for Broker {
         connection: ConnectionId,
         command: StreamCommand,
     ) -> Result<(), Box<StreamCommand>> {
-        self.say_to_any_stream(session_of(connection), command)
+        self.say_to_any_stream(SessionId::Connection(connection), command)
     }
 
     fn leave_streams(&self, connection: ConnectionId, unsaid: VecDeque<StreamCommand>) {
-        self.leave_all_streams(session_of(connection), unsaid);
+        self.leave_all_streams(SessionId::Connection(connection), unsaid);
     }
 }

@@ -7,8 +7,7 @@ use bytes::Bytes;
 use leveret_cluster::Env;
 use leveret_cluster::Needed;
 use leveret_cluster::streams::{
-    ClientAddresses, RelayEffect, Said, StreamNews, connection_of, copied_frame, needed_frame,
-    replica_frame, view_of,
+    ClientAddresses, RelayEffect, Said, StreamNews, copied_frame, needed_frame, replica_frame,
 };
 use leveret_metadata::QueueRecord;
 use leveret_node::{ConnectionEvent, PeerFrame, StreamSessions};
@@ -90,23 +89,26 @@ impl Broker {
         }
     }
 
-    /// Tells the shards of views, and posts to connections: to each IO thread in one go. No shard
-    /// may be borrowed by the caller, where news of views may be among them.
+    /// Tells the shards of queues, and posts to connections: to each IO thread in one go. Queues hear
+    /// before connections do, so that whoever is told that a message is in the stream finds it in the
+    /// stream's views. No shard may be borrowed by the caller, where news of queues may be among them.
     pub(super) fn tell_sessions(&self, news: Vec<(SessionId, StreamNews)>) {
         if news.is_empty() {
             return;
         }
-        let (of_views, news): (Vec<_>, Vec<_>) = news
-            .into_iter()
-            .partition(|(session, _)| view_of(*session).is_some());
-        self.tell_views(of_views);
         let mut by_thread: Vec<Vec<ThreadEvent>> = Vec::new();
         by_thread.resize_with(self.inboxes.len(), Vec::new);
         for (session, news) in news {
-            let connection = connection_of(session);
-            if let Some(events) = by_thread.get_mut(thread_of(connection)) {
-                let event = ConnectionEvent::Stream(news);
-                events.push(ThreadEvent::Connection(connection, event));
+            match session {
+                SessionId::Connection(connection) => {
+                    if let Some(events) = by_thread.get_mut(thread_of(connection)) {
+                        let event = ConnectionEvent::Stream(news);
+                        events.push(ThreadEvent::Connection(connection, event));
+                    }
+                }
+                SessionId::Queue(queue) => self.tell_queue(queue, news),
+                // The relay tells guests, and operators have a channel each. Nobody waits for room.
+                SessionId::Guest(_) | SessionId::Operator(_) | SessionId::Nobody => {}
             }
         }
         for (inbox, events) in self.inboxes.iter().zip(by_thread) {
@@ -117,17 +119,11 @@ impl Broker {
         }
     }
 
-    /// Before connections hear, so that whoever is told that a message is in the stream finds it in
-    /// the stream's views.
-    fn tell_views(&self, news: Vec<(SessionId, StreamNews)>) {
-        for (session, news) in news {
-            if let Some(view) = view_of(session) {
-                let now = self.now();
-                self.with_shard(now, self.shard_of(view), |shard| {
-                    shard.hear_stream(now, view, news);
-                });
-            }
-        }
+    fn tell_queue(&self, queue: QueueId, news: StreamNews) {
+        let now = self.now();
+        self.with_shard(now, self.shard_of(queue), |shard| {
+            shard.hear_stream(now, queue, news);
+        });
     }
 
     /// Says to streams what queues of a shard want said, while the shard is borrowed: so that it

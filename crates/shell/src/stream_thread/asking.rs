@@ -11,9 +11,6 @@ use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::time::Duration;
 
-/// Marks the numbers of these sessions, which are neither connections' nor other nodes'.
-const ASKER_MARK: u64 = 1 << 62;
-
 /// The groups of a stream whose offsets are kept on this node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StreamGroups {
@@ -35,39 +32,33 @@ pub(super) enum Question {
     Forget(QueueId, Reference, SyncSender<Option<bool>>),
     /// A session begins, and hears its events here; the answer is its number, unless there are as
     /// many as may be.
-    Begin(Sender<Event>, SyncSender<Option<SessionId>>),
-    /// It has ended.
-    End(SessionId),
+    Begin(Sender<Event>, SyncSender<Option<u64>>),
+    /// The session of that number has ended.
+    End(u64),
 }
 
-/// The sessions of those who read.
+/// The sessions of those who read: [`SessionId::Operator`], by numbers of their own.
 #[derive(Default)]
 pub(super) struct Askers {
     last: u64,
-    sessions: BTreeMap<SessionId, Sender<Event>>,
+    sessions: BTreeMap<u64, Sender<Event>>,
 }
 
 impl Askers {
-    /// Whether this is the number of such a session.
-    pub(super) const fn is_one(session: SessionId) -> bool {
-        session.0 >> 62 == 1
-    }
-
     /// Hands an event to a session; one that has gone hears nothing more.
-    pub(super) fn hear(&self, session: SessionId, event: Event) {
-        if let Some(events) = self.sessions.get(&session) {
+    pub(super) fn hear(&self, number: u64, event: Event) {
+        if let Some(events) = self.sessions.get(&number) {
             let _ = events.send(event);
         }
     }
 
-    fn begin(&mut self, events: Sender<Event>) -> Option<SessionId> {
+    fn begin(&mut self, events: Sender<Event>) -> Option<u64> {
         if self.sessions.len() >= STREAM_BROWSERS_MAX {
             return None;
         }
         self.last += 1;
-        let session = SessionId(ASKER_MARK | self.last);
-        self.sessions.insert(session, events);
-        Some(session)
+        self.sessions.insert(self.last, events);
+        Some(self.last)
     }
 
     /// Answers. Whoever asked may have given up by now.
@@ -85,13 +76,13 @@ impl Askers {
                 let _ = answer.try_send(host.forget_offset(now, stream, &group));
             }
             Question::Begin(events, answer) => {
-                let session = self.begin(events);
-                let told = answer.try_send(session);
-                if let (Err(_), Some(session)) = (told, session) {
-                    self.sessions.remove(&session);
+                let number = self.begin(events);
+                let told = answer.try_send(number);
+                if let (Err(_), Some(number)) = (told, number) {
+                    self.sessions.remove(&number);
                 }
             }
-            Question::End(session) => drop(self.sessions.remove(&session)),
+            Question::End(number) => drop(self.sessions.remove(&number)),
         }
     }
 }
@@ -120,7 +111,7 @@ fn groups<D: Disk>(host: &StreamHost<D>, only: Option<QueueId>, now: Now) -> Vec
 /// A session that reads streams of this node for an operator. It ends when it is dropped.
 pub struct StreamReading {
     handle: StreamHandle,
-    session: SessionId,
+    number: u64,
     events: Receiver<Event>,
 }
 
@@ -128,7 +119,8 @@ impl StreamReading {
     /// Says something; false if there is no room for it now.
     #[must_use]
     pub fn say(&self, command: Command) -> bool {
-        self.handle.say(self.session, command).is_ok()
+        let session = SessionId::Operator(self.number);
+        self.handle.say(session, command).is_ok()
     }
 
     /// What it hears next; nothing if that takes longer than this.
@@ -140,8 +132,9 @@ impl StreamReading {
 
 impl Drop for StreamReading {
     fn drop(&mut self) {
-        self.handle.leave(self.session, []);
-        self.handle.put(Input::Ask(Question::End(self.session)));
+        let session = SessionId::Operator(self.number);
+        self.handle.leave(session, []);
+        self.handle.put(Input::Ask(Question::End(self.number)));
     }
 }
 
@@ -170,10 +163,10 @@ impl StreamHandle {
         let (hear, events) = channel();
         let (answer, answers) = sync_channel(1);
         self.put(Input::Ask(Question::Begin(hear, answer)));
-        let session = answers.recv_timeout(STATS_PATIENCE).ok().flatten()?;
+        let number = answers.recv_timeout(STATS_PATIENCE).ok().flatten()?;
         Some(StreamReading {
             handle: self.clone(),
-            session,
+            number,
             events,
         })
     }
@@ -183,7 +176,7 @@ impl StreamHandle {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test that fails here says enough")]
 
-    use super::super::tests::{SOON, STREAM, publish, start};
+    use super::super::tests::{SESSION, SOON, STREAM, publish, start};
     use super::*;
     use leveret_storage::MemoryDisk;
     use leveret_stream::{OffsetSpec, ReaderId, RequestId, StoredBy};
@@ -191,7 +184,7 @@ mod tests {
     #[test]
     fn an_operator_reads_what_is_there_and_as_many_do_at_a_time_as_may() {
         let (handle, heard, thread) = start(&MemoryDisk::new());
-        handle.say(SessionId(1), publish(1, 10)).unwrap();
+        handle.say(SESSION, publish(1, 10)).unwrap();
         drop(heard.recv_timeout(SOON).unwrap());
         let mut readings: Vec<_> = (0..STREAM_BROWSERS_MAX)
             .map(|_| handle.begin_reading().unwrap())
@@ -234,7 +227,7 @@ mod tests {
             offset: 5,
             by: StoredBy::Anyone,
         };
-        handle.say(SessionId(1), store).unwrap();
+        handle.say(SESSION, store).unwrap();
         let told = handle.groups(None);
         assert_eq!((told[0].stream, told.len()), (STREAM, 1));
         assert_eq!(told[0].groups, [("app".to_owned(), 5, 0.0)]);

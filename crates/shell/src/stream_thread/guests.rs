@@ -1,13 +1,11 @@
-//! Sessions of other nodes at the streams of this one: the streams know them by numbers of their
-//! own.
+//! Sessions of other nodes at the streams of this one: the streams know them as
+//! [`SessionId::Guest`], by numbers of their own.
 
 use leveret_cluster::streams::{Guests, command_bytes, goes_with_publishes};
 use leveret_stream::{Command, SessionId};
 use leveret_types::limits::{STREAM_RELAY_BYTES_MAX, STREAM_RELAY_SESSIONS_MAX};
 use std::collections::{BTreeMap, HashMap};
 
-/// Marks the numbers of these sessions: no connection of this node has one of them.
-const GUEST_MARK: u64 = 1 << 63;
 /// Bytes of which another node is told once so many were taken.
 const TOLD_BYTES: u64 = STREAM_RELAY_BYTES_MAX as u64 / 4;
 
@@ -22,21 +20,15 @@ pub(super) struct Taken {
 #[derive(Default)]
 pub(super) struct GuestSessions {
     last: u64,
-    by_number: HashMap<SessionId, (Guests, SessionId)>,
-    of_node: BTreeMap<Guests, HashMap<SessionId, SessionId>>,
+    by_number: HashMap<u64, (Guests, SessionId)>,
+    of_node: BTreeMap<Guests, HashMap<SessionId, u64>>,
     taken: BTreeMap<Guests, Taken>,
 }
 
 impl GuestSessions {
-    /// Whether this is the number of a session of another node.
-    pub(super) const fn is_one(session: SessionId) -> bool {
-        session.0 & GUEST_MARK != 0
-    }
-
-    /// Whose session this is, and what its node calls it; nothing if it is one of this node's, or
-    /// has left.
-    pub(super) fn of(&self, session: SessionId) -> Option<(Guests, SessionId)> {
-        self.by_number.get(&session).copied()
+    /// Whose session this is, and what its node calls it; nothing if it has left.
+    pub(super) fn of(&self, number: u64) -> Option<(Guests, SessionId)> {
+        self.by_number.get(&number).copied()
     }
 
     /// The number of the session that says this; nothing if it is one too many.
@@ -45,7 +37,7 @@ impl GuestSessions {
         guests: Guests,
         session: SessionId,
         command: &Command,
-    ) -> Option<SessionId> {
+    ) -> Option<u64> {
         let bytes = command_bytes(command) as u64;
         let taken = self.taken.entry(guests).or_default();
         match goes_with_publishes(command) {
@@ -65,17 +57,16 @@ impl GuestSessions {
             return None;
         }
         self.last += 1;
-        let number = SessionId(GUEST_MARK | self.last);
-        known.insert(session, number);
-        self.by_number.insert(number, (guests, session));
-        Some(number)
+        known.insert(session, self.last);
+        self.by_number.insert(self.last, (guests, session));
+        Some(self.last)
     }
 
     /// The numbers of sessions that have gone with their link, in their order.
-    pub(super) fn leave_all(&mut self, guests: Guests) -> Vec<SessionId> {
+    pub(super) fn leave_all(&mut self, guests: Guests) -> Vec<u64> {
         self.taken.remove(&guests);
         let known = self.of_node.remove(&guests).unwrap_or_default();
-        let mut numbers: Vec<SessionId> = known.into_values().collect();
+        let mut numbers: Vec<u64> = known.into_values().collect();
         numbers.sort_unstable();
         for number in &numbers {
             self.by_number.remove(number);
@@ -107,12 +98,16 @@ impl GuestSessions {
 mod tests {
     use super::*;
     use leveret_stream::{PublisherId, RequestId};
-    use leveret_types::{NodeId, QueueId};
+    use leveret_types::{ConnectionId, NodeId, QueueId};
 
     const HERS: Guests = Guests {
         node: NodeId(2),
         link: 1,
     };
+
+    const fn theirs(number: u64) -> SessionId {
+        SessionId::Connection(ConnectionId(number))
+    }
 
     fn stats() -> Command {
         Command::Stats {
@@ -132,31 +127,28 @@ mod tests {
     fn a_session_keeps_its_number_until_it_leaves_and_each_link_has_its_own() {
         let mut sessions = GuestSessions::default();
         let later = Guests { link: 2, ..HERS };
-        let first = sessions.say(HERS, SessionId(5), &stats());
+        let first = sessions.say(HERS, theirs(5), &stats());
         assert!(first.is_some());
-        assert_eq!(sessions.say(HERS, SessionId(5), &stats()), first);
-        let second = sessions.say(later, SessionId(5), &stats());
+        assert_eq!(sessions.say(HERS, theirs(5), &stats()), first);
+        let second = sessions.say(later, theirs(5), &stats());
         assert_ne!(second, first);
-        assert_eq!(
-            first.and_then(|s| sessions.of(s)),
-            Some((HERS, SessionId(5)))
-        );
+        assert_eq!(first.and_then(|s| sessions.of(s)), Some((HERS, theirs(5))));
         assert_eq!(sessions.leave_all(HERS), Vec::from_iter(first));
         assert_eq!(first.and_then(|s| sessions.of(s)), None);
-        let left = sessions.say(later, SessionId(5), &Command::Leave);
+        let left = sessions.say(later, theirs(5), &Command::Leave);
         assert_eq!(left, second);
-        assert_eq!(sessions.say(later, SessionId(5), &Command::Leave), None);
+        assert_eq!(sessions.say(later, theirs(5), &Command::Leave), None);
     }
 
     #[test]
     fn one_session_more_than_allowed_is_not_served() {
         let mut sessions = GuestSessions::default();
         for session in 0..STREAM_RELAY_SESSIONS_MAX as u64 {
-            assert!(sessions.say(HERS, SessionId(session), &stats()).is_some());
+            assert!(sessions.say(HERS, theirs(session), &stats()).is_some());
         }
-        let more = SessionId(STREAM_RELAY_SESSIONS_MAX as u64);
+        let more = theirs(STREAM_RELAY_SESSIONS_MAX as u64);
         assert_eq!(sessions.say(HERS, more, &stats()), None);
-        sessions.say(HERS, SessionId(0), &Command::Leave);
+        sessions.say(HERS, theirs(0), &Command::Leave);
         assert!(sessions.say(HERS, more, &stats()).is_some());
     }
 
@@ -165,8 +157,8 @@ mod tests {
         let mut sessions = GuestSessions::default();
         let each = command_bytes(&delete_publisher()) as u64;
         for _ in 0..TOLD_BYTES / each {
-            sessions.say(HERS, SessionId(1), &delete_publisher());
-            sessions.say(HERS, SessionId(1), &stats());
+            sessions.say(HERS, theirs(1), &delete_publisher());
+            sessions.say(HERS, theirs(1), &stats());
         }
         let told = sessions.take_taken(true);
         assert_eq!(told[0].1.publishes, 0);

@@ -10,7 +10,7 @@ use leveret_stream::{
     SessionId, StreamSettings,
 };
 use leveret_stream_host::StreamHost;
-use leveret_types::{NodeId, Now, QueueId};
+use leveret_types::{ConnectionId, NodeId, Now, QueueId};
 use std::path::Path;
 
 pub const STREAM: QueueId = QueueId(7);
@@ -42,7 +42,8 @@ impl Node {
     }
 
     pub fn session(&self, which: u64) -> SessionId {
-        SessionId(u64::from(self.id.0) << 32 | self.simulation_run << 8 | which)
+        let number = u64::from(self.id.0) << 32 | self.simulation_run << 8 | which;
+        SessionId::Connection(ConnectionId(number))
     }
 
     pub fn start(

@@ -5,10 +5,10 @@ use leveret_stream::{
     BatchBuilder, Command, Event, Events, OffsetSpec, PublisherId, ReaderId, RequestId, SessionId,
 };
 use leveret_stream_host::StreamHost;
-use leveret_types::{Now, QueueId};
+use leveret_types::{ConnectionId, Now, QueueId};
 use std::path::Path;
 
-pub const SESSION: SessionId = SessionId(1);
+pub const SESSION: SessionId = SessionId::Connection(ConnectionId(1));
 
 pub fn host(disk: &MemoryDisk) -> StreamHost<MemoryDisk> {
     StreamHost::new(StreamFiles::open(disk.clone(), Path::new("streams"), 9).unwrap())

@@ -6,8 +6,8 @@ use crate::reader::{Key, Loaded};
 use leveret_types::limits::STREAM_EARLY_READERS_MAX;
 use std::collections::BTreeMap;
 
-/// In whose name the stream reads to find where a time begins: no session has this number.
-const FINDER: SessionId = SessionId(u64::MAX);
+/// In whose name the stream reads to find where a time begins: no session subscribes in it.
+const FINDER: SessionId = SessionId::Nobody;
 
 /// Questions where a time begins, which are answered once that was read from disk: no more than
 /// [`STREAM_EARLY_READERS_MAX`].

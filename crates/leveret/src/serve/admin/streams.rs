@@ -59,8 +59,8 @@ impl Admin {
             offset,
             by: StoredBy::Operator,
         };
-        // On nobody's behalf: whoever is told that there is room again is not there.
-        let store = || self.broker.streams.say(SessionId(u64::MAX), store);
+        // Nobody hears that there is room again: who asked tries again.
+        let store = || self.broker.streams.say(SessionId::Nobody, store);
         kept.then(|| store().map_err(|_| "the node has no room for it now: try again".to_owned()))
     }
 

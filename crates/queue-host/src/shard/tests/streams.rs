@@ -4,8 +4,8 @@ use super::*;
 use crate::effects::{Deferred, Then};
 use crate::events::QueueEvent;
 use crate::notify::Afterwards;
-use crate::stream_events::{StreamNews, session_of_view};
-use leveret_stream::{Command, Event, PublisherId, Refusal, RequestId, StreamStats};
+use crate::stream_events::StreamNews;
+use leveret_stream::{Command, Event, PublisherId, Refusal, RequestId, SessionId, StreamStats};
 use leveret_types::ConnectionId;
 use leveret_types::limits::STREAM_UNCONFIRMED_ENTRIES_MAX;
 use std::sync::Arc;
@@ -57,7 +57,7 @@ impl World {
         assert!(self.shard.queue_counts(self.now, STREAM, asker).is_none());
         match self.shard.effects.streams.pop() {
             Some((session, Command::Stats { request, .. })) => {
-                assert_eq!(session, session_of_view(STREAM));
+                assert_eq!(session, SessionId::Queue(STREAM));
                 request
             }
             other => panic!("{other:?}"),
@@ -91,7 +91,7 @@ fn what_follows_a_publish_to_a_stream_waits_until_the_stream_has_it() {
     let (first, second, third) = (world.put_then(), world.put_then(), world.put_then());
     let said = std::mem::take(&mut world.shard.effects.streams);
     let published = said.iter().filter(|(session, command)| {
-        *session == session_of_view(STREAM) && matches!(command, Command::Publish { .. })
+        *session == SessionId::Queue(STREAM) && matches!(command, Command::Publish { .. })
     });
     assert_eq!(published.count(), 3);
     assert_eq!(world.follows(), [false; 0]);

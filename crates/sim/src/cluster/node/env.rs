@@ -5,7 +5,7 @@ use super::streams::StreamInput;
 use bytes::Bytes;
 use leveret_auth::{HashMemory, LoginCheck, Verdict};
 use leveret_cluster::Env as _;
-use leveret_cluster::streams::{ClientAddresses, StreamChange, StreamNews, session_of, view_of};
+use leveret_cluster::streams::{ClientAddresses, StreamChange, StreamNews};
 use leveret_cluster::{Cluster, Peers, Waiter};
 use leveret_metadata::{Catalogue, CatalogueError, Change, Command};
 use leveret_node::env::{
@@ -134,7 +134,9 @@ impl NodeEnv {
         let heard = self.heard.take();
         busy |= !heard.is_empty();
         for (session, event) in heard {
-            let queue = view_of(session).expect("connections hear for themselves");
+            let SessionId::Queue(queue) = session else {
+                unreachable!("{session:?} hears for itself");
+            };
             self.with_shard(now, self.shard_of(queue), |shard| {
                 shard.hear_stream(now, queue, StreamNews::Event(event));
             });
@@ -374,10 +376,12 @@ impl Env for NodeEnv {
             self.refused.borrow_mut().insert(connection);
             return Err(Box::new(command));
         }
-        self.relayed.say(session_of(connection), command, self)
+        self.relayed
+            .say(SessionId::Connection(connection), command, self)
     }
 
     fn leave_streams(&self, connection: ConnectionId, unsaid: VecDeque<leveret_stream::Command>) {
-        self.relayed.leave(session_of(connection), unsaid, self);
+        self.relayed
+            .leave(SessionId::Connection(connection), unsaid, self);
     }
 }

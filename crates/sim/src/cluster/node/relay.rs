@@ -7,27 +7,22 @@ use bytes::Bytes;
 use leveret_cluster::Env as _;
 use leveret_cluster::streams::{
     ClientAddresses, Guests, Place, RelayEffect, Said, StreamChange, StreamNews, StreamRelay,
-    command_bytes, connection_of, goes_with_publishes, view_of,
+    command_bytes, goes_with_publishes,
 };
 use leveret_node::env::{ConnectionEvent, Env, PeerFrame};
 use leveret_stream::{Command, Event, SessionId};
 use leveret_types::NodeId;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
-
-/// Marks the numbers that sessions of other nodes have at the streams of this one.
-const GUEST_MARK: u64 = 1 << 63;
 
 /// See the module's description.
 #[derive(Default)]
 pub(super) struct Relayed {
     relay: StreamRelay,
     /// Sessions of other nodes, by the numbers that the streams know them by.
-    guests: RefCell<BTreeMap<SessionId, (Guests, SessionId)>>,
-}
-
-fn number_of(guests: Guests, session: SessionId) -> SessionId {
-    SessionId(GUEST_MARK | u64::from(guests.node.0) << 48 | guests.link << 32 | session.0)
+    guests: RefCell<BTreeMap<u64, (Guests, SessionId)>>,
+    /// The last of these numbers.
+    last_guest: Cell<u64>,
 }
 
 impl Relayed {
@@ -101,10 +96,10 @@ impl Relayed {
 
     /// Tells a session what its stream has said, on whichever node it is.
     pub(super) fn hear(&self, session: SessionId, event: Event, env: &NodeEnv) {
-        if session.0 & GUEST_MARK == 0 {
+        let SessionId::Guest(guest) = session else {
             return hear(env, session, event);
-        }
-        let guest = self.guests.borrow().get(&session).copied();
+        };
+        let guest = self.guests.borrow().get(&guest).copied();
         if let Some((guests, of)) = guest {
             self.relay.hear(guests, of, event, &post_to(env));
         }
@@ -114,22 +109,21 @@ impl Relayed {
         for effect in effects {
             match effect {
                 RelayEffect::Hear(session, event) => hear(env, session, event),
-                RelayEffect::Room(session) => {
-                    let room = ConnectionEvent::Stream(StreamNews::Room);
-                    env.post(connection_of(session), room);
+                RelayEffect::Room(SessionId::Connection(connection)) => {
+                    env.post(connection, ConnectionEvent::Stream(StreamNews::Room));
                 }
                 RelayEffect::Say(guests, session, command) => {
                     self.guest_says(guests, session, command, env);
                 }
                 RelayEffect::Left(guests) => self.guests_left(guests, env),
-                // Those of replicas.
+                // Those of replicas, and room for queues, which try again by themselves.
                 _ => {}
             }
         }
     }
 
     fn guest_says(&self, guests: Guests, session: SessionId, command: Command, env: &NodeEnv) {
-        let number = number_of(guests, session);
+        let number = self.number_of(guests, session);
         let bytes = command_bytes(&command) as u64;
         let (publishes, others) = match goes_with_publishes(&command) {
             true => (bytes, 0),
@@ -139,12 +133,26 @@ impl Relayed {
             Command::Leave => self.guests.borrow_mut().remove(&number),
             _ => self.guests.borrow_mut().insert(number, (guests, session)),
         };
-        input(env, number, command);
+        input(env, SessionId::Guest(number), command);
         self.relay.taken(guests, publishes, others, &post_to(env));
     }
 
+    /// The number of a session of another node, which it keeps until it leaves.
+    fn number_of(&self, guests: Guests, session: SessionId) -> u64 {
+        let known = self.guests.borrow();
+        let mut known = known.iter();
+        let number = known.find(|(_, of)| **of == (guests, session));
+        number.map_or_else(
+            || {
+                self.last_guest.set(self.last_guest.get() + 1);
+                self.last_guest.get()
+            },
+            |(number, _)| *number,
+        )
+    }
+
     fn guests_left(&self, guests: Guests, env: &NodeEnv) {
-        let gone: Vec<SessionId> = {
+        let gone: Vec<u64> = {
             let mut known = self.guests.borrow_mut();
             let gone = known.iter().filter(|(_, (of, _))| *of == guests);
             let gone = gone.map(|(number, _)| *number).collect();
@@ -152,7 +160,7 @@ impl Relayed {
             gone
         };
         gone.into_iter()
-            .for_each(|number| input(env, number, Command::Leave));
+            .for_each(|number| input(env, SessionId::Guest(number), Command::Leave));
     }
 }
 
@@ -166,9 +174,12 @@ fn input(env: &NodeEnv, session: SessionId, command: Command) {
 }
 
 fn hear(env: &NodeEnv, session: SessionId, event: Event) {
-    if view_of(session).is_some() {
-        return env.heard.borrow_mut().push_back((session, event));
+    match session {
+        SessionId::Connection(connection) => {
+            let news = ConnectionEvent::Stream(StreamNews::Event(event));
+            env.post(connection, news);
+        }
+        SessionId::Queue(_) => env.heard.borrow_mut().push_back((session, event)),
+        SessionId::Guest(_) | SessionId::Operator(_) | SessionId::Nobody => {}
     }
-    let news = ConnectionEvent::Stream(StreamNews::Event(event));
-    env.post(connection_of(session), news);
 }

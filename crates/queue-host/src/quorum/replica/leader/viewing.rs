@@ -7,10 +7,10 @@ use super::{Leader, Request, UnderWay};
 use crate::queue_spec::ViewSpec;
 use crate::quorum::replica::Around;
 use crate::quorum::replica::blob::ViewState;
-use crate::stream_events::{StreamNews, session_of_view};
+use crate::stream_events::StreamNews;
 use crate::stream_view::{KnownView, StreamView};
 use leveret_queue::{Counts, Meta, Position, Queue};
-use leveret_stream::Command;
+use leveret_stream::{Command, SessionId};
 use leveret_types::{Now, QueueId};
 
 /// A leader's view of a stream.
@@ -119,7 +119,7 @@ impl Leader {
     /// Hands over what is to be said to the stream.
     pub(super) fn end_viewing(&mut self, around: &mut Around<'_>) {
         if let Some(viewing) = &mut self.viewing {
-            let session = session_of_view(self.id);
+            let session = SessionId::Queue(self.id);
             let said = viewing.view.commands.drain(..);
             let said = said.map(|command| (session, command));
             around.effects.streams.extend(said);
@@ -129,7 +129,7 @@ impl Leader {
     /// It leads no more: the stream need not know it.
     pub(in super::super) fn leave_stream(&self, around: &mut Around<'_>) {
         if self.viewing.is_some() {
-            let session = session_of_view(self.id);
+            let session = SessionId::Queue(self.id);
             around.effects.streams.push((session, Command::Leave));
         }
     }

@@ -47,7 +47,7 @@ use crate::quorum::link::{
     Command, Event, Fetched, HeldRange, Operation, RegisteredSubscription, Registration, Settle,
     TO_LEADER, decode_to_remote_queue,
 };
-use crate::stream_events::{StreamNews, session_of_view};
+use crate::stream_events::StreamNews;
 use leveret_queue::Overflow;
 use leveret_stream::{Command as StreamCommand, Event as StreamEvent, SessionId};
 use leveret_types::limits::LEADER_LEASE_MS;
@@ -346,7 +346,7 @@ impl Led {
 
     /// A node's view asks its stream something.
     fn ask_stream(&mut self, at: usize, session: SessionId, command: &StreamCommand) {
-        assert_eq!(session, session_of_view(QUEUE));
+        assert_eq!(session, SessionId::Queue(QUEUE));
         let (heard, event) = self.source.asked(at, command);
         self.heard.extend(heard);
         if let Some(event) = event {
