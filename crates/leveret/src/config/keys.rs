@@ -3,6 +3,7 @@
 //! `docs/configuration.md`.
 
 use super::plugins;
+use leveret_types::QueueKind;
 
 /// What a key's value must look like.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -148,7 +149,7 @@ pub const KEYS: &[Key] = &[
     key("default_permissions.configure", Text, ".*", "What `default_user` may configure in `default_vhost`, a regular expression."),
     key("default_permissions.read", Text, ".*", "What `default_user` may read."),
     key("default_permissions.write", Text, ".*", "What `default_user` may write."),
-    key("default_queue_type", Choice(&["classic", "quorum", "stream"]), "classic", "Type of queues that are declared without one, where their virtual host names none."),
+    key("default_queue_type", Choice(&QueueKind::NAMES), "classic", "Type of queues that are declared without one, where their virtual host names none."),
     key("load_definitions", Path, "", "Definitions (JSON) to import at boot: a file or a folder."),
     key("definitions.local.path", Path, "", "The same as `load_definitions`."),
     key("definitions.import_backend", Choice(&["local_filesystem"]), "local_filesystem", "Where definitions are read from."),

@@ -27,8 +27,8 @@ pub use build::Machine;
 pub use file::{FileConfig, Setting, Source};
 pub use settled::{
     Admission, Cluster, ClusterTls, Config, DiskLimit, FirstBoot, Folders, Limits, Listeners, Log,
-    LogFormat, LogLevel, LogSink, Login, MemoryWatermark, PasswordHashing, QueueType, Rotation,
-    Storage, Stream, Threads, Tls, TlsVersion, Traces,
+    LogFormat, LogLevel, LogSink, Login, MemoryWatermark, PasswordHashing, Rotation, Storage,
+    Stream, Threads, Tls, TlsVersion, Traces,
 };
 
 use std::fmt;

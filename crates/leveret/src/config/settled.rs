@@ -7,6 +7,7 @@ use crate::trust::Trust;
 use leveret_auth::{Credentials, Mechanism};
 use leveret_metadata::MembershipConfig;
 use leveret_node::certificate::NameFrom;
+use leveret_types::QueueKind;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -219,7 +220,7 @@ pub struct FirstBoot {
     /// Whether definitions that did not change since the last boot are left alone.
     pub definitions_skip_if_unchanged: bool,
     /// Type of queues declared without one.
-    pub queue_type: QueueType,
+    pub queue_type: QueueKind,
 }
 
 /// What the stream protocol says of this node, and proposes.
@@ -233,15 +234,6 @@ pub struct Stream {
     pub frame_bytes_max: u32,
     /// Seconds between heartbeats; 0 proposes none.
     pub heartbeat_seconds: u32,
-}
-
-/// A type of queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)] // The names are RabbitMQ's.
-pub enum QueueType {
-    Classic,
-    Quorum,
-    Stream,
 }
 
 /// Bounds that an operator may change.

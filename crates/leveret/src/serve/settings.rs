@@ -2,7 +2,7 @@
 
 use super::definitions::{self, Import};
 use crate::cli::cluster::left_to_join;
-use crate::config::{Config, DiskLimit, MemoryWatermark, PasswordHashing, QueueType, Tls, cgroup};
+use crate::config::{Config, DiskLimit, MemoryWatermark, PasswordHashing, Tls, cgroup};
 use leveret_auth::{HashingAlgorithm, Mechanism, PasswordHash};
 use leveret_management::RABBITMQ_VERSION;
 use leveret_metadata::{Catalogue, Command, QueueKind};
@@ -38,11 +38,8 @@ pub fn node_config(config: &Config) -> Result<NodeConfig, String> {
             queues_max: config.limits.admission.queues,
             exchanges_max: config.limits.admission.exchanges,
             vhosts_max: config.limits.admission.vhosts,
-            default_queue_type: match config.first_boot.queue_type {
-                QueueType::Classic => None,
-                QueueType::Quorum => Some(QueueKind::Quorum),
-                QueueType::Stream => Some(QueueKind::Stream),
-            },
+            default_queue_type: Some(config.first_boot.queue_type)
+                .filter(|kind| *kind != QueueKind::Classic),
             relaxed_redeclaration: config.relaxed_redeclaration,
             loopback_users: config.login.loopback_users.clone(),
             hashing: hashing(config.login.hashing),

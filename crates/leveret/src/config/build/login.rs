@@ -1,10 +1,11 @@
 //! Who may log in and how, and the user whom an empty node begins with.
 
 use super::{Reader, narrow};
-use crate::config::settled::{FirstBoot, Login, PasswordHashing, QueueType};
+use crate::config::settled::{FirstBoot, Login, PasswordHashing};
 use crate::config::{ConfigError, value};
 use leveret_auth::{Credentials, Mechanism};
 use leveret_node::certificate::{AlternativeName, NameFrom};
+use leveret_types::QueueKind;
 use std::path::PathBuf;
 
 impl Reader<'_> {
@@ -125,11 +126,8 @@ impl Reader<'_> {
             ],
             definitions: definitions.map(PathBuf::from),
             definitions_skip_if_unchanged: self.flag("definitions.skip_if_unchanged"),
-            queue_type: match self.words("default_queue_type").as_str() {
-                "quorum" => QueueType::Quorum,
-                "stream" => QueueType::Stream,
-                _ => QueueType::Classic,
-            },
+            queue_type: QueueKind::parse(&self.words("default_queue_type"))
+                .unwrap_or(QueueKind::Classic),
         })
     }
 }
