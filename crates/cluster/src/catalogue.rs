@@ -3,7 +3,7 @@
 //! The catalogue's commands are entries of one log on shard 0, like messages. A snapshot is that
 //! log's state; it makes the commands before it superfluous.
 
-use crate::env::Env;
+use crate::env::{BorrowedShard as _, Env};
 use crate::events::Executed;
 use crate::streams::{self, StreamChange};
 use leveret_metadata::{
@@ -242,7 +242,7 @@ fn unreadable(reason: String) -> CatalogueError {
 /// Gives the shards their queues after a restart: those of the catalogue, with the logs that the
 /// store found. Logs without a queue are what a crash left of a deletion, or of a declaration that
 /// was not durable yet. `load` carries out the reads from disk that the logs ask for: replicas read
-/// their headers.
+/// their headers. Who has borrowed the shards lets them go after that.
 pub fn place_queues<S: DerefMut<Target = Shard>>(
     catalogue: &Catalogue,
     shards: &mut [S],
@@ -294,4 +294,5 @@ pub fn snapshot<E: Env>(env: &E) {
     shard
         .logs
         .settle(CATALOGUE_LOG, 0..stats.next_index, stats.bytes);
+    shard.release();
 }

@@ -1,9 +1,9 @@
 //! What the node's part in its cluster may reach while it runs: the seam to whoever drives it.
 //!
 //! Work is done *in place*: whoever has some for a shard borrows the shard, does the work, and lets
-//! it go. In the broker a borrow takes a lock that is held for a batch; in a simulator it is a
-//! plain borrow. What the work wants done elsewhere comes out as closed lists of effects, and the
-//! environment carries it there when the shard is let go.
+//! it go by [`BorrowedShard::release`]. In the broker a borrow takes a lock that is held for a
+//! batch; in a simulator it is a plain borrow. What the work wants done elsewhere comes out as
+//! closed lists of effects, and the environment carries it there when the shard is let go.
 
 use crate::events::{ClusterEvent, Executed};
 use crate::peers::Peers;
@@ -16,10 +16,26 @@ use leveret_queue_host::shard::Shard;
 use leveret_types::{ConnectionId, NodeId, Now, QueueId, ShardId};
 use std::ops::{Deref, DerefMut};
 
+/// A shard, borrowed. Who has only looked at it may drop it; who has changed it calls
+/// [`Self::release`], or [`Self::let_go`].
+pub trait BorrowedShard: DerefMut<Target = Shard> {
+    /// Lets the shard go, and carries out what it wants done outside itself.
+    fn release(self);
+
+    /// Lets all that happened to the shard take its course, and the shard go.
+    fn let_go(mut self, now: Now)
+    where
+        Self: Sized,
+    {
+        self.finish(now);
+        self.release();
+    }
+}
+
 /// The environment of the catalogue and of all that follows from it on this node.
 pub trait Env {
-    /// A borrowed shard. Letting it go carries its effects out.
-    type ShardGuard<'a>: DerefMut<Target = Shard>
+    /// A borrowed shard.
+    type ShardGuard<'a>: BorrowedShard
     where
         Self: 'a;
     /// The catalogue, borrowed to be read.
@@ -130,7 +146,7 @@ pub trait Env {
     fn with_shard<R>(&self, now: Now, shard: ShardId, work: impl FnOnce(&mut Shard) -> R) -> R {
         let mut guard = self.shard(shard);
         let result = work(&mut guard);
-        guard.finish(now);
+        guard.let_go(now);
         result
     }
 }

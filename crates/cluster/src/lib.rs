@@ -39,7 +39,7 @@ mod stream_relay;
 mod test_catalogue;
 
 pub use alarms::{HeldStreams, alarms_together, held_by, held_streams, members_of, set_alarms_of};
-pub use env::Env;
+pub use env::{BorrowedShard, Env};
 pub use follow::follow_nodes;
 pub use groups::Group;
 pub use leaders::{hand_over_leaders, leaders_known, transfer};
@@ -183,23 +183,17 @@ pub fn receive<E: Env>(now: Now, from: NodeId, frames: Vec<(QueueId, Bytes)>, en
     let mut held: Option<(ShardId, E::ShardGuard<'_>)> = None;
     for (queue, frame) in frames {
         if queue == CATALOGUE_GROUP && frame.first() == Some(&leaders::KIND_TRANSFER) {
-            if let Some((_, mut shard)) = held.take() {
-                shard.finish(now);
-            }
+            let_go(held.take(), now);
             leaders::receive(now, &frame, env);
             continue;
         }
         if queue == CATALOGUE_GROUP && frame.first() == Some(&KIND_STARTS) {
-            if let Some((_, mut shard)) = held.take() {
-                shard.finish(now);
-            }
+            let_go(held.take(), now);
             outdated::receive(now, from, &frame, env);
             continue;
         }
         if queue == STREAM_LINK {
-            if let Some((_, mut shard)) = held.take() {
-                shard.finish(now);
-            }
+            let_go(held.take(), now);
             env.receive_of_streams(from, frame);
             continue;
         }
@@ -214,16 +208,18 @@ pub fn receive<E: Env>(now: Now, from: NodeId, frames: Vec<(QueueId, Bytes)>, en
             continue;
         }
         let id = env.shard_of(queue);
-        if held.as_ref().is_some_and(|(of, _)| *of != id)
-            && let Some((_, mut shard)) = held.take()
-        {
-            shard.finish(now);
+        if held.as_ref().is_some_and(|(of, _)| *of != id) {
+            let_go(held.take(), now);
         }
         let (_, shard) = held.get_or_insert_with(|| (id, env.shard(id)));
         shard.receive_peer(now, from, queue, frame);
     }
-    if let Some((_, mut shard)) = held {
-        shard.finish(now);
+    let_go(held, now);
+}
+
+fn let_go(held: Option<(ShardId, impl BorrowedShard)>, now: Now) {
+    if let Some((_, shard)) = held {
+        shard.let_go(now);
     }
 }
 

@@ -338,15 +338,15 @@ impl<S: Session> Connection<S> {
         while !self.requests.is_empty() && self.goes_on() {
             let mut requests = std::mem::take(&mut self.requests);
             count += requests.len();
-            let mut run = Run::new(env, now);
-            let mut rest = requests.drain(..);
-            while let Some(request) = rest.next() {
-                self.request(request, &mut run);
-                if !self.goes_on() {
-                    self.requests.splice(0..0, rest.by_ref());
+            Run::with(env, now, |run| {
+                let mut rest = requests.drain(..);
+                while let Some(request) = rest.next() {
+                    self.request(request, run);
+                    if !self.goes_on() {
+                        self.requests.splice(0..0, rest.by_ref());
+                    }
                 }
-            }
-            drop((rest, run));
+            });
             if self.requests.is_empty() {
                 requests.shrink_to(REQUESTS_KEPT);
                 self.requests = requests;

@@ -20,34 +20,38 @@ use std::sync::Arc;
 
 /// Carries out work in the order in which it was handed over. Nothing may be borrowed.
 pub fn run<E: Env>(work: Vec<Deferred>, scratch: &mut Scratch, now: Now, env: &E) {
-    let mut run = Run::new(env, now);
-    for item in work {
-        match item {
-            Deferred::DeadLetter(dead) => dead_letter(&dead, scratch, &mut run),
-            Deferred::Publish {
-                vhost,
-                message,
-                delayed,
-            } => {
-                publish(&vhost, &message, delayed, scratch, &mut run);
-            }
-            Deferred::Afterwards { then, refused } => afterwards(&then, refused, &mut run),
-            Deferred::DeleteQueue { queue, expired } => {
-                run.release();
-                delete_queue(queue, expired, now, env);
-            }
-            Deferred::TimedOut {
-                connection,
-                consumer,
-            } => {
-                run.release();
-                time_out(connection, consumer, env);
-            }
-            Deferred::Damage { queue, what } => {
-                let record = run.catalogue().queue(queue);
-                let name = record.map_or_else(|| format!("queue {queue}"), QueueRecord::resource);
-                tracing::error!("{name}: {what}");
-            }
+    Run::with(env, now, |run| {
+        work.into_iter()
+            .for_each(|item| carry_out(item, scratch, run));
+    });
+}
+
+fn carry_out<E: Env>(item: Deferred, scratch: &mut Scratch, run: &mut Run<'_, E>) {
+    match item {
+        Deferred::DeadLetter(dead) => dead_letter(&dead, scratch, run),
+        Deferred::Publish {
+            vhost,
+            message,
+            delayed,
+        } => {
+            publish(&vhost, &message, delayed, scratch, run);
+        }
+        Deferred::Afterwards { then, refused } => afterwards(&then, refused, run),
+        Deferred::DeleteQueue { queue, expired } => {
+            run.release();
+            delete_queue(queue, expired, run.now, run.env);
+        }
+        Deferred::TimedOut {
+            connection,
+            consumer,
+        } => {
+            run.release();
+            time_out(connection, consumer, run.env);
+        }
+        Deferred::Damage { queue, what } => {
+            let record = run.catalogue().queue(queue);
+            let name = record.map_or_else(|| format!("queue {queue}"), QueueRecord::resource);
+            tracing::error!("{name}: {what}");
         }
     }
 }

@@ -38,7 +38,16 @@ impl Caller {
     ) -> Result<Published, ProtocolError> {
         let exchange = String::from_utf8_lossy(message.exchange()).into_owned();
         self.permit(message, &exchange, env)?;
-        let mut run = Run::new(env, now);
+        Run::with(env, now, |run| self.publish_to(&exchange, message, run))
+    }
+
+    fn publish_to<E: Env>(
+        &self,
+        exchange: &str,
+        message: &Message,
+        run: &mut Run<'_, E>,
+    ) -> Result<Published, ProtocolError> {
+        let (now, env) = (run.now, run.env);
         let mut queues = Vec::new();
         let catalogue = run.catalogue();
         let not_found = || {
@@ -48,19 +57,19 @@ impl Caller {
             )
         };
         let vhost = catalogue.vhost(&self.vhost).ok_or_else(not_found)?;
-        let facts = vhost.router().exchange(&exchange);
+        let facts = vhost.router().exchange(exchange);
         match facts
             .filter(|facts| !facts.internal)
             .map(|facts| facts.kind)
         {
             Some(Kind::Delayed(_)) => {
                 if let Some(delay_ms) = delayed::delay_of(message.properties()) {
-                    return Ok(self.delay(message, delay_ms, &mut run));
+                    return Ok(self.delay(message, delay_ms, run));
                 }
             }
             Some(Kind::RecentHistory { length }) => {
                 env.history()
-                    .remember(&self.vhost, &exchange, *length, message);
+                    .remember(&self.vhost, exchange, *length, message);
             }
             _ => {}
         }
@@ -84,7 +93,7 @@ impl Caller {
                 ));
             }
         }
-        if let Some(traffic) = vhost.traffic(&exchange) {
+        if let Some(traffic) = vhost.traffic(exchange) {
             traffic.count(queues.len());
         }
         if vhost.tracing() {
@@ -96,7 +105,7 @@ impl Caller {
         let queues_took_it = Afterwards::new(Then::Nothing);
         // An alternate exchange may be the default one.
         leveret_cluster::streams::refuse_views(catalogue, &queues)?;
-        leveret_cluster::streams::refuse_by_name(catalogue, &exchange, &queues)?;
+        leveret_cluster::streams::refuse_by_name(catalogue, exchange, &queues)?;
         count_received(message, env);
         match queues.is_empty() {
             true => add(&env.counters().messages_unroutable_returned, 1),
@@ -106,7 +115,7 @@ impl Caller {
             visible.as_ref().unwrap_or(message),
             &queues,
             &Notify::Then(Arc::clone(&queues_took_it)),
-            &mut run,
+            run,
         );
         if outcome.rejected {
             queues_took_it.refuse();
@@ -236,20 +245,22 @@ impl Caller {
 /// by a client whose channel confirms. Nothing may be borrowed.
 #[must_use]
 pub fn put<E: Env>(message: &Message, queue: QueueId, now: Now, env: &E) -> Published {
-    let mut run = Run::new(env, now);
     let queues_took_it = Afterwards::new(Then::Nothing);
     count_received(message, env);
     add(&env.counters().messages_routed, 1);
     let notify = Notify::Then(Arc::clone(&queues_took_it));
-    let outcome = enqueue(message, &[queue], &notify, &mut run);
-    if outcome.rejected {
-        queues_took_it.refuse();
-    }
-    // This was the last place that could be filled here; nothing follows.
-    drop(queues_took_it.filled());
+    let log_positions = Run::with(env, now, |run| {
+        let outcome = enqueue(message, &[queue], &notify, run);
+        if outcome.rejected {
+            queues_took_it.refuse();
+        }
+        // This was the last place that could be filled here; nothing follows.
+        drop(queues_took_it.filled());
+        positions(&outcome)
+    });
     Published {
         is_routed: true,
-        log_positions: positions(&outcome),
+        log_positions,
         queues_took_it,
     }
 }
@@ -262,7 +273,7 @@ pub fn why_refused<E: Env>(queue: QueueId, now: Now, env: &E) -> String {
         return "it is full".to_owned();
     }
     let alarms = env.alarms().reason();
-    match alarms.or_else(|| Run::new(env, now).alarm_of(queue)) {
+    match alarms.or_else(|| Run::with(env, now, |run| run.alarm_of(queue))) {
         Some(alarm) => format!("an alarm is on: {alarm}"),
         None => "the stream cannot take it now".to_owned(),
     }

@@ -5,7 +5,7 @@
 
 use crate::env::Env;
 use leveret_client::Awaited;
-use leveret_cluster::{held_by, members_of};
+use leveret_cluster::{BorrowedShard as _, held_by, members_of};
 use leveret_queue_host::notify::Notify;
 use leveret_queue_host::shard::{Bodies, Enqueued, Shard};
 use leveret_types::{Message, Now, QueueId, ShardId};
@@ -21,13 +21,17 @@ pub(crate) struct Run<'e, E: Env> {
 }
 
 impl<'e, E: Env> Run<'e, E> {
-    pub(crate) fn new(env: &'e E, now: Now) -> Self {
-        Self {
+    /// Does something with what it borrows, and lets all of that go after.
+    pub(crate) fn with<R>(env: &'e E, now: Now, work: impl FnOnce(&mut Self) -> R) -> R {
+        let mut run = Self {
             env,
             now,
             catalogue: None,
             shard: None,
-        }
+        };
+        let result = work(&mut run);
+        run.release();
+        result
     }
 
     /// The catalogue, and nothing of a shard: shards come after it.
@@ -59,8 +63,8 @@ impl<'e, E: Env> Run<'e, E> {
     }
 
     fn release_shard(&mut self) {
-        if let Some((_, mut shard)) = self.shard.take() {
-            shard.finish(self.now);
+        if let Some((_, shard)) = self.shard.take() {
+            shard.let_go(self.now);
         }
     }
 
@@ -68,12 +72,6 @@ impl<'e, E: Env> Run<'e, E> {
     pub(crate) fn release(&mut self) {
         self.release_shard();
         self.catalogue = None;
-    }
-}
-
-impl<E: Env> Drop for Run<'_, E> {
-    fn drop(&mut self) {
-        self.release();
     }
 }
 

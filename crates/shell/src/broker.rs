@@ -18,9 +18,9 @@ use crate::progress::Progress;
 use crate::signal::Signal;
 use crate::stream_thread::StreamHandle;
 use crate::wake_ups::{self, HeldWakeUps, ThreadWaker, WakeUps};
-use leveret_cluster::Env;
 use leveret_cluster::catalogue::execute_in_parts;
 use leveret_cluster::streams::StreamRelay;
+use leveret_cluster::{BorrowedShard as _, Env};
 use leveret_cluster::{Cluster, HeldStreams, Peers, Waiter, alarms_together};
 use leveret_metadata::{Catalogue, CatalogueError, Command, Outcome};
 use leveret_node::registry::Registry;
@@ -370,7 +370,9 @@ impl Broker {
     pub(crate) fn tick_shards(&self, now: Now) {
         for (index, cell) in self.shards.iter().enumerate() {
             if cell.deadline_ms.load(Ordering::Relaxed) <= now.monotonic_ms {
-                self.shard(ShardId(index as u16)).tick(now);
+                let mut shard = self.shard(ShardId(index as u16));
+                shard.tick(now);
+                shard.release();
             }
         }
         self.run_deferred(now);

@@ -16,7 +16,7 @@ use crate::stream_thread::StreamThread;
 use crate::timers_and_alarms::{TimersAndAlarms, Watermarks};
 use crate::tls::{TlsError, TlsFiles};
 use crate::wal_thread::WalThread;
-use leveret_cluster::Env as _;
+use leveret_cluster::{BorrowedShard, Env as _};
 use leveret_cluster::{Cluster, group};
 use leveret_metadata::{CatalogueError, Command};
 use leveret_node::{ConnectionStatus, Env, NodeSettings, StreamSessions};
@@ -358,7 +358,9 @@ impl Node {
         self.broker.timers_and_alarms.stop();
         join(self.timers_and_alarms_thread);
         for shard in self.broker.shard_ids() {
-            self.broker.shard(shard).save_states(true);
+            let mut guard = self.broker.shard(shard);
+            guard.save_states(true);
+            guard.release();
         }
         leveret_cluster::catalogue::snapshot(&*self.broker);
         self.broker.wal.stop();
@@ -630,6 +632,7 @@ fn join_in<D: Disk>(
                 logs.loaded(reader.read(request));
             }
         });
+        shards.into_iter().for_each(BorrowedShard::release);
     });
     broker.run_deferred(now);
     Ok(running)

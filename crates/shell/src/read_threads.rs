@@ -1,7 +1,7 @@
 //! Threads that read messages back from disk, so that nobody else waits for it.
 
 use crate::broker::Broker;
-use leveret_cluster::Env;
+use leveret_cluster::{BorrowedShard as _, Env};
 use leveret_storage::{Disk, ReadRequest, Reader};
 use leveret_types::ShardId;
 use parking_lot::Mutex;
@@ -27,7 +27,7 @@ pub fn run<D: Disk>(
             let mut shard = broker.shard(shard);
             let logs = shard.logs.loaded(loaded);
             shard.loaded(now, logs);
-            shard.finish(now);
+            shard.let_go(now);
         }
         broker.run_deferred(now);
         broker.progress.tell();

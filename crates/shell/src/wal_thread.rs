@@ -4,7 +4,7 @@
 use crate::broker::{Broker, DiskWriter};
 use crate::group_commit_delay::{GroupCommitDelay, Rule};
 use crate::signal::Woken;
-use leveret_cluster::Env;
+use leveret_cluster::{BorrowedShard as _, Env};
 use leveret_storage::{Disk, Generation, SealedChunk, WalError, WalOutcome, WalWriter};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
@@ -97,11 +97,10 @@ impl<D: Disk> WalThread<D> {
         // What goes to other nodes before it is written here goes together.
         let wake_ups = self.broker.hold_wake_ups();
         for shard in self.broker.shard_ids().rev() {
-            {
-                let mut guard = self.broker.shard(shard);
-                guard.before_seal(now);
-                guard.seal(&mut self.chunks);
-            }
+            let mut guard = self.broker.shard(shard);
+            guard.before_seal(now);
+            guard.seal(&mut self.chunks);
+            guard.release();
             self.broker.backlog_taken(shard);
         }
         drop(wake_ups);
@@ -151,6 +150,7 @@ impl<D: Disk> WalThread<D> {
             guard.logs.on_durable(written);
             self.broker.set_durable(shard, *through);
             guard.on_durable(now);
+            guard.release();
         }
         self.broker.tell_durable();
         if let Some(cluster) = self.broker.cluster()

@@ -3,7 +3,7 @@
 use super::store::state;
 use super::{CatalogueGroup, KIND_RAFT};
 use crate::catalogue::SHARD;
-use crate::env::Env;
+use crate::env::{BorrowedShard as _, Env};
 use crate::state::{CATALOGUE_GROUP, Cluster};
 use leveret_metadata::Batch;
 use leveret_queue_host::events::PeerFrame;
@@ -40,6 +40,7 @@ impl<E: Env> LogStore<CatalogueAround<'_, E>> for GroupLog {
     ) {
         let mut shard = around.env.shard(SHARD);
         (*self).set_snapshot(&mut shard.logs, mark, state);
+        shard.release();
     }
 
     fn durable_through(&self, around: &CatalogueAround<'_, E>) -> u64 {

@@ -70,22 +70,27 @@ impl<S: Session> Connection<S> {
     /// Holds publishes back, or lets them go on, as the alarms now are.
     pub(super) fn look_at_alarms<E: Env>(&mut self, now: Now, env: &E) {
         if let Some(mut wait) = self.alarm_wait.take() {
-            let mut run = Run::new(env, now);
-            if let Some(reason) = self.alarm_at(&wait.targets, &mut run) {
-                wait.reason = reason;
-                wait.again_ms = now.monotonic_ms + LOOK_EVERY_MS;
-                self.alarm_wait = Some(wait);
-            } else {
+            let waits_on = Run::with(env, now, |run| {
+                if let Some(reason) = self.alarm_at(&wait.targets, run) {
+                    wait.reason = reason;
+                    wait.again_ms = now.monotonic_ms + LOOK_EVERY_MS;
+                    return Some(wait);
+                }
                 let AlarmWait {
                     publish, targets, ..
                 } = *wait;
                 if self.session.counts(publish.channel) {
                     // Its trace shows no more of it than that it was delivered: its beginning is
                     // past.
-                    self.put(publish, &targets, None, &mut run);
+                    self.put(publish, &targets, None, run);
                 }
-                drop(run);
-                self.process(now, env);
+                None
+            });
+            match waits_on {
+                Some(wait) => self.alarm_wait = Some(wait),
+                None => {
+                    self.process(now, env);
+                }
             }
         }
         let waits = self.alarm_wait.as_ref().map(|wait| wait.reason);

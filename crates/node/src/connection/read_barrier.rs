@@ -52,8 +52,8 @@ impl<S: Session> Connection<S> {
                 queue,
                 no_ack,
             } => self.get(channel, &queue, no_ack, now, env),
-            Missed::Publish(publish) => self.publish(publish, &mut Run::new(env, now)),
-            Missed::Check(publish) => self.check(publish, &mut Run::new(env, now)),
+            Missed::Publish(publish) => Run::with(env, now, |run| self.publish(publish, run)),
+            Missed::Check(publish) => Run::with(env, now, |run| self.check(publish, run)),
             Missed::Login {
                 mechanism,
                 response,

@@ -1,5 +1,5 @@
 //! What the core may ask of the broker: above all a shard, whose effects are carried out when it is
-//! let go.
+//! released.
 
 use super::{Broker, LOG_BACKLOG_BYTES_MAX, ShardCell, thread_of};
 use crate::inbox::Inbox;
@@ -8,8 +8,8 @@ use crate::logins::LoginWaiter;
 use crate::wake_ups::WakeUps;
 use bytes::Bytes;
 use leveret_auth::{LoginCheck, Verdict};
-use leveret_cluster::Env as _;
 use leveret_cluster::streams::{ClientAddresses, Place, StreamChange};
+use leveret_cluster::{BorrowedShard, Env as _};
 use leveret_cluster::{Cluster, Peers, Waiter};
 use leveret_metadata::{Catalogue, CatalogueError, Change, Command};
 use leveret_node::env::ClusterEvent;
@@ -62,33 +62,64 @@ impl LoginWaiter for Client {
     }
 }
 
-/// A locked shard. Letting it go carries its effects out.
+/// A locked shard.
 pub struct ShardGuard<'a> {
     broker: &'a Broker,
     cell: &'a ShardCell,
-    guard: Option<MutexGuard<'a, Shard>>,
+    shard: MutexGuard<'a, Shard>,
+    unreleased: Unreleased,
+}
+
+/// Notices, in builds with assertions, when a shard is dropped that was changed and not released.
+#[derive(Default)]
+struct Unreleased {
+    #[cfg(debug_assertions)]
+    is_changed: bool,
+}
+
+impl Unreleased {
+    const fn set(&mut self, _is_changed: bool) {
+        #[cfg(debug_assertions)]
+        {
+            self.is_changed = _is_changed;
+        }
+    }
+}
+
+#[cfg(debug_assertions)]
+impl Drop for Unreleased {
+    fn drop(&mut self) {
+        assert!(
+            !self.is_changed || std::thread::panicking(),
+            "a shard was changed and not released"
+        );
+    }
 }
 
 impl Deref for ShardGuard<'_> {
     type Target = Shard;
 
     fn deref(&self) -> &Shard {
-        self.guard.as_ref().expect("locked until dropped")
+        &self.shard
     }
 }
 
 impl DerefMut for ShardGuard<'_> {
     fn deref_mut(&mut self) -> &mut Shard {
-        self.guard.as_mut().expect("locked until dropped")
+        self.unreleased.set(true);
+        &mut self.shard
     }
 }
 
-impl Drop for ShardGuard<'_> {
-    fn drop(&mut self) {
-        let Some(mut shard) = self.guard.take() else {
-            return;
-        };
-        let broker = self.broker;
+impl BorrowedShard for ShardGuard<'_> {
+    fn release(self) {
+        let Self {
+            broker,
+            cell,
+            mut shard,
+            mut unreleased,
+        } = self;
+        unreleased.set(false);
         // Posted under the shard's lock: deliveries of one queue reach a connection in the order in
         // which the queue made them.
         let woken = post(broker, &mut shard.effects.posts);
@@ -109,10 +140,9 @@ impl Drop for ShardGuard<'_> {
         let wants_soon = shard.wants_write_soon();
         let lazy = !wants_write && shard.urgency() == Urgency::Lazy;
         let page_out = shard.logs.wants_page_out();
-        self.cell
-            .backlog_bytes
+        cell.backlog_bytes
             .store(shard.logs.gathered_bytes(), Ordering::Relaxed);
-        broker.lower_deadline(self.cell, shard.next_deadline_ms());
+        broker.lower_deadline(cell, shard.next_deadline_ms());
         drop(shard);
         if page_out {
             broker.segments.notify();
@@ -149,12 +179,13 @@ impl leveret_cluster::Env for Broker {
 
     fn shard(&self, shard: ShardId) -> ShardGuard<'_> {
         let cell = &self.shards[usize::from(shard.0)];
-        let mut guard = cell.shard.lock();
-        guard.set_peers_checked_ms(self.peers_checked_ms.load(Ordering::Acquire));
+        let mut shard = cell.shard.lock();
+        shard.set_peers_checked_ms(self.peers_checked_ms.load(Ordering::Acquire));
         ShardGuard {
             broker: self,
             cell,
-            guard: Some(guard),
+            shard,
+            unreleased: Unreleased::default(),
         }
     }
 

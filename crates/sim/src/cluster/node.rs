@@ -16,7 +16,7 @@ pub use env::{Guard, NodeEnv, PendingChange, SHARDS};
 
 use bytes::Bytes;
 use leveret_client::Session;
-use leveret_cluster::Env as _;
+use leveret_cluster::{BorrowedShard, Env as _};
 use leveret_cluster::{Cluster, Identity, PeerAddress, Waiter, catalogue, group};
 use leveret_metadata::{Catalogue, CatalogueError, Command, Config, NodeRecord, Outcome};
 use leveret_node::env::{Env, PeerFrame};
@@ -242,6 +242,7 @@ impl<D: Disk> Node<D> {
                     }
                 },
             );
+            shards.into_iter().for_each(BorrowedShard::release);
         };
         match env.cluster() {
             Some(_) => leveret_cluster::place(env, place),
@@ -408,6 +409,7 @@ impl<D: Disk> Node<D> {
             let mut shard = self.env.shard(ShardId(number));
             shard.before_seal(now);
             shard.seal(&mut self.chunks);
+            shard.release();
         }
         let mut busy = false;
         while !self.chunks.is_empty() {
@@ -454,6 +456,7 @@ impl<D: Disk> Node<D> {
                 .on_durable(written.iter().map(|(_, chunk, place)| (*chunk, *place)));
             self.env.durable[usize::from(number)].set(*through);
             shard.on_durable(now);
+            shard.release();
         }
         if let Some(cluster) = self.env.cluster() {
             cluster.durable();
@@ -503,6 +506,7 @@ impl<D: Disk> Node<D> {
             let mut shard = self.env.shard(ShardId(number));
             if shard.next_deadline_ms() <= now.monotonic_ms {
                 shard.tick(now);
+                shard.release();
             }
         }
         for connection in self.connections.values_mut() {

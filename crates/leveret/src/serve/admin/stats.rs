@@ -3,7 +3,7 @@
 
 use super::Admin;
 use crate::serve::{certificates, process, settings};
-use leveret_cluster::Env as _;
+use leveret_cluster::{BorrowedShard as _, Env as _};
 use leveret_management::Directory as _;
 use leveret_management::api::{
     BrokerStats, ChannelStats, ConnectionContent, ConnectionStats, ConsumerStats, DiskUse, IoStats,
@@ -70,7 +70,9 @@ impl Admin {
     pub(super) fn active_queue_stats(&self) -> Vec<(String, QueueStats)> {
         let mut active = Vec::new();
         for id in self.broker.shard_ids() {
-            active.extend(self.broker.shard(id).take_active());
+            let mut shard = self.broker.shard(id);
+            active.extend(shard.take_active());
+            shard.release();
         }
         let known = active
             .iter()
@@ -541,7 +543,9 @@ impl Admin {
     /// Adds what queues have delivered, by their type.
     fn add_deliveries(&self, classic: &mut MessageCounters, quorum: &mut MessageCounters) {
         for id in self.broker.shard_ids() {
-            let counters = self.broker.shard(id).counters();
+            let mut shard = self.broker.shard(id);
+            let counters = shard.counters();
+            shard.release();
             for (sum, counters) in [
                 (&mut *classic, counters.classic),
                 (&mut *quorum, counters.quorum),

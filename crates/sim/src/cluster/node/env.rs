@@ -4,8 +4,8 @@ use super::relay::Relayed;
 use super::streams::StreamInput;
 use bytes::Bytes;
 use leveret_auth::{HashMemory, LoginCheck, Verdict};
-use leveret_cluster::Env as _;
 use leveret_cluster::streams::{ClientAddresses, StreamChange, StreamNews};
+use leveret_cluster::{BorrowedShard, Env as _};
 use leveret_cluster::{Cluster, Peers, Waiter};
 use leveret_metadata::{Catalogue, CatalogueError, Change, Command};
 use leveret_node::env::{
@@ -170,7 +170,7 @@ fn settings() -> NodeSettings {
     }
 }
 
-/// A borrowed shard, whose effects leave when it is let go.
+/// A borrowed shard.
 pub struct Guard<'a> {
     env: &'a NodeEnv,
     shard: RefMut<'a, Shard>,
@@ -189,8 +189,24 @@ impl DerefMut for Guard<'_> {
     }
 }
 
+/// Effects that nobody has let out would leave with whatever comes next, in another order than in
+/// the broker.
 impl Drop for Guard<'_> {
     fn drop(&mut self) {
+        let effects = &self.shard.effects;
+        let are_out = effects.posts.is_empty()
+            && effects.peer.is_empty()
+            && effects.deferred.is_empty()
+            && effects.streams.is_empty();
+        assert!(
+            are_out || std::thread::panicking(),
+            "a shard was dropped with effects"
+        );
+    }
+}
+
+impl BorrowedShard for Guard<'_> {
+    fn release(mut self) {
         let effects = std::mem::take(&mut self.shard.effects);
         let posts = effects.posts.into_iter();
         let posts = posts.map(|(connection, event)| (connection, event.into()));
