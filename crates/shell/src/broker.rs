@@ -1,11 +1,19 @@
 //! The node in the hands of threads: the shards behind their locks, the inboxes, and what carries
 //! the shards' effects out.
 
+mod clients;
+mod deferred;
+mod doors;
 mod env;
+mod in_cluster;
+mod io_threads;
+mod pressure;
+mod shards;
 mod stream_growth;
 mod streams;
 
 pub use env::ShardGuard;
+pub(crate) use pressure::DiskWriter;
 
 use crate::admission::{Admission, AdmissionLimits};
 use crate::clock::{self, Clock};
@@ -13,155 +21,87 @@ use crate::cluster::Links;
 use crate::inbox::Inbox;
 use crate::io_thread::ThreadEvent;
 use crate::logins::Logins;
-use crate::news::DurableNews;
 use crate::progress::Progress;
 use crate::signal::Signal;
 use crate::stream_thread::StreamHandle;
 use crate::wake_ups::{self, HeldWakeUps, ThreadWaker, WakeUps};
+use clients::Clients;
+use deferred::DeferredWork;
+use doors::Doors;
+use in_cluster::InCluster;
+use io_threads::IoThreads;
 use leveret_cluster::catalogue::execute_in_parts;
 use leveret_cluster::streams::StreamRelay;
 use leveret_cluster::{BorrowedShard as _, Env};
-use leveret_cluster::{Cluster, HeldStreams, Peers, Waiter, alarms_together};
+use leveret_cluster::{Cluster, Waiter, alarms_together};
 use leveret_metadata::{Catalogue, CatalogueError, Command, Outcome};
-use leveret_node::registry::Registry;
-use leveret_node::reply_to::Replies;
-use leveret_node::{Alarms, LogPosition, NodeCounters, NodeSettings, growth, history::History};
-use leveret_queue_host::shard::{Deferred, Shard};
-use leveret_routing::Scratch;
+use leveret_node::{Alarms, LogPosition, NodeSettings, growth};
+use leveret_queue_host::shard::Shard;
 use leveret_storage::ReadRequest;
 use leveret_types::limits::PROPOSAL_MS_MAX;
 use leveret_types::{ConnectionId, NodeId, Now, ShardId};
-use parking_lot::{Mutex, MutexGuard, RwLock, RwLockWriteGuard};
+use parking_lot::{MutexGuard, RwLock, RwLockWriteGuard};
+use pressure::Pressure;
+use shards::Shards;
 use std::io;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 /// Bytes that may wait for the write-ahead log before publishers' sockets are left unread.
 const LOG_BACKLOG_BYTES_MAX: usize = 32 * 1024 * 1024;
 
-/// A lock in a cache line of its own, so that threads at different shards do not disturb each
-/// other.
-#[repr(align(128))]
-struct ShardCell {
-    shard: Mutex<Shard>,
-    /// Through which chunk the shard's part of the write-ahead log is durable.
-    durable: AtomicU64,
-    /// Bytes that the shard has gathered and the write-ahead log has not taken.
-    backlog_bytes: AtomicUsize,
-    /// When the shard wants to be looked at, monotonic; `u64::MAX` is never.
-    deadline_ms: AtomicU64,
-}
-
 /// The node, shared by all threads.
 pub struct Broker {
     clock: Clock,
-    started_wall_ms: u64,
     settings: NodeSettings,
-    counters: NodeCounters,
     catalogue: RwLock<Catalogue>,
-    shards: Box<[ShardCell]>,
-    inboxes: Arc<[Inbox<ThreadEvent>]>,
-    news: DurableNews,
+    shards: Shards,
+    io: IoThreads,
     /// Where operators' commands wait.
     pub(crate) progress: Progress,
-    /// Wakes the write-ahead log's thread.
-    pub(crate) wal: Signal,
-    /// Wakes the timers and alarms thread.
-    pub(crate) timers_and_alarms: Signal,
-    /// Wakes the segment writer's thread.
-    pub(crate) segments: Signal,
-    reads: Sender<ReadRequest>,
-    deferred: Mutex<Vec<Deferred>>,
-    deferred_waiting: AtomicBool,
-    deferred_runner: Mutex<Scratch>,
-    /// This node's own alarms.
-    alarms: AtomicU8,
-    /// Whether any stream takes no publishes because of alarms.
-    are_streams_held: AtomicBool,
-    segments_behind: AtomicBool,
-    out_of_space: AtomicU8,
-    next_consumer: AtomicU64,
-    connections: AtomicUsize,
-    pub(crate) admission: Admission,
+    /// Wakes the threads that have no inbox.
+    pub(crate) signals: Signals,
+    deferred: DeferredWork,
+    pressure: Pressure,
+    doors: Doors,
+    clients: Clients,
     /// Where slow passwords are checked.
     pub logins: Logins,
-    serving: AtomicBool,
-    /// The cluster has this node no more.
-    forgotten: AtomicBool,
-    listening: AtomicBool,
-    /// The ways to the other nodes.
-    pub(crate) cluster_links: Links,
-    cluster: Option<Cluster>,
-    peers: Peers,
-    /// When the links' thread last looked after the other nodes, monotonic; `u64::MAX` outside
-    /// clusters.
-    peers_checked_ms: AtomicU64,
-    registry: Registry,
-    replies: Replies,
-    history: History,
+    cluster: InCluster,
     /// The way to the streams of this node.
     pub streams: StreamHandle,
     /// The way to the streams of other nodes.
     pub(crate) stream_relay: StreamRelay,
 }
 
-/// The threads that write to disks.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum DiskWriter {
+/// What wakes the threads that have no inbox.
+#[derive(Default)]
+pub(crate) struct Signals {
     /// The write-ahead log's.
-    Wal = 1,
+    pub(crate) wal: Signal,
+    /// The timers and alarms'.
+    pub(crate) timers_and_alarms: Signal,
     /// The segment writer's.
-    Segments = 2,
+    pub(crate) segments: Signal,
 }
 
-/// Bits of a consumer's id that a node counts up; those above are the node's number.
-const CONSUMER_BITS: u32 = 40;
 /// Commands of an import that are carried out before others get at the catalogue.
 const COMMANDS_AT_ONCE: usize = 64;
 /// How often an import is prepared that is refused because others have changed the catalogue.
 const PREPARATIONS_MAX: u32 = 3;
-const ALARM_MEMORY: u8 = 1;
-const ALARM_DISK: u8 = 2;
-const ALARM_MEMORY_FULL: u8 = 4;
-
-fn alarm_bits(alarms: Alarms) -> u8 {
-    let all = [
-        (alarms.memory, ALARM_MEMORY),
-        (alarms.disk, ALARM_DISK),
-        (alarms.memory_full, ALARM_MEMORY_FULL),
-    ];
-    let set = all.into_iter().filter(|(is_set, _)| *is_set);
-    set.map(|(_, bit)| bit).sum()
-}
-
-const fn alarms_of(bits: u8) -> Alarms {
-    Alarms {
-        memory: bits & ALARM_MEMORY != 0,
-        disk: bits & ALARM_DISK != 0,
-        memory_full: bits & ALARM_MEMORY_FULL != 0,
-    }
-}
-
 impl ThreadWaker for Broker {
     fn wake_now(&self, wake_ups: WakeUps) {
         if wake_ups.wal {
-            self.wal.notify();
+            self.signals.wal.notify();
         } else if wake_ups.wal_soon {
-            self.wal.notify_soon();
+            self.signals.wal.notify_soon();
         } else if wake_ups.wal_lazily {
-            self.wal.notify_lazily();
+            self.signals.wal.notify_lazily();
         }
         if wake_ups.links {
-            self.cluster_links.ring();
+            self.cluster.links.ring();
         }
-        let mut woken = wake_ups.io_threads;
-        while woken != 0 {
-            let thread = woken.trailing_zeros() as usize;
-            woken &= woken - 1;
-            self.inboxes[thread].ring();
-        }
+        self.io.ring(wake_ups.io_threads);
     }
 }
 
@@ -177,50 +117,21 @@ impl Broker {
         admission: AdmissionLimits,
     ) -> Self {
         assert_eq!(shards.len(), usize::from(settings.shard_count));
-        let cells = shards.into_iter().map(|shard| ShardCell {
-            durable: AtomicU64::new(shard.logs.durable_through()),
-            shard: Mutex::new(shard),
-            backlog_bytes: AtomicUsize::new(0),
-            deadline_ms: AtomicU64::new(u64::MAX),
-        });
-        let registry = Registry::default();
-        registry.set_traces(leveret_node::any_traced(&catalogue));
+        let are_traced = leveret_node::any_traced(&catalogue);
         Self {
             clock: Clock::start(),
-            started_wall_ms: clock::system_ms(),
             settings,
-            counters: NodeCounters::default(),
             catalogue: RwLock::new(catalogue),
-            shards: cells.collect(),
-            news: DurableNews::new(inboxes.len()),
+            shards: Shards::new(shards, reads, cluster.is_some()),
+            io: IoThreads::new(inboxes),
             progress: Progress::default(),
-            inboxes: inboxes.into(),
-            wal: Signal::default(),
-            timers_and_alarms: Signal::default(),
-            segments: Signal::default(),
-            reads,
-            deferred: Mutex::new(Vec::new()),
-            deferred_waiting: AtomicBool::new(false),
-            deferred_runner: Mutex::new(Scratch::new(clock::system_ms())),
-            alarms: AtomicU8::new(0),
-            are_streams_held: AtomicBool::new(false),
-            segments_behind: AtomicBool::new(false),
-            out_of_space: AtomicU8::new(0),
-            // Unique among all nodes: the node is part of it.
-            next_consumer: AtomicU64::new(u64::from(links.node.0) << CONSUMER_BITS | 1),
-            connections: AtomicUsize::new(0),
-            admission: Admission::new(admission),
+            signals: Signals::default(),
+            deferred: DeferredWork::new(clock::system_ms()),
+            pressure: Pressure::default(),
+            doors: Doors::new(admission),
+            clients: Clients::new(links.node, are_traced),
             logins: Logins::new(env::random_bytes()),
-            serving: AtomicBool::new(true),
-            forgotten: AtomicBool::new(false),
-            listening: AtomicBool::new(true),
-            cluster_links: links,
-            peers_checked_ms: AtomicU64::new(if cluster.is_some() { 0 } else { u64::MAX }),
-            cluster,
-            peers: Peers::default(),
-            registry,
-            replies: Replies::default(),
-            history: History::default(),
+            cluster: InCluster::new(links, cluster),
             streams: StreamHandle::default(),
             stream_relay: StreamRelay::default(),
         }
@@ -238,12 +149,12 @@ impl Broker {
 
     /// When the node started, milliseconds since the Unix epoch.
     pub fn started_wall_ms(&self) -> u64 {
-        self.started_wall_ms
+        self.clock.started_wall_ms()
     }
 
     /// How many IO threads there are.
     pub fn thread_count(&self) -> usize {
-        self.inboxes.len()
+        self.io.inboxes.len()
     }
 
     /// How many shards there are.
@@ -253,66 +164,66 @@ impl Broker {
 
     /// Connections that are open.
     pub fn connection_count(&self) -> usize {
-        self.connections.load(Ordering::Relaxed)
+        self.clients.open_count()
     }
 
     pub(crate) fn connection_opened(&self) {
-        self.connections.fetch_add(1, Ordering::Relaxed);
-        self.counters
-            .connections_opened
-            .fetch_add(1, Ordering::Relaxed);
+        self.clients.opened();
     }
 
     pub(crate) fn connection_closed(&self) {
-        self.connections.fetch_sub(1, Ordering::Relaxed);
-        self.counters
-            .connections_closed
-            .fetch_add(1, Ordering::Relaxed);
+        self.clients.closed();
+    }
+
+    /// Who is let in of the clients that come.
+    pub(crate) fn admission(&self) -> &Admission {
+        &self.doors.admission
+    }
+
+    /// The ways to the other nodes.
+    pub(crate) fn cluster_links(&self) -> &Links {
+        &self.cluster.links
     }
 
     pub(crate) fn inbox(&self, thread: usize) -> &Inbox<ThreadEvent> {
-        &self.inboxes[thread]
+        &self.io.inboxes[thread]
     }
 
     /// Posts an event to every IO thread.
-    pub fn broadcast(&self, mut event: impl FnMut() -> ThreadEvent) {
-        for inbox in self.inboxes.iter() {
-            inbox.post([event()]);
-            inbox.ring();
-        }
+    pub fn broadcast(&self, event: impl FnMut() -> ThreadEvent) {
+        self.io.broadcast(event);
     }
 
     /// Moves to the thread at hand the news that something became durable.
     pub(crate) fn durable_news(&self, thread: usize) -> bool {
-        self.news.take(thread)
+        self.io.news.take(thread)
     }
 
     /// Whether such news wait.
     pub(crate) fn durable_pending(&self, thread: usize) -> bool {
-        self.news.wait(thread)
+        self.io.news.wait(thread)
     }
 
     /// A number that grows whenever something became durable.
     pub(crate) fn durable_epoch(&self) -> u64 {
-        self.news.epoch()
+        self.io.news.epoch()
     }
 
     /// The thread wants to hear when something becomes durable. `epoch` is from before it looked
     /// how far that is: if it has grown since, the news are there already.
     pub(crate) fn await_durable(&self, thread: usize, epoch: u64) {
-        self.news.ask(thread, epoch);
+        self.io.news.ask(thread, epoch);
     }
 
     /// A shard's part of the write-ahead log is durable through this chunk.
     pub(crate) fn set_durable(&self, shard: ShardId, chunk: u64) {
-        self.shards[usize::from(shard.0)]
-            .durable
-            .store(chunk, Ordering::Release);
+        self.shards.set_durable(shard, chunk);
     }
 
     /// Wakes the threads that wait for the write-ahead log.
     pub(crate) fn tell_durable(&self) {
-        self.news
+        self.io
+            .news
             .tell(|thread| self.wake(WakeUps::io_thread(thread)));
         self.progress.tell();
     }
@@ -347,33 +258,25 @@ impl Broker {
     /// A shard's lock alone, without the effects being carried out: for the threads of the storage
     /// engine.
     pub(crate) fn lock_shard(&self, shard: ShardId) -> MutexGuard<'_, Shard> {
-        self.shards[usize::from(shard.0)].shard.lock()
+        self.shards.cell(shard).shard.lock()
     }
 
     /// What a shard had gathered has been taken by the write-ahead log.
     pub(crate) fn backlog_taken(&self, shard: ShardId) {
-        self.shards[usize::from(shard.0)]
-            .backlog_bytes
-            .store(0, Ordering::Relaxed);
+        self.shards.cell(shard).set_backlog(0);
     }
 
     /// When the first shard wants to be looked at, monotonic.
     pub(crate) fn shard_deadline_ms(&self) -> u64 {
-        self.shards
-            .iter()
-            .map(|cell| cell.deadline_ms.load(Ordering::Relaxed))
-            .min()
-            .unwrap_or(u64::MAX)
+        self.shards.deadline_ms()
     }
 
     /// Lets every shard do what is due.
     pub(crate) fn tick_shards(&self, now: Now) {
-        for (index, cell) in self.shards.iter().enumerate() {
-            if cell.deadline_ms.load(Ordering::Relaxed) <= now.monotonic_ms {
-                let mut shard = self.shard(ShardId(index as u16));
-                shard.tick(now);
-                shard.release();
-            }
+        for id in self.shards.due(now.monotonic_ms) {
+            let mut shard = self.shard(id);
+            shard.tick(now);
+            shard.release();
         }
         self.run_deferred(now);
     }
@@ -381,14 +284,7 @@ impl Broker {
     /// Carries out what shards have handed over. One thread at a time does it, so that its order is
     /// kept; another that comes meanwhile leaves its work to that one.
     pub(crate) fn run_deferred(&self, now: Now) {
-        while self.deferred_waiting.load(Ordering::Acquire) {
-            let Some(mut scratch) = self.deferred_runner.try_lock() else {
-                return;
-            };
-            self.deferred_waiting.store(false, Ordering::Release);
-            let work = std::mem::take(&mut *self.deferred.lock());
-            leveret_node::deferred::run(work, &mut scratch, now, self);
-        }
+        self.deferred.run(now, self);
     }
 
     /// Carries out what shards have handed over: for threads that have changed something and hold
@@ -414,7 +310,7 @@ impl Broker {
                 Err(error) => return (log_positions, Err(error)),
             };
             let is_one = commands.len() == 1;
-            let result = match self.cluster.is_some() {
+            let result = match self.cluster.part.is_some() {
                 true => self.execute_all_in_cluster(commands),
                 false => self.execute_all_here(now, &commands, &mut log_positions),
             };
@@ -487,7 +383,7 @@ impl Broker {
 
     /// Asks the cluster to carry out commands, in this order, and waits for all answers.
     fn ask_cluster(&self, commands: Vec<Command>) -> Vec<Result<Outcome, CatalogueError>> {
-        let Some(cluster) = &self.cluster else {
+        let Some(cluster) = &self.cluster.part else {
             return Vec::new();
         };
         let answers: Vec<_> = commands
@@ -510,18 +406,17 @@ impl Broker {
     /// The other nodes were told that this one is up, and who was silent is down at all shards: see
     /// [`Shard::set_peers_checked_ms`].
     pub(crate) fn peers_checked(&self, now: Now) {
-        self.peers_checked_ms
-            .store(now.monotonic_ms, Ordering::Release);
+        self.shards.set_peers_checked_ms(now.monotonic_ms);
     }
 
     /// Whether clients are taken.
     pub fn serving(&self) -> bool {
-        self.serving.load(Ordering::Acquire)
+        self.doors.is_serving()
     }
 
     /// The cluster has forgotten this node: what it would confirm from now on, nobody else has.
     pub(crate) fn forgotten(&self) {
-        if !self.forgotten.swap(true, Ordering::AcqRel) {
+        if self.doors.forget() {
             self.set_serving(false);
             tracing::error!(
                 "the cluster has forgotten this node: it takes no clients any more, and closes the \
@@ -533,48 +428,33 @@ impl Broker {
 
     /// Whether the cluster has forgotten this node.
     pub fn is_forgotten(&self) -> bool {
-        self.forgotten.load(Ordering::Acquire)
+        self.doors.is_forgotten()
     }
 
     /// Takes clients, or closes all connections and takes none.
     pub fn set_serving(&self, serving: bool) {
-        let serving = serving && !self.is_forgotten();
-        self.serving.store(serving, Ordering::Release);
-        if !serving {
+        if !self.doors.set_serving(serving) {
             self.broadcast(|| ThreadEvent::CloseAll);
         }
     }
 
     /// Whether an operator lets the node listen for clients.
     pub fn listening(&self) -> bool {
-        self.listening.load(Ordering::Acquire)
+        self.doors.is_listening()
     }
 
     /// Has the IO threads listen for clients, or listen no more; each of them answers.
     pub(crate) fn set_listening(&self, listen: bool, answer: &SyncSender<io::Result<()>>) {
-        self.listening.store(listen, Ordering::Release);
+        self.doors.set_listening(listen);
         self.broadcast(|| ThreadEvent::Listen(listen, answer.clone()));
     }
 
     /// Sets this node's own alarms, and tells the IO threads if they have changed.
     pub(crate) fn set_alarms(&self, alarms: Alarms) {
-        let bits = alarm_bits(alarms);
-        if self.alarms.swap(bits, Ordering::AcqRel) != bits {
-            match alarms.reason() {
-                Some(_) if alarms.memory_full => {
-                    tracing::warn!(
-                        "alarm: nearly all memory is used; publishers are blocked, and nothing new \
-                         is declared"
-                    );
-                }
-                Some(reason) => {
-                    tracing::warn!("alarm: {reason}; publishers are blocked until it clears");
-                }
-                None => tracing::info!("alarms of this node cleared"),
-            }
+        if self.pressure.set_alarms(alarms) {
             self.hold_streams();
             self.broadcast(|| ThreadEvent::AlarmsChanged);
-            if let Some(cluster) = &self.cluster {
+            if let Some(cluster) = &self.cluster.part {
                 cluster.alarms_changed();
                 self.wake_cluster();
             }
@@ -593,23 +473,18 @@ impl Broker {
 
     /// Holds back those who publish to streams from here, or lets them go on.
     fn hold_streams(&self) {
-        let held = leveret_cluster::held_streams(self);
-        let are_held = held != HeldStreams::None;
-        let were_held = self.are_streams_held.swap(are_held, Ordering::AcqRel);
-        if are_held || were_held {
-            self.streams.hold(held);
-        }
+        self.streams.hold(leveret_cluster::held_streams(self));
     }
 
     /// This node's own alarms, whatever others have.
     #[must_use]
     pub fn own_alarms(&self) -> Alarms {
-        alarms_of(self.alarms.load(Ordering::Acquire))
+        self.pressure.alarms()
     }
 
     /// Whether the segment writer is so far behind that publishers must wait.
     pub(crate) fn set_segments_behind(&self, behind: bool) {
-        self.segments_behind.store(behind, Ordering::Relaxed);
+        self.pressure.set_segments_behind(behind);
         if !behind {
             self.tell_durable();
         }
@@ -617,27 +492,14 @@ impl Broker {
 
     /// Whether a thread that writes to a disk finds it full.
     pub(crate) fn set_out_of_space(&self, writer: DiskWriter, full: bool) {
-        let bit = writer as u8;
-        let before = if full {
-            self.out_of_space.fetch_or(bit, Ordering::AcqRel)
-        } else {
-            self.out_of_space.fetch_and(!bit, Ordering::AcqRel)
-        };
-        if (before & bit != 0) != full {
-            self.timers_and_alarms.notify();
+        if self.pressure.set_out_of_space(writer, full) {
+            self.signals.timers_and_alarms.notify();
         }
     }
 
     /// Whether any thread finds its disk full.
     pub(crate) fn is_out_of_space(&self) -> bool {
-        self.out_of_space.load(Ordering::Acquire) != 0
-    }
-
-    fn lower_deadline(&self, cell: &ShardCell, deadline: u64) {
-        let before = cell.deadline_ms.swap(deadline, Ordering::Relaxed);
-        if deadline < before {
-            self.timers_and_alarms.notify();
-        }
+        self.pressure.is_out_of_space()
     }
 }
 

@@ -29,6 +29,8 @@ const DIFFERENCE_TOLD_MS: u64 = 10_000;
 /// tell of one before it.
 pub(crate) struct Clock {
     started: Instant,
+    /// The system's time of day then.
+    started_wall_ms: u64,
     /// The time of day at which the count began, corrected by all that was followed since.
     began_wall_us: AtomicU64,
     /// The count when the system's time was followed last.
@@ -40,9 +42,11 @@ pub(crate) struct Clock {
 impl Clock {
     /// Begins to count, at the system's time of day.
     pub(crate) fn start() -> Self {
+        let wall_us = system_us();
         Self {
             started: Instant::now(),
-            began_wall_us: AtomicU64::new(system_us()),
+            started_wall_ms: wall_us / MS,
+            began_wall_us: AtomicU64::new(wall_us),
             followed_us: AtomicU64::new(0),
             told: AtomicBool::new(false),
         }
@@ -51,6 +55,11 @@ impl Clock {
     /// The time, on both clocks.
     pub(crate) fn now(&self) -> Now {
         shown(self.began_wall_us.load(Ordering::Relaxed), self.count_us())
+    }
+
+    /// When the count began, milliseconds since the Unix epoch.
+    pub(crate) const fn started_wall_ms(&self) -> u64 {
+        self.started_wall_ms
     }
 
     fn count_us(&self) -> u64 {

@@ -355,7 +355,7 @@ impl Node {
         if let Some(cluster) = self.cluster {
             cluster.stop(&self.broker);
         }
-        self.broker.timers_and_alarms.stop();
+        self.broker.signals.timers_and_alarms.stop();
         join(self.timers_and_alarms_thread);
         for shard in self.broker.shard_ids() {
             let mut guard = self.broker.shard(shard);
@@ -363,12 +363,12 @@ impl Node {
             guard.release();
         }
         leveret_cluster::catalogue::snapshot(&*self.broker);
-        self.broker.wal.stop();
+        self.broker.signals.wal.stop();
         let Some(mut wal) = join(self.wal_thread) else {
             return;
         };
         let last = wal.roll();
-        self.broker.segments.stop();
+        self.broker.signals.segments.stop();
         if let Some(segment) = join(self.segment_thread) {
             segment.finish(last);
         }
@@ -612,7 +612,7 @@ fn flush_first(broker: &Broker, rolled: &Sender<Generation>, through: Option<Gen
     if let Some(through) = through {
         // The receiver lives as long as its thread.
         let _ = rolled.send(through);
-        broker.segments.notify();
+        broker.signals.segments.notify();
     }
 }
 

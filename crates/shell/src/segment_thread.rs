@@ -88,7 +88,11 @@ impl<D: Disk> SegmentThread<D> {
     pub fn run(mut self) -> Self {
         self.keep_ready(READY_FILES);
         loop {
-            let woken = self.broker.segments.wait(COMPACT_EVERY, COMPACT_EVERY);
+            let woken = self
+                .broker
+                .signals
+                .segments
+                .wait(COMPACT_EVERY, COMPACT_EVERY);
             if woken == Woken::Stop {
                 return self;
             }
@@ -148,7 +152,7 @@ impl<D: Disk> SegmentThread<D> {
         let mut is_long = false;
         for shard in self.broker.shard_ids() {
             let plan = self.broker.lock_shard(shard).logs.begin_flush(through);
-            if plan.bytes() > FLUSH_BYTES_SHORT && !self.broker.segments.stopped() {
+            if plan.bytes() > FLUSH_BYTES_SHORT && !self.broker.signals.segments.stopped() {
                 is_long = true;
                 self.keep_ready(READY_FILES);
             }
@@ -183,7 +187,7 @@ impl<D: Disk> SegmentThread<D> {
 
     fn carry_out(&mut self, shard: ShardId, plan: &FlushPlan) -> bool {
         let mut pace = Pace::new(BYTES_PER_SECOND);
-        let stop = &self.broker.segments;
+        let stop = &self.broker.signals.segments;
         let mut copy_until = self.copy_until;
         let written = self.writer.flush(plan, &mut |bytes| {
             // A copy that an orderly end finds under way goes on at full speed, for its second.
@@ -268,7 +272,7 @@ impl<D: Disk> SegmentThread<D> {
         let mut pace = Pace::new(COMPACTION_BYTES_PER_SECOND);
         let written = writer.compact(plan, &mut |bytes| {
             waiting.extend(rolled.try_iter());
-            if broker.segments.stopped() {
+            if broker.signals.segments.stopped() {
                 return ControlFlow::Break(());
             }
             if waiting.is_empty() {
@@ -328,8 +332,8 @@ impl<D: Disk> SegmentThread<D> {
     /// Waits until the log is durable as far as a checkpoint must find it.
     fn await_durable(&self, wanted: impl Iterator<Item = (ShardId, u64)>) {
         for (shard, chunk) in wanted {
-            while self.broker.durable(shard) < chunk && !self.broker.wal.stopped() {
-                self.broker.wal.notify();
+            while self.broker.durable(shard) < chunk && !self.broker.signals.wal.stopped() {
+                self.broker.signals.wal.notify();
                 std::thread::sleep(DURABLE_POLL);
             }
         }

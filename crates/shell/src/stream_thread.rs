@@ -29,6 +29,7 @@ use parking_lot::{Condvar, Mutex};
 use replicas::Copies;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Duration;
 
@@ -239,6 +240,8 @@ impl Input {
 struct Shared {
     inbox: Mutex<Inbox>,
     wake: Condvar,
+    /// Whether any stream is held: where none is, nobody waits for the lock to ask.
+    are_held: AtomicBool,
 }
 
 /// How sessions of any protocol, and the catalogue, reach the streams. Clones share it.
@@ -397,6 +400,8 @@ impl StreamHandle {
         if inbox.held == streams {
             return;
         }
+        let are_held = streams != HeldStreams::None;
+        self.0.are_held.store(are_held, Ordering::Release);
         inbox.held = streams;
         // Who publishes to one that is held still is refused once more.
         let held_back = std::mem::take(&mut inbox.held_back);
@@ -409,7 +414,7 @@ impl StreamHandle {
     /// Whether a session's command for any node must wait, for it publishes to a stream that is
     /// held: the session hears [`Heard::Room`] when it may say it again.
     pub fn holds_back(&self, session: SessionId, command: &Command) -> bool {
-        self.0.inbox.lock().holds_back(session, command)
+        self.0.are_held.load(Ordering::Acquire) && self.0.inbox.lock().holds_back(session, command)
     }
 
     /// Ends the thread after one more turn.

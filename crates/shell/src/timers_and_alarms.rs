@@ -109,7 +109,7 @@ impl TimersAndAlarms {
             let wait = Duration::from_millis(due)
                 .min(rest)
                 .max(Duration::from_millis(1));
-            if broker.timers_and_alarms.wait(wait, wait) == Woken::Stop {
+            if broker.signals.timers_and_alarms.wait(wait, wait) == Woken::Stop {
                 return;
             }
         }

@@ -67,7 +67,7 @@ impl<D: Disk> WalThread<D> {
         let mut idle = FOREVER;
         loop {
             let moment = self.written_at + MOMENT;
-            match self.broker.wal.wait_from(idle, GATHER, moment) {
+            match self.broker.signals.wal.wait_from(idle, GATHER, moment) {
                 Woken::Now | Woken::Lazily => {
                     if let Some(pause) = self.group_commit_delay.pause(Instant::now()) {
                         std::thread::sleep(pause);
@@ -165,7 +165,7 @@ impl<D: Disk> WalThread<D> {
         if let Some(generation) = generation {
             // The segment writer outlives this thread.
             let _ = self.rolled.send(generation);
-            self.broker.segments.notify();
+            self.broker.signals.segments.notify();
         }
     }
 
@@ -185,7 +185,7 @@ impl<D: Disk> WalThread<D> {
             self.broker.set_out_of_space(DiskWriter::Wal, true);
             tracing::error!("no space for the write-ahead log; confirms wait until there is some");
         }
-        self.last_attempts += u32::from(self.broker.wal.stopped());
+        self.last_attempts += u32::from(self.broker.signals.wal.stopped());
         std::thread::sleep(SPACE_RETRY);
     }
 }

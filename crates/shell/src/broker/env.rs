@@ -1,7 +1,8 @@
 //! What the core may ask of the broker: above all a shard, whose effects are carried out when it is
 //! released.
 
-use super::{Broker, LOG_BACKLOG_BYTES_MAX, ShardCell, thread_of};
+use super::shards::ShardCell;
+use super::{Broker, LOG_BACKLOG_BYTES_MAX, thread_of};
 use crate::inbox::Inbox;
 use crate::io_thread::ThreadEvent;
 use crate::logins::LoginWaiter;
@@ -20,7 +21,6 @@ use leveret_node::{
     Alarms, ConnectionEvent, Env, Executed, LoginFrom, NodeCounters, NodeSettings, PeerFrame,
     Proposal,
 };
-use leveret_queue_host::events::QueueEvent;
 use leveret_queue_host::shard::{Deferred, Shard};
 use leveret_storage::Urgency;
 use leveret_stream::{Command as StreamCommand, ReplicaMessage, SessionId};
@@ -29,7 +29,6 @@ use parking_lot::{MutexGuard, RwLockReadGuard};
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 /// Unguessable bytes.
@@ -122,30 +121,25 @@ impl BorrowedShard for ShardGuard<'_> {
         unreleased.set(false);
         // Posted under the shard's lock: deliveries of one queue reach a connection in the order in
         // which the queue made them.
-        let woken = post(broker, &mut shard.effects.posts);
+        let woken = broker.io.post(&mut shard.effects.posts);
         let sends = !shard.effects.peer.is_empty()
-            && broker.cluster_links.post(shard.effects.peer.drain(..));
+            && broker.cluster.links.post(shard.effects.peer.drain(..));
         let refused = broker.say_for_queues(&mut shard.effects.streams);
-        if !shard.effects.deferred.is_empty() {
-            broker.deferred.lock().append(&mut shard.effects.deferred);
-            broker.deferred_waiting.store(true, Ordering::Release);
-        }
+        broker.deferred.append(&mut shard.effects.deferred);
         if shard.logs.has_reads() {
-            for request in shard.logs.take_reads() {
-                // The readers end only with the process.
-                let _ = broker.reads.send(request);
-            }
+            broker.shards.read(shard.logs.take_reads());
         }
         let wants_write = shard.wants_write();
         let wants_soon = shard.wants_write_soon();
         let lazy = !wants_write && shard.urgency() == Urgency::Lazy;
         let page_out = shard.logs.wants_page_out();
-        cell.backlog_bytes
-            .store(shard.logs.gathered_bytes(), Ordering::Relaxed);
-        broker.lower_deadline(cell, shard.next_deadline_ms());
+        cell.set_backlog(shard.logs.gathered_bytes());
+        if cell.set_deadline(shard.next_deadline_ms()) {
+            broker.signals.timers_and_alarms.notify();
+        }
         drop(shard);
         if page_out {
-            broker.segments.notify();
+            broker.signals.segments.notify();
         }
         broker.wake(WakeUps {
             io_threads: woken,
@@ -158,29 +152,14 @@ impl BorrowedShard for ShardGuard<'_> {
     }
 }
 
-/// Posts events to the inboxes of their connections' threads; answers which threads, as bits.
-fn post(broker: &Broker, posts: &mut Vec<(ConnectionId, QueueEvent)>) -> u64 {
-    let mut threads = 0;
-    let mut posts = posts.drain(..).peekable();
-    while let Some((first, event)) = posts.next() {
-        let thread = thread_of(first);
-        threads |= 1 << thread;
-        let more = std::iter::from_fn(|| posts.next_if(|(next, _)| thread_of(*next) == thread));
-        let run = std::iter::once((first, event)).chain(more);
-        broker.inboxes[thread]
-            .post(run.map(|(id, event)| ThreadEvent::Connection(id, event.into())));
-    }
-    threads
-}
-
 impl leveret_cluster::Env for Broker {
     type ShardGuard<'a> = ShardGuard<'a>;
     type CatalogueGuard<'a> = RwLockReadGuard<'a, Catalogue>;
 
     fn shard(&self, shard: ShardId) -> ShardGuard<'_> {
-        let cell = &self.shards[usize::from(shard.0)];
+        let cell = self.shards.cell(shard);
         let mut shard = cell.shard.lock();
-        shard.set_peers_checked_ms(self.peers_checked_ms.load(Ordering::Acquire));
+        shard.set_peers_checked_ms(self.shards.peers_checked_ms());
         ShardGuard {
             broker: self,
             cell,
@@ -194,7 +173,7 @@ impl leveret_cluster::Env for Broker {
     }
 
     fn execute(&self, now: Now, command: &Command) -> Result<Executed, CatalogueError> {
-        if self.cluster.is_some() {
+        if self.cluster.part.is_some() {
             let outcome = self.execute_in_cluster(command)?;
             return Ok(Executed {
                 outcome,
@@ -205,21 +184,19 @@ impl leveret_cluster::Env for Broker {
     }
 
     fn durable(&self, shard: ShardId) -> u64 {
-        self.shards[usize::from(shard.0)]
-            .durable
-            .load(Ordering::Acquire)
+        self.shards.durable(shard)
     }
 
     fn node_id(&self) -> NodeId {
-        self.cluster_links.node
+        self.cluster.own()
     }
 
     fn cluster(&self) -> Option<&Cluster> {
-        self.cluster.as_ref()
+        self.cluster.part.as_ref()
     }
 
     fn wake_cluster(&self) {
-        self.cluster_links.note_work();
+        self.cluster.links.note_work();
         self.wake(WakeUps::LINKS);
     }
 
@@ -228,11 +205,11 @@ impl leveret_cluster::Env for Broker {
     }
 
     fn peers(&self) -> &Peers {
-        &self.peers
+        &self.cluster.peers
     }
 
     fn post_peer(&self, to: NodeId, frame: PeerFrame) {
-        if self.cluster_links.post([(to, frame)]) {
+        if self.cluster.links.post([(to, frame)]) {
             self.wake(WakeUps::LINKS);
         }
     }
@@ -274,7 +251,7 @@ impl leveret_cluster::Env for Broker {
 
     fn tell_replica(&self, to: NodeId, stream: QueueId, message: ReplicaMessage) {
         self.pass_message(to, stream, message);
-        self.cluster_links.ring();
+        self.cluster.links.ring();
     }
 
     fn stream_clients(&self, node: NodeId) -> Option<ClientAddresses> {
@@ -301,7 +278,7 @@ impl Env for Broker {
         connection: ConnectionId,
         command: &Command,
     ) -> Result<Proposal, CatalogueError> {
-        let Some(cluster) = &self.cluster else {
+        let Some(cluster) = &self.cluster.part else {
             return self.execute(now, command).map(Proposal::Done);
         };
         let id = cluster.propose(Waiter::Connection(connection), command.clone());
@@ -310,12 +287,8 @@ impl Env for Broker {
     }
 
     fn log_congested(&self) -> bool {
-        let backlog: usize = self
-            .shards
-            .iter()
-            .map(|cell| cell.backlog_bytes.load(Ordering::Relaxed))
-            .sum();
-        backlog > LOG_BACKLOG_BYTES_MAX || self.segments_behind.load(Ordering::Relaxed)
+        let backlog = self.shards.backlog_bytes();
+        backlog > LOG_BACKLOG_BYTES_MAX || self.pressure.are_segments_behind()
     }
 
     fn check_login_at_once(&self, address: IpAddr, check: &LoginCheck) -> Option<Verdict> {
@@ -324,7 +297,7 @@ impl Env for Broker {
 
     fn check_login(&self, from: LoginFrom, check: LoginCheck) {
         let waiter = Client {
-            inboxes: Arc::clone(&self.inboxes),
+            inboxes: Arc::clone(&self.io.inboxes),
             connection: from.connection,
             wanted: from.wanted,
         };
@@ -332,23 +305,22 @@ impl Env for Broker {
     }
 
     fn post(&self, connection: ConnectionId, event: ConnectionEvent) {
-        if let Some(inbox) = self.inboxes.get(thread_of(connection)) {
+        if let Some(inbox) = self.io.inboxes.get(thread_of(connection)) {
             inbox.post([ThreadEvent::Connection(connection, event)]);
             self.wake(WakeUps::io_thread(thread_of(connection)));
         }
     }
 
     fn peer_congested(&self, peer: NodeId) -> bool {
-        self.cluster_links.congested(peer)
+        self.cluster.links.congested(peer)
     }
 
     fn defer(&self, work: Deferred) {
-        self.deferred.lock().push(work);
-        self.deferred_waiting.store(true, Ordering::Release);
+        self.deferred.push(work);
     }
 
     fn consumer_id(&self) -> ConsumerId {
-        ConsumerId(self.next_consumer.fetch_add(1, Ordering::Relaxed))
+        self.clients.consumer_id()
     }
 
     fn random(&self) -> [u8; 16] {
@@ -360,19 +332,19 @@ impl Env for Broker {
     }
 
     fn counters(&self) -> &NodeCounters {
-        &self.counters
+        &self.clients.counters
     }
 
     fn registry(&self) -> &Registry {
-        &self.registry
+        &self.clients.registry
     }
 
     fn replies(&self) -> &Replies {
-        &self.replies
+        &self.clients.replies
     }
 
     fn history(&self) -> &History {
-        &self.history
+        &self.clients.history
     }
 
     fn say_to_streams(

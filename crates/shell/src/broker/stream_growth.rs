@@ -21,11 +21,11 @@ impl Broker {
     /// Proposes one more member for each of these streams that lacks one. Nobody waits for it: what
     /// does not come about is proposed again.
     pub(super) fn grow_streams(&self, led: &[LedStream]) {
-        let Some(cluster) = &self.cluster else {
+        let Some(cluster) = &self.cluster.part else {
             return;
         };
-        let own = self.cluster_links.node;
-        let is_up = |node: NodeId| node == own || self.peers.is_up(node);
+        let own = self.cluster.own();
+        let is_up = |node: NodeId| node == own || self.cluster.peers.is_up(node);
         let mut commands = Vec::new();
         {
             let catalogue = self.catalogue();
@@ -67,7 +67,7 @@ impl Broker {
             cluster.propose(Waiter::Nobody, command);
         }
         if proposes {
-            self.cluster_links.wake();
+            self.cluster.links.wake();
         }
     }
 }

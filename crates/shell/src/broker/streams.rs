@@ -4,17 +4,15 @@ use super::{Broker, thread_of};
 use crate::io_thread::ThreadEvent;
 use crate::stream_thread::Heard;
 use bytes::Bytes;
-use leveret_cluster::Env;
-use leveret_cluster::Needed;
 use leveret_cluster::streams::{
     ClientAddresses, RelayEffect, Said, StreamNews, copied_frame, needed_frame, replica_frame,
 };
+use leveret_cluster::{Cluster, Env, Needed};
 use leveret_metadata::QueueRecord;
-use leveret_node::{ConnectionEvent, PeerFrame, StreamSessions};
+use leveret_node::{ConnectionEvent, StreamSessions};
 use leveret_stream::{Command, Event, ReplicaMessage, RetentionAlarm, SessionId};
 use leveret_types::limits::STREAM_OFFSETS_MAX;
 use leveret_types::{NodeId, QueueId};
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// How long a node that ends waits until others lead its streams.
@@ -24,7 +22,7 @@ impl Broker {
     /// Hands on what the streams have said: to each IO thread in one go, and to other nodes.
     pub(crate) fn hear_streams(&self, heard: Vec<Heard>) {
         let mut news = Vec::with_capacity(heard.len());
-        let post = |node, frame| self.post_relayed(node, frame);
+        let post = |node, frame| self.cluster.post_unheard(node, frame);
         let mut has_posted = false;
         for heard in heard {
             let is_here = matches!(
@@ -42,7 +40,7 @@ impl Broker {
                     self.stream_relay.taken(guests, publishes, others, &post);
                 }
                 Heard::Message(to, stream, message) => self.pass_message(to, stream, message),
-                Heard::Copied(to, bytes) => self.post_relayed(to, copied_frame(bytes)),
+                Heard::Copied(to, bytes) => self.cluster.post_unheard(to, copied_frame(bytes)),
                 Heard::Needed(needed) => self.need_leader(needed),
                 Heard::Crowded(stream, came) => self.tell_crowded(stream, came),
                 Heard::Held(stream, alarm) => self.tell_held(stream, alarm.as_ref()),
@@ -50,7 +48,7 @@ impl Broker {
             }
         }
         if has_posted {
-            self.cluster_links.ring();
+            self.cluster.links.ring();
         }
         self.tell_sessions(news);
     }
@@ -97,7 +95,7 @@ impl Broker {
             return;
         }
         let mut by_thread: Vec<Vec<ThreadEvent>> = Vec::new();
-        by_thread.resize_with(self.inboxes.len(), Vec::new);
+        by_thread.resize_with(self.io.inboxes.len(), Vec::new);
         for (session, news) in news {
             match session {
                 SessionId::Connection(connection) => {
@@ -111,7 +109,7 @@ impl Broker {
                 SessionId::Guest(_) | SessionId::Operator(_) | SessionId::Nobody => {}
             }
         }
-        for (inbox, events) in self.inboxes.iter().zip(by_thread) {
+        for (inbox, events) in self.io.inboxes.iter().zip(by_thread) {
             if !events.is_empty() {
                 inbox.post(events);
                 inbox.ring();
@@ -132,7 +130,7 @@ impl Broker {
         &self,
         said: &mut Vec<(SessionId, Command)>,
     ) -> Vec<(SessionId, StreamNews)> {
-        let post = |node, frame| self.post_relayed(node, frame);
+        let post = |node, frame| self.cluster.post_unheard(node, frame);
         let mut heard = Vec::new();
         for (session, command) in said.drain(..) {
             if matches!(command, Command::Leave) {
@@ -140,7 +138,7 @@ impl Broker {
                 continue;
             }
             let stream = command.stream().unwrap_or_default();
-            if self.holds_streams_back(session, &command) {
+            if self.streams.holds_back(session, &command) {
                 heard.push((session, StreamNews::Event(Event::Lost { stream })));
                 continue;
             }
@@ -150,7 +148,7 @@ impl Broker {
                     Err(_) => Some(Event::Lost { stream }),
                 },
                 Said::Sent => {
-                    self.cluster_links.ring();
+                    self.cluster.links.ring();
                     None
                 }
                 Said::NoRoom(_) => Some(Event::Lost { stream }),
@@ -161,24 +159,20 @@ impl Broker {
         heard
     }
 
-    fn holds_streams_back(&self, session: SessionId, command: &Command) -> bool {
-        self.are_streams_held.load(Ordering::Acquire) && self.streams.holds_back(session, command)
-    }
-
     /// Says something for a session to whichever node has the stream.
     pub(super) fn say_to_any_stream(
         &self,
         session: SessionId,
         command: Command,
     ) -> Result<(), Box<Command>> {
-        if self.holds_streams_back(session, &command) {
+        if self.streams.holds_back(session, &command) {
             return Err(Box::new(command));
         }
-        let post = |node, frame| self.post_relayed(node, frame);
+        let post = |node, frame| self.cluster.post_unheard(node, frame);
         match self.stream_relay.say(session, command, &post) {
             Said::Here(command) => self.streams.say(session, command),
             Said::Sent => {
-                self.cluster_links.ring();
+                self.cluster.links.ring();
                 Ok(())
             }
             Said::NoRoom(command) => Err(command),
@@ -195,26 +189,27 @@ impl Broker {
         session: SessionId,
         unsaid: impl IntoIterator<Item = Command>,
     ) {
-        let post = |node, frame| self.post_relayed(node, frame);
+        let post = |node, frame| self.cluster.post_unheard(node, frame);
         let here = self.stream_relay.leave(session, unsaid, &post);
-        self.cluster_links.ring();
+        self.cluster.links.ring();
         self.streams.leave(session, here);
     }
 
     /// Takes in what another node says of streams.
     pub(super) fn receive_of_relay(&self, from: NodeId, frame: Bytes) {
-        let post = |node, frame| self.post_relayed(node, frame);
+        let post = |node, frame| self.cluster.post_unheard(node, frame);
         let effects = self.stream_relay.receive(from, frame, &post);
-        self.cluster_links.ring();
+        self.cluster.links.ring();
         self.carry_out_relayed(from, effects);
     }
 
     /// Brings a message to a replica, or to whoever elects on this node.
     pub(super) fn pass_message(&self, to: NodeId, stream: QueueId, message: ReplicaMessage) {
-        if to == self.cluster_links.node {
+        if to == self.cluster.own() {
             self.take_message(to, stream, message, 0);
         } else {
-            self.post_relayed(to, replica_frame(stream, message));
+            self.cluster
+                .post_unheard(to, replica_frame(stream, message));
         }
     }
 
@@ -222,25 +217,20 @@ impl Broker {
         if !matches!(message, ReplicaMessage::Prepared { .. }) {
             return self.streams.tell_replica(from, stream, message, bytes);
         }
-        if let Some(cluster) = &self.cluster {
-            cluster.stream_prepared(from, stream, message);
-            self.cluster_links.wake();
-        }
+        self.cluster
+            .tell(|cluster| cluster.stream_prepared(from, stream, message));
     }
 
     /// A stream needs another epoch: whoever leads the catalogue's group is told. While nobody
     /// does, replicas that wait say so again.
     fn need_leader(&self, needed: Needed) {
-        let own = self.cluster_links.node;
-        let Some(cluster) = &self.cluster else {
-            return;
-        };
-        match cluster.leader() {
+        let own = self.cluster.own();
+        match self.cluster.part.as_ref().and_then(Cluster::leader) {
             Some(leader) if leader == own => {
-                cluster.stream_needs_leader(own, needed);
-                self.cluster_links.wake();
+                self.cluster
+                    .tell(|cluster| cluster.stream_needs_leader(own, needed));
             }
-            Some(leader) => self.post_relayed(leader, needed_frame(needed)),
+            Some(leader) => self.cluster.post_unheard(leader, needed_frame(needed)),
             None => {}
         }
     }
@@ -250,11 +240,11 @@ impl Broker {
         if !is_up {
             return self.carry_out_relayed(peer, self.stream_relay.peer_down(peer));
         }
-        let post = |node, frame| self.post_relayed(node, frame);
+        let post = |node, frame| self.cluster.post_unheard(node, frame);
         let own = own_addresses(&self.settings.stream);
         self.stream_relay.peer_up(peer, &own, &post);
         self.streams.connected(peer);
-        self.cluster_links.ring();
+        self.cluster.links.ring();
     }
 
     /// Gives a stream that this node leads a replica on another node, or takes that one away.
@@ -314,7 +304,7 @@ impl Broker {
     /// Before this node ends, others lead the streams that it leads, as far as they can; nobody
     /// waits for that for long.
     pub(crate) fn leave_streams_to_others(&self) {
-        if self.cluster.is_none() {
+        if self.cluster.part.is_none() {
             return;
         }
         leveret_cluster::leave_leaders(self);
@@ -325,10 +315,10 @@ impl Broker {
     }
 
     fn leads_streams(&self) -> bool {
-        let own = self.cluster_links.node;
+        let own = self.cluster.own();
         let can_be_led = |record: &QueueRecord| {
             let others = record.members().iter().map(|m| m.node());
-            let up = others.filter(|node| *node != own && self.peers.is_up(*node));
+            let up = others.filter(|node| *node != own && self.cluster.peers.is_up(*node));
             record.epoch() > 0 && record.home() == own && 2 * up.count() > record.members().len()
         };
         self.catalogue().queues(None).any(can_be_led)
@@ -351,25 +341,16 @@ impl Broker {
                 }
                 RelayEffect::Copied(bytes) => self.streams.copied(from, bytes),
                 RelayEffect::Needed(needed) => {
-                    if let Some(cluster) = &self.cluster {
-                        cluster.stream_needs_leader(from, needed);
-                        self.cluster_links.wake();
-                    }
+                    self.cluster
+                        .tell(|cluster| cluster.stream_needs_leader(from, needed));
                 }
                 RelayEffect::Move(stream, to) => {
-                    if let Some(cluster) = &self.cluster {
-                        cluster.move_stream(from, stream, to);
-                        self.cluster_links.wake();
-                    }
+                    self.cluster
+                        .tell(|cluster| cluster.move_stream(from, stream, to));
                 }
             }
         }
         self.tell_sessions(news);
-    }
-
-    /// Without waking the thread of the links: it is woken once all was posted.
-    fn post_relayed(&self, to: NodeId, frame: PeerFrame) {
-        self.cluster_links.post([(to, frame)]);
     }
 }
 

@@ -49,7 +49,7 @@ impl AdmissionPolicy for MembersAdmission {
 
     fn link(&self, node: NodeId, link: NewLink) {
         let event = LinkEvent::Incoming(node, link);
-        self.broker.cluster_links.tell(event);
+        self.broker.cluster_links().tell(event);
     }
 
     fn control(&self, request: &[u8]) -> Vec<u8> {

@@ -171,7 +171,7 @@ impl LinkThread {
         let rest = Duration::from_millis(rest);
         let readable = |peer: &Peer| peer.up && peer.incoming.as_ref().is_some_and(|i| i.unread);
         let busy = self.peers.values().any(readable);
-        let inbox = self.broker.cluster_links.inbox();
+        let inbox = self.broker.cluster_links().inbox();
         let work = || {
             self.broker
                 .cluster()
@@ -185,7 +185,7 @@ impl LinkThread {
         {
             crate::fatal(&format!("cannot wait for other nodes: {error}"));
         }
-        if let Some(inbox) = self.broker.cluster_links.inbox() {
+        if let Some(inbox) = self.broker.cluster_links().inbox() {
             inbox.unpark();
         }
     }
@@ -193,7 +193,7 @@ impl LinkThread {
     /// How long to sleep at most: not long while frames wait for others, or may come soon that do.
     fn rest(&self, rest: Duration) -> Duration {
         let soon = Duration::from_millis(PEER_FRAMES_GATHER_MS);
-        let links = &self.broker.cluster_links;
+        let links = self.broker.cluster_links();
         if self.quiet_turns < QUIET_TURNS || !links.sleeps_long() {
             links.looks_soon();
             return rest.min(soon);
@@ -221,7 +221,7 @@ impl LinkThread {
 
     fn take_inbox(&mut self, now: Now) {
         let mut events = std::mem::take(&mut self.events);
-        if let Some(inbox) = self.broker.cluster_links.inbox() {
+        if let Some(inbox) = self.broker.cluster_links().inbox() {
             inbox.drain(&mut events);
         }
         for event in events.drain(..) {
@@ -377,7 +377,7 @@ impl LinkThread {
                 let dialed =
                     acceptor::dial(&address.address, &own.credentials.own(), &hello, &own.known);
                 broker
-                    .cluster_links
+                    .cluster_links()
                     .tell(LinkEvent::Dialed(address.node, dialed));
             });
         match spawned {
@@ -553,7 +553,7 @@ impl LinkThread {
         for node in gone {
             self.take_down(node, now, "it is not part of the cluster any more");
             self.peers.remove(&node);
-            self.broker.cluster_links.forget(node);
+            self.broker.cluster_links().forget(node);
         }
         self.own.known.retain(|known| {
             let is_of =
@@ -562,7 +562,7 @@ impl LinkThread {
         });
         for member in members {
             let node = member.peer.node;
-            let outbox = self.broker.cluster_links.outbox(node);
+            let outbox = self.broker.cluster_links().outbox(node);
             self.peers.entry(node).or_insert_with(|| Peer {
                 address: member.peer,
                 outbox,

@@ -252,7 +252,7 @@ impl Running {
     /// Leaves the others in order: what this node leads of the catalogue is handed over first.
     pub(crate) fn stop(self, broker: &Broker) {
         drop(self.acceptor);
-        broker.cluster_links.tell(super::LinkEvent::Stop);
+        broker.cluster_links().tell(super::LinkEvent::Stop);
         // A thread that panicked has ended the process already where panics abort.
         let _ = self.thread.join();
     }

@@ -67,7 +67,7 @@ impl IoThread {
 
     /// Tells a client that there is no file descriptor for it; false if that cannot be done now.
     fn turn_away(&mut self, listener: usize, error: &io::Error) -> bool {
-        if let Some(untold) = self.broker.admission.tell(Instant::now()) {
+        if let Some(untold) = self.broker.admission().tell(Instant::now()) {
             let address = self.listeners[listener].local();
             tracing::warn!(%error, %address, untold, "connection refused: cannot accept it");
         }
@@ -92,7 +92,7 @@ impl IoThread {
     /// A place for a connection, unless the node has as many as it may.
     fn admit(&self, origin: &Origin) -> Option<PendingLogin> {
         let remote = origin.remote;
-        let admission = &self.broker.admission;
+        let admission = self.broker.admission();
         let open = self.broker.connection_count();
         let now_ms = self.broker.now().monotonic_ms;
         let admitted = admission.admit(remote.ip(), open, now_ms);
