@@ -9,7 +9,8 @@ pub mod cli;
 pub mod config;
 pub mod ctl;
 pub mod file_modes;
-pub mod http;
 pub mod memory;
 pub mod serve;
 pub mod trust;
+
+pub use leveret_http_client as http;

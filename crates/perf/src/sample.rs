@@ -6,8 +6,8 @@
 //! that is several times what reaches the device.
 
 use std::fs;
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::io;
+use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::result::{DriveUsage, FsyncSlot, NodeSecond, NodeUsage};
 /// How long a node may take to serve its metrics; a sample without them is better than a late one.
 const PATIENCE: Duration = Duration::from_millis(500);
 /// Bytes of metrics that are read at most.
-const METRICS_BYTES_MAX: u64 = 4 * 1024 * 1024;
+const METRICS_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// The kernel counts sectors of this size whatever the device's are.
 const SECTOR_BYTES: u64 = 512;
 
@@ -295,7 +295,7 @@ fn drive_state(device: Option<&str>) -> Drive {
 
 /// What a node serves of its syncs and writes.
 fn metrics(address: SocketAddr) -> Option<Metrics> {
-    let text = get(address, "/metrics", "").ok()?;
+    let text = get(address, "/metrics", &[]).ok()?;
     let count = metric(&text, "rabbitmq_io_sync_ops_total");
     let seconds = metric(&text, "rabbitmq_io_sync_time_seconds_total");
     Some(Metrics {
@@ -331,17 +331,17 @@ fn metric(text: &str, name: &str) -> Option<f64> {
     values.fold(None, |sum, value| Some(sum.unwrap_or(0.0) + value))
 }
 
-/// What a node answers over HTTP, head and body; `headers` are whole lines.
-pub(crate) fn get(address: SocketAddr, path: &str, headers: &str) -> std::io::Result<String> {
-    let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    let request =
-        format!("GET {path} HTTP/1.0\r\nHost: {address}\r\nConnection: close\r\n{headers}\r\n");
-    stream.write_all(request.as_bytes())?;
-    let mut answer = Vec::new();
-    stream.take(METRICS_BYTES_MAX).read_to_end(&mut answer)?;
-    Ok(String::from_utf8_lossy(&answer).into_owned())
+/// What a node answers over HTTP.
+///
+/// # Errors
+/// There is no answer in time, or it says that it is an error.
+pub(crate) fn get(address: SocketAddr, path: &str, headers: &[(&str, &str)]) -> io::Result<String> {
+    let authority = address.to_string();
+    let answer = leveret_http_client::get(&authority, path, headers, PATIENCE, METRICS_BYTES_MAX)?;
+    match answer.is_good() {
+        true => Ok(String::from_utf8_lossy(&answer.body).into_owned()),
+        false => Err(io::Error::other(answer.reason())),
+    }
 }
 
 #[cfg(test)]

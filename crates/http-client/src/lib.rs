@@ -1,10 +1,13 @@
 //! HTTP/1.1 as a client: one request over a connection of its own. The command line asks nodes so,
-//! and spans of traced messages go so to their collector.
+//! the load generator samples them so, and spans of traced messages go so to their collector.
+//!
+//! Invariant: an answer is bounded, in time and in bytes.
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::Request;
 use hyper::client::conn::http1;
+use hyper::header::{CONNECTION, HOST};
 use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
@@ -89,6 +92,33 @@ pub fn ask(
     // A name that is still being looked up is not waited for.
     runtime.shutdown_background();
     answer.map_err(|_| io::Error::new(io::ErrorKind::TimedOut, "no answer in time"))?
+}
+
+/// Gets what is at a path of a host and port without TLS, with these headers, as [`ask`] does.
+///
+/// # Errors
+/// As of [`ask`], or if the path or a header is none.
+pub fn get(
+    authority: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    patience: Duration,
+    body_bytes_max: usize,
+) -> io::Result<Answer> {
+    let mut request = Request::get(path)
+        .header(HOST, authority)
+        .header(CONNECTION, "close");
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let request = request
+        .body(Full::default())
+        .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+    let place = Place::Tcp {
+        authority: authority.to_owned(),
+        tls: None,
+    };
+    ask(&place, request, patience, body_bytes_max)
 }
 
 async fn exchange(place: &Place, request: Asked, body_bytes_max: usize) -> io::Result<Answer> {
@@ -179,6 +209,41 @@ mod tests {
             let answer = answered(says, 9).expect("an answer");
             let body = Bytes::from_static(body.as_bytes());
             assert_eq!(answer, Answer { status, body });
+        }
+    }
+
+    #[test]
+    fn a_get_names_path_host_and_headers_and_bad_ones_are_errors() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let authority = listener.local_addr().expect("bound").to_string();
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("a client");
+            let mut heard = Vec::new();
+            while !heard.ends_with(b"\r\n\r\n") {
+                let mut byte = [0];
+                stream.read_exact(&mut byte).expect("a request");
+                heard.extend(byte);
+            }
+            let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+            stream.write_all(answer).expect("said");
+            String::from_utf8(heard).expect("text")
+        });
+        let minute = Duration::from_secs(60);
+        let headers = [("Authorization", "Basic eDp5")];
+        let answer = get(&authority, "/metrics", &headers, minute, 2).expect("an answer");
+        assert_eq!((answer.status, &answer.body[..]), (200, &b"ok"[..]));
+        let heard = server.join().expect("it has said it").to_lowercase();
+        for line in [
+            "get /metrics http/1.1\r\n",
+            &format!("host: {authority}\r\n"),
+            "authorization: basic edp5\r\n",
+            "connection: close\r\n",
+        ] {
+            assert!(heard.contains(line), "{heard}");
+        }
+        for (path, value) in [("no path", "x"), ("/", "a\r\nb")] {
+            let error = get(&authority, path, &[("a", value)], minute, 2).expect_err("no request");
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{path} {value}");
         }
     }
 
