@@ -12,8 +12,8 @@ mod shards;
 mod stream_growth;
 mod streams;
 
-pub use env::ShardGuard;
 pub(crate) use pressure::DiskWriter;
+pub use shards::ShardGuard;
 
 use crate::admission::{Admission, AdmissionLimits};
 use crate::clock::{self, Clock};
@@ -130,7 +130,7 @@ impl Broker {
             pressure: Pressure::default(),
             doors: Doors::new(admission),
             clients: Clients::new(links.node, are_traced),
-            logins: Logins::new(env::random_bytes()),
+            logins: Logins::new(random_bytes()),
             cluster: InCluster::new(links, cluster),
             streams: StreamHandle::default(),
             stream_relay: StreamRelay::default(),
@@ -514,4 +514,13 @@ pub(crate) fn first_moment() -> Now {
 /// The IO thread of a connection: part of its id.
 pub(crate) fn thread_of(connection: ConnectionId) -> usize {
     (connection.0 & 0xFF) as usize
+}
+
+/// Unguessable bytes.
+fn random_bytes<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    if let Err(error) = getrandom::fill(&mut bytes) {
+        crate::fatal(&format!("the system gives no random bytes: {error}"));
+    }
+    bytes
 }

@@ -1,16 +1,15 @@
-//! What the core may ask of the broker: above all a shard, whose effects are carried out when it is
-//! released.
+//! What the core may ask of the broker.
 
-use super::shards::ShardCell;
-use super::{Broker, LOG_BACKLOG_BYTES_MAX, thread_of};
+use super::shards::ShardGuard;
+use super::{Broker, LOG_BACKLOG_BYTES_MAX, random_bytes, thread_of};
 use crate::inbox::Inbox;
 use crate::io_thread::ThreadEvent;
 use crate::logins::LoginWaiter;
 use crate::wake_ups::WakeUps;
 use bytes::Bytes;
 use leveret_auth::{LoginCheck, Verdict};
+use leveret_cluster::Env as _;
 use leveret_cluster::streams::{ClientAddresses, Place, StreamChange};
-use leveret_cluster::{BorrowedShard, Env as _};
 use leveret_cluster::{Cluster, Peers, Waiter};
 use leveret_metadata::{Catalogue, CatalogueError, Change, Command};
 use leveret_node::env::ClusterEvent;
@@ -21,24 +20,13 @@ use leveret_node::{
     Alarms, ConnectionEvent, Env, Executed, LoginFrom, NodeCounters, NodeSettings, PeerFrame,
     Proposal,
 };
-use leveret_queue_host::shard::{Deferred, Shard};
-use leveret_storage::Urgency;
+use leveret_queue_host::shard::Deferred;
 use leveret_stream::{Command as StreamCommand, ReplicaMessage, SessionId};
 use leveret_types::{ConnectionId, ConsumerId, NodeId, Now, QueueId, ShardId};
-use parking_lot::{MutexGuard, RwLockReadGuard};
+use parking_lot::RwLockReadGuard;
 use std::collections::VecDeque;
 use std::net::IpAddr;
-use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Weak};
-
-/// Unguessable bytes.
-pub(super) fn random_bytes<const N: usize>() -> [u8; N] {
-    let mut bytes = [0; N];
-    if let Err(error) = getrandom::fill(&mut bytes) {
-        crate::fatal(&format!("the system gives no random bytes: {error}"));
-    }
-    bytes
-}
 
 /// A connection that waits for the check of its password.
 struct Client {
@@ -61,111 +49,12 @@ impl LoginWaiter for Client {
     }
 }
 
-/// A locked shard.
-pub struct ShardGuard<'a> {
-    broker: &'a Broker,
-    cell: &'a ShardCell,
-    shard: MutexGuard<'a, Shard>,
-    unreleased: Unreleased,
-}
-
-/// Notices, in builds with assertions, when a shard is dropped that was changed and not released.
-#[derive(Default)]
-struct Unreleased {
-    #[cfg(debug_assertions)]
-    is_changed: bool,
-}
-
-impl Unreleased {
-    const fn set(&mut self, _is_changed: bool) {
-        #[cfg(debug_assertions)]
-        {
-            self.is_changed = _is_changed;
-        }
-    }
-}
-
-#[cfg(debug_assertions)]
-impl Drop for Unreleased {
-    fn drop(&mut self) {
-        assert!(
-            !self.is_changed || std::thread::panicking(),
-            "a shard was changed and not released"
-        );
-    }
-}
-
-impl Deref for ShardGuard<'_> {
-    type Target = Shard;
-
-    fn deref(&self) -> &Shard {
-        &self.shard
-    }
-}
-
-impl DerefMut for ShardGuard<'_> {
-    fn deref_mut(&mut self) -> &mut Shard {
-        self.unreleased.set(true);
-        &mut self.shard
-    }
-}
-
-impl BorrowedShard for ShardGuard<'_> {
-    fn release(self) {
-        let Self {
-            broker,
-            cell,
-            mut shard,
-            mut unreleased,
-        } = self;
-        unreleased.set(false);
-        // Posted under the shard's lock: deliveries of one queue reach a connection in the order in
-        // which the queue made them.
-        let woken = broker.io.post(&mut shard.effects.posts);
-        let sends = !shard.effects.peer.is_empty()
-            && broker.cluster.links.post(shard.effects.peer.drain(..));
-        let refused = broker.say_for_queues(&mut shard.effects.streams);
-        broker.deferred.append(&mut shard.effects.deferred);
-        if shard.logs.has_reads() {
-            broker.shards.read(shard.logs.take_reads());
-        }
-        let wants_write = shard.wants_write();
-        let wants_soon = shard.wants_write_soon();
-        let lazy = !wants_write && shard.urgency() == Urgency::Lazy;
-        let page_out = shard.logs.wants_page_out();
-        cell.set_backlog(shard.logs.gathered_bytes());
-        if cell.set_deadline(shard.next_deadline_ms()) {
-            broker.signals.timers_and_alarms.notify();
-        }
-        drop(shard);
-        if page_out {
-            broker.signals.segments.notify();
-        }
-        broker.wake(WakeUps {
-            io_threads: woken,
-            links: sends,
-            wal: wants_write,
-            wal_soon: wants_soon,
-            wal_lazily: lazy,
-        });
-        broker.tell_sessions(refused);
-    }
-}
-
 impl leveret_cluster::Env for Broker {
     type ShardGuard<'a> = ShardGuard<'a>;
     type CatalogueGuard<'a> = RwLockReadGuard<'a, Catalogue>;
 
     fn shard(&self, shard: ShardId) -> ShardGuard<'_> {
-        let cell = self.shards.cell(shard);
-        let mut shard = cell.shard.lock();
-        shard.set_peers_checked_ms(self.shards.peers_checked_ms());
-        ShardGuard {
-            broker: self,
-            cell,
-            shard,
-            unreleased: Unreleased::default(),
-        }
+        ShardGuard::lock(self, shard)
     }
 
     fn catalogue(&self) -> RwLockReadGuard<'_, Catalogue> {

@@ -1,9 +1,14 @@
-//! The shards behind their locks, with what is known of each without its lock.
+//! The shards behind their locks, with what is known of each without its lock; and what leaves a
+//! shard when it is released.
 
+use super::Broker;
+use crate::wake_ups::WakeUps;
+use leveret_cluster::BorrowedShard;
 use leveret_queue_host::shard::Shard;
-use leveret_storage::ReadRequest;
+use leveret_storage::{ReadRequest, Urgency};
 use leveret_types::ShardId;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
+use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
 
@@ -112,5 +117,110 @@ impl Shards {
 
     pub(super) fn set_peers_checked_ms(&self, monotonic_ms: u64) {
         self.peers_checked_ms.store(monotonic_ms, Ordering::Release);
+    }
+}
+
+/// A locked shard.
+pub struct ShardGuard<'a> {
+    broker: &'a Broker,
+    cell: &'a ShardCell,
+    shard: MutexGuard<'a, Shard>,
+    unreleased: Unreleased,
+}
+
+/// Notices, in builds with assertions, when a shard is dropped that was changed and not released.
+#[derive(Default)]
+struct Unreleased {
+    #[cfg(debug_assertions)]
+    is_changed: bool,
+}
+
+impl Unreleased {
+    const fn set(&mut self, _is_changed: bool) {
+        #[cfg(debug_assertions)]
+        {
+            self.is_changed = _is_changed;
+        }
+    }
+}
+
+#[cfg(debug_assertions)]
+impl Drop for Unreleased {
+    fn drop(&mut self) {
+        assert!(
+            !self.is_changed || std::thread::panicking(),
+            "a shard was changed and not released"
+        );
+    }
+}
+
+impl<'a> ShardGuard<'a> {
+    pub(super) fn lock(broker: &'a Broker, shard: ShardId) -> Self {
+        let cell = broker.shards.cell(shard);
+        let mut shard = cell.shard.lock();
+        shard.set_peers_checked_ms(broker.shards.peers_checked_ms());
+        Self {
+            broker,
+            cell,
+            shard,
+            unreleased: Unreleased::default(),
+        }
+    }
+}
+
+impl Deref for ShardGuard<'_> {
+    type Target = Shard;
+
+    fn deref(&self) -> &Shard {
+        &self.shard
+    }
+}
+
+impl DerefMut for ShardGuard<'_> {
+    fn deref_mut(&mut self) -> &mut Shard {
+        self.unreleased.set(true);
+        &mut self.shard
+    }
+}
+
+impl BorrowedShard for ShardGuard<'_> {
+    fn release(self) {
+        let Self {
+            broker,
+            cell,
+            mut shard,
+            mut unreleased,
+        } = self;
+        unreleased.set(false);
+        // Posted under the shard's lock: deliveries of one queue reach a connection in the order in
+        // which the queue made them.
+        let woken = broker.io.post(&mut shard.effects.posts);
+        let sends = !shard.effects.peer.is_empty()
+            && broker.cluster.links.post(shard.effects.peer.drain(..));
+        let refused = broker.say_for_queues(&mut shard.effects.streams);
+        broker.deferred.append(&mut shard.effects.deferred);
+        if shard.logs.has_reads() {
+            broker.shards.read(shard.logs.take_reads());
+        }
+        let wants_write = shard.wants_write();
+        let wants_soon = shard.wants_write_soon();
+        let lazy = !wants_write && shard.urgency() == Urgency::Lazy;
+        let page_out = shard.logs.wants_page_out();
+        cell.set_backlog(shard.logs.gathered_bytes());
+        if cell.set_deadline(shard.next_deadline_ms()) {
+            broker.signals.timers_and_alarms.notify();
+        }
+        drop(shard);
+        if page_out {
+            broker.signals.segments.notify();
+        }
+        broker.wake(WakeUps {
+            io_threads: woken,
+            links: sends,
+            wal: wants_write,
+            wal_soon: wants_soon,
+            wal_lazily: lazy,
+        });
+        broker.tell_sessions(refused);
     }
 }
