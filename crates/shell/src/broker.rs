@@ -6,7 +6,6 @@ mod deferred;
 mod doors;
 mod env;
 mod in_cluster;
-mod io_threads;
 mod pressure;
 mod shards;
 mod stream_growth;
@@ -21,6 +20,7 @@ use crate::cluster::Links;
 use crate::inbox::Inbox;
 use crate::io_thread::ThreadEvent;
 use crate::logins::Logins;
+use crate::news::DurableNews;
 use crate::progress::Progress;
 use crate::signal::Signal;
 use crate::stream_thread::StreamHandle;
@@ -29,13 +29,13 @@ use clients::Clients;
 use deferred::DeferredWork;
 use doors::Doors;
 use in_cluster::InCluster;
-use io_threads::IoThreads;
 use leveret_cluster::catalogue::execute_in_parts;
 use leveret_cluster::streams::StreamRelay;
 use leveret_cluster::{BorrowedShard as _, Env};
 use leveret_cluster::{Cluster, Waiter, alarms_together};
 use leveret_metadata::{Catalogue, CatalogueError, Command, Outcome};
 use leveret_node::{Alarms, LogPosition, NodeSettings, growth};
+use leveret_queue_host::events::QueueEvent;
 use leveret_queue_host::shard::Shard;
 use leveret_storage::ReadRequest;
 use leveret_types::limits::PROPOSAL_MS_MAX;
@@ -44,6 +44,7 @@ use parking_lot::{MutexGuard, RwLock, RwLockWriteGuard};
 use pressure::Pressure;
 use shards::Shards;
 use std::io;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
@@ -74,6 +75,54 @@ pub struct Broker {
     pub(crate) stream_relay: StreamRelay,
 }
 
+/// The ways to the IO threads: an inbox each, and the news that something became durable.
+struct IoThreads {
+    inboxes: Arc<[Inbox<ThreadEvent>]>,
+    news: DurableNews,
+}
+
+impl IoThreads {
+    fn new(inboxes: Vec<Inbox<ThreadEvent>>) -> Self {
+        Self {
+            news: DurableNews::new(inboxes.len()),
+            inboxes: inboxes.into(),
+        }
+    }
+
+    /// Posts events of queues to the inboxes of their connections' threads, and wakes nobody;
+    /// answers which threads, as bits.
+    fn post(&self, posts: &mut Vec<(ConnectionId, QueueEvent)>) -> u64 {
+        let mut threads = 0;
+        let mut posts = posts.drain(..).peekable();
+        while let Some((first, event)) = posts.next() {
+            let thread = thread_of(first);
+            threads |= 1 << thread;
+            let more = std::iter::from_fn(|| posts.next_if(|(next, _)| thread_of(*next) == thread));
+            let run = std::iter::once((first, event)).chain(more);
+            self.inboxes[thread]
+                .post(run.map(|(id, event)| ThreadEvent::Connection(id, event.into())));
+        }
+        threads
+    }
+
+    /// Posts an event to every thread.
+    fn broadcast(&self, mut event: impl FnMut() -> ThreadEvent) {
+        for inbox in self.inboxes.iter() {
+            inbox.post([event()]);
+            inbox.ring();
+        }
+    }
+
+    /// Wakes these threads, as bits.
+    fn ring(&self, mut threads: u64) {
+        while threads != 0 {
+            let thread = threads.trailing_zeros() as usize;
+            threads &= threads - 1;
+            self.inboxes[thread].ring();
+        }
+    }
+}
+
 /// What wakes the threads that have no inbox.
 #[derive(Default)]
 pub(crate) struct Signals {
@@ -89,6 +138,7 @@ pub(crate) struct Signals {
 const COMMANDS_AT_ONCE: usize = 64;
 /// How often an import is prepared that is refused because others have changed the catalogue.
 const PREPARATIONS_MAX: u32 = 3;
+
 impl ThreadWaker for Broker {
     fn wake_now(&self, wake_ups: WakeUps) {
         if wake_ups.wal {
