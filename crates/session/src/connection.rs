@@ -1,22 +1,33 @@
 //! One client's connection: its state, and what the node tells it.
 
+mod answers;
+mod arriving;
+mod client;
 mod close;
 mod confirms;
 mod deliver;
+mod hold;
+mod terms;
 mod time;
+mod times;
 
 use crate::channel::Channel;
 use crate::publish::begins_publish;
 use crate::replies::Asked;
 use crate::settings::Settings;
-use bytes::Bytes;
+use answers::Answers;
+use arriving::Arriving;
+use client::Client;
+use hold::Hold;
 use leveret_amqp::encode::{self, Content};
 use leveret_amqp::preamble::Guess;
-use leveret_amqp::{EncodeMethod, RawTable, RawValue, connection};
+use leveret_amqp::{EncodeMethod, connection};
 use leveret_client::{ChannelStatus, SessionState as State};
-use leveret_types::{ChannelId, ConsumerId, FieldTable, Now, OutBuffer, ProtocolError, limits};
+use leveret_types::{ChannelId, ConsumerId, FieldTable, Now, OutBuffer, ProtocolError};
 use std::fmt;
 use std::sync::Arc;
+use terms::Terms;
+use times::Times;
 
 pub(crate) type Map<K, V> = hashbrown::HashMap<K, V, foldhash::fast::FixedState>;
 
@@ -90,14 +101,6 @@ impl fmt::Display for End {
     }
 }
 
-/// What the client is able to understand.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Capabilities {
-    pub authentication_failure_close: bool,
-    pub connection_blocked: bool,
-    pub consumer_cancel_notify: bool,
-}
-
 /// A consumer as deliveries find it.
 #[derive(Debug)]
 pub(crate) struct Consumer {
@@ -114,99 +117,41 @@ pub struct Connection {
     /// Something that was sent off has failed and closed the connection: what is behind that does
     /// not count.
     pub(crate) failed: bool,
-    /// The frame that has begun to arrive.
-    pub(crate) partial: Vec<u8>,
-    /// What has arrived and must wait until what was asked is answered.
-    pub(crate) input: Bytes,
+    pub(crate) client: Client,
+    pub(crate) terms: Terms,
+    pub(crate) times: Times,
+    pub(crate) arriving: Arriving,
+    pub(crate) hold: Hold,
     pub(crate) asked: Option<Asked>,
-    pub(crate) out: OutBuffer,
-    pub(crate) channels: Map<u16, Channel>,
-    pub(crate) consumers: Map<ConsumerId, Consumer>,
-    /// Channels with answers to publishes that the next flush gives.
-    confirming: Vec<u16>,
-    /// Channels with publishes that wait for a log or a queue.
-    awaiting: Vec<u16>,
-    /// Octets of a frame: before login, or as negotiated.
-    pub(crate) frame_max: u32,
-    pub(crate) channel_max: u16,
-    pub(crate) heartbeat_seconds: u16,
-    /// What the client says of itself, as it came: checked, and decoded when somebody asks, for it
-    /// may come from anybody.
-    pub(crate) client_properties: Box<[u8]>,
-    pub(crate) capabilities: Capabilities,
-    pub(crate) mechanism: String,
-    pub(crate) user: String,
-    pub(crate) vhost: String,
-    pub(crate) published: bool,
     /// Publishes were sent off of which it is not known what came of them.
     pub(crate) sent_off: bool,
-    /// The alarm that holds publishers back.
-    alarm: Option<Box<str>>,
-    /// The client has been told of it.
-    blocked: bool,
-    /// A publish has come since the alarm: it waits for the end of the alarm, and what is behind it
-    /// waits with it.
-    held: bool,
-    /// When a publish that waits for room looks again, in monotonic milliseconds; nothing if none
-    /// waits.
-    pub(crate) room_ms: Option<u64>,
-    /// When the first publish that has not arrived whole may be given up.
-    pub(crate) unfinished_ms: Option<u64>,
-    /// The latest moment that was told.
-    pub(crate) now: Now,
-    /// When the client was last heard, in monotonic milliseconds; nothing if that begins to count
-    /// with the next moment told.
-    pub(crate) heard_ms: Option<u64>,
-    /// When to see whether a heartbeat is to be sent.
-    pub(crate) speak_ms: u64,
-    /// Whether something was said since that was last seen to.
-    spoke: bool,
-    /// When the phase must be over: the handshake, or the closing; nothing if that begins to count
-    /// with the next moment told.
-    pub(crate) until_ms: Option<u64>,
-    /// Octets that the client may still send once the connection is closing.
-    pub(crate) late_bytes_left: usize,
+    pub(crate) channels: Map<u16, Channel>,
+    pub(crate) consumers: Map<ConsumerId, Consumer>,
+    answers: Answers,
+    pub(crate) out: OutBuffer,
 }
 
 impl Connection {
     /// A connection that has just been accepted.
     #[must_use]
     pub fn new(settings: Arc<Settings>, now: Now) -> Self {
-        let until_ms = Some(now.monotonic_ms + settings.handshake_ms_max);
+        let times = Times::new(now, settings.handshake_ms_max);
         Self {
             settings,
             phase: Phase::Preamble,
             end: None,
             failed: false,
-            partial: Vec::new(),
-            input: Bytes::new(),
+            client: Client::default(),
+            terms: Terms::default(),
+            times,
+            arriving: Arriving::default(),
+            hold: Hold::default(),
             asked: None,
-            out: OutBuffer::new(),
+            sent_off: false,
             channels: Map::default(),
             consumers: Map::default(),
-            confirming: Vec::new(),
-            awaiting: Vec::new(),
-            frame_max: limits::FRAME_BYTES_PREAUTH_MAX,
-            channel_max: 0,
-            heartbeat_seconds: 0,
-            client_properties: Box::default(),
-            capabilities: Capabilities::default(),
-            mechanism: String::new(),
-            user: String::new(),
-            vhost: String::new(),
-            published: false,
-            sent_off: false,
-            alarm: None,
-            blocked: false,
-            held: false,
-            room_ms: None,
-            unfinished_ms: None,
-            now,
-            heard_ms: Some(now.monotonic_ms),
-            speak_ms: 0,
-            spoke: false,
-            until_ms,
-            late_bytes_left: limits::LATE_BYTES_MAX,
+            answers: Answers::default(),
+            out: OutBuffer::new(),
         }
     }
 
@@ -256,56 +201,49 @@ impl Connection {
     /// Whether the client has published: only then does `connection.blocked` concern it.
     #[must_use]
     pub const fn published_yet(&self) -> bool {
-        self.published
-    }
-
-    fn raw_client_properties(&self) -> RawTable<'_> {
-        RawTable::trusted(&self.client_properties)
+        self.hold.has_published()
     }
 
     /// What the client says of itself.
     #[must_use]
     pub fn client_properties(&self) -> FieldTable {
-        self.raw_client_properties().to_table()
+        self.client.properties().to_table()
     }
 
     /// The name that the client gives the connection (`connection_name`).
     #[must_use]
     pub fn client_name(&self) -> Option<&str> {
-        match self.raw_client_properties().get(b"connection_name")? {
-            RawValue::LongString(name) => std::str::from_utf8(name).ok(),
-            _ => None,
-        }
+        self.client.name()
     }
 
     /// The user; empty before login.
     #[must_use]
     pub fn user(&self) -> &str {
-        &self.user
+        &self.client.user
     }
 
     /// The virtual host; empty before it is open.
     #[must_use]
     pub fn vhost(&self) -> &str {
-        &self.vhost
+        &self.client.vhost
     }
 
     /// Octets of a frame in force.
     #[must_use]
     pub const fn frame_max(&self) -> u32 {
-        self.frame_max
+        self.terms.frame_max
     }
 
     /// Channels in force; 0 before they are negotiated.
     #[must_use]
     pub const fn channel_max(&self) -> u16 {
-        self.channel_max
+        self.terms.channel_max
     }
 
     /// Heartbeat interval in force, in seconds; 0 is none.
     #[must_use]
     pub const fn heartbeat_seconds(&self) -> u16 {
-        self.heartbeat_seconds
+        self.terms.heartbeat_seconds
     }
 
     /// The open channels, in no order.
@@ -325,14 +263,20 @@ impl Connection {
 
     /// Appends a method frame.
     pub(crate) fn send(&mut self, channel: u16, method: &impl EncodeMethod) {
-        self.spoke = true;
+        self.times.speak();
         encode::method(self.out.tail(), channel, method);
     }
 
     /// Appends a method with its content.
     fn send_content(&mut self, channel: u16, method: &impl EncodeMethod, content: &Content<'_>) {
-        self.spoke = true;
-        encode::with_content(&mut self.out, channel, method, content, self.frame_max);
+        self.times.speak();
+        encode::with_content(
+            &mut self.out,
+            channel,
+            method,
+            content,
+            self.terms.frame_max,
+        );
     }
 
     /// Whether a channel is transactional.
@@ -352,25 +296,18 @@ impl Connection {
     /// publishes, and what is behind one. A client that has published is told at once, another with
     /// its first publish; once, if it can be told.
     pub fn blocked(&mut self, reason: Option<&str>) {
-        self.alarm = reason.map(Into::into);
-        if self.alarm.is_none() && std::mem::take(&mut self.held) {
-            // A client that is not read cannot be heard: its silence counts from now.
-            self.heard_ms = None;
+        if self.hold.set_alarm(reason) {
+            self.times.stop_counting_silence();
         }
-        if self.published || self.alarm.is_none() {
-            self.tell_of_alarm();
-        }
+        self.tell_of_alarm();
     }
 
     fn tell_of_alarm(&mut self) {
-        if self.blocked == self.alarm.is_some() {
+        let can_hear = self.client.capabilities.connection_blocked && self.phase == Phase::Running;
+        if !self.hold.take_news() || !can_hear {
             return;
         }
-        self.blocked = self.alarm.is_some();
-        if !self.capabilities.connection_blocked || self.phase != Phase::Running {
-            return;
-        }
-        match self.alarm.clone() {
+        match self.hold.alarm().map(str::to_owned) {
             Some(reason) => self.send(0, &connection::Blocked { reason: &reason }),
             None => self.send(0, &connection::Unblocked {}),
         }
@@ -379,23 +316,23 @@ impl Connection {
     /// Whether an alarm is on.
     #[must_use]
     pub const fn alarmed(&self) -> bool {
-        self.alarm.is_some()
+        self.hold.is_alarmed()
     }
 
     /// Whether the client's input waits for the end of an alarm, or for room, for the client
     /// publishes.
     #[must_use]
     pub const fn held(&self) -> bool {
-        self.held || self.waits_for_room()
+        self.hold.is_held() || self.waits_for_room()
     }
 
     pub(crate) const fn waits_for_room(&self) -> bool {
-        self.room_ms.is_some() && matches!(self.phase, Phase::Running)
+        self.hold.room_ms().is_some() && matches!(self.phase, Phase::Running)
     }
 
     /// Whether input that begins so must wait for the end of an alarm: a publish.
     pub(crate) fn holds(&mut self, input: &[u8]) -> bool {
-        if self.alarm.is_none() || self.phase != Phase::Running || !begins_publish(input) {
+        if !self.alarmed() || self.phase != Phase::Running || !begins_publish(input) {
             return false;
         }
         let channel = input
@@ -405,8 +342,7 @@ impl Connection {
         if self.channels.get(&channel).is_some_and(|c| c.closing) {
             return false;
         }
-        self.held = true;
-        self.published = true;
+        self.hold.hold();
         self.tell_of_alarm();
         true
     }
@@ -414,9 +350,8 @@ impl Connection {
     /// Gives memory back that nothing is in: for a connection that has fallen silent.
     pub fn shrink(&mut self) {
         self.out.shrink();
-        self.partial.shrink_to_fit();
-        self.confirming.shrink_to_fit();
-        self.awaiting.shrink_to_fit();
+        self.arriving.shrink();
+        self.answers.shrink();
         for channel in self.channels.values_mut() {
             channel.unacked.shrink();
         }

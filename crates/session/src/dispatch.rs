@@ -255,7 +255,7 @@ impl Connection {
     }
 
     fn ask_for_channel(&mut self, number: u16, requests: &mut Vec<Request>) -> Result {
-        let (count, max) = (self.channels.len(), self.channel_max);
+        let (count, max) = (self.channels.len(), self.terms.channel_max);
         if count >= usize::from(max) {
             let text = format!(
                 "number of channels opened ({count}) has reached the negotiated channel_max ({max})"
@@ -352,7 +352,7 @@ impl Connection {
         requests: &mut Vec<Request>,
     ) -> Result {
         let max = self.settings.consumers_per_channel_max;
-        let prefix = self.now.wall_ms;
+        let prefix = self.times.now.wall_ms;
         let queue = self.queue_name(number, consume.queue)?;
         let channel = self
             .channels

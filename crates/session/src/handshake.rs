@@ -1,10 +1,10 @@
 //! Channel 0: the handshake, and the end of a connection.
 
-use crate::connection::{Capabilities, Connection, End, Phase};
+use crate::connection::{Connection, End, Phase};
 use crate::replies::Asked;
-use leveret_amqp::{Method, RawTable, RawValue, TableBuilder, connection};
+use leveret_amqp::{Method, TableBuilder, connection};
 use leveret_client::contract::{LoginOutcome, Request};
-use leveret_types::{ProtocolError, ReplyCode, limits};
+use leveret_types::{ProtocolError, ReplyCode};
 
 impl Connection {
     /// The protocol header was right: offers what there is.
@@ -87,9 +87,7 @@ impl Connection {
             let text = format!("unknown authentication mechanism '{mechanism}'");
             return Err(ProtocolError::connection(ReplyCode::CommandInvalid, text));
         }
-        self.mechanism = mechanism.to_owned();
-        self.capabilities = Capabilities::read(start_ok.client_properties);
-        self.client_properties = start_ok.client_properties.as_bytes().into();
+        self.client.introduce(mechanism, start_ok.client_properties);
         self.log_in(start_ok.response, requests);
         Ok(())
     }
@@ -97,7 +95,7 @@ impl Connection {
     fn log_in(&mut self, response: &[u8], requests: &mut Vec<Request>) {
         self.asked = Some(Asked::Login);
         requests.push(Request::Login {
-            mechanism: self.mechanism.clone(),
+            mechanism: self.client.mechanism.clone(),
             response: response.to_vec(),
         });
     }
@@ -106,7 +104,7 @@ impl Connection {
     pub(crate) fn logged_in(&mut self, outcome: LoginOutcome, requests: &mut Vec<Request>) {
         match outcome {
             LoginOutcome::Accepted { user } => {
-                self.user = user;
+                self.client.user = user;
                 let tune = connection::Tune {
                     channel_max: self.settings.channel_max,
                     frame_max: self.settings.frame_max,
@@ -126,7 +124,9 @@ impl Connection {
             }
             // An old client takes a close before the handshake is over for a broken broker: it
             // expects to be dropped.
-            LoginOutcome::Refused { text } if !self.capabilities.authentication_failure_close => {
+            LoginOutcome::Refused { text }
+                if !self.client.capabilities.authentication_failure_close =>
+            {
                 self.end_with(End::Login(text));
             }
             LoginOutcome::Refused { text } => {
@@ -137,65 +137,16 @@ impl Connection {
     }
 
     fn tune_ok(&mut self, tune_ok: &connection::TuneOk) -> Result<(), ProtocolError> {
-        negotiate(
-            "frame_max",
-            tune_ok.frame_max,
-            limits::FRAME_BYTES_MIN,
-            self.settings.frame_max,
-        )?;
-        self.frame_max = tune_ok.frame_max;
-        self.channel_max = match (self.settings.channel_max, tune_ok.channel_max) {
-            // Neither has a bound: a channel's number has 16 bits.
-            (0, 0) => u16::MAX,
-            (0, chosen) => chosen,
-            (max, chosen) => {
-                negotiate("channel_max", chosen.into(), 1, max.into())?;
-                chosen
-            }
-        };
-        self.heartbeat_seconds = tune_ok.heartbeat;
+        self.terms.agree(&self.settings, tune_ok)?;
         self.phase = Phase::Opening;
         Ok(())
     }
 
     /// The virtual host is open: the handshake is over.
     pub(crate) fn opened(&mut self, vhost: String) {
-        self.vhost = vhost;
+        self.client.vhost = vhost;
         self.send(0, &connection::OpenOk {});
         self.phase = Phase::Running;
-        self.until_ms = None;
-        let now_ms = self.now.monotonic_ms;
-        self.heard_ms = Some(now_ms);
-        self.speak_ms = now_ms + u64::from(self.heartbeat_seconds) * 1000 / 2;
-    }
-}
-
-/// Whether a value that the client chose lies within the bounds: 0 would say "unlimited".
-fn negotiate(name: &str, value: u32, min: u32, max: u32) -> Result<(), ProtocolError> {
-    let (relation, kind, bound) = match value {
-        0 => ("higher", "maximum", max),
-        _ if value < min => ("lower", "minimum", min),
-        _ if value > max => ("higher", "maximum", max),
-        _ => return Ok(()),
-    };
-    let detail = if value == 0 { " (no limit)" } else { "" };
-    let text = format!(
-        "negotiated {name} = {value}{detail} is {relation} than the {kind} allowed value ({bound})"
-    );
-    // RabbitMQ blames `connection.tune`.
-    Err(ProtocolError::connection(ReplyCode::NotAllowed, text).at(10, 30))
-}
-
-impl Capabilities {
-    fn read(client_properties: RawTable<'_>) -> Self {
-        let Some(RawValue::Table(table)) = client_properties.get(b"capabilities") else {
-            return Self::default();
-        };
-        let has = |name: &[u8]| table.get(name) == Some(RawValue::Bool(true));
-        Self {
-            authentication_failure_close: has(b"authentication_failure_close"),
-            connection_blocked: has(b"connection.blocked"),
-            consumer_cancel_notify: has(b"consumer_cancel_notify"),
-        }
+        self.times.begin_running(self.terms.heartbeat_ms());
     }
 }

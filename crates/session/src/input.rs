@@ -13,58 +13,46 @@ impl Connection {
     /// Takes in what the socket had. What the client asks for is appended to `requests`; the last
     /// of them may ask for an answer, and then the rest of the input waits until [`Self::reply`].
     pub fn receive(&mut self, now: Now, bytes: Bytes, requests: &mut Vec<Request>) {
-        self.now = now;
+        self.times.now = now;
         if requests.is_empty() {
             self.sent_off = false;
         }
         if !bytes.is_empty() {
-            self.heard_ms = Some(now.monotonic_ms);
+            self.times.heard();
         }
-        if matches!(self.phase, Phase::Closing { .. } | Phase::Lingering) {
-            self.late_bytes_left = self.late_bytes_left.saturating_sub(bytes.len());
-            if self.late_bytes_left == 0 {
-                self.give_up();
-            }
+        if matches!(self.phase, Phase::Closing { .. } | Phase::Lingering)
+            && self.arriving.is_late(bytes.len())
+        {
+            self.give_up();
         }
-        self.input = match (self.input.is_empty(), bytes.is_empty()) {
-            (true, _) => bytes,
-            (false, true) => std::mem::take(&mut self.input),
-            (false, false) => Bytes::from([&self.input[..], &bytes[..]].concat()),
-        };
+        self.arriving.add(bytes);
         self.read(requests);
     }
 
     /// Reads input until there is none, an answer is awaited or the connection is over.
     pub(crate) fn read(&mut self, requests: &mut Vec<Request>) {
-        let mut input = std::mem::take(&mut self.input);
+        let mut input = self.arriving.take();
         while !self.suspended() && !self.held() && !input.is_empty() {
             match self.phase {
                 _ if !self.is_hearing() => input.clear(),
                 Phase::Preamble => self.read_preamble(&mut input),
-                _ if self.partial.is_empty() => self.read_whole(&mut input, requests),
+                _ if self.arriving.partial().is_empty() => self.read_whole(&mut input, requests),
                 _ => self.read_partial(&mut input, requests),
             }
         }
-        // Even an empty slice would keep the socket's whole read buffer.
-        self.input = if input.is_empty() {
-            Bytes::new()
-        } else {
-            input
-        };
+        self.arriving.keep(input);
         if matches!(self.phase, Phase::Lingering | Phase::Closed) {
             self.close_channels(requests);
         }
     }
 
     fn read_preamble(&mut self, input: &mut Bytes) {
-        let before = self.partial.len();
-        let taken = (PROTOCOL_HEADER.len() - before).min(input.len());
-        self.partial.extend_from_slice(&input[..taken]);
-        match read_preamble(&self.partial) {
+        let taken = self.arriving.complete(PROTOCOL_HEADER.len(), input);
+        match read_preamble(self.arriving.partial()) {
             Preamble::Incomplete => input.advance(taken),
             Preamble::Amqp091 => {
                 input.advance(taken);
-                self.partial = Vec::new();
+                self.arriving.forget_partial();
                 self.start();
             }
             Preamble::Other(guess) => {
@@ -84,7 +72,7 @@ impl Connection {
                 input.advance(length);
                 continue;
             }
-            match next_frame(input, self.frame_max) {
+            match next_frame(input, self.terms.frame_max) {
                 Ok(Some(frame)) if self.waits_its_turn(frame) => {
                     self.await_turn(None, requests);
                 }
@@ -95,7 +83,7 @@ impl Connection {
                     input.advance(length);
                 }
                 Ok(None) => {
-                    self.partial.extend_from_slice(input);
+                    self.arriving.complete(input.len(), input);
                     input.clear();
                     return;
                 }
@@ -110,12 +98,11 @@ impl Connection {
     /// Completes the frame that has begun to arrive. Only what belongs to it is copied, so that the
     /// frames behind it can be read where they are.
     fn read_partial(&mut self, input: &mut Bytes, requests: &mut Vec<Request>) {
-        let wanted = bytes_wanted(&self.partial);
-        let taken = wanted.saturating_sub(self.partial.len()).min(input.len());
-        self.partial.extend_from_slice(&input[..taken]);
+        let wanted = bytes_wanted(self.arriving.partial());
+        let taken = self.arriving.complete(wanted, input);
         input.advance(taken);
-        let partial = std::mem::take(&mut self.partial);
-        match next_frame(&partial, self.frame_max) {
+        let partial = self.arriving.take_partial();
+        match next_frame(&partial, self.terms.frame_max) {
             Ok(Some(_)) if self.holds(&partial) => {
                 *input = Bytes::from([&partial[..], &input[..]].concat());
             }
@@ -127,7 +114,7 @@ impl Connection {
                 *input = Bytes::from([&partial[..], &input[..]].concat());
             }
             Ok(Some(frame)) => self.frame(frame, requests),
-            Ok(None) => self.partial = partial,
+            Ok(None) => self.arriving.keep_partial(partial),
             Err(error) => self.fail_framing(error, requests),
         }
     }
@@ -174,13 +161,13 @@ impl Connection {
 
     /// Where the next frame begins is not known any more.
     fn fail_framing(&mut self, error: FrameError, requests: &mut Vec<Request>) {
-        self.partial = Vec::new();
+        self.arriving.forget_partial();
         self.fail_connection(error.into(), requests);
         if self.phase != Phase::Closed {
             self.phase = Phase::Closing {
                 ignoring_input: true,
             };
-            self.until_ms = None;
+            self.times.begin_closing();
         }
     }
 

@@ -197,7 +197,7 @@ impl Connection {
         if !begins_publish(input) {
             return None;
         }
-        let frame_max = self.frame_max;
+        let frame_max = self.terms.frame_max;
         let next = |at: usize, kind: FrameKind, channel: Option<u16>| -> Option<Frame<'_>> {
             let frame = next_frame(&input[at..], frame_max).ok()??;
             let fits = frame.kind == kind && channel.is_none_or(|c| c == frame.channel);
@@ -328,7 +328,7 @@ impl Connection {
         };
         let too_large = header.body_size > self.settings.message_bytes_max;
         let size = (header.body_size as usize).saturating_add(header.properties.len());
-        let now_ms = self.now.monotonic_ms;
+        let now_ms = self.times.now.monotonic_ms;
         let Some(channel) = self.channels.get_mut(&frame.channel) else {
             return false;
         };
@@ -342,16 +342,16 @@ impl Connection {
         };
         assembly.place = self.settings.unfinished.place(size, now_ms);
         let until_ms = assembly.until_ms();
-        let first = [self.unfinished_ms, until_ms].into_iter().flatten().min();
-        self.unfinished_ms = first;
-        self.room_ms = until_ms.is_none().then_some(now_ms + UNFINISHED_LOOK_MS);
-        self.room_ms.is_some()
+        self.times.note_unfinished(until_ms);
+        let look_ms = until_ms.is_none().then_some(now_ms + UNFINISHED_LOOK_MS);
+        self.hold.wait_for_room(look_ms);
+        look_ms.is_some()
     }
 
     /// Gives up publishes that have not arrived whole in time, while others wait for room.
     pub(crate) fn give_up_unfinished(&mut self, requests: &mut Vec<Request>) {
-        let now_ms = self.now.monotonic_ms;
-        if self.unfinished_ms.is_none_or(|at| at > now_ms) {
+        let now_ms = self.times.now.monotonic_ms;
+        if self.times.unfinished_ms().is_none_or(|at| at > now_ms) {
             return;
         }
         let arriving = self.channels.iter();
@@ -365,7 +365,8 @@ impl Connection {
         let next = early.iter().map(|(_, at)| *at).min();
         let is_full = self.settings.unfinished.is_full(now_ms);
         let again = (!is_full && !late.is_empty()).then_some(now_ms + UNFINISHED_LOOK_MS);
-        self.unfinished_ms = [next, again].into_iter().flatten().min();
+        self.times
+            .set_unfinished([next, again].into_iter().flatten().min());
         for (number, _) in late.into_iter().filter(|_| is_full) {
             let text = format!(
                 "the message did not arrive within {} s while others waited for room",
@@ -460,7 +461,7 @@ impl Connection {
             persistent: properties.delivery_mode == Some(2),
             priority: properties.priority,
             expiration_ms: properties.expiration.map(expiration_ms).transpose()?,
-            published_ms: self.now.wall_ms,
+            published_ms: self.times.now.wall_ms,
             ..MessageSummary::default()
         })
     }
@@ -473,7 +474,7 @@ impl Connection {
         message: Message,
         requests: &mut Vec<Request>,
     ) -> Result<(), ProtocolError> {
-        self.published = true;
+        self.hold.publishes();
         let Some(channel) = self.open_channel(number) else {
             return Ok(());
         };

@@ -150,7 +150,7 @@ impl Connection {
     /// # Panics
     /// If nothing was asked, or something that this is no answer to.
     pub fn reply(&mut self, now: Now, reply: Reply, requests: &mut Vec<Request>) {
-        self.now = now;
+        self.times.now = now;
         let asked = self.asked.take().expect("an answer to nothing");
         self.sent_off = false;
         if asked.is_alive(self) {

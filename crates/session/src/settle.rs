@@ -86,7 +86,7 @@ impl Connection {
         } = self.take_transaction(number)?;
         for publish in &mut publishes {
             // It is published now: a time to live begins here.
-            publish.message.summary.published_ms = self.now.wall_ms;
+            publish.message.summary.published_ms = self.times.now.wall_ms;
         }
         requests.extend(publishes.into_iter().map(Request::Publish));
         let channel = ChannelId(number);

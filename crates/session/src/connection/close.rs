@@ -2,7 +2,6 @@
 //! is gone. Whatever they held is given back by the requests that this makes.
 
 use super::{Connection, End, Phase};
-use bytes::Bytes;
 use leveret_amqp::{channel, connection};
 use leveret_client::contract::Request;
 use leveret_types::{ChannelId, Now, OutBuffer, ProtocolError, ReplyCode, Scope, limits};
@@ -17,7 +16,7 @@ impl Connection {
         error: ProtocolError,
         requests: &mut Vec<Request>,
     ) {
-        self.now = now;
+        self.times.now = now;
         match error.scope {
             Scope::Connection => {
                 self.failed = true;
@@ -52,7 +51,7 @@ impl Connection {
         };
         self.send(0, &close);
         if self.phase == Phase::Running {
-            self.until_ms = None;
+            self.times.begin_closing();
         } // else the deadline of the handshake holds: a stranger gets no more time by a mistake.
         self.phase = Phase::Closing {
             ignoring_input: false,
@@ -125,14 +124,13 @@ impl Connection {
         };
         requests.extend(numbers.into_iter().map(closed));
         self.consumers.clear();
-        self.awaiting.clear();
-        self.confirming.clear();
+        self.answers.clear();
     }
 
     /// The socket is gone, or the connection is over.
     pub fn teardown(&mut self, requests: &mut Vec<Request>) {
         self.asked = None;
-        self.input = Bytes::new();
+        self.arriving.forget_waiting();
         self.close_channels(requests);
         if self.phase != Phase::Lingering {
             self.phase = Phase::Closed;
@@ -150,12 +148,9 @@ impl Connection {
     /// until the end of the handshake's time.
     pub(crate) fn linger(&mut self) {
         self.phase = Phase::Lingering;
-        self.partial = Vec::new();
-        let until_ms = self.now.monotonic_ms + limits::CLOSE_MS_MAX;
-        self.until_ms = match self.vhost.is_empty() {
-            true => self.until_ms.or(Some(until_ms)),
-            false => Some(until_ms),
-        };
+        self.arriving.forget_partial();
+        let is_open = !self.client.vhost.is_empty();
+        self.times.begin_lingering(is_open);
     }
 
     /// For how long the client's answer to the broker's closing is awaited. A client that cannot be

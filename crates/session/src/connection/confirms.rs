@@ -1,6 +1,7 @@
 //! Publishes that the client awaits an answer to, from their queues' and logs' news to the frames.
 //! Apart because answers gather: they are given before a write, never one by one.
 
+use super::answers::Standing;
 use super::{Connection, Phase};
 use crate::channel::{Channel, Mode};
 use leveret_amqp::basic;
@@ -14,9 +15,8 @@ impl Connection {
     /// Whether a publish waits for a log: only then must [`Self::durable`] be called.
     #[must_use]
     pub fn awaits_durability(&self) -> bool {
-        let mut awaiting = self.awaiting.iter();
-        awaiting.any(|number| {
-            let channel = self.channels.get(number);
+        self.answers.awaiting().any(|number| {
+            let channel = self.channels.get(&number);
             channel.is_some_and(Channel::awaits_durability)
         })
     }
@@ -27,15 +27,10 @@ impl Connection {
         let Some(ledger) = self.open_channel(channel.0).and_then(Channel::ledger) else {
             return;
         };
-        let (ready, awaits) = (ledger.is_ready(), ledger.awaits());
+        let before = standing(ledger);
         ledger.accept(number, waits);
-        let (ready_now, awaits_now) = (ledger.is_ready(), ledger.awaits());
-        if ready_now && !ready {
-            self.confirming.push(channel.0);
-        }
-        if awaits_now && !awaits {
-            self.awaiting.push(channel.0);
-        }
+        let now = standing(ledger);
+        self.answers.note(channel.0, before, now);
     }
 
     /// A publish was refused by a queue.
@@ -43,11 +38,10 @@ impl Connection {
         let Some(ledger) = self.open_channel(channel.0).and_then(Channel::ledger) else {
             return;
         };
-        let ready = ledger.is_ready();
+        let before = standing(ledger);
         ledger.reject(number);
-        if !ready && ledger.is_ready() {
-            self.confirming.push(channel.0);
-        }
+        let now = standing(ledger);
+        self.answers.note(channel.0, before, now);
     }
 
     /// A shard's log is durable through a position.
@@ -66,33 +60,23 @@ impl Connection {
     }
 
     fn tell_ledgers(&mut self, mut tell: impl FnMut(&mut Ledger)) {
-        let Self {
-            awaiting,
-            confirming,
-            channels,
-            ..
-        } = self;
-        awaiting.retain(|number| {
-            let Some(ledger) = channels.get_mut(number).and_then(Channel::ledger) else {
-                return false;
-            };
-            let ready = ledger.is_ready();
+        let channels = &mut self.channels;
+        self.answers.tell(|number| {
+            let ledger = channels.get_mut(&number).and_then(Channel::ledger)?;
+            let before = standing(ledger);
             tell(ledger);
-            if !ready && ledger.is_ready() {
-                confirming.push(*number);
-            }
-            ledger.awaits()
+            Some((before, standing(ledger)))
         });
     }
 
     /// Gives the client the answers to its publishes that are ready: before each write to the
     /// socket.
     pub fn flush(&mut self) {
-        let mut confirming = std::mem::take(&mut self.confirming);
-        for channel in confirming.drain(..) {
-            self.flush_channel(channel);
+        let ready = self.answers.take_ready();
+        for channel in &ready {
+            self.flush_channel(*channel);
         }
-        self.confirming = confirming;
+        self.answers.given(ready);
     }
 
     /// The same for one channel, so that nothing overtakes them on it.
@@ -101,7 +85,7 @@ impl Connection {
             out,
             channels,
             phase,
-            spoke,
+            times,
             ..
         } = self;
         if *phase != Phase::Running {
@@ -114,7 +98,7 @@ impl Connection {
             return;
         };
         ledger.flush(|answer| {
-            *spoke = true;
+            times.speak();
             let (delivery_tag, multiple) = (answer.number, answer.multiple);
             if answer.confirmed {
                 counters.confirmed += answer.count;
@@ -138,6 +122,13 @@ impl Connection {
     }
 }
 
+fn standing(ledger: &Ledger) -> Standing {
+    Standing {
+        is_ready: ledger.is_ready(),
+        awaits: ledger.awaits(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -156,7 +147,7 @@ mod tests {
         let numbers: Vec<u64> = (0..100)
             .filter_map(|_| Some(connection.open_channel(1)?.ledger()?.issue()))
             .collect();
-        let noted = |of: &Connection| (of.awaiting.len(), of.confirming.len());
+        let noted = |of: &Connection| of.answers.counts();
         connection.accepted(CHANNEL, numbers[0], &[]);
         assert_eq!(noted(&connection), (0, 1));
         connection.flush();

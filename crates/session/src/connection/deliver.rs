@@ -63,14 +63,14 @@ impl Connection {
             exchange: message.exchange(),
             routing_key: message.routing_key(),
         };
-        self.spoke = true;
+        self.times.speak();
         with_delivery_content(delivery, |content| {
             encode::with_content(
                 &mut self.out,
                 consumer.channel,
                 &method,
                 content,
-                self.frame_max,
+                self.terms.frame_max,
             );
         });
         true
@@ -110,7 +110,7 @@ impl Connection {
 
     /// Whether the client can be told of a consumer that has ended without its doing.
     pub const fn hears_of_cancels(&self) -> bool {
-        self.capabilities.consumer_cancel_notify
+        self.client.capabilities.consumer_cancel_notify
     }
 
     /// How many deliveries to a consumer the queue does not know to be settled.
@@ -128,7 +128,7 @@ impl Connection {
         if let Some(channel) = self.channels.get_mut(&consumer.channel) {
             channel.consumers.remove(&consumer.tag);
         }
-        if self.capabilities.consumer_cancel_notify && self.phase == Phase::Running {
+        if self.client.capabilities.consumer_cancel_notify && self.phase == Phase::Running {
             let consumer_tag = &consumer.tag;
             self.send(
                 consumer.channel,

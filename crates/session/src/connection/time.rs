@@ -10,7 +10,7 @@ impl Connection {
     /// The client's bytes are left unread on purpose, or because there are too many: it is not
     /// silent, and not to be dropped for it. It lived at `at`.
     pub fn unread(&mut self, at: Now) {
-        self.heard_ms = self.heard_ms.map(|heard| heard.max(at.monotonic_ms));
+        self.times.lived(at);
     }
 
     /// Whether the client is expected to be heard.
@@ -24,50 +24,38 @@ impl Connection {
         match self.phase {
             Phase::Closed => None,
             Phase::Running => {
-                let room = [self.room_ms, self.unfinished_ms]
-                    .into_iter()
-                    .flatten()
-                    .min();
-                let Some(interval) = self.heartbeat_ms() else {
-                    return room;
-                };
-                let heard = self.heard_ms.unwrap_or(self.now.monotonic_ms);
-                let silence = self.listening().then_some(heard + 2 * interval);
-                let count = self.heard_ms.is_none() && self.listening();
-                let count = count.then_some(self.now.monotonic_ms);
-                [count, silence, Some(self.speak_ms), room]
+                let interval = self.terms.heartbeat_ms();
+                let heartbeats = interval.map(|interval| {
+                    let is_listening = self.listening();
+                    self.times.heartbeats_due_ms(interval, is_listening)
+                });
+                [heartbeats, self.hold.room_ms(), self.times.unfinished_ms()]
                     .into_iter()
                     .flatten()
                     .min()
             }
-            _ => Some(self.until_ms.unwrap_or(self.now.monotonic_ms)),
+            _ => Some(self.times.phase_due_ms()),
         }
-    }
-
-    fn heartbeat_ms(&self) -> Option<u64> {
-        let interval = u64::from(self.heartbeat_seconds) * 1000;
-        (interval > 0).then_some(interval)
     }
 
     /// Its time has come: heartbeats, and phases that have lasted too long.
     pub fn tick(&mut self, now: Now, requests: &mut Vec<Request>) {
-        self.now = now;
+        self.times.now = now;
         match self.phase {
             Phase::Closed => {}
             Phase::Running => {
                 self.give_up_unfinished(requests);
                 self.look_for_room(requests);
-                self.tick_heartbeats(now.monotonic_ms);
+                self.tick_heartbeats();
             }
             Phase::Closing { .. } | Phase::Lingering => {
                 self.close_channels(requests);
-                let until = now.monotonic_ms + self.closing_ms();
-                let until = *self.until_ms.get_or_insert(until);
-                if until <= now.monotonic_ms {
+                let closing_ms = self.closing_ms();
+                if self.times.is_closing_over(closing_ms) {
                     self.give_up();
                 }
             }
-            _ if self.until_ms.is_some_and(|until| until <= now.monotonic_ms) => {
+            _ if self.times.is_handshake_over() => {
                 self.end_with(End::HandshakeTimeout);
             }
             _ => {}
@@ -79,38 +67,35 @@ impl Connection {
 
     /// Reads on if a publish that waits for room finds it now.
     fn look_for_room(&mut self, requests: &mut Vec<Request>) {
-        if self.room_ms.is_some_and(|at| at <= self.now.monotonic_ms) {
-            self.room_ms = None;
+        if self.hold.take_room_look(self.times.now.monotonic_ms) {
             self.read(requests);
         }
     }
 
-    fn tick_heartbeats(&mut self, now_ms: u64) {
-        let Some(interval) = self.heartbeat_ms() else {
+    fn tick_heartbeats(&mut self) {
+        let Some(interval) = self.terms.heartbeat_ms() else {
             return;
         };
         if self.listening() {
-            let heard = *self.heard_ms.get_or_insert(now_ms);
-            if heard + 2 * interval <= now_ms {
+            if self.times.is_silent(interval) {
                 // Neither is it waited for until it takes what it was sent.
                 self.give_up();
                 self.end = Some(End::MissedHeartbeats);
                 return;
             }
         } else {
-            self.heard_ms = None;
+            self.times.stop_counting_silence();
         }
-        if self.speak_ms <= now_ms {
+        if self.times.is_time_to_speak() {
             // What still waits to be written will be heartbeat enough, unless it waits for more
             // than the socket.
             if self.out.has_barrier() && self.out.writable_len() == 0 {
                 self.out.push_before_barrier(&encode::HEARTBEAT);
-            } else if !self.spoke && self.out.is_empty() {
+            } else if !self.times.has_spoken() && self.out.is_empty() {
                 self.shrink();
                 self.out.tail().extend_from_slice(&encode::HEARTBEAT);
             }
-            self.spoke = false;
-            self.speak_ms = now_ms + interval / 2;
+            self.times.speak_again(interval);
         }
     }
 }
