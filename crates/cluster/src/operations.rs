@@ -216,7 +216,8 @@ impl Planner<'_> {
         Ok(self.regroup(meant, |members| grown(members, node, incarnation)))
     }
 
-    /// Adds members to queues that have fewer than `count`, on the nodes that are up and have least.
+    /// Adds members to queues that have fewer than `count`, on the nodes that are up and have
+    /// least.
     #[must_use]
     pub fn grow_to(&self, count: usize, meant: Meant<'_>) -> Plan {
         let incarnation = self.catalogue.next_incarnation();

@@ -1,6 +1,6 @@
 //! The table of `docs/ARCHITECTURE.md` that says where to look for what, its lists of the functions
-//! that a publish passes, and the table of `docs/security.md` that says which tests prove what, held
-//! to the code.
+//! that a publish passes, and the table of `docs/security.md` that says which tests prove what,
+//! held to the code.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -71,8 +71,8 @@ fn astray(
     let count = files.len();
     if !section.contains(&format!(" {count} files")) {
         wrong.push(format!(
-            "docs/ARCHITECTURE.md: the list below \"{head}\" names {count} files, and its head says \
-             another number"
+            "docs/ARCHITECTURE.md: the list below \"{head}\" names {count} files, and its head \
+             says another number"
         ));
     }
     if count > files_max {

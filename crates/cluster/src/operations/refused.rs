@@ -64,4 +64,5 @@ pub enum Refused {
 
 /// What to do about a leader that stays.
 const STAYED: &str = "that node's member may be behind, or not follow; see `rabbitmqctl \
-                      quorum_status` or `rabbitmq-streams stream_status`, and the logs of both nodes";
+                      quorum_status` or `rabbitmq-streams stream_status`, and the logs of both \
+                      nodes";

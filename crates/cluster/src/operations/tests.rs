@@ -5,8 +5,8 @@ use crate::test_catalogue::TestCatalogue;
 use leveret_metadata::CatalogueError;
 use leveret_types::Now;
 
-/// Nodes 1 to 3, seen from node 1, and node 4, which does not vote; queues `a` on nodes 1 and 2, `b`
-/// on 1 to 3 and `d` on 2 alone, the classic queue `c` on 1, and the stream `s` on 1 to 3.
+/// Nodes 1 to 3, seen from node 1, and node 4, which does not vote; queues `a` on nodes 1 and 2,
+/// `b` on 1 to 3 and `d` on 2 alone, the classic queue `c` on 1, and the stream `s` on 1 to 3.
 struct World {
     cluster: TestCatalogue,
     reach: Reach,

@@ -45,8 +45,8 @@ pub struct ClientAddresses {
     pub tls: Option<(String, u16)>,
 }
 
-/// The last byte of a queue's number. A connection's has the number of its thread there: no node has
-/// so many.
+/// The last byte of a queue's number. A connection's has the number of its thread there: no node
+/// has so many.
 const QUEUE_MARK: u64 = 0xFF;
 
 /// The number by which a node tells its session to another one.

@@ -1,5 +1,5 @@
-//! The cluster as operators see and change it, over a running node. What is decided there is decided
-//! by [`leveret_cluster::operations`].
+//! The cluster as operators see and change it, over a running node. What may be done, and what it
+//! comes down to, is decided by [`leveret_cluster::operations`].
 
 use super::{process, reports};
 use leveret_auth::Pattern;

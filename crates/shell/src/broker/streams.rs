@@ -87,9 +87,10 @@ impl Broker {
         }
     }
 
-    /// Tells the shards of queues, and posts to connections: to each IO thread in one go. Queues hear
-    /// before connections do, so that whoever is told that a message is in the stream finds it in the
-    /// stream's views. No shard may be borrowed by the caller, where news of queues may be among them.
+    /// Tells the shards of queues, and posts to connections: to each IO thread in one go. Queues
+    /// hear before connections do, so that whoever is told that a message is in the stream finds it
+    /// in the stream's views. No shard may be borrowed by the caller, where news of queues may be
+    /// among them.
     pub(super) fn tell_sessions(&self, news: Vec<(SessionId, StreamNews)>) {
         if news.is_empty() {
             return;
