@@ -375,7 +375,9 @@ impl IoThread {
             }
             return 0;
         }
-        let room = self.buffers.room();
+        let direct = state.client.room();
+        let is_direct = direct.is_some();
+        let room = direct.unwrap_or_else(|| self.buffers.room());
         let offered = room.len().min(state.read_size.bytes());
         let room = &mut room[..offered];
         let mut requests = 0;
@@ -389,14 +391,17 @@ impl IoThread {
                 state.unread = count == offered || more;
                 // What was there before the socket was watched has no edge of its own.
                 state.first_byte_until_ms = 0;
-                let bytes = self.buffers.take(count);
                 if !state.client.secured() && state.transport.established() {
                     state.client.secure(
                         state.transport.peer_certificate().map(<[u8]>::to_vec),
                         state.transport.tls_status(),
                     );
                 }
-                requests = state.client.receive(now, bytes, &self.broker);
+                let (client, broker) = (&mut state.client, &self.broker);
+                requests = match is_direct {
+                    true => client.receive_into_room(now, count, broker),
+                    false => client.receive(now, self.buffers.take(count), broker),
+                };
                 state.read_size.note(count, requests);
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => state.unread = false,

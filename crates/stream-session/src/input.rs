@@ -5,14 +5,21 @@ use crate::session::{Phase, Session};
 use bytes::Bytes;
 use leveret_stream_protocol::frame::bytes_wanted;
 use leveret_stream_protocol::{FrameError, ResponseCode, next_frame};
+use leveret_types::Now;
+use leveret_types::limits::SOCKET_READ_BYTES;
 use leveret_types::pool::Buffer;
 use std::collections::VecDeque;
 
 /// A frame that comes in pieces is given room for so many times what has come of it: what it claims
-/// to be long alone takes no memory.
-const ROOM_FACTOR: usize = 4;
+/// to be long alone takes no memory. One of which as much has come as one read brings has room for
+/// all of it, so that no more than that is copied.
+const ROOM_FACTOR: usize = 8;
 /// The least room for a frame that comes in pieces.
 const ROOM_BYTES_MIN: usize = 64;
+
+/// What is missing of a frame is read into its own room if it is so much at least. Less comes
+/// together with what follows.
+const DIRECT_BYTES_MIN: usize = SOCKET_READ_BYTES / 4;
 
 /// What has arrived and has not been looked at.
 #[derive(Debug, Default)]
@@ -29,8 +36,24 @@ impl Input {
         !self.waiting.is_empty()
     }
 
+    /// Where the rest of a large frame belongs that has begun to come, if nothing else is to be
+    /// looked at before it. Never more than that rest.
+    fn room(&mut self) -> Option<&mut [u8]> {
+        let partial = self.partial.as_mut().filter(|_| self.waiting.is_empty())?;
+        let missing = bytes_wanted(partial.filled()).saturating_sub(partial.len());
+        if missing < DIRECT_BYTES_MIN {
+            return None;
+        }
+        if partial.capacity() == partial.len() {
+            *partial = with_room(partial, &[]);
+        }
+        let room = partial.unfilled();
+        let end = missing.min(room.len());
+        Some(&mut room[..end])
+    }
+
     /// The next frame with its size, if it is whole. One that came in one piece is not copied, any
-    /// other once.
+    /// other once at most.
     fn next(&mut self, frame_max: u32) -> Result<Option<Bytes>, FrameError> {
         loop {
             let Some(mut partial) = self.partial.take() else {
@@ -80,6 +103,24 @@ fn with_room(partial: &Buffer, piece: &[u8]) -> Buffer {
 }
 
 impl Session {
+    /// Where the socket may be read into instead of a buffer of the reader's own, because what is
+    /// missing of a large frame can only be next; whoever does so says how much with
+    /// [`Self::receive_into_room`].
+    pub fn room(&mut self) -> Option<&mut [u8]> {
+        let takes_in = self.phase != Phase::Over && !self.ignores_input;
+        self.input.room().filter(|_| takes_in)
+    }
+
+    /// Takes in so many bytes that were read to the front of [`Self::room`]: a turn begins.
+    ///
+    /// # Panics
+    /// If there was no such room.
+    pub fn receive_into_room(&mut self, now: Now, bytes: usize, port: &mut impl Port) {
+        let partial = self.input.partial.as_mut();
+        partial.expect("room was asked for").wrote(bytes);
+        self.receive(now, Bytes::new(), port);
+    }
+
     /// Keeps what has arrived behind what has not been looked at.
     pub(crate) fn take_in(&mut self, bytes: Bytes) {
         if self.phase == Phase::Over || self.ignores_input || bytes.is_empty() {
@@ -166,6 +207,62 @@ mod tests {
         let room = input.partial.as_ref().unwrap().capacity();
         assert!((1_000..=ROOM_FACTOR * 1_000).contains(&room), "{room}");
         input.waiting.push_back(bytes.slice(1_000..));
+        assert_eq!(all(&mut input), [bytes]);
+    }
+
+    /// Reads what the socket has: into the room for the rest of a frame where there is such, else
+    /// in one piece of so many bytes at most. How many bytes were read directly.
+    fn read(input: &mut Input, socket: &mut Bytes, piece: usize) -> usize {
+        if let Some(room) = input.room() {
+            let count = room.len().min(piece).min(socket.len());
+            room[..count].copy_from_slice(&socket.split_to(count));
+            input.partial.as_mut().unwrap().wrote(count);
+            return count;
+        }
+        input
+            .waiting
+            .push_back(socket.split_to(piece.min(socket.len())));
+        0
+    }
+
+    #[test]
+    fn the_rest_of_a_large_frame_is_read_where_it_belongs_and_nothing_else_is() {
+        let large = 10 * DIRECT_BYTES_MIN;
+        let frames = [frame(1, 7), frame(2, large), frame(3, 0), frame(4, large)];
+        for piece in [2, 1_000, DIRECT_BYTES_MIN, 3 * DIRECT_BYTES_MIN, large] {
+            let mut socket = Bytes::from(frames.concat());
+            let (mut input, mut found, mut direct) = (Input::default(), Vec::new(), 0);
+            while !socket.is_empty() {
+                direct += read(&mut input, &mut socket, piece);
+                found.extend(all(&mut input));
+            }
+            assert_eq!(found, frames, "{piece}");
+            assert!(input.partial.is_none() && input.waiting.is_empty());
+            let least = 2 * large.saturating_sub(piece.max(DIRECT_BYTES_MIN) + DIRECT_BYTES_MIN);
+            assert!(
+                direct >= least,
+                "{piece}: {direct} of {large} twice came directly"
+            );
+        }
+    }
+
+    #[test]
+    fn a_frame_has_room_by_what_has_come_of_it_also_where_it_is_read_directly() {
+        let bytes = Bytes::from(frame(1, 900_000));
+        let mut input = Input::default();
+        input.waiting.push_back(bytes.slice(..100));
+        assert_eq!(all(&mut input).len(), 0);
+        let mut arrived = 100;
+        while let Some(room) = input.room() {
+            // Large buffers are rounded up, so that one serves for another.
+            assert!(arrived + room.len() <= 2 * ROOM_FACTOR * arrived);
+            let count = room.len().min(1_000);
+            room[..count].copy_from_slice(&bytes[arrived..arrived + count]);
+            input.partial.as_mut().unwrap().wrote(count);
+            arrived += count;
+        }
+        assert!(arrived > bytes.len() - DIRECT_BYTES_MIN, "{arrived}");
+        input.waiting.push_back(bytes.slice(arrived..));
         assert_eq!(all(&mut input), [bytes]);
     }
 }

@@ -93,6 +93,29 @@ impl Buffer {
         Ok(())
     }
 
+    /// The room behind what was written, for whoever writes to its front and then says so with
+    /// [`Self::wrote`].
+    pub fn unfilled(&mut self) -> &mut [u8] {
+        &mut self.room[self.filled..]
+    }
+
+    /// So many bytes at the front of [`Self::unfilled`] were written.
+    ///
+    /// # Panics
+    /// If there was no room for them.
+    pub fn wrote(&mut self, bytes: usize) {
+        assert!(bytes <= self.room.len() - self.filled, "there is room");
+        self.filled += bytes;
+    }
+
+    /// Writes over what was written there before.
+    ///
+    /// # Panics
+    /// If nothing was.
+    pub fn write_over(&mut self, at: usize, bytes: &[u8]) {
+        self.room[..self.filled][at..at + bytes.len()].copy_from_slice(bytes);
+    }
+
     /// What was written, to be shared.
     #[must_use]
     pub fn freeze(self) -> Bytes {
@@ -203,6 +226,19 @@ mod tests {
             Ok::<_, ()>(())
         });
         assert_eq!((written, &again.freeze()[..]), (Ok(()), &b"ac"[..]));
+    }
+
+    #[test]
+    fn what_is_written_into_the_room_counts_once_it_is_said_and_can_be_written_over() {
+        let mut buffer = Buffer::with_capacity(4);
+        buffer.extend_from_slice(b"a");
+        let room = buffer.unfilled();
+        assert_eq!(room.len(), 3);
+        room[..2].copy_from_slice(b"bc");
+        assert_eq!(buffer.filled(), b"a");
+        buffer.wrote(2);
+        buffer.write_over(1, b"BC");
+        assert_eq!(&buffer.freeze()[..], b"aBC");
     }
 
     #[test]

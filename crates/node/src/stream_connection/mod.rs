@@ -131,6 +131,23 @@ impl StreamConnection {
         self.session.take_work()
     }
 
+    /// Where the socket may be read into: see [`Session::room`].
+    pub fn room(&mut self) -> Option<&mut [u8]> {
+        self.session.room()
+    }
+
+    /// As [`Self::receive`], of so many bytes that were read to the front of [`Self::room`].
+    ///
+    /// # Panics
+    /// If there was no such room.
+    pub fn receive_into_room<E: Env>(&mut self, now: Now, bytes: usize, env: &E) -> usize {
+        self.traffic.received_bytes += bytes as u64;
+        let mut port = NodePort::new(&mut self.side, now, env);
+        self.session.receive_into_room(now, bytes, &mut port);
+        self.tell(now, env);
+        self.session.take_work()
+    }
+
     /// Takes in what was posted from elsewhere.
     pub fn event<E: Env>(&mut self, now: Now, event: ConnectionEvent, env: &E) {
         let mut port = NodePort::new(&mut self.side, now, env);

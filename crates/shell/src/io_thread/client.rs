@@ -71,6 +71,22 @@ impl Client {
         either!(self, client => client.receive(now, bytes, broker))
     }
 
+    /// Where the socket may be read into instead of a buffer of the thread's.
+    pub(super) fn room(&mut self) -> Option<&mut [u8]> {
+        match self {
+            Self::Amqp(_) => None,
+            Self::Stream(client) => client.room(),
+        }
+    }
+
+    /// As [`Self::receive`], of what was read into [`Self::room`].
+    pub(super) fn receive_into_room(&mut self, now: Now, bytes: usize, broker: &Broker) -> usize {
+        match self {
+            Self::Amqp(_) => 0,
+            Self::Stream(client) => client.receive_into_room(now, bytes, broker),
+        }
+    }
+
     pub(super) fn event(&mut self, now: Now, event: ConnectionEvent, broker: &Broker) {
         either!(self, client => client.event(now, event, broker));
     }
