@@ -198,6 +198,25 @@ impl SharedChunk {
         }
     }
 
+    /// As [`Self::new`], without a filter, of a buffer that has room for the header and the data
+    /// behind it.
+    ///
+    /// # Panics
+    /// As [`Self::new`], and if there is no room for the trailer.
+    pub(crate) fn in_place(mut header: ChunkHeader, mut buffer: Buffer, trailer: &[u8]) -> Self {
+        let data = &buffer.filled()[HEADER_BYTES..];
+        header.bloom_bytes = 0;
+        header.data_bytes = u32::try_from(data.len()).expect("a chunk's data are bounded");
+        header.trailer_bytes = u32::try_from(trailer.len()).expect("a trailer is bounded");
+        header.crc = crc32fast::hash(data);
+        buffer.extend_from_slice(trailer);
+        buffer.write_over(0, &header.encode());
+        Self {
+            header,
+            bytes: buffer.freeze(),
+        }
+    }
+
     /// Takes a chunk from the front of `bytes`, which may hold more. Checks lengths, but neither
     /// the checksum nor the entries: see [`Self::verify`].
     ///

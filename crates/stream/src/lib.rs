@@ -15,6 +15,7 @@ mod active;
 pub mod batch;
 pub mod bloom;
 pub mod chunk;
+mod chunk_data;
 pub mod host;
 pub mod machine;
 mod offsets;

@@ -14,6 +14,7 @@ use crate::active::ActiveGroups;
 use crate::batch::{Batch, Published};
 use crate::bloom::BloomBuilder;
 use crate::chunk::{ChunkHeader, ChunkKind, SharedChunk};
+use crate::chunk_data::ChunkData;
 use crate::host::{Command, Event, PublisherId, Reference, Refusal, SessionId, StreamStats};
 use crate::rates::Rates;
 use crate::reader::{Key, Readers};
@@ -179,7 +180,7 @@ impl Span {
 /// The chunk that is being filled.
 #[derive(Debug)]
 struct Filling {
-    data: Vec<u8>,
+    data: ChunkData,
     entries: u16,
     records: u32,
     bloom: BloomBuilder,
@@ -266,7 +267,7 @@ impl Stream {
             segments,
             segment_chunks: 0,
             filling: Filling {
-                data: Vec::new(),
+                data: ChunkData::default(),
                 entries: 0,
                 records: 0,
                 bloom: BloomBuilder::new(settings.filter_bytes),
@@ -472,7 +473,7 @@ impl Stream {
 
     fn fill(&mut self, published: &Published<'_>) {
         let filling = &mut self.filling;
-        filling.data.extend_from_slice(published.entry.bytes);
+        filling.data.push(published.entry.bytes);
         filling.entries += 1;
         filling.records += u32::from(published.entry.records);
         filling.bloom.add(published);
@@ -530,11 +531,7 @@ impl Stream {
             ..self.header(ChunkKind::User)
         };
         let bloom = self.filling.bloom.take(self.settings.filter_bytes);
-        let chunk = SharedChunk::new(header, &bloom, &self.filling.data, &trailer);
-        self.filling.data.clear();
-        if self.filling.data.capacity() > 2 * STREAM_CHUNK_BYTES {
-            self.filling.data.shrink_to(0);
-        }
+        let chunk = self.filling.data.take(header, &bloom, &trailer);
         self.last_user = Some(Span::of(&header));
         self.append(chunk);
     }

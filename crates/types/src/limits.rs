@@ -532,6 +532,8 @@ pub const STREAM_UNPACK_TURN_BYTES: usize = 2 * 1024 * 1024;
 /// Bytes of entries of one chunk of a stream, which with its heads fills a buffer of 512 KiB. A
 /// larger entry has a chunk of its own.
 pub const STREAM_CHUNK_BYTES: usize = 511 * 1024;
+/// Bytes of a chunk's buffer that its data leave to its header and to what follows the data.
+pub const STREAM_CHUNK_MARGIN_BYTES: usize = 512;
 /// Entries of one chunk of a stream: its header counts them with 16 bits.
 pub const STREAM_CHUNK_ENTRIES_MAX: usize = 65_535;
 /// Bytes of the name of a publisher or a consumer whose sequence or offset a stream keeps.
@@ -571,6 +573,9 @@ pub const STREAM_SEGMENT_CHUNKS_MAX: u32 = 256_000;
 pub const STREAM_FILES_OPEN_MAX: usize = 256;
 /// Bytes of a stream that are read from disk at once. A larger chunk is read alone.
 pub const STREAM_READ_BYTES: usize = 1024 * 1024;
+/// Bytes of a stream that are read in a row for one reader that is behind, as far as it has credit:
+/// each read waits for the thread that reads and for the one that sends.
+pub const STREAM_READER_BYTES: u64 = 4 * 1024 * 1024;
 /// Bytes of publishes that wait for the thread of the streams, and again of all other commands; one
 /// may exceed it.
 pub const STREAM_INBOX_BYTES_MAX: usize = 8 * 1024 * 1024;

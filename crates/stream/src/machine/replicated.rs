@@ -369,7 +369,7 @@ impl Stream {
         }
         self.publishers.clear();
         self.owed.clear();
-        self.filling.data = Vec::new();
+        self.filling.data.clear();
         self.filling.entries = 0;
         self.filling.records = 0;
         drop(self.filling.bloom.take(self.settings.filter_bytes));
