@@ -618,3 +618,49 @@ fn few_chunks_of_what_was_read_keep_no_more_memory_than_their_own() {
         assert!(capacity.is_ok_and(|capacity| capacity < 2 * len));
     }
 }
+
+#[test]
+fn a_reader_that_is_behind_gets_several_blocks_at_once_and_no_more_than_it_asks_for() {
+    const BYTES: usize = 100_000;
+    let (disk, appended) = filled(100, u64::MAX, BYTES / 2);
+    let (mut files, _) = open(&disk);
+    let read = |files: &mut StreamFiles<MemoryDisk>, from: u64, chunks: u32, bytes: u64| {
+        let read = files.begin_read(STREAM, 0, Seek::Offset(from), u64::MAX, chunks);
+        let before = disk.counts().read_bytes;
+        let loaded = read.unwrap().with_bytes(bytes).run();
+        (loaded, disk.counts().read_bytes - before)
+    };
+    let four = 4 * STREAM_READ_BYTES as u64;
+    let (loaded, _) = read(&mut files, 0, u32::MAX, four);
+    let count = loaded.unwrap().chunks.len();
+    assert!((four as usize / BYTES..60).contains(&count), "{count}");
+    for chunks in [1, 10, 11, 30] {
+        let (loaded, bytes) = read(&mut files, 0, chunks, four);
+        let loaded = loaded.unwrap();
+        assert_eq!(loaded.chunks, appended[..chunks as usize]);
+        let blocks = (chunks as usize * BYTES).div_ceil(STREAM_READ_BYTES) + 1;
+        assert!(
+            bytes <= (blocks * STREAM_READ_BYTES) as u64,
+            "{chunks}: {bytes}"
+        );
+        let seek = Seek::Position(loaded.position);
+        let next = files.read(STREAM, 0, seek, u64::MAX, 1).unwrap();
+        assert_eq!(next.chunks, appended[chunks as usize..][..1]);
+    }
+    // The end of the segment, and the offset that is not shown, end it as well.
+    let (loaded, _) = read(&mut files, 80 * 2, u32::MAX, four);
+    assert_eq!(loaded.unwrap().chunks, appended[80..]);
+    let bounded = files.begin_read(STREAM, 0, Seek::Offset(0), 30, u32::MAX);
+    let loaded = bounded.unwrap().with_bytes(four).run().unwrap();
+    assert_eq!(loaded.chunks, appended[..15]);
+    // What is sound before damage is served, and the damage is told behind it.
+    disk.tamper(&paths(&disk).pop().unwrap(), |bytes| {
+        bytes[25 * BYTES] ^= 1;
+    });
+    let (loaded, _) = read(&mut files, 0, u32::MAX, four);
+    let loaded = loaded.unwrap();
+    assert!((20..25).contains(&loaded.chunks.len()));
+    let seek = Seek::Position(loaded.position);
+    let behind = files.read(STREAM, 0, seek, u64::MAX, 1);
+    assert!(matches!(behind, Err(StreamReadError::Damaged { .. })));
+}

@@ -5,6 +5,7 @@ use crate::outside::Outside;
 use crate::reads::{Reading, Reads};
 use leveret_storage::{Disk, Fatal, StreamFiles, WalError};
 use leveret_stream::{Effect, Events, Seek};
+use leveret_types::limits::STREAM_READER_BYTES;
 use leveret_types::{NodeId, QueueId};
 use std::collections::vec_deque;
 
@@ -223,7 +224,14 @@ impl<D: Disk> Carrier<'_, D> {
     ) {
         let files = &mut self.files;
         match files.begin_read(self.id, segment, seek, before, chunks_max) {
-            Ok(read) => self.reads.begin((self.id, hosted), segment, to, read),
+            Ok(read) => {
+                // A follower asks for no more than a block.
+                let read = match to {
+                    Reading::Reader(_) => read.with_bytes(STREAM_READER_BYTES),
+                    Reading::Follower(_) => read,
+                };
+                self.reads.begin((self.id, hosted), segment, to, read);
+            }
             Err(error) => hosted.loaded(segment, to, Err(error), out),
         }
     }

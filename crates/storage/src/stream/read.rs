@@ -129,31 +129,47 @@ impl<'a, F: DiskFile> SegmentReader<'a, F> {
         Ok(low)
     }
 
-    /// Reads whole records from a position on: their chunks, and where they end.
-    fn read(&self, mut position: u64, before: u64, chunks_max: usize) -> io::Result<Read> {
-        let mut chunks = Vec::new();
-        let mut block = self.block(position, STREAM_READ_BYTES)?;
-        let (start, mut block_bytes) = (position, block.len());
-        let mut is_sound = true;
-        while chunks.len() < chunks_max && !block.is_empty() {
-            let Some(record) = RecordHead::decode(&self.head, position, &block) else {
+    /// Reads whole records from a position on: their chunks, and where they end. Of what lies
+    /// together so many bytes are read, and up to one block more.
+    fn read(&self, from: u64, bounds: Bounds) -> io::Result<Read> {
+        let mut read = Read {
+            chunks: Vec::new(),
+            position: from,
+            is_sound: true,
+        };
+        while self.read_block(&mut read, bounds)? && read.position - from < bounds.bytes {}
+        Ok(read)
+    }
+
+    /// Reads the records of one block behind what was read. Whether the next one has what is wanted
+    /// as well.
+    fn read_block(&self, read: &mut Read, bounds: Bounds) -> io::Result<bool> {
+        let start = read.position;
+        let had = read.chunks.len();
+        let mut block = self.block(start, STREAM_READ_BYTES)?;
+        let mut block_bytes = block.len();
+        let mut is_cut_short = false;
+        while read.chunks.len() < bounds.chunks && !block.is_empty() {
+            let Some(record) = RecordHead::decode(&self.head, read.position, &block) else {
                 // The end of a block may cut a record short, also its head: the next read has it.
-                is_sound = !chunks.is_empty() || self.is_zero_from(position)?;
+                read.is_sound = !read.chunks.is_empty() || self.is_zero_from(read.position)?;
+                is_cut_short = read.chunks.len() > had && block.len() < RECORD_KNOWN_BYTES;
                 break;
             };
-            if record.chunk.first_offset >= before {
+            if record.chunk.first_offset >= bounds.before {
                 break;
             }
             let bytes = usize::try_from(record.bytes()).unwrap_or(usize::MAX);
             if bytes > block.len() {
-                if !chunks.is_empty() {
+                if !read.chunks.is_empty() {
+                    is_cut_short = read.chunks.len() > had;
                     break;
                 }
-                block = self.block(position, bytes)?;
+                block = self.block(read.position, bytes)?;
                 block_bytes = block.len();
             }
             if bytes > block.len() || !record.has_body(&block[RECORD_KNOWN_BYTES..bytes]) {
-                is_sound = !chunks.is_empty();
+                read.is_sound = !read.chunks.is_empty();
                 break;
             }
             let stride = usize::try_from(record.stride()).unwrap_or(usize::MAX);
@@ -161,25 +177,22 @@ impl<'a, F: DiskFile> SegmentReader<'a, F> {
             // A file that was cut short may lack the zeros behind its last record.
             block = block.split_off(stride.min(block.len()));
             let Ok(chunk) = SharedChunk::split_from(&mut chunk) else {
-                is_sound = false;
+                read.is_sound = false;
                 break;
             };
-            chunks.push(chunk);
-            position += record.stride();
+            read.chunks.push(chunk);
+            read.position += record.stride();
         }
-        if position - start < block_bytes as u64 / 2 {
+        if read.position - start < block_bytes as u64 / 2 {
             // Whoever keeps a chunk keeps all of the block that it came in.
-            chunks = chunks
-                .iter()
-                .map(copied)
-                .collect::<Option<_>>()
-                .unwrap_or(chunks);
+            for chunk in &mut read.chunks[had..] {
+                if let Some(alone) = copied(chunk) {
+                    *chunk = alone;
+                }
+            }
         }
-        Ok(Read {
-            chunks,
-            position,
-            is_sound,
-        })
+        let goes_on = is_cut_short || block.is_empty() && read.chunks.len() > had;
+        Ok(goes_on && read.chunks.len() < bounds.chunks)
     }
 
     fn block(&self, position: u64, bytes: usize) -> io::Result<Bytes> {
@@ -206,6 +219,15 @@ fn copied(chunk: &SharedChunk) -> Option<SharedChunk> {
     SharedChunk::split_from(&mut Bytes::copy_from_slice(chunk.bytes())).ok()
 }
 
+/// What is read at most.
+#[derive(Clone, Copy)]
+struct Bounds {
+    /// Nothing from this offset on.
+    before: u64,
+    chunks: usize,
+    bytes: u64,
+}
+
 struct Read {
     chunks: Vec<SharedChunk>,
     position: u64,
@@ -221,11 +243,17 @@ pub struct StreamRead<D: Disk> {
     /// Where its last record ended, if it is written to.
     end: Option<u64>,
     seek: Seek,
-    before: u64,
-    chunks_max: u32,
+    bounds: Bounds,
 }
 
 impl<D: Disk> StreamRead<D> {
+    /// Reads so many bytes where they lie together, instead of one block of
+    /// [`STREAM_READ_BYTES`].
+    pub const fn with_bytes(mut self, bytes: u64) -> Self {
+        self.bounds.bytes = bytes;
+        self
+    }
+
     /// Does it.
     ///
     /// # Errors
@@ -234,8 +262,7 @@ impl<D: Disk> StreamRead<D> {
         let Self {
             segment,
             seek,
-            before,
-            chunks_max,
+            bounds,
             ..
         } = self;
         let failed = |source| StreamReadError::Io { segment, source };
@@ -248,8 +275,7 @@ impl<D: Disk> StreamRead<D> {
             Seek::TimestampMs(time) => reader.search(|r| r.chunk.timestamp_ms < time),
         };
         let position = position.map_err(failed)?;
-        let read = reader.read(position, before, chunks_max as usize);
-        let read = read.map_err(failed)?;
+        let read = reader.read(position, bounds).map_err(failed)?;
         if !read.is_sound {
             return Err(damaged(read.position));
         }
@@ -283,8 +309,11 @@ impl<D: Disk> StreamFiles<D> {
             segment,
             end: last.map(|last| last.end),
             seek,
-            before,
-            chunks_max,
+            bounds: Bounds {
+                before,
+                chunks: chunks_max as usize,
+                bytes: 0,
+            },
         })
     }
 
