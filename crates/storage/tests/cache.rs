@@ -178,6 +178,7 @@ fn a_buffer_that_another_shard_has_is_not_written_again() {
         let (mut store, _) = world.open();
         store.shards[0].create_log(A, LogKind::Durable);
         store.shards[1].create_log(B, LogKind::Durable);
+        store.prepare(1).unwrap();
         let before = world.disk.counts().written_bytes;
         let bytes = Bytes::from(payload(1, BYTES));
         let body = store.shards[0].body_shared(Durability::Durable, bytes.clone());

@@ -150,6 +150,146 @@ fn a_file_that_grew_and_was_cut_to_nothing_is_reported_and_one_that_was_begun_is
     assert!(!world.disk.paths().contains(&begun));
 }
 
+/// The bytes of an entry of a batch: most are small, some are too large to be written ahead of.
+fn mixed(n: u64) -> Vec<u8> {
+    payload(n, if n % 5 == 3 { 70_000 } else { BYTES })
+}
+
+/// A log that began in this batch.
+fn begun_in(n: u64) -> LogId {
+    LogId(100 + n)
+}
+
+/// Whoever looks finds that a file was cut there, and that the logs of the batches before `sound`
+/// may have had more.
+fn check_cut(world: &World, path: &std::path::Path, cut: usize, sound: u64) {
+    let short = world.on_copy(|disk| {
+        assert!(disk.tamper(path, |bytes| {
+            assert!(cut < bytes.len(), "it is shorter than that");
+            bytes.truncate(cut);
+        }));
+    });
+    for start in 0..3 {
+        let at = format!("{cut} after {sound}, start {start}");
+        let (mut store, report) = short.open();
+        let told = report.notes.iter().any(|n| n.contains("cut short"));
+        assert!(told, "{at}: {report:?}");
+        for n in 0..sound {
+            assert_eq!(store.read(A, n), Read::Ready(mixed(n).into()), "{at}");
+            for log in [A, begun_in(n)] {
+                assert!(store.shards[0].damage(log).is_some(), "{at}: log {log}");
+            }
+        }
+        assert_eq!(store.read(A, sound), Read::Gone, "{at}");
+    }
+}
+
+/// A new store has no prepared file: its first one grows as it is written. Whatever has become
+/// durable in it is missed from then on.
+#[test]
+fn a_file_that_grows_is_reported_wherever_it_is_cut_after_any_batch() {
+    // With room that is written ahead of small batches, and on a disk that has none for that.
+    for has_room in [true, false] {
+        let world = World::new();
+        let (mut store, _) = world.open();
+        let mut before = 4_096;
+        for n in 0..25 {
+            if !has_room {
+                let needed = world.disk.bytes() + mixed(n).len() as u64 + 12_000;
+                world.disk.set_bytes_max(Some(needed));
+            }
+            append(&mut store, A, &mixed(n));
+            append(&mut store, begun_in(n), b"begun");
+            store.sync().unwrap();
+            let path = world.only_file(".wal");
+            // Between two batches, within the last one, behind it, and with nothing but the header.
+            check_cut(&world, &path, before, n);
+            check_cut(&world, &path, before + 512, n);
+            check_cut(&world, &path, 4_096, 0);
+            before = world.used_bytes(&path);
+            check_cut(&world, &path, before - 1, n + 1);
+        }
+        // All that was confirmed is there.
+        world.disk.set_bytes_max(None);
+        drop(store);
+        let (mut store, report) = world.open();
+        assert_eq!(report.notes, [""; 0]);
+        for n in 0..25 {
+            assert_eq!(store.read(A, n), Read::Ready(mixed(n).into()));
+            assert_eq!(store.shards[0].damage(begun_in(n)), None);
+        }
+    }
+}
+
+#[test]
+fn a_file_that_was_cut_and_whose_header_is_damaged_beside_is_reported() {
+    for prepared in [0, 1] {
+        let world = World::new();
+        let (mut store, _) = world.open();
+        store.prepare(prepared).unwrap();
+        append(&mut store, A, &payload(0, BYTES));
+        store.sync().unwrap();
+        drop(store);
+        let path = world.only_file(".wal");
+        assert!(world.disk.tamper(&path, |bytes| {
+            bytes.truncate(4_096);
+            bytes[1] ^= 1;
+        }));
+        let (_, report) = world.open();
+        let told = report.notes.iter().any(|n| n.contains("cut short"));
+        assert!(told, "{prepared} prepared: {report:?}");
+    }
+}
+
+#[test]
+fn a_log_that_began_in_the_batch_before_a_file_that_was_cut_is_not_taken_for_sound_later() {
+    let world = World::new();
+    let (mut store, _) = world.open();
+    store.prepare(2).unwrap();
+    for n in 0..6 {
+        if n == 2 {
+            append(&mut store, B, b"begun");
+        }
+        if n == 3 {
+            store.roll();
+        }
+        append(&mut store, A, &payload(n, BYTES));
+        store.sync().unwrap();
+    }
+    drop(store);
+    let newest = &world.files(".wal")[1];
+    assert!(world.disk.tamper(newest, |bytes| bytes.truncate(4_096)));
+    // The first start writes what it knows again, behind the file.
+    for start in 0..3 {
+        let (mut store, report) = world.open();
+        for log in [A, B] {
+            let damage = store.shards[0].damage(log);
+            assert!(damage.is_some(), "log {log}, start {start}: {report:?}");
+        }
+        check_all(&mut store, A, 0..3, BYTES);
+    }
+}
+
+/// That the file has room for a batch costs a sync of its own only where the batch is large.
+#[test]
+fn small_batches_in_a_file_that_grows_are_one_sync_each() {
+    let world = World::with_wal_files_of(8 << 20);
+    let (mut store, _) = world.open();
+    append(&mut store, A, &payload(0, BYTES));
+    store.sync().unwrap();
+    for n in 1..300 {
+        let len = [100, BYTES, 60_000][n as usize % 3];
+        append(&mut store, A, &payload(n, len));
+        let before = world.disk.counts().syncs;
+        store.sync().unwrap();
+        assert_eq!(world.disk.counts().syncs - before, 1, "batch {n}");
+    }
+    append(&mut store, A, &payload(0, 400_000));
+    let before = world.disk.counts().syncs;
+    store.sync().unwrap();
+    assert_eq!(world.disk.counts().syncs - before, 2);
+}
+
 #[test]
 fn what_was_cut_off_stays_known_until_its_loss_is_accepted() {
     let (world, path, ends) = scene();

@@ -3,34 +3,19 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that fails here says enough")]
 
+mod common;
+
+use common::streams::{chunk, path_of};
 use leveret_storage::{
     Disk, DiskFile, MemoryDisk, OpenError, RecoveredStream, StreamFiles, StreamReadError,
 };
-use leveret_stream::{ChunkHeader, ChunkKind, Seek, SharedChunk};
+use leveret_stream::{Seek, SharedChunk};
 use leveret_types::QueueId;
 use leveret_types::limits::{STREAM_JOURNAL_ROOM, STREAM_READ_BYTES};
 use std::path::{Path, PathBuf};
 
 const STREAM: QueueId = QueueId(7);
 const FOLDER: &str = "streams";
-
-fn chunk(first_offset: u64, records: u32, body_bytes: usize) -> SharedChunk {
-    let header = ChunkHeader {
-        kind: ChunkKind::User,
-        entries: u16::try_from(records).unwrap(),
-        records,
-        timestamp_ms: first_offset as i64 * 10,
-        epoch: 1,
-        first_offset,
-        crc: 0,
-        data_bytes: 0,
-        trailer_bytes: 0,
-        bloom_bytes: 0,
-    };
-    let body = vec![first_offset as u8; body_bytes];
-    let entry = [&(body_bytes as u32).to_be_bytes()[..], &body].concat();
-    SharedChunk::new(header, &[], &entry.repeat(records as usize), b"trailer")
-}
 
 fn open(disk: &MemoryDisk) -> (StreamFiles<MemoryDisk>, RecoveredStream) {
     let mut files = StreamFiles::open(disk.clone(), Path::new(FOLDER), 42).unwrap();
@@ -297,6 +282,59 @@ fn a_last_segment_with_a_damaged_head_is_left_out_where_others_have_what_it_held
     );
 }
 
+/// A drive wrote the head of one segment over that of another: it is sound, and not the file's own.
+#[test]
+fn a_head_in_the_wrong_place_is_damage_and_no_data_go_for_it() {
+    let head_of = |disk: &MemoryDisk, path: &Path| {
+        let mut head = Vec::new();
+        disk.tamper(path, |bytes| head = bytes[..80].to_vec());
+        head
+    };
+    // Of another segment; of another stream, whose segment has the same name but for that.
+    for (per_segment, left) in [(2, 4), (10, 0)] {
+        let (disk, appended) = filled(6, per_segment, 50);
+        let last = paths(&disk).pop().unwrap();
+        let mut others = StreamFiles::open(disk.clone(), Path::new(FOLDER), 5).unwrap();
+        others.begin_segment(QueueId(9), 0).unwrap();
+        drop(others);
+        let of_other = path_of(&disk, "9-00000000000000000000.stream");
+        let from = if left == 0 {
+            of_other
+        } else {
+            paths(&disk)[0].clone()
+        };
+        let (own, wrong) = (head_of(&disk, &last), head_of(&disk, &from));
+        disk.tamper(&last, |bytes| bytes[..80].copy_from_slice(&wrong));
+        let mut files = StreamFiles::open(disk.clone(), Path::new(FOLDER), 1).unwrap();
+        let refused = files.recover(STREAM);
+        assert!(matches!(refused, Err(OpenError::Damaged { path, .. }) if path == last));
+        let mut files = StreamFiles::open(disk.clone(), Path::new(FOLDER), 1).unwrap();
+        let found = files.recover_replica(STREAM).unwrap();
+        assert_eq!(found.damaged_from, Some(left as u64 * 2));
+        assert_eq!(found.recovered.newest.last(), appended[..left].last());
+        // With its own head, all is there.
+        disk.tamper(&last, |bytes| bytes[..80].copy_from_slice(&own));
+        let (_, found) = open(&disk);
+        assert_eq!((found.damage, found.cut_bytes), (Vec::new(), 0));
+        assert_eq!(found.recovered.newest.last(), appended.last());
+    }
+    // One that is not the last is not looked at by a start, but by whoever reads it.
+    let (disk, _) = filled(6, 2, 50);
+    let all = paths(&disk);
+    let wrong = head_of(&disk, &all[2]);
+    disk.tamper(&all[1], |bytes| bytes[..80].copy_from_slice(&wrong));
+    let (mut files, found) = open(&disk);
+    assert_eq!((found.damage.len(), found.damaged_from), (1, Some(4)));
+    let read = files.read(STREAM, 4, Seek::Offset(4), u64::MAX, 9);
+    assert!(matches!(
+        read,
+        Err(StreamReadError::Damaged {
+            segment: 4,
+            position: 0
+        })
+    ));
+}
+
 #[test]
 fn a_deleted_stream_leaves_no_file() {
     let (disk, _) = filled(6, 2, 50);
@@ -421,13 +459,6 @@ fn journaled() -> (MemoryDisk, StreamFiles<MemoryDisk>) {
     }
     files.sync_together(&PAIR).unwrap();
     (disk, files)
-}
-
-fn path_of(disk: &MemoryDisk, ending: &str) -> PathBuf {
-    let mut paths = disk.paths().into_iter();
-    paths
-        .find(|path| path.to_str().unwrap().ends_with(ending))
-        .unwrap()
 }
 
 fn newest(files: &mut StreamFiles<MemoryDisk>, stream: QueueId) -> Option<u64> {

@@ -74,7 +74,9 @@ impl Replay {
                     cut.end,
                     file.end().min(cut.start),
                 ));
-                self.pass_gap();
+                for shard in &mut self.shards {
+                    shard.pass_cut(&file.moved);
+                }
             }
         }
         if !wal.notes.is_empty() {
@@ -179,6 +181,7 @@ impl Replay {
     fn note_missing_tails(&mut self) {
         let text = "a part of the write-ahead log is damaged, and nothing tells whose it was";
         for shard in &mut self.shards {
+            shard.pass_last_cut();
             if shard.gaps > 0 && shard.missing.is_empty() {
                 shard.missing.push(text.to_owned());
             }

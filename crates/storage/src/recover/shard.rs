@@ -4,7 +4,7 @@
 
 use crate::checkpoint::ShardPart;
 use crate::chunk::{Chunk, Place};
-use crate::id::{FileId, LogKind};
+use crate::id::{ChunkSeq, FileId, LogKind};
 use crate::log::{Cut, Log, Side};
 use crate::record::Record;
 use crate::segment::format::LogBlock;
@@ -26,6 +26,9 @@ pub(super) struct ShardReplay {
     pub(super) missing: Vec<String>,
     /// Places so far at which something may be missing.
     pub(super) gaps: usize,
+    /// The chunk behind which something may be missing, if it is still to come: the start that
+    /// missed it had written what it knew again.
+    cut_after: Option<ChunkSeq>,
     /// Logs that were begun or accepted behind that many of these: what was lost there is no
     /// longer theirs.
     sound_after: BTreeMap<LogId, usize>,
@@ -42,6 +45,7 @@ impl ShardReplay {
             bad_bodies: RangeSet::new(),
             missing: Vec::new(),
             gaps: 0,
+            cut_after: None,
             sound_after: BTreeMap::new(),
             cut_before: 0,
         }
@@ -58,7 +62,22 @@ impl ShardReplay {
         }
     }
 
+    /// A file was cut, of which these are the last chunks that were written again behind it.
+    pub(super) fn pass_cut(&mut self, moved: &BTreeMap<u16, ChunkSeq>) {
+        self.pass_last_cut();
+        self.cut_after = moved.get(&u16::from(self.logs.shard())).copied();
+        self.gaps += usize::from(self.cut_after.is_none());
+    }
+
+    /// All has come that was written again.
+    pub(super) fn pass_last_cut(&mut self) {
+        self.gaps += usize::from(self.cut_after.take().is_some());
+    }
+
     pub(super) fn chunk(&mut self, batch: &Batch, chunk: &ChunkHead) {
+        if self.cut_after.is_some_and(|last| chunk.seq > last) {
+            self.pass_last_cut();
+        }
         let expected = self.last_seq.map_or(self.after + 1, |last| last + 1);
         if chunk.seq > expected {
             let range = expected..chunk.seq;

@@ -5,6 +5,7 @@ use crate::stream::files::StreamFiles;
 use crate::stream::format::{
     FILE_HEAD_BYTES, FileHead, HeadError, RECORD_KNOWN_BYTES, RECORDS_START, RecordHead,
 };
+use crate::stream::open::Name;
 use bytes::Bytes;
 use leveret_stream::segments::{RECORD_HEAD_BYTES, SECTOR_BYTES};
 use leveret_stream::{Loaded, Seek, SharedChunk};
@@ -46,13 +47,21 @@ pub(crate) struct SegmentReader<'a, F> {
 pub(crate) type Found = (u64, RecordHead);
 
 impl<'a, F: DiskFile> SegmentReader<'a, F> {
-    /// Reads the file's head.
-    pub(crate) fn open(file: &'a F, end: Option<u64>) -> io::Result<Result<Self, HeadError>> {
+    /// Reads the head of the file, which must be the one of this segment: one that a drive has put
+    /// in the wrong place is damage.
+    pub(crate) fn open(
+        file: &'a F,
+        (stream, first_offset): Name,
+        end: Option<u64>,
+    ) -> io::Result<Result<Self, HeadError>> {
         let len = file.len()?;
         let end = end.unwrap_or(len).min(len);
         let mut bytes = vec![0; FILE_HEAD_BYTES.min(end) as usize];
         let read = file.read_at(&mut bytes, 0)?;
-        let head = FileHead::decode(&bytes[..read]);
+        let head = FileHead::decode(&bytes[..read]).and_then(|head| {
+            let is_own = head.stream == stream && head.first_offset == first_offset;
+            is_own.then_some(head).ok_or(HeadError::Damaged)
+        });
         Ok(head.map(|head| Self { file, head, end }))
     }
 
@@ -239,6 +248,7 @@ struct Read {
 #[must_use]
 pub struct StreamRead<D: Disk> {
     file: Arc<D::File>,
+    stream: QueueId,
     segment: u64,
     /// Where its last record ended, if it is written to.
     end: Option<u64>,
@@ -260,6 +270,7 @@ impl<D: Disk> StreamRead<D> {
     /// If the file is damaged where it is read, or the disk refuses.
     pub fn run(self) -> Result<Loaded, StreamReadError> {
         let Self {
+            stream,
             segment,
             seek,
             bounds,
@@ -267,7 +278,8 @@ impl<D: Disk> StreamRead<D> {
         } = self;
         let failed = |source| StreamReadError::Io { segment, source };
         let damaged = |position| StreamReadError::Damaged { segment, position };
-        let reader = SegmentReader::open(&*self.file, self.end).map_err(failed)?;
+        let reader = SegmentReader::open(&*self.file, (stream, segment), self.end);
+        let reader = reader.map_err(failed)?;
         let reader = reader.map_err(|_| damaged(0))?;
         let position = match seek {
             Seek::Position(position) => Ok(position),
@@ -306,6 +318,7 @@ impl<D: Disk> StreamFiles<D> {
         let last = last.filter(|last| last.head.first_offset == segment);
         Ok(StreamRead {
             file: file.map_err(|source| StreamReadError::Io { segment, source })?,
+            stream,
             segment,
             end: last.map(|last| last.end),
             seek,

@@ -81,7 +81,7 @@ impl<D: Disk> StreamFiles<D> {
             let path = self.files.path(name);
             let failed = |error| OpenError::io(&path, error);
             let file = self.files.get(name).map_err(failed)?;
-            match SegmentReader::open(&*file, None).map_err(failed)? {
+            match SegmentReader::open(&*file, name, None).map_err(failed)? {
                 Ok(reader) => {
                     let end = end_of(&reader).map_err(failed)?;
                     // Whoever goes on with the segment before begins this one again, with all that
@@ -210,10 +210,11 @@ impl<D: Disk> StreamFiles<D> {
             .get(&stream)
             .map(|state| state.segments.clone());
         for first_offset in segments.unwrap_or_default() {
-            let path = self.files.path((stream, first_offset));
+            let name = (stream, first_offset);
+            let path = self.files.path(name);
             let failed = |error| OpenError::io(&path, error);
-            let file: Arc<D::File> = self.files.get((stream, first_offset)).map_err(failed)?;
-            let first = match SegmentReader::open(&*file, None).map_err(failed)? {
+            let file: Arc<D::File> = self.files.get(name).map_err(failed)?;
+            let first = match SegmentReader::open(&*file, name, None).map_err(failed)? {
                 Ok(reader) => reader.record_at(RECORDS_START).map_err(failed)?,
                 Err(HeadError::Newer(version)) => return Err(OpenError::Newer { path, version }),
                 Err(HeadError::Damaged) => None,

@@ -199,7 +199,7 @@ impl<D: Disk> StreamFiles<D> {
     fn cut_segment(&mut self, name: (QueueId, u64), next_offset: u64) -> io::Result<()> {
         let file = self.files.get(name)?;
         // Without a head it was being made: nothing is in it.
-        let Ok(reader) = SegmentReader::open(&*file, None)? else {
+        let Ok(reader) = SegmentReader::open(&*file, name, None)? else {
             return Ok(());
         };
         let from = reader.search(|record| record.chunk.next_offset() <= next_offset)?;

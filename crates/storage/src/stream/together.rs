@@ -5,6 +5,7 @@ use crate::error::{Fatal, WalError};
 use crate::stream::files::{StreamFiles, StreamSync};
 use crate::stream::format::{RECORD_KNOWN_BYTES, RECORDS_START};
 use crate::stream::journal::{Part, Written};
+use crate::stream::open::Name;
 use crate::stream::read::SegmentReader;
 use crate::wal::pool::is_full;
 use leveret_types::QueueId;
@@ -15,8 +16,8 @@ use std::io::{self, IoSlice};
 
 /// Writes the records from a position on as they are, and from the file's beginning also its head.
 /// Ends before bytes that are not read back as they were found: those stay as they are.
-fn rewrite(file: &impl DiskFile, end: u64, from: u64) -> io::Result<()> {
-    let Ok(reader) = SegmentReader::open(file, Some(end))? else {
+fn rewrite(file: &impl DiskFile, name: Name, end: u64, from: u64) -> io::Result<()> {
+    let Ok(reader) = SegmentReader::open(file, name, Some(end))? else {
         return Ok(());
     };
     let mut at = from;
@@ -101,7 +102,7 @@ impl<D: Disk> StreamFiles<D> {
         };
         let name = (stream, last.head.first_offset);
         let file = self.files.get(name);
-        match file.and_then(|file| rewrite(&*file, last.end, from)) {
+        match file.and_then(|file| rewrite(&*file, name, last.end, from)) {
             Ok(()) => {}
             // A file system that writes elsewhere has no room: nothing is worse than before.
             Err(error) if is_full(&error) => return Ok(()),

@@ -3,7 +3,8 @@
 //! ```text
 //! file   = header (one sector) batch batch ...              a sector is 4,096 bytes
 //! header = "LVRTWAL\0" | version u16 | 0 u16 | crc u32 | salt u64 | generation u64
-//!        | unless the file grows: length u64 that it was made with | crc u32 of that | zeros to the sector's end
+//!        | length u64 that the file was made with | crc u32 of that | zeros
+//!        | of a file that grows, at 512 and at 1,024, in turns: length u64 that it has | crc u32 of that | zeros
 //! batch  = head | copy of the head of the batch before | data | zeros to the sector's end
 //!
 //! head   = magic u32 "LVWB" | crc u32 of the head from here on
@@ -29,6 +30,9 @@
 //!
 //! In version 2 a body's checksum is over its bytes as a record's is; in version 1 there are no
 //! references either.
+//!
+//! No length is written before the file durably has it: a file that is shorter than any of them was
+//! cut. Of those of a file that grows, one that is torn leaves the one before.
 //!
 //! The copy is what makes damage to a head survivable: lengths, logs and checksums are still known,
 //! and only what is really damaged is lost. It lies in the next batch, thus in another sector,
@@ -72,7 +76,7 @@ pub(crate) fn sectors(bytes: u64) -> u64 {
     bytes.next_multiple_of(SECTOR_BYTES)
 }
 
-/// The first sector of a file that was made with so many bytes; with 0 it grows.
+/// The first sector of a file that was made with so many bytes; with 0 it does not say.
 pub(crate) fn encode_file_header(salt: u64, generation: Generation, made: u64) -> Vec<u8> {
     let mut out = Vec::with_capacity(SECTOR_BYTES as usize);
     out.extend_from_slice(&FILE_MAGIC);
@@ -82,26 +86,48 @@ pub(crate) fn encode_file_header(salt: u64, generation: Generation, made: u64) -
     out.put_u64(salt);
     out.put_u64(generation);
     if made > 0 {
-        out.put_u64(made);
-        out.put_u32(made_crc(salt, generation, made));
+        put_length(&mut out, salt, generation, made);
     }
     out.resize(SECTOR_BYTES as usize, 0);
     out
 }
 
-/// Where a file's header says how long the file was made.
-const MADE_AT: usize = 32;
+/// Where a file's header says how long the file is at least: as it was made, and what a file that
+/// grows has become, in turns.
+const LENGTHS_AT: [usize; 3] = [32, 512, 1_024];
 
-fn made_crc(salt: u64, generation: Generation, made: u64) -> u32 {
-    seed(salt, &[u64::from_le_bytes(FILE_MAGIC), generation, made])
+fn length_crc(salt: u64, generation: Generation, length: u64) -> u32 {
+    seed(salt, &[u64::from_le_bytes(FILE_MAGIC), generation, length])
 }
 
-/// How long a file was made, if its first sector says so: one that is shorter was cut. Files of
-/// earlier versions, and those that grow as they are written, do not say.
-pub(crate) fn made_bytes(header: &[u8], salt: u64, generation: Generation) -> Option<u64> {
-    let mut take = Take(header.get(MADE_AT..)?);
-    let (made, crc) = (take.u64()?, take.u32()?);
-    (made > 0 && crc == made_crc(salt, generation, made)).then_some(made)
+fn put_length(out: &mut Vec<u8>, salt: u64, generation: Generation, length: u64) {
+    out.put_u64(length);
+    out.put_u32(length_crc(salt, generation, length));
+}
+
+/// What the header of a file that grows says next, after so many times, of how long it has become:
+/// where in the file, and the bytes.
+pub(crate) fn encode_grown(
+    salt: u64,
+    generation: Generation,
+    length: u64,
+    times: u64,
+) -> (u64, Vec<u8>) {
+    let at = LENGTHS_AT[1 + (times % 2) as usize];
+    let mut out = Vec::new();
+    put_length(&mut out, salt, generation, length);
+    (at as u64, out)
+}
+
+/// How long a file was at least, if its first sector says so: one that is shorter was cut. Files of
+/// earlier versions may not say.
+pub(crate) fn least_bytes(header: &[u8], salt: u64, generation: Generation) -> Option<u64> {
+    let length = |at: &usize| {
+        let mut take = Take(header.get(*at..)?);
+        let (length, crc) = (take.u64()?, take.u32()?);
+        (length > 0 && crc == length_crc(salt, generation, length)).then_some(length)
+    };
+    LENGTHS_AT.iter().filter_map(length).max()
 }
 
 /// What a file's first sector says.
@@ -445,5 +471,47 @@ impl<'a> Tables<'a> {
         let positions = || self.references().map(|(position, _)| position);
         positions().is_sorted_by(|a, b| a < b)
             && positions().all(|position| (position as usize) < bodies)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SALT: u64 = 0x1122_3344_5566_7788;
+
+    #[test]
+    fn of_the_lengths_that_a_header_says_one_that_was_torn_leaves_the_one_before() {
+        let mut header = encode_file_header(SALT, 5, 8_192);
+        let least = |header: &[u8]| least_bytes(header, SALT, 5);
+        assert_eq!(least(&header), Some(8_192));
+        let mut before = 8_192;
+        for times in 0..5 {
+            let length = 12_288 + times * 4_096;
+            let (at, bytes) = encode_grown(SALT, 5, length, times);
+            let place = at as usize..at as usize + bytes.len();
+            for torn in 0..bytes.len() {
+                let mut torn_header = header.clone();
+                torn_header[place.clone()][..torn].copy_from_slice(&bytes[..torn]);
+                let read = least(&torn_header);
+                // The bytes behind a torn write may happen to be the same as before.
+                assert!(
+                    read == Some(before) || read == Some(length),
+                    "{torn}: {read:?}"
+                );
+            }
+            header[place.clone()].copy_from_slice(&bytes);
+            assert_eq!(least(&header), Some(length));
+            for bit in 0..bytes.len() * 8 {
+                let mut flipped = header.clone();
+                flipped[place.start + bit / 8] ^= 1 << (bit % 8);
+                assert_eq!(least(&flipped), Some(before), "bit {bit}");
+            }
+            before = length;
+        }
+        assert_eq!(least_bytes(&header, SALT, 6), None, "of another file");
+        assert_eq!(least_bytes(&header, SALT + 1, 5), None, "of another store");
+        assert_eq!(least_bytes(&encode_file_header(SALT, 5, 0), SALT, 5), None);
+        assert_eq!(least_bytes(&header[..40], SALT, 5), None);
     }
 }

@@ -6,12 +6,12 @@
 
 use super::format::{
     ChunkHead, FileHeader, Head, Position, SECTOR_BYTES, decode_file_header, decode_head,
-    made_bytes, peek_head,
+    least_bytes, peek_head,
 };
 use super::writer::{BATCH_CHUNKS_MAX, file_name, parse_file_name};
 use crate::disk::{Disk, DiskFile, read_exact};
 use crate::error::OpenError;
-use crate::id::Generation;
+use crate::id::{ChunkSeq, Generation};
 use leveret_types::limits::WAL_BATCH_BYTES_MAX;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -57,15 +57,25 @@ pub(crate) struct FileScan {
     pub(crate) gaps: Vec<Range<u64>>,
     /// Whether the file's header is damaged although it holds batches.
     pub(crate) header_damaged: bool,
-    /// The end that the file was made with and does not have any more. What was there nobody knows:
+    /// The end that the file once had and does not have any more. What was there nobody knows:
     /// the file after it, if there is one, may begin where the cut was found.
     pub(crate) cut: Option<Range<u64>>,
+    /// The last chunks, of one shard each, that a start has found here and written again, elsewhere;
+    /// of a file that was cut also those before it: what is lost came behind them.
+    pub(crate) moved: BTreeMap<u16, ChunkSeq>,
 }
 
 impl FileScan {
     /// Where the last batch ends.
     pub(crate) fn end(&self) -> u64 {
         self.batches.last().map_or(SECTOR_BYTES, |b| b.head.end())
+    }
+
+    fn add_moved(&mut self, moved: &BTreeMap<u16, ChunkSeq>) {
+        for (shard, seq) in moved {
+            let last = self.moved.entry(*shard).or_default();
+            *last = (*last).max(*seq);
+        }
     }
 
     fn is_undamaged(&self) -> bool {
@@ -299,7 +309,7 @@ pub(crate) fn scan<D: Disk>(
         let file = disk.open(&path).map_err(fail)?;
         let mut header = vec![0; SECTOR_BYTES as usize];
         let read = file.read_at(&mut header, 0).map_err(fail)?;
-        let made = made_bytes(&header[..read], salt, generation);
+        let least = least_bytes(&header[..read], salt, generation);
         let header = decode_file_header(&header[..read], salt);
         if let FileHeader::Newer(version) = header {
             return Err(OpenError::Newer { path, version });
@@ -312,11 +322,8 @@ pub(crate) fn scan<D: Disk>(
         let mut scan = scanner.scan().map_err(fail)?;
         let len = file.len().map_err(fail)?;
         // No file is named before its header is durable.
-        let made = match header {
-            FileHeader::Ours(of) if of == generation => made.unwrap_or(SECTOR_BYTES),
-            _ => SECTOR_BYTES,
-        };
-        scan.cut = Some(len..made).filter(|cut| !cut.is_empty());
+        let least = least.unwrap_or(SECTOR_BYTES);
+        scan.cut = Some(len..least).filter(|cut| !cut.is_empty());
         scan.header_damaged = header != FileHeader::Ours(generation) && !scan.batches.is_empty();
         scans.insert(generation, (scan, file));
     }
@@ -447,6 +454,23 @@ pub(crate) fn verify<'a>(
     }
 }
 
+/// The last chunks, of one shard each, that a start has found from `end` on and written again: what
+/// is there and not whole was none.
+fn moved(
+    scan: &FileScan,
+    file: &impl DiskFile,
+    end: u64,
+    salt: u64,
+) -> io::Result<BTreeMap<u16, ChunkSeq>> {
+    let mut moved = BTreeMap::new();
+    for batch in scan.batches.iter().filter(|b| b.head.offset >= end) {
+        if is_whole(file, batch, salt)? {
+            moved.extend(batch.chunks.iter().map(|chunk| (chunk.shard, chunk.seq)));
+        }
+    }
+    Ok(moved)
+}
+
 /// Follows the chain of files backwards from the newest that holds a batch.
 fn link<F: DiskFile>(
     mut scans: Scans<F>,
@@ -456,17 +480,24 @@ fn link<F: DiskFile>(
 ) -> io::Result<()> {
     let mut next: Option<Batch> = None;
     let mut next_copy: Option<Batch> = None;
+    // Which of the files found were cut and are passed over.
+    let mut passed: Vec<usize> = Vec::new();
     while let Some((generation, (mut scan, file))) = scans.pop_last() {
         if let Some(next) = &next {
             if generation != next.head.synced.generation {
                 if scan.cut.is_some() {
                     // A start has found it cut and gone on behind it, from what was left: its
                     // batches were written again, and what was cut off is as lost as it was then.
+                    scan.moved = moved(&scan, &file, 0, salt)?;
                     scan.batches.clear();
                     scan.gaps.clear();
+                    passed.push(found.files.len());
                     found.files.push((generation, scan));
                 }
                 continue;
+            }
+            if scan.cut.is_some() || !passed.is_empty() {
+                scan.moved = moved(&scan, &file, next.head.synced.offset, salt)?;
             }
             end_at(
                 &mut scan,
@@ -474,6 +505,9 @@ fn link<F: DiskFile>(
                 next_copy.take(),
                 generation,
             );
+            for cut in passed.drain(..) {
+                found.files[cut].1.add_moved(&scan.moved);
+            }
         } else if scan.batches.is_empty() && scan.cut.is_none() {
             continue;
         }
@@ -496,18 +530,21 @@ fn link<F: DiskFile>(
         found.files.push((generation, scan));
     }
     found.files.reverse();
-    if let Some(first) = &next
-        && first.head.synced.generation >= from
-        && found
-            .files
-            .iter()
-            .all(|(generation, _)| *generation != first.head.synced.generation)
-        && first.head.synced.offset > SECTOR_BYTES
-    {
-        let missing = file_name(first.head.synced.generation);
-        found.notes.push(format!("{missing} is missing"));
+    if let Some(first) = &next {
+        note_missing(found, first, from);
     }
     Ok(())
+}
+
+/// Notes that the file is missing in which all ended that was before the first batch that counts,
+/// if there was anything in it.
+fn note_missing(found: &mut WalScan, first: &Batch, from: Generation) {
+    let Position { generation, offset } = first.head.synced;
+    let is_there = found.files.iter().any(|(of, _)| *of == generation);
+    if generation >= from && !is_there && offset > SECTOR_BYTES {
+        let missing = file_name(generation);
+        found.notes.push(format!("{missing} is missing"));
+    }
 }
 
 /// Stands in for a first batch that is not known: the file before ends where its last batch does.

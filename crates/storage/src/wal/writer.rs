@@ -1,27 +1,31 @@
 //! The write-ahead log's writer: one vectored write and one fdatasync for all that gathered.
 
-use super::format::{BatchContext, Position, SECTOR_BYTES, encode_file_header, encode_head};
+use super::format::{
+    BatchContext, Position, SECTOR_BYTES, encode_file_header, encode_grown, encode_head,
+};
 use super::layout::{BatchLayout, Recent};
 use super::newest;
 use super::pool::{PreparedFile, is_full};
 use crate::chunk::{Place, SealedChunk};
-use crate::disk::{Disk, DiskFile, zeros};
+use crate::disk::{Disk, DiskFile, write_zeros, zeros};
 use crate::error::{Fatal, WalError};
 use crate::id::{ChunkSeq, Generation};
 use leveret_types::limits::WAL_BATCH_BYTES_MAX;
 use std::io::{self, IoSlice};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// Chunks of one batch at most: their number has sixteen bits.
 pub(crate) const BATCH_CHUNKS_MAX: usize = 4_096;
-/// Zeros that are written behind a small batch where the file would grow with each: one sync then
-/// pays for the metadata of many.
+/// Zeros that a file that grows gets with small batches: one sync then pays for the metadata of
+/// many.
 const AHEAD_BYTES: u64 = 256 * 1024;
 /// And this part of a file at most.
 const AHEAD_PART: u64 = 16;
 /// How the name of a file ends that does not have its header yet.
 pub(crate) const BEGUN_SUFFIX: &str = "begun";
-/// A batch from this size on brings no zeros with it: its own bytes are what its sync costs.
+/// Batches below this, or below half of these zeros, bring zeros with them: of larger ones their
+/// own bytes are what their sync costs.
 const SMALL_BATCH_BYTES: u64 = 16 * 1024;
 
 /// What one write made durable.
@@ -54,10 +58,13 @@ struct Current<F> {
     generation: Generation,
     /// Where the next batch begins; 0 while the file's header is unwritten.
     offset: u64,
-    /// Up to here the file has its blocks, so that a write changes no metadata.
+    /// Up to here the file has its blocks, so that a write changes no metadata. All of it is
+    /// durable between two batches.
     filled: u64,
     /// Length with which the file was made; 0 if it grows.
     made: u64,
+    /// How long the header of a file that grows says that it is, and how often it was told so.
+    told: (u64, u64),
 }
 
 impl<F> Current<F> {
@@ -278,7 +285,8 @@ impl<D: Disk> WalWriter<D> {
             copy_len: self.previous_head.len() as u32,
         };
         let tables = encode_head(context, chunks, &layout, &mut self.head);
-        let header = fresh.then(|| encode_file_header(self.salt, current.generation, current.made));
+        let made = current.made.max(current.told.0);
+        let header = fresh.then(|| encode_file_header(self.salt, current.generation, made));
         let heads = (self.head.len() + self.previous_head.len()) as u64;
         let unpadded = heads + layout.data_bytes;
         let padding = [0; SECTOR_BYTES as usize];
@@ -296,21 +304,12 @@ impl<D: Disk> WalWriter<D> {
         slices.push(IoSlice::new(&padding[..(padded - unpadded) as usize]));
         slices.retain(|slice| !slice.is_empty());
         let start = if fresh { 0 } else { at };
-        let write = |slices: &[IoSlice<'_>]| current.file.write_at(slices, start);
-        let batch = slices.len();
-        let ahead = self.ahead(current.filled, at + padded, padded);
-        slices.extend(zeros(ahead));
-        let written = match write(&slices) {
-            // The batch alone may fit.
-            Err(error) if ahead > 0 && is_full(&error) => write(&slices[..batch]).map(|()| 0),
-            written => written.map(|()| ahead),
-        };
-        let ahead = written.map_err(|e| self.failed("write", e))?;
-        current.filled = current.filled.max(at + padded + ahead);
-        current
-            .file
-            .sync_data()
-            .map_err(|e| Fatal::new("sync", &self.folder, e))?;
+        let (was, end) = (current.filled, at + padded);
+        let written = current.file.write_at(&slices, start);
+        written.map_err(|e| self.failed("write", e))?;
+        current.filled = was.max(end);
+        self.write_ahead(current, was, end, padded)?;
+        self.sync_grown(current, was, end)?;
 
         let mut written = Vec::with_capacity(chunks.len());
         let laid_out = chunks.iter().zip(&layout.chunks);
@@ -343,16 +342,70 @@ impl<D: Disk> WalWriter<D> {
         })
     }
 
-    /// How many zeros are to follow a batch of `bytes` that ends at `end` of a file that has its
-    /// blocks up to `filled`.
-    fn ahead(&self, filled: u64, end: u64, bytes: u64) -> u64 {
-        match end > filled && bytes < SMALL_BATCH_BYTES {
-            true => {
-                let room = self.file_bytes.saturating_sub(end);
-                room.min(AHEAD_BYTES).min(self.file_bytes / AHEAD_PART)
-            }
-            false => 0,
+    /// Gives a file that has its blocks up to `was` more of them, if the batch of `bytes` that ends
+    /// at `end` asks for that. That there is no space for these is no failure.
+    fn write_ahead(
+        &self,
+        current: &mut Current<D::File>,
+        was: u64,
+        end: u64,
+        bytes: u64,
+    ) -> Result<(), Fatal> {
+        let ahead = self.ahead(current, was, end, bytes);
+        match write_zeros(&current.file, ahead.clone()) {
+            Ok(()) => current.filled = current.filled.max(ahead.end),
+            Err(error) if is_full(&error) => {}
+            Err(error) => return Err(Fatal::new("write", &self.folder, error)),
         }
+        Ok(())
+    }
+
+    fn ahead(&self, current: &Current<D::File>, was: u64, end: u64, bytes: u64) -> Range<u64> {
+        let step = self.ahead_bytes();
+        // A file that grows does so while the next batch still fits what its header can say then.
+        let wanted = end + if current.made == 0 { step / 2 } else { 0 };
+        let from = current.filled;
+        match wanted > was && bytes < SMALL_BATCH_BYTES.max(step / 2) {
+            true => from..(end + step).min(self.file_bytes).max(from),
+            false => from..from,
+        }
+    }
+
+    fn ahead_bytes(&self) -> u64 {
+        AHEAD_BYTES.min(self.file_bytes / AHEAD_PART)
+    }
+
+    /// Syncs a batch that ends at `end` of a file that was durable up to `was` before. When it
+    /// returns, the header of a file that grows says that it is long enough for the batch: else one
+    /// that is cut there could not be told from one that never came so far.
+    fn sync_grown(&self, current: &mut Current<D::File>, was: u64, end: u64) -> Result<(), Fatal> {
+        let sync = |file: &D::File| {
+            let synced = file.sync_data();
+            synced.map_err(|e| Fatal::new("sync", &self.folder, e))
+        };
+        self.tell_grown(current, was)?;
+        sync(&current.file)?;
+        if current.made == 0 && current.told.0 < end {
+            self.tell_grown(current, current.filled)?;
+            sync(&current.file)?;
+        }
+        Ok(())
+    }
+
+    /// Writes into the header of a file that grows that it has so many bytes, which are durable.
+    fn tell_grown(&self, current: &mut Current<D::File>, bytes: u64) -> Result<(), Fatal> {
+        let (told, times) = current.told;
+        if current.made > 0 || bytes <= told {
+            return Ok(());
+        }
+        let (at, length) = encode_grown(self.salt, current.generation, bytes, times);
+        match current.file.write_at(&[IoSlice::new(&length)], at) {
+            Ok(()) => current.told = (bytes, times + 1),
+            // A file system that writes elsewhere may have no room.
+            Err(error) if is_full(&error) => {}
+            Err(error) => return Err(Fatal::new("write", &self.folder, error)),
+        }
+        Ok(())
     }
 
     /// A full disk is no failure of the disk: the batch can be written again, at the same place,
@@ -381,14 +434,14 @@ impl<D: Disk> WalWriter<D> {
                     let path = now_at.clone();
                     self.pool.push(PreparedFile { path, bytes });
                 }
-                file.map(|file| (file, bytes, bytes))
+                file.map(|file| (file, bytes, bytes, 0))
             }
             None => {
                 let file = self.begin_file(&path, generation);
-                file.map(|file| (file, SECTOR_BYTES, 0))
+                file.map(|(file, filled)| (file, filled, 0, filled))
             }
         };
-        let (file, filled, made) = file.map_err(|e| self.failed("create", e))?;
+        let (file, filled, made, told) = file.map_err(|e| self.failed("create", e))?;
         let synced = self.disk.sync_dir(&self.folder);
         synced.map_err(|e| Fatal::new("sync of the folder", &self.folder, e))?;
         self.named = newest::name(&self.disk, &self.folder, self.named, generation)?;
@@ -399,12 +452,14 @@ impl<D: Disk> WalWriter<D> {
             offset: 0,
             filled,
             made,
+            told: (told, 0),
         })
     }
 
-    /// Makes a file that grows as it is written. It has its name only when its header is durable:
-    /// so a file that is shorter than its header has lost something.
-    fn begin_file(&self, path: &Path, generation: Generation) -> io::Result<D::File> {
+    /// Makes a file that grows as it is written, with room for small batches where there is space
+    /// for that; gives its length too. It has its name only when its header is durable, and that
+    /// room: so a file that is shorter has lost something.
+    fn begin_file(&self, path: &Path, generation: Generation) -> io::Result<(D::File, u64)> {
         let temporary = path.with_extension(BEGUN_SUFFIX);
         let file = match self.disk.create_new(&temporary) {
             // An earlier try found the disk full behind this.
@@ -413,11 +468,19 @@ impl<D: Disk> WalWriter<D> {
             }
             created => created?,
         };
-        let header = encode_file_header(self.salt, generation, 0);
-        file.write_at(&[IoSlice::new(&header)], 0)?;
+        let begin = |bytes: u64| {
+            let header = encode_file_header(self.salt, generation, bytes);
+            let room = zeros(bytes - SECTOR_BYTES);
+            let slices: Vec<_> = std::iter::once(IoSlice::new(&header)).chain(room).collect();
+            file.write_at(&slices, 0).map(|()| bytes)
+        };
+        let bytes = match begin(SECTOR_BYTES + self.ahead_bytes()) {
+            Err(error) if is_full(&error) => begin(SECTOR_BYTES)?,
+            begun => begun?,
+        };
         file.sync_data()?;
         self.disk.rename(&temporary, path)?;
-        Ok(file)
+        Ok((file, bytes))
     }
 }
 

@@ -7,6 +7,8 @@ use leveret_storage::{
 use leveret_types::LogId;
 use std::path::{Path, PathBuf};
 
+pub mod streams;
+
 pub const A: LogId = LogId(1);
 pub const B: LogId = LogId(2);
 
