@@ -4,6 +4,7 @@
 mod corpus;
 mod mutate;
 mod recovery;
+mod streams;
 mod target;
 
 pub use corpus::{folder, load, write};

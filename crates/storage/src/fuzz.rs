@@ -4,6 +4,7 @@
 mod astray;
 pub mod flipped;
 mod stale;
+pub mod streams;
 
 pub use astray::lead_astray;
 pub use stale::revive_stale;
@@ -11,7 +12,7 @@ pub use stale::revive_stale;
 use crate::folders::Identity;
 use crate::record::Record;
 use crate::segment::format::{decode_block, decode_footer, peek_block};
-use crate::wal::format::{decode_file_header, decode_head, peek_head};
+use crate::wal::format::{decode_file_header, decode_head, least_bytes, peek_head};
 
 /// Salt with which the entrances verify checksums.
 pub const SALT: u64 = 0;
@@ -41,6 +42,7 @@ pub fn wal_head(bytes: &[u8]) -> bool {
 /// A file header of the write-ahead log.
 pub fn wal_file_header(bytes: &[u8]) {
     decode_file_header(bytes, SALT);
+    least_bytes(bytes, SALT, 1);
 }
 
 /// A block of a segment file; whether it is one with all entries sound.
@@ -88,12 +90,22 @@ mod tests {
             let _ = record(&bytes);
             wal_file_header(&bytes);
             // Real magic numbers lead further in.
-            for magic in [&b"LVWB"[..], b"LVSB", b"LVRTCKPT", b"LVRTDATA", b""] {
+            for magic in [
+                &b"LVWB"[..],
+                b"LVSB",
+                b"LVRTCKPT",
+                b"LVRTDATA",
+                b"LVRTSTRM",
+                b"LVSC",
+                b"LVRTSJNL",
+                b"",
+            ] {
                 if bytes.len() >= magic.len() {
                     bytes[..magic.len()].copy_from_slice(magic);
                 }
                 assert!(!wal_head(&bytes) && !segment_block(&bytes));
                 assert!(!segment_footer(&bytes) && !checkpoint(&bytes) && !identity(&bytes));
+                assert!(!streams::segment(&bytes) && !streams::journal(&bytes));
             }
         }
     }

@@ -13,8 +13,8 @@
 
 pub(crate) mod aside;
 mod files;
-mod format;
-mod journal;
+pub(crate) mod format;
+pub(crate) mod journal;
 mod journal_reserve;
 mod open;
 mod read;

@@ -85,6 +85,14 @@ fn seeds(target: &str) -> Vec<Vec<u8>> {
         "peer_frame" => leveret_cluster::wire::seeds(),
         "link_frame" => leveret_queue_host::quorum::link::seeds(),
         "group_frame" => leveret_queue_host::quorum::replica::seeds(),
+        "stream_segment" | "stream_journal" => {
+            let [segments, journals] = leveret_storage::fuzz::streams::seeds();
+            let known = match target {
+                "stream_segment" => segments,
+                _ => journals,
+            };
+            known.into_iter().chain(changes_of_streams()).collect()
+        }
         "disk_segment" | "disk_snapshot" | "superblock" => some(5, 400)
             .into_iter()
             .chain(changes(Some(3), 6))
@@ -106,6 +114,17 @@ fn changes(prefix: Option<u8>, count: u64) -> Vec<Vec<u8>> {
         input
     };
     (0..count).map(script).collect()
+}
+
+/// The same for files of streams, some of which have lost what was synced in the journal.
+fn changes_of_streams() -> impl Iterator<Item = Vec<u8>> {
+    let scripts = changes(Some(3), 8)
+        .into_iter()
+        .zip([0, 0xFF].into_iter().cycle());
+    scripts.map(|(mut script, lost)| {
+        script.insert(2, lost);
+        script
+    })
 }
 
 fn streams() -> Vec<Vec<u8>> {

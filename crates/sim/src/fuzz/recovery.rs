@@ -70,7 +70,8 @@ fn may_refuse(error: &OpenError, suffixes: &[&str]) -> bool {
     vital || matches!(error, OpenError::Newer { .. })
 }
 
-fn apply(disk: &SimDisk, paths: &[PathBuf], change: &[u8]) {
+/// One change, as its eight bytes say.
+pub(super) fn apply(disk: &SimDisk, paths: &[PathBuf], change: &[u8]) {
     let path = &paths[usize::from(change[1]) % paths.len()];
     let other = &paths[usize::from(change[6]) % paths.len()];
     let place = |at: usize| usize::from(u16::from_le_bytes([change[at], change[at + 1]]));

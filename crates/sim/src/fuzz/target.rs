@@ -1,6 +1,6 @@
 //! What is fuzzed.
 
-use super::recovery;
+use super::{recovery, streams};
 use leveret_storage::fuzz::{self, flipped};
 
 /// A function that takes any bytes, and panics if a promise is broken.
@@ -84,6 +84,14 @@ pub static TARGETS: &[Target] = &[
     Target {
         name: "wal_recovery",
         run: wal_recovery,
+    },
+    Target {
+        name: "stream_segment",
+        run: stream_segment,
+    },
+    Target {
+        name: "stream_journal",
+        run: stream_journal,
     },
     Target {
         name: "group_message",
@@ -170,4 +178,24 @@ fn superblock(input: &[u8]) {
 
 fn wal_recovery(input: &[u8]) {
     recovery::changed_files(input, &["wal"]);
+}
+
+fn stream_segment(input: &[u8]) {
+    match input {
+        [0..16, rest @ ..] => streams::changed_files(rest, "stream"),
+        _ => {
+            let _ = fuzz::streams::segment(input);
+            fuzz::streams::flipped_segment(input);
+        }
+    }
+}
+
+fn stream_journal(input: &[u8]) {
+    match input {
+        [0..16, rest @ ..] => streams::changed_files(rest, "journal"),
+        _ => {
+            let _ = fuzz::streams::journal(input);
+            fuzz::streams::flipped_journal(input);
+        }
+    }
 }

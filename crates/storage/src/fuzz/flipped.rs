@@ -20,7 +20,7 @@ const AT: wal::Position = wal::Position {
 };
 
 /// Changes one bit that the first three bytes of `input` name; false if there is none.
-fn flip(bytes: &mut [u8], input: &[u8]) -> bool {
+pub(super) fn flip(bytes: &mut [u8], input: &[u8]) -> bool {
     let [a, b, c, ..] = input else { return false };
     let at = usize::from(*a) | usize::from(*b) << 8;
     if bytes.is_empty() {

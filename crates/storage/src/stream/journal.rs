@@ -39,7 +39,8 @@ const FILE_MAGIC: [u8; 8] = *b"LVRTSJNL";
 /// Version of the file's format. A file of a later version is refused.
 const VERSION: u16 = 1;
 const HEAD_BYTES: usize = 32;
-const BATCHES_START: u64 = 2 * SECTOR_BYTES;
+/// Where the first batch begins.
+pub(crate) const BATCHES_START: u64 = 2 * SECTOR_BYTES;
 const BATCH_MAGIC: [u8; 4] = *b"LVSJ";
 const BATCH_HEAD_BYTES: usize = 16;
 /// A file grows by so much at once: its sync has no new length to write most of the time.
@@ -87,13 +88,13 @@ impl Part {
 
 /// Which generation of which file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Head {
-    generation: u64,
-    salt: u64,
+pub(crate) struct Head {
+    pub(crate) generation: u64,
+    pub(crate) salt: u64,
 }
 
 impl Head {
-    fn encode(self) -> Vec<u8> {
+    pub(crate) fn encode(self) -> Vec<u8> {
         let mut out = Vec::with_capacity(BATCHES_START as usize);
         out.extend_from_slice(&FILE_MAGIC);
         out.put_u16(VERSION);
@@ -138,7 +139,8 @@ impl Head {
         seed(self.salt, &[self.generation, position])
     }
 
-    fn batch(self, position: u64, parts: &[Part]) -> Vec<u8> {
+    /// A batch that begins at a position of the file, with zeros to the end of the sector.
+    pub(crate) fn batch(self, position: u64, parts: &[Part]) -> Vec<u8> {
         let mut out = Vec::with_capacity(4096);
         out.extend_from_slice(&BATCH_MAGIC);
         out.put_u32(0);
@@ -156,7 +158,7 @@ impl Head {
     }
 
     /// The batch at a position of the file, and where the next one is.
-    fn decode_batch(self, position: u64, file: &[u8]) -> Option<(Vec<Part>, u64)> {
+    pub(crate) fn decode_batch(self, position: u64, file: &[u8]) -> Option<(Vec<Part>, u64)> {
         let bytes = file.get(usize::try_from(position).ok()?..)?;
         let mut take = Take(bytes.get(..BATCH_HEAD_BYTES)?);
         let (magic, crc) = (take.bytes(4)?, take.u32()?);
@@ -528,4 +530,146 @@ fn batches(path: &Path, head: Head, bytes: &[u8], damage: &mut Vec<String>) -> V
         }
     }
     parts
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that fails here says enough")]
+
+    use super::*;
+    use crate::disk::MemoryDisk;
+
+    const SALT: u64 = 3;
+
+    fn head(generation: u64) -> Head {
+        let salt = SALT;
+        Head { generation, salt }
+    }
+
+    /// The copies of two heads, as a crash between their writes leaves them.
+    fn copies(first: Option<u64>, second: Option<u64>) -> Vec<u8> {
+        let copy = |generation: Option<u64>| match generation {
+            Some(generation) => head(generation).encode()[..SECTOR_BYTES as usize].to_vec(),
+            None => vec![0xEE; SECTOR_BYTES as usize],
+        };
+        [copy(first), copy(second)].concat()
+    }
+
+    #[test]
+    fn of_two_copies_of_the_head_the_later_sound_one_counts() {
+        for (first, second, found) in [
+            (Some(5), Some(5), Some(5)),
+            (Some(6), Some(5), Some(6)),
+            (Some(5), Some(6), Some(6)),
+            (None, Some(5), Some(5)),
+            (Some(5), None, Some(5)),
+            (None, None, None),
+        ] {
+            let read = Head::decode(Path::new("j"), &copies(first, second)).unwrap();
+            let read = read.map(|head| (head.generation, head.salt));
+            assert_eq!(read, found.map(|of| (of, SALT)), "{first:?}, {second:?}");
+        }
+        // A later version in either copy.
+        for at in [0, SECTOR_BYTES as usize] {
+            let mut bytes = copies(Some(5), Some(5));
+            let copy = &mut bytes[at..at + HEAD_BYTES];
+            copy[8] = 2;
+            copy[12..16].fill(0);
+            let crc = crc32c::crc32c(copy).to_le_bytes();
+            copy[12..16].copy_from_slice(&crc);
+            let refused = Head::decode(Path::new("j"), &bytes);
+            assert!(matches!(refused, Err(OpenError::Newer { version: 2, .. })));
+        }
+    }
+
+    fn part(stream: u64, bytes: usize) -> Part {
+        Part {
+            stream: QueueId(stream),
+            segment: 0,
+            position: 512,
+            bytes: vec![stream as u8; bytes],
+        }
+    }
+
+    /// What a journal with these two files has to write, and what of it is damaged.
+    fn found(files: [Option<Vec<u8>>; 2]) -> (Vec<u64>, usize) {
+        let (disk, folder) = (MemoryDisk::new(), Path::new("streams"));
+        for (name, bytes) in NAMES.iter().zip(files) {
+            if let Some(bytes) = bytes {
+                let file = disk.create_new(&folder.join(name)).unwrap();
+                file.write_at(&[IoSlice::new(&bytes)], 0).unwrap();
+            }
+        }
+        let (_, found) = Journal::open(disk, folder, SALT).unwrap();
+        let streams = found.parts.iter().map(|part| part.stream.0);
+        (streams.collect(), found.damage.len())
+    }
+
+    /// A file of this generation with a batch for each of these streams.
+    fn file(generation: u64, streams: &[u64]) -> Vec<u8> {
+        let mut bytes = head(generation).encode();
+        for stream in streams {
+            let position = bytes.len() as u64;
+            bytes.extend(head(generation).batch(position, &[part(*stream, 700)]));
+        }
+        bytes
+    }
+
+    #[test]
+    fn the_older_file_is_written_first_and_damage_is_told_from_an_end() {
+        let zeros = vec![0; 5_000];
+        let with_room = |file: Vec<u8>| [file, zeros.clone()].concat();
+        assert_eq!(found([None, None]), (vec![], 0));
+        let newer = with_room(file(8, &[1, 2]));
+        let older = with_room(file(7, &[3, 4]));
+        let both = [Some(newer.clone()), Some(older.clone())];
+        assert_eq!(found(both), (vec![3, 4, 1, 2], 0));
+        assert_eq!(found([Some(older), Some(newer.clone())]).0, [3, 4, 1, 2]);
+        // What an earlier use of the file left behind is no part of it.
+        let mut used = file(8, &[1]);
+        used.extend_from_slice(&file(7, &[3, 4, 5])[used.len()..]);
+        assert_eq!(found([Some(used), None]), (vec![1], 0));
+        // The last batch was being written; one with others behind it was durable.
+        for (hit, expected) in [
+            (0, (vec![2, 3], 1)),
+            (1, (vec![1, 3], 1)),
+            (2, (vec![1, 2], 0)),
+        ] {
+            let mut bytes = file(8, &[1, 2, 3]);
+            let batch = (bytes.len() - BATCHES_START as usize) / 3;
+            bytes[BATCHES_START as usize + batch * hit + 100] ^= 1;
+            assert_eq!(found([None, Some(with_room(bytes))]), expected, "{hit}");
+        }
+        // Without its head nothing of a file can be read. One without batches was being made.
+        let mut headless = newer;
+        headless[..BATCHES_START as usize].fill(0);
+        assert_eq!(found([Some(headless.clone()), None]), (vec![], 1));
+        headless.truncate(BATCHES_START as usize);
+        assert_eq!(found([Some(headless), None]), (vec![], 0));
+    }
+
+    #[test]
+    fn a_batch_that_does_not_fit_is_for_the_other_file_or_for_none() {
+        let (disk, folder) = (MemoryDisk::new(), Path::new("streams"));
+        let (mut journal, _) = Journal::open(disk.clone(), folder, SALT).unwrap();
+        let most = BATCHES_START + 4 * SECTOR_BYTES;
+        journal.set_bytes_max(most);
+        // Blocks of segments count as well, so all is of one stream.
+        let small = [part(1, 900)];
+        assert_eq!(journal.write(&[part(1, 2_100)]).unwrap(), Written::Refused);
+        assert_eq!(journal.write(&small).unwrap(), Written::Durable);
+        assert_eq!(journal.write(&small).unwrap(), Written::Durable);
+        assert_eq!(journal.write(&small).unwrap(), Written::Full);
+        assert!(journal.mentions(QueueId(1)) && !journal.mentions(QueueId(2)));
+        journal.turn_over().unwrap();
+        assert_eq!(journal.to_sync().1.len(), 1);
+        assert_eq!(journal.write(&small).unwrap(), Written::Durable);
+        journal.synced(QueueId(1));
+        assert!(journal.unsynced().is_empty());
+        assert!(journal.mentions(QueueId(1)), "it may be written once more");
+        journal.forget().unwrap();
+        assert!(!journal.mentions(QueueId(1)));
+        let (_, found) = Journal::open(disk, folder, SALT).unwrap();
+        assert_eq!((found.parts, found.damage), (Vec::new(), Vec::new()));
+    }
 }
