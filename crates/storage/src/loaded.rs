@@ -598,3 +598,6 @@ impl LoadedCache {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

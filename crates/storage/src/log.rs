@@ -436,4 +436,35 @@ mod tests {
             assert_eq!(runs(&side), left, "from {from}");
         }
     }
+
+    #[test]
+    fn a_log_keeps_no_cut_that_says_no_more_than_another() {
+        let mut log = Log::new(LogId(1), LogKind::Durable);
+        let mut cuts_after = |before, from| {
+            log.cut(Cut { before, from });
+            let cuts = log.cuts.iter().map(|cut| (cut.before, cut.from));
+            cuts.collect::<Vec<_>>()
+        };
+        assert_eq!(cuts_after(5, 10), [(5, 10)]);
+        assert_eq!(cuts_after(5, 10), [(5, 10)], "the same again");
+        assert_eq!(cuts_after(5, 8), [(5, 8)], "of the same files, and more");
+        assert_eq!(cuts_after(5, 9), [(5, 8)], "less");
+        assert_eq!(cuts_after(7, 9), [(5, 8), (7, 9)], "less, of more files");
+        assert_eq!(cuts_after(6, 9), [(5, 8), (7, 9)]);
+        assert_eq!(cuts_after(6, 8), [(7, 9), (6, 8)]);
+        assert_eq!(cuts_after(9, 7), [(9, 7)], "more than all of them");
+    }
+
+    #[test]
+    fn damage_is_noted_in_a_few_lines_each_once() {
+        let mut damage = Damage::default();
+        for line in (0..NOTES_MAX - 1).chain(0..NOTES_MAX - 1) {
+            damage.note(format!("line {line}"));
+        }
+        assert_eq!(damage.notes.len(), NOTES_MAX - 1);
+        damage.note("one more".to_owned());
+        damage.note("one too many".to_owned());
+        assert_eq!(damage.notes.len(), NOTES_MAX);
+        assert_eq!(damage.notes.last().map(String::as_str), Some("one more"));
+    }
 }

@@ -300,4 +300,21 @@ mod tests {
         assert!(Arc::ptr_eq(&one, &other));
         assert_eq!(files.open.lock().files.len(), 1);
     }
+
+    #[test]
+    fn a_file_that_is_used_again_stays_open() {
+        let files = hooked(|_, _| {});
+        for file in 0..READ_FILES_OPEN_MAX as u64 {
+            files.get(Name::Segment(file)).unwrap();
+        }
+        let first = files.get(Name::Segment(0)).unwrap();
+        files.get(Name::Wal(0)).unwrap();
+        let is_open = |name| {
+            let open = files.open.lock();
+            open.files.iter().any(|(other, _)| *other == name)
+        };
+        assert!(is_open(Name::Segment(0)) && is_open(Name::Wal(0)));
+        assert!(!is_open(Name::Segment(1)) && is_open(Name::Segment(2)));
+        assert!(Arc::ptr_eq(&first, &files.get(Name::Segment(0)).unwrap()));
+    }
 }

@@ -108,3 +108,56 @@ fn log_at(
     let alike = first.get(at..end)? == second.get(at..end)?;
     Some((alike.then_some(log), end))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checkpoint;
+    use crate::id::LogKind;
+    use crate::shard::{Budget, ShardLogs};
+    use leveret_types::LogId;
+
+    const SALT: u64 = 77;
+    /// Farther apart than what counts as one damage.
+    const APART: usize = 700;
+
+    /// A checkpoint whose copies are damaged at so many places, by turns.
+    fn damaged(places: usize) -> (Vec<u8>, Vec<u8>) {
+        let budget = Budget {
+            cache_bytes: 1 << 20,
+            loaded_bytes: 1 << 20,
+        };
+        let mut shard = ShardLogs::new(0, budget);
+        (0..300).for_each(|log| shard.create_log(LogId(log), LogKind::Durable));
+        let sound = checkpoint::encode(SALT, 9, 1, 1, &[shard.checkpoint_part()]);
+        let mut bytes = sound.clone();
+        let half = bytes.len() / 2;
+        assert!(half > HEADER_BYTES + APART * (places + 1), "{half}");
+        for place in 0..places {
+            bytes[half * (place % 2) + HEADER_BYTES + 100 + APART * place] ^= 0x40;
+        }
+        (bytes, sound[..half].to_vec())
+    }
+
+    #[test]
+    fn all_choices_between_the_copies_are_tried_where_they_differ_at_few_places() {
+        for places in 0..=DIFFERENCES_MAX {
+            let (bytes, sound) = damaged(places);
+            let Salvaged::Whole(copy, checkpoint) = salvage(&bytes, SALT) else {
+                panic!("{places} places");
+            };
+            assert_eq!(copy, sound, "{places} places");
+            assert_eq!(checkpoint.shards[0].logs.len(), 300);
+        }
+    }
+
+    #[test]
+    fn where_the_copies_differ_at_many_places_what_both_say_is_taken() {
+        let (bytes, _) = damaged(DIFFERENCES_MAX + 1);
+        let Salvaged::Parts(logs) = salvage(&bytes, SALT) else {
+            panic!("too many choices");
+        };
+        assert!(!logs.is_empty() && logs.len() < 300, "{}", logs.len());
+        assert!(logs.iter().is_sorted_by_key(|(_, log)| log.id.0));
+    }
+}

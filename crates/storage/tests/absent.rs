@@ -161,3 +161,20 @@ fn a_log_that_is_no_longer_needed_or_names_no_newest_file_is_not_missed() {
     assert!(report.clean);
     assert_eq!(store.shards[0].log_stats(A).unwrap().entries, 10);
 }
+
+#[test]
+fn a_newest_file_that_is_named_no_more_is_named_again_with_the_next_one() {
+    let world = World::new();
+    let (mut store, _) = world.open();
+    for n in 0..3 {
+        append_all(&mut store, A, 1, BYTES);
+        store.sync().unwrap();
+        let newest = world.files(".wal").pop().expect("a file");
+        let named = world.only_file(".newest");
+        assert_eq!(named.file_stem(), newest.file_stem());
+        if n == 0 {
+            world.disk.delete(&named).unwrap();
+        }
+        store.roll();
+    }
+}

@@ -264,3 +264,25 @@ fn a_body_that_has_rotted_stays_lost_when_what_refers_to_it_is_written_again() {
         }
     }
 }
+
+#[test]
+fn a_body_is_referred_to_until_so_many_chunks_have_come_after_it() {
+    for (others, references) in [(63, 1), (64, 0)] {
+        let world = world();
+        let mut store = open(&world);
+        let shared = put_first(&mut store, 0);
+        store.sync().unwrap();
+        for n in 1..=others {
+            put_first(&mut store, n);
+            store.sync().unwrap();
+        }
+        put_again(&mut store, 1, 0, shared);
+        store.sync().unwrap();
+        drop(store);
+        let seen = inspect(&world.disk, &world.folders).unwrap();
+        assert_eq!(seen.report.references, references, "{others} others");
+        let (mut store, _) = world.open();
+        let read = store.read(log_of(1), 0);
+        assert_eq!(read, Read::Ready(payload(0, BODY_BYTES).into()));
+    }
+}

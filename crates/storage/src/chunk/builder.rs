@@ -356,4 +356,24 @@ mod tests {
             "a large body has a chunk of its own"
         );
     }
+
+    #[test]
+    fn few_buffers_are_kept_and_no_large_ones() {
+        let mut spare = Spare::default();
+        let give = |len: usize, spare: &mut Spare| {
+            let mut builder = Builder::new(Durability::Durable);
+            builder.push(&[&vec![1; len]], len, &mut Spare::default());
+            let sealed = builder.seal(0);
+            drop(builder);
+            spare.reclaim(Some(sealed.bodies));
+        };
+        give(CHUNK_BYTES + 1, &mut spare);
+        assert!(spare.0.is_empty(), "one for a large body is its own");
+        (0..SPARE_MAX + 2).for_each(|_| give(CHUNK_BYTES, &mut spare));
+        assert_eq!(spare.0.len(), SPARE_MAX);
+        spare.buffer(CHUNK_BYTES + 1);
+        assert_eq!(spare.0.len(), SPARE_MAX, "none of them is made larger");
+        let buffer = spare.buffer(10);
+        assert_eq!((buffer.len(), spare.0.len()), (0, SPARE_MAX - 1));
+    }
 }

@@ -95,3 +95,66 @@ impl<D: Disk> Reserve<D> {
         Ok(true)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that fails here says enough")]
+
+    use super::*;
+    use crate::disk::MemoryDisk;
+    use leveret_types::QueueId;
+
+    fn part(position: u64, bytes: usize) -> Part {
+        Part {
+            stream: QueueId(1),
+            segment: 0,
+            position,
+            bytes: vec![1; bytes],
+        }
+    }
+
+    #[test]
+    fn a_part_needs_the_blocks_that_its_segment_may_not_have() {
+        // Position, bytes, blocks that it has: where its last block ends, what it may need.
+        for (position, bytes, held, end, needed) in [
+            (512, 100, 0, 4_096, 4_096),
+            (512, 3_584, 0, 4_096, 4_096),
+            (512, 3_585, 0, 8_192, 8_192),
+            (512, 3_585, 4_096, 8_192, 4_096),
+            (5_000, 100, 0, 8_192, 4_096),
+            (5_000, 100, 8_192, 8_192, 0),
+            (4_096, 4_096, 4_096, 8_192, 4_096),
+            (4_096, 4_096, 12_288, 8_192, 0),
+        ] {
+            let part = part(position, bytes);
+            let at = format!("{position}, {bytes}, {held}");
+            assert_eq!(held_by(&part), end, "{at}");
+            assert_eq!(room_of(&part, held), needed, "{at}");
+        }
+    }
+
+    #[test]
+    fn room_is_kept_in_steps_found_again_and_given_away_once() {
+        let (disk, folder) = (MemoryDisk::new(), Path::new("streams"));
+        let mut reserve = Reserve::open(disk.clone(), folder).unwrap();
+        assert!(reserve.hold(0).unwrap());
+        assert_eq!(disk.bytes(), 0, "nothing is needed");
+        assert!(reserve.hold(1).unwrap());
+        assert_eq!(disk.bytes(), GROWTH_BYTES);
+        let written = disk.counts().written_bytes;
+        assert!(reserve.hold(GROWTH_BYTES - BESIDE_BYTES).unwrap());
+        assert_eq!(disk.counts().written_bytes, written, "there is room");
+        assert!(reserve.hold(GROWTH_BYTES - BESIDE_BYTES + 1).unwrap());
+        assert_eq!(disk.bytes(), 2 * GROWTH_BYTES);
+        // It never shrinks by itself, and a start finds it.
+        assert!(reserve.hold(1).unwrap());
+        let mut reserve = Reserve::open(disk.clone(), folder).unwrap();
+        disk.set_bytes_max(Some(disk.bytes()));
+        assert!(reserve.hold(2 * GROWTH_BYTES - BESIDE_BYTES).unwrap());
+        assert!(!reserve.hold(2 * GROWTH_BYTES).unwrap(), "no room");
+        assert!(reserve.give().unwrap());
+        assert_eq!(disk.bytes(), 0);
+        assert!(!reserve.give().unwrap(), "there is none any more");
+        assert!(reserve.hold(1).unwrap());
+    }
+}

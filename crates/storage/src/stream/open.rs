@@ -159,4 +159,40 @@ mod tests {
             "the one used longest ago"
         );
     }
+
+    /// As many files as are kept open, none of which has anything to sync.
+    fn full(disk: &MemoryDisk) -> OpenFiles<MemoryDisk> {
+        let mut files = OpenFiles::new(disk.clone(), PathBuf::from("streams"));
+        for n in 0..STREAM_FILES_OPEN_MAX as u64 {
+            files.create((QueueId(n), 0)).unwrap();
+        }
+        files
+    }
+
+    #[test]
+    fn a_file_that_needs_no_sync_is_closed_before_others() {
+        let disk = MemoryDisk::new();
+        let mut files = full(&disk);
+        let clean = STREAM_FILES_OPEN_MAX as u64 - 1;
+        (0..clean).for_each(|n| files.set_dirty((QueueId(n), 0)));
+        files.create((QueueId(clean + 1), 0)).unwrap();
+        assert_eq!(disk.counts().syncs, 0);
+        assert!(!files.files.contains_key(&(QueueId(clean), 0)));
+        assert_eq!(files.files.len(), STREAM_FILES_OPEN_MAX);
+        // One that was synced is as good.
+        files.sync((QueueId(5), 0)).unwrap();
+        files.set_dirty((QueueId(clean + 1), 0));
+        files.create((QueueId(clean + 2), 0)).unwrap();
+        assert_eq!(disk.counts().syncs, 1);
+        assert!(!files.files.contains_key(&(QueueId(5), 0)));
+    }
+
+    #[test]
+    fn a_file_that_is_used_again_stays_open() {
+        let mut files = full(&MemoryDisk::new());
+        files.get((QueueId(0), 0)).unwrap();
+        files.create((QueueId(u64::MAX), 0)).unwrap();
+        assert!(files.files.contains_key(&(QueueId(0), 0)));
+        assert!(!files.files.contains_key(&(QueueId(1), 0)));
+    }
 }
