@@ -263,6 +263,36 @@ async def test_a_super_stream_is_made_published_to_and_read():
 
 
 @interop.leveret_only
+async def test_a_super_stream_is_routed_by_keys():
+    name, keys = interop.unique("super"), ["amer", "emea", "apac"]
+
+    async def key_of(message):
+        return message.application_properties["key"]
+
+    def routed():
+        return SuperStreamProducer(
+            **LOGIN, super_stream=name, routing_extractor=key_of, routing=RouteType.Key
+        )
+
+    async with producer() as one:
+        client = await one.default_client
+        await client.create_super_stream(name, [f"{name}-{key}" for key in keys], keys)
+        confirmed = []
+        for key, count in [("emea", 2), ("apac", 1)]:
+            # This client asks where a key leads for its first message, and sends all others there.
+            async with routed() as to_one:
+                wanted = len(confirmed) + count
+                for _ in range(count):
+                    message = AMQPMessage(body=key.encode(), application_properties={"key": key})
+                    await to_one.send(message, on_publish_confirm=confirmed.append)
+                await until(lambda wanted=wanted: len(confirmed) == wanted, "all confirms")
+        first = ConsumerOffsetSpecification(OffsetType.FIRST)
+        assert await read(f"{name}-emea", 2, first) == [(0, b"emea"), (1, b"emea")]
+        assert await read(f"{name}-apac", 1, first) == [(0, b"apac")]
+        await client.delete_super_stream(name)
+
+
+@interop.leveret_only
 async def test_of_a_group_one_consumer_at_a_time_is_active():
     async with stream() as (name, one):
         await publish(one, name, bodies(0, 10))
