@@ -37,11 +37,19 @@ class Nodes:
 
     def crash(self, node):
         """kill -9, and a start on what the node has; returns when it accepts."""
+        self.control(node, "crash")
+
+    def ctl(self, node, *words):
+        """What an operator's command prints at a node."""
+        return self.control(node, "ctl", *words)
+
+    def control(self, node, *words):
         host, port = CONTROLS[node]
         with socket.create_connection((host, int(port)), timeout=150) as stream:
-            stream.sendall(b"crash\n")
-            answer = stream.makefile().readline()
+            stream.sendall(("\t".join(words) + "\n").encode())
+            answer = stream.makefile().readline().rstrip("\n")
         assert answer.startswith("ok"), answer
+        return answer[3:].replace("\t", "\n")
 
     def close(self):
         for connection in self.open:
