@@ -14,6 +14,7 @@ import (
 
 	"github.com/rabbitmq/rabbitmq-stream-go-client/pkg/amqp"
 	"github.com/rabbitmq/rabbitmq-stream-go-client/pkg/ha"
+	"github.com/rabbitmq/rabbitmq-stream-go-client/pkg/message"
 	"github.com/rabbitmq/rabbitmq-stream-go-client/pkg/stream"
 )
 
@@ -380,4 +381,210 @@ func TestClusterHasOneActiveConsumerInAGroupWhicheverNodesItsConsumersUse(t *tes
 	shared("before")
 	crash(t, leaderPort(t, env, name))
 	shared("after")
+}
+
+// A producer with a name publishes all numbers up to this one, those that are there already again.
+func publishAll(t *testing.T, env *stream.Environment, name string, to int) {
+	t.Helper()
+	until(t, "a producer", func() bool {
+		producer, err := env.NewProducer(name, stream.NewProducerOptions().SetProducerName("p"))
+		if err != nil {
+			return false
+		}
+		defer producer.Close()
+		return publishNumbered(producer, to)
+	})
+}
+
+func TestClusterIsReadFromEveryKindOfOffsetAfterTheLeadersNodeIsKilled(t *testing.T) {
+	env := clusterEnvironment(t)
+	name := newStream(t, env)
+	publishAll(t, env, name, 1_000)
+	// Chunks' times are in milliseconds: what comes next has a later one.
+	time.Sleep(50 * time.Millisecond)
+	between := time.Now().UnixMilli()
+	time.Sleep(50 * time.Millisecond)
+	crash(t, leaderPort(t, env, name))
+	publishAll(t, env, name, 2_000)
+	spec := stream.OffsetSpecification{}
+	found, _ := consume(t, env, name, at(spec.First()))
+	found.expect(t, 0, 2_000)
+	found, _ = consume(t, env, name, at(spec.Offset(1_234)))
+	found.expect(t, 1_234, 2_000)
+	found, _ = consume(t, env, name, at(spec.Timestamp(between)))
+	found.expect(t, 1_000, 2_000)
+	last, _ := consume(t, env, name, at(spec.Last()))
+	until(t, "the last chunk", func() bool {
+		all := last.all()
+		return len(all) > 0 && all[len(all)-1] == "1999"
+	})
+	if len(last.all()) >= 2_000 {
+		t.Fatal("the last chunk is the whole stream")
+	}
+	next, _ := consume(t, env, name, at(spec.Next()))
+	publishAll(t, env, name, 2_100)
+	next.expect(t, 2_000, 2_100)
+}
+
+// Messages that are published by producers of some options, once before and once after the leader's
+// node is killed.
+func publishOverACrash(t *testing.T, env *stream.Environment, name string, publish func(part int)) {
+	t.Helper()
+	publish(0)
+	crash(t, leaderPort(t, env, name))
+	// The client finds the new leader by itself, once all nodes know of it.
+	until(t, "a producer", func() bool {
+		producer, err := env.NewProducer(name, nil)
+		return err == nil && producer.Close() == nil
+	})
+	publish(1)
+}
+
+func TestClusterFiltersBeforeAndAfterTheLeadersNodeIsKilled(t *testing.T) {
+	env := clusterEnvironment(t)
+	name := newStream(t, env)
+	publishOverACrash(t, env, name, func(part int) {
+		for _, area := range []string{"east", "west"} {
+			filter := stream.NewProducerFilter(func(message.StreamMessage) string { return area })
+			publish(t, env, name, stream.NewProducerOptions().SetFilter(filter), 100*part, 100*part+100)
+		}
+	})
+	wanted := stream.NewConsumerFilter([]string{"west"}, false, func(*amqp.Message) bool { return true })
+	found, _ := consume(t, env, name, at(first).SetFilter(wanted))
+	found.expect(t, 0, 200)
+}
+
+func TestClusterKeepsBatchesWithinAnEntryBeforeAndAfterTheLeadersNodeIsKilled(t *testing.T) {
+	env := clusterEnvironment(t)
+	name := newStream(t, env)
+	compressions := []stream.Compression{
+		stream.Compression{}.None(),
+		stream.Compression{}.Gzip(),
+		stream.Compression{}.Snappy(),
+		stream.Compression{}.Lz4(),
+		stream.Compression{}.Zstd(),
+	}
+	publishOverACrash(t, env, name, func(part int) {
+		for round, compression := range compressions {
+			options := stream.NewProducerOptions().SetSubEntrySize(50).SetCompression(compression)
+			from := 1_000*part + 200*round
+			publish(t, env, name, options, from, from+200)
+		}
+	})
+	found, _ := consume(t, env, name, at(first))
+	found.expect(t, 0, 2_000)
+}
+
+// Publishes keys to a super stream; false unless all are confirmed.
+func tryPublishToSuper(env *stream.Environment, name string, keys []string) bool {
+	producer, err := env.NewSuperStreamProducer(name,
+		stream.NewSuperStreamProducerOptions(stream.NewHashRoutingStrategy(keyOf)))
+	if err != nil {
+		return false
+	}
+	defer producer.Close()
+	confirms := producer.NotifyPublishConfirmation(1)
+	counted := make(chan int, 1)
+	go func() {
+		count := 0
+		for confirm := range confirms {
+			for _, status := range confirm.ConfirmationStatus {
+				if status.IsConfirmed() {
+					count++
+				}
+			}
+			if count >= len(keys) {
+				select {
+				case counted <- count:
+				default:
+				}
+			}
+		}
+	}()
+	for _, key := range keys {
+		if producer.Send(keyed(key)) != nil {
+			return false
+		}
+	}
+	select {
+	case <-counted:
+		return true
+	case <-time.After(10 * time.Second):
+		return false
+	}
+}
+
+// Two members share the partitions before and after the leader of one is killed. The client says
+// that a partition is lost and leaves the rest to its user: members that have lost one begin anew.
+func TestClusterHasOneReaderOfEachPartitionInAGroupWhenALeadersNodeIsKilled(t *testing.T) {
+	env := clusterEnvironment(t)
+	name := superStream(t, env, stream.NewPartitionsOptions(3))
+	var members []*member
+	var consumers []*stream.SuperStreamConsumer
+	joinAll := func() {
+		members, consumers = nil, nil
+		for number := 0; number < 2; number++ {
+			own := clusterEnvironment(t)
+			until(t, "a member", func() bool {
+				m := &member{active: map[string]bool{}}
+				consumer, err := own.NewSuperStreamConsumer(name, m.found.handler,
+					stream.NewSuperStreamConsumerOptions().SetConsumerName("group").
+						SetSingleActiveConsumer(stream.NewSingleActiveConsumer(m.update)).
+						SetOffset(stream.OffsetSpecification{}.Next()))
+				if err != nil {
+					return false
+				}
+				members, consumers = append(members, m), append(consumers, consumer)
+				return true
+			})
+		}
+	}
+	shared := func() {
+		until(t, "messages that go to one member each", func() bool {
+			var keys []string
+			for _, number := range numbers(90) {
+				keys = append(keys, fmt.Sprintf("%s-%d", number, time.Now().UnixNano()))
+			}
+			if !tryPublishToSuper(env, name, keys) {
+				return false
+			}
+			count := func() map[string]int {
+				counts := map[string]int{}
+				for _, m := range members {
+					for _, key := range m.found.all() {
+						counts[key]++
+					}
+				}
+				return counts
+			}
+			// What comes late, or twice, is no reason to wait for long: there is another round.
+			time.Sleep(time.Second)
+			counts := count()
+			for _, key := range keys {
+				if counts[key] != 1 {
+					return false
+				}
+			}
+			return true
+		})
+	}
+	joinAll()
+	shared()
+	crash(t, leaderPort(t, env, name+"-0"))
+	for _, consumer := range consumers {
+		_ = consumer.Close()
+	}
+	joinAll()
+	shared()
+	for _, consumer := range consumers {
+		_ = consumer.Close()
+	}
+}
+
+// Says that what comes next is to be read, and notes whether the member is active.
+func (m *member) update(partition string, active bool) stream.OffsetSpecification {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	m.active[partition] = active
+	return stream.OffsetSpecification{}.Next()
 }
