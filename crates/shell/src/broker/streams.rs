@@ -281,8 +281,8 @@ impl Broker {
         }
         let mut members = before.clone();
         match (adds, members.iter().position(|member| *member == node.0)) {
-            (true, Some(_)) => return Err(format!("node {node} has a replica already")),
-            (false, None) => return Err(format!("node {node} has no replica")),
+            (true, Some(_)) => return Err("that node has a replica already".to_owned()),
+            (false, None) => return Err("that node has no replica".to_owned()),
             (true, None) => members.push(node.0),
             (false, Some(at)) => drop(members.remove(at)),
         }

@@ -48,6 +48,13 @@ enum Step {
     Write { path: String, text: String },
 }
 
+impl Step {
+    /// Whether it is a command that this broker is given.
+    fn is_for(&self, kind: Kind) -> bool {
+        matches!(self, Step::Type(typed) if kind == Kind::Leveret || typed.is_common)
+    }
+}
+
 /// A command, and what it says.
 #[derive(Debug, PartialEq)]
 struct Typed {
@@ -70,7 +77,7 @@ pub(super) fn run(bench: &Bench, pages: &[PathBuf]) -> Result<Report> {
         let text = fs::read_to_string(page).with_context(|| format!("{}", page.display()))?;
         let name = page.file_stem().unwrap_or_default().to_string_lossy();
         let steps = steps(&text).with_context(|| format!("{}", page.display()))?;
-        if steps.iter().any(|step| matches!(step, Step::Type(_))) {
+        if steps.iter().any(|step| step.is_for(bench.kind)) {
             report.add(run_page(bench, &name, &steps)?);
         }
     }
@@ -331,7 +338,7 @@ fn run_page(bench: &Bench, page: &str, steps: &[Step]) -> Result<Report> {
                 stage.write(path, text)?;
                 continue;
             }
-            Step::Type(typed) if bench.kind == Kind::RabbitMq && !typed.is_common => continue,
+            Step::Type(_) if !step.is_for(bench.kind) => continue,
             Step::Type(typed) => typed,
         };
         let (said, code) = stage.run(typed)?;
@@ -424,6 +431,10 @@ mod tests {
             ]
         );
         assert!(super::steps("```console\nno command\n```\n").is_err());
+        let of_rabbitmq = steps.iter().filter(|step| step.is_for(Kind::RabbitMq));
+        assert_eq!(of_rabbitmq.count(), 3);
+        let of_leveret = steps.iter().filter(|step| step.is_for(Kind::Leveret));
+        assert_eq!(of_leveret.count(), 4);
     }
 
     #[test]
