@@ -96,6 +96,7 @@ def test_a_virtual_host_that_is_not_there():
         assert peer.close_code() is None
 
 
+@interop.rabbitmq_4
 def test_the_second_version_is_that_of_publish(peer):
     read = peer.tell(streams.EXCHANGE_VERSIONS, [(u16(streams.DELIVER), u16(1), u16(1))])
     found = read.list(lambda: tuple(read.number("H") for _ in range(3)))
@@ -132,11 +133,12 @@ def test_streams_are_made_and_deleted(peer):
         assert peer.ask(streams.DELETE, name) == code
 
 
-@pytest.mark.parametrize("name", ["", " "])
-def test_a_stream_has_a_name(peer, name):
-    assert peer.ask(streams.CREATE, name, []) == streams.PRECONDITION
+def test_a_stream_has_a_name(peer):
+    assert peer.ask(streams.CREATE, "", []) == streams.PRECONDITION
 
 
+# RabbitMQ closes the connection without a word.
+@interop.leveret_only
 def test_arguments_are_read(peer):
     for value, code in [("7D", streams.OK), ("soon", streams.PRECONDITION)]:
         name = unique("s")
@@ -185,6 +187,7 @@ def test_publishers_are_declared_and_deleted(peer, stream):
     assert peer.ask(streams.DELETE_PUBLISHER, u8(1)) == streams.NO_PUBLISHER
 
 
+@interop.rabbitmq_4
 def test_a_reference_is_of_255_bytes_at_most(peer, stream):
     assert peer.ask(streams.DECLARE_PUBLISHER, u8(1), "r" * 256, stream) == streams.PRECONDITION
     assert peer.ask(streams.DECLARE_PUBLISHER, u8(1), "r" * 255, stream) == streams.OK
