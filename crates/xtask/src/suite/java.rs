@@ -11,7 +11,7 @@ use anyhow::Result;
 use super::bench::{Bench, ControlledCluster, Report};
 use crate::run;
 
-const DEADLINE: Duration = Duration::from_secs(420);
+const DEADLINE: Duration = Duration::from_secs(600);
 
 /// Maven with its repository below the target folder, in a copy of one of our projects.
 fn maven(bench_folder: &PathBuf, project: &str) -> Result<Command> {

@@ -9,24 +9,36 @@ import com.rabbitmq.client.Connection;
 import com.rabbitmq.client.ConnectionFactory;
 import com.rabbitmq.client.DefaultConsumer;
 import com.rabbitmq.client.Envelope;
+import com.rabbitmq.stream.BackOffDelayPolicy;
 import com.rabbitmq.stream.ConfirmationHandler;
+import com.rabbitmq.stream.ConsumerBuilder;
 import com.rabbitmq.stream.Environment;
+import com.rabbitmq.stream.Message;
 import com.rabbitmq.stream.OffsetSpecification;
 import com.rabbitmq.stream.Producer;
+import com.rabbitmq.stream.ProducerBuilder;
+import com.rabbitmq.stream.compression.Compression;
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.net.Socket;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Collections;
 import java.util.List;
 import java.util.Map;
+import java.util.Queue;
 import java.util.Set;
 import java.util.UUID;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.BooleanSupplier;
 import java.util.stream.Collectors;
+import java.util.stream.IntStream;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
@@ -66,27 +78,29 @@ class StreamClusterTest {
     throw new AssertionError("no node serves streams at port " + port);
   }
 
+  /** What knows all nodes, goes where they say that a stream is, and is back soon. */
+  private static Environment environment() {
+    List<String> uris =
+        variable("CLUSTER_STREAMS").stream()
+            .map(address -> "rabbitmq-stream://guest:guest@" + address + "/%2f")
+            .collect(Collectors.toList());
+    return Environment.builder()
+        .uris(uris)
+        .recoveryBackOffDelayPolicy(BackOffDelayPolicy.fixed(Duration.ofMillis(500)))
+        .topologyUpdateBackOffDelayPolicy(BackOffDelayPolicy.fixed(Duration.ofMillis(500)))
+        .build();
+  }
+
   private static Set<String> missing(Set<String> confirmed, Set<String> read) {
     return confirmed.stream().filter(body -> !read.contains(body)).collect(Collectors.toSet());
   }
 
   @Test
   void whatWasConfirmedIsReadByAllClientsAfterTheLeadersNodeWasKilled() throws Exception {
-    List<String> uris =
-        variable("CLUSTER_STREAMS").stream()
-            .map(address -> "rabbitmq-stream://guest:guest@" + address + "/%2f")
-            .collect(Collectors.toList());
     Set<String> confirmed = ConcurrentHashMap.newKeySet();
     Set<String> read = ConcurrentHashMap.newKeySet();
     String stream = "java-" + UUID.randomUUID();
-    try (Environment environment =
-        Environment.builder()
-            .uris(uris)
-            .recoveryBackOffDelayPolicy(
-                com.rabbitmq.stream.BackOffDelayPolicy.fixed(Duration.ofMillis(500)))
-            .topologyUpdateBackOffDelayPolicy(
-                com.rabbitmq.stream.BackOffDelayPolicy.fixed(Duration.ofMillis(500)))
-            .build()) {
+    try (Environment environment = environment()) {
       environment.streamCreator().stream(stream).create();
       Producer producer = environment.producerBuilder().stream(stream).build();
       environment.consumerBuilder().stream(stream)
@@ -132,6 +146,259 @@ class StreamClusterTest {
       producer.close();
       environment.deleteStream(stream);
     }
+  }
+
+  private static List<String> numbers(int from, int to) {
+    return IntStream.range(from, to).mapToObj(Integer::toString).collect(Collectors.toList());
+  }
+
+  private static String text(Message message) {
+    return new String(message.getBodyAsBinary(), StandardCharsets.UTF_8);
+  }
+
+  /** Publishes these numbers, those that have a name under their own ids; whether all are confirmed. */
+  private static boolean publish(Producer producer, boolean named, int from, int to)
+      throws Exception {
+    CountDownLatch answers = new CountDownLatch(to - from);
+    AtomicInteger refused = new AtomicInteger();
+    for (int number = from; number < to; number++) {
+      var message = producer.messageBuilder();
+      if (named) {
+        message.publishingId(number + 1);
+      }
+      byte[] body = Integer.toString(number).getBytes(StandardCharsets.UTF_8);
+      producer.send(
+          message.addData(body).build(),
+          status -> {
+            refused.addAndGet(status.isConfirmed() ? 0 : 1);
+            answers.countDown();
+          });
+    }
+    return answers.await(60, TimeUnit.SECONDS) && refused.get() == 0;
+  }
+
+  /** What a consumer is given up to this number. */
+  private static List<String> read(ConsumerBuilder builder, int last) throws Exception {
+    Queue<String> found = new ConcurrentLinkedQueue<>();
+    AtomicBoolean ended = new AtomicBoolean();
+    String end = Integer.toString(last);
+    builder.messageHandler(
+        (context, message) -> {
+          found.add(text(message));
+          if (text(message).equals(end)) {
+            ended.set(true);
+          }
+        });
+    try (AutoCloseable consumer = builder.build()) {
+      until(ended::get, "the number " + last);
+    }
+    return new ArrayList<>(found);
+  }
+
+  @Test
+  void aNamedProducersMessagesAreThereOnceAndAreReadFromEveryKindOfOffset() throws Exception {
+    String stream = "java-" + UUID.randomUUID();
+    try (Environment environment = environment()) {
+      environment.streamCreator().stream(stream).create();
+      Producer producer = environment.producerBuilder().stream(stream).name("p").build();
+      assertTrue(publish(producer, true, 0, 1_000));
+      // Chunks' times are in milliseconds: what comes next has a later one.
+      Thread.sleep(50);
+      long between = System.currentTimeMillis();
+      Thread.sleep(50);
+      int port = leaderPort(stream);
+      AtomicBoolean killed = new AtomicBoolean();
+      Thread killing =
+          new Thread(
+              () -> {
+                try {
+                  crash(port);
+                } catch (Exception failed) {
+                  throw new AssertionError(failed);
+                } finally {
+                  killed.set(true);
+                }
+              });
+      killing.start();
+      int published = 1_000;
+      // What is not confirmed is said again, under the same ids, before anything behind it is.
+      for (int left = 20; left > 0; ) {
+        try {
+          if (publish(producer, true, published, published + 100)) {
+            published += 100;
+            left -= killed.get() ? 1 : 0;
+          }
+        } catch (com.rabbitmq.stream.StreamException unavailable) {
+          Thread.sleep(10);
+        }
+      }
+      killing.join();
+      producer.close();
+      int last = published - 1;
+      List<String> all = numbers(0, published);
+      ConsumerBuilder first =
+          environment.consumerBuilder().stream(stream).offset(OffsetSpecification.first());
+      assertEquals(all, read(first, last));
+      ConsumerBuilder middle =
+          environment.consumerBuilder().stream(stream).offset(OffsetSpecification.offset(1_234));
+      assertEquals(all.subList(1_234, published), read(middle, last));
+      ConsumerBuilder later =
+          environment.consumerBuilder().stream(stream)
+              .offset(OffsetSpecification.timestamp(between));
+      assertEquals(all.subList(1_000, published), read(later, last));
+      ConsumerBuilder end =
+          environment.consumerBuilder().stream(stream).offset(OffsetSpecification.last());
+      List<String> ofLast = read(end, last);
+      assertTrue(ofLast.size() < published);
+      assertEquals(all.subList(published - ofLast.size(), published), ofLast);
+      Queue<String> found = new ConcurrentLinkedQueue<>();
+      try (AutoCloseable consumer =
+              environment.consumerBuilder().stream(stream)
+                  .offset(OffsetSpecification.next())
+                  .messageHandler((context, message) -> found.add(text(message)))
+                  .build();
+          Producer more = environment.producerBuilder().stream(stream).build()) {
+        assertTrue(publish(more, false, 0, 100));
+        until(() -> found.size() >= 100, "what comes next");
+      }
+      assertEquals(numbers(0, 100), new ArrayList<>(found));
+      environment.deleteStream(stream);
+    }
+  }
+
+  @Test
+  void batchesAndFilteredMessagesAreThereBeforeAndAfterALeadersNodeIsKilled() throws Exception {
+    String batches = "java-" + UUID.randomUUID();
+    String filtered = "java-" + UUID.randomUUID();
+    List<Compression> compressions =
+        List.of(
+            Compression.NONE,
+            Compression.GZIP,
+            Compression.SNAPPY,
+            Compression.LZ4,
+            Compression.ZSTD);
+    try (Environment environment = environment()) {
+      environment.streamCreator().stream(batches).create();
+      environment.streamCreator().stream(filtered).create();
+      for (int part = 0; part < 2; part++) {
+        for (int at = 0; at < compressions.size(); at++) {
+          ProducerBuilder builder =
+              environment.producerBuilder().stream(batches)
+                  .subEntrySize(50)
+                  .compression(compressions.get(at));
+          try (Producer producer = builder.build()) {
+            int from = 1_000 * part + 200 * at;
+            assertTrue(publish(producer, false, from, from + 200));
+          }
+        }
+        for (String area : List.of("east", "west")) {
+          ProducerBuilder builder =
+              environment.producerBuilder().stream(filtered).filterValue(message -> area);
+          try (Producer producer = builder.build()) {
+            assertTrue(publish(producer, false, 100 * part, 100 * part + 100));
+          }
+        }
+        if (part == 0) {
+          crash(leaderPort(batches));
+          // Each waits until there is one.
+          leaderPort(batches);
+          leaderPort(filtered);
+        }
+      }
+      ConsumerBuilder all =
+          environment.consumerBuilder().stream(batches).offset(OffsetSpecification.first());
+      assertEquals(numbers(0, 2_000), read(all, 1_999));
+      ConsumerBuilder west =
+          environment.consumerBuilder().stream(filtered)
+              .offset(OffsetSpecification.first())
+              .filter()
+              .values("west")
+              .postFilter(message -> true)
+              .builder();
+      assertEquals(numbers(0, 200), read(west, 199));
+      environment.deleteStream(batches);
+      environment.deleteStream(filtered);
+    }
+  }
+
+  @Test
+  void aGroupHasOneReaderOfEachPartitionWhenALeadersNodeIsKilled() throws Exception {
+    String name = "java-super-" + UUID.randomUUID();
+    Queue<String> found = new ConcurrentLinkedQueue<>();
+    try (Environment first = environment();
+        Environment second = environment()) {
+      first.streamCreator().name(name).superStream().partitions(3).creator().create();
+      for (int partition = 0; partition < 3; partition++) {
+        leaderPort(name + "-" + partition);
+      }
+      List<AutoCloseable> members = new ArrayList<>();
+      for (Environment environment : List.of(first, second)) {
+        members.add(
+            environment
+                .consumerBuilder()
+                .superStream(name)
+                .name("group")
+                .singleActiveConsumer()
+                .consumerUpdateListener(context -> OffsetSpecification.next())
+                .manualTrackingStrategy()
+                .builder()
+                .offset(OffsetSpecification.next())
+                .messageHandler((context, message) -> found.add(text(message)))
+                .build());
+      }
+      until(() -> isShared(first, name, found), "messages that go to one member each");
+      // The members connect again by themselves.
+      crash(leaderPort(name + "-0"));
+      until(() -> isShared(first, name, found), "messages that go to one member each, afterwards");
+      for (AutoCloseable member : members) {
+        member.close();
+      }
+      first.deleteSuperStream(name);
+    }
+  }
+
+  /** Whether each of the messages that are published together goes to one member. */
+  private static boolean isShared(Environment environment, String name, Queue<String> found) {
+    List<String> bodies =
+        IntStream.range(0, 90)
+            .mapToObj(number -> UUID.randomUUID().toString())
+            .collect(Collectors.toList());
+    CountDownLatch confirms = new CountDownLatch(bodies.size());
+    try (Producer producer =
+        environment
+            .producerBuilder()
+            .superStream(name)
+            .routing(message -> message.getProperties().getMessageIdAsString())
+            .producerBuilder()
+            .build()) {
+      for (String body : bodies) {
+        Message message =
+            producer
+                .messageBuilder()
+                .properties()
+                .messageId(body)
+                .messageBuilder()
+                .addData(body.getBytes(StandardCharsets.UTF_8))
+                .build();
+        producer.send(
+            message,
+            status -> {
+              if (status.isConfirmed()) {
+                confirms.countDown();
+              }
+            });
+      }
+      if (!confirms.await(10, TimeUnit.SECONDS)) {
+        return false;
+      }
+      // What comes late, or twice, is no reason to wait for long: there is another round.
+      Thread.sleep(1_000);
+    } catch (com.rabbitmq.stream.StreamException unavailable) {
+      return false;
+    } catch (InterruptedException interrupted) {
+      throw new AssertionError(interrupted);
+    }
+    return bodies.stream().allMatch(body -> Collections.frequency(found, body) == 1);
   }
 
   /** What a client of AMQP 0-9-1 reads of the stream, at each node, from its beginning on. */
