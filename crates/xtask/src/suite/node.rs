@@ -12,11 +12,13 @@ use super::tap;
 use crate::run;
 
 const DEADLINE: Duration = Duration::from_secs(900);
+/// The folder of the scripts with the stream client.
+const STREAMS: &str = "streams-js";
 
 /// amqplib against a broker of its own.
 pub fn run(bench: &Bench) -> Result<Report> {
     let broker = bench.broker(&[])?;
-    tests(bench, &[("AMQP_URL", broker.url())])
+    tests(bench, (bench.name, &[]), &[("AMQP_URL", broker.url())])
 }
 
 /// The stream client against a broker of its own.
@@ -28,8 +30,18 @@ pub fn streams(bench: &Bench) -> Result<Report> {
         ("HTTP_URL", format!("http://{}", broker.http)),
         ("BROKER", bench.kind.name().to_owned()),
     ];
-    let mut report = tests(bench, &variables)?;
+    let mut report = tests(bench, (STREAMS, &["streams.test.mjs"]), &variables)?;
     stop(&mut broker, &mut report)?;
+    Ok(report)
+}
+
+/// The stream client over the three nodes of a cluster, one or another killed.
+pub fn stream_cluster(bench: &Bench) -> Result<Report> {
+    let cluster = ControlledCluster::start(bench.name)?;
+    let mut report = bench.documented();
+    let scripts: Scripts<'_> = (STREAMS, &["cluster.test.mjs"]);
+    report.add(tests(bench, scripts, &cluster.environment)?);
+    cluster.stop(&mut report)?;
     Ok(report)
 }
 
@@ -56,7 +68,7 @@ pub fn browser(bench: &Bench) -> Result<Report> {
         ),
     ];
     variables.extend(cluster.environment.clone());
-    let mut report = tests(bench, &variables)?;
+    let mut report = tests(bench, (bench.name, &[]), &variables)?;
     stop(&mut lock(&broker), &mut report)?;
     // The last one has been stopped, and taken out of the cluster.
     for node in &cluster.nodes[..2] {
@@ -66,10 +78,17 @@ pub fn browser(bench: &Bench) -> Result<Report> {
     Ok(report)
 }
 
+/// The folder of scripts below `tests/interop`, and those of them that are run; all without a name.
+type Scripts<'a> = (&'a str, &'a [&'a str]);
+
 /// Installs what the suite's scripts need beside a copy of them, and runs Node's own test runner.
-fn tests(bench: &Bench, variables: &[(&str, String)]) -> Result<Report> {
+fn tests(
+    bench: &Bench,
+    (scripts, files): Scripts<'_>,
+    variables: &[(&str, String)],
+) -> Result<Report> {
     let folder = bench.folder()?;
-    let scripts = run::root().join("tests/interop").join(bench.name);
+    let scripts = run::root().join("tests/interop").join(scripts);
     run::copy_folder(&scripts, &folder)?;
     let mut install = Command::new("npm");
     install
@@ -81,6 +100,7 @@ fn tests(bench: &Bench, variables: &[(&str, String)]) -> Result<Report> {
     command
         // One file at a time: files may share a broker.
         .args(["--test", "--test-concurrency=1", "--test-reporter=tap"])
+        .args(files)
         .current_dir(&folder);
     command.envs(variables.iter().cloned());
     let success = run::logged(&mut command, &log, DEADLINE)?;

@@ -87,29 +87,52 @@ pub fn cluster(bench: &Bench) -> Result<Report> {
     let cluster = ControlledCluster::start(bench.name)?;
     let mut report = bench.documented();
     let kombu = source(bench, "kombu==5.7.0")?;
-    let own = run::root().join("tests/interop/python");
-    for (part, folder, tests, at) in [
-        ("own", own, "test_cluster", 0),
-        ("kombu", kombu, "t/integration/test_py_amqp.py", 2),
-    ] {
-        let run_part = |part: &str, tests: &[String]| {
-            let results = bench.folder()?.join(format!("results-{part}.jsonl"));
-            let mut command = pytest(bench, &folder)?;
-            command.arg("--timeout=120").args(tests);
-            point_at(&mut command, bench, &lock(&cluster.nodes[at]), &results)?;
-            command.envs(cluster.environment.clone());
-            let log = bench.log(part)?;
-            let success = run::logged(&mut command, &log, DEADLINE)?;
-            read_results(&results, &log, success)
-        };
-        let mut found = run_part(part, &[tests.to_owned()])?;
-        run_again(&mut found, is_pytest_name, |names| {
-            run_part(&format!("{part}-again"), names)
-        })?;
-        report.add(found);
-    }
+    let kombus = ("kombu", kombu, "t/integration/test_py_amqp.py");
+    report.add(at_node(bench, &cluster, 0, own_part("test_cluster"))?);
+    report.add(at_node(bench, &cluster, 2, kombus)?);
     cluster.stop(&mut report)?;
     Ok(report)
+}
+
+/// Own scripts with rstream over the three nodes of a cluster, one or another killed.
+pub fn stream_cluster(bench: &Bench) -> Result<Report> {
+    let cluster = ControlledCluster::start(bench.name)?;
+    let mut report = bench.documented();
+    report.add(at_node(
+        bench,
+        &cluster,
+        0,
+        own_part("test_stream_cluster"),
+    )?);
+    cluster.stop(&mut report)?;
+    Ok(report)
+}
+
+/// What is run over a cluster: its name in logs, the folder, and the tests there.
+type Part = (&'static str, PathBuf, &'static str);
+
+fn own_part(tests: &'static str) -> Part {
+    ("own", run::root().join("tests/interop/python"), tests)
+}
+
+/// Runs pytest over a cluster; who knows one node only is told of this one.
+fn at_node(bench: &Bench, cluster: &ControlledCluster, node: usize, part: Part) -> Result<Report> {
+    let (part, folder, tests) = part;
+    let run_part = |part: &str, tests: &[String]| {
+        let results = bench.folder()?.join(format!("results-{part}.jsonl"));
+        let mut command = pytest(bench, &folder)?;
+        command.arg("--timeout=120").args(tests);
+        point_at(&mut command, bench, &lock(&cluster.nodes[node]), &results)?;
+        command.envs(cluster.environment.clone());
+        let log = bench.log(part)?;
+        let success = run::logged(&mut command, &log, DEADLINE)?;
+        read_results(&results, &log, success)
+    };
+    let mut found = run_part(part, &[tests.to_owned()])?;
+    run_again(&mut found, is_pytest_name, |names| {
+        run_part(&format!("{part}-again"), names)
+    })?;
+    Ok(found)
 }
 
 /// py-amqp's integration tests, over TCP and over TLS.

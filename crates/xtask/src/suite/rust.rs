@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use super::bench::{Bench, Report};
+use super::bench::{Bench, ControlledCluster, Report};
 use super::cargo;
 use crate::run;
 
@@ -39,27 +39,60 @@ pub fn lapin(bench: &Bench) -> Result<Report> {
 
 /// Own tests with the stream client against a broker of its own.
 pub fn streams(bench: &Bench) -> Result<Report> {
-    let folder = bench.folder()?.join("tests");
-    run::copy_folder(&run::root().join("tests/interop/streams-rust"), &folder)?;
-    let cargo_test = || -> Result<Command> {
-        let mut command = Command::new("cargo");
-        command.args(["test", "--locked", "--test", "streams"]);
-        command.env("CARGO_TARGET_DIR", bench.folder()?.join("build"));
-        command.current_dir(&folder);
-        Ok(command)
-    };
-    // Built before the broker starts, so that what hangs is a test and not a compiler.
-    run::output(cargo_test()?.arg("--no-run"))?;
+    let folder = stream_tests(bench, "streams")?;
     let mut broker = bench.broker(&[])?;
-    let log = bench.log("cargo")?;
-    let mut command = cargo_test()?;
-    command.args(["--no-fail-fast", "--", "--test-threads=2"]);
-    command.env("STREAM_PORT", broker.stream.port().to_string());
-    let success = run::logged(&mut command, &log, DEADLINE)?;
+    let port = [("STREAM_PORT", broker.stream.port().to_string())];
+    let found = run_stream_tests(bench, &folder, "streams", &port);
     let mut report = bench.documented();
     super::bench::stop(&mut broker, &mut report)?;
-    report.add(cargo::report(success, &log)?);
+    report.add(found?);
     Ok(report)
+}
+
+/// Own tests with the stream client over the three nodes of a cluster, one or another killed.
+pub fn stream_cluster(bench: &Bench) -> Result<Report> {
+    let folder = stream_tests(bench, "cluster")?;
+    let cluster = ControlledCluster::start(bench.name)?;
+    let found = run_stream_tests(bench, &folder, "cluster", &cluster.environment);
+    let mut report = bench.documented();
+    cluster.stop(&mut report)?;
+    report.add(found?);
+    Ok(report)
+}
+
+/// A copy of the tests with the stream client, built before any broker starts, so that what hangs
+/// is a test and not a compiler.
+fn stream_tests(bench: &Bench, tests: &str) -> Result<PathBuf> {
+    let folder = bench.folder()?.join("tests");
+    run::copy_folder(&run::root().join("tests/interop/streams-rust"), &folder)?;
+    run::output(cargo_test(bench, &folder, tests)?.arg("--no-run"))?;
+    Ok(folder)
+}
+
+fn run_stream_tests(
+    bench: &Bench,
+    folder: &Path,
+    tests: &str,
+    variables: &[(&str, String)],
+) -> Result<Report> {
+    let log = bench.log("cargo")?;
+    let mut command = cargo_test(bench, folder, tests)?;
+    // Of the tests over a cluster each kills a node: one at a time.
+    let threads = if tests == "cluster" { 1 } else { 2 };
+    command.args(["--no-fail-fast", "--"]);
+    command.arg(format!("--test-threads={threads}"));
+    command.envs(variables.iter().cloned());
+    let success = run::logged(&mut command, &log, DEADLINE)?;
+    cargo::report(success, &log)
+}
+
+/// `cargo test` for one file of the tests with the stream client.
+fn cargo_test(bench: &Bench, folder: &Path, tests: &str) -> Result<Command> {
+    let mut command = Command::new("cargo");
+    command.args(["test", "--locked", "--test", tests]);
+    command.env("CARGO_TARGET_DIR", bench.folder()?.join("build"));
+    command.current_dir(folder);
+    Ok(command)
 }
 
 /// `cargo test` for lapin's integration tests. TLS is left out of the build: nothing there uses it.

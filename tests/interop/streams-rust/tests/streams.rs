@@ -1,19 +1,16 @@
 //! The Rust stream client's own idioms against the broker at port $STREAM_PORT.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures::StreamExt;
 use rabbitmq_stream_client::error::{ClientError, ConsumerStoreOffsetError, StreamCreateError};
 use rabbitmq_stream_client::types::{
-    ByteCapacity, HashRoutingMurmurStrategy, Message, OffsetSpecification, ResponseCode,
-    RoutingKeyRoutingStrategy, RoutingStrategy, SimpleValue,
+    ByteCapacity, Message, OffsetSpecification, ResponseCode, RoutingKeyRoutingStrategy,
+    RoutingStrategy, SimpleValue,
 };
 use rabbitmq_stream_client::{Consumer, Environment, FilterConfiguration};
-
-const PATIENCE: Duration = Duration::from_secs(20);
+use streams_rust::{PATIENCE, body, by_hash, message, numbers, publish_to_super, unique};
 
 /// This client goes where the broker says that a stream's leader is: to the address under test.
 async fn environment() -> Environment {
@@ -22,25 +19,10 @@ async fn environment() -> Environment {
     builder.build().await.unwrap()
 }
 
-fn unique() -> String {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    format!("rust-{}-{number}", now.as_nanos())
-}
-
 async fn new_stream(env: &Environment) -> String {
     let name = unique();
     env.stream_creator().create(&name).await.unwrap();
     name
-}
-
-fn message(body: &str) -> Message {
-    Message::builder().body(body.to_owned()).build()
-}
-
-fn numbers(from: u64, to: u64) -> Vec<String> {
-    (from..to).map(|number| number.to_string()).collect()
 }
 
 /// Publishes numbers as bodies; returns when all are confirmed.
@@ -54,10 +36,6 @@ async fn publish(env: &Environment, stream: &str, from: u64, to: u64) {
         assert!(statuses.iter().all(|status| status.confirmed()));
     }
     producer.close().await.unwrap();
-}
-
-fn body(message: &Message) -> String {
-    String::from_utf8(message.data().unwrap_or_default().to_vec()).unwrap()
 }
 
 async fn next_of(consumer: &mut Consumer) -> String {
@@ -276,35 +254,6 @@ async fn a_wrong_password_and_a_host_that_is_not_there_are_refused() {
     assert!(builder().virtual_host("nowhere").build().await.is_err());
 }
 
-async fn publish_to_super(env: &Environment, name: &str, by: RoutingStrategy, bodies: &[String]) {
-    let mut producer = env.super_stream_producer(by).build(name).await.unwrap();
-    let confirmed = Arc::new(AtomicU64::new(0));
-    for body in bodies {
-        let confirmed = confirmed.clone();
-        let count = move |status: Result<rabbitmq_stream_client::ConfirmationStatus, _>| {
-            let is_confirmed = status.is_ok_and(|status| status.confirmed());
-            confirmed.fetch_add(u64::from(is_confirmed), Ordering::Relaxed);
-            async {}
-        };
-        producer.send(message(body), count).await.unwrap();
-    }
-    let all = async {
-        while confirmed.load(Ordering::Relaxed) < bodies.len() as u64 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, all)
-        .await
-        .expect("all confirms");
-    producer.close().await.unwrap();
-}
-
-fn by_hash() -> RoutingStrategy {
-    RoutingStrategy::HashRoutingStrategy(HashRoutingMurmurStrategy {
-        routing_extractor: &body,
-    })
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_super_stream_is_spread_over_its_partitions() {
     let env = environment().await;
@@ -313,7 +262,9 @@ async fn a_super_stream_is_spread_over_its_partitions() {
         .create_super_stream(&name, 3, None)
         .await
         .unwrap();
-    publish_to_super(&env, &name, by_hash(), &numbers(0, 300)).await;
+    publish_to_super(&env, &name, by_hash(), &numbers(0, 300))
+        .await
+        .unwrap();
     let consumer = env
         .super_stream_consumer()
         .offset(OffsetSpecification::First);
@@ -344,7 +295,9 @@ async fn a_super_stream_is_routed_by_keys() {
         routing_extractor: &body,
     });
     let bodies = ["emea", "apac", "emea"].map(str::to_owned);
-    publish_to_super(&env, &name, by_key, &bodies).await;
+    publish_to_super(&env, &name, by_key, &bodies)
+        .await
+        .unwrap();
     let emea = format!("{name}-emea");
     let mut consumer = consume(&env, &emea, OffsetSpecification::First).await;
     assert_eq!(take(&mut consumer, 2).await, ["emea", "emea"]);
