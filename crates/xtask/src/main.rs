@@ -34,6 +34,7 @@ mod ports;
 mod procfs;
 mod redis;
 mod run;
+mod stream_client;
 mod suite;
 mod tidy;
 mod tools;

@@ -11,6 +11,7 @@ use super::load::Load;
 use super::namespaces::Namespaces;
 use super::on_path::{DEEDS, OnPath};
 use super::scenarios::{await_member, await_traffic, number_of};
+use super::streams::{self, StreamNode};
 use super::{Scene, cluster, load, play};
 use crate::broker::Place;
 use crate::cluster::{Cluster, Member};
@@ -70,6 +71,7 @@ impl Attacked {
             .collect();
         let cluster = Cluster::form("crash-attacked", &members, SETTINGS)?;
         cluster::declare_quorum_queues(&cluster)?;
+        streams::create(&cluster::stream_nodes(&cluster))?;
         Ok(Attacked {
             path,
             cluster,
@@ -86,13 +88,17 @@ impl Scene for Attacked {
 
     fn round(&mut self, _number: u32, random: &mut Random) -> Result<String> {
         let addresses = self.cluster.addresses();
+        let load = Load {
+            streams: cluster::stream_nodes(&self.cluster),
+            ..Load::own(addresses.clone())
+        };
         let Attacked {
             path,
             cluster,
             ledger,
             lasting,
         } = self;
-        load::during(&Load::own(addresses.clone()), random, ledger, |_| {
+        load::during(&load, random, ledger, |_| {
             thread::sleep(AROUND);
             // Any node may take any other one for dead while its links end.
             addresses.iter().for_each(|node| ledger.doubt(*node));
@@ -127,6 +133,10 @@ impl Scene for Attacked {
 
     fn audited_at(&self, number: u32) -> SocketAddr {
         self.cluster.amqp(number as usize)
+    }
+
+    fn stream_nodes(&self) -> Vec<StreamNode> {
+        cluster::stream_nodes(&self.cluster)
     }
 
     fn audit_every(&self) -> u32 {

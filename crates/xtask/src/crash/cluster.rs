@@ -9,6 +9,7 @@ use anyhow::Result;
 
 use super::ledger::{Ledger, QUEUES, Rules};
 use super::load::Load;
+use super::streams::{self, StreamNode};
 use super::{Scene, load};
 use crate::client::Client;
 use crate::cluster::Cluster;
@@ -75,6 +76,11 @@ pub fn declare_quorum_queues(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
+/// The nodes of a cluster, as the load of streams has them.
+pub fn stream_nodes(cluster: &Cluster) -> Vec<StreamNode> {
+    cluster.nodes.iter().map(StreamNode::of).collect()
+}
+
 /// Three nodes on loopback.
 pub struct Nodes {
     cluster: Cluster,
@@ -82,10 +88,11 @@ pub struct Nodes {
 }
 
 impl Nodes {
-    /// Starts them with empty quorum queues.
+    /// Starts them with empty quorum queues and streams.
     pub fn start(name: &str) -> Result<Nodes> {
         let cluster = Cluster::start(name, 3)?;
         declare_quorum_queues(&cluster)?;
+        streams::create(&stream_nodes(&cluster))?;
         Ok(Nodes {
             cluster,
             ledger: Ledger::new(Rules::Cluster),
@@ -100,10 +107,14 @@ impl Scene for Nodes {
 
     fn round(&mut self, _number: u32, random: &mut Random) -> Result<String> {
         let addresses = self.cluster.addresses();
+        let load = Load {
+            streams: stream_nodes(&self.cluster),
+            ..Load::own(addresses.clone())
+        };
         let cluster = &mut self.cluster;
         let fault = Fault::pick(random, addresses.len());
         let ledger = &self.ledger;
-        load::during(&Load::own(addresses.clone()), random, ledger, |random| {
+        load::during(&load, random, ledger, |random| {
             thread::sleep(between(random, LOAD_MS));
             if let Fault::Stop(node) = fault {
                 ledger.doubt(addresses[node]);
@@ -117,6 +128,10 @@ impl Scene for Nodes {
 
     fn audited_at(&self, number: u32) -> SocketAddr {
         self.cluster.amqp(number as usize)
+    }
+
+    fn stream_nodes(&self) -> Vec<StreamNode> {
+        stream_nodes(&self.cluster)
     }
 
     fn audit_every(&self) -> u32 {

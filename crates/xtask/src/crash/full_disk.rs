@@ -1,5 +1,5 @@
-//! A node whose file system is full, under load: the leader of all queues and of the catalogue, a
-//! follower, or each node in turn.
+//! A node whose file system is full, under load: the leader of all queues, streams and the
+//! catalogue, a follower, or each node in turn.
 //!
 //! The node's data lies on a small file system of its own (`tmpfs`, in the mount namespace that
 //! this tool's copy has to itself), which a file fills to the last byte. A queue that nobody
@@ -20,6 +20,8 @@ use anyhow::{Context, Result, bail};
 use super::ledger::{Ledger, QUEUES};
 use super::load;
 use super::scenarios::{await_member, await_that, await_traffic, await_whole, number_of};
+use super::stream_ledger::STREAMS;
+use super::streams::stream_name;
 use crate::client::{Client, Event};
 use crate::cluster::Cluster;
 use crate::{http, run};
@@ -73,16 +75,18 @@ pub fn full_disk(cluster: &mut Cluster, ledger: &Ledger, full: usize, role: Role
         Role::Leader => full,
         Role::Follower => other,
     };
-    lead(cluster, &queues, leader)?;
+    let streams = (0..STREAMS).map(stream_name);
+    let led: Vec<String> = queues.iter().cloned().chain(streams).collect();
+    lead(cluster, &led, leader)?;
     disk.fill()?;
     let filled = Instant::now();
     let slowest = backlog.publish(MESSAGES)?;
     if slowest > CONFIRM_WITHIN {
         ledger.accuse(format!("a full disk kept confirms back for {slowest:?}"));
     }
-    while let Some(led) = led_by(cluster, full, other, &queues)? {
+    while let Some(name) = led_by(cluster, full, other, &led)? {
         if filled.elapsed() > LEADS_NOTHING_WITHIN {
-            ledger.accuse(format!("{led} is led by the node whose disk is full"));
+            ledger.accuse(format!("{name} is led by the node whose disk is full"));
             break;
         }
         thread::sleep(Duration::from_millis(100));
@@ -117,7 +121,7 @@ fn queues() -> Vec<String> {
     queues.chain([BACKLOG.to_owned()]).collect()
 }
 
-/// Lets a node lead all these queues, and the catalogue.
+/// Lets a node lead all these queues and streams, and the catalogue.
 fn lead(cluster: &Cluster, queues: &[String], leader: usize) -> Result<()> {
     let number = number_of(cluster, leader)?.to_string();
     for queue in queues {

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::stream_ledger::StreamBooks;
 use crate::broker;
 use crate::numbers::Random;
 
@@ -101,12 +102,35 @@ pub struct Ledger {
     /// The one node at which connections may break and publishes be refused; any where none is
     /// named.
     breaking: Mutex<Option<SocketAddr>>,
+    streams: StreamBooks,
 }
 
 /// When confirms came.
-struct Pauses {
+pub struct Pauses {
     last: Instant,
     longest: Duration,
+}
+
+impl Pauses {
+    /// None has come yet.
+    pub fn begin() -> Pauses {
+        Pauses {
+            last: Instant::now(),
+            longest: Duration::ZERO,
+        }
+    }
+
+    /// One came.
+    pub fn hear(&mut self) {
+        self.longest = self.longest.max(self.last.elapsed());
+        self.last = Instant::now();
+    }
+
+    /// The longest time without one since this was last asked, up to now.
+    pub fn take_longest(&mut self) -> Duration {
+        self.hear();
+        std::mem::take(&mut self.longest)
+    }
 }
 
 /// Counts over all publishers.
@@ -144,13 +168,16 @@ impl Ledger {
             books,
             wrong: Mutex::new(Vec::new()),
             rules,
-            pauses: Mutex::new(Pauses {
-                last: Instant::now(),
-                longest: Duration::ZERO,
-            }),
+            pauses: Mutex::new(Pauses::begin()),
             doubted: Mutex::default(),
             breaking: Mutex::default(),
+            streams: StreamBooks::default(),
         }
+    }
+
+    /// What is known of streams.
+    pub fn streams(&self) -> &StreamBooks {
+        &self.streams
     }
 
     /// One publisher's book.
@@ -222,18 +249,12 @@ impl Ledger {
 
     /// Notes that a confirm came.
     pub fn hear_confirm(&self) {
-        let mut pauses = lock(&self.pauses);
-        pauses.longest = pauses.longest.max(pauses.last.elapsed());
-        pauses.last = Instant::now();
+        lock(&self.pauses).hear();
     }
 
     /// The longest time without a confirm since this was last asked, up to now.
     pub fn longest_pause(&self) -> Duration {
-        let mut pauses = lock(&self.pauses);
-        let longest = pauses.longest.max(pauses.last.elapsed());
-        pauses.longest = Duration::ZERO;
-        pauses.last = Instant::now();
-        longest
+        lock(&self.pauses).take_longest()
     }
 
     /// Holds a delivery from a node against the books.
@@ -347,6 +368,12 @@ impl Ledger {
         }
     }
 
+    /// Messages of queues, and of streams, that were confirmed.
+    pub fn confirmed(&self) -> [u64; 2] {
+        let of_queues = self.totals().confirmed as u64;
+        [of_queues, self.streams.totals().confirmed]
+    }
+
     /// The counts so far.
     pub fn totals(&self) -> Totals {
         let mut totals = Totals::default();
@@ -361,7 +388,8 @@ impl Ledger {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+/// What a mutex guards, also where somebody who held it has panicked.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -382,7 +410,7 @@ pub fn body(publisher: usize, sequence: u64, length: u64) -> Vec<u8> {
 }
 
 /// Publisher and number of a message, if it is one of ours and whole.
-fn read_body(bytes: &[u8]) -> Option<(usize, u64)> {
+pub fn read_body(bytes: &[u8]) -> Option<(usize, u64)> {
     let publisher = u16::from_be_bytes(bytes.get(..2)?.try_into().ok()?) as usize;
     let sequence = u64::from_be_bytes(bytes.get(2..10)?.try_into().ok()?);
     let length = u64::from_be_bytes(bytes.get(10..18)?.try_into().ok()?);

@@ -11,6 +11,7 @@ use anyhow::{Result, bail};
 
 use super::foreign::{Library, Programs};
 use super::ledger::{BODY_BYTES_MAX, Delivery, Ledger, PUBLISHERS, QUEUES, View, body};
+use super::streams::{self, StreamNode};
 use crate::broker;
 use crate::client::{Client, Event};
 use crate::numbers::Random;
@@ -106,6 +107,8 @@ pub struct Load {
     pub consuming: bool,
     /// Other people's clients, which a quarter of the publishers and of the consumers use each.
     pub programs: Option<Programs>,
+    /// The nodes that the load of streams goes to; none for no such load.
+    pub streams: Vec<StreamNode>,
 }
 
 impl Load {
@@ -115,6 +118,7 @@ impl Load {
             addresses,
             consuming: true,
             programs: None,
+            streams: Vec::new(),
         }
     }
 
@@ -207,6 +211,7 @@ pub fn during<T>(
                 });
             }
         }
+        streams::spawn(scope, &load.streams, ledger, on);
         let happened = happen(random);
         on.store(false, Ordering::Relaxed);
         happened

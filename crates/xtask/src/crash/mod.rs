@@ -1,6 +1,7 @@
 //! Faults under load, again and again, with a ledger outside the processes.
 //!
-//! Sixteen publishers with confirms fill four durable queues while consumers with acks empty them.
+//! Sixteen publishers with confirms fill four durable queues while consumers with acks empty them,
+//! and four others fill two streams, which readers follow at each node.
 //! Meanwhile something happens: the broker is killed and started again on the same folder; a node
 //! of a cluster is killed or stopped, or the network between the nodes is cut; operators restart
 //! the nodes in turn, or replace one; somebody between the nodes alters what they say. The ledger
@@ -12,11 +13,13 @@
 //! - one channel's messages come out of one queue in the order that they went in;
 //! - what was settled in a transaction that was committed never comes again (clusters alone: an
 //!   acknowledgement without a transaction is not confirmed by the protocol);
-//! - all queues can be emptied.
+//! - all queues can be emptied;
+//! - streams have what [`stream_ledger`] says, at each node.
 
 mod alarms;
 mod attacked;
 mod cluster;
+mod damaged;
 mod foreign;
 mod full_disk;
 mod ledger;
@@ -26,6 +29,8 @@ mod network;
 mod on_path;
 mod scenarios;
 mod single;
+mod stream_ledger;
+mod streams;
 
 use std::net::SocketAddr;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -34,6 +39,7 @@ use anyhow::{Result, bail};
 use clap::builder::PossibleValuesParser;
 
 use self::ledger::Ledger;
+use self::streams::StreamNode;
 use crate::broker::Kind;
 use crate::numbers::Random;
 use crate::suite::bench::{Bench, Report};
@@ -54,6 +60,9 @@ trait Scene {
     /// Where the queues are emptied after a round.
     fn audited_at(&self, number: u32) -> SocketAddr;
 
+    /// The nodes at each of which streams are read; none where there are no streams.
+    fn stream_nodes(&self) -> Vec<StreamNode>;
+
     /// All queues are emptied and the books closed every so many rounds; in between, backlogs
     /// survive several faults.
     fn audit_every(&self) -> u32;
@@ -68,10 +77,11 @@ fn play(scene: &mut impl Scene, count: u32, seed: u64) -> Result<Vec<String>> {
         let audits = number.is_multiple_of(scene.audit_every()) || number == count;
         if audits {
             load::audit(scene.audited_at(number), &mut random, ledger)?;
+            streams::audit(&scene.stream_nodes(), ledger, number == count)?;
         }
         if audits || !happened.is_empty() {
-            let totals = ledger.totals();
-            println!("      round {number}/{count}: {happened}{totals}");
+            let (totals, streams) = (ledger.totals(), ledger.streams().totals());
+            println!("      round {number}/{count}: {happened}{totals}{streams}");
         }
         if !ledger.found().is_empty() {
             println!("      seed {seed}, round {number}");
@@ -80,6 +90,9 @@ fn play(scene: &mut impl Scene, count: u32, seed: u64) -> Result<Vec<String>> {
     }
     if scene.ledger().totals().confirmed == 0 {
         bail!("nothing was ever confirmed: the audit proves nothing");
+    }
+    if !scene.stream_nodes().is_empty() && scene.ledger().streams().totals().confirmed == 0 {
+        bail!("no message of a stream was ever confirmed: the audit proves nothing of them");
     }
     Ok(scene.ledger().found())
 }

@@ -17,7 +17,8 @@ use super::ledger::{Ledger, QUEUES, Rules};
 use super::load::Load;
 use super::namespaces::{Namespaces, both_ways};
 use super::scenarios::LATE;
-use super::{Scene, alarms, attacked, cluster, full_disk, load, play, scenarios};
+use super::streams::{self, StreamNode};
+use super::{Scene, alarms, attacked, cluster, damaged, full_disk, load, play, scenarios};
 use crate::broker;
 use crate::cluster::{Cluster, Member};
 use crate::numbers::Random;
@@ -85,6 +86,8 @@ enum Fault {
     Alarms,
     /// The leader is left alone: see [`scenarios::minority`].
     Minority,
+    /// Segments of streams change on a follower's disk: see [`damaged::replica`].
+    DamagedStreams,
     /// The leader's file system is full: see [`full_disk::full_disk`].
     FullLeader,
     /// A follower's is.
@@ -107,6 +110,7 @@ const FAULTS: &[(&str, Fault)] = &[
     ("wiped-member", Fault::WipedMember),
     ("alarms", Fault::Alarms),
     ("minority", Fault::Minority),
+    ("damaged-streams", Fault::DamagedStreams),
     // Last: their nodes keep the small disks, which are mounted and cannot be removed.
     ("full-disk-leader", Fault::FullLeader),
     ("full-disk-follower", Fault::FullFollower),
@@ -143,6 +147,7 @@ impl Network {
             .collect();
         let cluster = Cluster::form("crash-network", &members, SETTINGS)?;
         cluster::declare_quorum_queues(&cluster)?;
+        streams::create(&cluster::stream_nodes(&cluster))?;
         Ok(Network {
             cluster,
             namespaces,
@@ -170,35 +175,48 @@ impl Scene for Network {
             addresses: self.cluster.addresses(),
             consuming: true,
             programs: Some(self.programs.clone()),
+            streams: cluster::stream_nodes(&self.cluster),
         };
         let (cluster, namespaces, ledger) = (&mut self.cluster, &self.namespaces, &self.ledger);
-        let [faulty, healed] = load::during(&load, random, ledger, |_| {
+        let [faulty, healed, of_streams] = load::during(&load, random, ledger, |_| {
             thread::sleep(before);
             ledger.longest_pause();
-            let confirmed = ledger.totals().confirmed;
+            ledger.streams().longest_pause();
+            let confirmed = ledger.confirmed();
             let happened = happen(fault, cluster, namespaces, ledger, during);
             ledger.allow_breaks(None);
             happened?;
             let confirms = fault != Fault::Minority;
-            if confirms && during >= LONG && ledger.totals().confirmed == confirmed {
-                ledger.accuse(format!("{name}: nothing was confirmed while it lasted"));
+            if confirms && during >= LONG {
+                let mut counts = ledger.confirmed().into_iter().zip(confirmed);
+                if counts.any(|(now, before)| now == before) {
+                    ledger.accuse(format!(
+                        "{name}: no message of queues, or none of streams, was confirmed meanwhile"
+                    ));
+                }
             }
             let faulty = ledger.longest_pause();
+            let of_streams = ledger.streams().longest_pause();
             thread::sleep(after);
             cluster.check_alive()?;
             ledger.accuse_the_silent();
             scenarios::accuse_the_quarantined(cluster, ledger)?;
-            Ok([faulty, ledger.longest_pause()])
+            Ok([faulty, ledger.longest_pause(), of_streams])
         })?;
         Ok(format!(
-            "{name}, longest without a confirm {:.1} s, {:.1} s after it; ",
+            "{name}, longest without a confirm {:.1} s, {:.1} s after it, of streams {:.1} s; ",
             faulty.as_secs_f64(),
             healed.as_secs_f64(),
+            of_streams.as_secs_f64(),
         ))
     }
 
     fn audited_at(&self, number: u32) -> SocketAddr {
         self.cluster.amqp(number as usize)
+    }
+
+    fn stream_nodes(&self) -> Vec<StreamNode> {
+        cluster::stream_nodes(&self.cluster)
     }
 
     fn audit_every(&self) -> u32 {
@@ -221,6 +239,7 @@ fn happen(
         Fault::KillLeader | Fault::KillFollower | Fault::KillAll => &[],
         Fault::RollingRestart | Fault::WipedMember => &[],
         Fault::FullLeader | Fault::FullFollower | Fault::FullEach => &[],
+        Fault::DamagedStreams => &[],
         Fault::Minority => &others,
         Fault::Halves => &others[..1],
         Fault::Ring => &[0, 1, 2],
@@ -283,6 +302,7 @@ fn happen(
         Fault::WipedMember => scenarios::wiped_member(cluster, ledger, leader),
         Fault::Alarms => alarms::under_partition(cluster, namespaces, ledger, leader),
         Fault::Minority => scenarios::minority(cluster, ledger, leader),
+        Fault::DamagedStreams => damaged::replica(cluster, ledger, others[0]),
         Fault::FullLeader => full_disk::full_disk(cluster, ledger, leader, Role::Leader),
         Fault::FullFollower => full_disk::full_disk(cluster, ledger, others[0], Role::Follower),
         Fault::FullEach => full_disk::full_disks(cluster, ledger),

@@ -8,6 +8,7 @@ use anyhow::{Result, bail};
 
 use super::ledger::{Ledger, QUEUES, Rules};
 use super::load::Load;
+use super::streams::{self, StreamNode};
 use super::{Scene, load};
 use crate::broker::{Broker, Kind};
 use crate::client::Client;
@@ -31,11 +32,20 @@ impl Single {
         for queue in 0..QUEUES {
             client.declare(&load::queue_name(queue), true)?;
         }
+        streams::create(&stream_nodes(&broker))?;
         Ok(Single {
             broker,
             ledger: Ledger::new(Rules::OneBroker),
             slowest_start: Duration::ZERO,
         })
+    }
+}
+
+/// Where the load of streams goes. RabbitMQ confirms messages of streams that are in memory alone.
+fn stream_nodes(broker: &Broker) -> Vec<StreamNode> {
+    match broker.kind {
+        Kind::Leveret => vec![StreamNode::of(broker)],
+        Kind::RabbitMq => Vec::new(),
     }
 }
 
@@ -50,6 +60,7 @@ impl Scene for Single {
         let broker = &mut self.broker;
         let load = Load {
             consuming,
+            streams: stream_nodes(broker),
             ..Load::own(vec![broker.amqp])
         };
         load::during(&load, random, &self.ledger, |_| {
@@ -71,6 +82,10 @@ impl Scene for Single {
 
     fn audited_at(&self, _number: u32) -> SocketAddr {
         self.broker.amqp
+    }
+
+    fn stream_nodes(&self) -> Vec<StreamNode> {
+        stream_nodes(&self.broker)
     }
 
     fn audit_every(&self) -> u32 {
