@@ -31,9 +31,10 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const AMQP_RATE: u64 = 400;
 /// Sockets of the flood over AMQP that are open at once.
 const AMQP_OPEN: usize = 512;
-/// Clients of the flood over HTTP, and when each hangs up.
+/// Clients of the flood over HTTP.
 const HTTP_CLIENTS: usize = 20;
-const HANG_UP: Duration = Duration::from_millis(100);
+/// When a client of a flood that hangs up does so.
+pub(super) const HANG_UP: Duration = Duration::from_millis(100);
 /// By how much the floods' threads stand back: floods come from other machines, and what it costs
 /// to make one is not to hold up the node.
 const FLOOD_NICENESS: i32 = 19;
@@ -86,7 +87,7 @@ fn stranger(flood: Flood, number: u64) -> Ipv4Addr {
 }
 
 /// Connects from an address of loopback.
-fn dial(from: Ipv4Addr, to: SocketAddr) -> Result<TcpStream> {
+pub(super) fn dial(from: Ipv4Addr, to: SocketAddr) -> Result<TcpStream> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
     socket.bind(&SocketAddr::from((from, 0)).into())?;
     socket.connect_timeout(&to.into(), PATIENCE)?;
@@ -97,7 +98,7 @@ fn dial(from: Ipv4Addr, to: SocketAddr) -> Result<TcpStream> {
 }
 
 /// A protocol header and a login by PLAIN.
-fn login(user: &str, password: &str) -> Vec<u8> {
+pub(super) fn login(user: &str, password: &str) -> Vec<u8> {
     let response = format!("\0{user}\0{password}");
     let mut payload = vec![0, 10, 0, 11, 0, 0, 0, 0, 5];
     payload.extend_from_slice(b"PLAIN");
@@ -113,7 +114,12 @@ fn login(user: &str, password: &str) -> Vec<u8> {
 }
 
 /// Logs in and waits for the answer; gives how long that took.
-fn timed_login(from: Ipv4Addr, to: SocketAddr, user: &str, password: &str) -> Result<f64> {
+pub(super) fn timed_login(
+    from: Ipv4Addr,
+    to: SocketAddr,
+    user: &str,
+    password: &str,
+) -> Result<f64> {
     let started = Instant::now();
     let mut stream = dial(from, to)?;
     stream.write_all(&login(user, password))?;
@@ -133,7 +139,7 @@ fn timed_login(from: Ipv4Addr, to: SocketAddr, user: &str, password: &str) -> Re
 }
 
 /// Lets this thread run when the node and its clients do not.
-fn stand_back() {
+pub(super) fn stand_back() {
     // Where the system refuses, the floods' threads are in the node's way.
     let _ = rustix::process::setpriority_process(None, FLOOD_NICENESS);
 }
@@ -172,16 +178,19 @@ fn flood_http(to: SocketAddr, stop: &AtomicBool, sent: &AtomicU64) {
     stand_back();
     while !stop.load(Ordering::Relaxed) {
         let number = sent.fetch_add(1, Ordering::Relaxed);
-        let credentials = base64(format!("victim:wrong-http-{number}").as_bytes());
-        let request = format!(
-            "GET /api/whoami HTTP/1.1\r\nHost: {to}\r\nAuthorization: Basic {credentials}\r\n\r\n"
-        );
+        let request = basic(to, "victim", &format!("wrong-http-{number}"));
         if let Ok(mut stream) = dial(STRANGER, to) {
             let _ = stream.write_all(request.as_bytes());
             let _ = stream.set_read_timeout(Some(HANG_UP));
             let _ = stream.read(&mut [0; 512]);
         }
     }
+}
+
+/// A question over HTTP by a user.
+pub(super) fn basic(to: SocketAddr, user: &str, password: &str) -> String {
+    let credentials = base64(format!("{user}:{password}").as_bytes());
+    format!("GET /api/whoami HTTP/1.1\r\nHost: {to}\r\nAuthorization: Basic {credentials}\r\n\r\n")
 }
 
 fn base64(bytes: &[u8]) -> String {
@@ -226,7 +235,8 @@ fn percentile(figures: &[f64], share: f64) -> f64 {
     sorted.get(place).copied().unwrap_or(f64::NAN)
 }
 
-fn worst(figures: &[f64]) -> f64 {
+/// The greatest of some figures; zero of none.
+pub(super) fn worst(figures: &[f64]) -> f64 {
     figures.iter().copied().fold(0.0, f64::max)
 }
 

@@ -5,6 +5,7 @@ mod amqp;
 mod block_writes;
 mod cluster;
 mod experiments;
+mod floods;
 mod idle;
 mod load;
 mod logins;
@@ -53,6 +54,10 @@ enum Name {
     Idle,
     /// What publishers and honest logins notice of floods of wrong ones; 6 minutes
     Logins,
+    /// Floods of strangers for docs/security.md: silent sockets, guesses at passwords, half-open
+    /// links while a member joins, wrong logins (parts silent, guesses, joining, logins); 12
+    /// minutes
+    Floods,
     /// Time from the start to the first client
     Start,
     /// 100,000 queues, bindings and more: what each costs, and what must stay as it is (parts
@@ -67,7 +72,13 @@ enum Name {
 /// Runs one benchmark.
 pub fn run(arguments: Arguments) -> Result<bool> {
     let Arguments { name, mut options } = arguments;
-    if matches!(name, Name::Experiments | Name::Agreement | Name::Logins) {
+    let ours_alone = [
+        Name::Experiments,
+        Name::Agreement,
+        Name::Logins,
+        Name::Floods,
+    ];
+    if ours_alone.contains(&name) {
         options.only = Some(Kind::Leveret);
     }
     for kind in options.kinds() {
@@ -79,6 +90,7 @@ pub fn run(arguments: Arguments) -> Result<bool> {
         Name::Quorum => quorum::run(&options),
         Name::Idle => idle::run(&options),
         Name::Logins => logins::run(&options),
+        Name::Floods => floods::run(&options),
         Name::Start => idle::start(&options),
         Name::Storage => storage::run(&options),
         Name::Streams => streams::run(&options),
@@ -92,7 +104,7 @@ pub fn run(arguments: Arguments) -> Result<bool> {
     let json = run::target_folder("bench")?.join(format!("{word}.json"));
     fs::write(&json, serde_json::to_string_pretty(&measured.json)? + "\n")?;
     println!("also in {}", json.display());
-    if options.write && !matches!(name, Name::Experiments | Name::Streams) {
+    if options.write && !matches!(name, Name::Experiments | Name::Streams | Name::Floods) {
         write_section(word, &measured.text)?;
     }
     Ok(true)
