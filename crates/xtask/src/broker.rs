@@ -78,6 +78,8 @@ pub fn leveret_binary() -> PathBuf {
 pub enum Place {
     /// Free ports of this machine's loopback.
     Loopback,
+    /// The same, in a shell that does something first and then becomes the broker. Leveret's alone.
+    Shell { first: String },
     /// The usual ports of an address of its own, in a network namespace that a process holds.
     Namespace { ip: IpAddr, holder: u32 },
 }
@@ -86,7 +88,7 @@ impl Place {
     /// AMQP, management, metrics, one more, and streams.
     fn addresses(&self) -> Result<[SocketAddr; 5]> {
         match *self {
-            Place::Loopback => {
+            Place::Loopback | Place::Shell { .. } => {
                 let free = ports::free(5)?;
                 Ok([free[0], free[1], free[2], free[3], free[4]])
             }
@@ -98,11 +100,19 @@ impl Place {
 
     /// A command as it must be started to run there.
     pub fn enter(&self, command: Command) -> Command {
-        let Place::Namespace { holder, .. } = self else {
-            return command;
+        let mut entering = match self {
+            Place::Loopback => return command,
+            Place::Shell { first } => {
+                let mut shell = Command::new("sh");
+                shell.args(["-c", &format!("{first} && exec \"$0\" \"$@\"")]);
+                shell
+            }
+            Place::Namespace { holder, .. } => {
+                let mut entering = Command::new("nsenter");
+                entering.args(["--target", &holder.to_string(), "--net", "--"]);
+                entering
+            }
         };
-        let mut entering = Command::new("nsenter");
-        entering.args(["--target", &holder.to_string(), "--net", "--"]);
         entering.arg(command.get_program()).args(command.get_args());
         entering
     }

@@ -347,6 +347,20 @@ impl Client {
         }
     }
 
+    /// Puts a transient message into the output buffer whose body has one byte more than its header
+    /// says.
+    pub fn publish_longer_than_said(&mut self, key: &str, body: &[u8]) {
+        let said = (body.len() - 1) as u64;
+        let mut arguments = vec![0, 0];
+        short_string(&mut arguments, "");
+        short_string(&mut arguments, key);
+        arguments.push(0);
+        self.method(1, (60, 40), &arguments);
+        let header = [&[0, 60, 0, 0], &said.to_be_bytes()[..], &[0, 0]].concat();
+        self.frame(FRAME_HEADER, 1, &header);
+        self.frame(FRAME_BODY, 1, body);
+    }
+
     /// Messages published since confirms were asked for.
     pub fn published(&self) -> u64 {
         self.published

@@ -1,16 +1,18 @@
 //! What very many of something cost: queues that a kill -9 interrupts, bindings, unsettled
-//! messages, one message in a thousand queues. Each part counts the broker's own CPU, so that a
-//! cost that grows with the number shows on a busy machine too.
+//! messages, one message in a thousand queues; and what a node does in narrow places. Each part
+//! counts the broker's own CPU, so that a cost that grows with the number shows on a busy machine
+//! too.
 
 mod api;
+mod fan_out;
 mod held;
+mod narrow;
 mod slopes;
 mod streams;
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -48,10 +50,13 @@ const PARTS: &[(&str, Part)] = &[
         bindings("headers", kind, fast)
     }),
     ("unsettled", unsettled),
-    ("fan-out", fan_out),
+    ("fan-out", fan_out::fan_out),
     ("api-lists", api::lists),
     ("api-import", api::import),
     ("large-message", held::large_message),
+    ("control-group", narrow::control_group),
+    ("few-descriptors", narrow::few_descriptors),
+    ("oversize-body", narrow::oversize_body),
     ("held-queues", held::idle_queues),
     ("held-drain", held::drain),
     ("held-priorities", held::priorities),
@@ -376,62 +381,4 @@ impl Stranger {
         self.over.store(true, Ordering::Relaxed);
         self.thread.join().expect("a ping-pong does not panic")
     }
-}
-
-/// Bytes of the files in a folder and its folders that have a name with this end.
-fn bytes_of_files(folder: &Path, end: &str) -> Result<u64> {
-    let mut bytes = 0;
-    for entry in fs::read_dir(folder)? {
-        let path = entry?.path();
-        if path.is_dir() {
-            bytes += bytes_of_files(&path, end)?;
-        } else if path.to_string_lossy().ends_with(end) {
-            // It may have been deleted since.
-            bytes += path.metadata().map_or(0, |file| file.len());
-        }
-    }
-    Ok(bytes)
-}
-
-/// One message in a thousand queues, many times over; then other traffic, and an orderly end.
-fn fan_out(kind: Kind, fast: bool) -> Result<Vec<Figure>> {
-    let queues = if fast { 100 } else { 1_000 };
-    let mut broker = Broker::start(kind, "scale-fan-out", &[])?;
-    let mut client = Client::connect(broker.amqp)?;
-    for number in 0..queues {
-        let queue = format!("fan-{number}");
-        client.declare(&queue, true)?;
-        client.bind(&queue, "amq.fanout", "")?;
-    }
-    client.confirm_select()?;
-    publish_confirmed(&mut client, 500, |client, _| {
-        client.publish("amq.fanout", "", &[b'f'; 10_000], true);
-    })?;
-    // Other traffic fills the log's file, and what waits goes to segments.
-    client.declare("other", true)?;
-    publish_confirmed(&mut client, 20_000, |client, _| {
-        client.publish("", "other", &[b'o'; 10_000], true);
-    })?;
-    thread::sleep(IDLE_AFTER);
-    let segment_bytes = bytes_of_files(&broker.folder, ".seg")?;
-    drop(client);
-    let started = Instant::now();
-    broker.stop()?;
-    let end_s = started.elapsed().as_secs_f64();
-    let ready_ms = idle::timed_launch(&mut broker)?;
-    let mut client = Client::connect(broker.amqp)?;
-    let last = format!("fan-{}", queues - 1);
-    if client.ready_count(&last)? != 500 {
-        bail!("{last} does not have the 500 messages that were confirmed");
-    }
-    let what = |of: &str| format!("500 × 10 kB to {queues} queues: {of}");
-    Ok(vec![
-        figure(
-            what("segments after 200 MB of others"),
-            segment_bytes as f64 / 1e6,
-            "MB",
-        ),
-        figure(what("orderly end"), end_s, "s"),
-        figure(what("first client after it"), ready_ms, "ms"),
-    ])
 }
