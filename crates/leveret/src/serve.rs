@@ -25,6 +25,7 @@ use leveret_management::{App, Bound, Service};
 use leveret_shell::disk::RealDisk;
 use leveret_shell::node::Node;
 use leveret_shell::small_file;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::io::Write;
@@ -34,6 +35,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 use web::Web;
+
+/// Lets the process have as many file descriptors as the system permits it: each connection is one,
+/// and shells give few.
+fn raise_descriptor_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
+    // What is refused leaves what there was.
+    let _ = setrlimit(Resource::Nofile, raised);
+}
 
 /// Runs a node until it is told to stop. The error is one line for the operator.
 pub fn run(loaded: Loaded) -> Result<(), String> {
@@ -46,6 +59,7 @@ pub fn run(loaded: Loaded) -> Result<(), String> {
         tracing::warn!("{notice}");
     }
     check::cluster(&config)?;
+    raise_descriptor_limit();
     // Before anything else is started, so that a signal that comes early is not lost.
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])
         .map_err(|error| format!("cannot watch for signals: {error}"))?;

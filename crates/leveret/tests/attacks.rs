@@ -14,7 +14,7 @@ use socket2::{Domain, Socket, Type};
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// Long enough for an answer on a busy machine.
@@ -120,6 +120,10 @@ impl Client {
     }
 
     fn publish(&mut self, exchange: &str, key: &[u8]) {
+        self.publish_body(exchange, key, &[]);
+    }
+
+    fn publish_body(&mut self, exchange: &str, key: &[u8], body: &[u8]) {
         let mut out = Vec::new();
         let publish = basic::Publish {
             exchange: exchange.as_bytes(),
@@ -128,14 +132,23 @@ impl Client {
             immediate: false,
         };
         encode::method(&mut out, 1, &publish);
+        let properties = Properties {
+            delivery_mode: Some(2),
+            ..Properties::default()
+        };
         encode::frame(&mut out, FrameKind::Header, 1, |out| {
             let header = ContentHeader {
                 class: 60,
-                body_size: 0,
-                properties: &Properties::default().to_bytes(),
+                body_size: body.len() as u64,
+                properties: &properties.to_bytes(),
             };
             header.encode(out);
         });
+        for part in body.chunks(FRAME_BYTES_MAX as usize - FRAME_OVERHEAD_BYTES as usize) {
+            encode::frame(&mut out, FrameKind::Body, 1, |out| {
+                out.extend_from_slice(part)
+            });
+        }
         self.send_bytes(&out);
     }
 
@@ -272,6 +285,59 @@ fn silent_sockets_of_one_address_keep_nobody_else_from_the_http_api_and_do_not_s
         let is_late = |error: &io::Error| error.kind() == io::ErrorKind::WouldBlock;
         assert!(!ended.is_err_and(|error| is_late(&error)), "it stays");
     }
+}
+
+#[test]
+fn strangers_who_take_all_descriptors_that_they_get_leave_the_log_its_own() {
+    const DESCRIPTORS: u32 = 256;
+    const SOCKETS: usize = 300;
+    let folder = Folder::new("few-descriptors");
+    let config = folder.write("small.conf", "wal.file_size = 4MiB\n");
+    let serve = serve(&folder.data());
+    let mut command = Command::new("/bin/sh");
+    command
+        .env_clear()
+        .args([
+            "-c",
+            &format!("ulimit -n {DESCRIPTORS} && exec \"$0\" \"$@\""),
+        ])
+        .arg(serve.get_program())
+        .args(serve.get_args())
+        .args(["--http", "127.0.0.1:0", "--config"])
+        .arg(config)
+        .stdin(Stdio::null())
+        .stderr(Stdio::null());
+    let mut node = Node::start(&mut command, &folder.data());
+    let mut publisher = Client::log_in(node.port("amqp"), "guest", "guest");
+    publisher.call(1, &confirm::Select { nowait: false });
+    let declare = queue::Declare {
+        queue: "kept",
+        passive: false,
+        durable: true,
+        exclusive: false,
+        auto_delete: false,
+        nowait: false,
+        arguments: leveret_amqp::RawTable::EMPTY,
+    };
+    publisher.call(1, &declare);
+    let ports = [node.port("http"), node.port("amqp")];
+    let come = |port| {
+        let to = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        TcpStream::connect_timeout(&to, Duration::from_secs(1)).ok()
+    };
+    let crowd: Vec<TcpStream> = ports
+        .iter()
+        .flat_map(|port| (0..SOCKETS).filter_map(move |_| come(*port)))
+        .collect();
+    // Several files of the log are used up, and new ones are made, while the crowd is there.
+    let body = vec![b'k'; 64 * 1024];
+    for _ in 0..400 {
+        publisher.publish_body("", b"kept", &body);
+        let confirm = publisher.answer().expect("a confirm");
+        assert!(matches!(Method::decode(&confirm), Ok(Method::BasicAck(_))));
+    }
+    drop(crowd);
+    assert!(matches!(node.process.try_wait(), Ok(None)), "it has ended");
 }
 
 #[test]

@@ -28,6 +28,7 @@ mod cluster_view;
 mod connections;
 mod cors;
 mod delayed;
+mod descriptors;
 pub mod directory;
 mod disk;
 mod disk_use;

@@ -1,5 +1,7 @@
 //! Where the server listens: TCP, TCP with TLS, and a socket file for the command line.
 
+use crate::descriptors::may_be_a_clients;
+use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 use rustls::ServerConfig;
 use std::io;
@@ -167,6 +169,8 @@ impl Open {
     pub(crate) fn new(listener: Listener) -> Self {
         match listener {
             Listener::Tcp(listener, tls) => {
+                // What is open by now is not of clients.
+                let _ = may_be_a_clients(&listener);
                 Self::Tcp(taken(tokio::net::TcpListener::from_std(listener)), tls)
             }
             Listener::File(listener) => {
@@ -180,6 +184,10 @@ impl Open {
         match self {
             Self::Tcp(listener, tls) => {
                 let (stream, peer) = listener.accept().await?;
+                if !may_be_a_clients(&stream) {
+                    // What is left is for files. The caller's pause keeps whoever comes waiting.
+                    return Err(Errno::MFILE.into());
+                }
                 let way = match stream.local_addr()?.ip().to_canonical().is_loopback() {
                     true => Way::Loopback,
                     false => Way::Network,

@@ -26,6 +26,7 @@ pub mod tls;
 pub mod admission;
 mod buffers;
 mod clock;
+mod descriptors;
 mod found_streams;
 mod group_commit_delay;
 mod inbox;

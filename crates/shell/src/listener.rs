@@ -1,9 +1,11 @@
 //! Listening sockets, and where a connection came from.
 
+use crate::descriptors::may_be_a_clients;
 use crate::transport::Transport;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Interest, Registry, Token};
 use parking_lot::RwLock;
+use rustix::io::Errno;
 use rustls::{ServerConfig, ServerConnection};
 use std::fs::File;
 use std::io;
@@ -103,6 +105,8 @@ impl Listener {
         tls: Option<TlsSettings>,
     ) -> io::Result<Self> {
         let socket = TcpListener::bind(address)?;
+        // What is open by now is not of clients.
+        let _ = may_be_a_clients(&socket);
         let local = socket.local_addr()?;
         Ok(Self {
             socket: Some(socket),
@@ -159,6 +163,10 @@ impl Listener {
         };
         loop {
             match socket.accept() {
+                // What is left is for files.
+                Ok((socket, _)) if !may_be_a_clients(&socket) => {
+                    return Accepted::Failed(Errno::MFILE.into());
+                }
                 Ok((socket, remote)) => {
                     // Small frames must not wait for an acknowledgement; a socket that refuses the
                     // option still works.

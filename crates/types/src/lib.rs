@@ -7,6 +7,7 @@
 //! Invariant: every bound of the broker is a constant in [`limits`].
 
 pub mod blocks;
+pub mod descriptors;
 pub mod encoded;
 pub mod error;
 pub mod id;

@@ -72,6 +72,9 @@ pub const FRAME_ERROR_LINGER_MS: u64 = 1_000;
 pub const SHUTDOWN_CLIENT_MS: u64 = 1_500;
 /// Milliseconds by which the answer to a failed login is delayed.
 pub const LOGIN_FAILURE_DELAY_MS: u64 = 3_000;
+/// File descriptors that sockets of clients leave to files of the log, of segments and of streams,
+/// and to links between nodes. Where a process has fewer than twice as many to share, half of them.
+pub const DESCRIPTORS_KEPT: u64 = 1_024;
 /// Connections that have not logged in yet by default, in all and from one address: as many as come
 /// back at once when a proxy or the node is started again.
 pub const CONNECTIONS_PREAUTH_MAX: usize = 4_096;

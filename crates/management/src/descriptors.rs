@@ -1,0 +1,19 @@
+//! File descriptors that no client gets: a node that cannot open a file of its log ends.
+
+use leveret_types::descriptors::sockets_below;
+use rustix::process::{Resource, getrlimit};
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::sync::OnceLock;
+
+/// Whether a client may keep a socket that has just been accepted. To be asked once before any has
+/// come: what the process has by then is its own.
+pub(crate) fn may_be_a_clients(socket: &impl AsRawFd) -> bool {
+    static BELOW: OnceLock<u64> = OnceLock::new();
+    let below = *BELOW.get_or_init(|| {
+        let most = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+        let next = File::open("/dev/null").map_or(0, |file| file.as_raw_fd());
+        sockets_below(most, u64::try_from(next).unwrap_or(0))
+    });
+    u64::try_from(socket.as_raw_fd()).is_ok_and(|number| number < below)
+}
