@@ -10,6 +10,7 @@ pub mod config;
 pub mod ctl;
 pub mod file_modes;
 pub mod memory;
+pub mod plain_text;
 pub mod serve;
 pub mod trust;
 

@@ -409,7 +409,7 @@ mod tests {
             (change(json!({"a": 1}), Value::Null), "gone"),
             (change(Value::Null, json!({"a": 1})), "made"),
             (change(Value::Null, Value::Null), "[{\"a\",1}]"),
-            (json!({"reason": "no\u{1b}"}), "no\\u{1b}"),
+            (json!({"reason": "no\u{1b}"}), "no\\u001b"),
         ] {
             assert_eq!(difference(&change), expected);
         }

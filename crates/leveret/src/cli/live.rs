@@ -8,6 +8,7 @@ use super::ask::AskOptions;
 use super::http::segment;
 use super::table::{Rows, show};
 use super::target::Target;
+use crate::plain_text;
 use clap::Args;
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -161,10 +162,11 @@ fn again(pace: &Pace, mut once: impl FnMut(Instant) -> Result<bool, String>) -> 
     }
 }
 
-/// Writes to standard output; false if nobody reads it any more.
-fn write(text: &str) -> bool {
+/// Writes to standard output, plainly and behind `before`; false if nobody reads it any more.
+fn write(before: &str, text: &str) -> bool {
     let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes())
+    out.write_all(before.as_bytes())
+        .and_then(|()| out.write_all(plain_text::lines(text).as_bytes()))
         .and_then(|()| out.flush())
         .is_ok()
 }
@@ -201,13 +203,10 @@ pub(super) fn top(options: &TopOptions) -> Result<String, String> {
         };
         if options.ask.json {
             let shown = json!({"overview": overview, "queues": objects(&table)});
-            return Ok(write(&format!("{shown}\n")));
+            return Ok(write("", &format!("{shown}\n")));
         }
-        Ok(write(&format!(
-            "{clear}{}\n{}",
-            in_short(&overview),
-            table.aligned()
-        )))
+        let text = format!("{}\n{}", in_short(&overview), table.aligned());
+        Ok(write(clear, &text))
     })?;
     Ok(String::new())
 }
@@ -257,9 +256,10 @@ pub(super) fn watch(command: &WatchCommand) -> Result<String, String> {
         };
         if ask.json {
             let object = objects(&table).pop().unwrap_or_default();
-            return Ok(write(&format!("{object}\n")));
+            return Ok(write("", &format!("{object}\n")));
         }
-        Ok(write(&watched(&table, std::mem::take(&mut is_first))))
+        let text = watched(&table, std::mem::take(&mut is_first));
+        Ok(write("", &text))
     })?;
     Ok(String::new())
 }

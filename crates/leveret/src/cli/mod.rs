@@ -16,7 +16,7 @@ pub mod storage;
 pub mod table;
 pub mod target;
 pub use crate::config::{self, Config, ConfigError, FileConfig, Machine, Source};
-use crate::{ctl, file_modes, serve};
+use crate::{ctl, file_modes, plain_text, serve};
 use ask::AskOptions;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde_json::Value;
@@ -274,7 +274,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(text) => {
-            eprintln!("leveret: {text}");
+            eprintln!("leveret: {}", plain_text::lines(&text));
             ExitCode::FAILURE
         }
     }
@@ -283,6 +283,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 /// Writes to standard output; whoever closed it (`| head`) has seen enough.
 fn print(text: &str) {
     use std::io::Write;
+    let text = plain_text::lines(text);
     let _ = std::io::stdout().lock().write_all(text.as_bytes());
 }
 

@@ -5,6 +5,7 @@
 use super::ask::AskOptions;
 use super::http::segment;
 use super::target::Target;
+use crate::plain_text;
 use clap::Args;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -100,7 +101,8 @@ fn followed(target: &Target, moves: &str, begun: Value) -> Result<Value, String>
     while told["state"] == "running" {
         if is_watched {
             let (at, of) = (&told["looked_at"], &told["messages"]);
-            eprint!("\r{id}: {at} of {of} messages looked at\x1b[K");
+            let shown = plain_text::lines(&id);
+            eprint!("\r{shown}: {at} of {of} messages looked at\x1b[K");
             let _ = std::io::stderr().flush();
         }
         thread::sleep(LOOK_EVERY);

@@ -1,5 +1,6 @@
 //! Rows on the screen: aligned columns, tab-separated, boxed, CSV, JSON.
 
+use crate::plain_text;
 use serde_json::{Map, Value};
 
 /// A list to show: named columns, rows of values.
@@ -138,27 +139,27 @@ fn pad(cell: &str, width: usize) -> String {
     format!("{cell}{}", " ".repeat(missing))
 }
 
+fn one_line(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    plain_text::push(&mut out, text);
+    out
+}
+
 /// A value in rabbitmqctl's form: lists in brackets, tables as lists of pairs. What would break a
-/// line, or speak to a terminal, is escaped.
+/// line, speak to a terminal, or turn the direction of what stands beside it, is escaped.
 #[must_use]
 pub fn show(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
-        Value::String(text) => text
-            .chars()
-            .flat_map(|c| match c.is_control() {
-                true => c.escape_default().collect::<Vec<_>>(),
-                false => vec![c],
-            })
-            .collect(),
+        Value::String(text) => one_line(text),
         Value::Array(items) => {
             let items: Vec<_> = items.iter().map(show).collect();
             format!("[{}]", items.join(", "))
         }
         Value::Object(pairs) => {
-            let pair = |(key, value): (&String, &Value)| match value {
-                Value::String(_) => format!("{{\"{key}\",\"{}\"}}", show(value)),
-                _ => format!("{{\"{key}\",{}}}", show(value)),
+            let pair = |(key, value): (&String, &Value)| match (one_line(key), value) {
+                (key, Value::String(_)) => format!("{{\"{key}\",\"{}\"}}", show(value)),
+                (key, _) => format!("{{\"{key}\",{}}}", show(value)),
             };
             let pairs: Vec<_> = pairs.iter().map(pair).collect();
             format!("[{}]", pairs.join(","))
@@ -223,6 +224,9 @@ mod tests {
 
     #[test]
     fn nothing_from_a_name_reaches_the_terminal_as_a_command() {
-        assert_eq!(show(&json!("a\u{1b}[31mb\r\n")), "a\\u{1b}[31mb\\r\\n");
+        assert_eq!(show(&json!("a\u{1b}[31mb\r\n")), "a\\u001b[31mb\\r\\n");
+        let turned = json!(["q\u{202e}", {"\u{2067}key": "value\u{61c}"}]);
+        let shown = r#"[q\u202e, [{"\u2067key","value\u061c"}]]"#;
+        assert_eq!(show(&turned), shown);
     }
 }

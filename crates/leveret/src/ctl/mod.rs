@@ -31,6 +31,7 @@ pub(crate) use node::own_listeners;
 pub use options::Options;
 
 use crate::cli::target::{CallError, Target};
+use crate::plain_text;
 use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
@@ -57,7 +58,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     match run(&words, &mut print) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("{}", failure.text.trim_end());
+            eprintln!("{}", plain_text::lines(failure.text.trim_end()));
             ExitCode::from(failure.code)
         }
     }
@@ -77,8 +78,9 @@ fn await_target(options: &Options) -> Result<Target, Failure> {
     }
 }
 
-/// Runs a command line and hands what goes to standard output to `print`.
+/// Runs a command line and hands what goes to standard output to `print`, as plain text.
 pub fn run(words: &[String], print: &mut dyn FnMut(&str)) -> Result<(), Failure> {
+    let print = &mut |text: &str| print(&plain_text::lines(text));
     let (options, rest) = options::parse(words)?;
     let Some((name, arguments)) = rest.split_first() else {
         return Err(Failure {

@@ -4,6 +4,7 @@ use super::lists::List;
 use super::{Context, Failure, Output};
 use crate::cli::http::segment;
 use crate::cli::table::show;
+use crate::plain_text;
 use serde_json::{Map, Value, json};
 use std::fmt::Write;
 
@@ -165,8 +166,8 @@ fn message_text(message: &Value) -> String {
         let _ = writeln!(text, "  {name}: {}", show(value));
     }
     let payload = message["payload"].as_str().unwrap_or_default();
-    // What a message has in it moves no cursor of whoever reads it.
-    let is_plain = |c: &char| !c.is_control() || matches!(c, '\n' | '\t');
+    // What a message has in it gives no orders to the terminal of whoever reads it.
+    let is_plain = |c: &char| !plain_text::is_order(*c) || matches!(c, '\n' | '\t');
     text.extend(
         payload
             .chars()

@@ -3,6 +3,7 @@
 
 use super::admin::audit;
 use crate::config::LogFormat;
+use crate::plain_text;
 use leveret_types::limits::{LOG_LINE_BYTES_MAX, LOG_LINES_AT_ONCE_MAX, LOG_LINES_PER_SECOND};
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -131,7 +132,7 @@ impl Lines {
         let object = text.strip_suffix('}').filter(|_| bytes_more == 0);
         match (self.format, object) {
             (LogFormat::Plain, _) => {
-                escape(out, text);
+                plain_text::push(out, text);
                 if bytes_more > 0 {
                     let _ = write!(out, "... ({bytes_more} bytes more)");
                 }
@@ -140,7 +141,7 @@ impl Lines {
                 }
             }
             (LogFormat::Json, Some(object)) => {
-                escape(out, object);
+                plain_text::push(out, object);
                 if let Some(count) = left_out {
                     let _ = write!(out, ",\"left_out\":{count}");
                 }
@@ -151,38 +152,11 @@ impl Lines {
                 if let Some(count) = left_out {
                     cut["left_out"] = count.into();
                 }
-                escape(out, &cut.to_string());
+                plain_text::push(out, &cut.to_string());
             }
         }
         out.push('\n');
     }
-}
-
-/// Writes text without control characters, and without those that turn the order of others. The
-/// form is JSON's, in which it stays what it is.
-fn escape(out: &mut String, text: &str) {
-    for character in text.chars() {
-        match character {
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            // They are all below U+10000, which four digits hold.
-            _ if is_order(character) => drop(write!(out, "\\u{:04x}", u32::from(character))),
-            _ => out.push(character),
-        }
-    }
-}
-
-fn is_order(character: char) -> bool {
-    let turns = matches!(
-        character,
-        '\u{200e}'
-            | '\u{200f}'
-            | '\u{2028}'..='\u{202e}'
-            | '\u{2066}'..='\u{2069}'
-            | '\u{feff}'
-    );
-    character.is_control() || turns
 }
 
 impl Kinds {
@@ -376,7 +350,7 @@ mod tests {
             });
             assert_eq!(lines.len(), 2, "{lines:?}");
             for line in &lines {
-                assert!(!line.chars().any(is_order), "{line:?}");
+                assert!(!line.chars().any(plain_text::is_order), "{line:?}");
                 assert!(line.contains("all is well"), "{line}");
             }
             if format == LogFormat::Json {
