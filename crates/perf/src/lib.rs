@@ -33,6 +33,7 @@ pub mod spec;
 pub mod stamp;
 pub mod stream;
 pub mod transport;
+pub mod trust;
 pub mod uri;
 pub mod verdict;
 pub mod verify;

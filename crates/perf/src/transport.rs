@@ -17,6 +17,7 @@ use rustls::{
 };
 
 use crate::spec::Tls;
+use crate::trust::GivenCertificates;
 use crate::uri::Uri;
 
 /// Octets that TLS may hold for a socket that takes no more.
@@ -76,11 +77,21 @@ pub fn tls_config(tls: &Tls) -> Result<Arc<ClientConfig>, String> {
         Some(file) => {
             let named = |error: &dyn std::fmt::Display| format!("{}: {error}", file.display());
             let mut roots = RootCertStore::empty();
+            let mut given = Vec::new();
             for certificate in CertificateDer::pem_file_iter(file).map_err(|error| named(&error))? {
                 let certificate = certificate.map_err(|error| named(&error))?;
-                roots.add(certificate).map_err(|error| named(&error))?;
+                roots
+                    .add(certificate.clone())
+                    .map_err(|error| named(&error))?;
+                given.push(certificate);
             }
-            builder.with_root_certificates(roots).with_no_client_auth()
+            let believed = GivenCertificates::new(given, roots, provider);
+            builder
+                .dangerous()
+                .with_custom_certificate_verifier(Arc::new(
+                    believed.map_err(|error| named(&error))?,
+                ))
+                .with_no_client_auth()
         }
     };
     Ok(Arc::new(config))

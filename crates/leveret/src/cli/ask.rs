@@ -41,7 +41,8 @@ pub(super) struct AskOptions {
     /// File whose first line is the user's password; `-` is standard input
     #[arg(long, value_name = "FILE")]
     pub(super) password_file: Option<PathBuf>,
-    /// Authorities (PEM) of which one vouches for the node, instead of those of this system
+    /// Authorities (PEM) of which one vouches for the node, instead of those of this system; or the
+    /// node's own certificate
     #[arg(long, value_name = "FILE", conflicts_with = "insecure")]
     pub(super) ca_file: Option<PathBuf>,
     /// Speak to whoever answers at an https URL, whatever certificate it shows

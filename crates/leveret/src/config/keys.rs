@@ -95,7 +95,7 @@ pub const KEYS: &[Key] = &[
     key("cluster.links", Choice(&["encrypted", "plain"]), "encrypted", "What protects what the nodes say to each other, the same on all of them. `plain`: nothing; whoever is between them can read and change all of it."),
     key("cluster.tls.certfile", Path, "", "PEM file of the certificate chain that this node shows to the others, whether it dials or is dialed, with its host name or address; with it all nodes need one. Read again on SIGHUP."),
     key("cluster.tls.keyfile", Path, "", "PEM file of its private key; read again on SIGHUP."),
-    key("cluster.tls.cacertfile", Path, "", "PEM file of the authorities that sign the nodes' certificates; read again on SIGHUP."),
+    key("cluster.tls.cacertfile", Path, "", "PEM file of the authorities that sign the nodes' certificates, which must not be authorities' themselves (`CA:TRUE`); read again on SIGHUP."),
     key("quorum_queue.initial_cluster_size", Count(1, 64), "3", "Members of a new quorum queue's group, where neither its arguments nor a policy say."),
     key("quorum_queue.property_equivalence.relaxed_checks_on_redeclaration", Bool, "false", "Whether declaring a queue that exists as a quorum queue may ask for a classic one: for applications that cannot be changed."),
     key("quorum_queue.continuous_membership_reconciliation.enabled", Bool, "true", "Whether quorum queues that have fewer members than they are to have get more, as soon as there are nodes for them."),
@@ -120,7 +120,7 @@ pub const KEYS: &[Key] = &[
     key("handshake_timeout", Count(100, 3_600_000), "10000", "Milliseconds within which a client must have logged in."),
     key("proxy_protocol", OFF, "false", "Only `false`: the PROXY protocol is not spoken."),
     // TLS.
-    key("ssl_options.cacertfile", Path, "", "PEM file of the authorities that sign clients' certificates."),
+    key("ssl_options.cacertfile", Path, "", "PEM file of the authorities that sign clients' certificates. A certificate that a client has signed itself may be among them, unless it says that it is an authority's (`CA:TRUE`)."),
     key("ssl_options.certfile", Path, "", "PEM file of the server's certificate chain; read again on SIGHUP."),
     key("ssl_options.keyfile", Path, "", "PEM file of the server's private key; read again on SIGHUP."),
     key("ssl_options.verify", VERIFY, "verify_none", "`verify_peer`: a certificate that a client shows must be signed by `cacertfile`."),
@@ -241,7 +241,7 @@ pub const KEYS: &[Key] = &[
     key("log.dir", Path, "", "The same as `folders.logs`."),
     // Traces.
     key("traces.endpoint", Text, "", "Collector that spans of traced messages are sent to, by OTLP over HTTP with JSON: `http://127.0.0.1:4318`, or `https://` where it speaks TLS. Messages are traced that have a sampled `traceparent` of W3C among their headers; none are where this is not given."),
-    key("traces.cacertfile", Path, "", "File of authorities (PEM) that sign the certificate of a collector with an `https://` address; those that the system trusts where none is given."),
+    key("traces.cacertfile", Path, "", "File of authorities (PEM) that sign the certificate of a collector with an `https://` address, or that certificate itself; the authorities that the system trusts where none is given."),
     key("traces.sample_ratio", Fraction(1.0), "1.0", "Part of those traces of which spans are made; every node of a cluster chooses the same ones."),
 ];
 
@@ -400,7 +400,7 @@ pub const REFUSED: &[(&str, &str)] = &[
     ("shovel.*", "there are no shovels; remove it"),
     ("federation.*", "there is no federation; remove it"),
     ("event_exchange.*", "there is no exchange of the broker's events; remove it, and follow the log in JSON"),
-    ("trust_store.*", "there is no trust store; put the certificates into `ssl_options.cacertfile`"),
+    ("trust_store.*", "there is no trust store; put the certificates into `ssl_options.cacertfile`, which takes those that are no authorities' (`CA:FALSE`)"),
     ("message_interceptors.*", "messages are handed on as they came, without headers that a broker adds; remove it once no application reads these"),
     ("cluster_formation.peer_discovery_backend", ALONE),
     ("cluster_formation.classic_config.nodes.*", ALONE),

@@ -185,7 +185,8 @@ pub struct PlaceOptions {
     /// Program whose `serve` is started for nodes of our own; this one where not given
     #[arg(long, value_name = "FILE")]
     pub binary: Option<PathBuf>,
-    /// File of the authorities that may have signed the broker's certificate (amqps://)
+    /// File of the authorities that may have signed the broker's certificate, or of that one
+    /// (amqps://)
     #[arg(long, value_name = "FILE")]
     pub ca_file: Option<PathBuf>,
     /// Take any certificate, as PerfTest does

@@ -123,7 +123,7 @@ pub struct Spec {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tls {
-    /// PEM file of the authorities that may have signed the broker's certificate.
+    /// PEM file of the authorities that may have signed the broker's certificate, or of that one.
     #[serde(default)]
     pub ca_file: Option<PathBuf>,
     /// Takes any certificate, as PerfTest does.
