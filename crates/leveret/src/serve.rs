@@ -5,7 +5,7 @@ mod alarms;
 mod certificates;
 pub mod check;
 mod cluster;
-mod definitions;
+pub(crate) mod definitions;
 mod log;
 mod log_file;
 mod log_lines;

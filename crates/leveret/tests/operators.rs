@@ -1,4 +1,5 @@
-//! What operators see of a running node: streams, live figures, metrics by type of queue.
+//! What operators see of a running node: streams, live figures, metrics by type of queue, names
+//! that strangers have chosen.
 
 mod common;
 
@@ -404,4 +405,82 @@ fn the_queues_that_keep_the_disk_are_named() {
         first["bytes"].as_u64().is_some_and(|bytes| bytes >= 50),
         "{disk}"
     );
+    assert!(!node.says(&["disk"]).contains("set aside"));
+    let aside = folder.data().join("segment/stream/set-aside");
+    std::fs::create_dir_all(&aside).expect("a folder");
+    std::fs::write(aside.join("of a lost stream"), [1; 12]).expect("a file");
+    let disk = body_of(&node.http("GET", "/api/leveret/disk", ""));
+    let set_aside = (&disk["set_aside_files"], &disk["set_aside_bytes"]);
+    assert_eq!(set_aside, (&1.into(), &12.into()), "{disk}");
+    let text = node.says(&["disk"]);
+    let told = text.lines().find(|line| line.starts_with("set aside"));
+    let path = aside.to_str().expect("text");
+    assert!(told.is_some_and(|line| line.ends_with(path)), "{text}");
+    assert!(text.contains("or delete them"), "{text}");
+}
+
+/// Turns what follows, speaks to a terminal in a byte of its own, and turns words apart.
+const HOSTILE: &str = "txt.\u{202e}gpj\u{9b}31m\u{2067}";
+const HOSTILE_IN_A_PATH: &str = "txt.%E2%80%AEgpj%C2%9B31m%E2%81%A7";
+
+#[test]
+fn no_name_of_a_stranger_turns_or_orders_what_the_command_line_shows() {
+    let folder = Folder::new("hostile-names");
+    let node = start(&folder);
+    let queue = r#"{"durable": true, "arguments": {"x-queue-type": "quorum"}}"#;
+    let created = node.http(
+        "PUT",
+        &format!("/api/queues/%2f/{HOSTILE_IN_A_PATH}"),
+        queue,
+    );
+    assert!(created.starts_with("HTTP/1.1 201"), "{created}");
+    let message = serde_json::json!({
+        "properties": {"headers": {(HOSTILE): HOSTILE}}, "routing_key": HOSTILE,
+        "payload": HOSTILE, "payload_encoding": "string",
+    });
+    let path = "/api/exchanges/%2f/amq.default/publish";
+    let published = node.http("POST", path, &message.to_string());
+    assert!(published.contains("\"routed\":true"), "{published}");
+    let gone = format!("{HOSTILE}gone");
+    for words in [
+        &["list", "queues"][..],
+        &["list", "queues", "--json"],
+        &["top", "--count", "1"],
+        &["top", "--count", "1", "--json"],
+        &["disk"],
+        &["audit"],
+        &["audit", "--json"],
+        &["export"],
+        &["growth", HOSTILE],
+        &["peek", HOSTILE],
+        &["peek", HOSTILE, "--json"],
+        // What is refused names it as well.
+        &["peek", &gone],
+        &["watch", "queue", &gone, "--count", "1"],
+    ] {
+        check_plain(words, &node.run(words));
+    }
+    for words in [
+        &["list_queues", "name", "messages"][..],
+        &["list_queues", "name", "messages", "--formatter", "json"],
+        &["list_queues", "name", "messages", "--formatter", "csv"],
+        &["list_bindings", "--formatter", "pretty_table"],
+        &["quorum_status", HOSTILE],
+        &["delete_queue", &gone],
+    ] {
+        check_plain(words, &node.ctl(words));
+    }
+    let listed = node.told(&["-s", "list_queues", "name"]);
+    assert_eq!(listed, "txt.\\u202egpj\\u009b31m\\u2067\n");
+    let exported: serde_json::Value =
+        serde_json::from_str(&node.says(&["export"])).expect("JSON, as it was");
+    assert_eq!(exported["queues"][0]["name"], HOSTILE);
+}
+
+fn check_plain(words: &[&str], output: &std::process::Output) {
+    for said in [&output.stdout, &output.stderr] {
+        let said = String::from_utf8(said.clone()).expect("text");
+        let is_hostile = |letter: char| HOSTILE.contains(letter) && !letter.is_ascii();
+        assert!(!said.contains(is_hostile), "{words:?}: {said:?}");
+    }
 }

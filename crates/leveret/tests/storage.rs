@@ -120,6 +120,33 @@ fn a_sound_store_is_explained() {
     );
 }
 
+/// It is no damage, and it is on the disk.
+#[test]
+fn what_a_start_has_set_aside_is_listed_with_what_to_do() {
+    let scratch = Scratch::new("aside");
+    write_store(&scratch.0);
+    let aside = scratch.0.join("segment/stream/set-aside");
+    for words in [["inspect"], ["verify"]] {
+        let output = leveret(&scratch.0, &words);
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(
+            output.status.success() && !text.contains("set aside"),
+            "{text}"
+        );
+    }
+    fs::create_dir_all(&aside).expect("a folder");
+    let name = "000000000000000a-00000000000000000007.stream";
+    fs::write(aside.join(name), [1; 12]).expect("a file");
+    fs::write(aside.join("000000000000000a.replica"), [1; 30]).expect("a file");
+    let folder = format!("set aside in {}: 2 files, 42 bytes", aside.display());
+    let line =
+        format!("{name}: 12 bytes, messages of the stream 000000000000000a from offset 7 on");
+    let said = [folder.as_str(), &line, "or delete them"];
+    check(&scratch.0, &["inspect"], true, &said);
+    check(&scratch.0, &["verify"], true, &said);
+    assert_eq!(fs::read(aside.join(name)).expect("a file"), [1; 12]);
+}
+
 #[test]
 fn the_loss_of_a_replica_is_not_accepted_and_what_to_do_is_said() {
     let scratch = Scratch::new("replica");

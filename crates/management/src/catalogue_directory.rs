@@ -59,6 +59,8 @@ pub trait CatalogueDirectory: Running {
     fn salt(&self) -> [u8; SALT_BYTES_GIVEN];
     /// How many shards new queues are spread over.
     fn shards(&self) -> u16;
+    /// Has operators read what an import made nothing of, a line each; `by` is whose import it was.
+    fn note_passed_over(&self, by: &str, lines: &[String]);
 }
 
 /// What `read` makes of the catalogue.
@@ -287,7 +289,10 @@ impl<K: CatalogueDirectory> Directory for K {
             while view(self, |catalogue| trial.look(catalogue))? {}
             trial.commands(shards, &mut || self.salt())
         };
-        Ok(self.execute(by, &mut make)?)
+        self.execute(by, &mut make)?;
+        let passed_over = view(self, |catalogue| definitions.passed_over(catalogue, vhost));
+        self.note_passed_over(by, &passed_over);
+        Ok(())
     }
 }
 

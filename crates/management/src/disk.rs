@@ -76,6 +76,9 @@ fn own(app: &App) -> Value {
         "segment_live_bytes": disk.live_bytes,
         "stream_files": disk.streams.0,
         "stream_bytes": disk.streams.1,
+        "set_aside_files": disk.set_aside.0,
+        "set_aside_bytes": disk.set_aside.1,
+        "set_aside_folder": disk.set_aside_folder,
         "queues": disk.queues.iter().filter_map(row).collect::<Value>(),
     })
 }

@@ -13,6 +13,10 @@ pub struct DiskUse {
     pub live_bytes: u64,
     /// Segment files of streams, and their bytes.
     pub streams: (u64, u64),
+    /// Files of streams that starts have set aside, and their bytes.
+    pub set_aside: (u64, u64),
+    /// The folder that these are in.
+    pub set_aside_folder: String,
     /// What each queue and stream has, in no order.
     pub queues: Vec<(QueueId, QueueDiskUse)>,
 }

@@ -15,7 +15,7 @@ use leveret_metadata::{Catalogue, Command, Config};
 use leveret_types::{ConnectionId, FieldTable, ProtocolError, QueueId};
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 
 /// A node that runs as the fake does and keeps a real catalogue.
 struct Kept {
@@ -23,6 +23,8 @@ struct Kept {
     catalogue: RwLock<Catalogue>,
     /// How often the catalogue has been borrowed to read it.
     borrowed: AtomicU64,
+    /// What operators were told that an import passed over.
+    passed_over: Mutex<Vec<String>>,
 }
 
 impl CatalogueDirectory for Kept {
@@ -46,6 +48,11 @@ impl CatalogueDirectory for Kept {
 
     fn shards(&self) -> u16 {
         2
+    }
+
+    fn note_passed_over(&self, by: &str, lines: &[String]) {
+        let lines = lines.iter().map(|line| format!("{by}: {line}"));
+        self.passed_over.lock().expect("lines").extend(lines);
     }
 }
 
@@ -189,6 +196,7 @@ fn kept() -> Kept {
         running: Fake::default(),
         catalogue: RwLock::new(catalogue),
         borrowed: AtomicU64::new(0),
+        passed_over: Mutex::default(),
     }
 }
 
@@ -550,6 +558,20 @@ fn definitions_move_from_one_node_to_another() {
     assert_eq!(send(&to, "guest", "GET", "/api/vhosts/new", "").status, 404);
     let answer = send(&to, "guest", "POST", "/api/definitions", r#"{"users":7}"#);
     assert_eq!(answer.status, 400, "{answer:?}");
+}
+
+#[test]
+fn what_an_import_passes_over_is_noted_with_who_imports() {
+    let node = kept();
+    let definitions = json!({"queues": [
+        {"name": "amq.gen-1", "vhost": "/", "durable": true},
+        {"name": "q", "vhost": "/", "durable": true},
+    ]});
+    node.import("guest", None, &definitions).expect("imported");
+    let noted = node.passed_over.lock().expect("lines").clone();
+    assert_eq!(noted.len(), 1, "{noted:?}");
+    let is_named = noted[0].starts_with("guest: queue 'amq.gen-1' in vhost '/': ");
+    assert!(is_named, "{noted:?}");
 }
 
 #[test]

@@ -6,6 +6,7 @@
 
 mod export;
 mod import;
+mod passed_over;
 mod trial;
 
 pub use trial::Trial;

@@ -4,6 +4,7 @@ mod bindings;
 mod exchanges;
 mod queues;
 
+pub(crate) use exchanges::PREDECLARED;
 pub(crate) use queues::queue_command;
 
 use crate::catalogue::{Catalogue, Outcome};

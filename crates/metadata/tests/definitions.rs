@@ -5,7 +5,7 @@ mod world;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD as BASE64;
 use leveret_auth::HashingAlgorithm;
-use leveret_metadata::{Catalogue, Config, Definitions};
+use leveret_metadata::{Catalogue, Command, Config, Definitions};
 use world::World;
 
 /// Written after the exports of RabbitMQ 3.8 to 4.1 as its documentation and its management plugin
@@ -257,9 +257,59 @@ fn names_that_only_the_broker_gives_are_passed_over_with_their_bindings() {
             {"source":"amq.direct","vhost":"/","destination":"amq.mine","destination_type":"exchange","routing_key":"k"},
             {"source":"amq.direct","vhost":"/","destination":"q","destination_type":"queue","routing_key":"k"}]}"#;
     assert_eq!(import(&mut world, &read(json), None), Ok(1));
+    let passed_over = read(json).passed_over(&world.catalogue, None);
+    let named: Vec<&str> = passed_over
+        .iter()
+        .filter_map(|line| line.split_once(": ").map(|(named, _)| named))
+        .collect();
+    assert_eq!(
+        named,
+        [
+            "queue 'amq.gen-1' in vhost '/'",
+            "exchange 'amq.mine' in vhost '/'",
+            "binding from 'amq.direct' to queue 'amq.gen-1' in vhost '/'",
+            "binding from 'amq.rabbitmq.event' to queue 'q' in vhost '/'",
+            "binding from 'amq.direct' to exchange 'amq.mine' in vhost '/'",
+        ]
+    );
     let bogus = r#"{"bindings":[{"source":"amq.direct","vhost":"/","destination":"q",
         "destination_type":"bogus","routing_key":"k"}]}"#;
     assert!(import(&mut world, &read(bogus), None).is_err());
+}
+
+/// A queue that the broker has named is left as it is, and so is what every virtual host has.
+#[test]
+fn what_is_there_is_not_called_passed_over_whoever_named_it() {
+    let mut world = World::new(Config::default());
+    assert!(world.catalogue.queue_by_name("/", "amq.gen-").is_none());
+    let named = leveret_metadata::generated_name([0; 16]);
+    let declared = Command::QueueDeclare {
+        vhost: "/".to_owned(),
+        name: String::new(),
+        durable: true,
+        exclusive: None,
+        auto_delete: false,
+        arguments: leveret_types::FieldTable::new(),
+        random: [0; 16],
+        shards: 1,
+        id: None,
+    };
+    world.apply(&declared);
+    let json = format!(
+        r#"{{"queues":[{{"name":"{named}","vhost":"/","durable":true}}],
+        "exchanges":[{{"name":"amq.topic","vhost":"/","type":"topic","durable":true}},
+            {{"name":"amq.topic","vhost":"new","type":"topic","durable":true}},
+            {{"name":"","vhost":"/","type":"direct","durable":true}}],
+        "bindings":[
+            {{"source":"","vhost":"/","destination":"amq.gen-2","destination_type":"queue"}},
+            {{"source":"amq.topic","vhost":"/","destination":"{named}","destination_type":"queue"}},
+            {{"source":"amq.topic","vhost":"/","destination":"amq.match","destination_type":"exchange"}}]}}"#
+    );
+    let passed_over = read(&json).passed_over(&world.catalogue, None);
+    assert!(passed_over.is_empty(), "{passed_over:?}");
+    // Somewhere else it is not there.
+    let elsewhere = read(&json).passed_over(&world.catalogue, Some("new"));
+    assert_eq!(elsewhere.len(), 2, "{elsewhere:?}");
 }
 
 #[test]

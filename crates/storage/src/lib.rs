@@ -62,7 +62,8 @@ pub use segment::writer::{Pace, SegmentError, SegmentWriter, Written};
 pub use shard::{LogStats, Read, ShardLogs, ShardStats, Urgency};
 pub use store::{Store, StoreError};
 pub use stream::{
-    RecoveredStream, SetAside, StreamFiles, StreamRead, StreamReadError, StreamSync, StreamSynced,
+    AsideFile, AsideWhat, RecoveredStream, SetAside, StreamFiles, StreamRead, StreamReadError,
+    StreamSync, StreamSynced, files_set_aside,
 };
 pub use wal::format::Position;
 pub use wal::pool::{PrepareError, PreparedFile, WalPool};

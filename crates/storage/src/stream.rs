@@ -12,6 +12,7 @@
 //! Invariant: what was synced is read back as it was written, or reported as damaged.
 
 pub(crate) mod aside;
+mod aside_files;
 mod files;
 pub(crate) mod format;
 pub(crate) mod journal;
@@ -23,6 +24,7 @@ mod replica;
 mod together;
 
 pub use aside::SetAside;
+pub use aside_files::{AsideFile, AsideWhat, files_set_aside};
 pub use files::{StreamFiles, StreamSync, StreamSynced};
 pub use read::{StreamRead, StreamReadError};
 pub use recover::RecoveredStream;

@@ -5,6 +5,7 @@ use super::ask::AskOptions;
 use super::table::show;
 use clap::Args;
 use leveret_management::input::table_of;
+use leveret_metadata::{Catalogue, Config, Definitions};
 use leveret_routing::Kind;
 use leveret_types::FieldTable;
 use serde_json::Value;
@@ -75,6 +76,9 @@ pub(super) fn run(options: &ImportOptions) -> Result<String, String> {
     }
     for line in without_effect(&definitions) {
         text.push_str(&format!("without effect: {line}\n"));
+    }
+    for line in passed_over(&definitions) {
+        text.push_str(&format!("passed over: {line}\n"));
     }
     let bytes = match unsupported.is_empty() {
         true => bytes,
@@ -183,6 +187,16 @@ fn without_effect(definitions: &Value) -> Vec<String> {
     lines
 }
 
+/// A line for everything that no import makes, whatever the node has.
+fn passed_over(definitions: &Value) -> Vec<String> {
+    let empty = Catalogue::new(Config::default());
+    // What are no definitions at all is the node's to refuse.
+    let definitions = serde_json::from_value::<Definitions>(definitions.clone());
+    let definitions = definitions.unwrap_or_default();
+    let lines = definitions.passed_over(&empty, None).into_iter();
+    lines.map(|line| show(&line.into())).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -240,5 +254,35 @@ mod tests {
                 "policy 'ha' in vhost '/': ha-sync-mode: replicas catch up by themselves",
             ]
         );
+    }
+
+    #[test]
+    fn names_that_only_a_broker_gives_are_named_with_their_bindings() {
+        let definitions = json!({
+            "queues": [
+                {"vhost": "/", "name": "amq.gen-\u{202e}\n", "durable": true},
+                {"vhost": "/", "name": "q", "durable": true},
+            ],
+            "exchanges": [
+                {"vhost": "/", "name": "amq.topic", "type": "topic", "durable": true},
+                {"vhost": "/", "name": "amq.mine", "type": "topic", "durable": true},
+            ],
+            "bindings": [
+                {"vhost": "/", "source": "amq.topic", "destination": "q", "destination_type": "queue"},
+                {"vhost": "/", "source": "amq.mine", "destination": "q", "destination_type": "queue"},
+            ],
+        });
+        let lines = passed_over(&definitions);
+        let begin = |line: &String| line.split_once(": ").map(|(named, _)| named.to_owned());
+        let named: Vec<String> = lines.iter().filter_map(begin).collect();
+        assert_eq!(
+            named,
+            [
+                "queue 'amq.gen-\\u202e\\n' in vhost '/'",
+                "exchange 'amq.mine' in vhost '/'",
+                "binding from 'amq.mine' to queue 'q' in vhost '/'",
+            ]
+        );
+        assert_eq!(passed_over(&Value::Null), [""; 0]);
     }
 }

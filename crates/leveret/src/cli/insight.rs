@@ -3,6 +3,7 @@
 
 use super::ask::AskOptions;
 use super::http::segment;
+use super::storage::SET_ASIDE;
 use super::table::{Rows, show};
 use clap::Args;
 use serde_json::Value;
@@ -365,7 +366,7 @@ pub(super) fn disk(options: &DiskOptions) -> Result<String, String> {
 fn disk_text(found: &Value) -> String {
     let count = |field: &str| show(&found[field]);
     let text = format!(
-        "{}: {} free, alarm below {}\nwrite-ahead log  {} in {} files\nsegments         {} in {} files, {} still needed\nstreams          {} in {} files\n\n",
+        "{}: {} free, alarm below {}\nwrite-ahead log  {} in {} files\nsegments         {} in {} files, {} still needed\nstreams          {} in {} files\n",
         show(&found["node"]),
         mib(&found["disk_free"]),
         mib(&found["disk_free_limit"]),
@@ -377,7 +378,16 @@ fn disk_text(found: &Value) -> String {
         mib(&found["stream_bytes"]),
         count("stream_files"),
     );
+    let aside = match found["set_aside_files"].as_u64() {
+        None | Some(0) => String::new(),
+        Some(files) => format!(
+            "set aside        {} in {files} files in {}\n{SET_ASIDE}",
+            mib(&found["set_aside_bytes"]),
+            show(&found["set_aside_folder"]),
+        ),
+    };
     let queues = list(&found["queues"]);
+    let text = text + &aside + "\n";
     text + &table(
         &queues[..queues.len().min(ROWS)],
         &[

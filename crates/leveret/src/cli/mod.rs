@@ -280,7 +280,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// Writes to standard output; whoever closed it (`| head`) has seen enough.
+/// Writes to standard output, plainly; whoever closed it (`| head`) has seen enough.
 fn print(text: &str) {
     use std::io::Write;
     let text = plain_text::lines(text);
@@ -640,7 +640,7 @@ fn export(file: Option<&Path>, ask: &AskOptions) -> Result<String, String> {
     let Some(file) = file else {
         return Ok(definitions);
     };
-    std::fs::write(file, definitions)
+    file_modes::write_private(file, &definitions)
         .map_err(|e| format!("cannot write {}: {e}", file.display()))?;
     Ok(format!("{}: written\n", file.display()))
 }

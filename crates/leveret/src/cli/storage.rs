@@ -5,13 +5,13 @@ use crate::file_modes;
 use clap::{Args, Subcommand};
 use leveret_cluster::catalogue;
 use leveret_cluster::group;
-use leveret_metadata::Catalogue;
+use leveret_metadata::{Catalogue, CatalogueError};
 use leveret_queue_host::quorum::replica::HEADER_LOG;
 use leveret_queue_host::shard::{CATALOGUE_GROUP_LOG, CATALOGUE_LOG, queue_of, shard_of};
 use leveret_shell::disk::RealDisk;
 use leveret_storage::inspect::{self, InspectError, Inspection, ReadOnly, Repair};
 use leveret_storage::rebuild::rebuild;
-use leveret_storage::{Folders, OpenError};
+use leveret_storage::{AsideFile, Folders, OpenError, files_set_aside};
 use leveret_types::LogId;
 use std::io;
 use std::path::PathBuf;
@@ -89,12 +89,14 @@ pub fn run(command: &StorageCommand) -> Result<String, String> {
         StorageCommand::Inspect(place) => {
             let folders = place.folders()?;
             let found = inspect::inspect(&disk, &folders).map_err(told)?;
-            Ok(described(&found, &Names::read(&disk, &folders)))
+            let text = described(&found, &Names::read(&disk, &folders));
+            Ok(text + &aside(&disk, &folders)?)
         }
         StorageCommand::Verify(place) => {
             let folders = place.folders()?;
             let found = inspect::verify(&disk, &folders).map_err(told)?;
             let text = described(&found, &Names::read(&disk, &folders));
+            let text = text + &aside(&disk, &folders)?;
             match found.damaged().count() {
                 0 => Ok(text),
                 damaged => Err(format!("{damaged} logs are damaged\n\n{text}")),
@@ -142,22 +144,29 @@ fn rebuild_store(
     ))
 }
 
+/// The catalogue that a store holds, its own or its copy of the cluster's.
+///
+/// # Errors
+/// If it cannot be read.
+pub(crate) fn catalogue_of(
+    mut store: ReadOnly<RealDisk>,
+    config: leveret_metadata::Config,
+) -> Result<Catalogue, CatalogueError> {
+    let (logs, load) = store.shard(usize::from(catalogue::SHARD.0));
+    match group::is_on_disk(logs) {
+        true => group::recover(logs, config, load).map(|(catalogue, _)| catalogue),
+        false => catalogue::recover(logs, config, load),
+    }
+}
+
 /// What the queues of a store are called; empty where the catalogue cannot be read.
 struct Names(Option<Catalogue>);
 
 impl Names {
     fn read(disk: &RealDisk, folders: &Folders) -> Self {
-        let read = || {
-            let mut store = ReadOnly::open(disk, folders).ok()?;
-            let (logs, load) = store.shard(usize::from(catalogue::SHARD.0));
-            let config = leveret_metadata::Config::default();
-            if group::is_on_disk(logs) {
-                let (catalogue, _) = group::recover(logs, config, load).ok()?;
-                return Some(catalogue);
-            }
-            catalogue::recover(logs, config, load).ok()
-        };
-        Self(read())
+        let store = ReadOnly::open(disk, folders).ok();
+        let config = leveret_metadata::Config::default();
+        Self(store.and_then(|store| catalogue_of(store, config).ok()))
     }
 
     /// A log, with what it is called.
@@ -238,6 +247,30 @@ fn described(found: &Inspection, names: &Names) -> String {
         });
     }
     text
+}
+
+/// What to do about files that were set aside.
+pub(super) const SET_ASIDE: &str = "what told of these streams was missing at a start, such as a file of the write-ahead log or a \
+     checkpoint,\nand the node uses none of them: stop it, put that back, and these files into the \
+     folder above; or delete them\n";
+
+/// What starts have set aside, file by file, and what to do about it.
+fn aside(disk: &RealDisk, folders: &Folders) -> Result<String, String> {
+    let (folder, files) = files_set_aside(disk, folders)
+        .map_err(|error| format!("cannot look at what was set aside: {error}"))?;
+    if files.is_empty() {
+        return Ok(String::new());
+    }
+    let bytes: u64 = files.iter().map(|file| file.bytes).sum();
+    let mut text = format!(
+        "set aside in {}: {} files, {bytes} bytes\n",
+        folder.display(),
+        files.len()
+    );
+    for AsideFile { name, bytes, what } in files {
+        text.push_str(&format!("  {name}: {bytes} bytes, {what}\n"));
+    }
+    Ok(text + SET_ASIDE)
 }
 
 /// Accepts the loss of what is damaged, but for replicas.

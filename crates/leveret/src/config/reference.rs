@@ -98,8 +98,10 @@ A node needs no configuration. What it is told comes from, each going before the
    its name in capitals with `_` for each dot: `LEVERET_DISK_FREE_LIMIT_ABSOLUTE=2GB`.
 3. options of the command line: `--data-dir`, `--amqp`, `--http`, `--metrics`.
 
-`leveret config check [FILE]` says what is wrong without starting anything. A key that is not known
-refuses to start, and names the one that is most like it.
+`leveret config check [FILE]` says what is wrong without starting anything: it looks at all that a
+start does before anybody is served, also at folders, certificates, secrets, the store that is
+there, and what that would say to `load_definitions`. A key that is not known refuses to start, and
+names the one that is most like it.
 
 In TOML, dots make tables, as always: `disk_free_limit.absolute = "2GB"` and `[disk_free_limit]`
 with `absolute = "2GB"` say the same. A key that has keys below it and a value of its own

@@ -7,9 +7,11 @@ use crate::cli::table::show;
 use crate::cli::target::CallError;
 use crate::config::plugins::BUILT_IN;
 use crate::config::value;
+use crate::file_modes::write_private;
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 type Result<T> = std::result::Result<T, Failure>;
@@ -173,7 +175,7 @@ pub fn export_definitions(context: &Context<'_>) -> Result<Output> {
             context.banner(format!(
                 "Exporting definitions in JSON to a file at \"{file}\" ..."
             ));
-            std::fs::write(file, format!("{definitions:#}\n")).map_err(|error| {
+            write_private(Path::new(file), &format!("{definitions:#}\n")).map_err(|error| {
                 Failure::new(code::DATA, format!("cannot write {file}: {error}"))
             })?;
             Ok(Output::Done)

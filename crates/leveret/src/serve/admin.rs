@@ -102,6 +102,12 @@ impl CatalogueDirectory for Admin {
     fn shards(&self) -> u16 {
         self.broker.settings().shard_count
     }
+
+    fn note_passed_over(&self, by: &str, lines: &[String]) {
+        for line in lines {
+            tracing::warn!(?by, "passed over in an import: {line}");
+        }
+    }
 }
 
 /// Somebody who waits for the check of a password.

@@ -1,20 +1,28 @@
-//! What a node does before it listens, without a node: what `leveret config check` looks at.
+//! What a node does before it serves anybody, without a node: what `leveret config check` looks at.
 
-use super::definitions::Import;
+use super::definitions::Known;
 use super::{settings, web};
 use crate::cli::cluster::left_to_join;
+use crate::cli::storage::catalogue_of;
 use crate::config::Config;
-use std::fs;
+use leveret_metadata::Catalogue;
+use leveret_shell::disk::RealDisk;
+use leveret_storage::inspect::{self, InspectError, ReadOnly};
+use leveret_storage::{Folders, OpenError};
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
 /// Everything that a start with this configuration would fail at, as far as can be told without
-/// one: a line each.
+/// one: a line each. Nothing is changed.
 #[must_use]
 pub fn problems(config: &Config) -> Vec<String> {
     let mut problems = Vec::new();
     for (key, folder) in folders(config) {
         problems.extend(why_not_made(folder).map(|why| cannot_make(key, folder, &why)));
     }
+    problems.extend(log_file(config));
     problems.extend(cluster(config).err());
     let listeners = &config.listeners;
     let of_http = [&listeners.https, &listeners.metrics_tls];
@@ -25,14 +33,12 @@ pub fn problems(config: &Config) -> Vec<String> {
     }
     match settings::node_config(config) {
         Ok(node) => {
+            let joins = node.cluster.as_ref().is_some_and(|c| !c.join.is_empty());
             let refused = node.cluster.and_then(|cluster| cluster.check().err());
             problems.extend(refused.map(|error| error.to_string()));
+            problems.extend(stored(config, node.catalogue, joins));
         }
         Err(error) => problems.push(error),
-    }
-    if let Some(source) = config.first_boot.definitions.clone() {
-        let import = Import { source, mark: None };
-        problems.extend(import.check().err());
     }
     // Two listeners may have one certificate.
     problems.dedup();
@@ -88,24 +94,110 @@ fn cannot_make(key: &str, folder: &Path, why: &str) -> String {
     )
 }
 
-/// Why a folder is not there and could not be made; nothing is made to find out.
+/// Why a folder cannot be used, or is not there and cannot be made. Where one is to be made, the
+/// outermost of what is missing is made and removed again: nothing else tells for sure.
 fn why_not_made(folder: &Path) -> Option<String> {
-    let there = folder
-        .ancestors()
-        .find(|folder| folder.symlink_metadata().is_ok());
     // A relative one begins here.
-    let there = there.unwrap_or(Path::new("."));
-    match fs::metadata(there) {
-        Ok(found) if !found.is_dir() => Some(format!("{} is no folder", there.display())),
-        Ok(_) => {
-            use rustix::fs::Access;
-            let wanted = Access::WRITE_OK | Access::EXEC_OK;
-            let refused = rustix::fs::access(there, wanted).err()?;
-            Some(format!(
-                "{} cannot be written to: {refused}",
-                there.display()
-            ))
+    let (mut there, mut missing) = (Path::new("."), None);
+    for part in folder
+        .ancestors()
+        .filter(|part| !part.as_os_str().is_empty())
+    {
+        if part.symlink_metadata().is_ok() {
+            there = part;
+            break;
         }
+        missing = Some(part);
+    }
+    match fs::metadata(there) {
+        Ok(found) if !found.is_dir() => return Some(format!("{} is no folder", there.display())),
+        Ok(_) => {}
+        Err(error) => return Some(error.to_string()),
+    }
+    if let Err(refused) = access(there, missing.is_none()) {
+        let there = there.display();
+        return Some(format!("{there} cannot be written to: {refused}"));
+    }
+    match DirBuilder::new().mode(0o700).create(missing?) {
+        Ok(()) => {
+            // Whoever has put something into it meanwhile wants it.
+            let _ = missing.map(fs::remove_dir);
+            None
+        }
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => None,
         Err(error) => Some(error.to_string()),
+    }
+}
+
+/// Whether this process may write to a folder, and read it if it `is_needed` and not only on the
+/// way to another.
+fn access(folder: &Path, is_needed: bool) -> Result<(), rustix::io::Errno> {
+    use rustix::fs::Access;
+    let mut wanted = Access::WRITE_OK | Access::EXEC_OK;
+    wanted.set(Access::READ_OK, is_needed);
+    rustix::fs::access(folder, wanted)
+}
+
+/// Why the log file cannot be opened.
+fn log_file(config: &Config) -> Option<String> {
+    let (path, _) = config.log.file.as_ref()?;
+    let why = match OpenOptions::new().append(true).open(path) {
+        // It is to be made.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => why_not_made(path.parent()?)?,
+        opened => opened.err()?.to_string(),
+    };
+    let path = path.display();
+    Some(format!("cannot open the log file {path}: {why}"))
+}
+
+/// What a start would say to the store that is there, if one is, and to the definitions that are to
+/// be imported into it.
+fn stored(config: &Config, of_catalogue: leveret_metadata::Config, joins: bool) -> Vec<String> {
+    let import = settings::import(config);
+    let folders = config.folders.store();
+    let mut problems = Vec::new();
+    let known = match identity(&folders) {
+        Err(error) => {
+            problems.push(error.to_string());
+            Known::Nothing(of_catalogue)
+        }
+        Ok(false) if joins => Known::Nothing(of_catalogue),
+        Ok(false) => Known::All(Box::new(Catalogue::new(of_catalogue))),
+        Ok(true) if import.is_none() => return problems,
+        Ok(true) => match ReadOnly::open(&RealDisk::new(), &folders) {
+            Ok(store) => match catalogue_of(store, of_catalogue.clone()) {
+                Ok(catalogue) => Known::All(Box::new(catalogue)),
+                Err(error) => {
+                    problems.push(error.to_string());
+                    Known::Nothing(of_catalogue)
+                }
+            },
+            // Its node runs.
+            Err(InspectError::Open(OpenError::Locked { .. })) => Known::Nothing(of_catalogue),
+            Err(error) => {
+                problems.push(error.to_string());
+                Known::Nothing(of_catalogue)
+            }
+        },
+    };
+    problems.extend(import.and_then(|import| import.check(known).err()));
+    problems
+}
+
+/// Whether there is a store in these folders.
+///
+/// # Errors
+/// If they do not belong together, or something is missing: a drive that is not mounted.
+fn identity(folders: &Folders) -> Result<bool, InspectError> {
+    match inspect::shard_count(&RealDisk::new(), folders) {
+        Ok(_) => Ok(true),
+        Err(InspectError::NoStore(_)) => Ok(false),
+        // A folder that is not there yet has nothing of a store.
+        Err(InspectError::Open(OpenError::Io { source, .. }))
+            if source.kind() == io::ErrorKind::NotFound =>
+        {
+            Ok(false)
+        }
+        Err(error) => Err(error),
     }
 }

@@ -1,10 +1,12 @@
 //! Definitions that are imported at every start.
 
+use leveret_auth::password::SALT_BYTES_GIVEN;
 use leveret_cluster::Env as _;
-use leveret_metadata::Definitions;
+use leveret_metadata::{Catalogue, Definitions};
 use leveret_node::Env;
 use leveret_shell::broker::Broker;
 use leveret_types::limits::HTTP_DEFINITIONS_BYTES_MAX;
+use std::fmt::Display;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -13,6 +15,15 @@ use std::time::{Duration, Instant};
 pub const MARK_FILE: &str = "definitions.imported";
 /// How long the write-ahead log may take to hold what was imported.
 const DURABLE_WAIT: Duration = Duration::from_secs(30);
+
+/// What a node is known to have before an import.
+#[derive(Debug)]
+pub enum Known {
+    /// This, and nothing else.
+    All(Box<Catalogue>),
+    /// It cannot be told, but this is how its catalogue is configured.
+    Nothing(leveret_metadata::Config),
+}
 
 /// An import at the start of a node.
 pub struct Import {
@@ -36,23 +47,45 @@ impl Import {
             return Ok(());
         }
         for (file, bytes) in files.iter().zip(&contents) {
-            import(broker, bytes)
+            let passed_over = import(broker, bytes)
                 .map_err(|error| format!("cannot import {}: {error}", file.display()))?;
+            for line in passed_over {
+                tracing::warn!(file = %file.display(), "passed over in an import: {line}");
+            }
             tracing::info!(file = %file.display(), "definitions imported");
         }
         self.leave_mark(&fingerprint);
         Ok(())
     }
 
-    /// Whether everything can be read and is what it should be; what the catalogue says to it is
-    /// seen by a start alone.
+    /// Whether a node that has `known` would import everything; nothing is changed.
     ///
     /// # Errors
     /// As [`Self::run`].
-    pub fn check(&self) -> Result<(), String> {
-        for (file, bytes) in self.contents()? {
-            definitions_of(&bytes)
-                .map_err(|error| format!("cannot import {}: {error}", file.display()))?;
+    pub fn check(&self, known: Known) -> Result<(), String> {
+        let (files, contents): (Vec<_>, Vec<_>) = self.contents()?.into_iter().unzip();
+        if self.is_marked(&fingerprint(&contents)) {
+            return Ok(());
+        }
+        let (mut catalogue, is_all) = match known {
+            Known::All(catalogue) => (*catalogue, true),
+            Known::Nothing(config) => (Catalogue::new(config), false),
+        };
+        for (file, bytes) in files.iter().zip(&contents) {
+            let failed = |error: &dyn Display| format!("cannot import {}: {error}", file.display());
+            let definitions = definitions_of(bytes).map_err(|error| failed(&error))?;
+            let mut salt = || [0; SALT_BYTES_GIVEN];
+            let commands = match definitions.to_commands(&catalogue, None, 1, &mut salt) {
+                // What is named may be there: a start alone can tell.
+                Err(error) if !is_all && error.is_not_found() => return Ok(()),
+                commands => commands.map_err(|error| failed(&error))?,
+            };
+            for command in &commands {
+                if catalogue.apply(command).is_err() {
+                    // Only a cluster can say more.
+                    return Ok(());
+                }
+            }
         }
         Ok(())
     }
@@ -79,7 +112,10 @@ impl Import {
 }
 
 /// The file itself, or the `.json` files of a folder in the order of their names.
-fn files_of(source: &Path) -> Result<Vec<PathBuf>, String> {
+///
+/// # Errors
+/// If the folder cannot be read.
+pub fn files_of(source: &Path) -> Result<Vec<PathBuf>, String> {
     if !source.is_dir() {
         return Ok(vec![source.to_owned()]);
     }
@@ -93,7 +129,11 @@ fn files_of(source: &Path) -> Result<Vec<PathBuf>, String> {
     Ok(files)
 }
 
-fn read(file: &Path) -> Result<Vec<u8>, String> {
+/// What is in a file of definitions.
+///
+/// # Errors
+/// If it cannot be read, or is too large.
+pub fn read(file: &Path) -> Result<Vec<u8>, String> {
     let failed =
         |error: std::io::Error| format!("cannot read definitions {}: {error}", file.display());
     let mut bytes = Vec::new();
@@ -116,7 +156,8 @@ fn definitions_of(bytes: &[u8]) -> Result<Definitions, String> {
     serde_json::from_slice(bytes).map_err(|error| format!("these are no definitions: {error}"))
 }
 
-fn import(broker: &Broker, bytes: &[u8]) -> Result<(), String> {
+/// Imports; answers what there was in them that an import makes nothing of.
+fn import(broker: &Broker, bytes: &[u8]) -> Result<Vec<String>, String> {
     let definitions = definitions_of(bytes)?;
     let shards = broker.settings().shard_count;
     let mut make = || {
@@ -132,7 +173,8 @@ fn import(broker: &Broker, bytes: &[u8]) -> Result<(), String> {
             return Err("the write-ahead log does not take them; is the disk full?".to_owned());
         }
     }
-    result.map_err(|error| error.to_string())
+    result.map_err(|error| error.to_string())?;
+    Ok(definitions.passed_over(&broker.catalogue(), None))
 }
 
 /// Text that is the same for the same contents.

@@ -113,14 +113,19 @@ fn stream_addresses(config: &Config) -> Vec<StreamAddress> {
 
 /// Imports the definitions that the configuration names, before anyone can connect.
 fn definitions(config: &Config) -> Option<Prepare> {
-    let import = Import {
+    let import = import(config)?;
+    Some(Box::new(move |broker| import.run(broker)))
+}
+
+/// The import of a start, if the configuration names one.
+pub(super) fn import(config: &Config) -> Option<Import> {
+    Some(Import {
         source: config.first_boot.definitions.clone()?,
         mark: config
             .first_boot
             .definitions_skip_if_unchanged
             .then(|| config.folders.root.join(definitions::MARK_FILE)),
-    };
-    Some(Box::new(move |broker| import.run(broker)))
+    })
 }
 
 fn admission(config: &Config) -> AdmissionLimits {

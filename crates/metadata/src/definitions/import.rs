@@ -187,10 +187,10 @@ fn password_of(
 
 /// What names begin with that only the broker gives. A file has them where a client has let the
 /// broker name a queue that lasts, or of a plugin; they are passed over, as RabbitMQ does, unless
-/// they are here.
+/// they are here: see [`Definitions::passed_over`].
 const RESERVED: &str = "amq.";
 
-fn is_brokers(name: &str) -> bool {
+pub(super) fn is_brokers(name: &str) -> bool {
     name.is_empty() || name.starts_with(RESERVED)
 }
 

@@ -11,6 +11,16 @@ use leveret_types::{FieldTable, FieldValue};
 use std::borrow::Cow;
 use std::sync::Arc;
 
+/// The exchanges that every virtual host has: name, type, and whether it is internal.
+pub(crate) const PREDECLARED: [(&str, &str, bool); 6] = [
+    ("amq.direct", "direct", false),
+    ("amq.fanout", "fanout", false),
+    ("amq.topic", "topic", false),
+    ("amq.headers", "headers", false),
+    ("amq.match", "headers", false),
+    ("amq.rabbitmq.trace", "topic", true),
+];
+
 /// The fields of an exchange's declaration.
 pub(super) struct ExchangeWanted<'a> {
     pub(super) vhost: &'a str,
@@ -58,15 +68,7 @@ impl Catalogue {
 
     /// Creates the exchanges that every virtual host has.
     pub(crate) fn predeclare_exchanges(&mut self, vhost: &str) -> Result<(), CatalogueError> {
-        let predeclared = [
-            ("amq.direct", "direct", false),
-            ("amq.fanout", "fanout", false),
-            ("amq.topic", "topic", false),
-            ("amq.headers", "headers", false),
-            ("amq.match", "headers", false),
-            ("amq.rabbitmq.trace", "topic", true),
-        ];
-        for (name, kind, internal) in predeclared {
+        for (name, kind, internal) in PREDECLARED {
             let arguments = &FieldTable::new();
             let wanted = ExchangeWanted {
                 vhost,

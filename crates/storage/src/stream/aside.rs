@@ -10,7 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// Folder of files that were set aside, within that of the streams.
-const FOLDER: &str = "set-aside";
+pub(super) const FOLDER: &str = "set-aside";
 
 /// What is set aside.
 #[derive(Clone, Debug, PartialEq, Eq)]

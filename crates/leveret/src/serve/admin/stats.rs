@@ -19,7 +19,9 @@ use leveret_queue_host::quorum::replica::UnfitReplicas;
 use leveret_queue_host::shard::{LocalQueueStats, Subscriber};
 use leveret_replication::Role;
 use leveret_shell::broker::Broker;
+use leveret_shell::disk::RealDisk;
 use leveret_shell::node::{LISTED_MAX, Which, each_portion, some_connections};
+use leveret_storage::files_set_aside;
 use leveret_stream::StreamStats;
 use leveret_types::{ConnectionId, ConsumerId, FieldValue, QueueId, ReplicaId};
 use std::cell::LazyCell;
@@ -429,8 +431,15 @@ impl Admin {
             .flatten();
         let sizes = files.filter_map(|file| Some(file.ok()?.metadata().ok()?.len()));
         let wal = sizes.fold((0, 0), |(files, bytes), size| (files + 1, bytes + size));
+        let aside = files_set_aside(&RealDisk::new(), &self.config.folders.store());
+        let (set_aside_folder, aside) = aside.unwrap_or_default();
         let mut disk = DiskUse {
             wal,
+            set_aside: (
+                aside.len() as u64,
+                aside.iter().map(|file| file.bytes).sum(),
+            ),
+            set_aside_folder: set_aside_folder.display().to_string(),
             ..DiskUse::default()
         };
         for id in self.broker.shard_ids() {

@@ -1,0 +1,61 @@
+//! What an import makes nothing of.
+
+use super::Definitions;
+use super::import::is_brokers;
+use crate::catalogue::Catalogue;
+use crate::topology::PREDECLARED;
+
+/// Why, of an object.
+const NAME: &str = "only a broker gives names that begin with 'amq.', so an import makes none";
+/// Why, of a binding.
+const END: &str =
+    "an import makes nothing of such a name, and binds it only where it is there already";
+
+impl Definitions {
+    /// What an import into `catalogue` passes over: queues and exchanges with names that only a
+    /// broker gives and that are not there, and their bindings. A line for each, with the reason.
+    /// `vhost` is where items go that name none, as in [`Self::trial`].
+    #[must_use]
+    pub fn passed_over(&self, catalogue: &Catalogue, vhost: Option<&str>) -> Vec<String> {
+        let no_queue = |vhost: &str, name: &str| {
+            is_brokers(name) && catalogue.queue_by_name(vhost, name).is_none()
+        };
+        let no_exchange = |vhost: &str, name: &str| {
+            let is_there = || catalogue.vhost(vhost)?.exchange(name);
+            let is_everywhere = PREDECLARED.iter().any(|(known, ..)| *known == name);
+            // The default exchange has no name, and is there as well.
+            is_brokers(name) && !name.is_empty() && !is_everywhere && is_there().is_none()
+        };
+        let at = |named: &str| vhost.unwrap_or(named).to_owned();
+        let mut lines = Vec::new();
+        for queue in &self.queues {
+            let vhost = at(&queue.vhost);
+            // One without any name is refused.
+            if !queue.name.is_empty() && no_queue(&vhost, &queue.name) {
+                lines.push(format!("queue '{}' in vhost '{vhost}': {NAME}", queue.name));
+            }
+        }
+        for exchange in &self.exchanges {
+            let vhost = at(&exchange.vhost);
+            if no_exchange(&vhost, &exchange.name) {
+                let name = &exchange.name;
+                lines.push(format!("exchange '{name}' in vhost '{vhost}': {NAME}"));
+            }
+        }
+        for binding in &self.bindings {
+            let vhost = at(&binding.vhost);
+            let (from, to) = (&binding.source, &binding.destination);
+            let no_end = match &*binding.destination_type {
+                "exchange" => no_exchange(&vhost, to),
+                _ => !to.is_empty() && no_queue(&vhost, to),
+            };
+            if !from.is_empty() && (no_end || no_exchange(&vhost, from)) {
+                let kind = &binding.destination_type;
+                lines.push(format!(
+                    "binding from '{from}' to {kind} '{to}' in vhost '{vhost}': {END}"
+                ));
+            }
+        }
+        lines
+    }
+}
