@@ -154,8 +154,8 @@ pub enum CatalogueError {
     )]
     StreamMembers { resource: String },
     #[error(
-        "the cluster does not answer: fewer than half of its nodes can be reached, or they have \
-            not chosen a leader yet; what was asked for may be carried out later"
+        "the cluster does not answer: no majority of its voting nodes has agreed in time, or this \
+            node has not heard of it; what was asked for may be carried out later"
     )]
     NoMajority,
     #[error(

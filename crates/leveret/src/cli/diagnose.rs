@@ -195,7 +195,8 @@ fn of_cluster(answers: &Value, found: &mut Vec<Finding>) {
         note(true, show(&answers["leaders"]["reason"]), remedy);
     }
     if view.is_object() && view["leader"].is_null() {
-        let remedy = "nothing can be declared until a majority of the voting nodes is up";
+        let remedy = "nothing can be declared until a majority of the voting nodes is up, none of \
+                      them with an older copy of its data";
         note(true, "nobody leads the catalogue".to_owned(), remedy);
     }
     for node in list(&view["nodes"])

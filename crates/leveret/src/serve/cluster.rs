@@ -11,6 +11,7 @@ use leveret_management::cluster::{ClusterChange, ClusterNode, ClusterView};
 use leveret_management::question::Question;
 use leveret_metadata::{CatalogueError, Command, QueueRecord};
 use leveret_shell::broker::Broker;
+use leveret_shell::cluster::electorate::Electorate;
 use leveret_types::{NodeId, QueueId};
 use std::time::{Duration, Instant};
 
@@ -67,7 +68,18 @@ pub fn change(broker: &Broker, change: &ClusterChange) -> Result<usize, String> 
         Work::Plan(plan) => carry_out(broker, plan),
         Work::Rebalance(moves) => rebalance(broker, moves),
     });
-    done.map_err(|refused| refused.to_string())
+    done.map_err(|refused| in_words(broker, &refused))
+}
+
+/// Why nothing comes of what an operator wants. Of a minority all is said that this node knows.
+fn in_words(broker: &Broker, refused: &Refused) -> String {
+    let seen = Electorate::seen_by(broker).filter(|seen| !seen.is_majority());
+    match (refused, seen) {
+        (Refused::NoMajority { .. }, Some(seen)) => format!(
+            "nothing can be changed: {seen}; start the others, or mend the network between them"
+        ),
+        _ => refused.to_string(),
+    }
 }
 
 /// What is to be done.
@@ -247,7 +259,7 @@ pub fn change_stream_replica(
         true => planner.node_for_member(node),
         false => planner.named(node).map(leveret_metadata::NodeRecord::id),
     });
-    let node = node.map_err(|refused| refused.to_string())?;
+    let node = node.map_err(|refused| in_words(broker, &refused))?;
     broker.change_stream_replica(stream, node, adds)?;
     Ok(true)
 }

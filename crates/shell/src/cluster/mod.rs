@@ -14,9 +14,11 @@
 //! - [`identity`]: the file that says who a node is.
 //! - [`join`]: how a node comes into a cluster.
 //! - `admission`: who is let in at a member.
+//! - [`electorate`]: whether the nodes that vote can agree, in words.
 
 pub mod acceptor;
 pub mod credentials;
+pub mod electorate;
 pub mod handshake;
 pub mod identity;
 pub mod join;

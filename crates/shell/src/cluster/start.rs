@@ -2,6 +2,7 @@
 
 use super::acceptor::{Acceptor, AdmissionPolicy};
 use super::credentials::{self, Credentials};
+use super::electorate::Electorate;
 use super::handshake::{Accepted, Hello, Protection, Refusal};
 use super::identity::{IdentityFile, IdentityStore, Joined};
 use super::link_tls::LinkTlsFiles;
@@ -213,7 +214,9 @@ impl Prepared {
             name: self.config.name.clone(),
         };
         while let Err(error) = broker.execute_in_cluster(&started) {
-            tracing::warn!(%node, %address, "this node waits for its cluster: {error}");
+            let why = Electorate::seen_by(broker).map(|seen| seen.to_string());
+            let why = why.unwrap_or_else(|| error.to_string());
+            tracing::warn!(%node, %address, "this node waits for its cluster: {why}");
         }
         let cluster = broker.cluster();
         if cluster.is_some_and(|cluster| cluster.missing_start().is_none()) {

@@ -24,6 +24,7 @@ use leveret_cluster::Env as _;
 use leveret_metadata::Command;
 use leveret_node::Env;
 use leveret_shell::cluster::ClusterConfig;
+use leveret_shell::cluster::electorate::Electorate;
 use leveret_shell::cluster::handshake::Protection;
 use leveret_shell::disk::RealDisk;
 use leveret_shell::node::{Node, NodeConfig, StartError};
@@ -364,7 +365,11 @@ fn a_minority_answers_what_it_knows_and_refuses_what_it_cannot_decide() {
         vhost: "/".to_owned(),
     });
     let refused = refused.expect_err("there is no majority").to_string();
-    assert!(refused.contains("fewer than half"), "{refused}");
+    assert!(refused.contains("no majority of its voting nodes"), "{refused}");
+    let seen = Electorate::seen_by(&left.broker).expect("a cluster");
+    assert!(!seen.is_majority(), "{seen}");
+    let seen = seen.to_string();
+    assert!(seen.starts_with("1 of the cluster's 3"), "{seen}");
     assert!(left.broker.catalogue().vhost("/").is_some());
     left.shut_down();
 }

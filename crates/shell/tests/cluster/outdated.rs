@@ -6,6 +6,7 @@ use super::{
     select, start, three,
 };
 use leveret_cluster::Env;
+use leveret_shell::cluster::electorate::Electorate;
 use leveret_shell::node::Node;
 use leveret_types::NodeId;
 use std::path::Path;
@@ -21,6 +22,16 @@ fn copy_folder(from: &Path, to: &Path) {
             false => drop(std::fs::copy(entry.path(), target).expect("a file")),
         }
     }
+}
+
+/// Two of three nodes count, and it is said which one does not and why.
+fn counts_without(node: &Node, outdated: &str) {
+    let why = format!("; {outdated} does not count, as its data folder is an older copy");
+    eventually("two of three count", || {
+        let seen = Electorate::seen_by(&node.broker).expect("a cluster");
+        let text = seen.to_string();
+        seen.is_majority() && text.starts_with("2 of the cluster's 3") && text.ends_with(&why)
+    });
 }
 
 /// One node's folder goes back to what it was before its last run, in which it confirmed messages
@@ -79,6 +90,9 @@ fn an_older_copy_of_a_members_folder_elects_nobody() {
     drop(client);
     let is_told = |node: &Node| node.broker.peers().is_outdated(numbers[0]);
     eventually("the others know", || nodes[1..].iter().all(is_told));
+    let label = nodes[1].broker.catalogue().node_label(numbers[0]);
+    counts_without(&nodes[0], "this one");
+    counts_without(&nodes[1], &label.expect("it has a name"));
     for node in &nodes {
         let leader = node.broker.cluster().and_then(|cluster| cluster.leader());
         assert_ne!(leader, Some(numbers[0]));
