@@ -365,7 +365,10 @@ fn a_minority_answers_what_it_knows_and_refuses_what_it_cannot_decide() {
         vhost: "/".to_owned(),
     });
     let refused = refused.expect_err("there is no majority").to_string();
-    assert!(refused.contains("no majority of its voting nodes"), "{refused}");
+    assert!(
+        refused.contains("no majority of its voting nodes"),
+        "{refused}"
+    );
     let seen = Electorate::seen_by(&left.broker).expect("a cluster");
     assert!(!seen.is_majority(), "{seen}");
     let seen = seen.to_string();
