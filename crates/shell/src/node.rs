@@ -527,7 +527,8 @@ fn start_streams(
     for what in files.take_journal_damage() {
         tracing::warn!("the journal in which streams share syncs is damaged: {what}");
     }
-    let mut host = StreamHost::new(files);
+    let memory = broker.settings().stream.plain.memory.clone();
+    let mut host = StreamHost::new(files).with_reader_memory(memory);
     found_streams::sort_out(broker, &mut host)?;
     let (clock, hear) = (Arc::clone(broker), Arc::clone(broker));
     let thread = StreamThread::new(

@@ -35,6 +35,9 @@ use std::time::Duration;
 
 /// How long to wait before a full disk is tried again.
 const SPACE_RETRY: Duration = Duration::from_millis(200);
+/// How long to wait before sockets are looked at again for what they have taken of readers' chunks,
+/// where readers wait for that.
+const MEMORY_RETRY: Duration = Duration::from_millis(5);
 /// How often streams are looked through for segments that are too old.
 const EXPIRE_EVERY_MS: u64 = 10_000;
 /// How long to wait for figures.
@@ -562,6 +565,9 @@ impl<D: Disk, C: Fn() -> Now, H: FnMut(Vec<Heard>)> StreamThread<D, C, H> {
         let mut timeout = Duration::from_millis(due_ms.saturating_sub(now.monotonic_ms));
         if self.host.is_disk_full() {
             timeout = SPACE_RETRY;
+        }
+        if self.host.waits_for_memory() {
+            timeout = timeout.min(MEMORY_RETRY);
         }
         let mut inbox = self.handle.0.inbox.lock();
         let is_idle = inbox.is_empty() && !inbox.has_changed && !inbox.is_stopped;

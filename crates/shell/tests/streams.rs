@@ -6,11 +6,15 @@ mod client;
 #[path = "client/stream.rs"]
 mod stream_client;
 
-use client::{Scratch, config, start};
+use client::{ANSWER, Scratch, config, start};
 use leveret_shell::disk::RealDisk;
 use leveret_shell::node::Node;
+use leveret_types::ReaderMemory;
+use leveret_types::limits::STREAM_READ_BYTES;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 use stream_client::{OK, StreamClient, text};
 
 fn address(node: &Node) -> SocketAddr {
@@ -90,6 +94,56 @@ fn of_batches_with_filter_values_only_those_cross_the_socket_that_were_asked_for
         assert_eq!(client.read_batches("s", wanted, matching.len()), matching);
     }
     node.shut_down();
+}
+
+#[test]
+fn clients_that_do_not_read_hold_bounded_memory_and_get_all_once_they_do() {
+    const BODY_BYTES: usize = 100_000;
+    let scratch = Scratch::new("streams-unread");
+    let memory = ReaderMemory::new(4 * STREAM_READ_BYTES);
+    let mut config = config(&scratch.0, None);
+    let sessions = &mut config.settings.stream;
+    Arc::make_mut(&mut sessions.plain).memory = memory.clone();
+    let node = Node::start(config, RealDisk::new()).expect("the node starts");
+    let mut client = StreamClient::open(address(&node), "guest").expect("open");
+    assert_eq!(client.create("s"), OK);
+    assert_eq!(client.declare_publisher("s"), OK);
+    // Several times what the system keeps for a socket; in fewer chunks than there is credit for.
+    let bodies: Vec<String> = (0..320)
+        .map(|number| format!("{number:0>BODY_BYTES$}"))
+        .collect();
+    for (number, some) in bodies.chunks(8).enumerate() {
+        let some: Vec<&str> = some.iter().map(String::as_str).collect();
+        client.publish(1 + 8 * number as u64, &some);
+    }
+    let mut idle: Vec<StreamClient> = (0..6)
+        .map(|_| StreamClient::open(address(&node), "guest").expect("open"))
+        .collect();
+    for client in &mut idle {
+        assert_eq!(client.subscribe("s"), OK);
+    }
+    // They are sent what the system takes for them, and what may be held waits for them.
+    let deadline = Instant::now() + ANSWER;
+    while !memory.is_crowded() {
+        assert!(Instant::now() < deadline, "nothing is held");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    for _ in 0..3 {
+        let mut reader = StreamClient::open(address(&node), "guest").expect("open");
+        assert!(reader.read("s", bodies.len()) == bodies);
+        assert!(memory.block_bytes() <= memory.bytes_max());
+    }
+    for client in &mut idle {
+        let got = client.bodies(bodies.len()).expect("deliveries");
+        assert!(
+            got == bodies,
+            "what was handed back comes again, whole and once"
+        );
+        assert!(memory.block_bytes() <= memory.bytes_max());
+    }
+    drop((client, idle));
+    node.shut_down();
+    assert_eq!((memory.block_bytes(), memory.in_hand_bytes()), (0, 0));
 }
 
 #[test]

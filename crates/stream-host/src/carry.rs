@@ -51,6 +51,10 @@ struct Barriers {
     is_syncing: bool,
     /// There is no room for a read.
     is_paused: bool,
+    /// There is no memory for what a reader wants read.
+    is_short: bool,
+    /// Blocks that may be read for readers still.
+    blocks: usize,
 }
 
 impl<D: Disk> Carrier<'_, D> {
@@ -61,7 +65,11 @@ impl<D: Disk> Carrier<'_, D> {
         hosted: &mut Hosted,
         out: &mut Events,
     ) -> Result<Progress, Fatal> {
-        let (mut at, mut barriers) = (0, Barriers::default());
+        let mut at = 0;
+        let mut barriers = Barriers {
+            blocks: self.reads.share(),
+            ..Barriers::default()
+        };
         while let Some(effect) = hosted.effects.get(at) {
             if self.waits(effect, hosted, at, &mut barriers) {
                 at += 1;
@@ -81,6 +89,9 @@ impl<D: Disk> Carrier<'_, D> {
                 Err(WalError::Fatal(fatal)) => return Err(fatal),
             }
             hosted.effects.extend(hosted.machine.take_effects());
+        }
+        if barriers.is_short {
+            self.reads.wait_for_memory(self.id, hosted);
         }
         Ok(match barriers {
             Barriers { is_stuck: true, .. } => Progress::Stuck,
@@ -107,11 +118,19 @@ impl<D: Disk> Carrier<'_, D> {
     /// Whether an effect cannot be carried out yet, behind those that could not.
     fn waits(&self, effect: &Effect, hosted: &Hosted, at: usize, barriers: &mut Barriers) -> bool {
         match effect {
-            Effect::Read { .. } | Effect::ReadFor { .. } => {
-                let waits = !self.reads.has_room();
-                barriers.is_paused |= waits;
-                waits
+            Effect::Read { .. } | Effect::ReadFor { .. } if !self.reads.has_room() => {
+                barriers.is_paused = true;
+                true
             }
+            // One that has left meanwhile costs nothing.
+            Effect::Read { reader, .. } if !hosted.machine.awaits(*reader) => false,
+            Effect::Read { reader, .. } if reader.reader.hands_back() => {
+                let has_memory = barriers.blocks > 0;
+                barriers.blocks -= usize::from(has_memory);
+                barriers.is_short |= !has_memory;
+                !has_memory
+            }
+            Effect::Read { .. } | Effect::ReadFor { .. } => false,
             Effect::DeleteSegment { first_offset } => {
                 self.is_wanted(*first_offset, hosted.effects.range(..at))
             }
@@ -176,10 +195,11 @@ impl<D: Disk> Carrier<'_, D> {
                 seek,
                 before,
                 chunks_max,
-            } => {
+            } if hosted.machine.awaits(*reader) => {
                 let to = Reading::Reader(*reader);
                 self.begin_read(hosted, to, *segment, (*seek, *before, *chunks_max), out);
             }
+            Effect::Read { .. } => {}
             Effect::ReadFor {
                 to,
                 segment,

@@ -51,6 +51,8 @@ struct Hosted {
     reads_under_way: u32,
     /// Whether it waits until there is room for its reads.
     is_paused: bool,
+    /// Whether it waits until there is memory for its readers.
+    is_short: bool,
     /// Whether groups hold more of it than they may, as was told.
     is_held: bool,
     /// How many offsets found no free place, as was told, and when.
@@ -247,6 +249,7 @@ impl<D: Disk> StreamHost<D> {
             is_syncing: false,
             reads_under_way: 0,
             is_paused: false,
+            is_short: false,
             is_held: false,
             crowded_told: (0, None),
             noted_due_ms: None,

@@ -1,11 +1,15 @@
 //! Reads of segments. They are handed out: whoever publishes, or reads what is in memory, waits for
 //! none of them, however far behind other readers are.
+//!
+//! Readers whose sockets take nothing must not fill the memory. Those that hand back what they
+//! cannot pass on (see [`leveret_stream::ReaderId::hands_back`]) are read for as far as there is
+//! room for blocks, and wait in turn for more.
 
 use crate::{Hosted, StreamHost};
 use leveret_storage::{Disk, StreamRead, StreamReadError};
 use leveret_stream::{Events, Key, Loaded, Refusal};
 use leveret_types::limits::STREAM_READS_MAX;
-use leveret_types::{NodeId, QueueId};
+use leveret_types::{NodeId, QueueId, ReaderMemory};
 use std::collections::VecDeque;
 
 /// A read that is due: whoever runs the streams does it where it may take its time, and then tells
@@ -40,6 +44,16 @@ pub(crate) enum Reading {
     Follower(NodeId),
 }
 
+impl Reading {
+    /// Whether what is read counts with what readers hold in memory.
+    const fn is_counted(self) -> bool {
+        match self {
+            Self::Reader(key) => key.reader.hands_back(),
+            Self::Follower(_) => false,
+        }
+    }
+}
+
 impl<D: Disk> DueRead<D> {
     /// Does it.
     #[must_use]
@@ -58,6 +72,11 @@ pub(crate) struct Reads<D: Disk> {
     under_way: u32,
     /// Streams that there was none left for, in that order.
     paused: VecDeque<QueueId>,
+    memory: ReaderMemory,
+    /// Those that count with what readers hold.
+    counted_under_way: usize,
+    /// Streams with readers that there was no memory left for, in that order.
+    short: VecDeque<QueueId>,
 }
 
 impl<D: Disk> Default for Reads<D> {
@@ -66,6 +85,9 @@ impl<D: Disk> Default for Reads<D> {
             due: Vec::new(),
             under_way: 0,
             paused: VecDeque::new(),
+            memory: ReaderMemory::default(),
+            counted_under_way: 0,
+            short: VecDeque::new(),
         }
     }
 }
@@ -75,9 +97,33 @@ impl<D: Disk> Reads<D> {
         self.under_way < STREAM_READS_MAX
     }
 
-    /// Whether a stream that there was no read left for can go on.
+    /// Whether a stream that there was no read or no memory left for can go on.
     pub(crate) fn can_resume(&self) -> bool {
-        self.has_room() && !self.paused.is_empty()
+        let has_memory = !self.short.is_empty() && self.blocks() > 0;
+        self.has_room() && (has_memory || !self.paused.is_empty())
+    }
+
+    /// Whether readers wait until sockets have taken what others hold.
+    pub(crate) fn is_short(&self) -> bool {
+        !self.short.is_empty()
+    }
+
+    /// Blocks that may be read for readers now.
+    fn blocks(&self) -> usize {
+        self.memory.room(self.counted_under_way)
+    }
+
+    /// Blocks that may be read for the readers of one stream: where others wait, not all there is
+    /// room for.
+    pub(crate) fn share(&self) -> usize {
+        self.blocks().div_ceil(self.short.len() + 1)
+    }
+
+    /// A stream waits until there is memory for its readers.
+    pub(crate) fn wait_for_memory(&mut self, id: QueueId, hosted: &mut Hosted) {
+        if !std::mem::replace(&mut hosted.is_short, true) {
+            self.short.push_back(id);
+        }
     }
 
     /// A stream waits until there is room for its reads.
@@ -96,6 +142,13 @@ impl<D: Disk> Reads<D> {
     ) {
         self.under_way += 1;
         hosted.reads_under_way += 1;
+        let read = match to.is_counted() {
+            true => {
+                self.counted_under_way += 1;
+                read.counted(self.memory.clone())
+            }
+            false => read,
+        };
         let asked = Asked {
             stream,
             run: hosted.run,
@@ -136,6 +189,7 @@ impl<D: Disk> StreamHost<D> {
     pub fn was_read(&mut self, done: DoneRead, out: &mut Events) {
         let DoneRead { asked, loaded } = done;
         self.reads.under_way -= 1;
+        self.reads.counted_under_way -= usize::from(asked.to.is_counted());
         let hosted = self.streams.get_mut(&asked.stream);
         // Another run under this id has asked for nothing.
         let Some(hosted) = hosted.filter(|hosted| hosted.run == asked.run) else {
@@ -146,15 +200,39 @@ impl<D: Disk> StreamHost<D> {
         self.touched.insert(asked.stream);
     }
 
+    /// The readers of all connections of the node are counted here, beside others of it.
+    #[must_use]
+    pub fn with_reader_memory(mut self, memory: ReaderMemory) -> Self {
+        self.reads.memory = memory;
+        self
+    }
+
+    /// Whether readers wait until sockets have taken what others hold, which nobody tells the
+    /// streams: then a turn is to be ended now and then.
+    #[must_use]
+    pub fn waits_for_memory(&self) -> bool {
+        self.reads.is_short()
+    }
+
     /// The streams whose turn it is to read: as many as there is room for, those first that have
     /// waited longest.
     pub(crate) fn resume_reads(&mut self) -> Vec<QueueId> {
-        let room = STREAM_READS_MAX.saturating_sub(self.reads.under_way) as usize;
-        let count = room.min(self.reads.paused.len());
-        let resumed: Vec<QueueId> = self.reads.paused.drain(..count).collect();
+        let reads = &mut self.reads;
+        let room = STREAM_READS_MAX.saturating_sub(reads.under_way) as usize;
+        let count = room.min(reads.paused.len());
+        let blocks = room.min(reads.blocks()).min(reads.short.len());
+        let mut resumed: Vec<QueueId> = reads.short.drain(..blocks).collect();
         for id in &resumed {
             if let Some(hosted) = self.streams.get_mut(id) {
+                hosted.is_short = false;
+            }
+        }
+        for id in reads.paused.drain(..count) {
+            if let Some(hosted) = self.streams.get_mut(&id) {
                 hosted.is_paused = false;
+            }
+            if !resumed.contains(&id) {
+                resumed.push(id);
             }
         }
         resumed

@@ -4,10 +4,12 @@
 #![allow(clippy::unwrap_used, reason = "a test that fails here says enough")]
 
 use leveret_storage::MemoryDisk;
-use leveret_stream::{Command, Event, Events, ReaderId, StreamSettings};
+use leveret_stream::{
+    BatchBuilder, Command, Event, Events, PublisherId, ReaderId, SharedChunk, StreamSettings,
+};
 use leveret_stream_host::{DueRead, StreamHost};
-use leveret_types::limits::STREAM_READS_MAX;
-use leveret_types::{Now, QueueId};
+use leveret_types::limits::{STREAM_READ_BYTES, STREAM_READS_MAX};
+use leveret_types::{Now, QueueId, ReaderMemory};
 
 mod common;
 
@@ -151,4 +153,156 @@ fn what_was_read_of_a_stream_that_has_gone_reaches_nobody() {
     end_turn(&mut host, NOW);
     subscribe(&mut host, 1, 1);
     assert!(readers_of(&mut host, read).is_empty());
+}
+
+/// Streams with a reader memory of so many blocks, and 20 chunks each, three of which are a block.
+struct Full {
+    host: StreamHost<MemoryDisk>,
+    memory: ReaderMemory,
+    /// What sockets have not taken.
+    kept: Vec<(ReaderId, SharedChunk)>,
+}
+
+const CHUNKS: u32 = 20;
+
+impl Full {
+    fn new(streams: u64, blocks: usize) -> Self {
+        let memory = ReaderMemory::new(blocks * STREAM_READ_BYTES);
+        let host = host(&MemoryDisk::new()).with_tails_bytes_max(0);
+        let mut host = host.with_reader_memory(memory.clone());
+        for stream in (1..=streams).map(QueueId) {
+            host.begin(stream, StreamSettings::default()).unwrap();
+            declare(&mut host, stream);
+            for id in 0..CHUNKS {
+                let mut batch = BatchBuilder::new();
+                assert!(batch.push(id.into(), None, &[7; 300 * 1024]));
+                let publish = Command::Publish {
+                    stream,
+                    publisher: PublisherId(1),
+                    batch: batch.take(),
+                };
+                give(&mut host, NOW, publish);
+                end_turn(&mut host, NOW);
+            }
+        }
+        let kept = Vec::new();
+        Self { host, memory, kept }
+    }
+
+    /// Takes turns until nothing happens by itself any more; within the bound at each step.
+    fn go_on(&mut self) {
+        loop {
+            let mut events = Events::new();
+            self.host.end_turn(NOW, &mut events).unwrap();
+            let reads = self.host.take_reads();
+            let is_over = reads.is_empty() && self.host.due_ms() != Some(0);
+            for read in reads {
+                let read = read.run();
+                assert!(self.memory.block_bytes() <= self.memory.bytes_max());
+                self.host.was_read(read, &mut events);
+            }
+            let chunks = events.into_iter().filter_map(|(_, event)| match event {
+                Event::Chunk { reader, chunk, .. } => Some((reader, chunk)),
+                _ => None,
+            });
+            self.kept.extend(chunks);
+            if is_over {
+                return;
+            }
+        }
+    }
+
+    fn subscribe(&mut self, stream: u64, reader: ReaderId) {
+        subscribe(&mut self.host, stream, reader.0);
+    }
+
+    fn had(&self, reader: ReaderId) -> u32 {
+        self.kept.iter().filter(|(of, _)| *of == reader).count() as u32
+    }
+
+    /// The session of a reader gives back what it has of it.
+    fn hand_back(&mut self, stream: u64, reader: ReaderId) {
+        self.kept.retain(|(of, _)| *of != reader);
+        let stream = QueueId(stream);
+        give(&mut self.host, NOW, Command::Unsubscribe { stream, reader });
+    }
+}
+
+const fn that_hands_back(number: u32) -> ReaderId {
+    ReaderId(number).that_hands_back()
+}
+
+#[test]
+fn a_thousand_readers_that_take_nothing_hold_bounded_memory_and_one_that_reads_goes_on() {
+    let mut full = Full::new(1, 4);
+    let idle: Vec<ReaderId> = (2..1_002).map(that_hands_back).collect();
+    for reader in &idle {
+        full.subscribe(1, *reader);
+    }
+    full.go_on();
+    assert!(full.memory.is_crowded() && full.host.waits_for_memory());
+    let served = idle.iter().filter(|reader| full.had(**reader) > 0).count();
+    assert!((1..=5).contains(&served), "{served}");
+    // Who keeps little for as long as it likes does not wait for them.
+    full.subscribe(1, ReaderId(1));
+    full.go_on();
+    assert!(full.had(ReaderId(1)) > 0);
+    // Their sessions hand back what their sockets do not take.
+    for reader in &idle {
+        full.hand_back(1, *reader);
+    }
+    let reader = that_hands_back(2_000);
+    full.subscribe(1, reader);
+    let mut read = 0;
+    for _ in 0..CHUNKS {
+        full.go_on();
+        assert!(!full.host.waits_for_memory());
+        let chunks = full.had(reader);
+        read += chunks;
+        full.kept.retain(|(of, _)| *of != reader);
+        let stream = QueueId(1);
+        let credit = Command::Credit {
+            stream,
+            reader,
+            chunks,
+        };
+        give(&mut full.host, NOW, credit);
+    }
+    assert_eq!(read, CHUNKS);
+}
+
+#[test]
+fn who_waits_for_memory_has_its_turn_however_many_wait_in_another_stream() {
+    let mut full = Full::new(2, 4);
+    for number in 1..100 {
+        full.subscribe(1, that_hands_back(number));
+    }
+    full.go_on();
+    let reader = that_hands_back(1_000);
+    full.subscribe(2, reader);
+    full.go_on();
+    assert_eq!(full.had(reader), 0, "there is no memory left");
+    // All that was held is taken at once, a few times.
+    let mut turns = 0;
+    while full.had(reader) == 0 {
+        turns += 1;
+        assert!(turns <= 2, "its turn has not come");
+        full.kept.clear();
+        full.go_on();
+    }
+}
+
+#[test]
+fn nothing_is_read_for_a_reader_that_has_gone_while_it_waited_for_memory() {
+    let mut full = Full::new(1, 1);
+    let (first, gone) = (that_hands_back(1), that_hands_back(2));
+    full.subscribe(1, first);
+    full.subscribe(1, gone);
+    full.go_on();
+    assert!(full.had(first) > 0 && full.had(gone) == 0);
+    full.hand_back(1, gone);
+    full.hand_back(1, first);
+    full.go_on();
+    assert_eq!((full.memory.block_bytes(), full.kept.len()), (0, 0));
+    assert!(!full.host.waits_for_memory());
 }

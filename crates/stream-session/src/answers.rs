@@ -43,15 +43,23 @@ impl Session {
                 chunk,
                 committed_chunk,
             } => {
-                self.deliver(reader, &chunk, committed_chunk);
+                self.now = now;
+                self.deliver(reader, chunk, committed_chunk, port);
                 return self.give_credit(port);
             }
-            Event::ReaderEnded { reader, .. } => return self.reader_ended(reader, port),
+            Event::ReaderEnded { reader, .. } => {
+                if !self.rest_ended(reader, port) {
+                    self.reader_ended(reader, port);
+                }
+                return;
+            }
             Event::Gone { stream } => {
+                self.rest_lost(stream, true, port);
                 self.gone(stream, port);
                 return self.read_on(port);
             }
             Event::Lost { stream } => {
+                self.rest_lost(stream, false, port);
                 // Its leader may be lost alone, and a replica on this node still read.
                 self.stop_reading(stream, port);
                 self.gone(stream, port);
@@ -71,7 +79,9 @@ impl Session {
                 (request, result.map(Brought::Id))
             }
             Event::Subscribed { request, result } => {
-                if result.is_err() && self.start_failed(request, port) {
+                let is_told = result.is_err()
+                    && (self.rest_failed(request, port) || self.start_failed(request, port));
+                if is_told {
                     return;
                 }
                 (request, result.map(|()| Brought::Nothing))

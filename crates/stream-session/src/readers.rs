@@ -12,8 +12,7 @@ use crate::totals::shown;
 use crate::values::{offset_of, reference_of};
 use bytes::Bytes;
 use leveret_auth::Access;
-use leveret_stream::{Command, Filter, MemberId, ReaderId, Reference, RequestId, SharedChunk};
-use leveret_stream_protocol::server::put_deliver_head;
+use leveret_stream::{ChunkHeader, Command, Filter, MemberId, ReaderId, Reference, RequestId};
 use leveret_stream_protocol::{Key, OffsetSpec, ResponseCode, ServerCommand};
 use leveret_types::QueueId;
 use leveret_types::limits::{
@@ -39,8 +38,11 @@ pub(crate) struct Reader {
     pub(crate) membership: Option<Membership>,
     /// What it is sent of; all if `None`.
     pub(crate) filter: Option<Filter>,
-    /// What asked for chunks anew, as an operator has moved its group.
+    /// What asked for chunks anew: an operator has moved its group, or chunks were handed back.
     pub(crate) moved: Option<RequestId>,
+    /// Where chunks begin that were handed back: nothing is read until the client has taken what
+    /// it was sent.
+    pub(crate) again: Option<u64>,
     /// Messages that it has been sent, and the last of their offsets.
     pub(crate) consumed: u64,
     pub(crate) offset: Option<u64>,
@@ -52,7 +54,7 @@ impl Reader {
     /// A subscription for which nothing is read yet.
     pub(crate) fn new(count: u64, (stream, id): (&str, QueueId), wanted: &Subscribe) -> Self {
         Self {
-            number: ReaderId(number_of(wanted.subscription_id, count)),
+            number: reader_of(wanted.subscription_id, count),
             stream: stream.to_owned(),
             id,
             credit: wanted.credit.into(),
@@ -60,6 +62,7 @@ impl Reader {
             membership: None,
             filter: wanted.filter.clone(),
             moved: None,
+            again: None,
             consumed: 0,
             offset: None,
             properties: wanted.properties.clone(),
@@ -94,6 +97,7 @@ impl Reader {
     ) -> Command {
         self.renumber(count);
         self.take_credit_back();
+        self.again = None;
         self.lend(room);
         Command::Subscribe {
             request,
@@ -119,7 +123,23 @@ impl Reader {
     /// Takes another number: what is under way for the old one goes nowhere.
     pub(crate) const fn renumber(&mut self, count: u64) {
         let subscription_id = (self.number.0 & 0xFF) as u8;
-        self.number = ReaderId(number_of(subscription_id, count));
+        self.number = reader_of(subscription_id, count);
+    }
+
+    /// A chunk with this header is in the output.
+    pub(crate) fn note_sent(&mut self, header: &ChunkHeader) {
+        self.under_way = self.under_way.saturating_sub(1);
+        self.consumed += u64::from(header.records);
+        // A chunk has a record at least.
+        self.offset = Some(header.first_offset + u64::from(header.records.saturating_sub(1)));
+    }
+
+    /// Chunks from this offset on were handed back: what is under way goes nowhere, and nothing is
+    /// read until it is started again.
+    pub(crate) fn hand_back(&mut self, count: u64, offset: u64) {
+        self.renumber(count);
+        self.take_credit_back();
+        self.again = Some(offset);
     }
 
     /// What the streams had been given is the client's credit again.
@@ -127,6 +147,11 @@ impl Reader {
         self.credit = self.credit.saturating_add(self.under_way);
         self.under_way = 0;
     }
+}
+
+/// A number at the streams, whose low octet is the client's.
+pub(crate) const fn reader_of(subscription_id: u8, count: u64) -> ReaderId {
+    ReaderId(number_of(subscription_id, count)).that_hands_back()
 }
 
 /// What a client wants to read.
@@ -346,10 +371,15 @@ impl Session {
     /// Gives the streams credit of subscriptions that have little under way, unless the client does
     /// not take what it is sent. They take turns for what room there is.
     pub(crate) fn give_credit(&mut self, port: &mut impl Port) {
-        if self.out.len() > OUTBOX_BYTES_MAX {
+        if self.output_bytes() > OUTBOX_BYTES_MAX || self.in_hand.is_pressed() {
             return;
         }
         let mut room = self.room_under_way();
+        let enough = match self.in_hand.is_crowded() {
+            true => 0,
+            // Half at a time: one command for several chunks.
+            false => STREAM_CHUNKS_UNDER_WAY_MAX / 2,
+        };
         let mut ids: Vec<u8> = self.readers.keys().copied().collect();
         let first = ids.partition_point(|id| *id < self.turn);
         ids.rotate_left(first);
@@ -357,9 +387,7 @@ impl Session {
             let Some(reader) = self.readers.get_mut(&id) else {
                 continue;
             };
-            // Half at a time: one command for several chunks.
-            let has_enough = reader.under_way > STREAM_CHUNKS_UNDER_WAY_MAX / 2;
-            if has_enough || !reader.reads() {
+            if reader.under_way > enough || !reader.reads() || reader.again.is_some() {
                 continue;
             }
             let chunks = reader.lend(room);
@@ -376,35 +404,21 @@ impl Session {
         }
     }
 
-    /// Chunks that may be under way beside those that are.
+    /// Chunks that may be under way beside those that are: one where the node holds much.
     pub(crate) fn room_under_way(&self) -> u32 {
         let under_way: u32 = self.readers.values().map(|reader| reader.under_way).sum();
-        STREAM_CHUNKS_UNDER_WAY_PER_CONNECTION_MAX.saturating_sub(under_way)
+        let room = STREAM_CHUNKS_UNDER_WAY_PER_CONNECTION_MAX.saturating_sub(under_way);
+        match self.in_hand.is_crowded() {
+            true => room.min(1),
+            false => room,
+        }
     }
 
     /// The subscription that is meant, unless it has gone.
-    fn reader(&mut self, number: ReaderId) -> Option<(u8, &mut Reader)> {
+    pub(crate) fn reader(&mut self, number: ReaderId) -> Option<(u8, &mut Reader)> {
         let subscription_id = (number.0 & 0xFF) as u8;
         let reader = self.readers.get_mut(&subscription_id)?;
         (reader.number == number).then_some((subscription_id, reader))
-    }
-
-    pub(crate) fn deliver(&mut self, number: ReaderId, chunk: &SharedChunk, committed: u64) {
-        let Some((subscription_id, reader)) = self.reader(number) else {
-            return;
-        };
-        reader.under_way = reader.under_way.saturating_sub(1);
-        let header = chunk.header();
-        reader.consumed += u64::from(header.records);
-        // A chunk has a record at least.
-        reader.offset = Some(header.first_offset + u64::from(header.records.saturating_sub(1)));
-        self.totals.delivered += u64::from(header.records);
-        let committed = (self.deliver_version > 1).then_some(committed);
-        let (head, data) = (chunk.header_bytes(), chunk.data());
-        let bytes = (head.len() + data.len()) as u32;
-        put_deliver_head(self.out.tail(), subscription_id, committed, bytes);
-        self.out.push(head);
-        self.out.push(data);
     }
 
     /// A subscription has come to what cannot be read: the client hears that the stream is not

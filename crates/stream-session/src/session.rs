@@ -1,6 +1,7 @@
 //! The state of one connection, its time and its end.
 
 use crate::asked::Asked;
+use crate::in_hand::InHand;
 use crate::input::Input;
 use crate::port::Port;
 use crate::publishers::Publisher;
@@ -46,6 +47,8 @@ pub struct Session {
     pub(crate) settings: Arc<Settings>,
     pub(crate) phase: Phase,
     pub(crate) out: OutBuffer,
+    /// Chunks for the client that its socket has not taken.
+    pub(crate) in_hand: InHand,
     /// What has arrived and not been looked at.
     pub(crate) input: Input,
     /// Work that may still be done in this turn, in frames: see
@@ -97,6 +100,7 @@ impl Session {
         Self {
             phase: Phase::Connected,
             out: OutBuffer::new(),
+            in_hand: InHand::new(settings.memory.clone()),
             input: Input::default(),
             work_left: STREAM_FRAMES_PER_TURN_MAX,
             work_done: 0,
@@ -140,8 +144,13 @@ impl Session {
 
     /// Whether frames that have arrived are looked at, where this turn has room for their work.
     pub(crate) fn takes_frames(&self) -> bool {
-        self.asked.is_none() && !self.congested && self.out.len() <= OUTBOX_BYTES_MAX
+        self.asked.is_none() && !self.congested && self.output_bytes() <= OUTBOX_BYTES_MAX
             || self.phase >= Phase::Closing
+    }
+
+    /// Bytes that wait for the socket.
+    pub(crate) fn output_bytes(&self) -> usize {
+        self.out.len() + self.in_hand.waiting_bytes()
     }
 
     /// Whether what has arrived is left for the next turn.
@@ -191,6 +200,8 @@ impl Session {
     /// The socket has taken what it can: subscriptions may be sent more, and the client be read on.
     pub fn written(&mut self, now: Now, port: &mut impl Port) {
         self.now = now;
+        self.taken(port);
+        self.read_again(port);
         self.give_credit(port);
         self.read_on(port);
     }
@@ -219,6 +230,7 @@ impl Session {
             return self.close(ResponseCode::PRECONDITION_FAILED, &reason, port);
         }
         self.join_again(port);
+        self.hand_back_due(port);
         let Some(interval_ms) = self.heartbeat_ms() else {
             return;
         };
@@ -241,7 +253,9 @@ impl Session {
             .map(|ms| (self.heard_ms + 2 * ms).min(self.spoke_ms + ms / 2));
         let update = self.update_until_ms();
         let turn = (self.takes_frames() && self.waits_for_turn()).then_some(0);
-        let all = [self.until_ms, heartbeat, update, self.joins_at_ms(), turn];
+        let in_hand = self.in_hand.deadline();
+        let joins = self.joins_at_ms();
+        let all = [self.until_ms, heartbeat, update, joins, turn, in_hand];
         all.into_iter().flatten().min()
     }
 
@@ -268,6 +282,10 @@ impl Session {
             return;
         }
         let was_open = self.phase == Phase::Open;
+        if self.in_hand.lacks_rest() {
+            // What is behind the rest of a chunk can only be said after it.
+            return self.break_off(port);
+        }
         self.leave(port);
         if !was_open {
             // A client that is not served yet knows no close.
@@ -307,6 +325,7 @@ impl Session {
     pub fn teardown(&mut self, port: &mut impl Port) {
         self.end(port);
         self.out = OutBuffer::new();
+        self.drop_in_hand();
     }
 
     /// Ends all publishers and subscriptions.
@@ -317,6 +336,7 @@ impl Session {
         }
         self.publishers.clear();
         self.readers.clear();
+        self.drop_in_hand();
         self.updating.clear();
         self.asked = None;
         self.congested = false;

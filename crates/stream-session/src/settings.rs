@@ -1,6 +1,6 @@
 //! What an operator may choose about sessions.
 
-use leveret_types::limits;
+use leveret_types::{ReaderMemory, limits};
 
 /// Settings of all sessions of a listener, shared between them.
 #[derive(Clone, Debug)]
@@ -20,6 +20,8 @@ pub struct Settings {
     pub advertised_port: u16,
     /// Milliseconds that a client has to log in and open its virtual host.
     pub handshake_ms_max: u64,
+    /// What the readers of all sessions of the node hold: one count for all listeners.
+    pub memory: ReaderMemory,
 }
 
 impl Settings {
@@ -38,6 +40,7 @@ impl Settings {
             advertised_host: advertised_host.to_owned(),
             advertised_port,
             handshake_ms_max: limits::HANDSHAKE_MS_MAX,
+            memory: ReaderMemory::default(),
         }
     }
 }

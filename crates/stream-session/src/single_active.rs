@@ -343,6 +343,7 @@ impl Reader {
             });
             self.renumber(count);
             self.take_credit_back();
+            self.again = None;
         }
     }
 }

@@ -19,13 +19,14 @@ use leveret_stream_protocol::{
 use leveret_types::limits::{
     CLOSE_MS_MAX, HANDSHAKE_MS_MAX, OUTBOX_BYTES_MAX, STREAM_ACTIVE_REMEMBERED_MAX,
     STREAM_CHUNKS_UNDER_WAY_MAX, STREAM_CHUNKS_UNDER_WAY_PER_CONNECTION_MAX,
-    STREAM_CONSUMER_UPDATE_MS_MAX, STREAM_JOIN_AGAIN_MS, STREAM_PARTITIONS_MAX,
-    STREAM_UNCONFIRMED_ENTRIES_MAX,
+    STREAM_CONSUMER_UPDATE_MS_MAX, STREAM_IN_HAND_MS, STREAM_JOIN_AGAIN_MS, STREAM_OUTPUT_BYTES,
+    STREAM_PARTITIONS_MAX, STREAM_UNCONFIRMED_ENTRIES_MAX,
 };
 use leveret_types::{Now, QueueId};
 use std::sync::Arc;
 
 mod credit;
+mod in_hand;
 mod single_active;
 mod streams;
 mod turns;
@@ -523,20 +524,7 @@ fn publish(publisher: u8, ids: &[u64]) -> Vec<u8> {
 }
 
 fn chunk(bytes: usize) -> SharedChunk {
-    let data = [&(bytes as u32).to_be_bytes()[..], &vec![7; bytes]].concat();
-    let header = leveret_stream::ChunkHeader {
-        kind: leveret_stream::ChunkKind::User,
-        entries: 1,
-        records: 1,
-        timestamp_ms: 0,
-        epoch: 1,
-        first_offset: 0,
-        crc: 0,
-        data_bytes: 0,
-        trailer_bytes: 0,
-        bloom_bytes: 0,
-    };
-    SharedChunk::new(header, &[1; 16], &data, b"trailer")
+    in_hand::chunk_at(0, bytes)
 }
 
 #[test]

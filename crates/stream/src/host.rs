@@ -53,6 +53,25 @@ pub struct PublisherId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ReaderId(pub u32);
 
+impl ReaderId {
+    /// The bit of those whose session hands back what its socket does not take.
+    const HANDS_BACK: u32 = 1 << 31;
+
+    /// This one of a session that hands back what its socket does not take: what is read from disk
+    /// for it is bounded over all such readers of a node. Others keep a bounded number of chunks
+    /// for as long as they like.
+    #[must_use]
+    pub const fn that_hands_back(self) -> Self {
+        Self(self.0 | Self::HANDS_BACK)
+    }
+
+    /// Whether its session hands back what its socket does not take.
+    #[must_use]
+    pub const fn hands_back(self) -> bool {
+        self.0 & Self::HANDS_BACK != 0
+    }
+}
+
 /// One consumer of a session in its group, chosen by the session and used once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MemberId(pub u32);

@@ -3,7 +3,8 @@
 //!
 //! Invariant: this crate depends on no other crate of Leveret.
 //! Invariant: this crate never reads a clock, a file or a socket. Time arrives as [`Now`].
-//! Invariant: nothing here is shared by threads but the large buffers that nobody uses ([`pool`]).
+//! Invariant: nothing here is shared by threads but the large buffers that nobody uses ([`pool`]),
+//! and the count of what the readers of streams hold ([`reader_memory`]).
 //! Invariant: every bound of the broker is a constant in [`limits`].
 
 pub mod blocks;
@@ -17,6 +18,7 @@ pub mod out;
 pub mod pool;
 mod queue_kind;
 pub mod ranges;
+pub mod reader_memory;
 pub mod settings;
 pub mod table;
 pub mod time;
@@ -27,6 +29,7 @@ pub use message::{MESSAGE_SIZES, Message, MessageFormat, MessageParts};
 pub use out::OutBuffer;
 pub use queue_kind::QueueKind;
 pub use ranges::RangeSet;
+pub use reader_memory::ReaderMemory;
 pub use settings::{DelayedRetry, Overflow, Retried};
 pub use table::{FieldTable, FieldValue};
 pub use time::Now;

@@ -622,6 +622,15 @@ pub const STREAM_TAIL_BYTES: usize = 4 * 1024 * 1024;
 /// Bytes of the newest chunks of all streams of a node that are kept in memory; beyond them those
 /// that have most let go of theirs first, and are read from disk.
 pub const STREAM_TAILS_BYTES_MAX: usize = 256 * 1024 * 1024;
+/// Bytes of the blocks that are read from disk for subscriptions of all connections of a node,
+/// until their sockets have taken them; beyond them subscriptions wait in turn. A block of one
+/// chunk that is larger than others counts once it is read.
+pub const STREAM_READERS_BYTES_MAX: usize = 256 * 1024 * 1024;
+/// Milliseconds that a connection keeps a chunk of which its socket takes nothing, where half of
+/// [`STREAM_READERS_BYTES_MAX`] is held; then it is handed back, and read again for it later.
+pub const STREAM_IN_HAND_MS: u64 = 1_000;
+/// Bytes that a connection gives to its socket before the next chunk; that one may exceed it.
+pub const STREAM_OUTPUT_BYTES: usize = 64 * 1024;
 /// Milliseconds after which a node looks again for streams that it leads and that have fewer
 /// replicas than they were declared with.
 pub const STREAM_GROWTH_MS: u64 = 5_000;
@@ -701,6 +710,8 @@ const _: () = assert!(
 );
 const _: () = assert!(PEER_FRAME_BYTES_MAX < u32::MAX as usize);
 const _: () = assert!(STREAM_COPY_BYTES_MAX < PEER_FRAME_BYTES_MAX);
+const _: () =
+    assert!(STREAM_READERS_BYTES_MAX >= 2 * STREAM_READS_MAX as usize * STREAM_READ_BYTES);
 const _: () = assert!(PEER_SILENCE_MS_MAX > 3 * PEER_HEARTBEAT_MS);
 const _: () = assert!(STREAM_FILTER_VALUES_BYTES_MAX >= STREAM_FILTER_VALUES_MAX);
 const _: () = assert!(MEMORY_FULL_PERCENT * 6 / 5 <= 95);

@@ -105,6 +105,53 @@ impl OutBuffer {
         }
     }
 
+    /// Octets that wait and are shared.
+    #[must_use]
+    pub const fn shared_len(&self) -> usize {
+        self.shared_bytes
+    }
+
+    /// Takes the last shared bytes out, as far as they are not written, and says how many that are:
+    /// what is behind them waits until [`Self::put_back`]. Of those before them copies are made, so
+    /// that nothing is shared any more. Nothing is done where a barrier stands, or nothing is
+    /// shared.
+    pub fn withdraw(&mut self) -> Option<usize> {
+        let last = match self.has_barrier() {
+            true => None,
+            false => self.shared.pop_back(),
+        }?;
+        let before = std::mem::take(&mut self.shared);
+        let mut copied = Vec::with_capacity(self.len() - last.bytes.len());
+        let mut position = self.written;
+        for insert in before {
+            copied.extend_from_slice(&self.copied[position..insert.at]);
+            copied.extend_from_slice(&insert.bytes);
+            position = insert.at;
+        }
+        copied.extend_from_slice(&self.copied[position..last.at]);
+        self.barriers.push_back(copied.len());
+        copied.extend_from_slice(&self.copied[last.at..]);
+        self.copied = copied;
+        (self.written, self.shared_bytes) = (0, 0);
+        Some(last.bytes.len())
+    }
+
+    /// Puts bytes where others were taken out: they are written next, and then what waits behind
+    /// them.
+    ///
+    /// # Panics
+    /// If what was before them is not written, or nothing was taken out.
+    pub fn put_back(&mut self, bytes: Bytes) {
+        assert_eq!(
+            self.barriers.pop_front(),
+            Some(0),
+            "octets before what was taken out"
+        );
+        self.shared_bytes += bytes.len();
+        let at = self.written;
+        self.shared.push_front(Insert { at, bytes });
+    }
+
     /// The end of the buffer, to append to. What is there must not be changed.
     pub fn tail(&mut self) -> &mut Vec<u8> {
         &mut self.copied
@@ -235,6 +282,44 @@ mod tests {
             assert_eq!(out.shared.len(), shared);
             assert_eq!(out.len(), length);
             assert_eq!(out.to_vec(), vec![7; length]);
+        }
+    }
+
+    #[test]
+    fn what_is_taken_out_keeps_back_what_is_behind_it_and_is_written_once_it_is_back() {
+        for written in [
+            0,
+            3,
+            5,
+            SHARED_BYTES_MIN,
+            SHARED_BYTES_MIN + 12,
+            2 * SHARED_BYTES_MIN,
+        ] {
+            let mut out = OutBuffer::new();
+            assert_eq!(out.withdraw(), None);
+            let body = Bytes::from((0..SHARED_BYTES_MIN).map(|at| at as u8).collect::<Vec<_>>());
+            for head in [b"first", b"other"] {
+                out.tail().extend_from_slice(head);
+                out.push(body.clone());
+            }
+            let all = [out.to_vec(), b"behind".to_vec()].concat();
+            out.advance(written);
+            let rest = out.withdraw().expect("it was shared");
+            assert_eq!(rest, body.len().min(body.len() * 2 + 10 - written));
+            assert_eq!((out.shared_len(), out.withdraw()), (0, None));
+            out.tail().extend_from_slice(b"behind");
+            let before = out.to_vec();
+            assert_eq!(before, all[written..written + before.len()]);
+            assert_eq!(
+                out.slices(&mut [IoSlice::new(&[]); 8]),
+                usize::from(!before.is_empty())
+            );
+            out.advance(before.len());
+            assert_eq!((out.writable_len(), out.len()), (0, 6));
+            out.put_back(body.slice(body.len() - rest..));
+            assert_eq!(out.to_vec(), all[written + before.len()..]);
+            out.advance(out.len());
+            assert!(out.is_empty() && !out.has_barrier());
         }
     }
 

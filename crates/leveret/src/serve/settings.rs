@@ -81,10 +81,7 @@ pub fn node_config(config: &Config) -> Result<NodeConfig, String> {
                 ..session_settings(config, true)
             }),
             session: Arc::new(session),
-            stream: StreamSessions {
-                plain: Arc::new(stream_settings(config, false)),
-                tls: Arc::new(stream_settings(config, true)),
-            },
+            stream: stream_sessions(config),
             shard_count: 0,
             node_name: config.node_name.clone(),
             hashing: hashing(config.login.hashing),
@@ -203,6 +200,18 @@ fn session_settings(config: &Config, tls: bool) -> SessionSettings {
         server_properties: server_properties(config),
         handshake_ms_max: config.limits.handshake_timeout_ms,
         unfinished: Arc::default(),
+    }
+}
+
+fn stream_sessions(config: &Config) -> StreamSessions {
+    let plain = stream_settings(config, false);
+    let tls = StreamSettings {
+        memory: plain.memory.clone(),
+        ..stream_settings(config, true)
+    };
+    StreamSessions {
+        plain: Arc::new(plain),
+        tls: Arc::new(tls),
     }
 }
 

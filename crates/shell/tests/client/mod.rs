@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// How long a node may take to answer.
-const ANSWER: Duration = Duration::from_secs(20);
+pub const ANSWER: Duration = Duration::from_secs(20);
 
 /// A folder of a test's own, gone with it.
 pub struct Scratch(pub PathBuf);

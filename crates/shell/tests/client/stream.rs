@@ -176,12 +176,22 @@ impl StreamClient {
 
     /// The same; nothing if the stream cannot be read there now.
     pub fn try_read(&mut self, stream: &str, count: usize) -> Option<Vec<String>> {
+        match self.subscribe(stream) {
+            OK => self.bodies(count),
+            _ => None,
+        }
+    }
+
+    /// Subscribes from the first message on, for a hundred chunks.
+    pub fn subscribe(&mut self, stream: &str) -> u16 {
         let (first, credit) = (1_u16.to_be_bytes(), 100_u16.to_be_bytes());
         let none = 0_u32.to_be_bytes();
         let answer = self.ask(0x07, &[&[1], &text(stream), &first, &credit, &none]);
-        if answer.0 != OK {
-            return None;
-        }
+        answer.0
+    }
+
+    /// The bodies of so many messages that are delivered; nothing if something else comes.
+    pub fn bodies(&mut self, count: usize) -> Option<Vec<String>> {
         let mut bodies = Vec::new();
         while bodies.len() < count {
             let (key, body) = self.heard();

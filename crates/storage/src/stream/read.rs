@@ -9,9 +9,9 @@ use crate::stream::open::Name;
 use bytes::Bytes;
 use leveret_stream::segments::{RECORD_HEAD_BYTES, SECTOR_BYTES};
 use leveret_stream::{Loaded, Seek, SharedChunk};
-use leveret_types::QueueId;
 use leveret_types::limits::STREAM_READ_BYTES;
 use leveret_types::pool::Buffer;
+use leveret_types::{QueueId, ReaderMemory};
 use std::io;
 use std::sync::Arc;
 
@@ -139,23 +139,36 @@ impl<'a, F: DiskFile> SegmentReader<'a, F> {
     }
 
     /// Reads whole records from a position on: their chunks, and where they end. Of what lies
-    /// together so many bytes are read, and up to one block more.
-    fn read(&self, from: u64, bounds: Bounds) -> io::Result<Read> {
+    /// together so many bytes are read, and up to one block more. What is read is counted where
+    /// there is a count; where much is counted, one block is enough.
+    fn read(&self, from: u64, bounds: Bounds, memory: Option<&ReaderMemory>) -> io::Result<Read> {
         let mut read = Read {
             chunks: Vec::new(),
             position: from,
             is_sound: true,
         };
-        while self.read_block(&mut read, bounds)? && read.position - from < bounds.bytes {}
+        while self.read_block(&mut read, bounds, memory)?
+            && read.position - from < bounds.bytes
+            && !memory.is_some_and(ReaderMemory::is_crowded)
+        {}
         Ok(read)
     }
 
     /// Reads the records of one block behind what was read. Whether the next one has what is wanted
     /// as well.
-    fn read_block(&self, read: &mut Read, bounds: Bounds) -> io::Result<bool> {
+    fn read_block(
+        &self,
+        read: &mut Read,
+        bounds: Bounds,
+        memory: Option<&ReaderMemory>,
+    ) -> io::Result<bool> {
+        let counted = |bytes: Bytes| match memory {
+            Some(memory) => memory.block(bytes),
+            None => bytes,
+        };
         let start = read.position;
         let had = read.chunks.len();
-        let mut block = self.block(start, STREAM_READ_BYTES)?;
+        let mut block = counted(self.block(start, STREAM_READ_BYTES)?);
         let mut block_bytes = block.len();
         let mut is_cut_short = false;
         while read.chunks.len() < bounds.chunks && !block.is_empty() {
@@ -174,7 +187,7 @@ impl<'a, F: DiskFile> SegmentReader<'a, F> {
                     is_cut_short = read.chunks.len() > had;
                     break;
                 }
-                block = self.block(read.position, bytes)?;
+                block = counted(self.block(read.position, bytes)?);
                 block_bytes = block.len();
             }
             if bytes > block.len() || !record.has_body(&block[RECORD_KNOWN_BYTES..bytes]) {
@@ -192,15 +205,12 @@ impl<'a, F: DiskFile> SegmentReader<'a, F> {
             read.chunks.push(chunk);
             read.position += record.stride();
         }
+        let goes_on = is_cut_short || block.is_empty() && read.chunks.len() > had;
         if read.position - start < block_bytes as u64 / 2 {
             // Whoever keeps a chunk keeps all of the block that it came in.
-            for chunk in &mut read.chunks[had..] {
-                if let Some(alone) = copied(chunk) {
-                    *chunk = alone;
-                }
-            }
+            let chunks = read.chunks.split_off(had);
+            read.chunks.extend(copied(chunks, block, counted));
         }
-        let goes_on = is_cut_short || block.is_empty() && read.chunks.len() > had;
         Ok(goes_on && read.chunks.len() < bounds.chunks)
     }
 
@@ -223,9 +233,19 @@ impl<'a, F: DiskFile> SegmentReader<'a, F> {
     }
 }
 
-/// A chunk in memory of its own.
-fn copied(chunk: &SharedChunk) -> Option<SharedChunk> {
-    SharedChunk::split_from(&mut Bytes::copy_from_slice(chunk.bytes())).ok()
+/// Chunks in memory of their own; what is left of the block that they came in goes with them.
+fn copied(
+    chunks: Vec<SharedChunk>,
+    block: Bytes,
+    counted: impl Fn(Bytes) -> Bytes,
+) -> Vec<SharedChunk> {
+    let copies = chunks
+        .iter()
+        .map(|chunk| Bytes::copy_from_slice(chunk.bytes()));
+    let copies: Vec<Bytes> = copies.collect();
+    drop((chunks, block));
+    let chunk = |bytes| SharedChunk::split_from(&mut counted(bytes)).expect("it was one before");
+    copies.into_iter().map(chunk).collect()
 }
 
 /// What is read at most.
@@ -254,9 +274,16 @@ pub struct StreamRead<D: Disk> {
     end: Option<u64>,
     seek: Seek,
     bounds: Bounds,
+    memory: Option<ReaderMemory>,
 }
 
 impl<D: Disk> StreamRead<D> {
+    /// Counts what is read for as long as any of it is kept.
+    pub fn counted(mut self, memory: ReaderMemory) -> Self {
+        self.memory = Some(memory);
+        self
+    }
+
     /// Reads so many bytes where they lie together, instead of one block of
     /// [`STREAM_READ_BYTES`].
     pub const fn with_bytes(mut self, bytes: u64) -> Self {
@@ -274,6 +301,7 @@ impl<D: Disk> StreamRead<D> {
             segment,
             seek,
             bounds,
+            memory,
             ..
         } = self;
         let failed = |source| StreamReadError::Io { segment, source };
@@ -287,7 +315,8 @@ impl<D: Disk> StreamRead<D> {
             Seek::TimestampMs(time) => reader.search(|r| r.chunk.timestamp_ms < time),
         };
         let position = position.map_err(failed)?;
-        let read = reader.read(position, bounds).map_err(failed)?;
+        let read = reader.read(position, bounds, memory.as_ref());
+        let read = read.map_err(failed)?;
         if !read.is_sound {
             return Err(damaged(read.position));
         }
@@ -327,6 +356,7 @@ impl<D: Disk> StreamFiles<D> {
                 chunks: chunks_max as usize,
                 bytes: 0,
             },
+            memory: None,
         })
     }
 

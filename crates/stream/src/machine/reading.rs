@@ -46,6 +46,15 @@ impl Finding {
 }
 
 impl Stream {
+    /// Whether what a [`Effect::Read`] asked for is still waited for.
+    #[must_use]
+    pub fn awaits(&self, key: Key) -> bool {
+        match key.session {
+            FINDER => self.finding.asked.contains_key(&key.reader),
+            _ => self.readers.is_loading(key),
+        }
+    }
+
     /// Chunks that a [`Effect::Read`] asked for, or why they cannot be had.
     pub fn loaded(&mut self, key: Key, loaded: Result<Loaded, Refusal>, out: &mut Events) {
         if key.session == FINDER {
