@@ -1,7 +1,8 @@
 //! Streams with replicas: nodes that crash, power cuts, links that are cut and that bring messages
 //! twice or in another order, full disks, elections, members that come and go, all by a seed. What
 //! was confirmed is never lost, stored twice or put in another order; readers see the same at every
-//! replica, and nothing that is not committed.
+//! replica, and nothing that is not committed. Of a group of consumers no offset is kept that one
+//! has stored after another became active.
 //!
 //! `LEVERET_STREAM_SEEDS` says how many seeds are played, and `LEVERET_STREAM_SEED` which is first.
 
@@ -9,6 +10,7 @@
 
 mod catalogue;
 mod client;
+mod group;
 mod ledger;
 mod network;
 mod node;
@@ -53,6 +55,10 @@ fn planted_bugs_are_found() {
         },
         Planted {
             trusts_lengths: true,
+            ..Planted::default()
+        },
+        Planted {
+            takes_stale_offsets: true,
             ..Planted::default()
         },
     ];

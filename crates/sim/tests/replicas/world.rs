@@ -2,6 +2,7 @@
 
 use crate::catalogue::Catalogue;
 use crate::client::{Client, noise};
+use crate::group::{self, Group};
 use crate::ledger::Ledger;
 use crate::network::{Network, Packet};
 use crate::node::{Died, Node, STREAM};
@@ -10,7 +11,7 @@ use leveret_sim::SimDisk;
 use leveret_stream::replica::Answer;
 use leveret_stream::{
     Command, Event, Events, Flush, ReplicaEvent, ReplicaMessage, ReplicaOrigin, ReplicaReport,
-    ReplicaRole, StreamSettings,
+    ReplicaRole, StoredBy, StreamSettings,
 };
 use leveret_stream_host::StreamHost;
 use leveret_types::{NodeId, Now};
@@ -31,6 +32,8 @@ pub struct Planted {
     pub ignores_log_epoch: bool,
     /// Offsets are compared where chunks should be.
     pub trusts_lengths: bool,
+    /// An offset is taken of a consumer that was active in its group before another one.
+    pub takes_stale_offsets: bool,
 }
 
 struct World {
@@ -41,6 +44,7 @@ struct World {
     network: Network,
     catalogue: Catalogue,
     client: Client,
+    group: Group,
     ledger: Ledger,
     settings: StreamSettings,
     planted: Planted,
@@ -92,6 +96,7 @@ impl World {
             network: Network::default(),
             catalogue: Catalogue::new(&members),
             client: Client::default(),
+            group: Group::default(),
             ledger: Ledger::default(),
             settings,
             planted,
@@ -149,7 +154,8 @@ impl World {
         match self.random.below(100) {
             0..=34 => self.deliver(),
             35..=64 => self.turn(at),
-            65..=67 => self.make_noise(at),
+            65..=66 => self.make_noise(at),
+            67 => (0..4).for_each(|_| self.consume()),
             68..=76 => {
                 let new = self.random.below(4);
                 self.publish(new);
@@ -379,6 +385,44 @@ impl World {
         }
     }
 
+    /// A consumer of the group says something to a leader.
+    fn consume(&mut self) {
+        let (now, which) = (self.now(), self.random.below(group::CONSUMERS));
+        let choice = self.random.below(4);
+        let first = self.random.below(u64::from(NODES)) as usize;
+        let mut nodes = (first..first + self.nodes.len()).map(|at| at % self.nodes.len());
+        let Some((at, led)) = nodes.find_map(|at| Some((at, self.led(at)?))) else {
+            return;
+        };
+        let Some((mut command, stored)) = self.group.say(which, led, STREAM, choice) else {
+            return;
+        };
+        if let Command::StoreOffset { by, .. } = &mut command
+            && self.planted.takes_stale_offsets
+        {
+            *by = StoredBy::Anyone;
+        }
+        let session = self.nodes[at].session(220 + which);
+        self.command(self.nodes[at].id, session, command, now);
+        let host = self.nodes[at].host.as_ref();
+        let tracking = host.and_then(|host| host.tracking(STREAM));
+        let kept = tracking.and_then(|tracking| tracking.offset(&group::name()));
+        if let Some((offset, by)) = stored
+            && kept == Some(offset)
+        {
+            self.group.kept(led, offset, by);
+        }
+    }
+
+    /// In which run and epoch a node leads, if it does.
+    fn led(&self, at: usize) -> Option<group::Led> {
+        let node = &self.nodes[at];
+        match node.role()? {
+            ReplicaRole::Leader { epoch, .. } => Some((node.session(0).0, epoch)),
+            _ => None,
+        }
+    }
+
     fn command(
         &mut self,
         node: NodeId,
@@ -400,6 +444,11 @@ impl World {
                     self.nodes[at].stops_reading();
                 }
                 Event::Chunk { chunk, .. } => self.ledger.show(id, chunk),
+                Event::Activity { .. } => {
+                    if let Some(led) = self.led(at) {
+                        self.group.hear(led, &event);
+                    }
+                }
                 event => self.client.hear(session, event, &mut self.ledger),
             }
         }
