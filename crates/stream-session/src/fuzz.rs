@@ -53,6 +53,10 @@ impl Port for Node {
         false
     }
 
+    fn has_exchange(&mut self, _: &str) -> bool {
+        self.grants()
+    }
+
     fn partitions(&mut self, super_stream: &str) -> Option<Vec<String>> {
         self.grants().then(|| vec![super_stream.to_owned()])
     }

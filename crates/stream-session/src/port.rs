@@ -49,6 +49,9 @@ pub trait Port {
     /// Whether no publisher may begin: an alarm is on.
     fn holds_publishers(&self) -> bool;
 
+    /// Whether there is an exchange of this name, a super stream or another one.
+    fn has_exchange(&mut self, name: &str) -> bool;
+
     /// The partitions of a super stream in their order; nothing if there is none of this name.
     fn partitions(&mut self, super_stream: &str) -> Option<Vec<String>>;
 

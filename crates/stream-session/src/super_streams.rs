@@ -7,7 +7,7 @@ use crate::session::Session;
 use crate::values::{is_name, owned};
 use leveret_stream::{Command, Refusal, StreamSettings};
 use leveret_stream_protocol::{Answer, Key, ResponseCode, ServerCommand};
-use leveret_types::limits::STREAM_PARTITIONS_MAX;
+use leveret_types::limits::{SHORT_STRING_BYTES_MAX, STREAM_PARTITIONS_MAX};
 
 impl Session {
     pub(crate) fn route(
@@ -63,14 +63,15 @@ impl Session {
         distinct.sort_unstable();
         distinct.dedup();
         let are_names = is_name(name) && names.iter().all(|name| is_name(name));
-        let are_pairs = !names.is_empty() && names.len() == keys.len();
+        let are_keys = keys.iter().all(|key| key.len() <= SHORT_STRING_BYTES_MAX);
+        let are_pairs = are_keys && !names.is_empty() && names.len() == keys.len();
         let settings = StreamSettings::from_arguments(arguments.iter().copied());
         let refusal = match settings {
             _ if names.len() > STREAM_PARTITIONS_MAX => ResponseCode::PRECONDITION_FAILED,
             _ if !are_names => ResponseCode::PRECONDITION_FAILED,
             _ if !port.permits_super_stream(name, &names) => ResponseCode::ACCESS_REFUSED,
             Ok(_) if are_pairs && distinct.len() == names.len() => {
-                if port.partitions(name).is_some() {
+                if port.has_exchange(name) {
                     ResponseCode::STREAM_ALREADY_EXISTS
                 } else {
                     let keys = keys.iter().map(|&key| key.to_owned());

@@ -37,6 +37,8 @@ struct Node {
     refuses: Vec<&'static str>,
     alarm: bool,
     super_streams: Vec<(String, Vec<String>)>,
+    /// Exchanges that are no super streams.
+    exchanges: Vec<&'static str>,
     refuses_super_streams: bool,
     drained: Vec<&'static str>,
     /// The leaders of streams that are led elsewhere.
@@ -78,6 +80,10 @@ impl Port for Node {
 
     fn holds_publishers(&self) -> bool {
         self.alarm
+    }
+
+    fn has_exchange(&mut self, name: &str) -> bool {
+        self.exchanges.contains(&name) || self.super_streams.iter().any(|(of, _)| of == name)
     }
 
     fn partitions(&mut self, super_stream: &str) -> Option<Vec<String>> {

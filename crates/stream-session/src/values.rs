@@ -14,10 +14,12 @@ pub(crate) fn owned(arguments: &[(&str, &str)]) -> Vec<(String, String)> {
     arguments.iter().map(pair).collect()
 }
 
-/// Whether a stream may be called so: as in RabbitMQ, not nothing, and no line breaks.
+/// Whether a stream may be called so: as in RabbitMQ, not nothing, not as what is the broker's own,
+/// and no line breaks.
 pub(crate) fn is_name(name: &str) -> bool {
     let is_short = name.len() <= leveret_types::limits::SHORT_STRING_BYTES_MAX;
-    is_short && !name.trim().is_empty() && !name.contains(['\r', '\n'])
+    let is_own = name.starts_with("amq.");
+    is_short && !is_own && !name.trim().is_empty() && !name.contains(['\r', '\n'])
 }
 
 /// An offset as the streams understand it. A client that says none begins with what comes next.

@@ -141,6 +141,12 @@ impl<E: Env> Port for NodePort<'_, E> {
         self.env.alarms().reason().is_some()
     }
 
+    fn has_exchange(&mut self, name: &str) -> bool {
+        let catalogue = self.env.catalogue();
+        let vhost = catalogue.vhost(self.side.login.vhost_name());
+        vhost.is_some_and(|vhost| vhost.exchange(name).is_some())
+    }
+
     fn partitions(&mut self, super_stream: &str) -> Option<Vec<String>> {
         self.partitions_of(super_stream, None)
     }

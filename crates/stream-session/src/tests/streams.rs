@@ -371,6 +371,68 @@ fn a_super_stream_has_a_thousand_partitions_and_not_one_more() {
     }
 }
 
+/// What comes of a super stream of this name, partition and key.
+fn made(play: &mut Play, name: &str, partition: &str, key: &str) -> String {
+    play.ask(Request::CreateSuperStream {
+        name,
+        partitions: vec!["p", partition],
+        binding_keys: vec!["k", key],
+        arguments: vec![],
+    });
+    let line = play.lines().remove(0);
+    play.session.teardown(&mut play.node);
+    line
+}
+
+#[test]
+fn names_and_keys_of_a_super_stream_are_within_bounds_before_anything_is_made() {
+    let (longest, too_long) = ("x".repeat(255), "x".repeat(256));
+    for (name, partition, key, is_made) in [
+        (&*longest, "q", "k", true),
+        (&*too_long, "q", "k", false),
+        ("super", &*longest, "k", true),
+        ("super", &*too_long, "k", false),
+        ("super", "q", &*longest, true),
+        ("super", "q", &*too_long, false),
+        // As in RabbitMQ: what has the key goes to both.
+        ("super", "q", "k", true),
+        ("super", "q", "", true),
+        ("super", "p", "other", false),
+        ("super", "", "other", false),
+        ("super", " ", "other", false),
+        ("super", "q\n", "other", false),
+        ("super", "amq.q", "other", false),
+        ("amq.super", "q", "other", false),
+        ("", "q", "other", false),
+    ] {
+        let line = made(&mut Play::open(), name, partition, key);
+        let expected = match is_made {
+            true => "! declare p None",
+            false => "> CreateSuperStream PRECONDITION_FAILED",
+        };
+        assert_eq!(line, expected, "{name} {partition} {key}");
+    }
+    // One is made after the other, so that the first would be there.
+    let mut play = Play::open();
+    play.node.exchanges.push("orders");
+    let line = made(&mut play, "orders", "q", "other");
+    assert_eq!(line, "> CreateSuperStream STREAM_ALREADY_EXISTS");
+}
+
+#[test]
+fn a_super_stream_needs_a_key_for_each_partition() {
+    for (partitions, binding_keys) in [(vec!["p"], vec![]), (vec!["p"], vec!["a", "b"])] {
+        let mut play = Play::open();
+        play.ask(Request::CreateSuperStream {
+            name: "super",
+            partitions,
+            binding_keys,
+            arguments: vec![],
+        });
+        play.expect(&["> CreateSuperStream PRECONDITION_FAILED"]);
+    }
+}
+
 #[test]
 fn a_stream_that_is_lost_while_a_secret_is_renewed_is_told_of_behind_the_answer() {
     let mut play = Play::with_stream();
