@@ -221,7 +221,7 @@ fn commands_of_rabbitmq_streams_show_what_the_node_has() {
         ("-s|list_stream_tracking|s|--writer", "writer\torders\t39\n"),
         (
             "-s|stream_status|s",
-            "writer\tleveret@burrow\t39\t39\t0\t2\t1\n",
+            "writer\tleveret@burrow\t41\t39\t0\t2\t1\n",
         ),
         (
             "-s|stream_status|s|--tracking",
@@ -239,6 +239,10 @@ fn commands_of_rabbitmq_streams_show_what_the_node_has() {
         ("-s|set_stream_group_offset|s|group|first", "s\t12\n"),
         (
             "-s|set_stream_group_offset|s|group|--timestamp|5|--partition|s",
+            "s\t12\n",
+        ),
+        (
+            "-s|set_stream_group_offset|s|group|--timestamp|2026-11-29 10:00",
             "s\t12\n",
         ),
         ("-s|set_stream_group_offset|s|new|5|--create", "s\t12\n"),

@@ -76,6 +76,7 @@ fn one(app: &App, question: Question) -> Value {
         Question::Vhosts { only, ranges } => vhost_sums::own(app, only.as_deref(), &ranges),
         Question::Replica { queue } => queues::own_replica(app, QueueId(queue)),
         Question::Tracking { stream } => stream_rows::own_tracking(app, QueueId(stream)),
+        Question::StreamReplica { stream } => stream_rows::own_replica(app, QueueId(stream)),
         Question::StoreOffset {
             stream,
             offset,

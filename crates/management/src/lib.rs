@@ -44,7 +44,7 @@ mod list_query;
 mod listen;
 mod listing;
 pub mod metrics;
-mod moments;
+pub mod moments;
 mod move_messages;
 mod moves;
 mod multipart;

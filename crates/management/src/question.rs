@@ -88,6 +88,11 @@ pub enum Question {
         /// The stream's id.
         stream: u64,
     },
+    /// How a stream's replica there stands.
+    StreamReplica {
+        /// The stream's id.
+        stream: u64,
+    },
     /// Store an offset in a stream there: whether it is stored.
     StoreOffset {
         /// The stream's id.

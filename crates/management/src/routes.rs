@@ -270,6 +270,7 @@ pub static ROUTES: &[Route] = routes! {
         PUT(Member, stream_drains::drain),
         DELETE(Member, stream_drains::undrain);
     "/api/leveret/streams/{vhost}/{}/messages" => GET(Member, stream_browse::browse);
+    "/api/leveret/streams/{vhost}/{}/status" => GET(Visible, streams::status);
     "/api/leveret/streams/{vhost}/{}/offsets/{}" => PUT(Administrator, streams::store_offset);
     "/api/leveret/streams/{vhost}/{}/replicas/{}" => POST(Administrator, streams::add_replica),
         DELETE(Administrator, streams::delete_replica);

@@ -4,6 +4,7 @@
 use crate::api::{Actor, Browse, Browsed, StreamMessage, StreamPlace};
 use crate::app::App;
 use crate::input::{Query, json_of};
+use crate::moments::{MOMENTS, moment_ms};
 use crate::peers;
 use crate::question::Question;
 use crate::reply::{ApiError, Reply};
@@ -34,9 +35,9 @@ fn wanted(query: &Query) -> Result<Browse, ApiError> {
             Ok(offset) => StreamPlace::Offset(offset),
             Err(_) => return bad("offset must be first, last or a whole number, 0 or more"),
         },
-        (None, Some(time)) => match time.parse() {
-            Ok(time) => StreamPlace::TimestampMs(time),
-            Err(_) => return bad("timestamp must be milliseconds since 1970"),
+        (None, Some(time)) => match moment_ms(time) {
+            Some(time) => StreamPlace::TimestampMs(time),
+            None => return bad(format!("timestamp must be {MOMENTS}")),
         },
         (Some(_), Some(_)) => return bad("give offset or timestamp, not both"),
     };
@@ -65,7 +66,7 @@ fn wanted(query: &Query) -> Result<Browse, ApiError> {
 }
 
 /// `GET /api/leveret/streams/{vhost}/{stream}/messages`, with `offset` (`first`, `last`, a number)
-/// or `timestamp` (milliseconds), `count`, `filter` and `match_unfiltered`.
+/// or `timestamp` (milliseconds, or a date), `count`, `filter` and `match_unfiltered`.
 pub fn browse(call: &Call<'_>) -> Answer {
     let queue = stream(call)?;
     let browse = wanted(&call.query)?;

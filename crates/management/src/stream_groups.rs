@@ -5,6 +5,7 @@ use crate::api::{StreamGroups, StreamPlace};
 use crate::app::App;
 use crate::directory::Queue;
 use crate::list_query;
+use crate::moments::{MOMENTS, moment_ms};
 use crate::peers;
 use crate::question::Question;
 use crate::reply::{ApiError, Reply};
@@ -311,16 +312,21 @@ pub fn group(call: &Call<'_>) -> Answer {
 /// Where a body says that a group is to go on.
 fn place(call: &Call<'_>) -> Result<StreamPlace, ApiError> {
     let bad = || {
-        let text = "the body must have \"offset\" (\"first\", \"last\" or a whole number, 0 or \
-                    more) or \"timestamp\" (milliseconds since 1970)";
-        ApiError::BadRequest(text.to_owned())
+        ApiError::BadRequest(format!(
+            "the body must have \"offset\" (\"first\", \"last\" or a whole number, 0 or more) or \
+             \"timestamp\" ({MOMENTS})"
+        ))
     };
     let body = call.body()?;
     match (body.get("offset"), body.get("timestamp")) {
         (Some(offset), None) if offset == "first" => Ok(StreamPlace::First),
         (Some(offset), None) if offset == "last" => Ok(StreamPlace::Last),
         (Some(offset), None) => offset.as_u64().map(StreamPlace::Offset).ok_or_else(bad),
-        (None, Some(time)) => time.as_i64().map(StreamPlace::TimestampMs).ok_or_else(bad),
+        (None, Some(time)) => {
+            let date = || moment_ms(time.as_str()?);
+            let time = time.as_i64().or_else(date);
+            time.map(StreamPlace::TimestampMs).ok_or_else(bad)
+        }
         _ => Err(bad()),
     }
 }

@@ -107,6 +107,48 @@ fn own<T>(
     rows
 }
 
+/// How the replica of a stream stands that this node has, in RabbitMQ's words; nothing if it is not
+/// here.
+pub(crate) fn own_replica(app: &App, stream: QueueId) -> Value {
+    let stats = app.node().queues_of(&[stream]).pop();
+    let Some((follows, standing)) = stats.and_then(|stats| Some((stats.follows, stats.stream?)))
+    else {
+        return Value::Null;
+    };
+    // An empty stream has none, which RabbitMQ writes as -1.
+    let offset = |offset: Option<u64>| offset.map_or(json!(-1), Value::from);
+    json!({
+        "role": if follows { "replica" } else { "writer" },
+        "offset": offset(standing.last_offset),
+        "committed_offset": offset(standing.committed_offset),
+        "first_offset": offset(standing.first_offset),
+        "readers": standing.readers,
+        "segments": standing.segments,
+    })
+}
+
+/// The row of a replica from what its node says of it: that may be nothing.
+pub(crate) fn replica_row(node: &str, told: Option<Value>) -> Value {
+    // Fields that are 0 are left out on the way between nodes.
+    let (role, offset) = match told {
+        Some(Value::Object(_)) => ("", 0),
+        _ => ("unknown", -1),
+    };
+    let shape = json!({
+        "role": role,
+        "node": node,
+        "offset": offset,
+        "committed_offset": offset,
+        "first_offset": offset,
+        "readers": 0,
+        "segments": 0,
+    });
+    match told {
+        Some(told @ Value::Object(_)) => crate::peers::shaped(&shape, told),
+        _ => shape,
+    }
+}
+
 /// What a stream of this node keeps by name; nothing if it is not here.
 pub(crate) fn own_tracking(app: &App, stream: QueueId) -> Value {
     let Some(tracking) = app.node().stream_tracking(stream) else {

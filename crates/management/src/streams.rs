@@ -16,7 +16,8 @@ use crate::route::Call;
 use crate::selection::{ClientSelection, Kind};
 use crate::stream_drains;
 use crate::stream_rows::{
-    consumer_json, own_consumers, own_publishers, own_tracking, publisher_json,
+    consumer_json, own_consumers, own_publishers, own_replica, own_tracking, publisher_json,
+    replica_row,
 };
 use leveret_auth::Access;
 use leveret_routing::{
@@ -188,6 +189,33 @@ pub fn tracking(call: &Call<'_>) -> Answer {
         json["writers"] = part("writers");
     }
     Ok(Reply::Json(json))
+}
+
+/// `GET /api/leveret/streams/{vhost}/{stream}/status`: every replica of a stream, the nodes' own
+/// words; the one that leads first.
+pub fn status(call: &Call<'_>) -> Answer {
+    let (app, queue) = (call.app, stream(call)?);
+    let own_name = app.node().name();
+    let own = own_replica(app, queue.id);
+    if queue.nodes.is_empty() {
+        return Ok(Reply::Json(json!([replica_row(&own_name, Some(own))])));
+    }
+    let stream = queue.id.0;
+    let mut told = peers::ask(app, &Question::StreamReplica { stream });
+    let rows = queue.nodes.iter().map(|(node, name)| {
+        let told = match *name == own_name {
+            true => Some(own.clone()),
+            false => {
+                let at = told.iter().position(|(from, _)| from == node);
+                at.map(|at| told.swap_remove(at).1)
+            }
+        };
+        replica_row(name, told)
+    });
+    let mut rows: Vec<Value> = rows.collect();
+    let name = |row: &Value| row["node"].as_str().map(str::to_owned);
+    rows.sort_by_key(|row| (row["role"] != "writer", name(row)));
+    Ok(Reply::Json(rows.into()))
 }
 
 /// `PUT /api/leveret/streams/{vhost}/{stream}/offsets/{name}`: stores an offset for a consumer's

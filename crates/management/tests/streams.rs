@@ -262,6 +262,49 @@ fn an_operator_stores_an_offset_for_a_consumer() {
 }
 
 #[test]
+fn every_replica_of_a_stream_says_how_it_stands() {
+    let api = start();
+    let path = "/api/leveret/streams/%2F/s/status";
+    let row = |role: &str, node: &str, offsets: [i64; 3], counts: [u64; 2]| {
+        json!({
+            "role": role,
+            "node": node,
+            "offset": offsets[0],
+            "committed_offset": offsets[1],
+            "first_offset": offsets[2],
+            "readers": counts[0],
+            "segments": counts[1],
+        })
+    };
+    let alone = row("writer", "leveret@burrow", [41, 39, 0], [2, 1]);
+    assert_eq!(api.get(path), json!([alone]));
+    // The leader comes first; one that does not answer is shown as well.
+    api.node.stream_follows.store(true, Relaxed);
+    let led = r#"{"role": "writer", "offset": 50, "committed_offset": 41, "segments": 3}"#;
+    *api.node.told_elsewhere.lock().expect("told") = vec![(NodeId(3), led.to_owned())];
+    let rows = json!([
+        row("writer", "leveret@warren", [50, 41, 0], [0, 3]),
+        row("replica", "leveret@burrow", [41, 39, 0], [2, 1]),
+        row("unknown", "leveret@form", [-1, -1, -1], [0, 0]),
+    ]);
+    assert_eq!(api.get(path), rows);
+    let asked = Question::StreamReplica { stream: STREAM.0 };
+    let answer = answers::answer(&api.app, asked.encode().as_bytes());
+    let answer: Value = serde_json::from_slice(&answer).expect("JSON");
+    assert_eq!(
+        (&answer["role"], &answer["offset"]),
+        (&json!("replica"), &json!(41))
+    );
+    let elsewhere = Question::StreamReplica { stream: 1 };
+    let answer = answers::answer(&api.app, elsewhere.encode().as_bytes());
+    assert_eq!(answer, b"null");
+    let of_no_stream = "/api/leveret/streams/%2F/q/status";
+    assert_eq!(api.admin("GET", of_no_stream, "").status, 400);
+    let none = "/api/leveret/streams/%2F/none/status";
+    assert_eq!(api.admin("GET", none, "").status, 404);
+}
+
+#[test]
 fn an_operator_gives_a_stream_a_replica_and_takes_it_away() {
     let api = start();
     let path = "/api/leveret/streams/%2F/s/replicas/leveret@b";
@@ -647,6 +690,10 @@ fn an_operator_sets_the_offset_of_a_group_and_its_consumers_are_moved() {
         (r#"{"offset": "last"}"#, "Last"),
         (r#"{"offset": 7, "partition": "s"}"#, "Offset(7)"),
         (r#"{"timestamp": 5}"#, "TimestampMs(5)"),
+        (
+            r#"{"timestamp": "1970-01-01T02:00:00.005+02:00"}"#,
+            "TimestampMs(5)",
+        ),
     ] {
         let answer = api.admin("PUT", path, body);
         assert_eq!(answer.status, 200, "{body}");
@@ -670,6 +717,7 @@ fn an_operator_sets_the_offset_of_a_group_and_its_consumers_are_moved() {
         r#"{"offset": -1}"#,
         r#"{"offset": "next"}"#,
         r#"{"offset": 1, "timestamp": 1}"#,
+        r#"{"timestamp": "soon"}"#,
     ] {
         assert_eq!(api.admin("PUT", path, body).status, 400, "{body}");
     }
@@ -747,6 +795,10 @@ fn messages_of_a_stream_are_shown_from_a_place_on_with_what_they_are() {
     let wanted =
         "Browse { from: Last, count: 1000, filter: [\"a\", \"b\"], match_unfiltered: true }";
     assert!(api.asked()[0].ends_with(wanted));
+    let dated = format!("{path}?timestamp=1970-01-01T00:00:00.005Z&count=1");
+    api.admin("GET", &dated, "");
+    let asked = api.asked().join("");
+    assert!(asked.contains("from: TimestampMs(5), count: 1,"), "{asked}");
     for query in [
         "offset=-1",
         "offset=next",

@@ -433,6 +433,9 @@ pub struct StreamStats {
     /// after it. [`Self::committed_offset`] where the newest chunks that are known have no record.
     /// Not told to other nodes, where it is `None`.
     pub last_record: Option<u64>,
+    /// The last offset that there is, whether readers may see it or not. Not told to other nodes,
+    /// where it is `None`.
+    pub last_offset: Option<u64>,
     /// Bytes of all segments.
     pub bytes: u64,
     /// Segments.

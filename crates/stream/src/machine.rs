@@ -677,6 +677,7 @@ impl Stream {
                 Some(chunk) => Some(chunk.last),
                 None => committed_offset,
             },
+            last_offset: self.next_offset.checked_sub(1),
             bytes: self.segments.bytes(),
             segments: self.segments.len() as u64,
             readers: self.readers.len() as u64,

@@ -701,6 +701,7 @@ fn take_stats(from: &mut Reader) -> Result<StreamStats, FrameError> {
         committed_chunk: from.maybe_u64()?,
         committed_offset: from.maybe_u64()?,
         last_record: None,
+        last_offset: None,
         bytes: from.u64()?,
         segments: from.u64()?,
         readers: from.u64()?,

@@ -207,6 +207,7 @@ static COMMANDS: &[Command] = &[
     refused("restart_federation_link"),
     refused("restart_shovel"),
     refused("runtime_thread_stats"),
+    refused("set_stream_retention_policy"),
     refused("shovel_status"),
     refused("update_cluster_nodes"),
     // rabbitmq-streams.
@@ -229,9 +230,9 @@ static COMMANDS: &[Command] = &[
     command("drain_super_stream_partition", "drain_super_stream_partition [-p <vhost>] <name> <partition>", 2..=2, streams::drain_super_stream_partition),
     command("undrain_super_stream_partition", "undrain_super_stream_partition [-p <vhost>] <name> <partition>", 2..=2, streams::undrain_super_stream_partition),
     command("list_stream_groups", "list_stream_groups [-p <vhost>] [<column> ...]", 0..=MANY, stream_groups::list_stream_groups),
-    command("set_stream_group_offset", "set_stream_group_offset [-p <vhost>] <stream> <group> [<first|last|offset>] [--timestamp <milliseconds>] [--partition <stream>] [--create]", 2..=3, stream_groups::set_stream_group_offset),
+    command("set_stream_group_offset", "set_stream_group_offset [-p <vhost>] <stream> <group> [<first|last|offset>] [--timestamp <milliseconds|date>] [--partition <stream>] [--create]", 2..=3, stream_groups::set_stream_group_offset),
     command("delete_stream_group", "delete_stream_group [-p <vhost>] <stream> <group>", 2..=2, stream_groups::delete_stream_group),
-    command("browse_stream", "browse_stream [-p <vhost>] <stream> [<first|last|offset>] [--timestamp <milliseconds>] [--count <n>] [--filter <a,b>]", 1..=2, stream_groups::browse_stream),
+    command("browse_stream", "browse_stream [-p <vhost>] <stream> [<first|last|offset>] [--timestamp <milliseconds|date>] [--count <n>] [--filter <a,b>]", 1..=2, stream_groups::browse_stream),
     // Checks of rabbitmq-diagnostics.
     command("check_running", "check_running", 0..=0, node::check_running),
     command("check_local_alarms", "check_local_alarms", 0..=0, node::check_local_alarms),

@@ -34,6 +34,10 @@ const INSTEAD: &[(&[&str], &str)] = &[
         "a group always has an active consumer while it has one: close the connection of the active one to have the next one take over",
     ),
     (
+        &["set_stream_retention_policy"],
+        "retention is a policy like any other, and applies at once: `rabbitmqctl set_policy --apply-to streams NAME '^STREAM$' '{\"max-age\": \"7D\"}'`",
+    ),
+    (
         &["coordinator_status"],
         "streams have no coordinator: `metadata_store_status` shows who leads the catalogue, `stream_status` how a stream stands",
     ),

@@ -5,6 +5,7 @@ use super::{Context, Failure, Output};
 use crate::cli::http::segment;
 use crate::cli::table::show;
 use crate::plain_text;
+use leveret_management::moments::{MOMENTS, moment_ms};
 use serde_json::{Map, Value, json};
 use std::fmt::Write;
 
@@ -107,9 +108,9 @@ fn place(context: &Context<'_>, argument: usize) -> Result<Option<(&'static str,
             Ok(offset) => Ok(Some(("offset", json!(offset)))),
             Err(_) => usage("the offset must be first, last or a whole number, 0 or more"),
         },
-        (None, Some(time)) => match time.parse::<i64>() {
-            Ok(time) => Ok(Some(("timestamp", json!(time)))),
-            Err(_) => usage("--timestamp must be milliseconds since 1970"),
+        (None, Some(time)) => match moment_ms(time) {
+            Some(time) => Ok(Some(("timestamp", json!(time)))),
+            None => usage(&format!("--timestamp must be {MOMENTS}")),
         },
         (Some(_), Some(_)) => usage("give an offset or --timestamp, not both"),
     }

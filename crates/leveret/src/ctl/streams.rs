@@ -334,19 +334,10 @@ pub fn stream_status(context: &Context<'_>) -> Result<Output> {
             rows: rows.collect(),
         }));
     }
-    let stream = stream(context)?;
-    let holder = &stream["node"];
-    let readers = stream["readers"].as_object().into_iter().flatten();
-    let readers: u64 = readers.filter_map(|(_, count)| count.as_u64()).sum();
-    let row = vec![
-        "writer".into(),
-        holder.clone(),
-        stream["committed_offset"].clone(),
-        stream["committed_offset"].clone(),
-        stream["first_offset"].clone(),
-        readers.into(),
-        stream["segments"].clone(),
-    ];
+    stream(context)?;
+    let (vhost, name) = (segment(context.vhost()), segment(name));
+    let path = format!("/api/leveret/streams/{vhost}/{name}/status");
+    let replicas = context.target.get(&path)?;
     let columns = [
         "role",
         "node",
@@ -356,10 +347,8 @@ pub fn stream_status(context: &Context<'_>) -> Result<Output> {
         "readers",
         "segments",
     ];
-    Ok(Output::Boxed(Rows {
-        columns: columns.map(str::to_owned).into(),
-        rows: vec![row],
-    }))
+    let columns = columns.map(|column| (column, column));
+    Ok(Output::Boxed(Rows::pick(items(&replicas), &columns)))
 }
 
 /// Another replica leads the stream where one is named; else there is nothing to do, as a stream

@@ -108,8 +108,19 @@ impl Fake {
         });
         all.into_iter()
             .chain(replicated)
-            .chain(self.has_stream().then(stream))
+            .chain(self.has_stream().then(|| self.stream_record()))
             .collect()
+    }
+
+    /// With replicas where another node leads it.
+    fn stream_record(&self) -> Queue {
+        let nodes = match self.stream_follows.load(Relaxed) {
+            true => GROUP_NODES
+                .map(|(node, name)| (node, name.to_owned()))
+                .into(),
+            false => Vec::new(),
+        };
+        Queue { nodes, ..stream() }
     }
 
     fn group(&self) -> Option<Group> {
@@ -186,6 +197,7 @@ fn stream_stats() -> QueueStats {
         stream: Some(StreamStanding {
             first_offset: Some(0),
             committed_offset: Some(39),
+            last_offset: Some(41),
             segments: 1,
             held_bytes: 0,
             readers: 2,
@@ -714,7 +726,7 @@ impl Running for Fake {
         let answer = match question {
             Question::QueueOrder { .. } => r#"{"total": 1, "filtered": 1, "first": [[7, 9]]}"#,
             Question::QueuesOf { ids, .. } if ids.contains(&9) => r#"[{"id": 9, "messages": 7}]"#,
-            Question::QueuesOf { .. } => "[]",
+            Question::QueuesOf { .. } | Question::StreamReplica { .. } => "[]",
             _ => return Vec::new(),
         };
         let of_group = leads.map(|node| (node, answer.into()));

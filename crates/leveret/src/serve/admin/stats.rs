@@ -150,6 +150,7 @@ impl Admin {
                 stream: Some(StreamStanding {
                     first_offset: stream.first_chunk,
                     committed_offset: stream.committed_offset,
+                    last_offset: stream.last_offset,
                     segments: stream.segments,
                     held_bytes: stream.held_bytes,
                     readers: stream.readers,
