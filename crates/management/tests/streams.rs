@@ -31,8 +31,14 @@ fn fields(rows: &Value, names: &[&str]) -> Vec<Vec<Value>> {
 #[test]
 fn readers_of_a_stream_count_at_whichever_replica_they_read() {
     let id = STREAM.0;
-    let at_form =
-        json!([{"id": id, "follows": true, "consumers": 3, "readers": {"leveret@form": 3}}]);
+    let delivered = json!({"deliver": 5, "deliver_get": 5, "ack": 4});
+    let at_form = json!([{
+        "id": id,
+        "follows": true,
+        "consumers": 3,
+        "readers": {"leveret@form": 3},
+        "message_stats": delivered,
+    }]);
     let at_warren =
         json!([{"id": id, "messages": 41, "consumers": 1, "readers": {"leveret@warren": 1}}]);
     let (here, two) = (
@@ -69,7 +75,12 @@ fn readers_of_a_stream_count_at_whichever_replica_they_read() {
             );
             assert_eq!(row["consumers"], consumers, "{row}");
             assert_eq!(row["readers"], readers);
+            for (figure, count) in delivered.as_object().expect("figures") {
+                assert_eq!(row["message_stats"][figure], *count, "{row}");
+            }
         }
+        let path = "/api/queues?sort=message_stats.deliver&sort_reverse=true";
+        assert_eq!(api.get(path)[0]["name"], "s");
         // To others a node that does not lead tells of its readers alone.
         let asked = Question::QueuesOf {
             ids: vec![id],
@@ -246,22 +257,6 @@ fn what_a_stream_keeps_by_name_is_shown_whole_or_in_part() {
 }
 
 #[test]
-fn an_operator_stores_an_offset_for_a_consumer() {
-    let api = start();
-    let path = "/api/leveret/streams/%2F/s/offsets/a%20group";
-    assert_eq!(api.admin("PUT", path, r#"{"offset": 12}"#).status, 204);
-    assert_eq!(api.asked(), ["store 8 a group 12"]);
-    for body in ["{}", r#"{"offset": -1}"#, r#"{"offset": "first"}"#] {
-        assert_eq!(api.admin("PUT", path, body).status, 400, "{body}");
-    }
-    assert_eq!(
-        api.by("monitoring", "PUT", path, r#"{"offset": 1}"#).status,
-        401
-    );
-    assert_eq!(api.asked(), [""; 0]);
-}
-
-#[test]
 fn every_replica_of_a_stream_says_how_it_stands() {
     let api = start();
     let path = "/api/leveret/streams/%2F/s/status";
@@ -302,6 +297,22 @@ fn every_replica_of_a_stream_says_how_it_stands() {
     assert_eq!(api.admin("GET", of_no_stream, "").status, 400);
     let none = "/api/leveret/streams/%2F/none/status";
     assert_eq!(api.admin("GET", none, "").status, 404);
+}
+
+#[test]
+fn an_operator_stores_an_offset_for_a_consumer() {
+    let api = start();
+    let path = "/api/leveret/streams/%2F/s/offsets/a%20group";
+    assert_eq!(api.admin("PUT", path, r#"{"offset": 12}"#).status, 204);
+    assert_eq!(api.asked(), ["store 8 a group 12"]);
+    for body in ["{}", r#"{"offset": -1}"#, r#"{"offset": "first"}"#] {
+        assert_eq!(api.admin("PUT", path, body).status, 400, "{body}");
+    }
+    assert_eq!(
+        api.by("monitoring", "PUT", path, r#"{"offset": 1}"#).status,
+        401
+    );
+    assert_eq!(api.asked(), [""; 0]);
 }
 
 #[test]

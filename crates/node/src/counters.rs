@@ -1,5 +1,6 @@
 //! Counters of the whole node.
 
+use crate::stream_deliveries::StreamDeliveries;
 use leveret_stream_session::{CODES as STREAM_CODES, Totals};
 use leveret_types::MESSAGE_SIZES;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,6 +16,8 @@ macro_rules! counters {
             pub message_sizes: [AtomicU64; MESSAGE_SIZES.len() + 1],
             /// Errors that clients of the stream protocol were told, by their response codes.
             pub stream_errors: [AtomicU64; STREAM_CODES],
+            /// What clients of AMQP were delivered of streams.
+            pub stream_deliveries: StreamDeliveries,
         }
 
         /// The counters at one moment.

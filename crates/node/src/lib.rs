@@ -35,6 +35,7 @@ mod login;
 mod run;
 mod status;
 mod stream_connection;
+pub mod stream_deliveries;
 mod topology;
 
 pub use connection::Connection;

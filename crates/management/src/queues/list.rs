@@ -365,10 +365,11 @@ fn is_of_record(field: &str) -> bool {
 }
 
 /// Whether what stands in this field is put together from several nodes' words: each counts the
-/// readers of its replica of a stream.
+/// readers of its replica of a stream, and what they are delivered.
 fn has_parts(id: QueueId, field: &str) -> bool {
+    const PARTS: [&str; 3] = ["consumers", "readers", "message_stats"];
     let top = field.split('.').next();
-    id.is_stream() && top.is_some_and(|top| ["consumers", "readers"].contains(&top))
+    id.is_stream() && top.is_some_and(|top| PARTS.contains(&top))
 }
 
 /// What a queue stands at: no row need be made for that.

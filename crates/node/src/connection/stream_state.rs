@@ -1,10 +1,12 @@
 //! What a connection keeps of the streams that it publishes to and reads.
 
+use crate::stream_deliveries::Delivered;
 use leveret_queue_host::fixed_map::FixedMap;
 use leveret_queue_host::stream_reader::Reader;
 use leveret_stream::{BatchBuilder, Command, PublisherId, ReaderId, SharedBatchBuilder};
 use leveret_types::{ConsumerId, QueueId};
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// Bytes of a batch that is sent off before the turn ends.
 pub(super) const BATCH_BYTES: usize = 256 * 1024;
@@ -39,6 +41,8 @@ pub(super) struct Streams {
     pub(super) publishers: FixedMap<QueueId, Publisher>,
     pub(super) fan_out: FanOut,
     pub(super) readers: FixedMap<ConsumerId, Reader>,
+    /// Where it is counted what consumers of each stream are delivered.
+    pub(super) counts: FixedMap<QueueId, Arc<Delivered>>,
     /// Numbers of publishers and readers that were given.
     pub(super) numbers: u32,
     /// What the streams had no room for, in its order: what one publish brings, and no more, as

@@ -10,7 +10,7 @@ use super::consumers::Subscription;
 use super::stream_arguments::StreamArguments;
 use super::stream_state::{BATCH_BYTES, Publisher, Streams};
 use crate::env::Env;
-use leveret_client::{Consume, Delivery, Reply, Session, Settle};
+use leveret_client::{Consume, Delivery, Reply, Session, Settle, SettleOutcome};
 use leveret_cluster::streams::StreamNews;
 use leveret_message::{as_amqp091, entry_of, filter_value};
 use leveret_queue_host::stream_reader::Reader;
@@ -314,7 +314,13 @@ impl<S: Session> Connection<S> {
             Err(error) => return self.fail(now, error),
         };
         let consumer = env.consumer_id();
+        let counts = {
+            let catalogue = env.catalogue();
+            let is_there = |stream| catalogue.queue(stream).is_some();
+            env.counters().stream_deliveries.of(stream, is_there)
+        };
         let streams = self.streams();
+        streams.counts.insert(stream, counts);
         let id = ReaderId(streams.number());
         let mut reader = Reader::new(id, stream, &consume.queue, arguments.first, consume.flow);
         if let Some(filter) = arguments.filter.as_ref().filter(|filter| filter.messages) {
@@ -375,6 +381,12 @@ impl<S: Session> Connection<S> {
             reader.settled(settle.range.end - settle.range.start);
             self.deliver_from_stream(settle.subscription, env);
         }
+        let counts = self.streams.as_ref().map(|streams| &streams.counts);
+        if settle.outcome == SettleOutcome::Accept
+            && let Some(counts) = counts.and_then(|counts| counts.get(&settle.queue))
+        {
+            counts.acknowledged(settle.range.end - settle.range.start);
+        }
     }
 
     /// A consumer that is served by credit has more of it.
@@ -397,7 +409,7 @@ impl<S: Session> Connection<S> {
             return;
         };
         let mut budget = STREAM_UNPACK_TURN_BYTES.saturating_sub(streams.unpacked_bytes);
-        let mut is_due = false;
+        let (mut is_due, mut delivered) = (false, 0);
         while self.session.output().len() < OUTBOX_BYTES_MAX {
             let next = reader.next(&mut budget);
             chunks += reader.take_finished();
@@ -417,6 +429,7 @@ impl<S: Session> Connection<S> {
                 message,
             };
             self.session.deliver(&delivery);
+            delivered += 1;
             if traces && let Some(channel) = self.consumers.channel_of(consumer) {
                 self.trace(channel, &delivery, env);
             }
@@ -425,7 +438,13 @@ impl<S: Session> Connection<S> {
             }
         }
         let (stream, id) = (reader.stream, reader.id);
+        let auto_ack = self.consumers.get(consumer).is_some_and(|of| of.no_ack);
         let streams = self.streams();
+        if delivered > 0
+            && let Some(counts) = streams.counts.get(&stream)
+        {
+            counts.delivered(delivered, auto_ack);
+        }
         streams.readers.insert(consumer, reader);
         streams.unpacked_bytes = STREAM_UNPACK_TURN_BYTES - budget;
         streams.is_due |= is_due;

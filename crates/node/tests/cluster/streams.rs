@@ -8,6 +8,7 @@ use leveret_cluster::streams::{StreamChange, StreamNews};
 use leveret_node::env::{ConnectionEvent, Env as _};
 use leveret_stream::Event;
 use leveret_types::NodeId;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 #[test]
 fn a_stream_is_declared_found_and_deleted_at_any_node() {
@@ -154,6 +155,34 @@ fn a_consumer_reads_by_offset_and_each_settle_is_a_credit() {
          a consume s hour x-stream-offset=1h => a: consuming hour, deliver 10 m0, deliver 11 m1
          a close => a: close-ok",
     );
+}
+
+#[test]
+fn what_consumers_of_a_stream_are_delivered_and_acknowledge_is_counted() {
+    let mut world = World::new(1);
+    world.connect("a", NodeId(1));
+    world.rest();
+    for words in [
+        "declare s x-queue-type=stream",
+        "publish s m0 m1 m2 m3 m4",
+        "qos 3",
+        "consume s t x-stream-offset=first",
+        "ack 1",
+        "ack 3 multiple",
+        "reject 4",
+        "cancel t",
+        "ack 5",
+    ] {
+        world.say("a", words);
+    }
+    assert!(world.heard().contains("deliver 5 m4"));
+    let counters = world.nodes[&NodeId(1)].env.counters();
+    let counts = counters.stream_deliveries.get(world.id("s"));
+    let counts = counts.expect("it was consumed");
+    let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    assert_eq!(count(&counts.delivered), 5);
+    assert_eq!(count(&counts.acknowledged), 4, "one was rejected");
+    assert_eq!(count(&counts.delivered_auto_ack), 0);
 }
 
 #[test]

@@ -27,6 +27,7 @@ use leveret_types::{ConnectionId, ConsumerId, FieldValue, QueueId, ReplicaId};
 use std::cell::LazyCell;
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 
 /// Tags of consumers.
 type Tags = HashMap<ConsumerId, String>;
@@ -132,6 +133,17 @@ impl Admin {
         self.stream_figures(self.broker.streams.stats_of(streams))
     }
 
+    /// What clients of AMQP here were delivered of a stream, and acknowledged.
+    fn deliveries_of(&self, stream: QueueId) -> MessageCounters {
+        let counted = self.broker.counters().stream_deliveries.get(stream);
+        counted.map_or_else(MessageCounters::default, |counted| MessageCounters {
+            delivered: counted.delivered.load(Ordering::Relaxed),
+            delivered_auto_ack: counted.delivered_auto_ack.load(Ordering::Relaxed),
+            acknowledged: counted.acknowledged.load(Ordering::Relaxed),
+            ..MessageCounters::default()
+        })
+    }
+
     fn stream_figures(&self, streams: Vec<(QueueId, StreamStats)>) -> Vec<QueueStats> {
         let (catalogue, own) = (self.broker.catalogue(), self.broker.node_id());
         let stats = streams.into_iter().map(|(id, stream)| {
@@ -159,7 +171,7 @@ impl Admin {
                 // Each message took an offset, also those that are gone.
                 messages: MessageCounters {
                     published: stream.committed_offset.map_or(0, |last| last + 1),
-                    ..MessageCounters::default()
+                    ..self.deliveries_of(id)
                 },
                 follows: leader.is_some_and(|leader| leader != own),
                 ..QueueStats::default()
