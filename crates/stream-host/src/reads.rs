@@ -77,6 +77,8 @@ pub(crate) struct Reads<D: Disk> {
     counted_under_way: usize,
     /// Streams with readers that there was no memory left for, in that order.
     short: VecDeque<QueueId>,
+    /// How many of them go on in this turn, before all others, and have not yet.
+    resumed: usize,
 }
 
 impl<D: Disk> Default for Reads<D> {
@@ -88,6 +90,7 @@ impl<D: Disk> Default for Reads<D> {
             memory: ReaderMemory::default(),
             counted_under_way: 0,
             short: VecDeque::new(),
+            resumed: 0,
         }
     }
 }
@@ -113,10 +116,11 @@ impl<D: Disk> Reads<D> {
         self.memory.room(self.counted_under_way)
     }
 
-    /// Blocks that may be read for the readers of one stream: where others wait, not all there is
-    /// room for.
-    pub(crate) fn share(&self) -> usize {
-        self.blocks().div_ceil(self.short.len() + 1)
+    /// Blocks that may be read for the readers of the stream whose turn it is: where others wait,
+    /// not all there is room for.
+    pub(crate) fn share(&mut self) -> usize {
+        self.resumed = self.resumed.saturating_sub(1);
+        self.blocks().div_ceil(self.short.len() + self.resumed + 1)
     }
 
     /// A stream waits until there is memory for its readers.
@@ -222,6 +226,7 @@ impl<D: Disk> StreamHost<D> {
         let count = room.min(reads.paused.len());
         let blocks = room.min(reads.blocks()).min(reads.short.len());
         let mut resumed: Vec<QueueId> = reads.short.drain(..blocks).collect();
+        reads.resumed = resumed.len();
         for id in &resumed {
             if let Some(hosted) = self.streams.get_mut(id) {
                 hosted.is_short = false;
