@@ -320,6 +320,42 @@ mod tests {
     }
 
     #[test]
+    fn an_address_is_told_from_others_by_itself_or_by_its_network() {
+        for (one, other, is_same) in [
+            ("10.0.0.1", "10.0.0.1", true),
+            ("10.0.0.1", "10.0.0.2", false),
+            ("::ffff:10.0.0.1", "10.0.0.1", true),
+            ("::ffff:10.0.0.1", "::ffff:10.0.0.2", false),
+            ("2001:db8:0:1::1", "2001:db8:0:1:ffff::2", true),
+            ("2001:db8:0:1::1", "2001:db8:0:2::1", false),
+        ] {
+            let of = |address: &str| network_of(address.parse().expect("an address"));
+            assert_eq!(of(one) == of(other), is_same, "{one} {other}");
+            let door = Door::new();
+            assert_eq!(door.guesser("u", one).network(), of(one));
+        }
+    }
+
+    /// As long again as the free ones take: who has guessed a thousand times waits no longer than
+    /// who has twice as often as is free.
+    #[test]
+    fn what_is_counted_is_bounded_to_the_millisecond() {
+        let held = |failures: u64| {
+            let mut door = Door::new();
+            for _ in 0..failures {
+                door.fail("u", "10.0.0.1", 1);
+            }
+            door.hold("u", "10.0.0.1", 1)
+        };
+        let free = GUESSES_FREE_PER_USER_AND_ADDRESS;
+        let most = (free + 1) * USER_AND_ADDRESS_MS;
+        assert_eq!(held(2 * free - 1), most - USER_AND_ADDRESS_MS);
+        assert_eq!(held(2 * free), most);
+        assert_eq!(held(2 * free + 1), most);
+        assert_eq!(held(1_000), most);
+    }
+
+    #[test]
     fn a_user_who_is_guessed_at_from_everywhere_is_held_briefly_and_once() {
         let mut door = Door::new();
         let own = door.guesser("u", "10.0.0.1");

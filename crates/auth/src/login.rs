@@ -190,6 +190,13 @@ mod tests {
     }
 
     #[test]
+    fn a_check_tells_whose_it_is_and_what_came_of_it() {
+        assert_eq!(check(None, "p").user(), "u");
+        assert_eq!(Verdict::from(true), Verdict::Right);
+        assert_eq!(Verdict::from(false), Verdict::Wrong);
+    }
+
+    #[test]
     fn where_a_part_ends_is_a_part_of_its_digest() {
         let of = |parts: &[&[u8]]| digest(&[1; 32], parts);
         assert_eq!(of(&[b"user", b"hash"]), of(&[b"user", b"hash"]));

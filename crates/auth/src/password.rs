@@ -455,6 +455,26 @@ mod tests {
         assert!(!verify_login_in(None, b"pass", usual, &mut memory));
     }
 
+    /// Hashes of old tools name no version, and are of the newest.
+    #[test]
+    fn a_slow_hash_that_names_no_version_is_of_the_usual_one() {
+        let params = Params::new(8, 1, 1, None).expect("within argon2's bounds");
+        let salt = SaltString::encode_b64(&SALT).expect("a salt");
+        let hash = |version: Version| {
+            let hashed = argon2id(version, params.clone()).hash_password(b"pass", &salt);
+            hashed.expect("hashed").to_string()
+        };
+        let verify = |text: String| {
+            let hash = PasswordHash::parse(HashingAlgorithm::Argon2id, &text);
+            hash.expect("a hash").verify(b"pass")
+        };
+        let (usual, old) = (hash(Version::V0x13), hash(Version::V0x10));
+        assert!(verify(usual.clone()) && verify(old.clone()));
+        assert!(verify(usual.replace("v=19$", "")));
+        assert!(!verify(old.replace("v=16$", "")));
+        assert!(!verify(old.replace("v=16$", "v=19$")));
+    }
+
     #[test]
     fn memory_is_kept_for_the_next_hash_unless_none_may_ask_for_so_much() {
         let mut memory = HashMemory::default();
@@ -493,6 +513,15 @@ mod tests {
                 PasswordError::Length {
                     algorithm: sha256,
                     found: 3,
+                    needed: 36,
+                },
+            ),
+            (
+                sha256,
+                &BASE64.encode([7; 37]),
+                PasswordError::Length {
+                    algorithm: sha256,
+                    found: 37,
                     needed: 36,
                 },
             ),

@@ -352,6 +352,12 @@ mod tests {
         check("^(?!(a|b)\\)).+", &["a", "c)"], &["a)x", "b)"]);
         check("^(?![)a]).*", &["b"], &[")", "a"]);
         check("^(?!a|b)", &["", "c"], &["a", "bc"]);
+        // Parentheses and bars in a class, or escaped, are characters.
+        check("^(?![(]x).*", &["x", "(y"], &["(x"]);
+        check("^(?!([)]))b?$", &["b", ""], &[")"]);
+        check(r"^(?!\(x).*", &["x", "(y"], &["(x"]);
+        check("^(?!x)[a|b]$", &["a", "|", "b"], &["x", "c"]);
+        check(r"^(?!x)a\|b$", &["a|b"], &["a", "b"]);
         // What follows the exceptions begins where they do, and may have alternatives in a group.
         check("^(?!x)a", &["a", "ab"], &["ba", "xa"]);
         check("^(?!tmp)(a|tm[a-z])$", &["a", "tmx"], &["tmp", "b", "ba"]);
@@ -380,6 +386,18 @@ mod tests {
         check(r"^[\x41-\x43\]]$", &["A", "C", "]"], &["D"]);
         check(r"^[a\-z]$", &["a", "-", "z"], &["b"]);
         check(r"^\[[x]\]$", &["[x]"], &["x"]);
+        check(r"^[\x{41}-\x{43}]$", &["A", "B", "C"], &["D", "4", "{"]);
+        check(r"^[\x41x]$", &["A", "x"], &["4", "1"]);
+        check(r"^[\p{Lu}_]$", &["É", "_"], &["é", "p"]);
+        check(r"^[\pL_]$", &["é", "p", "_"], &["1", "."]);
+        for (set, one, other) in [
+            (r"\s", " ", "a"),
+            (r"\S", "a", " "),
+            (r"\D", "a", "7"),
+            (r"\W", "+", "a"),
+        ] {
+            check(&format!("^[{set}-.]$"), &[one, "-", "."], &[other]);
+        }
         for unended in ["[", "[^", "[a-", "[\\", "[[:alpha:"] {
             assert!(Pattern::new(unended).is_err(), "{unended}");
         }

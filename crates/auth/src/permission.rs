@@ -485,6 +485,22 @@ mod tests {
     }
 
     #[test]
+    fn all_patterns_of_a_permission_must_compile() {
+        assert!(Permission::new("a", "b", "c").is_ok());
+        for [configure, write, read] in [["(", "", ""], ["", "(", ""], ["", "", "("]] {
+            assert!(Permission::new(configure, write, read).is_err());
+        }
+    }
+
+    #[test]
+    fn rights_and_permissions_tell_whose_they_are_and_what_they_were_made_of() {
+        let rights = Rights::new("user", "host", None, [], "");
+        assert_eq!((rights.user(), rights.vhost()), ("user", "host"));
+        let topic = TopicPermission::new("^w{2}", "^{vhost}").expect("patterns");
+        assert_eq!((topic.write(), topic.read()), ("^w{2}", "^{vhost}"));
+    }
+
+    #[test]
     fn both_topic_patterns_must_compile() {
         assert!(TopicPermission::new("(", "").is_err());
         assert!(TopicPermission::new("", "(").is_err());

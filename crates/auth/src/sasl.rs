@@ -251,6 +251,43 @@ mod tests {
     }
 
     #[test]
+    fn whatever_the_mechanism_a_user_has_a_name_of_bounded_length() {
+        let name = "n".repeat(SHORT_STRING_BYTES_MAX + 1);
+        let table = |name: &str| {
+            FieldTable::from([
+                ("LOGIN", FieldValue::text(name)),
+                ("PASSWORD", FieldValue::text("p")),
+            ])
+        };
+        assert_eq!(amqplain(&table(&name)), Err(SaslError::UserName));
+        assert_eq!(external(Some(&name)), Err(SaslError::UserName));
+        let name = &name[1..];
+        assert_eq!(amqplain(&table(name)), credentials(name, "p"));
+        assert!(external(Some(name)).is_ok());
+    }
+
+    #[test]
+    fn who_is_not_understood_is_told_what_is_wrong_and_who_is_refused_is_not() {
+        for (error, text) in [
+            (SaslError::Plain, "response to PLAIN invalid"),
+            (
+                SaslError::AmqPlain,
+                "AMQPLAIN auth info is missing LOGIN or PASSWORD field",
+            ),
+            (SaslError::UserName, "invalid user name"),
+        ] {
+            let error = ProtocolError::from(error);
+            let expected = (ReplyCode::SyntaxError, text);
+            assert_eq!((error.code, error.text.as_ref()), expected);
+        }
+        for mechanism in [Mechanism::Plain, Mechanism::AmqPlain] {
+            let text = login_refused_text(mechanism);
+            let expected = format!("mechanism {}. For details", mechanism.name());
+            assert!(text.contains(&expected), "{text}");
+        }
+    }
+
+    #[test]
     fn passwords_are_not_printed() {
         let printed = format!("{:?}", plain(b"\0u\0secret"));
         assert!(!printed.contains("secret"), "{printed}");
