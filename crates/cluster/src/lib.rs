@@ -53,7 +53,7 @@ use crate::events::Executed;
 use crate::stream_relay::STREAM_LINK;
 use bytes::{BufMut, Bytes, BytesMut};
 use group::CatalogueAround;
-use leveret_metadata::{Catalogue, Command};
+use leveret_metadata::{Catalogue, CatalogueError, Command};
 use leveret_queue_host::events::PeerFrame;
 use leveret_stream::ReplicaMessage;
 use leveret_types::{NodeId, Now, QueueId, ShardId};
@@ -100,9 +100,13 @@ pub fn run<E: Env>(now: Now, env: &E) {
 }
 
 /// The answer to a command that changes nothing as far as this node knows, if it reaches too few
-/// others to ask them: clients of a minority declare again what they use, and go on. Nothing where
-/// the cluster can be asked, or something would change.
-pub fn known_without_majority<E: Env>(command: &Command, env: &E) -> Option<Executed> {
+/// others to ask them: clients of a minority declare again what they use, and go on. A deletion of
+/// what is not there is answered as the cluster would. Nothing where the cluster can be asked, or
+/// something would change.
+pub fn known_without_majority<E: Env>(
+    command: &Command,
+    env: &E,
+) -> Option<Result<Executed, CatalogueError>> {
     let cluster = env.cluster()?;
     let is_up = |node: NodeId| node == env.node_id() || env.peers().is_up(node);
     if cluster.leader().is_some_and(is_up) {
@@ -112,11 +116,11 @@ pub fn known_without_majority<E: Env>(command: &Command, env: &E) -> Option<Exec
     if membership.has_majority(|voter| is_up(voter.node())) {
         return None;
     }
-    let outcome = env.catalogue().unchanged_by(command)?;
-    Some(Executed {
+    let answer = env.catalogue().unchanged_by(command)?;
+    Some(answer.map(|outcome| Executed {
         outcome,
         log_position: None,
-    })
+    }))
 }
 
 /// Hands what this node leads to others, as far as they can take it. Nothing may be borrowed.

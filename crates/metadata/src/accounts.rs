@@ -5,7 +5,7 @@ use crate::catalogue::{Catalogue, Change, Outcome};
 use crate::command::Command;
 use crate::error::CatalogueError;
 use crate::policy::Policy;
-use crate::record::{User, Vhost, resource};
+use crate::record::{User, Vhost};
 use crate::topology::check_length;
 use leveret_auth::{Permission, TopicPermission};
 use leveret_types::QueueKind;
@@ -66,7 +66,9 @@ impl Catalogue {
             }
             Command::VhostLimitClear { vhost, limit } => {
                 let record = self.vhost_mut(vhost)?;
-                clear_limit(&mut record.limits, limit.as_deref());
+                if !clear_limit(&mut record.limits, limit.as_deref()) {
+                    return Ok(unchanged());
+                }
                 Ok(done(
                     command,
                     Some(Change::VhostChanged(Arc::clone(&record.name))),
@@ -103,17 +105,9 @@ impl Catalogue {
                 name,
                 operator,
             } => {
-                let kind = if *operator {
-                    "operator policy"
-                } else {
-                    "policy"
-                };
-                match policies(self.vhost_mut(vhost)?, *operator).remove(name) {
-                    Some(_) => self.policies_changed(vhost, command),
-                    None => Err(CatalogueError::NotFound {
-                        resource: resource(kind, name, vhost),
-                    }),
-                }
+                self.permit_deletion(command)?;
+                policies(self.vhost_mut(vhost)?, *operator).remove(name);
+                self.policies_changed(vhost, command)
             }
             Command::ParameterSet {
                 vhost,
@@ -132,25 +126,21 @@ impl Catalogue {
                 component,
                 name,
             } => {
+                self.permit_deletion(command)?;
                 let key = (component.clone(), name.clone());
-                match self.vhost_mut(vhost)?.parameters.remove(&key) {
-                    Some(_) => Ok(done(command, None)),
-                    None => Err(CatalogueError::NotFound {
-                        resource: resource(&format!("parameter of {component}"), name, vhost),
-                    }),
-                }
+                self.vhost_mut(vhost)?.parameters.remove(&key);
+                Ok(done(command, None))
             }
             Command::GlobalParameterSet { name, value } => {
                 check_length(name)?;
                 self.global_parameters.insert(name.clone(), value.clone());
                 Ok(done(command, None))
             }
-            Command::GlobalParameterClear { name } => match self.global_parameters.remove(name) {
-                Some(_) => Ok(done(command, None)),
-                None => Err(CatalogueError::NotFound {
-                    resource: format!("global parameter '{name}'"),
-                }),
-            },
+            Command::GlobalParameterClear { name } => {
+                self.permit_deletion(command)?;
+                self.global_parameters.remove(name);
+                Ok(done(command, None))
+            }
             other => unreachable!("{other:?} is not about parameters"),
         }
     }
@@ -244,6 +234,11 @@ impl Catalogue {
         Ok(outcome)
     }
 
+    /// Whether there is what a command deletes, which refuses to delete nothing.
+    fn permit_deletion(&self, command: &Command) -> Result<(), CatalogueError> {
+        self.refused_deletion(command).map_or(Ok(()), Err)
+    }
+
     fn policies_changed(
         &mut self,
         vhost: &str,
@@ -287,8 +282,10 @@ impl Catalogue {
             }
             Command::UserLimitClear { user, limit } => {
                 let record = self.user_mut(user)?;
-                clear_limit(&mut record.limits, limit.as_deref());
-                Ok(user_changed(record, command))
+                match clear_limit(&mut record.limits, limit.as_deref()) {
+                    true => Ok(user_changed(record, command)),
+                    false => Ok(unchanged()),
+                }
             }
             other => unreachable!("{other:?} is not about users"),
         }
@@ -345,10 +342,13 @@ impl Catalogue {
                 let goes = |of: &str, name: &str| {
                     of == vhost && exchange.as_ref().is_none_or(|exchange| exchange == name)
                 };
-                record
-                    .topic_permissions
-                    .retain(|(of, name), _| !goes(of, name));
-                Ok(user_changed(record, command))
+                let permissions = &mut record.topic_permissions;
+                let before = permissions.len();
+                permissions.retain(|(of, name), _| !goes(of, name));
+                match permissions.len() < before {
+                    true => Ok(user_changed(record, command)),
+                    false => Ok(unchanged()),
+                }
             }
             other => unreachable!("{other:?} is not about permissions"),
         }
@@ -400,9 +400,10 @@ fn set_limit(
     Ok(())
 }
 
-fn clear_limit(limits: &mut BTreeMap<String, i64>, limit: Option<&str>) {
+/// Takes a limit away, or all of them; whether there was any.
+fn clear_limit(limits: &mut BTreeMap<String, i64>, limit: Option<&str>) -> bool {
     match limit {
-        Some(limit) => drop(limits.remove(limit)),
-        None => limits.clear(),
+        Some(limit) => limits.remove(limit).is_some(),
+        None => !std::mem::take(limits).is_empty(),
     }
 }

@@ -21,6 +21,7 @@ mod catalogue;
 mod cluster;
 mod command;
 mod definitions;
+mod deletions;
 mod error;
 mod growth;
 mod kinds;

@@ -78,9 +78,16 @@ impl Catalogue {
     }
 
     /// What the answer to a command is that changes nothing: what it declares is there as it is
-    /// wanted, what it unbinds is not bound. Nothing if it would change something or be refused.
+    /// wanted, what it unbinds is not bound, what it deletes is not there, which is an error for
+    /// some. Nothing if it would change something, or be refused for anything else.
     #[must_use]
-    pub fn unchanged_by(&self, command: &Command) -> Option<Outcome> {
+    pub fn unchanged_by(&self, command: &Command) -> Option<Result<Outcome, CatalogueError>> {
+        let declared = || self.finds_what_it_wants(command).map(Ok);
+        self.deletes_nothing(command).or_else(declared)
+    }
+
+    /// The same for declarations and bindings, and for what undoes these.
+    fn finds_what_it_wants(&self, command: &Command) -> Option<Outcome> {
         let queue = match command {
             Command::ExchangeDeclare { name, .. } => {
                 let name = strip_cr_lf(name);
@@ -129,11 +136,6 @@ impl Catalogue {
     pub(crate) fn vhost_mut(&mut self, name: &str) -> Result<&mut Vhost, CatalogueError> {
         self.vhosts
             .get_mut(name)
-            .ok_or_else(|| CatalogueError::NoVhost(name.to_owned()))
-    }
-
-    fn vhost_or_error(&self, name: &str) -> Result<&Vhost, CatalogueError> {
-        self.vhost(name)
             .ok_or_else(|| CatalogueError::NoVhost(name.to_owned()))
     }
 }

@@ -50,6 +50,72 @@ fn virtual_hosts() {
     assert_eq!(catalogue.exchange_count(), 6);
 }
 
+/// Each of these a node without a majority answers by itself: [`World::run`] sees to that.
+#[test]
+fn a_deletion_of_nothing_is_answered_without_a_change() {
+    let mut world = World::new(Config::default());
+    for line in [
+        "user u",
+        "user other",
+        "permit other .* .* .*",
+        "permit-topic other x .* .*",
+        "limit-user other max-channels 1",
+        "vhost v",
+        "limit max-queues 1 in=v",
+        "policy p max-length=1 in=v",
+        "operator-policy o max-length=1",
+        "exchange x direct in=v",
+        "queue q in=v",
+        "queue other",
+    ] {
+        assert!(world.run(line).is_some(), "{line}");
+    }
+    let before = (world.catalogue.snapshot(), world.catalogue.generation());
+    for (line, answer) in [
+        ("delete-exchange x", "ok"),
+        ("delete-exchange x if-unused", "ok"),
+        ("delete-queue q", "ok"),
+        ("delete-queue other id=77", "ok"),
+        ("unbind amq.direct other key", "ok"),
+        ("unbind amq.direct nothing key", "ok"),
+        ("forbid u", "ok"),
+        ("forbid-topic u", "ok"),
+        ("forbid-topic other y", "ok"),
+        ("forbid-topic other x in=v", "ok"),
+        ("unlimit-user u", "ok"),
+        ("unlimit-user other max-connections", "ok"),
+        ("unlimit", "ok"),
+        ("unlimit max-connections in=v", "ok"),
+        ("delete-vhost gone", "530 vhost gone not found"),
+        ("delete-exchange x in=gone", "530 vhost gone not found"),
+        ("delete-queue q in=gone", "530 vhost gone not found"),
+        ("forbid u in=gone", "530 vhost gone not found"),
+        ("forbid-topic u in=gone", "530 vhost gone not found"),
+        ("unlimit in=gone", "530 vhost gone not found"),
+        ("delete-policy p in=gone", "530 vhost gone not found"),
+        ("delete-parameter c p in=gone", "530 vhost gone not found"),
+    ] {
+        assert_eq!(world.run(line).as_deref(), Some(answer), "{line}");
+    }
+    for line in [
+        "delete-user gone",
+        "unlimit-user gone",
+        "forbid gone",
+        "forbid-topic gone",
+        "delete-policy p",
+        "delete-policy o",
+        "delete-operator-policy p in=v",
+        "delete-parameter c p",
+        "delete-global g",
+    ] {
+        let answer = world.run(line).expect("an answer");
+        assert!(answer != "ok" && answer != "new", "{line}: {answer}");
+    }
+    let after = (world.catalogue.snapshot(), world.catalogue.generation());
+    assert_eq!(before, after);
+    world.verify();
+}
+
 #[test]
 fn what_is_not_given_stays() {
     let mut world = World::new(Config::default());

@@ -73,7 +73,7 @@ impl Caller {
                 Step::Change { command, then } => growth::permit(&command, env)
                     .and_then(|()| {
                         leveret_cluster::known_without_majority(&command, env)
-                            .map_or_else(|| env.execute(now, &command), Ok)
+                            .unwrap_or_else(|| env.execute(now, &command))
                     })
                     .map_err(ProtocolError::from)
                     .and_then(|executed| {

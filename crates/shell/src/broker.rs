@@ -32,7 +32,7 @@ use in_cluster::InCluster;
 use leveret_cluster::catalogue::execute_in_parts;
 use leveret_cluster::streams::StreamRelay;
 use leveret_cluster::{BorrowedShard as _, Env};
-use leveret_cluster::{Cluster, Waiter, alarms_together};
+use leveret_cluster::{Cluster, Waiter, alarms_together, known_without_majority};
 use leveret_metadata::{Catalogue, CatalogueError, Command, Outcome};
 use leveret_node::{Alarms, LogPosition, NodeSettings, growth};
 use leveret_queue_host::events::QueueEvent;
@@ -431,13 +431,22 @@ impl Broker {
         results.pop().unwrap_or(Err(CatalogueError::NoMajority))
     }
 
-    /// Asks the cluster to carry out commands, in this order, and waits for all answers.
+    /// Asks the cluster to carry out commands, in this order, and waits for all answers. Without a
+    /// majority those that come first and change nothing are answered at once: what is behind one
+    /// that waits may be about what that one changes.
     fn ask_cluster(&self, commands: Vec<Command>) -> Vec<Result<Outcome, CatalogueError>> {
         let Some(cluster) = &self.cluster.part else {
             return Vec::new();
         };
+        let mut commands = commands.into_iter().peekable();
+        let mut results = Vec::with_capacity(commands.len());
+        while let Some(command) = commands.peek()
+            && let Some(known) = known_without_majority(command, self)
+        {
+            results.push(known.map(|executed| executed.outcome));
+            commands.next();
+        }
         let answers: Vec<_> = commands
-            .into_iter()
             .map(|command| {
                 let (answer, answers) = sync_channel(1);
                 cluster.propose(Waiter::Operator(answer), command);
@@ -450,7 +459,8 @@ impl Broker {
             let answer = answers.recv_timeout(patience);
             answer.unwrap_or(Err(CatalogueError::NoMajority))
         };
-        answers.into_iter().map(wait).collect()
+        results.extend(answers.into_iter().map(wait));
+        results
     }
 
     /// The other nodes were told that this one is up, and who was silent is down at all shards: see

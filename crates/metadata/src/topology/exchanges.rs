@@ -139,22 +139,33 @@ impl Catalogue {
         name: &str,
         if_unused: bool,
     ) -> Result<Outcome, CatalogueError> {
+        let mut outcome = Outcome::default();
+        let Some(outgoing) = self.exchange_to_delete(vhost, name)? else {
+            return Ok(outcome);
+        };
+        if if_unused && outgoing > 0 {
+            let resource = resource("exchange", name, vhost);
+            return Err(CatalogueError::InUse { resource });
+        }
+        self.remove_exchange(vhost, name, &mut outcome)?;
+        Ok(outcome)
+    }
+
+    /// How many bindings the exchange has that is to be deleted; nothing if there is none.
+    pub(crate) fn exchange_to_delete(
+        &self,
+        vhost: &str,
+        name: &str,
+    ) -> Result<Option<usize>, CatalogueError> {
         if name.is_empty() {
             return Err(CatalogueError::DefaultExchange);
         }
-        let resource = resource("exchange", name, vhost);
         if name.starts_with("amq.") {
+            let resource = resource("exchange", name, vhost);
             return Err(CatalogueError::SystemExchange { resource });
         }
-        let Some(exchange) = self.vhost_or_error(vhost)?.router.exchange(name) else {
-            return Ok(Outcome::default());
-        };
-        if if_unused && exchange.outgoing > 0 {
-            return Err(CatalogueError::InUse { resource });
-        }
-        let mut outcome = Outcome::default();
-        self.remove_exchange(vhost, name, &mut outcome)?;
-        Ok(outcome)
+        let exchange = self.vhost_or_error(vhost)?.router.exchange(name);
+        Ok(exchange.map(|exchange| exchange.outgoing))
     }
 
     /// Takes an exchange out, and those that go because of it.

@@ -288,11 +288,7 @@ impl Catalogue {
         connection: Option<ConnectionId>,
         id: Option<QueueId>,
     ) -> Result<Outcome, CatalogueError> {
-        self.vhost_or_error(vhost)?;
-        let Some(queue) = self
-            .queue_by_name(vhost, name)
-            .filter(|queue| id.is_none_or(|id| id == queue.id))
-        else {
+        let Some(queue) = self.queue_to_delete(vhost, name, id)? else {
             return Ok(Outcome::default());
         };
         if queue.exclusive.is_some() && connection.is_some() && queue.exclusive != connection {
@@ -310,6 +306,18 @@ impl Catalogue {
             }
         }
         Ok(outcome)
+    }
+
+    /// The queue that is to be deleted; nothing if there is none, or only another one of its name.
+    pub(crate) fn queue_to_delete(
+        &self,
+        vhost: &str,
+        name: &str,
+        id: Option<QueueId>,
+    ) -> Result<Option<&QueueRecord>, CatalogueError> {
+        self.vhost_or_error(vhost)?;
+        let queue = self.queue_by_name(vhost, name);
+        Ok(queue.filter(|queue| id.is_none_or(|id| id == queue.id)))
     }
 
     /// The views of a stream, in the order of their ids. They have no bindings.

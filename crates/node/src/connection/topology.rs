@@ -28,7 +28,7 @@ impl<S: Session> Connection<S> {
     ) -> Result<Proposal, CatalogueError> {
         growth::permit(command, env)?;
         match leveret_cluster::known_without_majority(command, env) {
-            Some(executed) => Ok(Proposal::Done(executed)),
+            Some(answer) => answer.map(Proposal::Done),
             None => env.propose(now, self.identity.id, command),
         }
     }

@@ -359,6 +359,38 @@ fn a_minority_answers_what_it_knows_and_refuses_what_it_cannot_decide() {
     let answer = client.call(1, &unbind).expect("an answer");
     let answer = Method::decode(&answer).expect("a method");
     assert!(matches!(answer, Method::QueueUnbindOk(_)), "{answer:?}");
+    // So is what is not there and is to go.
+    let delete = exchange::Delete {
+        exchange: "nothing",
+        if_unused: false,
+        nowait: false,
+    };
+    let answer = client.call(1, &delete).expect("an answer");
+    let answer = Method::decode(&answer).expect("a method");
+    assert!(matches!(answer, Method::ExchangeDeleteOk(_)), "{answer:?}");
+    let vhost = "/".to_owned();
+    let forbid = Command::TopicPermissionClear {
+        vhost: vhost.clone(),
+        user: "guest".to_owned(),
+        exchange: None,
+    };
+    assert!(left.broker.execute_in_cluster(&forbid).is_ok());
+    let gone = || "gone".to_owned();
+    let policy = Command::PolicyClear {
+        vhost,
+        name: gone(),
+        operator: false,
+    };
+    for (command, answer) in [
+        (Command::VhostDelete { vhost: gone() }, "not found"),
+        (Command::UserDelete { user: gone() }, "'gone'"),
+        (policy, "'gone'"),
+    ] {
+        let refused = left.broker.execute_in_cluster(&command);
+        let refused = refused.expect_err("there is none").to_string();
+        assert!(refused.contains(answer), "{refused}");
+        assert!(!refused.contains("fewer than half"), "{refused}");
+    }
     // The client would not wait for ever.
     assert_eq!(declare(&mut client, "unknown", true, "quorum"), Err(404));
     let refused = left.broker.execute_in_cluster(&Command::VhostDelete {
