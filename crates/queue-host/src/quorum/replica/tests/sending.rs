@@ -200,6 +200,42 @@ fn a_stranger_is_told_that_it_is_one_and_a_member_is_not() {
     assert_eq!(answers(&mut world, leader, one), []);
 }
 
+impl World {
+    /// Lets all happen, and loses what one of them says.
+    fn rest_without_words_of(&mut self, silent: usize, rounds: usize) {
+        for _ in 0..rounds {
+            for at in 0..self.count() {
+                self.sync(at);
+                self.read(at);
+            }
+            loop {
+                self.ways.retain(|(from, _), _| *from != silent);
+                let ways = self.ways.iter();
+                let mut full = ways.filter(|(_, frames)| !frames.is_empty());
+                let Some((way, _)) = full.next() else {
+                    break;
+                };
+                let way = *way;
+                self.deliver(way);
+            }
+            self.tick(10);
+        }
+    }
+}
+
+/// Who goes need not say anything to hear of it: its logs are not kept for nothing.
+#[test]
+fn those_who_are_members_no_more_are_told_so_at_once() {
+    let (mut world, leader, [one, _]) = led();
+    let goes = (leader + 1) % 3;
+    assert!(world.voters(goes).contains(&one));
+    world.update(|spec| spec.members.retain(|member| *member != one));
+    world.rest_without_words_of(goes, 100);
+    let left = world.spec.members.clone();
+    assert_eq!(world.voters(leader), left);
+    assert!(world.voters(goes).is_empty(), "it has gone");
+}
+
 #[test]
 fn a_catalogue_that_names_no_members_takes_none_away() {
     let (mut world, leader, _) = led();

@@ -80,3 +80,19 @@ fn a_follower_that_does_not_follow_is_counted_by_who_leads_until_it_follows() {
     world.rest(20);
     assert_eq!(stuck(&world), [0, 0]);
 }
+
+/// As it is asked to when an operator empties its node, or the node's disk is full.
+#[test]
+fn a_shard_hands_over_all_that_it_leads_to_the_nodes_that_are_named() {
+    let (mut world, leader, follower) = World::filled(1, 1, 64);
+    let (from, to) = (world.nodes[leader].id, world.nodes[follower].id);
+    let mut hand_over =
+        |at: usize, to: &[NodeId]| world.with(at, |shard, now| shard.hand_over_leaders(now, to));
+    assert_eq!(hand_over(follower, &[from]), 0, "it leads nothing");
+    assert_eq!(hand_over(leader, &[]), 0, "nobody can");
+    assert_eq!(hand_over(leader, &[to]), 1);
+    world.rest(100);
+    assert_eq!(world.leader(), Some(follower));
+    world.heal_and_drain();
+    world.check();
+}
