@@ -155,6 +155,12 @@ pub trait Session {
 
     /// Merges what has gathered, such as confirms: before the output is written.
     fn flush(&mut self);
+    /// How many publishes the client has been told to be confirmed since this was last asked. Those
+    /// that were refused are none of them.
+    fn take_confirmed(&mut self) -> u64;
+    /// Says something that needs no answer, if the client can be told anything: one that has gone
+    /// is found out by that.
+    fn beat(&mut self);
     /// What is to be written to the socket.
     fn output(&mut self) -> &mut OutBuffer;
 

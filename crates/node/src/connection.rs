@@ -24,6 +24,7 @@ mod streams;
 mod subscriptions;
 mod topology;
 
+use crate::counters::add;
 use crate::env::{ClusterEvent, ConnectionEvent, Env, QueueEvent};
 use crate::identity::{Identity, Peer, Traffic};
 use crate::login::Login;
@@ -262,8 +263,23 @@ impl<S: Session> Connection<S> {
         self.session.output()
     }
 
+    /// Says something that needs no answer: a client that has gone is found out by that, though
+    /// what it sent last is not read.
+    pub fn beat(&mut self) {
+        self.session.beat();
+    }
+
+    /// Publishes count as confirmed once their clients are told so.
+    fn count_confirmed<E: Env>(&mut self, env: &E) {
+        match self.session.take_confirmed() {
+            0 => {}
+            confirmed => add(&env.counters().messages_confirmed, confirmed),
+        }
+    }
+
     /// The socket has taken what it can: queues may deliver more.
     pub fn written<E: Env>(&mut self, now: Now, env: &E) {
+        self.count_confirmed(env);
         let left = self.session.output().len();
         self.traffic.written(left);
         if self.session.output().writable_len() > 0 {
@@ -311,6 +327,7 @@ impl<S: Session> Connection<S> {
 
     /// The socket is gone: everything that the connection had is given back.
     pub fn teardown<E: Env>(&mut self, now: Now, env: &E) {
+        self.count_confirmed(env);
         self.give_up_alarm_wait();
         self.session.teardown(&mut self.requests);
         // Nobody waits for a look any more, and what is to be given back does not.

@@ -55,7 +55,8 @@ counters! {
     message_bytes,
     /// Messages received on channels in confirm mode.
     messages_received_confirm,
-    /// Confirms and negative confirms sent.
+    /// Messages whose publishers were told that they are confirmed. Those that were refused are
+    /// none of them.
     messages_confirmed,
     /// Messages put into at least one queue.
     messages_routed,

@@ -316,9 +316,12 @@ impl Published {
         self.queues_took_it.outcome()
     }
 
-    /// Whoever published it is told what became of it: that counts as a confirm.
+    /// Whoever published it is told what became of it: that counts as a confirm if all queues have
+    /// taken it.
     pub fn told<E: Env>(self, env: &E) {
-        add(&env.counters().messages_confirmed, 1);
+        if self.is_taken() == Some(true) {
+            add(&env.counters().messages_confirmed, 1);
+        }
     }
 }
 

@@ -59,6 +59,8 @@ impl Session for Connection {
         fn committed(&mut self, queue: QueueId, through: u64);
         fn refused(&mut self, queue: QueueId, sequences: &Range<u64>);
         fn flush(&mut self);
+        fn take_confirmed(&mut self) -> u64;
+        fn beat(&mut self);
         fn output(&mut self) -> &mut OutBuffer;
     }
 

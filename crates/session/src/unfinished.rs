@@ -86,7 +86,8 @@ mod tests {
         let first = all.place(UNFINISHED_NODE_BYTES_MAX - 1, 10);
         assert!(first.is_some() && !all.is_full(10));
         assert!(all.place(2, 11).is_none(), "one more than there is");
-        assert!(all.is_full(11) && !all.is_full(11 + 1 + FULL_MS));
+        assert!(all.is_full(11) && all.is_full(11 + FULL_MS));
+        assert!(!all.is_full(11 + 1 + FULL_MS));
         let last = all.place(1, 12);
         assert_eq!(all.bytes(), UNFINISHED_NODE_BYTES_MAX);
         assert!(all.place(1, 13).is_none());

@@ -211,6 +211,14 @@ impl Session {
         self.heard_ms = now.monotonic_ms;
     }
 
+    /// Says something that needs no answer, whether or not heartbeats are agreed: a client that has
+    /// gone is found out by that.
+    pub fn beat(&mut self) {
+        if matches!(self.phase, Phase::Tuned | Phase::Open) {
+            self.say(&ServerCommand::Heartbeat);
+        }
+    }
+
     /// Its time has come: see [`Self::deadline`]. A turn begins.
     pub fn tick(&mut self, now: Now, port: &mut impl Port) {
         self.now = now;

@@ -1039,6 +1039,8 @@ fn who_is_silent_is_dropped_and_who_hears_nothing_gets_heartbeats() {
     assert!(play.session.is_over());
     let mut play = Play::open();
     let second = 1_000;
+    play.session.beat();
+    play.expect(&["> heartbeat"]);
     play.tick(30 * second);
     play.expect(&["> heartbeat"]);
     play.say(&ClientCommand::Heartbeat);

@@ -74,7 +74,6 @@ impl<S: Session> Connection<S> {
                 add(&counters.messages_unroutable_dropped, 1);
             }
             if publish.number != 0 {
-                add(&counters.messages_confirmed, 1);
                 self.session.accepted(publish.channel, publish.number, &[]);
             }
             return;
@@ -116,7 +115,7 @@ impl<S: Session> Connection<S> {
         if begun.is_some() {
             self.trace_put(begun, &publish, targets.len(), &outcome.waits, run.env);
         }
-        self.answer(&publish, &outcome, run.env);
+        self.answer(&publish, &outcome);
     }
 
     /// Looks at a publish that a transaction holds back: what would refuse it at the commit refuses
@@ -289,7 +288,7 @@ impl<S: Session> Connection<S> {
         Ok(Routed::To(targets))
     }
 
-    fn answer<E: Env>(&mut self, publish: &Publish, outcome: &Outcome, env: &E) {
+    fn answer(&mut self, publish: &Publish, outcome: &Outcome) {
         if publish.number == 0 {
             return;
         }
@@ -299,7 +298,6 @@ impl<S: Session> Connection<S> {
             self.session
                 .accepted(publish.channel, publish.number, &outcome.waits);
             self.replies.awaiting |= outcome.waits.iter().any(|(awaited, _)| awaited.is_shard());
-            add(&env.counters().messages_confirmed, 1);
         }
     }
 
@@ -315,7 +313,7 @@ impl<S: Session> Connection<S> {
         if publish.number == 0 {
             self.note_transacted(publish.channel, &outcome.waits);
         }
-        self.answer(publish, &outcome, run.env);
+        self.answer(publish, &outcome);
     }
 
     fn publish_reply<E: Env>(&mut self, publish: &Publish, run: &mut Run<'_, E>) {

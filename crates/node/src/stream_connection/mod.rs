@@ -243,6 +243,12 @@ impl StreamConnection {
         self.side.unsynced.retain(is_pending);
     }
 
+    /// Says something that needs no answer: a client that has gone is found out by that, though
+    /// what it sent last is not read.
+    pub fn beat(&mut self) {
+        self.session.beat();
+    }
+
     /// Takes note of what there is to be written.
     pub fn flush(&mut self) {
         let output_bytes = self.output().len();

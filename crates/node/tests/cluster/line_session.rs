@@ -71,6 +71,7 @@ pub struct LineSession {
     deliveries: u64,
     alarm: bool,
     published: bool,
+    confirmed: u64,
 }
 
 impl LineSession {
@@ -87,6 +88,7 @@ impl LineSession {
             deliveries: 0,
             alarm: false,
             published: false,
+            confirmed: 0,
         }
     }
 
@@ -480,16 +482,21 @@ impl Session for LineSession {
     }
 
     fn flush(&mut self) {
-        let mut lines = Vec::new();
+        let (mut lines, confirmed) = (Vec::new(), &mut self.confirmed);
         self.ledger.flush(|answer: Answer| {
             let verb = match answer.confirmed {
                 true => "confirmed",
                 false => "rejected",
             };
+            *confirmed += u64::from(answer.confirmed) * answer.count;
             let all = if answer.multiple { ".." } else { "" };
             lines.push(format!("{verb} {all}{}", answer.number));
         });
         lines.iter().for_each(|line| self.say(line));
+    }
+
+    fn take_confirmed(&mut self) -> u64 {
+        std::mem::take(&mut self.confirmed)
     }
 
     fn output(&mut self) -> &mut OutBuffer {
@@ -540,6 +547,7 @@ impl Session for LineSession {
     // It has no clock, no half-closed sockets and no transactions.
     fn tick(&mut self, _: Now, _: &mut Vec<Request>) {}
     fn unread(&mut self, _: Now) {}
+    fn beat(&mut self) {}
     fn deadline(&self) -> Option<u64> {
         None
     }

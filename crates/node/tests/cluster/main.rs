@@ -12,6 +12,7 @@ mod active;
 mod alarms;
 mod claims;
 mod classic;
+mod confirmed;
 mod line;
 mod members;
 mod outdated;

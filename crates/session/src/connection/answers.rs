@@ -9,6 +9,8 @@ pub(crate) struct Answers {
     ready: Vec<u16>,
     /// Channels with publishes that wait for a log or a queue.
     awaiting: Vec<u16>,
+    /// Publishes that were confirmed since that was last asked.
+    confirmed: u64,
 }
 
 /// How the publishes of a channel stand together.
@@ -39,7 +41,9 @@ impl Answers {
     /// Tells each channel that waits, which answers how it stood and stands; none if it is there no
     /// more.
     pub(super) fn tell(&mut self, mut tell: impl FnMut(u16) -> Option<(Standing, Standing)>) {
-        let Self { ready, awaiting } = self;
+        let Self {
+            ready, awaiting, ..
+        } = self;
         awaiting.retain(|channel| {
             let Some((before, now)) = tell(*channel) else {
                 return false;
@@ -61,6 +65,16 @@ impl Answers {
     pub(super) fn given(&mut self, mut list: Vec<u16>) {
         list.clear();
         self.ready = list;
+    }
+
+    /// The client was told that so many publishes are confirmed.
+    pub(super) const fn note_confirmed(&mut self, count: u64) {
+        self.confirmed += count;
+    }
+
+    /// How many they were since this was last asked.
+    pub(super) const fn take_confirmed(&mut self) -> u64 {
+        std::mem::replace(&mut self.confirmed, 0)
     }
 
     /// There are no channels any more.

@@ -58,3 +58,39 @@ impl Client {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use leveret_amqp::TableBuilder;
+    use leveret_types::FieldValue;
+
+    #[test]
+    fn a_client_is_able_to_do_what_it_says_that_it_is() {
+        const NAMES: [&str; 3] = [
+            "authentication_failure_close",
+            "connection.blocked",
+            "consumer_cancel_notify",
+        ];
+        let read = |value: &dyn Fn(usize) -> FieldValue| {
+            let able = NAMES.iter().enumerate();
+            let able = able.map(|(at, name)| ((*name).to_owned(), value(at)));
+            let mut properties = TableBuilder::new();
+            properties.push("capabilities", &FieldValue::Table(able.collect()));
+            let read = Capabilities::read(properties.as_table());
+            [
+                read.authentication_failure_close,
+                read.connection_blocked,
+                read.consumer_cancel_notify,
+            ]
+        };
+        for one in 0..NAMES.len() {
+            let told = read(&|at| FieldValue::Bool(at == one));
+            assert_eq!(told, [0, 1, 2].map(|at| at == one), "{}", NAMES[one]);
+        }
+        assert_eq!(read(&|_| FieldValue::text("true")), [false; 3]);
+        let mut properties = TableBuilder::new();
+        properties.push("capabilities", &FieldValue::Bool(true));
+        assert!(!Capabilities::read(properties.as_table()).connection_blocked);
+    }
+}

@@ -69,6 +69,12 @@ impl Connection {
         });
     }
 
+    /// How many publishes were confirmed since this was last asked; those that were refused are none
+    /// of them.
+    pub const fn take_confirmed(&mut self) -> u64 {
+        self.answers.take_confirmed()
+    }
+
     /// Gives the client the answers to its publishes that are ready: before each write to the
     /// socket.
     pub fn flush(&mut self) {
@@ -86,6 +92,7 @@ impl Connection {
             channels,
             phase,
             times,
+            answers,
             ..
         } = self;
         if *phase != Phase::Running {
@@ -102,6 +109,7 @@ impl Connection {
             let (delivery_tag, multiple) = (answer.number, answer.multiple);
             if answer.confirmed {
                 counters.confirmed += answer.count;
+                answers.note_confirmed(answer.count);
                 encode::method(
                     out.tail(),
                     number,

@@ -13,6 +13,16 @@ impl Connection {
         self.times.lived(at);
     }
 
+    /// Says something that needs no answer, whether or not heartbeats are agreed: a client that has
+    /// gone is found out by that. Before and after a connection is in use its phases have an end of
+    /// their own.
+    pub fn beat(&mut self) {
+        if self.phase == Phase::Running {
+            self.out.push_before_barrier(&encode::HEARTBEAT);
+            self.times.speak();
+        }
+    }
+
     /// Whether the client is expected to be heard.
     const fn listening(&self) -> bool {
         self.asked.is_none() && !self.held()

@@ -14,7 +14,7 @@ use leveret_amqp::{
     ContentHeader, Method, PROTOCOL_HEADER, Properties, RawTable, RawValue, TableBuilder, access,
     basic, channel, confirm, connection, exchange, queue, tx,
 };
-use leveret_client::ChannelCounters;
+use leveret_client::{ChannelCounters, Session};
 use leveret_session::contract::{
     Awaited, Consume, LoginOutcome, Publish, Reply, Request, Settle, SettleOutcome, Topology,
 };
@@ -218,6 +218,8 @@ impl Talk {
                     .map_or_else(String::new, ToString::to_string),
             ),
             ["user"] => shown.push(connection.user().to_owned()),
+            ["confirmed"] => shown.push(connection.take_confirmed().to_string()),
+            ["who"] => shown.push(show_who(connection)),
             ["ends-output"] => shown.push(connection.ends_output().to_string()),
             ["flood", count] => {
                 let octets = Bytes::from_static(&[0xCE; 4_096]);
@@ -269,11 +271,33 @@ impl Talk {
                 self.connection.tick(self.now, &mut self.requests);
             }
             ["time", ms] => self.now = Now::both(int(ms)),
+            // The socket holds more, which is left there; the client lived at that time.
+            ["unread", ms] => self.connection.unread(Now::both(int(ms))),
+            ["beat"] => self.connection.beat(),
             ["deadline"] => shown.push(format!("{:?}", self.connection.deadline())),
             _ => return false,
         }
         true
     }
+}
+
+/// Who is there, by what listings and the node ask a session for.
+fn show_who(connection: &Connection) -> String {
+    let status = Session::status(connection);
+    let (user, vhost) = (connection.user(), connection.vhost());
+    let name = connection.client_name().unwrap_or_default();
+    let hears = (connection.hears_of_cancels(), connection.alarmed());
+    format!(
+        "{} user={user} vhost={vhost} name={name} frame={} channels={} heartbeat={} unsent={} \
+         cancels={} alarm={}",
+        status.protocol,
+        status.frame_max,
+        status.channel_max,
+        status.heartbeat_seconds,
+        status.unsent_bytes > 0,
+        hears.0,
+        hears.1,
+    )
 }
 
 fn int(text: &str) -> u64 {

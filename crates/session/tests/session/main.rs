@@ -4,6 +4,7 @@
 //! Every conversation is held twice, with each line's bytes in one piece and octet by octet.
 
 mod channels;
+mod clauses;
 mod closing;
 mod consuming;
 mod crossings;

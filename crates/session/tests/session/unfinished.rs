@@ -3,14 +3,15 @@
 use crate::harness::begin_publish;
 use bytes::Bytes;
 use leveret_amqp::frame::FrameKind;
-use leveret_amqp::{ContentHeader, channel, encode};
+use leveret_amqp::{ContentHeader, channel, connection, encode};
+use leveret_client::SessionState;
 use leveret_session::contract::Request;
 use leveret_session::{Connection, Settings, fuzz};
-use leveret_types::Now;
 use leveret_types::limits::{
     CHUNK_BYTES, MESSAGE_BYTES_MAX, UNFINISHED_LOOK_MS, UNFINISHED_MS_MAX,
     UNFINISHED_NODE_BYTES_MAX,
 };
+use leveret_types::{Now, ProtocolError, ReplyCode};
 
 /// Octets of properties: none are set.
 const PROPERTIES: usize = 2;
@@ -234,6 +235,33 @@ fn a_message_that_is_larger_than_may_be_is_refused_whatever_room_there_is() {
     node.say(&mut second, publish(1, 100_001 + PROPERTIES, 0));
     assert!(!second.held());
     assert_eq!(channels(&second), 0, "it is refused");
+}
+
+#[test]
+fn a_publish_has_a_place_when_it_is_one_octet_larger_than_a_small_one() {
+    let node = Node::new();
+    for (size, counted) in [(4_096, 0), (4_097, 4_097)] {
+        let mut client = node.connect();
+        node.say(&mut client, publish(1, size, 0));
+        assert_eq!(node.bytes(), counted);
+    }
+    assert_eq!(node.bytes(), 0, "they have gone");
+}
+
+#[test]
+fn who_waits_for_room_is_heard_when_the_broker_closes_the_connection() {
+    let node = Node::new();
+    let (mut first, mut second) = (node.connect(), node.connect());
+    node.say(&mut first, publish(1, UNFINISHED_NODE_BYTES_MAX, 0));
+    node.say(&mut second, publish(1, 10_000, 0));
+    assert!(second.held());
+    let forced = ProtocolError::connection(ReplyCode::ConnectionForced, "bye");
+    second.close(forced);
+    assert!(!second.held());
+    let mut close_ok = Vec::new();
+    encode::method(&mut close_ok, 0, &connection::CloseOk {});
+    node.say(&mut second, close_ok);
+    assert_eq!(second.state(), SessionState::Lingering);
 }
 
 /// A message that is put together as logs keep it.
