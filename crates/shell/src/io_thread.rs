@@ -16,7 +16,7 @@ use crate::read_size::ReadSize;
 use crate::transport::Transport;
 use client::Client;
 use leveret_node::{ConnectionEvent, ConnectionStatus, Env};
-use leveret_types::limits::{CLIENT_GONE_MS_MAX, SHUTDOWN_CLIENT_MS};
+use leveret_types::limits::{CLIENT_GONE_MS_MAX, SHUTDOWN_CLIENT_MS, UNREAD_PROBE_MS};
 use leveret_types::{ConnectionId, Now, QueueId};
 use mio::event::Event;
 use mio::net::TcpStream;
@@ -145,6 +145,9 @@ struct Slot {
     ending: bool,
     /// Since when that is known, and what it had sent before is not to be read; 0 if it is.
     gone_ms: u64,
+    /// When it is next seen to whether the client is still there though its input is not to be read;
+    /// 0 if that is read.
+    probe_ms: u64,
     /// In the list of connections to be read in this turn.
     queued: bool,
     /// In the list of connections that something happened to in this turn.
@@ -366,8 +369,7 @@ impl IoThread {
         if !state.unread || state.broken {
             return 0;
         }
-        let output_full = state.client.output().len() > OUTPUT_BYTES_MAX;
-        if !state.client.reading() || output_full {
+        if !state.is_read() {
             // Read on when the connection says so: `finish` looks. It also waits no longer than it
             // must for a client that is gone.
             if state.ending {
@@ -577,6 +579,7 @@ impl IoThread {
         let Some(state) = &mut self.slots[slot] else {
             return;
         };
+        let probe_at = state.probe(now);
         while !state.broken && !state.write_blocked {
             write_output(state, now);
             state.client.written(now, &self.broker);
@@ -586,8 +589,7 @@ impl IoThread {
             }
         }
         let mut gone_at = None;
-        let output_fits = state.client.output().len() <= OUTPUT_BYTES_MAX;
-        if !state.ending || state.client.reading() && output_fits {
+        if !state.ending || state.is_read() {
             state.gone_ms = 0;
         } else {
             // Nobody waits for what is held back any more. It has a while to be carried out still.
@@ -620,8 +622,9 @@ impl IoThread {
             self.awaiting.push(slot);
             self.broker.await_durable(self.index, epoch);
         }
-        let deadlines = [state.client.deadline(), gone_at, given_up_at, first_byte_at];
-        let deadline = deadlines.into_iter().flatten().min();
+        let own = [gone_at, given_up_at, first_byte_at, probe_at];
+        let deadlines = own.into_iter().chain([state.client.deadline()]);
+        let deadline = deadlines.flatten().min();
         let deadline = match (deadline, state.write_blocked) {
             (Some(at), false) => Some(at),
             (at, true) => Some(at.unwrap_or(u64::MAX).min(now.monotonic_ms + 10_000)),
@@ -633,8 +636,7 @@ impl IoThread {
             state.deadline_ms = at.max(1);
             self.deadlines.push(Reverse((state.deadline_ms, slot)));
         }
-        let output_fits = state.client.output().len() <= OUTPUT_BYTES_MAX;
-        if state.unread && !ahead && state.client.reading() && output_fits {
+        if state.unread && !ahead && state.is_read() {
             self.queue_read(slot);
         }
     }
@@ -657,6 +659,28 @@ impl IoThread {
 }
 
 impl Slot {
+    /// Whether the client's input may be read.
+    fn is_read(&mut self) -> bool {
+        self.client.reading() && self.client.output().len() <= OUTPUT_BYTES_MAX
+    }
+
+    /// A client that has gone hides behind what it had sent while that is not read: where the
+    /// socket has no room for it all, the end does not come. To say something finds it out, for its
+    /// system refuses to take that. Says when that is done next, if it is.
+    fn probe(&mut self, now: Now) -> Option<u64> {
+        if !self.unread || self.ending || self.write_blocked || self.is_read() {
+            self.probe_ms = 0;
+            return None;
+        }
+        if self.probe_ms == 0 {
+            self.probe_ms = now.monotonic_ms + UNREAD_PROBE_MS;
+        } else if self.probe_ms <= now.monotonic_ms {
+            self.client.beat();
+            self.probe_ms = now.monotonic_ms + UNREAD_PROBE_MS;
+        }
+        Some(self.probe_ms)
+    }
+
     /// Gives back its place among those that have not logged in once it has, or tells whether it is
     /// the node's turn; says when it must have brought its first byte, if it has not.
     fn check_pending_login(&mut self, now: Now) -> Option<u64> {

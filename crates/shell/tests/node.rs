@@ -10,6 +10,7 @@ use leveret_session::Settings;
 use leveret_shell::disk::RealDisk;
 use leveret_shell::node::{LISTED_MAX, Node, Which, each_portion, some_connections};
 use leveret_types::ConnectionId;
+use leveret_types::limits::{CLIENT_GONE_MS_MAX, UNREAD_PROBE_MS};
 use std::collections::BTreeSet;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -231,11 +232,16 @@ fn who_goes_with_its_last_words_is_gone() {
 
 /// Waits until the node has no connections.
 fn await_none(node: &Node) {
-    let mut looks = 0;
+    await_none_for(node, 10_000);
+}
+
+/// The same, for so many milliseconds.
+fn await_none_for(node: &Node, patience_ms: u64) {
+    let mut waited_ms = 0;
     while node.broker.connection_count() > 0 {
         std::thread::sleep(std::time::Duration::from_millis(10));
-        looks += 1;
-        assert!(looks < 1_000, "some have not been seen to go");
+        waited_ms += 10;
+        assert!(waited_ms < patience_ms, "some have not been seen to go");
     }
 }
 
@@ -342,6 +348,41 @@ fn a_client_that_an_alarm_holds_back_is_seen_to_go() {
     client.send_bytes(&publish(b"held")).expect("sent");
     drop(client);
     await_none(&node);
+    node.shut_down();
+}
+
+/// The end of a client that has sent more than the node's socket takes is behind what waits at the
+/// client, which its system keeps for as long as it can.
+#[test]
+fn a_client_that_an_alarm_holds_back_is_seen_to_go_though_much_is_unread() {
+    let scratch = Scratch::new("gone-behind-much");
+    let mut config = config(&scratch.0, None);
+    config.watermarks.memory_bytes = 1;
+    let node = Node::start(config, RealDisk::new()).expect("the node starts");
+    let socket = connect(address(&node, false));
+    let mut writes = socket.try_clone().expect("the same socket");
+    let mut client = Client::log_in(socket, "PLAIN", b"\0guest\0guest").expect("logged in");
+    client.send_bytes(&publish(b"held")).expect("sent");
+    let told = client.answer().expect("told");
+    assert!(matches!(
+        Method::decode(&told),
+        Ok(Method::ConnectionBlocked(_))
+    ));
+    writes.set_nonblocking(true).expect("an option");
+    let (much, mut refusals) = (publish(&[7; 100_000]), 0);
+    // A moment after the first refusal the systems have moved on what they could.
+    while refusals < 50 {
+        match writes.write(&much) {
+            Ok(_) => refusals = 0,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                refusals += 1;
+                std::thread::sleep(std::time::Duration::from_millis(10));
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+    drop((client, writes));
+    await_none_for(&node, UNREAD_PROBE_MS + CLIENT_GONE_MS_MAX + 20_000);
     node.shut_down();
 }
 

@@ -63,6 +63,10 @@ pub const LATE_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Milliseconds for which a connection whose client has closed its socket is kept while what it had
 /// sent before waits: for an alarm, for a queue of the cluster, for an answer.
 pub const CLIENT_GONE_MS_MAX: u64 = 5_000;
+/// Milliseconds after which a client whose input is not read, for an alarm or for anything else, is
+/// sent a heartbeat, agreed or not, and again as often: one that has closed its socket is found out
+/// by that where the end of its input does not fit into the socket.
+pub const UNREAD_PROBE_MS: u64 = 15_000;
 /// Milliseconds for which a client whose frames cannot be read, or that sends a body of more bytes
 /// than it said, is still read after `connection.close`: a socket that is dropped with unread input
 /// would take the answer back.

@@ -171,6 +171,7 @@ impl IoThread {
             first_byte_until_ms: now.monotonic_ms + CONNECTION_FIRST_BYTE_MS_MAX,
             ending: false,
             gone_ms: 0,
+            probe_ms: 0,
             queued: false,
             touched: false,
             awaiting: false,

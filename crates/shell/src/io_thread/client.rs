@@ -95,6 +95,10 @@ impl Client {
         either!(self, client => client.unread(at));
     }
 
+    pub(super) fn beat(&mut self) {
+        either!(self, client => client.beat());
+    }
+
     pub(super) fn tick(&mut self, now: Now, broker: &Broker) {
         either!(self, client => client.tick(now, broker));
     }
