@@ -33,7 +33,7 @@ fn what_a_queue_refuses_does_not_count_as_confirmed_at_any_node() {
          a publish p m6 => a: nack 4
          b publish p m7 => b: nack 2
          b publish nothing m8 => b: ack 3
-         c publish - nothing m9 => c: confirmed 2",
+         c publish - nothing m9 => c: returned m9, confirmed 2",
     );
     assert_eq!([1, 2, 3].map(|node| confirmed(&world, node)), [2, 1, 1]);
 }
@@ -53,7 +53,7 @@ fn what_is_not_committed_does_not_count_as_confirmed_yet() {
          run 1000",
     );
     assert_eq!(confirmed(&world, 2), 0);
-    play_on(&mut world, "unstall 3 => b: ack 2*");
+    play_on(&mut world, "unstall 3\n run 1000 => b: ack 2*");
     assert_eq!(confirmed(&world, 2), 2);
 }
 
