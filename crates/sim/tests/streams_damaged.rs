@@ -10,11 +10,11 @@ use leveret_stream::{
     RequestId, SessionId, SharedChunk, StreamSettings,
 };
 use leveret_stream_host::StreamHost;
-use leveret_types::{Now, QueueId};
+use leveret_types::{ConnectionId, Now, QueueId};
 use std::path::{Path, PathBuf};
 
 const STREAM: QueueId = QueueId(1);
-const SESSION: SessionId = SessionId(1);
+const SESSION: SessionId = SessionId::Connection(ConnectionId(1));
 const ROUNDS: u64 = 60;
 const SECTOR: usize = 512;
 

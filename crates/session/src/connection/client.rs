@@ -84,9 +84,9 @@ mod tests {
                 read.consumer_cancel_notify,
             ]
         };
-        for one in 0..NAMES.len() {
+        for (one, name) in NAMES.iter().enumerate() {
             let told = read(&|at| FieldValue::Bool(at == one));
-            assert_eq!(told, [0, 1, 2].map(|at| at == one), "{}", NAMES[one]);
+            assert_eq!(told, [0, 1, 2].map(|at| at == one), "{name}");
         }
         assert_eq!(read(&|_| FieldValue::text("true")), [false; 3]);
         let mut properties = TableBuilder::new();

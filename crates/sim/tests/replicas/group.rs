@@ -3,7 +3,9 @@
 
 use bytes::Bytes;
 use leveret_stream::replica::Epoch;
-use leveret_stream::{Command, Event, Generation, MemberId, Reference, RequestId, StoredBy};
+use leveret_stream::{
+    Command, Event, Generation, MemberId, Reference, RequestId, SessionId, StoredBy,
+};
 use leveret_types::QueueId;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +15,7 @@ pub const CONSUMERS: u64 = 3;
 const PARTITION: u32 = 1;
 
 /// A run of a node, and an epoch that it leads in.
-pub type Led = (u64, Epoch);
+pub type Led = (SessionId, Epoch);
 
 #[derive(Default)]
 pub struct Group {

@@ -418,7 +418,7 @@ impl World {
     fn led(&self, at: usize) -> Option<group::Led> {
         let node = &self.nodes[at];
         match node.role()? {
-            ReplicaRole::Leader { epoch, .. } => Some((node.session(0).0, epoch)),
+            ReplicaRole::Leader { epoch, .. } => Some((node.session(0), epoch)),
             _ => None,
         }
     }
