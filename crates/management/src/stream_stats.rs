@@ -127,7 +127,8 @@ pub struct StreamStanding {
     pub first_offset: Option<u64>,
     /// The last offset that readers may see; none where it is empty.
     pub committed_offset: Option<u64>,
-    /// The last offset that there is, also where readers may not see it yet; none where it is empty.
+    /// The last offset that there is, also where readers may not see it yet; none where it is
+    /// empty.
     pub last_offset: Option<u64>,
     /// Files of messages.
     pub segments: u64,

@@ -145,8 +145,8 @@ struct Slot {
     ending: bool,
     /// Since when that is known, and what it had sent before is not to be read; 0 if it is.
     gone_ms: u64,
-    /// When it is next seen to whether the client is still there though its input is not to be read;
-    /// 0 if that is read.
+    /// When it is next seen to whether the client is still there though its input is not to be
+    /// read; 0 if that is read.
     probe_ms: u64,
     /// In the list of connections to be read in this turn.
     queued: bool,

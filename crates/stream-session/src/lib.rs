@@ -12,8 +12,8 @@
 //! Invariant: while an answer is owed, nothing more of the client's input is looked at; so a client
 //! sees its requests take effect in order.
 //! Invariant: what a connection holds is bounded by limits: a client that does not read is sent
-//! nothing more, and what it was to be sent is handed back; one whose publishes are not confirmed is
-//! not read.
+//! nothing more, and what it was to be sent is handed back; one whose publishes are not confirmed
+//! is not read.
 
 mod answers;
 mod asked;

@@ -3,7 +3,7 @@
 
 use super::ask::AskOptions;
 use super::http::segment;
-use super::storage::SET_ASIDE;
+use super::set_aside::SET_ASIDE;
 use super::table::{Rows, show};
 use clap::Args;
 use serde_json::Value;

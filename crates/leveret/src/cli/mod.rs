@@ -12,6 +12,7 @@ pub mod node_file;
 pub mod password;
 mod redrive;
 mod route;
+mod set_aside;
 pub mod storage;
 pub mod table;
 pub mod target;

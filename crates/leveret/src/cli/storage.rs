@@ -1,5 +1,6 @@
 //! `leveret storage`: what lies on disk, in words, while no node runs on it.
 
+use super::set_aside::SET_ASIDE;
 use crate::config::{self, Config, Machine, Source};
 use crate::file_modes;
 use clap::{Args, Subcommand};
@@ -248,11 +249,6 @@ fn described(found: &Inspection, names: &Names) -> String {
     }
     text
 }
-
-/// What to do about files that were set aside.
-pub(super) const SET_ASIDE: &str = "what told of these streams was missing at a start, such as a file of the write-ahead log or a \
-     checkpoint,\nand the node uses none of them: stop it, put that back, and these files into the \
-     folder above; or delete them\n";
 
 /// What starts have set aside, file by file, and what to do about it.
 fn aside(disk: &RealDisk, folders: &Folders) -> Result<String, String> {

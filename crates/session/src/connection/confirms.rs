@@ -69,8 +69,8 @@ impl Connection {
         });
     }
 
-    /// How many publishes were confirmed since this was last asked; those that were refused are none
-    /// of them.
+    /// How many publishes were confirmed since this was last asked; those that were refused are
+    /// none of them.
     pub const fn take_confirmed(&mut self) -> u64 {
         self.answers.take_confirmed()
     }

@@ -60,8 +60,8 @@ pub(crate) struct FileScan {
     /// The end that the file once had and does not have any more. What was there nobody knows:
     /// the file after it, if there is one, may begin where the cut was found.
     pub(crate) cut: Option<Range<u64>>,
-    /// The last chunks, of one shard each, that a start has found here and written again, elsewhere;
-    /// of a file that was cut also those before it: what is lost came behind them.
+    /// The last chunks, of one shard each, that a start has found here and written again,
+    /// elsewhere; of a file that was cut also those before it: what is lost came behind them.
     pub(crate) moved: BTreeMap<u16, ChunkSeq>,
 }
 

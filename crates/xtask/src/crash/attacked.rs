@@ -71,7 +71,7 @@ impl Attacked {
             .collect();
         let cluster = Cluster::form("crash-attacked", &members, SETTINGS)?;
         cluster::declare_quorum_queues(&cluster)?;
-        streams::create(&cluster::stream_nodes(&cluster))?;
+        streams::create(&streams::nodes_of(&cluster))?;
         Ok(Attacked {
             path,
             cluster,
@@ -89,7 +89,7 @@ impl Scene for Attacked {
     fn round(&mut self, _number: u32, random: &mut Random) -> Result<String> {
         let addresses = self.cluster.addresses();
         let load = Load {
-            streams: cluster::stream_nodes(&self.cluster),
+            streams: streams::nodes_of(&self.cluster),
             ..Load::own(addresses.clone())
         };
         let Attacked {
@@ -136,7 +136,7 @@ impl Scene for Attacked {
     }
 
     fn stream_nodes(&self) -> Vec<StreamNode> {
-        cluster::stream_nodes(&self.cluster)
+        streams::nodes_of(&self.cluster)
     }
 
     fn audit_every(&self) -> u32 {

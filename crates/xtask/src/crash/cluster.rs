@@ -76,11 +76,6 @@ pub fn declare_quorum_queues(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// The nodes of a cluster, as the load of streams has them.
-pub fn stream_nodes(cluster: &Cluster) -> Vec<StreamNode> {
-    cluster.nodes.iter().map(StreamNode::of).collect()
-}
-
 /// Three nodes on loopback.
 pub struct Nodes {
     cluster: Cluster,
@@ -92,7 +87,7 @@ impl Nodes {
     pub fn start(name: &str) -> Result<Nodes> {
         let cluster = Cluster::start(name, 3)?;
         declare_quorum_queues(&cluster)?;
-        streams::create(&stream_nodes(&cluster))?;
+        streams::create(&streams::nodes_of(&cluster))?;
         Ok(Nodes {
             cluster,
             ledger: Ledger::new(Rules::Cluster),
@@ -108,7 +103,7 @@ impl Scene for Nodes {
     fn round(&mut self, _number: u32, random: &mut Random) -> Result<String> {
         let addresses = self.cluster.addresses();
         let load = Load {
-            streams: stream_nodes(&self.cluster),
+            streams: streams::nodes_of(&self.cluster),
             ..Load::own(addresses.clone())
         };
         let cluster = &mut self.cluster;
@@ -131,7 +126,7 @@ impl Scene for Nodes {
     }
 
     fn stream_nodes(&self) -> Vec<StreamNode> {
-        stream_nodes(&self.cluster)
+        streams::nodes_of(&self.cluster)
     }
 
     fn audit_every(&self) -> u32 {

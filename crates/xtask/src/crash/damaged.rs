@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use super::cluster::stream_nodes;
 use super::ledger::Ledger;
 use super::scenarios::{await_member, await_that, number_of};
 use super::stream_ledger::STREAMS;
@@ -42,7 +41,7 @@ pub fn replica(cluster: &mut Cluster, ledger: &Ledger, damaged: usize) -> Result
     cluster.launch(&[damaged])?;
     await_member(cluster, other, number, "is up", |node| node["up"] == true)?;
     for stream in 0..STREAMS {
-        streams::read_again(&stream_nodes(cluster), (damaged, stream), ledger)?;
+        streams::read_again(&streams::nodes_of(cluster), (damaged, stream), ledger)?;
     }
     if complaints(&cluster.nodes[damaged])? == before {
         ledger.accuse(format!(

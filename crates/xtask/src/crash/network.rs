@@ -147,7 +147,7 @@ impl Network {
             .collect();
         let cluster = Cluster::form("crash-network", &members, SETTINGS)?;
         cluster::declare_quorum_queues(&cluster)?;
-        streams::create(&cluster::stream_nodes(&cluster))?;
+        streams::create(&streams::nodes_of(&cluster))?;
         Ok(Network {
             cluster,
             namespaces,
@@ -175,7 +175,7 @@ impl Scene for Network {
             addresses: self.cluster.addresses(),
             consuming: true,
             programs: Some(self.programs.clone()),
-            streams: cluster::stream_nodes(&self.cluster),
+            streams: streams::nodes_of(&self.cluster),
         };
         let (cluster, namespaces, ledger) = (&mut self.cluster, &self.namespaces, &self.ledger);
         let [faulty, healed, of_streams] = load::during(&load, random, ledger, |_| {
@@ -216,7 +216,7 @@ impl Scene for Network {
     }
 
     fn stream_nodes(&self) -> Vec<StreamNode> {
-        cluster::stream_nodes(&self.cluster)
+        streams::nodes_of(&self.cluster)
     }
 
     fn audit_every(&self) -> u32 {

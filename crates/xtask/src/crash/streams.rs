@@ -16,6 +16,7 @@ use anyhow::{Context, Result, bail};
 use super::ledger::Ledger;
 use super::stream_ledger::{Position, STREAM_PUBLISHERS, STREAMS, stream_body};
 use crate::broker::{self, Broker};
+use crate::cluster::Cluster;
 use crate::numbers::Random;
 use crate::stream_client::{
     self, Event, PRECONDITION_FAILED, PUBLISHER_DOES_NOT_EXIST, STREAM_DOES_NOT_EXIST,
@@ -56,6 +57,11 @@ impl StreamNode {
             stream: broker.stream,
         }
     }
+}
+
+/// The nodes of a cluster.
+pub fn nodes_of(cluster: &Cluster) -> Vec<StreamNode> {
+    cluster.nodes.iter().map(StreamNode::of).collect()
 }
 
 /// The name of a stream.

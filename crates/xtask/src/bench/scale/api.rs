@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use serde_json::json;
 
-use super::{Figure, Stranger, WAIT, figure, pipelined};
+use super::measure::{Figure, Stranger, WAIT, figure, pipelined};
 use crate::broker::{Broker, Kind};
 use crate::client::Client;
 use crate::cluster::Cluster;

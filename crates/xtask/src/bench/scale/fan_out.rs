@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
-use super::{Figure, IDLE_AFTER, WAIT, figure, publish_confirmed};
+use super::measure::{Figure, IDLE_AFTER, WAIT, figure, publish_confirmed};
 use crate::bench::idle;
 use crate::bench::report::metric;
 use crate::broker::{Broker, Kind};

@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use super::{Figure, IDLE_AFTER, WAIT, bytes_read, figure, pipelined, publish_confirmed, rate};
+use super::measure::{
+    Figure, IDLE_AFTER, WAIT, bytes_read, figure, pipelined, publish_confirmed, rate,
+};
 use crate::bench::idle;
 use crate::broker::{Broker, Kind};
 use crate::client::{Client, Event, Table};

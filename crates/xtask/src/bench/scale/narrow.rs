@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use super::{Figure, WAIT, figure, pipelined};
+use super::measure::{Figure, WAIT, figure, pipelined};
 use crate::bench::logins::timed_login;
 use crate::broker::{Broker, Kind, Place};
 use crate::client::Client;

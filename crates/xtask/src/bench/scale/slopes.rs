@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 
-use super::{Figure, WAIT, figure, pipelined, publish_confirmed};
+use super::measure::{Figure, WAIT, figure, pipelined, publish_confirmed};
 use crate::broker::{Broker, Kind};
 use crate::client::{Client, Event, Table};
 use crate::cluster::Cluster;

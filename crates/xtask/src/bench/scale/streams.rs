@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow};
 use serde_json::Value;
 
-use super::{Figure, IDLE_AFTER, figure};
+use super::measure::{Figure, IDLE_AFTER, figure};
 use crate::bench::idle;
 use crate::bench::report::metric;
 use crate::broker::{Broker, Kind, leveret_binary};
