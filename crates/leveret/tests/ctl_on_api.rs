@@ -276,6 +276,8 @@ fn commands_of_rabbitmq_streams_show_what_the_node_has() {
         "move s group 12",
         "set 8 group TimestampMs(5)",
         "move s group 12",
+        "set 8 group TimestampMs(1795946400000)",
+        "move s group 12",
         "set 8 new Offset(5)",
         "move s new 12",
         "forget 8 other",

@@ -8,6 +8,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// A control group of this test's own, gone at its end.
 struct Group(PathBuf);
@@ -43,13 +44,24 @@ impl Drop for Group {
     }
 }
 
-/// How many threads of a process serve client sockets.
+/// How many threads of a process serve client sockets, once all of them run: a thread has the name
+/// of the one that started it until then.
 fn io_threads(process: u32) -> usize {
-    let tasks = fs::read_dir(format!("/proc/{process}/task")).expect("its threads");
-    let names = tasks
-        .flatten()
-        .filter_map(|task| fs::read_to_string(task.path().join("comm")).ok());
-    names.filter(|name| name.starts_with("leveret-io-")).count()
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        let tasks = fs::read_dir(format!("/proc/{process}/task")).expect("its threads");
+        let names: Vec<String> = tasks
+            .flatten()
+            .filter_map(|task| fs::read_to_string(task.path().join("comm")).ok())
+            .collect();
+        let unnamed = names.iter().filter(|name| name.trim() == "leveret");
+        if unnamed.count() == 1 {
+            let serve = |name: &&String| name.starts_with("leveret-io-");
+            return names.iter().filter(serve).count();
+        }
+        assert!(Instant::now() < deadline, "not all of them run: {names:?}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// Starts a node in a control group; without one where this process is.

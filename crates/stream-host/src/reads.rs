@@ -73,8 +73,6 @@ pub(crate) struct Reads<D: Disk> {
     /// Streams that there was none left for, in that order.
     paused: VecDeque<QueueId>,
     memory: ReaderMemory,
-    /// Those that count with what readers hold.
-    counted_under_way: usize,
     /// Streams with readers that there was no memory left for, in that order.
     short: VecDeque<QueueId>,
     /// How many of them go on in this turn, before all others, and have not yet.
@@ -88,7 +86,6 @@ impl<D: Disk> Default for Reads<D> {
             under_way: 0,
             paused: VecDeque::new(),
             memory: ReaderMemory::default(),
-            counted_under_way: 0,
             short: VecDeque::new(),
             resumed: 0,
         }
@@ -113,7 +110,7 @@ impl<D: Disk> Reads<D> {
 
     /// Blocks that may be read for readers now.
     fn blocks(&self) -> usize {
-        self.memory.room(self.counted_under_way)
+        self.memory.room()
     }
 
     /// Blocks that may be read for the readers of the stream whose turn it is: where others wait,
@@ -148,7 +145,7 @@ impl<D: Disk> Reads<D> {
         hosted.reads_under_way += 1;
         let read = match to.is_counted() {
             true => {
-                self.counted_under_way += 1;
+                self.memory.begin_read();
                 read.counted(self.memory.clone())
             }
             false => read,
@@ -193,7 +190,9 @@ impl<D: Disk> StreamHost<D> {
     pub fn was_read(&mut self, done: DoneRead, out: &mut Events) {
         let DoneRead { asked, loaded } = done;
         self.reads.under_way -= 1;
-        self.reads.counted_under_way -= usize::from(asked.to.is_counted());
+        if asked.to.is_counted() {
+            self.reads.memory.end_read();
+        }
         let hosted = self.streams.get_mut(&asked.stream);
         // Another run under this id has asked for nothing.
         let Some(hosted) = hosted.filter(|hosted| hosted.run == asked.run) else {

@@ -18,6 +18,8 @@ struct Counts {
     bytes_max: usize,
     /// Of blocks that were read and are not let go of.
     blocks: AtomicUsize,
+    /// Reads that have been begun; each has a block, and goes on where there is more room.
+    reads: AtomicUsize,
     /// Of chunks that connections have and their sockets have not taken.
     in_hand: AtomicUsize,
 }
@@ -35,6 +37,7 @@ impl ReaderMemory {
         Self(Arc::new(Counts {
             bytes_max,
             blocks: AtomicUsize::new(0),
+            reads: AtomicUsize::new(0),
             in_hand: AtomicUsize::new(0),
         }))
     }
@@ -59,13 +62,35 @@ impl ReaderMemory {
         self.0.blocks.load(Ordering::Relaxed)
     }
 
-    /// Blocks that may be read beside those that are being read, of [`STREAM_READ_BYTES`] each. One
-    /// always may where there is none.
+    /// A read is begun that has room for a block; it counts until [`ReaderMemory::end_read`].
+    pub fn begin_read(&self) {
+        self.0.reads.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A read that was begun has its blocks, or will not have any.
+    pub fn end_read(&self) {
+        self.0.reads.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Bytes that are held, or may be once all reads have ended that have been begun.
+    fn used(&self) -> usize {
+        self.block_bytes() + self.0.reads.load(Ordering::Relaxed) * STREAM_READ_BYTES
+    }
+
+    /// Reads of a block of [`STREAM_READ_BYTES`] each that may be begun. One always may where there
+    /// is none. The first half of the memory is also for reads that go on, which others may do
+    /// until these are begun; so no more than the second half is promised.
     #[must_use]
-    pub fn room(&self, reads_under_way: usize) -> usize {
-        let used = self.block_bytes() + reads_under_way * STREAM_READ_BYTES;
-        let room = self.bytes_max().saturating_sub(used) / STREAM_READ_BYTES;
-        room.max(usize::from(used == 0))
+    pub fn room(&self) -> usize {
+        let used = self.used();
+        let room = self.bytes_max() - used.clamp(self.bytes_max() / 2, self.bytes_max());
+        (room / STREAM_READ_BYTES).max(usize::from(used == 0))
+    }
+
+    /// Whether a read that was begun and has its first block may go on with one more.
+    #[must_use]
+    pub fn has_room_to_go_on(&self) -> bool {
+        self.used() + STREAM_READ_BYTES <= self.bytes_max() / 2
     }
 
     /// Bytes of the chunks that connections have. One that several of them have counts for each.
@@ -157,16 +182,36 @@ mod tests {
     }
 
     #[test]
-    fn there_is_room_for_as_many_blocks_as_fit_and_for_one_where_there_is_none() {
-        let memory = ReaderMemory::new(3 * STREAM_READ_BYTES);
-        assert_eq!(memory.room(0), 3);
-        assert_eq!(memory.room(1), 2);
-        let block = memory.block(Bytes::from(vec![7; STREAM_READ_BYTES]));
-        assert_eq!(memory.room(1), 1);
-        assert_eq!(memory.room(2), 0);
+    fn half_of_the_memory_is_promised_to_reads_and_one_where_there_is_none() {
+        let memory = ReaderMemory::new(6 * STREAM_READ_BYTES);
+        assert_eq!(memory.room(), 3);
+        let block = memory.block(Bytes::from(vec![7; 3 * STREAM_READ_BYTES]));
+        assert_eq!(memory.room(), 3);
+        memory.begin_read();
+        assert_eq!(memory.room(), 2);
+        memory.begin_read();
+        memory.begin_read();
+        assert_eq!(memory.room(), 0);
         drop(block);
+        assert_eq!(memory.room(), 3);
         let small = ReaderMemory::new(1);
-        assert_eq!((small.room(0), small.room(1)), (1, 0));
+        assert_eq!(small.room(), 1);
+        small.begin_read();
+        assert_eq!(small.room(), 0);
+        small.end_read();
+        assert_eq!(small.room(), 1);
+    }
+
+    #[test]
+    fn reads_go_on_within_the_half_that_is_not_promised() {
+        let memory = ReaderMemory::new(6 * STREAM_READ_BYTES);
+        memory.begin_read();
+        let block = memory.block(Bytes::from(vec![7; STREAM_READ_BYTES]));
+        assert!(memory.has_room_to_go_on());
+        memory.begin_read();
+        assert!(!memory.has_room_to_go_on());
+        drop(block);
+        assert!(memory.has_room_to_go_on());
     }
 
     #[test]

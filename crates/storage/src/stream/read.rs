@@ -140,7 +140,7 @@ impl<'a, F: DiskFile> SegmentReader<'a, F> {
 
     /// Reads whole records from a position on: their chunks, and where they end. Of what lies
     /// together so many bytes are read, and up to one block more. What is read is counted where
-    /// there is a count; where much is counted, one block is enough.
+    /// there is a count; where that leaves no room to go on, one block is enough.
     fn read(&self, from: u64, bounds: Bounds, memory: Option<&ReaderMemory>) -> io::Result<Read> {
         let mut read = Read {
             chunks: Vec::new(),
@@ -149,7 +149,7 @@ impl<'a, F: DiskFile> SegmentReader<'a, F> {
         };
         while self.read_block(&mut read, bounds, memory)?
             && read.position - from < bounds.bytes
-            && !memory.is_some_and(ReaderMemory::is_crowded)
+            && memory.is_none_or(ReaderMemory::has_room_to_go_on)
         {}
         Ok(read)
     }
