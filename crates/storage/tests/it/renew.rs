@@ -1,9 +1,7 @@
 //! Logs that begin again under their ids: what was before never comes back, whatever was damaged
 //! and whenever the process ends.
 
-mod common;
-
-use common::{A, B, World, append, append_all, check_all, flush_all, payload};
+use crate::common::{A, B, World, append, append_all, check_all, flush_all, payload};
 use leveret_storage::{MemoryDisk, Read, Store, recover};
 use leveret_types::LogId;
 use std::ops::ControlFlow;

@@ -1,8 +1,6 @@
 //! Large messages: whoever copies them to segments holds little of them, whatever their size.
 
-mod common;
-
-use common::{A, B};
+use crate::common::{A, B};
 use leveret_storage::{
     Disk, DiskFile, Durability, Folders, LogKind, MemoryDisk, Options, Read, Store,
 };

@@ -1,10 +1,6 @@
 //! What `leveret storage` says of a store, and what a repair accepts.
 
-#![allow(clippy::unwrap_used, reason = "a test that fails here says enough")]
-
-mod common;
-
-use common::{A, B, World, append, append_all, check_all, payload};
+use crate::common::{A, B, World, append, append_all, check_all, payload};
 use leveret_storage::inspect::{self, InspectError, ReadOnly};
 use leveret_storage::{Durability, Folders, LogKind, Read};
 use leveret_types::LogId;

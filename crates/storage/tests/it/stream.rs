@@ -1,11 +1,7 @@
 //! Segment files of streams: what was appended is read back, by offset and time, also after a
 //! start; torn ends are cut, damage is reported.
 
-#![allow(clippy::unwrap_used, reason = "a test that fails here says enough")]
-
-mod common;
-
-use common::streams::{chunk, path_of};
+use crate::common::streams::{chunk, path_of};
 use leveret_storage::{
     Disk, DiskFile, MemoryDisk, OpenError, RecoveredStream, StreamFiles, StreamReadError,
 };

@@ -1,8 +1,6 @@
 //! Bodies that several shards have: in the write-ahead log once, whatever happens to it then.
 
-mod common;
-
-use common::{World, payload};
+use crate::common::{World, payload};
 use leveret_storage::inspect::inspect;
 use leveret_storage::{Durability, LogKind, MemoryDisk, Read, SharedBody, Store};
 use leveret_types::LogId;

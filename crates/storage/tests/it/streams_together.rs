@@ -1,11 +1,7 @@
 //! Many streams on one disk: what is synced together, in which pieces, for whom; how many files are
 //! open; what is moved out of the way.
 
-#![allow(clippy::unwrap_used, reason = "a test that fails here says enough")]
-
-mod common;
-
-use common::streams::{chunk, path_of};
+use crate::common::streams::{chunk, path_of};
 use leveret_storage::{Disk, DiskFile, MemoryDisk, StreamFiles};
 use leveret_stream::{Epoch, ReplicaState, Seek, SharedChunk};
 use leveret_types::QueueId;

@@ -1,9 +1,7 @@
 //! What a start is told twice, by a checkpoint and by the write-ahead log, and what work that is
 //! done again and again leaves behind.
 
-mod common;
-
-use common::{A, B, World, append, append_all, check_all, flush_all, payload};
+use crate::common::{A, B, World, append, append_all, check_all, flush_all, payload};
 use leveret_storage::{Durability, LogKind, MemoryDisk, Read, Store};
 
 const STATE: &[u8] = b"a state that nothing else looks like";

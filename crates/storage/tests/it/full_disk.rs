@@ -1,9 +1,8 @@
 //! Starts on a disk that has not one byte free: what they write goes into what is there, however
 //! many of them there are, so that a node can be drained.
 
-mod common;
-
-use common::{A, World, payload};
+use crate::common;
+use crate::common::{A, World, payload};
 use leveret_storage::{
     Durability, LogKind, MemoryDisk, PrepareError, Read, Recovered, Store, WalError, recover,
 };

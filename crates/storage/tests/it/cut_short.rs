@@ -1,8 +1,6 @@
 //! Files of the write-ahead log that end before their time.
 
-mod common;
-
-use common::{A, B, World, append, append_all, check_all, payload};
+use crate::common::{A, B, World, append, append_all, check_all, payload};
 use leveret_storage::{Disk, Durability, LogKind, MemoryDisk, Read, Store, inspect};
 use leveret_types::LogId;
 use std::path::PathBuf;

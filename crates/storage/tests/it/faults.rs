@@ -1,9 +1,7 @@
 //! What the store makes of damaged, torn, stale, missing and full disks; and what it must not read,
 //! keep or hold in memory.
 
-mod common;
-
-use common::{A, B, World, append, append_all, check_all, flush_all, payload};
+use crate::common::{A, B, World, append, append_all, check_all, flush_all, payload};
 use leveret_storage::{
     Disk, Durability, Folders, LogKind, MemoryDisk, OpenError, Read, Store, StoreError,
 };

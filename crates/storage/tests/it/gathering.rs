@@ -1,8 +1,6 @@
 //! What waits for the write-ahead log: whether anybody waits for it, and how much it is.
 
-mod common;
-
-use common::{A, B, World, append, payload};
+use crate::common::{A, B, World, append, payload};
 use leveret_storage::{Durability, LogKind, MemoryDisk, ShardLogs, Store, Urgency};
 use leveret_types::limits::CHUNK_BYTES;
 

@@ -1,5 +1,4 @@
 //! A store on a disk in memory, for the tests beside this folder.
-#![allow(dead_code, reason = "each test file uses a part of it")]
 
 use leveret_storage::{
     Durability, Folders, LogKind, MemoryDisk, Options, Read, RecoveryReport, Store,

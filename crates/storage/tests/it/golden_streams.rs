@@ -3,10 +3,8 @@
 //! state is that of a sound log, of version 1; the other one's tells of damage, of version 2.
 //!
 //! A change here is a change of format: it needs a new version number, a new folder, and code that
-//! reads the old one. `LEVERET_GOLDEN=write cargo test -p leveret-storage --test golden_streams`
-//! writes the folder anew.
-
-#![allow(clippy::unwrap_used, reason = "a test that fails here says enough")]
+//! reads the old one. `LEVERET_GOLDEN=write cargo test -p leveret-storage --test it
+//! golden_streams::` writes the folder anew.
 
 use leveret_storage::{Disk, DiskFile, MemoryDisk, OpenError, StreamFiles};
 use leveret_stream::replica::EpochStart;

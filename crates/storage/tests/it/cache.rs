@@ -1,12 +1,8 @@
 //! What a shard keeps in memory: the limit at which volatile bodies go to segments, and buffers
 //! that it was given as they are.
 
-#![allow(clippy::unwrap_used, reason = "a test that fails here says enough")]
-
-mod common;
-
+use crate::common::{A, B, World, append, flush_all, payload};
 use bytes::Bytes;
-use common::{A, B, World, append, flush_all, payload};
 use leveret_storage::{Durability, LogKind, MemoryDisk, Read, Store, recover};
 use leveret_types::LogId;
 use leveret_types::limits::{CHUNK_BYTES, SEGMENT_BLOCK_BYTES};

@@ -1,9 +1,7 @@
 //! Many logs with one message each, interleaved in the chunks of the write-ahead log and in no
 //! cache: what is read of a chunk is what is wanted of it, and not much else.
 
-mod common;
-
-use common::{World, append, payload};
+use crate::common::{World, append, payload};
 use leveret_storage::{MemoryDisk, Read, Store};
 use leveret_types::LogId;
 

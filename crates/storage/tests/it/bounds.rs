@@ -1,9 +1,7 @@
 //! Bounds of what is written at once, kept ready and kept open, and what is done once and not
 //! again.
 
-mod common;
-
-use common::{A, B, World, append, append_all, check_all, flush_all, payload};
+use crate::common::{A, B, World, append, append_all, check_all, flush_all, payload};
 use leveret_storage::{
     Durability, LogKind, MemoryDisk, Read, Recovered, SealedChunk, Store, WalOutcome, recover,
 };

@@ -9,8 +9,8 @@
 //! name of the folder that they are in.
 //!
 //! A change here is a change of format: it needs a new version number, a new folder, and code that
-//! reads the old one. `LEVERET_GOLDEN=write cargo test -p leveret-storage --test golden` writes the
-//! folder anew.
+//! reads the old one. `LEVERET_GOLDEN=write cargo test -p leveret-storage --test it golden::`
+//! writes the folder anew.
 
 use leveret_storage::{
     Disk, DiskFile, Durability, Folders, LogKind, MemoryDisk, OpenError, Options, Read, Store,

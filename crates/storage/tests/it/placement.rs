@@ -1,10 +1,7 @@
 //! Which folder the segments of a log are in, so that drives can be sized for what they hold.
 
-#![allow(clippy::unwrap_used, reason = "a test that fails here says enough")]
-
-mod common;
-
-use common::{A, B, World, append_all, check_all};
+use crate::common;
+use crate::common::{A, B, World, append_all, check_all};
 use leveret_storage::{Folders, LogKind, MemoryDisk, Read, Store};
 use std::path::{Path, PathBuf};
 

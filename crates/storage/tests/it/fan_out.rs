@@ -1,8 +1,6 @@
 //! Bodies that wait in many logs: in segments once, whatever happens to the logs then.
 
-mod common;
-
-use common::{World, flush_all, payload};
+use crate::common::{World, flush_all, payload};
 use leveret_storage::inspect::{inspect, verify};
 use leveret_storage::{Durability, LogKind, MemoryDisk, Read, Store};
 use leveret_types::LogId;

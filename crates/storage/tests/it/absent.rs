@@ -1,8 +1,6 @@
 //! Stores of which a part is missing: they are refused, and nothing of what is there is changed.
 
-mod common;
-
-use common::{A, World, append_all, check_all, flush_all};
+use crate::common::{A, World, append_all, check_all, flush_all};
 use leveret_storage::rebuild::rebuild;
 use leveret_storage::{Disk, Folders, OpenError, Store, recover};
 use std::path::{Path, PathBuf};

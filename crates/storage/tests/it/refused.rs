@@ -1,11 +1,7 @@
 //! What is refused or given up, and that all is there afterwards: files of later versions, work for
 //! which the disk has no room.
 
-#![allow(clippy::unwrap_used, reason = "a test that fails here says enough")]
-
-mod common;
-
-use common::{A, World, append_all, check_all};
+use crate::common::{A, World, append_all, check_all};
 use leveret_storage::{LogKind, OpenError, Store};
 use std::path::Path;
 

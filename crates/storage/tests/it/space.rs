@@ -1,9 +1,7 @@
 //! What the store takes on disk, and what it writes to keep that small: files that logs share,
 //! compaction, one entry that waits among many that do not.
 
-mod common;
-
-use common::{A, World, append, check_all, flush_all, payload};
+use crate::common::{A, World, append, check_all, flush_all, payload};
 use leveret_storage::{
     CheckpointError, Durability, Generation, LogKind, MemoryDisk, Read, Recovered, SegmentError,
     ShardLogs, Store, recover,

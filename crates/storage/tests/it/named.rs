@@ -1,11 +1,7 @@
 //! A file that a start would take for a whole one has its name only when all of it is durable:
 //! what a sync that failed has left in memory looks whole, and no later sync writes it.
 
-#![allow(clippy::unwrap_used, reason = "a test that fails here says enough")]
-
-mod common;
-
-use common::{A, payload};
+use crate::common::{A, payload};
 use leveret_storage::{Disk, DiskFile, Durability, Folders, LogKind, MemoryDisk, Options, Store};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, IoSlice};

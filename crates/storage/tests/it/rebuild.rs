@@ -1,9 +1,8 @@
 //! A checkpoint of which both copies are damaged: what is mended in its place, and what is put
 //! together again elsewhere.
 
-mod common;
-
-use common::{A, B, World, append, append_all, check_all, payload};
+use crate::common;
+use crate::common::{A, B, World, append, append_all, check_all, payload};
 use leveret_storage::rebuild::{Rebuilt, rebuild};
 use leveret_storage::{
     Disk, Durability, Folders, LogKind, MemoryDisk, OpenError, Read, Store, inspect,

@@ -1,9 +1,7 @@
 //! A backlog in three logs of one fan-out, taken by nobody and then worked off: what it costs in
 //! memory does not depend on its length, and nothing of it remains.
 
-mod common;
-
-use common::{World, payload};
+use crate::common::{World, payload};
 use leveret_storage::{Durability, LogKind, MemoryDisk, Read, Store};
 use leveret_types::LogId;
 use leveret_types::limits::CHUNK_BYTES;
