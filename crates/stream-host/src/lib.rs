@@ -430,6 +430,7 @@ impl<D: Disk> StreamHost<D> {
             self.commit(now, id, out)?;
         }
         self.syncs.extend(self.files.begin_journal_syncs()?);
+        self.bound_ahead(&touched);
         for id in touched {
             self.note_due(id);
             self.active.insert(id);

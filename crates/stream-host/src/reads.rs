@@ -10,7 +10,7 @@ use leveret_storage::{Disk, StreamRead, StreamReadError};
 use leveret_stream::{Events, Key, Loaded, Refusal};
 use leveret_types::limits::STREAM_READS_MAX;
 use leveret_types::{NodeId, QueueId, ReaderMemory};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 /// A read that is due: whoever runs the streams does it where it may take its time, and then tells
 /// [`StreamHost::was_read`].
@@ -77,6 +77,8 @@ pub(crate) struct Reads<D: Disk> {
     short: VecDeque<QueueId>,
     /// How many of them go on in this turn, before all others, and have not yet.
     resumed: usize,
+    /// Streams with readers that have chunks which were read ahead of their credit.
+    ahead: BTreeSet<QueueId>,
 }
 
 impl<D: Disk> Default for Reads<D> {
@@ -88,6 +90,7 @@ impl<D: Disk> Default for Reads<D> {
             memory: ReaderMemory::default(),
             short: VecDeque::new(),
             resumed: 0,
+            ahead: BTreeSet::new(),
         }
     }
 }
@@ -215,6 +218,25 @@ impl<D: Disk> StreamHost<D> {
     #[must_use]
     pub fn waits_for_memory(&self) -> bool {
         self.reads.is_short()
+    }
+
+    /// Notes whether the readers of these streams have chunks that were read ahead; where much is
+    /// held, nobody keeps such ones.
+    pub(crate) fn bound_ahead(&mut self, touched: &BTreeSet<QueueId>) {
+        for id in touched {
+            let hosted = self.streams.get(id);
+            match hosted.is_some_and(|hosted| hosted.machine.holds_ahead()) {
+                true => self.reads.ahead.insert(*id),
+                false => self.reads.ahead.remove(id),
+            };
+        }
+        if self.reads.memory.is_crowded() {
+            for id in std::mem::take(&mut self.reads.ahead) {
+                if let Some(hosted) = self.streams.get_mut(&id) {
+                    hosted.machine.release_ahead();
+                }
+            }
+        }
     }
 
     /// The streams whose turn it is to read: as many as there is room for, those first that have

@@ -640,12 +640,15 @@ impl Stream {
 
     /// Lets go of the chunks that are kept for readers, with the last one of these of all.
     fn trim_tail(&mut self) {
+        let in_tail = self.tail.first_offset().filter(|_| self.tail.is_large());
+        let slowest = in_tail.and_then(|first| self.readers.slowest_from(first));
+        let needed = slowest.unwrap_or(u64::MAX);
         if let Some(replica) = &self.replica {
             // What is written can be read again, for readers and followers.
-            self.tail.trim(replica.durable, false);
+            self.tail.trim(replica.durable, Some(needed));
         }
-        self.tail
-            .trim(self.committed.next_offset, self.readers.is_empty());
+        let needed = (!self.readers.is_empty()).then_some(needed);
+        self.tail.trim(self.committed.next_offset, needed);
     }
 
     /// Bytes of its newest chunks that are in memory.
@@ -658,7 +661,7 @@ impl Stream {
     pub fn release_tail(&mut self) {
         let durable = self.replica.as_ref().map(|replica| replica.durable);
         self.tail
-            .trim(durable.unwrap_or(self.committed.next_offset), true);
+            .trim(durable.unwrap_or(self.committed.next_offset), None);
     }
 
     /// How it stands.

@@ -7,10 +7,10 @@ use crate::machine::{Events, Seek};
 use crate::tail::Tail;
 use crate::values::{Part, Runs, Wanted};
 use leveret_types::limits::{
-    SHORT_STRING_BYTES_MAX, STREAM_CREDIT_MAX, STREAM_FILTER_VALUES_BYTES_MAX,
-    STREAM_FILTER_VALUES_MAX, STREAM_RUNS_HELD_MAX,
+    SHORT_STRING_BYTES_MAX, STREAM_AHEAD_CHUNKS_MAX, STREAM_CREDIT_MAX,
+    STREAM_FILTER_VALUES_BYTES_MAX, STREAM_FILTER_VALUES_MAX, STREAM_RUNS_HELD_MAX,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
 /// One reader of one session.
@@ -49,11 +49,35 @@ struct Reader {
     wanted: Option<Wanted>,
     /// What is to be sent of the last chunk before `next`, once there is credit.
     runs: Option<Runs>,
+    /// What was read beyond its credit: the chunks from `next` on. A client that gives back its
+    /// credit chunk by chunk would have each of them read alone, at several times the cost.
+    ahead: VecDeque<SharedChunk>,
     cursor: Option<Cursor>,
     is_loading: bool,
 }
 
 impl Reader {
+    /// Sends of what was read ahead what there is credit for.
+    fn send_ahead(&mut self, key: Key, committed_chunk: u64, out: &mut Events) {
+        while self.credit > 0
+            && self.runs.is_none()
+            && let Some(chunk) = self.ahead.pop_front()
+        {
+            self.pass(key, &chunk, committed_chunk, out);
+        }
+        if self.ahead.is_empty() {
+            self.ahead = VecDeque::new();
+        }
+    }
+
+    /// Lets go of what was read ahead: it is read again.
+    fn drop_ahead(&mut self) {
+        if !self.ahead.is_empty() {
+            self.ahead = VecDeque::new();
+            self.cursor = None;
+        }
+    }
+
     /// A chunk is the next one: it is sent as far as it is asked for and there is credit, and
     /// passed over else.
     fn pass(&mut self, key: Key, chunk: &SharedChunk, committed_chunk: u64, out: &mut Events) {
@@ -103,6 +127,7 @@ impl Reader {
     fn drop_runs(&mut self) {
         if let Some(runs) = self.runs.take() {
             self.next = Seek::Offset(runs.offset());
+            self.ahead = VecDeque::new();
             self.cursor = None;
         }
     }
@@ -138,6 +163,7 @@ impl Readers {
             credit: credit.min(STREAM_CREDIT_MAX),
             wanted: filter.map(Wanted::new),
             runs: None,
+            ahead: VecDeque::new(),
             cursor: None,
             is_loading: false,
         };
@@ -161,6 +187,15 @@ impl Readers {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// Where the slowest of the readers is that are at this offset or behind it.
+    pub(crate) fn slowest_from(&self, first: u64) -> Option<u64> {
+        let offsets = self.0.values().filter_map(|reader| match reader.next {
+            Seek::Offset(offset) => Some(offset),
+            Seek::TimestampMs(_) | Seek::Position(_) => None,
+        });
+        offsets.filter(|offset| *offset >= first).min()
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -225,7 +260,8 @@ impl Readers {
     ) -> Option<((Option<u64>, Seek), u32)> {
         let reader = self.0.get_mut(&key).filter(|reader| !reader.is_loading)?;
         reader.send_runs(key, committed_chunk, out);
-        if reader.runs.is_some() {
+        reader.send_ahead(key, committed_chunk, out);
+        if reader.runs.is_some() || !reader.ahead.is_empty() {
             return None;
         }
         let is_seen = |chunk: &&SharedChunk| chunk.header().next_offset() <= visible.end;
@@ -263,7 +299,11 @@ impl Readers {
             }
             (next, _) => (None, next),
         };
-        Some((seek, reader.credit))
+        let ahead = match key.reader.hands_back() {
+            true => STREAM_AHEAD_CHUNKS_MAX,
+            false => 0,
+        };
+        Some((seek, reader.credit.max(ahead)))
     }
 
     /// Chunks have been read.
@@ -278,13 +318,19 @@ impl Readers {
             return;
         };
         reader.is_loading = false;
-        for chunk in &loaded.chunks {
-            if reader.credit == 0 {
-                // The reader goes on with this chunk, which is looked for again.
-                return;
+        let mut chunks = loaded.chunks.iter();
+        while let Some(chunk) = chunks.as_slice().first() {
+            if reader.credit == 0 || reader.runs.is_some() {
+                break;
             }
             reader.pass(key, chunk, committed_chunk, out);
+            chunks.next();
         }
+        if !key.reader.hands_back() && !chunks.as_slice().is_empty() {
+            // The reader goes on with this chunk, which is looked for again.
+            return;
+        }
+        reader.ahead.extend(chunks.cloned());
         if let Some(last) = loaded.chunks.last() {
             reader.cursor = Some(Cursor {
                 next_offset: last.header().next_offset(),
@@ -292,6 +338,16 @@ impl Readers {
                 position: loaded.position,
             });
         }
+    }
+
+    /// Whether anything is kept that was read ahead.
+    pub(crate) fn hold_ahead(&self) -> bool {
+        self.0.values().any(|reader| !reader.ahead.is_empty())
+    }
+
+    /// Lets go of all that was read ahead.
+    pub(crate) fn drop_ahead(&mut self) {
+        self.0.values_mut().for_each(Reader::drop_ahead);
     }
 
     /// There is nothing more for a reader in the segment that was read.

@@ -1,7 +1,7 @@
 //! The newest chunks, in memory, shared by all readers who keep up.
 
 use crate::chunk::SharedChunk;
-use leveret_types::limits::STREAM_TAIL_BYTES;
+use leveret_types::limits::{STREAM_TAIL_BYTES, STREAM_TAIL_BYTES_MAX};
 use std::collections::VecDeque;
 
 /// The newest chunks without a gap, oldest first.
@@ -26,19 +26,36 @@ impl Tail {
         *self = Self::default();
     }
 
-    /// Drops the oldest committed chunks beyond the budget; all of them where nobody reads.
-    pub(crate) fn trim(&mut self, committed: u64, nobody_reads: bool) {
-        let is_over = |bytes| nobody_reads || bytes > STREAM_TAIL_BYTES;
-        while is_over(self.bytes)
-            && let Some(chunk) = self
-                .chunks
-                .pop_front_if(|chunk| chunk.header().next_offset() <= committed)
-        {
-            self.bytes -= chunk.bytes().len();
+    /// Whether there is more than readers have who keep up.
+    pub(crate) const fn is_large(&self) -> bool {
+        self.bytes > STREAM_TAIL_BYTES
+    }
+
+    /// Drops the oldest chunks of those before `written`: all of them where nobody reads; else
+    /// those beyond the budget that no reader in the tail needs, from `needed` on, and what such a
+    /// reader is too far behind with.
+    pub(crate) fn trim(&mut self, written: u64, needed: Option<u64>) {
+        let is_over = |bytes, next_offset| match needed {
+            None => true,
+            Some(needed) => {
+                bytes > STREAM_TAIL_BYTES_MAX || bytes > STREAM_TAIL_BYTES && next_offset <= needed
+            }
+        };
+        let bytes = &mut self.bytes;
+        while let Some(chunk) = self.chunks.pop_front_if(|chunk| {
+            let next_offset = chunk.header().next_offset();
+            next_offset <= written && is_over(*bytes, next_offset)
+        }) {
+            *bytes -= chunk.bytes().len();
         }
         if self.chunks.is_empty() {
             self.chunks.shrink_to_fit();
         }
+    }
+
+    /// The oldest offset that is in the tail.
+    pub(crate) fn first_offset(&self) -> Option<u64> {
+        Some(self.chunks.front()?.header().first_offset)
     }
 
     /// The chunks from the one that contains this offset on; `None` if it is older than all.

@@ -576,12 +576,15 @@ pub const STREAM_SEGMENT_BYTES: u64 = 500_000_000;
 pub const STREAM_SEGMENT_BYTES_MAX: u64 = 3_000_000_000;
 /// Chunks of a segment file of a stream.
 pub const STREAM_SEGMENT_CHUNKS_MAX: u32 = 256_000;
+/// Chunks that are read at once for a reader that is behind and has less credit. They are kept until
+/// it has more, while less than half of [`STREAM_READERS_BYTES_MAX`] is held.
+pub const STREAM_AHEAD_CHUNKS_MAX: u32 = 256;
 /// Segment files of streams that are kept open, for all streams of a node together.
 pub const STREAM_FILES_OPEN_MAX: usize = 256;
 /// Bytes of a stream that are read from disk at once. A larger chunk is read alone.
 pub const STREAM_READ_BYTES: usize = 1024 * 1024;
-/// Bytes of a stream that are read in a row for one reader that is behind, as far as it has credit:
-/// each read waits for the thread that reads and for the one that sends.
+/// Bytes of a stream that are read in a row for one reader that is behind, as far as it has credit
+/// or may read ahead: each read waits for the thread that reads and for the one that sends.
 pub const STREAM_READER_BYTES: u64 = 4 * 1024 * 1024;
 /// Bytes of publishes that wait for the thread of the streams, and again of all other commands; one
 /// may exceed it.
@@ -623,6 +626,9 @@ pub const STREAM_JOURNAL_SYNCS_MAX: usize = 16;
 pub const STREAM_READS_MAX: u32 = 16;
 /// Bytes of a stream's newest chunks that are kept in memory for its readers.
 pub const STREAM_TAIL_BYTES: usize = 4 * 1024 * 1024;
+/// Bytes of a stream's newest chunks that are kept for as long as a reader needs them that does not
+/// quite keep up: a pause of a reader must not send it to the disk, which costs more than it has.
+pub const STREAM_TAIL_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// Bytes of the newest chunks of all streams of a node that are kept in memory; beyond them those
 /// that have most let go of theirs first, and are read from disk.
 pub const STREAM_TAILS_BYTES_MAX: usize = 256 * 1024 * 1024;
@@ -713,6 +719,7 @@ const _: () = assert!(
         <= PEER_OUTBOX_BYTES_MAX / 2
 );
 const _: () = assert!(PEER_FRAME_BYTES_MAX < u32::MAX as usize);
+const _: () = assert!(STREAM_TAIL_BYTES_MAX <= STREAM_TAILS_BYTES_MAX / 4);
 const _: () = assert!(STREAM_COPY_BYTES_MAX < PEER_FRAME_BYTES_MAX);
 const _: () =
     assert!(STREAM_READERS_BYTES_MAX >= 2 * STREAM_READS_MAX as usize * STREAM_READ_BYTES);

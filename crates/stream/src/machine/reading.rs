@@ -105,6 +105,17 @@ impl Stream {
         }
     }
 
+    /// Whether readers have chunks that were read ahead of their credit.
+    #[must_use]
+    pub fn holds_ahead(&self) -> bool {
+        self.readers.hold_ahead()
+    }
+
+    /// Lets go of what was read ahead, and reads it again when its readers have credit.
+    pub fn release_ahead(&mut self) {
+        self.readers.drop_ahead();
+    }
+
     pub(super) fn end_reader(&mut self, key: Key, refusal: Refusal, out: &mut Events) {
         self.readers.remove(key);
         self.trim_tail();
