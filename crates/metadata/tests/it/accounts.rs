@@ -1,11 +1,9 @@
 //! Virtual hosts, users, permissions, limits and parameters.
 
-mod world;
-
+use crate::world::{World, check};
 use leveret_auth::{Access, HashingAlgorithm, PasswordHash, Resource};
 use leveret_metadata::{Catalogue, Config, LoginRefusal};
 use leveret_types::limits::USER_TAGS_MAX;
-use world::{World, check};
 
 #[test]
 fn virtual_hosts() {

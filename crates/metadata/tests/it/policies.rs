@@ -1,10 +1,8 @@
 //! Policies: which are accepted, which apply, and what is in force then.
 
-mod world;
-
+use crate::world::{World, check};
 use leveret_metadata::{Config, Overflow, QueueSettings};
 use leveret_types::limits::{DELIVERY_LIMIT, TTL_MS_MAX};
-use world::{World, check};
 
 fn refused(definition: &str, text: &str) {
     let mut world = World::new(Config::default());

@@ -1,8 +1,6 @@
 //! Views of streams: what may be one, what may be done to it, and what ends it.
 
-mod world;
-
-use world::check;
+use crate::world::check;
 
 const STREAM: &str = "queue s durable x-queue-type=stream";
 

@@ -1,5 +1,5 @@
 //! The bytes of commands and of a cluster's snapshot, frozen: a node must read the log that an
-//! older version of it wrote. `LEVERET_GOLDEN=write cargo test -p leveret-metadata --test golden`
+//! older version of it wrote. `LEVERET_GOLDEN=write cargo test -p leveret-metadata --test it golden::`
 //! writes the snapshot anew.
 
 use leveret_auth::{HashingAlgorithm, PasswordHash};
@@ -9,7 +9,7 @@ use leveret_metadata::{
 use leveret_types::{FieldTable, FieldValue, NodeId};
 use std::path::Path;
 
-const GOLDEN: &str = include_str!("golden/v1/commands.txt");
+const GOLDEN: &str = include_str!("../golden/v1/commands.txt");
 
 fn arguments() -> FieldTable {
     FieldTable::from([

@@ -497,7 +497,6 @@ pub fn check_with(config: Config, script: &str, expected: &str) {
     world.verify();
 }
 
-#[allow(dead_code)] // Not every test needs the usual configuration.
 pub fn check(script: &str, expected: &str) {
     check_with(Config::default(), script, expected);
 }

@@ -1,12 +1,10 @@
 //! Exchanges, queues and bindings: what is accepted, what is refused with which words, and what
 //! goes with what.
 
-mod world;
-
+use crate::world::{World, check, check_with};
 use leveret_metadata::{Catalogue, Config, Flush, QueueKind};
 use leveret_types::limits::{SHORT_STRING_BYTES_MAX, TTL_MS_MAX};
 use leveret_types::{ConnectionId, QueueId};
-use world::{World, check, check_with};
 
 #[test]
 fn a_declaration_creates_or_finds() {

@@ -1,12 +1,10 @@
 //! Commands at random over few names: whatever is accepted or refused, the log and the snapshot
 //! tell the durable content, and the router holds what the catalogue does.
 
-mod world;
-
+use crate::world::World;
 use leveret_metadata::{Catalogue, Command, Config, Definitions, Endpoint};
 use leveret_routing::Destination;
 use leveret_types::{FieldTable, FieldValue};
-use world::World;
 
 struct Random(u64);
 

@@ -1,16 +1,14 @@
 //! Definitions: import of what RabbitMQ exports, and export and import again.
 
-mod world;
-
+use crate::world::World;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD as BASE64;
 use leveret_auth::HashingAlgorithm;
 use leveret_metadata::{Catalogue, Command, Config, Definitions};
-use world::World;
 
 /// Written after the exports of RabbitMQ 3.8 to 4.1 as its documentation and its management plugin
 /// show them.
-const EXPORT: &str = include_str!("definitions/rabbitmq.json");
+const EXPORT: &str = include_str!("../definitions/rabbitmq.json");
 
 fn read(json: &str) -> Definitions {
     serde_json::from_str(json).expect("definitions")
