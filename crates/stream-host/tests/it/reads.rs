@@ -1,8 +1,7 @@
 //! Reads are handed out: who publishes waits for none, and what becomes of a stream meanwhile harms
 //! nobody.
 
-#![allow(clippy::unwrap_used, reason = "a test that fails here says enough")]
-
+use crate::common::{declare, end_turn, give, host, publish, subscribe_first};
 use leveret_storage::MemoryDisk;
 use leveret_stream::{
     BatchBuilder, Command, Event, Events, PublisherId, ReaderId, SharedChunk, StreamSettings,
@@ -10,10 +9,6 @@ use leveret_stream::{
 use leveret_stream_host::{DueRead, StreamHost};
 use leveret_types::limits::{STREAM_READ_BYTES, STREAM_READS_MAX};
 use leveret_types::{Now, QueueId, ReaderMemory};
-
-mod common;
-
-use common::{declare, end_turn, give, host, publish, subscribe_first};
 
 const NOW: Now = Now::both(1_000);
 

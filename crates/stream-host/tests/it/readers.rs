@@ -1,16 +1,12 @@
 //! Readers of a stream of several segments on disk, and where they begin.
 
-#![allow(clippy::unwrap_used, reason = "a test that fails here says enough")]
-
 use leveret_storage::MemoryDisk;
 use leveret_stream::{Command, Event, Events, OffsetSpec, ReaderId, RequestId, StreamSettings};
 use leveret_stream_host::StreamHost;
 use leveret_types::limits::STREAM_EARLY_READERS_MAX;
 use leveret_types::{Now, QueueId};
 
-mod common;
-
-use common::{declare, end_turn, give, host, publish, subscribe_first};
+use crate::common::{declare, end_turn, give, host, publish, subscribe_first};
 
 /// A stream of several small segments: a message in each chunk, one each 10 ms from 10 on.
 fn in_small_segments(disk: &MemoryDisk, stream: QueueId, messages: u64) -> StreamHost<MemoryDisk> {

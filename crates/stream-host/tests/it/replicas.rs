@@ -1,8 +1,6 @@
 //! A replica that has lost its disk, or the small file beside its chunks: it does not know what it
 //! had promised, and counts for nothing until it has promised something newer.
 
-#![allow(clippy::unwrap_used, reason = "a test that fails here says enough")]
-
 use bytes::Bytes;
 use leveret_storage::{MemoryDisk, StreamFiles};
 use leveret_stream::replica::Epoch;

@@ -1,8 +1,7 @@
 //! Turns of a node's streams over a disk in memory: what is confirmed is synced, one sync for each
 //! stream and turn; full disks hold back; streams come back after a start.
 
-#![allow(clippy::unwrap_used, reason = "a test that fails here says enough")]
-
+use crate::common::{SESSION, declare, end_turn, give, host, publish, subscribe_first};
 use leveret_storage::{MemoryDisk, StreamFiles};
 use leveret_stream::{
     BatchBuilder, Command, Epoch, Event, Events, Flush, OffsetSpec, PublisherId, ReaderId, Refusal,
@@ -15,10 +14,6 @@ use leveret_types::limits::{
 };
 use leveret_types::{NodeId, Now, QueueId};
 use std::path::Path;
-
-mod common;
-
-use common::{SESSION, declare, end_turn, give, host, publish, subscribe_first};
 
 fn with(flush: Flush) -> StreamSettings {
     StreamSettings {

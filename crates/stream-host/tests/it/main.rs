@@ -1,0 +1,9 @@
+//! The streams of a node from outside, on disks in memory.
+//!
+//! All in one program, as to link each by itself takes longer than most of them run.
+
+mod common;
+mod readers;
+mod reads;
+mod replicas;
+mod turns;
