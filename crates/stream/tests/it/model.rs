@@ -1,8 +1,6 @@
 //! A stream against the simplest model of one, a list of messages: random publishes, readers,
 //! commits, crashes and retention, repeatable by seed.
 
-#![allow(clippy::unwrap_used, reason = "a test that fails here says enough")]
-
 use bytes::Bytes;
 use leveret_stream::segments::stored_bytes;
 use leveret_stream::{

@@ -1,7 +1,5 @@
 //! What publishers and readers of one stream see, case by case.
 
-#![allow(clippy::unwrap_used, reason = "a test that fails here says enough")]
-
 use bytes::Bytes;
 use leveret_stream::tracking::Tracking;
 use leveret_stream::{
