@@ -156,6 +156,8 @@ struct Full {
     memory: ReaderMemory,
     /// What sockets have not taken.
     kept: Vec<(ReaderId, SharedChunk)>,
+    /// Reads that were done.
+    reads: u32,
 }
 
 const CHUNKS: u32 = 20;
@@ -181,7 +183,12 @@ impl Full {
             }
         }
         let kept = Vec::new();
-        Self { host, memory, kept }
+        Self {
+            host,
+            memory,
+            kept,
+            reads: 0,
+        }
     }
 
     /// Takes turns until nothing happens by itself any more; within the bound at each step.
@@ -193,6 +200,7 @@ impl Full {
             let is_over = reads.is_empty() && self.host.due_ms() != Some(0);
             for read in reads {
                 let read = read.run();
+                self.reads += 1;
                 assert!(self.memory.block_bytes() <= self.memory.bytes_max());
                 self.host.was_read(read, &mut events);
             }
@@ -209,6 +217,19 @@ impl Full {
 
     fn subscribe(&mut self, stream: u64, reader: ReaderId) {
         subscribe(&mut self.host, stream, reader.0);
+    }
+
+    fn give_credit(&mut self, stream: u64, reader: ReaderId, chunks: u32) {
+        let credit = Command::Credit {
+            stream: QueueId(stream),
+            reader,
+            chunks,
+        };
+        for event in give(&mut self.host, NOW, credit) {
+            if let Event::Chunk { reader, chunk, .. } = event {
+                self.kept.push((reader, chunk));
+            }
+        }
     }
 
     fn had(&self, reader: ReaderId) -> u32 {
@@ -264,6 +285,61 @@ fn a_thousand_readers_that_take_nothing_hold_bounded_memory_and_one_that_reads_g
         give(&mut full.host, NOW, credit);
     }
     assert_eq!(read, CHUNKS);
+}
+
+/// The ids of the first messages of the chunks that a reader has.
+fn firsts(full: &Full, reader: ReaderId) -> Vec<u64> {
+    let of_it = full.kept.iter().filter(|(of, _)| *of == reader);
+    of_it
+        .map(|(_, chunk)| chunk.header().first_offset)
+        .collect()
+}
+
+#[test]
+fn a_reader_that_is_behind_and_gives_credit_chunk_by_chunk_costs_few_reads() {
+    let mut full = Full::new(1, 64);
+    let reader = that_hands_back(1);
+    full.subscribe(1, reader);
+    full.go_on();
+    let mut had = full.had(reader);
+    while had < CHUNKS {
+        full.give_credit(1, reader, 1);
+        full.go_on();
+        had += 1;
+        assert_eq!(full.had(reader), had);
+    }
+    assert_eq!(
+        firsts(&full, reader),
+        (0..CHUNKS.into()).collect::<Vec<_>>()
+    );
+    assert!(full.reads <= 3, "{}", full.reads);
+}
+
+#[test]
+fn what_was_read_ahead_is_let_go_of_where_much_is_held_and_is_read_again() {
+    let mut full = Full::new(1, 12);
+    let reader = that_hands_back(1);
+    full.subscribe(1, reader);
+    full.go_on();
+    let before = full.memory.block_bytes();
+    full.kept.retain(|(of, _)| *of != reader);
+    assert!(
+        (1..before).contains(&full.memory.block_bytes()),
+        "it reads ahead"
+    );
+    for other in [2, 3, 4] {
+        full.subscribe(1, that_hands_back(other));
+        full.go_on();
+    }
+    assert!(full.memory.is_crowded());
+    full.kept.clear();
+    assert_eq!(full.memory.block_bytes(), 0);
+    full.give_credit(1, reader, CHUNKS);
+    full.go_on();
+    assert_eq!(
+        firsts(&full, reader),
+        (9..CHUNKS.into()).collect::<Vec<_>>()
+    );
 }
 
 #[test]

@@ -10,7 +10,7 @@ use leveret_stream::{
 use leveret_stream_host::{Known, StreamHost};
 use leveret_types::limits::{
     STREAM_CROWDED_TELL_MS, STREAM_EARLY_READER_MS, STREAM_EARLY_READERS_MAX, STREAM_OFFSETS_MAX,
-    STREAM_TRACKING_GATHER_MS,
+    STREAM_TAIL_BYTES, STREAM_TAIL_BYTES_MAX, STREAM_TRACKING_GATHER_MS,
 };
 use leveret_types::{NodeId, Now, QueueId};
 use std::path::Path;
@@ -435,6 +435,81 @@ fn readers_at_the_end_get_all_where_nothing_may_stay_in_memory() {
         assert_eq!(events.iter().filter(|e| is_chunk(e)).count(), 1, "{round}");
         assert_eq!(host.tails_bytes(), 0);
     }
+}
+
+/// Publishes so many chunks of nearly a mebibyte each, a turn for each; how many chunks came.
+fn publish_mebibytes(host: &mut StreamHost<MemoryDisk>, stream: QueueId, count: u64) -> usize {
+    let mut chunks = 0;
+    for id in 0..count {
+        let mut batch = BatchBuilder::new();
+        assert!(batch.push(id, None, &[7; 1_000_000]));
+        let publish = Command::Publish {
+            stream,
+            publisher: PublisherId(1),
+            batch: batch.take(),
+        };
+        give(host, Now::both(id), publish);
+        let events = end_turn(host, Now::both(id));
+        let is_chunk = |event: &&Event| matches!(event, Event::Chunk { .. });
+        chunks += events.iter().filter(is_chunk).count();
+    }
+    chunks
+}
+
+#[test]
+fn what_a_reader_needs_that_pauses_stays_in_memory_up_to_a_bound() {
+    // The last of the chunks that are kept is counted with its head, and may be one too many.
+    const KEPT: u64 = (STREAM_TAIL_BYTES_MAX / 1_000_100) as u64;
+    let stream = QueueId(1);
+    let chunks_read_after = |published: u64| {
+        let mut host = host(&MemoryDisk::new());
+        host.begin(stream, StreamSettings::default()).unwrap();
+        declare(&mut host, stream);
+        give(&mut host, Now::both(0), subscribe_first(stream, 1));
+        assert_eq!(publish_mebibytes(&mut host, stream, published + 1), 1);
+        assert!(host.tails_bytes() <= STREAM_TAIL_BYTES_MAX);
+        let credit = Command::Credit {
+            stream,
+            reader: ReaderId(1),
+            chunks: 100,
+        };
+        let is_chunk = |event: &&Event| matches!(event, Event::Chunk { .. });
+        let at_once = give(&mut host, Now::both(99), credit);
+        let at_once = at_once.iter().filter(is_chunk).count() as u64;
+        let events = end_turn(&mut host, Now::both(99));
+        let later = events.iter().filter(is_chunk).count() as u64;
+        assert_eq!(at_once + later, published);
+        later
+    };
+    assert_eq!(chunks_read_after(KEPT), 0, "all of them were in memory");
+    assert!(chunks_read_after(KEPT + 2) > 0, "it was too far behind");
+}
+
+#[test]
+fn readers_that_keep_up_or_are_far_behind_keep_little_in_memory() {
+    let stream = QueueId(1);
+    let mut host = host(&MemoryDisk::new());
+    host.begin(stream, StreamSettings::default()).unwrap();
+    declare(&mut host, stream);
+    // One is behind all that is kept; it does not count when another one keeps up.
+    give(&mut host, Now::both(0), subscribe_first(stream, 1));
+    publish_mebibytes(
+        &mut host,
+        stream,
+        2 * (STREAM_TAIL_BYTES_MAX / 1_000_000) as u64,
+    );
+    assert!(host.tails_bytes() <= STREAM_TAIL_BYTES);
+    let subscribe = Command::Subscribe {
+        request: RequestId(2),
+        stream,
+        reader: ReaderId(2),
+        offset: OffsetSpec::Next,
+        credit: 100,
+        filter: None,
+    };
+    give(&mut host, Now::both(99), subscribe);
+    assert_eq!(publish_mebibytes(&mut host, stream, 20), 20);
+    assert!(host.tails_bytes() <= STREAM_TAIL_BYTES);
 }
 
 #[test]
