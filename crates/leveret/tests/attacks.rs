@@ -293,11 +293,8 @@ fn silent_sockets_of_one_address_keep_nobody_else_from_the_http_api_and_do_not_s
     assert!(waits, "who has begun a request outlives who is silent");
 }
 
-#[test]
-fn strangers_who_take_all_descriptors_that_they_get_leave_the_log_its_own() {
-    const DESCRIPTORS: u32 = 256;
-    const SOCKETS: usize = 300;
-    let folder = Folder::new("few-descriptors");
+/// A node that may have so many file descriptors; its log goes to a file of the folder.
+fn with_few_descriptors(folder: &Folder, descriptors: u32) -> Node {
     let config = folder.write("small.conf", "wal.file_size = 4MiB\n");
     let serve = serve(&folder.data());
     let mut command = Command::new("/bin/sh");
@@ -305,15 +302,27 @@ fn strangers_who_take_all_descriptors_that_they_get_leave_the_log_its_own() {
         .env_clear()
         .args([
             "-c",
-            &format!("ulimit -n {DESCRIPTORS} && exec \"$0\" \"$@\""),
+            &format!("ulimit -n {descriptors} && exec \"$0\" \"$@\""),
         ])
         .arg(serve.get_program())
         .args(serve.get_args())
         .args(["--http", "127.0.0.1:0", "--config"])
         .arg(config)
         .stdin(Stdio::null())
-        .stderr(Stdio::null());
-    let mut node = Node::start(&mut command, &folder.data());
+        .stderr(File::create(folder.0.join("log")).expect("a file"));
+    Node::start(&mut command, &folder.data())
+}
+
+fn come(port: u16) -> Option<TcpStream> {
+    let to = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    TcpStream::connect_timeout(&to, Duration::from_secs(1)).ok()
+}
+
+#[test]
+fn strangers_who_take_all_descriptors_that_they_get_leave_the_log_its_own() {
+    const SOCKETS: usize = 300;
+    let folder = Folder::new("few-descriptors");
+    let mut node = with_few_descriptors(&folder, 256);
     let mut publisher = Client::log_in(node.port("amqp"), "guest", "guest");
     publisher.call(1, &confirm::Select { nowait: false });
     let declare = queue::Declare {
@@ -327,10 +336,6 @@ fn strangers_who_take_all_descriptors_that_they_get_leave_the_log_its_own() {
     };
     publisher.call(1, &declare);
     let ports = [node.port("http"), node.port("amqp")];
-    let come = |port| {
-        let to = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        TcpStream::connect_timeout(&to, Duration::from_secs(1)).ok()
-    };
     let crowd: Vec<TcpStream> = ports
         .iter()
         .flat_map(|port| (0..SOCKETS).filter_map(move |_| come(*port)))
@@ -344,6 +349,85 @@ fn strangers_who_take_all_descriptors_that_they_get_leave_the_log_its_own() {
     }
     drop(crowd);
     assert!(matches!(node.process.try_wait(), Ok(None)), "it has ended");
+}
+
+#[test]
+fn files_of_many_streams_fit_into_what_clients_leave() {
+    const STREAMS: usize = 250;
+    const CROWD: usize = 300;
+    let folder = Folder::new("few-descriptors-streams");
+    let mut node = with_few_descriptors(&folder, 256);
+    let port = node.port("amqp");
+    let mut client = Client::log_in(port, "guest", "guest");
+    // Whoever comes when there is no descriptor left is turned away, and the log says why.
+    let crowd: Vec<TcpStream> = (0..CROWD).filter_map(|_| come(port)).collect();
+    let mut last = crowd.last().expect("it is accepted by the system");
+    last.set_read_timeout(Some(PATIENCE)).expect("a deadline");
+    let turned_away = match last.read(&mut [0; 1]) {
+        Ok(count) => count == 0,
+        Err(error) => error.kind() == io::ErrorKind::ConnectionReset,
+    };
+    assert!(turned_away, "the last of {CROWD} was let in");
+    let log = fs::read_to_string(folder.0.join("log")).expect("text");
+    assert!(
+        log.contains("connection refused: cannot accept it"),
+        "{log}"
+    );
+    client.call(1, &confirm::Select { nowait: false });
+    let mut arguments = TableBuilder::new();
+    arguments.push("x-queue-type", &FieldValue::text("stream"));
+    let names: Vec<String> = (0..STREAMS).map(|n| format!("s{n}")).collect();
+    for name in &names {
+        let declare = queue::Declare {
+            queue: name,
+            passive: false,
+            durable: true,
+            exclusive: false,
+            auto_delete: false,
+            nowait: false,
+            arguments: arguments.as_table(),
+        };
+        let declared = client.call(1, &declare);
+        let declared = Method::decode(&declared).expect("a method");
+        assert!(matches!(declared, Method::QueueDeclareOk(_)), "{name}");
+        client.publish_body("", name.as_bytes(), name.as_bytes());
+        let confirm = client.answer().expect("a confirm");
+        let confirm = Method::decode(&confirm).expect("a method");
+        assert!(matches!(confirm, Method::BasicAck(_)), "{name}");
+    }
+    assert!(matches!(node.process.try_wait(), Ok(None)), "it has ended");
+    read_each_from_its_first(&mut client, &names);
+    drop(crowd);
+    assert!(node.terminate(), "an orderly end");
+}
+
+/// Consumes from each stream, which has one message, and stays its consumer.
+fn read_each_from_its_first(client: &mut Client, streams: &[String]) {
+    let qos = basic::Qos {
+        prefetch_size: 0,
+        prefetch_count: 1,
+        global: false,
+    };
+    client.call(1, &qos);
+    let mut arguments = TableBuilder::new();
+    arguments.push("x-stream-offset", &FieldValue::text("first"));
+    for name in streams {
+        let consume = basic::Consume {
+            queue: name,
+            consumer_tag: name,
+            no_local: false,
+            no_ack: false,
+            exclusive: false,
+            nowait: false,
+            arguments: arguments.as_table(),
+        };
+        let consumes = client.call(1, &consume);
+        let consumes = Method::decode(&consumes).expect("a method");
+        assert!(matches!(consumes, Method::BasicConsumeOk(_)), "{name}");
+        let delivered = client.answer().expect("a delivery");
+        let delivered = Method::decode(&delivered).expect("a method");
+        assert!(matches!(delivered, Method::BasicDeliver(_)), "{name}");
+    }
 }
 
 #[test]

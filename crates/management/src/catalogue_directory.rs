@@ -59,6 +59,11 @@ pub trait CatalogueDirectory: Running {
     fn salt(&self) -> [u8; SALT_BYTES_GIVEN];
     /// How many shards new queues are spread over.
     fn shards(&self) -> u16;
+    /// Bytes that the process may take, as of this moment, until nothing new is declared. It gives
+    /// back what is free where fewer than `wanted` are left.
+    fn memory_left(&self, _wanted: u64) -> u64 {
+        u64::MAX
+    }
     /// Has operators read what an import made nothing of, a line each; `by` is whose import it was.
     fn note_passed_over(&self, by: &str, lines: &[String]);
 }
@@ -278,6 +283,10 @@ impl<K: CatalogueDirectory> Directory for K {
             .unwrap_or_else(|error| unreachable!("definitions without a form in JSON: {error}"))
     }
 
+    fn memory_left(&self, wanted: u64) -> u64 {
+        CatalogueDirectory::memory_left(self, wanted)
+    }
+
     fn import(&self, by: &str, vhost: Option<&str>, definitions: &Value) -> Result<(), AlterError> {
         use serde::Deserialize;
         let definitions = Definitions::deserialize(definitions)
@@ -286,7 +295,13 @@ impl<K: CatalogueDirectory> Directory for K {
         let mut make = || {
             // The catalogue is borrowed again and again, and not while all is tried.
             let mut trial = view(self, |catalogue| definitions.trial(catalogue, vhost));
-            while view(self, |catalogue| trial.look(catalogue))? {}
+            let left = |wanted| CatalogueDirectory::memory_left(self, wanted);
+            while view(self, |catalogue| trial.look(catalogue))? {
+                if left(1) == 0 {
+                    return Err(CatalogueError::NoMemory);
+                }
+            }
+            trial.fits(left)?;
             trial.commands(shards, &mut || self.salt())
         };
         self.execute(by, &mut make)?;

@@ -409,6 +409,11 @@ pub trait Directory: Send + Sync + 'static {
     fn hash_password(&self, password: &str) -> String;
     /// RabbitMQ's definitions, of the node or of one virtual host.
     fn export(&self, vhost: Option<&str>) -> Value;
+    /// Bytes that the process may take, as of this moment, until nothing new is declared. It gives
+    /// back what is free where fewer than `wanted` are left.
+    fn memory_left(&self, _wanted: u64) -> u64 {
+        u64::MAX
+    }
     /// Takes definitions in, all or nothing.
     fn import(&self, by: &str, vhost: Option<&str>, definitions: &Value) -> Result<(), AlterError>;
 }

@@ -12,6 +12,7 @@ use leveret_management::catalogue_directory::{CatalogueDirectory, ExecuteError, 
 use leveret_management::directory::BindingScope;
 use leveret_management::{App, Directory, Endpoint, Running, Server, Service};
 use leveret_metadata::{Catalogue, Command, Config};
+use leveret_types::limits::{IMPORT_JSON_FACTOR, IMPORT_QUEUE_BYTES};
 use leveret_types::{ConnectionId, FieldTable, ProtocolError, QueueId};
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -25,6 +26,8 @@ struct Kept {
     borrowed: AtomicU64,
     /// What operators were told that an import passed over.
     passed_over: Mutex<Vec<String>>,
+    /// Bytes of memory that are left.
+    memory_left: AtomicU64,
 }
 
 impl CatalogueDirectory for Kept {
@@ -48,6 +51,10 @@ impl CatalogueDirectory for Kept {
 
     fn shards(&self) -> u16 {
         2
+    }
+
+    fn memory_left(&self, _: u64) -> u64 {
+        self.memory_left.load(Relaxed)
     }
 
     fn note_passed_over(&self, by: &str, lines: &[String]) {
@@ -180,7 +187,11 @@ impl Running for Kept {
 }
 
 fn start() -> Server {
-    let app = App::new(Arc::new(kept()), None, false);
+    serve(kept())
+}
+
+fn serve(node: Kept) -> Server {
+    let app = App::new(Arc::new(node), None, false);
     let any = "127.0.0.1:0".parse().expect("an address");
     Server::start(app, &[Endpoint::plain(Service::Api, any)]).expect("a port on loopback")
 }
@@ -197,6 +208,7 @@ fn kept() -> Kept {
         catalogue: RwLock::new(catalogue),
         borrowed: AtomicU64::new(0),
         passed_over: Mutex::default(),
+        memory_left: AtomicU64::new(u64::MAX),
     }
 }
 
@@ -572,6 +584,35 @@ fn what_an_import_passes_over_is_noted_with_who_imports() {
     assert_eq!(noted.len(), 1, "{noted:?}");
     let is_named = noted[0].starts_with("guest: queue 'amq.gen-1' in vhost '/': ");
     assert!(is_named, "{noted:?}");
+}
+
+#[test]
+fn an_import_that_memory_is_too_small_for_is_refused_before_anything_is_made_of_it() {
+    const QUEUES: u64 = 2500;
+    let import = |left: u64, queues: u64| {
+        let queue = |number| json!({"name": format!("q{number}"), "vhost": "/", "durable": true});
+        let queues: Vec<Value> = (0..queues).map(queue).collect();
+        let text = json!({ "queues": queues }).to_string();
+        let node = kept();
+        node.memory_left.store(left, Relaxed);
+        let server = serve(node);
+        let answer = send(&server, "guest", "POST", "/api/definitions", &text);
+        let made = get(&server, "/api/definitions");
+        let made = made["queues"].as_array().map_or(0, Vec::len);
+        (answer, made, text.len())
+    };
+    let (answer, made, bytes) = import(u64::MAX, QUEUES);
+    assert_eq!((answer.status, made as u64), (204, QUEUES));
+    // What the text takes once it is read, and what the queues do.
+    let read = bytes as u64 * IMPORT_JSON_FACTOR;
+    let queues = QUEUES * IMPORT_QUEUE_BYTES;
+    for left in [0, read - 1, read.min(queues - 1)] {
+        let (answer, made, _) = import(left, QUEUES);
+        assert_eq!((answer.status, made), (503, 0), "{answer:?}");
+        assert!(answer.body.contains("smaller files"), "{answer:?}");
+    }
+    let (answer, made, _) = import(read.max(queues), QUEUES);
+    assert_eq!((answer.status, made as u64), (204, QUEUES), "{answer:?}");
 }
 
 #[test]

@@ -5,6 +5,10 @@ use leveret_routing::{BindError, KindError};
 use leveret_types::limits::{SHORT_STRING_BYTES_MAX, USER_TAGS_MAX};
 use leveret_types::{NodeId, ProtocolError, ReplyCode};
 
+/// Bytes of memory that an import may need without being asked for them: a policy can be replaced
+/// where nothing is left.
+const IMPORT_SMALL_BYTES: u64 = 1_000_000;
+
 /// Why a command was refused. Nothing has changed then.
 ///
 /// A `resource` is written as RabbitMQ writes it: `queue 'q' in vhost '/'`.
@@ -163,11 +167,35 @@ pub enum CatalogueError {
             there stays usable; delete something, or try again later"
     )]
     NoMemory,
+    #[error(
+        "these definitions would take about {needed_mb} MB more, and {left_mb} MB are left of the \
+            memory that the node may use: import them in several smaller files, one after the \
+            other, or give the node more memory"
+    )]
+    NoMemoryForImport { needed_mb: u64, left_mb: u64 },
     #[error("unreadable {what}: {reason}")]
     Unreadable { what: &'static str, reason: String },
 }
 
 impl CatalogueError {
+    /// Refuses an import that needs so many bytes of memory, if fewer are left: `left` says how
+    /// many, and is told how many are needed.
+    ///
+    /// # Errors
+    /// [`Self::NoMemoryForImport`].
+    pub fn refuse_import(needed: u64, left: impl FnOnce(u64) -> u64) -> Result<(), Self> {
+        if needed <= IMPORT_SMALL_BYTES {
+            return Ok(());
+        }
+        match left(needed) {
+            left if left < needed => Err(Self::NoMemoryForImport {
+                needed_mb: needed.div_ceil(1_000_000),
+                left_mb: left / 1_000_000,
+            }),
+            _ => Ok(()),
+        }
+    }
+
     /// The reply code that a client sees.
     #[must_use]
     pub fn code(&self) -> ReplyCode {
@@ -177,7 +205,9 @@ impl CatalogueError {
             | Self::ConnectionLimitOfVhost { .. }
             | Self::ConnectionLimitOfUser { .. }
             | Self::ChannelLimitOfUser { .. } => ReplyCode::NotAllowed,
-            Self::NoMajority | Self::NoMemory => ReplyCode::ResourceError,
+            Self::NoMajority | Self::NoMemory | Self::NoMemoryForImport { .. } => {
+                ReplyCode::ResourceError
+            }
             Self::Locked { .. } => ReplyCode::ResourceLocked,
             Self::Reserved { .. } | Self::DefaultExchange | Self::SystemExchange { .. } => {
                 ReplyCode::AccessRefused

@@ -24,6 +24,7 @@ use crate::news::DurableNews;
 use crate::progress::Progress;
 use crate::signal::Signal;
 use crate::stream_thread::StreamHandle;
+use crate::timers_and_alarms::TimersAndAlarms;
 use crate::wake_ups::{self, HeldWakeUps, ThreadWaker, WakeUps};
 use clients::Clients;
 use deferred::DeferredWork;
@@ -44,8 +45,8 @@ use parking_lot::{MutexGuard, RwLock, RwLockWriteGuard};
 use pressure::Pressure;
 use shards::Shards;
 use std::io;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, sync_channel};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// Bytes that may wait for the write-ahead log before publishers' sockets are left unread.
@@ -58,6 +59,8 @@ pub struct Broker {
     catalogue: RwLock<Catalogue>,
     shards: Shards,
     io: IoThreads,
+    /// Who knows how much memory is used; nobody until the node runs.
+    memory: OnceLock<Arc<TimersAndAlarms>>,
     /// Where operators' commands wait.
     pub(crate) progress: Progress,
     /// Wakes the threads that have no inbox.
@@ -136,6 +139,9 @@ pub(crate) struct Signals {
 
 /// Commands of an import that are carried out before others get at the catalogue.
 const COMMANDS_AT_ONCE: usize = 64;
+/// Commands of an import that are carried out before memory is looked at again: these take a few
+/// megabytes, and the alarm for it would come half a second later.
+const COMMANDS_PER_LOOK: usize = 1024;
 /// How often an import is prepared that is refused because others have changed the catalogue.
 const PREPARATIONS_MAX: u32 = 3;
 
@@ -174,6 +180,7 @@ impl Broker {
             catalogue: RwLock::new(catalogue),
             shards: Shards::new(shards, reads, cluster.is_some()),
             io: IoThreads::new(inboxes),
+            memory: OnceLock::new(),
             progress: Progress::default(),
             signals: Signals::default(),
             deferred: DeferredWork::new(clock::system_ms()),
@@ -343,6 +350,25 @@ impl Broker {
         self.run_deferred(self.now());
     }
 
+    /// Has this tell how much memory is used; before anything is imported.
+    pub(crate) fn watch_memory(&self, timers_and_alarms: Arc<TimersAndAlarms>) {
+        // Called once, at the start.
+        let _ = self.memory.set(timers_and_alarms);
+    }
+
+    /// Bytes that the process may take, as of this moment, until nothing new is declared.
+    pub fn memory_left(&self) -> u64 {
+        let known = self.memory.get();
+        known.map_or(u64::MAX, |known| known.memory_left())
+    }
+
+    /// The same; where fewer than `wanted` are left, what is free is given back first. For threads
+    /// that hold nothing.
+    pub fn memory_left_of(&self, wanted: u64) -> u64 {
+        let known = self.memory.get();
+        known.map_or(u64::MAX, |known| known.memory_left_of(wanted))
+    }
+
     /// Carries out commands in their order, some at a time: others get at the catalogue between.
     /// `prepare` makes them, and is called again where one of several is refused that may have been
     /// right when it was made; it is called while nothing is locked. Answers what to wait for, and
@@ -367,7 +393,10 @@ impl Broker {
             let may_be_stale = !is_one
                 && !matches!(
                     result,
-                    Ok(()) | Err(CatalogueError::NoMemory | CatalogueError::NoMajority)
+                    Ok(())
+                        | Err(CatalogueError::NoMemory
+                            | CatalogueError::NoMemoryForImport { .. }
+                            | CatalogueError::NoMajority)
                 );
             if !may_be_stale || attempt == PREPARATIONS_MAX {
                 return (log_positions, result);
@@ -383,12 +412,18 @@ impl Broker {
         log_positions: &mut Vec<LogPosition>,
     ) -> Result<(), CatalogueError> {
         let mut catalogue = self.catalogue.write();
+        let mut is_full = false;
         for (number, command) in commands.iter().enumerate() {
+            if number > 0 && number % COMMANDS_PER_LOOK == 0 {
+                is_full = self.memory_left() == 0;
+            }
             if number > 0 && number % COMMANDS_AT_ONCE == 0 {
                 // Who waits is let in before the next ones.
                 RwLockWriteGuard::bump(&mut catalogue);
             }
-            growth::permit_in(&catalogue, command, alarms_together(self))?;
+            let mut alarms = alarms_together(self);
+            alarms.memory_full |= is_full;
+            growth::permit_in(&catalogue, command, alarms)?;
             let let_in = RwLockWriteGuard::bump;
             let executed = execute_in_parts(&mut catalogue, now, command, self, let_in)?;
             log_positions.extend(executed.log_position);
@@ -406,7 +441,8 @@ impl Broker {
     /// The commands before the first one that would make something new where there is no memory
     /// left for it, and its error.
     fn permitted(&self, mut commands: Vec<Command>) -> (Vec<Command>, Result<(), CatalogueError>) {
-        let alarms = alarms_together(self);
+        let mut alarms = alarms_together(self);
+        alarms.memory_full |= self.memory_left() == 0;
         if !alarms.memory_full {
             return (commands, Ok(()));
         }

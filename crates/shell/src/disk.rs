@@ -7,6 +7,7 @@ mod trial;
 
 pub use counts::{Calls, IoCounts, SYNC_SLOT_US, SYNC_SLOTS, io_counts, sync_slots};
 
+use crate::descriptors::kept_for_files;
 use leveret_storage::{Disk, DiskFile};
 use parking_lot::Mutex;
 use rustix::fs::{FlockOperation, flock};
@@ -74,6 +75,20 @@ impl RealDisk {
         }
     }
 
+    /// Makes the device another one, of a disk [`Self::with_model`].
+    pub fn set_model(&self, model: DeviceModel) {
+        if let Some(device) = &self.device {
+            *device.model.lock() = model;
+        }
+    }
+
+    /// Bytes that were read from the device, of a disk [`Self::with_model`].
+    #[must_use]
+    pub fn device_read_bytes(&self) -> u64 {
+        let device = self.device.as_ref();
+        device.map_or(0, |device| device.state.lock().read_bytes)
+    }
+
     /// The device that a file is on; none where disks are what they are.
     fn device_of(&self, path: &Path) -> Option<Arc<Device>> {
         let own = self
@@ -139,7 +154,7 @@ impl DeviceModel {
 
 #[derive(Debug)]
 struct Device {
-    model: DeviceModel,
+    model: Mutex<DeviceModel>,
     state: Mutex<DeviceState>,
 }
 
@@ -150,6 +165,7 @@ struct DeviceState {
     head: (u64, u64),
     /// What was written and not synced: for each file, the extents.
     dirty: BTreeMap<u64, Vec<(u64, u64)>>,
+    read_bytes: u64,
 }
 
 impl DeviceState {
@@ -168,13 +184,16 @@ impl DeviceState {
 impl Device {
     fn new(model: DeviceModel) -> Self {
         Self {
-            model,
+            model: Mutex::new(model),
             state: Mutex::new(DeviceState::default()),
         }
     }
 
     fn read(&self, file: u64, offset: u64, bytes: u64) {
-        self.wait(|state, model| state.access(model, file, offset, bytes));
+        self.wait(|state, model| {
+            state.read_bytes += bytes;
+            state.access(model, file, offset, bytes)
+        });
     }
 
     fn write(&self, file: u64, offset: u64, bytes: u64) {
@@ -201,11 +220,12 @@ impl Device {
     /// Takes the device's next free moment for as long as `cost` says, and waits until that is
     /// over.
     fn wait(&self, cost: impl FnOnce(&mut DeviceState, &DeviceModel) -> Duration) {
+        let model = *self.model.lock();
         let until = {
             let mut state = self.state.lock();
             let now = Instant::now();
             let start = state.free_at.map_or(now, |free| free.max(now));
-            let until = start + cost(&mut state, &self.model);
+            let until = start + cost(&mut state, &model);
             state.free_at = Some(until);
             until
         };
@@ -302,6 +322,10 @@ impl Disk for RealDisk {
 
     fn free_bytes(&self, dir: &Path) -> Option<u64> {
         free_bytes(dir)
+    }
+
+    fn descriptors(&self) -> u64 {
+        kept_for_files()
     }
 
     fn lock(&self, path: &Path) -> io::Result<RealLock> {

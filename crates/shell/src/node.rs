@@ -266,6 +266,7 @@ impl Node {
             &config.folders,
             config.give_back_memory,
         )?;
+        broker.watch_memory(Arc::clone(&timers_and_alarms));
         let cluster = match entering {
             Some(entering) => Some(join_in(
                 entering,

@@ -134,22 +134,44 @@ impl TimersAndAlarms {
         broker.set_alarms(alarms);
     }
 
+    /// Bytes that the process may take, as of this moment, until nothing new is declared.
+    pub fn memory_left(&self) -> u64 {
+        let watermarks = *self.watermarks.read();
+        let most = watermarks.memory_full_bytes.max(watermarks.memory_bytes);
+        most.saturating_sub(resident_bytes().unwrap_or(0))
+    }
+
+    /// The same; where fewer than `wanted` are left, what is free is given back first. For threads
+    /// that hold nothing: that takes its time.
+    pub fn memory_left_of(&self, wanted: u64) -> u64 {
+        let left = self.memory_left();
+        match left < wanted && self.give_back() {
+            true => self.memory_left(),
+            false => left,
+        }
+    }
+
     /// Resident bytes. Where they are above the watermark, what is free is given back first: an
     /// allocator keeps most of a spike, and publishers must not wait for memory that nobody uses.
     fn memory_bytes(&self, watermark: u64) -> u64 {
         let resident = || resident_bytes().unwrap_or(0);
         let bytes = resident();
-        if bytes <= watermark {
-            return bytes;
+        match bytes > watermark && self.give_back() {
+            true => resident(),
+            false => bytes,
         }
+    }
+
+    /// Gives back what is free, unless that was done just before; whether it did.
+    fn give_back(&self) -> bool {
         let mut gave_back = self.gave_back.lock();
         if gave_back.is_some_and(|(at, took)| at.elapsed() < took * GIVE_BACK_PAUSE) {
-            return bytes;
+            return false;
         }
         let begun = Instant::now();
         (self.give_back)();
         *gave_back = Some((Instant::now(), begun.elapsed()));
-        resident()
+        true
     }
 }
 

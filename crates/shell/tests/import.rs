@@ -116,3 +116,24 @@ fn others_get_at_the_catalogue_while_an_import_is_carried_out() {
     assert_eq!(broker.catalogue().queue_count(), QUEUES);
     node.shut_down();
 }
+
+#[test]
+fn memory_is_looked_at_while_an_import_is_carried_out() {
+    const QUEUES: usize = 5000;
+    let scratch = Scratch::new("import-memory");
+    let node = start(&scratch.0, None);
+    let broker = &node.broker;
+    let definitions = definitions(QUEUES);
+    let (_, result) = broker.execute_all(broker.now(), &mut || {
+        let commands = prepared(broker, &definitions);
+        // All of it is used from here on, and no alarm has told of it yet.
+        let mut watermarks = node.timers_and_alarms.watermarks.write();
+        (watermarks.memory_bytes, watermarks.memory_full_bytes) = (0, 0);
+        commands
+    });
+    assert_eq!(result, Err(CatalogueError::NoMemory));
+    let made = broker.catalogue().queue_count();
+    assert!(made < QUEUES / 4, "{made} queues");
+    assert_eq!(broker.memory_left(), 0);
+    node.shut_down();
+}

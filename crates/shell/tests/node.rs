@@ -7,7 +7,7 @@ use client::{Client, PENDING_MAX, Scratch, address, config, connect, start};
 use leveret_amqp::{Method, RawTable, basic, confirm, connection, encode, queue};
 use leveret_auth::Credentials;
 use leveret_session::Settings;
-use leveret_shell::disk::RealDisk;
+use leveret_shell::disk::{DeviceModel, RealDisk};
 use leveret_shell::node::{LISTED_MAX, Node, Which, each_portion, some_connections};
 use leveret_types::ConnectionId;
 use leveret_types::limits::{CLIENT_GONE_MS_MAX, UNREAD_PROBE_MS};
@@ -90,6 +90,53 @@ fn what_was_confirmed_is_there_after_an_orderly_end() {
         .send(0, &leveret_amqp::connection::CloseOk {})
         .expect("answered");
     ended.join().expect("ended in order");
+}
+
+/// What an orderly end may copy in the two seconds that it may take; the rest stays in the log.
+#[test]
+fn an_orderly_end_copies_what_waits_for_seconds_at_most_and_leaves_the_rest_in_the_log() {
+    const BODIES: u32 = 200;
+    const BODY_BYTES: usize = 100_000;
+    const FAST: DeviceModel = DeviceModel {
+        seek_us: 0,
+        bytes_per_second: 10_000_000_000,
+        sync_us: 0,
+    };
+    const SLOW: DeviceModel = DeviceModel {
+        bytes_per_second: 2_000_000,
+        ..FAST
+    };
+    let scratch = Scratch::new("slow-end");
+    let disk = RealDisk::with_model(FAST);
+    let mut config = config(&scratch.0, None);
+    // All of it waits in one file, and has to be read to be copied.
+    config.wal_file_bytes = 2 * u64::from(BODIES) * BODY_BYTES as u64;
+    config.cache_bytes = 64 * 1024;
+    let node = Node::start(config, disk.clone()).expect("it starts");
+    let mut client = log_in(address(&node, false));
+    declare(&mut client, false);
+    let select = confirm::Select { nowait: false };
+    client.call(1, &select).expect("confirms");
+    let message = publish(&[7; BODY_BYTES]);
+    for _ in 0..BODIES {
+        client.send_bytes(&message).expect("sent");
+        let answer = client.answer().expect("a confirm");
+        assert!(matches!(Method::decode(&answer), Ok(Method::BasicAck(_))));
+    }
+    client.close();
+    let before = disk.device_read_bytes();
+    disk.set_model(SLOW);
+    node.shut_down();
+    // However slow the machine is: less is copied then.
+    let copied = disk.device_read_bytes() - before;
+    assert!(copied > 0, "nothing was to be copied");
+    assert!(copied <= 2 * SLOW.bytes_per_second, "{copied} bytes");
+
+    let node = start(&scratch.0, None);
+    let mut client = log_in(address(&node, false));
+    assert_eq!(declare(&mut client, true), BODIES);
+    client.close();
+    node.shut_down();
 }
 
 /// A node whose orderly end would wait for clients much longer than a test has patience.

@@ -35,6 +35,10 @@ pub trait Disk: Clone + Send + Sync + 'static {
     fn free_bytes(&self, _dir: &Path) -> Option<u64> {
         None
     }
+    /// How many files, and whatever else takes a descriptor, may be open at once beside clients.
+    fn descriptors(&self) -> u64 {
+        u64::MAX
+    }
     /// Creates a lock file if need be and locks it against other processes;
     /// [`io::ErrorKind::WouldBlock`] when another has it.
     fn lock(&self, path: &Path) -> io::Result<Self::Lock>;

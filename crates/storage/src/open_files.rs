@@ -5,7 +5,7 @@ use crate::disk::Disk;
 use crate::folders::{Folders, SegmentFolders};
 use crate::id::{FileId, Generation};
 use crate::{segment, wal};
-use leveret_types::limits::READ_FILES_OPEN_MAX;
+use leveret_types::descriptors::read_files_open_max;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -66,6 +66,8 @@ pub(crate) struct OpenFiles<D: Disk> {
     wal: PathBuf,
     segments: SegmentFolders,
     open: Arc<Open<D::File>>,
+    /// How many are kept open.
+    open_max: usize,
 }
 
 impl<D: Disk> Clone for OpenFiles<D> {
@@ -75,6 +77,7 @@ impl<D: Disk> Clone for OpenFiles<D> {
             wal: self.wal.clone(),
             segments: self.segments.clone(),
             open: Arc::clone(&self.open),
+            open_max: self.open_max,
         }
     }
 }
@@ -82,6 +85,7 @@ impl<D: Disk> Clone for OpenFiles<D> {
 impl<D: Disk> OpenFiles<D> {
     pub(crate) fn new(disk: D, folders: &Folders) -> Self {
         Self {
+            open_max: read_files_open_max(disk.descriptors()),
             disk,
             wal: folders.wal.clone(),
             segments: folders.segments(),
@@ -116,7 +120,7 @@ impl<D: Disk> OpenFiles<D> {
         }
         let mut evicted = None;
         if open.closed == closed {
-            if open.files.len() >= READ_FILES_OPEN_MAX {
+            if open.files.len() >= self.open_max {
                 evicted = Some(open.files.remove(0));
             }
             open.files.push((name, Arc::clone(&file)));
@@ -246,6 +250,7 @@ mod tests {
                         wal,
                         segments,
                         open,
+                        open_max: READ_FILES_OPEN_MAX,
                     },
                     what,
                 );

@@ -299,6 +299,15 @@ pub const IMPACT_QUEUES_SHOWN: usize = 500;
 /// Depth of JSON that is read.
 pub const JSON_DEPTH_MAX: usize = 64;
 
+/// Bytes that a queue of an import takes until it is there, beside its definition: twice what one
+/// takes resident (1,665, by `docs/scale.md`), for the copy that it is tried on and the command
+/// that makes it. Also counted for whatever else has a name.
+pub const IMPORT_QUEUE_BYTES: u64 = 3_330;
+/// The same of a binding: twice what one of a headers exchange takes (597).
+pub const IMPORT_BINDING_BYTES: u64 = 1_194;
+/// Bytes of memory for each byte of JSON that is read of an import: the values of a queue's
+/// definition (90 bytes of text) lie in a node of a tree, and each key and text by itself.
+pub const IMPORT_JSON_FACTOR: u64 = 10;
 /// Percent of the memory that a node may use above which nothing new is declared (queues,
 /// exchanges, bindings, users, policies), unless publishers may go beyond that. The rest is for
 /// what is made of all definitions at once, as when they are brought to disk: a fifth of their
@@ -337,7 +346,8 @@ pub const SEGMENT_PIECE_BYTES: usize = 1024 * 1024;
 /// a block of its own, which costs no memory while they wait.
 pub const SEGMENT_REFERENCE_BYTES_MIN: usize = 4096;
 /// Segment files and files of the write-ahead log that are kept open to be read, for all reader
-/// threads together. A file that is deleted is closed at once.
+/// threads together; an eighth of the descriptors that clients leave, where that is less. A file
+/// that is deleted is closed at once.
 pub const READ_FILES_OPEN_MAX: usize = 64;
 /// Bytes of a frame between a remote queue and its leader; a larger message has a frame of its
 /// own.
@@ -579,7 +589,8 @@ pub const STREAM_SEGMENT_CHUNKS_MAX: u32 = 256_000;
 /// Chunks that are read at once for a reader that is behind and has less credit. They are kept until
 /// it has more, while less than half of [`STREAM_READERS_BYTES_MAX`] is held.
 pub const STREAM_AHEAD_CHUNKS_MAX: u32 = 256;
-/// Segment files of streams that are kept open, for all streams of a node together.
+/// Segment files of streams that are kept open, for all streams of a node together; a quarter of
+/// the descriptors that clients leave, where that is less.
 pub const STREAM_FILES_OPEN_MAX: usize = 256;
 /// Bytes of a stream that are read from disk at once. A larger chunk is read alone.
 pub const STREAM_READ_BYTES: usize = 1024 * 1024;

@@ -103,6 +103,10 @@ impl CatalogueDirectory for Admin {
         self.broker.settings().shard_count
     }
 
+    fn memory_left(&self, wanted: u64) -> u64 {
+        self.broker.memory_left_of(wanted)
+    }
+
     fn note_passed_over(&self, by: &str, lines: &[String]) {
         for line in lines {
             tracing::warn!(?by, "passed over in an import: {line}");

@@ -2,7 +2,7 @@
 
 use leveret_auth::password::SALT_BYTES_GIVEN;
 use leveret_cluster::Env as _;
-use leveret_metadata::{Catalogue, Definitions};
+use leveret_metadata::{Catalogue, CatalogueError, Definitions};
 use leveret_node::Env;
 use leveret_shell::broker::Broker;
 use leveret_types::limits::HTTP_DEFINITIONS_BYTES_MAX;
@@ -162,7 +162,12 @@ fn import(broker: &Broker, bytes: &[u8]) -> Result<Vec<String>, String> {
     let shards = broker.settings().shard_count;
     let mut make = || {
         let mut trial = definitions.trial(&broker.catalogue(), None);
-        while trial.look(&broker.catalogue())? {}
+        while trial.look(&broker.catalogue())? {
+            if broker.memory_left_of(1) == 0 {
+                return Err(CatalogueError::NoMemory);
+            }
+        }
+        trial.fits(|needed| broker.memory_left_of(needed))?;
         trial.commands(shards, &mut || broker.random())
     };
     let (log_positions, result) = broker.execute_all(broker.now(), &mut make);

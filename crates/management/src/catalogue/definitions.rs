@@ -7,6 +7,8 @@ use crate::multipart;
 use crate::overview::RABBITMQ_VERSION;
 use crate::reply::{ApiError, Reply};
 use crate::route::Call;
+use leveret_metadata::CatalogueError;
+use leveret_types::limits::IMPORT_JSON_FACTOR;
 
 fn definitions(call: &Call<'_>, vhost: Option<&str>) -> Answer {
     let mut definitions = call.app.node().export(vhost);
@@ -47,7 +49,12 @@ fn uploaded<'a>(call: &'a Call<'_>) -> Result<&'a [u8], ApiError> {
 }
 
 fn take(call: &Call<'_>, vhost: Option<&str>) -> Answer {
-    let definitions = parse_json(uploaded(call)?)?;
+    let text = uploaded(call)?;
+    let needed = text.len() as u64 * IMPORT_JSON_FACTOR;
+    let left = |wanted| call.app.node().memory_left(wanted);
+    CatalogueError::refuse_import(needed, left)
+        .map_err(|refused| AlterError::Unavailable(refused.to_string()))?;
+    let definitions = parse_json(text)?;
     if !definitions.is_object() {
         return Err(ApiError::BadRequest(
             "definitions are a JSON object".to_owned(),

@@ -8,6 +8,7 @@ use crate::error::CatalogueError;
 use crate::snapshot::{declared_user, declared_vhost, exchange_command};
 use crate::topology::{queue_command, strip_cr_lf};
 use leveret_auth::password::SALT_BYTES_GIVEN;
+use leveret_types::limits::{IMPORT_BINDING_BYTES, IMPORT_QUEUE_BYTES};
 use std::fmt;
 
 /// Names that are looked up in the catalogue at a time, while others may have to wait for it.
@@ -121,6 +122,22 @@ impl Trial<'_> {
             }
         }
         Ok(true)
+    }
+
+    /// Whether an import has memory: to be asked when all has been looked at. What it takes is an
+    /// estimate: queues that are there cost nothing. `left` says how many bytes there are, and is
+    /// told how many are needed.
+    ///
+    /// # Errors
+    /// [`CatalogueError::NoMemoryForImport`].
+    pub fn fits(&self, left: impl FnOnce(u64) -> u64) -> Result<(), CatalogueError> {
+        let all = self.definitions;
+        let queues = all.queues.len().saturating_sub(self.copy.queues.len());
+        let named = queues + all.exchanges.len() + all.policies.len() + all.parameters.len();
+        let named = named + all.users.len() + all.vhosts.len() + all.permissions.len();
+        let needed = named as u64 * IMPORT_QUEUE_BYTES;
+        let needed = needed + all.bindings.len() as u64 * IMPORT_BINDING_BYTES;
+        CatalogueError::refuse_import(needed, left)
     }
 
     /// The commands that import the definitions, each of which a catalogue will accept, in this
@@ -283,6 +300,34 @@ mod tests {
         }
         // A queue and the virtual host of each.
         assert_eq!(looks, 5);
+    }
+
+    #[test]
+    fn an_import_needs_memory_for_the_queues_that_are_not_there() {
+        const NEW: u64 = 1000;
+        let catalogue = catalogue(300);
+        let queue = |number| {
+            format!(
+                r#"{{"name": "q{number}", "vhost": "/", "durable": true, "auto_delete": false,
+                     "arguments": {{}}}}"#
+            )
+        };
+        let fits = |count: u64, left: u64| {
+            let queues: Vec<String> = (0..count).map(queue).collect();
+            let definitions = read(&format!(r#"{{"queues": [{}]}}"#, queues.join(",")));
+            let mut trial = definitions.trial(&catalogue, None);
+            while trial.look(&catalogue).expect("sense") {}
+            trial.fits(|_| left)
+        };
+        let needed = NEW * IMPORT_QUEUE_BYTES;
+        assert_eq!(fits(300 + NEW, needed), Ok(()));
+        let refused = CatalogueError::NoMemoryForImport {
+            needed_mb: 4,
+            left_mb: 3,
+        };
+        assert_eq!(fits(300 + NEW, needed - 1), Err(refused));
+        // What is there already, and a few new ones, need nothing that is to be asked for.
+        assert_eq!(fits(301, 0), Ok(()));
     }
 
     #[test]

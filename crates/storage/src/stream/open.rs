@@ -4,7 +4,7 @@ use crate::disk::{Disk, DiskFile};
 use crate::error::Fatal;
 use crate::stream::format::file_name;
 use leveret_types::QueueId;
-use leveret_types::limits::STREAM_FILES_OPEN_MAX;
+use leveret_types::descriptors::stream_files_open_max;
 use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -24,6 +24,8 @@ pub(crate) struct OpenFiles<D: Disk> {
     disk: D,
     folder: PathBuf,
     files: HashMap<Name, OpenFile<D::File>>,
+    /// How many are kept open.
+    open_max: usize,
     /// Counts uses: the file that was used longest ago is closed first.
     uses: u64,
     /// A sync of a file that was to be closed has failed.
@@ -33,6 +35,7 @@ pub(crate) struct OpenFiles<D: Disk> {
 impl<D: Disk> OpenFiles<D> {
     pub(crate) fn new(disk: D, folder: PathBuf) -> Self {
         Self {
+            open_max: stream_files_open_max(disk.descriptors()),
             disk,
             folder,
             files: HashMap::new(),
@@ -81,7 +84,7 @@ impl<D: Disk> OpenFiles<D> {
     }
 
     fn keep(&mut self, name: Name, file: D::File) -> io::Result<Arc<D::File>> {
-        if self.files.len() >= STREAM_FILES_OPEN_MAX {
+        if self.files.len() >= self.open_max {
             // One that needs no sync, if there is one.
             let oldest = self.files.iter();
             let oldest = oldest.min_by_key(|(_, open)| (open.is_dirty, open.used));
@@ -137,6 +140,7 @@ mod tests {
 
     use super::*;
     use crate::disk::MemoryDisk;
+    use leveret_types::limits::STREAM_FILES_OPEN_MAX;
     use std::io::IoSlice;
 
     #[test]

@@ -4,7 +4,7 @@
 mod numbers;
 mod plan;
 
-use super::report::{Measured, Options};
+use super::report::{Measured, Options, page_of, write_into_page};
 use crate::broker::leveret_binary;
 use crate::numbers::{median, table};
 use crate::run;
@@ -21,6 +21,10 @@ pub fn run(options: &Options) -> Result<Measured> {
     let asked = COMPARISONS.iter().filter(|c| options.wants(c.part)).count();
     if options.write && (1..COMPARISONS.len()).contains(&asked) {
         bail!("the page has one table for all rounds: --write wants --part rounds or more");
+    }
+    let pages = run::root().join("docs/experiments");
+    if options.write {
+        parts(options).try_for_each(|part| page_of(&pages, part).map(drop))?;
     }
     let mut runner = Runner {
         folder: run::target_folder("experiments")?,
@@ -52,9 +56,8 @@ pub fn run(options: &Options) -> Result<Measured> {
         sections.push(("rounds", table(&head, &rows)));
     }
     if options.write {
-        let pages = run::root().join("docs/experiments");
         for (part, text) in &sections {
-            super::report::write_into_page(&pages, part, text)?;
+            write_into_page(&pages, part, text)?;
             runner.publish_pictures(&pages.join("figures"), part)?;
         }
     }
@@ -66,6 +69,17 @@ pub fn run(options: &Options) -> Result<Measured> {
         text: text.join("\n"),
         json: json!({ "fast": options.fast, "runs": runner.records }),
     })
+}
+
+/// What is asked for, by the names of its tables.
+fn parts(options: &Options) -> impl Iterator<Item = &'static str> {
+    let grids = GRIDS.iter().map(|grid| grid.part);
+    let others = grids.chain(["cluster", "fanout-backlog"]);
+    let others = others.filter(move |part| options.wants(part));
+    let whole = WHOLE.iter().map(|whole| whole.part);
+    let whole = whole.filter(move |part| options.names(part));
+    let compares = COMPARISONS.iter().any(|c| options.wants(c.part));
+    others.chain(whole).chain(compares.then_some("rounds"))
 }
 
 struct Runner {

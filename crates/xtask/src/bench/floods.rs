@@ -16,9 +16,8 @@ use anyhow::{Result, bail};
 use serde_json::{Map, Value};
 
 use super::logins;
-use super::report::{Measured, Options, write_into_page};
+use super::report::{Measured, Options, docs, page_of, write_into_page};
 use crate::broker::Kind;
-use crate::run;
 
 /// From where a flood of one address comes.
 const STRANGER: Ipv4Addr = Ipv4Addr::new(127, 0, 2, 1);
@@ -38,13 +37,16 @@ const PARTS: &[(&str, Part)] = &[
 /// Each flood, or those that are named; their tables also into the page that has their marks.
 pub fn run(options: &Options) -> Result<Measured> {
     let (mut text, mut json) = (String::new(), Map::new());
-    for (name, part) in PARTS.iter().filter(|(name, _)| options.wants(name)) {
+    let asked = || PARTS.iter().filter(move |(name, _)| options.wants(name));
+    if options.write {
+        asked().try_for_each(|(name, _)| page_of(&docs(), &mark(name)).map(drop))?;
+    }
+    for (name, part) in asked() {
         println!("{name}");
         let measured = part(options)?;
         println!("{}", measured.text);
         if options.write {
-            let pages = run::root().join("docs");
-            write_into_page(&pages, &format!("floods-{name}"), &measured.text)?;
+            write_into_page(&docs(), &mark(name), &measured.text)?;
         }
         if !text.is_empty() {
             text.push('\n');
@@ -60,6 +62,11 @@ pub fn run(options: &Options) -> Result<Measured> {
         text,
         json: Value::Object(json),
     })
+}
+
+/// What a part's table is marked with.
+fn mark(part: &str) -> String {
+    format!("floods-{part}")
 }
 
 /// All floods of `bench logins`.
@@ -95,6 +102,13 @@ mod tests {
     use super::*;
     use std::io::Write;
     use std::net::TcpListener;
+
+    #[test]
+    fn each_floods_table_has_a_place_in_a_page() {
+        for (name, _) in PARTS {
+            page_of(&docs(), &mark(name)).expect("marks");
+        }
+    }
 
     #[test]
     fn a_socket_is_open_until_the_other_side_ends_it_whatever_that_says_before() {

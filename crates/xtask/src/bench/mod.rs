@@ -24,7 +24,7 @@ use clap::builder::PossibleValue;
 
 use crate::broker::Kind;
 use crate::run;
-use report::{Options, write_section};
+use report::{Options, docs, page_of, write_into_page};
 
 /// What to measure, and how.
 #[derive(clap::Args)]
@@ -81,6 +81,13 @@ pub fn run(arguments: Arguments) -> Result<bool> {
     if ours_alone.contains(&name) {
         options.only = Some(Kind::Leveret);
     }
+    let value = name.to_possible_value();
+    let word = value.as_ref().map_or("", PossibleValue::get_name);
+    // The others have a table for each part, and write them themselves.
+    let is_one_table = !matches!(name, Name::Experiments | Name::Streams | Name::Floods);
+    if options.write && is_one_table {
+        page_of(&docs(), word)?;
+    }
     for kind in options.kinds() {
         kind.prepare()?;
     }
@@ -98,14 +105,12 @@ pub fn run(arguments: Arguments) -> Result<bool> {
         Name::Experiments => experiments::run(&options),
         Name::Agreement => agreement::run(&options),
     }?;
-    let value = name.to_possible_value();
-    let word = value.as_ref().map_or("", PossibleValue::get_name);
     println!("\n{}", measured.text);
     let json = run::target_folder("bench")?.join(format!("{word}.json"));
     fs::write(&json, serde_json::to_string_pretty(&measured.json)? + "\n")?;
     println!("also in {}", json.display());
-    if options.write && !matches!(name, Name::Experiments | Name::Streams | Name::Floods) {
-        write_section(word, &measured.text)?;
+    if options.write && is_one_table {
+        write_into_page(&docs(), word, &measured.text)?;
     }
     Ok(true)
 }

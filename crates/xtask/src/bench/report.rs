@@ -1,9 +1,9 @@
 //! What a benchmark is asked for, what it gives, and where its tables go.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use crate::broker::{Broker, Kind};
@@ -70,39 +70,60 @@ pub fn metric(broker: &Broker, name: &str) -> Result<f64> {
     Ok(value.parse()?)
 }
 
-/// Puts a report between its two marks in docs/performance.md, in place of the one before.
-pub fn write_section(name: &str, text: &str) -> Result<()> {
-    let path = run::root().join("docs/performance.md");
-    let document = fs::read_to_string(&path).unwrap_or_else(|_| "# Performance\n".to_owned());
-    fs::write(&path, with_section(&document, name, text))?;
-    Ok(())
+/// Where a benchmark's tables go if it says nothing else.
+pub fn docs() -> PathBuf {
+    run::root().join("docs")
 }
 
-/// The document with a report between its two marks.
-pub fn with_section(document: &str, name: &str, text: &str) -> String {
-    let (open, close) = (
-        format!("<!-- bench {name} -->\n"),
-        format!("<!-- end {name} -->\n"),
-    );
-    let section = format!("{open}{text}\n{close}");
-    match (document.split_once(&open), document.split_once(&close)) {
-        (Some((before, _)), Some((_, after))) => format!("{before}{section}{after}"),
-        _ => format!("{}\n\n{section}", document.trim_end()),
-    }
+fn marks(part: &str) -> (String, String) {
+    (
+        format!("<!-- bench {part} -->\n"),
+        format!("<!-- end {part} -->\n"),
+    )
 }
 
-/// Puts a table between its marks in whichever page has them.
-pub fn write_into_page(pages: &Path, part: &str, text: &str) -> Result<()> {
-    let mark = format!("<!-- bench {part} -->\n");
+/// The page of a folder that has the marks of a part's table. To be asked before the part is
+/// measured: what was measured for minutes must have a place to go.
+///
+/// # Errors
+/// If no page has them.
+pub fn page_of(pages: &Path, part: &str) -> Result<PathBuf> {
+    let (open, close) = marks(part);
     for entry in fs::read_dir(pages)? {
         let path = entry?.path();
-        let is_page = path.extension().is_some_and(|e| e == "md");
-        if is_page && fs::read_to_string(&path)?.contains(&mark) {
+        if path.extension().is_some_and(|e| e == "md") {
             let document = fs::read_to_string(&path)?;
-            fs::write(&path, with_section(&document, part, text))?;
+            if document.contains(&open) && document.contains(&close) {
+                return Ok(path);
+            }
         }
     }
+    let (open, close) = (open.trim_end(), close.trim_end());
+    bail!(
+        "no page in {} has the lines {open} and {close}: put them where the table is to stand, or \
+         leave --write out",
+        pages.display()
+    )
+}
+
+/// Puts a table between its marks in the page that has them, in place of the one before.
+///
+/// # Errors
+/// If no page has them.
+pub fn write_into_page(pages: &Path, part: &str, text: &str) -> Result<()> {
+    let path = page_of(pages, part)?;
+    let document = fs::read_to_string(&path)?;
+    let section = with_section(&document, part, text).context("the marks are in disorder")?;
+    fs::write(&path, section)?;
     Ok(())
+}
+
+/// The document with a table between its two marks, if it has them.
+fn with_section(document: &str, part: &str, text: &str) -> Option<String> {
+    let (open, close) = marks(part);
+    let (before, rest) = document.split_once(&open)?;
+    let (_, after) = rest.split_once(&close)?;
+    Some(format!("{before}{open}{text}\n{close}{after}"))
 }
 
 #[cfg(test)]
@@ -110,11 +131,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_section_replaces_the_one_before() {
-        let first = with_section("# P\n", "amqp", "one\n");
-        let second = with_section(&first, "idle", "two\n");
-        let third = with_section(&second, "amqp", "three\n");
-        assert!(third.contains("three") && third.contains("two") && !third.contains("one"));
-        assert_eq!(third.matches("bench amqp").count(), 1);
+    fn a_section_replaces_the_one_before_and_goes_nowhere_without_marks() {
+        let document = "# P\n<!-- bench amqp -->\none\n<!-- end amqp -->\n\nafter\n";
+        let replaced = with_section(document, "amqp", "two\n");
+        let expected = "# P\n<!-- bench amqp -->\ntwo\n\n<!-- end amqp -->\n\nafter\n";
+        assert_eq!(replaced.as_deref(), Some(expected));
+        assert_eq!(with_section(document, "idle", "two\n"), None);
+    }
+
+    #[test]
+    fn a_table_without_a_place_is_refused_by_the_marks_that_it_wants() {
+        let refused = write_into_page(&docs(), "nobody", "text").expect_err("no marks");
+        let refused = refused.to_string();
+        assert!(refused.contains("<!-- bench nobody -->"), "{refused}");
+        assert!(refused.contains("<!-- end nobody -->"), "{refused}");
     }
 }

@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-use super::report::{Measured, Options, write_into_page};
+use super::report::{Measured, Options, page_of, write_into_page};
 use crate::broker::{Broker, Kind, leveret_binary};
 use crate::numbers::{median, table};
 use crate::{procfs, run};
@@ -99,6 +99,10 @@ const CPU: usize = 3;
 pub fn run(options: &Options) -> Result<Measured> {
     let (rounds, seconds) = if options.fast { (1, 3) } else { (3, 6) };
     let folder = run::target_folder("streams")?;
+    let pages = run::root().join("docs/experiments");
+    if options.write {
+        page_of(&pages, "streams")?;
+    }
     let before = load_average();
     let (mut rows, mut records) = (Vec::new(), Vec::new());
     let asked = options.kinds();
@@ -148,7 +152,6 @@ pub fn run(options: &Options) -> Result<Measured> {
         table(&head, &rows)
     );
     if options.write {
-        let pages = run::root().join("docs/experiments");
         write_into_page(&pages, "streams", &text)?;
         publish(&folder, &pages.join("figures"))?;
     }
