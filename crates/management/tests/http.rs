@@ -104,6 +104,8 @@ fn queues_are_listed_paged_and_shown() {
         ("/type", json!("classic")),
         ("/state", json!("running")),
         ("/consumer_details/0/consumer_tag", json!("ctag")),
+        ("/consumer_details/0/messages_unacknowledged", json!(3)),
+        ("/consumer_details/0/oldest_unacknowledged_at", json!(1_000)),
     ] {
         assert_eq!(queue.pointer(path), Some(&expected), "{path}");
     }

@@ -328,6 +328,11 @@ fn metrics_have_rabbitmqs_names() {
             "channel_messages_published_total",
         ),
         ("channel_queue_metrics", "channel_get_total"),
+        (
+            "channel_process_metrics",
+            "channel_process_reductions_total",
+        ),
+        ("ra_metrics", "raft_mem_tables"),
         ("node_persister_metrics", "io_sync_ops_total"),
         (
             "connection_coarse_metrics",

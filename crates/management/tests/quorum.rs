@@ -180,3 +180,14 @@ fn members_that_cannot_come_or_go_are_refused() {
         assert!(reason.contains(part), "{method} {path}: {answer:?}");
     }
 }
+
+#[test]
+fn bytes_that_wait_for_another_node_are_told_by_its_name() {
+    let page = start(Group::default()).metrics("/metrics").body;
+    for (peer, bytes) in [("leveret@form", 14), ("leveret@warren", 21)] {
+        let line = format!("rabbitmq_leveret_peer_unsent_bytes{{peer=\"{peer}\"}} {bytes}\n");
+        assert!(page.contains(&line), "{line}{page}");
+    }
+    let own = "rabbitmq_leveret_peer_unsent_bytes{peer=\"leveret@burrow\"}";
+    assert!(!page.contains(own), "nothing waits for the node itself");
+}

@@ -58,6 +58,11 @@ pub struct Fake {
     pub made_meanwhile: Mutex<Option<String>>,
     /// A queue that nobody has permissions on, where they are asked for by name.
     pub kept_queue: Mutex<Option<String>>,
+    /// Messages that wait in queues, and the one from which on none can be read.
+    pub waiting: Mutex<Vec<LookedAt>>,
+    pub unreadable_from: Mutex<Option<usize>>,
+    /// A user who is not as usual, or is gone.
+    pub other_user: Mutex<Option<(String, Option<User>)>>,
     /// Logins with the password "slow", which wait.
     pub logins: Mutex<Vec<LoginAnswer>>,
     /// Its place in a cluster.
@@ -151,7 +156,7 @@ pub const USERS: [&str; 5] = [
     "nobody",
 ];
 
-fn user(name: &str) -> User {
+pub fn user(name: &str) -> User {
     User {
         name: name.to_owned(),
         tags: vec![name.to_owned()],
@@ -261,6 +266,8 @@ fn known_consumer() -> ConsumerStats {
         channel: 1,
         queue: QueueId(1),
         tag: "ctag".to_owned(),
+        unacknowledged: 3,
+        oldest_unacknowledged_ms: Some(1_000),
         ..ConsumerStats::default()
     }
 }
@@ -419,6 +426,27 @@ impl Running for Fake {
             },
             ..BrokerStats::default()
         }
+    }
+
+    fn look(
+        &self,
+        _: Actor<'_>,
+        _: &str,
+        queue: &str,
+        before: u64,
+        count: usize,
+    ) -> Result<Vec<LookedAt>, ProtocolError> {
+        let waiting = self.waiting.lock().unwrap();
+        let unreadable = self.unreadable_from.lock().unwrap();
+        let first = usize::try_from(before).unwrap_or(usize::MAX);
+        let end = unreadable.unwrap_or(waiting.len());
+        if unreadable.is_some_and(|at| at == first) {
+            let text = format!("a message of '{queue}' cannot be read");
+            return Err(ProtocolError::channel(ReplyCode::PreconditionFailed, text));
+        }
+        let end = if first > end { waiting.len() } else { end };
+        let found = waiting.iter().take(end).skip(first).take(count);
+        Ok(found.cloned().collect())
     }
 
     fn queues_of(&self, queues: &[QueueId]) -> Vec<QueueStats> {
@@ -741,9 +769,11 @@ impl Running for Fake {
             number: node.0,
             name: name.to_owned(),
             up: group.down != Some(node),
+            unsent_bytes: u64::from(node.0) * 7,
             ..ClusterNode::default()
         });
         Some(ClusterView {
+            own: 1,
             nodes: nodes.into(),
             ..ClusterView::default()
         })
@@ -805,6 +835,10 @@ impl Directory for Fake {
     }
 
     fn user(&self, name: &str) -> Option<User> {
+        let other = self.other_user.lock().unwrap().clone();
+        if let Some((_, user)) = other.filter(|(of, _)| of == name) {
+            return user;
+        }
         self.users().into_iter().find(|u| u.name == name)
     }
 

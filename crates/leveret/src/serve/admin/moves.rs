@@ -135,6 +135,7 @@ impl Admin {
                     bytes += message.body().len();
                     found.push(LookedAt {
                         fingerprint: fingerprint(&message),
+                        taken_ms: message.summary.published_ms,
                         message: messages::to_operator(&message, false, before),
                     });
                 }
