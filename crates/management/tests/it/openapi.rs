@@ -1,15 +1,8 @@
 //! The API's document, held against what a faked node answers over real HTTP on loopback.
 
-mod api;
-#[allow(dead_code)] // Other tests use the rest.
-mod client;
-mod document;
-#[allow(dead_code)] // Other tests use the rest.
-mod fake;
-
-use api::{Api, start};
-use document::{differences, schema_of};
-use fake::Group;
+use crate::api::{Api, start};
+use crate::document::{differences, schema_of};
+use crate::fake::Group;
 use leveret_management::api::{Got, LookedAt};
 use leveret_types::{FieldTable, NodeId};
 use serde_json::{Value, json};

@@ -1,11 +1,7 @@
 //! Quorum queues over the API, on a node that is faked as one of a cluster.
 
-mod api;
-mod client;
-mod fake;
-
-use api::Api;
-use fake::{Fake, Group};
+use crate::api::Api;
+use crate::fake::{Fake, Group};
 use leveret_types::NodeId;
 use serde_json::json;
 

@@ -1,12 +1,8 @@
 //! What operators' tools see: RabbitMQ's codes, compressed answers, other origins, metrics.
 
-mod api;
-mod client;
-mod fake;
-
-use api::{Api, start};
-use client::{basic, exchange};
-use fake::Fake;
+use crate::api::{Api, start};
+use crate::client::{basic, exchange};
+use crate::fake::Fake;
 use leveret_management::Service;
 use serde_json::{Value, json};
 use std::io::{Read, Write};

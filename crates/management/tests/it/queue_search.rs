@@ -1,12 +1,6 @@
 //! Messages that are searched for in a queue, over real HTTP on loopback.
 
-mod api;
-#[allow(dead_code)] // Other tests use the rest.
-mod client;
-#[allow(dead_code)] // Other tests use the rest.
-mod fake;
-
-use api::{Api, start};
+use crate::api::{Api, start};
 use leveret_management::api::{Got, LookedAt};
 use leveret_types::FieldTable;
 use leveret_types::limits::QUEUE_SEARCH_MESSAGES_MAX;

@@ -1,14 +1,9 @@
 //! Figures that are sent as they change, over real HTTP on loopback.
 
-mod api;
-#[allow(dead_code)] // Other tests use the rest.
-mod client;
-#[allow(dead_code)] // Other tests use the rest.
-mod fake;
-
-use api::{Api, start};
-use client::basic;
-use fake::user;
+use crate::api::{Api, start};
+use crate::client::basic;
+use crate::fake::user;
+use crate::{client, fake};
 use leveret_management::Service;
 use leveret_types::limits::{LIVE_PATHS_MAX, LIVE_STREAMS_EACH_MAX};
 use rustix::net::sockopt::set_socket_recv_buffer_size;

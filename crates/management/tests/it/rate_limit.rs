@@ -1,14 +1,9 @@
 //! A bound on how many requests one user and one address may send, over real HTTP on loopback.
 
-mod api;
-#[allow(dead_code)] // Other tests use the rest.
-mod client;
-#[allow(dead_code)] // Other tests use the rest.
-mod fake;
-
-use api::Api;
-use client::basic;
-use fake::Fake;
+use crate::api;
+use crate::api::Api;
+use crate::client::basic;
+use crate::fake::Fake;
 use leveret_management::Service;
 use leveret_types::limits::RATE_BURST_SECONDS;
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
