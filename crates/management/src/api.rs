@@ -875,6 +875,10 @@ pub trait Running: Send + Sync + 'static {
     }
     /// Looks at ready messages of a queue, from the one on that has so many before it, and leaves
     /// them there: so many, fewer where they are large or no more are there.
+    ///
+    /// # Errors
+    /// If there is no such queue, the actor may not read it, it has no leader, or
+    /// ([`leveret_types::ReplyCode::PreconditionFailed`]) the first of them cannot be read.
     fn look(
         &self,
         _actor: Actor<'_>,

@@ -39,6 +39,7 @@ mod health;
 mod history;
 mod impact;
 pub mod input;
+mod json_pointer;
 mod kept_changes;
 mod list_query;
 mod listen;

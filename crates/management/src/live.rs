@@ -372,7 +372,7 @@ fn ask(app: &Arc<App>, key: &Key) -> Result<Reply, ApiError> {
 fn text_of(reply: Reply) -> Result<Result<(u16, Vec<u8>), &'static str>, ApiError> {
     const TOO_LARGE: &str = "the answer is too large to be sent live";
     let status = reply.status();
-    let text = match reply {
+    let mut text = match reply {
         Reply::Json(value) | Reply::Unwell(value) => value.to_string().into_bytes(),
         Reply::Tagged(text, _) => text.into_bytes(),
         Reply::Pieces("application/json", pieces) => {
@@ -387,8 +387,14 @@ fn text_of(reply: Reply) -> Result<Result<(u16, Vec<u8>), &'static str>, ApiErro
         }
         _ => return Ok(Err("the answer is no JSON")),
     };
-    match text.len() > LIVE_ANSWER_BYTES_MAX {
-        true => Ok(Err(TOO_LARGE)),
-        false => Ok(Ok((status, text))),
+    if text.len() > LIVE_ANSWER_BYTES_MAX {
+        return Ok(Err(TOO_LARGE));
     }
+    // The data of an event is one line. Within a text of JSON there is no other end of a line.
+    for byte in &mut text {
+        if matches!(*byte, b'\n' | b'\r') {
+            *byte = b' ';
+        }
+    }
+    Ok(Ok((status, text)))
 }

@@ -2,11 +2,13 @@
 //! key, header, body or age. They are looked at and left where they are.
 //!
 //! Invariant: one request looks at so many messages for so long, and says where to go on; few
-//! requests search at once.
+//! requests search at once. What is looked for in a body costs time by its length, whatever both
+//! are, and no memory.
 
 use crate::api::{Actor, LookedAt};
 use crate::app::App;
 use crate::input::Query;
+use crate::json_pointer::{Place, Pointer};
 use crate::moves::{SHOWN_BYTES, looked_at_json, number};
 use crate::queues::declared;
 use crate::reply::{ApiError, Reply};
@@ -15,7 +17,8 @@ use leveret_types::limits::{
     HTTP_BODY_BYTES_MAX, QUEUE_LOOK_MESSAGES_MAX, QUEUE_SEARCH_MESSAGES_MAX, QUEUE_SEARCH_MS_MAX,
     QUEUE_SEARCHES_MAX,
 };
-use leveret_types::{FieldTable, FieldValue};
+use leveret_types::{FieldTable, FieldValue, ReplyCode};
+use regex::bytes::Regex;
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -26,16 +29,16 @@ type Answer = Result<Reply, ApiError>;
 const COUNT: usize = 20;
 
 /// What a message must have, all of it.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug)]
 struct Wanted {
     /// Text within its routing key.
     key: Option<String>,
     /// Headers, each with its value where that matters.
     headers: Vec<(String, Option<String>)>,
     /// Text within its body.
-    body: Option<String>,
+    body: Option<Regex>,
     /// A place in its body, which is JSON, and what stands there where that matters.
-    json: Option<(String, Option<String>)>,
+    json: Option<(Pointer, Option<String>)>,
     /// Seconds that it has waited at least.
     older_than_s: Option<u64>,
 }
@@ -51,21 +54,32 @@ fn pair(text: &str) -> (String, Option<String>) {
 impl Wanted {
     fn of(query: &Query) -> Result<Self, ApiError> {
         let text = |name| query.get(name).map(str::to_owned);
-        let json = query.get("json").map(pair);
-        if json.as_ref().is_some_and(|(at, _)| !at.starts_with('/')) {
-            let reason = "json must be a JSON pointer, such as /order/id, and may have a colon and \
-                          a value behind it";
-            return Err(ApiError::BadRequest(reason.to_owned()));
-        }
+        let wrong = |reason: &str| ApiError::BadRequest(reason.to_owned());
+        let json = query.get("json").map(|text| {
+            let (at, value) = pair(text);
+            let pointer = Pointer::of(&at).ok_or_else(|| {
+                wrong(
+                    "json must be a JSON pointer, such as /order/id, and may have a colon and a \
+                     value behind it",
+                )
+            });
+            pointer.map(|pointer| (pointer, value))
+        });
+        // Unlike a look at every place of the body, it takes no longer for texts that repeat.
+        let body = query
+            .get("body")
+            .map(|part| Regex::new(&regex::escape(part)));
+        let body = body.transpose();
+        let body = body.map_err(|_| wrong("body is too long a text"))?;
         let seconds = |text: &str| {
-            let wrong = |_| ApiError::BadRequest("older_than must be in seconds".to_owned());
-            text.parse().map_err(wrong)
+            text.parse()
+                .map_err(|_| wrong("older_than must be in seconds"))
         };
         Ok(Self {
             key: text("key"),
             headers: query.all("header").map(pair).collect(),
-            body: text("body"),
-            json,
+            body,
+            json: json.transpose()?,
             older_than_s: query.get("older_than").map(seconds).transpose()?,
         })
     }
@@ -83,12 +97,13 @@ impl Wanted {
             && self
                 .body
                 .as_ref()
-                .is_none_or(|part| contains(&message.payload, part.as_bytes()))
+                .is_none_or(|part| part.is_match(&message.payload))
             && self.json.as_ref().is_none_or(|(at, value)| {
-                let body: Value = serde_json::from_slice(&message.payload).unwrap_or_default();
-                let found = body.pointer(at);
+                let found = at.look_up(&message.payload);
                 found.is_some_and(|found| {
-                    value.as_ref().is_none_or(|value| text_of(found) == *value)
+                    value
+                        .as_ref()
+                        .is_none_or(|value| matches!(&found, Place::Plain(is) if is == value))
                 })
             })
     }
@@ -111,10 +126,6 @@ fn text_of(value: &Value) -> String {
         Value::String(text) => text.clone(),
         other => other.to_string(),
     }
-}
-
-fn contains(bytes: &[u8], part: &[u8]) -> bool {
-    part.is_empty() || bytes.windows(part.len()).any(|window| window == part)
 }
 
 /// One that searches, until it is dropped.
@@ -175,12 +186,14 @@ pub fn search(call: &Call<'_>) -> Answer {
                 break;
             }
             Ok(found) => search.look_through(&found),
-            // What was found before is not lost for one that cannot be read.
-            Err(error) if search.position > first => {
+            // One that cannot be read is told and passed over.
+            Err(error) if error.code == ReplyCode::PreconditionFailed => {
                 unreadable = Some(error.text.into_owned());
                 search.position += 1;
                 break;
             }
+            // What was found before is not lost: whoever goes on is told the reason.
+            Err(_) if search.position > first => break,
             Err(error) => return Err(error.into()),
         }
     }

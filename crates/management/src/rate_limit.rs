@@ -130,10 +130,9 @@ impl Buckets {
     /// Forgets those that are full, or, if there is none, the one that has asked for nothing for
     /// longest.
     fn make_room(&mut self, now_ms: u64) {
-        let all = std::mem::take(&mut self.of);
-        let not_full = |(_, bucket): &(Asker, Bucket)| self.filled(*bucket, now_ms) < self.full();
-        let kept: BTreeMap<Asker, Bucket> = all.into_iter().filter(not_full).collect();
-        self.of = kept;
+        let mut of = std::mem::take(&mut self.of);
+        of.retain(|_, bucket| self.filled(*bucket, now_ms) < self.full());
+        self.of = of;
         if self.of.len() >= RATE_BUCKETS_MAX {
             let oldest = self.of.iter().min_by_key(|(_, bucket)| bucket.at_ms);
             if let Some(oldest) = oldest.map(|(asker, _)| asker.clone()) {

@@ -61,8 +61,12 @@ pub struct Fake {
     /// Messages that wait in queues, and the one from which on none can be read.
     pub waiting: Mutex<Vec<LookedAt>>,
     pub unreadable_from: Mutex<Option<usize>>,
+    /// Why it cannot be read, where that is not the message's fault.
+    pub look_error: Mutex<Option<ReplyCode>>,
     /// A user who is not as usual, or is gone.
     pub other_user: Mutex<Option<(String, Option<User>)>>,
+    /// Whether nobody has permissions in any virtual host.
+    pub has_no_permissions: AtomicBool,
     /// Logins with the password "slow", which wait.
     pub logins: Mutex<Vec<LoginAnswer>>,
     /// Its place in a cluster.
@@ -442,7 +446,9 @@ impl Running for Fake {
         let end = unreadable.unwrap_or(waiting.len());
         if unreadable.is_some_and(|at| at == first) {
             let text = format!("a message of '{queue}' cannot be read");
-            return Err(ProtocolError::channel(ReplyCode::PreconditionFailed, text));
+            let code = *self.look_error.lock().unwrap();
+            let code = code.unwrap_or(ReplyCode::PreconditionFailed);
+            return Err(ProtocolError::channel(code, text));
         }
         let end = if first > end { waiting.len() } else { end };
         let found = waiting.iter().take(end).skip(first).take(count);
@@ -851,7 +857,8 @@ impl Directory for Fake {
     }
 
     fn permission(&self, user: &str, vhost: &str) -> Option<Permission> {
-        (USERS.contains(&user) && vhost == "/").then(|| Permission {
+        let is_there = USERS.contains(&user) && vhost == "/";
+        (is_there && !self.has_no_permissions.load(Relaxed)).then(|| Permission {
             user: user.to_owned(),
             vhost: vhost.to_owned(),
             configure: ".*".to_owned(),

@@ -5,7 +5,9 @@ use crate::client::basic;
 use crate::fake::user;
 use crate::{client, fake};
 use leveret_management::Service;
-use leveret_types::limits::{LIVE_PATHS_MAX, LIVE_STREAMS_EACH_MAX};
+use leveret_types::limits::{
+    LIVE_ANSWER_BYTES_MAX, LIVE_HELD_BYTES_MAX, LIVE_PATHS_MAX, LIVE_STREAMS_EACH_MAX,
+};
 use rustix::net::sockopt::set_socket_recv_buffer_size;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -106,6 +108,16 @@ impl Live {
     /// The next answer of a path.
     fn answer_of(&mut self, path: usize) -> Value {
         self.next_where("answer", |data| data["path"] == path)
+    }
+
+    /// The next `answer` or `ask`.
+    fn next_shown(&mut self) -> (String, Value) {
+        loop {
+            let (name, data) = self.next().expect("more events");
+            if name != "tick" {
+                return (name, data);
+            }
+        }
     }
 
     fn tick(&mut self) -> Value {
@@ -224,6 +236,32 @@ fn who_asks_for_nothing_or_too_much_or_is_nobody_is_refused() {
 }
 
 #[test]
+fn a_permission_that_is_taken_away_shows_nothing_more_of_its_virtual_host() {
+    let api = start();
+    let paths = ["queues/%2F/q?columns=name", "queues?columns=name"];
+    let mut live = Live::open(&api, "management", &paths);
+    live.next_where("answer", |data| data["path"] == 0 && data["status"] == 200);
+    api.node.has_no_permissions.store(true, Relaxed);
+    let refused = live.next_where("answer", |data| data["path"] == 0);
+    assert_eq!(refused["status"], 401, "{refused}");
+    // What is listed of all virtual hosts has nothing of this one any more.
+    let mut live = Live::open(&api, "management", &paths);
+    assert_eq!(live.answer_of(1)["body"], json!([]));
+    api.node.has_no_permissions.store(false, Relaxed);
+    let listed = live.answer_of(1);
+    assert_ne!(listed["body"], json!([]), "{listed}");
+}
+
+#[test]
+fn who_asks_for_the_head_alone_is_sent_no_events() {
+    let api = start();
+    for _ in 0..2 * LIVE_STREAMS_EACH_MAX {
+        let head = api.admin("HEAD", &target(&["overview"]), "");
+        assert_eq!((head.status, head.body.as_str()), (200, ""), "{head:?}");
+    }
+}
+
+#[test]
 fn it_ends_when_the_user_is_not_who_they_were() {
     let as_before = user("management");
     let changes = [
@@ -304,8 +342,56 @@ fn an_answer_that_is_too_large_is_to_be_asked_for() {
 }
 
 #[test]
+fn answers_that_are_kept_take_so_many_bytes_and_others_are_to_be_asked_for() {
+    let api = start();
+    let mut rows = 300;
+    let size = loop {
+        api.node.more_queues.store(rows, Relaxed);
+        let size = api.admin("GET", "/api/queues", "").body.len();
+        if size > LIVE_ANSWER_BYTES_MAX / 2 {
+            break size;
+        }
+        rows = rows * 5 / 4;
+    };
+    assert!(size < LIVE_ANSWER_BYTES_MAX, "{size}");
+    let fit = LIVE_HELD_BYTES_MAX / size;
+    let (mut answers, mut asks, mut pages) = (0, 0, Vec::new());
+    while asks == 0 {
+        let paths: Vec<String> = (0..LIVE_PATHS_MAX)
+            .map(|n| format!("queues?sort=name&page_size={}{n}", pages.len()))
+            .collect();
+        let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
+        let mut page = Live::open(&api, "administrator", &paths);
+        for _ in 0..LIVE_PATHS_MAX {
+            let (name, data) = page.next_shown();
+            if name == "answer" {
+                answers += 1;
+            } else {
+                asks += 1;
+                assert_eq!(data["reason"], "too much is shown live at this node");
+            }
+        }
+        pages.push(page);
+        // Rows have figures, which are a little longer or shorter each time.
+        assert!(answers <= fit * 11 / 10, "{answers} of {fit}");
+    }
+    assert!(answers >= fit * 8 / 10, "{answers} of {fit}");
+    // Those who go make room again.
+    drop(pages);
+    let end = Instant::now() + Duration::from_secs(60);
+    while Live::open(&api, "administrator", &["queues"])
+        .next_shown()
+        .0
+        != "answer"
+    {
+        assert!(Instant::now() < end, "there is no room again");
+    }
+}
+
+#[test]
 fn who_does_not_read_is_cut_off_and_makes_room_for_another_one() {
     let api = start();
+    // As large as it may be and be sent live.
     let mut queues = 300;
     api.node.more_queues.store(queues, Relaxed);
     let unread = Live::open(&api, "administrator", &["queues"]);

@@ -2,8 +2,8 @@
 
 use crate::api::{Api, start};
 use leveret_management::api::{Got, LookedAt};
-use leveret_types::FieldTable;
 use leveret_types::limits::QUEUE_SEARCH_MESSAGES_MAX;
+use leveret_types::{FieldTable, ReplyCode};
 use serde_json::{Value, json};
 
 /// A queue of so many messages, of which every hundredth has another key.
@@ -87,4 +87,37 @@ fn a_message_that_cannot_be_read_is_told_and_passed_over() {
     assert_eq!(first["unreadable"], "a message of 'q' cannot be read");
     assert_eq!(first["next_position"], 152);
     assert_eq!(positions(&search("key=rare&position=152")), [200, 300]);
+    let at_once = search("key=rare&position=151");
+    let told = (&at_once["looked_at"], &at_once["next_position"]);
+    assert_eq!(told, (&json!(1), &json!(152)), "{at_once}");
+}
+
+#[test]
+fn a_queue_that_nobody_answers_for_is_not_passed_over() {
+    let api = filled(350);
+    *api.node.unreadable_from.lock().expect("where") = Some(150);
+    *api.node.look_error.lock().expect("how") = Some(ReplyCode::ResourceError);
+    let path = "/api/leveret/queues/%2F/q/search?key=rare";
+    let first = api.get(path);
+    assert_eq!(
+        (positions(&first), &first["unreadable"]),
+        (vec![100], &Value::Null)
+    );
+    assert_eq!(first["next_position"], 151);
+    let next = api.admin("GET", &format!("{path}&position=151"), "");
+    assert_eq!(next.status, 503, "{next:?}");
+}
+
+#[test]
+fn a_text_and_a_body_that_repeat_take_no_longer_than_others() {
+    let api = filled(120);
+    for found in api.node.waiting.lock().expect("messages").iter_mut() {
+        found.message.payload = vec![b'a'; 500_000];
+    }
+    let part = "a".repeat(1_000);
+    let answer = api.get(&format!("/api/leveret/queues/%2F/q/search?body={part}b"));
+    assert_eq!(
+        (positions(&answer), &answer["looked_at"]),
+        (vec![], &json!(120))
+    );
 }

@@ -106,14 +106,16 @@ export function Look ({ q }) {
     const mine = ++running.current
     const all = []
     let looked = 0
+    let unreadable = null
     try {
       while (mine === running.current) {
         all.push(...answer.messages)
         looked += answer.looked_at
+        unreadable ??= answer.unreadable
         const next = answer.next_position
         const isOver = next === null || all.length >= v.count
         setFound([...all])
-        setSearch({ v, looked, next, isOver, unreadable: answer.unreadable })
+        setSearch({ v, looked, next, isOver, unreadable })
         if (isOver) return
         answer = await call('GET', address({ ...v, position: next, count: v.count - all.length }))
       }

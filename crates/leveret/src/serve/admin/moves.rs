@@ -146,7 +146,7 @@ impl Admin {
                 }
                 _ => {
                     let text = format!("queue '{queue}' in '{vhost}' has no leader that answers");
-                    return Err(refused(text));
+                    return Err(ProtocolError::channel(ReplyCode::ResourceError, text));
                 }
             }
             if bytes >= QUEUE_LOOK_BYTES || Instant::now() >= deadline {
