@@ -16,10 +16,11 @@ use crate::input::Query;
 use crate::reply::{ApiError, Reply};
 use crate::route::{self, Call};
 use crate::routes::ROUTES;
+use crate::watched::{LIVE_PATH, Wanted, Watcher};
 use bytes::Bytes;
 use leveret_types::limits::{
-    LIVE_ANSWER_BYTES_MAX, LIVE_APART_MS, LIVE_HELD_BYTES_MAX, LIVE_PATHS_MAX, LIVE_PERIOD_MS,
-    LIVE_TOO_LARGE_MS, LIVE_WORKERS_MAX,
+    LIVE_ANSWER_BYTES_MAX, LIVE_APART_MS, LIVE_HELD_BYTES_MAX, LIVE_PERIOD_MS, LIVE_TOO_LARGE_MS,
+    LIVE_WORKERS_MAX,
 };
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -28,9 +29,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
-
-/// Where events are to be had.
-pub(crate) const LIVE_PATH: &str = "/api/leveret/live";
 
 /// What is shown once and not again and again: it reads much, has an effect, or never changes.
 const NOT_LIVE: [&str; 10] = [
@@ -49,79 +47,14 @@ const NOT_LIVE: [&str; 10] = [
 /// The same of paths that end so: messages are read from disk.
 const NOT_LIVE_ENDS: [&str; 2] = ["/messages", "/search"];
 
-/// Paths that somebody wants to be shown as they change.
-#[derive(Debug)]
-pub struct Wanted {
-    watcher: Watcher,
-    /// Below `/api/`, with their queries.
-    paths: Vec<String>,
-}
-
-/// `GET /api/leveret/live`
-pub fn live(call: &Call<'_>) -> Result<Reply, ApiError> {
-    let paths: Vec<String> = call.query.all("path").map(str::to_owned).collect();
-    if !(1..=LIVE_PATHS_MAX).contains(&paths.len()) {
-        let reason = format!(
-            "1 to {LIVE_PATHS_MAX} parameters \"path\" are needed, each a path below /api/ with \
-             its query"
-        );
-        return Err(ApiError::BadRequest(reason));
-    }
-    let watcher = Watcher::of(call)?;
-    Ok(Reply::Live(Wanted { watcher, paths }))
-}
-
-impl Wanted {
-    /// For whom.
-    pub(crate) fn user(&self) -> &str {
-        self.watcher.who().0
-    }
-
-    /// What is wanted, in its order.
-    pub(crate) fn keys(&self) -> impl Iterator<Item = Key> {
-        self.paths.iter().map(|path| Key {
-            watcher: self.watcher.clone(),
-            path: path.clone(),
-        })
-    }
-}
-
-/// Who watches, as they were when they began.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Watcher {
-    Operator,
-    User {
-        name: String,
-        tags: Vec<String>,
-        /// Another one is another password.
-        password_hash: String,
-    },
-}
-
 impl Watcher {
-    fn of(call: &Call<'_>) -> Result<Self, ApiError> {
-        match call.who {
-            Who::Operator => Ok(Self::Operator),
-            Who::Nobody => Err(ApiError::LoginFailed),
-            Who::User { name, .. } => {
-                // The user may have gone meanwhile.
-                let user = call.app.node().user(name).ok_or(ApiError::LoginFailed)?;
-                Ok(Self::User {
-                    name: user.name,
-                    tags: user.tags,
-                    password_hash: user.password_hash,
-                })
-            }
-        }
-    }
-
-    /// Its name, and what it may.
-    fn who(&self) -> (&str, Who) {
+    /// What it may.
+    fn who(&self) -> Who {
         match self {
-            Self::Operator => ("", Who::Operator),
+            Self::Operator => Who::Operator,
             Self::User { name, tags, .. } => {
-                let (user, tags) = (name.clone(), tags.clone());
-                (name, Who::User { name: user, tags })
+                let (name, tags) = (name.clone(), tags.clone());
+                Who::User { name, tags }
             }
         }
     }
@@ -139,6 +72,14 @@ impl Watcher {
         let now = app.node().user(name);
         now.is_some_and(|now| now.tags == *tags && now.password_hash == *password_hash)
     }
+}
+
+/// What `wanted` watches, in its order.
+pub(crate) fn keys(wanted: &Wanted) -> impl Iterator<Item = Key> {
+    wanted.paths.iter().map(|path| Key {
+        watcher: wanted.watcher.clone(),
+        path: path.clone(),
+    })
 }
 
 /// What is watched, and by whom.
@@ -352,7 +293,7 @@ fn ask(app: &Arc<App>, key: &Key) -> Result<Reply, ApiError> {
         let reason = format!("{} is not shown live", found.pattern);
         return Err(ApiError::BadRequest(reason));
     }
-    let (_, who) = key.watcher.who();
+    let who = key.watcher.who();
     app.admit(&who, &found)?;
     let call = Call {
         app,

@@ -2,57 +2,32 @@
 //!
 //! | event | data |
 //! |---|---|
-//! | `answer` | `path`: which, counted from 0; `at_ms`: when, since the connection began; `status`, `body` |
+//! | `answer` | `path`: its number, from 0; `at_ms`, since the connection began; `status`; `body` |
 //! | `ask` | `path`, and the `reason` why it is not sent live: it is to be asked for by itself |
-//! | `tick` | once a second: `at_ms`, and `same`: paths whose answers say the same, each with its `at_ms` |
+//! | `tick` | once a second: `at_ms`, and `same`: paths that answer the same, with their `at_ms` |
 //! | `end` | the `reason`; nothing comes behind it |
 //!
 //! Invariant: what waits for a client that does not read is one event, and the bytes that the
 //! connection takes of it. It is sent the newest answer when it reads on, and none between.
 
 use crate::app::App;
-use crate::live::{Answer, Content, Key, Live, Wanted, Watch};
+use crate::events::Events;
+use crate::live::{Answer, Content, Key, Live, Watch, keys};
 use crate::places::{Seat, network_of};
 use crate::reply::{ApiError, Reply};
+use crate::watched::Wanted;
 use bytes::Bytes;
-use leveret_types::limits::{
-    HTTP_HEAD_BYTES_MAX, LIVE_PERIOD_MS, LIVE_STREAMS_EACH_MAX, LIVE_STREAMS_MAX,
-};
+use leveret_types::limits::{LIVE_PERIOD_MS, LIVE_STREAMS_EACH_MAX, LIVE_STREAMS_MAX};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 
 /// Seconds after which who was refused may come again.
 const AGAIN_SECONDS: u64 = 10;
-
-/// Events on their way to a client.
-#[derive(Debug)]
-pub struct Events {
-    parts: mpsc::Receiver<Bytes>,
-    /// Tells whoever makes them that nobody wants them any more.
-    news: Arc<Notify>,
-}
-
-impl Drop for Events {
-    fn drop(&mut self) {
-        self.parts.close();
-        self.news.notify_one();
-    }
-}
-
-impl Events {
-    /// What the connection takes of them before it has sent any, in bytes.
-    pub(crate) const HELD_BYTES: usize = HTTP_HEAD_BYTES_MAX;
-
-    pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
-        self.parts.poll_recv(context)
-    }
-}
 
 /// Who is sent events at a server.
 #[derive(Debug)]
@@ -120,10 +95,10 @@ impl Streams {
         wanted: &Wanted,
         (peer, seat): (IpAddr, &Arc<Seat>),
     ) -> Result<Reply, ApiError> {
-        let place = self.enter(wanted.user(), network_of(peer))?;
+        let place = self.enter(wanted.watcher.name(), network_of(peer))?;
         let news = Arc::new(Notify::new());
         let opened = Instant::now();
-        let shown = wanted.keys().map(|key| self.shown(app, key, &news));
+        let shown = keys(wanted).map(|key| self.shown(app, key, &news));
         let stream = Stream {
             shown: shown.collect(),
             opened,

@@ -1,7 +1,7 @@
 //! Answers that are made piece by piece, while they are read: what an answer holds does not grow
 //! with its length, and nobody works for a client that does not read.
 
-use crate::live_stream::Events;
+use crate::events::Events;
 use crate::places::Held;
 use bytes::Bytes;
 use flate2::Compression;

@@ -2,11 +2,11 @@
 //! page for people.
 
 use crate::access::Access;
-use crate::live::LIVE_PATH;
 use crate::overview::VERSION;
 use crate::reply::{ApiError, Reply};
 use crate::route::{Call, Method, Route};
 use crate::routes::ROUTES;
+use crate::watched::LIVE_PATH;
 use crate::{query_parameters, schemas};
 use serde_json::{Map, Value, json};
 use std::fmt::Write;

@@ -1,8 +1,8 @@
 //! What the API answers: JSON, nothing, or an error in RabbitMQ's form.
 
-use crate::live::Wanted;
-use crate::live_stream::Events;
+use crate::events::Events;
 use crate::pieces::Pieces;
+use crate::watched::Wanted;
 use leveret_types::limits::HTTP_HEAD_BYTES_MAX;
 use leveret_types::{ProtocolError, ReplyCode};
 use serde_json::{Value, json};

@@ -7,7 +7,7 @@ use crate::catalogue::{definitions, limits, parameters, permissions, policies, u
 use crate::route::{Handler, Method, Route};
 use crate::{
     alarms, attempts, changes, cluster, connections, delayed, disk, exchanges, growth, health,
-    impact, live, moves, overview, owned, queue_search, queues, reference, stream_browse,
+    impact, live_request, moves, overview, owned, queue_search, queues, reference, stream_browse,
     stream_drains, stream_groups, streams, way,
 };
 
@@ -245,7 +245,7 @@ pub static ROUTES: &[Route] = routes! {
     "/api/rebalance/queues" => POST(Administrator, cluster::rebalance);
     "/api/leveret/cluster" => GET(Monitoring, cluster::status);
     "/api/leveret/cluster/{}" => POST(Administrator, cluster::change);
-    "/api/leveret/live" => GET(Management, live::live);
+    "/api/leveret/live" => GET(Management, live_request::live);
     "/api/leveret/changes" => GET(Administrator, changes::changes);
     "/api/leveret/alarms" => GET(Monitoring, alarms::alarms);
     "/api/leveret/nodes/{}/impact" => GET(Monitoring, impact::impact);
