@@ -158,7 +158,8 @@ fn start_web(
         .with_origins(
             config.management_origins.clone(),
             config.management_cors_seconds,
-        );
+        )
+        .with_rate_limit(config.management_requests_per_second);
     let app = Arc::new(match web::can_have_socket_file(root) {
         true => app,
         false => app.with_token_on_loopback(),

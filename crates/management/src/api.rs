@@ -480,6 +480,11 @@ pub struct ConsumerStats {
     pub prefetch: u16,
     /// Whether it is the single active consumer, where its queue has one.
     pub single_active: Option<bool>,
+    /// Messages that it has and has not settled.
+    pub unacknowledged: u64,
+    /// When it was given the oldest of them, in milliseconds since the Unix epoch, to the second;
+    /// none where that is not known: of quorum queues, and where deliveries have no timeout.
+    pub oldest_unacknowledged_ms: Option<u64>,
     /// Arguments.
     pub arguments: FieldTable,
 }
@@ -612,6 +617,8 @@ pub struct Got {
 pub struct LookedAt {
     /// What tells it from others: the same for the same exchange, key, properties and body.
     pub fingerprint: u64,
+    /// When the broker took it, in milliseconds since the Unix epoch.
+    pub taken_ms: u64,
     /// The message.
     pub message: Got,
 }
@@ -868,6 +875,10 @@ pub trait Running: Send + Sync + 'static {
     }
     /// Looks at ready messages of a queue, from the one on that has so many before it, and leaves
     /// them there: so many, fewer where they are large or no more are there.
+    ///
+    /// # Errors
+    /// If there is no such queue, the actor may not read it, it has no leader, or
+    /// ([`leveret_types::ReplyCode::PreconditionFailed`]) the first of them cannot be read.
     fn look(
         &self,
         _actor: Actor<'_>,

@@ -7,6 +7,7 @@ use crate::directory::{Counts, Directory};
 use crate::kept_changes::Changes;
 use crate::listen::Way;
 use crate::metrics::SharedTable;
+use crate::rate_limit::RateLimit;
 use crate::rates::{MESSAGE_FIELDS, NODE_FIELDS, Rates, Subject};
 use crate::reply::ApiError;
 use crate::route::Found;
@@ -16,7 +17,7 @@ use base64::Engine;
 use leveret_types::limits::{LOGIN_FAILURE_DELAY_MS, METRICS_SCRAPES_MAX};
 use std::hash::Hash;
 use std::net::IpAddr;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::{Semaphore, oneshot};
@@ -51,6 +52,10 @@ pub struct App {
     pub(crate) prefix: String,
     /// Origins whose pages may call the API.
     pub(crate) origins: Origins,
+    /// How many requests one may send.
+    pub(crate) rate_limit: RateLimit,
+    /// Searches in queues that run.
+    pub(crate) searches: AtomicUsize,
     /// What scrapes of all queues share.
     pub(crate) queue_table: SharedTable,
     /// Scrapes that may be worked on besides those that are.
@@ -89,6 +94,8 @@ impl App {
             hosts: Vec::new(),
             prefix: String::new(),
             origins: Origins::default(),
+            rate_limit: RateLimit::new(0),
+            searches: AtomicUsize::new(0),
             queue_table: SharedTable::default(),
             scrapes: Arc::new(Semaphore::new(METRICS_SCRAPES_MAX)),
             failure_delay: Duration::from_millis(LOGIN_FAILURE_DELAY_MS),
@@ -135,6 +142,14 @@ impl App {
     #[must_use]
     pub fn with_origins(mut self, origins: Vec<String>, seconds: u64) -> Self {
         self.origins = Origins { origins, seconds };
+        self
+    }
+
+    /// Lets each user and each address send so many requests a second; 0: as many as they like. The
+    /// operator by the socket file is not bounded.
+    #[must_use]
+    pub fn with_rate_limit(mut self, per_second: u64) -> Self {
+        self.rate_limit = RateLimit::new(per_second);
         self
     }
 

@@ -35,6 +35,8 @@ pub struct ClusterNode {
     pub address: String,
     /// Whether the node that was asked can reach it, or is it.
     pub up: bool,
+    /// Bytes that wait to be sent to it; 0 of the node that was asked.
+    pub unsent_bytes: u64,
     /// Whether it votes on the catalogue.
     pub votes: bool,
     /// Whether it is to vote as soon as it has caught up: an operator has said so, or it has

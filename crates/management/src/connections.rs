@@ -400,6 +400,8 @@ pub(crate) fn consumer_json(
             Some(true) => "single_active",
             Some(false) => "waiting",
         },
+        "messages_unacknowledged": consumer.unacknowledged,
+        "oldest_unacknowledged_at": consumer.oldest_unacknowledged_ms,
         "arguments": json_of(&consumer.arguments),
         "queue": {"name": queue.name, "vhost": queue.vhost},
         "channel_details": {

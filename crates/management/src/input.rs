@@ -1,6 +1,7 @@
 //! What clients send: JSON bodies, query strings, percent-encoded paths. Bounded and judged before
 //! it is used.
 
+use crate::query_parameters::is_known;
 use crate::reply::ApiError;
 use leveret_types::limits::{HTTP_FILTER_MAX, JSON_DEPTH_MAX};
 use leveret_types::{FieldTable, FieldValue};
@@ -206,7 +207,14 @@ impl Query {
     /// The parameter of this name; none where it is absent or empty.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
+        debug_assert!(is_known(name), "no table of parameters has {name:?}");
         let found = self.0.iter().find(|(n, _)| n == name);
+        found.map(|(_, v)| v.as_str()).filter(|v| !v.is_empty())
+    }
+
+    /// Every parameter of this name that is not empty, in their order.
+    pub fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        let found = self.0.iter().filter(move |(n, _)| n == name);
         found.map(|(_, v)| v.as_str()).filter(|v| !v.is_empty())
     }
 
@@ -298,10 +306,10 @@ mod tests {
 
     #[test]
     fn queries_and_paths_are_decoded_once() {
-        let query = Query::parse("name=a%20b+c&use_regex=true&empty=&page").unwrap();
+        let query = Query::parse("name=a%20b+c&use_regex=true&sort=&page").unwrap();
         assert_eq!(query.get("name"), Some("a b c"));
         assert!(query.flag("use_regex"));
-        assert_eq!(query.get("empty"), None);
+        assert_eq!(query.get("sort"), None);
         assert_eq!(query.get("page"), None);
         assert!(Query::parse("name=%zz").is_err());
         assert!(Query::parse("name=%ff").is_err());

@@ -21,10 +21,10 @@ use crate::overview;
 use crate::pieces::Pieces;
 use crate::reply::ApiError;
 use clients::{
-    ClientTables, channel_deliveries, channel_metrics, channel_publishes, client_tables,
-    connection_bytes, connection_metrics,
+    ClientTables, channel_deliveries, channel_metrics, channel_processes, channel_publishes,
+    client_tables, connection_bytes, connection_metrics,
 };
-use cluster::{cluster, raft, start_time};
+use cluster::{cluster, of_ra, raft, start_time};
 use exchanges::{exchange_bindings, exchange_metrics, exchange_names};
 use global::global;
 use leveret_types::limits::METRICS_NAMES_MAX;
@@ -69,6 +69,7 @@ pub fn page(app: &App, path: &str, query: &str) -> Result<Pieces, ApiError> {
     global(&mut page, &broker);
     cluster(&mut page, app);
     raft(&mut page, app, per_object);
+    of_ra(&mut page);
     start_time(&mut page, &node);
     let queues = queue_table(app, &Scope::default(), per_object);
     queue_coarse(&mut page, &queues);
@@ -85,6 +86,7 @@ pub fn page(app: &App, path: &str, query: &str) -> Result<Pieces, ApiError> {
     channel_metrics(&mut page, &clients);
     channel_publishes(&mut page, &clients);
     channel_deliveries(&mut page, &clients);
+    channel_processes(&mut page, &clients);
     connection_bytes(&mut page, &clients);
     connection_metrics(&mut page, &clients);
     Ok(page.pieces())
@@ -194,7 +196,10 @@ fn one_family(
         "node_metrics" => node_limits(page, node),
         "node_coarse_metrics" => node_usage(page, node),
         "node_persister_metrics" => node_persister(page, node),
-        "ra_metrics" => raft(page, app, true),
+        "ra_metrics" => {
+            raft(page, app, true);
+            of_ra(page);
+        }
         "queue_coarse_metrics" => queue_coarse(page, queues()),
         "queue_metrics" => {
             let queues = queues();
@@ -208,6 +213,7 @@ fn one_family(
         "exchange_metrics" => exchange_metrics(page, app, scope, true),
         "channel_metrics" => channel_metrics(page, clients()),
         "channel_exchange_metrics" => channel_publishes(page, clients()),
+        "channel_process_metrics" => channel_processes(page, clients()),
         "channel_queue_metrics" => channel_deliveries(page, clients()),
         "channel_queue_exchange_metrics" => queue_publishes(page, queues()),
         "connection_metrics" => connection_metrics(page, clients()),

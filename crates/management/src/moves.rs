@@ -3,7 +3,7 @@
 //! the node that was asked; all nodes tell of it. And `.../messages`: what waits in a queue, looked
 //! at without taking it.
 
-use crate::api::{Actor, Move, MoveEnd, MoveMessages};
+use crate::api::{Actor, LookedAt, Move, MoveEnd, MoveMessages};
 use crate::app::App;
 use crate::input::Body;
 use crate::moments::rfc3339;
@@ -22,7 +22,7 @@ type Answer = Result<Reply, ApiError>;
 /// Messages of a look that says nothing else.
 const LOOK_COUNT: usize = 20;
 /// Bytes of a body that a look shows where the client does not say.
-const SHOWN_BYTES: usize = 50_000;
+pub(crate) const SHOWN_BYTES: usize = 50_000;
 
 fn bad<T>(text: impl Into<String>) -> Result<T, ApiError> {
     Err(ApiError::BadRequest(text.into()))
@@ -189,7 +189,12 @@ pub fn stop(call: &Call<'_>) -> Answer {
 }
 
 /// A number of the query within bounds, or `default`.
-fn number(call: &Call<'_>, name: &str, least: u64, most: u64) -> Result<Option<u64>, ApiError> {
+pub(crate) fn number(
+    call: &Call<'_>,
+    name: &str,
+    least: u64,
+    most: u64,
+) -> Result<Option<u64>, ApiError> {
     let Some(text) = call.query.get(name) else {
         return Ok(None);
     };
@@ -216,13 +221,23 @@ pub fn look(call: &Call<'_>) -> Answer {
     let node = call.app.node();
     let found = node.look(actor, &queue.vhost, &queue.name, position - 1, count)?;
     let mut left = HTTP_BODY_BYTES_MAX;
-    let rows = found.iter().zip(position..).map(|(found, position)| {
-        let mut row = message_json(&found.message, truncate, &mut left);
-        row["position"] = position.into();
-        row["fingerprint"] = format!("{:016x}", found.fingerprint).into();
-        row
-    });
+    let rows = found.iter().zip(position..);
+    let rows = rows.map(|(found, position)| looked_at_json(found, position, truncate, &mut left));
     Ok(Reply::Json(rows.collect()))
+}
+
+/// A message that was looked at: so many bytes of its body, of those that are left.
+pub(crate) fn looked_at_json(
+    found: &LookedAt,
+    position: u64,
+    truncate: usize,
+    left: &mut usize,
+) -> Value {
+    let mut row = message_json(&found.message, truncate, left);
+    row["position"] = position.into();
+    row["fingerprint"] = format!("{:016x}", found.fingerprint).into();
+    row["timestamp"] = found.taken_ms.into();
+    row
 }
 
 #[cfg(test)]

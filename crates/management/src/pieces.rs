@@ -1,6 +1,7 @@
 //! Answers that are made piece by piece, while they are read: what an answer holds does not grow
 //! with its length, and nobody works for a client that does not read.
 
+use crate::events::Events;
 use crate::places::Held;
 use bytes::Bytes;
 use flate2::Compression;
@@ -168,6 +169,8 @@ enum Form {
     Whole(Option<Bytes>),
     /// What is ready, and what is to be made when that has left.
     Streamed { ready: VecDeque<Bytes>, rest: Rest },
+    /// Events, until somebody has had enough.
+    Live(Events),
 }
 
 /// Where the rest of a streamed answer is.
@@ -186,6 +189,11 @@ impl Content {
         Form::Whole(Some(bytes).filter(|bytes| !bytes.is_empty())).into()
     }
 
+    /// Events as they come.
+    pub(crate) fn live(events: Events) -> Self {
+        Form::Live(events).into()
+    }
+
     /// Bytes that it holds while it waits to be read.
     pub(crate) fn bytes(&self) -> usize {
         match &self.form {
@@ -197,6 +205,7 @@ impl Content {
                 };
                 held + ready.iter().map(Bytes::len).sum::<usize>()
             }
+            Form::Live(_) => Events::HELD_BYTES,
         }
     }
 
@@ -205,10 +214,7 @@ impl Content {
         match self.form {
             // The server drops the body as soon as it has its last bytes, which is long before a
             // slow client does: they take the room with them.
-            Form::Whole(Some(bytes)) => {
-                let bytes = Bytes::from_owner(HeldBytes { bytes, _held: held });
-                Form::Whole(Some(bytes)).into()
-            }
+            Form::Whole(Some(bytes)) => Form::Whole(Some(held.around(bytes))).into(),
             form => Self {
                 form,
                 _held: Some(held),
@@ -221,6 +227,13 @@ impl Content {
 struct HeldBytes {
     bytes: Bytes,
     _held: Held,
+}
+
+impl Held {
+    /// These bytes, which take the room until nobody has them any more.
+    pub(crate) fn around(self, bytes: Bytes) -> Bytes {
+        Bytes::from_owner(HeldBytes { bytes, _held: self })
+    }
 }
 
 impl AsRef<[u8]> for HeldBytes {
@@ -278,6 +291,7 @@ impl Body for Content {
                 Some(piece) => Some(Ok(piece)),
                 None => ready!(rest.poll_next(context)),
             },
+            Form::Live(events) => ready!(events.poll_next(context)).map(Ok),
         };
         Poll::Ready(piece.map(|piece| piece.map(Frame::data)))
     }
@@ -286,13 +300,14 @@ impl Body for Content {
         match &self.form {
             Form::Whole(bytes) => bytes.is_none(),
             Form::Streamed { ready, rest } => ready.is_empty() && matches!(rest, Rest::Ended),
+            Form::Live(_) => false,
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.form {
             Form::Whole(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, Bytes::len) as u64),
-            Form::Streamed { .. } => SizeHint::default(),
+            Form::Streamed { .. } | Form::Live(_) => SizeHint::default(),
         }
     }
 }

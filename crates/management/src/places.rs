@@ -219,7 +219,7 @@ impl Drop for Held {
 }
 
 /// What counts as one address: of IPv6 a network of 64 bits, which is what one customer has.
-fn network_of(address: IpAddr) -> IpAddr {
+pub(crate) fn network_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {
             let network = u128::from(address) & !u128::from(u64::MAX);

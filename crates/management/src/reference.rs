@@ -6,6 +6,8 @@ use crate::overview::VERSION;
 use crate::reply::{ApiError, Reply};
 use crate::route::{Call, Method, Route};
 use crate::routes::ROUTES;
+use crate::watched::LIVE_PATH;
+use crate::{query_parameters, schemas};
 use serde_json::{Map, Value, json};
 use std::fmt::Write;
 
@@ -57,10 +59,11 @@ fn templated(path: &str) -> (String, Vec<String>) {
     (out, names)
 }
 
-fn operation(method: &Method, names: &[String]) -> Value {
-    let parameters = names.iter().map(
+fn operation(pattern: &str, method: &Method, names: &[String]) -> Value {
+    let in_path = names.iter().map(
         |name| json!({"name": name, "in": "path", "required": true, "schema": {"type": "string"}}),
     );
+    let parameters = in_path.chain(query_parameters::described(method.name, pattern));
     let good = match method.name {
         "GET" => "200",
         "PUT" | "POST" => "2XX",
@@ -76,6 +79,14 @@ fn operation(method: &Method, names: &[String]) -> Value {
             }}},
         },
     });
+    if method.name == "GET" {
+        let (kind, schema) = match pattern {
+            LIVE_PATH => ("text/event-stream", Some(json!({"type": "string"}))),
+            _ => ("application/json", schemas::of(pattern)),
+        };
+        let schema = schema.unwrap_or_else(|| json!({}));
+        json["responses"]["200"]["content"] = json!({kind: {"schema": schema}});
+    }
     if matches!(method.name, "PUT" | "POST") {
         json["requestBody"] = json!({"content": {"application/json": {
             "schema": {"type": "object"},
@@ -93,7 +104,7 @@ fn document_of(routes: &[Route]) -> Value {
         let (path, names) = templated(route.path);
         let operations = route.methods.iter().map(|method| {
             let name = method.name.to_ascii_lowercase();
-            (name, operation(method, &names))
+            (name, operation(route.path, method, &names))
         });
         paths.insert(path, Value::Object(operations.collect()));
     }
@@ -101,6 +112,8 @@ fn document_of(routes: &[Route]) -> Value {
         "type": "object",
         "properties": {"error": {"type": "string"}, "reason": {"type": "string"}},
     });
+    let mut shapes = schemas::all();
+    shapes.insert("Error".to_owned(), error);
     json!({
         "openapi": "3.0.3",
         "info": {"title": "Leveret HTTP API", "version": VERSION},
@@ -108,7 +121,7 @@ fn document_of(routes: &[Route]) -> Value {
         "paths": paths,
         "components": {
             "securitySchemes": {"basic": {"type": "http", "scheme": "basic"}},
-            "schemas": {"Error": error},
+            "schemas": shapes,
         },
     })
 }

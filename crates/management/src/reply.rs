@@ -1,6 +1,8 @@
 //! What the API answers: JSON, nothing, or an error in RabbitMQ's form.
 
+use crate::events::Events;
 use crate::pieces::Pieces;
+use crate::watched::Wanted;
 use leveret_types::limits::HTTP_HEAD_BYTES_MAX;
 use leveret_types::{ProtocolError, ReplyCode};
 use serde_json::{Value, json};
@@ -31,6 +33,10 @@ pub enum Reply {
     Html(String),
     /// 503 with JSON: a check that did not pass.
     Unwell(Value),
+    /// What is to be sent as it changes: the server begins with it.
+    Live(Wanted),
+    /// 200 with events, for as long as the client listens.
+    Events(Events),
 }
 
 impl Reply {
@@ -42,7 +48,9 @@ impl Reply {
             | Self::Pieces(..)
             | Self::Tagged(..)
             | Self::Methods(_)
-            | Self::Html(_) => 200,
+            | Self::Html(_)
+            | Self::Live(_)
+            | Self::Events(_) => 200,
             Self::Created(_) => 201,
             Self::Accepted => 202,
             Self::Done => 204,
@@ -110,6 +118,8 @@ pub enum ApiError {
     TooSlow,
     /// 413.
     TooLarge(usize),
+    /// 429: too much of it, and the seconds after which it may be tried again.
+    TooMany(String, u64),
     /// 431.
     HeadTooLarge,
     /// 503: too many answers wait to be read.
@@ -136,6 +146,7 @@ impl ApiError {
             Self::Precondition(_) => 412,
             Self::TooSlow => 408,
             Self::TooLarge(_) => 413,
+            Self::TooMany(..) => 429,
             Self::HeadTooLarge => 431,
             Self::Crowded | Self::Busy | Self::Unavailable(_) => 503,
             Self::Failed(_) => 500,
@@ -170,6 +181,7 @@ impl ApiError {
                 "bad_request",
                 format!("the body is larger than {most} bytes"),
             ),
+            Self::TooMany(reason, _) => ("Too Many Requests", reason.clone()),
             Self::HeadTooLarge => (
                 "bad_request",
                 format!("the line and headers are larger than {HTTP_HEAD_BYTES_MAX} bytes"),

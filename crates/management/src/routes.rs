@@ -7,8 +7,8 @@ use crate::catalogue::{definitions, limits, parameters, permissions, policies, u
 use crate::route::{Handler, Method, Route};
 use crate::{
     alarms, attempts, changes, cluster, connections, delayed, disk, exchanges, growth, health,
-    impact, moves, overview, owned, queues, reference, stream_browse, stream_drains, stream_groups,
-    streams, way,
+    impact, live_request, moves, overview, owned, queue_search, queues, reference, stream_browse,
+    stream_drains, stream_groups, streams, way,
 };
 
 const fn method(name: &'static str, access: Access, handler: Handler) -> Method {
@@ -245,12 +245,14 @@ pub static ROUTES: &[Route] = routes! {
     "/api/rebalance/queues" => POST(Administrator, cluster::rebalance);
     "/api/leveret/cluster" => GET(Monitoring, cluster::status);
     "/api/leveret/cluster/{}" => POST(Administrator, cluster::change);
+    "/api/leveret/live" => GET(Management, live_request::live);
     "/api/leveret/changes" => GET(Administrator, changes::changes);
     "/api/leveret/alarms" => GET(Monitoring, alarms::alarms);
     "/api/leveret/nodes/{}/impact" => GET(Monitoring, impact::impact);
     "/api/leveret/exchanges/{vhost}/{}/route" => GET(Visible, way::route);
     "/api/leveret/queues/{vhost}/{}/growth" => GET(Visible, growth::growth);
     "/api/leveret/queues/{vhost}/{}/messages" => GET(Member, moves::look);
+    "/api/leveret/queues/{vhost}/{}/search" => GET(Member, queue_search::search);
     "/api/leveret/queues/{vhost}/{}/moves" => GET(Visible, moves::list), POST(Member, moves::begin);
     "/api/leveret/queues/{vhost}/{}/moves/{}" => GET(Visible, moves::one), DELETE(Member, moves::stop);
     "/api/leveret/delayed" => GET(Administrator, delayed::list);

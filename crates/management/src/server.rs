@@ -8,6 +8,7 @@ use crate::app::{App, Claim};
 use crate::browser::Sender;
 use crate::changes;
 use crate::listen::{self, Bound, Endpoint, Listener, Open, Place, Service, Stream, Way};
+use crate::live_stream::Streams;
 use crate::metrics;
 use crate::overview;
 use crate::paced::Paced;
@@ -16,10 +17,11 @@ use crate::places::{Places, Seat};
 use crate::reply::{ApiError, Reply};
 use crate::route;
 use crate::routes::ROUTES;
+use crate::watched::LIVE_PATH;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Limited};
 use hyper::body::{Body as _, Incoming};
-use hyper::header::{self, HeaderValue};
+use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::service::service_fn;
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -108,8 +110,10 @@ impl Server {
         let thread = std::thread::Builder::new().name("http".to_owned());
         server.thread = Some(thread.spawn(move || {
             runtime.block_on(async {
+                let streams = Streams::new();
                 for (listener, service) in listeners {
-                    tokio::spawn(accept(listener, service, Arc::clone(&app)));
+                    let shared = (Arc::clone(&app), Arc::clone(&streams));
+                    tokio::spawn(accept(listener, service, shared));
                 }
                 // An error is a sender that was dropped, which means the same.
                 let _ = stopped.await;
@@ -149,7 +153,7 @@ impl Drop for Server {
     }
 }
 
-async fn accept(listener: Listener, service: Service, app: Arc<App>) {
+async fn accept(listener: Listener, service: Service, (app, streams): (Arc<App>, Arc<Streams>)) {
     let listener = Open::new(listener);
     let places = Places::new();
     loop {
@@ -161,6 +165,7 @@ async fn accept(listener: Listener, service: Service, app: Arc<App>) {
         let (seat, leave) = places.admit(peer);
         let client = Client {
             app: Arc::clone(&app),
+            streams: Arc::clone(&streams),
             service,
             peer,
             way,
@@ -184,6 +189,7 @@ async fn until(leave: oneshot::Receiver<()>, work: impl Future<Output = ()>) {
 #[derive(Clone)]
 struct Client {
     app: Arc<App>,
+    streams: Arc<Streams>,
     service: Service,
     peer: IpAddr,
     way: Way,
@@ -239,6 +245,7 @@ type HttpResponse = Response<Content>;
 async fn answer(client: Client, request: Request<Incoming>) -> HttpResponse {
     let Client {
         app,
+        streams,
         service,
         peer,
         way,
@@ -275,7 +282,10 @@ async fn answer(client: Client, request: Request<Incoming>) -> HttpResponse {
     };
     let result = match (checked, service) {
         (Err(error), _) => Err(error),
-        (Ok(()), Service::Api) => api(app, (peer, way), request, &seat).await,
+        (Ok(()), Service::Api) => match api(Arc::clone(&app), (peer, way), request, &seat).await {
+            Ok(Reply::Live(wanted)) => streams.begin(&app, &wanted, (peer, &seat)),
+            other => other,
+        },
         (Ok(()), Service::Metrics) => scrape(app, request).await,
     };
     let made = blocking(move || Ok(respond(result, encoding))).await;
@@ -381,8 +391,9 @@ async fn api(
         }
         found => found?,
     };
-    if !takes_json(&head.headers) && !found.is_for_people {
-        return Err(ApiError::NotAcceptable);
+    check_accept(&head.headers, &found)?;
+    if way != Way::File {
+        app.rate_limit.count_address(peer)?;
     }
     let query = crate::input::Query::parse(head.uri.query().unwrap_or_default())?;
     let text = |name| {
@@ -406,6 +417,9 @@ async fn api(
     let (who, found) = {
         let app = Arc::clone(&app);
         blocking(move || {
+            if let Who::User { name, .. } = &who {
+                app.rate_limit.count_user(name)?;
+            }
             app.admit(&who, &found)?;
             Ok((who, found))
         })
@@ -442,18 +456,27 @@ async fn api(
     Ok(reply.unless_known(known.as_deref()))
 }
 
-/// Whether a client takes JSON: one that does not say does, and so does one that says in a way of
-/// its own.
-fn takes_json(headers: &HeaderMap) -> bool {
+/// Refuses a client that takes no answer of the kind that the resource has.
+fn check_accept(headers: &HeaderMap, found: &route::Found) -> Result<(), ApiError> {
+    let kinds: &[&str] = match found.pattern {
+        LIVE_PATH => &["text/*", "text/event-stream"],
+        _ => &["application/*", "application/json", "application/bert"],
+    };
+    match found.is_for_people || takes(headers, kinds) {
+        true => Ok(()),
+        false => Err(ApiError::NotAcceptable),
+    }
+}
+
+/// Whether a client takes one of these kinds of answers: one that does not say does, and so does
+/// one that says in a way of its own.
+fn takes(headers: &HeaderMap, kinds: &[&str]) -> bool {
     let Some(accept) = headers.get(header::ACCEPT).and_then(|a| a.to_str().ok()) else {
         return true;
     };
     let takes = |range: &str| {
         let kind = range.split(';').next().unwrap_or_default().trim();
-        matches!(
-            kind,
-            "" | "*" | "*/*" | "application/*" | "application/json" | "application/bert"
-        )
+        matches!(kind, "" | "*" | "*/*") || kinds.contains(&kind)
     };
     accept.split(',').any(takes)
 }
@@ -568,6 +591,16 @@ fn respond(result: Result<Reply, ApiError>, encoding: Encoding) -> HttpResponse 
         Ok(Reply::Moved(place)) => (301, JSON, none(), Some((header::LOCATION, place))),
         Ok(Reply::Html(text)) => (200, "text/html; charset=utf-8", Content::whole(text), None),
         Ok(Reply::Unwell(value)) => (503, JSON, json(&value), None),
+        Ok(Reply::Events(events)) => {
+            // A proxy that holds answers back until they are whole is told to let these through.
+            let flows = Some((
+                HeaderName::from_static("x-accel-buffering"),
+                "no".to_owned(),
+            ));
+            (200, "text/event-stream", Content::live(events), flows)
+        }
+        // The server has begun with it, and made events of it.
+        Ok(Reply::Live(_)) => (500, JSON, none(), None),
         Err(error) => {
             let extra = match &error {
                 ApiError::NotAuthorised(_) | ApiError::LoginFailed => Some((
@@ -575,11 +608,21 @@ fn respond(result: Result<Reply, ApiError>, encoding: Encoding) -> HttpResponse 
                     "Basic realm=\"RabbitMQ Management\"".to_owned(),
                 )),
                 ApiError::MethodNotAllowed(methods) => Some((header::ALLOW, methods.clone())),
+                ApiError::TooMany(_, seconds) => Some((header::RETRY_AFTER, seconds.to_string())),
                 _ => None,
             };
             (error.status(), JSON, json(&error.json()), extra)
         }
     };
+    finished((status, kind), body, extra)
+}
+
+/// An answer with its headers.
+fn finished(
+    (status, kind): (u16, &'static str),
+    body: Content,
+    extra: Option<(HeaderName, String)>,
+) -> HttpResponse {
     let mut response = Response::new(body);
     *response.status_mut() =
         StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);

@@ -55,6 +55,7 @@ static FILES: &[File] = files![
     SCRIPT "api.js",
     SCRIPT "parts.js",
     SCRIPT "charts.js",
+    SCRIPT "plot.js",
     SCRIPT "palette.js",
     SCRIPT "pages/all.js",
     SCRIPT "pages/audit.js",
@@ -74,8 +75,6 @@ static FILES: &[File] = files![
     SCRIPT "vendor/preact.js",
     SCRIPT "vendor/preact-hooks.js",
     SCRIPT "vendor/htm.js",
-    SCRIPT "vendor/uplot.js",
-    STYLE "vendor/uplot.css",
     TEXT "vendor/LICENCES.txt",
 ];
 

@@ -1,10 +1,20 @@
-// The page's way to the HTTP API: the session, single calls, and the poll that keeps figures live.
+// The page's way to the HTTP API: the session, single calls, and the figures that stay live.
 
 import { useEffect, useRef, useState } from './vendor/preact-hooks.js'
 
 const STORE = 'leveret-session'
 const POLL_MS = 1000
 const CALL_DEADLINE_MS = 10000
+// Paths that the node sends over one connection; each, encoded, is no longer than a parameter may be.
+const LIVE_PATHS_MAX = 16
+const LIVE_PATH_CHARS_MAX = 1000
+// A connection that brings nothing for so long is held back on its way, or its node stands still.
+const LIVE_FIRST_MS = 2500
+const LIVE_SILENCE_MS = 5000
+// After a connection that brought nothing another one is tried, each time later.
+const LIVE_AGAIN_MS = [2000, 4000, 8000, 16000, 32000, 60000]
+// What comes and goes within this (parts of a page that is being drawn) opens one connection.
+const SETTLE_MS = 30
 // What does not exist is asked for again after this.
 const ABSENT_MS = 10000
 
@@ -149,13 +159,151 @@ export async function call (method, address, body, options = {}) {
   throw new ApiError(response.status, text)
 }
 
-// ---- polling: every second each subscribed address is asked, one after the other
+// ---- figures that stay live: over one connection the node sends each answer that has changed, and
+// every second which are still the same. Where that connection brings nothing (a proxy may hold it
+// back) each address is asked for every second, one after the other.
 
 const subscriptions = new Set()
+// What is sent over a connection, or null: `polled` are the addresses that are asked for all the same, `zero` is when it began.
+let stream = null
+let failures = 0
+let notBefore = 0
+let settling = null
 let polling = false
 // Whether somebody asked for news while a round was under way.
 let wantedMeanwhile = false
 let timer = null
+
+const addressesWanted = () => [...new Set([...subscriptions].map((one) => one.address))]
+const listens = () => !document.hidden && session.value && subscriptions.size > 0
+const found = () => { if (link.value.lost) link.set({ lost: false }) }
+const lose = (since = Date.now()) => { if (!link.value.lost) link.set({ lost: true, since }) }
+
+function deliver (address, news) {
+  for (const one of subscriptions) if (one.address === address) one.deliver(news)
+}
+
+// Begins anew with what is wanted now: over a connection if one may bring something, else by asking.
+function begin () {
+  clearTimeout(settling)
+  clearTimeout(timer)
+  end()
+  if (!listens()) return
+  if (Date.now() < notBefore || link.value.lost) schedule(0)
+  else listen()
+}
+
+function end () {
+  stream?.controller.abort()
+  clearInterval(stream?.watch)
+  stream = null
+}
+
+async function listen () {
+  const wanted = addressesWanted()
+  const addresses = wanted.filter((one) => one.length < LIVE_PATH_CHARS_MAX).slice(0, LIVE_PATHS_MAX)
+  const others = new Set(wanted.filter((one) => !addresses.includes(one)))
+  // After one that brought nothing the next one is not waited for.
+  const mine = { controller: new AbortController(), addresses, others, polled: failures ? new Set(wanted) : others, last: new Map(), zero: null, ticked: false, heard: Date.now() }
+  stream = mine
+  mine.watch = setInterval(() => {
+    if (Date.now() - mine.heard > (mine.zero === null ? LIVE_FIRST_MS : LIVE_SILENCE_MS)) broken(mine)
+  }, 500)
+  if (mine.polled.size) schedule(0)
+  try {
+    const parameters = addresses.map((one) => 'path=' + encodeURIComponent(one)).join('&')
+    const response = await fetch(new URL('api/leveret/live?' + parameters, document.baseURI), {
+      headers: { accept: 'text/event-stream', 'x-requested-with': 'leveret', authorization: session.value.authorization },
+      credentials: 'omit',
+      cache: 'no-store',
+      signal: mine.controller.signal
+    })
+    if (response.ok) await hear(mine, response.body)
+  } catch {
+    // What there is to say about it, asking will tell.
+  }
+  broken(mine)
+}
+
+// A connection has ended, or brings nothing: whoever is asked next tells why. One that did not last
+// for a tick is not begun anew at once.
+function broken (mine) {
+  if (stream !== mine) return
+  if (!mine.ticked) {
+    notBefore = Date.now() + LIVE_AGAIN_MS[Math.min(failures, LIVE_AGAIN_MS.length - 1)]
+    failures++
+  } else if (Date.now() - mine.heard > LIVE_SILENCE_MS) lose(mine.heard)
+  end()
+  schedule(0)
+}
+
+async function hear (mine, body) {
+  const decoder = new TextDecoder()
+  const reader = body.getReader()
+  let kept = ''
+  for (;;) {
+    const { done, value } = await reader.read()
+    if (done || stream !== mine) return
+    kept += decoder.decode(value, { stream: true })
+    for (let at = kept.indexOf('\n\n'); at >= 0; at = kept.indexOf('\n\n')) {
+      const fields = Object.fromEntries(kept.slice(0, at).split('\n').map((line) => {
+        const colon = line.indexOf(':')
+        return [line.slice(0, colon), line.slice(colon + 2)]
+      }))
+      kept = kept.slice(at + 2)
+      mine.heard = Date.now()
+      if (fields.event) heard(mine, fields.event, JSON.parse(fields.data))
+      if (stream !== mine) return
+    }
+  }
+}
+
+function heard (mine, event, data) {
+  const { at_ms: since, path: number, status, body } = data
+  const address = mine.addresses[number]
+  if (since !== undefined && mine.zero === null) {
+    mine.zero = Date.now() - since
+    mine.polled = mine.others
+    found()
+  }
+  // Figures are as old as the node says, however late they come.
+  const at = Math.min(Date.now(), mine.zero + since)
+  if (event === 'answer') {
+    const reason = body?.reason ?? body?.error ?? ''
+    const news = status < 400 ? { data: body, error: null, at } : { error: new ApiError(status, text(reason)) }
+    mine.last.set(address, news)
+    deliver(address, news)
+  } else if (event === 'tick') {
+    mine.ticked = true
+    failures = 0
+    for (const [same, made] of data.same) {
+      const before = mine.last.get(mine.addresses[same])
+      if (!before?.data) continue
+      before.at = Math.min(Date.now(), mine.zero + made)
+      deliver(mine.addresses[same], { ...before })
+    }
+  } else if (event === 'ask') {
+    mine.polled.add(address)
+    schedule(0)
+  } else if (event === 'end') {
+    end()
+    meetAgain()
+  }
+}
+
+const text = (reason) => typeof reason === 'string' ? reason : JSON.stringify(reason)
+
+// The user is not who they were: other tags, or nobody any more, which ends the session.
+async function meetAgain () {
+  try {
+    const { tags } = await call('GET', 'whoami')
+    const now = { ...session.value, tags: typeof tags === 'string' ? tags.split(',') : tags }
+    sessionStorage.setItem(STORE, JSON.stringify(now))
+    session.set(now)
+  } catch {
+    schedule(0)
+  }
+}
 
 function schedule (delay) {
   clearTimeout(timer)
@@ -167,53 +315,62 @@ async function poll () {
     wantedMeanwhile = true
     return
   }
-  if (document.hidden || !session.value || subscriptions.size === 0) return
+  if (!listens()) return
+  if (!stream && !link.value.lost && Date.now() >= notBefore) return begin()
+  const asked = stream ? [...stream.polled] : addressesWanted()
+  if (asked.length === 0) return
   polling = true
   wantedMeanwhile = false
   const begun = performance.now()
   try {
-    await everyAddress()
+    await everyAddress(asked)
   } finally {
     polling = false
   }
+  if (stream && stream.polled.size === 0) return
   // A node that takes long to answer is left the same time for its own work.
   const took = performance.now() - begun
   schedule(wantedMeanwhile ? 0 : Math.max(POLL_MS - took, Math.min(took, POLL_MS), 100))
 }
 
-async function everyAddress () {
-  const due = [...subscriptions].filter((one) => one.notBefore <= Date.now())
-  const asked = new Set(due.map((one) => one.address))
+async function everyAddress (asked) {
+  const due = asked.filter((address) => [...subscriptions].some((one) => one.address === address && one.notBefore <= Date.now()))
   let reached = null
-  for (const address of asked) {
-    const told = [...subscriptions].filter((one) => one.address === address)
-    if (told.length === 0) continue
+  for (const address of due) {
     try {
       const data = await call('GET', address)
       reached = true
-      for (const one of told) one.deliver({ data, error: null, at: Date.now() })
+      deliver(address, { data, error: null, at: Date.now() })
     } catch (error) {
       if (error instanceof Unreachable) {
         reached = false
         break
       }
-      for (const one of told) {
-        if (error.status === 404) one.notBefore = Date.now() + ABSENT_MS
-        one.deliver({ error })
-      }
+      for (const one of subscriptions) if (one.address === address && error.status === 404) one.notBefore = Date.now() + ABSENT_MS
+      deliver(address, { error })
     }
   }
-  if (reached === false && !link.value.lost) link.set({ lost: true, since: Date.now() })
-  if (reached === true && link.value.lost) link.set({ lost: false })
+  if (reached === false) lose()
+  if (reached === true) found()
 }
 
 // Asks again at once: after an action, and when the tab is looked at again.
 export function refresh () {
   for (const one of subscriptions) one.notBefore = 0
-  schedule(0)
+  begin()
 }
 document.addEventListener('visibilitychange', refresh)
 session.followers.add(refresh)
+
+// What is wanted has changed, or may have.
+function settle () {
+  clearTimeout(settling)
+  settling = setTimeout(() => {
+    const now = new Set(stream ? [...stream.addresses, ...stream.polled] : [])
+    const wanted = addressesWanted()
+    if (!stream || wanted.length !== now.size || !wanted.every((one) => now.has(one))) begin()
+  }, SETTLE_MS)
+}
 
 // The answer at an address, asked again every second: `{data, error, at}`. While another address
 // is asked for the first time the data is that of the last one, if `keep` says so.
@@ -229,8 +386,13 @@ export function usePoll (address, keep = false) {
     }
     const one = { address, deliver, notBefore: 0 }
     subscriptions.add(one)
-    refresh()
-    return () => subscriptions.delete(one)
+    const known = stream?.last.get(address)
+    if (known) deliver(known)
+    else settle()
+    return () => {
+      subscriptions.delete(one)
+      settle()
+    }
   }, [address])
   return state
 }

@@ -2,7 +2,8 @@
 
 import { useEffect, useRef, useState } from './vendor/preact-hooks.js'
 import { call, cell, useCell } from './api.js'
-import { bytes, compact, html, place, rate, setParams } from './parts.js'
+import { bytes, compact, duration, html, place, rate, setParams } from './parts.js'
+import { Plot } from './plot.js'
 
 const POINTS_MAX = 3600
 const HISTORIES_MAX = 60
@@ -181,7 +182,7 @@ function colour (element, name) {
 
 // ---- drawing
 
-const FORMATS = { rate, count: compact, bytes, ms: (n) => n == null ? '–' : `${n < 10 ? n.toFixed(1) : Math.round(n)} ms` }
+const FORMATS = { rate, count: compact, bytes, age: (n) => duration(n == null ? null : n * 1000), cpu: (n) => n == null ? '–' : `${Math.round(n / 10)} %`, ms: (n) => n == null ? '–' : `${n < 10 ? n.toFixed(1) : Math.round(n)} ms` }
 
 export function useRange () {
   const chosen = useCell(place).params.get('range')
@@ -202,33 +203,7 @@ function clock (seconds, range) {
   return range > 60 ? minutes : `${minutes}:${twoDigits(at.getSeconds())}`
 }
 
-function options (element, lines, format, range) {
-  const grid = { stroke: colour(element, '--line'), width: 1 }
-  const axis = { stroke: colour(element, '--muted'), grid, ticks: { show: false }, font: '11px system-ui, sans-serif' }
-  return {
-    width: element.clientWidth || 300,
-    height: 170,
-    legend: { show: false },
-    cursor: { y: false, points: { size: 6 } },
-    scales: {
-      x: { time: true, range: () => [Date.now() / 1000 - range, Date.now() / 1000] },
-      y: { range: (_, __, most) => [0, most > 0 ? most * 1.15 : 1] }
-    },
-    axes: [
-      { ...axis, size: 30, space: 70, values: (_, ticks) => ticks.map((seconds) => clock(seconds, range)) },
-      { ...axis, size: 62, values: (_, ticks) => ticks.map((n) => format(n)) }
-    ],
-    series: [{}, ...lines.map((line, at) => ({
-      stroke: colour(element, `--c${line.colour ?? at + 1}`),
-      fill: line.fill ? colour(element, `--f${line.colour ?? at + 1}`) : undefined,
-      width: 1.75,
-      points: { show: false },
-      spanGaps: false
-    }))]
-  }
-}
-
-// `lines`: `{name, label, colour, fill}`; `unit`: rate, count, bytes or ms.
+// `lines`: `{name, label, colour, fill}`; `unit`: rate, count, bytes, ms, age (seconds), or cpu (milliseconds a second).
 export function Chart ({ title, history, lines, unit = 'rate' }) {
   const range = useRange()
   const themed = useCell(theme)
@@ -239,15 +214,16 @@ export function Chart ({ title, history, lines, unit = 'rate' }) {
   const format = FORMATS[unit]
   useEffect(() => {
     const holder = element.current
-    const chart = new window.uPlot(options(holder, lines, format, range), dataOf(history, lines), holder)
-    chart.over.addEventListener('mouseleave', () => setHovered(null))
-    chart.over.addEventListener('mousemove', () => setHovered(chart.cursor.idx))
-    plot.current = chart
-    const observer = new ResizeObserver(() => chart.setSize({ width: holder.clientWidth, height: 170 }))
-    observer.observe(holder)
-    return () => { observer.disconnect(); chart.destroy() }
+    const inked = lines.map((line, at) => ({
+      stroke: colour(holder, `--c${line.colour ?? at + 1}`),
+      fill: line.fill && colour(holder, `--f${line.colour ?? at + 1}`)
+    }))
+    const [grid, ink] = [colour(holder, '--line'), colour(holder, '--muted')]
+    plot.current = new Plot(holder, { lines: inked, range, format, clock: (seconds) => clock(seconds, range), grid, ink, onHover: setHovered })
+    plot.current.set(dataOf(history, lines))
+    return () => plot.current.destroy()
   }, [themed, system, range, lines.map((line) => line.name).join()])
-  useEffect(() => { plot.current?.setData(dataOf(history, lines)) }, [history, history.times.at(-1)])
+  useEffect(() => { plot.current?.set(dataOf(history, lines)) }, [history, history.times.at(-1)])
   const value = (line) => hovered == null ? newest(history, line.name) : history.series[line.name]?.[hovered]
   return html`<figure class="chart">
     <figcaption><strong>${title}</strong><ul>${lines.map((line, at) => html`

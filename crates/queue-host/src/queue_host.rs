@@ -132,6 +132,10 @@ pub(crate) trait QueueHost {
     /// Whether it knows this subscription: a consumer, or one that holds messages or asks.
     fn holds(&self, subscription: ConsumerId) -> bool;
 
+    /// How many messages a subscription holds, and when the oldest of them was handed to it
+    /// (monotonic), where that is known here.
+    fn held_by(&self, subscription: ConsumerId) -> (u64, Option<u64>);
+
     /// Whether a consumer is the single active one, where the queue has that rule and that is known
     /// here.
     fn single_active(&self, consumer: ConsumerId) -> Option<bool>;

@@ -268,6 +268,11 @@ impl QueueHost for StreamQueue<'_> {
         false
     }
 
+    fn held_by(&self, _subscription: ConsumerId) -> (u64, Option<u64>) {
+        // Nothing is taken out of a stream.
+        (0, None)
+    }
+
     fn single_active(&self, _consumer: ConsumerId) -> Option<bool> {
         None
     }

@@ -219,6 +219,12 @@ impl Broker {
         (0..self.settings.shard_count).map(ShardId)
     }
 
+    /// Bytes that wait to be sent to another node of the cluster.
+    #[must_use]
+    pub fn unsent_to_peer_bytes(&self, peer: NodeId) -> usize {
+        self.cluster.links.waiting_bytes(peer)
+    }
+
     /// Connections that are open.
     pub fn connection_count(&self) -> usize {
         self.clients.open_count()

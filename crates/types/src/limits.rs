@@ -266,6 +266,32 @@ pub const HTTP_PIECE_BYTES: usize = 64 * 1024;
 pub const HTTP_UNREAD_MS_MAX: u64 = 10_000;
 /// See [`HTTP_UNREAD_MS_MAX`].
 pub const HTTP_UNREAD_BYTES_MIN: usize = 10 * 1024;
+/// Users and addresses of which it is known how many requests they have sent lately, where the
+/// operator bounds that (`management.rate_limit.requests_per_second`).
+pub const RATE_BUCKETS_MAX: usize = 4_096;
+/// Seconds of requests that may come at once of who has sent none for as long.
+pub const RATE_BURST_SECONDS: u64 = 10;
+/// Pages that a node sends figures to as they change (`/api/leveret/live`), of all users; one more
+/// is refused, and asks for its figures again and again.
+pub const LIVE_STREAMS_MAX: usize = 256;
+/// The same of one user, and of one address.
+pub const LIVE_STREAMS_EACH_MAX: usize = 64;
+/// Paths of the API that one page is shown live.
+pub const LIVE_PATHS_MAX: usize = 16;
+/// Milliseconds after which an answer is made again while somebody watches it; twice the time that
+/// it took where that is longer.
+pub const LIVE_PERIOD_MS: u64 = 1_000;
+/// Milliseconds that lie between two times at which an answer is made, also when somebody new comes
+/// to watch it.
+pub const LIVE_APART_MS: u64 = 100;
+/// Milliseconds after which an answer that is too large to be sent live is looked at again.
+pub const LIVE_TOO_LARGE_MS: u64 = 30_000;
+/// Bytes of one answer that is sent live.
+pub const LIVE_ANSWER_BYTES_MAX: usize = 1024 * 1024;
+/// Bytes of all answers that are kept because somebody watches them.
+pub const LIVE_HELD_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Answers for who watches that are made at once: the other threads are for single requests.
+pub const LIVE_WORKERS_MAX: usize = 3;
 /// Characters of an HTTP `name` filter.
 pub const HTTP_FILTER_MAX: usize = 1_024;
 /// Changes by operators over HTTP that a node keeps to be looked at; older ones give way.
@@ -291,7 +317,14 @@ pub const MOVE_BATCH_MESSAGES_MAX: usize = 256;
 pub const MOVE_BATCH_BYTES: usize = 4 * 1024 * 1024;
 /// Messages of a queue that one look at it shows at most.
 pub const QUEUE_LOOK_MESSAGES_MAX: usize = 100;
-/// Bytes of their bodies after which the look ends; the last of them may exceed it.
+/// Messages of a queue that one search looks at before it says where to go on.
+pub const QUEUE_SEARCH_MESSAGES_MAX: u64 = 5_000;
+/// Milliseconds after which it does so.
+pub const QUEUE_SEARCH_MS_MAX: u64 = 2_000;
+/// Searches that run on a node at once.
+pub const QUEUE_SEARCHES_MAX: usize = 2;
+/// Bytes of bodies after which one look at messages of a queue ends; the last of them may exceed
+/// it.
 pub const QUEUE_LOOK_BYTES: usize = 4 * 1024 * 1024;
 /// Queues that the HTTP API names of each kind when it tells what breaks if a node stops; more are
 /// only counted.
@@ -724,6 +757,8 @@ pub const TRACED_MESSAGES_MAX: usize = 1_024;
 
 const _: () = assert!(FRAME_BYTES_MAX >= FRAME_BYTES_PREAUTH_MAX);
 const _: () = assert!(FRAME_BYTES_PREAUTH_MAX >= FRAME_BYTES_MIN);
+const _: () = assert!(LIVE_STREAMS_MAX < HTTP_CONNECTIONS_MAX);
+const _: () = assert!(LIVE_ANSWER_BYTES_MAX < LIVE_HELD_BYTES_MAX);
 const _: () = assert!(PEER_OUTBOX_BYTES_CONGESTED < PEER_OUTBOX_BYTES_MAX);
 const _: () = assert!(
     QUORUM_TRANSFERS_MAX * QUORUM_PARTS_IN_FLIGHT as usize * QUORUM_PART_BYTES

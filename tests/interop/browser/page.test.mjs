@@ -177,6 +177,65 @@ inPage('a rate moves by itself while messages are published', async (page) => {
   await api('DELETE', 'queues/%2F/live')
 }, { expected: /404/ })
 
+inPage('figures come over one connection as they change, and none is asked for', async (page) => {
+  await api('PUT', 'queues/%2F/streamed', {})
+  await open(page, 'queues/%2F/streamed')
+  const ready = page.locator('.stat', { hasText: 'Ready' }).locator('dd')
+  await until('the backlog', async () => await ready.textContent() === '0')
+  const asked = []
+  // What was before the page is no figure of now, and the connection may begin only here.
+  page.on('request', (request) => {
+    const { pathname, search } = new URL(request.url())
+    if (pathname !== '/api/leveret/live' && !search.includes('_age=')) asked.push(pathname)
+  })
+  for (const depth of [1, 2, 3]) {
+    const message = { properties: {}, routing_key: 'streamed', payload: 'x', payload_encoding: 'string' }
+    await api('POST', 'exchanges/%2F/amq.default/publish', message)
+    await until(`a backlog of ${depth}`, async () => await ready.textContent() === String(depth))
+  }
+  assert.deepEqual(asked, [])
+  // Another part of the page has a connection of its own, which is begun once.
+  const begun = page.waitForRequest((request) => request.url().includes('/api/leveret/live?'))
+  await open(page, 'exchanges/%2F/amq.topic')
+  assert.match(decodeURIComponent((await begun).url()), /path=exchanges\/%2F\/amq.topic/)
+  await api('DELETE', 'queues/%2F/streamed')
+}, { expected: /404/ })
+
+for (const [what, hold] of [
+  ['is held back by a proxy', () => {}],
+  ['is cut', (route) => route.abort()],
+  ['is refused', (route) => route.fulfill({ status: 429, json: { error: 'Too Many Requests', reason: 'too many' } })]
+]) {
+  inPage(`figures are asked for where the connection ${what}`, async (page) => {
+    await page.route('**/api/leveret/live?*', hold)
+    await api('PUT', 'queues/%2F/asked-for', {})
+    await open(page, 'queues/%2F/asked-for')
+    const ready = page.locator('.stat', { hasText: 'Ready' }).locator('dd')
+    const message = { properties: {}, routing_key: 'asked-for', payload: 'x', payload_encoding: 'string' }
+    for (const depth of [1, 2]) {
+      await api('POST', 'exchanges/%2F/amq.default/publish', message)
+      await until(`a backlog of ${depth}`, async () => await ready.textContent() === String(depth))
+    }
+    assert.equal(await page.getByText('The node does not answer').count(), 0)
+    // Once it lets events through they come that way, and nothing is asked for any more.
+    await page.unroute('**/api/leveret/live?*')
+    await page.waitForResponse((response) => response.url().includes('/api/leveret/live?') && response.ok())
+    await api('POST', 'exchanges/%2F/amq.default/publish', message)
+    await until('a backlog of 3', async () => await ready.textContent() === '3')
+    await api('DELETE', 'queues/%2F/asked-for')
+  }, { expected: /404|429|ERR_FAILED/ })
+}
+
+inPage('who loses a tag loses what it showed, and who is deleted is logged out', async (page) => {
+  await api('PUT', 'users/watcher', { password: 'p', tags: 'monitoring' })
+  await logIn(page, 'watcher', 'p')
+  await page.getByRole('link', { name: 'Nodes' }).first().waitFor()
+  await api('PUT', 'users/watcher', { password: 'p', tags: 'management' })
+  await gone(page.getByRole('navigation', { name: 'Main' }).getByRole('link', { name: 'Nodes' }))
+  await api('DELETE', 'users/watcher')
+  await page.getByText('The session has ended').waitFor()
+}, { login: false, expected: /401/ })
+
 inPage('messages are chosen, moved by what they died of, copied, and told what would become of them', async (page) => {
   const put = (name, body = {}) => api('PUT', `queues/%2F/${name}`, { durable: true, ...body })
   const send = (key, payload, properties = {}) => api('POST', 'exchanges/%2F/amq.default/publish', { properties, routing_key: key, payload, payload_encoding: 'string' })
@@ -218,6 +277,31 @@ inPage('messages are chosen, moved by what they died of, copied, and told what w
   for (const name of ['graves', HOSTILE[0], 'alive', 'other']) await api('DELETE', `queues/%2F/${part(name)}`)
 }, { expected: /404/ })
 
+inPage('messages of a queue are searched for by key, header, body and age', async (page) => {
+  await api('PUT', 'queues/%2F/searched', {})
+  const send = (payload, headers = {}) => api('POST', 'exchanges/%2F/amq.default/publish', { properties: { headers }, routing_key: 'searched', payload, payload_encoding: 'string' })
+  for (const n of [1, 2, 3]) await send(JSON.stringify({ order: { id: n } }), { shop: n === 2 ? HOSTILE[0] : 'usual' })
+  await send('no JSON')
+  await open(page, 'queues/%2F/searched')
+  await button(page, 'Peek').click()
+  const dialog = page.getByRole('dialog')
+  const finds = async (fields, position) => {
+    await submit(page, 'Peek', { 'Routing key has': '', Header: '', 'Body has': '', 'JSON in the body': '', 'Seconds that it has waited at least': '', ...fields })
+    await dialog.getByRole('status').filter({ hasText: `, ${position ? 1 : 0} found.` }).waitFor()
+    if (position) await dialog.getByLabel(`Choose message ${position}`).waitFor()
+    assert.equal(await dialog.getByLabel(/Choose message/).count(), position ? 1 : 0)
+  }
+  await finds({ 'JSON in the body': '/order/id:3' }, 3)
+  await finds({ Header: `shop:${HOSTILE[0]}` }, 2)
+  await finds({ 'Body has': 'no JSON', 'Routing key has': 'search' }, 4)
+  await finds({ 'Body has': 'no JSON', 'Routing key has': 'other' }, null)
+  await finds({ 'Seconds that it has waited at least': '1000' }, null)
+  assert.equal(await page.evaluate(() => window.owned), undefined)
+  assert.equal((await api('GET', 'queues/%2F/searched')).json.messages_ready, 4)
+  await page.keyboard.press('Escape')
+  await api('DELETE', 'queues/%2F/searched')
+}, { expected: /404/ })
+
 inPage('a stream is made, written to, shown with what it keeps, and deleted', async (page) => {
   await open(page, 'streams')
   await button(page, 'Add stream').click()
@@ -256,7 +340,7 @@ inPage('wherever a stream is named, its own page is shown', async (page) => {
   await page.getByRole('dialog').getByLabel('Name', { exact: true }).fill('linked-stream')
   await submit(page, 'Add queue', { Type: 'stream' })
   const asked = []
-  page.on('request', (request) => asked.push(request.url()))
+  page.on('request', (request) => asked.push(decodeURIComponent(request.url())))
   const isShown = async () => {
     await page.waitForFunction(() => location.hash === '#/streams/%2F/linked-stream')
     await page.getByRole('heading', { name: 'Stream in / linked-stream' }).waitFor()
@@ -298,6 +382,8 @@ inPage('samples fill what was not polled, and polls too close together give no r
 inPage('long figures stay in their boxes, and what a node does not tell is a dash', async (page) => {
   await page.setViewportSize({ width: 1366, height: 800 })
   const node = (await api('GET', 'overview')).json.node
+  // What is changed on its way is asked for, and not sent live.
+  await page.route('**/api/leveret/live?*', (route) => route.abort())
   const changed = (part, change) => page.route((url) => url.pathname.endsWith(part), async (route) => {
     const answer = await route.fetch()
     await route.fulfill({ response: answer, json: change(await answer.json()) })
@@ -312,7 +398,7 @@ inPage('long figures stay in their boxes, and what a node does not tell is a das
   await open(page, `nodes/${part(node)}`)
   await page.locator('.facts div', { hasText: 'Mean sync' }).locator('dd').filter({ hasText: /^–$/ }).waitFor()
   await api('DELETE', 'queues/%2F/aged')
-}, { expected: /404/ })
+}, { expected: /404|ERR_FAILED/ })
 
 inPage('a node alone has a page of its cluster without an error', async (page) => {
   await open(page, 'cluster')
@@ -327,9 +413,17 @@ inPage('users and virtual hosts are shown with what is theirs', async (page) => 
   await api('PUT', 'topic-permissions/%2F/guest', { exchange: 'amq.topic', write: '^mine', read: '.*' })
   await open(page, 'users/guest')
   await page.getByRole('link', { name: 'of-guest' }).waitFor()
+  await page.getByRole('region', { name: 'Its connections' }).getByRole('link').first().waitFor()
   await open(page, 'vhosts/%2F')
   await page.getByText('max-queues: 4321').waitFor()
   await row(page, '^mine').waitFor()
+  await page.getByRole('region', { name: 'Its connections' }).getByRole('link').first().waitFor()
+  await page.locator('.chart canvas').first().waitFor()
+  await button(page, 'Set limit').click()
+  await submit(page, 'Set limit', { 'At most': '777' })
+  await row(page, 'max-connections').filter({ hasText: '777' }).getByRole('button', { name: 'Clear' }).click()
+  await submit(page, 'Clear limit')
+  await gone(row(page, 'max-connections'))
   await open(page, '')
   await page.getByRole('region', { name: 'Web contexts' }).getByText('RabbitMQ Management').waitFor()
   assert.equal(await page.getByRole('link', { name: 'HTTP API' }).getAttribute('href'), 'api/index.html')
@@ -357,7 +451,8 @@ inPage('a chart shows what was before the page was opened', async (page) => {
 async function stuckConsumer (queue) {
   const connection = await amqplib.connect(process.env.AMQP_URL)
   const channel = await connection.createConfirmChannel()
-  await channel.assertQueue(queue)
+  // Since when messages are unacknowledged is known where there is a timeout.
+  await channel.assertQueue(queue, { arguments: { 'x-consumer-timeout': 1800000 } })
   await channel.prefetch(1)
   await channel.consume(queue, () => {}, { consumerTag: 'stuck' })
   for (const payload of ['a', 'b', 'c']) channel.sendToQueue(queue, Buffer.from(payload))
@@ -373,6 +468,11 @@ inPage('a queue says why it grows, with whom it waits for', async (page) => {
   await page.getByRole('region', { name: 'Consumers, the slowest first' }).getByText('full').waitFor()
   await page.getByText('GET /api/leveret/queues/%2F/growing/growth').waitFor()
   assert.match(page.url(), /why=true/)
+  const [consumer] = (await api('GET', 'queues/%2F/growing')).json.consumer_details
+  assert.equal(consumer.messages_unacknowledged, 1)
+  assert.ok(Math.abs(Date.now() - consumer.oldest_unacknowledged_at) < 600000, JSON.stringify(consumer))
+  const holders = page.getByRole('region', { name: 'Consumers', exact: true })
+  await holders.getByRole('row').filter({ hasText: 'stuck' }).getByText(/^\d+ (s|min)/).waitFor()
   await connection.close()
   await page.getByText('messages wait, and nobody consumes.').waitFor()
   await api('DELETE', 'queues/%2F/growing')

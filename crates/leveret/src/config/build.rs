@@ -266,6 +266,7 @@ impl Reader<'_> {
                 origins.map(|(_, setting)| setting.text.clone()).collect()
             },
             management_cors_seconds: self.count("management.cors.max_age"),
+            management_requests_per_second: self.count("management.rate_limit.requests_per_second"),
             management_hosts: {
                 let hosts = self.typed.below("management.hosts");
                 hosts.map(|(_, host)| host.text.clone()).collect()

@@ -187,6 +187,7 @@ pub const KEYS: &[Key] = &[
     key("management.cors.allow_origins", NONE, "", "`none`: pages of no other origin may call the HTTP API, as where nothing is said."),
     key("management.cors.allow_origins.$name", Text, "", "Origins, such as `https://page.example.com`, whose pages may call the HTTP API; `*`: all. None where not given."),
     key("management.cors.max_age", Count(0, 86_400), "1800", "Seconds for which a browser need not ask again whether a page may."),
+    key("management.rate_limit.requests_per_second", Count(0, 100_000), "0", "Requests that each user, and each address, may send to the HTTP API in a second, after ten seconds' worth at once; one more is answered 429 with `Retry-After`. Clients behind a proxy are one address, and all that is sent to a page over one connection is one request. 0: as many as they like."),
     key("management.listener.port", Port, "", "The same as `management.tcp.port`, or as `management.ssl.port` with `management.listener.ssl = true`: RabbitMQ's older words."),
     key("management.listener.ip", Ip, "", "The same for `management.tcp.ip` and `management.ssl.ip`."),
     key("management.listener.ssl", Bool, "false", "Whether `management.listener.*` is about the listener with TLS."),

@@ -58,6 +58,8 @@ pub struct Config {
     pub management_origins: Vec<String>,
     /// Seconds for which a browser need not ask again whether they may.
     pub management_cors_seconds: u64,
+    /// Requests that each user and each address may send to the HTTP API in a second; 0: no bound.
+    pub management_requests_per_second: u64,
     /// Whether samples of figures are taken.
     pub samples: bool,
     /// Where spans of traced messages go; none where nothing is traced.

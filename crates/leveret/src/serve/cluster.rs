@@ -32,6 +32,7 @@ pub fn view(broker: &Broker) -> Option<ClusterView> {
             uuid: process::uuid_text(node.uuid),
             address: node.address.clone(),
             up: node.id() == own || broker.peers().is_up(node.id()),
+            unsent_bytes: broker.unsent_to_peer_bytes(node.id()) as u64,
             votes: status
                 .membership
                 .voters

@@ -6,13 +6,15 @@ use crate::api::{ChannelStats, ConnectionStats};
 use crate::app::App;
 
 /// Numbers of a channel.
-const OF_CHANNEL: usize = 18;
+const OF_CHANNEL: usize = 19;
 /// The first of them that are its prefetch counts, which have no sum.
 const PREFETCH: usize = 5;
 /// The first of what was published.
 const PUBLISHED: usize = 7;
 /// The first of what was delivered.
 const DELIVERED: usize = 11;
+/// Where the reductions of Erlang's process stand, which there is not.
+const REDUCTIONS: usize = OF_CHANNEL - 1;
 /// Numbers of a connection.
 const OF_CONNECTION: usize = 7;
 /// The first of them that are no bytes.
@@ -99,7 +101,7 @@ fn of_channel(c: &ChannelStats) -> [u64; OF_CHANNEL] {
         m.returned,
         m.dropped,
     ]);
-    numbers[DELIVERED..].copy_from_slice(&delivered(m));
+    numbers[DELIVERED..REDUCTIONS].copy_from_slice(&delivered(m));
     numbers
 }
 
@@ -154,6 +156,16 @@ pub(super) fn channel_metrics(page: &mut Page, tables: &ClientTables) {
         ),
     ];
     page.table(&tables.channels, PREFETCH, &limits);
+}
+
+/// The processes of channels: the family `channel_process_metrics`.
+pub(super) fn channel_processes(page: &mut Page, tables: &ClientTables) {
+    let counters = [(
+        "channel_process_reductions_total",
+        Counter,
+        "Total number of channel process reductions",
+    )];
+    page.table(&tables.channels, REDUCTIONS, &counters);
 }
 
 /// What channels published: the family `channel_exchange_metrics`.

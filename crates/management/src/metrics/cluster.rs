@@ -1,6 +1,6 @@
 //! Metrics of the cluster and of the replicas of queues.
 
-use super::text::{Counter, Gauge, Kind, Page, Table, labels};
+use super::text::{Counter, Gauge, Kind, Page, Table, Untyped, labels};
 use crate::api::{NodeStats, ReplicaStats};
 use crate::app::App;
 use leveret_types::QueueId;
@@ -39,6 +39,59 @@ pub(super) fn cluster(page: &mut Page, app: &App) {
         ),
     ] {
         page.one(name, Gauge, help, value as u64);
+    }
+    let others = view.iter().flat_map(|view| {
+        let others = view.nodes.iter().filter(|node| node.number != view.own);
+        others.map(|node| (labels(&[("peer", &node.name)]), node.unsent_bytes))
+    });
+    let help = "Bytes that wait to be sent to another node of the cluster";
+    page.metric("leveret_peer_unsent_bytes", Gauge, help, others);
+}
+
+/// What Ra counts of parts that replicas do not have here: tables in memory, caches, checkpoints
+/// and snapshots of its log, messages between its processes. RabbitMQ shows each; here they stay 0.
+const OF_RA: [&str; 34] = [
+    "aux_commands",
+    "checkpoint_bytes_written",
+    "checkpoint_index",
+    "checkpoints",
+    "checkpoints_promoted",
+    "checkpoints_written",
+    "command_flushes",
+    "effective_machine_version",
+    "fetch_term",
+    "forced_gcs",
+    "invalid_reply_mode_commands",
+    "local_queries",
+    "major_compaction_segments_compacted",
+    "major_compaction_segments_written",
+    "major_compactions",
+    "max_file_size",
+    "max_num_segments",
+    "mem_tables",
+    "minor_compactions",
+    "open_segments",
+    "read_cache",
+    "read_closed_mem_tbl",
+    "read_mem_table",
+    "read_ops",
+    "read_segment",
+    "release_cursors",
+    "reserved_1",
+    "reserved_2",
+    "send_msg_effects_sent",
+    "snapshot_bytes_written",
+    "snapshot_installed",
+    "snapshots_sent",
+    "snapshots_written",
+    "write_resends",
+];
+
+/// Those metrics.
+pub(super) fn of_ra(page: &mut Page) {
+    for name in OF_RA {
+        let help = "Of RabbitMQ's Raft library alone; 0";
+        page.one(&format!("raft_{name}"), Untyped, help, 0);
     }
 }
 

@@ -1,7 +1,5 @@
 //! A faked node's HTTP API on loopback, and clients that ask it.
 
-#![allow(dead_code, reason = "each test uses its part")]
-
 use crate::client::{Answer, basic, exchange};
 use crate::fake::Fake;
 use leveret_management::{App, Endpoint, Server, Service};

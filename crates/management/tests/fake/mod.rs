@@ -58,6 +58,15 @@ pub struct Fake {
     pub made_meanwhile: Mutex<Option<String>>,
     /// A queue that nobody has permissions on, where they are asked for by name.
     pub kept_queue: Mutex<Option<String>>,
+    /// Messages that wait in queues, and the one from which on none can be read.
+    pub waiting: Mutex<Vec<LookedAt>>,
+    pub unreadable_from: Mutex<Option<usize>>,
+    /// Why it cannot be read, where that is not the message's fault.
+    pub look_error: Mutex<Option<ReplyCode>>,
+    /// A user who is not as usual, or is gone.
+    pub other_user: Mutex<Option<(String, Option<User>)>>,
+    /// Whether nobody has permissions in any virtual host.
+    pub has_no_permissions: AtomicBool,
     /// Logins with the password "slow", which wait.
     pub logins: Mutex<Vec<LoginAnswer>>,
     /// Its place in a cluster.
@@ -151,7 +160,7 @@ pub const USERS: [&str; 5] = [
     "nobody",
 ];
 
-fn user(name: &str) -> User {
+pub fn user(name: &str) -> User {
     User {
         name: name.to_owned(),
         tags: vec![name.to_owned()],
@@ -261,6 +270,8 @@ fn known_consumer() -> ConsumerStats {
         channel: 1,
         queue: QueueId(1),
         tag: "ctag".to_owned(),
+        unacknowledged: 3,
+        oldest_unacknowledged_ms: Some(1_000),
         ..ConsumerStats::default()
     }
 }
@@ -419,6 +430,29 @@ impl Running for Fake {
             },
             ..BrokerStats::default()
         }
+    }
+
+    fn look(
+        &self,
+        _: Actor<'_>,
+        _: &str,
+        queue: &str,
+        before: u64,
+        count: usize,
+    ) -> Result<Vec<LookedAt>, ProtocolError> {
+        let waiting = self.waiting.lock().unwrap();
+        let unreadable = self.unreadable_from.lock().unwrap();
+        let first = usize::try_from(before).unwrap_or(usize::MAX);
+        let end = unreadable.unwrap_or(waiting.len());
+        if unreadable.is_some_and(|at| at == first) {
+            let text = format!("a message of '{queue}' cannot be read");
+            let code = *self.look_error.lock().unwrap();
+            let code = code.unwrap_or(ReplyCode::PreconditionFailed);
+            return Err(ProtocolError::channel(code, text));
+        }
+        let end = if first > end { waiting.len() } else { end };
+        let found = waiting.iter().take(end).skip(first).take(count);
+        Ok(found.cloned().collect())
     }
 
     fn queues_of(&self, queues: &[QueueId]) -> Vec<QueueStats> {
@@ -741,9 +775,11 @@ impl Running for Fake {
             number: node.0,
             name: name.to_owned(),
             up: group.down != Some(node),
+            unsent_bytes: u64::from(node.0) * 7,
             ..ClusterNode::default()
         });
         Some(ClusterView {
+            own: 1,
             nodes: nodes.into(),
             ..ClusterView::default()
         })
@@ -805,6 +841,10 @@ impl Directory for Fake {
     }
 
     fn user(&self, name: &str) -> Option<User> {
+        let other = self.other_user.lock().unwrap().clone();
+        if let Some((_, user)) = other.filter(|(of, _)| of == name) {
+            return user;
+        }
         self.users().into_iter().find(|u| u.name == name)
     }
 
@@ -817,7 +857,8 @@ impl Directory for Fake {
     }
 
     fn permission(&self, user: &str, vhost: &str) -> Option<Permission> {
-        (USERS.contains(&user) && vhost == "/").then(|| Permission {
+        let is_there = USERS.contains(&user) && vhost == "/";
+        (is_there && !self.has_no_permissions.load(Relaxed)).then(|| Permission {
             user: user.to_owned(),
             vhost: vhost.to_owned(),
             configure: ".*".to_owned(),

@@ -3,14 +3,24 @@
 import { useState } from '../vendor/preact-hooks.js'
 import { call, isAdministrator, isPolicymaker, path, session, usePoll } from '../api.js'
 import {
-  ApiNote, argumentsOf, askFirst, Badge, Button, compact, download, Failure, Facts, Fields, Form, go, Head, html, Loading, Name, notify, openForm, queueAt, rowsOf,
-  Section, shown, Table, useVhosts
+  ApiNote, argumentsOf, askFirst, Badge, Button, bytes, compact, count, download, Failure, Facts, Fields, Form, go, Head, html, Loading, Name, notify, openForm, queueAt, rate, rowsOf,
+  Section, shown, State, Table, useVhosts
 } from '../parts.js'
+import { below, Chart, RangeChoice, useHistory, usePast } from '../charts.js'
 import { vhostField } from './exchanges.js'
 
 const TAGS = 'management, policymaker, monitoring, administrator, impersonator; several with commas between'
 const named = (name) => html`<bdi class="name">${shown(name)}</bdi>`
 const tagsOf = (tags) => (typeof tags === 'string' ? tags.split(',') : tags ?? []).filter(Boolean)
+
+const COUNTERS = ['publish', 'confirm', 'deliver_get', 'ack']
+const TOTALS = ['messages', 'messages_ready', 'messages_unacknowledged']
+// The first connections of a user or virtual host.
+const SOME_CONNECTIONS = '?page=1&page_size=25&columns=name,user,vhost,state,channels'
+const CONNECTION = [
+  { title: 'Name', cell: (c) => html`<${Name} name=${c.name} at=${['connections', c.name]} />` }, { title: 'User', cell: (c) => named(c.user) },
+  { title: 'Virtual host', cell: (c) => named(c.vhost) }, { title: 'State', cell: (c) => html`<${State} state=${c.state} />` }, { title: 'Channels', number: true, cell: (c) => count(c.channels) }
+]
 
 // Columns of regular expressions.
 const expressions = (names) => names.map((what) => ({ title: what[0].toUpperCase() + what.slice(1), cell: (row) => html`<bdi class="value">${shown(row[what] || ' ')}</bdi>` }))
@@ -69,6 +79,7 @@ function User ({ name }) {
   const permissions = usePoll(`${address}/permissions`)
   const topics = usePoll(`${address}/topic-permissions`)
   const queues = usePoll(`${address}/queues`)
+  const connections = usePoll(path('connections', 'username', name) + SOME_CONNECTIONS)
   const vhosts = useVhosts()
   const title = html`<bdi>${shown(name)}</bdi>`
   if (!user) return html`<${Head} kind="User" title=${title} />${error ? html`<${Failure} error=${error} />` : html`<${Loading} />`}`
@@ -116,6 +127,9 @@ function User ({ name }) {
         ...expressions(['write', 'read']),
         { title: '', cell: (row) => html`<${Button} kind="small" onClick=${() => drop('topic-permissions', row)}>Take away</>` }
       ]} /></>
+    <${LimitTable} title="Limits" subject="user" only=${name} />
+    <${Section} title="Its connections"><${Table} label="Its connections" rows=${connections.data?.items ?? []} keyOf=${(c) => c.name} empty="It is not connected." columns=${CONNECTION} />
+      ${connections.data?.total_count > connections.data?.items.length && html`<p class="quiet">The first ${count(connections.data.items.length)} of ${count(connections.data.total_count)} are shown.</p>`}</>
     <${Section} title="Exclusive queues of its connections"><${Table} label="Exclusive queues of its connections" rows=${queues.data ?? []} keyOf=${(q) => `${q.vhost} ${q.name}`} empty="None. Who declared another queue is not kept." columns=${[
       { title: 'Name', cell: (q) => html`<${Name} name=${q.name} at=${queueAt(q)} />` }, { title: 'Virtual host', cell: (q) => named(q.vhost) },
       { title: 'Messages', number: true, cell: (q) => compact(q.messages) }, { title: 'Consumers', number: true, cell: (q) => compact(q.consumers) }
@@ -127,10 +141,10 @@ const expression = (name, label, value = '.*') => ({ name, label, value, hint: n
 
 function permissionForm (user, vhosts, row) {
   openForm({
-    title: html`Permission of ${named(user)}`,
+    title: user === undefined ? html`Permission in ${named(vhosts[0])}` : html`Permission of ${named(user)}`,
     submit: 'Set permission',
-    fields: [{ ...vhostField(vhosts), ...(row ? { value: row.vhost } : {}) }, expression('configure', 'Configure', row?.configure), expression('write', 'Write', row?.write), expression('read', 'Read', row?.read)],
-    request: (v) => ({ method: 'PUT', address: path('permissions', v.vhost, user), body: { configure: v.configure, write: v.write, read: v.read } })
+    fields: [{ name: 'user', label: 'User', required: true, value: user, when: () => user === undefined }, { ...vhostField(vhosts), ...(row ? { value: row.vhost } : {}) }, expression('configure', 'Configure', row?.configure), expression('write', 'Write', row?.write), expression('read', 'Read', row?.read)],
+    request: (v) => ({ method: 'PUT', address: path('permissions', v.vhost, v.user), body: { configure: v.configure, write: v.write, read: v.read } })
   })
 }
 
@@ -156,7 +170,13 @@ export function Vhosts ({ segments: [name] }) {
         { title: 'Description', cell: (one) => html`<bdi>${shown(one.description || ' ')}</bdi>` },
         { title: 'Tags', cell: (one) => tagsOf(one.tags).map((tag) => html`<${Badge}>${shown(tag)}</> `) },
         { title: 'Default type', cell: (one) => one.default_queue_type ?? '' },
-        { title: 'Messages', number: true, cell: (one) => one.messages == null ? '' : compact(one.messages) },
+        { title: 'Ready', number: true, cell: (one) => compact(one.messages_ready) },
+        { title: 'Unacked', number: true, cell: (one) => compact(one.messages_unacknowledged) },
+        { title: 'In', number: true, cell: (one) => rate(one.message_stats?.publish_details?.rate) },
+        { title: 'Delivered', number: true, cell: (one) => rate(one.message_stats?.deliver_get_details?.rate) },
+        { title: 'From clients', number: true, cell: (one) => `${bytes(one.recv_oct_details?.rate)}/s` },
+        { title: 'To clients', number: true, cell: (one) => `${bytes(one.send_oct_details?.rate)}/s` },
+        { title: 'State', cell: (one) => Object.entries(one.cluster_state ?? {}).map(([node, state]) => html`<span title=${node}><${State} state=${state} /></span> `) },
         { title: 'Protected', cell: (one) => one.protected_from_deletion ? 'yes' : '' }
       ]} /></>`
       : !error && html`<${Loading} />`}
@@ -180,10 +200,14 @@ function vhostForm (vhost) {
 
 function Vhost ({ name }) {
   const address = path('vhosts', name)
-  const { data: vhost, error } = usePoll(address)
+  const { data: vhost, error, at } = usePoll(address)
   const permissions = usePoll(isAdministrator() ? `${address}/permissions` : null)
   const topics = usePoll(isAdministrator() ? `${address}/topic-permissions` : null)
   const limits = usePoll(path('vhost-limits', name))
+  const connections = usePoll(`${address}/connections` + SOME_CONNECTIONS)
+  const past = usePast(address, below('message_stats', COUNTERS), below('', TOTALS))
+  const picked = (of, names) => Object.fromEntries(names.map((one) => [one, of?.[one]]))
+  const history = useHistory(address, at, picked(vhost?.message_stats, COUNTERS), picked(vhost, TOTALS), past)
   const title = html`<bdi>${shown(name)}</bdi>`
   if (!vhost) return html`<${Head} kind="Virtual host" title=${title} />${error ? html`<${Failure} error=${error} />` : html`<${Loading} />`}`
   const remove = () => askFirst({
@@ -200,15 +224,23 @@ function Vhost ({ name }) {
     label: isProtected ? 'End protection' : 'Protect',
     request: { method: isProtected ? 'DELETE' : 'POST', address: `${address}/deletion/protection` }
   })
-  return html`<${Head} kind="Virtual host" title=${title}>${isAdministrator() && html`<${Button} onClick=${() => vhostForm(vhost)}>Change</><${Button} onClick=${protect}>${isProtected ? 'End protection' : 'Protect'}</>
+  return html`<${Head} kind="Virtual host" title=${title}><${RangeChoice} />${isAdministrator() && html`<${Button} onClick=${() => vhostForm(vhost)}>Change</><${Button} onClick=${protect}>${isProtected ? 'End protection' : 'Protect'}</>
       <${Button} kind="danger" disabled=${isProtected} onClick=${remove}>Delete</>`}</>
+    <div class="charts">
+      <${Chart} title="Message rates" history=${history} lines=${[{ name: 'publish', label: 'Published', fill: true }, { name: 'confirm', label: 'Confirmed' }, { name: 'deliver_get', label: 'Delivered' }, { name: 'ack', label: 'Acknowledged' }]} />
+      <${Chart} title="Backlog" unit="count" history=${history} lines=${[{ name: 'messages', label: 'Total', fill: true }, { name: 'messages_ready', label: 'Ready' }, { name: 'messages_unacknowledged', label: 'Unacknowledged' }]} />
+    </div>
     <${Section}><${Facts} rows=${[['Description', vhost.description && html`<bdi>${shown(vhost.description)}</bdi>`], ['Tags', tagsOf(vhost.tags).map(shown).join(', ')], ['Default queue type', vhost.default_queue_type ?? 'the node\'s'],
       ['Protected from deletion', isProtected ? 'yes' : 'no'], ['Firehose', vhost.tracing ? 'on' : 'off'], ['Limits', html`<${Fields} of=${limits.data?.[0]?.value} />`], ['State', html`<${Fields} of=${vhost.cluster_state} />`]]} />
       <p><a href=${`#/queues?vhost=${encodeURIComponent(name)}`}>Queues</a> · <a href=${`#/exchanges?vhost=${encodeURIComponent(name)}`}>Exchanges</a> · <a href=${`#/topology?vhost=${encodeURIComponent(name)}`}>Topology</a></p></>
-    ${permissions.data && html`<${Section} title="Permissions"><${Table} label="Permissions" rows=${permissions.data} keyOf=${(row) => row.user} empty="Nobody may enter it." columns=${[
+    ${permissions.data && html`<${Section} title="Permissions" tools=${html`<${Button} onClick=${() => permissionForm(undefined, [name])}>Set permission</>`}><${Table} label="Permissions" rows=${permissions.data} keyOf=${(row) => row.user} empty="Nobody may enter it." columns=${[
       { title: 'User', cell: (row) => html`<${Name} name=${row.user} at=${['users', row.user]} />` },
-      ...expressions(['configure', 'write', 'read'])
+      ...expressions(['configure', 'write', 'read']),
+      { title: '', cell: (row) => html`<${Button} kind="small" onClick=${() => permissionForm(row.user, [name], row)}>Change</>` }
     ]} /></>`}
+    ${isAdministrator() && html`<${LimitTable} title="Limits" subject="vhost" only=${name} />`}
+    <${Section} title="Its connections"><${Table} label="Its connections" rows=${connections.data?.items ?? []} keyOf=${(c) => c.name} empty="Nobody is connected to it." columns=${CONNECTION} />
+      ${connections.data?.total_count > connections.data?.items.length && html`<p class="quiet">The first ${count(connections.data.items.length)} of ${count(connections.data.total_count)} are shown.</p>`}</>
     ${topics.data && html`<${Section} title="Topic permissions"><${Table} label="Topic permissions" rows=${topics.data} keyOf=${(row) => `${row.user} ${row.exchange}`} empty="Every key may be used where writing and reading are allowed." columns=${[
       { title: 'User', cell: (row) => html`<${Name} name=${row.user} at=${['users', row.user]} />` }, { title: 'Exchange', cell: (row) => named(row.exchange) },
       ...expressions(['write', 'read'])
@@ -270,17 +302,23 @@ function PolicyTable ({ title, kind, allowed, targets }) {
 // ---- limits
 
 export const Limits = () => html`<${Head} title="Limits" />
-  <${LimitTable} title="Of virtual hosts" address="vhost-limits" subject="vhost" names=${['max-connections', 'max-queues']} />
-  <${LimitTable} title="Of users" address="user-limits" subject="user" names=${['max-connections', 'max-channels']} />`
+  <${LimitTable} title="Of virtual hosts" subject="vhost" />
+  <${LimitTable} title="Of users" subject="user" />`
 
-function LimitTable ({ title, address, subject, names }) {
-  const { data, error } = usePoll(address)
+const LIMITS = { vhost: ['max-connections', 'max-queues'], user: ['max-connections', 'max-channels'] }
+
+// The limits of all virtual hosts or users; or of one, whose name is `only`.
+function LimitTable ({ title, subject, only }) {
+  const address = `${subject}-limits`
+  const names = LIMITS[subject]
+  const asked = only === undefined ? address : path(address, only)
+  const { data, error } = usePoll(asked)
   const rows = (data ?? []).flatMap((row) => Object.entries(row.value).map(([name, value]) => ({ of: row[subject], name, value })))
   const add = () => openForm({
     title: 'Set a limit',
     submit: 'Set limit',
     fields: [
-      { name: 'of', label: subject === 'vhost' ? 'Virtual host' : 'User', value: subject === 'vhost' ? '/' : '', required: true },
+      { name: 'of', label: subject === 'vhost' ? 'Virtual host' : 'User', value: only ?? (subject === 'vhost' ? '/' : ''), required: true, when: () => only === undefined },
       { name: 'name', label: 'Limit', type: 'select', options: names, value: names[0] },
       { name: 'value', label: 'At most', type: 'number', required: true, hint: '-1: none.' }
     ],
@@ -289,10 +327,11 @@ function LimitTable ({ title, address, subject, names }) {
   const clear = (row) => askFirst({ title: 'Clear this limit?', explanation: html`${row.name} of ${named(row.of)}`, label: 'Clear limit', request: { method: 'DELETE', address: path(address, row.of, row.name) } })
   return html`<${Section} title=${title} tools=${html`<${Button} onClick=${add}>Set limit</>`}>
     <${Failure} error=${error} />
-    <${Table} label=${`Limits ${title}`} rows=${rows} keyOf=${(row) => `${row.of} ${row.name}`} empty="None." columns=${[
-      { title: subject === 'vhost' ? 'Virtual host' : 'User', cell: (row) => named(row.of) }, { title: 'Limit', cell: (row) => row.name }, { title: 'At most', number: true, cell: (row) => row.value },
+    <${Table} label=${only === undefined ? `Limits ${title}` : title} rows=${rows} keyOf=${(row) => `${row.of} ${row.name}`} empty="None." columns=${[
+      only === undefined && { title: subject === 'vhost' ? 'Virtual host' : 'User', cell: (row) => named(row.of) },
+      { title: 'Limit', cell: (row) => row.name }, { title: 'At most', number: true, cell: (row) => row.value },
       { title: '', cell: (row) => html`<${Button} kind="small" onClick=${() => clear(row)}>Clear</>` }
-    ]} /><${ApiNote} address=${address} /></>`
+    ].filter(Boolean)} /><${ApiNote} address=${asked} /></>`
 }
 
 // ---- definitions

@@ -3,7 +3,7 @@
 import { path, usePoll } from '../api.js'
 import { below, Chart, RangeChoice, useHistory, usePast } from '../charts.js'
 import {
-  ApiNote, askFirst, Badge, Button, bytes, count, Failure, Facts, Fields, go, Head, html, List, Loading, Name, rate, Section, shown,
+  ApiNote, askFirst, Badge, Button, bytes, count, duration, Failure, Facts, Fields, go, Head, html, List, Loading, Name, rate, Section, shown,
   State, Table, when, yesNo
 } from '../parts.js'
 
@@ -126,6 +126,8 @@ export const CONSUMERS = [
   { id: 'ack', title: 'Acknowledges', sort: 'ack_required', cell: (c) => yesNo(c.ack_required) },
   { id: 'exclusive', title: 'Exclusive', sort: 'exclusive', cell: (c) => yesNo(c.exclusive) },
   { id: 'prefetch', title: 'Prefetch', number: true, sort: 'prefetch_count', cell: (c) => c.prefetch_count || '∞' },
+  { id: 'unacked', title: 'Unacked', number: true, sort: 'messages_unacknowledged', cell: (c) => count(c.messages_unacknowledged) },
+  { id: 'since', title: 'Oldest unacked', number: true, sort: 'oldest_unacknowledged_at', cell: (c) => c.oldest_unacknowledged_at == null ? '–' : duration(Math.max(0, Date.now() - c.oldest_unacknowledged_at)) },
   { id: 'arguments', title: 'Arguments', cell: (c) => html`<${Fields} of=${c.arguments} />` }
 ]
 

@@ -1,9 +1,9 @@
 // Messages that go elsewhere: dead letters back to where they died, others into another queue. And
 // a look at what waits, which takes nothing.
 
-import { useState } from '../vendor/preact-hooks.js'
-import { path, query, usePoll } from '../api.js'
-import { ApiNote, Button, count, Form, html, Meter, openForm, Section, shown, State, Table, when } from '../parts.js'
+import { useEffect, useRef, useState } from '../vendor/preact-hooks.js'
+import { call, path, query, usePoll } from '../api.js'
+import { ApiNote, Button, count, Form, html, Meter, notify, openForm, Section, shown, State, Table, when } from '../parts.js'
 import { Message } from './queues.js'
 
 const WAYS = [['back', 'go back to the queues in which they died'], ['move', 'go to another queue'], ['copy', 'are copied to another queue']]
@@ -83,18 +83,70 @@ export function Moves ({ q }) {
     <${ApiNote} address=${address} /></>`
 }
 
-// Messages that stay where they are, and are not redelivered for being looked at.
+const SOUGHT = [
+  { name: 'key', label: 'Routing key has' },
+  { name: 'header', label: 'Header', hint: 'A name, or name:value.' },
+  { name: 'body', label: 'Body has' },
+  { name: 'json', label: 'JSON in the body', hint: 'A pointer, such as /order/id, or /order/id:7.' },
+  { name: 'older_than', label: 'Seconds that it has waited at least', type: 'number', min: 0 }
+]
+
+// Messages that stay where they are, and are not redelivered for being looked at: from a position
+// on, or those that have something.
 export function Look ({ q }) {
   const [found, setFound] = useState([])
   const [chosen, setChosen] = useState([])
+  const [search, setSearch] = useState(null)
+  const running = useRef(0)
+  useEffect(() => () => { running.current++ }, [])
   const toggle = (one) => setChosen(chosen.includes(one) ? chosen.filter((other) => other !== one) : [...chosen, one])
-  return html`<${Form} submit="Peek" stay=${true} message=${(found) => found.length ? '' : 'No message waits there.'}
+  const address = (v) => addressOf(q, SOUGHT.some(({ name }) => v[name]) ? 'search' : 'messages') + query(v)
+  // A request looks at so many messages; others follow until there are enough, or no more.
+  const goOn = async (v, answer) => {
+    const mine = ++running.current
+    const all = []
+    let looked = 0
+    let unreadable = null
+    try {
+      while (mine === running.current) {
+        all.push(...answer.messages)
+        looked += answer.looked_at
+        unreadable ??= answer.unreadable
+        const next = answer.next_position
+        const isOver = next === null || all.length >= v.count
+        setFound([...all])
+        setSearch({ v, looked, next, isOver, unreadable })
+        if (isOver) return
+        answer = await call('GET', address({ ...v, position: next, count: v.count - all.length }))
+      }
+    } catch (error) {
+      notify(error.message, 'bad')
+      setSearch((old) => ({ ...old, isOver: true }))
+    }
+  }
+  const stop = () => {
+    running.current++
+    setSearch({ ...search, isOver: true })
+  }
+  const nextOnes = async () => goOn(search.v, await call('GET', address({ ...search.v, position: search.next })))
+  return html`<${Form} submit="Peek" stay=${true} message=${(found) => Array.isArray(found) && !found.length ? 'No message waits there.' : ''}
     fields=${[
       { name: 'position', label: 'Position, from the next to be delivered', type: 'number', value: '1', min: 1, required: true },
-      { name: 'count', label: 'How many', type: 'number', value: '10', min: 1, max: 100, required: true }
+      { name: 'count', label: 'How many', type: 'number', value: '10', min: 1, max: 100, required: true },
+      ...SOUGHT
     ]}
-    request=${(v) => ({ method: 'GET', address: addressOf(q, 'messages') + query(v) })}
-    done=${(found) => { setFound(found); setChosen([]) }} />
+    request=${(v) => ({ method: 'GET', address: address(v) })}
+    done=${(answer, v) => {
+      setChosen([])
+      setSearch(null)
+      if (Array.isArray(answer)) setFound(answer)
+      else goOn(v, answer)
+    }} />
+    ${search && html`<p role="status">${count(search.looked)} of ${count(q.messages_ready)} messages were looked at, ${count(found.length)} found. <${Meter} value=${search.looked} most=${q.messages_ready} label="Looked at" />
+      ${search.unreadable && html` <bdi>${shown(search.unreadable)}</bdi>`}
+      ${search.isOver
+        ? search.next !== null && html`<${Button} onClick=${nextOnes}>Search on from position ${count(search.next)}</>`
+        : html`<${Button} onClick=${stop}>Stop</>`}</p>`}
     ${found.length > 0 && html`<p><${Button} disabled=${chosen.length === 0} onClick=${() => moveForm(q, chosen)}>Move the chosen</></p>`}
     ${found.map((one) => html`<div key=${one.position}>
       <label class="check"><input type="checkbox" checked=${chosen.includes(one.fingerprint)} onChange=${() => toggle(one.fingerprint)} /> Choose message ${count(one.position)}</label>

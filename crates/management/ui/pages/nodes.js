@@ -19,7 +19,7 @@ export function Nodes ({ segments }) {
     <${ApiNote} address="nodes" />`
 }
 
-const COUNTERS = ['io_write_count', 'io_write_bytes', 'io_read_bytes', 'io_sync_count']
+const COUNTERS = ['cpu_ms', 'io_write_count', 'io_write_bytes', 'io_read_bytes', 'io_sync_count']
 
 const mean = (ms) => ms == null ? '–' : `${ms.toFixed(2)} ms`
 
@@ -47,6 +47,7 @@ function Node ({ name }) {
     </>
     <div class="charts">
       <${Chart} title="Memory" unit="bytes" history=${history} lines=${[{ name: 'memory', label: 'Used', fill: true }]} />
+      <${Chart} title="Processors" unit="cpu" history=${history} lines=${[{ name: 'cpu_ms', label: `Of one; there are ${count(n.processors)}`, fill: true }]} />
       <${Chart} title="Disk written" unit="bytes" history=${history} lines=${[{ name: 'io_write_bytes', label: 'Bytes/s', fill: true }]} />
       <${Chart} title="Disk operations" history=${history} lines=${[{ name: 'io_write_count', label: 'Writes', fill: true }, { name: 'io_sync_count', label: 'Syncs' }]} />
       <${Chart} title="Mean sync" unit="ms" history=${history} lines=${[{ name: 'sync', label: 'A sync takes', fill: true }]} />

@@ -111,6 +111,7 @@ export function NodesTable ({ rows }) {
       title: 'Disk free',
       cell: (node) => node.disk_free == null ? '–' : html`<span class="usage">${bytes(node.disk_free)} <small>alarm below ${bytes(node.disk_free_limit)}</small>${node.disk_free_alarm && html` <${Badge} kind="bad">alarm</>`}</span>`
     },
+    { title: 'Processors', number: true, cell: (node) => node.cpu_ms == null ? '–' : html`${Math.round((node.cpu_ms_details?.rate ?? 0) / 10)} % <small>of one</small>` },
     { title: 'Descriptors', cell: (node) => used(node.fd_used, node.fd_total, 'File descriptors used') },
     { title: 'Connections', cell: (node) => used(node.sockets_used, node.sockets_total, 'Sockets used') },
     { title: 'Uptime', cell: (node) => duration(node.uptime) }

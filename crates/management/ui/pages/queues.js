@@ -109,12 +109,18 @@ function addQueue (vhosts) {
 
 const COUNTERS = ['publish', 'deliver_get', 'ack', 'redeliver', 'get_empty']
 
+// For how many seconds the consumer has had its oldest unacknowledged message that has had it longest; none where none has any.
+function heldFor (q) {
+  const since = (q?.consumer_details ?? []).map((one) => one.oldest_unacknowledged_at).filter((at) => at != null)
+  return since.length ? Math.max(0, Date.now() - Math.min(...since)) / 1000 : null
+}
+
 function Queue ({ vhost, name }) {
   const address = path('queues', vhost, name)
   const { data: q, error, at } = usePoll(address)
   const past = usePast(address, below('message_stats', COUNTERS), { messages: 'messages', ready: 'messages_ready', unacked: 'messages_unacknowledged' })
   const history = useHistory(address, at, Object.fromEntries(COUNTERS.map((one) => [one, q?.message_stats?.[one]])),
-    { messages: q?.messages, ready: q?.messages_ready, unacked: q?.messages_unacknowledged, bytes: q?.message_bytes }, past)
+    { messages: q?.messages, ready: q?.messages_ready, unacked: q?.messages_unacknowledged, bytes: q?.message_bytes, oldest: q?.oldest_message_age, held: heldFor(q) }, past)
   const title = html`<bdi>${shown(name)}</bdi>`
   const kind = `Queue in ${shown(vhost)}`
   const isStream = q?.type === 'stream'
@@ -136,6 +142,7 @@ function Queue ({ vhost, name }) {
     <div class="charts">
       <${Chart} title="Messages" unit="count" history=${history} lines=${[{ name: 'messages', label: 'Total', fill: true }, { name: 'ready', label: 'Ready' }, { name: 'unacked', label: 'Unacked' }]} />
       <${Chart} title="Message rates" history=${history} lines=${[{ name: 'publish', label: 'In', fill: true }, { name: 'deliver_get', label: 'Delivered' }, { name: 'ack', label: 'Acknowledged' }, { name: 'redeliver', label: 'Redelivered', colour: 5 }]} />
+      <${Chart} title="How long messages wait" unit="age" history=${history} lines=${[{ name: 'oldest', label: 'Oldest ready', fill: true }, { name: 'held', label: 'Oldest unacked' }]} />
     </div>
     <${Growth} q=${q} history=${history} />
     <${Why} vhost=${vhost} name=${name} />
@@ -235,7 +242,7 @@ export function Message ({ message }) {
   const { headers, ...properties } = message.properties ?? {}
   const body = bodyOf(message)
   return html`<article class="message">
-    <${Facts} rows=${[message.offset != null && ['Offset', count(message.offset)], message.timestamp != null && ['Stored', when(message.timestamp)], ['Exchange', html`<bdi>${shown(message.exchange)}</bdi>`], ['Routing key', html`<bdi>${shown(message.routing_key || ' ')}</bdi>`], message.redelivered != null && ['Redelivered', yesNo(message.redelivered)],
+    <${Facts} rows=${[message.offset != null && ['Offset', count(message.offset)], message.timestamp != null && ['Taken', when(message.timestamp)], ['Exchange', html`<bdi>${shown(message.exchange)}</bdi>`], ['Routing key', html`<bdi>${shown(message.routing_key || ' ')}</bdi>`], message.redelivered != null && ['Redelivered', yesNo(message.redelivered)],
       ['Size', bytes(message.payload_bytes)], message.message_count != null && ['Left behind it', count(message.message_count)]]} />
     <div><h3>Properties</h3><${Fields} of=${properties} /></div>
     ${headers && html`<div><h3>Headers</h3><${Fields} of=${headers} /></div>`}

@@ -286,6 +286,10 @@ impl QueueHost for ClassicQueue {
         self.queue.holds(subscription)
     }
 
+    fn held_by(&self, subscription: ConsumerId) -> (u64, Option<u64>) {
+        self.queue.held_by(subscription)
+    }
+
     fn single_active(&self, consumer: ConsumerId) -> Option<bool> {
         let rule = self.queue.settings().single_active;
         rule.then(|| self.queue.active() == Some(consumer))

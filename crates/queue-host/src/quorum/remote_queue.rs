@@ -499,6 +499,12 @@ impl QueueHost for RemoteQueue {
         self.subscriptions.contains_key(&subscription)
     }
 
+    fn held_by(&self, subscription: ConsumerId) -> (u64, Option<u64>) {
+        let of = self.subscriptions.get(&subscription);
+        // Since when is known where the queue is led.
+        (of.map_or(0, |of| of.held_count), None)
+    }
+
     fn single_active(&self, consumer: ConsumerId) -> Option<bool> {
         let activation = self.subscriptions.get(&consumer)?.activation?;
         Some(activation > 0)

@@ -151,6 +151,14 @@ impl Shard {
         self.known_queue(queue)?.single_active(consumer)
     }
 
+    /// How many messages of a queue a consumer of this node holds, and when the oldest of them was
+    /// handed to it (monotonic), where that is known here.
+    #[must_use]
+    pub fn held_by(&self, queue: QueueId, consumer: ConsumerId) -> (u64, Option<u64>) {
+        let known = self.known_queue(queue);
+        known.map_or((0, None), |host| host.held_by(consumer))
+    }
+
     /// Whether the queue, or its remote queue here, knows this subscription still.
     pub fn is_holding(&self, queue: QueueId, subscription: ConsumerId) -> bool {
         let known = self.known_queue(queue);

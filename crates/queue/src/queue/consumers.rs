@@ -39,6 +39,17 @@ impl Queue {
         self.subscriptions.find(subscription).is_some()
     }
 
+    /// How many messages a subscription holds, and when the oldest of them was handed to it: on the
+    /// monotonic clock, to the second, where a timeout applies to it.
+    #[must_use]
+    pub fn held_by(&self, subscription: ConsumerId) -> (u64, Option<u64>) {
+        let slot = self.subscriptions.find(subscription);
+        slot.map_or((0, None), |slot| {
+            let subscription = self.subscriptions.get(slot);
+            (subscription.held_count, subscription.oldest_ms())
+        })
+    }
+
     /// Whether a subscription is an attached consumer.
     #[must_use]
     pub fn is_consumer(&self, subscription: ConsumerId) -> bool {

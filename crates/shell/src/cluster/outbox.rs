@@ -110,7 +110,12 @@ impl Outbox {
 
     /// Whether no more should be made for this node than must be.
     pub fn congested(&self) -> bool {
-        self.bytes.load(Ordering::Relaxed) > PEER_OUTBOX_BYTES_CONGESTED
+        self.waiting_bytes() > PEER_OUTBOX_BYTES_CONGESTED
+    }
+
+    /// Bytes that have not left for good.
+    pub fn waiting_bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
     }
 }
 
@@ -212,6 +217,15 @@ impl Links {
         outboxes.get(&peer).is_some_and(|outbox| outbox.congested())
     }
 
+    /// Bytes that wait to be sent to a node; 0 where there is no way to it.
+    #[must_use]
+    pub fn waiting_bytes(&self, peer: NodeId) -> usize {
+        let outboxes = self.outboxes.read();
+        outboxes
+            .get(&peer)
+            .map_or(0, |outbox| outbox.waiting_bytes())
+    }
+
     pub(crate) fn tell(&self, event: LinkEvent) {
         if let Some(inbox) = &self.inbox {
             inbox.post([event]);
@@ -295,7 +309,10 @@ mod tests {
         assert!(!outbox.congested());
         outbox.post(frame(HEADER_BYTES));
         assert!(outbox.congested());
+        let posted = PEER_OUTBOX_BYTES_CONGESTED + HEADER_BYTES;
+        assert_eq!(outbox.waiting_bytes(), posted);
         outbox.sent(HEADER_BYTES);
+        assert_eq!(outbox.waiting_bytes(), posted - HEADER_BYTES);
         assert!(!outbox.congested());
         outbox.close();
         let mut frames = Vec::new();

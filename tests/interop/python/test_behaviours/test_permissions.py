@@ -343,6 +343,11 @@ REQUESTS = {
         None,
         None,
     ),
+    "GET /api/leveret/queues/{vhost}/{}/search": lambda p: (
+        f"/api/leveret/queues/{OWN}/{p}-k/search?key=k",
+        None,
+        None,
+    ),
     "POST /api/leveret/queues/{vhost}/{}/moves": lambda p: (
         f"/api/leveret/queues/{OWN}/{p}-k/moves",
         {},

@@ -135,6 +135,7 @@ impl Admin {
                     bytes += message.body().len();
                     found.push(LookedAt {
                         fingerprint: fingerprint(&message),
+                        taken_ms: message.summary.published_ms,
                         message: messages::to_operator(&message, false, before),
                     });
                 }
@@ -145,7 +146,7 @@ impl Admin {
                 }
                 _ => {
                     let text = format!("queue '{queue}' in '{vhost}' has no leader that answers");
-                    return Err(refused(text));
+                    return Err(ProtocolError::channel(ReplyCode::ResourceError, text));
                 }
             }
             if bytes >= QUEUE_LOOK_BYTES || Instant::now() >= deadline {

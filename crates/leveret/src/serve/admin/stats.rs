@@ -634,20 +634,30 @@ impl Admin {
     }
 
     fn consumers_in(&self, connection: &ConnectionStatus) -> Vec<ConsumerStats> {
-        let single_active = |queue, consumer| {
+        let now = self.broker.now();
+        let at_queue = |queue, consumer| {
             let shard = self.broker.shard(self.broker.shard_of(queue));
-            shard.single_active(queue, consumer)
+            let (held, since_ms) = shard.held_by(queue, consumer);
+            // Times of deliveries are rounded up.
+            let age_ms = since_ms.map(|since| now.monotonic_ms.saturating_sub(since));
+            let since_ms = age_ms.map(|age| now.wall_ms.saturating_sub(age));
+            (shard.single_active(queue, consumer), held, since_ms)
         };
-        let consumers = connection.consumers.iter().map(|consumer| ConsumerStats {
-            connection: connection.id,
-            channel: consumer.channel.0,
-            queue: consumer.queue,
-            tag: consumer.tag.clone(),
-            ack_required: consumer.ack_required,
-            exclusive: consumer.exclusive,
-            prefetch: consumer.prefetch,
-            single_active: single_active(consumer.queue, consumer.id),
-            arguments: consumer.arguments.clone(),
+        let consumers = connection.consumers.iter().map(|consumer| {
+            let (single_active, held, since_ms) = at_queue(consumer.queue, consumer.id);
+            ConsumerStats {
+                connection: connection.id,
+                channel: consumer.channel.0,
+                queue: consumer.queue,
+                tag: consumer.tag.clone(),
+                ack_required: consumer.ack_required,
+                exclusive: consumer.exclusive,
+                prefetch: consumer.prefetch,
+                single_active,
+                unacknowledged: held,
+                oldest_unacknowledged_ms: since_ms,
+                arguments: consumer.arguments.clone(),
+            }
         });
         let subscriptions = connection.stream_subscriptions.iter();
         let of_streams = subscriptions.map(|subscription| ConsumerStats {

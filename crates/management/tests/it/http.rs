@@ -1,15 +1,9 @@
 //! The API over real HTTP on loopback, on a node faked at the trait seam.
 
-mod api;
-#[path = "fake/certificate.rs"]
-mod certificate;
-mod client;
-mod fake;
-
-use api::Api;
-use certificate::Certificate;
-use client::{basic, exchange};
-use fake::{Fake, USERS};
+use crate::api::Api;
+use crate::certificate::Certificate;
+use crate::client::{basic, exchange};
+use crate::fake::{Fake, USERS};
 use leveret_management::access::Access;
 use leveret_management::routes::ROUTES;
 use leveret_management::{App, Endpoint, Place, Server, Service, Tls};
@@ -104,6 +98,8 @@ fn queues_are_listed_paged_and_shown() {
         ("/type", json!("classic")),
         ("/state", json!("running")),
         ("/consumer_details/0/consumer_tag", json!("ctag")),
+        ("/consumer_details/0/messages_unacknowledged", json!(3)),
+        ("/consumer_details/0/oldest_unacknowledged_at", json!(1_000)),
     ] {
         assert_eq!(queue.pointer(path), Some(&expected), "{path}");
     }

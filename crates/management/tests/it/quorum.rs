@@ -1,11 +1,7 @@
 //! Quorum queues over the API, on a node that is faked as one of a cluster.
 
-mod api;
-mod client;
-mod fake;
-
-use api::Api;
-use fake::{Fake, Group};
+use crate::api::Api;
+use crate::fake::{Fake, Group};
 use leveret_types::NodeId;
 use serde_json::json;
 
@@ -179,4 +175,15 @@ fn members_that_cannot_come_or_go_are_refused() {
         let reason = answer.json()["reason"].to_string();
         assert!(reason.contains(part), "{method} {path}: {answer:?}");
     }
+}
+
+#[test]
+fn bytes_that_wait_for_another_node_are_told_by_its_name() {
+    let page = start(Group::default()).metrics("/metrics").body;
+    for (peer, bytes) in [("leveret@form", 14), ("leveret@warren", 21)] {
+        let line = format!("rabbitmq_leveret_peer_unsent_bytes{{peer=\"{peer}\"}} {bytes}\n");
+        assert!(page.contains(&line), "{line}{page}");
+    }
+    let own = "rabbitmq_leveret_peer_unsent_bytes{peer=\"leveret@burrow\"}";
+    assert!(!page.contains(own), "nothing waits for the node itself");
 }

@@ -1,10 +1,6 @@
 //! Scrapes of the metrics, whoever asks for them: how much work they are.
 
-mod api;
-mod client;
-mod fake;
-
-use api::start;
+use crate::api::start;
 use leveret_types::limits::{METRICS_NAMES_MAX, METRICS_SCRAPES_MAX};
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;

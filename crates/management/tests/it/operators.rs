@@ -1,12 +1,8 @@
 //! What operators' tools see: RabbitMQ's codes, compressed answers, other origins, metrics.
 
-mod api;
-mod client;
-mod fake;
-
-use api::{Api, start};
-use client::{basic, exchange};
-use fake::Fake;
+use crate::api::{Api, start};
+use crate::client::{basic, exchange};
+use crate::fake::Fake;
 use leveret_management::Service;
 use serde_json::{Value, json};
 use std::io::{Read, Write};
@@ -328,6 +324,11 @@ fn metrics_have_rabbitmqs_names() {
             "channel_messages_published_total",
         ),
         ("channel_queue_metrics", "channel_get_total"),
+        (
+            "channel_process_metrics",
+            "channel_process_reductions_total",
+        ),
+        ("ra_metrics", "raft_mem_tables"),
         ("node_persister_metrics", "io_sync_ops_total"),
         (
             "connection_coarse_metrics",

@@ -1,13 +1,9 @@
 //! Logins whose password takes long to check, and clients that say nothing, over real HTTP on
 //! loopback.
 
-mod api;
-mod client;
-mod fake;
-
-use api::{Api, start};
-use client::{Answer, basic, exchange};
-use fake::Fake;
+use crate::api::{Api, start};
+use crate::client::{Answer, basic, exchange};
+use crate::fake::Fake;
 use leveret_management::api::LoginVerdict;
 use leveret_management::{App, Endpoint, Place, Server, Service};
 use std::io::{self, Read, Write};

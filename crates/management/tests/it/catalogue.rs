@@ -1,10 +1,7 @@
 //! The API on a real catalogue: what is put comes back, what is refused has its reason.
 
-mod client;
-mod fake;
-
-use client::{Answer, basic, exchange};
-use fake::Fake;
+use crate::client::{Answer, basic, exchange};
+use crate::fake::Fake;
 use leveret_auth::Access;
 use leveret_auth::password::SALT_BYTES_GIVEN;
 use leveret_management::api::*;

@@ -1,10 +1,6 @@
 //! Whoever looks at one thing, or at numbers, costs nothing of all the others.
 
-mod api;
-mod client;
-mod fake;
-
-use api::start;
+use crate::api::start;
 use serde_json::json;
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -1,11 +1,7 @@
 //! Answers about many objects: what they cost, and what becomes of them when nobody reads.
 
-mod client;
-#[allow(dead_code)] // Other tests use the rest.
-mod fake;
-
-use client::{Answer, basic, exchange};
-use fake::Fake;
+use crate::client::{Answer, basic, exchange};
+use crate::fake::Fake;
 use leveret_management::{App, Endpoint, Server, Service};
 use serde_json::Value;
 use std::io::Write;

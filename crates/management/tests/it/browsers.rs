@@ -1,12 +1,7 @@
 //! What a browser is kept from, and what a user who does not see all is told.
 
-mod api;
-mod client;
-#[allow(dead_code)] // Other tests use the rest.
-mod fake;
-
-use api::start;
-use client::{basic, exchange};
+use crate::api::start;
+use crate::client::{basic, exchange};
 use leveret_management::Service;
 use serde_json::json;
 

@@ -1,11 +1,7 @@
 //! Streams over the API: their clients, what they keep by name, super streams.
 
-mod api;
-mod client;
-mod fake;
-
-use api::Api;
-use fake::{Fake, STREAM};
+use crate::api::Api;
+use crate::fake::{Fake, STREAM};
 use leveret_management::answers;
 use leveret_management::question::Question;
 use leveret_types::NodeId;
@@ -183,7 +179,7 @@ fn only_connections_of_the_stream_protocol_are_among_those_of_streams() {
 
 /// The rows of the table of permissions that are about one connection of the stream protocol.
 fn rows_of_stream_connections() -> impl Iterator<Item = Vec<&'static str>> {
-    let table = include_str!("../../../tests/interop/permissions.txt");
+    let table = include_str!("../../../../tests/interop/permissions.txt");
     let rows = table.lines().filter(|row| row.starts_with("OWNER "));
     let rows = rows.map(|row| row.split_whitespace().collect::<Vec<_>>());
     rows.filter(|row| row[2].starts_with("/api/stream/connections/"))

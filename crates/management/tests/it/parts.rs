@@ -1,12 +1,7 @@
 //! Lists of a cluster: what they cost the nodes, and what moves between them.
 
-#[allow(dead_code)] // Other tests use the rest.
-mod client;
-#[allow(dead_code)] // Other tests use the rest.
-mod fake;
-
-use client::{Answer, basic, exchange};
-use fake::{Fake, cluster};
+use crate::client::{Answer, basic, exchange};
+use crate::fake::{Fake, cluster};
 use leveret_management::{App, Endpoint, Server, Service};
 use leveret_types::NodeId;
 use serde_json::Value;

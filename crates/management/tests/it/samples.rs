@@ -1,11 +1,7 @@
 //! Figures over time, as clients ask for them: on a node that is faked, by a clock that is set.
 
-mod api;
-mod client;
-mod fake;
-
-use api::Api;
-use fake::Fake;
+use crate::api::Api;
+use crate::fake::Fake;
 use leveret_management::Moment;
 use leveret_management::api::{MessageCounters, QueueStats};
 use leveret_types::QueueId;

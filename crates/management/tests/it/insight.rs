@@ -1,12 +1,8 @@
 //! What no other broker tells its operators: who changed what, why a queue grows, what an alarm
 //! holds back, what breaks if a node stops. And logins that are counted anew.
 
-mod api;
-mod client;
-mod fake;
-
-use api::{Api, start};
-use fake::{Fake, Group};
+use crate::api::{Api, start};
+use crate::fake::{Fake, Group};
 use leveret_types::limits::CHANGE_VALUE_BYTES_MAX;
 use serde_json::{Value, json};
 

@@ -1,0 +1,31 @@
+//! The tests of the HTTP API, in one binary: each of them would be linked for as long as all of
+//! them. What counts of a whole process has a binary of its own (`unread.rs`).
+
+#[path = "../api/mod.rs"]
+mod api;
+#[path = "../fake/certificate.rs"]
+mod certificate;
+#[path = "../client/mod.rs"]
+mod client;
+#[path = "../document/mod.rs"]
+mod document;
+#[path = "../fake/mod.rs"]
+mod fake;
+
+mod answers;
+mod browsers;
+mod catalogue;
+mod http;
+mod insight;
+mod live;
+mod logins;
+mod lookups;
+mod openapi;
+mod operators;
+mod parts;
+mod queue_search;
+mod quorum;
+mod rate_limit;
+mod samples;
+mod scrapes;
+mod streams;
