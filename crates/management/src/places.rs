@@ -4,6 +4,7 @@
 //! Invariant: whoever comes is admitted. Room is made by the address that has most connections, so
 //! that no address can keep another one out.
 
+use crate::body_memory::Bodies;
 use leveret_types::limits::{HTTP_CONNECTIONS_MAX, HTTP_HELD_BYTES_MAX, HTTP_UNREAD_GRACE_MS};
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv6Addr};
@@ -19,6 +20,7 @@ pub(crate) struct Places {
     held_bytes_max: usize,
     begun: Instant,
     taken: Mutex<Taken>,
+    bodies: Arc<Bodies>,
 }
 
 #[derive(Debug, Default)]
@@ -100,6 +102,7 @@ impl Places {
             held_bytes_max,
             begun: Instant::now(),
             taken: Mutex::default(),
+            bodies: Bodies::new(),
         })
     }
 
@@ -168,6 +171,11 @@ impl Seat {
         self.is_active();
     }
 
+    /// The bodies of requests at this port.
+    pub(crate) fn bodies(&self) -> &Arc<Bodies> {
+        &self.places.bodies
+    }
+
     /// Notes that the peer has sent something, or taken something.
     pub(crate) fn is_active(&self) {
         let now_ms = self.places.now_ms();
@@ -219,7 +227,7 @@ impl Drop for Held {
 }
 
 /// What counts as one address: of IPv6 a network of 64 bits, which is what one customer has.
-fn network_of(address: IpAddr) -> IpAddr {
+pub(crate) fn network_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {
             let network = u128::from(address) & !u128::from(u64::MAX);
