@@ -460,6 +460,11 @@ fn no_name_of_a_stranger_makes_a_line_of_the_log() {
     let log = fs::read(&path).expect("the log");
     let log = String::from_utf8(log).expect("text");
     assert!(log.contains("everything is well"), "it is told: {log}");
+    // One filter finds both failed logins.
+    let refused = log.lines().filter(|line| line.contains(" login refused: "));
+    let refused: Vec<&str> = refused.filter(|line| line.contains("user=")).collect();
+    assert_eq!(refused.len(), 2, "{log}");
+    assert!(refused[1].contains("protocol=\"http\""), "{refused:?}");
     for line in log.lines() {
         assert!(!line.starts_with(FORGED), "a forged line in {log}");
         let is_plain = |c: char| !c.is_control() || c == '\t';

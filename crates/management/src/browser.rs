@@ -8,7 +8,7 @@ use crate::cors::Origins;
 use crate::reply::ApiError;
 use hyper::Method;
 use hyper::header::{
-    ACCEPT_LANGUAGE, CONTENT_TYPE, HOST, HeaderMap, HeaderName, ORIGIN, USER_AGENT,
+    ACCEPT_LANGUAGE, CONTENT_TYPE, HOST, HeaderMap, HeaderName, ORIGIN, REFERER, USER_AGENT,
 };
 use std::net::IpAddr;
 
@@ -35,11 +35,22 @@ impl Sender<'_> {
 
     /// Whether the headers are a browser's. Pages can hide some of these, not all.
     fn is_browser(&self) -> bool {
-        let agent = self.text(&USER_AGENT).unwrap_or_default();
-        [&ORIGIN, &SEC_FETCH_SITE, &SEC_FETCH_MODE, &ACCEPT_LANGUAGE]
+        self.is_of_a_page()
+            || self.agent().starts_with("Mozilla/")
+            || [&SEC_FETCH_MODE, &ACCEPT_LANGUAGE]
+                .into_iter()
+                .any(|mark| self.headers.contains_key(mark))
+    }
+
+    /// Whether a header says from which page it comes.
+    fn is_of_a_page(&self) -> bool {
+        [&ORIGIN, &SEC_FETCH_SITE, &REFERER]
             .into_iter()
             .any(|mark| self.headers.contains_key(mark))
-            || agent.starts_with("Mozilla/")
+    }
+
+    fn agent(&self) -> &str {
+        self.text(&USER_AGENT).unwrap_or_default()
     }
 
     /// Whether a script of a page asks: a browser would otherwise ask its user for a password, and
@@ -106,17 +117,24 @@ impl Sender<'_> {
         }
     }
 
-    /// Forms and texts are what a browser sends without asking this node first.
+    /// Forms and texts are what a browser sends without asking this node first. An old one does not
+    /// say from which page they come; PowerShell, which says that it is a browser, sends forms by
+    /// itself.
     fn check_content_type(&self) -> Result<(), ApiError> {
-        let marked = self.headers.contains_key(ORIGIN) || self.headers.contains_key(SEC_FETCH_SITE);
-        let Some(kind) = self.text(&CONTENT_TYPE).filter(|_| marked) else {
+        let agent = self.agent();
+        let is_old = agent.starts_with("Mozilla/") && !agent.contains("PowerShell/");
+        let is_judged = is_old || self.is_of_a_page();
+        let Some(kind) = self.text(&CONTENT_TYPE).filter(|_| is_judged) else {
             return Ok(());
         };
         let kind = kind.split(';').next().unwrap_or_default().trim();
         let is = |wanted: &str| kind.eq_ignore_ascii_case(wanted);
         let imports = ["/api/definitions", "/api/all-configuration"];
+        // Only these two have been compared with what this node is.
+        let is_own = self.headers.contains_key(ORIGIN) || self.headers.contains_key(SEC_FETCH_SITE);
+        let is_upload = is_own && imports.iter().any(|of| self.path.starts_with(of));
         let permitted = is("application/json")
-            || is("multipart/form-data") && imports.iter().any(|of| self.path.starts_with(of))
+            || is("multipart/form-data") && is_upload
             || is("application/x-www-form-urlencoded") && self.path.starts_with("/api/login");
         match permitted {
             true => Ok(()),
@@ -196,6 +214,9 @@ mod tests {
             "host: whatever; user-agent: Go-http-client/1.1",
             "host: whatever; user-agent: Java-http-client/17; content-type: text/plain",
             "host: 10.0.0.7:15672; content-type: multipart/form-data",
+            // What Node's fetch and PowerShell send without being told a type.
+            "host: 10.0.0.7:15672; user-agent: node; accept-language: *; sec-fetch-mode: cors; content-type: text/plain",
+            "host: 10.0.0.7:15672; user-agent: Mozilla/5.0 (Windows NT) WindowsPowerShell/5.1.2; content-type: application/x-www-form-urlencoded",
             "",
         ] {
             for (method, path) in [("PUT", "/api/users/u"), ("POST", "/api/definitions")] {
@@ -264,6 +285,29 @@ mod tests {
             let kind = kind.split(';').next().expect("a type");
             let judged = judge("POST", path, false, &format!("{own}{kind}"));
             assert_eq!(judged.is_ok(), permitted, "{path} {kind}");
+        }
+    }
+
+    #[test]
+    fn an_old_browser_that_names_no_page_sends_no_form_either() {
+        let forms = [
+            "text/plain",
+            "multipart/form-data",
+            "application/x-www-form-urlencoded",
+        ];
+        for mark in [
+            "user-agent: Mozilla/5.0 (X11)",
+            "referer: http://evil.example/",
+        ] {
+            for kind in forms {
+                let headers = format!("host: mq; {mark}; content-type: {kind}");
+                for path in ["/api/users/u", "/api/definitions"] {
+                    let judged = judge("POST", path, false, &headers);
+                    assert!(judged.is_err(), "{path} {headers}");
+                }
+            }
+            let headers = format!("host: mq; {mark}; content-type: application/json");
+            assert_eq!(judge("POST", "/api/users/u", false, &headers), Ok(()));
         }
     }
 

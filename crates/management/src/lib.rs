@@ -17,6 +17,7 @@ pub mod answers;
 pub mod api;
 mod app;
 mod attempts;
+mod body_memory;
 mod browser;
 mod catalogue;
 pub mod catalogue_directory;

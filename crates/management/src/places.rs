@@ -4,6 +4,7 @@
 //! Invariant: whoever comes is admitted. Room is made by the address that has most connections, so
 //! that no address can keep another one out.
 
+use crate::body_memory::Bodies;
 use leveret_types::limits::{HTTP_CONNECTIONS_MAX, HTTP_HELD_BYTES_MAX, HTTP_UNREAD_GRACE_MS};
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv6Addr};
@@ -19,6 +20,7 @@ pub(crate) struct Places {
     held_bytes_max: usize,
     begun: Instant,
     taken: Mutex<Taken>,
+    bodies: Arc<Bodies>,
 }
 
 #[derive(Debug, Default)]
@@ -100,6 +102,7 @@ impl Places {
             held_bytes_max,
             begun: Instant::now(),
             taken: Mutex::default(),
+            bodies: Bodies::new(),
         })
     }
 
@@ -166,6 +169,11 @@ impl Seat {
     pub(crate) fn set_waiting(&self, waits: bool) {
         self.waits.store(waits, Ordering::Relaxed);
         self.is_active();
+    }
+
+    /// The bodies of requests at this port.
+    pub(crate) fn bodies(&self) -> &Arc<Bodies> {
+        &self.places.bodies
     }
 
     /// Notes that the peer has sent something, or taken something.

@@ -126,6 +126,8 @@ pub enum ApiError {
     Crowded,
     /// 503: too many logins wait to be checked.
     Busy,
+    /// 503: the bodies of other requests take all room.
+    NoRoom,
     /// 500: the node could not.
     Failed(String),
     /// 503: nothing is wrong with what was asked for, and it cannot be had now.
@@ -148,7 +150,7 @@ impl ApiError {
             Self::TooLarge(_) => 413,
             Self::TooMany(..) => 429,
             Self::HeadTooLarge => 431,
-            Self::Crowded | Self::Busy | Self::Unavailable(_) => 503,
+            Self::Crowded | Self::Busy | Self::NoRoom | Self::Unavailable(_) => 503,
             Self::Failed(_) => 500,
         }
     }
@@ -193,6 +195,10 @@ impl ApiError {
             Self::Busy => (
                 "Service Unavailable",
                 "too many logins wait for their passwords to be checked, try again".to_owned(),
+            ),
+            Self::NoRoom => (
+                "Service Unavailable",
+                "the bodies of other requests take all room, try again".to_owned(),
             ),
             Self::Unavailable(reason) => ("Service Unavailable", reason.clone()),
             Self::Failed(reason) => ("Internal Server Error", reason.clone()),

@@ -19,8 +19,7 @@ use crate::route;
 use crate::routes::ROUTES;
 use crate::watched::LIVE_PATH;
 use bytes::Bytes;
-use http_body_util::{BodyExt, Limited};
-use hyper::body::{Body as _, Incoming};
+use hyper::body::Incoming;
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::service::service_fn;
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
@@ -50,13 +49,6 @@ const WORKERS: usize = 8;
 const HEAD_BYTES_READ: usize = HTTP_HEAD_BYTES_MAX + 8 * 1024;
 /// Within this a request's headers must have come.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
-/// Within this a body must have come, and a second more for each [`BODY_BYTES_PER_SECOND`] of its
-/// bound.
-const BODY_TIMEOUT: Duration = Duration::from_secs(10);
-/// The slowest body that is waited for.
-const BODY_BYTES_PER_SECOND: u64 = 1_024;
-/// The longest that any body may take.
-const BODY_TIMEOUT_MAX: Duration = Duration::from_secs(600);
 
 /// How much less urgent the threads that do the work are than those that serve clients of queues:
 /// who lists everything uses what those leave, a third of a processor where they leave nothing.
@@ -351,6 +343,9 @@ impl Encoding {
     }
 }
 
+/// When who found no room for a body may find some.
+const RETRY_SECONDS: &str = "5";
+
 /// Answers that are shorter are not worth it.
 const GZIP_BYTES_MIN: usize = 1_024;
 
@@ -425,7 +420,8 @@ async fn api(
         })
         .await?
     };
-    let bytes = read(body, body_bytes_max(head.uri.path())).await?;
+    let most = body_bytes_max(head.uri.path(), &who);
+    let bytes = seat.bodies().read(body, most, (who.name(), peer)).await?;
     // Who logs in by a form is who the form says, if the password is right.
     let who = match head.uri.path().trim_end_matches('/') {
         LOGIN_PATH if head.method == Method::POST => {
@@ -511,32 +507,17 @@ async fn slow_to_refuse<T>(result: Result<T, ApiError>, delay: Duration) -> Resu
 }
 
 /// Bytes of a body at this path.
-fn body_bytes_max(path: &str) -> usize {
+fn body_bytes_max(path: &str, who: &Who) -> usize {
     let below = |prefix: &str| path.starts_with(prefix);
+    if *who == Who::Nobody {
+        return HTTP_LOGIN_BYTES_MAX;
+    }
     if below("/api/definitions") || below("/api/all-configuration") {
         HTTP_DEFINITIONS_BYTES_MAX
     } else if below("/api/login") {
         HTTP_LOGIN_BYTES_MAX
     } else {
         HTTP_BODY_BYTES_MAX
-    }
-}
-
-/// Reads a body of `most` bytes at most, at the least speed that is borne.
-async fn read(body: Incoming, most: usize) -> Result<Bytes, ApiError> {
-    if body.size_hint().lower() > most as u64 {
-        return Err(ApiError::TooLarge(most));
-    }
-    let expected = body.size_hint().exact().unwrap_or(most as u64);
-    let time = BODY_TIMEOUT + Duration::from_secs(expected / BODY_BYTES_PER_SECOND);
-    let reading = Limited::new(body, most).collect();
-    match tokio::time::timeout(time.min(BODY_TIMEOUT_MAX), reading).await {
-        Err(_) => Err(ApiError::TooSlow),
-        Ok(Ok(body)) => Ok(body.to_bytes()),
-        Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
-            Err(ApiError::TooLarge(most))
-        }
-        Ok(Err(_)) => Err(ApiError::BadRequest("the body is broken".to_owned())),
     }
 }
 
@@ -609,6 +590,7 @@ fn respond(result: Result<Reply, ApiError>, encoding: Encoding) -> HttpResponse 
                 )),
                 ApiError::MethodNotAllowed(methods) => Some((header::ALLOW, methods.clone())),
                 ApiError::TooMany(_, seconds) => Some((header::RETRY_AFTER, seconds.to_string())),
+                ApiError::NoRoom => Some((header::RETRY_AFTER, RETRY_SECONDS.to_owned())),
                 _ => None,
             };
             (error.status(), JSON, json(&error.json()), extra)

@@ -215,6 +215,25 @@ pub const HTTP_BODY_BYTES_MAX: usize = 10_000_000;
 pub const HTTP_DEFINITIONS_BYTES_MAX: usize = 50_000_000;
 /// Bytes of a login form: all that a stranger may send.
 pub const HTTP_LOGIN_BYTES_MAX: usize = 8_192;
+/// Bytes that the bodies of HTTP requests at a port hold together, while they arrive and while they
+/// are carried out, beside [`HTTP_BODY_BYTES_FREE`] of each. Beyond it the oldest alone goes on,
+/// and the others are not read until they have room.
+pub const HTTP_BODIES_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Bytes of a body that need no room: short requests wait for nobody.
+pub const HTTP_BODY_BYTES_FREE: usize = 16 * 1024;
+/// Values of JSON in a body that carries no definitions.
+pub const HTTP_BODY_VALUES_MAX: usize = 100_000;
+/// Bytes that a value of JSON in a body counts for, beside its text: what it becomes.
+pub const HTTP_BODY_VALUE_BYTES: usize = 128;
+/// Milliseconds for which a body that has room may be silent while others wait for room; then its
+/// request is ended (408). After as long whoever waits has room made for it by those who hold most.
+pub const HTTP_BODY_SILENCE_MS: u64 = 2_000;
+/// Bytes that such a body must bring in each millisecond, on average.
+pub const HTTP_BODY_BYTES_PER_MS_MIN: u64 = 256;
+/// Milliseconds for which a body waits for room; then its request is refused (503).
+pub const HTTP_BODY_WAIT_MS_MAX: u64 = 10_000;
+/// Milliseconds after which whoever waits for room looks again for those who are silent.
+pub const HTTP_BODY_LOOK_MS: u64 = 100;
 /// Items of one page of a list.
 pub const HTTP_PAGE_MAX: usize = 500;
 /// Milliseconds between two samples of figures over time.
@@ -759,6 +778,8 @@ const _: () = assert!(FRAME_BYTES_MAX >= FRAME_BYTES_PREAUTH_MAX);
 const _: () = assert!(FRAME_BYTES_PREAUTH_MAX >= FRAME_BYTES_MIN);
 const _: () = assert!(LIVE_STREAMS_MAX < HTTP_CONNECTIONS_MAX);
 const _: () = assert!(LIVE_ANSWER_BYTES_MAX < LIVE_HELD_BYTES_MAX);
+const _: () = assert!(HTTP_BODIES_BYTES_MAX >= HTTP_DEFINITIONS_BYTES_MAX);
+const _: () = assert!(HTTP_LOGIN_BYTES_MAX <= HTTP_BODY_BYTES_FREE);
 const _: () = assert!(PEER_OUTBOX_BYTES_CONGESTED < PEER_OUTBOX_BYTES_MAX);
 const _: () = assert!(
     QUORUM_TRANSFERS_MAX * QUORUM_PARTS_IN_FLIGHT as usize * QUORUM_PART_BYTES

@@ -136,7 +136,8 @@ impl LoginWaiter for Guest {
                     // What a stranger sent is escaped: it must not make lines of its own.
                     user = ?self.user,
                     from = %self.from,
-                    "login over HTTP refused: wrong password, or no such user",
+                    protocol = "http",
+                    "login refused: wrong password, or no such user",
                 );
                 LoginVerdict::Wrong
             }
@@ -145,6 +146,7 @@ impl LoginWaiter for Guest {
                 tracing::warn!(
                     user = ?self.user,
                     from = %self.from,
+                    protocol = "http",
                     "login refused: this user may only come from this host",
                 );
                 LoginVerdict::Wrong

@@ -28,6 +28,8 @@ fn a_browser_does_nothing_for_pages_of_others() {
         format!("{foreign}{text}"),
         format!("{foreign}{json}"),
         format!("{own}{text}"),
+        // One that is too old to say from which page it comes.
+        format!("Host: {address}\r\nUser-Agent: Mozilla/5.0 (X11)\r\n{text}"),
     ] {
         let answer = send("POST", "/api/definitions", &headers);
         assert_eq!(answer.status, 403, "{headers}: {answer:?}");

@@ -4,6 +4,7 @@ use crate::api::{Api, start};
 use crate::client::{basic, exchange};
 use crate::fake::Fake;
 use leveret_management::Service;
+use leveret_types::limits::HTTP_BODY_VALUES_MAX;
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -358,4 +359,24 @@ fn metrics_have_rabbitmqs_names() {
     assert!(!memory.contains("rabbitmq_queues"));
     assert_eq!(api.metrics("/api/overview").status, 404);
     assert_eq!(api.metrics("/").status, 404);
+}
+
+#[test]
+fn a_body_has_so_many_values_and_not_one_more() {
+    let api = start();
+    // The object, the list within it, its values but one, and what follows the list.
+    let body = |values: usize| {
+        let list = vec!["0"; values].join(",");
+        format!("{{\"tags\":\"\",\"password\":\"p\",\"x\":[{list}]}}")
+    };
+    for (values, status) in [
+        (HTTP_BODY_VALUES_MAX - 3, 201),
+        (HTTP_BODY_VALUES_MAX - 2, 400),
+    ] {
+        let answer = api.admin("PUT", "/api/users/u", &body(values));
+        assert_eq!(answer.status, status, "{values}: {answer:?}");
+    }
+    let text = format!("\"{}\"", ",".repeat(2 * HTTP_BODY_VALUES_MAX));
+    let body = format!("{{\"tags\":\"\",\"password\":\"p\",\"x\":{text}}}");
+    assert_eq!(api.admin("PUT", "/api/users/u", &body).status, 201);
 }
