@@ -62,6 +62,8 @@ struct Body {
     user: Arc<str>,
     network: IpAddr,
     bytes: usize,
+    /// When it first found no room.
+    waits_since_ms: Option<u64>,
     stage: Stage,
     told: Arc<Notify>,
 }
@@ -71,7 +73,7 @@ enum Stage {
     /// More of it must have come by then, if somebody waits.
     Arrives { due_ms: u64 },
     /// It is not read until it has room for so many bytes more.
-    Waits { more: usize, since_ms: u64 },
+    Waits { more: usize },
     /// All of it is there.
     Whole,
     /// It has made room for others.
@@ -87,7 +89,7 @@ impl Body {
     /// How many more bytes it waits for.
     const fn more(&self) -> Option<usize> {
         match self.stage {
-            Stage::Waits { more, .. } => Some(more),
+            Stage::Waits { more } => Some(more),
             _ => None,
         }
     }
@@ -101,11 +103,27 @@ impl Kept {
             user,
             network,
             bytes: 0,
+            waits_since_ms: None,
             stage: Stage::Arrives { due_ms: 0 },
             told,
         };
         self.bodies.insert(id, body);
         id
+    }
+
+    /// Has a body wait for so much more, unless it can have that at once.
+    fn ask(&mut self, id: u64, more: usize, bytes_max: usize, now_ms: u64) {
+        let Some(body) = self.bodies.get_mut(&id).filter(|b| b.is_unfinished()) else {
+            return;
+        };
+        body.stage = Stage::Waits { more };
+        self.settle(bytes_max, now_ms);
+        if let Some(body) = self.bodies.get_mut(&id)
+            && body.more().is_some()
+        {
+            body.waits_since_ms.get_or_insert(now_ms);
+            self.look(bytes_max, now_ms);
+        }
     }
 
     /// What all bodies of the same user hold, and all of the same address: where a proxy stands
@@ -195,10 +213,9 @@ impl Kept {
     /// a user or an address that holds more than half of all room with several bodies.
     fn crowded(&self, waiting: u64, bytes_max: usize, now_ms: u64) -> Option<u64> {
         let first = self.bodies.get(&waiting)?;
-        let Stage::Waits { more, since_ms } = first.stage else {
-            return None;
-        };
-        if now_ms < since_ms + HTTP_BODY_SILENCE_MS {
+        let more = first.more()?;
+        // Having waited once it need not wait as long for each part.
+        if now_ms < first.waits_since_ms? + HTTP_BODY_SILENCE_MS {
             return None;
         }
         let is_much = |held: Option<&usize>, own: usize| {
@@ -442,13 +459,7 @@ impl Room {
             let (user, told) = (Arc::clone(&self.user), Arc::clone(&self.told));
             kept.add(user, self.network, told)
         });
-        if let Some(body) = kept.bodies.get_mut(&id)
-            && body.is_unfinished()
-        {
-            let since_ms = now_ms;
-            body.stage = Stage::Waits { more, since_ms };
-        }
-        kept.settle(self.of.bytes_max, now_ms);
+        kept.ask(id, more, self.of.bytes_max, now_ms);
         id
     }
 
@@ -542,14 +553,8 @@ mod tests {
     fn waits(kept: &mut Kept, user: &str, host: u8, more: usize, now_ms: u64) -> u64 {
         let network = IpAddr::from([192, 0, 2, host]);
         let id = kept.add(user.into(), network, Arc::default());
-        ask(kept, id, more, now_ms);
+        kept.ask(id, more, MAX, now_ms);
         id
-    }
-
-    fn ask(kept: &mut Kept, id: u64, more: usize, now_ms: u64) {
-        let since_ms = now_ms;
-        kept.bodies.get_mut(&id).expect("a body").stage = Stage::Waits { more, since_ms };
-        kept.settle(MAX, now_ms);
     }
 
     fn stage(kept: &Kept, id: u64) -> &Stage {
@@ -594,8 +599,7 @@ mod tests {
         assert!(arrives(&kept, alone) && many.iter().all(|id| arrives(&kept, *id)));
         // All but the last send nothing.
         kept.came(many[3], 1 << 20, late_ms - 1);
-        let next = waits(&mut kept, "c", 3, 21, late_ms);
-        kept.look(MAX, late_ms - 1);
+        let next = waits(&mut kept, "c", 3, 21, late_ms - 1);
         assert!(!arrives(&kept, next), "nobody is late yet");
         kept.look(MAX, late_ms);
         assert!(arrives(&kept, next));
@@ -624,9 +628,9 @@ mod tests {
     fn of_bodies_that_all_wait_for_one_another_the_oldest_becomes_whole() {
         let mut kept = Kept::default();
         let both = [1, 2].map(|host| waits(&mut kept, "u", host, MAX / 2, 0));
-        ask(&mut kept, both[1], MAX, 1);
+        kept.ask(both[1], MAX, MAX, 1);
         assert!(!arrives(&kept, both[1]));
-        ask(&mut kept, both[0], MAX, 2);
+        kept.ask(both[0], MAX, MAX, 2);
         assert!(arrives(&kept, both[0]), "the oldest goes beyond the bound");
         // While it is carried out the next one does not go beyond it too.
         kept.bodies.get_mut(&both[0]).expect("a body").stage = Stage::Whole;
@@ -652,6 +656,9 @@ mod tests {
         assert!(arrives(&kept, many[0]) && arrives(&kept, many[1]) && arrives(&kept, many[2]));
         assert_eq!(*stage(&kept, many[3]), Stage::GivenUp(ApiError::NoRoom));
         assert!(arrives(&kept, own), "what is left is for who waits longest");
+        // For its next part it does not wait again.
+        kept.ask(next, 20, MAX, now_ms);
+        assert!(arrives(&kept, next) && !kept.bodies[&many[2]].is_unfinished());
         // One large body is not given up for the next.
         let mut kept = Kept::default();
         let large = waits(&mut kept, "b", 2, MAX, 0);
