@@ -265,6 +265,8 @@ function heard (mine, event, data) {
     mine.zero = Date.now() - since
     mine.polled = mine.others
     found()
+    // What changed of the user before this connection began, it does not tell.
+    meet().catch(() => {})
   }
   // Figures are as old as the node says, however late they come.
   const at = Math.min(Date.now(), mine.zero + since)
@@ -296,13 +298,22 @@ const text = (reason) => typeof reason === 'string' ? reason : JSON.stringify(re
 // The user is not who they were: other tags, or nobody any more, which ends the session.
 async function meetAgain () {
   try {
-    const { tags } = await call('GET', 'whoami')
-    const now = { ...session.value, tags: typeof tags === 'string' ? tags.split(',') : tags }
-    sessionStorage.setItem(STORE, JSON.stringify(now))
-    session.set(now)
+    if (await meet()) return
   } catch {
-    schedule(0)
+    // Asking for figures will tell why.
   }
+  schedule(0)
+}
+
+// Asks who the user is; whether they have other tags than before.
+async function meet () {
+  const { tags } = await call('GET', 'whoami')
+  const now = typeof tags === 'string' ? tags.split(',') : tags
+  if (!session.value || String(now) === String(session.value.tags)) return false
+  const met = { ...session.value, tags: now }
+  sessionStorage.setItem(STORE, JSON.stringify(met))
+  session.set(met)
+  return true
 }
 
 function schedule (delay) {

@@ -638,8 +638,8 @@ pub const STREAM_SEGMENT_BYTES: u64 = 500_000_000;
 pub const STREAM_SEGMENT_BYTES_MAX: u64 = 3_000_000_000;
 /// Chunks of a segment file of a stream.
 pub const STREAM_SEGMENT_CHUNKS_MAX: u32 = 256_000;
-/// Chunks that are read at once for a reader that is behind and has less credit. They are kept until
-/// it has more, while less than half of [`STREAM_READERS_BYTES_MAX`] is held.
+/// Chunks that are read at once for a reader that is behind and has less credit. They are kept
+/// until it has more, while less than half of [`STREAM_READERS_BYTES_MAX`] is held.
 pub const STREAM_AHEAD_CHUNKS_MAX: u32 = 256;
 /// Segment files of streams that are kept open, for all streams of a node together; a quarter of
 /// the descriptors that clients leave, where that is less.

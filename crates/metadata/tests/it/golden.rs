@@ -1,6 +1,6 @@
 //! The bytes of commands and of a cluster's snapshot, frozen: a node must read the log that an
-//! older version of it wrote. `LEVERET_GOLDEN=write cargo test -p leveret-metadata --test it golden::`
-//! writes the snapshot anew.
+//! older version of it wrote. The snapshot is written anew by
+//! `LEVERET_GOLDEN=write cargo test -p leveret-metadata --test it golden::`.
 
 use leveret_auth::{HashingAlgorithm, PasswordHash};
 use leveret_metadata::{
