@@ -5,55 +5,23 @@
 mod api;
 #[allow(dead_code)] // Other tests use the rest.
 mod client;
+#[allow(dead_code)] // Another test uses the rest.
+mod counting;
 #[allow(dead_code)] // Other tests use the rest.
 mod fake;
 
 use client::{basic, exchange};
+use counting::{LIVE_BYTES, MOST_BYTES};
 use leveret_management::Service;
 use leveret_types::limits::{
     HTTP_BODIES_BYTES_MAX, HTTP_BODY_BYTES_FREE, HTTP_BODY_BYTES_MAX, HTTP_BODY_SILENCE_MS,
     HTTP_BODY_WAIT_MS_MAX, HTTP_HEAD_BYTES_MAX, HTTP_LOGIN_BYTES_MAX,
 };
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 use std::time::{Duration, Instant};
-
-static LIVE_BYTES: AtomicUsize = AtomicUsize::new(0);
-static MOST_BYTES: AtomicUsize = AtomicUsize::new(0);
-
-/// The system's allocator, with a count.
-struct Counting;
-
-fn grown(by: usize) {
-    let live = LIVE_BYTES.fetch_add(by, Relaxed) + by;
-    MOST_BYTES.fetch_max(live, Relaxed);
-}
-
-// An allocator is an unsafe trait; this one only counts and hands on.
-#[allow(unsafe_code)]
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        grown(layout.size());
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        LIVE_BYTES.fetch_sub(layout.size(), Relaxed);
-        unsafe { System.dealloc(pointer, layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        grown(size);
-        LIVE_BYTES.fetch_sub(layout.size(), Relaxed);
-        unsafe { System.realloc(pointer, layout, size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 /// Clients that send bodies and no end of them.
 const CLIENTS: usize = 200;

@@ -3,55 +3,20 @@
 
 #[allow(dead_code)] // Other tests use the rest.
 mod client;
+mod counting;
 #[allow(dead_code)] // Other tests use the rest.
 mod fake;
 
 use client::basic;
+use counting::{ALLOCATIONS, LIVE_BYTES, MOST_BYTES};
 use fake::cluster;
 use leveret_management::{App, Endpoint, Server, Service};
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 use std::time::{Duration, Instant};
-
-static LIVE_BYTES: AtomicUsize = AtomicUsize::new(0);
-static MOST_BYTES: AtomicUsize = AtomicUsize::new(0);
-static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
-
-/// The system's allocator, with a count.
-struct Counting;
-
-fn grown(by: usize) {
-    ALLOCATIONS.fetch_add(1, Relaxed);
-    let live = LIVE_BYTES.fetch_add(by, Relaxed) + by;
-    MOST_BYTES.fetch_max(live, Relaxed);
-}
-
-// An allocator is an unsafe trait; this one only counts and hands on.
-#[allow(unsafe_code)]
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        grown(layout.size());
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        LIVE_BYTES.fetch_sub(layout.size(), Relaxed);
-        unsafe { System.dealloc(pointer, layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        grown(size);
-        LIVE_BYTES.fetch_sub(layout.size(), Relaxed);
-        unsafe { System.realloc(pointer, layout, size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 /// Queues of the three nodes.
 const QUEUES: usize = 20_000;

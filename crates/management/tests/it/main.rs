@@ -1,5 +1,5 @@
 //! The tests of the HTTP API, in one binary: each of them would be linked for as long as all of
-//! them. What counts of a whole process has a binary of its own (`unread.rs`).
+//! them. What counts of a whole process has a binary of its own (`unread.rs`, `bodies.rs`).
 
 #[path = "../api/mod.rs"]
 mod api;
