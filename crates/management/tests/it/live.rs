@@ -413,10 +413,6 @@ fn who_does_not_read_is_cut_off_and_makes_room_for_another_one() {
         }
         assert!(Instant::now() < end, "nobody was cut off");
     }
-    let mut rest = unread.answer;
-    // What the kernel holds still comes, which takes long bit by bit.
-    set_socket_recv_buffer_size(rest.get_ref(), 1 << 20).expect("a large buffer");
-    let mut part = [0; 65_536];
-    // It ends in the middle of an event, or with an error: its client cannot take it for whole.
-    while rest.read(&mut part).is_ok_and(|length| length > 0) {}
+    // Only now: a client that closes makes room, too.
+    drop(unread);
 }
