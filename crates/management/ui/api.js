@@ -307,10 +307,12 @@ async function meetAgain () {
 
 // Asks who the user is; whether they have other tags than before.
 async function meet () {
+  const before = session.value
   const { tags } = await call('GET', 'whoami')
   const now = typeof tags === 'string' ? tags.split(',') : tags
-  if (!session.value || String(now) === String(session.value.tags)) return false
-  const met = { ...session.value, tags: now }
+  // Somebody else may have logged in meanwhile.
+  if (session.value !== before || String(now) === String(before?.tags)) return false
+  const met = { ...before, tags: now }
   sessionStorage.setItem(STORE, JSON.stringify(met))
   session.set(met)
   return true
