@@ -30,10 +30,9 @@ mod replies;
 pub mod settings;
 mod settle;
 mod unacked;
-mod unfinished;
 
 pub use connection::{Connection, End};
 pub use leveret_client::contract;
 pub use leveret_client::{ChannelStatus, SessionState as State};
+pub use leveret_types::unfinished::Unfinished;
 pub use settings::Settings;
-pub use unfinished::Unfinished;

@@ -7,7 +7,6 @@
 use crate::channel::Mode;
 use crate::connection::{Connection, Phase};
 use crate::input::publish_error;
-use crate::unfinished::Place;
 use bytes::Bytes;
 use leveret_amqp::frame::{Frame, FrameKind, next_frame};
 use leveret_amqp::{ContentHeader, EncodeMethod, Properties, basic};
@@ -17,6 +16,7 @@ use leveret_types::limits::{
     TTL_MS_MAX, UNFINISHED_BYTES_MAX, UNFINISHED_LARGE, UNFINISHED_LOOK_MS, UNFINISHED_MS_MAX,
 };
 use leveret_types::message::{MessageSummary, Span};
+use leveret_types::unfinished::Place;
 use leveret_types::{ChannelId, Message, ProtocolError, ReplyCode, encoded};
 
 /// Class of `basic`, the only one whose methods carry content.

@@ -1,6 +1,6 @@
 //! What an operator may choose about sessions.
 
-use crate::unfinished::Unfinished;
+use leveret_types::unfinished::Unfinished;
 use leveret_types::{FieldTable, FieldValue, limits};
 use std::sync::Arc;
 

@@ -6,9 +6,11 @@ use bytes::Bytes;
 use leveret_stream_protocol::frame::bytes_wanted;
 use leveret_stream_protocol::{FrameError, ResponseCode, next_frame};
 use leveret_types::Now;
-use leveret_types::limits::SOCKET_READ_BYTES;
+use leveret_types::limits::{SOCKET_READ_BYTES, UNFINISHED_LOOK_MS, UNFINISHED_MS_MAX};
 use leveret_types::pool::Buffer;
+use leveret_types::unfinished::{Place, Unfinished};
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// A frame that comes in pieces is given room for so many times what has come of it: what it claims
 /// to be long alone takes no memory. One of which as much has come as one read brings has room for
@@ -21,6 +23,10 @@ const ROOM_BYTES_MIN: usize = 64;
 /// together with what follows.
 const DIRECT_BYTES_MIN: usize = SOCKET_READ_BYTES / 4;
 
+/// A frame that comes in pieces is read on without a place among the node's unfinished publishes
+/// while it has room for so many bytes at most: as one read of any socket brings.
+const UNCOUNTED_BYTES_MAX: usize = SOCKET_READ_BYTES;
+
 /// What has arrived and has not been looked at.
 #[derive(Debug, Default)]
 pub(crate) struct Input {
@@ -28,9 +34,50 @@ pub(crate) struct Input {
     partial: Option<Buffer>,
     /// What came behind it.
     waiting: VecDeque<Bytes>,
+    unfinished: Arc<Unfinished>,
+    /// That of the partial frame, if it is large.
+    place: Option<Place>,
+    /// It has found none: nothing more is read until it does.
+    waits_for_place: bool,
+    /// When to look for one again, or whether others wait for the one it has, in monotonic
+    /// milliseconds.
+    look_ms: Option<u64>,
 }
 
 impl Input {
+    /// Nothing yet; large frames are counted here while they come.
+    pub(crate) fn new(unfinished: Arc<Unfinished>) -> Self {
+        Self {
+            unfinished,
+            ..Self::default()
+        }
+    }
+
+    /// Whether nothing is to be read, for there is no place for what comes.
+    pub(crate) const fn waits_for_place(&self) -> bool {
+        self.waits_for_place
+    }
+
+    /// When time matters to a frame that has begun to come, in monotonic milliseconds.
+    pub(crate) const fn look_ms(&self) -> Option<u64> {
+        self.look_ms
+    }
+
+    /// Whether a frame has taken too long while others wait for its place.
+    pub(crate) fn is_late(&mut self, now_ms: u64) -> bool {
+        let is_late = |place: &Place| place.until_ms() <= now_ms;
+        if !self.place.as_ref().is_some_and(is_late) {
+            return false;
+        }
+        self.look_ms = Some(now_ms + UNFINISHED_LOOK_MS);
+        self.unfinished.is_full(now_ms)
+    }
+
+    /// Drops all.
+    pub(crate) fn clear(&mut self) {
+        *self = Self::new(Arc::clone(&self.unfinished));
+    }
+
     /// Whether there may be a whole frame.
     pub(crate) fn has_more(&self) -> bool {
         !self.waiting.is_empty()
@@ -41,20 +88,41 @@ impl Input {
     fn room(&mut self) -> Option<&mut [u8]> {
         let partial = self.partial.as_mut().filter(|_| self.waiting.is_empty())?;
         let missing = bytes_wanted(partial.filled()).saturating_sub(partial.len());
-        if missing < DIRECT_BYTES_MIN {
-            return None;
-        }
-        if partial.capacity() == partial.len() {
-            *partial = with_room(partial, &[]);
-        }
         let room = partial.unfilled();
         let end = missing.min(room.len());
-        Some(&mut room[..end])
+        (missing >= DIRECT_BYTES_MIN && end > 0).then(|| &mut room[..end])
+    }
+
+    /// The partial frame in a buffer that has room for what comes next, unless it is large and there
+    /// is no place for it.
+    fn grow(&mut self, partial: Buffer, piece_bytes: usize, now_ms: u64) -> (Buffer, bool) {
+        let wanted = self.wanted(&partial);
+        let room = room_for(partial.len() + piece_bytes, wanted);
+        if room > UNCOUNTED_BYTES_MAX && self.place.is_none() {
+            self.place = self.unfinished.place(wanted, now_ms);
+            let until_ms = self.place.as_ref().map(Place::until_ms);
+            self.waits_for_place = until_ms.is_none();
+            self.look_ms = until_ms.or(Some(now_ms + UNFINISHED_LOOK_MS));
+            if self.waits_for_place {
+                return (partial, false);
+            }
+        }
+        let mut grown = Buffer::with_capacity(room);
+        grown.extend_from_slice(partial.filled());
+        (grown, true)
+    }
+
+    /// Bytes of the partial frame once it is whole, as far as it says so yet.
+    fn wanted(&self, partial: &Buffer) -> usize {
+        match (partial.is_empty(), self.waiting.front()) {
+            (true, Some(piece)) => bytes_wanted(piece),
+            _ => bytes_wanted(partial.filled()),
+        }
     }
 
     /// The next frame with its size, if it is whole. One that came in one piece is not copied, any
     /// other once at most.
-    fn next(&mut self, frame_max: u32) -> Result<Option<Bytes>, FrameError> {
+    fn next(&mut self, frame_max: u32, now_ms: u64) -> Result<Option<Bytes>, FrameError> {
         loop {
             let Some(mut partial) = self.partial.take() else {
                 let Some(piece) = self.waiting.front_mut() else {
@@ -70,36 +138,36 @@ impl Input {
                 return Ok(Some(frame));
             };
             if next_frame(partial.filled(), frame_max)?.is_some() {
+                (self.place, self.look_ms) = (None, None);
                 return Ok(Some(partial.freeze()));
             }
             let missing = bytes_wanted(partial.filled()) - partial.len();
-            let Some(piece) = self.waiting.front_mut() else {
+            let piece_bytes = self.waiting.front().map_or(0, Bytes::len).min(missing);
+            let is_full = match piece_bytes {
+                // The rest of a large frame is read where it belongs.
+                0 => partial.capacity() == partial.len() && missing >= DIRECT_BYTES_MIN,
+                bytes => partial.capacity() < partial.len() + bytes,
+            };
+            let mut has_place = true;
+            if is_full {
+                (partial, has_place) = self.grow(partial, piece_bytes, now_ms);
+            }
+            let piece = self.waiting.front_mut().filter(|_| has_place);
+            let Some(piece) = piece else {
                 self.partial = Some(partial);
                 return Ok(None);
             };
-            let piece = piece.split_to(missing.min(piece.len()));
+            partial.extend_from_slice(&piece.split_to(piece_bytes));
             self.waiting.pop_front_if(|piece| piece.is_empty());
-            if partial.capacity() < partial.len() + piece.len() {
-                partial = with_room(&partial, &piece);
-            }
-            partial.extend_from_slice(&piece);
             self.partial = Some(partial);
         }
     }
 }
 
-/// The beginning of a frame in a buffer that has room for what comes next, and for the whole frame
-/// if much of that is here.
-fn with_room(partial: &Buffer, piece: &[u8]) -> Buffer {
-    let arrived = partial.len() + piece.len();
-    let wanted = match partial.len() {
-        0 => bytes_wanted(piece),
-        _ => bytes_wanted(partial.filled()),
-    };
+/// Room for a frame of so many bytes, as far as it has said, of which so many have come.
+fn room_for(arrived: usize, wanted: usize) -> usize {
     let room = (ROOM_FACTOR * arrived).max(ROOM_BYTES_MIN);
-    let mut grown = Buffer::with_capacity(room.min(wanted).max(arrived));
-    grown.extend_from_slice(partial.filled());
-    grown
+    room.min(wanted).max(arrived)
 }
 
 impl Session {
@@ -136,7 +204,7 @@ impl Session {
             if !self.takes_frames() || self.phase == Phase::Over || self.work_left == 0 {
                 return;
             }
-            match self.input.next(self.frame_max) {
+            match self.input.next(self.frame_max, self.now.monotonic_ms) {
                 Ok(Some(frame)) => {
                     self.spend(1);
                     self.frame(&frame, port);
@@ -152,11 +220,21 @@ impl Session {
             FrameError::TooLarge { .. } => ResponseCode::FRAME_TOO_LARGE,
             _ => ResponseCode::UNKNOWN_FRAME,
         };
-        self.close_unreadable(code, port);
+        self.close_unreadable(code, code.name(), port);
+    }
+
+    /// Closes the connection over a frame that has not come whole while others wait for its place.
+    pub(crate) fn give_up_frame(&mut self, port: &mut impl Port) {
+        let seconds = UNFINISHED_MS_MAX / 1_000;
+        let reason = format!(
+            "a frame did not come whole within {seconds} s, and other publishers wait for the \
+             memory that it holds: send it faster, or smaller frames"
+        );
+        self.close_unreadable(ResponseCode::PRECONDITION_FAILED, &reason, port);
     }
 
     pub(crate) fn forget_input(&mut self) {
-        self.input = Input::default();
+        self.input.clear();
     }
 }
 
@@ -176,7 +254,7 @@ mod tests {
     }
 
     fn all(input: &mut Input) -> Vec<Bytes> {
-        std::iter::from_fn(|| input.next(FRAME_MAX).unwrap()).collect()
+        std::iter::from_fn(|| input.next(FRAME_MAX, 1).unwrap()).collect()
     }
 
     #[test]
@@ -260,6 +338,7 @@ mod tests {
             room[..count].copy_from_slice(&bytes[arrived..arrived + count]);
             input.partial.as_mut().unwrap().wrote(count);
             arrived += count;
+            assert_eq!(all(&mut input).len(), 0);
         }
         assert!(arrived > bytes.len() - DIRECT_BYTES_MIN, "{arrived}");
         input.waiting.push_back(bytes.slice(arrived..));

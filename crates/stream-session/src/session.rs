@@ -101,7 +101,7 @@ impl Session {
             phase: Phase::Connected,
             out: OutBuffer::new(),
             in_hand: InHand::new(settings.memory.clone()),
-            input: Input::default(),
+            input: Input::new(Arc::clone(&settings.unfinished)),
             work_left: STREAM_FRAMES_PER_TURN_MAX,
             work_done: 0,
             ignores_input: false,
@@ -139,7 +139,7 @@ impl Session {
     /// Whether the socket is to be read.
     #[must_use]
     pub fn reading(&self) -> bool {
-        self.takes_frames() && !self.waits_for_turn()
+        self.takes_frames() && !self.waits_for_turn() && !self.input.waits_for_place()
     }
 
     /// Whether frames that have arrived are looked at, where this turn has room for their work.
@@ -232,6 +232,9 @@ impl Session {
         }
         self.work_left = STREAM_FRAMES_PER_TURN_MAX;
         self.read_on(port);
+        if self.input.is_late(now_ms) {
+            return self.give_up_frame(port);
+        }
         if self.update_until_ms().is_some_and(|until| until <= now_ms) {
             let seconds = STREAM_CONSUMER_UPDATE_MS_MAX / 1_000;
             let reason = format!("no answer to a consumer update within {seconds} s");
@@ -263,7 +266,17 @@ impl Session {
         let turn = (self.takes_frames() && self.waits_for_turn()).then_some(0);
         let in_hand = self.in_hand.deadline();
         let joins = self.joins_at_ms();
-        let all = [self.until_ms, heartbeat, update, joins, turn, in_hand];
+        let waits = !self.takes_frames() && self.input.waits_for_place();
+        let frame = self.input.look_ms().filter(|_| !waits);
+        let all = [
+            self.until_ms,
+            heartbeat,
+            update,
+            joins,
+            turn,
+            in_hand,
+            frame,
+        ];
         all.into_iter().flatten().min()
     }
 
@@ -311,8 +324,13 @@ impl Session {
 
     /// Closes the connection over a frame whose end cannot be found: nothing of what follows can be
     /// read.
-    pub(crate) fn close_unreadable(&mut self, code: ResponseCode, port: &mut impl Port) {
-        self.close(code, code.name(), port);
+    pub(crate) fn close_unreadable(
+        &mut self,
+        code: ResponseCode,
+        reason: &str,
+        port: &mut impl Port,
+    ) {
+        self.close(code, reason, port);
         self.ignores_input = true;
         self.forget_input();
         if self.phase == Phase::Closing {

@@ -1,6 +1,8 @@
 //! What an operator may choose about sessions.
 
+use leveret_types::unfinished::Unfinished;
 use leveret_types::{ReaderMemory, limits};
+use std::sync::Arc;
 
 /// Settings of all sessions of a listener, shared between them.
 #[derive(Clone, Debug)]
@@ -22,6 +24,9 @@ pub struct Settings {
     pub handshake_ms_max: u64,
     /// What the readers of all sessions of the node hold: one count for all listeners.
     pub memory: ReaderMemory,
+    /// What frames that have not arrived whole hold, beside unfinished publishes of AMQP 0-9-1: one
+    /// count for all listeners of the node.
+    pub unfinished: Arc<Unfinished>,
 }
 
 impl Settings {
@@ -41,6 +46,7 @@ impl Settings {
             advertised_port,
             handshake_ms_max: limits::HANDSHAKE_MS_MAX,
             memory: ReaderMemory::default(),
+            unfinished: Arc::default(),
         }
     }
 }

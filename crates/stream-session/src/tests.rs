@@ -30,6 +30,7 @@ mod in_hand;
 mod single_active;
 mod streams;
 mod turns;
+mod unfinished;
 
 /// A node: what the client may do, and a log of what is asked of it.
 #[derive(Default)]
@@ -291,10 +292,13 @@ struct Play {
 
 impl Play {
     fn new() -> Self {
+        Self::with(Settings::new("here", 5552))
+    }
+
+    fn with(settings: Settings) -> Self {
         let now = Now::both(1_000);
-        let settings = Arc::new(Settings::new("here", 5552));
         Self {
-            session: Session::new(settings, now),
+            session: Session::new(Arc::new(settings), now),
             node: Node::default(),
             now,
         }
@@ -302,7 +306,11 @@ impl Play {
 
     /// A connection that is served.
     fn open() -> Self {
-        let mut play = Self::new();
+        Self::open_with(Settings::new("here", 5552))
+    }
+
+    fn open_with(settings: Settings) -> Self {
+        let mut play = Self::with(settings);
         for step in handshake() {
             play.say(&step);
             play.log_in("guest");

@@ -22,6 +22,7 @@ pub mod reader_memory;
 pub mod settings;
 pub mod table;
 pub mod time;
+pub mod unfinished;
 
 pub use error::{ProtocolError, ReplyCode, Scope};
 pub use id::{ChannelId, ConnectionId, ConsumerId, LogId, NodeId, QueueId, ReplicaId, ShardId};

@@ -7,7 +7,7 @@ use leveret_auth::{HashingAlgorithm, Mechanism, PasswordHash};
 use leveret_management::RABBITMQ_VERSION;
 use leveret_metadata::{Catalogue, Command, QueueKind};
 use leveret_node::{NodeSettings, StreamSessions, StreamSettings};
-use leveret_session::Settings as SessionSettings;
+use leveret_session::{Settings as SessionSettings, Unfinished};
 use leveret_shell::admission::AdmissionLimits;
 use leveret_shell::cluster::ClusterConfig;
 use leveret_shell::cluster::handshake::Protection;
@@ -80,8 +80,8 @@ pub fn node_config(config: &Config) -> Result<NodeConfig, String> {
                 unfinished: Arc::clone(&session.unfinished),
                 ..session_settings(config, true)
             }),
+            stream: stream_sessions(config, &session.unfinished),
             session: Arc::new(session),
-            stream: stream_sessions(config),
             shard_count: 0,
             node_name: config.node_name.clone(),
             hashing: hashing(config.login.hashing),
@@ -203,10 +203,14 @@ fn session_settings(config: &Config, tls: bool) -> SessionSettings {
     }
 }
 
-fn stream_sessions(config: &Config) -> StreamSessions {
-    let plain = stream_settings(config, false);
+fn stream_sessions(config: &Config, unfinished: &Arc<Unfinished>) -> StreamSessions {
+    let plain = StreamSettings {
+        unfinished: Arc::clone(unfinished),
+        ..stream_settings(config, false)
+    };
     let tls = StreamSettings {
         memory: plain.memory.clone(),
+        unfinished: Arc::clone(unfinished),
         ..stream_settings(config, true)
     };
     StreamSessions {

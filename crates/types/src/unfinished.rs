@@ -1,12 +1,13 @@
 //! Publishes that have not arrived whole, of all connections of a node together: how many bytes
 //! they may hold, and who waits.
 //!
-//! A publish has its place before its body is read, by the size that its header names: who has one
-//! can be finished. Who finds none is not read until there is one. So nobody holds half of a
+//! A publish has its place before its body is read, by the size that its header names, or a frame of
+//! the stream protocol before more of it is read than of any other: who has one can be finished. Who
+//! finds none is not read until there is one. So nobody holds half of a
 //! message while waiting for the other half, but for clients that have begun others on the same
 //! connection; what has not become whole in time is given up while somebody waits.
 
-use leveret_types::limits::{UNFINISHED_MS_MAX, UNFINISHED_NODE_BYTES_MAX};
+use crate::limits::{UNFINISHED_MS_MAX, UNFINISHED_NODE_BYTES_MAX};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -24,7 +25,7 @@ pub struct Unfinished {
 
 /// The place of one publish, given back when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub struct Place {
     of: Arc<Unfinished>,
     bytes: usize,
     begun_ms: u64,
@@ -39,7 +40,8 @@ impl Unfinished {
 
     /// A place for so many bytes, if there is room: one that is larger than all that is allowed has
     /// it alone.
-    pub(crate) fn place(self: &Arc<Self>, bytes: usize, now_ms: u64) -> Option<Place> {
+    #[must_use]
+    pub fn place(self: &Arc<Self>, bytes: usize, now_ms: u64) -> Option<Place> {
         let fits = |held: usize| {
             let next = held.checked_add(bytes)?;
             (held == 0 || next <= UNFINISHED_NODE_BYTES_MAX).then_some(next)
@@ -57,7 +59,8 @@ impl Unfinished {
     }
 
     /// Whether somebody waits for a place.
-    pub(crate) fn is_full(&self, now_ms: u64) -> bool {
+    #[must_use]
+    pub fn is_full(&self, now_ms: u64) -> bool {
         let refused = self.refused_ms.load(Ordering::Relaxed);
         refused > 0 && now_ms < refused + FULL_MS
     }
@@ -65,7 +68,8 @@ impl Unfinished {
 
 impl Place {
     /// When its publish is given up if somebody waits, in monotonic milliseconds.
-    pub(crate) const fn until_ms(&self) -> u64 {
+    #[must_use]
+    pub const fn until_ms(&self) -> u64 {
         self.begun_ms + UNFINISHED_MS_MAX
     }
 }

@@ -1,0 +1,122 @@
+//! Frames that have not arrived whole, where many clients have begun one.
+
+use super::*;
+use leveret_stream_protocol::frame::put_frame;
+use leveret_types::limits::{UNFINISHED_LOOK_MS, UNFINISHED_MS_MAX, UNFINISHED_NODE_BYTES_MAX};
+use leveret_types::unfinished::{Place, Unfinished};
+
+const FRAME_BYTES: usize = 1_000_000;
+/// More than any frame may hold without a place.
+const BEGINNING: usize = 200_000;
+
+/// A publish by a publisher that was not declared.
+fn frame() -> Vec<u8> {
+    let mut frame = Vec::new();
+    let body = FRAME_BYTES - 4 - 4 - 1 - 4 - 8 - 4;
+    put_frame(&mut frame, 2, 1, |out| {
+        out.push(9);
+        out.extend(1_u32.to_be_bytes());
+        out.extend(7_u64.to_be_bytes());
+        out.extend((body as u32).to_be_bytes());
+        out.resize(out.len() + body, b'x');
+    });
+    assert_eq!(frame.len(), FRAME_BYTES);
+    frame
+}
+
+/// A connection that is served, and room for so many bytes of unfinished frames.
+fn with_room(bytes: usize) -> (Play, Place, Arc<Unfinished>) {
+    let unfinished = Arc::new(Unfinished::default());
+    let place = unfinished.place(UNFINISHED_NODE_BYTES_MAX - bytes, 1);
+    let play = another(&unfinished);
+    (play, place.expect("there is room"), unfinished)
+}
+
+fn another(unfinished: &Arc<Unfinished>) -> Play {
+    let settings = Settings {
+        unfinished: Arc::clone(unfinished),
+        ..Settings::new("here", 5552)
+    };
+    Play::open_with(settings)
+}
+
+/// Whatever has room for the socket is given the bytes, as an IO thread does.
+fn send(play: &mut Play, mut bytes: &[u8]) {
+    while !bytes.is_empty() && play.session.reading() {
+        let room = play.session.room().map(|room| {
+            let count = room.len().min(bytes.len());
+            room[..count].copy_from_slice(&bytes[..count]);
+            count
+        });
+        let count = room.unwrap_or(bytes.len().min(100_000));
+        match room {
+            Some(_) => play
+                .session
+                .receive_into_room(play.now, count, &mut play.node),
+            None => play.bytes(bytes[..count].to_vec()),
+        }
+        bytes = &bytes[count..];
+    }
+    assert!(bytes.is_empty() || !play.session.reading());
+}
+
+#[test]
+fn a_large_frame_is_read_on_as_soon_as_all_of_them_fit_and_not_before() {
+    let (mut first, place, unfinished) = with_room(FRAME_BYTES);
+    send(&mut first, &frame()[..BEGINNING]);
+    assert!(first.session.reading(), "there is room for just this one");
+    assert_eq!(unfinished.bytes(), UNFINISHED_NODE_BYTES_MAX);
+    let mut second = another(&unfinished);
+    send(&mut second, &frame()[..100_000]);
+    assert!(!second.session.reading(), "there is none for another");
+    let look_ms = second.now.monotonic_ms + UNFINISHED_LOOK_MS;
+    assert_eq!(second.session.deadline(), Some(look_ms));
+    second.tick(UNFINISHED_LOOK_MS);
+    assert!(!second.session.reading());
+    send(&mut first, &frame()[BEGINNING..]);
+    assert_eq!(first.lines().len(), 1, "it is answered");
+    second.tick(UNFINISHED_LOOK_MS);
+    assert!(second.session.reading());
+    send(&mut second, &frame()[100_000..]);
+    assert_eq!(second.lines().len(), 1);
+    drop(place);
+    assert_eq!(unfinished.bytes(), 0);
+}
+
+#[test]
+fn small_frames_need_no_room() {
+    let (mut play, _place, _) = with_room(0);
+    let mut small = frame();
+    let length = (120_000 - 4) as u32;
+    small[..4].copy_from_slice(&length.to_be_bytes());
+    send(&mut play, &small[..60_000]);
+    assert!(play.session.reading());
+}
+
+#[test]
+fn a_frame_that_does_not_come_whole_in_time_is_given_up_where_others_wait_for_its_room() {
+    let (mut first, _place, unfinished) = with_room(FRAME_BYTES);
+    send(&mut first, &frame()[..BEGINNING]);
+    let is_given_up = |lines: Vec<String>| {
+        let is_told = |line: &String| line.starts_with("> close");
+        lines.iter().any(is_told)
+    };
+    first.tick(UNFINISHED_MS_MAX);
+    assert!(!is_given_up(first.lines()), "nobody waits");
+    let mut second = another(&unfinished);
+    second.now = first.now;
+    send(&mut second, &frame()[..100_000]);
+    first.tick(UNFINISHED_LOOK_MS);
+    assert!(is_given_up(first.lines()));
+    second.tick(UNFINISHED_LOOK_MS);
+    assert!(second.session.reading());
+}
+
+#[test]
+fn who_leaves_in_the_middle_of_a_frame_gives_its_room_back() {
+    let (mut play, place, unfinished) = with_room(FRAME_BYTES);
+    send(&mut play, &frame()[..BEGINNING]);
+    play.session.teardown(&mut play.node);
+    drop(place);
+    assert_eq!(unfinished.bytes(), 0);
+}
