@@ -93,8 +93,8 @@ impl Input {
         (missing >= DIRECT_BYTES_MIN && end > 0).then(|| &mut room[..end])
     }
 
-    /// The partial frame in a buffer that has room for what comes next, unless it is large and there
-    /// is no place for it.
+    /// The partial frame in a buffer that has room for what comes next, unless it is large and
+    /// there is no place for it.
     fn grow(&mut self, partial: Buffer, piece_bytes: usize, now_ms: u64) -> (Buffer, bool) {
         let wanted = self.wanted(&partial);
         let room = room_for(partial.len() + piece_bytes, wanted);

@@ -292,13 +292,10 @@ struct Play {
 
 impl Play {
     fn new() -> Self {
-        Self::with(Settings::new("here", 5552))
-    }
-
-    fn with(settings: Settings) -> Self {
         let now = Now::both(1_000);
+        let settings = Arc::new(Settings::new("here", 5552));
         Self {
-            session: Session::new(Arc::new(settings), now),
+            session: Session::new(settings, now),
             node: Node::default(),
             now,
         }
@@ -306,18 +303,17 @@ impl Play {
 
     /// A connection that is served.
     fn open() -> Self {
-        Self::open_with(Settings::new("here", 5552))
+        Self::new().opened()
     }
 
-    fn open_with(settings: Settings) -> Self {
-        let mut play = Self::with(settings);
+    fn opened(mut self) -> Self {
         for step in handshake() {
-            play.say(&step);
-            play.log_in("guest");
+            self.say(&step);
+            self.log_in("guest");
         }
-        assert!(play.session.is_open());
-        play.lines();
-        play
+        assert!(self.session.is_open());
+        self.lines();
+        self
     }
 
     /// One with a publisher 1, with a reference, and a reader 1 of a stream 7.

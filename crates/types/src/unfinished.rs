@@ -1,9 +1,9 @@
 //! Publishes that have not arrived whole, of all connections of a node together: how many bytes
 //! they may hold, and who waits.
 //!
-//! A publish has its place before its body is read, by the size that its header names, or a frame of
-//! the stream protocol before more of it is read than of any other: who has one can be finished. Who
-//! finds none is not read until there is one. So nobody holds half of a
+//! A publish has its place before its body is read, by the size that its header names, and a frame
+//! of the stream protocol before more of it is read than one read of any socket brings: who has one
+//! can be finished. Who finds none is not read until there is one. So nobody holds half of a
 //! message while waiting for the other half, but for clients that have begun others on the same
 //! connection; what has not become whole in time is given up while somebody waits.
 
