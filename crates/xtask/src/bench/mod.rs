@@ -9,6 +9,7 @@ mod floods;
 mod idle;
 mod load;
 mod logins;
+mod page;
 mod perftest;
 mod quorum;
 mod report;
@@ -58,6 +59,9 @@ enum Name {
     /// links while a member joins, wrong logins (parts silent, guesses, joining, logins); 12
     /// minutes
     Floods,
+    /// The operators' page in a browser: first paint, lists of 20,000 queues, frames while 10,000
+    /// of them get messages; 2 minutes
+    Page,
     /// Time from the start to the first client
     Start,
     /// 100,000 queues, bindings and more: what each costs, and what must stay as it is (parts
@@ -77,6 +81,7 @@ pub fn run(arguments: Arguments) -> Result<bool> {
         Name::Agreement,
         Name::Logins,
         Name::Floods,
+        Name::Page,
     ];
     if ours_alone.contains(&name) {
         options.only = Some(Kind::Leveret);
@@ -98,6 +103,7 @@ pub fn run(arguments: Arguments) -> Result<bool> {
         Name::Idle => idle::run(&options),
         Name::Logins => logins::run(&options),
         Name::Floods => floods::run(&options),
+        Name::Page => page::run(&options),
         Name::Start => idle::start(&options),
         Name::Storage => storage::run(&options),
         Name::Streams => streams::run(&options),

@@ -19,6 +19,7 @@ mod tap;
 mod tools;
 
 pub use java::{perftest, perftest_classpath};
+pub use node::install_scripts;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};

@@ -2,6 +2,7 @@
 //! and for the operators' page in a browser.
 
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -81,20 +82,26 @@ pub fn browser(bench: &Bench) -> Result<Report> {
 /// The folder of scripts below `tests/interop`, and those of them that are run; all without a name.
 type Scripts<'a> = (&'a str, &'a [&'a str]);
 
-/// Installs what the suite's scripts need beside a copy of them, and runs Node's own test runner.
+/// Copies a folder of scripts below `tests/interop`, and installs what they need beside the copy.
+pub fn install_scripts(scripts: &str, folder: &Path) -> Result<()> {
+    let scripts = run::root().join("tests/interop").join(scripts);
+    run::copy_folder(&scripts, folder)?;
+    let mut install = Command::new("npm");
+    install
+        .args(["install", "--no-audit", "--no-fund", "--silent"])
+        .current_dir(folder);
+    run::output(install.env("npm_config_cache", folder.join("cache")))?;
+    Ok(())
+}
+
+/// Installs what the suite's scripts need, and runs Node's own test runner.
 fn tests(
     bench: &Bench,
     (scripts, files): Scripts<'_>,
     variables: &[(&str, String)],
 ) -> Result<Report> {
     let folder = bench.folder()?;
-    let scripts = run::root().join("tests/interop").join(scripts);
-    run::copy_folder(&scripts, &folder)?;
-    let mut install = Command::new("npm");
-    install
-        .args(["install", "--no-audit", "--no-fund", "--silent"])
-        .current_dir(&folder);
-    run::output(install.env("npm_config_cache", folder.join("cache")))?;
+    install_scripts(scripts, &folder)?;
     let log = bench.log("tap")?;
     let mut command = Command::new("node");
     command
