@@ -10,6 +10,7 @@ use crate::directory::Queue;
 pub use crate::disk_use::{DiskUse, QueueDiskUse};
 pub use crate::move_messages::{Move, MoveEnd, MoveMessages};
 use crate::question::Question;
+pub use crate::raft_counts::RaftCounts;
 pub use crate::stream_place::{Browse, StreamPlace};
 pub use crate::stream_stats::{
     Browsed, STREAM_ERROR_CODES, StreamConsumerStats, StreamGroup, StreamGroups, StreamMessage,
@@ -308,6 +309,8 @@ pub struct QueueStats {
     /// Which queue.
     pub id: QueueId,
     /// Whether it is a replica that does not lead: then these figures are what its log has, and
+    /// What it has done.
+    pub counts: RaftCounts,
     /// the leader knows better.
     pub follows: bool,
     /// Messages that wait.

@@ -68,6 +68,7 @@ pub mod question;
 mod queue_search;
 mod queues;
 mod ranges;
+mod raft_counts;
 mod rate_limit;
 mod rates;
 mod reference;
