@@ -12,7 +12,7 @@ use leveret_management::api::{
 };
 use leveret_metadata::{QueueKind, QueueRecord};
 use leveret_node::traces::Traces;
-use leveret_node::{ChannelStatus, ConnectionStatus, CounterValues, Env};
+use leveret_node::{ChannelStatus, ConnectionStatus, ConsumerStatus, CounterValues, Env};
 use leveret_queue::Oldest;
 use leveret_queue_host::quorum::LocalDeliveries;
 use leveret_queue_host::quorum::replica::UnfitReplicas;
@@ -563,6 +563,9 @@ impl Admin {
             replica_fetches: local.fetched,
             message_sizes: counters.message_sizes,
             message_bytes: counters.message_bytes,
+            confirms: counters.confirms,
+            stream_confirms: counters.stream_confirms,
+            acknowledgements: counters.acknowledgements,
             stream: stream_protocol_stats(&counters, &there),
         }
     }
@@ -649,16 +652,21 @@ impl Admin {
 
     fn consumers_in(&self, connection: &ConnectionStatus) -> Vec<ConsumerStats> {
         let now = self.broker.now();
-        let at_queue = |queue, consumer| {
+        let at_queue = |consumer: &ConsumerStatus| {
+            let (queue, id) = (consumer.queue, consumer.id);
             let shard = self.broker.shard(self.broker.shard_of(queue));
-            let (held, since_ms) = shard.held_by(queue, consumer);
-            // Times of deliveries are rounded up.
+            let (held, since_ms) = shard.held_by(queue, id);
+            // A classic queue with a timeout knows it too, to the second, rounded up.
+            let since_ms = [consumer.oldest_held_ms, since_ms]
+                .into_iter()
+                .flatten()
+                .min();
             let age_ms = since_ms.map(|since| now.monotonic_ms.saturating_sub(since));
             let since_ms = age_ms.map(|age| now.wall_ms.saturating_sub(age));
-            (shard.single_active(queue, consumer), held, since_ms)
+            (shard.single_active(queue, id), held, since_ms)
         };
         let consumers = connection.consumers.iter().map(|consumer| {
-            let (single_active, held, since_ms) = at_queue(consumer.queue, consumer.id);
+            let (single_active, held, since_ms) = at_queue(consumer);
             ConsumerStats {
                 connection: connection.id,
                 channel: consumer.channel.0,
