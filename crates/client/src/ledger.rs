@@ -10,7 +10,7 @@
 mod queues;
 
 use crate::contract::Awaited;
-use leveret_types::{QueueId, RangeSet, ShardId};
+use leveret_types::{Began, Latencies, QueueId, RangeSet, ShardId};
 use queues::Queues;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
@@ -52,13 +52,16 @@ pub struct Ledger {
     queues: Queues,
     confirmed: RangeSet,
     rejected: RangeSet,
+    /// When they were numbered.
+    began: Began,
 }
 
 impl Ledger {
-    /// Gives the next publish its number.
+    /// Gives the next publish its number, at this moment.
     #[inline]
-    pub fn issue(&mut self) -> u64 {
+    pub fn issue(&mut self, now_ms: u64) -> u64 {
         self.issued += 1;
+        self.began.note(self.issued, now_ms);
         let new = self.undecided.insert(self.issued);
         assert!(new, "publish {} was numbered twice", self.issued);
         self.issued
@@ -184,16 +187,34 @@ impl Ledger {
         self.undecided.len() + waiting.sum::<u64>() + self.queues.len() + ready
     }
 
-    /// Gives all answers that are ready, in as few frames as say it.
+    /// Gives all answers that are ready, in as few frames as say it. How long those took that are
+    /// confirmed is added to `latencies`.
     ///
     /// `multiple` speaks of everything without an answer up to a number, so it may only be used
     /// below the first publish of which something else is, or will be, true. Rejections go first:
     /// then what is left below is confirmed.
-    pub fn flush(&mut self, mut answer: impl FnMut(Answer)) {
+    pub fn flush(
+        &mut self,
+        now_ms: u64,
+        latencies: &mut Latencies,
+        mut answer: impl FnMut(Answer),
+    ) {
         let decided = self.first_open();
         let until = decided.min(self.confirmed.first().unwrap_or(u64::MAX));
+        for numbers in self.confirmed.iter() {
+            let count = |ms, count| latencies.add(ms, count);
+            self.began.measure(numbers, now_ms, count);
+        }
         drain(&mut self.rejected, until, false, &mut answer);
         drain(&mut self.confirmed, decided, true, &mut answer);
+        self.began.forget_before(decided);
+    }
+
+    /// Gives memory back that nothing is in.
+    pub fn shrink(&mut self) {
+        if self.unanswered() == 0 {
+            self.began.clear();
+        }
     }
 
     /// The first publish that is undecided or waits.

@@ -18,4 +18,6 @@ pub use contract::{
     Topology,
 };
 pub use ledger::{Answer, Ledger};
-pub use session::{ChannelCounters, ChannelStatus, Session, SessionState, SessionStatus};
+pub use session::{
+    ChannelCounters, ChannelStatus, Session, SessionLatencies, SessionState, SessionStatus,
+};

@@ -3,8 +3,8 @@
 use crate::contract::{Awaited, Delivery, Reply, Request};
 use bytes::Bytes;
 use leveret_types::{
-    ChannelId, ConsumerId, FieldTable, Message, Now, OutBuffer, ProtocolError, QueueId, ReplyCode,
-    ShardId,
+    ChannelId, ConsumerId, FieldTable, Latencies, Message, Now, OutBuffer, ProtocolError, QueueId,
+    ReplyCode, ShardId,
 };
 use std::ops::Range;
 
@@ -92,6 +92,23 @@ pub struct ChannelCounters {
     pub acknowledged: u64,
 }
 
+/// How long messages took, of all channels of a session; what was told is taken away.
+#[derive(Debug, Default)]
+pub struct SessionLatencies {
+    /// Publishes, from when they were read until their confirm is written.
+    pub confirms: Latencies,
+    /// Deliveries, from when they are written until they are acknowledged.
+    pub acknowledgements: Latencies,
+}
+
+impl SessionLatencies {
+    /// Gives memory back that nothing is in.
+    pub fn shrink(&mut self) {
+        self.confirms.shrink();
+        self.acknowledgements.shrink();
+    }
+}
+
 /// The state machine of one client's connection, of one protocol: bytes to [`Request`]s, what it
 /// hears to bytes.
 ///
@@ -101,6 +118,9 @@ pub trait Session {
     /// Takes in what the socket had; of nothing, to go on with what had to wait. What the client
     /// wants is added to `requests`, in its order.
     fn receive(&mut self, now: Now, bytes: Bytes, requests: &mut Vec<Request>);
+    /// It is `now` for what is told without a time of its own, such as deliveries and answers to
+    /// publishes.
+    fn set_now(&mut self, now: Now);
     /// Its time has come: see [`Self::deadline`].
     fn tick(&mut self, now: Now, requests: &mut Vec<Request>);
     /// When [`Self::tick`] is to be called at the latest, in monotonic milliseconds.
@@ -158,6 +178,8 @@ pub trait Session {
     /// How many publishes the client has been told to be confirmed since this was last asked. Those
     /// that were refused are none of them.
     fn take_confirmed(&mut self) -> u64;
+    /// How long messages took that were confirmed or acknowledged: to be drained.
+    fn latencies(&mut self) -> &mut SessionLatencies;
     /// Says something that needs no answer, if the client can be told anything: one that has gone
     /// is found out by that.
     fn beat(&mut self);
@@ -180,6 +202,9 @@ pub trait Session {
     fn hears_of_cancels(&self) -> bool;
     /// How many deliveries to a consumer the queue does not know to be settled.
     fn held_by(&self, channel: ChannelId, consumer: ConsumerId) -> usize;
+    /// Consumers that hold deliveries, and when each was given the oldest of them, in monotonic
+    /// milliseconds. Of very many deliveries some may not be looked at.
+    fn oldest_held(&self) -> Vec<(ConsumerId, u64)>;
     /// What listings show of it.
     fn status(&self) -> SessionStatus;
     /// What listings show of its open channels, in no order.

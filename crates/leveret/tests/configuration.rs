@@ -5,6 +5,7 @@ mod common;
 
 use common::{BINARY, Folder, Node, serve};
 use std::fs::{self, File};
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -185,6 +186,52 @@ fn definitions_are_checked_against_what_is_there() {
     fs::create_dir(folder.data().join("data")).expect("a folder");
     let (is_good, said) = check(&right);
     assert!(!is_good && said.contains("leveret.store"), "{said}");
+}
+
+#[test]
+fn a_check_says_what_a_start_would_to_a_store_of_a_cluster_or_of_none() {
+    let folder = Folder::new("check-cluster");
+    let data = folder.data();
+    let configuration = |name: &str, lines: &str| {
+        let text = format!("data_dir = {}\n{lines}", data.display());
+        folder.write(name, &text)
+    };
+    let alone = configuration("alone.conf", "");
+    let founds = configuration("founds.conf", "cluster.address = 127.0.0.1:0\n");
+    let joins = configuration(
+        "joins.conf",
+        "cluster.address = 127.0.0.1:0\ncluster.join.1 = 127.0.0.1:1\n",
+    );
+    let is_refused = |file: &Path, expected: &str| {
+        for words in [&["config", "check", "--config"][..], &["serve", "--config"]] {
+            let output = run(words, file, &folder.0);
+            let why = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(!output.status.success(), "{words:?} {}", file.display());
+            assert!(why.contains(expected), "{words:?}: {why}");
+        }
+    };
+    let is_taken = |file: &Path| {
+        let (is_good, said) = check(file);
+        assert!(is_good, "{}: {said}", file.display());
+    };
+    let start = |words: &[&str]| {
+        let mut command = serve(&data);
+        let node = Node::start(command.args(["--http", "none"]).args(words), &data);
+        assert!(node.terminate(), "an orderly end");
+    };
+    start(&[]);
+    is_refused(&joins, "data of its own");
+    is_taken(&alone);
+    is_taken(&founds);
+    // A port that was free a moment ago.
+    let free = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr());
+    let address = free.expect("a port on loopback").to_string();
+    start(&["--cluster", &address]);
+    is_refused(&alone, "that of a cluster's node");
+    is_taken(&founds);
+    is_taken(&joins);
+    fs::remove_file(data.join("cluster")).expect("it says which cluster");
+    is_refused(&founds, "does not say which");
 }
 
 #[test]

@@ -10,13 +10,16 @@ use crate::directory::Queue;
 pub use crate::disk_use::{DiskUse, QueueDiskUse};
 pub use crate::move_messages::{Move, MoveEnd, MoveMessages};
 use crate::question::Question;
+pub use crate::raft_counts::RaftCounts;
 pub use crate::stream_place::{Browse, StreamPlace};
 pub use crate::stream_stats::{
     Browsed, STREAM_ERROR_CODES, StreamConsumerStats, StreamGroup, StreamGroups, StreamMessage,
     StreamProtocolStats, StreamPublisherStats, StreamStanding, StreamTracking,
 };
 use leveret_auth::Access;
-use leveret_types::{ConnectionId, FieldTable, MESSAGE_SIZES, NodeId, ProtocolError, QueueId};
+use leveret_types::{
+    ConnectionId, FieldTable, LatencyCounts, MESSAGE_SIZES, NodeId, ProtocolError, QueueId,
+};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -247,6 +250,12 @@ pub struct BrokerStats {
     pub message_sizes: [u64; MESSAGE_SIZES.len() + 1],
     /// Bytes of these bodies.
     pub message_bytes: u64,
+    /// From the read of a publish to its confirm, over AMQP.
+    pub confirms: LatencyCounts,
+    /// The same over the stream protocol.
+    pub stream_confirms: LatencyCounts,
+    /// From a delivery to its acknowledgement.
+    pub acknowledgements: LatencyCounts,
     /// Spans of traced messages that the collector took, and that were dropped.
     pub trace_spans_exported: u64,
     pub trace_spans_dropped: u64,
@@ -300,6 +309,8 @@ pub struct ReplicaStats {
     pub committed: u64,
     /// Milliseconds from proposal to commit of the entry that was committed last, where it leads.
     pub commit_ms: u64,
+    /// What it has done.
+    pub counts: RaftCounts,
 }
 
 /// A queue, as its shard knows it. What was declared is in the catalogue, under the same id.
@@ -482,8 +493,8 @@ pub struct ConsumerStats {
     pub single_active: Option<bool>,
     /// Messages that it has and has not settled.
     pub unacknowledged: u64,
-    /// When it was given the oldest of them, in milliseconds since the Unix epoch, to the second;
-    /// none where that is not known: of quorum queues, and where deliveries have no timeout.
+    /// When it was given the oldest of them, in milliseconds since the Unix epoch; nothing where it
+    /// has none, or that is not known.
     pub oldest_unacknowledged_ms: Option<u64>,
     /// Arguments.
     pub arguments: FieldTable,

@@ -5,6 +5,7 @@ use crate::api::{Login, LoginAnswer, LoginTally, LoginVerdict, Running};
 use crate::cors::Origins;
 use crate::directory::{Counts, Directory};
 use crate::kept_changes::Changes;
+use crate::latencies::Lately;
 use crate::listen::Way;
 use crate::metrics::SharedTable;
 use crate::rate_limit::RateLimit;
@@ -80,6 +81,8 @@ pub struct App {
     clock: Clock,
     samples: Mutex<Samples>,
     pub(crate) sums: Mutex<Sums>,
+    /// How long confirms and acknowledgements took in the last minute.
+    lately: Mutex<Lately>,
 }
 
 impl App {
@@ -111,6 +114,7 @@ impl App {
             clock: Clock::of_machine(),
             samples: Mutex::default(),
             sums: Mutex::default(),
+            lately: Mutex::default(),
         }
     }
 
@@ -240,6 +244,12 @@ impl App {
     pub(crate) fn samples(&self) -> MutexGuard<'_, Samples> {
         // As with rates: a writer that panicked left nothing that harms.
         self.samples.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How long confirms and acknowledgements took in the last minute.
+    pub(crate) fn lately(&self) -> MutexGuard<'_, Lately> {
+        // The same.
+        self.lately.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Begins to measure all rates anew.

@@ -3,6 +3,7 @@
 
 use crate::api::{BrokerStats, MessageCounters, NodeStats};
 use crate::app::App;
+use crate::latencies;
 use crate::rates::{MESSAGE_FIELDS, NODE_FIELDS, Subject};
 use serde_json::{Map, Value, json};
 use std::time::Instant;
@@ -28,11 +29,14 @@ pub(crate) fn fields(c: &MessageCounters) -> [(&'static str, u64); MESSAGE_FIELD
     ]
 }
 
-/// What a node has, did, and saw come and go, by RabbitMQ's names.
+/// What a node has, did, and saw come and go, by RabbitMQ's names where it has them. `p99_ms` is of
+/// confirms and acknowledgements in the minute before.
 pub(crate) fn node_fields(
     node: &NodeStats,
     broker: &BrokerStats,
+    p99_ms: [u64; 2],
 ) -> [(&'static str, u64); NODE_FIELDS] {
+    let [confirms, acknowledgements] = latencies::of_clients(broker);
     [
         ("mem_used", node.memory_used_bytes),
         ("fd_used", node.fds_used),
@@ -43,6 +47,13 @@ pub(crate) fn node_fields(
         ("io_write_count", node.io.writes),
         ("io_write_bytes", node.io.write_bytes),
         ("io_sync_count", node.io.syncs),
+        ("io_sync_us", node.io.sync_us),
+        ("publish_confirm_count", confirms.count),
+        ("publish_confirm_ms", confirms.total_ms),
+        ("publish_confirm_p99_ms", p99_ms[0]),
+        ("deliver_ack_count", acknowledgements.count),
+        ("deliver_ack_ms", acknowledgements.total_ms),
+        ("deliver_ack_p99_ms", p99_ms[1]),
         ("cpu_ms", node.cpu_ms),
         ("connection_created", broker.connections_opened),
         ("connection_closed", broker.connections_closed),
@@ -63,6 +74,14 @@ pub(crate) const CHURN: [&str; 7] = [
     "queue_declared",
     "queue_created",
     "queue_deleted",
+];
+
+/// Those of them that say how long clients wait, and are waited for.
+pub(crate) const LATENCIES: [&str; 4] = [
+    "publish_confirm_count",
+    "publish_confirm_ms",
+    "deliver_ack_count",
+    "deliver_ack_ms",
 ];
 
 /// The names of [`fields`].
@@ -92,6 +111,13 @@ pub(crate) const NODE_NAMES: [&str; NODE_FIELDS] = [
     "io_write_count",
     "io_write_bytes",
     "io_sync_count",
+    "io_sync_us",
+    "publish_confirm_count",
+    "publish_confirm_ms",
+    "publish_confirm_p99_ms",
+    "deliver_ack_count",
+    "deliver_ack_ms",
+    "deliver_ack_p99_ms",
     "cpu_ms",
     "connection_created",
     "connection_closed",

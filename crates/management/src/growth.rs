@@ -109,6 +109,7 @@ fn consumers(rows: Vec<Value>, channels: &[Value]) -> Vec<Value> {
                 "activity_status": row["activity_status"],
                 "ack_required": row["ack_required"],
                 "prefetch_count": prefetch,
+                "oldest_unacknowledged_at": row["oldest_unacknowledged_at"],
                 "channel_unacknowledged": held,
                 "channel_acks_per_second": channel.map_or(0.0, |c| rate(&c["message_stats"], "ack")),
                 "full": row["ack_required"] == true && prefetch > 0 && held >= prefetch,

@@ -68,7 +68,7 @@ pub fn page(app: &App, path: &str, query: &str) -> Result<Pieces, ApiError> {
     auth_attempts(&mut page, app, &broker);
     global(&mut page, &broker);
     cluster(&mut page, app);
-    raft(&mut page, app, per_object);
+    raft(&mut page, app, per_object, !per_object);
     of_ra(&mut page);
     start_time(&mut page, &node);
     let queues = queue_table(app, &Scope::default(), per_object);
@@ -197,7 +197,7 @@ fn one_family(
         "node_coarse_metrics" => node_usage(page, node),
         "node_persister_metrics" => node_persister(page, node),
         "ra_metrics" => {
-            raft(page, app, true);
+            raft(page, app, true, true);
             of_ra(page);
         }
         "queue_coarse_metrics" => queue_coarse(page, queues()),

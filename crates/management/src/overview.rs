@@ -4,7 +4,7 @@ use crate::absent;
 use crate::api::{BrokerStats, Listener, NodeStats};
 use crate::app::App;
 use crate::client_lists;
-use crate::figures::{CHURN, depths, message_stats, node_fields};
+use crate::figures::{CHURN, LATENCIES, depths, message_stats, node_fields};
 use crate::history;
 use crate::input::{Body, Query};
 use crate::peers;
@@ -28,7 +28,7 @@ type Answer = Result<Reply, ApiError>;
 
 /// The counters of this node, each with its rate.
 fn own_counters(app: &App, node: &NodeStats, broker: &BrokerStats, ranges: &Ranges) -> Value {
-    let fields = node_fields(node, broker);
+    let fields = node_fields(node, broker, app.lately().p99_ms());
     let rates = app.node_rates(fields.map(|(_, count)| count), Instant::now());
     let mut counters = counters_at(fields, rates);
     history::write(app, Subject::Node, ranges, &[Part::Node], &mut counters);
@@ -44,11 +44,11 @@ fn counters_at(fields: [(&str, u64); NODE_FIELDS], rates: [f64; NODE_FIELDS]) ->
     Value::Object(out)
 }
 
-/// What came and went, each with its rate, out of a node's counters.
-fn churn_of(counters: &Value) -> Value {
+/// Some of a node's counters, each with its rate.
+fn some_of(counters: &Value, names: &[&str]) -> Value {
     let mut out = Map::new();
-    for name in CHURN {
-        for field in [name.to_owned(), format!("{name}_details")] {
+    for name in names {
+        for field in [(*name).to_owned(), format!("{name}_details")] {
             let value = counters[&field].clone();
             out.insert(field, value);
         }
@@ -68,11 +68,12 @@ fn listener_json(node: &str, listener: &Listener) -> Value {
 }
 
 /// The parts of `/api/overview` that are the sums, or the lists, of all nodes'.
-const SUMMED: [&str; 6] = [
+const SUMMED: [&str; 7] = [
     "message_stats",
     "queue_totals",
     "object_totals",
     "churn_rates",
+    "latencies",
     "listeners",
     "contexts",
 ];
@@ -112,7 +113,8 @@ pub fn own_overview(app: &App, ranges: &Ranges) -> Value {
             "connections": broker.connections,
             "consumers": broker.consumers,
         },
-        "churn_rates": churn_of(&counters),
+        "churn_rates": some_of(&counters, &CHURN),
+        "latencies": some_of(&counters, &LATENCIES),
         "listeners": listeners.collect::<Value>(),
         "contexts": contexts(&node),
     })
@@ -133,8 +135,10 @@ fn visible_overview(call: &Call<'_>, ranges: &Ranges) -> Value {
         "queues": queues,
     });
     // These are the node's.
-    let none = node_fields(&NodeStats::default(), &BrokerStats::default());
-    sums["churn_rates"] = churn_of(&counters_at(none, [0.0; NODE_FIELDS]));
+    let none = node_fields(&NodeStats::default(), &BrokerStats::default(), [0; 2]);
+    let none = counters_at(none, [0.0; NODE_FIELDS]);
+    sums["churn_rates"] = some_of(&none, &CHURN);
+    sums["latencies"] = some_of(&none, &LATENCIES);
     sums["listeners"] = json!([]);
     sums["contexts"] = json!([]);
     sums
@@ -362,7 +366,10 @@ fn others(app: &App, ranges: &Ranges) -> Vec<Value> {
                 "being_drained": node.draining,
             });
             let nothing = (NodeStats::default(), BrokerStats::default());
-            let counters = counters_at(node_fields(&nothing.0, &nothing.1), [0.0; NODE_FIELDS]);
+            let counters = counters_at(
+                node_fields(&nothing.0, &nothing.1, [0; 2]),
+                [0.0; NODE_FIELDS],
+            );
             let mut shape = node_json(app, &nothing.0, counters);
             match told.as_object().is_some_and(|told| !told.is_empty()) {
                 true => merge(&mut shape, told),

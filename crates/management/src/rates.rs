@@ -18,7 +18,7 @@ const FORGET: Duration = Duration::from_secs(300);
 /// Counters of messages that each object has.
 pub const MESSAGE_FIELDS: usize = 12;
 /// Counters of a node whose rates are shown.
-pub const NODE_FIELDS: usize = 17;
+pub const NODE_FIELDS: usize = 24;
 
 /// Whose rates are meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -7,6 +7,7 @@ use crate::api::MessageCounters;
 use crate::app::App;
 use crate::exchanges;
 use crate::figures::{fields, node_fields};
+use crate::latencies;
 use crate::rates::{MESSAGE_FIELDS, NODE_FIELDS, Subject};
 use crate::reply::fingerprint;
 use crate::sums::{Sums, add};
@@ -107,7 +108,9 @@ impl App {
         let mut values = message_values(&broker.all_messages()).to_vec();
         values.extend(sums.depths());
         let node = self.node().node_stats();
-        let own: [_; NODE_FIELDS] = node_fields(&node, &broker);
+        let measured = latencies::of_clients(&broker);
+        let p99_ms = self.lately().note(now.monotonic_ms, measured);
+        let own: [_; NODE_FIELDS] = node_fields(&node, &broker, p99_ms);
         values.extend(own.map(|(_, count)| count));
         self.samples().note(Subject::Node, &values, None);
         sums.is_begun = true;

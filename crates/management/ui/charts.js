@@ -153,6 +153,16 @@ export function usePast (address, counters, gauges) {
 // Paths of figures that are called in an answer as they are here.
 export const below = (parent, names) => Object.fromEntries(names.map((name) => [name, parent ? `${parent}.${name}` : name]))
 
+// A line's value at a point of a history: of a series, or, with `by`, a mean: what one series grew by over what the other did,
+// `scale` times. Where nothing happened there is no mean, nor where a time is 0 (`isTime`): a gap.
+export function pointOf ({ series }, { name, by, scale = 1, isTime }, at) {
+  const value = series[name]?.[at]
+  if (!by) return isTime && value === 0 ? null : value
+  const count = series[by]?.[at]
+  if (value == null || count == null) return value === undefined || count === undefined ? undefined : null
+  return count > 0 ? scale * value / count : null
+}
+
 // The newest point of a series.
 export const newest = (history, name) => history.series[name]?.at(-1) ?? null
 
@@ -203,7 +213,7 @@ function clock (seconds, range) {
   return range > 60 ? minutes : `${minutes}:${twoDigits(at.getSeconds())}`
 }
 
-// `lines`: `{name, label, colour, fill}`; `unit`: rate, count, bytes, ms, age (seconds), or cpu (milliseconds a second).
+// `lines`: `{name, label, colour, fill}`, and what `pointOf` takes; `unit`: rate, count, bytes, ms, age (seconds), or cpu (milliseconds a second).
 export function Chart ({ title, history, lines, unit = 'rate' }) {
   const range = useRange()
   const themed = useCell(theme)
@@ -224,7 +234,7 @@ export function Chart ({ title, history, lines, unit = 'rate' }) {
     return () => plot.current.destroy()
   }, [themed, system, range, lines.map((line) => line.name).join()])
   useEffect(() => { plot.current?.set(dataOf(history, lines)) }, [history, history.times.at(-1)])
-  const value = (line) => hovered == null ? newest(history, line.name) : history.series[line.name]?.[hovered]
+  const value = (line) => pointOf(history, line, hovered ?? history.times.length - 1)
   return html`<figure class="chart">
     <figcaption><strong>${title}</strong><ul>${lines.map((line, at) => html`
       <li><span class=${`swatch s${line.colour ?? at + 1}`}></span>${line.label} <b>${format(value(line))}</b></li>`)}</ul></figcaption>
@@ -232,5 +242,5 @@ export function Chart ({ title, history, lines, unit = 'rate' }) {
   </figure>`
 }
 
-const dataOf = (history, lines) =>
-  [history.times, ...lines.map((line) => history.series[line.name] ?? history.times.map(() => null))]
+const dataOf = (history, lines) => [history.times, ...lines.map((line) =>
+  history.series[line.name] ? history.times.map((_, at) => pointOf(history, line, at)) : history.times.map(() => null))]

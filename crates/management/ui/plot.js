@@ -114,11 +114,16 @@ export class Plot {
     }
   }
 
-  // A line, in as many parts as it has gaps.
+  // A line, in as many parts as it has gaps; a point between two of them is a dot.
   drawLine (c, { stroke, fill }, times, values) {
     let part = []
     const end = () => {
-      if (part.length > 1) {
+      if (part.length === 1) {
+        c.fillStyle = stroke
+        c.beginPath()
+        c.arc(part[0][0], part[0][1], 1.5, 0, 7)
+        c.fill()
+      } else if (part.length > 1) {
         const path = new Path2D()
         for (const [x, y] of part) path.lineTo(x, y)
         c.strokeStyle = stroke

@@ -120,6 +120,7 @@ impl<S: Session> Connection<S> {
 
     /// Takes in what was posted from elsewhere.
     pub fn event<E: Env>(&mut self, now: Now, event: ConnectionEvent, env: &E) {
+        self.session.set_now(now);
         match event {
             ConnectionEvent::Queue(event) => self.queue_event(event, now, env),
             ConnectionEvent::Cluster(ClusterEvent::Executed { id, result }) => {
@@ -166,6 +167,7 @@ impl<S: Session> Connection<S> {
 
     /// The write-ahead log has become durable further.
     pub fn durable<E: Env>(&mut self, now: Now, env: &E) {
+        self.session.set_now(now);
         for shard in 0..env.settings().shard_count {
             let shard = ShardId(shard);
             self.session.durable(shard, env.durable(shard));
@@ -271,10 +273,13 @@ impl<S: Session> Connection<S> {
 
     /// Publishes count as confirmed once their clients are told so.
     fn count_confirmed<E: Env>(&mut self, env: &E) {
+        let counters = env.counters();
         match self.session.take_confirmed() {
             0 => {}
-            confirmed => add(&env.counters().messages_confirmed, confirmed),
+            confirmed => add(&counters.messages_confirmed, confirmed),
         }
+        let latencies = self.session.latencies();
+        latencies.confirms.drain(|told| counters.confirms.add(told));
     }
 
     /// The socket has taken what it can: queues may deliver more.
@@ -370,6 +375,10 @@ impl<S: Session> Connection<S> {
             }
         }
         self.flush_streams(env);
+        let latencies = self.session.latencies();
+        latencies.acknowledgements.drain(|told| {
+            env.counters().acknowledgements.add(told);
+        });
         count
     }
 

@@ -1,8 +1,9 @@
 //! Counters of the whole node.
 
+use crate::latency_totals::LatencyTotals;
 use crate::stream_deliveries::StreamDeliveries;
 use leveret_stream_session::{CODES as STREAM_CODES, Totals};
-use leveret_types::MESSAGE_SIZES;
+use leveret_types::{LatencyCounts, MESSAGE_SIZES};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 macro_rules! counters {
@@ -18,6 +19,12 @@ macro_rules! counters {
             pub stream_errors: [AtomicU64; STREAM_CODES],
             /// What clients of AMQP were delivered of streams.
             pub stream_deliveries: StreamDeliveries,
+            /// From the read of a publish to its confirm; not over the stream protocol.
+            pub confirms: LatencyTotals,
+            /// The same over the stream protocol.
+            pub stream_confirms: LatencyTotals,
+            /// From a delivery to its acknowledgement.
+            pub acknowledgements: LatencyTotals,
         }
 
         /// The counters at one moment.
@@ -28,6 +35,12 @@ macro_rules! counters {
             pub message_sizes: [u64; MESSAGE_SIZES.len() + 1],
             /// Errors that clients of the stream protocol were told, by their response codes.
             pub stream_errors: [u64; STREAM_CODES],
+            /// From the read of a publish to its confirm; not over the stream protocol.
+            pub confirms: LatencyCounts,
+            /// The same over the stream protocol.
+            pub stream_confirms: LatencyCounts,
+            /// From a delivery to its acknowledgement.
+            pub acknowledgements: LatencyCounts,
         }
 
         impl NodeCounters {
@@ -42,6 +55,9 @@ macro_rules! counters {
                         self.message_sizes[at].load(Ordering::Relaxed)
                     }),
                     stream_errors: std::array::from_fn(|_| errors.next().unwrap_or_default()),
+                    confirms: self.confirms.values(),
+                    stream_confirms: self.stream_confirms.values(),
+                    acknowledgements: self.acknowledgements.values(),
                 }
             }
         }

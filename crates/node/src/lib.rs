@@ -31,6 +31,7 @@ mod events;
 mod firehose;
 mod followed;
 mod identity;
+mod latency_totals;
 mod login;
 mod run;
 mod status;
@@ -46,6 +47,7 @@ pub use env::{
 };
 pub use followed::{any_traced, clients_follow};
 pub use identity::Peer;
+pub use latency_totals::LatencyTotals;
 pub use status::{ChannelStatus, ConnectionStatus, ConsumerStatus};
 pub use stream_connection::{StreamConnection, move_group};
 pub use topology::{Answer, Caller, Question};

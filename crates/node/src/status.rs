@@ -98,6 +98,9 @@ pub struct ConsumerStatus {
     pub exclusive: bool,
     /// How many messages it may hold.
     pub prefetch: u16,
+    /// When it was given the oldest message that it holds, in monotonic milliseconds; none where it
+    /// holds none, or that is not known.
+    pub oldest_held_ms: Option<u64>,
     /// Its arguments.
     pub arguments: FieldTable,
 }

@@ -143,7 +143,8 @@ impl Group {
         self.election.is_standing_due = !is_durable;
         if is_durable {
             // A refusal means that a membership change is committed and not yet applied.
-            let _ = self.raw.campaign();
+            let has_begun = self.raw.campaign().is_ok();
+            self.counts.trials += u64::from(has_begun);
         }
     }
 

@@ -1,6 +1,7 @@
 //! One member of one group: what goes in. What comes out is in [`crate::ready`].
 
 use crate::convert::message_in;
+use crate::counts::Counts;
 use crate::election::Election;
 use crate::entry::{Entry, EntryKind};
 use crate::error::{Malformed, RestoreError, StepError};
@@ -127,6 +128,8 @@ pub struct Group {
     pub(crate) has_buffers: bool,
     /// What the embedder knows of this member's role.
     pub(crate) told: RoleChange,
+    /// What it has done.
+    pub(crate) counts: Counts,
 }
 
 impl std::fmt::Debug for Group {
@@ -194,6 +197,7 @@ impl Group {
             hard,
             has_buffers: false,
             told,
+            counts: Counts::default(),
         };
         group.draw_timeout();
         Ok(group)
@@ -210,6 +214,7 @@ impl Group {
         }
         message.check()?;
         self.check_possible(&message)?;
+        self.counts.take(&message);
         let (from, term) = (message.from, message.term);
         let is_vote = matches!(message.body, Body::Vote { .. });
         let is_leaders = matches!(
@@ -345,6 +350,12 @@ impl Group {
         );
         self.leading.floor = index.max(self.leading.floor);
         self.forget();
+    }
+
+    /// What this member has done so far.
+    #[must_use]
+    pub const fn counts(&self) -> &Counts {
+        &self.counts
     }
 
     /// The mark of a snapshot at `index`: of what is applied and not compacted.

@@ -137,11 +137,13 @@ impl<L> Host<L> {
     }
 
     /// Begins again with another group, over what the log has: nothing is under way any more. What
-    /// this member has acknowledged it has still: the log has that.
+    /// this member has acknowledged it has still: the log has that. Nor does what it has done begin
+    /// anew.
     pub fn restart(&mut self, group: Group) {
-        let acknowledged = self.group.acknowledged;
+        let (acknowledged, counts) = (self.group.acknowledged, self.group.counts);
         self.group = Group {
             acknowledged,
+            counts,
             ..group
         };
         self.writing.clear();

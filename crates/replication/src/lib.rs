@@ -15,6 +15,7 @@
 //! Invariant: bytes from a peer or a disk are checked before the library sees what they say.
 
 mod convert;
+mod counts;
 mod election;
 mod entry;
 mod error;
@@ -30,6 +31,7 @@ mod ready;
 mod wanted;
 mod wire;
 
+pub use counts::Counts;
 pub use entry::{Entry, EntryKind};
 pub use error::{Malformed, ProposeError, RestoreError, StepError};
 pub use group::{Group, GroupConfig, HardState, MemberStatus, Role, RoleChange, Status};

@@ -87,6 +87,7 @@ impl Group {
         self.settle(0);
         ready.messages.append(&mut self.outbox);
         ready.role = self.new_role();
+        self.count(&ready);
         Some(ready)
     }
 
@@ -106,18 +107,34 @@ impl Group {
         self.observe();
     }
 
+    /// Counts what is about to be done.
+    fn count(&mut self, ready: &Ready) {
+        for message in ready.messages.iter().chain(&ready.snapshots) {
+            let is_up = self.is_up(message.to);
+            self.counts.send(message, is_up);
+        }
+        self.counts.writes += u64::from(ready.must_sync);
+        if let Some(new) = ready.hard_state {
+            self.counts.hard_states += 1;
+            // Who stands votes for itself.
+            self.counts.elections += u64::from(new.vote == self.replica.0);
+        }
+    }
+
     fn ready_outbox(&mut self) -> Option<Ready> {
         let role = self.new_role();
         if self.outbox.is_empty() && role.is_none() {
             self.rest();
             return None;
         }
-        Some(Ready {
+        let ready = Ready {
             number: self.handed_out,
             messages: std::mem::take(&mut self.outbox),
             role,
             ..Ready::default()
-        })
+        };
+        self.count(&ready);
+        Some(ready)
     }
 
     /// Term and vote, if they are new.

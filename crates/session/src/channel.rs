@@ -96,6 +96,14 @@ impl Channel {
         }
     }
 
+    /// Gives memory back that nothing is in.
+    pub fn shrink(&mut self) {
+        self.unacked.shrink();
+        if let Some(ledger) = self.ledger() {
+            ledger.shrink();
+        }
+    }
+
     /// Forgets all but that it is closing.
     pub fn begin_closing(&mut self) {
         *self = Self {

@@ -22,7 +22,7 @@ use hold::Hold;
 use leveret_amqp::encode::{self, Content};
 use leveret_amqp::preamble::Guess;
 use leveret_amqp::{EncodeMethod, connection};
-use leveret_client::{ChannelStatus, SessionState as State};
+use leveret_client::{ChannelStatus, SessionLatencies, SessionState as State};
 use leveret_types::{ChannelId, ConsumerId, FieldTable, Now, OutBuffer, ProtocolError};
 use std::fmt;
 use std::sync::Arc;
@@ -128,6 +128,7 @@ pub struct Connection {
     pub(crate) channels: Map<u16, Channel>,
     pub(crate) consumers: Map<ConsumerId, Consumer>,
     answers: Answers,
+    pub(crate) latencies: SessionLatencies,
     pub(crate) out: OutBuffer,
 }
 
@@ -151,6 +152,7 @@ impl Connection {
             channels: Map::default(),
             consumers: Map::default(),
             answers: Answers::default(),
+            latencies: SessionLatencies::default(),
             out: OutBuffer::new(),
         }
     }
@@ -352,8 +354,9 @@ impl Connection {
         self.out.shrink();
         self.arriving.shrink();
         self.answers.shrink();
+        self.latencies.shrink();
         for channel in self.channels.values_mut() {
-            channel.unacked.shrink();
+            channel.shrink();
         }
     }
 }

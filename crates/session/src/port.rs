@@ -3,7 +3,8 @@
 use crate::Connection;
 use bytes::Bytes;
 use leveret_client::{
-    Awaited, ChannelStatus, Delivery, Reply, Request, Session, SessionState, SessionStatus,
+    Awaited, ChannelStatus, Delivery, Reply, Request, Session, SessionLatencies, SessionState,
+    SessionStatus,
 };
 use leveret_types::{
     ChannelId, ConsumerId, Message, Now, OutBuffer, ProtocolError, QueueId, ReplyCode, ShardId,
@@ -37,6 +38,7 @@ macro_rules! as_named_mut {
 impl Session for Connection {
     as_named_mut! {
         fn receive(&mut self, now: Now, bytes: Bytes, requests: &mut Vec<Request>);
+        fn set_now(&mut self, now: Now);
         fn tick(&mut self, now: Now, requests: &mut Vec<Request>);
         fn unread(&mut self, at: Now);
         fn reply(&mut self, now: Now, reply: Reply, requests: &mut Vec<Request>);
@@ -60,6 +62,7 @@ impl Session for Connection {
         fn refused(&mut self, queue: QueueId, sequences: &Range<u64>);
         fn flush(&mut self);
         fn take_confirmed(&mut self) -> u64;
+        fn latencies(&mut self) -> &mut SessionLatencies;
         fn beat(&mut self);
         fn output(&mut self) -> &mut OutBuffer;
     }
@@ -77,6 +80,7 @@ impl Session for Connection {
         fn is_transactional(&self, channel: ChannelId) -> bool;
         fn hears_of_cancels(&self) -> bool;
         fn held_by(&self, channel: ChannelId, consumer: ConsumerId) -> usize;
+        fn oldest_held(&self) -> Vec<(ConsumerId, u64)>;
     }
 
     fn status(&self) -> SessionStatus {

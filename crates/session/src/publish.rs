@@ -475,6 +475,7 @@ impl Connection {
         requests: &mut Vec<Request>,
     ) -> Result<(), ProtocolError> {
         self.hold.publishes();
+        let now_ms = self.times.now.monotonic_ms;
         let Some(channel) = self.open_channel(number) else {
             return Ok(());
         };
@@ -487,7 +488,7 @@ impl Connection {
         };
         match &mut channel.mode {
             Mode::Plain => {}
-            Mode::Confirm(ledger) => publish.number = ledger.issue(),
+            Mode::Confirm(ledger) => publish.number = ledger.issue(now_ms),
             Mode::Transaction(tx) => {
                 tx.bytes += publish.message.weight();
                 if tx.publishes.len() == TRANSACTION_MESSAGES_MAX

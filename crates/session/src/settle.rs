@@ -24,18 +24,28 @@ impl Connection {
         outcome: SettleOutcome,
         requests: &mut Vec<Request>,
     ) -> Result {
+        let Self {
+            channels,
+            latencies,
+            times,
+            ..
+        } = self;
         let Some(Channel {
             unacked,
             mode,
             counters,
             ..
-        }) = self.open_channel(number)
+        }) = channels.get_mut(&number).filter(|of| !of.closing)
         else {
             return Ok(());
         };
         let channel = ChannelId(number);
         let mut each = |held: Held| {
-            counters.acknowledged += u64::from(outcome == SettleOutcome::Accept);
+            if outcome == SettleOutcome::Accept {
+                counters.acknowledged += 1;
+                let held_ms = held.held_ms(times.now);
+                latencies.acknowledgements.add(held_ms, 1);
+            }
             match mode {
                 Mode::Transaction(tx) => tx.settles.push((held, outcome)),
                 _ => push_settle(requests, held.settle(channel, outcome)),

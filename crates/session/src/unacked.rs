@@ -1,7 +1,7 @@
 //! The deliveries of one channel that the client has not settled, by delivery tag.
 
 use leveret_client::contract::{Delivery, Settle, SettleOutcome};
-use leveret_types::{ChannelId, ConsumerId, QueueId};
+use leveret_types::{ChannelId, ConsumerId, Now, QueueId};
 use std::collections::VecDeque;
 
 /// Holes that may be among the deliveries before they are closed up.
@@ -21,23 +21,34 @@ pub struct Held {
     pub queue: QueueId,
     /// Position in the queue's priority log.
     pub index: u64,
+    /// When it was delivered: the low half of monotonic milliseconds, which 49 days take.
+    delivered_ms: u32,
     /// The queue's priority log.
     pub priority_log: u8,
     /// It was settled out of order: a hole until it comes to the front.
     settled: bool,
 }
 
+// A client may hold many.
+const _: () = assert!(size_of::<Held>() == 40);
+
 impl Held {
-    /// What is held of a delivery.
-    pub const fn new(tag: u64, delivery: &Delivery) -> Self {
+    /// What is held of a delivery that is made now.
+    pub const fn new(tag: u64, delivery: &Delivery, now: Now) -> Self {
         Self {
             tag,
+            delivered_ms: now.monotonic_ms as u32,
             subscription: delivery.consumer,
             queue: delivery.queue,
             index: delivery.index,
             priority_log: delivery.priority_log,
             settled: false,
         }
+    }
+
+    /// How long it has been held, in milliseconds.
+    pub const fn held_ms(&self, now: Now) -> u64 {
+        (now.monotonic_ms as u32).wrapping_sub(self.delivered_ms) as u64
     }
 
     /// What a settle of it says.
@@ -184,6 +195,7 @@ mod tests {
             subscription: ConsumerId(1),
             queue: QueueId(1),
             index: tag * 10,
+            delivered_ms: 0,
             priority_log: 0,
             settled: false,
         }
@@ -238,6 +250,16 @@ mod tests {
                     model.len()
                 );
             }
+        }
+    }
+
+    #[test]
+    fn what_is_held_since_before_the_low_half_of_the_clock_began_anew_is_not_old() {
+        let began = u64::from(u32::MAX) - 2;
+        let delivery = crate::fuzz::delivery(ConsumerId(1), 1);
+        let held = Held::new(1, &delivery, Now::both(began));
+        for held_ms in [0, 2, 3, 10_000] {
+            assert_eq!(held.held_ms(Now::both(began + held_ms)), held_ms);
         }
     }
 

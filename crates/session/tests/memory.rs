@@ -132,6 +132,7 @@ impl Bench {
             other => panic!("{other:?}"),
         });
         assert_eq!(settled.sum::<u64>(), BATCH);
+        self.measured();
     }
 
     fn written(&mut self) {
@@ -139,6 +140,14 @@ impl Bench {
         let written = self.connection.output().len();
         assert!(written > 0);
         self.connection.output().advance(written);
+        self.measured();
+    }
+
+    /// The node takes in what was measured.
+    fn measured(&mut self) {
+        let latencies = self.connection.latencies();
+        latencies.confirms.drain(|_| {});
+        latencies.acknowledgements.drain(|_| {});
     }
 
     /// Acknowledgements of the batch of deliveries that comes next.

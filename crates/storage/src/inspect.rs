@@ -82,6 +82,8 @@ pub enum InspectError {
 
 /// A store that is looked at, entry by entry, and not changed on disk.
 pub struct ReadOnly<D: Disk> {
+    /// The store's identity.
+    pub uuid: [u8; 16],
     /// The logs.
     pub shards: Vec<ShardLogs>,
     reader: Reader<D>,
@@ -99,6 +101,7 @@ impl<D: Disk> ReadOnly<D> {
         let identity = folders.identity(disk)?.ok_or_else(missing)?;
         let found = load(disk, folders, identity, &Options::default())?;
         Ok(Self {
+            uuid: identity.uuid,
             shards: found.shards,
             reader: Reader::new(disk.clone(), folders, identity.salt()),
             _locks: locks,

@@ -25,6 +25,7 @@ impl Session {
         if self.phase != Phase::Open {
             return;
         }
+        self.now = now;
         let (request, result) = match event {
             Event::Confirmed { publisher, ids } => {
                 self.confirmed(publisher, &ids);
@@ -43,7 +44,6 @@ impl Session {
                 chunk,
                 committed_chunk,
             } => {
-                self.now = now;
                 self.deliver(reader, chunk, committed_chunk, port);
                 return self.give_credit(port);
             }

@@ -9,8 +9,9 @@ use leveret_auth::Access;
 use leveret_stream::{Batch, BatchForm, Command, PublisherId, Reference, Refusal, RequestId};
 use leveret_stream_protocol::server::put_confirm;
 use leveret_stream_protocol::{Key, Publish, ResponseCode, ServerCommand};
-use leveret_types::QueueId;
 use leveret_types::limits::STREAM_LIST_ENTRIES_MAX;
+use leveret_types::{Began, QueueId};
+use std::collections::BTreeMap;
 
 /// One publisher.
 #[derive(Debug)]
@@ -22,6 +23,10 @@ pub(crate) struct Publisher {
     reference: Option<Reference>,
     pub(crate) unconfirmed_entries: usize,
     pub(crate) unconfirmed_bytes: usize,
+    /// Entries that went to the stream, and when they came. They are answered in this order, or
+    /// nearly.
+    sent: u64,
+    began: Began,
     /// Entries that it has published, and what became of them.
     pub(crate) published: u64,
     pub(crate) confirmed: u64,
@@ -112,6 +117,8 @@ impl Session {
             reference: declare.reference,
             unconfirmed_entries: 0,
             unconfirmed_bytes: 0,
+            sent: 0,
+            began: Began::default(),
             published: 0,
             confirmed: 0,
             errored: 0,
@@ -165,6 +172,10 @@ impl Session {
             let ids: Vec<u64> = publish.entries().map(|e| e.publishing_id).collect();
             return self.publish_failed(publisher_id, &ids, ResponseCode::PRECONDITION_FAILED);
         }
+        publisher
+            .began
+            .note(publisher.sent + 1, self.now.monotonic_ms);
+        publisher.sent += batch.len() as u64;
         publisher.unconfirmed_entries += batch.len();
         publisher.unconfirmed_bytes += batch.bytes();
         publisher.published += batch.len() as u64;
@@ -188,9 +199,13 @@ impl Session {
     }
 
     /// The publisher that is meant, unless it has gone; so many of its messages are answered.
-    fn settled(&mut self, number: PublisherId, count: usize) -> Option<(u8, &mut Publisher)> {
+    fn settled(
+        publishers: &mut BTreeMap<u8, Publisher>,
+        number: PublisherId,
+        count: usize,
+    ) -> Option<(u8, &mut Publisher)> {
         let publisher_id = (number.0 & 0xFF) as u8;
-        let publisher = self.publishers.get_mut(&publisher_id)?;
+        let publisher = publishers.get_mut(&publisher_id)?;
         if publisher.number != number {
             return None;
         }
@@ -209,9 +224,18 @@ impl Session {
     }
 
     pub(crate) fn confirmed(&mut self, number: PublisherId, ids: &[u64]) {
-        if let Some((publisher_id, publisher)) = self.settled(number, ids.len()) {
-            publisher.confirmed += ids.len() as u64;
-            self.totals.confirmed += ids.len() as u64;
+        let settled = Self::settled(&mut self.publishers, number, ids.len());
+        if let Some((publisher_id, publisher)) = settled {
+            let count = ids.len() as u64;
+            let end = publisher.sent + 1 - publisher.unconfirmed_entries as u64;
+            let answered = end.saturating_sub(count)..end;
+            let now_ms = self.now.monotonic_ms;
+            publisher.began.measure(answered, now_ms, |ms, count| {
+                self.latencies.add(ms, count);
+            });
+            publisher.began.forget_before(end);
+            publisher.confirmed += count;
+            self.totals.confirmed += count;
             // What was published in several frames is confirmed at once, which may be too much for
             // the frames that the client takes.
             for ids in ids.chunks(self.ids_of_a_frame(ID_BYTES)) {
@@ -222,7 +246,8 @@ impl Session {
     }
 
     pub(crate) fn refused(&mut self, number: PublisherId, ids: &[u64], refusal: &Refusal) {
-        if let Some((publisher_id, publisher)) = self.settled(number, ids.len()) {
+        let settled = Self::settled(&mut self.publishers, number, ids.len());
+        if let Some((publisher_id, publisher)) = settled {
             publisher.errored += ids.len() as u64;
             self.publish_failed(publisher_id, ids, code_of(refusal));
         }

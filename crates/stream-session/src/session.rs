@@ -16,7 +16,7 @@ use leveret_types::limits::{
     STREAM_FRAME_BYTES_PREAUTH_MAX, STREAM_FRAMES_PER_TURN_MAX, STREAM_UNCONFIRMED_BYTES_MAX,
     STREAM_UNCONFIRMED_ENTRIES_MAX,
 };
-use leveret_types::{Now, OutBuffer};
+use leveret_types::{Latencies, Now, OutBuffer};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -84,6 +84,8 @@ pub struct Session {
     pub(crate) gone_behind: Vec<String>,
     next_number: u64,
     pub(crate) totals: Totals,
+    /// How long publishes took that were confirmed.
+    pub(crate) latencies: Latencies,
     /// Publishers wait until fewer of their messages are unconfirmed.
     pub(crate) congested: bool,
     heard_ms: u64,
@@ -122,6 +124,7 @@ impl Session {
             gone_behind: Vec::new(),
             next_number: 0,
             totals: Totals::default(),
+            latencies: Latencies::default(),
             congested: false,
             heard_ms: now.monotonic_ms,
             spoke_ms: now.monotonic_ms,

@@ -4,7 +4,7 @@ use crate::publishers::Publisher;
 use crate::readers::Reader;
 use crate::session::Session;
 use crate::totals::Totals;
-use leveret_types::QueueId;
+use leveret_types::{Latencies, QueueId};
 
 /// How a connection stands, for listings.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -115,6 +115,12 @@ impl Session {
             frame_max: self.frame_max,
             heartbeat_seconds: self.heartbeat_seconds,
         }
+    }
+
+    /// How long publishes took, from when they were read until their confirm is written: to be
+    /// drained.
+    pub const fn latencies(&mut self) -> &mut Latencies {
+        &mut self.latencies
     }
 
     /// What it has done so far.

@@ -27,6 +27,7 @@ use std::sync::Arc;
 
 mod credit;
 mod in_hand;
+mod latencies;
 mod single_active;
 mod streams;
 mod turns;

@@ -12,6 +12,7 @@ pub mod descriptors;
 pub mod encoded;
 pub mod error;
 pub mod id;
+pub mod latency;
 pub mod limits;
 pub mod message;
 pub mod out;
@@ -26,6 +27,7 @@ pub mod unfinished;
 
 pub use error::{ProtocolError, ReplyCode, Scope};
 pub use id::{ChannelId, ConnectionId, ConsumerId, LogId, NodeId, QueueId, ReplicaId, ShardId};
+pub use latency::{Began, LATENCY_SLOTS_MS, Latencies, LatencyCounts};
 pub use message::{MESSAGE_SIZES, Message, MessageFormat, MessageParts};
 pub use out::OutBuffer;
 pub use queue_kind::QueueKind;

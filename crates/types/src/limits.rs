@@ -90,6 +90,12 @@ pub const CONNECTION_FIRST_BYTE_MS_MAX: u64 = 6_000;
 pub const CONNECTIONS_MAX: usize = 65_536;
 /// Consumers of one channel by default (`consumer_max_per_channel`).
 pub const CONSUMERS_PER_CHANNEL_MAX: usize = 10_000;
+/// Unsettled deliveries of a channel that are looked at for the oldest of each consumer: one that
+/// has none among these is not told to have any.
+pub const UNACKED_LOOKED_AT_MAX: usize = 10_000;
+/// Moments at which publishes of a channel began that are remembered, of those that wait for a
+/// confirm: of 16 bytes each. Before there are more, those of long ago become fewer.
+pub const LATENCY_MOMENTS_MAX: usize = 512;
 /// Queues of one node by default (`cluster_queue_limit`).
 pub const QUEUES_MAX: usize = 1_000_000;
 /// Exchanges of one node by default (`cluster_exchange_limit`).

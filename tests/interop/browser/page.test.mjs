@@ -379,6 +379,39 @@ inPage('samples fill what was not polled, and polls too close together give no r
   assert.equal(gap.series.count[2], null)
 })
 
+inPage('a node shows how long confirms and acknowledgements take, and nothing where there were none', async (page) => {
+  const points = await page.evaluate(async () => {
+    const { pointOf } = await import(new URL('charts.js', document.baseURI))
+    const series = { ms: [10, 0, null, undefined, 9], count: [4, 0, null, 5, undefined], most: [0, 7, null, undefined, 1] }
+    const shown = (line) => series.ms.map((_, at) => pointOf({ series }, line, at)).map((point) => point === undefined ? 'left out' : point)
+    return [shown({ name: 'ms', by: 'count', scale: 2 }), shown({ name: 'most', isTime: true }), shown({ name: 'most' })]
+  })
+  assert.deepEqual(points[0], [5, null, null, 'left out', 'left out'])
+  assert.deepEqual(points[1], [null, 7, null, 'left out', 1])
+  assert.deepEqual(points[2], [0, 7, null, 'left out', 1])
+  const connection = await amqplib.connect(process.env.AMQP_URL)
+  const channel = await connection.createConfirmChannel()
+  await channel.assertQueue('timed', { durable: true })
+  await channel.consume('timed', (message) => setTimeout(() => channel.ack(message), 20))
+  const timer = setInterval(() => channel.sendToQueue('timed', Buffer.from('m'), { persistent: true }), 50)
+  const isShown = (title, line) => {
+    const legend = page.locator('figure', { hasText: title }).locator('li')
+    return legend.filter({ hasText: line }).filter({ hasText: /\d ms$/ }).waitFor()
+  }
+  await open(page, '')
+  await isShown('How long clients wait', 'Publish to confirm')
+  await isShown('How long clients wait', 'Delivery to acknowledgement')
+  await open(page, `nodes/${part((await api('GET', 'overview')).json.node)}`)
+  for (const title of ['Publish to confirm', 'Delivery to acknowledgement']) {
+    await isShown(title, 'Mean')
+    await isShown(title, '99 % within the last minute')
+  }
+  clearInterval(timer)
+  await channel.close()
+  await connection.close()
+  await api('DELETE', 'queues/%2F/timed')
+})
+
 inPage('long figures stay in their boxes, and what a node does not tell is a dash', async (page) => {
   await page.setViewportSize({ width: 1366, height: 800 })
   const node = (await api('GET', 'overview')).json.node
@@ -451,8 +484,7 @@ inPage('a chart shows what was before the page was opened', async (page) => {
 async function stuckConsumer (queue) {
   const connection = await amqplib.connect(process.env.AMQP_URL)
   const channel = await connection.createConfirmChannel()
-  // Since when messages are unacknowledged is known where there is a timeout.
-  await channel.assertQueue(queue, { arguments: { 'x-consumer-timeout': 1800000 } })
+  await channel.assertQueue(queue, { arguments: { 'x-queue-type': 'quorum' } })
   await channel.prefetch(1)
   await channel.consume(queue, () => {}, { consumerTag: 'stuck' })
   for (const payload of ['a', 'b', 'c']) channel.sendToQueue(queue, Buffer.from(payload))

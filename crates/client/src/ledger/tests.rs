@@ -1,6 +1,7 @@
 use super::queues::EMPTY_KEPT;
 use super::*;
 use leveret_amqp::fuzz::Random;
+use leveret_types::LatencyCounts;
 use std::collections::BTreeMap;
 
 /// Runs a script of words over a new ledger and compares what it says.
@@ -28,7 +29,7 @@ fn check(script: &str, expected: &str) {
         match verb {
             "p" => {
                 for _ in 0..rest.parse::<u32>().unwrap() {
-                    ledger.issue();
+                    ledger.issue(0);
                 }
             }
             "a" => {
@@ -55,7 +56,7 @@ fn check(script: &str, expected: &str) {
             }
             "f" => {
                 let mut group = Vec::new();
-                ledger.flush(|a| {
+                ledger.flush(0, &mut Latencies::default(), |a| {
                     let sign = if a.confirmed { "" } else { "-" };
                     let star = if a.multiple { "*" } else { "" };
                     group.push(format!("{sign}{}{star}", a.number));
@@ -169,7 +170,7 @@ fn a_client_hears_the_truth_of_every_publish_once() {
         for _ in 0..200 {
             match random.below(10) {
                 0..4 => {
-                    issued = ledger.issue();
+                    issued = ledger.issue(0);
                     client.insert(issued, ());
                 }
                 4..7 if issued > 0 => {
@@ -199,7 +200,7 @@ fn a_client_hears_the_truth_of_every_publish_once() {
                     durable[place] += random.below(3);
                     tell(&mut ledger, PLACES[place], durable[place]);
                 }
-                _ => ledger.flush(|answer| {
+                _ => ledger.flush(0, &mut Latencies::default(), |answer| {
                     for (number, confirmed) in client_reads(&mut client, answer) {
                         assert_eq!(truth.get(&number), Some(&confirmed), "publish {number}");
                         if confirmed {
@@ -220,7 +221,9 @@ fn a_client_hears_the_truth_of_every_publish_once() {
         for (place, through) in PLACES.into_iter().zip(durable) {
             tell(&mut ledger, place, through);
         }
-        ledger.flush(|answer| heard.extend(client_reads(&mut client, answer)));
+        ledger.flush(0, &mut Latencies::default(), |answer| {
+            heard.extend(client_reads(&mut client, answer))
+        });
         assert_eq!(heard, truth);
         assert!(!ledger.is_ready() && !ledger.awaits());
     }
@@ -229,14 +232,14 @@ fn a_client_hears_the_truth_of_every_publish_once() {
 #[test]
 fn a_publish_that_waits_or_was_refused_is_noticed_whatever_else_there_is() {
     let mut ledger = Ledger::default();
-    ledger.issue();
+    ledger.issue(0);
     ledger.accept(1, &[(Awaited::Shard(ShardId(0)), 7)]);
     assert!(ledger.awaits() && !ledger.is_ready());
     ledger.durable(ShardId(0), 7);
     assert!(!ledger.awaits() && ledger.is_ready());
-    ledger.flush(|_| {});
+    ledger.flush(0, &mut Latencies::default(), |_| {});
     assert!(!ledger.is_ready());
-    ledger.issue();
+    ledger.issue(0);
     ledger.accept(2, &[(Awaited::Queue(QueueId(1)), 1)]);
     assert!(ledger.awaits() && !ledger.is_ready());
     ledger.refused(QueueId(1), 1..2);
@@ -247,14 +250,14 @@ fn a_publish_that_waits_or_was_refused_is_noticed_whatever_else_there_is() {
 fn publishes_to_a_queue_in_their_order_cost_one_run_and_queues_that_are_done_with_nothing() {
     let mut ledger = Ledger::default();
     for number in 1..=1_000 {
-        ledger.issue();
+        ledger.issue(0);
         ledger.accept(number, &[(Awaited::Queue(QueueId(1)), number)]);
     }
     assert!(ledger.waiting.is_empty());
     assert_eq!(ledger.queues.run_count(), 1);
     // However many queues a channel has published to.
     for number in 1_001..=2_000 {
-        ledger.issue();
+        ledger.issue(0);
         ledger.accept(number, &[(Awaited::Queue(QueueId(number)), 1)]);
         match number % 2 {
             0 => ledger.committed(QueueId(number), 1),
@@ -269,7 +272,7 @@ fn publishes_to_a_queue_in_their_order_cost_one_run_and_queues_that_are_done_wit
 fn a_batch_costs_one_interval() {
     let mut ledger = Ledger::default();
     for number in 1..=10_000 {
-        assert_eq!(ledger.issue(), number);
+        assert_eq!(ledger.issue(0), number);
         ledger.accept(number, &[(Awaited::Shard(ShardId(0)), number / 1000)]);
     }
     assert_eq!(ledger.waiting.len(), 11);
@@ -287,7 +290,7 @@ fn a_publish_waits_for_a_log_where_a_log_is_among_what_it_waits_for() {
         (&[(queue, 1), (log, 7)][..], true),
     ] {
         let mut ledger = Ledger::default();
-        ledger.issue();
+        ledger.issue(0);
         ledger.accept(1, waits);
         assert_eq!(ledger.awaits_durability(), expected, "{waits:?}");
         ledger.durable(ShardId(0), 7);
@@ -301,7 +304,7 @@ fn whatever_is_tidied_up_what_waits_for_a_queue_is_answered() {
         let mut ledger = Ledger::default();
         for round in 0..2 {
             for queue in 1..=queues {
-                let number = ledger.issue();
+                let number = ledger.issue(0);
                 ledger.accept(number, &[(Awaited::Queue(QueueId(queue)), round + 1)]);
             }
         }
@@ -310,7 +313,9 @@ fn whatever_is_tidied_up_what_waits_for_a_queue_is_answered() {
             for queue in 1..=queues {
                 ledger.committed(QueueId(queue), round + 1);
             }
-            ledger.flush(|answer| answered = answer.number);
+            ledger.flush(0, &mut Latencies::default(), |answer| {
+                answered = answer.number
+            });
             assert_eq!(answered, queues * (round + 1), "{queues} queues");
         }
         assert!(!ledger.awaits());
@@ -318,4 +323,44 @@ fn whatever_is_tidied_up_what_waits_for_a_queue_is_answered() {
         let kept = ledger.queues.queue_count();
         assert_eq!(kept, EMPTY_KEPT.min(queues as usize), "{queues} queues");
     }
+}
+
+/// How long the publishes of a flush took: so many so many milliseconds each.
+fn flush_at(ledger: &mut Ledger, now_ms: u64) -> LatencyCounts {
+    let (mut latencies, mut told) = (Latencies::default(), LatencyCounts::default());
+    ledger.flush(now_ms, &mut latencies, |_| {});
+    latencies.drain(|counts| told = *counts);
+    told
+}
+
+#[test]
+fn a_confirm_took_from_when_its_publish_came_until_it_is_given() {
+    let mut ledger = Ledger::default();
+    let queue = Awaited::Queue(QueueId(1));
+    // Two at 100 to a log, two at 105 to a queue, one at 130 that is refused.
+    for ms in [100, 100, 105, 105, 130] {
+        let number = ledger.issue(ms);
+        match number {
+            1 | 2 => ledger.accept(number, &[(Awaited::Shard(ShardId(0)), 7)]),
+            _ => ledger.accept(number, &[(queue, number)]),
+        }
+    }
+    assert_eq!(flush_at(&mut ledger, 120).count, 0, "nothing is ready");
+    // Those behind are confirmed first, and are no part of what is measured then.
+    ledger.committed(QueueId(1), 4);
+    let told = flush_at(&mut ledger, 140);
+    assert_eq!((told.count, told.total_ms), (2, 2 * 35));
+    ledger.refused(QueueId(1), 5..6);
+    assert_eq!(
+        flush_at(&mut ledger, 150).count,
+        0,
+        "a refusal is no confirm"
+    );
+    ledger.durable(ShardId(0), 7);
+    let told = flush_at(&mut ledger, 300);
+    assert_eq!((told.count, told.total_ms), (2, 2 * 200));
+    let number = ledger.issue(400);
+    ledger.accept(number, &[]);
+    let told = flush_at(&mut ledger, 400);
+    assert_eq!((told.count, told.total_ms), (1, 0));
 }

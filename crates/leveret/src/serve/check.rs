@@ -5,8 +5,11 @@ use super::{settings, web};
 use crate::cli::cluster::left_to_join;
 use crate::cli::storage::catalogue_of;
 use crate::config::Config;
+use leveret_cluster::{catalogue, group};
 use leveret_metadata::Catalogue;
+use leveret_shell::cluster::ClusterConfig;
 use leveret_shell::disk::RealDisk;
+use leveret_shell::node::StartError;
 use leveret_storage::inspect::{self, InspectError, ReadOnly};
 use leveret_storage::{Folders, OpenError};
 use std::fs::{self, DirBuilder, OpenOptions};
@@ -33,10 +36,9 @@ pub fn problems(config: &Config) -> Vec<String> {
     }
     match settings::node_config(config) {
         Ok(node) => {
-            let joins = node.cluster.as_ref().is_some_and(|c| !c.join.is_empty());
-            let refused = node.cluster.and_then(|cluster| cluster.check().err());
+            let refused = node.cluster.as_ref().and_then(|c| c.check().err());
             problems.extend(refused.map(|error| error.to_string()));
-            problems.extend(stored(config, node.catalogue, joins));
+            problems.extend(stored(config, node.catalogue, node.cluster.as_ref()));
         }
         Err(error) => problems.push(error),
     }
@@ -152,8 +154,13 @@ fn log_file(config: &Config) -> Option<String> {
 
 /// What a start would say to the store that is there, if one is, and to the definitions that are to
 /// be imported into it.
-fn stored(config: &Config, of_catalogue: leveret_metadata::Config, joins: bool) -> Vec<String> {
+fn stored(
+    config: &Config,
+    of_catalogue: leveret_metadata::Config,
+    cluster: Option<&ClusterConfig>,
+) -> Vec<String> {
     let import = settings::import(config);
+    let joins = cluster.is_some_and(|cluster| !cluster.join.is_empty());
     let folders = config.folders.store();
     let mut problems = Vec::new();
     let known = match identity(&folders) {
@@ -163,15 +170,8 @@ fn stored(config: &Config, of_catalogue: leveret_metadata::Config, joins: bool) 
         }
         Ok(false) if joins => Known::Nothing(of_catalogue),
         Ok(false) => Known::All(Box::new(Catalogue::new(of_catalogue))),
-        Ok(true) if import.is_none() => return problems,
         Ok(true) => match ReadOnly::open(&RealDisk::new(), &folders) {
-            Ok(store) => match catalogue_of(store, of_catalogue.clone()) {
-                Ok(catalogue) => Known::All(Box::new(catalogue)),
-                Err(error) => {
-                    problems.push(error.to_string());
-                    Known::Nothing(of_catalogue)
-                }
-            },
+            Ok(store) => opened(store, of_catalogue, cluster, &mut problems),
             // Its node runs.
             Err(InspectError::Open(OpenError::Locked { .. })) => Known::Nothing(of_catalogue),
             Err(error) => {
@@ -182,6 +182,37 @@ fn stored(config: &Config, of_catalogue: leveret_metadata::Config, joins: bool) 
     };
     problems.extend(import.and_then(|import| import.check(known).err()));
     problems
+}
+
+/// What is known of the objects in a store, and in `problems` what keeps a node from starting with
+/// it: the store is one of a cluster's node and this is to be none, or another one.
+fn opened(
+    mut store: ReadOnly<RealDisk>,
+    of_catalogue: leveret_metadata::Config,
+    cluster: Option<&ClusterConfig>,
+    problems: &mut Vec<String>,
+) -> Known {
+    let uuid = store.uuid;
+    let is_clustered = group::is_on_disk(store.shard(usize::from(catalogue::SHARD.0)).0);
+    let read = catalogue_of(store, of_catalogue.clone());
+    let has_data = |catalogue: &Catalogue| catalogue.vhosts().next().is_some();
+    let has_data = !is_clustered && read.as_ref().is_ok_and(has_data);
+    let refused = match cluster {
+        None if is_clustered => Some(StartError::Clustered.to_string()),
+        None => None,
+        Some(cluster) => {
+            let checked = cluster.check_store(uuid, is_clustered, has_data);
+            checked.err().map(|error| error.to_string())
+        }
+    };
+    problems.extend(refused);
+    match read {
+        Ok(catalogue) => Known::All(Box::new(catalogue)),
+        Err(error) => {
+            problems.push(error.to_string());
+            Known::Nothing(of_catalogue)
+        }
+    }
 }
 
 /// Whether there is a store in these folders.

@@ -107,12 +107,15 @@ pub(super) fn start_time(page: &mut Page, node: &NodeStats) {
     page.prefix = prefix;
 }
 
-/// Figures of a replica.
+/// Figures of a replica, and what it has done.
 const STATS: usize = 15;
+const COUNTS: usize = 12;
+const ALL: usize = STATS + COUNTS;
 
-fn stats(replica: &ReplicaStats) -> [f64; STATS] {
+fn stats(replica: &ReplicaStats) -> [f64; ALL] {
     let leads = replica.role == "leader";
     let commit_seconds = replica.commit_ms as f64 / 1e3;
+    let counts = &replica.counts;
     // Entries leave the log one by one, when their messages have left.
     let snapshot = 0.0;
     let [term, last, written, applied, committed] = [
@@ -139,6 +142,18 @@ fn stats(replica: &ReplicaStats) -> [f64; STATS] {
         committed,
         snapshot,
         commit_seconds,
+        counts.commands as f64,
+        counts.appends as f64,
+        counts.empty_appends as f64,
+        counts.appends_taken as f64,
+        counts.appends_refused as f64,
+        counts.requests_sent as f64,
+        counts.messages_sent as f64,
+        counts.messages_lost as f64,
+        counts.trials as f64,
+        counts.elections as f64,
+        counts.hard_states as f64,
+        counts.writes as f64,
     ]
 }
 
@@ -211,11 +226,76 @@ const METRICS: [(&str, Kind, &str); STATS] = [
     ),
 ];
 
-/// The replicas here, each by its queue, or their sums. A node alone has none, and looks at no
-/// queue for that.
-pub(super) fn raft(page: &mut Page, app: &App, per_object: bool) {
-    let mut rows: Vec<(String, [f64; STATS])> = Vec::new();
-    let mut sums = [0.0; STATS];
+/// What a replica has done, by the same names.
+const COUNTERS: [(&str, Kind, &str); COUNTS] = [
+    (
+        "raft_commands",
+        Counter,
+        "Total number of entries that the member proposed as the leader",
+    ),
+    (
+        "raft_aer_received_follower",
+        Counter,
+        "Total number of appends received from a leader",
+    ),
+    (
+        "raft_aer_received_follower_empty",
+        Counter,
+        "Total number of appends without entries received from a leader",
+    ),
+    (
+        "raft_aer_replies_success",
+        Counter,
+        "Total number of appends that other members have taken",
+    ),
+    (
+        "raft_aer_replies_fail",
+        Counter,
+        "Total number of appends that other members have refused",
+    ),
+    (
+        "raft_rpcs_sent",
+        Counter,
+        "Total number of messages to other members that ask for an answer",
+    ),
+    (
+        "raft_msgs_sent",
+        Counter,
+        "Total number of messages to other members",
+    ),
+    (
+        "raft_dropped_sends",
+        Counter,
+        "Total number of messages to members whose nodes were known to be down",
+    ),
+    (
+        "raft_pre_vote_elections",
+        Counter,
+        "Total number of times the member asked whether it would be voted for",
+    ),
+    (
+        "raft_elections",
+        Counter,
+        "Total number of times the member stood for election",
+    ),
+    (
+        "raft_term_and_voted_for_updates",
+        Counter,
+        "Total number of times term or vote were written",
+    ),
+    (
+        "raft_write_ops",
+        Counter,
+        "Total number of writes to the log of the member",
+    ),
+];
+
+/// The replicas here, each by its queue, or their sums; `with_counts` shows what they have done
+/// too. A node alone has none, and looks at no queue for that.
+pub(super) fn raft(page: &mut Page, app: &App, per_object: bool, with_counts: bool) {
+    let mut rows: Vec<(String, [f64; ALL])> = Vec::new();
+    let mut sums = [0.0; ALL];
+    let mut slowest = 0.0_f64;
     if app.node().cluster().is_some() {
         let mut queues: Vec<(QueueId, String)> = Vec::new();
         app.node().each_queue(None, &mut |id, vhost, name| {
@@ -230,6 +310,7 @@ pub(super) fn raft(page: &mut Page, app: &App, per_object: bool) {
                 continue;
             };
             let stats = stats(&replica);
+            slowest = slowest.max(stats[TIMES[0]]);
             match per_object {
                 true => rows.push((labels, stats)),
                 false => sums
@@ -245,5 +326,20 @@ pub(super) fn raft(page: &mut Page, app: &App, per_object: bool) {
         }
         rows.push((String::new(), sums));
     }
-    page.table(&Table::new(rows), 0, &METRICS);
+    if !per_object {
+        let help = "Longest time from an entry's proposal to its commit, of the last one of each \
+                    queue";
+        let of = labels(&[("ra_system", "quorum_queues")]);
+        page.metric(
+            "raft_max_commit_latency_seconds",
+            Gauge,
+            help,
+            [(of, slowest)],
+        );
+    }
+    let table = Table::new(rows);
+    page.table(&table, 0, &METRICS);
+    if with_counts {
+        page.table(&table, STATS, &COUNTERS);
+    }
 }

@@ -84,9 +84,32 @@ fn sizes(page: &mut Page, broker: &BrokerStats) {
     );
 }
 
+/// How long clients waited for the broker, and it for them; RabbitMQ has no such thing.
+fn latencies(page: &mut Page, broker: &BrokerStats) {
+    let [amqp, stream] = PROTOCOLS.map(|name| labels(&[("protocol", name)]));
+    page.latencies(
+        (
+            "message_confirm_duration_seconds",
+            "Time from the read of a publish to the write of its confirm",
+        ),
+        &[
+            (amqp.clone(), broker.confirms),
+            (stream, broker.stream_confirms),
+        ],
+    );
+    page.latencies(
+        (
+            "message_acknowledgement_duration_seconds",
+            "Time from the delivery of a message to its acknowledgement",
+        ),
+        &[(amqp, broker.acknowledgements)],
+    );
+}
+
 pub(super) fn global(page: &mut Page, broker: &BrokerStats) {
     received(page, broker);
     sizes(page, broker);
+    latencies(page, broker);
     let delivered: [(&str, &str, Count); 8] = [
         (
             "delivered",

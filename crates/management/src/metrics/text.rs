@@ -4,6 +4,7 @@
 use crate::pieces::Pieces;
 use bytes::Bytes;
 use leveret_types::limits::HTTP_PIECE_BYTES;
+use leveret_types::{LATENCY_SLOTS_MS, LatencyCounts};
 use std::collections::VecDeque;
 use std::fmt::{Display, Write};
 use std::sync::{Arc, Weak};
@@ -190,9 +191,19 @@ impl Page {
         (name, help): (&str, &str),
         labels: &str,
         buckets: Vec<(String, String)>,
-        (count, sum): (u64, f64),
+        whole: (u64, f64),
     ) {
         self.head(name, "histogram", help);
+        self.histogram_lines(name, labels, buckets, whole);
+    }
+
+    fn histogram_lines(
+        &mut self,
+        name: &str,
+        labels: &str,
+        buckets: Vec<(String, String)>,
+        (count, sum): (u64, f64),
+    ) {
         let (prefix, text) = (self.prefix, &mut self.text);
         let (comma, braced) = match labels {
             "" => ("", String::new()),
@@ -206,6 +217,27 @@ impl Page {
             text,
             "{prefix}{name}_sum{braced} {sum}\n{prefix}{name}_count{braced} {count}",
         );
+    }
+
+    /// Times in seconds, as histograms by their labels.
+    pub(super) fn latencies(
+        &mut self,
+        (name, help): (&str, &str),
+        series: &[(String, LatencyCounts)],
+    ) {
+        self.head(name, "histogram", help);
+        for (labels, of) in series {
+            let mut within = 0;
+            let slots = LATENCY_SLOTS_MS.iter().zip(of.slots);
+            let buckets = slots.map(|(most_ms, count)| {
+                within += count;
+                let most = *most_ms as f64 / 1e3;
+                (format!("{labels},le=\"{most}\""), within.to_string())
+            });
+            let buckets = buckets.collect();
+            let whole = (of.count, of.total_ms as f64 / 1e3);
+            self.histogram_lines(name, labels, buckets, whole);
+        }
     }
 
     /// A metric of one value.

@@ -2,9 +2,10 @@
 //! things, and they ask each other.
 
 use super::Fake;
+use leveret_management::api::{BrokerStats, RaftCounts, ReplicaStats};
 use leveret_management::question::Question;
 use leveret_management::{App, answers};
-use leveret_types::{ConnectionId, NodeId, QueueId};
+use leveret_types::{ConnectionId, LatencyCounts, NodeId, QueueId};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
@@ -97,4 +98,29 @@ pub fn nodes(count: u32, make: impl Fn(Fake) -> Arc<Fake>) -> Vec<(Arc<Fake>, Ar
         *node.member.others.lock().expect("others") = others.map(|(_, other)| other).collect();
     }
     nodes
+}
+
+/// The replica of the quorum queue here.
+pub fn replica(queue: QueueId) -> Option<ReplicaStats> {
+    (queue == QueueId(9)).then(|| ReplicaStats {
+        role: "follower",
+        term: 7,
+        counts: RaftCounts {
+            appends: 40,
+            elections: 2,
+            ..RaftCounts::default()
+        },
+        ..ReplicaStats::default()
+    })
+}
+
+/// What a node tells beside these latencies is nothing.
+pub fn with_latencies(latencies: [LatencyCounts; 3]) -> BrokerStats {
+    let [confirms, stream_confirms, acknowledgements] = latencies;
+    BrokerStats {
+        confirms,
+        stream_confirms,
+        acknowledgements,
+        ..BrokerStats::default()
+    }
 }

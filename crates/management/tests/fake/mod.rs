@@ -10,7 +10,7 @@ use leveret_management::cluster::{ClusterChange, ClusterNode, ClusterView};
 use leveret_management::directory::*;
 use leveret_management::question::Question;
 use leveret_types::{
-    ConnectionId, FieldTable, FieldValue, NodeId, ProtocolError, QueueId, ReplyCode,
+    ConnectionId, FieldTable, FieldValue, LatencyCounts, NodeId, ProtocolError, QueueId, ReplyCode,
 };
 use serde_json::{Value, json};
 use std::sync::Mutex;
@@ -69,6 +69,8 @@ pub struct Fake {
     pub has_no_permissions: AtomicBool,
     /// Logins with the password "slow", which wait.
     pub logins: Mutex<Vec<LoginAnswer>>,
+    /// How long confirms over AMQP and over the stream protocol took, and acknowledgements.
+    pub latencies: Mutex<[LatencyCounts; 3]>,
     /// Its place in a cluster.
     pub member: Member,
 }
@@ -428,7 +430,7 @@ impl Running for Fake {
                 },
                 false => StreamProtocolStats::default(),
             },
-            ..BrokerStats::default()
+            ..cluster::with_latencies(*self.latencies.lock().unwrap())
         }
     }
 
@@ -767,6 +769,10 @@ impl Running for Fake {
         let told = self.told_elsewhere.lock().unwrap().clone().into_iter();
         let told = told.map(|(node, text)| (node, text.into_bytes()));
         of_group.into_iter().chain(told).collect()
+    }
+
+    fn replica(&self, queue: QueueId) -> Option<ReplicaStats> {
+        self.group().and_then(|_| cluster::replica(queue))
     }
 
     fn cluster(&self) -> Option<ClusterView> {

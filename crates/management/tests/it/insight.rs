@@ -213,6 +213,7 @@ fn a_queue_says_why_it_grows() {
     assert_eq!(growth["messages_ready"], 4);
     assert_eq!(growth["consumers"][0]["consumer_tag"], "ctag");
     assert_eq!(growth["consumers"][0]["channel_unacknowledged"], 3);
+    assert_eq!(growth["consumers"][0]["oldest_unacknowledged_at"], 1_000);
     let words = |growth: &Value| -> Vec<String> {
         let findings = growth["findings"].as_array().expect("findings").iter();
         findings

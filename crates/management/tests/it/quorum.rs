@@ -54,6 +54,31 @@ fn a_quorum_queue_is_led_by_who_leads_it_and_by_nobody_where_nobody_does() {
 }
 
 #[test]
+fn what_a_replica_has_done_is_told_by_queue_and_summed_up() {
+    let api = start(Group::default());
+    let of_queue = "{vhost=\"other\",queue=\"r\"}";
+    let family = "/metrics/detailed?family=ra_metrics";
+    for (page, prefix, labels) in [("/metrics", "", ""), (family, "detailed_", of_queue)] {
+        let text = api.metrics(page).body;
+        for (name, value) in [
+            ("term", 7),
+            ("aer_received_follower", 40),
+            ("elections", 2),
+            ("commands", 0),
+        ] {
+            let line = format!("rabbitmq_{prefix}raft_{name}{labels} {value}");
+            assert!(text.lines().any(|found| found == line), "{line} in {text}");
+        }
+        let head = format!("# TYPE rabbitmq_{prefix}raft_elections counter");
+        assert!(text.lines().any(|found| found == head), "{text}");
+    }
+    // As in RabbitMQ, the page of all objects has fewer of a queue.
+    let each = api.metrics("/metrics/per-object").body;
+    assert!(each.contains(&format!("rabbitmq_raft_term{of_queue} 7")));
+    assert!(!each.contains("raft_elections"), "{each}");
+}
+
+#[test]
 fn a_virtual_host_names_all_nodes_that_serve_it() {
     let api = start(Group {
         down: Some(NodeId(2)),

@@ -143,6 +143,60 @@ fn a_time_in_which_the_node_stood_still_has_no_samples() {
 }
 
 #[test]
+fn how_long_confirms_and_acknowledgements_took_is_told_of_a_node_over_time() {
+    let timed = Timed::start();
+    let took = |protocol: usize, ms: u64, count: u64| {
+        let mut latencies = timed.api.node.latencies.lock().expect("the latencies");
+        latencies[protocol].add(ms, count);
+    };
+    timed.at(0, 0);
+    took(0, 3, 99);
+    took(1, 15, 1);
+    took(2, 250, 4);
+    timed.at(5, 100);
+    timed.at(10, 100);
+    let node = timed.api.get(&format!("/api/nodes/leveret@burrow?{AGES}"));
+    for (name, count, total_ms, p99_ms) in [
+        ("publish_confirm", 100, 99 * 3 + 15, 3),
+        ("deliver_ack", 4, 1_000, 300),
+    ] {
+        for (field, value) in [
+            (format!("{name}_count"), count),
+            (format!("{name}_ms"), total_ms),
+            (format!("{name}_p99_ms"), p99_ms),
+        ] {
+            assert_eq!(node[&field], value, "{field}");
+            let samples = &node[format!("{field}_details")]["samples"];
+            let expected = [sample(10, value), sample(5, value), sample(0, 0)];
+            assert_eq!(*samples, json!(expected), "{field}");
+        }
+    }
+    let overview = timed.api.get(&format!("/api/overview?{AGES}"));
+    assert_eq!(overview["latencies"]["publish_confirm_ms"], 99 * 3 + 15);
+    let samples = &overview["latencies"]["deliver_ack_ms_details"]["samples"];
+    let expected = [sample(10, 1_000), sample(5, 1_000), sample(0, 0)];
+    assert_eq!(*samples, json!(expected));
+    // What is spent in syncs is kept as well, so that a mean is one of its time.
+    let syncs = &node["io_sync_us_details"]["samples"];
+    assert_eq!(*syncs, json!([10, 5, 0].map(|second| sample(second, 0))));
+    let metrics = timed.api.metrics("/metrics").body;
+    let of = |name: &str| format!("rabbitmq_message_{name}_duration_seconds");
+    for line in [
+        format!("# TYPE {} histogram", of("confirm")),
+        of("confirm") + "_bucket{protocol=\"amqp091\",le=\"0.002\"} 0",
+        of("confirm") + "_bucket{protocol=\"amqp091\",le=\"0.003\"} 99",
+        of("confirm") + "_bucket{protocol=\"amqp091\",le=\"+Inf\"} 99",
+        of("confirm") + "_sum{protocol=\"amqp091\"} 0.297",
+        of("confirm") + "_count{protocol=\"stream\"} 1",
+        of("acknowledgement") + "_bucket{protocol=\"amqp091\",le=\"0.3\"} 4",
+        of("acknowledgement") + "_sum{protocol=\"amqp091\"} 1",
+    ] {
+        let is_there = metrics.lines().any(|found| found == line);
+        assert!(is_there, "{line} in {metrics}");
+    }
+}
+
+#[test]
 fn how_long_samples_are_kept_is_told_where_they_are_taken() {
     let timed = Timed::start();
     let kept = |api: &Api| api.get("/api/overview")["sample_retention_policies"]["global"].clone();

@@ -19,7 +19,14 @@ export function Nodes ({ segments }) {
     <${ApiNote} address="nodes" />`
 }
 
-const COUNTERS = ['cpu_ms', 'io_write_count', 'io_write_bytes', 'io_read_bytes', 'io_sync_count']
+const COUNTERS = [
+  'cpu_ms', 'io_write_count', 'io_write_bytes', 'io_read_bytes', 'io_sync_count', 'io_sync_us',
+  'publish_confirm_count', 'publish_confirm_ms', 'deliver_ack_count', 'deliver_ack_ms']
+// By name in the charts.
+const GAUGES = {
+  memory: 'mem_used', disk: 'disk_free', sockets: 'sockets_used', descriptors: 'fd_used', confirmMost: 'publish_confirm_p99_ms', ackMost: 'deliver_ack_p99_ms'
+}
+const LATELY = { label: '99 % within the last minute', isTime: true }
 
 const mean = (ms) => ms == null ? '–' : `${ms.toFixed(2)} ms`
 
@@ -28,9 +35,9 @@ function Node ({ name }) {
   const { data: n, error, at } = usePoll(address)
   const memory = usePoll(`${address}/memory`)
   const isOwn = useOwnNode() === name
-  const past = usePast(address, below('', COUNTERS), { memory: 'mem_used', disk: 'disk_free', sockets: 'sockets_used', descriptors: 'fd_used', sync: 'io_sync_avg_time' })
+  const past = usePast(address, below('', COUNTERS), GAUGES)
   const history = useHistory(address, at, Object.fromEntries(COUNTERS.map((one) => [one, n?.[one]])),
-    { memory: n?.mem_used, disk: n?.disk_free, sockets: n?.sockets_used, descriptors: n?.fd_used, sync: n?.io_sync_avg_time }, past)
+    Object.fromEntries(Object.entries(GAUGES).map(([name, field]) => [name, n?.[field]])), past)
   if (!n) return html`<${Head} kind="Node" title=${html`<bdi>${shown(name)}</bdi>`} />${error ? html`<${Failure} error=${error} />` : html`<${Loading} />`}`
   const alarms = alarmsOf([n])
   return html`
@@ -50,7 +57,9 @@ function Node ({ name }) {
       <${Chart} title="Processors" unit="cpu" history=${history} lines=${[{ name: 'cpu_ms', label: `Of one; there are ${count(n.processors)}`, fill: true }]} />
       <${Chart} title="Disk written" unit="bytes" history=${history} lines=${[{ name: 'io_write_bytes', label: 'Bytes/s', fill: true }]} />
       <${Chart} title="Disk operations" history=${history} lines=${[{ name: 'io_write_count', label: 'Writes', fill: true }, { name: 'io_sync_count', label: 'Syncs' }]} />
-      <${Chart} title="Mean sync" unit="ms" history=${history} lines=${[{ name: 'sync', label: 'A sync takes', fill: true }]} />
+      <${Chart} title="Mean sync" unit="ms" history=${history} lines=${[{ name: 'io_sync_us', by: 'io_sync_count', scale: 0.001, label: 'A sync takes', fill: true }]} />
+      <${Chart} title="Publish to confirm" unit="ms" history=${history} lines=${[{ name: 'publish_confirm_ms', by: 'publish_confirm_count', label: 'Mean', fill: true }, { name: 'confirmMost', ...LATELY }]} />
+      <${Chart} title="Delivery to acknowledgement" unit="ms" history=${history} lines=${[{ name: 'deliver_ack_ms', by: 'deliver_ack_count', label: 'Mean', fill: true }, { name: 'ackMost', ...LATELY }]} />
       <${Chart} title="Connections and descriptors" unit="count" history=${history} lines=${[{ name: 'sockets', label: 'Connections' }, { name: 'descriptors', label: 'Descriptors' }]} />
     </div>
     <${Impact} name=${name} /><${Disk} name=${name} />

@@ -10,6 +10,8 @@ import { HeldBackNow } from './trouble.js'
 const COUNTERS = ['publish', 'confirm', 'deliver_get', 'ack', 'redeliver', 'return_unroutable', 'drop_unroutable', 'get_empty']
 const CHURN = ['connection_created', 'connection_closed', 'channel_created', 'channel_closed', 'queue_created', 'queue_deleted']
 
+const LATENCIES = ['publish_confirm_count', 'publish_confirm_ms', 'deliver_ack_count', 'deliver_ack_ms']
+
 const TOTALS = ['messages', 'messages_ready', 'messages_unacknowledged']
 
 const picked = (from, names) => Object.fromEntries(names.map((name) => [name, from?.[name]]))
@@ -17,9 +19,10 @@ const picked = (from, names) => Object.fromEntries(names.map((name) => [name, fr
 // The figures of the whole cluster over time; also kept while other pages are shown.
 export function useOverview () {
   const { data, error, at } = usePoll('overview')
-  const past = usePast('overview', { ...below('message_stats', COUNTERS), ...below('churn_rates', CHURN) }, below('queue_totals', TOTALS))
+  const past = usePast('overview', { ...below('message_stats', COUNTERS), ...below('churn_rates', CHURN), ...below('latencies', LATENCIES) },
+    below('queue_totals', TOTALS))
   const history = useHistory('overview', at,
-    { ...picked(data?.message_stats, COUNTERS), ...picked(data?.churn_rates, CHURN) },
+    { ...picked(data?.message_stats, COUNTERS), ...picked(data?.churn_rates, CHURN), ...picked(data?.latencies, LATENCIES) },
     picked(data?.queue_totals, TOTALS), past)
   return { data, error, history }
 }
@@ -49,6 +52,9 @@ export function Overview ({ overview: { data, error, history } }) {
       <${Chart} title="Backlog" unit="count" history=${history} lines=${[
         { name: 'messages', label: 'Total', fill: true }, { name: 'messages_ready', label: 'Ready' },
         { name: 'messages_unacknowledged', label: 'Unacknowledged' }]} />
+      ${isMonitor() && html`<${Chart} title="How long clients wait, and are waited for" unit="ms" history=${history} lines=${[
+        { name: 'publish_confirm_ms', by: 'publish_confirm_count', label: 'Publish to confirm', fill: true },
+        { name: 'deliver_ack_ms', by: 'deliver_ack_count', label: 'Delivery to acknowledgement' }]} />`}
       <${Chart} title="Connections and channels" history=${history} lines=${[
         { name: 'connection_created', label: 'Connections opened' }, { name: 'connection_closed', label: 'closed' },
         { name: 'channel_created', label: 'Channels opened' }, { name: 'channel_closed', label: 'closed', colour: 5 }]} />

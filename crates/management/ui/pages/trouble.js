@@ -49,6 +49,7 @@ function Cause ({ found }) {
       { title: 'State', cell: (row) => html`<${State} state=${row.activity_status} />${row.full ? html` <${Badge} kind="warn">full</>` : ''}` },
       { title: 'Prefetch', number: true, cell: (row) => row.prefetch_count || '∞' },
       { title: 'Unacked', number: true, cell: (row) => count(row.channel_unacknowledged) },
+      { title: 'Oldest unacked', number: true, cell: (row) => row.oldest_unacknowledged_at == null ? '–' : duration(Math.max(0, Date.now() - row.oldest_unacknowledged_at)) },
       { title: 'Acked', number: true, cell: (row) => rate(row.channel_acks_per_second) }
     ]} /><${More} of=${found.consumers.length} />
     <h3>Publishers in this virtual host, the fastest first</h3>

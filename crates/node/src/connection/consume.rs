@@ -463,6 +463,12 @@ impl<S: Session> Connection<S> {
     }
 
     pub(super) fn consumer_status(&self) -> Vec<ConsumerStatus> {
+        let mut held = self.session.oldest_held();
+        held.sort_unstable();
+        let oldest_ms = |id: ConsumerId| {
+            let at = held.binary_search_by_key(&id, |(of, _)| *of).ok()?;
+            Some(held[at].1)
+        };
         let status = self.consumers.iter().filter_map(|(id, subscription)| {
             Some(ConsumerStatus {
                 id,
@@ -472,6 +478,7 @@ impl<S: Session> Connection<S> {
                 ack_required: !subscription.no_ack,
                 exclusive: subscription.exclusive,
                 prefetch: subscription.flow.prefetch(),
+                oldest_held_ms: oldest_ms(id),
                 arguments: subscription.arguments.clone(),
             })
         });

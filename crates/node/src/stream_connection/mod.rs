@@ -191,6 +191,8 @@ impl StreamConnection {
             env.counters().stream_went_on(&self.counted, &totals);
             self.counted = totals;
         }
+        let latencies = self.session.latencies();
+        latencies.drain(|told| env.counters().stream_confirms.add(told));
     }
 
     /// The socket holds bytes that are left unread for now: see [`Self::reading`].

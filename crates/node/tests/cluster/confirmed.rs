@@ -1,5 +1,5 @@
-//! The node's metric of confirmed messages: those whose publishers were told so, wherever the queue
-//! is that has the last word.
+//! The node's metrics of confirmed messages: those whose publishers were told so, wherever the
+//! queue is that has the last word; and how long that took.
 
 use crate::script::play_on;
 use crate::world::World;
@@ -55,6 +55,51 @@ fn what_is_not_committed_does_not_count_as_confirmed_yet() {
     assert_eq!(confirmed(&world, 2), 0);
     play_on(&mut world, "unstall 3\n run 1000 => b: ack 2*");
     assert_eq!(confirmed(&world, 2), 2);
+}
+
+#[test]
+fn how_long_confirms_and_acknowledgements_take_is_counted_for_each_kind_of_queue() {
+    let mut world = World::new(3);
+    let counted = |world: &World| {
+        let counters = world.nodes[&NodeId(1)].env.counters().values();
+        let [confirms, acknowledgements] = [counters.confirms, counters.acknowledgements];
+        [confirms, acknowledgements].map(|of| (of.count, of.total_ms))
+    };
+    play_on(
+        &mut world,
+        "a@1
+         a declare c => a: declared c 0 0
+         a declare q quorum => a: declared q 0 0
+         a declare s x-queue-type=stream => a: declared s 0 0
+         run 1000
+         a confirm => a: select-ok
+         stall 1
+         a publish c m1
+         run 40
+         unstall 1 => a: ack 1",
+    );
+    assert_eq!(counted(&world), [(1, 40), (0, 0)], "of a log");
+    play_on(&mut world, "a publish s m2 => a: ack 2");
+    assert_eq!(counted(&world)[0], (2, 40), "of a stream, at once");
+    play_on(
+        &mut world,
+        "stall 2
+         stall 3
+         a publish q m3
+         run 40
+         unstall 2 => a: ack 3",
+    );
+    assert_eq!(counted(&world)[0], (3, 80), "of a majority");
+    play_on(
+        &mut world,
+        "a consume c t => a: consuming t, deliver 1 m1
+         a consume q u => a: consuming u, deliver 2 m3
+         run 15
+         a ack 2
+         run 20
+         a ack 1",
+    );
+    assert_eq!(counted(&world)[1], (2, 15 + 35));
 }
 
 /// An operator publishes through the management interface, and is told what the queue said.

@@ -24,7 +24,8 @@ use bytes::Bytes;
 use leveret_amqp::Properties;
 use leveret_client::{
     Answer, Awaited, ChannelStatus, Consume, Delivery, Flow, Ledger, LoginOutcome, Publish, Reply,
-    Request, Session, SessionState, SessionStatus, Settle, SettleOutcome, Topology,
+    Request, Session, SessionLatencies, SessionState, SessionStatus, Settle, SettleOutcome,
+    Topology,
 };
 use leveret_types::message::MessageSummary;
 use leveret_types::{
@@ -72,6 +73,8 @@ pub struct LineSession {
     alarm: bool,
     published: bool,
     confirmed: u64,
+    latencies: SessionLatencies,
+    now: Now,
 }
 
 impl LineSession {
@@ -89,6 +92,8 @@ impl LineSession {
             alarm: false,
             published: false,
             confirmed: 0,
+            latencies: SessionLatencies::default(),
+            now: Now::default(),
         }
     }
 
@@ -231,7 +236,7 @@ impl LineSession {
         };
         requests.push(Request::Publish(Publish {
             channel: CHANNEL,
-            number: self.ledger.issue(),
+            number: self.ledger.issue(now.monotonic_ms),
             mandatory: true,
             message: Message::from_parts(parts, summary),
         }));
@@ -392,6 +397,10 @@ fn consume(queue: &str, name: &str, flow: &str, words: &[&str]) -> Consume {
 }
 
 impl Session for LineSession {
+    fn set_now(&mut self, now: Now) {
+        self.now = now;
+    }
+
     fn receive(&mut self, now: Now, bytes: Bytes, requests: &mut Vec<Request>) {
         self.partial.extend_from_slice(&bytes);
         while let Some(end) = self.partial.iter().position(|byte| *byte == b'\n') {
@@ -483,7 +492,9 @@ impl Session for LineSession {
 
     fn flush(&mut self) {
         let (mut lines, confirmed) = (Vec::new(), &mut self.confirmed);
-        self.ledger.flush(|answer: Answer| {
+        let now_ms = self.now.monotonic_ms;
+        let latencies = &mut self.latencies.confirms;
+        self.ledger.flush(now_ms, latencies, |answer: Answer| {
             let verb = match answer.confirmed {
                 true => "confirmed",
                 false => "rejected",
@@ -497,6 +508,10 @@ impl Session for LineSession {
 
     fn take_confirmed(&mut self) -> u64 {
         std::mem::take(&mut self.confirmed)
+    }
+
+    fn latencies(&mut self) -> &mut SessionLatencies {
+        &mut self.latencies
     }
 
     fn output(&mut self) -> &mut OutBuffer {
@@ -559,6 +574,9 @@ impl Session for LineSession {
     }
     fn hears_of_cancels(&self) -> bool {
         true
+    }
+    fn oldest_held(&self) -> Vec<(ConsumerId, u64)> {
+        Vec::new()
     }
     fn held_by(&self, _: ChannelId, consumer: ConsumerId) -> usize {
         let held = self.held.values();

@@ -1,7 +1,7 @@
 //! Quorum queues: any node serves them, and a confirm outlives any one of them.
 
 use crate::client;
-use crate::script::check;
+use crate::script::{check, play_on};
 use crate::world::World;
 use leveret_cluster::Env as _;
 use leveret_types::NodeId;
@@ -35,6 +35,46 @@ fn a_queue_is_declared_published_to_consumed_and_deleted_at_any_node() {
          b delete q if-unused => b: close 406 PRECONDITION_FAILED - queue 'q' in vhost '/' in use
          a delete q => a: deleted 0; c: cancelled u",
     );
+}
+
+#[test]
+fn since_when_a_consumer_holds_messages_is_known_wherever_it_is_and_of_whatever_queue() {
+    let mut world = World::new(3);
+    play_on(
+        &mut world,
+        "a@1
+         b@2
+         a declare q quorum => a: declared q 0 0
+         a declare c => a: declared c 0 0
+         run 1000
+         b consume q t => b: consuming t
+         b consume c u => b: consuming u",
+    );
+    let connected = world.now.monotonic_ms;
+    let held_after = |world: &World| {
+        let client = &world.clients["b"];
+        let status = world.nodes[&client.node].connections[&client.connection].status();
+        let mut consumers = status.consumers;
+        consumers.sort_by(|one, other| one.tag.cmp(&other.tag));
+        let since = consumers.iter().map(|of| of.oldest_held_ms);
+        let after = since.map(|since| since.map(|ms| ms - connected));
+        after.collect::<Vec<Option<u64>>>()
+    };
+    assert_eq!(held_after(&world), [None, None]);
+    play_on(
+        &mut world,
+        "run 70
+         a publish q m1 => b: deliver 1 m1
+         run 30
+         a publish c m2 => b: deliver 2 m2
+         a publish q m3 => b: deliver 3 m3
+         run 9000",
+    );
+    assert_eq!(held_after(&world), [Some(70), Some(100)]);
+    play_on(&mut world, "b ack 1");
+    assert_eq!(held_after(&world), [Some(100), Some(100)]);
+    play_on(&mut world, "b ack 3\n b ack 2");
+    assert_eq!(held_after(&world), [None, None]);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Short stories of one group, and how it stands at their end.
 
 use crate::world::{Planted, World, replica};
-use leveret_replication::{Group, MembershipChange};
+use leveret_replication::{Counts, Group, MembershipChange};
 use leveret_types::{NodeId, ReplicaId};
 
 /// Plays `script` on a group of nodes 1 to 3 and compares the lines that its `show`, `sent`, and
@@ -195,6 +195,54 @@ fn a_group_is_founded_and_a_proposal_commits() {
             "*1 t2 c3 | 1 t2 c3 | 1 t2 c3",
             "node 2 refuses",
         ],
+    );
+}
+
+#[test]
+fn what_each_member_does_is_counted() {
+    let mut world = World::new(3, Planted::Nothing);
+    play(&mut world, "campaign", &[1]);
+    play(&mut world, "tick", &[2]);
+    let leader = at(&world, 1);
+    assert!(world.propose(leader, b"x").expect("sound"));
+    play(&mut world, "tick", &[2]);
+    let counts = |world: &World, node: u32| {
+        let group = world.nodes[at(world, node)].group.as_ref();
+        *group.expect("it is up").counts()
+    };
+    let [one, two, three] = [1, 2, 3].map(|node| counts(&world, node));
+    let stood = |of: Counts| (of.trials, of.elections, of.proposals);
+    assert_eq!(stood(one), (1, 1, 1));
+    assert_eq!([two, three].map(stood), [(0, 0, 0); 2]);
+    for follower in [two, three] {
+        assert!(follower.appends > follower.empty_appends, "{follower:?}");
+        // A message without an answer to it may be a question of a group that begins.
+        assert!(follower.messages_sent >= follower.appends, "{follower:?}");
+        assert!(
+            follower.writes >= 2 && follower.hard_states >= 1,
+            "{follower:?}"
+        );
+    }
+    let answered = one.appends_taken + one.appends_refused;
+    assert_eq!(answered, two.appends + three.appends, "nothing was lost");
+    assert!(
+        one.requests_sent >= two.appends + three.appends + 2 * 2,
+        "votes too"
+    );
+    let sent = [one, two, three]
+        .map(|of| of.messages_sent)
+        .iter()
+        .sum::<u64>();
+    assert_eq!(sent, world.sent);
+    assert_eq!(one.messages_lost, 0);
+    play(&mut world, "crash", &[3]);
+    play(&mut world, "detect", &[]);
+    assert!(world.propose(leader, b"y").expect("sound"));
+    play(&mut world, "tick", &[2]);
+    assert!(
+        counts(&world, 1).messages_lost > 0,
+        "{:?}",
+        counts(&world, 1)
     );
 }
 

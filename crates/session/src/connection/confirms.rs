@@ -6,8 +6,8 @@ use super::{Connection, Phase};
 use crate::channel::{Channel, Mode};
 use leveret_amqp::basic;
 use leveret_amqp::encode;
-use leveret_client::Ledger;
 use leveret_client::contract::Awaited;
+use leveret_client::{Ledger, SessionLatencies};
 use leveret_types::{ChannelId, QueueId, ShardId};
 use std::ops::Range;
 
@@ -75,6 +75,12 @@ impl Connection {
         self.answers.take_confirmed()
     }
 
+    /// How long publishes and deliveries took whose confirms were given and whose acknowledgements
+    /// came since this was last drained.
+    pub const fn latencies(&mut self) -> &mut SessionLatencies {
+        &mut self.latencies
+    }
+
     /// Gives the client the answers to its publishes that are ready: before each write to the
     /// socket.
     pub fn flush(&mut self) {
@@ -93,6 +99,7 @@ impl Connection {
             phase,
             times,
             answers,
+            latencies,
             ..
         } = self;
         if *phase != Phase::Running {
@@ -104,7 +111,8 @@ impl Connection {
         let Mode::Confirm(ledger) = mode else {
             return;
         };
-        ledger.flush(|answer| {
+        let now_ms = times.now.monotonic_ms;
+        ledger.flush(now_ms, &mut latencies.confirms, |answer| {
             times.speak();
             let (delivery_tag, multiple) = (answer.number, answer.multiple);
             if answer.confirmed {
@@ -153,7 +161,7 @@ mod tests {
         encode::method(&mut select, 1, &confirm::Select { nowait: true });
         fuzz::drive(&mut connection, Now::both(1_000), select.into());
         let numbers: Vec<u64> = (0..100)
-            .filter_map(|_| Some(connection.open_channel(1)?.ledger()?.issue()))
+            .filter_map(|_| Some(connection.open_channel(1)?.ledger()?.issue(0)))
             .collect();
         let noted = |of: &Connection| of.answers.counts();
         connection.accepted(CHANNEL, numbers[0], &[]);
@@ -192,7 +200,7 @@ mod tests {
         fuzz::drive(&mut connection, Now::both(1_000), select.into());
         let issue = |connection: &mut Connection| {
             let ledger = connection.open_channel(1).and_then(Channel::ledger);
-            ledger.expect("it confirms").issue()
+            ledger.expect("it confirms").issue(0)
         };
         let (first, second) = (issue(&mut connection), issue(&mut connection));
         let queue = QueueId(9);

@@ -1,12 +1,13 @@
 //! What a client gets without having asked just now: messages for its consumers, the end of a
 //! consumer, publishes that found no queue. Answers to `basic.get` have the same form.
 
-use super::{Connection, Phase};
+use super::{Connection, Map, Phase};
 use crate::unacked::Held;
 use leveret_amqp::encode::{self, Content};
 use leveret_amqp::{Properties, TableBuilder, basic};
 use leveret_client::contract::Delivery;
 use leveret_message::as_amqp091;
+use leveret_types::limits::UNACKED_LOOKED_AT_MAX;
 use leveret_types::{ChannelId, ConsumerId, FieldValue, Message, ReplyCode};
 
 impl Connection {
@@ -36,6 +37,7 @@ impl Connection {
         let Self {
             consumers,
             channels,
+            times,
             ..
         } = self;
         if self.phase != Phase::Running {
@@ -53,7 +55,8 @@ impl Connection {
             channel.counters.delivered_auto_ack += 1;
         } else {
             channel.counters.delivered += 1;
-            channel.unacked.push(Held::new(delivery_tag, delivery));
+            let held = Held::new(delivery_tag, delivery, times.now);
+            channel.unacked.push(held);
         }
         let message = &delivery.message;
         let method = basic::Deliver {
@@ -84,6 +87,7 @@ impl Connection {
         delivery: &Delivery,
         left: u32,
     ) {
+        let now = self.times.now;
         let Some(channel) = self.open_channel(number) else {
             return;
         };
@@ -93,7 +97,7 @@ impl Connection {
             channel.counters.got_auto_ack += 1;
         } else {
             channel.counters.got += 1;
-            channel.unacked.push(Held::new(delivery_tag, delivery));
+            channel.unacked.push(Held::new(delivery_tag, delivery, now));
         }
         let message = &delivery.message;
         let method = basic::GetOk {
@@ -117,6 +121,28 @@ impl Connection {
     pub fn held_by(&self, channel: ChannelId, consumer: ConsumerId) -> usize {
         let channel = self.channels.get(&channel.0);
         channel.map_or(0, |channel| channel.held_by(consumer))
+    }
+
+    /// Consumers that hold deliveries, and when each was given the oldest of them, in monotonic
+    /// milliseconds. Of a channel, the first [`UNACKED_LOOKED_AT_MAX`] deliveries are looked at.
+    pub fn oldest_held(&self) -> Vec<(ConsumerId, u64)> {
+        let now = self.times.now;
+        let mut found: Map<ConsumerId, u64> = Map::default();
+        for channel in self.channels.values() {
+            // Tags ascend, and so do the times of their deliveries.
+            let mut left = channel.consumers.len();
+            let mut deliveries = channel.unacked.iter().take(UNACKED_LOOKED_AT_MAX);
+            while left > 0
+                && let Some(held) = deliveries.next()
+            {
+                let id = held.subscription;
+                if self.consumers.contains_key(&id) && !found.contains_key(&id) {
+                    found.insert(id, now.monotonic_ms.saturating_sub(held.held_ms(now)));
+                    left -= 1;
+                }
+            }
+        }
+        found.into_iter().collect()
     }
 
     /// A consumer has ended without the client's doing: its queue was deleted, or is led elsewhere

@@ -7,6 +7,12 @@ use leveret_client::contract::Request;
 use leveret_types::Now;
 
 impl Connection {
+    /// It is `now` for what is told without a time of its own: deliveries, answers to publishes,
+    /// and when these are flushed.
+    pub const fn set_now(&mut self, now: Now) {
+        self.times.now = now;
+    }
+
     /// The client's bytes are left unread on purpose, or because there are too many: it is not
     /// silent, and not to be dropped for it. It lived at `at`.
     pub fn unread(&mut self, at: Now) {

@@ -29,6 +29,49 @@ fn a_consumer_gets_deliveries_until_it_is_cancelled() {
 }
 
 #[test]
+fn an_acknowledgement_took_from_the_delivery_to_it_and_what_goes_back_counts_as_none() {
+    check_consuming(
+        "
+        now 2000 & deliver 1 c 10 => true; 1<deliver c 1 x/k body
+        now 2005 & deliver 1 c 11 => true; 1<deliver c 2 x/k body
+        deliver 1 c 12 => true; 1<deliver c 3 x/k body
+        deliver 1 c 13 => true; 1<deliver c 4 x/k body
+        time 2010 & 1:ack 2 multiple => !1:accept 10-11
+        latencies => acknowledged 2 in 15 ms
+        1:nack 3 requeue => !1:requeue 12
+        latencies =>
+        get-has 14 4 =>
+        time 2020 & 1:get q => ?1:get q; 1<get-ok 5 x/k left=4 body
+        time 2120 & 1:ack 5 => !1:accept 14
+        latencies => acknowledged 1 in 100 ms
+        ",
+    );
+}
+
+#[test]
+fn when_each_consumer_was_given_the_oldest_that_it_holds_is_known() {
+    check_consuming(
+        "
+        1:consume q d => ?1:consume q d prefetch=0; 1<consume-ok d
+        1:consume q e => ?1:consume q e prefetch=0; 1<consume-ok e
+        oldest 1 c d e =>
+        get-has 9 4 =>
+        time 1500 & 1:get q => ?1:get q; 1<get-ok 1 x/k left=4 body
+        now 2000 & deliver 1 c 10 => true; 1<deliver c 2 x/k body
+        now 3000 & deliver 1 d 11 => true; 1<deliver d 3 x/k body
+        deliver 1 c 12 => true; 1<deliver c 4 x/k body
+        now 9000 & oldest 1 c d e => c 2000; d 3000
+        1:ack 2 => !1:accept 10
+        oldest 1 c d e => c 3000; d 3000
+        1:cancel d => ?1:cancel; 1<cancel-ok d
+        oldest 1 c d e => c 3000
+        1:ack 4 multiple => !1:accept 9; !1:accept 11; !1:accept 12
+        oldest 1 c d e =>
+        ",
+    );
+}
+
+#[test]
 fn a_tag_is_generated_where_none_is_given_and_unique_where_it_is() {
     check_open(
         "

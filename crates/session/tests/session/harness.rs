@@ -14,7 +14,7 @@ use leveret_amqp::{
     ContentHeader, Method, PROTOCOL_HEADER, Properties, RawTable, RawValue, TableBuilder, access,
     basic, channel, confirm, connection, exchange, queue, tx,
 };
-use leveret_client::{ChannelCounters, Session};
+use leveret_client::{ChannelCounters, Session, SessionLatencies};
 use leveret_session::contract::{
     Awaited, Consume, LoginOutcome, Publish, Reply, Request, Settle, SettleOutcome, Topology,
 };
@@ -271,6 +271,20 @@ impl Talk {
                 self.connection.tick(self.now, &mut self.requests);
             }
             ["time", ms] => self.now = Now::both(int(ms)),
+            // The same, and the connection is told.
+            ["now", ms] => {
+                self.now = Now::both(int(ms));
+                self.connection.set_now(self.now);
+            }
+            ["oldest", number, tags @ ..] => {
+                let oldest = self.connection.oldest_held();
+                for tag in tags {
+                    let id = fuzz::consumer_of(ChannelId(int(number) as u16), tag);
+                    let found = oldest.iter().find(|(of, _)| *of == id);
+                    shown.extend(found.map(|(_, ms)| format!("{tag} {ms}")));
+                }
+            }
+            ["latencies"] => shown.push(show_latencies(&mut self.connection)),
             // The socket holds more, which is left there; the client lived at that time.
             ["unread", ms] => self.connection.unread(Now::both(int(ms))),
             ["beat"] => self.connection.beat(),
@@ -279,6 +293,19 @@ impl Talk {
         }
         true
     }
+}
+
+/// How many publishes were confirmed and deliveries acknowledged, and after which times together.
+fn show_latencies(connection: &mut Connection) -> String {
+    let mut shown = Vec::new();
+    let SessionLatencies {
+        confirms,
+        acknowledgements,
+    } = connection.latencies();
+    for (name, of) in [("confirmed", confirms), ("acknowledged", acknowledgements)] {
+        of.drain(|told| shown.push(format!("{name} {} in {} ms", told.count, told.total_ms)));
+    }
+    shown.join(", ")
 }
 
 /// Who is there, by what listings and the node ask a session for.

@@ -214,6 +214,25 @@ fn publishes_are_numbered_in_confirm_mode_and_confirmed_together() {
 }
 
 #[test]
+fn a_confirm_took_from_the_read_of_its_publish_to_the_write_of_it() {
+    check_open(
+        "
+        1:confirm nowait =>
+        time 2000 & 1:publish x k a => !1:publish #1 x/k a
+        time 2010 & 1:publish x k b => !1:publish #2 x/k b
+        accepted 1 1 0@7 & accepted 1 2 0@8 =>
+        now 2030 & durable 0 7 => 1<ack 1
+        latencies => confirmed 1 in 30 ms
+        now 2050 & durable 0 8 => 1<ack 2
+        1:publish x k c => !1:publish #3 x/k c
+        now 2060 & rejected 1 3 => 1<nack 3
+        latencies => confirmed 1 in 40 ms
+        latencies =>
+        ",
+    );
+}
+
+#[test]
 fn each_channel_counts_its_own_publishes() {
     check_open(
         "

@@ -88,15 +88,7 @@ pub fn form(
     file: IdentityFile,
     has_data: bool,
 ) -> Result<(Way, IdentityFile), ClusterError> {
-    let forming = Forming::new(
-        &config.advertised,
-        &config.name,
-        file.uuid,
-        &config.join,
-        has_data,
-        file.vote,
-    )
-    .map_err(ClusterError::Forming)?;
+    let forming = forming(config, &file, has_data)?;
     let own = Own {
         node: NodeId(0),
         cluster: [0; 16],
@@ -123,6 +115,17 @@ pub fn form(
         ClusterError::Forming(format!("cannot write {}: {error}", config.file.display()))
     })?;
     Ok((way, file.clone()))
+}
+
+/// What a node that is in no cluster has to do to be in one.
+pub(super) fn forming(
+    config: &ClusterConfig,
+    file: &IdentityFile,
+    has_data: bool,
+) -> Result<Forming, ClusterError> {
+    let (own, listed) = (&config.advertised, &config.join);
+    Forming::new(own, &config.name, file.uuid, listed, has_data, file.vote)
+        .map_err(ClusterError::Forming)
 }
 
 fn ask_until_in(

@@ -272,6 +272,24 @@ impl ClusterConfig {
         }
         secret_file::known(self).map(drop)
     }
+
+    /// What a start would say to a store of this identity. `is_on_disk` is whether it has a
+    /// cluster's catalogue, `has_data` whether it has one of its own that is not empty.
+    ///
+    /// # Errors
+    /// What the operator has to change.
+    pub fn check_store(
+        &self,
+        uuid: [u8; 16],
+        is_on_disk: bool,
+        has_data: bool,
+    ) -> Result<(), ClusterError> {
+        let file = read_identity(self, uuid, is_on_disk)?;
+        match file.joined {
+            Some(_) => Ok(()),
+            None => join::forming(self, &file, has_data).map(drop),
+        }
+    }
 }
 
 fn warn_of_weak(secrets: &[Vec<u8>]) {

@@ -7,12 +7,12 @@ use leveret_cluster::{BorrowedShard as _, Env as _};
 use leveret_management::Directory as _;
 use leveret_management::api::{
     BrokerStats, ChannelStats, ConnectionContent, ConnectionStats, ConsumerStats, DiskUse, IoStats,
-    Listener, MemoryStats, MessageCounters, NodeStats, QueueDiskUse, QueueStats, ReplicaStats,
-    StreamConsumerStats, StreamProtocolStats, StreamPublisherStats, StreamStanding,
+    Listener, MemoryStats, MessageCounters, NodeStats, QueueDiskUse, QueueStats, RaftCounts,
+    ReplicaStats, StreamConsumerStats, StreamProtocolStats, StreamPublisherStats, StreamStanding,
 };
 use leveret_metadata::{QueueKind, QueueRecord};
 use leveret_node::traces::Traces;
-use leveret_node::{ChannelStatus, ConnectionStatus, CounterValues, Env};
+use leveret_node::{ChannelStatus, ConnectionStatus, ConsumerStatus, CounterValues, Env};
 use leveret_queue::Oldest;
 use leveret_queue_host::quorum::LocalDeliveries;
 use leveret_queue_host::quorum::replica::UnfitReplicas;
@@ -336,7 +336,7 @@ impl Admin {
             });
         }
         let status = shard.replica_status(queue)?;
-        let (group, commit_ms) = (status.group, status.commit_ms);
+        let (group, commit_ms, counts) = (status.group, status.commit_ms, status.counts);
         let cluster = self.broker.cluster();
         let is_outdated = cluster.is_some_and(|cluster| cluster.missing_start().is_some());
         let stuck = group.members.iter().filter(|member| member.is_stuck);
@@ -364,6 +364,20 @@ impl Admin {
             applied: group.applied,
             committed: group.commit,
             commit_ms,
+            counts: RaftCounts {
+                commands: counts.proposals,
+                appends: counts.appends,
+                empty_appends: counts.empty_appends,
+                appends_taken: counts.appends_taken,
+                appends_refused: counts.appends_refused,
+                requests_sent: counts.requests_sent,
+                messages_sent: counts.messages_sent,
+                messages_lost: counts.messages_lost,
+                trials: counts.trials,
+                elections: counts.elections,
+                hard_states: counts.hard_states,
+                writes: counts.writes,
+            },
         })
     }
 
@@ -549,6 +563,9 @@ impl Admin {
             replica_fetches: local.fetched,
             message_sizes: counters.message_sizes,
             message_bytes: counters.message_bytes,
+            confirms: counters.confirms,
+            stream_confirms: counters.stream_confirms,
+            acknowledgements: counters.acknowledgements,
             stream: stream_protocol_stats(&counters, &there),
         }
     }
@@ -635,16 +652,21 @@ impl Admin {
 
     fn consumers_in(&self, connection: &ConnectionStatus) -> Vec<ConsumerStats> {
         let now = self.broker.now();
-        let at_queue = |queue, consumer| {
+        let at_queue = |consumer: &ConsumerStatus| {
+            let (queue, id) = (consumer.queue, consumer.id);
             let shard = self.broker.shard(self.broker.shard_of(queue));
-            let (held, since_ms) = shard.held_by(queue, consumer);
-            // Times of deliveries are rounded up.
+            let (held, since_ms) = shard.held_by(queue, id);
+            // A classic queue with a timeout knows it too, to the second, rounded up.
+            let since_ms = [consumer.oldest_held_ms, since_ms]
+                .into_iter()
+                .flatten()
+                .min();
             let age_ms = since_ms.map(|since| now.monotonic_ms.saturating_sub(since));
             let since_ms = age_ms.map(|age| now.wall_ms.saturating_sub(age));
-            (shard.single_active(queue, consumer), held, since_ms)
+            (shard.single_active(queue, id), held, since_ms)
         };
         let consumers = connection.consumers.iter().map(|consumer| {
-            let (single_active, held, since_ms) = at_queue(consumer.queue, consumer.id);
+            let (single_active, held, since_ms) = at_queue(consumer);
             ConsumerStats {
                 connection: connection.id,
                 channel: consumer.channel.0,

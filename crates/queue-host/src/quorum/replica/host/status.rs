@@ -2,8 +2,8 @@
 
 use super::Replicas;
 use crate::quorum::replica::Replica;
-use leveret_queue::Counts;
-use leveret_replication::Status;
+use leveret_queue::Counts as QueueCounts;
+use leveret_replication::{Counts, Status};
 use leveret_storage::ShardLogs;
 use leveret_types::QueueId;
 
@@ -19,6 +19,8 @@ pub struct ReplicaStatus {
     /// Milliseconds from proposal to commit of the entry that was committed last, where the member
     /// acts as the leader; 0 elsewhere.
     pub commit_ms: u64,
+    /// What the member has done.
+    pub counts: Counts,
 }
 
 /// How many members do not do what they are there for, as far as one node knows.
@@ -43,6 +45,7 @@ impl Replicas {
                 .leader
                 .as_ref()
                 .map_or(0, |leader| leader.commit_ms()),
+            counts: *replica.group.counts(),
         })
     }
 
@@ -81,18 +84,18 @@ impl Replicas {
 }
 
 impl Replica {
-    pub(super) fn live_counts(&self, logs: &ShardLogs) -> Counts {
+    pub(super) fn live_counts(&self, logs: &ShardLogs) -> QueueCounts {
         if let Some((view, _)) = self.applied.known_view() {
-            return Counts {
+            return QueueCounts {
                 ready: view.unsettled.len(),
-                ..Counts::default()
+                ..QueueCounts::default()
             };
         }
         let stats = self
             .priority_logs
             .numbers()
             .filter_map(|priority_log| logs.log_stats(self.priority_logs.log(priority_log)));
-        stats.fold(Counts::default(), |mut counts, stats| {
+        stats.fold(QueueCounts::default(), |mut counts, stats| {
             counts.ready += stats.entries;
             counts.ready_bytes += stats.bytes;
             counts

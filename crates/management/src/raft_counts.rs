@@ -1,0 +1,30 @@
+//! What the member of a replicated queue has done. Apart for the sake of the other file's length.
+
+/// Counts since the node's start, or since the member is there; see RabbitMQ's `raft_` metrics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RaftCounts {
+    /// Entries that it proposed as the leader.
+    pub commands: u64,
+    /// Appends that came from a leader.
+    pub appends: u64,
+    /// Those of them that had no entries.
+    pub empty_appends: u64,
+    /// Appends of its own that another member has taken.
+    pub appends_taken: u64,
+    /// Appends of its own that another member has refused.
+    pub appends_refused: u64,
+    /// Messages to other members that ask for an answer.
+    pub requests_sent: u64,
+    /// Messages to other members.
+    pub messages_sent: u64,
+    /// Messages to members whose nodes were known to be down.
+    pub messages_lost: u64,
+    /// How often it asked whether it would be voted for.
+    pub trials: u64,
+    /// How often it stood for election.
+    pub elections: u64,
+    /// How often its term or its vote were written.
+    pub hard_states: u64,
+    /// How often something was written to its log.
+    pub writes: u64,
+}
