@@ -455,6 +455,17 @@ mod tests {
         assert!(!verify_login_in(None, b"pass", usual, &mut memory));
     }
 
+    /// How long an answer takes must not tell which users there are.
+    #[test]
+    fn the_work_of_a_check_is_done_for_who_has_no_password_as_well() {
+        for hash in [None, Some(&PasswordHash::none())] {
+            let mut memory = HashMemory::default();
+            let usual = HashingAlgorithm::Argon2id;
+            assert!(!verify_login_in(hash, b"pass", usual, &mut memory));
+            assert!(!memory.is_empty(), "a hash was worked out: {hash:?}");
+        }
+    }
+
     /// Hashes of old tools name no version, and are of the newest.
     #[test]
     fn a_slow_hash_that_names_no_version_is_of_the_usual_one() {

@@ -3,6 +3,7 @@
 //! A node whose disk is full must start, or nobody can drain it. Beside such files lies a reserve:
 //! it is deleted when one of them finds no room, and made again as soon as there is.
 
+use leveret_storage::disk::filler;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -80,8 +81,7 @@ fn keep_reserve(reserve: &Path) {
     }
     // A smaller one is better than none, and is made anew when there is more.
     for bytes in [RESERVE_BYTES, RESERVE_BYTES / 2, RESERVE_BYTES / 4] {
-        let zeros = &[0; RESERVE_BYTES][..bytes];
-        let made = remove(reserve).and_then(|()| write_new(reserve, zeros, 0o600));
+        let made = remove(reserve).and_then(|()| write_new(reserve, &filler(0, bytes), 0o600));
         if made.is_ok() {
             return;
         }

@@ -13,7 +13,7 @@ use leveret_types::ConnectionId;
 use leveret_types::limits::{CLIENT_GONE_MS_MAX, UNREAD_PROBE_MS};
 use std::collections::BTreeSet;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
@@ -430,6 +430,156 @@ fn a_client_that_an_alarm_holds_back_is_seen_to_go_though_much_is_unread() {
     }
     drop((client, writes));
     await_none_for(&node, UNREAD_PROBE_MS + CLIENT_GONE_MS_MAX + 20_000);
+    node.shut_down();
+}
+
+/// Declares a queue of the connection's own; false if another connection has it.
+fn declare_own(client: &mut Client<TcpStream>) -> bool {
+    let declare = queue::Declare {
+        queue: "own",
+        passive: false,
+        durable: false,
+        exclusive: true,
+        auto_delete: false,
+        nowait: false,
+        arguments: RawTable::EMPTY,
+    };
+    let answer = client.call(1, &declare).expect("an answer");
+    match Method::decode(&answer) {
+        Ok(Method::QueueDeclareOk(_)) => true,
+        Ok(Method::ChannelClose(close)) if close.reply_code == 405 => false,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// One that says that it sends nothing more, and goes on reading, has its connection ended as well.
+#[test]
+fn a_client_that_an_alarm_holds_back_and_that_ends_its_sending_alone_is_seen_to() {
+    let scratch = Scratch::new("half-closed");
+    let mut config = config(&scratch.0, None);
+    config.watermarks.memory_bytes = 1;
+    let node = Node::start(config, RealDisk::new()).expect("the node starts");
+    let socket = connect(address(&node, false));
+    let sending = socket.try_clone().expect("the same socket");
+    let mut client = Client::log_in(socket, "PLAIN", b"\0guest\0guest").expect("logged in");
+    assert!(declare_own(&mut client));
+    client.send_bytes(&publish(b"held")).expect("sent");
+    let told = client.answer().expect("told");
+    assert!(matches!(
+        Method::decode(&told),
+        Ok(Method::ConnectionBlocked(_))
+    ));
+    client.send_bytes(&publish(b"held")).expect("sent");
+    assert!(!declare_own(&mut log_in(address(&node, false))));
+    sending.shutdown(Shutdown::Write).expect("half of it");
+    let end = client.answer().expect_err("its connection is ended");
+    let ends = [ErrorKind::UnexpectedEof, ErrorKind::ConnectionReset];
+    assert!(ends.contains(&end.kind()), "{end}");
+    let again = (0..1_000).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        declare_own(&mut log_in(address(&node, false)))
+    });
+    assert!(again, "its queue is gone with it");
+    await_none(&node);
+    node.shut_down();
+}
+
+#[test]
+fn a_client_that_takes_nothing_and_ends_its_sending_is_seen_to() {
+    let scratch = Scratch::new("half-closed-stuck");
+    let node = start(&scratch.0, None);
+    let at = address(&node, false);
+    let mut client = log_in(at);
+    declare(&mut client, false);
+    // More than sockets and the connection's outbox hold.
+    client
+        .send_bytes(&publish(&[7; 100_000]).repeat(240))
+        .expect("sent");
+    while declare(&mut client, true) < 240 {}
+    let socket = connect(at);
+    let sending = socket.try_clone().expect("the same socket");
+    let mut stuck = Client::log_in(socket, "PLAIN", b"\0guest\0guest").expect("logged in");
+    let consume = basic::Consume {
+        queue: "durable",
+        consumer_tag: "t",
+        no_local: false,
+        no_ack: false,
+        exclusive: false,
+        nowait: false,
+        arguments: RawTable::EMPTY,
+    };
+    stuck.send(1, &consume).expect("sent");
+    // Until no more of it goes anywhere.
+    let (mut ready, mut looks) = (240, 0);
+    while looks < 20 {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        let now_ready = declare(&mut client, true);
+        looks = match now_ready == ready && ready < 240 {
+            true => looks + 1,
+            false => 0,
+        };
+        ready = now_ready;
+    }
+    sending.shutdown(Shutdown::Write).expect("half of it");
+    let mut waited_ms = 0;
+    while declare(&mut client, true) < 240 {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        waited_ms += 10;
+        assert!(
+            waited_ms < CLIENT_GONE_MS_MAX + 20_000,
+            "it holds what it has"
+        );
+    }
+    client.close();
+    await_none(&node);
+    drop(stuck);
+    node.shut_down();
+}
+
+/// What it sent before is carried out to the last of it, whether or not it closes the connection
+/// first.
+#[test]
+fn a_client_that_ends_its_sending_behind_much_has_all_of_it_carried_out() {
+    const MESSAGES: u32 = 200;
+    let scratch = Scratch::new("half-closed-behind-much");
+    let node = start(&scratch.0, None);
+    let at = address(&node, false);
+    let mut looks = log_in(at);
+    declare(&mut looks, false);
+    for (times, closes) in [(1, true), (2, false)] {
+        let socket = connect(at);
+        let sending = socket.try_clone().expect("the same socket");
+        let mut client = Client::log_in(socket, "PLAIN", b"\0guest\0guest").expect("logged in");
+        let mut bytes = publish(&[7; 100_000]).repeat(MESSAGES as usize);
+        let close = connection::Close {
+            reply_code: 200,
+            reply_text: "bye",
+            class_id: 0,
+            method_id: 0,
+        };
+        if closes {
+            encode::method(&mut bytes, 0, &close);
+        }
+        client.send_bytes(&bytes).expect("read to the end");
+        sending.shutdown(Shutdown::Write).expect("half of it");
+        if closes {
+            let answer = client.answer().expect("told");
+            assert!(matches!(
+                Method::decode(&answer),
+                Ok(Method::ConnectionCloseOk(_))
+            ));
+        }
+        let end = client.answer().expect_err("nothing more is said");
+        assert_eq!(end.kind(), ErrorKind::UnexpectedEof);
+        // What it left is in its queue once all others have seen it go.
+        let mut waited_ms = 0;
+        while declare(&mut looks, true) < times * MESSAGES {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            waited_ms += 10;
+            assert!(waited_ms < 20_000, "closes: {closes}");
+        }
+    }
+    looks.close();
     node.shut_down();
 }
 

@@ -137,6 +137,7 @@ struct State {
     /// Reads that went wrong, in the lives of all processes.
     reads_gone_wrong: u64,
     bytes_max: Option<u64>,
+    copies_on_write: bool,
     lies: Lies,
     /// Snapshots of every moment, while someone watches.
     images: Option<Vec<FileSystem>>,
@@ -213,8 +214,16 @@ impl State {
     }
 
     fn room(&self, more: u64) -> bool {
-        self.bytes_max
-            .is_none_or(|max| self.files.bytes() + more <= max)
+        self.bytes_max.is_none_or(|max| self.taken() + more <= max)
+    }
+
+    /// Bytes that all files take.
+    fn taken(&self) -> u64 {
+        let replaced = match self.copies_on_write {
+            true => self.files.replaced_bytes(),
+            false => 0,
+        };
+        self.files.bytes() + replaced
     }
 }
 
@@ -254,11 +263,13 @@ impl SimDisk {
             state.simulation_run + 1,
             state.lies,
         );
+        let copies_on_write = state.copies_on_write;
         let (operations, reads_gone_wrong) = (state.operations, state.reads_gone_wrong);
         *state = State {
             files,
             simulation_run,
             lies,
+            copies_on_write,
             operations,
             reads_gone_wrong,
             ..State::default()
@@ -317,10 +328,10 @@ impl SimDisk {
         self.state().counts[call as usize]
     }
 
-    /// Bytes of all files together.
+    /// Bytes that all files together take.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.state().files.bytes()
+        self.state().taken()
     }
 
     /// Whether all files together may have only so many bytes.
@@ -332,6 +343,12 @@ impl SimDisk {
     /// Sets how many bytes all files together may have.
     pub fn set_bytes_max(&self, bytes_max: Option<u64>) {
         self.state().bytes_max = bytes_max;
+    }
+
+    /// From now on it writes elsewhere what is written over, as Btrfs and ZFS do: that needs room
+    /// as well, until the file is synced.
+    pub fn copy_on_write(&self) {
+        self.state().copies_on_write = true;
     }
 
     /// Makes the disk lie.
@@ -527,12 +544,17 @@ impl DiskFile for SimFile {
             }
         };
         let len = state.files.len(self.inode);
-        let grows = (offset + bytes.len() as u64).saturating_sub(len);
+        let end = offset + bytes.len() as u64;
+        let grows = end.saturating_sub(len);
+        let replaces = match state.copies_on_write {
+            true => state.files.would_replace(self.inode, offset..end),
+            false => 0,
+        };
+        if replaces > 0 && !state.room(grows + replaces) {
+            return Err(full());
+        }
         if grows > 0 && !state.room(grows) {
-            let room = state
-                .bytes_max
-                .unwrap_or(0)
-                .saturating_sub(state.files.bytes());
+            let room = state.bytes_max.unwrap_or(0).saturating_sub(state.taken());
             let fits = (len + room).saturating_sub(offset).min(bytes.len() as u64);
             state
                 .files

@@ -8,7 +8,7 @@ use crate::file_system::Cut;
 use crate::model::Model;
 use crate::world::{FAN_OUT_MAX, Refused, Stop, World, open_checked};
 use leveret_amqp::fuzz::Random;
-use leveret_storage::Recovered;
+use leveret_storage::{OpenError, Recovered};
 use leveret_types::{LogId, RangeSet};
 use std::collections::BTreeMap;
 use std::io;
@@ -148,23 +148,69 @@ pub fn full_disk(seed: u64) -> Result<u64, Found> {
 fn fill(world: &mut World, seed: u64) -> Result<(), Violation> {
     let mut random = Random::new(!seed);
     for _ in 0..3 {
-        (0..random.below(150))
-            .try_for_each(|_| world.step())
-            .map_err(stopped)?;
-        let used: usize = world
-            .disk
-            .paths()
-            .iter()
-            .filter_map(|path| world.disk.read(path))
-            .map(|f| f.len())
-            .sum();
-        world
-            .disk
-            .set_bytes_max(Some(used as u64 + random.below(60_000)));
-        (0..150).try_for_each(|_| world.step()).map_err(stopped)?;
+        fill_once(world, &mut random)?;
         world.disk.set_bytes_max(None);
     }
     Ok(())
+}
+
+/// Goes on for a while, and then with little room.
+fn fill_once(world: &mut World, random: &mut Random) -> Result<(), Violation> {
+    (0..random.below(150))
+        .try_for_each(|_| world.step())
+        .map_err(stopped)?;
+    leave_room(&world.disk, random);
+    (0..150).try_for_each(|_| world.step()).map_err(stopped)
+}
+
+fn leave_room(disk: &SimDisk, random: &mut Random) {
+    disk.set_bytes_max(Some(disk.bytes() + random.below(60_000)));
+}
+
+/// A disk that fills up and writes elsewhere what is written over, which needs room as well. Then
+/// the power goes, and the start after that may find as little room.
+///
+/// # Errors
+/// A broken promise: above all, if the process ends.
+pub fn full_copying_disk(seed: u64) -> Result<u64, Found> {
+    let mut random = Random::new(!seed.rotate_left(24));
+    let mut world = World::new(seed);
+    world.disk.copy_on_write();
+    let mut refused = 0;
+    for life in 1..5 {
+        if random.below(2) == 0 {
+            world.disk.set_bytes_max(None);
+        }
+        fill_once(&mut world, &mut random)
+            .map_err(|violation| found(seed, format!("life {life}"), violation))?;
+        refused += world.covered.no_space;
+        let (disk, model) = world.into_parts();
+        if random.below(4) > 0 {
+            disk.power_cut(&mut Cut::Chance(&mut random));
+        }
+        if random.below(2) == 0 {
+            leave_room(&disk, &mut random);
+        }
+        // No name of a log is used again, and what kind of world it is stays.
+        let opened = reopen(disk, model, seed + 5 * (life << 32));
+        world = opened.map_err(|violation| found(seed, format!("start {life}"), violation))?;
+    }
+    Ok(refused)
+}
+
+/// A start that may say that there is no room, and then goes on once there is.
+fn reopen(disk: SimDisk, model: Model, seed: u64) -> Result<World, Violation> {
+    let opened = match World::open(disk.clone(), model.clone(), seed) {
+        Err(Refused::Open(OpenError::NoSpace)) => {
+            disk.kill();
+            World::open(disk, model, seed)
+        }
+        opened => opened,
+    };
+    opened.map_err(|refused| match refused {
+        Refused::Violation(violation) => violation,
+        Refused::Open(error) => Violation::new("I11", format!("does not open: {error}")),
+    })
 }
 
 fn stopped(stop: Stop) -> Violation {

@@ -4,6 +4,7 @@ use leveret_amqp::fuzz::Random;
 use leveret_types::RangeSet;
 use std::collections::BTreeMap;
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -20,6 +21,19 @@ struct Inode {
     dirty: RangeSet,
     /// Those of them that no later sync writes, because one has failed.
     adrift: RangeSet,
+}
+
+impl Inode {
+    fn durable_sectors(&self) -> u64 {
+        self.durable.len().div_ceil(SECTOR_BYTES) as u64
+    }
+
+    fn replaced_bytes(&self) -> u64 {
+        let end = self.durable_sectors();
+        let changed = self.dirty.iter().chain(self.adrift.iter());
+        let sectors = changed.map(|range| range.end.min(end).saturating_sub(range.start));
+        sectors.sum::<u64>() * SECTOR_BYTES as u64
+    }
 }
 
 /// A change of names that no sync of the folder has made durable yet.
@@ -208,6 +222,26 @@ impl FileSystem {
     /// Bytes of all files that have a name.
     pub(crate) fn bytes(&self) -> u64 {
         self.names.values().map(|inode| self.len(*inode)).sum()
+    }
+
+    /// Bytes that all files with a name have twice, where what is written over is kept until a
+    /// sync.
+    pub(crate) fn replaced_bytes(&self) -> u64 {
+        let inodes = self.names.values();
+        let inodes = inodes.filter_map(|inode| self.inodes.get(inode));
+        inodes.map(Inode::replaced_bytes).sum()
+    }
+
+    /// Bytes of a file that a write of this part would make it have twice.
+    pub(crate) fn would_replace(&self, inode: u64, part: Range<u64>) -> u64 {
+        let Some(inode) = self.inodes.get(&inode) else {
+            return 0;
+        };
+        let sector = SECTOR_BYTES as u64;
+        let end = part.end.div_ceil(sector).min(inode.durable_sectors());
+        let is_fresh = |at: &u64| !inode.dirty.contains(*at) && !inode.adrift.contains(*at);
+        let fresh = (part.start / sector..end).filter(is_fresh).count();
+        fresh as u64 * sector
     }
 
     fn inode(&mut self, inode: u64) -> &mut Inode {

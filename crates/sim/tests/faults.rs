@@ -3,7 +3,8 @@
 use leveret_sim::disk::{Call, Fault, Lies};
 use leveret_sim::explore::{Found, random_simulation_run};
 use leveret_sim::faults::{
-    Corruption, Planted, corruption, count_calls, failing_call, full_disk, planted,
+    Corruption, Planted, corruption, count_calls, failing_call, full_copying_disk, full_disk,
+    planted,
 };
 use std::io::ErrorKind;
 
@@ -48,6 +49,15 @@ fn a_full_disk_ends_nothing() {
         .sum();
     println!("{refused} refusals");
     assert!(refused > 1_000, "{refused}");
+}
+
+#[test]
+fn a_full_disk_that_writes_elsewhere_what_is_written_over_ends_nothing() {
+    let refused: u64 = (0..150)
+        .map(|seed| full_copying_disk(seed).unwrap_or_else(|found| panic!("{found}")))
+        .sum();
+    println!("{refused} refusals");
+    assert!(refused > 500, "{refused}");
 }
 
 #[test]

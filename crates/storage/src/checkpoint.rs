@@ -18,7 +18,7 @@
 //! ```
 
 use crate::bytes_io::{Put, Take, seed};
-use crate::disk::{Disk, DiskFile, read_whole, write_zeros};
+use crate::disk::{Disk, DiskFile, read_whole, write_filler};
 use crate::error::{Fatal, OpenError};
 use crate::id::{ChunkSeq, FileId, Generation, LogKind};
 use crate::log::{Cut, Damage, Log};
@@ -462,7 +462,7 @@ impl<D: Disk> CheckpointWriter<D> {
             return Ok(true);
         }
         let made = self.disk.create_new(&path).and_then(|file| {
-            write_zeros(&file, 0..RESERVE_BYTES)?;
+            write_filler(&file, 0..RESERVE_BYTES)?;
             file.sync_data()
         });
         match made {

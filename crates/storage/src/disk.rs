@@ -85,7 +85,7 @@ pub(crate) fn read_exact_into(
 }
 
 static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
-/// Bytes of zeros written at once.
+/// Bytes of zeros, or of what only keeps room, written at once.
 const ZEROS_WRITE_BYTES: u64 = 1 << 20;
 
 /// Fills a part of a file with zeros, without a buffer of that size.
@@ -105,6 +105,37 @@ pub(crate) fn zeros<'a>(bytes: u64) -> impl Iterator<Item = IoSlice<'a>> {
     let len = ZEROS.len() as u64;
     let slices = (0..bytes.div_ceil(len)).map(move |i| (bytes - i * len).min(len) as usize);
     slices.map(|len| IoSlice::new(&ZEROS[..len]))
+}
+
+/// Bytes of a file that only keeps room, from `at` on, a multiple of 8: a file system that
+/// compresses makes them no smaller, so that all of their room is there once the file is gone.
+#[must_use]
+pub fn filler(at: u64, bytes: usize) -> Vec<u8> {
+    // SplitMix64 of where each word is.
+    let word = |number: u64| {
+        let mut value = (number + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        value = (value ^ (value >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        value = (value ^ (value >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (value ^ (value >> 31)).to_le_bytes()
+    };
+    let mut out = Vec::with_capacity(bytes.next_multiple_of(8));
+    for number in (at / 8..).take(bytes.div_ceil(8)) {
+        out.extend_from_slice(&word(number));
+    }
+    out.truncate(bytes);
+    out
+}
+
+/// Fills a part of a file with [`filler`].
+pub(crate) fn write_filler(file: &impl DiskFile, part: Range<u64>) -> io::Result<()> {
+    let mut at = part.start;
+    while at < part.end {
+        let count = (part.end - at).min(ZEROS_WRITE_BYTES);
+        let bytes = filler(at, count as usize);
+        file.write_at(&[IoSlice::new(&bytes)], at)?;
+        at += count;
+    }
+    Ok(())
 }
 
 /// Reads a whole file.
@@ -129,14 +160,29 @@ pub struct MemoryDiskCounts {
     pub syncs: u64,
 }
 
+/// What a file of a [`MemoryDisk`] has.
+#[derive(Clone, Debug, Default)]
+struct Content {
+    bytes: Vec<u8>,
+    /// Bytes that were written over since the last sync, of a disk that keeps them until then.
+    replaced: u64,
+}
+
+impl Content {
+    fn taken(&self) -> u64 {
+        self.bytes.len() as u64 + self.replaced
+    }
+}
+
 #[derive(Debug, Default)]
 struct MemoryDiskState {
-    files: BTreeMap<PathBuf, Arc<Mutex<Vec<u8>>>>,
+    files: BTreeMap<PathBuf, Arc<Mutex<Content>>>,
     /// Files that were deleted while somebody may have had them open.
-    deleted: Vec<Weak<Mutex<Vec<u8>>>>,
+    deleted: Vec<Weak<Mutex<Content>>>,
     locks: BTreeSet<PathBuf>,
     counts: MemoryDiskCounts,
     bytes_max: Option<u64>,
+    copies_on_write: bool,
 }
 
 /// A disk in memory that neither fails nor forgets: for tests, examples and as the smallest model
@@ -150,7 +196,7 @@ pub struct MemoryDisk(Arc<Mutex<MemoryDiskState>>);
 #[derive(Clone, Debug)]
 pub struct MemoryFile {
     disk: MemoryDisk,
-    bytes: Arc<Mutex<Vec<u8>>>,
+    content: Arc<Mutex<Content>>,
 }
 
 /// A lock on a [`MemoryDisk`], released when dropped.
@@ -183,13 +229,19 @@ impl MemoryDisk {
         locked(&self.0).bytes_max = bytes_max;
     }
 
-    /// Bytes of all files together, and of those that were deleted and are open still.
+    /// From now on it is a disk that writes elsewhere what is written over, as Btrfs and ZFS do:
+    /// that needs room as well, until the file is synced.
+    pub fn copy_on_write(&self) {
+        locked(&self.0).copies_on_write = true;
+    }
+
+    /// Bytes that all files together take, and those that were deleted and are open still.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         let state = locked(&self.0);
-        let named: u64 = state.files.values().map(|f| locked(f).len() as u64).sum();
+        let named: u64 = state.files.values().map(|f| locked(f).taken()).sum();
         let deleted = state.deleted.iter().filter_map(Weak::upgrade);
-        named + deleted.map(|f| locked(&f).len() as u64).sum::<u64>()
+        named + deleted.map(|f| locked(&f).taken()).sum::<u64>()
     }
 
     /// A disk with a copy of every file as it is now, and no locks: what another machine would
@@ -200,7 +252,7 @@ impl MemoryDisk {
         let files = state
             .files
             .iter()
-            .map(|(path, bytes)| (path.clone(), Arc::new(Mutex::new(locked(bytes).clone()))))
+            .map(|(path, of)| (path.clone(), Arc::new(Mutex::new(locked(of).clone()))))
             .collect();
         Self(Arc::new(Mutex::new(MemoryDiskState {
             files,
@@ -217,7 +269,8 @@ impl MemoryDisk {
     /// Changes a file's bytes behind the engine's back; false if there is no such file.
     pub fn tamper(&self, path: &Path, change: impl FnOnce(&mut Vec<u8>)) -> bool {
         let file = locked(&self.0).files.get(path).cloned();
-        file.inspect(|bytes| change(&mut locked(bytes))).is_some()
+        file.inspect(|content| change(&mut locked(content).bytes))
+            .is_some()
     }
 }
 
@@ -241,18 +294,18 @@ impl Disk for MemoryDisk {
         if state.files.contains_key(path) {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
-        let bytes = Arc::new(Mutex::new(Vec::new()));
-        state.files.insert(path.to_owned(), Arc::clone(&bytes));
+        let content = Arc::<Mutex<Content>>::default();
+        state.files.insert(path.to_owned(), Arc::clone(&content));
         let disk = self.clone();
-        Ok(MemoryFile { disk, bytes })
+        Ok(MemoryFile { disk, content })
     }
 
     fn open(&self, path: &Path) -> io::Result<MemoryFile> {
         let state = locked(&self.0);
-        let bytes = state.files.get(path).ok_or_else(|| missing(path))?;
+        let content = state.files.get(path).ok_or_else(|| missing(path))?;
         Ok(MemoryFile {
             disk: self.clone(),
-            bytes: Arc::clone(bytes),
+            content: Arc::clone(content),
         })
     }
 
@@ -307,11 +360,12 @@ impl Drop for MemoryLock {
 
 impl DiskFile for MemoryFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        let bytes = locked(&self.bytes);
+        let content = locked(&self.content);
+        let bytes = &content.bytes;
         let start = usize::try_from(offset).map_or(bytes.len(), |o| o.min(bytes.len()));
         let count = buffer.len().min(bytes.len() - start);
         buffer[..count].copy_from_slice(&bytes[start..start + count]);
-        drop(bytes);
+        drop(content);
         let counts = &mut locked(&self.disk.0).counts;
         counts.reads += 1;
         counts.read_bytes += count as u64;
@@ -321,12 +375,23 @@ impl DiskFile for MemoryFile {
     fn write_at(&self, slices: &[IoSlice<'_>], offset: u64) -> io::Result<()> {
         let start = usize::try_from(offset).map_err(|_| io::ErrorKind::FileTooLarge)?;
         let count: usize = slices.iter().map(|s| s.len()).sum();
-        let (used, bytes_max) = (self.disk.bytes(), locked(&self.disk.0).bytes_max);
-        let mut bytes = locked(&self.bytes);
-        let grows = (start + count).saturating_sub(bytes.len()) as u64;
-        if grows > 0 && bytes_max.is_some_and(|max| used + grows > max) {
+        let used = self.disk.bytes();
+        let (bytes_max, copies) = {
+            let state = locked(&self.disk.0);
+            (state.bytes_max, state.copies_on_write)
+        };
+        let mut content = locked(&self.content);
+        let grows = (start + count).saturating_sub(content.bytes.len());
+        let replaces = match copies {
+            true => count.saturating_sub(grows) as u64,
+            false => 0,
+        };
+        let needed = grows as u64 + replaces;
+        if needed > 0 && bytes_max.is_some_and(|max| used + needed > max) {
             return Err(io::ErrorKind::StorageFull.into());
         }
+        content.replaced += replaces;
+        let bytes = &mut content.bytes;
         if bytes.len() < start + count {
             bytes.resize(start + count, 0);
         }
@@ -335,18 +400,19 @@ impl DiskFile for MemoryFile {
             bytes[at..at + slice.len()].copy_from_slice(slice);
             at += slice.len();
         }
-        drop(bytes);
+        drop(content);
         locked(&self.disk.0).counts.written_bytes += count as u64;
         Ok(())
     }
 
     fn sync_data(&self) -> io::Result<()> {
         locked(&self.disk.0).counts.syncs += 1;
+        locked(&self.content).replaced = 0;
         Ok(())
     }
 
     fn len(&self) -> io::Result<u64> {
-        Ok(locked(&self.bytes).len() as u64)
+        Ok(locked(&self.content).bytes.len() as u64)
     }
 }
 
@@ -387,5 +453,40 @@ mod tests {
         assert_eq!(write(&first, 100, &[4]), FULL);
         disk.set_bytes_max(None);
         assert_eq!(write(&first, 100, &[4]), Ok(()));
+    }
+
+    #[test]
+    fn what_keeps_room_repeats_nothing_and_goes_on_where_it_ended() {
+        let whole = filler(0, 1 << 20);
+        assert_eq!(whole.len(), 1 << 20);
+        let (words, _) = whole.as_chunks::<8>();
+        let distinct: BTreeSet<_> = words.iter().collect();
+        assert_eq!(distinct.len(), words.len());
+        assert_eq!(whole[512..600], filler(512, 88));
+        let disk = MemoryDisk::new();
+        let file = disk.create_new(Path::new("f")).expect("a file");
+        let all = 5 * ZEROS_WRITE_BYTES / 2;
+        for part in [0..8_192, 8_192..all] {
+            write_filler(&file, part).expect("room");
+        }
+        let read = read_whole(&disk, Path::new("f")).expect("it is there");
+        assert!(read == filler(0, all as usize));
+    }
+
+    #[test]
+    fn a_memory_disk_that_copies_on_write_needs_room_for_what_is_written_over_until_a_sync() {
+        const FULL: Result<(), io::ErrorKind> = Err(io::ErrorKind::StorageFull);
+        let disk = MemoryDisk::new();
+        let file = disk.create_new(Path::new("f")).expect("a file");
+        assert_eq!(write(&file, 0, &[1; 60]), Ok(()));
+        disk.copy_on_write();
+        disk.set_bytes_max(Some(100));
+        assert_eq!(write(&file, 0, &[2; 41]), FULL);
+        assert_eq!(write(&file, 40, &[2; 30]), Ok(()));
+        assert_eq!(disk.bytes(), 70 + 20, "twenty were written over");
+        assert_eq!(write(&file, 0, &[2; 11]), FULL);
+        file.sync_data().expect("a sync");
+        assert_eq!(disk.bytes(), 70);
+        assert_eq!(write(&file, 0, &[2; 11]), Ok(()));
     }
 }

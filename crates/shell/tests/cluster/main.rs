@@ -4,6 +4,7 @@
 #[path = "../client/mod.rs"]
 mod client;
 mod joined;
+mod minority;
 mod on_path;
 mod outdated;
 mod secret_change;

@@ -301,7 +301,7 @@ impl<D: Disk> Journal<D> {
                 continue;
             }
             half.file = Some(file);
-            half.begin(self.salt, half.generation)?;
+            half.begin(&self.disk, self.salt, half.generation)?;
         }
         Ok(())
     }
@@ -380,13 +380,21 @@ impl<D: Disk> Journal<D> {
         self.reserve.give()
     }
 
+    /// Gives away the room that is kept for what it has, if it has nothing; whether there was any.
+    pub(crate) fn give_unneeded_room(&mut self) -> Result<bool, Fatal> {
+        match self.halves.iter().all(|half| half.mentioned.is_empty()) {
+            true => self.reserve.give(),
+            false => Ok(false),
+        }
+    }
+
     /// Goes on with the other file, whose segments must be synced.
     pub(crate) fn turn_over(&mut self) -> Result<(), Fatal> {
         let generation = self.halves[self.current].generation + 1;
         self.current = 1 - self.current;
         let half = &mut self.halves[self.current];
         assert!(half.unsynced.is_empty(), "segments are synced first");
-        half.begin(self.salt, generation)
+        half.begin(&self.disk, self.salt, generation)
     }
 
     /// Ends it with its files: what all streams have must be synced.
@@ -397,7 +405,7 @@ impl<D: Disk> Journal<D> {
                 let deleted = self.disk.delete(&half.path);
                 deleted.map_err(|error| Fatal::new("delete", &half.path, error))?;
             }
-            half.begin(self.salt, half.generation + 2)?;
+            half.begin(&self.disk, self.salt, half.generation + 2)?;
             half.len = 0;
         }
         self.reserve.give()?;
@@ -411,7 +419,7 @@ impl<D: Disk> Journal<D> {
             assert!(half.unsynced.is_empty(), "segments are synced first");
             if !half.mentioned.is_empty() {
                 let later = if at == self.current { 2 } else { 1 };
-                half.begin(self.salt, newest + later)?;
+                half.begin(&self.disk, self.salt, newest + later)?;
             }
         }
         Ok(())
@@ -419,8 +427,15 @@ impl<D: Disk> Journal<D> {
 }
 
 impl<F: DiskFile> Half<F> {
-    /// Begins a generation: what was written before is void once this is done.
-    fn begin(&mut self, salt: u64, generation: u64) -> Result<(), Fatal> {
+    /// Begins a generation: what was written before is void once this is done. What it had must be
+    /// synced in its place: the file goes where its head cannot be written over, as on a full disk
+    /// of a file system that writes elsewhere.
+    fn begin<D: Disk<File = F>>(
+        &mut self,
+        disk: &D,
+        salt: u64,
+        generation: u64,
+    ) -> Result<(), Fatal> {
         (self.generation, self.end) = (generation, BATCHES_START);
         self.room = 0;
         self.mentioned.clear();
@@ -434,11 +449,21 @@ impl<F: DiskFile> Half<F> {
             .step_by(head.len() / 2)
             .zip(head.chunks(head.len() / 2))
         {
-            let written = file.write_at(&[IoSlice::new(copy)], at);
-            written.map_err(|error| Fatal::new("write", &self.path, error))?;
+            match file.write_at(&[IoSlice::new(copy)], at) {
+                Err(error) if is_full(&error) => return self.delete(disk),
+                written => written.map_err(|error| Fatal::new("write", &self.path, error))?,
+            }
             self.sync()?;
         }
         Ok(())
+    }
+
+    /// Deletes the file, durably: it is made again when there is something to write.
+    fn delete<D: Disk<File = F>>(&mut self, disk: &D) -> Result<(), Fatal> {
+        (self.file, self.len) = (None, 0);
+        let folder = self.path.parent().unwrap_or(&self.path);
+        let deleted = disk.delete(&self.path).and_then(|()| disk.sync_dir(folder));
+        deleted.map_err(|error| Fatal::new("delete", &self.path, error))
     }
 
     /// Bytes that segments may have to grow for parts of different streams, beyond what they may

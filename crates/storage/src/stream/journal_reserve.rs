@@ -1,7 +1,7 @@
 //! A file that keeps room for what the streams' journal has: a start writes that to segments, which
 //! may have to grow for it, and must not fail for a disk that others have filled meanwhile.
 
-use crate::disk::{Disk, DiskFile, write_zeros};
+use crate::disk::{Disk, DiskFile, write_filler};
 use crate::error::Fatal;
 use crate::stream::journal::Part;
 use crate::wal::pool::is_full;
@@ -73,7 +73,7 @@ impl<D: Disk> Reserve<D> {
             }
             Err(error) => return Err(error),
         };
-        write_zeros(&file, self.len..len)?;
+        write_filler(&file, self.len..len)?;
         file.sync_data()?;
         match self.path.parent().filter(|_| is_new) {
             Some(folder) => self.disk.sync_dir(folder),

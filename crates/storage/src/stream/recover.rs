@@ -5,7 +5,7 @@
 //! is not what was written one may tell: above that mark it is the torn end of what was being
 //! written, and is cut; below it is corruption, which is reported, kept as it is and never served.
 
-use crate::disk::{Disk, DiskFile, write_zeros};
+use crate::disk::{Disk, DiskFile};
 use crate::error::OpenError;
 use crate::stream::files::{LastSegment, StreamFiles};
 use crate::stream::format::{FileHead, HeadError, RECORDS_START};
@@ -160,7 +160,7 @@ impl<D: Disk> StreamFiles<D> {
         let torn_bytes = reader.written_bytes(end.end)?;
         if torn_bytes > 0 {
             // What is cut must not be found again behind what is written over its beginning.
-            write_zeros(reader.file, end.end..reader.end)?;
+            self.write_zeros(reader.file, end.end..reader.end)?;
             reader.file.sync_data()?;
             out.cut_bytes += torn_bytes;
         }

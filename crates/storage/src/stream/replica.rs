@@ -1,7 +1,7 @@
 //! What a stream needs on disk as one of several replicas: a small file beside its segments, and
 //! cuts.
 
-use crate::disk::{Disk, DiskFile, read_whole, write_zeros};
+use crate::disk::{Disk, DiskFile, filler, read_whole};
 use crate::error::{Fatal, OpenError, WalError};
 use crate::stream::files::StreamFiles;
 use crate::stream::format::{NEW_SUFFIX, replica_file_name};
@@ -108,7 +108,7 @@ impl<D: Disk> StreamFiles<D> {
     }
 
     /// Gives the room of the reserve away; whether there was one.
-    fn give_reserve(&mut self) -> bool {
+    pub(crate) fn give_reserve(&mut self) -> bool {
         std::mem::take(&mut self.has_reserve)
             && self.files.disk().delete(&self.reserve_path()).is_ok()
     }
@@ -119,7 +119,7 @@ impl<D: Disk> StreamFiles<D> {
             return;
         }
         let path = self.reserve_path();
-        self.has_reserve = self.write_new(&path, &[0; RESERVE_BYTES]).is_ok();
+        self.has_reserve = self.write_new(&path, &filler(0, RESERVE_BYTES)).is_ok();
         if !self.has_reserve {
             let _ = self.files.disk().delete(&path);
         }
@@ -204,7 +204,7 @@ impl<D: Disk> StreamFiles<D> {
         };
         let from = reader.search(|record| record.chunk.next_offset() <= next_offset)?;
         if !reader.is_zero_from(from)? {
-            write_zeros(&*file, from..reader.end)?;
+            self.write_zeros(&file, from..reader.end)?;
             self.files.set_dirty(name);
         }
         self.files.sync(name)

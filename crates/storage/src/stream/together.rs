@@ -1,6 +1,6 @@
 //! Streams that wait for a sync at the same time are synced together, where each waits for little.
 
-use crate::disk::{Disk, DiskFile, read_exact};
+use crate::disk::{Disk, DiskFile, read_exact, write_zeros};
 use crate::error::{Fatal, WalError};
 use crate::stream::files::{StreamFiles, StreamSync};
 use crate::stream::format::{RECORD_KNOWN_BYTES, RECORDS_START};
@@ -13,6 +13,10 @@ use leveret_types::limits::{
     STREAM_JOURNAL_BATCH_BYTES_MAX, STREAM_JOURNAL_PART_BYTES_MAX, STREAM_JOURNAL_SYNCS_MAX,
 };
 use std::io::{self, IoSlice};
+use std::ops::Range;
+
+/// Bytes that are written over at once where there is next to no room: a block of most file systems.
+const ROOM_BYTES: u64 = 4_096;
 
 /// Writes the records from a position on as they are, and from the file's beginning also its head.
 /// Ends before bytes that are not read back as they were found: those stay as they are.
@@ -253,6 +257,28 @@ impl<D: Disk> StreamFiles<D> {
             let name = (part.stream, part.segment);
             let synced = self.files.sync(name);
             synced.map_err(|error| self.files.fatal("sync", name, error))?;
+        }
+        Ok(())
+    }
+
+    /// Writes zeros to a part of a segment that is cut off. A file system that writes elsewhere what
+    /// is written over may have no room for that: then what is kept in reserve gives its own, and
+    /// one piece after the other is synced, which has the room of the one before.
+    pub(crate) fn write_zeros(&mut self, file: &D::File, part: Range<u64>) -> io::Result<()> {
+        match write_zeros(file, part.clone()) {
+            Err(error) if is_full(&error) => {}
+            written => return written,
+        }
+        self.journal
+            .give_unneeded_room()
+            .map_err(io::Error::other)?;
+        self.give_reserve();
+        let mut at = part.start;
+        while at < part.end {
+            let end = (at + ROOM_BYTES).min(part.end);
+            file.sync_data()?;
+            write_zeros(file, at..end)?;
+            at = end;
         }
         Ok(())
     }

@@ -55,6 +55,25 @@ pub(crate) fn name<D: Disk>(
     }
 }
 
+/// Names the file that was named before `generation` again, durably, for that one goes and has held
+/// nothing; gives which one is named now.
+pub(crate) fn unname<D: Disk>(
+    disk: &D,
+    folder: &Path,
+    before: Option<Generation>,
+    generation: Generation,
+) -> Result<Option<Generation>, Fatal> {
+    let path = folder.join(file_name(generation));
+    let unnamed = match before {
+        Some(before) => disk.rename(&path, &folder.join(file_name(before))),
+        None => disk.delete(&path),
+    };
+    unnamed.map_err(|error| Fatal::new("name", &path, error))?;
+    let synced = disk.sync_dir(folder);
+    synced.map_err(|error| Fatal::new("sync of the folder", folder, error))?;
+    Ok(before)
+}
+
 /// That the newest file is there, unless a checkpoint that needs files from `from` on has let it
 /// go.
 ///

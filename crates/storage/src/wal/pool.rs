@@ -1,16 +1,20 @@
 //! Files written once with zeros, so that later writes change no metadata: a sync of such a file
 //! costs a third.
 
-use crate::disk::{Disk, DiskFile, write_zeros};
+use crate::disk::{Disk, DiskFile, write_filler, write_zeros};
 use crate::error::Fatal;
 use crate::wal::writer::BEGUN_SUFFIX;
 use leveret_types::limits::WAL_BATCH_BYTES_MAX;
 use std::cmp::Ordering;
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+/// Fills a part of a file.
+type Fill<F> = fn(&F, Range<u64>) -> io::Result<()>;
+
 /// Name of the file that is kept for a start that finds no prepared one.
-const RESERVE_NAME: &str = "log.reserve";
+pub(crate) const RESERVE_NAME: &str = "log.reserve";
 /// Its bytes at most: room for what a start writes again, and for what it needs until it has freed
 /// something.
 const RESERVE_BYTES: u64 = 2 * WAL_BATCH_BYTES_MAX as u64;
@@ -89,10 +93,11 @@ impl<D: Disk> WalPool<D> {
     /// # Errors
     /// Any other failure is [`Fatal`].
     pub fn keep_reserve(&mut self) -> Result<bool, Fatal> {
-        if self.reserve == Reserve::There {
+        let path = self.folder.join(RESERVE_NAME);
+        // The log's writer may have given it up.
+        if self.reserve == Reserve::There && self.disk.open(&path).is_ok() {
             return Ok(true);
         }
-        let path = self.folder.join(RESERVE_NAME);
         let fail = |error| Fatal::new("list", &self.folder, error);
         let names = self.disk.list(&self.folder).map_err(fail)?;
         let is_there = names.iter().any(|name| name == RESERVE_NAME);
@@ -103,7 +108,7 @@ impl<D: Disk> WalPool<D> {
             }
             _ => {}
         }
-        let made = is_there || self.make(&path, reserve_bytes(self.file_bytes))?;
+        let made = is_there || self.make(&path, reserve_bytes(self.file_bytes), write_filler)?;
         self.reserve = match made {
             true => Reserve::There,
             false => Reserve::Missing,
@@ -133,21 +138,21 @@ impl<D: Disk> WalPool<D> {
     /// [`PrepareError`].
     pub fn prepare(&mut self) -> Result<PreparedFile, PrepareError> {
         let (path, bytes) = (self.next_path(), self.file_bytes);
-        match self.make(&path, bytes)? {
+        match self.make(&path, bytes, write_zeros)? {
             true => Ok(PreparedFile { path, bytes }),
             false => Err(PrepareError::NoSpace),
         }
     }
 
-    /// Makes a file of so many zeros; false if there is no space.
-    fn make(&self, path: &Path, bytes: u64) -> Result<bool, Fatal> {
+    /// Makes a file of so many bytes, filled by `fill`; false if there is no space.
+    fn make(&self, path: &Path, bytes: u64, fill: Fill<D::File>) -> Result<bool, Fatal> {
         // Where it does not fit, others had no space either while it was tried.
         let free = self.disk.free_bytes(&self.folder);
         if free.is_some_and(|free| free < bytes + SPARE_BYTES) {
             return Ok(false);
         }
         let begun = begun_path(path);
-        match self.write_zeros(&begun, path, bytes) {
+        match self.write_whole(&begun, path, bytes, fill) {
             Ok(()) => Ok(true),
             Err((_, error)) if is_full(&error) => {
                 // What remains of it, under either name, is deleted at the next start if this fails
@@ -160,14 +165,15 @@ impl<D: Disk> WalPool<D> {
         }
     }
 
-    fn write_zeros(
+    fn write_whole(
         &self,
         begun: &Path,
         path: &Path,
         bytes: u64,
+        fill: Fill<D::File>,
     ) -> Result<(), (&'static str, io::Error)> {
         let file = self.disk.create_new(begun).map_err(|e| ("create", e))?;
-        write_zeros(&file, 0..bytes).map_err(|e| ("write", e))?;
+        fill(&file, 0..bytes).map_err(|e| ("write", e))?;
         file.sync_data().map_err(|e| ("sync", e))?;
         let renamed = self.disk.rename(begun, path);
         renamed.map_err(|e| ("rename", e))?;

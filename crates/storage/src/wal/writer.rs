@@ -5,7 +5,7 @@ use super::format::{
 };
 use super::layout::{BatchLayout, Recent};
 use super::newest;
-use super::pool::{PreparedFile, is_full};
+use super::pool::{self, PreparedFile, is_full};
 use crate::chunk::{Place, SealedChunk};
 use crate::disk::{Disk, DiskFile, write_zeros, zeros};
 use crate::error::{Fatal, WalError};
@@ -111,6 +111,8 @@ pub struct WalWriter<D: Disk> {
     recent: Recent,
     /// The file that is named as the newest one.
     named: Option<Generation>,
+    /// The one that was before the current file was.
+    named_before: Option<Generation>,
 }
 
 /// Where a writer goes on.
@@ -141,6 +143,7 @@ impl<D: Disk> WalWriter<D> {
             pool: Vec::new(),
             recent: Recent::default(),
             named: None,
+            named_before: None,
         }
     }
 
@@ -195,12 +198,14 @@ impl<D: Disk> WalWriter<D> {
         if count == 0 {
             return Ok(WalOutcome::default());
         }
-        let outcome = match self.write_batch(&chunks[..count]) {
-            Err(WalError::NoSpace) if self.could_grow_no_more() => {
-                self.rolled = self.roll().or(self.rolled);
-                self.write_batch(&chunks[..count])?
+        let outcome = loop {
+            match self.write_batch(&chunks[..count]) {
+                Err(WalError::NoSpace) if self.could_grow_no_more() => {
+                    self.rolled = self.roll().or(self.rolled);
+                }
+                Err(WalError::NoSpace) if self.gives_room()? => {}
+                written => break written?,
             }
-            written => written?,
         };
         chunks.drain(..count);
         Ok(outcome)
@@ -212,6 +217,43 @@ impl<D: Disk> WalWriter<D> {
     fn could_grow_no_more(&self) -> bool {
         let grows = |current: &Current<D::File>| current.offset > 0 && current.made == 0;
         !self.pool.is_empty() && self.current.as_ref().is_some_and(grows)
+    }
+
+    /// Gives up a file that was to keep room for the log, where there is none for a batch in the
+    /// current one though that was made before: a file system that writes elsewhere what is written
+    /// over, such as Btrfs or ZFS, needs room for that, and has it once such a file is gone. False
+    /// if there is none.
+    fn gives_room(&mut self) -> Result<bool, Fatal> {
+        if self.current.as_ref().is_none_or(|c| c.made == 0) {
+            return Ok(false);
+        }
+        if let Some(prepared) = self.pool.pop() {
+            return self.give_up(&prepared.path);
+        }
+        if let Some(empty) = self.current.take_if(|c| c.offset == 0) {
+            // The log goes on in a file that grows, within the room that this one had.
+            let generation = empty.generation;
+            drop(empty);
+            if self.named == Some(generation) {
+                let before = self.named_before;
+                self.named = newest::unname(&self.disk, &self.folder, before, generation)?;
+            }
+            self.next_generation = generation;
+            return self.give_up(&self.folder.join(file_name(generation)));
+        }
+        self.give_up(&self.folder.join(pool::RESERVE_NAME))
+    }
+
+    /// Deletes a file, durably: some file systems have its room only then. False if it is not
+    /// there.
+    fn give_up(&self, path: &Path) -> Result<bool, Fatal> {
+        match self.disk.delete(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            deleted => deleted.map_err(|error| Fatal::new("delete", path, error))?,
+        }
+        let synced = self.disk.sync_dir(&self.folder);
+        synced.map_err(|error| Fatal::new("sync of the folder", &self.folder, error))?;
+        Ok(true)
     }
 
     /// Writes an empty batch that says that the batches before it are durable, unless the last one
@@ -378,12 +420,21 @@ impl<D: Disk> WalWriter<D> {
     /// Syncs a batch that ends at `end` of a file that was durable up to `was` before. When it
     /// returns, the header of a file that grows says that it is long enough for the batch: else one
     /// that is cut there could not be told from one that never came so far.
-    fn sync_grown(&self, current: &mut Current<D::File>, was: u64, end: u64) -> Result<(), Fatal> {
+    fn sync_grown(
+        &self,
+        current: &mut Current<D::File>,
+        was: u64,
+        end: u64,
+    ) -> Result<(), WalError> {
         let sync = |file: &D::File| {
             let synced = file.sync_data();
             synced.map_err(|e| Fatal::new("sync", &self.folder, e))
         };
-        self.tell_grown(current, was)?;
+        match self.tell_grown(current, was) {
+            // It is told below if it must be.
+            Ok(()) | Err(WalError::NoSpace) => {}
+            Err(error) => return Err(error),
+        }
         sync(&current.file)?;
         if current.made == 0 && current.told.0 < end {
             self.tell_grown(current, current.filled)?;
@@ -392,19 +443,17 @@ impl<D: Disk> WalWriter<D> {
         Ok(())
     }
 
-    /// Writes into the header of a file that grows that it has so many bytes, which are durable.
-    fn tell_grown(&self, current: &mut Current<D::File>, bytes: u64) -> Result<(), Fatal> {
+    /// Writes into the header of a file that grows that it has so many bytes, which are durable. A
+    /// file system that writes elsewhere what is written over may have no room for it.
+    fn tell_grown(&self, current: &mut Current<D::File>, bytes: u64) -> Result<(), WalError> {
         let (told, times) = current.told;
         if current.made > 0 || bytes <= told {
             return Ok(());
         }
         let (at, length) = encode_grown(self.salt, current.generation, bytes, times);
-        match current.file.write_at(&[IoSlice::new(&length)], at) {
-            Ok(()) => current.told = (bytes, times + 1),
-            // A file system that writes elsewhere may have no room.
-            Err(error) if is_full(&error) => {}
-            Err(error) => return Err(Fatal::new("write", &self.folder, error)),
-        }
+        let written = current.file.write_at(&[IoSlice::new(&length)], at);
+        written.map_err(|e| self.failed("write", e))?;
+        current.told = (bytes, times + 1);
         Ok(())
     }
 
@@ -444,6 +493,7 @@ impl<D: Disk> WalWriter<D> {
         let (file, filled, made, told) = file.map_err(|e| self.failed("create", e))?;
         let synced = self.disk.sync_dir(&self.folder);
         synced.map_err(|e| Fatal::new("sync of the folder", &self.folder, e))?;
+        self.named_before = self.named;
         self.named = newest::name(&self.disk, &self.folder, self.named, generation)?;
         self.next_generation += 1;
         Ok(Current {

@@ -219,6 +219,45 @@ fn a_file_that_grows_is_reported_wherever_it_is_cut_after_any_batch() {
     }
 }
 
+/// Nothing is confirmed that a cut would take unseen, also where the file's header cannot be written
+/// over.
+#[test]
+fn a_file_that_grows_on_a_full_disk_that_writes_elsewhere_says_how_long_it_is_or_takes_nothing() {
+    const LARGE: usize = 300_000;
+    let begun = World::with_wal_files_of(8 << 20);
+    let (mut store, _) = begun.open();
+    append(&mut store, A, &payload(0, LARGE));
+    store.sync().unwrap();
+    drop(store);
+    let (mut taken, mut refused) = (0, 0);
+    for room in (60..90).map(|sectors| sectors * 4_096) {
+        let world = begun.on_copy(MemoryDisk::copy_on_write);
+        let (mut store, _) = world.open();
+        // A start has written the first one again; this is the first of its own.
+        append(&mut store, A, &payload(1, LARGE));
+        store.sync().unwrap();
+        world.disk.set_bytes_max(Some(world.disk.bytes() + room));
+        append(&mut store, A, &payload(2, LARGE));
+        if store.sync().is_err() {
+            refused += 1;
+            continue;
+        }
+        taken += 1;
+        drop(store);
+        world.disk.set_bytes_max(None);
+        let newest = world.files(".wal").pop().unwrap();
+        let end = world.used_bytes(&newest);
+        world.disk.tamper(&newest, |bytes| bytes.truncate(end - 1));
+        let (_, report) = world.open();
+        let told = report.notes.iter().any(|n| n.contains("cut short"));
+        assert!(told, "with room for {room}: {report:?}");
+        if taken == 4 {
+            break;
+        }
+    }
+    assert!(taken > 0 && refused > 0, "{taken} taken, {refused} refused");
+}
+
 #[test]
 fn a_file_that_was_cut_and_whose_header_is_damaged_beside_is_reported() {
     for prepared in [0, 1] {

@@ -202,6 +202,109 @@ fn a_start_writes_again_what_nothing_says_was_synced_and_no_more() {
     assert!(disk.counts().written_bytes - before > 10_000);
 }
 
+/// Whether a disk has a file of this name.
+fn has(disk: &MemoryDisk, name: &str) -> bool {
+    disk.paths().iter().any(|path| path.ends_with(name))
+}
+
+/// Two streams with so many chunks each, which the journal has, on a disk that writes elsewhere what
+/// is written over.
+fn journaled(chunks: u64) -> (MemoryDisk, StreamFiles<MemoryDisk>) {
+    let disk = MemoryDisk::new();
+    disk.copy_on_write();
+    let pair = [FIRST, SECOND];
+    let mut files = begun(&disk, &pair).with_journal_bytes_max(64 * 1024);
+    for offset in 0..chunks {
+        append_to_all(&mut files, &pair, offset, 2_000);
+        files.sync_together(&pair).unwrap();
+    }
+    (disk, files)
+}
+
+#[test]
+fn streams_start_on_a_full_disk_that_writes_elsewhere_what_the_journal_has() {
+    let (disk, files) = journaled(10);
+    drop(files);
+    // Others take what becomes free.
+    for _ in 0..3 {
+        disk.set_bytes_max(Some(disk.bytes()));
+        let mut files = open(&disk);
+        for stream in [FIRST, SECOND] {
+            assert_eq!(newest(&mut files, stream), Some(chunk(9, 1, 2_000)));
+        }
+    }
+}
+
+/// A file of the journal whose head cannot be written over is deleted, and made again where there
+/// is room.
+#[test]
+fn a_journal_goes_on_and_is_forgotten_on_a_full_disk_that_writes_elsewhere() {
+    let pair = [FIRST, SECOND];
+    // The disk becomes full while the one file or the other is written to, or just full.
+    for chunks in 10..50 {
+        let (disk, mut files) = journaled(chunks);
+        for offset in chunks..chunks + 3 {
+            disk.set_bytes_max(None);
+            append_to_all(&mut files, &pair, offset, 2_000);
+            disk.set_bytes_max(Some(disk.bytes()));
+            files.sync_together(&pair).unwrap();
+            for stream in pair {
+                assert!(files.begin_sync(stream).unwrap().is_none(), "it is durable");
+            }
+        }
+        // What is cut does not come back out of the journal.
+        files.cut_and_recover(FIRST, chunks).unwrap();
+        drop(files);
+        let mut files = open(&disk);
+        let last = chunk(chunks - 1, 1, 2_000);
+        assert_eq!(newest(&mut files, FIRST), Some(last), "{chunks}");
+        let last = chunk(chunks + 2, 1, 2_000);
+        assert_eq!(newest(&mut files, SECOND), Some(last), "{chunks}");
+    }
+}
+
+#[test]
+fn a_torn_end_is_cut_on_a_full_disk_that_writes_elsewhere() {
+    let disk = MemoryDisk::new();
+    let mut files = begun(&disk, &[FIRST]);
+    files
+        .save_replica_state(FIRST, &ReplicaState::default())
+        .unwrap();
+    append_to_all(&mut files, &[FIRST], 0, 2_000);
+    files.sync(FIRST).unwrap();
+    append_to_all(&mut files, &[FIRST], 1, 100_000);
+    drop(files);
+    let segment = path_of(&disk, ".stream");
+    disk.tamper(&segment, |bytes| bytes[50_000] ^= 1);
+    disk.copy_on_write();
+    disk.set_bytes_max(Some(disk.bytes()));
+    let mut files = open(&disk);
+    assert_eq!(newest(&mut files, FIRST), Some(chunk(0, 1, 2_000)));
+    assert!(!has(&disk, "replica.reserve"), "it gave its room");
+    // Nothing of it is found behind what comes then.
+    append_to_all(&mut files, &[FIRST], 1, 300);
+    files.sync(FIRST).unwrap();
+    assert_eq!(newest(&mut open(&disk), FIRST), Some(chunk(1, 1, 300)));
+}
+
+#[test]
+fn a_cut_leaves_the_room_that_is_kept_for_what_others_have_in_the_journal() {
+    let (disk, mut files) = journaled(3);
+    let third = QueueId(3);
+    files.begin_segment(third, 0).unwrap();
+    files
+        .save_replica_state(third, &ReplicaState::default())
+        .unwrap();
+    for offset in 0..4 {
+        append_to_all(&mut files, &[third], offset, 2_000);
+    }
+    files.sync(third).unwrap();
+    disk.set_bytes_max(Some(disk.bytes()));
+    files.cut_and_recover(third, 2).unwrap();
+    assert_eq!(newest(&mut files, third), Some(chunk(1, 1, 2_000)));
+    assert!(has(&disk, "journal.reserve"));
+}
+
 /// A disk that counts the files that are open.
 #[derive(Clone)]
 struct Counting {
