@@ -28,9 +28,23 @@ pub(crate) struct Input {
     partial: Option<Buffer>,
     /// What came behind it.
     waiting: VecDeque<Bytes>,
+    /// Whether the end of a frame could not be found: what still arrives cannot be read.
+    is_ignored: bool,
 }
 
 impl Input {
+    /// Drops what has arrived.
+    pub(crate) fn forget(&mut self) {
+        self.partial = None;
+        self.waiting = VecDeque::new();
+    }
+
+    /// Drops what has arrived, and all that still arrives.
+    pub(crate) fn ignore(&mut self) {
+        self.forget();
+        self.is_ignored = true;
+    }
+
     /// Whether there may be a whole frame.
     pub(crate) fn has_more(&self) -> bool {
         !self.waiting.is_empty()
@@ -107,7 +121,7 @@ impl Session {
     /// missing of a large frame can only be next; whoever does so says how much with
     /// [`Self::receive_into_room`].
     pub fn room(&mut self) -> Option<&mut [u8]> {
-        let takes_in = self.phase != Phase::Over && !self.ignores_input;
+        let takes_in = self.phase != Phase::Over && !self.input.is_ignored;
         self.input.room().filter(|_| takes_in)
     }
 
@@ -123,7 +137,7 @@ impl Session {
 
     /// Keeps what has arrived behind what has not been looked at.
     pub(crate) fn take_in(&mut self, bytes: Bytes) {
-        if self.phase == Phase::Over || self.ignores_input || bytes.is_empty() {
+        if self.phase == Phase::Over || self.input.is_ignored || bytes.is_empty() {
             return;
         }
         self.input.waiting.push_back(bytes);
@@ -132,13 +146,13 @@ impl Session {
     /// Looks at what has arrived until an answer is owed, or the turn is over.
     pub(crate) fn read_on(&mut self, port: &mut impl Port) {
         loop {
-            self.spend(port.take_work());
-            if !self.takes_frames() || self.phase == Phase::Over || self.work_left == 0 {
+            self.work.spend(port.take_work());
+            if !self.takes_frames() || self.phase == Phase::Over || self.work.is_spent() {
                 return;
             }
-            match self.input.next(self.frame_max) {
+            match self.input.next(self.terms.frame_max) {
                 Ok(Some(frame)) => {
-                    self.spend(1);
+                    self.work.spend(1);
                     self.frame(&frame, port);
                 }
                 Ok(None) => return,
@@ -153,10 +167,6 @@ impl Session {
             _ => ResponseCode::UNKNOWN_FRAME,
         };
         self.close_unreadable(code, port);
-    }
-
-    pub(crate) fn forget_input(&mut self) {
-        self.input = Input::default();
     }
 }
 
