@@ -17,12 +17,14 @@ mod pending_requests;
 mod publish;
 mod publisher;
 mod read_barrier;
+mod routes;
 mod status;
 mod stream_arguments;
 mod stream_state;
 mod streams;
 mod subscriptions;
 mod topology;
+mod transaction;
 
 use crate::counters::add;
 use crate::env::{ClusterEvent, ConnectionEvent, Env, QueueEvent};
@@ -141,14 +143,7 @@ impl<S: Session> Connection<S> {
                 self.trace_got(&reply, env);
                 self.reply(now, reply);
             }
-            QueueEvent::CancelConsumer(consumer) => {
-                // A client that deleted the queue itself hears of the deletion first.
-                if self.replies.held.is_some() || self.pending.asked.is_some() {
-                    self.replies.cancelled_behind.push(consumer);
-                } else {
-                    self.consumer_cancelled(consumer);
-                }
-            }
+            QueueEvent::CancelConsumer(consumer) => self.queue_of_consumer_gone(consumer),
             QueueEvent::TimedOut(subscription) => self.timed_out(subscription, now, env),
             QueueEvent::Committed { queue, through } => {
                 self.session.committed(queue, through);
@@ -174,22 +169,17 @@ impl<S: Session> Connection<S> {
         }
         self.trace_durable(env);
         self.replies.awaiting = self.session.awaits_durability();
-        while let Some(deliveries) = self.replies.barriers.pop_durable(env) {
+        while self.replies.lift_barrier(env) {
             self.session.output().lift_barrier();
-            self.replies.encoded += deliveries;
         }
-        if let Some(held) = &mut self.replies.held {
-            held.log_positions
-                .retain(|log_position| env.durable(log_position.shard) < log_position.chunk);
-            if self.release_held(now) {
-                self.process(now, env);
-            }
+        if self.replies.durable(env) && self.release_held(now) {
+            self.process(now, env);
         }
     }
 
     /// Whether [`Self::durable`] is to be called when the write-ahead log goes on.
     pub fn awaiting(&self) -> bool {
-        self.replies.awaiting || self.replies.held.is_some() || !self.replies.barriers.is_empty()
+        self.replies.await_log()
     }
 
     fn consumer_cancelled(&mut self, consumer: ConsumerId) {
@@ -208,10 +198,7 @@ impl<S: Session> Connection<S> {
 
     /// Its time has come: see [`Self::deadline`].
     pub fn tick<E: Env>(&mut self, now: Now, env: &E) {
-        if let Some((at, _)) = &self.pending_login.delayed
-            && *at <= now.monotonic_ms
-            && let Some((_, reply)) = self.pending_login.delayed.take()
-        {
+        if let Some(reply) = self.pending_login.take_due(now) {
             self.reply(now, reply);
         }
         if self.is_alarm_wait_due(now) {
@@ -224,7 +211,7 @@ impl<S: Session> Connection<S> {
 
     /// When [`Self::tick`] is to be called at the latest, in monotonic milliseconds.
     pub fn deadline(&self) -> Option<u64> {
-        let delayed = self.pending_login.delayed.as_ref().map(|(at, _)| *at);
+        let delayed = self.pending_login.due_ms();
         let is_waiting = !self.requests.is_empty() && self.goes_on();
         let waiting = (is_waiting || self.has_stream_deliveries_due()).then_some(0);
         let alarm = self.alarm_wait.as_ref().map(|wait| wait.again_ms());
@@ -291,11 +278,8 @@ impl<S: Session> Connection<S> {
             return;
         }
         self.stream_output_written();
-        if self.replies.encoded.messages == 0 {
-            return;
-        }
-        let Encoded { messages, bytes } = std::mem::take(&mut self.replies.encoded);
-        if self.consumers.link.give(messages, bytes) {
+        let Encoded { messages, bytes } = self.replies.take_encoded();
+        if messages > 0 && self.consumers.link.give(messages, bytes) {
             self.unblock_consumers(now, env);
         }
     }

@@ -1,5 +1,6 @@
 //! The queue itself: what callers may do with it, and what follows.
 
+mod amount;
 mod consumers;
 mod inherit;
 mod leave;
@@ -10,14 +11,17 @@ mod view;
 
 pub use view::{Counters, Counts, Oldest};
 
-use crate::consumer::{Slot, Subscriptions};
+use crate::consumer::Subscriptions;
 use crate::effect::{Effect, Got, Offer};
 use crate::log::{Log, Meta, Position};
 use crate::priority_log::PriorityLogs;
 use crate::returns::Delayed;
 use crate::settings::Settings;
+use amount::Amount;
+use consumers::Election;
 use leveret_types::{ConsumerId, Now, Overflow, QueueKind};
 use std::ops::Range;
+use time::{AbleTime, Deadlines};
 
 /// A queue. See the crate's page for how its calls go together.
 #[derive(Debug)]
@@ -28,39 +32,20 @@ pub struct Queue {
     subscriptions: Subscriptions,
     /// Whether the one consumer is exclusive.
     exclusive: bool,
-    /// The single active consumer, where the queue has that rule.
-    active: Option<Slot>,
-    /// The active consumer gets no more, so that one of higher priority can take over once it holds
-    /// nothing.
-    yielding: bool,
-    /// Whether nobody is chosen to be the active consumer for now.
-    holds_election: bool,
-    ready: u64,
-    ready_bytes: u64,
-    unsettled: u64,
-    unsettled_bytes: u64,
+    election: Election,
+    ready: Amount,
+    unsettled: Amount,
     /// Messages on their way to the dead-letter exchange, of all priority logs.
-    leaving: u64,
-    leaving_bytes: u64,
+    leaving: Amount,
     /// Messages that came back and wait for their time.
     delayed: Delayed,
-    /// Messages that are on their way to the queue, and their bytes: taken, not enqueued yet.
-    announced: u64,
-    announced_bytes: u64,
+    /// Messages that are on their way to the queue: taken, not enqueued yet.
+    announced: Amount,
     /// Whether counts of returns are told as effects.
     tells_returns: bool,
     counters: Counters,
-    /// When the queue was last in use, monotonic: its lease of `expires_ms` counts from here.
-    used_ms: u64,
-    /// Not before this its expiry is told again, monotonic.
-    expiry_again_ms: u64,
-    /// No message at a priority log's head expires before this, on the wall clock.
-    head_expiry_ms: u64,
-    /// No delivery times out before this, on the monotonic clock.
-    timeout_at_ms: u64,
-    /// Since when, on the monotonic clock, a consumer could take a message.
-    able_since_ms: Option<u64>,
-    able_ms: u64,
+    deadlines: Deadlines,
+    able: AbleTime,
     /// Messages that leave, not yet told: so that neighbours are told together.
     settled: Option<(u8, Range<u64>, u64)>,
     /// What a settle took from a subscription; kept to be filled again.
@@ -70,12 +55,6 @@ pub struct Queue {
 /// Priority logs of a quorum queue: `0..=31`, and the one of messages without a priority.
 const QUORUM_PRIORITY_LOG_MAX: u8 = 31;
 const QUORUM_PRIORITY_LOG_DEFAULT: u8 = 4;
-/// Never, as a deadline.
-const NEVER_MS: u64 = u64::MAX;
-/// An expiry on the wall clock is looked at again within this time, for that clock may jump.
-const WALL_CHECK_MS_MAX: u64 = 3_600_000;
-/// An expired queue that nobody has deleted is told again after this time.
-const EXPIRY_AGAIN_MS: u64 = 5_000;
 /// Delivery times are kept to this accuracy, so that deliveries of one second share an interval.
 const DELIVERY_TIME_MS: u64 = 1_000;
 
@@ -89,26 +68,16 @@ impl Queue {
             priority_logs: PriorityLogs::default(),
             subscriptions: Subscriptions::default(),
             exclusive: false,
-            active: None,
-            yielding: false,
-            holds_election: false,
-            ready: 0,
-            ready_bytes: 0,
-            unsettled: 0,
-            unsettled_bytes: 0,
-            leaving: 0,
-            leaving_bytes: 0,
+            election: Election::default(),
+            ready: Amount::default(),
+            unsettled: Amount::default(),
+            leaving: Amount::default(),
             delayed: Delayed::default(),
-            announced: 0,
-            announced_bytes: 0,
+            announced: Amount::default(),
             tells_returns: false,
             counters: Counters::default(),
-            used_ms: now.monotonic_ms,
-            expiry_again_ms: 0,
-            head_expiry_ms: NEVER_MS,
-            timeout_at_ms: NEVER_MS,
-            able_since_ms: None,
-            able_ms: 0,
+            deadlines: Deadlines::new(now),
+            able: AbleTime::default(),
             settled: None,
             taken: Vec::new(),
         }
@@ -163,15 +132,13 @@ impl Queue {
     /// A message of that size was taken and will be enqueued, or given up with
     /// [`Self::withdraw`]: [`Self::offer`] counts it.
     pub fn announce(&mut self, bytes: u32) {
-        self.announced += 1;
-        self.announced_bytes += u64::from(bytes);
+        self.announced.add(1, u64::from(bytes));
     }
 
     /// A message that was announced is not on its way any more: it is enqueued now, or given up.
     pub fn withdraw(&mut self, bytes: u32) {
-        assert!(self.announced > 0, "nothing was announced");
-        self.announced -= 1;
-        self.announced_bytes -= u64::from(bytes);
+        assert!(self.announced.messages > 0, "nothing was announced");
+        self.announced.take(1, u64::from(bytes));
     }
 
     /// Whether the queue takes a message of that size. To be asked before it is appended to the
@@ -185,10 +152,8 @@ impl Queue {
         out: &mut Vec<Effect>,
     ) -> Offer {
         let fits = |queue: &Self| {
-            !queue.would_exceed(
-                1 + queue.announced,
-                queue.announced_bytes + u64::from(bytes),
-            )
+            let announced = queue.announced;
+            !queue.would_exceed(1 + announced.messages, announced.bytes + u64::from(bytes))
         };
         if self.settings.overflow == Overflow::DropHead || fits(self) {
             return Offer::Take;
@@ -210,17 +175,17 @@ impl Queue {
         let length_bytes = self.settings.length_bytes_max;
         let stays =
             self.settings.dead_letter_at_least_once && self.settings.overflow != Overflow::DropHead;
-        let (leaving, leaving_bytes) = match stays {
-            true => (self.leaving, self.leaving_bytes),
-            false => (0, 0),
+        let leaving = match stays {
+            true => self.leaving,
+            false => Amount::default(),
         };
-        length.is_some_and(|max| self.ready + leaving + messages > max)
-            || length_bytes.is_some_and(|max| self.ready_bytes + leaving_bytes + bytes > max)
+        length.is_some_and(|max| self.ready.messages + leaving.messages + messages > max)
+            || length_bytes.is_some_and(|max| self.ready.bytes + leaving.bytes + bytes > max)
     }
 
     /// A message has been appended to the log. Indexes ascend within a priority log.
     pub fn enqueue(&mut self, position: Position, meta: &Meta) {
-        let in_motion = self.ready > 0 || self.unsettled > 0;
+        let in_motion = self.ready.messages > 0 || self.unsettled.messages > 0;
         let priority_log = self.priority_logs.open(position.priority_log);
         assert!(
             position.index >= priority_log.next_index,
@@ -239,8 +204,7 @@ impl Queue {
         priority_log.ready.insert(position.index);
         priority_log.ready_bytes += u64::from(meta.bytes);
         self.priority_logs.occupy(position.priority_log);
-        self.ready += 1;
-        self.ready_bytes += u64::from(meta.bytes);
+        self.ready.add(1, u64::from(meta.bytes));
         self.counters.enqueued += 1;
     }
 
@@ -258,7 +222,7 @@ impl Queue {
         self.pump(now, log, out);
         let Some((position, meta)) = self.next_message(now, log, out) else {
             self.flush(out);
-            if self.ready > 0 {
+            if self.ready.messages > 0 {
                 return Got::Pending;
             }
             self.counters.got_empty += 1;
@@ -279,7 +243,7 @@ impl Queue {
         self.flush(out);
         Got::Message {
             delivery,
-            ready: self.ready,
+            ready: self.ready.messages,
         }
     }
 }

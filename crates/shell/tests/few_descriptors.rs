@@ -3,6 +3,7 @@
 //!
 //! Alone in its program: the limit that it sets is the process's.
 
+#[path = "it/client.rs"]
 mod client;
 
 use client::{Client, Scratch, address, connect, start};

@@ -3,6 +3,7 @@
 //! Alone in its program: all that is allocated in it counts.
 
 #[expect(dead_code, reason = "this one starts its node in its own way")]
+#[path = "it/client.rs"]
 mod client;
 
 use client::{Client, Scratch, address, config, connect};

@@ -1,6 +1,7 @@
 //! Clients that send many changes before they read an answer: what that costs the disk. Alone in
 //! its process, whose syncs it counts.
 
+#[path = "it/client.rs"]
 mod client;
 
 use client::{Client, Scratch, address, connect, start, start_on};

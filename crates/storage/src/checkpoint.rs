@@ -100,8 +100,8 @@ impl ShardLogs {
         bytes.put_u16(u16::from(self.shard));
         bytes.put_u64(self.position());
         bytes.put_u64(self.builder.next_body());
-        bytes.put_u64(self.flushed_body);
-        bytes.put_u64(self.flushed_through);
+        bytes.put_u64(self.flushed.body);
+        bytes.put_u64(self.flushed.through);
         let (kept, dead): (Vec<_>, Vec<_>) = self.files.iter().partition(|(_, f)| f.live > 0);
         let versions = kept
             .iter()
@@ -127,7 +127,7 @@ impl ShardLogs {
         CheckpointPart {
             shard: self.shard,
             after: self.position(),
-            flushed_through: self.flushed_through,
+            flushed_through: self.flushed.through,
             bytes,
             dead: dead.into_iter().map(|(file, _)| *file).collect(),
             version,

@@ -158,8 +158,8 @@ impl ShardLogs {
     pub fn begin_flush(&mut self, through: Generation) -> FlushPlan {
         let (chunks, end_body) = self.chunks_to_flush(through);
         let mut pieces = Vec::new();
-        let start_body = self.flushed_body;
-        for id in &self.with_runs {
+        let start_body = self.flushed.body;
+        for id in self.with_runs.iter() {
             let Some(log) = self.logs.get(id) else {
                 continue;
             };
@@ -178,14 +178,12 @@ impl ShardLogs {
         }
         let (mut chunks, pieces) = only_used(chunks, pieces);
         hold_the_newest(&mut chunks, self.budget.cache_bytes / PINNED_PART);
-        self.epoch += 1;
-        self.outstanding += 1;
         FlushPlan {
             shard: self.shard,
             volatile: false,
             through,
             end_body,
-            epoch: self.epoch,
+            epoch: self.work.begin(),
             apart: self.apart(pieces.iter().map(|piece| piece.log)),
             chunks,
             pieces,
@@ -200,11 +198,11 @@ impl ShardLogs {
 
     fn chunks_to_flush(&self, through: Generation) -> (Vec<PlanChunk>, u64) {
         let covered = |c: &&crate::chunk::Chunk| c.place.is_some_and(|p| p.generation <= through);
-        let mut end_body = self.flushed_body;
+        let mut end_body = self.flushed.body;
         let mut chunks = Vec::new();
         for chunk in self.chunks.iter().take_while(covered) {
             let end = chunk.first_body + u64::from(chunk.count);
-            if end > self.flushed_body {
+            if end > self.flushed.body {
                 end_body = end;
                 chunks.push(plan_chunk(chunk));
             }
@@ -215,12 +213,12 @@ impl ShardLogs {
     /// Plans to bring the oldest volatile bodies that live into a segment, so that the cache fits
     /// its budget again.
     pub fn begin_page_out(&mut self) -> FlushPlan {
-        assert!(!self.paging, "one page-out at a time");
+        assert!(!self.work.is_paging, "one page-out at a time");
         let mut chunks = Vec::new();
         let mut pieces = Vec::new();
-        let mut end_body = self.volatile_chunks.first_body().unwrap_or(0);
-        let mut bytes = self.volatile_chunks.cached_bytes;
-        for chunk in self.volatile_chunks.iter() {
+        let mut end_body = self.volatile.chunks.first_body().unwrap_or(0);
+        let mut bytes = self.volatile.chunks.cached_bytes;
+        for chunk in self.volatile.chunks.iter() {
             if bytes <= self.budget.cache_bytes / 4 {
                 break;
             }
@@ -235,15 +233,13 @@ impl ShardLogs {
             }
         }
         let (chunks, pieces) = only_used(chunks, pieces);
-        self.paging = true;
-        self.epoch += 1;
-        self.outstanding += 1;
+        self.work.is_paging = true;
         FlushPlan {
             shard: self.shard,
             volatile: true,
             through: 0,
             end_body,
-            epoch: self.epoch,
+            epoch: self.work.begin(),
             apart: self.apart(pieces.iter().map(|piece| piece.log)),
             chunks,
             pieces,
@@ -256,11 +252,11 @@ impl ShardLogs {
         self.take_in_files(&written, plan.epoch);
         self.take_in_unreadable(&written.unreadable, plan.epoch);
         if plan.volatile {
-            self.paging = false;
+            self.work.is_paging = false;
             self.forget_paged_out(plan);
         } else {
-            self.flushed_body = self.flushed_body.max(plan.end_body);
-            self.flushed_through = self.flushed_through.max(plan.through);
+            self.flushed.body = self.flushed.body.max(plan.end_body);
+            self.flushed.through = self.flushed.through.max(plan.through);
             self.forget_chunks();
             self.loaded.forget_waste();
             self.forget_flushed_runs();
@@ -271,34 +267,27 @@ impl ShardLogs {
 
     /// Takes in that a flush or page-out was not carried out: it will be planned again.
     pub fn abandon_flush(&mut self, plan: &FlushPlan) {
-        self.paging &= !plan.volatile;
+        self.work.is_paging &= !plan.volatile;
         self.end_work();
     }
 
     fn end_work(&mut self) {
-        self.outstanding -= 1;
-        if self.outstanding == 0 {
-            for id in std::mem::take(&mut self.truncated) {
-                if let Some(log) = self.logs.get_mut(&id) {
-                    log.truncations.clear();
-                }
+        for id in self.work.end() {
+            if let Some(log) = self.logs.get_mut(&id) {
+                log.truncations.clear();
             }
         }
     }
 
     fn forget_flushed_runs(&mut self) {
-        let kept_from = self.chunks.first_body().unwrap_or(self.flushed_body);
-        let kept_from = kept_from.min(self.flushed_body);
-        let (logs, listed) = (&mut self.logs, &mut self.listed);
+        let kept_from = self.chunks.first_body().unwrap_or(self.flushed.body);
+        let kept_from = kept_from.min(self.flushed.body);
+        let logs = &mut self.logs;
         self.with_runs.retain(|id| {
-            let keep = logs.get_mut(id).is_some_and(|log| {
+            logs.get_mut(&id).is_some_and(|log| {
                 log.durable.drop_runs_before(kept_from);
                 !log.durable.runs.is_empty()
-            });
-            if !keep {
-                listed.remove(id);
-            }
-            keep
+            })
         });
     }
 
@@ -308,10 +297,11 @@ impl ShardLogs {
             .first_body()
             .is_some_and(|first| first < plan.end_body)
         {
-            let bodies = self.volatile_chunks.evict_oldest();
+            let bodies = self.volatile.chunks.evict_oldest();
             self.spare.reclaim(bodies);
             let end = plan.end_body;
-            self.volatile_chunks
+            self.volatile
+                .chunks
                 .pop_while(|chunk| chunk.first_body < end);
         }
         let mut logs: Vec<LogId> = plan.pieces.iter().map(|p| p.log).collect();
@@ -406,14 +396,12 @@ impl ShardLogs {
                 state.compacting = true;
             }
         }
-        self.epoch += 1;
-        self.outstanding += 1;
         Some(CompactionPlan {
             shard: self.shard,
             victims,
             apart: self.apart(pieces.iter().map(|piece| piece.log)),
             pieces,
-            epoch: self.epoch,
+            epoch: self.work.begin(),
         })
     }
 

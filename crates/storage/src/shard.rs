@@ -3,15 +3,17 @@
 mod chunks;
 mod read;
 mod stats;
+mod work;
 
 pub use chunks::Urgency;
 pub(crate) use chunks::live_parts;
 pub use read::Read;
 pub(crate) use stats::FileState;
 pub use stats::{LogStats, ShardStats};
+pub(crate) use work::{Flushed, LogsWithRuns, Work};
 
 use crate::chunk::{Builder, Chunks, Entry, Run, SealedChunk, Spare};
-use crate::id::{BodyId, ChunkSeq, Durability, FileId, Generation, LogKind, SharedBody};
+use crate::id::{BodyId, ChunkSeq, Durability, FileId, LogKind, SharedBody};
 use crate::loaded::LoadedCache;
 use crate::log::{Cut, Damage, Freed, Log, Spot, share_of};
 use crate::record::Record;
@@ -44,30 +46,60 @@ pub struct ShardLogs {
     pub(crate) shard: u8,
     pub(crate) logs: HashMap<LogId, Box<Log>, foldhash::fast::FixedState>,
     pub(crate) builder: Builder,
-    pub(crate) volatile_builder: Builder,
-    volatile_entries: Vec<Entry>,
     sealed: Vec<SealedChunk>,
     pub(crate) chunks: Chunks,
-    pub(crate) volatile_chunks: Chunks,
+    pub(crate) volatile: VolatileBodies,
     pub(crate) spare: Spare,
     pub(crate) budget: Budget,
     pub(crate) loaded: LoadedCache,
     pub(crate) files: BTreeMap<FileId, FileState>,
-    /// Bodies before this one are in segments.
-    pub(crate) flushed_body: u64,
-    /// Files of the write-ahead log through this one hold nothing that is not in segments.
-    pub(crate) flushed_through: Generation,
+    pub(crate) flushed: Flushed,
     durable_through: ChunkSeq,
-    /// Logs with runs of durable bodies; the flag in [`Self::listed`] keeps them unique.
-    pub(crate) with_runs: Vec<LogId>,
-    pub(crate) listed: hashbrown::HashSet<LogId, foldhash::fast::FixedState>,
-    /// Number of the last flush or compaction, and how many are under way.
-    pub(crate) epoch: u64,
-    pub(crate) outstanding: u32,
-    /// Logs that were truncated while these were under way.
-    pub(crate) truncated: Vec<LogId>,
-    pub(crate) paging: bool,
+    pub(crate) with_runs: LogsWithRuns,
+    pub(crate) work: Work,
     pub(crate) freed: Vec<Freed>,
+}
+
+/// The bodies that go into no write-ahead log.
+#[derive(Debug)]
+pub(crate) struct VolatileBodies {
+    pub(crate) builder: Builder,
+    /// The entries that refer to what gathers.
+    entries: Vec<Entry>,
+    pub(crate) chunks: Chunks,
+}
+
+impl VolatileBodies {
+    fn new() -> Self {
+        Self {
+            builder: Builder::new(Durability::Volatile),
+            entries: Vec::new(),
+            chunks: Chunks::default(),
+        }
+    }
+
+    /// Notes that an entry refers to a body, where the body's chunk is.
+    fn note(&mut self, log: LogId, first_index: u64, first_body: u64) {
+        let entries = if first_body >= self.builder.first_body {
+            &mut self.entries
+        } else {
+            match self.chunks.find_mut(first_body) {
+                Some(chunk) => &mut chunk.entries,
+                None => panic!("volatile body {first_body} is forgotten"),
+            }
+        };
+        if let Some(last) = entries.last_mut().filter(|last| last.log == log)
+            && last.run.extend(first_index, first_body)
+        {
+            return;
+        }
+        let run = Run {
+            first_index,
+            first_body,
+            count: 1,
+        };
+        entries.push(Entry { log, run });
+    }
 }
 
 impl ShardLogs {
@@ -76,24 +108,17 @@ impl ShardLogs {
             shard,
             logs: HashMap::default(),
             builder: Builder::new(Durability::Durable),
-            volatile_builder: Builder::new(Durability::Volatile),
-            volatile_entries: Vec::new(),
             sealed: Vec::new(),
             chunks: Chunks::default(),
-            volatile_chunks: Chunks::default(),
+            volatile: VolatileBodies::new(),
             spare: Spare::default(),
             budget,
             loaded: LoadedCache::new(budget.loaded_bytes),
             files: BTreeMap::new(),
-            flushed_body: 0,
-            flushed_through: 0,
+            flushed: Flushed::default(),
             durable_through: 0,
-            with_runs: Vec::new(),
-            listed: hashbrown::HashSet::default(),
-            epoch: 0,
-            outstanding: 0,
-            truncated: Vec::new(),
-            paging: false,
+            with_runs: LogsWithRuns::default(),
+            work: Work::default(),
             freed: Vec::new(),
         }
     }
@@ -174,13 +199,13 @@ impl ShardLogs {
                 )
             }
             Durability::Volatile => {
-                if self.volatile_builder.is_full_for(len) {
+                if self.volatile.builder.is_full_for(len) {
                     self.seal_volatile();
                 }
                 BodyId::new(
                     self.shard,
                     true,
-                    self.volatile_builder.push(pieces, len, &mut self.spare),
+                    self.volatile.builder.push(pieces, len, &mut self.spare),
                 )
             }
         }
@@ -192,7 +217,7 @@ impl ShardLogs {
         let is_volatile = durability == Durability::Volatile;
         let builder = match is_volatile {
             false => &self.builder,
-            true => &self.volatile_builder,
+            true => &self.volatile.builder,
         };
         if builder.is_full_for(bytes.len()) {
             match is_volatile {
@@ -202,7 +227,7 @@ impl ShardLogs {
         }
         let builder = match is_volatile {
             false => &mut self.builder,
-            true => &mut self.volatile_builder,
+            true => &mut self.volatile.builder,
         };
         BodyId::new(self.shard, is_volatile, builder.push_shared(bytes))
     }
@@ -267,12 +292,12 @@ impl ShardLogs {
         log.next_index += 1;
         if body.is_volatile() {
             log.volatile.append(index, sequence, bytes);
-            self.volatile_entry(id, index, sequence);
+            self.volatile.note(id, index, sequence);
             return index;
         }
-        assert!(sequence >= self.flushed_body, "{body:?} is forgotten");
-        if log.durable.runs.is_empty() && self.listed.insert(id) {
-            self.with_runs.push(id);
+        assert!(sequence >= self.flushed.body, "{body:?} is forgotten");
+        if log.durable.runs.is_empty() {
+            self.with_runs.add(id);
         }
         log.durable.append(index, sequence, bytes);
         self.builder.awaited = true;
@@ -297,29 +322,6 @@ impl ShardLogs {
         let spot = &mut log.run_spot;
         (spot.next_index, spot.next_body) = (index + 1, sequence + 1);
         index
-    }
-
-    /// Notes that an entry refers to a volatile body, where the body's chunk is.
-    fn volatile_entry(&mut self, log: LogId, first_index: u64, first_body: u64) {
-        let entries = if first_body >= self.volatile_builder.first_body {
-            &mut self.volatile_entries
-        } else {
-            match self.volatile_chunks.find_mut(first_body) {
-                Some(chunk) => &mut chunk.entries,
-                None => panic!("volatile body {first_body} is forgotten"),
-            }
-        };
-        if let Some(last) = entries.last_mut().filter(|last| last.log == log)
-            && last.run.extend(first_index, first_body)
-        {
-            return;
-        }
-        let run = Run {
-            first_index,
-            first_body,
-            count: 1,
-        };
-        entries.push(Entry { log, run });
     }
 
     /// Ends the life of entries. `bytes` is what they counted for. Gives how many there were;
@@ -476,9 +478,8 @@ impl ShardLogs {
         // arrive.
         let before = self.files.keys().next_back().map_or(0, |last| last + 1);
         log.cut(Cut { before, from });
-        if self.outstanding > 0 {
-            log.truncations.push((self.epoch, from));
-            self.truncated.push(id);
+        if let Some(epoch) = self.work.truncate(id) {
+            log.truncations.push((epoch, from));
         }
     }
 

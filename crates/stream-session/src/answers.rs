@@ -282,19 +282,17 @@ impl Session {
 
     /// A stream has gone with all that the client has there.
     fn gone(&mut self, stream: QueueId, port: &mut impl Port) {
-        let publishers = self.publishers.values().map(|p| (p.id, &p.stream));
+        let publishers = self.publishers.by_id.values().map(|p| (p.id, &p.stream));
         let readers = self.readers.values().map(|r| (r.id, &r.stream));
         let mut known = publishers.chain(readers);
         let name = known.find(|(id, _)| *id == stream);
         let Some(name) = name.map(|(_, name)| name.clone()) else {
             return;
         };
-        self.publishers
-            .retain(|_, publisher| publisher.id != stream);
+        self.publishers.forget_stream(stream);
         for (_, reader) in self.readers.extract_if(.., |_, r| r.id == stream) {
             Self::leave_group(&reader, port);
         }
-        self.weigh_publishes();
         self.tell_gone(name);
     }
 

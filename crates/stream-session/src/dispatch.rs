@@ -151,7 +151,7 @@ impl Session {
             .iter()
             .find(|(key, ..)| *key == Key::Deliver.number());
         if let Some((_, min, max)) = deliver {
-            self.deliver_version = if (*min..=*max).contains(&2) { 2 } else { 1 };
+            self.terms.deliver_version = if (*min..=*max).contains(&2) { 2 } else { 1 };
         }
         let versions = SERVER_VERSIONS.map(|(key, min, max)| (key.number(), min, max));
         self.say(&ServerCommand::Response {

@@ -42,7 +42,7 @@ impl Session {
         match (phase, request) {
             (Phase::Connected, Request::PeerProperties { properties }) => {
                 let owned = properties.iter().map(|(k, v)| ((*k).into(), (*v).into()));
-                self.client_properties = owned.collect();
+                self.client.properties = owned.collect();
                 self.introduce(correlation_id);
             }
             (Phase::Introduced, Request::SaslHandshake {}) => self.offer(correlation_id),
@@ -92,7 +92,7 @@ impl Session {
         port: &mut impl Port,
     ) {
         let refusal = match self.phase {
-            Phase::Open if mechanism != self.mechanism => {
+            Phase::Open if mechanism != self.client.mechanism => {
                 Some(ResponseCode::SASL_CANNOT_CHANGE_MECHANISM)
             }
             _ if !self.settings.mechanisms.iter().any(|m| m == mechanism) => {
@@ -104,7 +104,7 @@ impl Session {
             self.answer(Key::SaslAuthenticate, correlation_id, code);
             return self.end(port);
         }
-        mechanism.clone_into(&mut self.mechanism);
+        mechanism.clone_into(&mut self.client.mechanism);
         self.asked = Some(Asked::Login { correlation_id });
         port.log_in(mechanism, response.0);
     }
@@ -117,7 +117,7 @@ impl Session {
         self.asked = None;
         match outcome {
             LoginOutcome::Accepted { user } if self.phase == Phase::Open => {
-                match user == self.user {
+                match user == self.client.user {
                     true => self.answer(Key::SaslAuthenticate, correlation_id, ResponseCode::OK),
                     false => {
                         let code = ResponseCode::SASL_CANNOT_CHANGE_USERNAME;
@@ -127,7 +127,7 @@ impl Session {
                 }
             }
             LoginOutcome::Accepted { user } => {
-                self.user = user;
+                self.client.user = user;
                 self.answer(Key::SaslAuthenticate, correlation_id, ResponseCode::OK);
                 let settings = self.settings.clone();
                 self.say(&ServerCommand::Tune {
@@ -152,14 +152,9 @@ impl Session {
         self.read_on(port);
     }
 
-    /// 0 is no bound: then the broker's own holds. Until the virtual host is open, frames are
-    /// bounded as before.
     fn tuned(&mut self, frame_max: u32, heartbeat: u32) {
-        self.negotiated_frame_max = match frame_max {
-            0 => self.settings.frame_max,
-            asked => asked.min(self.settings.frame_max),
-        };
-        self.heartbeat_seconds = heartbeat;
+        let most = self.settings.frame_max;
+        self.terms.tune(frame_max, most, heartbeat);
         self.phase = Phase::Tuned;
     }
 

@@ -34,6 +34,8 @@ pub(crate) struct Input {
     partial: Option<Buffer>,
     /// What came behind it.
     waiting: VecDeque<Bytes>,
+    /// Whether the end of a frame could not be found: what still arrives cannot be read.
+    is_ignored: bool,
     unfinished: Arc<Unfinished>,
     /// That of the partial frame, if it is large.
     place: Option<Place>,
@@ -73,9 +75,18 @@ impl Input {
         self.unfinished.is_full(now_ms)
     }
 
-    /// Drops all.
-    pub(crate) fn clear(&mut self) {
-        *self = Self::new(Arc::clone(&self.unfinished));
+    /// Drops what has arrived.
+    pub(crate) fn forget(&mut self) {
+        *self = Self {
+            is_ignored: self.is_ignored,
+            ..Self::new(Arc::clone(&self.unfinished))
+        };
+    }
+
+    /// Drops what has arrived, and all that still arrives.
+    pub(crate) fn ignore(&mut self) {
+        self.forget();
+        self.is_ignored = true;
     }
 
     /// Whether there may be a whole frame.
@@ -175,7 +186,7 @@ impl Session {
     /// missing of a large frame can only be next; whoever does so says how much with
     /// [`Self::receive_into_room`].
     pub fn room(&mut self) -> Option<&mut [u8]> {
-        let takes_in = self.phase != Phase::Over && !self.ignores_input;
+        let takes_in = self.phase != Phase::Over && !self.input.is_ignored;
         self.input.room().filter(|_| takes_in)
     }
 
@@ -191,7 +202,7 @@ impl Session {
 
     /// Keeps what has arrived behind what has not been looked at.
     pub(crate) fn take_in(&mut self, bytes: Bytes) {
-        if self.phase == Phase::Over || self.ignores_input || bytes.is_empty() {
+        if self.phase == Phase::Over || self.input.is_ignored || bytes.is_empty() {
             return;
         }
         self.input.waiting.push_back(bytes);
@@ -200,13 +211,13 @@ impl Session {
     /// Looks at what has arrived until an answer is owed, or the turn is over.
     pub(crate) fn read_on(&mut self, port: &mut impl Port) {
         loop {
-            self.spend(port.take_work());
-            if !self.takes_frames() || self.phase == Phase::Over || self.work_left == 0 {
+            self.work.spend(port.take_work());
+            if !self.takes_frames() || self.phase == Phase::Over || self.work.is_spent() {
                 return;
             }
-            match self.input.next(self.frame_max, self.now.monotonic_ms) {
+            match self.input.next(self.terms.frame_max, self.now.monotonic_ms) {
                 Ok(Some(frame)) => {
-                    self.spend(1);
+                    self.work.spend(1);
                     self.frame(&frame, port);
                 }
                 Ok(None) => return,
@@ -231,10 +242,6 @@ impl Session {
              memory that it holds: send it faster, or smaller frames"
         );
         self.close_unreadable(ResponseCode::PRECONDITION_FAILED, &reason, port);
-    }
-
-    pub(crate) fn forget_input(&mut self) {
-        self.input.clear();
     }
 }
 

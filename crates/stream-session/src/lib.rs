@@ -17,6 +17,7 @@
 
 mod answers;
 mod asked;
+mod client;
 mod dispatch;
 pub mod fuzz;
 mod handshake;
@@ -31,8 +32,10 @@ pub mod settings;
 mod single_active;
 mod status;
 mod super_streams;
+mod times;
 mod totals;
 mod values;
+mod work;
 
 pub use port::{LoginOutcome, Port, Reached};
 pub use session::Session;

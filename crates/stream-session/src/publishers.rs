@@ -9,7 +9,9 @@ use leveret_auth::Access;
 use leveret_stream::{Batch, BatchForm, Command, PublisherId, Reference, Refusal, RequestId};
 use leveret_stream_protocol::server::put_confirm;
 use leveret_stream_protocol::{Key, Publish, ResponseCode, ServerCommand};
-use leveret_types::limits::STREAM_LIST_ENTRIES_MAX;
+use leveret_types::limits::{
+    STREAM_LIST_ENTRIES_MAX, STREAM_UNCONFIRMED_BYTES_MAX, STREAM_UNCONFIRMED_ENTRIES_MAX,
+};
 use leveret_types::{Began, QueueId};
 use std::collections::BTreeMap;
 
@@ -21,8 +23,8 @@ pub(crate) struct Publisher {
     pub(crate) stream: String,
     pub(crate) id: QueueId,
     reference: Option<Reference>,
-    pub(crate) unconfirmed_entries: usize,
-    pub(crate) unconfirmed_bytes: usize,
+    unconfirmed_entries: usize,
+    unconfirmed_bytes: usize,
     /// Entries that went to the stream, and when they came. They are answered in this order, or
     /// nearly.
     sent: u64,
@@ -37,6 +39,55 @@ impl Publisher {
     /// The name under which its publishes are deduplicated.
     pub(crate) const fn reference(&self) -> Option<&Reference> {
         self.reference.as_ref()
+    }
+}
+
+/// The publishers of a connection.
+#[derive(Debug, Default)]
+pub(crate) struct Publishers {
+    /// By the client's numbers.
+    pub(crate) by_id: BTreeMap<u8, Publisher>,
+    are_congested: bool,
+}
+
+impl Publishers {
+    /// Whether they wait until fewer of their messages are unconfirmed.
+    pub(crate) const fn are_congested(&self) -> bool {
+        self.are_congested
+    }
+
+    /// A stream has gone, and with it whoever publishes to it.
+    pub(crate) fn forget_stream(&mut self, stream: QueueId) {
+        self.by_id.retain(|_, publisher| publisher.id != stream);
+        self.weigh();
+    }
+
+    /// The publisher that is meant, unless it has gone; so many of its messages are answered.
+    fn settled(&mut self, number: PublisherId, count: usize) -> Option<(u8, &mut Publisher)> {
+        let publisher_id = (number.0 & 0xFF) as u8;
+        let publisher = self.by_id.get_mut(&publisher_id)?;
+        if publisher.number != number {
+            return None;
+        }
+        // Which bytes were theirs is not kept: each message stands for its share.
+        let before = publisher.unconfirmed_entries.max(1);
+        let left = before.saturating_sub(count);
+        publisher.unconfirmed_bytes = publisher.unconfirmed_bytes / before * left;
+        publisher.unconfirmed_entries = left;
+        Some((publisher_id, publisher))
+    }
+
+    /// Looks whether they must wait, or may go on.
+    fn weigh(&mut self) {
+        let (mut entries, mut bytes) = (0, 0);
+        for publisher in self.by_id.values() {
+            entries += publisher.unconfirmed_entries;
+            bytes += publisher.unconfirmed_bytes;
+        }
+        // They go on once a quarter is left, as RabbitMQ has it.
+        let share = if self.are_congested { 4 } else { 1 };
+        self.are_congested = entries >= STREAM_UNCONFIRMED_ENTRIES_MAX / share
+            || bytes >= STREAM_UNCONFIRMED_BYTES_MAX / share;
     }
 }
 
@@ -85,7 +136,7 @@ impl Session {
             let of = publisher.reference.as_ref().map(Reference::as_bytes);
             publisher.stream == stream && of == Some(reference.as_bytes())
         };
-        let is_taken = self.publishers.contains_key(&publisher_id);
+        let is_taken = self.publishers.by_id.contains_key(&publisher_id);
         let is_wrong = !reference.is_empty() && reference_of(reference).is_none();
         let refusal = if port.holds_publishers() {
             ResponseCode::PRECONDITION_FAILED
@@ -94,7 +145,7 @@ impl Session {
         } else if port.is_drained(stream)
             || is_wrong
             || is_taken
-            || self.publishers.values().any(same)
+            || self.publishers.by_id.values().any(same)
         {
             ResponseCode::PRECONDITION_FAILED
         } else {
@@ -123,7 +174,9 @@ impl Session {
             confirmed: 0,
             errored: 0,
         };
-        self.publishers.insert(declare.publisher_id, publisher);
+        self.publishers
+            .by_id
+            .insert(declare.publisher_id, publisher);
     }
 
     pub(crate) fn delete_publisher(
@@ -132,7 +185,7 @@ impl Session {
         publisher_id: u8,
         port: &mut impl Port,
     ) {
-        let code = match self.publishers.remove(&publisher_id) {
+        let code = match self.publishers.by_id.remove(&publisher_id) {
             Some(publisher) => {
                 port.send(Command::DeletePublisher {
                     stream: publisher.id,
@@ -152,7 +205,7 @@ impl Session {
         };
         let bytes = frame.slice_ref(publish.bytes());
         let publisher_id = publish.publisher_id();
-        let Some(publisher) = self.publishers.get_mut(&publisher_id) else {
+        let Some(publisher) = self.publishers.by_id.get_mut(&publisher_id) else {
             let ids: Vec<u64> = publish.entries().map(|e| e.publishing_id).collect();
             let code = ResponseCode::PUBLISHER_DOES_NOT_EXIST;
             return self.publish_failed(publisher_id, &ids, code);
@@ -185,7 +238,7 @@ impl Session {
             publisher: publisher.number,
             batch,
         });
-        self.weigh_publishes();
+        self.publishers.weigh();
     }
 
     fn publish_failed(&mut self, publisher_id: u8, ids: &[u64], code: ResponseCode) {
@@ -198,34 +251,14 @@ impl Session {
         }
     }
 
-    /// The publisher that is meant, unless it has gone; so many of its messages are answered.
-    fn settled(
-        publishers: &mut BTreeMap<u8, Publisher>,
-        number: PublisherId,
-        count: usize,
-    ) -> Option<(u8, &mut Publisher)> {
-        let publisher_id = (number.0 & 0xFF) as u8;
-        let publisher = publishers.get_mut(&publisher_id)?;
-        if publisher.number != number {
-            return None;
-        }
-        // Which bytes were theirs is not kept: each message stands for its share.
-        let before = publisher.unconfirmed_entries.max(1);
-        let left = before.saturating_sub(count);
-        publisher.unconfirmed_bytes = publisher.unconfirmed_bytes / before * left;
-        publisher.unconfirmed_entries = left;
-        Some((publisher_id, publisher))
-    }
-
     /// How many publishing ids a frame holds, of so many octets each.
     fn ids_of_a_frame(&self, octets: usize) -> usize {
-        let room = (self.frame_max as usize).saturating_sub(IDS_HEAD_BYTES);
+        let room = (self.terms.frame_max as usize).saturating_sub(IDS_HEAD_BYTES);
         (room / octets).max(1)
     }
 
     pub(crate) fn confirmed(&mut self, number: PublisherId, ids: &[u64]) {
-        let settled = Self::settled(&mut self.publishers, number, ids.len());
-        if let Some((publisher_id, publisher)) = settled {
+        if let Some((publisher_id, publisher)) = self.publishers.settled(number, ids.len()) {
             let count = ids.len() as u64;
             let end = publisher.sent + 1 - publisher.unconfirmed_entries as u64;
             let answered = end.saturating_sub(count)..end;
@@ -242,16 +275,15 @@ impl Session {
                 put_confirm(self.out.tail(), publisher_id, ids);
             }
         }
-        self.weigh_publishes();
+        self.publishers.weigh();
     }
 
     pub(crate) fn refused(&mut self, number: PublisherId, ids: &[u64], refusal: &Refusal) {
-        let settled = Self::settled(&mut self.publishers, number, ids.len());
-        if let Some((publisher_id, publisher)) = settled {
+        if let Some((publisher_id, publisher)) = self.publishers.settled(number, ids.len()) {
             publisher.errored += ids.len() as u64;
             self.publish_failed(publisher_id, ids, code_of(refusal));
         }
-        self.weigh_publishes();
+        self.publishers.weigh();
     }
 }
 

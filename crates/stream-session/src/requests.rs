@@ -28,7 +28,7 @@ impl Session {
         let request = self.request();
         port.send(Command::LookUp {
             request,
-            vhost: self.vhost.clone(),
+            vhost: self.client.vhost.clone(),
             name: stream.into(),
         });
         self.asked = Some(Asked::LookUp {
@@ -41,7 +41,7 @@ impl Session {
     }
 
     fn known_id(&self, stream: &str) -> Option<QueueId> {
-        let publishers = self.publishers.values().map(|p| (&p.stream, p.id));
+        let publishers = self.publishers.by_id.values().map(|p| (&p.stream, p.id));
         let readers = self.readers.values().map(|r| (&r.stream, r.id));
         let mut known = publishers.chain(readers);
         known.find(|(name, _)| *name == stream).map(|(_, id)| id)
@@ -129,7 +129,7 @@ impl Session {
         if self.is_stale(reference, stream) {
             return;
         }
-        let by = self.stores_by(reference, stream);
+        let by = self.activations.stores_by(reference, stream);
         let Some(reference) = reference_of(reference) else {
             return;
         };
@@ -155,7 +155,7 @@ impl Session {
                 let request = self.request();
                 port.send(Command::Declare {
                     request,
-                    vhost: self.vhost.clone(),
+                    vhost: self.client.vhost.clone(),
                     name: stream.into(),
                     arguments: owned(arguments),
                 });
@@ -172,7 +172,7 @@ impl Session {
         let request = self.request();
         port.send(Command::Delete {
             request,
-            vhost: self.vhost.clone(),
+            vhost: self.client.vhost.clone(),
             name: stream.into(),
         });
         self.await_done(request, Key::Delete, correlation_id);
@@ -188,14 +188,14 @@ impl Session {
     }
 
     pub(crate) fn metadata(&mut self, correlation_id: u32, streams: &[&str], port: &mut impl Port) {
-        self.spend(streams.len());
+        self.work.spend(streams.len());
         let mut waiting = BTreeMap::new();
         for (at, name) in streams.iter().enumerate() {
             let request = self.request();
             waiting.insert(request, at);
             port.send(Command::LookUp {
                 request,
-                vhost: self.vhost.clone(),
+                vhost: self.client.vhost.clone(),
                 name: (*name).into(),
             });
         }

@@ -1,20 +1,22 @@
 //! The state of one connection, its time and its end.
 
 use crate::asked::Asked;
+use crate::client::{Client, Terms};
 use crate::in_hand::InHand;
 use crate::input::Input;
 use crate::port::Port;
-use crate::publishers::Publisher;
-use crate::readers::{Reader, Updating};
+use crate::publishers::Publishers;
+use crate::readers::Reader;
 use crate::settings::Settings;
+use crate::single_active::Activations;
+use crate::times::Times;
 use crate::totals::Totals;
+use crate::work::Work;
 use bytes::Bytes;
-use leveret_stream::{Command, Generation, RequestId};
+use leveret_stream::{Command, RequestId};
 use leveret_stream_protocol::{Key, ResponseCode, ServerCommand};
 use leveret_types::limits::{
     CLOSE_MS_MAX, FRAME_ERROR_LINGER_MS, OUTBOX_BYTES_MAX, STREAM_CONSUMER_UPDATE_MS_MAX,
-    STREAM_FRAME_BYTES_PREAUTH_MAX, STREAM_FRAMES_PER_TURN_MAX, STREAM_UNCONFIRMED_BYTES_MAX,
-    STREAM_UNCONFIRMED_ENTRIES_MAX,
 };
 use leveret_types::{Latencies, Now, OutBuffer};
 use std::collections::BTreeMap;
@@ -51,33 +53,14 @@ pub struct Session {
     pub(crate) in_hand: InHand,
     /// What has arrived and not been looked at.
     pub(crate) input: Input,
-    /// Work that may still be done in this turn, in frames: see
-    /// [`STREAM_FRAMES_PER_TURN_MAX`].
-    pub(crate) work_left: usize,
-    /// Work that was done since the client was last read, in frames.
-    pub(crate) work_done: usize,
-    /// Whether the end of a frame could not be found: what still arrives cannot be read.
-    pub(crate) ignores_input: bool,
-    /// Octets of a frame in force.
-    pub(crate) frame_max: u32,
-    /// The same once the virtual host is open.
-    pub(crate) negotiated_frame_max: u32,
-    pub(crate) heartbeat_seconds: u32,
-    pub(crate) client_properties: Vec<(String, String)>,
-    pub(crate) mechanism: String,
-    pub(crate) user: String,
-    pub(crate) vhost: Arc<str>,
-    /// The version of `Deliver` that the client reads.
-    pub(crate) deliver_version: u16,
-    pub(crate) publishers: BTreeMap<u8, Publisher>,
+    pub(crate) work: Work,
+    pub(crate) client: Client,
+    pub(crate) terms: Terms,
+    pub(crate) publishers: Publishers,
     pub(crate) readers: BTreeMap<u8, Reader>,
     /// The subscription whose turn it is to have more chunks under way.
     pub(crate) turn: u8,
-    /// Updates of single active consumers that the client has not answered, by their correlation
-    /// ids. A group tells a subscription no more before it has answered.
-    pub(crate) updating: BTreeMap<u32, Updating>,
-    /// Under which generations consumers of this connection were last active, by stream and group.
-    pub(crate) was_active: BTreeMap<(String, String), Generation>,
+    pub(crate) activations: Activations,
     /// What the client's last request waits for.
     pub(crate) asked: Option<Asked>,
     /// Streams that have gone since then: the client is told behind the answer.
@@ -86,12 +69,7 @@ pub struct Session {
     pub(crate) totals: Totals,
     /// How long publishes took that were confirmed.
     pub(crate) latencies: Latencies,
-    /// Publishers wait until fewer of their messages are unconfirmed.
-    pub(crate) congested: bool,
-    heard_ms: u64,
-    spoke_ms: u64,
-    /// When the connection is dropped as it is.
-    until_ms: Option<u64>,
+    times: Times,
     pub(crate) now: Now,
 }
 
@@ -104,31 +82,19 @@ impl Session {
             out: OutBuffer::new(),
             in_hand: InHand::new(settings.memory.clone()),
             input: Input::new(Arc::clone(&settings.unfinished)),
-            work_left: STREAM_FRAMES_PER_TURN_MAX,
-            work_done: 0,
-            ignores_input: false,
-            frame_max: STREAM_FRAME_BYTES_PREAUTH_MAX,
-            negotiated_frame_max: STREAM_FRAME_BYTES_PREAUTH_MAX,
-            heartbeat_seconds: 0,
-            client_properties: Vec::new(),
-            mechanism: String::new(),
-            user: String::new(),
-            vhost: "".into(),
-            deliver_version: 1,
-            publishers: BTreeMap::new(),
+            work: Work::default(),
+            client: Client::default(),
+            terms: Terms::default(),
+            publishers: Publishers::default(),
             readers: BTreeMap::new(),
             turn: 0,
-            updating: BTreeMap::new(),
-            was_active: BTreeMap::new(),
+            activations: Activations::default(),
             asked: None,
             gone_behind: Vec::new(),
             next_number: 0,
             totals: Totals::default(),
             latencies: Latencies::default(),
-            congested: false,
-            heard_ms: now.monotonic_ms,
-            spoke_ms: now.monotonic_ms,
-            until_ms: Some(now.monotonic_ms + settings.handshake_ms_max),
+            times: Times::new(now, settings.handshake_ms_max),
             now,
             settings,
         }
@@ -147,8 +113,8 @@ impl Session {
 
     /// Whether frames that have arrived are looked at, where this turn has room for their work.
     pub(crate) fn takes_frames(&self) -> bool {
-        self.asked.is_none() && !self.congested && self.output_bytes() <= OUTBOX_BYTES_MAX
-            || self.phase >= Phase::Closing
+        let is_slow = self.publishers.are_congested() || self.output_bytes() > OUTBOX_BYTES_MAX;
+        self.asked.is_none() && !is_slow || self.phase >= Phase::Closing
     }
 
     /// Bytes that wait for the socket.
@@ -158,19 +124,13 @@ impl Session {
 
     /// Whether what has arrived is left for the next turn.
     fn waits_for_turn(&self) -> bool {
-        self.work_left == 0 && self.input.has_more()
+        self.work.is_spent() && self.input.has_more()
     }
 
     /// Work that was done since this was last asked, in frames: see
-    /// [`STREAM_FRAMES_PER_TURN_MAX`].
+    /// [`leveret_types::limits::STREAM_FRAMES_PER_TURN_MAX`].
     pub const fn take_work(&mut self) -> usize {
-        std::mem::replace(&mut self.work_done, 0)
-    }
-
-    /// Counts work, in frames.
-    pub(crate) const fn spend(&mut self, work: usize) {
-        self.work_left = self.work_left.saturating_sub(work);
-        self.work_done = self.work_done.saturating_add(work);
+        self.work.take_done()
     }
 
     /// Whether the client has logged in and opened its virtual host, and is served.
@@ -188,14 +148,14 @@ impl Session {
     /// The virtual host; empty before it is open.
     #[must_use]
     pub fn vhost(&self) -> &str {
-        &self.vhost
+        &self.client.vhost
     }
 
     /// Takes in what the socket had: a turn begins.
     pub fn receive(&mut self, now: Now, bytes: Bytes, port: &mut impl Port) {
         self.now = now;
-        self.heard_ms = now.monotonic_ms;
-        self.work_left = STREAM_FRAMES_PER_TURN_MAX;
+        self.times.hear(now);
+        self.work.begin_turn();
         self.take_in(bytes);
         self.read_on(port);
     }
@@ -211,7 +171,7 @@ impl Session {
 
     /// The socket holds bytes that are left unread for now: the client lives.
     pub const fn unread(&mut self, now: Now) {
-        self.heard_ms = now.monotonic_ms;
+        self.times.hear(now);
     }
 
     /// Says something that needs no answer, whether or not heartbeats are agreed: a client that has
@@ -225,20 +185,20 @@ impl Session {
     /// Its time has come: see [`Self::deadline`]. A turn begins.
     pub fn tick(&mut self, now: Now, port: &mut impl Port) {
         self.now = now;
-        let now_ms = now.monotonic_ms;
-        if self.until_ms.is_some_and(|until_ms| until_ms <= now_ms) {
+        if self.times.is_over(now) {
             return self.end(port);
         }
         if self.waits_for_turn() {
             // It was heard, and not read.
-            self.heard_ms = now_ms;
+            self.times.hear(now);
         }
-        self.work_left = STREAM_FRAMES_PER_TURN_MAX;
+        self.work.begin_turn();
         self.read_on(port);
         if self.input.is_late(now_ms) {
             return self.give_up_frame(port);
         }
-        if self.update_until_ms().is_some_and(|until| until <= now_ms) {
+        let update = self.activations.until_ms(&self.readers);
+        if update.is_some_and(|until| until <= now.monotonic_ms) {
             let seconds = STREAM_CONSUMER_UPDATE_MS_MAX / 1_000;
             let reason = format!("no answer to a consumer update within {seconds} s");
             return self.close(ResponseCode::PRECONDITION_FAILED, &reason, port);
@@ -250,11 +210,11 @@ impl Session {
         };
         if !self.reading() {
             // A client that is not read cannot be heard.
-            self.heard_ms = now_ms;
-        } else if now_ms >= self.heard_ms + 2 * interval_ms {
+            self.times.hear(now);
+        } else if self.times.is_silent(now, interval_ms) {
             return self.end(port);
         }
-        if now_ms >= self.spoke_ms + interval_ms / 2 {
+        if self.times.is_beat_due(now, interval_ms) {
             self.say(&ServerCommand::Heartbeat);
         }
     }
@@ -262,41 +222,23 @@ impl Session {
     /// When [`Self::tick`] is to be called at the latest, in monotonic milliseconds.
     #[must_use]
     pub fn deadline(&self) -> Option<u64> {
-        let heartbeat = self
-            .heartbeat_ms()
-            .map(|ms| (self.heard_ms + 2 * ms).min(self.spoke_ms + ms / 2));
-        let update = self.update_until_ms();
+        let heartbeat = self.heartbeat_ms().map(|ms| self.times.heartbeat_ms(ms));
+        let update = self.activations.until_ms(&self.readers);
         let turn = (self.takes_frames() && self.waits_for_turn()).then_some(0);
         let in_hand = self.in_hand.deadline();
         let joins = self.joins_at_ms();
         let waits = !self.takes_frames() && self.input.waits_for_place();
         let frame = self.input.look_ms().filter(|_| !waits);
-        let all = [
-            self.until_ms,
-            heartbeat,
-            update,
-            joins,
-            turn,
-            in_hand,
-            frame,
-        ];
+        let until = self.times.until_ms;
+        let all = [until, heartbeat, update, joins, turn, in_hand, frame];
         all.into_iter().flatten().min()
-    }
-
-    /// When the client must have answered that a consumer becomes active, or is so no longer.
-    fn update_until_ms(&self) -> Option<u64> {
-        let waits = |update: &&Updating| {
-            let reader = self.readers.get(&update.subscription_id);
-            reader.is_some_and(|reader| update.is_of(reader))
-        };
-        let waiting = self.updating.values().filter(waits);
-        waiting.map(|update| update.until_ms).min()
     }
 
     /// The heartbeat's interval, where one is agreed and the connection is served.
     fn heartbeat_ms(&self) -> Option<u64> {
         let is_served = matches!(self.phase, Phase::Tuned | Phase::Open);
-        (is_served && self.heartbeat_seconds > 0).then(|| u64::from(self.heartbeat_seconds) * 1_000)
+        let seconds = self.terms.heartbeat_seconds;
+        (is_served && seconds > 0).then(|| u64::from(seconds) * 1_000)
     }
 
     /// Closes the connection for a reason of the broker's own: the client is told, and asked to
@@ -322,7 +264,7 @@ impl Session {
             reason,
         });
         self.phase = Phase::Closing;
-        self.until_ms = Some(self.now.monotonic_ms + CLOSE_MS_MAX);
+        self.times.until_ms = Some(self.now.monotonic_ms + CLOSE_MS_MAX);
     }
 
     /// Closes the connection over a frame whose end cannot be found: nothing of what follows can be
@@ -334,20 +276,18 @@ impl Session {
         port: &mut impl Port,
     ) {
         self.close(code, reason, port);
-        self.ignores_input = true;
-        self.forget_input();
+        self.input.ignore();
         if self.phase == Phase::Closing {
-            let linger_ms = self.now.monotonic_ms + FRAME_ERROR_LINGER_MS;
-            self.until_ms = Some(self.until_ms.unwrap_or(linger_ms).min(linger_ms));
+            self.times.hurry(self.now, FRAME_ERROR_LINGER_MS);
         }
     }
 
     /// Ends the connection once all is written.
     pub(crate) fn end(&mut self, port: &mut impl Port) {
         self.leave(port);
-        self.forget_input();
+        self.input.forget();
         self.phase = Phase::Over;
-        self.until_ms = None;
+        self.times.until_ms = None;
     }
 
     /// The socket is gone: everything that the connection had is given back.
@@ -363,26 +303,25 @@ impl Session {
             port.send(Command::Leave);
             self.phase = Phase::Closing;
         }
-        self.publishers.clear();
+        self.publishers = Publishers::default();
         self.readers.clear();
         self.drop_in_hand();
-        self.updating.clear();
+        self.activations.forget_asked();
         self.asked = None;
-        self.congested = false;
         self.gone_behind.clear();
     }
 
     /// The handshake is over: there is no hurry any more.
     pub(crate) fn opened(&mut self, vhost: &str) {
         self.phase = Phase::Open;
-        self.vhost = vhost.into();
-        self.frame_max = self.negotiated_frame_max;
-        self.until_ms = None;
+        self.client.vhost = vhost.into();
+        self.terms.open();
+        self.times.until_ms = None;
     }
 
     /// Appends a frame.
     pub(crate) fn say(&mut self, command: &ServerCommand<'_>) {
-        self.spoke_ms = self.now.monotonic_ms;
+        self.times.speak(self.now);
         self.totals.note(command);
         command.encode(self.out.tail());
     }
@@ -403,18 +342,5 @@ impl Session {
     /// The number of a new request to the streams.
     pub(crate) const fn request(&mut self) -> RequestId {
         RequestId(self.number())
-    }
-
-    /// Looks whether publishers must wait, or may go on.
-    pub(crate) fn weigh_publishes(&mut self) {
-        let (mut entries, mut bytes) = (0, 0);
-        for publisher in self.publishers.values() {
-            entries += publisher.unconfirmed_entries;
-            bytes += publisher.unconfirmed_bytes;
-        }
-        // They go on once a quarter is left, as RabbitMQ has it.
-        let share = if self.congested { 4 } else { 1 };
-        self.congested = entries >= STREAM_UNCONFIRMED_ENTRIES_MAX / share
-            || bytes >= STREAM_UNCONFIRMED_BYTES_MAX / share;
     }
 }

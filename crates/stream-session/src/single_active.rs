@@ -13,6 +13,72 @@ use leveret_types::limits::{
     STREAM_ACTIVE_REMEMBERED_MAX, STREAM_CONSUMER_UPDATE_MS_MAX, STREAM_JOIN_AGAIN_MS,
 };
 use leveret_types::{Now, QueueId};
+use std::collections::BTreeMap;
+
+/// Which subscriptions of a connection become active, or are so no longer.
+#[derive(Debug, Default)]
+pub(crate) struct Activations {
+    /// Updates that the client has not answered, by their correlation ids. A group tells a
+    /// subscription no more before it has answered.
+    asked: BTreeMap<u32, Updating>,
+    /// Under which generations consumers of this connection were last active, by stream and group.
+    was_active: BTreeMap<(String, String), Generation>,
+}
+
+impl Activations {
+    /// The client is asked for an update. What it has not answered by now of the same subscription
+    /// says nothing any more: there is one for each at most.
+    fn ask(&mut self, correlation_id: u32, updating: Updating) {
+        self.asked
+            .retain(|_, older| older.subscription_id != updating.subscription_id);
+        self.asked.insert(correlation_id, updating);
+    }
+
+    /// Whether the client has yet to answer an update of this subscription.
+    fn is_asked(&self, reader: &Reader) -> bool {
+        self.asked.values().any(|updating| updating.is_of(reader))
+    }
+
+    /// When the client must have answered, in monotonic milliseconds.
+    pub(crate) fn until_ms(&self, readers: &BTreeMap<u8, Reader>) -> Option<u64> {
+        let waits = |update: &&Updating| {
+            let reader = readers.get(&update.subscription_id);
+            reader.is_some_and(|reader| update.is_of(reader))
+        };
+        let waiting = self.asked.values().filter(waits);
+        waiting.map(|update| update.until_ms).min()
+    }
+
+    /// Nobody waits for an answer any more.
+    pub(crate) fn forget_asked(&mut self) {
+        self.asked.clear();
+    }
+
+    /// Keeps under which generation a consumer of this connection was active last: what it stores
+    /// is taken until another one is active, also once it has lost its stream.
+    fn remember(&mut self, of: (String, String), generation: Generation) {
+        self.was_active.insert(of, generation);
+        if self.was_active.len() > STREAM_ACTIVE_REMEMBERED_MAX {
+            let oldest = self.was_active.iter().min_by_key(|(_, of)| **of);
+            if let Some(oldest) = oldest.map(|(name, _)| name.clone()) {
+                self.was_active.remove(&oldest);
+            }
+        }
+    }
+
+    /// On whose behalf the client stores an offset.
+    pub(crate) fn stores_by(&self, group: &str, stream: &str) -> StoredBy {
+        let of = (stream.to_owned(), group.to_owned());
+        let generation = self.was_active.get(&of);
+        generation.map_or(StoredBy::Anyone, |of| StoredBy::Member(*of))
+    }
+
+    /// How many updates the client has not answered, and how many generations are remembered.
+    #[cfg(test)]
+    pub(crate) fn counts(&self) -> (usize, usize) {
+        (self.asked.len(), self.was_active.len())
+    }
+}
 
 impl Session {
     /// A subscription joins its group, which is with the stream's leader. Until it is active,
@@ -137,7 +203,7 @@ impl Session {
         if !active {
             reader.stop(count, port);
         }
-        self.remember(of, generation);
+        self.activations.remember(of, generation);
         let correlation_id = self.number() as u32;
         let updating = Updating {
             subscription_id,
@@ -145,34 +211,12 @@ impl Session {
             member,
             until_ms: now.monotonic_ms + STREAM_CONSUMER_UPDATE_MS_MAX,
         };
-        // What it has not answered by now says nothing any more: there is one for each at most.
-        self.updating
-            .retain(|_, older| older.subscription_id != subscription_id);
-        self.updating.insert(correlation_id, updating);
+        self.activations.ask(correlation_id, updating);
         self.say(&ServerCommand::ConsumerUpdate {
             correlation_id,
             subscription_id,
             active,
         });
-    }
-
-    /// Keeps under which generation a consumer of this connection was active last: what it stores
-    /// is taken until another one is active, also once it has lost its stream.
-    fn remember(&mut self, of: (String, String), generation: Generation) {
-        self.was_active.insert(of, generation);
-        if self.was_active.len() > STREAM_ACTIVE_REMEMBERED_MAX {
-            let oldest = self.was_active.iter().min_by_key(|(_, of)| **of);
-            if let Some(oldest) = oldest.map(|(name, _)| name.clone()) {
-                self.was_active.remove(&oldest);
-            }
-        }
-    }
-
-    /// On whose behalf the client stores an offset.
-    pub(crate) fn stores_by(&self, group: &str, stream: &str) -> StoredBy {
-        let of = (stream.to_owned(), group.to_owned());
-        let generation = self.was_active.get(&of);
-        generation.map_or(StoredBy::Anyone, |of| StoredBy::Member(*of))
     }
 
     /// An operator has set the offset of a group of which all consumers are active: those of this
@@ -219,13 +263,7 @@ impl Session {
             let membership = reader.membership.as_ref();
             reader.stream == stream && membership.is_some_and(|m| m.name() == group)
         });
-        let may_store = |reader: &Reader| {
-            reader.reads()
-                || self
-                    .updating
-                    .values()
-                    .any(|updating| updating.is_of(reader))
-        };
+        let may_store = |reader: &Reader| reader.reads() || self.activations.is_asked(reader);
         let (mut any, mut stale) = (false, true);
         for reader in of_it {
             any = true;
@@ -241,7 +279,7 @@ impl Session {
         offset: OffsetSpec,
         port: &mut impl Port,
     ) {
-        let Some(updating) = self.updating.remove(&correlation_id) else {
+        let Some(updating) = self.activations.asked.remove(&correlation_id) else {
             return;
         };
         let number = self.number();

@@ -102,18 +102,18 @@ impl Session {
     /// How it stands.
     #[must_use]
     pub fn status(&self) -> SessionStatus {
-        let publishers = self.publishers.iter();
+        let publishers = self.publishers.by_id.iter();
         let readers = self.readers.iter();
         SessionStatus {
-            user: self.user.clone(),
-            vhost: self.vhost.to_string(),
-            client_properties: self.client_properties.clone(),
+            user: self.client.user.clone(),
+            vhost: self.client.vhost.to_string(),
+            client_properties: self.client.properties.clone(),
             publishers: publishers
                 .map(|(id, publisher)| publisher.status(*id))
                 .collect(),
             subscriptions: readers.map(|(id, reader)| reader.status(*id)).collect(),
-            frame_max: self.frame_max,
-            heartbeat_seconds: self.heartbeat_seconds,
+            frame_max: self.terms.frame_max,
+            heartbeat_seconds: self.terms.heartbeat_seconds,
         }
     }
 

@@ -119,7 +119,7 @@ impl Session {
         let Some((partition, _)) = making.partitions.get(making.done) else {
             return self.all_partitions_done(correlation_id, making, port);
         };
-        let (vhost, name) = (self.vhost.clone(), partition.as_str().into());
+        let (vhost, name) = (self.client.vhost.clone(), partition.as_str().into());
         let request = self.request();
         port.send(match &making.arguments {
             Some(arguments) => Command::Declare {

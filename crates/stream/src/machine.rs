@@ -8,13 +8,16 @@
 //! come out of `commit` only.
 
 use self::early::Early;
+use self::filling::Filling;
+use self::groups::OffsetCounts;
+use self::publishers::Publishers;
 use self::reading::Finding;
 use self::replicated::Replica;
+use self::tracking_schedule::TrackingSchedule;
+use self::turns::Turns;
 use crate::active::ActiveGroups;
-use crate::batch::{Batch, Published};
-use crate::bloom::BloomBuilder;
+use crate::batch::Batch;
 use crate::chunk::{ChunkHeader, ChunkKind, SharedChunk};
-use crate::chunk_data::ChunkData;
 use crate::host::{Command, Event, PublisherId, Reference, Refusal, SessionId, StreamStats};
 use crate::rates::Rates;
 use crate::reader::{Key, Readers};
@@ -23,21 +26,20 @@ use crate::segments::{Segment, Segments, stored_bytes};
 use crate::settings::StreamSettings;
 use crate::tail::Tail;
 use crate::tracking::{Tracking, TrackingError};
-use crate::values::ValuesBuilder;
-use leveret_types::limits::{
-    STREAM_CHUNK_BYTES, STREAM_CHUNK_ENTRIES_MAX, STREAM_SEGMENT_CHUNKS_MAX, STREAM_SNAPSHOT_BYTES,
-    STREAM_TRACKING_GATHER_MS,
-};
+use leveret_types::limits::STREAM_SEGMENT_CHUNKS_MAX;
 use leveret_types::{NodeId, Now, QueueId};
-use std::collections::{BTreeMap, VecDeque};
 
 mod copying;
 mod early;
+mod filling;
 mod groups;
+mod publishers;
 mod reading;
 mod replicated;
 mod retention;
 mod serving;
+mod tracking_schedule;
+mod turns;
 
 pub use groups::GroupOffset;
 pub use retention::RetentionAlarm;
@@ -143,50 +145,6 @@ pub struct Recovered {
     pub newest: Vec<SharedChunk>,
 }
 
-/// What a publisher's session is owed.
-#[derive(Debug)]
-struct Owed {
-    turn: u64,
-    session: SessionId,
-    publisher: PublisherId,
-    ids: Vec<u64>,
-}
-
-/// What becomes visible with a turn.
-#[derive(Clone, Copy, Debug)]
-struct Turn {
-    number: u64,
-    next_offset: u64,
-    last_user: Option<Span>,
-    last_chunk: Option<u64>,
-}
-
-/// The first and the last offset of a chunk.
-#[derive(Clone, Copy, Debug)]
-struct Span {
-    first: u64,
-    last: u64,
-}
-
-impl Span {
-    fn of(header: &ChunkHeader) -> Self {
-        Self {
-            first: header.first_offset,
-            last: header.next_offset().saturating_sub(1),
-        }
-    }
-}
-
-/// The chunk that is being filled.
-#[derive(Debug)]
-struct Filling {
-    data: ChunkData,
-    entries: u16,
-    records: u32,
-    bloom: BloomBuilder,
-    values: ValuesBuilder,
-}
-
 /// Events, each for one session.
 pub type Events = Vec<(SessionId, Event)>;
 
@@ -199,26 +157,15 @@ pub struct Stream {
     next_offset: u64,
     timestamp_ms: i64,
     tracking: Tracking,
+    tracking_schedule: TrackingSchedule,
     rates: Rates,
-    offsets_refused: u64,
-    offsets_crowded: u64,
+    offset_counts: OffsetCounts,
     /// Bytes that groups hold beyond size and age.
     held_bytes: u64,
-    /// Since when changed offsets wait for a chunk.
-    tracking_since_ms: Option<u64>,
-    bytes_since_snapshot: u64,
     segments: Segments,
-    segment_chunks: u32,
     filling: Filling,
-    /// The turn that is gathering.
-    turn: u64,
-    turns: VecDeque<Turn>,
-    committed: Turn,
-    last_chunk: Option<u64>,
-    /// The newest chunk of records.
-    last_user: Option<Span>,
-    owed: VecDeque<Owed>,
-    publishers: BTreeMap<(SessionId, PublisherId), Option<Reference>>,
+    turns: Turns,
+    publishers: Publishers,
     readers: Readers,
     /// Consumers of which one at a time is active: with the leader alone.
     active: ActiveGroups,
@@ -245,10 +192,6 @@ impl Stream {
             tracking.replay(chunk)?;
         }
         let last = recovered.newest.last().map(SharedChunk::header);
-        let is_user = |chunk: &&SharedChunk| chunk.header().kind == ChunkKind::User;
-        let last_user = recovered.newest.iter().rev().find(is_user);
-        let last_chunk = last.map(|header| header.first_offset);
-        let last_user = last_user.map(|chunk| Span::of(chunk.header()));
         let segments = Segments::new(recovered.segments);
         let empty_from = segments.last().map_or(0, |segment| segment.first_offset);
         let next_offset = last.map_or(empty_from, ChunkHeader::next_offset);
@@ -258,33 +201,14 @@ impl Stream {
             next_offset,
             timestamp_ms: last.map_or(0, |header| header.timestamp_ms),
             tracking,
+            tracking_schedule: TrackingSchedule::default(),
             rates: Rates::default(),
-            offsets_refused: 0,
-            offsets_crowded: 0,
+            offset_counts: OffsetCounts::default(),
             held_bytes: 0,
-            tracking_since_ms: None,
-            bytes_since_snapshot: 0,
             segments,
-            segment_chunks: 0,
-            filling: Filling {
-                data: ChunkData::default(),
-                entries: 0,
-                records: 0,
-                bloom: BloomBuilder::new(settings.filter_bytes),
-                values: ValuesBuilder::default(),
-            },
-            turn: 1,
-            turns: VecDeque::new(),
-            committed: Turn {
-                number: 0,
-                next_offset,
-                last_user: last_user.or(last.map(Span::of)),
-                last_chunk,
-            },
-            last_chunk,
-            last_user,
-            owed: VecDeque::new(),
-            publishers: BTreeMap::new(),
+            filling: Filling::new(settings.filter_bytes),
+            turns: Turns::new(next_offset, &recovered.newest),
+            publishers: Publishers::default(),
             readers: Readers::default(),
             active: ActiveGroups::default(),
             early: Early::default(),
@@ -325,11 +249,11 @@ impl Stream {
                 reference,
                 ..
             } => {
-                let result = self.declare_publisher((session, publisher), reference);
+                let result = self.publishers.declare((session, publisher), reference);
                 out.push((session, Event::PublisherDeclared { request, result }));
             }
             Command::DeletePublisher { publisher, .. } => {
-                self.publishers.remove(&(session, publisher));
+                self.publishers.delete((session, publisher));
             }
             Command::Publish {
                 publisher, batch, ..
@@ -375,21 +299,9 @@ impl Stream {
         }
     }
 
-    fn declare_publisher(
-        &mut self,
-        key: (SessionId, PublisherId),
-        reference: Option<Reference>,
-    ) -> Result<(), Refusal> {
-        if self.publishers.contains_key(&key) {
-            return Err(Refusal::Id);
-        }
-        self.publishers.insert(key, reference);
-        Ok(())
-    }
-
     fn leave(&mut self, now: Now, session: SessionId, out: &mut Events) {
         self.leave_groups(now, session, out);
-        self.publishers.retain(|(of, _), _| *of != session);
+        self.publishers.leave(session);
         self.readers.leave(session);
         self.early.drop_if(|of, _| of == session);
         self.finding.leave(session);
@@ -404,7 +316,7 @@ impl Stream {
         batch: &Batch,
         out: &mut Events,
     ) {
-        let Some(reference) = self.publishers.get(&(session, publisher)).cloned() else {
+        let Some(reference) = self.publishers.reference((session, publisher)).cloned() else {
             let (ids, refusal) = (batch.ids(), Refusal::Id);
             let event = Event::Refused {
                 publisher,
@@ -421,16 +333,17 @@ impl Stream {
             if reference.is_some() && last.is_some_and(|last| published.id <= last) {
                 continue;
             }
-            if !self.has_room(&published) {
+            if !self.filling.has_room(&published) {
                 // The chunk says how far its own entries have brought the sequence.
                 self.note_sequence(reference.as_ref(), last, before.flatten());
                 self.end_chunk(now);
             }
             last = Some(published.id);
-            self.fill(&published);
+            self.filling.add(&published);
         }
         self.note_sequence(reference.as_ref(), last, before.flatten());
-        self.owe(session, publisher, ids);
+        let turn = self.turns.gathering();
+        self.publishers.owe(turn, (session, publisher), ids);
     }
 
     fn note_sequence(
@@ -446,68 +359,26 @@ impl Stream {
         }
     }
 
-    /// Also what was stored before is confirmed only now: its first copy may not be durable yet.
-    fn owe(&mut self, session: SessionId, publisher: PublisherId, mut ids: Vec<u64>) {
-        let turn = self.turn;
-        match self.owed.back_mut() {
-            Some(last)
-                if (last.turn, last.session, last.publisher) == (turn, session, publisher) =>
-            {
-                last.ids.append(&mut ids);
-            }
-            _ => self.owed.push_back(Owed {
-                turn,
-                session,
-                publisher,
-                ids,
-            }),
-        }
-    }
-
-    fn has_room(&self, published: &Published<'_>) -> bool {
-        let filling = &self.filling;
-        filling.entries == 0
-            || usize::from(filling.entries) < STREAM_CHUNK_ENTRIES_MAX
-                && filling.data.len() + published.entry.bytes.len() <= STREAM_CHUNK_BYTES
-    }
-
-    fn fill(&mut self, published: &Published<'_>) {
-        let filling = &mut self.filling;
-        filling.data.push(published.entry.bytes);
-        filling.entries += 1;
-        filling.records += u32::from(published.entry.records);
-        filling.bloom.add(published);
-        filling.values.add(published.filter);
-    }
-
     /// Ends the turn: the chunk that was being filled is appended, and so is what has changed of
     /// offsets if it has waited for long enough. `None` if there is nothing to commit; else the
     /// number for [`Self::commit`], once all effects are carried out.
     #[must_use]
     pub fn seal(&mut self, now: Now) -> Option<u64> {
-        if self.filling.entries > 0 {
+        if !self.filling.is_empty() {
             self.end_chunk(now);
         }
-        let is_due = |since: u64| now.monotonic_ms >= since + STREAM_TRACKING_GATHER_MS;
-        if self.tracking_since_ms.is_some_and(is_due) {
+        let due = self.tracking_schedule.due_ms();
+        if due.is_some_and(|at| at <= now.monotonic_ms) {
             self.end_tracking_chunk(now);
         }
         if let Some(number) = self.seal_copies() {
             return number;
         }
-        let appended = self.next_offset != self.turns.back().unwrap_or(&self.committed).next_offset;
-        let owes = self.owed.back().is_some_and(|owed| owed.turn == self.turn);
-        if !appended && !owes {
+        let appended = self.next_offset != self.turns.sealed_to();
+        if !appended && !self.publishers.are_owed(self.turns.gathering()) {
             return None;
         }
-        let number = self.turn;
-        self.turn += 1;
-        self.turns.push_back(Turn {
-            number,
-            next_offset: self.next_offset,
-            last_user: self.last_user.or(self.committed.last_user),
-            last_chunk: self.last_chunk,
-        });
+        let number = self.turns.seal(self.next_offset);
         self.serve_followers();
         Some(number)
     }
@@ -515,25 +386,23 @@ impl Stream {
     /// When [`Self::seal`] has something to do though no command comes.
     #[must_use]
     pub fn due_ms(&self) -> Option<u64> {
-        let tracking = self.tracking_since_ms;
-        let tracking = tracking.map(|since| since + STREAM_TRACKING_GATHER_MS);
+        let tracking = self.tracking_schedule.due_ms();
         tracking.into_iter().chain(self.early.due_ms()).min()
     }
 
     fn end_chunk(&mut self, now: Now) {
-        self.make_room(now, self.filling.data.len() as u64);
-        let mut trailer = self.filling.values.take();
-        trailer.append(&mut self.tracking.take_changes(self.next_offset));
-        self.tracking_since_ms = None;
-        let header = ChunkHeader {
-            entries: std::mem::take(&mut self.filling.entries),
-            records: std::mem::take(&mut self.filling.records),
-            ..self.header(ChunkKind::User)
-        };
-        let bloom = self.filling.bloom.take(self.settings.filter_bytes);
-        let chunk = self.filling.data.take(header, &bloom, &trailer);
-        self.last_user = Some(Span::of(&header));
+        self.make_room(now, self.filling.bytes());
+        let changes = self.take_changes();
+        let header = self.header(ChunkKind::User);
+        let filter_bytes = self.settings.filter_bytes;
+        let chunk = self.filling.end(header, changes, filter_bytes);
         self.append(chunk);
+    }
+
+    /// What has changed of what is kept by name, for the chunk that comes next.
+    fn take_changes(&mut self) -> Vec<u8> {
+        self.tracking_schedule.no_changes();
+        self.tracking.take_changes(self.next_offset)
     }
 
     /// A chunk of this many bytes follows: a segment that it would not fit ends, and what must be
@@ -545,18 +414,17 @@ impl Stream {
         let is_full =
             |last: &Segment| last.bytes > 0 && last.bytes + bytes > self.settings.segment_bytes;
         let is_full = self.segments.last().is_none_or(is_full);
-        let begins = is_full || self.segment_chunks >= STREAM_SEGMENT_CHUNKS_MAX;
+        let begins = is_full || self.segments.chunks_appended() >= STREAM_SEGMENT_CHUNKS_MAX;
         if begins {
             let first_offset = self.next_offset;
             self.segments.begin(first_offset, self.timestamp_ms);
-            self.segment_chunks = 0;
             self.effects.push(Effect::BeginSegment { first_offset });
             self.expire(now);
         }
-        let is_due = begins || self.bytes_since_snapshot >= STREAM_SNAPSHOT_BYTES;
+        let is_due = begins || self.tracking_schedule.is_snapshot_due();
         // With nothing to be kept every chunk is a start for replays.
         if is_due && !self.tracking.is_empty() {
-            self.bytes_since_snapshot = 0;
+            self.tracking_schedule.begin_snapshot();
             let body = self.tracking.snapshot();
             self.append_tracking(ChunkKind::TrackingSnapshot, &body);
         }
@@ -564,8 +432,7 @@ impl Stream {
 
     fn end_tracking_chunk(&mut self, now: Now) {
         self.make_room(now, 0);
-        let changes = self.tracking.take_changes(self.next_offset);
-        self.tracking_since_ms = None;
+        let changes = self.take_changes();
         self.append_tracking(ChunkKind::TrackingDelta, &changes);
     }
 
@@ -598,10 +465,9 @@ impl Stream {
     fn append(&mut self, chunk: SharedChunk) {
         let header = *chunk.header();
         self.next_offset = header.next_offset();
-        self.last_chunk = Some(header.first_offset);
-        self.segments.add(stored_bytes(&header));
-        self.segment_chunks += 1;
-        self.bytes_since_snapshot += header.chunk_bytes();
+        self.turns.appended(&header);
+        self.segments.append(stored_bytes(&header));
+        self.tracking_schedule.appended(header.chunk_bytes());
         self.tail.push(chunk.clone());
         let is_replay_start =
             header.kind == ChunkKind::TrackingSnapshot || self.tracking.is_empty();
@@ -622,16 +488,8 @@ impl Stream {
 
     /// Turns up to this one that end at this offset or before it are committed.
     fn commit_to(&mut self, offset: u64, turn: u64, out: &mut Events) {
-        let is_in = |first: &Turn| first.number <= turn && first.next_offset <= offset;
-        while let Some(first) = self.turns.front().filter(|first| is_in(first)) {
-            self.committed = *first;
-            self.turns.pop_front();
-        }
-        let turn = self.committed.number;
-        while let Some(owed) = self.owed.pop_front_if(|owed| owed.turn <= turn) {
-            let (publisher, ids) = (owed.publisher, owed.ids);
-            out.push((owed.session, Event::Confirmed { publisher, ids }));
-        }
+        let turn = self.turns.commit_to(offset, turn);
+        self.publishers.confirm(turn, out);
         for key in self.readers.waiting() {
             self.serve(key, out);
         }
@@ -648,7 +506,7 @@ impl Stream {
             self.tail.trim(replica.durable, Some(needed));
         }
         let needed = (!self.readers.is_empty()).then_some(needed);
-        self.tail.trim(self.committed.next_offset, needed);
+        self.tail.trim(self.turns.committed.next_offset, needed);
     }
 
     /// Bytes of its newest chunks that are in memory.
@@ -660,23 +518,24 @@ impl Stream {
     /// Lets go of what is in memory and can be read from disk.
     pub fn release_tail(&mut self) {
         let durable = self.replica.as_ref().map(|replica| replica.durable);
-        self.tail
-            .trim(durable.unwrap_or(self.committed.next_offset), None);
+        let committed = self.turns.committed.next_offset;
+        self.tail.trim(durable.unwrap_or(committed), None);
     }
 
     /// How it stands.
     #[must_use]
     pub fn stats(&self) -> StreamStats {
-        let committed_offset = self.committed.next_offset.checked_sub(1);
+        let committed = &self.turns.committed;
+        let committed_offset = committed.next_offset.checked_sub(1);
         StreamStats {
             first_chunk: self
                 .segments
                 .first_offset()
                 .filter(|_| self.next_offset > 0),
-            last_chunk: self.last_chunk,
-            committed_chunk: self.committed.last_chunk,
+            last_chunk: self.turns.last_chunk(),
+            committed_chunk: committed.last_chunk,
             committed_offset,
-            last_record: match self.committed.last_user {
+            last_record: match committed.last_user {
                 Some(chunk) => Some(chunk.last),
                 None => committed_offset,
             },
@@ -685,7 +544,7 @@ impl Stream {
             segments: self.segments.len() as u64,
             readers: self.readers.len() as u64,
             publishers: self.publishers.len() as u64,
-            offsets_refused: self.offsets_refused,
+            offsets_refused: self.offset_counts.refused,
             held_bytes: self.held_bytes,
         }
     }
@@ -700,9 +559,8 @@ impl Stream {
     pub fn end(&mut self, out: &mut Events) {
         self.refuse_early(None, out);
         self.finding.end(out);
-        let publishers = self.publishers.keys().map(|(session, _)| *session);
         let others = self.readers.sessions().chain(self.active.sessions());
-        let mut sessions: Vec<SessionId> = publishers.chain(others).collect();
+        let mut sessions: Vec<SessionId> = self.publishers.sessions().chain(others).collect();
         sessions.sort_unstable();
         sessions.dedup();
         let stream = self.id;
@@ -710,21 +568,22 @@ impl Stream {
         self.publishers.clear();
         self.readers = Readers::default();
         self.active.end();
-        self.owed.clear();
     }
 
     /// The oldest offset that is stored and the one after the newest that readers may see.
     #[must_use]
     pub fn visible(&self) -> std::ops::Range<u64> {
-        let next = self.committed.next_offset;
+        let next = self.turns.committed.next_offset;
         self.segments.first_offset().unwrap_or(next)..next
     }
 
     /// Whether a session is known as publisher, reader or member of a group.
     #[must_use]
     pub fn knows(&self, session: SessionId) -> bool {
-        let is_publisher = self.publishers.keys().any(|(of, _)| *of == session);
-        let mut others = self.readers.sessions().chain(self.active.sessions());
-        is_publisher || others.any(|of| of == session)
+        let others = self.readers.sessions().chain(self.active.sessions());
+        self.publishers
+            .sessions()
+            .chain(others)
+            .any(|of| of == session)
     }
 }

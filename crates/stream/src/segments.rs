@@ -32,6 +32,8 @@ pub struct Segment {
 pub(crate) struct Segments {
     all: VecDeque<Segment>,
     bytes: u64,
+    /// Chunks that were appended to the last one; those not that were found on disk.
+    chunks_appended: u32,
 }
 
 impl Segments {
@@ -40,6 +42,7 @@ impl Segments {
         Self {
             all: all.into(),
             bytes,
+            chunks_appended: 0,
         }
     }
 
@@ -66,9 +69,17 @@ impl Segments {
             first_timestamp_ms,
             bytes: 0,
         });
+        self.chunks_appended = 0;
     }
 
-    pub(crate) fn add(&mut self, bytes: u64) {
+    /// See [`Self::append`].
+    pub(crate) const fn chunks_appended(&self) -> u32 {
+        self.chunks_appended
+    }
+
+    /// A chunk of so many bytes is appended to the last one.
+    pub(crate) fn append(&mut self, bytes: u64) {
+        self.chunks_appended += 1;
         if let Some(last) = self.all.back_mut() {
             last.bytes += bytes;
             self.bytes += bytes;

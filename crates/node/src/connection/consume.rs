@@ -178,9 +178,7 @@ impl<S: Session> Connection<S> {
             messages: 1,
             bytes: delivery.message.size() as usize,
         };
-        if !self.replies.barriers.note(encoded) {
-            self.replies.encoded += encoded;
-        }
+        self.replies.delivered(encoded);
         // A consumer that is gone has been detached, and with that the message went back.
         if !self.session.deliver(delivery) {
             return;

@@ -18,24 +18,59 @@ use std::ops::{AddAssign, Range, RangeInclusive};
 #[derive(Debug, Default)]
 pub(super) struct HeldReplies {
     /// The answer to what was asked, held until what it tells of is durable.
-    pub(super) held: Option<Held>,
+    held: Option<Held>,
     /// Answers in the output that must not be written before what they tell of is durable.
-    pub(super) barriers: Barriers,
+    barriers: Barriers,
     /// Consumers whose queue has gone while an answer is held: told behind it.
-    pub(super) cancelled_behind: Vec<ConsumerId>,
+    cancelled_behind: Vec<ConsumerId>,
     /// Deliveries encoded since the socket last took everything, but for those behind a barrier.
-    pub(super) encoded: Encoded,
+    encoded: Encoded,
     /// Publishes that wait for the log, so that the confirm ledger must hear of it.
     pub(super) awaiting: bool,
 }
 
+impl HeldReplies {
+    /// Whether they wait for the write-ahead log to go on.
+    pub(super) fn await_log(&self) -> bool {
+        self.awaiting || self.held.is_some() || !self.barriers.is_empty()
+    }
+
+    /// A delivery is in the output.
+    pub(super) fn delivered(&mut self, delivery: Encoded) {
+        if !self.barriers.note(delivery) {
+            self.encoded += delivery;
+        }
+    }
+
+    /// The socket has taken all that stands before the first barrier: the deliveries among that.
+    pub(super) fn take_encoded(&mut self) -> Encoded {
+        std::mem::take(&mut self.encoded)
+    }
+
+    /// Takes the oldest barrier away if what it waits for is durable; whether it did.
+    pub(super) fn lift_barrier<E: Env>(&mut self, env: &E) -> bool {
+        let deliveries = self.barriers.pop_durable(env);
+        self.encoded += deliveries.unwrap_or_default();
+        deliveries.is_some()
+    }
+
+    /// The write-ahead log has become durable further; whether an answer is held.
+    pub(super) fn durable<E: Env>(&mut self, env: &E) -> bool {
+        if let Some(held) = &mut self.held {
+            held.log_positions
+                .retain(|log_position| env.durable(log_position.shard) < log_position.chunk);
+        }
+        self.held.is_some()
+    }
+}
+
 /// An answer that waits until what it tells of is durable.
 #[derive(Debug)]
-pub(super) struct Held {
-    pub(super) log_positions: SmallVec<[LogPosition; 1]>,
+struct Held {
+    log_positions: SmallVec<[LogPosition; 1]>,
     /// Queues of the cluster, and what they must have committed: numbers up to the last one.
-    pub(super) queues: Vec<(QueueId, RangeInclusive<u64>)>,
-    pub(super) reply: Reply,
+    queues: Vec<(QueueId, RangeInclusive<u64>)>,
+    reply: Reply,
 }
 
 /// Deliveries that were encoded.
@@ -63,23 +98,23 @@ struct Barrier {
 
 /// The barriers that stand in a connection's output, the oldest first.
 #[derive(Debug, Default)]
-pub(super) struct Barriers {
+struct Barriers {
     queue_counts: VecDeque<Barrier>,
     changes: usize,
 }
 
 impl Barriers {
-    pub(super) fn is_empty(&self) -> bool {
+    fn is_empty(&self) -> bool {
         self.queue_counts.is_empty()
     }
 
-    pub(super) fn is_full(&self) -> bool {
+    fn is_full(&self) -> bool {
         self.changes >= UNSYNCED_CHANGES_MAX
     }
 
     /// Takes note of an answer that waits for this log position; whether it needs a barrier of its
     /// own.
-    pub(super) fn add(&mut self, log_position: LogPosition) -> bool {
+    fn add(&mut self, log_position: LogPosition) -> bool {
         self.changes += 1;
         match self.queue_counts.back_mut() {
             Some(last) if last.log_position == log_position => {
@@ -98,14 +133,14 @@ impl Barriers {
     }
 
     /// Takes note of a delivery in the output; false if no barrier stands before it.
-    pub(super) fn note(&mut self, delivery: Encoded) -> bool {
+    fn note(&mut self, delivery: Encoded) -> bool {
         let last = self.queue_counts.back_mut();
         last.map(|last| last.deliveries += delivery).is_some()
     }
 
     /// Takes the oldest barrier away if its log position is durable; answers the deliveries behind
     /// it.
-    pub(super) fn pop_durable<E: Env>(&mut self, env: &E) -> Option<Encoded> {
+    fn pop_durable<E: Env>(&mut self, env: &E) -> Option<Encoded> {
         let LogPosition { shard, chunk } = self.queue_counts.front()?.log_position;
         if env.durable(shard) < chunk {
             return None;
@@ -123,6 +158,16 @@ pub(super) fn partly_committed() -> Reply {
 }
 
 impl<S: Session> Connection<S> {
+    /// A consumer has lost its queue. A client that deleted the queue itself hears of the deletion
+    /// first.
+    pub(super) fn queue_of_consumer_gone(&mut self, consumer: ConsumerId) {
+        if self.replies.held.is_some() || self.pending.asked.is_some() {
+            self.replies.cancelled_behind.push(consumer);
+        } else {
+            self.consumer_cancelled(consumer);
+        }
+    }
+
     /// A queue of the cluster, or a stream, has everything through a number.
     pub(super) fn release_committed(&mut self, queue: QueueId, through: u64, now: Now) {
         if let Some(held) = &mut self.replies.held {
@@ -136,10 +181,7 @@ impl<S: Session> Connection<S> {
     /// numbers: a transaction that has some of them is not committed as a whole, and its client
     /// hears that in place of the answer.
     pub(super) fn refuse_committed(&mut self, of: QueueId, refused: &Range<u64>) {
-        let transacted = &self.publisher.transacted;
-        self.publisher.is_transaction_refused |= transacted
-            .iter()
-            .any(|(queue, first)| *queue == of && *first < refused.end);
+        self.publisher.transaction.refuse(of, refused);
         if let Some(held) = &mut self.replies.held {
             let is_in = |(queue, numbers): &(QueueId, RangeInclusive<u64>)| {
                 *queue == of && *numbers.start() < refused.end && refused.start <= *numbers.end()

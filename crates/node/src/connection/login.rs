@@ -128,8 +128,8 @@ impl<S: Session> Connection<S> {
                 let text = login_refused_text(mechanism);
                 // Guessing must cost time, and must not cost a thread.
                 let at = now.monotonic_ms + env.settings().login_failure_delay_ms;
-                self.pending_login.delayed =
-                    Some((at, Reply::Login(LoginOutcome::Refused { text })));
+                let refused = Reply::Login(LoginOutcome::Refused { text });
+                self.pending_login.delay(at, refused);
             }
         }
     }

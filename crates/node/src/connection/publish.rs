@@ -106,7 +106,7 @@ impl<S: Session> Connection<S> {
         };
         let outcome = self.enqueue(&publish.message, targets, &notify, run);
         if transacted {
-            self.publisher.is_transaction_refused |= outcome.rejected;
+            self.publisher.transaction.is_refused |= outcome.rejected;
             self.note_transacted(publish.channel, &outcome.waits);
         }
         for queue in &outcome.full {
@@ -204,13 +204,10 @@ impl<S: Session> Connection<S> {
         let env = run.env;
         let catalogue = run.catalogue();
         let publisher = &mut self.publisher;
-        if publisher.generation != catalogue.generation() {
-            publisher.generation = catalogue.generation();
-            publisher.routes.clear();
-        }
-        let hash = publisher.route_hash(message);
+        publisher.routes.keep_those_of(catalogue.generation());
+        let hash = publisher.routes.hash(message);
         let may_copy = has_property(message.properties(), Property::Headers);
-        if !may_copy && let Some(route) = publisher.known_route(hash, message) {
+        if !may_copy && let Some(route) = publisher.routes.find(hash, message) {
             route.traffic.count(route.targets.len());
             return Ok(Routed::To(route.targets.clone()));
         }
@@ -282,7 +279,8 @@ impl<S: Session> Connection<S> {
         if let Some(traffic) = vhost.traffic(exchange) {
             traffic.count(targets.len());
             if plain && !may_copy {
-                publisher.remember_route(hash, message, traffic.clone());
+                let (routes, queues) = (&mut publisher.routes, &publisher.queues);
+                routes.remember(hash, message, queues, traffic.clone());
             }
         }
         Ok(Routed::To(targets))
@@ -357,16 +355,17 @@ impl<S: Session> Connection<S> {
     /// durable, and what it did at queues of the cluster is committed. It waits for nothing else:
     /// this node's disk may be full, and its queues led by others.
     pub(super) fn commit<E: Env>(&mut self, now: Now, env: &E) {
-        let shards = std::mem::take(&mut self.publisher.transacted_shards).into_iter();
+        let transaction = std::mem::take(&mut self.publisher.transaction);
+        let shards = transaction.shards.into_iter();
         let log_positions: SmallVec<[LogPosition; 2]> = shards
             .map(|id| env.with_shard(now, id, |shard| shard.urgent_log_position()))
             .collect();
         let mut queues = Vec::new();
-        for (queue, first) in std::mem::take(&mut self.publisher.transacted) {
+        for (queue, first) in transaction.queues {
             let through = self.uncommitted_through(queue, now, env);
             queues.extend(through.map(|through| (queue, first..=through)));
         }
-        let reply = match std::mem::take(&mut self.publisher.is_transaction_refused) {
+        let reply = match transaction.is_refused {
             true => partly_committed(),
             false => Reply::Done,
         };
@@ -376,22 +375,8 @@ impl<S: Session> Connection<S> {
     /// Takes note of the queues of the cluster, and the logs of this node, that a transaction has
     /// to do with.
     pub(super) fn note_transacted(&mut self, channel: ChannelId, waits: &[(Awaited, u64)]) {
-        if !self.session.is_transactional(channel) {
-            return;
-        }
-        let publisher = &mut self.publisher;
-        for (awaited, number) in waits {
-            match awaited {
-                Awaited::Queue(queue)
-                    if !publisher.transacted.iter().any(|(of, _)| of == queue) =>
-                {
-                    publisher.transacted.push((*queue, *number));
-                }
-                Awaited::Shard(shard) if !publisher.transacted_shards.contains(shard) => {
-                    publisher.transacted_shards.push(*shard);
-                }
-                Awaited::Queue(_) | Awaited::Shard(_) => {}
-            }
+        if self.session.is_transactional(channel) {
+            self.publisher.transaction.note(waits);
         }
     }
 

@@ -537,12 +537,7 @@ impl<S: Session> Connection<S> {
 
     fn stream_reader_gone(&mut self, consumer: ConsumerId) {
         self.streams().readers.remove(&consumer);
-        // A client that deleted the queue itself hears of the deletion first.
-        if self.replies.held.is_some() || self.pending.asked.is_some() {
-            self.replies.cancelled_behind.push(consumer);
-        } else {
-            self.consumer_cancelled(consumer);
-        }
+        self.queue_of_consumer_gone(consumer);
     }
 
     /// As of every queue that is deleted, what was published to it is confirmed.

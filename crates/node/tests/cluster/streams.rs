@@ -1,5 +1,5 @@
 //! Streams, as the queues of AMQP 0-9-1 clients. Those of nodes that only have a replica are in
-//! `crates/shell/tests/cluster/streams.rs`.
+//! `crates/shell/tests/it/cluster/streams.rs`.
 
 use crate::script::check;
 use crate::world::World;

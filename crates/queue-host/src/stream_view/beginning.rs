@@ -1,8 +1,12 @@
 //! How a view begins: anew, or with what is known of it.
 
+use super::loss::{Absent, Shortness};
+use super::progress::{Given, Progress};
+use super::saves::Saves;
 use super::state::SavedView;
+use super::tail::StreamEnd;
+use super::window::Window;
 use super::{Stage, StreamView};
-use crate::fixed_map::FixedMap;
 use crate::queue_spec::ViewSpec;
 use leveret_queue::{Queue, QueueKind, RecoveredPriorityLog, Settings};
 use leveret_stream::{OffsetSpec, offset_spec};
@@ -36,31 +40,15 @@ impl StreamView {
             stage: Stage::Unplaced,
             numbers: 0,
             reader: None,
-            window: FixedMap::default(),
-            window_bytes: 0,
-            unsettled: RangeSet::new(),
-            lost: RangeSet::new(),
-            absent: RangeSet::new(),
-            gaps: None,
-            read_to: 0,
-            tail_asked: 0,
-            looks_at: None,
-            is_unreadable_told: false,
-            given: 0,
-            cursor: 0,
-            expected: 0,
-            read_ms: 0,
-            short_since_ms: None,
-            is_short_told: false,
-            end: 0,
-            is_end_known: false,
             wanted_until_ms: 0,
-            ask_at_ms: 0,
-            delivered_through: 0,
-            reserved: 0,
-            saved_at_ms: 0,
-            saved_bytes: 0,
-            is_dirty: false,
+            window: Window::default(),
+            progress: Progress::default(),
+            given: Given::default(),
+            absent: Absent::default(),
+            is_unreadable_told: false,
+            short: Shortness::default(),
+            end: StreamEnd::default(),
+            saves: Saves::default(),
             commands: Vec::new(),
         };
         if spec.source.is_none() {
@@ -129,8 +117,8 @@ impl StreamView {
         settings: Settings,
         saved: SavedView,
     ) -> Queue {
-        self.delivered_through = saved.reserved;
-        self.reserved = saved.reserved;
+        self.given.delivered_through = saved.reserved;
+        self.saves.reserved = saved.reserved;
         self.go_on(KnownView {
             source: saved.source,
             given: saved.given,
@@ -139,9 +127,9 @@ impl StreamView {
         });
         let recovered = RecoveredPriorityLog {
             priority_log: 0,
-            live: self.unsettled.clone(),
+            live: self.given.unsettled.clone(),
             bytes: 0,
-            next_index: self.given,
+            next_index: self.given.end,
         };
         Queue::recover(kind, settings, now, vec![recovered], &saved.queue)
     }
@@ -150,10 +138,10 @@ impl StreamView {
     fn go_on(&mut self, known: KnownView) {
         self.begins = None;
         self.stage = Stage::Idle;
-        self.given = known.given;
-        self.end = known.given;
-        self.read_ms = known.read_ms;
-        self.unsettled = known.unsettled;
+        self.given.end = known.given;
+        self.given.unsettled = known.unsettled;
+        self.end.offset = known.given;
+        self.progress.read_ms = known.read_ms;
     }
 
     fn end_for_other_stream(&mut self) {

@@ -7,15 +7,35 @@ use leveret_stream::{Command, OffsetSpec, RequestId};
 use leveret_types::Now;
 use leveret_types::limits::VIEW_IDLE_MS;
 
+/// Where the stream ends, as far as it has said.
+#[derive(Default)]
+pub(super) struct StreamEnd {
+    /// The offset after the last one that the stream is known to have.
+    pub(super) offset: u64,
+    /// Whether the stream has said that since it is read.
+    pub(super) is_known: bool,
+    /// When the stream is asked again how far it goes, on the monotonic clock.
+    pub(super) ask_at_ms: u64,
+    /// The number of the question where the stream's last messages are; 0 is none.
+    pub(super) tail_asked: u64,
+}
+
+impl StreamEnd {
+    /// The stream has all before this offset.
+    pub(super) fn reaches(&mut self, offset: u64) {
+        self.offset = self.offset.max(offset);
+    }
+}
+
 impl StreamView {
     /// Asks where the stream's last messages are, if all of those may have been given.
     pub(super) fn ask_for_tail(&mut self) {
-        if self.backlog() == 0 || self.read_to > self.given {
+        if self.backlog() == 0 || self.progress.read_to > self.given.end {
             return;
         }
-        self.tail_asked = self.number().into();
+        self.end.tail_asked = self.number().into();
         self.commands.push(Command::ResolveOffset {
-            request: RequestId(self.tail_asked),
+            request: RequestId(self.end.tail_asked),
             stream: self.source,
             offset: OffsetSpec::Last,
         });
@@ -23,15 +43,15 @@ impl StreamView {
 
     /// The last chunk with messages begins with this offset.
     pub(super) fn hear_tail(&mut self, now: Now, last: u64) {
-        if last >= self.given {
+        if last >= self.given.end {
             return;
         }
-        if (last + 1..=self.given).contains(&self.read_to) {
+        if (last + 1..=self.given.end).contains(&self.progress.read_to) {
             // That chunk was read and given. What the stream has said since comes behind.
-            self.absent.insert_range(self.given..self.end);
+            self.absent.insert(self.given.end..self.end.offset);
         } else if self.reader.is_none() {
             // After a start it is not known whether all of that chunk was given: it is looked at.
-            self.looks_at = Some(last);
+            self.progress.looks_at = Some(last);
             self.wanted_until_ms = now.monotonic_ms + VIEW_IDLE_MS;
         }
     }

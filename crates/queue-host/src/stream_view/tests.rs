@@ -1,10 +1,12 @@
 //! A view and its queue with a stream in the test's hands.
 
+use super::loss::SHORT_MS;
 use super::*;
 use crate::queue_spec::ViewSpec;
 use crate::test_chunks;
-use leveret_queue::{Consumer, Log, Outcome, QueueKind, RecoveredPriorityLog, Settings};
-use leveret_types::ConsumerId;
+use leveret_queue::{Consumer, Log, Outcome, QueueKind, RecoveredPriorityLog, Settings, State};
+use leveret_types::limits::{VIEW_READY_MAX, VIEW_UNSETTLED_MAX};
+use leveret_types::{ConsumerId, RangeSet};
 
 const STREAM: QueueId = QueueId(9).of_stream();
 const NOW: Now = Now::both(1_000);
@@ -334,7 +336,7 @@ fn what_retention_deletes_behind_what_was_read_takes_nothing_that_was_read() {
     }
     assert_eq!(world.offsets(), expected);
     assert_eq!(world.queue.counters().dropped, 10);
-    assert!(world.view.absent.is_empty());
+    assert_eq!(world.view.absent.len(), 0);
 }
 
 #[test]
@@ -469,7 +471,7 @@ fn a_view_that_nobody_uses_keeps_no_messages_and_gives_them_all_the_same_later()
     world.carry_out(out);
     world.now = Now::both(world.now.monotonic_ms + VIEW_IDLE_MS);
     world.step(false);
-    assert!(world.view.window.is_empty());
+    assert_eq!(world.view.window.len(), 0);
     assert_eq!(world.queue.depths()[0], 10);
     world.delivered.clear();
     world.attach(2, 100);
@@ -583,7 +585,7 @@ fn that_a_stream_has_less_than_was_read_is_said_once_it_stays_so() {
         world.now.monotonic_ms += after_ms;
         let (result, request) = (Ok(world.stats(0)), RequestId(77));
         world.hear(Event::Stats { request, result });
-        world.view.is_short_told
+        world.view.short.is_told
     };
     assert!(!look(&mut world, 0, 0), "its replica has just begun");
     assert!(!look(&mut world, 0, SHORT_MS - 1));
@@ -639,13 +641,11 @@ impl Ledger {
     fn live(&mut self) {
         self.lives += 1;
         self.consumer = self.world.attach(self.lives, 40);
-        let begins = match self.world.view.read_ms {
-            0 => self.world.view.expected,
-            _ => self
-                .world
-                .view
-                .expected
-                .min(self.world.view.given.saturating_sub(1)),
+        let view = &self.world.view;
+        let expected = view.progress.expected;
+        let begins = match view.progress.read_ms {
+            0 => expected,
+            _ => expected.min(view.given.end.saturating_sub(1)),
         };
         self.next = begins / CHUNK * CHUNK;
     }
@@ -785,6 +785,6 @@ fn what_a_leader_cannot_read_any_more_leaves_once_it_comes_back() {
     world.pump();
     assert_eq!(world.offsets(), [2, 3], "nobody waits for what is gone");
     assert_eq!(world.queue.counters().dropped, 2);
-    assert_eq!(world.view.unsettled.len(), 2);
-    assert!(world.view.lost.is_empty());
+    assert_eq!(world.view.given.unsettled.len(), 2);
+    assert!(world.view.given.lost.is_empty());
 }

@@ -7,6 +7,37 @@ use crate::effect::{Effect, Outcome};
 use leveret_types::QueueKind;
 use leveret_types::{ConsumerId, Now};
 
+/// Who the single active consumer is, where the queue has that rule.
+#[derive(Debug, Default)]
+pub(super) struct Election {
+    pub(super) active: Option<Slot>,
+    /// The active consumer gets no more, so that one of higher priority can take over once it holds
+    /// nothing.
+    is_yielding: bool,
+    /// Whether nobody is chosen for now.
+    is_held: bool,
+}
+
+impl Election {
+    /// Whether a consumer is the active one and gets messages.
+    fn serves(&self, slot: Slot) -> bool {
+        self.active == Some(slot) && !self.is_yielding
+    }
+
+    /// Whether another one takes over as soon as this one holds nothing.
+    pub(super) fn awaits(&self, slot: Slot) -> bool {
+        self.is_yielding && self.active == Some(slot)
+    }
+
+    /// A consumer has gone.
+    fn leave(&mut self, slot: Slot) {
+        if self.active == Some(slot) {
+            self.active = None;
+            self.is_yielding = false;
+        }
+    }
+}
+
 impl Queue {
     /// Attaches a consumer.
     pub fn attach(
@@ -116,10 +147,7 @@ impl Queue {
         self.touch(now);
         // An exclusive consumer is the only one, so it is the one that left.
         self.exclusive = false;
-        if self.active == Some(slot) {
-            self.active = None;
-            self.yielding = false;
-        }
+        self.election.leave(slot);
         if self.settings.single_active {
             self.elect(out);
         }
@@ -137,8 +165,7 @@ impl Queue {
 
     /// Lets a consumer take its turn, if the rule of the single active consumer allows.
     pub(super) fn enter(&mut self, slot: Slot) {
-        let allowed = !self.settings.single_active || (self.active == Some(slot) && !self.yielding);
-        if allowed {
+        if !self.settings.single_active || self.election.serves(slot) {
             self.subscriptions.enter_ring(slot);
         }
     }
@@ -146,22 +173,22 @@ impl Queue {
     /// From now on the place of a single active consumer that goes is left free, until
     /// [`Self::resume_election`]: for consumers that come again, or have not all come yet.
     pub const fn hold_election(&mut self) {
-        self.holds_election = true;
+        self.election.is_held = true;
     }
 
     /// The end of that. If the place is free, it goes to `before` rather than to another; that is
     /// told as if it were new.
     pub fn resume_election(&mut self, now: Now, before: Option<ConsumerId>, out: &mut Vec<Effect>) {
-        let held = std::mem::take(&mut self.holds_election);
+        let held = std::mem::take(&mut self.election.is_held);
         if !held || !self.settings.single_active {
             return;
         }
-        let before = before.filter(|_| self.active.is_none());
+        let before = before.filter(|_| self.election.active.is_none());
         let found = before.and_then(|id| Some((id, self.subscriptions.find(id)?)));
         if let Some((consumer, slot)) = found
             && self.subscriptions.get(slot).consumer.is_some()
         {
-            self.active = Some(slot);
+            self.election.active = Some(slot);
             out.push(Effect::Activate { consumer });
         }
         self.elect(out);
@@ -171,20 +198,20 @@ impl Queue {
     /// Chooses the single active consumer. A classic queue keeps the one that it has; a quorum
     /// queue gives way to a higher priority, as soon as the active one holds nothing.
     pub(super) fn elect(&mut self, out: &mut Vec<Effect>) {
-        if self.holds_election {
+        if self.election.is_held {
             return;
         }
         let Some((first, foremost)) = self.subscriptions.foremost() else {
             return;
         };
-        if let Some(active) = self.active {
+        if let Some(active) = self.election.active {
             let subscription = self.subscriptions.get(active);
             let (id, holds) = (subscription.id, subscription.held_count > 0);
             let outranked = subscription
                 .consumer
                 .is_some_and(|c| c.priority < foremost.priority);
-            self.yielding = outranked && self.kind == QueueKind::Quorum;
-            if !self.yielding {
+            self.election.is_yielding = outranked && self.kind == QueueKind::Quorum;
+            if !self.election.is_yielding {
                 self.subscriptions.enter_ring(active);
                 return;
             }
@@ -194,8 +221,8 @@ impl Queue {
             }
             out.push(Effect::Deactivate { consumer: id });
         }
-        self.active = Some(first);
-        self.yielding = false;
+        self.election.active = Some(first);
+        self.election.is_yielding = false;
         self.subscriptions.enter_ring(first);
         out.push(Effect::Activate {
             consumer: foremost.id,

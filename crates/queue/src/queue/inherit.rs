@@ -73,8 +73,7 @@ impl Queue {
             }
         }
         if !live.is_empty() {
-            self.ready += live.len();
-            self.ready_bytes += bytes;
+            self.ready.add(live.len(), bytes);
             priority_log.ready_bytes = bytes;
             priority_log.ready = live;
             self.priority_logs.occupy(number);
@@ -112,8 +111,7 @@ impl Queue {
         if priority_log.ready.is_empty() {
             self.priority_logs.vacate(number);
         }
-        self.ready -= count;
-        self.ready_bytes -= freed;
+        self.ready.take(count, freed);
         bytes
     }
 
@@ -147,8 +145,7 @@ impl Queue {
             let count = part.end - part.start;
             let priority_log = self.priority_logs.held(number);
             priority_log.delivered_through = priority_log.delivered_through.max(part.end);
-            self.unsettled += count;
-            self.unsettled_bytes += count * u64::from(bytes);
+            self.unsettled.add(count, count * u64::from(bytes));
             self.note_acquired(number, part.clone(), acquired);
             self.hold_adopted(now, subscription, number, part, bytes);
             adopted += count;

@@ -1,6 +1,6 @@
 //! How messages leave: purged, dropped, dead-lettered.
 
-use super::{NEVER_MS, Queue};
+use super::{Amount, Queue};
 use crate::effect::{Effect, Reason};
 use leveret_types::RangeSet;
 use std::ops::Range;
@@ -14,7 +14,7 @@ impl Queue {
         while let Some((priority_log, range, bytes)) = self.delayed.take_any() {
             self.requeue(priority_log, range, bytes);
         }
-        let purged = self.ready;
+        let purged = self.ready.messages;
         for number in 0..=u8::MAX {
             let Some(priority_log) = self
                 .priority_logs
@@ -30,9 +30,8 @@ impl Queue {
             }
             self.priority_logs.vacate(number);
         }
-        self.ready = 0;
-        self.ready_bytes = 0;
-        self.head_expiry_ms = NEVER_MS;
+        self.ready = Amount::default();
+        self.deadlines.no_heads();
         self.counters.purged += purged;
         self.flush(out);
         purged
@@ -53,10 +52,10 @@ impl Queue {
         let count = found
             .leaving
             .remove(range, |range, bytes| taken.push((range, bytes)));
-        self.leaving -= count;
+        self.leaving.messages -= count;
         for (range, bytes) in taken.drain(..) {
             let bytes = u64::from(bytes) * (range.end - range.start);
-            self.leaving_bytes -= bytes;
+            self.leaving.bytes -= bytes;
             self.leave(priority_log, range, bytes, out);
         }
         self.keep(taken);
@@ -142,8 +141,7 @@ impl Queue {
     /// Messages of `bytes` each are on their way to the dead-letter exchange.
     pub(super) fn sets_out(&mut self, number: u8, range: Range<u64>, bytes: u32) {
         let count = range.end - range.start;
-        self.leaving += count;
-        self.leaving_bytes += count * u64::from(bytes);
+        self.leaving.add(count, count * u64::from(bytes));
         self.priority_logs.held(number).leaving.insert(range, bytes);
     }
 

@@ -195,8 +195,7 @@ impl Queue {
                 out,
             );
         } else {
-            self.unsettled += 1;
-            self.unsettled_bytes += u64::from(meta.bytes);
+            self.unsettled.add(1, u64::from(meta.bytes));
         }
         Delivery {
             consumer: subscription,
@@ -213,7 +212,7 @@ impl Queue {
     pub(super) fn held(&mut self, now: Now, meta: &Meta, timeout_ms: Option<u64>) -> Held {
         let since_ms = timeout_ms.map_or(0, |timeout| {
             let since = now.monotonic_ms.next_multiple_of(DELIVERY_TIME_MS).max(1);
-            self.timeout_at_ms = self.timeout_at_ms.min(since.saturating_add(timeout));
+            self.deadlines.time_out_by(since.saturating_add(timeout));
             since
         });
         Held {
@@ -235,8 +234,7 @@ impl Queue {
             priority_log.ready.trim();
         }
         priority_log.ready_bytes -= freed;
-        self.ready_bytes -= freed;
-        self.ready -= 1;
+        self.ready.take(1, freed);
         if empty {
             self.priority_logs.vacate(number);
         }
@@ -262,7 +260,7 @@ impl Queue {
 
     /// Drops messages until the length limits are kept, and says whether any went.
     pub(super) fn enforce_limits(&mut self, log: &mut impl Log, out: &mut Vec<Effect>) -> bool {
-        let ready = self.ready;
+        let ready = self.ready.messages;
         while self.settings.overflow == Overflow::DropHead && self.would_exceed(0, 0) {
             let Some(number) = self.priority_logs.highest() else {
                 break;
@@ -276,6 +274,6 @@ impl Queue {
                 Some(_) | None => {}
             }
         }
-        self.ready < ready
+        self.ready.messages < ready
     }
 }

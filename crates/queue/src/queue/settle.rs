@@ -38,7 +38,7 @@ impl Queue {
         if count > 0 {
             self.enter(slot);
             if holds_nothing {
-                if self.yielding && self.active == Some(slot) {
+                if self.election.awaits(slot) {
                     self.elect(out);
                 }
                 self.subscriptions.drop_if_done(slot);
@@ -59,8 +59,7 @@ impl Queue {
         out: &mut Vec<Effect>,
     ) {
         let count = range.end - range.start;
-        self.unsettled -= count;
-        self.unsettled_bytes -= count * u64::from(bytes);
+        self.unsettled.take(count, count * u64::from(bytes));
         match outcome {
             Outcome::Accept => {
                 self.counters.accepted += count;
@@ -91,8 +90,7 @@ impl Queue {
             "part of {range:?} was both held and ready"
         );
         priority_log.ready_bytes += count * u64::from(bytes);
-        self.ready += count;
-        self.ready_bytes += count * u64::from(bytes);
+        self.ready.add(count, count * u64::from(bytes));
         self.priority_logs.occupy(number);
     }
 

@@ -160,18 +160,15 @@ impl Queue {
     /// How the queue stands.
     #[must_use]
     pub fn counts(&self, now: Now) -> Counts {
-        let able_now = self
-            .able_since_ms
-            .map_or(0, |since| now.monotonic_ms.saturating_sub(since));
         let (delayed, delayed_bytes) = self.delayed.sums();
         Counts {
-            ready: self.ready + delayed,
-            ready_bytes: self.ready_bytes + delayed_bytes,
+            ready: self.ready.messages + delayed,
+            ready_bytes: self.ready.bytes + delayed_bytes,
             delayed,
-            unsettled: self.unsettled,
-            unsettled_bytes: self.unsettled_bytes,
-            leaving: self.leaving,
-            leaving_bytes: self.leaving_bytes,
+            unsettled: self.unsettled.messages,
+            unsettled_bytes: self.unsettled.bytes,
+            leaving: self.leaving.messages,
+            leaving_bytes: self.leaving.bytes,
             damaged: self
                 .priority_logs
                 .iter()
@@ -179,7 +176,7 @@ impl Queue {
                 .sum(),
             consumers: self.subscriptions.attached(),
             active: self.active(),
-            able_ms: self.able_ms + able_now,
+            able_ms: self.able.ms(now),
             memory_bytes: self.memory_bytes(),
         }
     }
@@ -189,7 +186,8 @@ impl Queue {
     #[must_use]
     pub fn depths(&self) -> [u64; 3] {
         let (delayed, _) = self.delayed.sums();
-        [self.ready + delayed, self.unsettled, self.leaving]
+        let ready = self.ready.messages + delayed;
+        [ready, self.unsettled.messages, self.leaving.messages]
     }
 
     fn memory_bytes(&self) -> usize {
@@ -213,7 +211,8 @@ impl Queue {
     /// The single active consumer.
     #[must_use]
     pub fn active(&self) -> Option<ConsumerId> {
-        self.active.map(|slot| self.subscriptions.get(slot).id)
+        let active = self.election.active;
+        active.map(|slot| self.subscriptions.get(slot).id)
     }
 
     /// The attached consumers, in no order.
@@ -223,7 +222,7 @@ impl Queue {
             .filter_map(|(slot, subscription)| {
                 Some(ConsumerView {
                     consumer: subscription.consumer?,
-                    active: !self.settings.single_active || self.active == Some(slot),
+                    active: !self.settings.single_active || self.election.active == Some(slot),
                     blocked: subscription.blocked,
                     unsettled: subscription.held_count,
                 })

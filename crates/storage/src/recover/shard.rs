@@ -8,7 +8,7 @@ use crate::id::{ChunkSeq, FileId, LogKind};
 use crate::log::{Cut, Log, Side};
 use crate::record::Record;
 use crate::segment::format::LogBlock;
-use crate::shard::{FileState, ShardLogs};
+use crate::shard::{FileState, LogsWithRuns, ShardLogs};
 use crate::wal::format::ChunkHead;
 use crate::wal::scan::Batch;
 use leveret_types::{LogId, RangeSet};
@@ -55,8 +55,8 @@ impl ShardReplay {
         self.after = part.after;
         self.logs.builder.seq = part.after + 1;
         self.logs.builder.first_body = part.next_body;
-        self.logs.flushed_body = part.flushed_body;
-        self.logs.flushed_through = part.flushed_through;
+        self.logs.flushed.body = part.flushed_body;
+        self.logs.flushed.through = part.flushed_through;
         for log in part.logs {
             self.logs.logs.insert(log.id, Box::new(log));
         }
@@ -91,7 +91,7 @@ impl ShardReplay {
         let end_body = chunk.first_body + u64::from(chunk.bodies);
         self.logs.builder.seq = self.logs.builder.seq.max(chunk.seq + 1);
         self.logs.builder.first_body = self.logs.builder.first_body.max(end_body);
-        if chunk.bodies == 0 || end_body <= self.logs.flushed_body {
+        if chunk.bodies == 0 || end_body <= self.logs.flushed.body {
             return;
         }
         let place = Place {
@@ -161,7 +161,7 @@ impl ShardReplay {
                     log.next_index = log.next_index.max(run.end_index());
                     log.durable.next_body = log.durable.next_body.max(run.end_body());
                 }
-                add_run(&mut log.durable, run, self.logs.flushed_body);
+                add_run(&mut log.durable, run, self.logs.flushed.body);
             }
             Record::Truncate { from } => {
                 log.durable.truncate_runs(from);
@@ -248,8 +248,7 @@ impl ShardReplay {
             find_lost(log, &logs.chunks, &self.bad_bodies);
         }
         with_runs.sort_unstable();
-        logs.listed = with_runs.iter().copied().collect();
-        logs.with_runs = with_runs;
+        logs.with_runs = LogsWithRuns::new(with_runs);
         self.logs
     }
 }

@@ -103,8 +103,8 @@ impl ShardLogs {
     }
 
     pub(crate) fn seal_volatile(&mut self) {
-        let chunk = self.volatile_builder.seal(self.shard);
-        self.volatile_chunks.push(Chunk {
+        let chunk = self.volatile.builder.seal(self.shard);
+        self.volatile.chunks.push(Chunk {
             seq: chunk.seq,
             first_body: chunk.first_body,
             count: chunk.bodies.count() as u32,
@@ -112,7 +112,7 @@ impl ShardLogs {
             place: None,
             bodies: Some(chunk.bodies),
             read_in_parts: 0,
-            entries: std::mem::take(&mut self.volatile_entries),
+            entries: std::mem::take(&mut self.volatile.entries),
         });
         self.evict();
     }
@@ -136,9 +136,9 @@ impl ShardLogs {
 
     /// Brings the cache back into its budget, as far as that can be done without IO.
     pub(crate) fn evict(&mut self) {
-        while self.chunks.cached_bytes + self.volatile_chunks.cached_bytes > self.budget.cache_bytes
+        while self.chunks.cached_bytes + self.volatile.chunks.cached_bytes > self.budget.cache_bytes
         {
-            let volatile_first = self.volatile_chunks.cached_bytes > self.chunks.cached_bytes;
+            let volatile_first = self.volatile.chunks.cached_bytes > self.chunks.cached_bytes;
             let done = (volatile_first && self.evict_volatile())
                 || self.evict_durable()
                 || self.evict_volatile();
@@ -164,23 +164,23 @@ impl ShardLogs {
     /// Drops the oldest volatile chunk if nobody needs it.
     fn evict_volatile(&mut self) -> bool {
         let logs = &self.logs;
-        let dead = self.volatile_chunks.oldest_cached().is_some_and(|chunk| {
+        let dead = self.volatile.chunks.oldest_cached().is_some_and(|chunk| {
             chunk
                 .entries
                 .iter()
                 .all(|entry| live_parts(logs, entry).next().is_none())
         });
         if dead {
-            let bodies = self.volatile_chunks.evict_oldest();
+            let bodies = self.volatile.chunks.evict_oldest();
             self.spare.reclaim(bodies);
-            self.volatile_chunks.pop_while(|_| true);
+            self.volatile.chunks.pop_while(|_| true);
         }
         dead
     }
 
     /// Forgets chunks that are neither cached nor only in the write-ahead log.
     pub(crate) fn forget_chunks(&mut self) {
-        let through = self.flushed_through;
+        let through = self.flushed.through;
         let (chunks, loaded) = (&mut self.chunks, &mut self.loaded);
         chunks.pop_while(|c| {
             let done = c.place.is_some_and(|p| p.generation <= through);
@@ -196,10 +196,10 @@ impl ShardLogs {
     /// [`Self::begin_page_out`].
     #[must_use]
     pub fn wants_page_out(&self) -> bool {
-        !self.paging
-            && self.chunks.cached_bytes + self.volatile_chunks.cached_bytes
+        !self.work.is_paging
+            && self.chunks.cached_bytes + self.volatile.chunks.cached_bytes
                 > self.budget.cache_bytes
-            && self.volatile_chunks.cached_bytes * 2 > self.budget.cache_bytes
+            && self.volatile.chunks.cached_bytes * 2 > self.budget.cache_bytes
     }
 }
 

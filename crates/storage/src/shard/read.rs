@@ -46,7 +46,7 @@ impl ShardLogs {
             &log.durable
         };
         let (builder, chunks) = if volatile {
-            (&mut self.volatile_builder, &self.volatile_chunks)
+            (&mut self.volatile.builder, &self.volatile.chunks)
         } else {
             (&mut self.builder, &self.chunks)
         };
@@ -75,7 +75,7 @@ impl ShardLogs {
         let (side, chunks) = if log.durable.live.contains(index) {
             (&log.durable, &self.chunks)
         } else if log.volatile.live.contains(index) {
-            (&log.volatile, &self.volatile_chunks)
+            (&log.volatile, &self.volatile.chunks)
         } else {
             return None;
         };
@@ -318,7 +318,7 @@ impl ShardLogs {
     fn refers_to(&mut self, key: Key) -> bool {
         match key {
             Key::Chunk(seq) | Key::Part { seq, .. } => {
-                let through = self.flushed_through;
+                let through = self.flushed.through;
                 let place = self.chunks.find_seq(seq).and_then(|c| c.place);
                 place.is_some_and(|p| p.generation > through)
             }

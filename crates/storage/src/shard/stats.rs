@@ -191,9 +191,9 @@ impl ShardLogs {
             logs: self.logs.len(),
             index_bytes: self.logs.values().map(|log| log.memory_bytes()).sum(),
             cached_bytes: self.chunks.cached_bytes
-                + self.volatile_chunks.cached_bytes
+                + self.volatile.chunks.cached_bytes
                 + self.builder.bytes()
-                + self.volatile_builder.bytes(),
+                + self.volatile.builder.bytes(),
             loaded_bytes: self.loaded.bytes(),
             segment_files: self.files.len(),
             segment_bytes: files().map(|f| f.bytes).sum(),

@@ -74,7 +74,7 @@ impl Session {
             });
         }
         self.totals.delivered += u64::from(header.records);
-        let committed = (self.deliver_version > 1).then_some(committed);
+        let committed = (self.terms.deliver_version > 1).then_some(committed);
         let bytes = (head.len() + data.len()) as u32;
         put_deliver_head(self.out.tail(), subscription_id, committed, bytes);
         self.out.push(head);

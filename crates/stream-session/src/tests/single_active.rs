@@ -186,7 +186,7 @@ fn a_client_that_answers_no_update_is_waited_for_with_the_last_one_alone() {
     for number in 0..1_000 {
         play.update(number % 2 == 0);
     }
-    assert_eq!(play.session.updating.len(), 1);
+    assert_eq!(play.session.activations.counts().0, 1);
     // An answer to one before says nothing any more.
     play.update(true);
     play.lines();
@@ -369,10 +369,14 @@ fn the_newest_generations_are_remembered() {
         play.update_of(member, true, n as u64 + 1);
         play.ask(Request::Unsubscribe { subscription_id: 2 });
     }
-    assert_eq!(play.session.was_active.len(), STREAM_ACTIVE_REMEMBERED_MAX);
-    assert_eq!(play.session.stores_by("0", "s"), StoredBy::Anyone);
+    let (_, remembered) = play.session.activations.counts();
+    assert_eq!(remembered, STREAM_ACTIVE_REMEMBERED_MAX);
+    assert_eq!(
+        play.session.activations.stores_by("0", "s"),
+        StoredBy::Anyone
+    );
     let second = StoredBy::Member(Generation(2));
-    assert_eq!(play.session.stores_by("1", "s"), second);
+    assert_eq!(play.session.activations.stores_by("1", "s"), second);
 }
 
 #[test]

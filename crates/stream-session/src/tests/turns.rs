@@ -81,7 +81,7 @@ fn questions_that_take_much_work_are_few_in_a_turn() {
 #[test]
 fn a_client_whose_frames_wait_for_their_turn_is_not_taken_for_dead() {
     let mut play = with_questions(STREAM_FRAMES_PER_TURN_MAX + 1, 0);
-    play.session.heartbeat_seconds = 1;
+    play.session.terms.heartbeat_seconds = 1;
     play.tick(2_000);
     assert!(!play.session.is_over());
 }

@@ -1,7 +1,7 @@
 //! The follower: its log becomes that of its leader, and grows with it.
 
 use super::replicated::{Following, Replica, Role};
-use super::{Effect, Events, Recovered, Span, Stream, Turn};
+use super::{Effect, Events, Recovered, Stream};
 use crate::chunk::{ChunkError, ChunkHeader, ChunkKind, SharedChunk};
 use crate::replica::{Attachment, EpochStart, ReplicaEvent, ReplicaMessage, ends};
 use crate::segments::{Segments, stored_bytes};
@@ -204,8 +204,7 @@ impl Stream {
         let empty_from = self.segments.last().map_or(0, |last| last.first_offset);
         self.next_offset = last.as_ref().map_or(empty_from, ChunkHeader::next_offset);
         self.timestamp_ms = last.map_or(self.timestamp_ms, |last| last.timestamp_ms);
-        self.segment_chunks = 0;
-        self.bytes_since_snapshot = 0;
+        self.tracking_schedule.begin_snapshot();
         self.tail.clear();
         self.take_turns(&left.newest);
         let next_offset = self.next_offset;
@@ -224,43 +223,7 @@ impl Stream {
     /// What was found on disk is committed once the leader says so.
     pub(super) fn take_turns(&mut self, newest: &[SharedChunk]) {
         let first = self.segments.first_offset().unwrap_or(self.next_offset);
-        self.last_chunk = None;
-        self.last_user = None;
-        self.turns.clear();
-        for chunk in newest {
-            self.note_copied(0, chunk.header());
-        }
-        if newest.is_empty() && first < self.next_offset {
-            self.turns.push_back(Turn {
-                number: 0,
-                next_offset: self.next_offset,
-                last_user: None,
-                last_chunk: None,
-            });
-        }
-        if self.committed.next_offset > self.next_offset || self.committed.last_chunk.is_none() {
-            self.committed = Turn {
-                number: 0,
-                next_offset: first,
-                last_user: None,
-                last_chunk: None,
-            };
-        }
-        let committed = self.committed.next_offset;
-        self.turns.retain(|turn| turn.next_offset > committed);
-    }
-
-    fn note_copied(&mut self, number: u64, header: &ChunkHeader) {
-        self.last_chunk = Some(header.first_offset);
-        if header.kind == ChunkKind::User {
-            self.last_user = Some(Span::of(header));
-        }
-        self.turns.push_back(Turn {
-            number,
-            next_offset: header.next_offset(),
-            last_user: self.last_user.or(self.committed.last_user),
-            last_chunk: self.last_chunk,
-        });
+        self.turns.take_found(first, self.next_offset, newest);
     }
 
     fn begin_to_copy(&mut self, out: &mut Events) {
@@ -271,13 +234,7 @@ impl Stream {
             replica.durable = begins_at;
             self.set_following(following);
             self.next_offset = begins_at;
-            self.committed = Turn {
-                number: self.committed.number,
-                next_offset: begins_at,
-                last_user: None,
-                last_chunk: None,
-            };
-            self.turns.clear();
+            self.turns.begin_at(begins_at);
         }
         self.fetch();
         self.advance(out);
@@ -357,20 +314,18 @@ impl Stream {
         if begins {
             let first_offset = header.first_offset;
             self.segments.begin(first_offset, header.timestamp_ms);
-            self.segment_chunks = 0;
             self.effects.push(Effect::BeginSegment { first_offset });
         }
         self.tracking.replay(chunk)?;
         let is_snapshot = header.kind == ChunkKind::TrackingSnapshot;
         if is_snapshot {
-            self.bytes_since_snapshot = 0;
+            self.tracking_schedule.begin_snapshot();
         }
-        self.segments.add(stored_bytes(header));
-        self.segment_chunks += 1;
-        self.bytes_since_snapshot += header.chunk_bytes();
+        self.segments.append(stored_bytes(header));
+        self.tracking_schedule.appended(header.chunk_bytes());
         self.next_offset = header.next_offset();
         self.timestamp_ms = self.timestamp_ms.max(header.timestamp_ms);
-        self.note_copied(self.turn, header);
+        self.turns.copied(self.turns.gathering(), header);
         self.tail.push(chunk.clone());
         self.effects.push(Effect::Append {
             chunk: chunk.clone(),
@@ -388,9 +343,7 @@ impl Stream {
                 _ => Some(None),
             };
         }
-        let number = self.turn;
-        self.turn += 1;
-        Some(Some(number))
+        Some(Some(self.turns.begin_next()))
     }
 
     /// Tells the leader what is durable here, if that is news.

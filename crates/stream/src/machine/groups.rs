@@ -22,6 +22,14 @@ pub struct GroupOffset {
     pub per_second: f64,
 }
 
+/// What became of offsets that were to be stored, since the stream began here.
+#[derive(Debug, Default)]
+pub(super) struct OffsetCounts {
+    pub(super) refused: u64,
+    /// See [`Stream::offsets_crowded`].
+    crowded: u64,
+}
+
 impl Stream {
     /// Whether offsets are stored here: it is a stream of one node alone, or its leader.
     #[must_use]
@@ -77,7 +85,7 @@ impl Stream {
                 ..
             } => match by {
                 StoredBy::Member(generation) if !self.active.permits(&reference, generation) => {
-                    self.offsets_refused += 1;
+                    self.offset_counts.refused += 1;
                 }
                 StoredBy::Member(generation) => {
                     self.active.stored(&reference, generation);
@@ -122,13 +130,13 @@ impl Stream {
         let is_one_more = self.tracking.offset(reference).is_none() && self.tracking.is_full();
         if self.tracking.set_offset(reference, offset, first) {
             self.rates.stored(reference, now.monotonic_ms, offset);
-            self.tracking_since_ms.get_or_insert(now.monotonic_ms);
+            self.tracking_schedule.changed(now);
         } else {
-            self.offsets_refused += 1;
+            self.offset_counts.refused += 1;
         }
         // Where those went that stand where messages have been deleted, nobody minds.
         if is_one_more && self.tracking.is_full() {
-            self.offsets_crowded += 1;
+            self.offset_counts.crowded += 1;
         }
     }
 
@@ -136,7 +144,7 @@ impl Stream {
     /// as may be: each time one that may be in use was forgotten, or the new one was refused.
     #[must_use]
     pub const fn offsets_crowded(&self) -> u64 {
-        self.offsets_crowded
+        self.offset_counts.crowded
     }
 
     /// All groups, by name.
@@ -157,7 +165,7 @@ impl Stream {
         }
         self.rates.forget(group);
         self.make_room(now, 0);
-        self.bytes_since_snapshot = 0;
+        self.tracking_schedule.begin_snapshot();
         let body = self.tracking.snapshot();
         self.append_tracking(ChunkKind::TrackingSnapshot, &body);
         true

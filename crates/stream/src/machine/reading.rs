@@ -62,13 +62,13 @@ impl Stream {
         }
         match loaded {
             Ok(loaded) => {
-                let committed = self.committed.last_user.map_or(0, |chunk| chunk.first);
+                let committed = self.turns.committed.user_chunk();
                 self.readers.loaded(key, &loaded, committed, out);
                 // One that was deleted meanwhile says nothing of where the reader goes on.
                 let is_kept = self.segments.first_offset() <= Some(loaded.segment);
                 if loaded.chunks.is_empty() && is_kept {
                     let next = self.segments.after(loaded.segment);
-                    let visible = self.committed.next_offset;
+                    let visible = self.turns.committed.next_offset;
                     if let Err(refusal) = self.readers.skip_segment(key, next, visible) {
                         return self.end_reader(key, refusal, out);
                     }
@@ -125,8 +125,8 @@ impl Stream {
 
     /// Sends a reader what it has credit for, out of memory as far as that goes.
     pub(super) fn serve(&mut self, key: Key, out: &mut Events) {
-        let visible = self.committed.next_offset;
-        let committed = self.committed.last_user.map_or(0, |chunk| chunk.first);
+        let visible = self.turns.committed.next_offset;
+        let committed = self.turns.committed.user_chunk();
         let first = self.segments.first_offset().unwrap_or(0);
         let read = self
             .readers
@@ -153,13 +153,13 @@ impl Stream {
 
     /// Where a reader begins: an offset, or a time that must be looked for.
     pub(super) fn start_of(&self, offset: OffsetSpec) -> Seek {
-        let visible = self.committed.next_offset;
+        let visible = self.turns.committed.next_offset;
         let first = self.segments.first_offset().unwrap_or(0);
         match offset {
             OffsetSpec::First => Seek::Offset(first),
             OffsetSpec::Next => Seek::Offset(visible),
             OffsetSpec::Last => {
-                let last = self.committed.last_user;
+                let last = self.turns.committed.last_user;
                 Seek::Offset(last.map_or(visible, |chunk| chunk.first))
             }
             OffsetSpec::Offset(offset) => Seek::Offset(offset.max(first)),
@@ -182,7 +182,7 @@ impl Stream {
                     Some(segment) => {
                         return self.find((session, request), time, segment, out);
                     }
-                    None => Ok(self.committed.next_offset),
+                    None => Ok(self.turns.committed.next_offset),
                 },
             },
             Seek::Offset(offset) | Seek::Position(offset) => Ok(offset),
@@ -207,7 +207,7 @@ impl Stream {
             reader,
             segment,
             seek: Seek::TimestampMs(time),
-            before: self.committed.next_offset,
+            before: self.turns.committed.next_offset,
             chunks_max: 1,
         });
     }
@@ -221,7 +221,7 @@ impl Stream {
             Some(chunk) => chunk.header().first_offset,
             // All that the segment has is older.
             None => {
-                let visible = self.committed.next_offset;
+                let visible = self.turns.committed.next_offset;
                 let next = self.segments.after(loaded.segment);
                 next.map_or(visible, |next| next.min(visible))
             }

@@ -135,7 +135,7 @@ impl Stream {
             self.report(ReplicaEvent::Damaged { from });
         }
         // What is committed, the leader knows.
-        self.committed.last_chunk = None;
+        self.turns.forget_committed_chunk();
         self.take_turns(newest);
     }
 
@@ -196,7 +196,7 @@ impl Stream {
         replica.is_some_and(|replica| match &replica.role {
             Role::Leading(leading) => {
                 let held = leading.committed(replica.me, replica.durable);
-                leading.is_begun && held >= leading.start.max(self.committed.next_offset)
+                leading.is_begun && held >= leading.start.max(self.turns.committed.next_offset)
             }
             _ => false,
         })
@@ -357,7 +357,7 @@ impl Stream {
         if !matches!(before, Role::Leading(_)) {
             return;
         }
-        let publishers = self.publishers.keys().map(|(of, _)| *of);
+        let publishers = self.publishers.sessions();
         let mut sessions: Vec<SessionId> = publishers.chain(self.active.sessions()).collect();
         sessions.sort_unstable();
         sessions.dedup();
@@ -368,14 +368,9 @@ impl Stream {
             out.push((session, Event::Lost { stream }));
         }
         self.publishers.clear();
-        self.owed.clear();
-        self.filling.data.clear();
-        self.filling.entries = 0;
-        self.filling.records = 0;
-        drop(self.filling.bloom.take(self.settings.filter_bytes));
-        drop(self.filling.values.take());
+        self.filling.clear(self.settings.filter_bytes);
         self.tracking.forget_changes();
-        self.tracking_since_ms = None;
+        self.tracking_schedule.no_changes();
     }
 
     /// Takes a message of another node's replica, or of whoever elects.
@@ -508,7 +503,7 @@ impl Stream {
         attachment: Attachment,
         theirs: &[EpochEnd],
     ) {
-        let committed = self.committed.next_offset;
+        let committed = self.turns.committed.next_offset;
         let next_offset = self.next_offset;
         let first_offset = self.segments.first_offset().unwrap_or(next_offset);
         let Some(replica) = self.replica.as_deref_mut() else {
@@ -596,7 +591,7 @@ impl Stream {
         };
         let turn = replica.durable_turn;
         self.commit_to(offset, turn, out);
-        let knows = self.committed.last_chunk.is_some() || self.turns.is_empty();
+        let knows = self.turns.know_committed();
         if let Some(replica) = self.replica.as_deref_mut() {
             let hears = match &replica.role {
                 Role::Leading(leading) => leading.is_begun && offset >= leading.start,
@@ -627,6 +622,6 @@ impl Stream {
             && !replica.is_cutting
             && self.settings.retention_groups.is_empty();
         let decides = matches!(replica.role, Role::Leading(_)) || is_alone;
-        decides.then_some(self.committed.next_offset)
+        decides.then_some(self.turns.committed.next_offset)
     }
 }

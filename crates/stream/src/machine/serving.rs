@@ -14,7 +14,7 @@ use leveret_types::limits::STREAM_COPY_BYTES;
 impl Stream {
     /// Followers for which there is something are to be served.
     pub(super) fn serve_followers(&mut self) {
-        let (next_offset, committed) = (self.next_offset, self.committed.next_offset);
+        let (next_offset, committed) = (self.next_offset, self.turns.committed.next_offset);
         let first_offset = self.segments.first_offset().unwrap_or(next_offset);
         let replica = self.replica.as_deref_mut();
         if let Some(Role::Leading(leading)) = replica.map(|replica| &mut replica.role) {
@@ -93,7 +93,7 @@ impl Stream {
     }
 
     fn answer_fetch(&mut self, to: NodeId, asked: Asked, segment: u64, chunks: Bytes) {
-        let committed = self.committed.next_offset;
+        let committed = self.turns.committed.next_offset;
         let first_offset = self.segments.first_offset().unwrap_or(self.next_offset);
         let replica = self.replica.as_deref_mut();
         let Some(Role::Leading(leading)) = replica.map(|replica| &mut replica.role) else {

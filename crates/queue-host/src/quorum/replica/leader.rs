@@ -3,58 +3,24 @@
 
 use super::Around;
 use super::blob::ViewState;
-use super::entry_payload::{EntryPayload, Published};
+use super::entry_payload::EntryPayload;
 use super::header::Header;
 use crate::dead_letters::DeadLetters;
 use crate::peeked::Peeked;
-use crate::quorum::link::{Answer, Event, Operation, Origin, Settle, Window};
+use crate::quorum::link::{Answer, Event};
 use crate::serving::Query;
 use crate::shard::QueueSpec;
 use crate::stream_view::StreamView;
 use active::Active;
-use claims::Claim;
 use handing_out::{Reach, ReplicatedTo};
-use hashbrown::HashMap;
-use leveret_queue::{
-    Effect, Log, Meta, Peek, Position, Queue, Reason, RecoveredPriorityLog, State,
-};
+use leveret_queue::{Effect, Log, Peek, Position, Queue, Reason, RecoveredPriorityLog, State};
 use leveret_storage::ShardLogs;
 use leveret_types::limits::QUORUM_PRESENT_MS_MAX;
 use leveret_types::{ConsumerId, NodeId, Now, QueueId, ReplicaId};
-use std::collections::VecDeque;
+use served::{Place, Places, Served, Usage};
 use std::ops::Range;
+use under_way::UnderWay;
 use viewing::Viewing;
-
-/// How a node's remote queue speaks to this leader.
-#[derive(Clone, Copy, Debug)]
-struct Session {
-    origin: Origin,
-    /// Nothing while the way to the node is lost: what was taken is remembered, for it may be
-    /// committed yet.
-    number: Option<u64>,
-    /// The last operation that was taken, committed or not.
-    taken: u64,
-}
-
-/// Where a subscription is.
-#[derive(Debug)]
-struct Place {
-    node: NodeId,
-    /// Whether what is delivered to it leaves by that.
-    no_ack: bool,
-    /// What may be under way to it, if it is on another node.
-    window: Window,
-}
-
-impl Place {
-    fn new(node: NodeId, no_ack: bool) -> Self {
-        Self {
-            node,
-            no_ack,
-            window: Window::default(),
-        }
-    }
-}
 
 /// What is asked of the queue when all that came before is committed.
 #[derive(Clone, Copy, Debug)]
@@ -108,95 +74,10 @@ impl Asked {
     }
 }
 
-/// What has happened since the last entry was proposed.
-#[derive(Debug, Default)]
-struct Batch {
-    header: Header,
-    came: Vec<(Position, Meta)>,
-    /// The messages that came, as they go to the followers.
-    entry_payload: Vec<u8>,
-    /// Those of them that other nodes have published, and keep.
-    published: Vec<Published>,
-    asked: Vec<Asked>,
-    /// What goes back to the queue once that is committed.
-    returns: Vec<GivenBack>,
-    /// Since when there is something in it, on the monotonic clock, if it is settles alone, for
-    /// which nobody waits.
-    lazy_since_ms: Option<u64>,
-    /// Whether somebody waits for something in it.
-    is_awaited: bool,
-}
-
-/// An entry that is proposed and not committed.
-#[derive(Debug)]
-struct InFlight {
-    index: u64,
-    /// When it was proposed, on the monotonic clock.
-    since_ms: u64,
-    came: Vec<(Position, Meta)>,
-    asked: Vec<Asked>,
-    returns: Vec<GivenBack>,
-}
-
-/// What a subscription gives back.
-#[derive(Debug)]
-struct GivenBack {
-    /// The subscription's node.
-    from: NodeId,
-    settle: Settle,
-    /// When: what is known of the messages from then on counts from here.
-    at: Now,
-}
-
-/// Operations that came while none could be taken.
-#[derive(Debug)]
-struct Waiting {
-    node: NodeId,
-    first: u64,
-    operations: Vec<Operation>,
-    /// A subscription that is gone once these are taken: what it has settled before does not
-    /// return.
-    gone: Option<ConsumerId>,
-}
-
 /// A batch that is to be proposed.
 pub(super) struct Closed {
     pub(super) header: Header,
     pub(super) entry_payload: EntryPayload,
-}
-
-/// Whom a leader serves.
-#[derive(Debug, Default)]
-struct Served {
-    sessions: Vec<Session>,
-    subscriptions: HashMap<ConsumerId, Place, foldhash::fast::FixedState>,
-    /// Nodes that have not registered yet, and until when they may.
-    awaited: Vec<NodeId>,
-    await_until_ms: u64,
-    /// What the others say that their consumers hold.
-    claims: Vec<Claim>,
-}
-
-/// Operations on their way to being committed.
-#[derive(Debug, Default)]
-struct UnderWay {
-    waiting: VecDeque<Waiting>,
-    batch: Batch,
-    in_flight: VecDeque<InFlight>,
-    /// Whether what comes back now is known to be so from a committed entry.
-    is_foreseen: bool,
-    /// Memory of a batch that is committed, for the next one.
-    spare: Vec<(Position, Meta)>,
-    /// Milliseconds from proposal to commit of the entry that was committed last.
-    commit_ms: u64,
-}
-
-/// What decides whether an auto-delete queue goes.
-#[derive(Clone, Copy, Debug)]
-struct Usage {
-    auto_delete: bool,
-    had_consumer: bool,
-    consumers: usize,
 }
 
 /// The leader of one queue.
@@ -232,7 +113,7 @@ struct View<'a> {
     looked: &'a mut Peeked,
     reach: &'a mut Reach,
     stream: Option<&'a StreamView>,
-    subscriptions: &'a mut HashMap<ConsumerId, Place, foldhash::fast::FixedState>,
+    subscriptions: &'a mut Places,
     clients: &'a mut dyn crate::quorum::Clients,
 }
 
@@ -284,6 +165,8 @@ mod effects;
 mod handing_out;
 mod registration;
 mod requests;
+mod served;
+mod under_way;
 mod viewing;
 
 impl Leader {
@@ -310,16 +193,8 @@ impl Leader {
             id,
             term,
             queue,
-            usage: Usage {
-                auto_delete: spec.auto_delete,
-                had_consumer: false,
-                consumers: 0,
-            },
-            served: Served {
-                awaited: nodes,
-                await_until_ms: now.monotonic_ms + QUORUM_PRESENT_MS_MAX,
-                ..Served::default()
-            },
+            usage: Usage::new(spec.auto_delete),
+            served: Served::awaiting(nodes, now.monotonic_ms + QUORUM_PRESENT_MS_MAX),
             active: Active::default(),
             under_way: UnderWay::default(),
             looked: Peeked::default(),
@@ -366,27 +241,17 @@ impl Leader {
 
     /// The nodes that are served, and their sessions.
     pub(super) fn sessions(&self) -> impl Iterator<Item = (NodeId, u64)> + '_ {
-        self.served
-            .sessions
-            .iter()
-            .filter_map(|session| Some((session.origin.node, session.number?)))
-    }
-
-    /// What is known of a node's run, and its session if it has one.
-    fn session(&self, node: NodeId) -> Option<(&Session, u64)> {
-        let mut sessions = self.served.sessions.iter();
-        let session = sessions.find(|session| session.origin.node == node)?;
-        Some((session, session.number?))
+        self.served.sessions()
     }
 
     /// Whether a node speaks in the session that it began last.
     pub(super) fn is_current(&self, from: NodeId, session: u64) -> bool {
-        self.session(from)
-            .is_some_and(|(_, known)| known == session)
+        let known = self.served.session(from);
+        known.is_some_and(|(_, known)| known == session)
     }
 
     fn answer(&self, around: &mut Around<'_>, to: NodeId, message: Event) {
-        let Some((_, session)) = self.session(to) else {
+        let Some((_, session)) = self.served.session(to) else {
             return;
         };
         around.answers.push(Answer {
@@ -416,7 +281,7 @@ impl Leader {
 
     /// Whether what a node says in a session is to be taken; a node without one is told who leads.
     pub(super) fn admits(&mut self, around: &mut Around<'_>, from: NodeId, session: u64) -> bool {
-        match self.session(from) {
+        match self.served.session(from) {
             None => {
                 self.leading(around, from);
                 false
@@ -433,7 +298,7 @@ impl Leader {
     /// Stops deliveries to a consumer.
     pub(super) fn cancel(&mut self, around: &mut Around<'_>, from: NodeId, consumer: ConsumerId) {
         if self.queue.cancel(around.now, consumer, &mut self.scratch) {
-            self.usage.consumers -= 1;
+            self.usage.detached();
             self.reach.consumers_changed();
         }
         self.carry_out(around);
@@ -504,13 +369,7 @@ impl Leader {
             self.tick(around);
         }
         // Operations that wait came before what was asked behind them.
-        let UnderWay {
-            waiting,
-            batch,
-            in_flight,
-            ..
-        } = &self.under_way;
-        if waiting.is_empty() && batch.header.is_empty() && in_flight.is_empty() {
+        if self.under_way.is_clear() {
             for asked in std::mem::take(&mut self.under_way.batch.asked) {
                 self.do_asked(around, asked);
             }

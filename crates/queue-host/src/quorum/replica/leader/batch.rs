@@ -1,6 +1,7 @@
 //! Operations on their way to being committed: taken into a batch, proposed, and taking effect.
 
-use super::{Closed, GivenBack, InFlight, Leader, UnderWay, View, Waiting};
+use super::under_way::{GivenBack, Waiting};
+use super::{Closed, Leader, View};
 use crate::peeked::meta_of;
 use crate::quorum::link::{Event, Operation, Origin, Settle};
 use crate::quorum::replica::entry_payload::{EntryPayload, Published, REFERRED_BYTES_MIN};
@@ -11,7 +12,7 @@ use crate::shard::{DeadLetter, Deferred};
 use crate::stored;
 use bytes::Bytes;
 use leveret_queue::{Offer, Outcome, Position, Reason};
-use leveret_types::limits::{QUORUM_BATCH_BYTES, QUORUM_BATCH_ITEMS, QUORUM_SETTLES_GATHER_MS};
+use leveret_types::limits::QUORUM_SETTLES_GATHER_MS;
 use leveret_types::{Message, NodeId, Now};
 
 impl Leader {
@@ -24,13 +25,12 @@ impl Leader {
         first: u64,
         operations: Vec<Operation>,
     ) {
-        let known = match self.session(from) {
+        let known = match self.served.session(from) {
             None => return self.leading(around, from),
             Some((_, known)) if known != session => return,
             Some((known, _)) => known,
         };
-        let waiting = self.under_way.waiting.iter().rev().find(|w| w.node == from);
-        let next = waiting.map_or(known.taken + 1, |w| w.first + w.operations.len() as u64);
+        let next = self.under_way.next_of(from).unwrap_or(known.taken + 1);
         if first > next {
             return self.leading(around, from);
         }
@@ -68,7 +68,7 @@ impl Leader {
             let count = waiting.operations.len() as u64;
             let mut operations = waiting.operations.into_iter();
             let mut sequence = waiting.first;
-            while !self.is_full()
+            while !self.under_way.batch.is_full()
                 && let Some(operation) = operations.next()
             {
                 self.operation(around, priority_logs, waiting.node, sequence, operation);
@@ -87,11 +87,6 @@ impl Leader {
         }
     }
 
-    pub(super) fn is_full(&self) -> bool {
-        self.under_way.batch.header.weight >= QUORUM_BATCH_BYTES as u64
-            || self.under_way.batch.header.items() >= QUORUM_BATCH_ITEMS
-    }
-
     pub(super) fn operation(
         &mut self,
         around: &mut Around<'_>,
@@ -100,12 +95,7 @@ impl Leader {
         sequence: u64,
         operation: Operation,
     ) {
-        let Some(session) = self
-            .served
-            .sessions
-            .iter_mut()
-            .find(|s| s.origin.node == from)
-        else {
+        let Some(session) = self.served.run_mut(from) else {
             return;
         };
         session.taken = sequence;
@@ -251,10 +241,7 @@ impl Leader {
 
     /// Whether something is on its way to being committed.
     pub(in super::super) fn has_work_under_way(&self) -> bool {
-        let UnderWay {
-            waiting, in_flight, ..
-        } = &self.under_way;
-        !waiting.is_empty() || self.has_open_batch() || !in_flight.is_empty()
+        self.under_way.is_busy() || self.has_open_batch()
     }
 
     /// Whether somebody waits for the next entry, because a message may be handed out only then.
@@ -283,19 +270,13 @@ impl Leader {
 
     /// Whether the batch is so many new messages at most, with nothing on its way before them.
     pub(in super::super) fn is_alone(&self, messages: usize) -> bool {
-        let UnderWay {
-            waiting,
-            batch,
-            in_flight,
-            ..
-        } = &self.under_way;
-        let is_few = (1..=messages).contains(&batch.came.len());
-        is_few && waiting.is_empty() && in_flight.is_empty()
+        let is_few = (1..=messages).contains(&self.under_way.batch.came.len());
+        is_few && !self.under_way.is_busy()
     }
 
     /// Whether the batch takes no more before it is proposed.
     pub(in super::super) fn wants_close(&self) -> bool {
-        self.is_full() && !self.under_way.batch.header.is_empty()
+        self.under_way.batch.is_full() && !self.under_way.batch.header.is_empty()
     }
 
     /// Ends the batch: it is to be proposed, and [`Self::proposed`] or [`Self::reopen`] called.
@@ -322,24 +303,13 @@ impl Leader {
 
     /// The batch that was closed is the entry at `index`.
     pub(in super::super) fn proposed(&mut self, now: Now, index: u64) {
-        let spare = std::mem::take(&mut self.under_way.spare);
-        (
-            self.under_way.batch.lazy_since_ms,
-            self.under_way.batch.is_awaited,
-        ) = (None, false);
-        self.under_way.in_flight.push_back(InFlight {
-            index,
-            since_ms: now.monotonic_ms,
-            came: std::mem::replace(&mut self.under_way.batch.came, spare),
-            asked: std::mem::take(&mut self.under_way.batch.asked),
-            returns: std::mem::take(&mut self.under_way.batch.returns),
-        });
+        self.under_way.propose(now, index);
     }
 
     /// Milliseconds from proposal to commit of the entry that was committed last; 0 before the
     /// first.
     pub(in super::super) const fn commit_ms(&self) -> u64 {
-        self.under_way.commit_ms
+        self.under_way.commit_ms()
     }
 
     /// The batch that was closed was not taken.
@@ -360,18 +330,15 @@ impl Leader {
         index: u64,
         header: &Header,
     ) {
-        let Some(mut entry) = self.under_way.in_flight.pop_front() else {
+        let Some(mut entry) = self.under_way.commit(around.now) else {
             panic!("entry {index} is committed, and none is in flight");
         };
         assert_eq!(entry.index, index, "entries are committed in order");
-        self.under_way.commit_ms = around.now.monotonic_ms.saturating_sub(entry.since_ms);
         for (position, meta) in entry.came.drain(..) {
             self.queue.withdraw(meta.bytes);
             self.queue.enqueue(position, &meta);
         }
-        if entry.came.capacity() <= QUORUM_BATCH_ITEMS {
-            self.under_way.spare = entry.came;
-        }
+        self.under_way.keep(entry.came);
         for (priority_log, through) in &header.delivered {
             self.reach.committed(*priority_log, *through);
         }
@@ -381,7 +348,7 @@ impl Leader {
         }
         for (origin, through) in &header.origins {
             let through = *through;
-            let session = self.session(origin.node);
+            let session = self.served.session(origin.node);
             if session.is_some_and(|(session, _)| session.origin == *origin) {
                 self.answer(around, origin.node, Event::Committed { through });
             }

@@ -214,8 +214,9 @@ impl Leader {
     pub(super) fn put_reach(&mut self, header: &mut Header, priority_logs: &PriorityLogs) {
         let is_wanted = std::mem::take(&mut self.reach.is_wanted);
         self.reach.is_awaited = false;
-        self.reach.is_got |= is_wanted && self.usage.consumers == 0;
-        let ahead = match is_wanted || self.usage.consumers > 0 || self.reach.is_got {
+        let has_consumers = self.usage.has_consumers();
+        self.reach.is_got |= is_wanted && !has_consumers;
+        let ahead = match is_wanted || has_consumers || self.reach.is_got {
             true => self.ahead(),
             // Nobody is there to take anything.
             false => 0,

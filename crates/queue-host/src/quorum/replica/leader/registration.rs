@@ -1,7 +1,9 @@
 //! Whom a leader serves on which node: sessions, subscriptions, and what becomes of them when a
 //! node comes or goes.
 
-use super::{GivenBack, Leader, Place, Request, Session, Waiting};
+use super::served::{Place, Session};
+use super::under_way::GivenBack;
+use super::{Leader, Request};
 use crate::quorum::link::{Event, Origin, Registration};
 use crate::quorum::replica::Around;
 use crate::shard::Deferred;
@@ -18,10 +20,7 @@ impl Leader {
         committed: impl FnOnce(Origin) -> Option<u64>,
     ) {
         let is_of_term = registration.term == self.term || registration.term == 0;
-        let mut sessions = self.served.sessions.iter();
-        let before = sessions
-            .find(|session| session.origin.node == from)
-            .copied();
+        let before = self.served.run(from).copied();
         let is_old = before.is_some_and(|known| {
             known.origin.start > registration.start
                 || (known.origin.start == registration.start && known.number >= Some(number))
@@ -42,17 +41,12 @@ impl Leader {
             Some(known) if known.origin == origin => known.taken,
             _ => through.max(registration.first_sequence.saturating_sub(1)),
         };
-        self.served
-            .sessions
-            .retain(|session| session.origin.node != from);
-        self.served.sessions.push(Session {
+        self.served.begin(Session {
             origin,
             number: Some(number),
             taken,
         });
-        self.under_way
-            .waiting
-            .retain(|waiting| waiting.node != from);
+        self.under_way.forget_node(from);
         for subscription in &registration.subscriptions {
             let is_itself = subscription
                 .consumer
@@ -68,13 +62,12 @@ impl Leader {
                 .insert(subscription.id, Place::new(from, no_ack));
             if let Some(consumer) = subscription.consumer {
                 let result = self.queue.attach(around.now, consumer, &mut self.scratch);
-                self.usage.consumers += usize::from(result.is_ok());
                 self.reach.consumers_changed();
-                self.usage.had_consumer |= result.is_ok();
                 if result.is_err() {
                     let consumer = consumer.id;
                     self.answer(around, from, Event::Attached { consumer, result });
                 } else {
+                    self.usage.attached();
                     self.note_registered(subscription);
                     self.note_untold(consumer.id);
                 }
@@ -90,12 +83,7 @@ impl Leader {
 
     /// What a node gave back stays with who had it until that is committed.
     pub(super) fn hold_returns(&mut self, around: &Around<'_>, from: NodeId) {
-        let in_flight = self
-            .under_way
-            .in_flight
-            .iter()
-            .flat_map(|entry| &entry.returns);
-        let returns = in_flight.chain(&self.under_way.batch.returns);
+        let returns = self.under_way.returns();
         for GivenBack { settle, .. } in returns.filter(|back| back.from == from) {
             self.served
                 .subscriptions
@@ -110,24 +98,9 @@ impl Leader {
     /// A node is down, or begins anew: its subscriptions are not there any more. What they hold
     /// returns, uncounted: the loss of a node is not the fault of who held a message on it.
     pub(super) fn forget_node(&mut self, around: &mut Around<'_>, node: NodeId) {
-        for session in &mut self.served.sessions {
-            if session.origin.node == node {
-                session.number = None;
-            }
-        }
-        self.under_way
-            .waiting
-            .retain(|waiting| waiting.node != node);
+        let gone = self.served.lose(node);
+        self.under_way.forget_node(node);
         self.waiting_gets.retain(|waiting| waiting.node != node);
-        let mut gone: Vec<ConsumerId> = self
-            .served
-            .subscriptions
-            .iter()
-            .filter(|(_, place)| place.node == node)
-            .map(|(id, _)| *id)
-            .collect();
-        // In the order in which they came, so that the same happens each time.
-        gone.sort_unstable();
         for subscription in gone {
             self.take_away(around, subscription, false);
         }
@@ -156,7 +129,9 @@ impl Leader {
         }
         self.decide_claims_of(around.now, subscription);
         let was_consumer = self.queue.is_consumer(subscription);
-        self.usage.consumers -= usize::from(was_consumer);
+        if was_consumer {
+            self.usage.detached();
+        }
         self.reach.consumers_changed();
         let out = &mut self.scratch;
         match counted {
@@ -177,27 +152,9 @@ impl Leader {
         from: NodeId,
         subscription: ConsumerId,
     ) {
-        match self
-            .under_way
-            .waiting
-            .iter_mut()
-            .rev()
-            .find(|w| w.node == from)
-        {
-            Some(last) if last.gone.is_none() => last.gone = Some(subscription),
-            Some(last) => {
-                let first = last.first + last.operations.len() as u64;
-                self.under_way.waiting.push_back(Waiting {
-                    node: from,
-                    first,
-                    operations: Vec::new(),
-                    gone: Some(subscription),
-                });
-            }
-            None => {
-                self.take_away(around, subscription, true);
-                self.delete_if_unused(around);
-            }
+        if !self.under_way.goes_behind(from, subscription) {
+            self.take_away(around, subscription, true);
+            self.delete_if_unused(around);
         }
     }
 
@@ -226,9 +183,8 @@ impl Leader {
         let result = self.queue.attach(around.now, consumer, &mut self.scratch);
         if result.is_ok() {
             self.served.subscriptions.insert(consumer.id, place);
-            self.usage.consumers += 1;
+            self.usage.attached();
             self.reach.consumers_changed();
-            self.usage.had_consumer = true;
             self.note_untold(consumer.id);
         }
         let consumer = consumer.id;
@@ -252,7 +208,7 @@ impl Leader {
     }
 
     pub(super) fn delete_if_unused(&self, around: &mut Around<'_>) {
-        if self.usage.auto_delete && self.usage.had_consumer && self.usage.consumers == 0 {
+        if self.usage.is_over() {
             around.effects.deferred.push(Deferred::DeleteQueue {
                 queue: self.id,
                 expired: false,

@@ -89,11 +89,7 @@ impl Leader {
         request: Request,
     ) {
         let asked = Asked::new(node, session, request);
-        if !self.under_way.batch.header.is_empty() || !self.under_way.waiting.is_empty() {
-            self.under_way.batch.asked.push(asked);
-        } else if let Some(last) = self.under_way.in_flight.back_mut() {
-            last.asked.push(asked);
-        } else {
+        if let Some(asked) = self.under_way.ask_behind(asked) {
             self.do_asked(around, asked);
         }
     }

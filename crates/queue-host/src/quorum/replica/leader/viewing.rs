@@ -3,7 +3,7 @@
 //! What it reads is given to the queue once an entry says so that is committed. Followers hold no
 //! messages: who leads next reads again what is not settled.
 
-use super::{Leader, Request, UnderWay};
+use super::{Leader, Request};
 use crate::queue_spec::ViewSpec;
 use crate::quorum::replica::Around;
 use crate::quorum::replica::blob::ViewState;
@@ -76,7 +76,7 @@ impl Leader {
         };
         let [_, unsettled, leaving] = self.queue.depths();
         // What is on its way to the dead-letter exchange must be read for that.
-        let is_wanted = self.usage.consumers > 0 || !self.waiting_gets.is_empty() || leaving > 0;
+        let is_wanted = self.usage.has_consumers() || !self.waiting_gets.is_empty() || leaving > 0;
         viewing.view.step(now, is_wanted, unsettled + leaving);
         self.give_from_stream();
     }
@@ -148,20 +148,12 @@ impl Leader {
     /// Messages that the queue is given by an entry that is not committed. Nobody but a stream
     /// gives a view any.
     pub(super) fn count_under_way(&self) -> u64 {
-        let UnderWay {
-            batch, in_flight, ..
-        } = &self.under_way;
-        let in_flight: usize = in_flight.iter().map(|entry| entry.came.len()).sum();
-        (batch.came.len() + in_flight) as u64
+        self.under_way.came()
     }
 
     /// Whether a purge waits for what the queue is given before it: nothing is given meanwhile.
     fn is_purge_under_way(&self) -> bool {
-        let UnderWay {
-            batch, in_flight, ..
-        } = &self.under_way;
-        let in_flight = in_flight.iter().flat_map(|entry| &entry.asked);
-        let mut asked = batch.asked.iter().chain(in_flight);
+        let mut asked = self.under_way.asked();
         asked.any(|asked| matches!(asked.request, Request::Purge { .. }))
     }
 

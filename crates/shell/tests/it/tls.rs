@@ -1,0 +1,212 @@
+//! TLS on real sockets: who is let in, by which certificate, and what a reload changes.
+
+use crate::client::{Client, Scratch, address, connect, start};
+use leveret_shell::tls::TlsFiles;
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use std::fs;
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Somebody who signs certificates.
+struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    der: CertificateDer<'static>,
+    pem: String,
+    /// Its certificate and those above it that others have signed.
+    chain: Vec<CertificateDer<'static>>,
+}
+
+impl Authority {
+    fn new() -> Self {
+        let key = KeyPair::generate().expect("a key");
+        let mut params = CertificateParams::new(Vec::new()).expect("no names");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let certificate = params.self_signed(&key).expect("signed");
+        Self {
+            der: certificate.der().clone(),
+            pem: certificate.pem(),
+            chain: Vec::new(),
+            issuer: Issuer::new(params, key),
+        }
+    }
+
+    /// One that this one vouches for.
+    fn subordinate(&self, name: &str) -> Self {
+        let key = KeyPair::generate().expect("a key");
+        let mut params = CertificateParams::new(Vec::new()).expect("no names");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.distinguished_name.push(DnType::CommonName, name);
+        let certificate = params.signed_by(&key, &self.issuer).expect("signed");
+        let mut chain = vec![certificate.der().clone()];
+        chain.extend_from_slice(&self.chain);
+        Self {
+            der: certificate.der().clone(),
+            pem: certificate.pem(),
+            chain,
+            issuer: Issuer::new(params, key),
+        }
+    }
+
+    fn sign(&self, common_name: &str) -> (rcgen::Certificate, KeyPair) {
+        let key = KeyPair::generate().expect("a key");
+        let names = vec!["localhost".to_owned()];
+        let mut params = CertificateParams::new(names).expect("a name");
+        params
+            .distinguished_name
+            .push(DnType::CommonName, common_name);
+        let certificate = params.signed_by(&key, &self.issuer).expect("signed");
+        (certificate, key)
+    }
+
+    /// Writes the files of a node whose certificate this authority signs.
+    fn write_files(&self, folder: &Path, require_peer_certificate: bool) -> TlsFiles {
+        let (certificate, key) = self.sign("node");
+        let write = |name: &str, text: &str| {
+            let path = folder.join(name);
+            fs::write(&path, text).expect("written");
+            path
+        };
+        TlsFiles {
+            certificate: write("certificate.pem", &certificate.pem()),
+            key: write("key.pem", &key.serialize_pem()),
+            authorities: Some(write("authorities.pem", &self.pem)),
+            verify_peer: true,
+            require_peer_certificate,
+            depth: 10,
+            versions: Vec::new(),
+        }
+    }
+}
+
+type TlsClient = Client<StreamOwned<ClientConnection, TcpStream>>;
+
+/// Logs in over TLS: trusting `authority`, and showing a certificate of this name that `signer`
+/// signed.
+fn log_in(
+    at: SocketAddr,
+    authority: &Authority,
+    shown: Option<(&Authority, &str)>,
+) -> std::io::Result<TlsClient> {
+    let mut roots = RootCertStore::empty();
+    roots.add(authority.der.clone()).expect("an authority");
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider);
+    let builder = builder
+        .with_safe_default_protocol_versions()
+        .expect("versions");
+    let builder = builder.with_root_certificates(roots);
+    let config = match shown {
+        None => builder.with_no_client_auth(),
+        Some((signer, name)) => {
+            let (certificate, key) = signer.sign(name);
+            let key = PrivateKeyDer::Pkcs8(key.serialize_der().into());
+            let mut chain = vec![certificate.der().clone()];
+            chain.extend_from_slice(&signer.chain);
+            // Who shows the authority's own certificate as well adds nothing to the path.
+            chain.push(authority.der.clone());
+            builder.with_client_auth_cert(chain, key).expect("a pair")
+        }
+    };
+    let name = "localhost".try_into().expect("a name");
+    let session = ClientConnection::new(Arc::new(config), name).expect("a session");
+    let stream = StreamOwned::new(session, connect(at));
+    match shown {
+        Some(_) => Client::log_in(stream, "EXTERNAL", b""),
+        None => Client::log_in(stream, "PLAIN", b"\0guest\0guest"),
+    }
+}
+
+#[test]
+fn a_certificate_is_a_login_if_the_right_authority_signed_it() {
+    let scratch = Scratch::new("tls");
+    let (authority, stranger) = (Authority::new(), Authority::new());
+    let node = start(&scratch.0, Some(authority.write_files(&scratch.0, true)));
+    let at = address(&node, true);
+    log_in(at, &authority, Some((&authority, "guest")))
+        .expect("let in")
+        .close();
+    assert!(log_in(at, &authority, None).is_err(), "no certificate");
+    assert!(
+        log_in(at, &authority, Some((&stranger, "guest"))).is_err(),
+        "signed by a stranger"
+    );
+    let nobody = log_in(at, &authority, Some((&authority, "nobody")));
+    assert!(nobody.is_err(), "a user that is not");
+    assert!(
+        log_in(at, &stranger, Some((&authority, "guest"))).is_err(),
+        "a node not trusted"
+    );
+    node.shut_down();
+}
+
+#[test]
+fn as_many_authorities_as_may_lie_between_are_taken_and_one_more_is_not() {
+    let authority = Authority::new();
+    let first = authority.subordinate("first");
+    let second = first.subordinate("second");
+    for (depth, taken) in [(0, 1), (1, 2), (2, 3)] {
+        let scratch = Scratch::new(&format!("tls-depth-{depth}"));
+        let files = TlsFiles {
+            depth,
+            ..authority.write_files(&scratch.0, true)
+        };
+        let node = start(&scratch.0, Some(files));
+        let at = address(&node, true);
+        for (number, signer) in [&authority, &first, &second].into_iter().enumerate() {
+            let shown = log_in(at, &authority, Some((signer, "guest")));
+            assert_eq!(shown.is_ok(), number < taken, "{number} of {depth}");
+        }
+        node.shut_down();
+    }
+}
+
+#[test]
+fn where_certificates_are_not_verified_they_are_no_logins() {
+    let scratch = Scratch::new("tls-unverified");
+    let (authority, stranger) = (Authority::new(), Authority::new());
+    let files = TlsFiles {
+        verify_peer: false,
+        ..authority.write_files(&scratch.0, false)
+    };
+    let node = start(&scratch.0, Some(files));
+    let at = address(&node, true);
+    for signer in [&stranger, &authority] {
+        let shown = log_in(at, &authority, Some((signer, "guest")));
+        assert!(shown.is_err(), "a name that nobody has proven");
+    }
+    let by_password = log_in(at, &authority, None);
+    by_password.expect("let in by password").close();
+    node.shut_down();
+}
+
+#[test]
+fn certificates_are_read_again_and_stay_when_the_new_ones_are_bad() {
+    let scratch = Scratch::new("reload");
+    let (old, new) = (Authority::new(), Authority::new());
+    let node = start(&scratch.0, Some(old.write_files(&scratch.0, false)));
+    let at = address(&node, true);
+    let before = log_in(at, &old, None).expect("let in without a certificate");
+    new.write_files(&scratch.0, false);
+    assert!(log_in(at, &new, None).is_err(), "not before the reload");
+    node.reload_certificates().expect("loaded");
+    log_in(at, &new, None).expect("let in").close();
+    assert!(log_in(at, &old, None).is_err(), "the old one is gone");
+    fs::write(scratch.0.join("key.pem"), "no key").expect("written");
+    let error = node
+        .reload_certificates()
+        .expect_err("no key in it")
+        .to_string();
+    assert!(
+        error.starts_with("cannot read a private key from "),
+        "{error}"
+    );
+    log_in(at, &new, None)
+        .expect("the last good ones stay")
+        .close();
+    // Who was connected has noticed nothing.
+    before.close();
+    node.shut_down();
+}
