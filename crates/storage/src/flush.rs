@@ -292,17 +292,11 @@ impl ShardLogs {
     }
 
     fn forget_paged_out(&mut self, plan: &FlushPlan) {
-        while self
-            .volatile_chunks
-            .first_body()
-            .is_some_and(|first| first < plan.end_body)
-        {
-            let bodies = self.volatile.chunks.evict_oldest();
-            self.spare.reclaim(bodies);
-            let end = plan.end_body;
-            self.volatile
-                .chunks
-                .pop_while(|chunk| chunk.first_body < end);
+        let end = plan.end_body;
+        let chunks = &mut self.volatile.chunks;
+        while chunks.first_body().is_some_and(|first| first < end) {
+            self.spare.reclaim(chunks.evict_oldest());
+            chunks.pop_while(|chunk| chunk.first_body < end);
         }
         let mut logs: Vec<LogId> = plan.pieces.iter().map(|p| p.log).collect();
         logs.dedup();

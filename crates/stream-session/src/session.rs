@@ -194,7 +194,7 @@ impl Session {
         }
         self.work.begin_turn();
         self.read_on(port);
-        if self.input.is_late(now_ms) {
+        if self.input.is_late(now.monotonic_ms) {
             return self.give_up_frame(port);
         }
         let update = self.activations.until_ms(&self.readers);

@@ -535,13 +535,7 @@ impl Stream {
 
     /// A turn is as durable as the flush level asks on this node.
     pub(super) fn commit_replicated(&mut self, turn: u64, out: &mut Events) {
-        let is_in = |t: &&super::Turn| t.number <= turn;
-        let durable = self
-            .turns
-            .iter()
-            .take_while(is_in)
-            .last()
-            .map(|t| t.next_offset);
+        let durable = self.turns.end_of(turn);
         if let Some(replica) = self.replica.as_deref_mut() {
             replica.durable_turn = turn;
             replica.durable = replica.durable.max(durable.unwrap_or(0));

@@ -125,6 +125,12 @@ impl Turns {
         });
     }
 
+    /// Where the last turn up to this number ends that is not committed, if there is one.
+    pub(super) fn end_of(&self, number: u64) -> Option<u64> {
+        let up_to = self.sealed.iter().take_while(|turn| turn.number <= number);
+        up_to.last().map(|turn| turn.next_offset)
+    }
+
     /// Turns up to this number that end at this offset or before it are committed; gives the number
     /// of the last one that is.
     pub(super) fn commit_to(&mut self, offset: u64, number: u64) -> u64 {
