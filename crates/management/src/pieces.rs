@@ -7,7 +7,7 @@ use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use hyper::body::{Body, Frame, SizeHint};
-use leveret_types::limits::HTTP_PIECE_BYTES;
+use leveret_types::limits::{HTTP_PIECE_BYTES, HTTP_PIECE_ROWS};
 use serde::Serialize;
 use std::collections::VecDeque;
 use std::fmt::{Debug, Formatter};
@@ -74,9 +74,11 @@ impl Pieces {
                 return None;
             }
             let mut out = Vec::with_capacity(HTTP_PIECE_BYTES);
-            while !ended && out.len() < HTTP_PIECE_BYTES {
+            let mut made = 0;
+            while !ended && out.len() < HTTP_PIECE_BYTES && made < HTTP_PIECE_ROWS {
                 let rows = batch();
                 ended = rows.is_empty();
+                made += rows.len();
                 for (number, row) in rows.iter().enumerate() {
                     let_others_run(number);
                     out.push(if opened { b',' } else { b'[' });
@@ -318,6 +320,8 @@ mod tests {
     use crate::places::Places;
     use serde_json::{Value, json};
     use std::net::Ipv4Addr;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::task::Waker;
 
     fn rows(count: usize) -> Pieces {
@@ -345,6 +349,18 @@ mod tests {
         assert_eq!(places.held_bytes(), 7, "nobody has read them");
         drop(frame);
         assert_eq!(places.held_bytes(), 0);
+    }
+
+    #[test]
+    fn short_rows_are_made_a_bounded_number_at_a_time() {
+        let made = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&made);
+        let batch = move || vec![count.fetch_add(1, Ordering::Relaxed)];
+        let mut pieces = Pieces::of_rows(batch, |_, out| out.push(b'0'), 0);
+        for piece in 1..=3 {
+            assert!(pieces.next().is_some());
+            assert_eq!(made.load(Ordering::Relaxed), piece * HTTP_PIECE_ROWS);
+        }
     }
 
     #[test]

@@ -5,13 +5,15 @@
 //! that no address can keep another one out.
 
 use crate::body_memory::Bodies;
-use leveret_types::limits::{HTTP_CONNECTIONS_MAX, HTTP_HELD_BYTES_MAX, HTTP_UNREAD_GRACE_MS};
+use leveret_types::limits::{
+    HTTP_CONNECTIONS_MAX, HTTP_HELD_BYTES_MAX, HTTP_UNREAD_GRACE_MS, HTTP_WORKERS_OF_ADDRESS_MAX,
+};
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 /// The connections of one port.
 #[derive(Debug)]
@@ -38,6 +40,8 @@ struct Client {
     active_ms: Arc<AtomicU64>,
     /// Whether its request is being carried out: it is silent because it waits for the node.
     waits: Arc<AtomicBool>,
+    /// The workers that its network may have at once, all of its connections together.
+    workers: Arc<Semaphore>,
     held_bytes: usize,
     /// Dropped when the connection has to go.
     _stay: oneshot::Sender<()>,
@@ -82,6 +86,16 @@ impl Taken {
             .into_iter()
             .min_by_key(|(_, client)| client.active_ms());
         longest.map(|(id, _)| *id)
+    }
+
+    /// The workers that a network may have at once.
+    fn workers_of(&self, network: IpAddr) -> Arc<Semaphore> {
+        let mut clients = self.clients.values();
+        let of_network = clients.find(|client| client.network == network);
+        match of_network {
+            Some(client) => Arc::clone(&client.workers),
+            None => Arc::new(Semaphore::new(HTTP_WORKERS_OF_ADDRESS_MAX)),
+        }
     }
 
     fn remove(&mut self, id: u64) {
@@ -133,10 +147,13 @@ impl Places {
         }
         let id = taken.next;
         taken.next += 1;
+        let network = network_of(peer);
+        let workers = taken.workers_of(network);
         let client = Client {
-            network: network_of(peer),
+            network,
             active_ms: Arc::clone(&active_ms),
             waits: Arc::clone(&waits),
+            workers: Arc::clone(&workers),
             held_bytes: 0,
             _stay: stay,
         };
@@ -148,6 +165,7 @@ impl Places {
             id,
             active_ms,
             waits,
+            workers,
         };
         (Arc::new(seat), leave)
     }
@@ -160,9 +178,17 @@ pub(crate) struct Seat {
     id: u64,
     active_ms: Arc<AtomicU64>,
     waits: Arc<AtomicBool>,
+    workers: Arc<Semaphore>,
 }
 
 impl Seat {
+    /// Waits until the peer's address may have one more worker, and has it until what is answered is
+    /// dropped. So some workers are left to others, however much one address asks for.
+    pub(crate) async fn worker(&self) -> Option<OwnedSemaphorePermit> {
+        // It is never closed.
+        Arc::clone(&self.workers).acquire_owned().await.ok()
+    }
+
     /// Notes that the node carries out what the peer has asked, or has done so. A connection has
     /// one
     /// request at a time.
@@ -256,6 +282,25 @@ mod tests {
 
     fn stays(client: &mut Client) -> bool {
         client.1.try_recv() == Err(TryRecvError::Empty)
+    }
+
+    #[test]
+    fn an_address_has_its_workers_and_not_one_more_and_others_have_theirs() {
+        let places = Places::with_bounds(10, 10);
+        let seat = |from: &str| places.admit(address(from)).0;
+        let worker = |seat: &Seat| Arc::clone(&seat.workers).try_acquire_owned();
+        let (first, second, other) = (seat("10.0.0.1"), seat("10.0.0.1"), seat("10.0.0.2"));
+        let mut taken = Vec::new();
+        for _ in 0..HTTP_WORKERS_OF_ADDRESS_MAX {
+            taken.push(worker(&first).expect("there are so many"));
+        }
+        assert!(
+            worker(&second).is_err(),
+            "all connections of an address share"
+        );
+        assert!(worker(&other).is_ok());
+        taken.pop();
+        assert!(worker(&second).is_ok());
     }
 
     #[test]

@@ -26,7 +26,7 @@ use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use leveret_types::limits::{
     HTTP_BODY_BYTES_MAX, HTTP_DEFINITIONS_BYTES_MAX, HTTP_FIRST_BYTE_MS_MAX, HTTP_HEAD_BYTES_MAX,
-    HTTP_LOGIN_BYTES_MAX, TLS_HANDSHAKE_MS_MAX,
+    HTTP_LOGIN_BYTES_MAX, HTTP_WORKERS_MAX, TLS_HANDSHAKE_MS_MAX,
 };
 use serde_json::Value;
 use std::convert::Infallible;
@@ -43,8 +43,6 @@ use tokio::sync::oneshot;
 
 /// Where a form logs in.
 const LOGIN_PATH: &str = "/api/login";
-/// Threads that do the work.
-const WORKERS: usize = 8;
 /// What is read of a head that is too large, so that it can be refused.
 const HEAD_BYTES_READ: usize = HTTP_HEAD_BYTES_MAX + 8 * 1024;
 /// Within this a request's headers must have come.
@@ -93,7 +91,7 @@ impl Server {
         }
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
-            .max_blocking_threads(WORKERS)
+            .max_blocking_threads(HTTP_WORKERS_MAX)
             .thread_keep_alive(Duration::from_secs(10))
             .thread_name("http-worker")
             .on_thread_start(let_clients_go_first)
@@ -280,7 +278,12 @@ async fn answer(client: Client, request: Request<Incoming>) -> HttpResponse {
         },
         (Ok(()), Service::Metrics) => scrape(app, request).await,
     };
-    let made = blocking(move || Ok(respond(result, encoding))).await;
+    let worker = seat.worker().await;
+    let made = blocking(move || {
+        let _worker = worker;
+        Ok(respond(result, encoding))
+    })
+    .await;
     drop(turn);
     let mut response = made.unwrap_or_else(|error| respond(Err(error), Encoding::Plain));
     let methods = response.headers().get(header::ALLOW);
@@ -433,7 +436,10 @@ async fn api(
         _ => who,
     };
     seat.set_waiting(true);
+    // Whoever hangs up meanwhile has it until the work is done.
+    let worker = seat.worker().await;
     let reply = blocking(move || {
+        let _worker = worker;
         let call = route::Call {
             app: &app,
             who: &who,

@@ -198,6 +198,7 @@ impl Session {
         let partial = self.input.partial.as_mut();
         partial.expect("room was asked for").wrote(bytes);
         self.receive(now, Bytes::new(), port);
+        self.note_late(bytes, port);
     }
 
     /// Keeps what has arrived behind what has not been looked at.

@@ -16,7 +16,8 @@ use bytes::Bytes;
 use leveret_stream::{Command, RequestId};
 use leveret_stream_protocol::{Key, ResponseCode, ServerCommand};
 use leveret_types::limits::{
-    CLOSE_MS_MAX, FRAME_ERROR_LINGER_MS, OUTBOX_BYTES_MAX, STREAM_CONSUMER_UPDATE_MS_MAX,
+    CLOSE_MS_MAX, FRAME_ERROR_LINGER_MS, LATE_BYTES_MAX, OUTBOX_BYTES_MAX,
+    STREAM_CONSUMER_UPDATE_MS_MAX,
 };
 use leveret_types::{Latencies, Now, OutBuffer};
 use std::collections::BTreeMap;
@@ -70,6 +71,8 @@ pub struct Session {
     /// How long publishes took that were confirmed.
     pub(crate) latencies: Latencies,
     times: Times,
+    /// Bytes that are read still once the connection is closing.
+    late_bytes_left: usize,
     pub(crate) now: Now,
 }
 
@@ -95,6 +98,7 @@ impl Session {
             totals: Totals::default(),
             latencies: Latencies::default(),
             times: Times::new(now, settings.handshake_ms_max),
+            late_bytes_left: LATE_BYTES_MAX,
             now,
             settings,
         }
@@ -156,8 +160,20 @@ impl Session {
         self.now = now;
         self.times.hear(now);
         self.work.begin_turn();
+        let count = bytes.len();
         self.take_in(bytes);
         self.read_on(port);
+        self.note_late(count, port);
+    }
+
+    /// So many bytes have come. Of a connection that is closing only so many are read.
+    pub(crate) fn note_late(&mut self, bytes: usize, port: &mut impl Port) {
+        if self.phase == Phase::Closing {
+            self.late_bytes_left = self.late_bytes_left.saturating_sub(bytes);
+            if self.late_bytes_left == 0 {
+                self.end(port);
+            }
+        }
     }
 
     /// The socket has taken what it can: subscriptions may be sent more, and the client be read on.

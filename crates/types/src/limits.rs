@@ -266,6 +266,13 @@ pub const SAMPLES_SHOWN_MAX: u64 = 500;
 /// Connections that are served at once at a port for HTTP or metrics. Who comes when there are as
 /// many is admitted, and the address that has most of them makes room.
 pub const HTTP_CONNECTIONS_MAX: usize = 1_024;
+/// Threads that carry out requests over HTTP.
+pub const HTTP_WORKERS_MAX: usize = 8;
+/// Those of them that carry out requests of one address at once: the others are left to others.
+pub const HTTP_WORKERS_OF_ADDRESS_MAX: usize = 6;
+/// Rows of a list that are made at once at most, however short they are: between two pieces of an
+/// answer a worker does what others have asked.
+pub const HTTP_PIECE_ROWS: usize = 128;
 /// Milliseconds within which a connection for HTTP or metrics must bring its first byte.
 pub const HTTP_FIRST_BYTE_MS_MAX: u64 = 2_000;
 /// Bytes of the line and the headers of an HTTP request.
@@ -782,6 +789,7 @@ pub const TRACED_MESSAGES_MAX: usize = 1_024;
 
 const _: () = assert!(FRAME_BYTES_MAX >= FRAME_BYTES_PREAUTH_MAX);
 const _: () = assert!(FRAME_BYTES_PREAUTH_MAX >= FRAME_BYTES_MIN);
+const _: () = assert!(HTTP_WORKERS_OF_ADDRESS_MAX < HTTP_WORKERS_MAX);
 const _: () = assert!(LIVE_STREAMS_MAX < HTTP_CONNECTIONS_MAX);
 const _: () = assert!(LIVE_ANSWER_BYTES_MAX < LIVE_HELD_BYTES_MAX);
 const _: () = assert!(HTTP_BODIES_BYTES_MAX >= HTTP_DEFINITIONS_BYTES_MAX);

@@ -327,11 +327,13 @@ impl Source for Queues {
     }
 
     fn pick(&self, row: QueueRow, query: &Query) -> QueueRow {
-        if query.get("columns").is_none() && !query.flag("disable_stats") {
-            return row;
+        match query.get("columns") {
+            None if !query.flag("disable_stats") => row,
+            Some(columns) if !query.flag("disable_stats") && !columns.contains('.') => {
+                row.with_columns(columns)
+            }
+            _ => QueueRow::of(list_query::one(as_wanted(row.whole(), query), query)),
         }
-        let whole = row.whole();
-        QueueRow::of(list_query::one(as_wanted(whole, query), query))
     }
 
     fn held_bytes(&self) -> usize {

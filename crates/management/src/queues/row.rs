@@ -13,6 +13,7 @@ use leveret_types::limits::DELIVERY_LIMIT;
 use leveret_types::{FieldValue, NodeId};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 /// Bytes for which a row has room without growing: most have somewhat less.
@@ -101,6 +102,21 @@ impl QueueRow {
         if told.is_some() {
             let zeros = if is_quorum { &OF_QUORUM } else { &OF_OTHERS };
             write_zeros(zeros, &fields, &mut row);
+        }
+        row.close();
+        Self(text)
+    }
+
+    /// The row with these of its fields alone, none of which is within another.
+    pub(super) fn with_columns(&self, columns: &str) -> Self {
+        let fields = Fields::of(&self.0).unwrap_or_default();
+        let wanted: BTreeSet<&str> = columns.split(',').map(str::trim).collect();
+        let mut text = Vec::new();
+        let mut row = Object::open(&mut text);
+        for name in wanted {
+            if let Some(value) = fields.get(name) {
+                row.raw(name, value);
+            }
         }
         row.close();
         Self(text)
@@ -269,4 +285,28 @@ fn members<'q>(queue: &'q Queue, own: &'q str, wanted: impl Fn(NodeId) -> bool) 
     }
     let nodes = queue.nodes.iter().filter(|(node, _)| wanted(*node));
     nodes.map(|(_, name)| &**name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::input::Query;
+    use crate::list_query;
+
+    #[test]
+    fn columns_are_the_same_picked_from_a_rows_text_and_from_its_values() {
+        let row = json!({"name": "a\"b", "messages": 3, "arguments": {"x-max-length": 1}});
+        for columns in [
+            "name",
+            "messages,name",
+            "arguments",
+            "name,none,name",
+            "none",
+            "",
+        ] {
+            let query = Query::parse(&format!("columns={columns}")).expect("a query");
+            let picked = QueueRow::of(row.clone()).with_columns(columns).whole();
+            assert_eq!(picked, list_query::one(row.clone(), &query), "{columns}");
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! How much of what a client sends at once is done in one turn.
 
 use super::*;
-use leveret_types::limits::STREAM_FRAMES_PER_TURN_MAX;
+use leveret_types::limits::{LATE_BYTES_MAX, STREAM_FRAMES_PER_TURN_MAX};
 
 /// A client that has sent so many questions in one piece.
 fn with_questions(count: usize, work_of_each: usize) -> Play {
@@ -84,4 +84,23 @@ fn a_client_whose_frames_wait_for_their_turn_is_not_taken_for_dead() {
     play.session.terms.heartbeat_seconds = 1;
     play.tick(2_000);
     assert!(!play.session.is_over());
+}
+
+#[test]
+fn of_a_client_that_cannot_be_understood_a_bounded_number_of_bytes_is_read() {
+    let mut play = Play::open();
+    play.bytes(u32::MAX.to_be_bytes().to_vec());
+    assert!(play.lines().iter().any(|line| line.starts_with("> close")));
+    let piece = LATE_BYTES_MAX / 8;
+    for _ in 1..8 {
+        play.bytes(vec![7; piece]);
+        assert!(!play.session.is_over());
+    }
+    play.bytes(vec![7; piece - 5]);
+    assert!(
+        !play.session.is_over(),
+        "with the beginning, one byte is left"
+    );
+    play.bytes(vec![7]);
+    assert!(play.session.is_over());
 }
