@@ -195,11 +195,11 @@ fn a_check_says_what_a_start_would_to_a_store_of_a_cluster_or_of_none() {
         folder.write(name, &text)
     };
     let alone = configuration("alone.conf", "");
-    let founds = configuration("founds.conf", "cluster.address = 127.0.0.1:0\n");
-    let joins = configuration(
-        "joins.conf",
-        "cluster.address = 127.0.0.1:0\ncluster.join.1 = 127.0.0.1:1\n",
-    );
+    let clustered = "cluster.address = 127.0.0.1:0\n\
+                     cluster.secret = a secret that is long enough for everybody\n";
+    let founds = configuration("founds.conf", clustered);
+    let joined = format!("{clustered}cluster.join.1 = 127.0.0.1:1\n");
+    let joins = configuration("joins.conf", &joined);
     let is_refused = |file: &Path, expected: &str| {
         for words in [&["config", "check", "--config"][..], &["serve", "--config"]] {
             let output = run(words, file, &folder.0);
