@@ -392,7 +392,9 @@ inPage('a node shows how long confirms and acknowledgements take, and nothing wh
   const connection = await amqplib.connect(process.env.AMQP_URL)
   const channel = await connection.createConfirmChannel()
   await channel.assertQueue('timed', { durable: true })
-  await channel.consume('timed', (message) => setTimeout(() => channel.ack(message), 20))
+  let isOver = false
+  const answer = (message) => { if (!isOver) channel.ack(message) }
+  await channel.consume('timed', (message) => setTimeout(answer, 20, message))
   const timer = setInterval(() => channel.sendToQueue('timed', Buffer.from('m'), { persistent: true }), 50)
   const isShown = (title, line) => {
     const legend = page.locator('figure', { hasText: title }).locator('li')
@@ -407,7 +409,7 @@ inPage('a node shows how long confirms and acknowledgements take, and nothing wh
     await isShown(title, '99 % within the last minute')
   }
   clearInterval(timer)
-  await channel.close()
+  isOver = true
   await connection.close()
   await api('DELETE', 'queues/%2F/timed')
 })
