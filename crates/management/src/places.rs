@@ -182,8 +182,8 @@ pub(crate) struct Seat {
 }
 
 impl Seat {
-    /// Waits until the peer's address may have one more worker, and has it until what is answered is
-    /// dropped. So some workers are left to others, however much one address asks for.
+    /// Waits until the peer's address may have one more worker, and has it until what is answered
+    /// is dropped. So some workers are left to others, however much one address asks for.
     pub(crate) async fn worker(&self) -> Option<OwnedSemaphorePermit> {
         // It is never closed.
         Arc::clone(&self.workers).acquire_owned().await.ok()

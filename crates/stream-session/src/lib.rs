@@ -15,6 +15,7 @@
 //! nothing more, and what it was to be sent is handed back; one whose publishes are not confirmed
 //! is not read.
 
+mod activations;
 mod answers;
 mod asked;
 mod client;

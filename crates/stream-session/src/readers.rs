@@ -85,6 +85,12 @@ impl Reader {
         membership.is_none_or(|membership| membership.reads)
     }
 
+    /// Whether it is this member of its group, and not one before it of the same id.
+    pub(crate) fn is_member(&self, member: MemberId) -> bool {
+        let membership = self.membership.as_ref();
+        membership.is_some_and(|membership| membership.member == member)
+    }
+
     /// Has the streams read for it, under a new number: chunks that are under way for the old one
     /// are not for it. There is room for so many chunks under way.
     pub(crate) fn start(
@@ -260,25 +266,6 @@ pub(crate) struct Membership {
     pub(crate) reads: bool,
     /// What asked for them last.
     pub(crate) started: RequestId,
-}
-
-/// An update that the client has not answered.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Updating {
-    pub(crate) subscription_id: u8,
-    pub(crate) active: bool,
-    /// The membership that was told.
-    pub(crate) member: MemberId,
-    /// When the client must have answered, in monotonic milliseconds.
-    pub(crate) until_ms: u64,
-}
-
-impl Updating {
-    /// Whether the subscription that was told is this one, and not one after it of the same id.
-    pub(crate) fn is_of(&self, reader: &Reader) -> bool {
-        let membership = reader.membership.as_ref();
-        membership.is_some_and(|membership| membership.member == self.member)
-    }
 }
 
 impl Session {

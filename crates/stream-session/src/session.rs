@@ -1,5 +1,6 @@
 //! The state of one connection, its time and its end.
 
+use crate::activations::Activations;
 use crate::asked::Asked;
 use crate::client::{Client, Terms};
 use crate::in_hand::InHand;
@@ -8,7 +9,6 @@ use crate::port::Port;
 use crate::publishers::Publishers;
 use crate::readers::Reader;
 use crate::settings::Settings;
-use crate::single_active::Activations;
 use crate::times::Times;
 use crate::totals::Totals;
 use crate::work::Work;
@@ -213,7 +213,7 @@ impl Session {
         if self.input.is_late(now.monotonic_ms) {
             return self.give_up_frame(port);
         }
-        let update = self.activations.until_ms(&self.readers);
+        let update = self.update_until_ms();
         if update.is_some_and(|until| until <= now.monotonic_ms) {
             let seconds = STREAM_CONSUMER_UPDATE_MS_MAX / 1_000;
             let reason = format!("no answer to a consumer update within {seconds} s");
@@ -239,7 +239,7 @@ impl Session {
     #[must_use]
     pub fn deadline(&self) -> Option<u64> {
         let heartbeat = self.heartbeat_ms().map(|ms| self.times.heartbeat_ms(ms));
-        let update = self.activations.until_ms(&self.readers);
+        let update = self.update_until_ms();
         let turn = (self.takes_frames() && self.waits_for_turn()).then_some(0);
         let in_hand = self.in_hand.deadline();
         let joins = self.joins_at_ms();

@@ -1,84 +1,17 @@
 //! Subscriptions of which one at a time is active in their group: the node says when, the client
 //! answers where it begins.
 
+use crate::activations::Updating;
 use crate::asked::Done;
 use crate::port::Port;
 use crate::publishers::number_of;
-use crate::readers::{Membership, Reader, Subscribe, Updating};
+use crate::readers::{Membership, Reader, Subscribe};
 use crate::session::Session;
 use crate::values::reference_of;
-use leveret_stream::{Command, Generation, MemberId, Refusal, RequestId, StoredBy};
+use leveret_stream::{Command, Generation, MemberId, Refusal, RequestId};
 use leveret_stream_protocol::{OffsetSpec, ServerCommand};
-use leveret_types::limits::{
-    STREAM_ACTIVE_REMEMBERED_MAX, STREAM_CONSUMER_UPDATE_MS_MAX, STREAM_JOIN_AGAIN_MS,
-};
+use leveret_types::limits::{STREAM_CONSUMER_UPDATE_MS_MAX, STREAM_JOIN_AGAIN_MS};
 use leveret_types::{Now, QueueId};
-use std::collections::BTreeMap;
-
-/// Which subscriptions of a connection become active, or are so no longer.
-#[derive(Debug, Default)]
-pub(crate) struct Activations {
-    /// Updates that the client has not answered, by their correlation ids. A group tells a
-    /// subscription no more before it has answered.
-    asked: BTreeMap<u32, Updating>,
-    /// Under which generations consumers of this connection were last active, by stream and group.
-    was_active: BTreeMap<(String, String), Generation>,
-}
-
-impl Activations {
-    /// The client is asked for an update. What it has not answered by now of the same subscription
-    /// says nothing any more: there is one for each at most.
-    fn ask(&mut self, correlation_id: u32, updating: Updating) {
-        self.asked
-            .retain(|_, older| older.subscription_id != updating.subscription_id);
-        self.asked.insert(correlation_id, updating);
-    }
-
-    /// Whether the client has yet to answer an update of this subscription.
-    fn is_asked(&self, reader: &Reader) -> bool {
-        self.asked.values().any(|updating| updating.is_of(reader))
-    }
-
-    /// When the client must have answered, in monotonic milliseconds.
-    pub(crate) fn until_ms(&self, readers: &BTreeMap<u8, Reader>) -> Option<u64> {
-        let waits = |update: &&Updating| {
-            let reader = readers.get(&update.subscription_id);
-            reader.is_some_and(|reader| update.is_of(reader))
-        };
-        let waiting = self.asked.values().filter(waits);
-        waiting.map(|update| update.until_ms).min()
-    }
-
-    /// Nobody waits for an answer any more.
-    pub(crate) fn forget_asked(&mut self) {
-        self.asked.clear();
-    }
-
-    /// Keeps under which generation a consumer of this connection was active last: what it stores
-    /// is taken until another one is active, also once it has lost its stream.
-    fn remember(&mut self, of: (String, String), generation: Generation) {
-        self.was_active.insert(of, generation);
-        if self.was_active.len() > STREAM_ACTIVE_REMEMBERED_MAX {
-            let oldest = self.was_active.iter().min_by_key(|(_, of)| **of);
-            if let Some(oldest) = oldest.map(|(name, _)| name.clone()) {
-                self.was_active.remove(&oldest);
-            }
-        }
-    }
-
-    /// On whose behalf the client stores an offset.
-    pub(crate) fn stores_by(&self, group: &str, stream: &str) -> StoredBy {
-        let of = (stream.to_owned(), group.to_owned());
-        let generation = self.was_active.get(&of);
-        generation.map_or(StoredBy::Anyone, |of| StoredBy::Member(*of))
-    }
-
-    /// How many updates the client has not answered, and how many generations are remembered.
-    #[cfg(test)]
-    pub(crate) fn counts(&self) -> (usize, usize) {
-        (self.asked.len(), self.was_active.len())
-    }
-}
 
 impl Session {
     /// A subscription joins its group, which is with the stream's leader. Until it is active,
@@ -219,6 +152,14 @@ impl Session {
         });
     }
 
+    /// When the client must have answered that a consumer becomes active, or is so no longer.
+    pub(crate) fn update_until_ms(&self) -> Option<u64> {
+        self.activations.until_ms(|updating| {
+            let reader = self.readers.get(&updating.subscription_id);
+            reader.is_some_and(|reader| reader.is_member(updating.member))
+        })
+    }
+
     /// An operator has set the offset of a group of which all consumers are active: those of this
     /// connection are read for from behind it on.
     pub fn move_readers(
@@ -263,7 +204,9 @@ impl Session {
             let membership = reader.membership.as_ref();
             reader.stream == stream && membership.is_some_and(|m| m.name() == group)
         });
-        let may_store = |reader: &Reader| reader.reads() || self.activations.is_asked(reader);
+        let is_asked = |m: &Membership| self.activations.is_asked(m.member);
+        let may_store =
+            |reader: &Reader| reader.reads() || reader.membership.as_ref().is_some_and(is_asked);
         let (mut any, mut stale) = (false, true);
         for reader in of_it {
             any = true;
@@ -279,7 +222,7 @@ impl Session {
         offset: OffsetSpec,
         port: &mut impl Port,
     ) {
-        let Some(updating) = self.activations.asked.remove(&correlation_id) else {
+        let Some(updating) = self.activations.answered(correlation_id) else {
             return;
         };
         let number = self.number();

@@ -9,11 +9,10 @@
 
 use self::early::Early;
 use self::filling::Filling;
-use self::groups::OffsetCounts;
 use self::publishers::Publishers;
 use self::reading::Finding;
 use self::replicated::Replica;
-use self::tracking_schedule::TrackingSchedule;
+use self::tracking_schedule::{OffsetCounts, TrackingSchedule};
 use self::turns::Turns;
 use crate::active::ActiveGroups;
 use crate::batch::Batch;

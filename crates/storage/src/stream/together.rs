@@ -15,7 +15,8 @@ use leveret_types::limits::{
 use std::io::{self, IoSlice};
 use std::ops::Range;
 
-/// Bytes that are written over at once where there is next to no room: a block of most file systems.
+/// Bytes that are written over at once where there is next to no room: a block of most file
+/// systems.
 const ROOM_BYTES: u64 = 4_096;
 
 /// Writes the records from a position on as they are, and from the file's beginning also its head.
@@ -261,8 +262,8 @@ impl<D: Disk> StreamFiles<D> {
         Ok(())
     }
 
-    /// Writes zeros to a part of a segment that is cut off. A file system that writes elsewhere what
-    /// is written over may have no room for that: then what is kept in reserve gives its own, and
+    /// Writes zeros to a part of a segment that is cut off. A file system that writes elsewhere
+    /// what is written over may have no room for that: then what is kept in reserve gives its own, and
     /// one piece after the other is synced, which has the room of the one before.
     pub(crate) fn write_zeros(&mut self, file: &D::File, part: Range<u64>) -> io::Result<()> {
         match write_zeros(file, part.clone()) {

@@ -219,8 +219,8 @@ fn a_file_that_grows_is_reported_wherever_it_is_cut_after_any_batch() {
     }
 }
 
-/// Nothing is confirmed that a cut would take unseen, also where the file's header cannot be written
-/// over.
+/// Nothing is confirmed that a cut would take unseen, also where the file's header cannot be
+/// written over.
 #[test]
 fn a_file_that_grows_on_a_full_disk_that_writes_elsewhere_says_how_long_it_is_or_takes_nothing() {
     const LARGE: usize = 300_000;
@@ -309,22 +309,25 @@ fn a_log_that_began_in_the_batch_before_a_file_that_was_cut_is_not_taken_for_sou
 
 /// That the file has room for a batch costs a sync of its own only where the batch is large.
 #[test]
-fn small_batches_in_a_file_that_grows_are_one_sync_each() {
-    let world = World::with_wal_files_of(8 << 20);
-    let (mut store, _) = world.open();
-    append(&mut store, A, &payload(0, BYTES));
-    store.sync().unwrap();
-    for n in 1..300 {
-        let len = [100, BYTES, 60_000][n as usize % 3];
-        append(&mut store, A, &payload(n, len));
-        let before = world.disk.counts().syncs;
+fn small_batches_in_a_file_that_grows_are_one_sync_each_and_all_in_a_prepared_one() {
+    for prepared in [0, 1] {
+        let world = World::with_wal_files_of(8 << 20);
+        let (mut store, _) = world.open();
+        store.prepare(prepared).unwrap();
+        append(&mut store, A, &payload(0, BYTES));
         store.sync().unwrap();
-        assert_eq!(world.disk.counts().syncs - before, 1, "batch {n}");
+        let mut syncs_of = |n, len| {
+            append(&mut store, A, &payload(n, len));
+            let before = world.disk.counts().syncs;
+            store.sync().unwrap();
+            world.disk.counts().syncs - before
+        };
+        for n in 1..300 {
+            let len = [100, BYTES, 60_000][n as usize % 3];
+            assert_eq!(syncs_of(n, len), 1, "batch {n}, {prepared} prepared");
+        }
+        assert_eq!(syncs_of(0, 400_000), 2 - prepared as u64);
     }
-    append(&mut store, A, &payload(0, 400_000));
-    let before = world.disk.counts().syncs;
-    store.sync().unwrap();
-    assert_eq!(world.disk.counts().syncs - before, 2);
 }
 
 #[test]

@@ -280,6 +280,34 @@ fn damaged_segments_quarantine_their_log_and_no_other() {
     assert_eq!(store.shards[0].damage(B), None);
 }
 
+/// What memory has let go of before it came into a segment is read from the log.
+#[test]
+fn an_entry_that_rots_in_the_log_while_it_waits_is_damaged_and_no_other() {
+    const BYTES: usize = 50_000;
+    let mut world = World::with_wal_files_of(64 << 20);
+    world.options.cache_bytes = 64 * 1024;
+    let (mut store, _) = world.open();
+    for n in 0..20 {
+        append(&mut store, A, &payload(n, BYTES));
+        append(&mut store, B, &payload(100 + n, BYTES));
+        store.sync().unwrap();
+    }
+    let log = world.only_file(".wal");
+    world.flip_within(&log, &payload(3, BYTES));
+    assert!(matches!(store.read(A, 3), Read::Damaged(_)));
+    assert!(store.shards[0].damage(A).is_some());
+    for n in (0..20).filter(|n| *n != 3) {
+        assert_eq!(store.read(A, n), Read::Ready(payload(n, BYTES).into()));
+    }
+    for n in 0..20 {
+        assert_eq!(
+            store.read(B, n),
+            Read::Ready(payload(100 + n, BYTES).into())
+        );
+    }
+    assert_eq!(store.shards[0].damage(B), None);
+}
+
 /// What was read beside another entry, while the drive gave other bytes than it has.
 #[test]
 fn an_entry_is_given_up_only_when_it_is_read_wrongly_now() {
@@ -332,6 +360,8 @@ fn a_segment_index_is_rebuilt_and_a_missing_segment_is_reported() {
     assert!(!report.notes.is_empty());
     let damage = store.shards[0].damage(A).expect("A is damaged");
     assert_eq!(damage.lost.len(), 40);
+    let says = |note: &String| note.contains("0..40") && note.contains("nowhere on disk");
+    assert!(damage.notes.iter().any(says), "{damage:?}");
 }
 
 #[test]

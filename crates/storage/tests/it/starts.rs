@@ -7,6 +7,7 @@ use leveret_storage::{
     Recovered, recover,
 };
 use leveret_types::LogId;
+use leveret_types::limits::WAL_BATCH_BYTES_MAX;
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
 use std::ops::ControlFlow;
@@ -438,4 +439,54 @@ fn all_lives(is_tight: bool) -> u64 {
         moved += world.moved;
     }
     moved
+}
+
+/// What waits in the last file is written again elsewhere where it goes into one batch, which is
+/// there whole or not at all. More than that stays where it is.
+#[test]
+fn a_start_that_ends_leaves_a_last_file_of_several_batches_as_it_is() {
+    const BYTES: usize = WAL_BATCH_BYTES_MAX / 4 * 3;
+    const ENTRIES: u64 = 2;
+    let options = Options {
+        uuid: *b"several batches!",
+        wal_file_bytes: 16 << 20,
+        cache_bytes: 64 * 1024,
+        ..Options::default()
+    };
+    let (log, folders) = (LogId(0), Folders::within(Path::new("/store")));
+    let start = |disk: &MemoryDisk, calls: u64| {
+        let left = Arc::new(AtomicU64::new(calls));
+        let disk = disk.clone();
+        let parts = recover(&Dying { disk, left }, &folders, &options);
+        parts.map(|parts| Life { parts, full: None })
+    };
+    let payload = |n: u64| vec![n as u8 + 1; BYTES];
+    let disk = MemoryDisk::new();
+    let mut life = start(&disk, u64::MAX).expect("a store");
+    for _ in 0..2 {
+        let file = life.parts.pool.prepare().expect("room");
+        life.parts.wal.supply(file);
+    }
+    life.parts.shards[0].create_log(log, LogKind::Durable);
+    for n in 0..ENTRIES {
+        let shard = &mut life.parts.shards[0];
+        let body = shard.body(Durability::Durable, &[&payload(n)]);
+        shard.append(log, body, BYTES as u32);
+        life.write().expect("written");
+    }
+    life.parts.wal.mark_idle().expect("marked");
+    drop(life);
+    for calls in 0.. {
+        let disk = disk.copy();
+        let has_ended = start(&disk, calls).is_err();
+        let mut life = start(&disk, u64::MAX).expect("a start");
+        assert_eq!(life.parts.report.notes, Vec::<String>::new());
+        for n in 0..ENTRIES {
+            let is_there = life.read(0, log, n) == payload(n);
+            assert!(is_there, "entry {n} after {calls} calls");
+        }
+        if !has_ended {
+            break;
+        }
+    }
 }

@@ -207,8 +207,8 @@ fn has(disk: &MemoryDisk, name: &str) -> bool {
     disk.paths().iter().any(|path| path.ends_with(name))
 }
 
-/// Two streams with so many chunks each, which the journal has, on a disk that writes elsewhere what
-/// is written over.
+/// Two streams with so many chunks each, which the journal has, on a disk that writes elsewhere
+/// what is written over.
 fn journaled(chunks: u64) -> (MemoryDisk, StreamFiles<MemoryDisk>) {
     let disk = MemoryDisk::new();
     disk.copy_on_write();

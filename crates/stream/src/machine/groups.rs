@@ -22,14 +22,6 @@ pub struct GroupOffset {
     pub per_second: f64,
 }
 
-/// What became of offsets that were to be stored, since the stream began here.
-#[derive(Debug, Default)]
-pub(super) struct OffsetCounts {
-    pub(super) refused: u64,
-    /// See [`Stream::offsets_crowded`].
-    crowded: u64,
-}
-
 impl Stream {
     /// Whether offsets are stored here: it is a stream of one node alone, or its leader.
     #[must_use]

@@ -1,6 +1,5 @@
 //! The publishers of a stream, and the confirms that they are owed.
 
-use super::Events;
 use crate::host::{Event, PublisherId, Reference, Refusal, SessionId};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -49,8 +48,8 @@ impl Publishers {
         self.declared.get(&key)
     }
 
-    /// These are confirmed with the turn that is gathering. Also what was stored before is confirmed
-    /// only then: its first copy may not be durable yet.
+    /// These are confirmed with the turn that is gathering. Also what was stored before is
+    /// confirmed only then: its first copy may not be durable yet.
     pub(super) fn owe(
         &mut self,
         turn: u64,
@@ -78,7 +77,7 @@ impl Publishers {
     }
 
     /// All turns up to this one are committed: publishers hear of it.
-    pub(super) fn confirm(&mut self, turn: u64, out: &mut Events) {
+    pub(super) fn confirm(&mut self, turn: u64, out: &mut Vec<(SessionId, Event)>) {
         while let Some(owed) = self.owed.pop_front_if(|owed| owed.turn <= turn) {
             let (publisher, ids) = (owed.publisher, owed.ids);
             out.push((owed.session, Event::Confirmed { publisher, ids }));

@@ -1,4 +1,4 @@
-//! When what is kept by name is written into the stream.
+//! When what is kept by name is written into the stream, and what of it is not kept.
 
 use leveret_types::Now;
 use leveret_types::limits::{STREAM_SNAPSHOT_BYTES, STREAM_TRACKING_GATHER_MS};
@@ -42,4 +42,12 @@ impl TrackingSchedule {
     pub(super) const fn appended(&mut self, bytes: u64) {
         self.bytes_since_snapshot += bytes;
     }
+}
+
+/// What became of offsets that were to be stored, since the stream began here.
+#[derive(Debug, Default)]
+pub(super) struct OffsetCounts {
+    pub(super) refused: u64,
+    /// Those that came while as many were kept as may be.
+    pub(super) crowded: u64,
 }

@@ -19,60 +19,8 @@ use leveret_types::limits::QUORUM_PRESENT_MS_MAX;
 use leveret_types::{ConsumerId, NodeId, Now, QueueId, ReplicaId};
 use served::{Place, Places, Served, Usage};
 use std::ops::Range;
-use under_way::UnderWay;
+use under_way::{Asked, Request, UnderWay};
 use viewing::Viewing;
-
-/// What is asked of the queue when all that came before is committed.
-#[derive(Clone, Copy, Debug)]
-enum Request {
-    Get {
-        subscription: ConsumerId,
-        no_ack: bool,
-    },
-    Purge {
-        request: u64,
-    },
-    Count {
-        request: u64,
-    },
-    Peek {
-        request: u64,
-        before: u64,
-    },
-    /// The message that a peek has found, which is being read.
-    Look {
-        request: u64,
-        position: Position,
-    },
-    /// A message that the consumer was to read from its own node's replica.
-    Fetch {
-        consumer: ConsumerId,
-        position: Position,
-    },
-    /// A purge is committed.
-    Purged {
-        request: u64,
-        count: u64,
-    },
-}
-
-/// A request, and whose.
-#[derive(Clone, Copy, Debug)]
-struct Asked {
-    node: NodeId,
-    session: u64,
-    request: Request,
-}
-
-impl Asked {
-    const fn new(node: NodeId, session: u64, request: Request) -> Self {
-        Self {
-            node,
-            session,
-            request,
-        }
-    }
-}
 
 /// A batch that is to be proposed.
 pub(super) struct Closed {

@@ -5,16 +5,10 @@
 //! speaks first: what the other says of it means nothing, as for the leader before.
 
 use super::Leader;
+use super::served::Claim;
 use crate::quorum::link::{HeldRange, Registration};
 use leveret_types::{ConsumerId, NodeId, Now};
 use std::cmp::Reverse;
-
-/// Messages that a subscription claims.
-#[derive(Debug)]
-pub(super) struct Claim {
-    subscription: ConsumerId,
-    held: HeldRange,
-}
 
 impl Leader {
     /// Takes note of what a node's subscriptions claim. What became of messages by an operation up

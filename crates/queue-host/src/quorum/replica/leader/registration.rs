@@ -1,9 +1,9 @@
 //! Whom a leader serves on which node: sessions, subscriptions, and what becomes of them when a
 //! node comes or goes.
 
+use super::Leader;
 use super::served::{Place, Session};
-use super::under_way::GivenBack;
-use super::{Leader, Request};
+use super::under_way::{GivenBack, Request};
 use crate::quorum::link::{Event, Origin, Registration};
 use crate::quorum::replica::Around;
 use crate::shard::Deferred;

@@ -1,6 +1,7 @@
 //! What is asked of a leader, and answered once all that came before is committed.
 
-use super::{Asked, Leader, Request, View};
+use super::under_way::{Asked, Request};
+use super::{Leader, View};
 use crate::peeked::{self, Found};
 use crate::quorum::link::{Event, Fetched, QueueCounts};
 use crate::quorum::replica::Around;

@@ -1,7 +1,6 @@
 //! Whom a leader serves: nodes in their sessions, and subscriptions where they are.
 
-use super::claims::Claim;
-use crate::quorum::link::{Origin, Window};
+use crate::quorum::link::{HeldRange, Origin, Window};
 use hashbrown::HashMap;
 use leveret_types::{ConsumerId, NodeId};
 
@@ -38,6 +37,13 @@ impl Place {
 
 /// Subscriptions, each with where it is.
 pub(super) type Places = HashMap<ConsumerId, Place, foldhash::fast::FixedState>;
+
+/// Messages that a subscription claims.
+#[derive(Debug)]
+pub(super) struct Claim {
+    pub(super) subscription: ConsumerId,
+    pub(super) held: HeldRange,
+}
 
 /// Whom a leader serves.
 #[derive(Debug, Default)]

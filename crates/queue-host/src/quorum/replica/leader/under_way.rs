@@ -1,6 +1,5 @@
 //! What is on its way to being committed, from an operation that waits to an entry in flight.
 
-use super::Asked;
 use crate::quorum::link::{Operation, Settle};
 use crate::quorum::replica::entry_payload::Published;
 use crate::quorum::replica::header::Header;
@@ -8,6 +7,58 @@ use leveret_queue::{Meta, Position};
 use leveret_types::limits::{QUORUM_BATCH_BYTES, QUORUM_BATCH_ITEMS};
 use leveret_types::{ConsumerId, NodeId, Now};
 use std::collections::VecDeque;
+
+/// What is asked of the queue when all that came before is committed.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Request {
+    Get {
+        subscription: ConsumerId,
+        no_ack: bool,
+    },
+    Purge {
+        request: u64,
+    },
+    Count {
+        request: u64,
+    },
+    Peek {
+        request: u64,
+        before: u64,
+    },
+    /// The message that a peek has found, which is being read.
+    Look {
+        request: u64,
+        position: Position,
+    },
+    /// A message that the consumer was to read from its own node's replica.
+    Fetch {
+        consumer: ConsumerId,
+        position: Position,
+    },
+    /// A purge is committed.
+    Purged {
+        request: u64,
+        count: u64,
+    },
+}
+
+/// A request, and whose.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked {
+    pub(super) node: NodeId,
+    pub(super) session: u64,
+    pub(super) request: Request,
+}
+
+impl Asked {
+    pub(super) const fn new(node: NodeId, session: u64, request: Request) -> Self {
+        Self {
+            node,
+            session,
+            request,
+        }
+    }
+}
 
 /// What has happened since the last entry was proposed.
 #[derive(Debug, Default)]

@@ -3,7 +3,8 @@
 //! What it reads is given to the queue once an entry says so that is committed. Followers hold no
 //! messages: who leads next reads again what is not settled.
 
-use super::{Leader, Request};
+use super::Leader;
+use super::under_way::Request;
 use crate::queue_spec::ViewSpec;
 use crate::quorum::replica::Around;
 use crate::quorum::replica::blob::ViewState;
