@@ -263,8 +263,8 @@ impl<D: Disk> StreamFiles<D> {
     }
 
     /// Writes zeros to a part of a segment that is cut off. A file system that writes elsewhere
-    /// what is written over may have no room for that: then what is kept in reserve gives its own, and
-    /// one piece after the other is synced, which has the room of the one before.
+    /// what is written over may have no room for that: then what is kept in reserve gives its own,
+    /// and one piece after the other is synced, which has the room of the one before.
     pub(crate) fn write_zeros(&mut self, file: &D::File, part: Range<u64>) -> io::Result<()> {
         match write_zeros(file, part.clone()) {
             Err(error) if is_full(&error) => {}

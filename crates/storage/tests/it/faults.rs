@@ -282,7 +282,7 @@ fn damaged_segments_quarantine_their_log_and_no_other() {
 
 /// What memory has let go of before it came into a segment is read from the log.
 #[test]
-fn an_entry_that_rots_in_the_log_while_it_waits_is_damaged_and_no_other() {
+fn an_entry_that_is_corrupted_in_the_log_while_it_waits_is_damaged_and_no_other() {
     const BYTES: usize = 50_000;
     let mut world = World::with_wal_files_of(64 << 20);
     world.options.cache_bytes = 64 * 1024;
