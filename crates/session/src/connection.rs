@@ -328,6 +328,11 @@ impl Connection {
         self.hold.is_held() || self.waits_for_room()
     }
 
+    /// Whether the client's input waits for the broker's own reasons, whatever the client sends.
+    pub(crate) const fn is_left_unread(&self) -> bool {
+        self.suspended() || self.hold.is_held()
+    }
+
     pub(crate) const fn waits_for_room(&self) -> bool {
         self.hold.room_ms().is_some() && matches!(self.phase, Phase::Running)
     }

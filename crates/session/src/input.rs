@@ -17,7 +17,8 @@ impl Connection {
         if requests.is_empty() {
             self.sent_off = false;
         }
-        if !bytes.is_empty() {
+        let is_heard = !bytes.is_empty();
+        if is_heard {
             self.times.heard();
         }
         if matches!(self.phase, Phase::Closing { .. } | Phase::Lingering)
@@ -27,6 +28,9 @@ impl Connection {
         }
         self.arriving.add(bytes);
         self.read(requests);
+        if is_heard {
+            self.note_progress();
+        }
     }
 
     /// Reads input until there is none, an answer is awaited or the connection is over.

@@ -13,10 +13,10 @@ use leveret_amqp::{ContentHeader, EncodeMethod, Properties, basic};
 use leveret_client::contract::{Publish, Request};
 use leveret_types::limits::{
     CHUNK_BYTES, MESSAGE_BYTES_HARD_MAX, TRANSACTION_BYTES_MAX, TRANSACTION_MESSAGES_MAX,
-    TTL_MS_MAX, UNFINISHED_BYTES_MAX, UNFINISHED_LARGE, UNFINISHED_LOOK_MS, UNFINISHED_MS_MAX,
+    TTL_MS_MAX, UNFINISHED_BYTES_MAX, UNFINISHED_LARGE, UNFINISHED_LOOK_MS,
 };
 use leveret_types::message::{MessageSummary, Span};
-use leveret_types::unfinished::Place;
+use leveret_types::unfinished::{Place, Ticket};
 use leveret_types::{ChannelId, Message, ProtocolError, ReplyCode, encoded};
 
 /// Class of `basic`, the only one whose methods carry content.
@@ -49,6 +49,8 @@ pub(crate) struct Assembly {
     header: Option<Header>,
     /// Its place among the node's unfinished publishes, if it is not small.
     place: Option<Place>,
+    /// Its turn to have one, while it waits.
+    ticket: Option<Ticket>,
     /// Exchange, routing key, properties and as much of the body as is here; before them, once they
     /// are known and the message is large, the header with which logs keep it.
     bytes: Vec<u8>,
@@ -72,13 +74,21 @@ impl Assembly {
             routing_key,
             header: None,
             place: None,
+            ticket: None,
             bytes,
         }
     }
 
-    /// When it is given up if others wait for its place.
-    pub(crate) fn until_ms(&self) -> Option<u64> {
-        self.place.as_ref().map(Place::until_ms)
+    /// Something of it has come, or could not come.
+    fn heard(&mut self, now_ms: u64) {
+        if let Some(place) = &mut self.place {
+            place.heard(now_ms);
+        }
+    }
+
+    /// When to look whether it is late for others who wait.
+    fn look_ms(&self) -> Option<u64> {
+        self.place.as_ref().map(Place::look_ms)
     }
 
     /// What the content header says. A large message is put together as logs keep it, so that they
@@ -302,6 +312,7 @@ impl Connection {
         part: &[u8],
         requests: &mut Vec<Request>,
     ) -> Result<(), ProtocolError> {
+        let now_ms = self.times.now.monotonic_ms;
         let assembly = self.assembly(number)?;
         if part.len() > assembly.missing() {
             let text = "content body frame exceeds remaining content size";
@@ -310,6 +321,7 @@ impl Connection {
                 text,
             )));
         }
+        assembly.heard(now_ms);
         let growth = assembly.growth(part);
         if growth > 0 {
             self.bound_unfinished(number, growth)?;
@@ -340,41 +352,64 @@ impl Connection {
         let Some(assembly) = arriving.filter(awaited).filter(|_| size > PROPERTIES_SMALL) else {
             return false;
         };
-        assembly.place = self.settings.unfinished.place(size, now_ms);
-        let until_ms = assembly.until_ms();
-        self.times.note_unfinished(until_ms);
-        let look_ms = until_ms.is_none().then_some(now_ms + UNFINISHED_LOOK_MS);
+        let (all, user) = (&self.settings.unfinished, &self.client.user);
+        assembly.place = all.place(&mut assembly.ticket, user, size, now_ms);
+        self.times.note_unfinished(assembly.look_ms());
+        let lacks_room = assembly.place.is_none();
+        let look_ms = lacks_room.then_some(now_ms + UNFINISHED_LOOK_MS);
         self.hold.wait_for_room(look_ms);
-        look_ms.is_some()
+        lacks_room
     }
 
-    /// Gives up publishes that have not arrived whole in time, while others wait for room.
+    /// What has come of a body counts for its publish also while its frame is not whole.
+    pub(crate) fn note_progress(&mut self) {
+        let Some([kind, channel @ ..]) = self.arriving.partial().first_chunk::<3>() else {
+            return;
+        };
+        let (kind, number) = (*kind, u16::from_be_bytes(*channel));
+        if kind == FrameKind::Body as u8
+            && self.times.unfinished_ms().is_some()
+            && let Some(channel) = self.channels.get_mut(&number)
+            && let Some(assembly) = &mut channel.assembly
+        {
+            assembly.heard(self.times.now.monotonic_ms);
+        }
+    }
+
+    /// Gives up publishes that are late while others wait for room.
     pub(crate) fn give_up_unfinished(&mut self, requests: &mut Vec<Request>) {
         let now_ms = self.times.now.monotonic_ms;
         if self.times.unfinished_ms().is_none_or(|at| at > now_ms) {
             return;
         }
-        let arriving = self.channels.iter();
-        let arriving = arriving.filter_map(|(number, channel)| {
-            let until_ms = channel.assembly.as_deref()?.until_ms()?;
-            Some((*number, until_ms))
+        let is_left_unread = self.is_left_unread();
+        let channels = self.channels.iter_mut();
+        let arriving = channels.filter_map(|(number, channel)| {
+            let assembly = channel.assembly.as_deref_mut()?;
+            if is_left_unread {
+                assembly.heard(now_ms);
+            }
+            assembly.place.is_some().then_some(*number)
         });
-        let arriving: Vec<(u16, u64)> = arriving.collect();
-        let (late, early): (Vec<_>, Vec<_>) =
-            arriving.into_iter().partition(|(_, at)| *at <= now_ms);
-        let next = early.iter().map(|(_, at)| *at).min();
-        let is_full = self.settings.unfinished.is_full(now_ms);
-        let again = (!is_full && !late.is_empty()).then_some(now_ms + UNFINISHED_LOOK_MS);
-        self.times
-            .set_unfinished([next, again].into_iter().flatten().min());
-        for (number, _) in late.into_iter().filter(|_| is_full) {
-            let text = format!(
-                "the message did not arrive within {} s while others waited for room",
-                UNFINISHED_MS_MAX / 1_000
+        let arriving: Vec<u16> = arriving.collect();
+        let mut next = None;
+        // One by one: the place of one that is given up may be all that was too much.
+        for number in arriving {
+            let Some(place) = self.assembly(number).ok().and_then(|a| a.place.as_ref()) else {
+                continue;
+            };
+            let Some(late) = place.late(now_ms) else {
+                let look_ms = place.look_ms().max(now_ms + UNFINISHED_LOOK_MS);
+                next = Some(next.map_or(look_ms, |next: u64| next.min(look_ms)));
+                continue;
+            };
+            let error = ProtocolError::channel(
+                ReplyCode::ResourceError,
+                format!("the message {late}: send it faster, or fewer at once"),
             );
-            let error = ProtocolError::channel(ReplyCode::ResourceError, text);
             self.now_failed(number, publish_error(error), requests);
         }
+        self.times.set_unfinished(next);
     }
 
     /// Whether the publish that arrives on this channel may hold so many octets more. The largest

@@ -6,9 +6,9 @@ use bytes::Bytes;
 use leveret_stream_protocol::frame::bytes_wanted;
 use leveret_stream_protocol::{FrameError, ResponseCode, next_frame};
 use leveret_types::Now;
-use leveret_types::limits::{SOCKET_READ_BYTES, UNFINISHED_LOOK_MS, UNFINISHED_MS_MAX};
+use leveret_types::limits::{SOCKET_READ_BYTES, UNFINISHED_LOOK_MS};
 use leveret_types::pool::Buffer;
-use leveret_types::unfinished::{Place, Unfinished};
+use leveret_types::unfinished::{Late, Place, Ticket, Unfinished};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -39,10 +39,10 @@ pub(crate) struct Input {
     unfinished: Arc<Unfinished>,
     /// That of the partial frame, if it is large.
     place: Option<Place>,
-    /// It has found none: nothing more is read until it does.
-    waits_for_place: bool,
-    /// When to look for one again, or whether others wait for the one it has, in monotonic
-    /// milliseconds.
+    /// Its turn to have one, where it has found none: nothing more is read until it does.
+    ticket: Option<Ticket>,
+    /// When to look for one again, or whether it is late for others who wait for the one it has, in
+    /// monotonic milliseconds.
     look_ms: Option<u64>,
 }
 
@@ -57,7 +57,7 @@ impl Input {
 
     /// Whether nothing is to be read, for there is no place for what comes.
     pub(crate) const fn waits_for_place(&self) -> bool {
-        self.waits_for_place
+        self.ticket.is_some()
     }
 
     /// When time matters to a frame that has begun to come, in monotonic milliseconds.
@@ -65,14 +65,21 @@ impl Input {
         self.look_ms
     }
 
-    /// Whether a frame has taken too long while others wait for its place.
-    pub(crate) fn is_late(&mut self, now_ms: u64) -> bool {
-        let is_late = |place: &Place| place.until_ms() <= now_ms;
-        if !self.place.as_ref().is_some_and(is_late) {
-            return false;
+    /// Something of a frame has come, or could not come.
+    pub(crate) fn heard(&mut self, now_ms: u64) {
+        if let Some(place) = &mut self.place {
+            place.heard(now_ms);
         }
-        self.look_ms = Some(now_ms + UNFINISHED_LOOK_MS);
-        self.unfinished.is_full(now_ms)
+    }
+
+    /// Whether a frame is late while others wait for its place.
+    pub(crate) fn late(&mut self, now_ms: u64) -> Option<Late> {
+        let place = self.place.as_ref()?;
+        if self.look_ms.is_some_and(|at| at > now_ms) {
+            return None;
+        }
+        self.look_ms = Some(place.look_ms().max(now_ms + UNFINISHED_LOOK_MS));
+        place.late(now_ms)
     }
 
     /// Drops what has arrived.
@@ -106,15 +113,20 @@ impl Input {
 
     /// The partial frame in a buffer that has room for what comes next, unless it is large and
     /// there is no place for it.
-    fn grow(&mut self, partial: Buffer, piece_bytes: usize, now_ms: u64) -> (Buffer, bool) {
+    fn grow(
+        &mut self,
+        partial: Buffer,
+        piece_bytes: usize,
+        (user, now_ms): (&str, u64),
+    ) -> (Buffer, bool) {
         let wanted = self.wanted(&partial);
         let room = room_for(partial.len() + piece_bytes, wanted);
         if room > UNCOUNTED_BYTES_MAX && self.place.is_none() {
-            self.place = self.unfinished.place(wanted, now_ms);
-            let until_ms = self.place.as_ref().map(Place::until_ms);
-            self.waits_for_place = until_ms.is_none();
-            self.look_ms = until_ms.or(Some(now_ms + UNFINISHED_LOOK_MS));
-            if self.waits_for_place {
+            let ticket = &mut self.ticket;
+            self.place = self.unfinished.place(ticket, user, wanted, now_ms);
+            let look_ms = self.place.as_ref().map(Place::look_ms);
+            self.look_ms = look_ms.or(Some(now_ms + UNFINISHED_LOOK_MS));
+            if self.place.is_none() {
                 return (partial, false);
             }
         }
@@ -133,7 +145,7 @@ impl Input {
 
     /// The next frame with its size, if it is whole. One that came in one piece is not copied, any
     /// other once at most.
-    fn next(&mut self, frame_max: u32, now_ms: u64) -> Result<Option<Bytes>, FrameError> {
+    fn next(&mut self, frame_max: u32, user_now: (&str, u64)) -> Result<Option<Bytes>, FrameError> {
         loop {
             let Some(mut partial) = self.partial.take() else {
                 let Some(piece) = self.waiting.front_mut() else {
@@ -161,7 +173,7 @@ impl Input {
             };
             let mut has_place = true;
             if is_full {
-                (partial, has_place) = self.grow(partial, piece_bytes, now_ms);
+                (partial, has_place) = self.grow(partial, piece_bytes, user_now);
             }
             let piece = self.waiting.front_mut().filter(|_| has_place);
             let Some(piece) = piece else {
@@ -197,6 +209,7 @@ impl Session {
     pub fn receive_into_room(&mut self, now: Now, bytes: usize, port: &mut impl Port) {
         let partial = self.input.partial.as_mut();
         partial.expect("room was asked for").wrote(bytes);
+        self.input.heard(now.monotonic_ms);
         self.receive(now, Bytes::new(), port);
         self.note_late(bytes, port);
     }
@@ -206,6 +219,7 @@ impl Session {
         if self.phase == Phase::Over || self.input.is_ignored || bytes.is_empty() {
             return;
         }
+        self.input.heard(self.now.monotonic_ms);
         self.input.waiting.push_back(bytes);
     }
 
@@ -216,7 +230,8 @@ impl Session {
             if !self.takes_frames() || self.phase == Phase::Over || self.work.is_spent() {
                 return;
             }
-            match self.input.next(self.terms.frame_max, self.now.monotonic_ms) {
+            let user_now = (self.client.user.as_str(), self.now.monotonic_ms);
+            match self.input.next(self.terms.frame_max, user_now) {
                 Ok(Some(frame)) => {
                     self.work.spend(1);
                     self.frame(&frame, port);
@@ -235,14 +250,15 @@ impl Session {
         self.close_unreadable(code, code.name(), port);
     }
 
-    /// Closes the connection over a frame that has not come whole while others wait for its place.
-    pub(crate) fn give_up_frame(&mut self, port: &mut impl Port) {
-        let seconds = UNFINISHED_MS_MAX / 1_000;
-        let reason = format!(
-            "a frame did not come whole within {seconds} s, and other publishers wait for the \
-             memory that it holds: send it faster, or smaller frames"
-        );
-        self.close_unreadable(ResponseCode::PRECONDITION_FAILED, &reason, port);
+    /// Closes the connection over a frame that is late while others wait for its place.
+    pub(crate) fn give_up_late_frame(&mut self, port: &mut impl Port) {
+        if self.is_left_unread() {
+            self.input.heard(self.now.monotonic_ms);
+        }
+        if let Some(late) = self.input.late(self.now.monotonic_ms) {
+            let reason = format!("a frame {late}: send it faster, or smaller frames");
+            self.close_unreadable(ResponseCode::PRECONDITION_FAILED, &reason, port);
+        }
     }
 }
 
@@ -262,7 +278,7 @@ mod tests {
     }
 
     fn all(input: &mut Input) -> Vec<Bytes> {
-        std::iter::from_fn(|| input.next(FRAME_MAX, 1).unwrap()).collect()
+        std::iter::from_fn(|| input.next(FRAME_MAX, ("u", 1)).unwrap()).collect()
     }
 
     #[test]

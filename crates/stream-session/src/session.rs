@@ -117,8 +117,13 @@ impl Session {
 
     /// Whether frames that have arrived are looked at, where this turn has room for their work.
     pub(crate) fn takes_frames(&self) -> bool {
-        let is_slow = self.publishers.are_congested() || self.output_bytes() > OUTBOX_BYTES_MAX;
-        self.asked.is_none() && !is_slow || self.phase >= Phase::Closing
+        let is_slow = self.output_bytes() > OUTBOX_BYTES_MAX;
+        !self.is_left_unread() && !is_slow || self.phase >= Phase::Closing
+    }
+
+    /// Whether the socket is not read for the broker's own reasons, whatever the client does.
+    pub(crate) fn is_left_unread(&self) -> bool {
+        self.asked.is_some() || self.publishers.are_congested()
     }
 
     /// Bytes that wait for the socket.
@@ -210,9 +215,7 @@ impl Session {
         }
         self.work.begin_turn();
         self.read_on(port);
-        if self.input.is_late(now.monotonic_ms) {
-            return self.give_up_frame(port);
-        }
+        self.give_up_late_frame(port);
         let update = self.update_until_ms();
         if update.is_some_and(|until| until <= now.monotonic_ms) {
             let seconds = STREAM_CONSUMER_UPDATE_MS_MAX / 1_000;

@@ -198,6 +198,13 @@ pub const UNFINISHED_NODE_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// Milliseconds after which a publish that has not arrived whole is given up while others wait for
 /// room: its channel is closed.
 pub const UNFINISHED_MS_MAX: u64 = 60_000;
+/// Milliseconds after which it is given up for them because nothing of it has come meanwhile.
+pub const UNFINISHED_SILENCE_MS: u64 = 10_000;
+/// See [`UNFINISHED_MS_MAX`]: of a user whose unfinished publishes, several, hold more than an even
+/// share of [`UNFINISHED_NODE_BYTES_MAX`].
+pub const UNFINISHED_CROWD_MS_MAX: u64 = 5_000;
+/// See [`UNFINISHED_SILENCE_MS`]: of such a user.
+pub const UNFINISHED_CROWD_SILENCE_MS: u64 = 2_000;
 /// Milliseconds after which a connection that waits for room for a publish looks again.
 pub const UNFINISHED_LOOK_MS: u64 = 100;
 /// Bytes of buffers that are kept for use again while streams are busy.

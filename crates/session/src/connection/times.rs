@@ -15,7 +15,7 @@ pub(crate) struct Times {
     /// When the phase must be over: the handshake, or the closing; nothing if that begins to count
     /// with the next moment told.
     until_ms: Option<u64>,
-    /// When the first publish that has not arrived whole may be given up.
+    /// When to look whether a publish that has not arrived whole is late.
     unfinished_ms: Option<u64>,
 }
 
@@ -133,14 +133,14 @@ impl Times {
 
     // --- publishes that have not arrived whole -------------------------------------------------
 
-    /// A publish has begun that may be given up then.
-    pub(crate) fn note_unfinished(&mut self, until_ms: Option<u64>) {
-        self.set_unfinished([self.unfinished_ms, until_ms].into_iter().flatten().min());
+    /// A publish has begun that is to be looked at then.
+    pub(crate) fn note_unfinished(&mut self, look_ms: Option<u64>) {
+        self.set_unfinished([self.unfinished_ms, look_ms].into_iter().flatten().min());
     }
 
-    /// When the first of those that are arriving may be given up.
-    pub(crate) const fn set_unfinished(&mut self, until_ms: Option<u64>) {
-        self.unfinished_ms = until_ms;
+    /// When the first of those that are arriving is to be looked at.
+    pub(crate) const fn set_unfinished(&mut self, look_ms: Option<u64>) {
+        self.unfinished_ms = look_ms;
     }
 
     pub(crate) const fn unfinished_ms(&self) -> Option<u64> {

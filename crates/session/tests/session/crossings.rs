@@ -7,7 +7,9 @@ use leveret_amqp::frame::FrameKind;
 use leveret_amqp::{ContentHeader, basic, channel, encode};
 use leveret_session::contract::Request;
 use leveret_session::{Connection, Settings, fuzz};
-use leveret_types::limits::{UNFINISHED_BYTES_MAX, UNFINISHED_LOOK_MS, UNFINISHED_MS_MAX};
+use leveret_types::limits::{
+    UNFINISHED_BYTES_MAX, UNFINISHED_CROWD_SILENCE_MS, UNFINISHED_LOOK_MS,
+};
 use leveret_types::{ChannelId, Now};
 
 fn with_heartbeat(seconds: u16) -> String {
@@ -342,9 +344,9 @@ fn nobody_is_woken_for_unfinished_publishes_when_there_is_nothing_to_give_up() {
     let mut bytes = unfinished(2, 2, 100_000);
     bytes.truncate(200);
     fuzz::drive(&mut connection, Now::both(1_000), bytes.into());
-    let at = 1_000 + UNFINISHED_MS_MAX;
+    let at = 1_000 + UNFINISHED_CROWD_SILENCE_MS;
     assert_eq!(connection.deadline(), Some(at));
-    // It is late, but nobody waits: it is looked at again after a while, for as long as it is late.
+    // Nothing of it comes, but nobody waits: it is looked at again and again.
     for round in 0..3 {
         let now = at + round * UNFINISHED_LOOK_MS;
         connection.tick(Now::both(now), &mut Vec::new());

@@ -3,15 +3,16 @@
 use crate::harness::begin_publish;
 use bytes::Bytes;
 use leveret_amqp::frame::FrameKind;
-use leveret_amqp::{ContentHeader, channel, connection, encode};
+use leveret_amqp::{ContentHeader, PROTOCOL_HEADER, channel, connection, encode};
 use leveret_client::SessionState;
-use leveret_session::contract::Request;
+use leveret_session::contract::{LoginOutcome, Reply, Request};
 use leveret_session::{Connection, Settings, fuzz};
 use leveret_types::limits::{
-    CHUNK_BYTES, MESSAGE_BYTES_MAX, UNFINISHED_LOOK_MS, UNFINISHED_MS_MAX,
-    UNFINISHED_NODE_BYTES_MAX,
+    CHUNK_BYTES, MESSAGE_BYTES_MAX, UNFINISHED_CROWD_MS_MAX, UNFINISHED_LOOK_MS, UNFINISHED_MS_MAX,
+    UNFINISHED_NODE_BYTES_MAX, UNFINISHED_SILENCE_MS,
 };
 use leveret_types::{Now, ProtocolError, ReplyCode};
+use std::sync::Arc;
 
 /// Octets of properties: none are set.
 const PROPERTIES: usize = 2;
@@ -37,6 +38,26 @@ impl Node {
 
     fn connect(&self) -> Connection {
         fuzz::open_connection(self.settings.clone())
+    }
+
+    /// A connection of this user, with channel 1 open.
+    fn connect_as(&self, user: &str) -> Connection {
+        let now = Now::both(self.now_ms);
+        let mut connection = Connection::new(Arc::new(self.settings.clone()), now);
+        let bytes = [&PROTOCOL_HEADER[..], &fuzz::handshake(), &open(1)].concat();
+        let mut requests = Vec::new();
+        connection.receive(now, bytes.into(), &mut requests);
+        while connection.suspended() {
+            let reply = match requests.pop() {
+                Some(Request::Login { .. }) => Reply::Login(LoginOutcome::Accepted {
+                    user: user.to_owned(),
+                }),
+                asked => asked.as_ref().and_then(fuzz::oblige).expect("it asks"),
+            };
+            connection.reply(now, reply, &mut requests);
+        }
+        assert_eq!(connection.user(), user);
+        connection
     }
 
     fn say(&self, connection: &mut Connection, bytes: Vec<u8>) {
@@ -100,8 +121,14 @@ fn the_publish_that_would_pass_the_nodes_bound_is_not_read_before_there_is_room(
     node.say(&mut second, publish(1, small + 1, 0));
     assert!(second.held(), "one octet too many");
     node.say(&mut third, publish(1, small, 0));
+    assert!(third.held(), "it would fit, and came later");
+    drop(second);
+    node.pass(&mut third, UNFINISHED_LOOK_MS);
     assert!(!third.held(), "it fits");
     assert_eq!(node.bytes(), UNFINISHED_NODE_BYTES_MAX);
+    let mut second = node.connect();
+    node.say(&mut second, publish(1, small + 1, 0));
+    assert!(second.held());
     node.pass(&mut second, UNFINISHED_LOOK_MS);
     assert!(second.held(), "nothing has changed");
     let mut rest = Vec::new();
@@ -157,7 +184,7 @@ fn a_client_that_waits_for_itself_is_let_go_on() {
     );
     node.say(&mut client, publish(1, 100_000, 0));
     assert!(client.held());
-    for _ in 0..UNFINISHED_MS_MAX / UNFINISHED_LOOK_MS {
+    for _ in 0..UNFINISHED_SILENCE_MS / UNFINISHED_LOOK_MS {
         assert!(client.held());
         node.pass(&mut client, UNFINISHED_LOOK_MS);
     }
@@ -165,6 +192,116 @@ fn a_client_that_waits_for_itself_is_let_go_on() {
         !client.held() && channels(&client) == 1,
         "channel 2 is closed"
     );
+}
+
+/// A client that sends no more than headers, each with a claim to its part of all room.
+fn claims(node: &Node, user: &str, claims: usize) -> Connection {
+    let mut client = node.connect_as(user);
+    for number in 1..=claims as u16 {
+        if number > 1 {
+            node.say(&mut client, open(number));
+        }
+        let claim = UNFINISHED_NODE_BYTES_MAX / claims;
+        node.say(&mut client, publish(number, claim, 0));
+    }
+    assert_eq!(node.bytes(), UNFINISHED_NODE_BYTES_MAX);
+    client
+}
+
+/// Milliseconds until this one is held no more.
+fn waits_ms(node: &mut Node, waiting: &mut Connection, claiming: &mut Connection) -> u64 {
+    let began_ms = node.now_ms;
+    assert!(waiting.held());
+    while waiting.held() && node.now_ms < began_ms + 2 * UNFINISHED_MS_MAX {
+        node.pass(claiming, UNFINISHED_LOOK_MS);
+        node.pass(waiting, 0);
+    }
+    node.now_ms - began_ms
+}
+
+#[test]
+fn claims_of_which_nothing_comes_give_way_and_soon_where_they_are_more_than_an_even_share() {
+    for (count, claimer, expected_ms, left) in [
+        (1, "mallory", 10_000, 0),
+        (16, "mallory", 2_000, 15),
+        (16, "honest", 10_000, 15),
+    ] {
+        let mut node = Node::new();
+        let mut claiming = claims(&node, claimer, count);
+        let mut honest = node.connect_as("honest");
+        node.say(&mut honest, publish(1, 300_000, 0));
+        let waited_ms = waits_ms(&mut node, &mut honest, &mut claiming);
+        assert_eq!(waited_ms, expected_ms, "{count} of {claimer}");
+        assert_eq!(channels(&claiming), left, "the others stay");
+        let told = String::from_utf8_lossy(&claiming.output().to_vec()).into_owned();
+        let why = format!("made no progress for {} s", expected_ms / 1_000);
+        assert!(told.contains(&why), "{told}");
+        assert_eq!(
+            told.contains("an even share"),
+            expected_ms == 2_000,
+            "{told}"
+        );
+    }
+}
+
+#[test]
+fn what_comes_of_a_frame_is_progress_of_its_publish_until_that_takes_too_long() {
+    for (count, expected_ms) in [(1, UNFINISHED_MS_MAX), (2, UNFINISHED_CROWD_MS_MAX)] {
+        let mut node = Node::new();
+        let mut slow = claims(&node, "slow", count);
+        let mut honest = node.connect_as("honest");
+        node.say(&mut honest, publish(1, 300_000, 0));
+        // One sends a frame octet by octet, two a frame of an octet each.
+        let mut octets = Vec::new();
+        body(&mut octets, 1, 4_000);
+        let mut octets = octets.into_iter();
+        let mut both = Vec::new();
+        body(&mut both, 1, 1);
+        body(&mut both, 2, 1);
+        let began_ms = node.now_ms;
+        while channels(&slow) == count {
+            let sent = match count {
+                1 => octets.by_ref().take(1).collect(),
+                _ => both.clone(),
+            };
+            assert!(!sent.is_empty() && node.now_ms < began_ms + 2 * UNFINISHED_MS_MAX);
+            node.say(&mut slow, sent);
+            node.pass(&mut slow, UNFINISHED_LOOK_MS);
+            node.pass(&mut honest, 0);
+        }
+        assert_eq!(node.now_ms - began_ms, expected_ms);
+        assert!(!honest.held() && channels(&slow) == count - 1);
+    }
+}
+
+#[test]
+fn who_finishes_a_publish_and_begins_the_next_at_once_goes_behind_who_waits() {
+    let mut node = Node::new();
+    let (mut greedy, mut honest) = (node.connect(), node.connect());
+    let large = UNFINISHED_NODE_BYTES_MAX - PROPERTIES;
+    let claim = publish(1, UNFINISHED_NODE_BYTES_MAX, 0);
+    node.say(&mut greedy, claim.clone());
+    node.say(&mut honest, publish(1, 300_000, 0));
+    assert!(honest.held());
+    let mut rest = Vec::new();
+    body(&mut rest, 1, large);
+    node.say(&mut greedy, [rest, claim].concat());
+    assert!(greedy.held(), "it is the other's turn");
+    node.pass(&mut honest, UNFINISHED_LOOK_MS);
+    assert!(!honest.held());
+}
+
+#[test]
+fn who_is_not_read_for_an_alarm_is_not_silent() {
+    let mut node = Node::new();
+    let mut blocked = claims(&node, "blocked", 1);
+    let mut waiting = node.connect_as("waiting");
+    node.say(&mut waiting, publish(1, 300_000, 0));
+    blocked.blocked(Some("low on disk"));
+    node.say(&mut blocked, [open(2), publish(2, 100, 0)].concat());
+    assert!(blocked.held());
+    let waited_ms = waits_ms(&mut node, &mut waiting, &mut blocked);
+    assert_eq!(waited_ms, UNFINISHED_MS_MAX);
 }
 
 #[test]

@@ -2,7 +2,10 @@
 
 use super::*;
 use leveret_stream_protocol::frame::put_frame;
-use leveret_types::limits::{UNFINISHED_LOOK_MS, UNFINISHED_MS_MAX, UNFINISHED_NODE_BYTES_MAX};
+use leveret_types::limits::{
+    UNFINISHED_CROWD_MS_MAX, UNFINISHED_CROWD_SILENCE_MS, UNFINISHED_LOOK_MS, UNFINISHED_MS_MAX,
+    UNFINISHED_NODE_BYTES_MAX, UNFINISHED_SILENCE_MS,
+};
 use leveret_types::unfinished::{Place, Unfinished};
 
 const FRAME_BYTES: usize = 1_000_000;
@@ -27,7 +30,8 @@ fn frame() -> Vec<u8> {
 /// A connection that is served, and room for so many bytes of unfinished frames.
 fn with_room(bytes: usize) -> (Play, Place, Arc<Unfinished>) {
     let unfinished = Arc::new(Unfinished::default());
-    let place = unfinished.place(UNFINISHED_NODE_BYTES_MAX - bytes, 1);
+    let most = UNFINISHED_NODE_BYTES_MAX - bytes;
+    let place = unfinished.place(&mut None, "another", most, 1);
     let play = another(&unfinished);
     (play, place.expect("there is room"), unfinished)
 }
@@ -95,23 +99,80 @@ fn small_frames_need_no_room() {
     assert!(play.session.reading());
 }
 
+fn is_given_up(play: &mut Play) -> bool {
+    let lines = play.lines();
+    lines.iter().any(|line| line.starts_with("> close"))
+}
+
+/// What is borne of a frame of a user who holds no more, and of one who holds nearly all.
 #[test]
-fn a_frame_that_does_not_come_whole_in_time_is_given_up_where_others_wait_for_its_room() {
-    let (mut first, _place, unfinished) = with_room(FRAME_BYTES);
-    send(&mut first, &frame()[..BEGINNING]);
-    let is_given_up = |lines: Vec<String>| {
-        let is_told = |line: &String| line.starts_with("> close");
-        lines.iter().any(is_told)
-    };
-    first.tick(UNFINISHED_MS_MAX);
-    assert!(!is_given_up(first.lines()), "nobody waits");
+fn a_frame_that_does_not_come_on_or_not_whole_in_time_is_given_up_for_those_who_wait() {
+    for (holds_all, pace, expected_ms) in [
+        (false, 0, UNFINISHED_SILENCE_MS),
+        (false, 1, UNFINISHED_MS_MAX),
+        (true, 0, UNFINISHED_CROWD_SILENCE_MS),
+        (true, 1, UNFINISHED_CROWD_MS_MAX),
+    ] {
+        let user = if holds_all { "guest" } else { "another" };
+        let unfinished = Arc::new(Unfinished::default());
+        let most = UNFINISHED_NODE_BYTES_MAX - FRAME_BYTES;
+        let _most = unfinished.place(&mut None, user, most, 1);
+        let mut slow = another(&unfinished);
+        let begun_ms = slow.now.monotonic_ms;
+        let frame = frame();
+        send(&mut slow, &frame[..BEGINNING]);
+        let mut ticket = None;
+        let mut at = BEGINNING;
+        while !is_given_up(&mut slow) {
+            assert!(slow.now.monotonic_ms < begun_ms + 2 * UNFINISHED_MS_MAX);
+            let now_ms = slow.now.monotonic_ms;
+            let place = unfinished.place(&mut ticket, "waits", 10, now_ms);
+            assert!(place.is_none());
+            send(&mut slow, &frame[at..at + pace]);
+            at += pace;
+            slow.tick(UNFINISHED_LOOK_MS);
+        }
+        assert_eq!(
+            slow.now.monotonic_ms - begun_ms,
+            expected_ms,
+            "{user} {pace}"
+        );
+        let now_ms = slow.now.monotonic_ms;
+        assert!(unfinished.place(&mut ticket, "waits", 10, now_ms).is_some());
+    }
+}
+
+#[test]
+fn a_frame_is_not_given_up_while_nobody_waits() {
+    let (mut slow, _place, unfinished) = with_room(FRAME_BYTES);
+    send(&mut slow, &frame()[..BEGINNING]);
+    slow.tick(UNFINISHED_MS_MAX);
+    assert!(!is_given_up(&mut slow));
     let mut second = another(&unfinished);
-    second.now = first.now;
+    second.now = slow.now;
     send(&mut second, &frame()[..100_000]);
-    first.tick(UNFINISHED_LOOK_MS);
-    assert!(is_given_up(first.lines()));
+    slow.tick(UNFINISHED_LOOK_MS);
+    assert!(is_given_up(&mut slow));
     second.tick(UNFINISHED_LOOK_MS);
     assert!(second.session.reading());
+}
+
+#[test]
+fn who_finishes_a_frame_and_begins_the_next_at_once_goes_behind_who_waits() {
+    let (mut greedy, _place, unfinished) = with_room(FRAME_BYTES);
+    send(&mut greedy, &frame()[..BEGINNING]);
+    let mut honest = another(&unfinished);
+    send(&mut honest, &frame()[..100_000]);
+    assert!(!honest.session.reading());
+    send(&mut greedy, &frame()[BEGINNING..]);
+    send(&mut greedy, &frame()[..BEGINNING]);
+    assert!(!greedy.session.reading(), "it is the other's turn");
+    honest.tick(UNFINISHED_LOOK_MS);
+    assert!(honest.session.reading());
+    send(&mut honest, &frame()[100_000..]);
+    assert_eq!(honest.lines().len(), 1);
+    greedy.tick(UNFINISHED_LOOK_MS);
+    assert!(greedy.session.reading());
 }
 
 #[test]
