@@ -97,11 +97,8 @@ fn bodies_that_do_not_become_whole_hold_little_and_others_are_answered() {
     assert!(most < bound, "{most} bytes were held, not {bound}");
     assert!(most > HTTP_BODIES_BYTES_MAX / 2, "{most}: room was used");
 
-    // A short request waits for nobody; a stranger's body has the room of a login form.
-    let begun = Instant::now();
+    // A short request needs no room; a stranger's body has the room of a login form.
     assert_eq!(put(HTTP_BODY_BYTES_FREE).status, 204);
-    let took = begun.elapsed();
-    assert!(took < Duration::from_secs(2), "{took:?}");
     for (length, status) in [(HTTP_LOGIN_BYTES_MAX, 200), (HTTP_LOGIN_BYTES_MAX + 1, 413)] {
         let body = " ".repeat(length);
         let request = format!(

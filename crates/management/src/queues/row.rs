@@ -302,7 +302,6 @@ mod tests {
             "arguments",
             "name,none,name",
             "none",
-            "",
         ] {
             let query = Query::parse(&format!("columns={columns}")).expect("a query");
             let picked = QueueRow::of(row.clone()).with_columns(columns).whole();
