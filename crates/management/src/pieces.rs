@@ -20,6 +20,10 @@ use tokio::task::JoinHandle;
 /// What compressing takes beside its input and output: a window, and tables of what was seen.
 const GZIP_STATE_BYTES: usize = 256 * 1024;
 
+/// Pieces that are made for one that is compressed at most, which may then be short, or have
+/// nothing yet.
+const GZIP_PIECES: usize = 4;
+
 /// Rows that are made, or written, before whoever else waits for the processor has it.
 const ROWS_A_TURN: usize = 8;
 
@@ -101,7 +105,10 @@ impl Pieces {
         let mut encoder = Some(GzEncoder::new(Vec::new(), Compression::fast()));
         let make = move || {
             let mut gzip = encoder.take()?;
-            while gzip.get_ref().len() < HTTP_PIECE_BYTES {
+            for _ in 0..GZIP_PIECES {
+                if gzip.get_ref().len() >= HTTP_PIECE_BYTES {
+                    break;
+                }
                 // A vector takes whatever is written to it.
                 let written = match self.make.next() {
                     Some(piece) => gzip.write_all(&piece),
@@ -360,6 +367,19 @@ mod tests {
         for piece in 1..=3 {
             assert!(pieces.next().is_some());
             assert_eq!(made.load(Ordering::Relaxed), piece * HTTP_PIECE_ROWS);
+        }
+    }
+
+    #[test]
+    fn short_rows_are_made_a_bounded_number_at_a_time_also_where_they_are_compressed() {
+        let made = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&made);
+        let batch = move || vec![count.fetch_add(1, Ordering::Relaxed)];
+        let mut pieces = Pieces::of_rows(batch, |_, out| out.push(b'0'), 0).gzipped();
+        for piece in 1..=3 {
+            assert!(pieces.next().is_some());
+            let most = piece * GZIP_PIECES * HTTP_PIECE_ROWS;
+            assert_eq!(made.load(Ordering::Relaxed), most);
         }
     }
 
