@@ -10,7 +10,6 @@ use crate::directory::Queue;
 pub use crate::disk_use::{DiskUse, QueueDiskUse};
 pub use crate::move_messages::{Move, MoveEnd, MoveMessages};
 use crate::question::Question;
-pub use crate::raft_counts::RaftCounts;
 pub use crate::stream_place::{Browse, StreamPlace};
 pub use crate::stream_stats::{
     Browsed, STREAM_ERROR_CODES, StreamConsumerStats, StreamGroup, StreamGroups, StreamMessage,
@@ -19,6 +18,7 @@ pub use crate::stream_stats::{
 use leveret_auth::Access;
 use leveret_types::{
     ConnectionId, FieldTable, LatencyCounts, MESSAGE_SIZES, NodeId, ProtocolError, QueueId,
+    RaftCounts,
 };
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;

@@ -68,7 +68,6 @@ mod query_parameters;
 pub mod question;
 mod queue_search;
 mod queues;
-mod raft_counts;
 mod ranges;
 mod rate_limit;
 mod rates;

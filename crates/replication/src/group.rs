@@ -1,7 +1,7 @@
 //! One member of one group: what goes in. What comes out is in [`crate::ready`].
 
 use crate::convert::message_in;
-use crate::counts::Counts;
+use crate::counts;
 use crate::election::Election;
 use crate::entry::{Entry, EntryKind};
 use crate::error::{Malformed, RestoreError, StepError};
@@ -13,7 +13,7 @@ use crate::ready::Unsettled;
 use leveret_types::limits::{
     APPEND_BYTES_MAX, APPEND_ENTRIES_MAX, APPENDS_IN_FLIGHT_MAX, UNCOMMITTED_BYTES_MAX,
 };
-use leveret_types::{NodeId, ReplicaId};
+use leveret_types::{NodeId, RaftCounts, ReplicaId};
 use raft::{ProgressState, RawNode, StateRole};
 use std::collections::VecDeque;
 
@@ -129,7 +129,7 @@ pub struct Group {
     /// What the embedder knows of this member's role.
     pub(crate) told: RoleChange,
     /// What it has done.
-    pub(crate) counts: Counts,
+    pub(crate) counts: RaftCounts,
 }
 
 impl std::fmt::Debug for Group {
@@ -197,7 +197,7 @@ impl Group {
             hard,
             has_buffers: false,
             told,
-            counts: Counts::default(),
+            counts: RaftCounts::default(),
         };
         group.draw_timeout();
         Ok(group)
@@ -214,7 +214,7 @@ impl Group {
         }
         message.check()?;
         self.check_possible(&message)?;
-        self.counts.take(&message);
+        counts::take(&mut self.counts, &message);
         let (from, term) = (message.from, message.term);
         let is_vote = matches!(message.body, Body::Vote { .. });
         let is_leaders = matches!(
@@ -354,7 +354,7 @@ impl Group {
 
     /// What this member has done so far.
     #[must_use]
-    pub const fn counts(&self) -> &Counts {
+    pub const fn counts(&self) -> &RaftCounts {
         &self.counts
     }
 

@@ -82,7 +82,7 @@ impl Group {
             return Err(ProposeError::Full);
         }
         self.leading.has_proposals = true;
-        self.counts.proposals += 1;
+        self.counts.commands += 1;
         Ok((self.last_index(), self.term()))
     }
 
@@ -110,7 +110,7 @@ impl Group {
         change.encode(&mut data);
         let taken = self.raw.propose_conf_change(data, change_in(change));
         taken.map_err(|_| ProposeError::Full)?;
-        self.counts.proposals += 1;
+        self.counts.commands += 1;
         let (index, term) = (self.last_index(), self.term());
         assert!(
             self.raw.raft.pending_conf_index == index,

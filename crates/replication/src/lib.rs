@@ -31,7 +31,6 @@ mod ready;
 mod wanted;
 mod wire;
 
-pub use counts::Counts;
 pub use entry::{Entry, EntryKind};
 pub use error::{Malformed, ProposeError, RestoreError, StepError};
 pub use group::{Group, GroupConfig, HardState, MemberStatus, Role, RoleChange, Status};

@@ -1,6 +1,7 @@
 //! What a group wants done, and what it holds back until that is durable.
 
 use crate::convert::{change_in, entry_out, mark_out, message_out};
+use crate::counts;
 use crate::entry::{Entry, EntryKind};
 use crate::group::{Group, HardState, RoleChange};
 use crate::membership::{Membership, MembershipChange, SnapshotMark};
@@ -111,7 +112,7 @@ impl Group {
     fn count(&mut self, ready: &Ready) {
         for message in ready.messages.iter().chain(&ready.snapshots) {
             let is_up = self.is_up(message.to);
-            self.counts.send(message, is_up);
+            counts::send(&mut self.counts, message, is_up);
         }
         self.counts.writes += u64::from(ready.must_sync);
         if let Some(new) = ready.hard_state {

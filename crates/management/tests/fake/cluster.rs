@@ -2,10 +2,10 @@
 //! things, and they ask each other.
 
 use super::Fake;
-use leveret_management::api::{BrokerStats, RaftCounts, ReplicaStats};
+use leveret_management::api::{BrokerStats, ReplicaStats};
 use leveret_management::question::Question;
 use leveret_management::{App, answers};
-use leveret_types::{ConnectionId, LatencyCounts, NodeId, QueueId};
+use leveret_types::{ConnectionId, LatencyCounts, NodeId, QueueId, RaftCounts};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 

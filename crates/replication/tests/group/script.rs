@@ -1,8 +1,8 @@
 //! Short stories of one group, and how it stands at their end.
 
 use crate::world::{Planted, World, replica};
-use leveret_replication::{Counts, Group, MembershipChange};
-use leveret_types::{NodeId, ReplicaId};
+use leveret_replication::{Group, MembershipChange};
+use leveret_types::{NodeId, RaftCounts, ReplicaId};
 
 /// Plays `script` on a group of nodes 1 to 3 and compares the lines that its `show`, `sent`, and
 /// refused commands give.
@@ -211,7 +211,7 @@ fn what_each_member_does_is_counted() {
         *group.expect("it is up").counts()
     };
     let [one, two, three] = [1, 2, 3].map(|node| counts(&world, node));
-    let stood = |of: Counts| (of.trials, of.elections, of.proposals);
+    let stood = |of: RaftCounts| (of.trials, of.elections, of.commands);
     assert_eq!(stood(one), (1, 1, 1));
     assert_eq!([two, three].map(stood), [(0, 0, 0); 2]);
     for follower in [two, three] {

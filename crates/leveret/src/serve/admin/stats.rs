@@ -7,8 +7,8 @@ use leveret_cluster::{BorrowedShard as _, Env as _};
 use leveret_management::Directory as _;
 use leveret_management::api::{
     BrokerStats, ChannelStats, ConnectionContent, ConnectionStats, ConsumerStats, DiskUse, IoStats,
-    Listener, MemoryStats, MessageCounters, NodeStats, QueueDiskUse, QueueStats, RaftCounts,
-    ReplicaStats, StreamConsumerStats, StreamProtocolStats, StreamPublisherStats, StreamStanding,
+    Listener, MemoryStats, MessageCounters, NodeStats, QueueDiskUse, QueueStats, ReplicaStats,
+    StreamConsumerStats, StreamProtocolStats, StreamPublisherStats, StreamStanding,
 };
 use leveret_metadata::{QueueKind, QueueRecord};
 use leveret_node::traces::Traces;
@@ -364,20 +364,7 @@ impl Admin {
             applied: group.applied,
             committed: group.commit,
             commit_ms,
-            counts: RaftCounts {
-                commands: counts.proposals,
-                appends: counts.appends,
-                empty_appends: counts.empty_appends,
-                appends_taken: counts.appends_taken,
-                appends_refused: counts.appends_refused,
-                requests_sent: counts.requests_sent,
-                messages_sent: counts.messages_sent,
-                messages_lost: counts.messages_lost,
-                trials: counts.trials,
-                elections: counts.elections,
-                hard_states: counts.hard_states,
-                writes: counts.writes,
-            },
+            counts,
         })
     }
 

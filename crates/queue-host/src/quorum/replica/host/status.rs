@@ -3,9 +3,9 @@
 use super::Replicas;
 use crate::quorum::replica::Replica;
 use leveret_queue::Counts as QueueCounts;
-use leveret_replication::{Counts, Status};
+use leveret_replication::Status;
 use leveret_storage::ShardLogs;
-use leveret_types::QueueId;
+use leveret_types::{QueueId, RaftCounts};
 
 /// How a replicated queue stands, seen from one member.
 #[derive(Clone, Debug)]
@@ -20,7 +20,7 @@ pub struct ReplicaStatus {
     /// acts as the leader; 0 elsewhere.
     pub commit_ms: u64,
     /// What the member has done.
-    pub counts: Counts,
+    pub counts: RaftCounts,
 }
 
 /// How many members do not do what they are there for, as far as one node knows.

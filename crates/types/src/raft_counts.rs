@@ -1,6 +1,7 @@
-//! What the member of a replicated queue has done. Apart for the sake of the other file's length.
+//! What a member of a Raft group has done, for metrics.
 
-/// Counts since the node's start, or since the member is there; see RabbitMQ's `raft_` metrics.
+/// Counts since the member began on this node; each only grows. RabbitMQ's `raft_` metrics have
+/// the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RaftCounts {
     /// Entries that it proposed as the leader.
@@ -13,7 +14,7 @@ pub struct RaftCounts {
     pub appends_taken: u64,
     /// Appends of its own that another member has refused.
     pub appends_refused: u64,
-    /// Messages to other members that ask for an answer.
+    /// Messages to other members that ask for an answer: appends, votes, heartbeats and so on.
     pub requests_sent: u64,
     /// Messages to other members.
     pub messages_sent: u64,
@@ -21,7 +22,7 @@ pub struct RaftCounts {
     pub messages_lost: u64,
     /// How often it asked whether it would be voted for.
     pub trials: u64,
-    /// How often it stood for election.
+    /// How often it stood for election, in a new term each time.
     pub elections: u64,
     /// How often its term or its vote were written.
     pub hard_states: u64,
