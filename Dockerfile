@@ -1,4 +1,4 @@
-# A node in a container: docker build -t leveret . && docker run -p 5672:5672 -p 15672:15672 -v leveret:/data leveret
+# A node in a container: docker build -t leveret . && docker run -p 5552:5552 -p 5672:5672 -p 15672:15672 -v leveret:/data leveret
 FROM rust:1.95-bookworm AS build
 WORKDIR /src
 COPY . .
@@ -18,7 +18,7 @@ USER leveret
 # Where the command line finds the node.
 ENV LEVERET_DATA_DIR=/data
 VOLUME /data
-EXPOSE 5672 15672 15692
+EXPOSE 5552 5672 15672 15692
 # Drains on SIGTERM, which is what a stop sends.
 ENTRYPOINT ["leveret"]
-CMD ["serve", "--data-dir", "/data", "--amqp", "0.0.0.0:5672", "--http", "0.0.0.0:15672", "--metrics", "0.0.0.0:15692"]
+CMD ["serve", "--data-dir", "/data", "--amqp", "0.0.0.0:5672", "--stream", "0.0.0.0:5552", "--http", "0.0.0.0:15672", "--metrics", "0.0.0.0:15692"]

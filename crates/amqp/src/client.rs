@@ -106,7 +106,7 @@ pub fn publish(
 
 /// What a broker says in one frame.
 #[derive(Debug)]
-pub enum Heard<'a> {
+pub enum ServerFrame<'a> {
     /// A method.
     Method(Method<'a>),
     /// What a message has before its body.
@@ -119,7 +119,7 @@ pub enum Heard<'a> {
 
 /// A broker's bytes that are not AMQP 0-9-1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum HeardError {
+pub enum ServerFrameError {
     /// They are no frame.
     #[error("{0}")]
     Frame(FrameError),
@@ -133,20 +133,20 @@ pub enum HeardError {
 ///
 /// # Errors
 /// If it is no frame, or what is in it makes no sense.
-pub fn next_heard(
+pub fn next_server_frame(
     input: &[u8],
     frame_max: u32,
-) -> Result<Option<(u16, Heard<'_>, usize)>, HeardError> {
-    let Some(frame) = next_frame(input, frame_max).map_err(HeardError::Frame)? else {
+) -> Result<Option<(u16, ServerFrame<'_>, usize)>, ServerFrameError> {
+    let Some(frame) = next_frame(input, frame_max).map_err(ServerFrameError::Frame)? else {
         return Ok(None);
     };
     let heard = match frame.kind {
-        FrameKind::Method => Method::decode(frame.payload).map(Heard::Method),
-        FrameKind::Header => ContentHeader::decode(frame.payload).map(Heard::Header),
-        FrameKind::Body => Ok(Heard::Body(frame.payload)),
-        FrameKind::Heartbeat => Ok(Heard::Heartbeat),
+        FrameKind::Method => Method::decode(frame.payload).map(ServerFrame::Method),
+        FrameKind::Header => ContentHeader::decode(frame.payload).map(ServerFrame::Header),
+        FrameKind::Body => Ok(ServerFrame::Body(frame.payload)),
+        FrameKind::Heartbeat => Ok(ServerFrame::Heartbeat),
     };
-    let heard = heard.map_err(HeardError::Payload)?;
+    let heard = heard.map_err(ServerFrameError::Payload)?;
     Ok(Some((frame.channel, heard, frame.wire_len())))
 }
 
@@ -162,14 +162,15 @@ impl Incoming {
     ///
     /// # Errors
     /// The first error of a frame, or of `each`.
-    pub fn receive<E: From<HeardError>>(
+    pub fn receive<E: From<ServerFrameError>>(
         &mut self,
         bytes: &[u8],
-        mut each: impl FnMut(u16, Heard<'_>) -> Result<(), E>,
+        mut each: impl FnMut(u16, ServerFrame<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         self.bytes.extend_from_slice(bytes);
         let mut consumed = 0;
-        while let Some((channel, heard, wire_len)) = next_heard(&self.bytes[consumed..], u32::MAX)?
+        while let Some((channel, heard, wire_len)) =
+            next_server_frame(&self.bytes[consumed..], u32::MAX)?
         {
             each(channel, heard)?;
             consumed += wire_len;
@@ -183,14 +184,14 @@ impl Incoming {
 mod tests {
     use super::*;
 
-    fn words(incoming: &mut Incoming, bytes: &[u8]) -> Result<Vec<String>, HeardError> {
+    fn words(incoming: &mut Incoming, bytes: &[u8]) -> Result<Vec<String>, ServerFrameError> {
         let mut words = Vec::new();
         incoming.receive(bytes, |channel, heard| {
             words.push(match heard {
-                Heard::Method(method) => format!("{channel}:{}", method.name()),
-                Heard::Header(header) => format!("{channel}:{}", header.body_size),
-                Heard::Body(body) => format!("{channel}:{}", String::from_utf8_lossy(body)),
-                Heard::Heartbeat => "heartbeat".to_owned(),
+                ServerFrame::Method(method) => format!("{channel}:{}", method.name()),
+                ServerFrame::Header(header) => format!("{channel}:{}", header.body_size),
+                ServerFrame::Body(body) => format!("{channel}:{}", String::from_utf8_lossy(body)),
+                ServerFrame::Heartbeat => "heartbeat".to_owned(),
             });
             Ok(())
         })?;
@@ -235,11 +236,14 @@ mod tests {
     #[test]
     fn what_is_no_frame_and_no_method_is_an_error() {
         let heard = |bytes: &[u8]| words(&mut Incoming::default(), bytes);
-        assert!(matches!(heard(b"HTTP/1.1"), Err(HeardError::Frame(_))));
+        assert!(matches!(
+            heard(b"HTTP/1.1"),
+            Err(ServerFrameError::Frame(_))
+        ));
         let mut unknown = Vec::new();
         encode::frame(&mut unknown, FrameKind::Method, 0, |out| {
             out.extend_from_slice(&[0xFF; 4]);
         });
-        assert!(matches!(heard(&unknown), Err(HeardError::Payload(_))));
+        assert!(matches!(heard(&unknown), Err(ServerFrameError::Payload(_))));
     }
 }

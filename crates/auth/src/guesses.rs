@@ -13,12 +13,16 @@
 //! count of its address nor by that of its name. The same wrong password of the same user counts
 //! once, however often it comes: a client that was left with an old one is no guesser.
 //!
+//! Who guesses at a user from the user's own address cannot be told from that user. So that not
+//! both are held alike, a password that was right a moment ago is let in though others are held. As
+//! every guess could be that one, look-ups are counted as well: far more of them are free, not all.
+//!
 //! Everything is bounded: what has not been touched for longest is forgotten first.
 
 use crate::login::{Fingerprint, LoginCheck, digest};
 use leveret_types::limits::{
     GUESSES_FREE_PER_ADDRESS, GUESSES_FREE_PER_USER, GUESSES_FREE_PER_USER_AND_ADDRESS,
-    GUESSES_REMEMBERED_MAX, LOGIN_HELD_FOR_USER_MS_MAX,
+    GUESSES_REMEMBERED_MAX, HELD_LOOK_UPS_FREE, LOGIN_HELD_FOR_USER_MS_MAX,
 };
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -30,6 +34,9 @@ const USER_AND_ADDRESS_MS: u64 = 2_000;
 const ADDRESS_MS: u64 = 200;
 /// The same of one user from all addresses.
 const USER_MS: u64 = 1_000;
+/// Milliseconds in which a look-up for who is held is forgotten: it tells whoever guesses from the
+/// address of a user as much as a check does.
+const LOOK_UP_MS: u64 = 20;
 
 /// By what an address is told from others: of IPv6 it is the network of 64 bits, as whoever has one
 /// address of it mostly has all.
@@ -129,6 +136,8 @@ pub struct Guesses {
     of_both: Buckets<Guesser>,
     of_network: Buckets<IpAddr>,
     of_user: Buckets<[u8; 16]>,
+    /// Look-ups for who is held.
+    look_ups: Buckets<Guesser>,
     /// Who has logged in.
     known: Recent<Guesser, ()>,
     /// From where anybody has.
@@ -147,6 +156,7 @@ impl Guesses {
             of_both: Buckets::new(both, USER_AND_ADDRESS_MS),
             of_network: Buckets::new(GUESSES_FREE_PER_ADDRESS, ADDRESS_MS),
             of_user: Buckets::new(GUESSES_FREE_PER_USER, USER_MS),
+            look_ups: Buckets::new(HELD_LOOK_UPS_FREE, LOOK_UP_MS),
             known: Recent::new(),
             familiar: Recent::new(),
             wrong: Recent::new(),
@@ -188,6 +198,18 @@ impl Guesses {
         }
     }
 
+    /// Whether it may be looked up if a password that is held was right a moment ago: for who has
+    /// logged in from there, unless [too many](HELD_LOOK_UPS_FREE) were in vain.
+    #[must_use]
+    pub fn may_look_up(&self, guesser: &Guesser, now_ms: u64) -> bool {
+        self.is_known(guesser) && self.look_ups.wait_ms(guesser, now_ms) == 0
+    }
+
+    /// A password that is held was looked up, and was not right a moment ago.
+    pub fn looked_up_in_vain(&mut self, guesser: &Guesser, now_ms: u64) {
+        self.look_ups.count(*guesser, now_ms);
+    }
+
     /// Whether this very check has found its password wrong of late: it tells nobody anything new.
     #[must_use]
     pub fn knows_wrong(&self, fingerprint: Fingerprint) -> bool {
@@ -220,6 +242,12 @@ impl Guesses {
     pub fn is_familiar(&self, guesser: &Guesser) -> bool {
         self.familiar.get(&guesser.network).is_some()
     }
+
+    /// The same of an address from which nothing has been brought yet.
+    #[must_use]
+    pub fn is_familiar_address(&self, address: IpAddr) -> bool {
+        self.familiar.get(&network_of(address)).is_some()
+    }
 }
 
 #[cfg(test)]
@@ -231,13 +259,13 @@ mod tests {
         LoginCheck::new(user, None, password.into(), HashingAlgorithm::Sha256)
     }
 
-    struct Door {
+    struct Attempts {
         guesses: Guesses,
         remembered: Remembered,
         passwords: u64,
     }
 
-    impl Door {
+    impl Attempts {
         fn new() -> Self {
             Self {
                 guesses: Guesses::new([1; 32]),
@@ -284,7 +312,7 @@ mod tests {
 
     #[test]
     fn so_many_guesses_are_free_and_then_they_come_one_by_one() {
-        let mut door = Door::new();
+        let mut door = Attempts::new();
         for _ in 1..GUESSES_FREE_PER_USER_AND_ADDRESS {
             assert!(!door.fail("u", "10.0.0.1", 5));
         }
@@ -298,14 +326,14 @@ mod tests {
         assert_eq!(door.hold("u", "10.0.0.2", 5), 0);
         assert_eq!(door.hold("v", "10.0.0.1", 5), 0);
         // Over a day it is one in its time, and the free ones.
-        let mut door = Door::new();
+        let mut door = Attempts::new();
         let most = GUESSES_FREE_PER_USER_AND_ADDRESS + DAY_MS / USER_AND_ADDRESS_MS;
         assert_eq!(door.guess("u", "10.0.0.1", 0, DAY_MS), most);
     }
 
     #[test]
     fn who_tries_one_user_after_the_other_is_held_by_the_address() {
-        let mut door = Door::new();
+        let mut door = Attempts::new();
         let mut count = 0;
         let mut now_ms = 0;
         while now_ms < 60_000 {
@@ -331,7 +359,7 @@ mod tests {
         ] {
             let of = |address: &str| network_of(address.parse().expect("an address"));
             assert_eq!(of(one) == of(other), is_same, "{one} {other}");
-            let door = Door::new();
+            let door = Attempts::new();
             assert_eq!(door.guesser("u", one).network(), of(one));
         }
     }
@@ -341,7 +369,7 @@ mod tests {
     #[test]
     fn what_is_counted_is_bounded_to_the_millisecond() {
         let held = |failures: u64| {
-            let mut door = Door::new();
+            let mut door = Attempts::new();
             for _ in 0..failures {
                 door.fail("u", "10.0.0.1", 1);
             }
@@ -357,7 +385,7 @@ mod tests {
 
     #[test]
     fn a_user_who_is_guessed_at_from_everywhere_is_held_briefly_and_once() {
-        let mut door = Door::new();
+        let mut door = Attempts::new();
         let own = door.guesser("u", "10.0.0.1");
         door.guesses.succeeded(&own);
         for network in 0..10_000 {
@@ -376,7 +404,7 @@ mod tests {
 
     #[test]
     fn a_user_who_has_logged_in_from_there_is_not_held_for_others_of_the_address() {
-        let mut door = Door::new();
+        let mut door = Attempts::new();
         let own = door.guesser("u", "10.0.0.1");
         door.guesses.succeeded(&own);
         for user in 0..2 * GUESSES_FREE_PER_ADDRESS {
@@ -393,8 +421,37 @@ mod tests {
     }
 
     #[test]
+    fn so_many_are_looked_up_for_who_is_held_where_its_user_has_logged_in_and_not_one_more() {
+        let mut door = Attempts::new();
+        let own = door.guesser("u", "10.0.0.1");
+        assert!(!door.guesses.may_look_up(&own, 0), "it is not known there");
+        door.guesses.succeeded(&own);
+        for number in 0..HELD_LOOK_UPS_FREE {
+            assert!(door.guesses.may_look_up(&own, 0), "{number}");
+            door.guesses.looked_up_in_vain(&own, 0);
+        }
+        assert!(!door.guesses.may_look_up(&own, LOOK_UP_MS - 1));
+        assert!(door.guesses.may_look_up(&own, LOOK_UP_MS));
+        // Others, and the same user elsewhere, are looked up by themselves.
+        let elsewhere = door.guesser("u", "10.0.0.2");
+        door.guesses.succeeded(&elsewhere);
+        assert!(door.guesses.may_look_up(&elsewhere, 0));
+        assert_eq!(door.hold("u", "10.0.0.1", 0), 0, "it is no wrong password");
+    }
+
+    #[test]
+    fn an_honest_first_login_is_not_held_for_a_second_because_others_guess_at_its_user() {
+        let mut door = Attempts::new();
+        for network in 0..10_000 {
+            door.fail("u", &format!("2001:db8:0:{network:x}::1"), 1);
+        }
+        let held_ms = door.hold("u", "10.0.0.2", 1);
+        assert!((1..1_000).contains(&held_ms), "{held_ms} ms");
+    }
+
+    #[test]
     fn who_has_logged_in_is_known_from_there_and_the_address_is_familiar() {
-        let mut door = Door::new();
+        let mut door = Attempts::new();
         let own = door.guesser("u", "10.0.0.1");
         let neighbour = door.guesser("v", "10.0.0.1");
         let elsewhere = door.guesser("u", "10.0.0.2");
@@ -402,6 +459,9 @@ mod tests {
             assert!(!door.guesses.is_known(guesser) && !door.guesses.is_familiar(guesser));
         }
         door.guesses.succeeded(&own);
+        let address = |text: &str| text.parse().expect("an address");
+        assert!(door.guesses.is_familiar_address(address("10.0.0.1")));
+        assert!(!door.guesses.is_familiar_address(address("10.0.0.2")));
         let told = |of| (door.guesses.is_known(of), door.guesses.is_familiar(of));
         assert_eq!(told(&own), (true, true));
         assert_eq!(told(&neighbour), (false, true));
@@ -410,7 +470,7 @@ mod tests {
 
     #[test]
     fn the_same_wrong_password_is_known_for_its_user_alone() {
-        let mut door = Door::new();
+        let mut door = Attempts::new();
         let guesser = door.guesser("u", "10.0.0.1");
         let fingerprint = door.remembered.fingerprint(&check("u", "p"));
         assert!(!door.guesses.knows_wrong(fingerprint));

@@ -9,13 +9,14 @@
 //! Invariant: hashes are compared in constant time, and an unknown user costs the same work as a
 //! wrong password.
 //! Invariant: a pattern is matched in time linear in the name, whatever the pattern; its size is
-//! bounded when it is compiled.
+//! bounded when it is compiled. One that a request brings costs one step for each byte of a name.
 //! Invariant: nobody logs in by `ANONYMOUS` but as the user that an operator named for it.
 
 pub mod guesses;
 pub mod login;
 pub mod password;
 pub mod pattern;
+mod pattern_cost;
 pub mod permission;
 pub mod sasl;
 

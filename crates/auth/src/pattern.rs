@@ -5,7 +5,10 @@
 //! a pattern that begins with `^(?!...)`, "all but these". That is two expressions, each linear:
 //! none of the first kind may match, the second must.
 
-use leveret_types::limits::{REGEX_BYTES_MAX, REGEX_PROGRAM_BYTES_MAX};
+use crate::pattern_cost;
+use leveret_types::limits::{
+    REGEX_BYTES_MAX, REGEX_PROGRAM_BYTES_MAX, REGEX_REQUEST_PROGRAM_BYTES_MAX,
+};
 use regex::bytes::{Regex, RegexBuilder};
 use std::fmt;
 
@@ -23,6 +26,21 @@ pub enum PatternError {
         /// What is wrong with it, in one line.
         reason: String,
     },
+    /// One that a request brings, and whose matching might take long.
+    #[error(
+        "regular expression '{0}' takes too much work for each name: repeat less, or fewer things \
+         that match the same, or say what it begins with"
+    )]
+    TooCostly(String),
+}
+
+/// What a pattern is compiled for.
+#[derive(Clone, Copy)]
+struct Use {
+    /// The case of the letters of ASCII does not count.
+    is_caseless: bool,
+    /// It comes with a request, and may cost one step a byte and no more.
+    is_bounded: bool,
 }
 
 /// A compiled pattern. It is not anchored: `a` matches every name with an `a` in it. The empty
@@ -41,6 +59,8 @@ enum Matcher {
     /// The empty pattern, which RabbitMQ reads as `^$`.
     Empty,
     Regex(Regex),
+    /// One that would take too long, and matches nothing.
+    TooCostly,
     /// `^(?!a)(?!b)c`: neither `^a` nor `^b` matches, but `^c` does.
     AllBut {
         none_of: Box<[Regex]>,
@@ -54,6 +74,66 @@ impl Pattern {
     /// # Errors
     /// If it is too long or no regular expression that can be matched in linear time.
     pub fn new(text: &str) -> Result<Self, PatternError> {
+        Self::compiled(
+            text,
+            Use {
+                is_caseless: false,
+                is_bounded: false,
+            },
+        )
+    }
+
+    /// Compiles a pattern that a request brings: it is matched against many names, and is refused
+    /// where a name may cost more than one step a byte. What was stored under wider rules is
+    /// compiled by [`Self::of_policy`].
+    ///
+    /// # Errors
+    /// The same, or if it might cost too much.
+    pub fn of_request(text: &str) -> Result<Self, PatternError> {
+        Self::compiled(
+            text,
+            Use {
+                is_caseless: false,
+                is_bounded: true,
+            },
+        )
+    }
+
+    /// Compiles the pattern of a policy that is stored, or comes with definitions: it is matched
+    /// against many names while everybody waits. One that [`Self::of_request`] refuses for what it
+    /// costs is kept and matches nothing, as one for which PCRE runs into its limit.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn of_policy(text: &str) -> Result<Self, PatternError> {
+        match Self::of_request(text) {
+            Err(PatternError::TooCostly(_)) => Ok(Self {
+                matcher: Matcher::TooCostly,
+                ..Self::new(text)?
+            }),
+            compiled => compiled,
+        }
+    }
+
+    /// The same of one that filters a list, for which the case of letters does not count, and of
+    /// which nothing lets everything through.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn of_filter(text: &str) -> Result<Self, PatternError> {
+        if text.is_empty() {
+            return Self::of_request(".*");
+        }
+        Self::compiled(
+            text,
+            Use {
+                is_caseless: true,
+                is_bounded: true,
+            },
+        )
+    }
+
+    fn compiled(text: &str, for_use: Use) -> Result<Self, PatternError> {
         if text.len() > REGEX_BYTES_MAX {
             return Err(PatternError::TooLong(text.len()));
         }
@@ -64,11 +144,11 @@ impl Pattern {
                 Some((exceptions, rest)) => Matcher::AllBut {
                     none_of: exceptions
                         .iter()
-                        .map(|exception| compile(&format!("^(?:{exception})"), text))
+                        .map(|exception| compile(&format!("^(?:{exception})"), text, for_use))
                         .collect::<Result<_, _>>()?,
-                    rest: compile(&format!("^(?:{rest})"), text)?,
+                    rest: compile(&format!("^(?:{rest})"), text, for_use)?,
                 },
-                None => Matcher::Regex(compile(text, text)?),
+                None => Matcher::Regex(compile(text, text, for_use)?),
             },
         };
         Ok(Self {
@@ -83,6 +163,12 @@ impl Pattern {
         &self.text
     }
 
+    /// Whether it would take too long, and matches nothing: see [`Self::of_policy`].
+    #[must_use]
+    pub const fn is_too_costly(&self) -> bool {
+        matches!(self.matcher, Matcher::TooCostly)
+    }
+
     /// Whether the pattern is found in `name`.
     #[must_use]
     pub fn matches(&self, name: &str) -> bool {
@@ -95,6 +181,7 @@ impl Pattern {
         match &self.matcher {
             Matcher::Everything => true,
             Matcher::Empty => name.is_empty(),
+            Matcher::TooCostly => false,
             Matcher::Regex(regex) => regex.is_match(name),
             Matcher::AllBut { none_of, rest } => {
                 none_of.iter().all(|regex| !regex.is_match(name)) && rest.is_match(name)
@@ -115,20 +202,36 @@ impl PartialEq for Pattern {
     }
 }
 
-/// An expression over bytes. Only one that means more than bytes, such as a class with letters
-/// beyond ASCII or `\p{L}`, is matched by characters.
-fn compile(expression: &str, shown: &str) -> Result<Regex, PatternError> {
+/// An expression over bytes. Only what means more than bytes in it, such as a letter beyond ASCII
+/// in a class or `\p{L}`, is matched by characters.
+fn compile(expression: &str, shown: &str, for_use: Use) -> Result<Regex, PatternError> {
     let expression = &with_plain_classes(expression);
+    let size_max = match for_use.is_bounded {
+        true => REGEX_REQUEST_PROGRAM_BYTES_MAX,
+        false => REGEX_PROGRAM_BYTES_MAX,
+    };
     let build = |unicode: bool| {
         RegexBuilder::new(expression)
             .unicode(unicode)
-            .size_limit(REGEX_PROGRAM_BYTES_MAX)
+            .case_insensitive(for_use.is_caseless)
+            .size_limit(size_max)
             .dfa_size_limit(REGEX_PROGRAM_BYTES_MAX)
             .build()
     };
-    build(false)
-        .or_else(|_| build(true))
-        .map_err(|error| PatternError::Invalid {
+    let (built, is_unicode) = match build(false) {
+        Ok(built) => (Ok(built), false),
+        Err(_) => (build(true), true),
+    };
+    let too_costly = || PatternError::TooCostly(shown.to_owned());
+    match built {
+        Err(regex::Error::CompiledTooBig(_)) if for_use.is_bounded => Err(too_costly()),
+        Ok(_)
+            if for_use.is_bounded
+                && !pattern_cost::is_bounded(expression, is_unicode, for_use.is_caseless) =>
+        {
+            Err(too_costly())
+        }
+        built => built.map_err(|error| PatternError::Invalid {
             pattern: shown.to_owned(),
             // The library draws a picture of several lines; the sentence is the last of them.
             reason: error
@@ -138,26 +241,33 @@ fn compile(expression: &str, shown: &str) -> Result<Regex, PatternError> {
                 .unwrap_or_default()
                 .trim_start_matches("error: ")
                 .to_owned(),
-        })
+        }),
+    }
 }
 
 /// What one step through a character class finds.
-enum ClassItem<'a> {
+enum ClassItem {
     /// A character, as it is written where it stands for nothing else.
     One(String),
     /// Several at once, such as `\w` or `[:alpha:]`.
-    Set(&'a str),
+    Set(String),
 }
 
 /// The expression with each character class such that it means here what it means in PCRE: there
 /// `[`, `&&`, `--` and `~~` are characters and ranges inside of one, here they would begin a class
-/// or take one away from another.
+/// or take one away from another. What means more than bytes is marked, so that nothing else is
+/// matched by characters.
 fn with_plain_classes(expression: &str) -> String {
     let mut out = String::with_capacity(expression.len() + 8);
     let mut rest = expression;
     while let Some(first) = rest.chars().next() {
         match first {
             '[' => rest = plain_class(rest, &mut out),
+            '\\' if rest[1..].starts_with(['p', 'P']) => {
+                let (ClassItem::One(named) | ClassItem::Set(named), behind) = class_item(rest);
+                out.push_str(&format!("(?u:{named})"));
+                rest = behind;
+            }
             '\\' => {
                 let len = 1 + rest[1..].chars().next().map_or(0, char::len_utf8);
                 out.push_str(&rest[..len]);
@@ -174,17 +284,16 @@ fn with_plain_classes(expression: &str) -> String {
 
 /// Writes the class that `text` begins with; what is behind it.
 fn plain_class<'a>(text: &'a str, out: &mut String) -> &'a str {
-    out.push('[');
+    let mut class = Class::default();
     let mut rest = &text[1..];
     if let Some(negated) = rest.strip_prefix('^') {
-        out.push('^');
+        class.is_negated = true;
         rest = negated;
     }
     let mut is_first = true;
-    // One that does not end is refused by whoever reads it.
     while !rest.is_empty() {
         if !is_first && let Some(behind) = rest.strip_prefix(']') {
-            out.push(']');
+            class.write(out);
             return behind;
         }
         is_first = false;
@@ -193,26 +302,65 @@ fn plain_class<'a>(text: &'a str, out: &mut String) -> &'a str {
         let upper = behind.strip_prefix('-').filter(|to| !to.starts_with(']'));
         match (item, upper.map(|to| (class_item(to), to))) {
             (ClassItem::One(from), Some(((ClassItem::One(to), behind), _))) => {
-                out.push_str(&format!("{from}-{to}"));
+                class.add(&format!("{from}-{to}"));
                 rest = behind;
             }
             (ClassItem::One(one), Some((_, to))) => {
-                out.push_str(&format!("{one}\\-"));
+                class.add(&format!("{one}\\-"));
                 rest = to;
             }
-            (ClassItem::One(one), None) => out.push_str(&one),
+            (ClassItem::One(one), None) => class.add(&one),
             (ClassItem::Set(set), Some((_, to))) => {
-                out.push_str(&format!("{set}\\-"));
+                class.add(&set);
+                class.add("\\-");
                 rest = to;
             }
-            (ClassItem::Set(set), None) => out.push_str(set),
+            (ClassItem::Set(set), None) => class.add(&set),
         }
     }
+    // It does not end: refused by whoever reads it.
+    out.push_str(text);
     rest
 }
 
+/// What a character class has in it.
+#[derive(Default)]
+struct Class {
+    is_negated: bool,
+    bytes: String,
+    /// What is more than a byte: letters beyond ASCII, and what `\p` names.
+    characters: String,
+}
+
+impl Class {
+    fn add(&mut self, item: &str) {
+        match item.is_ascii() && !item.starts_with("\\p") && !item.starts_with("\\P") {
+            true => self.bytes.push_str(item),
+            false => self.characters.push_str(item),
+        }
+    }
+
+    fn write(&self, out: &mut String) {
+        let Self {
+            bytes, characters, ..
+        } = self;
+        let class = match (self.is_negated, bytes.is_empty(), characters.is_empty()) {
+            (false, _, true) => format!("[{bytes}]"),
+            (true, _, true) => format!("[^{bytes}]"),
+            (false, true, false) => format!("(?u:[{characters}])"),
+            (false, false, false) => format!("(?:[{bytes}]|(?u:[{characters}]))"),
+            (true, ..) => {
+                let digits = bytes.replace("\\d", "0-9");
+                let words = digits.replace("\\w", "0-9A-Za-z_");
+                format!("(?u:[^{words}{characters}])")
+            }
+        };
+        out.push_str(&class);
+    }
+}
+
 /// What a class goes on with, and what is behind that.
-fn class_item(rest: &str) -> (ClassItem<'_>, &str) {
+fn class_item(rest: &str) -> (ClassItem, &str) {
     let at = |len: usize| rest.split_at_checked(len).unwrap_or((rest, ""));
     let is_posix = |name: &str| {
         name.bytes()
@@ -222,7 +370,7 @@ fn class_item(rest: &str) -> (ClassItem<'_>, &str) {
         && let Some(end) = name.find(":]").filter(|end| is_posix(&name[..*end]))
     {
         let (set, behind) = at(2 + end + 2);
-        return (ClassItem::Set(set), behind);
+        return (ClassItem::Set(set.to_owned()), behind);
     }
     let mut chars = rest.chars();
     let first = chars.next().unwrap_or_default();
@@ -238,11 +386,11 @@ fn class_item(rest: &str) -> (ClassItem<'_>, &str) {
     match escaped {
         'd' | 'D' | 'w' | 'W' | 's' | 'S' | 'h' | 'H' | 'v' | 'V' => {
             let (set, behind) = at(2);
-            (ClassItem::Set(set), behind)
+            (ClassItem::Set(set.to_owned()), behind)
         }
         'p' | 'P' => {
             let (set, behind) = at(braced().map_or(3, |end| end + 1));
-            (ClassItem::Set(set), behind)
+            (ClassItem::Set(set.to_owned()), behind)
         }
         'x' => {
             let digits = rest[2..].bytes().take(2).take_while(u8::is_ascii_hexdigit);
@@ -334,6 +482,15 @@ mod tests {
         // What cannot be said in bytes is matched by characters.
         check("^[é]$", &["é"], &["e", "è"]);
         check(r"^\p{Lu}$", &["É"], &["é"]);
+        // It lets nothing else be more than bytes.
+        let others = ["\u{663}", "\u{212A}", "\u{663}é", "\u{17F}"];
+        check(r"(?i)^(\d+|k)[é]?$", &["7", "K", "ké", "7É"], &others);
+        check(r"(?i)^[\dkéß]$", &["7", "K", "É", "ß"], &others);
+        check(r"^[^\dé]$", &["x", "è", "\u{663}"], &["7", "é"]);
+        check(r"^[^\wé]$", &["-", "è"], &["7", "é", "x", "_"]);
+        check(r"^\d\p{Lu}\d$", &["7É7"], &["\u{663}É7", "7é7"]);
+        check(r"^[\d\p{Lu}]$", &["7", "É"], &["\u{663}", "é"]);
+        check(r"^\pL\d$", &["é7"], &["é\u{663}"]);
         assert!(
             Pattern::new("^.$")
                 .expect("a pattern")
@@ -436,6 +593,75 @@ mod tests {
             let error = Pattern::new(pattern).expect_err(pattern);
             assert!(error.to_string().contains("size limit"), "{error}");
         }
+    }
+
+    /// What a user repeats so often that each byte of a name has thousands of states to go through,
+    /// or mixes such that the automaton has more states than a name has bytes, in whichever
+    /// direction it reads. As a policy or a filter over a hundred names it took seconds.
+    #[test]
+    fn a_pattern_of_a_request_costs_one_step_a_byte() {
+        for costly in [
+            "(?:[ab]?){6000}[^ab0-9]",
+            "(?:[ab]?){300}[^ab0-9]",
+            "[ab]*a[ab]{150}[^ab0-9]",
+            "x[ab]{20}a[ab]*z",
+            "(?:a[ab]{50}|b[ab]{37}|a[ab]{23}|ab[ab]{11}){1,60}[^ab0-9]",
+            "(?:a.{3}|b.{5}|a.{7}|b.{11}|a.{13}){1,150}(?:x|y.z)",
+            "^(?!(?:[ab]?){6000}c)a",
+            r"\p{L}{1,20}",
+        ] {
+            let refused = PatternError::TooCostly(costly.to_owned());
+            assert_eq!(
+                Pattern::of_request(costly),
+                Err(refused.clone()),
+                "{costly}"
+            );
+            assert_eq!(Pattern::of_filter(costly), Err(refused), "{costly}");
+            // A store has it from an earlier version.
+            assert!(Pattern::new(costly).is_ok(), "{costly}");
+            let stored = Pattern::of_policy(costly).expect("it is kept");
+            assert!(stored.is_too_costly(), "{costly}");
+            assert_eq!(stored.as_str(), costly);
+            assert!(!stored.matches(&"ab".repeat(100)), "{costly}");
+        }
+        for usual in [
+            "",
+            ".*",
+            "^amq\\.",
+            "^(?!amq\\.).*",
+            ".*-dlq$",
+            "foo.*bar.*baz",
+            "^(dev|test|prod)\\.orders\\.[a-z]{2,10}\\.v[0-9]+(\\.dlq|\\.retry)?$",
+            "^[a-zA-Z0-9_.-]{1,255}$",
+            "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}",
+            "^.{0,64}-dlq$",
+            r"^\w+\.\d+$",
+            r"\bfoo\b",
+            r"^\p{Lu}+$",
+            "^[é]$",
+        ] {
+            assert!(Pattern::of_request(usual).is_ok(), "{usual}");
+            assert!(Pattern::of_filter(usual).is_ok(), "{usual}");
+            let stored = Pattern::of_policy(usual).expect(usual);
+            assert!(!stored.is_too_costly(), "{usual}");
+        }
+        // What is wrong with an expression comes before what it costs.
+        let wrong = Pattern::of_request("(").map_err(|error| error.to_string());
+        assert_eq!(wrong, Pattern::new("(").map_err(|error| error.to_string()));
+        // So does what it compiles to.
+        let large = "a{1000}{1000}";
+        assert_eq!(Pattern::of_policy(large), Pattern::new(large));
+        assert!(Pattern::of_policy("^q").expect("one").matches("queue"));
+    }
+
+    #[test]
+    fn a_filter_of_a_list_knows_no_case_and_nothing_lets_all_through() {
+        let takes = |filter: &str, name| Pattern::of_filter(filter).expect("one").matches(name);
+        assert!(takes("", "a"));
+        assert!(takes("^ORDERS", "orders-é"));
+        assert!(takes("^(?!AMQ)", "orders"));
+        assert!(!takes("^(?!AMQ)", "amq.gen"));
+        assert!(!takes("^q$", "qq"));
     }
 
     #[test]

@@ -157,8 +157,8 @@ fn expand(pattern: &str, user: &str, vhost: &str, client_id: &str) -> String {
     expanded + rest
 }
 
-/// What one user may do in one virtual host, compiled: made once per connection, and again when the
-/// catalogue's generation changes.
+/// What one user may do in one virtual host, compiled: made once per connection, and again when
+/// that changes.
 #[derive(Clone, Debug)]
 pub struct Rights {
     user: Arc<str>,
@@ -170,6 +170,7 @@ pub struct Rights {
 #[derive(Clone, Debug)]
 struct CompiledTopic {
     exchange: Box<str>,
+    of: TopicPermission,
     write: Option<Pattern>,
     read: Option<Pattern>,
 }
@@ -201,11 +202,32 @@ impl Rights {
                 .into_iter()
                 .map(|(exchange, topic)| CompiledTopic {
                     exchange: exchange.into(),
+                    of: topic.clone(),
                     write: compile(&topic.write),
                     read: compile(&topic.read),
                 })
                 .collect(),
         }
+    }
+
+    /// Whether [`Self::new`] would make the same of these for this user, this virtual host and the
+    /// client's id: nothing is compiled to find that out.
+    #[must_use]
+    pub fn is_made_of<'a>(
+        &'a self,
+        permission: Option<&Arc<Permission>>,
+        topics: impl IntoIterator<Item = (&'a str, &'a TopicPermission)>,
+    ) -> bool {
+        let is_same = match (&self.permission, permission) {
+            (Some(mine), Some(other)) => Arc::ptr_eq(mine, other),
+            (None, None) => true,
+            _ => false,
+        };
+        let mine = self
+            .topics
+            .iter()
+            .map(|topic| (&*topic.exchange, &topic.of));
+        is_same && mine.eq(topics)
     }
 
     /// The user.
@@ -461,6 +483,21 @@ mod tests {
                 .is_err()
         );
         assert!(TopicPermission::new("(", "").is_err());
+    }
+
+    #[test]
+    fn rights_are_made_anew_only_when_what_they_are_made_of_has_changed() {
+        let topic = |write| TopicPermission::new(write, "").expect("patterns");
+        let permission = || Arc::new(Permission::new("", ".*", ".*").expect("patterns"));
+        let (mine, a, b) = (permission(), topic("a"), topic("b"));
+        let rights = Rights::new("u", "v", Some(Arc::clone(&mine)), [("x", &a)], "");
+        assert!(rights.is_made_of(Some(&mine), [("x", &topic("a"))]));
+        assert!(!rights.is_made_of(Some(&permission()), [("x", &a)]));
+        assert!(!rights.is_made_of(None, [("x", &a)]));
+        assert!(!rights.is_made_of(Some(&mine), [("x", &b)]));
+        assert!(!rights.is_made_of(Some(&mine), [("y", &a)]));
+        assert!(!rights.is_made_of(Some(&mine), [("x", &a), ("y", &a)]));
+        assert!(!rights.is_made_of(Some(&mine), []));
     }
 
     #[test]

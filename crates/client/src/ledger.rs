@@ -41,6 +41,36 @@ pub struct Answer {
     pub count: u64,
 }
 
+/// How many publishes were given their answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Answered {
+    /// Those that are confirmed.
+    pub confirmed: u64,
+    /// Those that a queue has refused.
+    pub refused: u64,
+}
+
+impl Answered {
+    /// An answer was given.
+    pub const fn note(&mut self, answer: Answer) {
+        match answer.confirmed {
+            true => self.confirmed += answer.count,
+            false => self.refused += answer.count,
+        }
+    }
+
+    /// What was noted since this was last asked.
+    pub const fn take(&mut self) -> Self {
+        std::mem::replace(
+            self,
+            Self {
+                confirmed: 0,
+                refused: 0,
+            },
+        )
+    }
+}
+
 /// See the module's description.
 #[derive(Debug, Default)]
 pub struct Ledger {

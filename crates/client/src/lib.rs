@@ -17,7 +17,8 @@ pub use contract::{
     Awaited, Consume, Delivery, Flow, LoginOutcome, Publish, Reply, Request, Settle, SettleOutcome,
     Topology,
 };
-pub use ledger::{Answer, Ledger};
+pub use ledger::{Answer, Answered, Ledger};
 pub use session::{
-    ChannelCounters, ChannelStatus, Session, SessionLatencies, SessionState, SessionStatus,
+    ChannelCounters, ChannelStatus, DeliveredTo, HeldDelivery, HeldPlace, Session,
+    SessionLatencies, SessionState, SessionStatus,
 };

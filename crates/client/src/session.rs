@@ -1,6 +1,7 @@
 //! What the broker asks of a session, and tells it.
 
 use crate::contract::{Awaited, Delivery, Reply, Request};
+use crate::ledger::Answered;
 use bytes::Bytes;
 use leveret_types::{
     ChannelId, ConsumerId, FieldTable, Latencies, Message, Now, OutBuffer, ProtocolError, QueueId,
@@ -67,6 +68,32 @@ pub struct ChannelStatus {
     pub counters: ChannelCounters,
 }
 
+/// Where a message is that a client holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct HeldPlace {
+    /// Who holds it for the queue.
+    pub subscription: ConsumerId,
+    /// The queue's priority log.
+    pub priority_log: u8,
+    /// Its position there.
+    pub index: u64,
+}
+
+/// A message that a client holds, as the client's side knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeldDelivery {
+    /// The message.
+    pub place: HeldPlace,
+    /// The channel that it was delivered on.
+    pub channel: ChannelId,
+    /// Its delivery tag.
+    pub tag: u64,
+    /// Whether it was delivered as one that was delivered before.
+    pub redelivered: bool,
+    /// When it was delivered, in monotonic milliseconds.
+    pub since_ms: u64,
+}
+
 /// What happened to the messages of a channel since it was opened. No counter ever goes back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChannelCounters {
@@ -92,11 +119,23 @@ pub struct ChannelCounters {
     pub acknowledged: u64,
 }
 
+/// What a consumer was given.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeliveredTo {
+    /// Messages.
+    pub messages: u64,
+    /// Those of them that had been delivered before.
+    pub redelivered: u64,
+}
+
 /// How long messages took, of all channels of a session; what was told is taken away.
 #[derive(Debug, Default)]
 pub struct SessionLatencies {
     /// Publishes, from when they were read until their confirm is written.
     pub confirms: Latencies,
+    /// Messages, from when their queue's node took them until they are delivered for the first
+    /// time.
+    pub waits: Latencies,
     /// Deliveries, from when they are written until they are acknowledged.
     pub acknowledgements: Latencies,
 }
@@ -105,6 +144,7 @@ impl SessionLatencies {
     /// Gives memory back that nothing is in.
     pub fn shrink(&mut self) {
         self.confirms.shrink();
+        self.waits.shrink();
         self.acknowledgements.shrink();
     }
 }
@@ -175,10 +215,10 @@ pub trait Session {
 
     /// Merges what has gathered, such as confirms: before the output is written.
     fn flush(&mut self);
-    /// How many publishes the client has been told to be confirmed since this was last asked. Those
-    /// that were refused are none of them.
-    fn take_confirmed(&mut self) -> u64;
-    /// How long messages took that were confirmed or acknowledged: to be drained.
+    /// How many publishes the client has been told to be confirmed, and how many to be refused,
+    /// since this was last asked.
+    fn take_answered(&mut self) -> Answered;
+    /// How long messages took that were confirmed, delivered or acknowledged: to be drained.
     fn latencies(&mut self) -> &mut SessionLatencies;
     /// Says something that needs no answer, if the client can be told anything: one that has gone
     /// is found out by that.
@@ -194,6 +234,11 @@ pub trait Session {
     fn alarmed(&self) -> bool;
     /// Whether an alarm keeps the client's input waiting, for the client publishes.
     fn held(&self) -> bool;
+    /// Bytes that are missing, at the least, of a publish that waits for room, beside what has been
+    /// taken in; nothing if none waits. It never becomes whole if the client sends no more.
+    fn lacks_bytes(&self) -> Option<usize> {
+        None
+    }
     /// Whether the client has published anything.
     fn published_yet(&self) -> bool;
     /// Whether a channel is transactional.
@@ -205,6 +250,13 @@ pub trait Session {
     /// Consumers that hold deliveries, and when each was given the oldest of them, in monotonic
     /// milliseconds. Of very many deliveries some may not be looked at.
     fn oldest_held(&self) -> Vec<(ConsumerId, u64)>;
+    /// What a consumer of it was given.
+    fn delivered_to(&self, consumer: ConsumerId) -> DeliveredTo;
+    /// Which of these messages, given in ascending order, the client holds. Of very many
+    /// deliveries some may not be looked at.
+    fn held_among(&self, _messages: &[HeldPlace]) -> Vec<HeldDelivery> {
+        Vec::new()
+    }
     /// What listings show of it.
     fn status(&self) -> SessionStatus;
     /// What listings show of its open channels, in no order.

@@ -119,10 +119,10 @@ pub fn set_alarms_of<E: Env>(now: Now, nodes: &[(NodeId, Alarms)], env: &E) -> b
         any |= before != *alarms;
         if before.disk && !alarms.disk {
             // What it is to lead goes back to it.
-            let moves = env.cluster().map(Cluster::moves);
-            moves
+            let transfers = env.cluster().map(Cluster::transfers);
+            transfers
                 .iter()
-                .for_each(|moves| lock(moves).returned(now, *node));
+                .for_each(|transfers| lock(transfers).returned(now, *node));
         }
     }
     any

@@ -12,6 +12,7 @@ use leveret_metadata::{
 use leveret_queue_host::shard::{CATALOGUE_LOG, QueueSpec, Shard, ViewSpec, queue_of, shard_of};
 use leveret_storage::{Durability, LogKind, LogSummary, Read, ShardLogs};
 use leveret_types::{Now, QueueId, ShardId};
+use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::ops::DerefMut;
 
@@ -43,6 +44,8 @@ pub fn execute<E: Env>(
 /// The same for a command that may change very many queues: `let_in` is called between its parts,
 /// to let others get at the catalogue. What they see of it then is all that the command has
 /// changed; some shards have queues still that it has deleted, or that it gave other settings.
+/// Changes that were followed are freed with their part: the answer has none of them. It is to be
+/// dropped where the catalogue is borrowed no more.
 ///
 /// # Errors
 /// See [`execute`].
@@ -53,15 +56,16 @@ pub fn execute_in_parts<E: Env, G: DerefMut<Target = Catalogue>>(
     env: &E,
     mut let_in: impl FnMut(&mut G),
 ) -> Result<Executed, CatalogueError> {
-    let executed = write_down(catalogue, now, command, env)?;
-    let (first, later) = parts(&executed.outcome.changes);
-    for change in first {
+    let mut executed = write_down(catalogue, now, command, env)?;
+    let (first, later) = parts(std::mem::take(&mut executed.outcome.changes));
+    for change in &first {
         follow(catalogue, change, now, env);
     }
-    for part in later.chunks(CHANGES_AT_ONCE) {
+    let mut later = later.into_iter();
+    while !later.as_slice().is_empty() {
         let_in(catalogue);
-        for change in part {
-            follow(catalogue, change, now, env);
+        for change in later.by_ref().take(CHANGES_AT_ONCE) {
+            follow(catalogue, &change, now, env);
         }
     }
     Ok(executed)
@@ -72,15 +76,15 @@ pub fn execute_in_parts<E: Env, G: DerefMut<Target = Catalogue>>(
 /// changed. A shard that hears of that late does as if it had happened late; and what follows for a
 /// queue is read out of the catalogue as it is by then.
 #[must_use]
-pub fn parts<'c>(
-    changes: impl IntoIterator<Item = &'c Change>,
-) -> (Vec<&'c Change>, Vec<&'c Change>) {
-    let changes: Vec<&Change> = changes.into_iter().collect();
+pub fn parts<C: Borrow<Change>>(changes: impl IntoIterator<Item = C>) -> (Vec<C>, Vec<C>) {
+    let changes: Vec<C> = changes.into_iter().collect();
     if changes.len() <= CHANGES_AT_ONCE {
         return (changes, Vec::new());
     }
-    let of_queues =
-        |change: &&Change| matches!(change, Change::QueueDeleted(_) | Change::QueueChanged(_));
+    let of_queues = |change: &C| {
+        let change = change.borrow();
+        matches!(change, Change::QueueDeleted(_) | Change::QueueChanged(_))
+    };
     let (later, first) = changes.into_iter().partition(of_queues);
     (first, later)
 }

@@ -7,7 +7,7 @@
 //! Invariant: an epoch has one leader: the catalogue takes a choice only if the epoch before is
 //! still the last one.
 
-use super::needed::Needed;
+use super::election_request::ElectionRequest;
 use leveret_metadata::{Catalogue, Command, QueueRecord};
 use leveret_stream::ReplicaMessage;
 use leveret_stream::replica::{Answer, Epoch, choose};
@@ -24,7 +24,7 @@ pub(super) enum Event {
     /// A node is up, or is not any more.
     Peer(NodeId, bool),
     /// A replica cannot follow the catalogue, or should lead no more.
-    Needed(NodeId, Needed),
+    ElectionRequest(NodeId, ElectionRequest),
     /// The leader on this node hands over to that one, if the stream may be led there.
     Move(NodeId, QueueId, NodeId),
     /// A replica has answered.
@@ -123,13 +123,15 @@ impl Elections {
                     }
                 }
             }
-            Event::Needed(from, needed) => {
-                let record = catalogue.queue(needed.stream).filter(|r| is_led(r));
+            Event::ElectionRequest(from, election_request) => {
+                let record = catalogue
+                    .queue(election_request.stream)
+                    .filter(|r| is_led(r));
                 // A replica that has not heard of the newest epoch needs no other one.
-                if let Some(record) = record.filter(|r| needed.promised.0 >= r.epoch()) {
-                    self.begin(now, record, needed.promised);
-                    let tired = needed.is_tired && record.home() == from;
-                    self.leave_out(needed.stream, tired.then_some(from), None);
+                if let Some(record) = record.filter(|r| election_request.promised.0 >= r.epoch()) {
+                    self.begin(now, record, election_request.promised);
+                    let tired = election_request.wants_other_leader && record.home() == from;
+                    self.leave_out(election_request.stream, tired.then_some(from), None);
                 }
             }
             Event::Move(from, stream, to) => {

@@ -119,20 +119,21 @@ pub trait Env {
             cluster.propose(Waiter::Nobody, command.clone());
             self.wake_cluster();
         } else if let Err(error) = self.execute(now, command) {
-            tracing::warn!(%error, "the catalogue stays as it is");
+            tracing::warn!(%error, "a change of the catalogue was refused");
         }
     }
 
     /// Lets a connection that names what this node does not know hear, by
-    /// [`ClusterEvent::Peeked`], when to look again: another node may have declared it a moment
-    /// ago. False if it is to be told at once that there is no such thing.
-    fn look(&self, connection: ConnectionId) -> bool {
+    /// [`ClusterEvent::ReadBarrierPassed`], when to look again: another node may have declared it a
+    /// moment ago. False if it is to be told at once that there is no such thing.
+    fn await_read_barrier(&self, connection: ConnectionId) -> bool {
         let cluster = self.cluster();
-        let looks = cluster.is_some_and(|cluster| cluster.look(connection, self.peers()));
-        if looks {
+        let awaits_barrier =
+            cluster.is_some_and(|cluster| cluster.await_read_barrier(connection, self.peers()));
+        if awaits_barrier {
             self.wake_cluster();
         }
-        looks
+        awaits_barrier
     }
 
     /// Runs `work` on each shard in turn and lets it go.

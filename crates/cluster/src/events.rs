@@ -6,9 +6,9 @@ use leveret_queue_host::events::LogPosition;
 /// What the cluster tells a connection.
 #[derive(Debug)]
 pub enum ClusterEvent {
-    /// This node has seen what the cluster had agreed on when the connection asked for a look, or
-    /// will not in time.
-    Peeked,
+    /// This node has seen what the cluster had agreed on when the connection asked for a read
+    /// barrier, or will not in time.
+    ReadBarrierPassed,
     /// The cluster has carried out a change of the catalogue, or refused it.
     Executed {
         /// What [`Cluster::propose`](crate::Cluster::propose) said.

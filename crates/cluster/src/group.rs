@@ -15,11 +15,11 @@ mod snapshots;
 mod state;
 mod store;
 
-pub(super) use machine::CatalogueAround;
+pub(super) use machine::CatalogueContext;
 pub(super) use state::CatalogueGroup;
 pub use store::{Recovered, found, is_on_disk, join, recover};
 
-use super::follow::follow_nodes;
+use super::catalogue_changes::follow_nodes;
 use super::state::{CATALOGUE_GROUP, Cluster, Event, Waiter};
 use crate::catalogue::{CHANGES_AT_ONCE, follow, parts};
 use crate::env::Env;
@@ -32,7 +32,7 @@ use leveret_queue_host::events::PeerFrame;
 use leveret_replication::{
     Leaving, Message, ProposeError, WantedMembers, drive, settle_durable, step,
 };
-use leveret_types::limits::{ENTRY_BYTES_MAX, GROUP_TICK_MS, LOOK_MS_MAX, PROPOSAL_MS_MAX};
+use leveret_types::limits::{ENTRY_BYTES_MAX, GROUP_TICK_MS, PROPOSAL_MS_MAX, READ_BARRIER_MS_MAX};
 use leveret_types::{NodeId, Now, ReplicaId};
 use state::Waiting;
 use store::replica_of;
@@ -47,7 +47,7 @@ const IN_FLIGHT_MAX: u64 = 8;
 
 impl CatalogueGroup {
     /// Takes in what has happened.
-    pub(super) fn handle<E: Env>(&mut self, around: &CatalogueAround<'_, E>, event: Event) {
+    pub(super) fn handle<E: Env>(&mut self, context: &CatalogueContext<'_, E>, event: Event) {
         match event {
             Event::Propose {
                 id,
@@ -55,10 +55,10 @@ impl CatalogueGroup {
                 command,
             } => {
                 let patience = match &waiter {
-                    Waiter::Looks(_) => LOOK_MS_MAX,
+                    Waiter::ReadBarrier(_) => READ_BARRIER_MS_MAX,
                     _ => PROPOSAL_MS_MAX,
                 };
-                let deadline_ms = around.now.monotonic_ms + patience;
+                let deadline_ms = context.now.monotonic_ms + patience;
                 let waiting = Waiting {
                     command,
                     waiter,
@@ -66,9 +66,10 @@ impl CatalogueGroup {
                 };
                 self.waiting.insert(id.0, waiting);
             }
-            Event::Frame(from, frame) => self.receive(around, from, frame),
+            Event::Frame(from, frame) => self.receive(context, from, frame),
             Event::PeerUp(peer) => {
                 self.reconciler.came();
+                self.absences.end(peer);
                 self.group.peer_up(peer);
                 if self.handed_to.is_some_and(|to| to.node() == peer) {
                     // What was on its way may be lost.
@@ -76,7 +77,7 @@ impl CatalogueGroup {
                 }
             }
             Event::PeerDown(peer) => {
-                self.stays.end(peer);
+                self.uptimes.end(peer);
                 self.group.peer_down(peer);
             }
             Event::Transfer(to) => {
@@ -85,7 +86,7 @@ impl CatalogueGroup {
                 }
             }
             Event::Drain => {}
-            Event::Look(connection) => self.looking.push(connection),
+            Event::AwaitReadBarrier(connection) => self.at_read_barrier.push(connection),
             Event::Outdated => {
                 self.is_unfit = true;
                 self.group.resign();
@@ -93,13 +94,13 @@ impl CatalogueGroup {
         }
     }
 
-    fn receive<E: Env>(&mut self, around: &CatalogueAround<'_, E>, from: NodeId, frame: Bytes) {
+    fn receive<E: Env>(&mut self, context: &CatalogueContext<'_, E>, from: NodeId, frame: Bytes) {
         let Some((&kind, _)) = frame.split_first() else {
             return;
         };
         let payload = frame.slice(1..);
         let taken = match kind {
-            KIND_RAFT => self.receive_message(around, from, &payload),
+            KIND_RAFT => self.receive_message(context, from, &payload),
             KIND_PROPOSED => match decode_proposed(&payload) {
                 Ok(commands) => {
                     self.gathered.extend(commands);
@@ -107,7 +108,7 @@ impl CatalogueGroup {
                 }
                 Err(error) => Err(error.to_string()),
             },
-            KIND_SNAPSHOT => self.receive_snapshot(around, from, &payload),
+            KIND_SNAPSHOT => self.receive_snapshot(context, from, &payload),
             other => Err(format!("unknown kind {other}")),
         };
         if let Err(why) = taken {
@@ -117,7 +118,7 @@ impl CatalogueGroup {
 
     fn receive_message<E: Env>(
         &mut self,
-        around: &CatalogueAround<'_, E>,
+        context: &CatalogueContext<'_, E>,
         from: NodeId,
         payload: &Bytes,
     ) -> Result<(), String> {
@@ -126,7 +127,7 @@ impl CatalogueGroup {
             return Err(format!("it is in the name of node {}", message.from.node()));
         }
         self.heard = true;
-        match step(self, around, message) {
+        match step(self, context, message) {
             Err(error) if error.is_final() => {
                 if !std::mem::replace(&mut self.is_unfit, true) {
                     tracing::error!(
@@ -143,7 +144,7 @@ impl CatalogueGroup {
 
     fn receive_snapshot<E: Env>(
         &mut self,
-        around: &CatalogueAround<'_, E>,
+        context: &CatalogueContext<'_, E>,
         from: NodeId,
         payload: &Bytes,
     ) -> Result<(), String> {
@@ -154,7 +155,7 @@ impl CatalogueGroup {
             return Err(short());
         }
         self.incoming = Some(payload.slice(4..end));
-        self.receive_message(around, from, &payload.slice(end..))
+        self.receive_message(context, from, &payload.slice(end..))
     }
 
     /// Hands the catalogue to the voter that is up, may lead, and is furthest.
@@ -170,9 +171,9 @@ impl CatalogueGroup {
     // --- what follows ---------------------------------------------------------------------------
 
     /// Does all that can be done now.
-    pub(super) fn advance<E: Env>(&mut self, around: &mut CatalogueAround<'_, E>) {
-        let (now, cluster, env) = (around.now, around.cluster, around.env);
-        self.note_durable(around);
+    pub(super) fn advance<E: Env>(&mut self, context: &mut CatalogueContext<'_, E>) {
+        let (now, cluster, env) = (context.now, context.cluster, context.env);
+        self.note_durable(context);
         self.give_way(now);
         if self.group.wants_tick() && now.monotonic_ms >= self.ticked_ms + GROUP_TICK_MS {
             self.ticked_ms = now.monotonic_ms;
@@ -181,23 +182,25 @@ impl CatalogueGroup {
         self.begin_look(cluster);
         self.reconcile(now, cluster, env);
         self.see_to_voters(now, cluster, env);
-        drive(self, around);
+        self.see_to_absent(now, cluster, env);
+        drive(self, context);
         if std::mem::take(&mut self.heard) && self.group.is_leader() && self.group.wants_tick() {
             // Somebody at each node waits to hear what is committed: it is told at once.
             self.group.tick();
-            drive(self, around);
+            drive(self, context);
         }
         self.expire(now, cluster, env);
-        let due_ms = self.reconciler.due_ms().min(self.stays.due_ms());
+        let stayed_ms = self.uptimes.due_ms().min(self.absences.due_ms());
+        let due_ms = self.reconciler.due_ms().min(stayed_ms);
         cluster.note(self.group.leader(), self.wants_attention(), due_ms);
     }
 
     /// Asks for those who want to know: once for all, and not again before that is answered.
     fn begin_look(&mut self, cluster: &Cluster) {
-        if self.look.is_none() && !self.looking.is_empty() {
-            let looking = std::mem::take(&mut self.looking);
-            let id = cluster.propose(Waiter::Looks(looking), Command::Look);
-            self.look = Some(id.0);
+        if self.read_barrier.is_none() && !self.at_read_barrier.is_empty() {
+            let at_read_barrier = std::mem::take(&mut self.at_read_barrier);
+            let id = cluster.propose(Waiter::ReadBarrier(at_read_barrier), Command::Look);
+            self.read_barrier = Some(id.0);
         }
     }
 
@@ -205,7 +208,7 @@ impl CatalogueGroup {
         let catalogue = env.catalogue();
         let config = catalogue.config().membership;
         self.reconciler.leads(self.group.is_leader(), now, &config);
-        if !cluster.is_placed() {
+        if !cluster.has_placed_queues() {
             return;
         }
         let is_up = |node| node == self.own || env.peers().is_up(node);
@@ -227,26 +230,29 @@ impl CatalogueGroup {
         self.group.is_writing()
     }
 
-    fn note_durable<E: Env>(&mut self, around: &CatalogueAround<'_, E>) {
-        settle_durable(self, around);
+    fn note_durable<E: Env>(&mut self, context: &CatalogueContext<'_, E>) {
+        settle_durable(self, context);
         let (settled, waits) = (self.group.settled(), self.group.is_writing());
         match settled == std::mem::replace(&mut self.settled, settled) {
-            true => self.standstill.note(around.now, waits),
-            false => self.standstill.ended(around.now, waits),
+            true => self.stalled_log.note(context.now, waits),
+            false => self.stalled_log.ended(context.now, waits),
         }
     }
 
     /// Lets another member lead if this one's log is stuck: its disk is full, or hangs.
     fn give_way(&mut self, now: Now) {
-        if !self.standstill.is_due(now, self.group.is_writing()) {
+        if !self.stalled_log.is_due(now, self.group.is_writing()) {
             return;
         }
         let ahead: Vec<ReplicaId> = self.group.ahead_on_disk().collect();
         let Some(to) = self.group.successor(|member| ahead.contains(&member)) else {
-            self.standstill.look_again(now);
+            self.stalled_log.look_again(now);
             return;
         };
-        tracing::warn!(%to, "the log is not written; another is to lead the catalogue");
+        tracing::warn!(
+            %to,
+            "the disk has not taken writes of the log for 2 s: handing over the catalogue"
+        );
         if let Err(error) = self.group.transfer_leader(to) {
             tracing::debug!(%to, "the catalogue's leader stays: {error}");
         }
@@ -368,7 +374,7 @@ impl CatalogueGroup {
     /// As leader: lets nodes vote that have joined and stayed.
     fn see_to_voters<E: Env>(&mut self, now: Now, cluster: &Cluster, env: &E) {
         if !self.group.is_leader() {
-            self.stays.clear();
+            self.uptimes.clear();
             return;
         }
         let close: Vec<NodeId> = self
@@ -377,7 +383,7 @@ impl CatalogueGroup {
             .map(ReplicaId::node)
             .collect();
         let is_there = |node: &NodeId| {
-            let has_caught_up = close.contains(node) || self.stays.has(*node);
+            let has_caught_up = close.contains(node) || self.uptimes.has(*node);
             has_caught_up && env.peers().is_up(*node)
         };
         let nodes: Vec<NodeId> = {
@@ -386,7 +392,7 @@ impl CatalogueGroup {
             waiting.map(leveret_metadata::NodeRecord::id).collect()
         };
         let there: Vec<NodeId> = nodes.iter().copied().filter(is_there).collect();
-        let mut due = self.stays.note(&there, now);
+        let mut due = self.uptimes.note(&there, now);
         // What an older version let in votes already.
         let voters = &self.group.membership().voters;
         due.extend(
@@ -400,8 +406,39 @@ impl CatalogueGroup {
         }
     }
 
+    /// As leader: deletes the exclusive and transient queues of nodes that have been down for long.
+    /// Who loses its majority leads no more, so that a minority does not count the others.
+    fn see_to_absent<E: Env>(&mut self, now: Now, cluster: &Cluster, env: &E) {
+        if !self.group.is_leader() {
+            self.absences.clear();
+            return;
+        }
+        let own = self.own;
+        let is_up = |node: NodeId| node == own || env.peers().is_up(node);
+        let lost: Vec<Command> = {
+            let catalogue = env.catalogue();
+            let nodes = catalogue.nodes().map(leveret_metadata::NodeRecord::id);
+            let down: Vec<NodeId> = nodes.filter(|node| !is_up(*node)).collect();
+            let due = self.absences.note(&down, now).into_iter();
+            let due = due.filter(|node| catalogue.has_transient_queues(*node));
+            let records = due.filter_map(|node| catalogue.node(node));
+            let lost = records.map(|record| {
+                let (node, start) = (record.node, record.start);
+                tracing::info!(
+                    node,
+                    "a node has been down for long: its exclusive and transient queues are deleted"
+                );
+                Command::NodeLost { node, start }
+            });
+            lost.collect()
+        };
+        for command in lost {
+            cluster.propose(Waiter::Nobody, command);
+        }
+    }
+
     fn apply_batch<E: Env>(&mut self, now: Now, batch: &Batch, cluster: &Cluster, env: &E) {
-        let is_placed = cluster.is_placed();
+        let is_placed = cluster.has_placed_queues();
         let results = env.change_catalogue(|catalogue| {
             let results = catalogue.apply_batch(batch);
             for change in changes_of(&results) {
@@ -448,10 +485,10 @@ impl CatalogueGroup {
     /// Commands for which nobody answers in time: without a majority.
     fn expire<E: Env>(&mut self, now: Now, cluster: &Cluster, env: &E) {
         let is_due = |waiting: &Waiting| waiting.deadline_ms <= now.monotonic_ms;
-        if let Some(look) = self.look
-            && self.waiting.get(&look).is_some_and(is_due)
+        if let Some(read_barrier) = self.read_barrier
+            && self.waiting.get(&read_barrier).is_some_and(is_due)
         {
-            self.give_up(look, cluster, env);
+            self.give_up(read_barrier, cluster, env);
         }
         while let Some((first, waiting)) = self.waiting.first_key_value()
             && is_due(waiting)
@@ -479,11 +516,11 @@ impl CatalogueGroup {
             Waiter::Connection(connection) => {
                 env.tell(connection, ClusterEvent::Executed { id, result });
             }
-            Waiter::Looks(connections) => {
-                self.look = None;
-                cluster.looked(connections.len());
+            Waiter::ReadBarrier(connections) => {
+                self.read_barrier = None;
+                cluster.read_barriers_passed(connections.len());
                 for connection in connections {
-                    env.tell(connection, ClusterEvent::Peeked);
+                    env.tell(connection, ClusterEvent::ReadBarrierPassed);
                 }
             }
             Waiter::Operator(answer) => {

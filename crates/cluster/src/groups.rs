@@ -1,7 +1,7 @@
 //! Replicated queues and streams by who has them: which of them nobody leads, and which of them
 //! need a node.
 
-use crate::operations::Reach;
+use crate::operations::Availability;
 use leveret_metadata::{Catalogue, QueueRecord};
 use leveret_types::{NodeId, QueueId};
 
@@ -41,22 +41,26 @@ impl Group {
 
     /// Whether fewer members are up than make a majority, or the leader is not up: that of a stream
     /// as all nodes know it, that of a queue as its member here does, which `leader` asks.
-    pub fn is_leaderless(&self, reach: &Reach, leader: impl FnOnce() -> Option<NodeId>) -> bool {
-        let is_down = |leader: NodeId| !reach.is_up(leader);
+    pub fn is_leaderless(
+        &self,
+        availability: &Availability,
+        leader: impl FnOnce() -> Option<NodeId>,
+    ) -> bool {
+        let is_down = |leader: NodeId| !availability.is_up(leader);
         if self.id.is_stream() {
-            return !self.has_majority(|node| reach.is_up(node)) || is_down(self.home);
+            return !self.has_majority(|node| availability.is_up(node)) || is_down(self.home);
         }
-        if !self.nodes.contains(&reach.own) {
-            return !self.has_majority(|node| reach.is_up(node));
+        if !self.nodes.contains(&availability.own) {
+            return !self.has_majority(|node| availability.is_up(node));
         }
         leader().is_none_or(is_down)
     }
 
     /// Whether it would lose its majority with this node.
     #[must_use]
-    pub fn needs_this_node(&self, reach: &Reach) -> bool {
-        let is_left = |node: NodeId| node != reach.own && reach.is_up(node);
-        self.nodes.contains(&reach.own) && !self.has_majority(is_left)
+    pub fn needs_this_node(&self, availability: &Availability) -> bool {
+        let is_left = |node: NodeId| node != availability.own && availability.is_up(node);
+        self.nodes.contains(&availability.own) && !self.has_majority(is_left)
     }
 
     fn has_majority(&self, is_counted: impl Fn(NodeId) -> bool) -> bool {
@@ -70,7 +74,7 @@ mod tests {
     use super::*;
 
     /// A group on these nodes, seen from node 1 with these others up.
-    fn group(is_stream: bool, home: u32, nodes: &[u32], up: &[u32]) -> (Group, Reach) {
+    fn group(is_stream: bool, home: u32, nodes: &[u32], up: &[u32]) -> (Group, Availability) {
         let id = QueueId(7);
         let group = Group {
             id: if is_stream { id.of_stream() } else { id },
@@ -79,12 +83,12 @@ mod tests {
             name: "q".to_owned(),
             nodes: nodes.iter().copied().map(NodeId).collect(),
         };
-        let reach = Reach {
+        let availability = Availability {
             own: NodeId(1),
             up: up.iter().copied().map(NodeId).collect(),
             full_disks: Vec::new(),
         };
-        (group, reach)
+        (group, availability)
     }
 
     #[test]
@@ -95,9 +99,13 @@ mod tests {
             (&[2, 3], &[2], true),
             (&[2, 3], &[2, 3], false),
         ] {
-            let (group, reach) = group(false, 2, nodes, up);
+            let (group, availability) = group(false, 2, nodes, up);
             let leader = || panic!("no member here");
-            assert_eq!(group.is_leaderless(&reach, leader), is_leaderless, "{up:?}");
+            assert_eq!(
+                group.is_leaderless(&availability, leader),
+                is_leaderless,
+                "{up:?}"
+            );
         }
     }
 
@@ -109,9 +117,13 @@ mod tests {
             (Some(2), &[3], true),
             (None, &[2, 3], true),
         ] {
-            let (group, reach) = group(false, 1, &[1, 2, 3], up);
+            let (group, availability) = group(false, 1, &[1, 2, 3], up);
             let known = || leader.map(NodeId);
-            assert_eq!(group.is_leaderless(&reach, known), is_leaderless, "{up:?}");
+            assert_eq!(
+                group.is_leaderless(&availability, known),
+                is_leaderless,
+                "{up:?}"
+            );
         }
     }
 
@@ -123,9 +135,13 @@ mod tests {
             (1, &[3], false),
             (1, &[], true),
         ] {
-            let (group, reach) = group(true, home, &[1, 2, 3], up);
+            let (group, availability) = group(true, home, &[1, 2, 3], up);
             let leader = || panic!("the catalogue knows");
-            assert_eq!(group.is_leaderless(&reach, leader), is_leaderless, "{up:?}");
+            assert_eq!(
+                group.is_leaderless(&availability, leader),
+                is_leaderless,
+                "{up:?}"
+            );
         }
     }
 
@@ -138,8 +154,12 @@ mod tests {
             (&[1], &[2, 3], true),
             (&[2, 3, 4], &[2], false),
         ] {
-            let (group, reach) = group(false, 1, nodes, up);
-            assert_eq!(group.needs_this_node(&reach), is_needed, "{nodes:?} {up:?}");
+            let (group, availability) = group(false, 1, nodes, up);
+            assert_eq!(
+                group.needs_this_node(&availability),
+                is_needed,
+                "{nodes:?} {up:?}"
+            );
         }
     }
 }

@@ -8,7 +8,7 @@
 //! frame for queue 0   kind 3 u8 | queue u64 | node u32
 //! ```
 
-use super::moves::Moves;
+use super::leader_transfers::LeaderTransfers;
 use super::state::CATALOGUE_GROUP;
 use crate::env::Env;
 use leveret_metadata::Catalogue;
@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 
 /// The first byte of a frame that asks for a transfer.
 pub(super) const KIND_TRANSFER: u8 = 3;
-impl Moves {
+impl LeaderTransfers {
     /// Empties this node of leaders, as far as other members are up.
     pub(super) fn leave<E: Env>(&mut self, env: &E) {
         let own = env.node_id();
@@ -107,10 +107,12 @@ pub fn transfer<E: Env>(now: Now, queue: QueueId, to: NodeId, env: &E) {
     }
 }
 
-/// Takes another node's wish in; what makes no sense is dropped.
+/// Takes another node's request in; what cannot be decoded is dropped.
 pub(super) fn receive<E: Env>(now: Now, frame: &[u8], env: &E) {
     let Some((queue, to)) = decode(frame) else {
-        tracing::warn!("a wish for a queue's leader makes no sense");
+        tracing::warn!(
+            "dropped a leader-transfer request that cannot be decoded; do all nodes run one release?"
+        );
         return;
     };
     hand_over_here(now, queue, to, env);

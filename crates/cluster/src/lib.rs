@@ -19,31 +19,31 @@ pub mod streams;
 pub mod wire;
 
 mod alarms;
+mod catalogue_changes;
+mod election_request;
 mod elections;
-mod follow;
 mod groups;
+mod leader_transfers;
 mod leaders;
-mod moves;
-mod needed;
 mod outdated;
 mod peers;
 mod placement;
 mod reconcile;
 mod starts;
 mod state;
-mod stays;
 mod stream_changes;
 mod stream_relay;
+mod uptime_rules;
 
 #[cfg(test)]
 mod test_catalogue;
 
 pub use alarms::{HeldStreams, alarms_together, held_by, held_streams, members_of, set_alarms_of};
+pub use catalogue_changes::follow_nodes;
+pub use election_request::ElectionRequest;
 pub use env::{BorrowedShard, Env};
-pub use follow::follow_nodes;
 pub use groups::Group;
 pub use leaders::{hand_over_leaders, leaders_known, transfer};
-pub use needed::Needed;
 pub use peers::{PeerAddress, PeerView, Peers};
 pub use placement::{NodeLoad, loads};
 pub use starts::KnownStarts;
@@ -52,7 +52,7 @@ pub use state::{CATALOGUE_GROUP, Cluster, Identity, Waiter};
 use crate::events::Executed;
 use crate::stream_relay::STREAM_LINK;
 use bytes::{BufMut, Bytes, BytesMut};
-use group::CatalogueAround;
+use group::CatalogueContext;
 use leveret_metadata::{Catalogue, CatalogueError, Command};
 use leveret_queue_host::events::PeerFrame;
 use leveret_stream::ReplicaMessage;
@@ -74,28 +74,28 @@ pub fn run<E: Env>(now: Now, env: &E) {
     // What is written meanwhile may be durable before it is known that the group waits for it.
     cluster.awaits_log.store(true, Ordering::SeqCst);
     let events = std::mem::take(&mut *lock(&cluster.events));
-    let mut around = CatalogueAround { now, cluster, env };
+    let mut context = CatalogueContext { now, cluster, env };
     let mut drains = false;
     for event in events {
         drains |= matches!(event, Event::Drain);
-        group.handle(&around, event);
+        group.handle(&context, event);
     }
     if drains {
         group.hand_over_leadership(|_| true);
-        lock(&cluster.moves).leave(env);
+        lock(&cluster.transfers).leave(env);
     }
-    let is_due = lock(&cluster.moves).leaves_full_disk(now, env.alarms().disk);
-    if is_due && cluster.is_placed() {
+    let is_due = lock(&cluster.transfers).leaves_full_disk(now, env.alarms().disk);
+    if is_due && cluster.has_placed_queues() {
         group.hand_over_leadership(|node| !env.alarms_of(node).disk);
         hand_over_leaders(now, env);
     }
-    group.advance(&mut around);
+    group.advance(&mut context);
     let awaits_log = group.awaits_log();
     cluster.awaits_log.store(awaits_log, Ordering::SeqCst);
     drop(group);
-    if cluster.is_placed() {
+    if cluster.has_placed_queues() {
         elect(now, cluster, env);
-        lock(&cluster.moves).run(now, env);
+        lock(&cluster.transfers).run(now, env);
     }
 }
 
@@ -126,7 +126,7 @@ pub fn known_without_majority<E: Env>(
 /// Hands what this node leads to others, as far as they can take it. Nothing may be borrowed.
 pub fn leave_leaders<E: Env>(env: &E) {
     if let Some(cluster) = env.cluster() {
-        lock(&cluster.moves).leave(env);
+        lock(&cluster.transfers).leave(env);
         env.wake_cluster();
     }
 }
@@ -235,7 +235,7 @@ pub fn peer_up<E: Env>(now: Now, peer: NodeId, env: &E) {
     if let Some(cluster) = env.cluster() {
         cluster.tell(Event::PeerUp(peer));
         cluster.tell_elections(elections::Event::Peer(peer, true));
-        lock(&cluster.moves).returned(now, peer);
+        lock(&cluster.transfers).returned(now, peer);
     }
     env.peer_of_streams(peer, true);
     env.for_each_shard(now, |shard| shard.peer_up(now, peer));
@@ -248,7 +248,7 @@ pub fn peer_down<E: Env>(now: Now, peer: NodeId, env: &E) {
     if let Some(cluster) = env.cluster() {
         cluster.tell(Event::PeerDown(peer));
         cluster.tell_elections(elections::Event::Peer(peer, false));
-        lock(&cluster.moves).gone(peer);
+        lock(&cluster.transfers).gone(peer);
     }
     env.peer_of_streams(peer, false);
     env.for_each_shard(now, |shard| shard.peer_down(now, peer));

@@ -30,7 +30,7 @@ use std::collections::BTreeMap;
 
 /// Which nodes this one can count on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reach {
+pub struct Availability {
     /// This node.
     pub own: NodeId,
     /// The others that are up.
@@ -39,7 +39,7 @@ pub struct Reach {
     pub full_disks: Vec<NodeId>,
 }
 
-impl Reach {
+impl Availability {
     /// What is known now.
     pub fn of<E: Env>(env: &E) -> Self {
         let own = env.node_id();
@@ -105,7 +105,7 @@ pub struct Meant<'a> {
 #[derive(Clone, Copy)]
 pub struct Planner<'a> {
     /// Which nodes are up.
-    pub reach: &'a Reach,
+    pub availability: &'a Availability,
     /// The catalogue's group.
     pub group: &'a CatalogueView,
     /// The catalogue.
@@ -119,10 +119,10 @@ impl Planner<'_> {
     /// There is no such node, it is this one, or it is up.
     pub fn forget(&self, name: &str) -> Result<Plan, Refused> {
         let node = self.named(name)?;
-        if node.id() == self.reach.own {
+        if node.id() == self.availability.own {
             return Err(Refused::OwnNode);
         }
-        if self.reach.is_up(node.id()) {
+        if self.availability.is_up(node.id()) {
             return Err(Refused::Running(name.to_owned()));
         }
         let load = loads(self.catalogue).remove(&node.id()).unwrap_or_default();
@@ -166,7 +166,7 @@ impl Planner<'_> {
     /// There is no such node, or this one does not lead.
     pub fn transfer_catalogue(&self, name: &str) -> Result<Plan, Refused> {
         let to = self.named(name)?.id();
-        if self.group.leader != Some(self.reach.own) {
+        if self.group.leader != Some(self.availability.own) {
             return Err(Refused::CatalogueLedElsewhere);
         }
         Ok(Plan {
@@ -266,16 +266,20 @@ impl Planner<'_> {
     }
 
     /// Spreads the leaders over the nodes that are up, have space and are not being emptied, each
-    /// queue among its members.
+    /// queue among its members; those of the queues that are meant are moved.
     ///
     /// # Errors
     /// Too few nodes are up.
-    pub fn rebalance(&self) -> Result<Rebalance, Refused> {
+    pub fn rebalance(&self, meant: Meant<'_>) -> Result<Rebalance, Refused> {
         self.check_majority()?;
-        let moves = placement::spread(self.catalogue, |node| {
+        let mut moves = placement::spread(self.catalogue, |node| {
             let draining = self.catalogue.node(node).is_none_or(|node| node.draining);
-            !draining && self.reach.is_up(node) && !self.reach.full_disks.contains(&node)
+            !draining
+                && self.availability.is_up(node)
+                && !self.availability.full_disks.contains(&node)
         });
+        let is_meant = |queue| self.catalogue.queue(queue).is_some_and(meant.matches);
+        moves.retain(|(queue, _)| is_meant(*queue));
         Ok(Rebalance::new(moves))
     }
 
@@ -285,7 +289,7 @@ impl Planner<'_> {
     /// There is no such node, or it may have none now.
     pub fn node_for_member(&self, name: &str) -> Result<NodeId, Refused> {
         let node = self.voting(name)?.id();
-        match self.reach.is_up(node) {
+        match self.availability.is_up(node) {
             true => Ok(node),
             false => Err(Refused::NotRunning(name.to_owned())),
         }
@@ -344,7 +348,7 @@ impl Planner<'_> {
         let nodes = self.catalogue.nodes().filter(|node| node.takes_members());
         let nodes = nodes
             .map(NodeRecord::id)
-            .filter(|node| self.reach.is_up(*node));
+            .filter(|node| self.availability.is_up(*node));
         let members = |node: &NodeId| loads.get(node).map_or(0, |load| load.members);
         nodes.map(|node| (node, members(&node))).collect()
     }
@@ -377,11 +381,11 @@ impl Planner<'_> {
     /// Whether the cluster can agree on anything, as far as this node knows.
     fn check_majority(&self) -> Result<(), Refused> {
         let membership = &self.group.membership;
-        if membership.has_majority(|voter| self.reach.is_up(voter.node())) {
+        if membership.has_majority(|voter| self.availability.is_up(voter.node())) {
             return Ok(());
         }
         let voters = membership.voters.iter();
-        let up = voters.filter(|voter| self.reach.is_up(voter.node()));
+        let up = voters.filter(|voter| self.availability.is_up(voter.node()));
         Err(Refused::NoMajority {
             up: up.count(),
             voters: membership.voters.len(),

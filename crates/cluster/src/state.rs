@@ -3,10 +3,10 @@
 //! Invariant: nothing here reaches the rest of the node: what is to be done follows in
 //! [`super::run`].
 
+use super::election_request::ElectionRequest;
 use super::elections;
 use super::group::{CatalogueGroup, Recovered};
-use super::moves::Moves;
-use super::needed::Needed;
+use super::leader_transfers::LeaderTransfers;
 use super::peers::Peers;
 use super::reports::Reports;
 use super::starts::{KnownStarts, Starts, starts_in};
@@ -15,7 +15,7 @@ use bytes::Bytes;
 use leveret_metadata::{CatalogueError, Command, Outcome};
 use leveret_replication::Status;
 use leveret_stream::ReplicaMessage;
-use leveret_types::limits::LOOKS_MAX;
+use leveret_types::limits::READ_BARRIERS_MAX;
 use leveret_types::{ConnectionId, NodeId, Now, QueueId, ReplicaId};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -31,7 +31,7 @@ pub enum Waiter {
     /// A connection.
     Connection(ConnectionId),
     /// Connections that want to know whether there is something that this node does not know.
-    Looks(Vec<ConnectionId>),
+    ReadBarrier(Vec<ConnectionId>),
     /// A thread that has the other end, which must have room for the answer.
     Operator(SyncSender<Result<Outcome, CatalogueError>>),
     /// Nobody.
@@ -51,7 +51,7 @@ pub(super) enum Event {
     PeerDown(NodeId),
     Transfer(NodeId),
     Drain,
-    Look(ConnectionId),
+    AwaitReadBarrier(ConnectionId),
     Outdated,
 }
 
@@ -76,7 +76,7 @@ pub struct Cluster {
     /// Whether the group waits for the write-ahead log, or is at work and may do so after.
     pub(super) awaits_log: AtomicBool,
     pub(super) group: Mutex<CatalogueGroup>,
-    pub(super) moves: Mutex<Moves>,
+    pub(super) transfers: Mutex<LeaderTransfers>,
     next_proposal: AtomicU64,
     /// The replica that leads the catalogue's group; 0 if none is known.
     leader: AtomicU64,
@@ -85,8 +85,8 @@ pub struct Cluster {
     pub(super) placed: AtomicBool,
     /// Whether the catalogue says that this node is to be emptied.
     pub(super) draining: AtomicBool,
-    /// Connections that wait for a look, and when members of queues are looked at next.
-    looks: AtomicUsize,
+    /// Connections that wait at a read barrier, and when members of queues are looked at next.
+    read_barriers: AtomicUsize,
     due_ms: AtomicU64,
     /// Who leads streams next.
     pub(super) elections: Mutex<elections::Elections>,
@@ -111,13 +111,13 @@ impl Cluster {
             waiting: AtomicBool::new(true),
             awaits_log: AtomicBool::new(true),
             group: Mutex::new(group),
-            moves: Mutex::default(),
+            transfers: Mutex::default(),
             next_proposal: AtomicU64::new(1),
             leader: AtomicU64::new(0),
             wants_attention: AtomicBool::new(true),
             placed: AtomicBool::new(false),
             draining: AtomicBool::new(false),
-            looks: AtomicUsize::new(0),
+            read_barriers: AtomicUsize::new(0),
             due_ms: AtomicU64::new(u64::MAX),
             elections: Mutex::default(),
             election_events: Mutex::default(),
@@ -168,28 +168,32 @@ impl Cluster {
         id
     }
 
-    /// Lets a connection know, by [`crate::events::ClusterEvent::Peeked`], when this node has seen
-    /// all that the cluster has agreed on by now, or after
-    /// [`leveret_types::limits::LOOK_MS_MAX`]; false if too many wait
-    /// already, or nobody leads, so that this node knows as much as it ever will. [`super::run`] is
-    /// to be called after.
-    pub fn look(&self, connection: ConnectionId, peers: &Peers) -> bool {
+    /// Lets a connection know, by [`crate::events::ClusterEvent::ReadBarrierPassed`], when this
+    /// node has seen all that the cluster has agreed on by now, or after
+    /// [`leveret_types::limits::READ_BARRIER_MS_MAX`]; false if too many wait already, or nobody
+    /// leads, so that this node knows as much as it ever will. [`super::run`] is to be called
+    /// after.
+    pub fn await_read_barrier(&self, connection: ConnectionId, peers: &Peers) -> bool {
         let is_up = |leader| leader == self.identity.node || peers.is_up(leader);
         if !self.leader().is_some_and(is_up) {
             return false;
         }
-        let waiting = |count| (count < LOOKS_MAX).then_some(count + 1);
+        let waiting = |count| (count < READ_BARRIERS_MAX).then_some(count + 1);
         let order = (Ordering::Relaxed, Ordering::Relaxed);
-        if self.looks.fetch_update(order.0, order.1, waiting).is_err() {
+        if self
+            .read_barriers
+            .fetch_update(order.0, order.1, waiting)
+            .is_err()
+        {
             return false;
         }
-        self.tell(Event::Look(connection));
+        self.tell(Event::AwaitReadBarrier(connection));
         true
     }
 
     /// So many connections wait no more.
-    pub(super) fn looked(&self, count: usize) {
-        self.looks.fetch_sub(count, Ordering::Relaxed);
+    pub(super) fn read_barriers_passed(&self, count: usize) {
+        self.read_barriers.fetch_sub(count, Ordering::Relaxed);
     }
 
     /// Hands the leadership of the catalogue's group to another node, if this one has it.
@@ -233,13 +237,13 @@ impl Cluster {
     #[must_use]
     pub fn wants_attention(&self) -> bool {
         self.wants_attention.load(Ordering::Relaxed)
-            || !lock(&self.moves).is_empty()
+            || !lock(&self.transfers).is_empty()
             || !lock(&self.elections).is_empty()
     }
 
     /// A stream needs another epoch, as a node says. [`super::run`] is to be called after.
-    pub fn stream_needs_leader(&self, from: NodeId, needed: Needed) {
-        self.tell_elections(elections::Event::Needed(from, needed));
+    pub fn stream_needs_leader(&self, from: NodeId, election_request: ElectionRequest) {
+        self.tell_elections(elections::Event::ElectionRequest(from, election_request));
     }
 
     /// A node hands a stream that it leads over to another one. [`super::run`] is to be called
@@ -281,11 +285,12 @@ impl Cluster {
             .store(wants_attention, Ordering::Relaxed);
     }
 
-    pub(super) const fn moves(&self) -> &Mutex<Moves> {
-        &self.moves
+    pub(super) const fn transfers(&self) -> &Mutex<LeaderTransfers> {
+        &self.transfers
     }
 
-    pub(super) fn is_placed(&self) -> bool {
+    /// Whether the shards have been given their queues, and follow the catalogue.
+    pub fn has_placed_queues(&self) -> bool {
         self.placed.load(Ordering::Acquire)
     }
 }

@@ -4,9 +4,9 @@
 use crate::env::Env;
 pub use crate::stream_changes::{ReplicaHere, StreamChange};
 pub use crate::stream_relay::{
-    ClientAddresses, Effect as RelayEffect, Guests, Place, STREAM_LINK, Said, StreamRelay,
-    command_bytes, copied_frame, fuzz, goes_with_publishes, has_room, move_frame, needed_frame,
-    published_bytes, replica_frame,
+    ClientAddresses, Effect as RelayEffect, PeerLink, STREAM_LINK, Said, StreamLocation,
+    StreamRelay, command_bytes, copied_frame, election_request_frame, fuzz, goes_with_publishes,
+    has_room, move_frame, published_bytes, replica_frame,
 };
 use leveret_metadata::{Catalogue, QueueKind, QueueRecord, StreamSettings};
 pub use leveret_queue_host::stream_events::StreamNews;
@@ -110,12 +110,7 @@ pub fn refuse(catalogue: &Catalogue, queue: QueueId, what: &str) -> Result<(), P
     })
 }
 
-/// Refuses a publish to a view by its name: nothing is bound to views, so that only the default
-/// exchange, and the keys of copies, lead to them.
-///
-/// # Errors
-/// If one of the queues is a view.
-pub fn refuse_views(catalogue: &Catalogue, queues: &[QueueId]) -> Result<(), ProtocolError> {
+fn refuse_views(catalogue: &Catalogue, queues: &[QueueId]) -> Result<(), ProtocolError> {
     let source = |id: &QueueId| {
         let record = catalogue.queue(*id).filter(|_| !id.is_stream())?;
         Some((record, record.settings().source.as_deref()?))
@@ -144,18 +139,18 @@ pub fn leave_views_out(catalogue: &Catalogue, queues: &mut Vec<QueueId>) -> bool
     queues.len() < before
 }
 
-/// Refuses a publish over the default exchange to what takes none: views, to which nothing is
-/// bound, and drained partitions of super streams, past which routing keys are led. What is refused
-/// is not lost in silence.
+/// Refuses a publish that reached queues by their names, over the default exchange, to what takes
+/// none: views, to which nothing is bound, and drained partitions of super streams, past which
+/// routing keys are led. What is refused is not lost in silence.
 ///
 /// # Errors
 /// If one of the queues is one.
 pub fn refuse_by_name(
     catalogue: &Catalogue,
-    exchange: &str,
+    is_by_name: bool,
     queues: &[QueueId],
 ) -> Result<(), ProtocolError> {
-    if !exchange.is_empty() {
+    if !is_by_name {
         return Ok(());
     }
     refuse_views(catalogue, queues)?;

@@ -25,7 +25,7 @@ pub type Asked = Request<Full<Bytes>>;
 
 /// Where requests go.
 #[derive(Clone, Debug)]
-pub enum Place {
+pub enum ServerAddress {
     /// A socket file.
     File(PathBuf),
     /// A host and a port.
@@ -78,7 +78,7 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 /// If the server cannot be reached or is not believed, if it takes too long, or if what it says is
 /// no HTTP or has a body of more than `body_bytes_max`.
 pub fn ask(
-    place: &Place,
+    address: &ServerAddress,
     request: Asked,
     patience: Duration,
     body_bytes_max: usize,
@@ -87,7 +87,7 @@ pub fn ask(
         .enable_all()
         .build()?;
     let answer = runtime.block_on(async {
-        tokio::time::timeout(patience, exchange(place, request, body_bytes_max)).await
+        tokio::time::timeout(patience, exchange(address, request, body_bytes_max)).await
     });
     // A name that is still being looked up is not waited for.
     runtime.shutdown_background();
@@ -114,15 +114,19 @@ pub fn get(
     let request = request
         .body(Full::default())
         .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
-    let place = Place::Tcp {
+    let address = ServerAddress::Tcp {
         authority: authority.to_owned(),
         tls: None,
     };
-    ask(&place, request, patience, body_bytes_max)
+    ask(&address, request, patience, body_bytes_max)
 }
 
-async fn exchange(place: &Place, request: Asked, body_bytes_max: usize) -> io::Result<Answer> {
-    let stream = TokioIo::new(connect(place).await?);
+async fn exchange(
+    address: &ServerAddress,
+    request: Asked,
+    body_bytes_max: usize,
+) -> io::Result<Answer> {
+    let stream = TokioIo::new(connect(address).await?);
     let (mut sender, connection) = http1::handshake(stream).await.map_err(failed)?;
     // What becomes of the connection is what becomes of the request.
     tokio::spawn(connection);
@@ -133,10 +137,10 @@ async fn exchange(place: &Place, request: Asked, body_bytes_max: usize) -> io::R
     Ok(Answer { status, body })
 }
 
-async fn connect(place: &Place) -> io::Result<Box<dyn Stream>> {
-    let (authority, tls) = match place {
-        Place::File(path) => return Ok(Box::new(UnixStream::connect(path).await?)),
-        Place::Tcp { authority, tls } => (authority, tls),
+async fn connect(address: &ServerAddress) -> io::Result<Box<dyn Stream>> {
+    let (authority, tls) = match address {
+        ServerAddress::File(path) => return Ok(Box::new(UnixStream::connect(path).await?)),
+        ServerAddress::Tcp { authority, tls } => (authority, tls),
     };
     let stream = TcpStream::connect(authority).await?;
     let Some(tls) = tls else {
@@ -183,12 +187,12 @@ mod tests {
             assert!(stream.read(&mut heard).expect("a request") > 0);
             stream.write_all(says).expect("said");
         });
-        let place = Place::Tcp {
+        let address = ServerAddress::Tcp {
             authority,
             tls: None,
         };
         let request = Request::get("/").body(Full::default()).expect("a request");
-        let answer = ask(&place, request, Duration::from_secs(60), body_bytes_max);
+        let answer = ask(&address, request, Duration::from_secs(60), body_bytes_max);
         server.join().expect("it has said it");
         answer
     }
@@ -270,12 +274,12 @@ mod tests {
     #[test]
     fn who_does_not_answer_is_given_up() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let place = Place::Tcp {
+        let address = ServerAddress::Tcp {
             authority: listener.local_addr().expect("bound").to_string(),
             tls: None,
         };
         let request = Request::get("/").body(Full::default()).expect("a request");
-        let error = ask(&place, request, Duration::from_millis(50), 1).expect_err("no answer");
+        let error = ask(&address, request, Duration::from_millis(50), 1).expect_err("no answer");
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     }
 }

@@ -10,7 +10,7 @@ mod log;
 mod log_file;
 mod log_lines;
 mod messages;
-mod process;
+pub(crate) mod process;
 mod reports;
 mod settings;
 mod traces;
@@ -159,6 +159,7 @@ fn start_web(
             config.management_origins.clone(),
             config.management_cors_seconds,
         )
+        .with_session_minutes(config.management_session_minutes)
         .with_rate_limit(config.management_requests_per_second);
     let app = Arc::new(match web::can_have_socket_file(root) {
         true => app,
@@ -241,12 +242,21 @@ fn announce(config: &Config, node: &Node, web: &Web, begun: Instant) {
     let program = std::env::args()
         .next()
         .unwrap_or_else(|| "leveret".to_owned());
-    say(format!(
-        "try: {program} status, {program} list queues, or any RabbitMQ client"
-    ));
+    let found = std::env::var_os("LEVERET_DATA_DIR");
+    let found = found.as_deref().unwrap_or("./leveret-data".as_ref());
+    say(suggestion(&program, root, Path::new(found)));
     // The same.
     let _ = out.flush();
     notify_supervisor("READY=1");
+}
+
+/// What to try first. Commands look for a node in the folder `found` unless they are told another.
+fn suggestion(program: &str, root: &Path, found: &Path) -> String {
+    let other = match root == found {
+        true => String::new(),
+        false => format!(" --data-dir '{}'", root.display()),
+    };
+    format!("try: {program} status{other}, {program} list queues{other}, or any RabbitMQ client")
 }
 
 /// A node serves its clients also where it cannot tell the command line how to reach it: on a full
@@ -283,6 +293,26 @@ fn notify_supervisor(state: &str) {
     let sent = address
         .and_then(|address| UnixDatagram::unbound()?.send_to_addr(state.as_bytes(), &address));
     if let Err(error) = sent {
-        tracing::warn!(%error, "cannot tell the supervisor");
+        tracing::warn!(%error, "cannot notify systemd (NOTIFY_SOCKET)");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_to_try_names_the_data_folder_unless_commands_find_it_by_themselves() {
+        let tried = |root: &str, found: &str| suggestion("leveret", root.as_ref(), found.as_ref());
+        assert_eq!(
+            tried("./leveret-data", "./leveret-data"),
+            "try: leveret status, leveret list queues, or any RabbitMQ client"
+        );
+        assert_eq!(
+            tried("/data", "./leveret-data"),
+            "try: leveret status --data-dir '/data', leveret list queues --data-dir '/data', or any \
+             RabbitMQ client"
+        );
+        assert_eq!(tried("/data", "/data").find("--data-dir"), None);
     }
 }

@@ -1,7 +1,7 @@
 //! Who may use which resource of the API: one function decides, for every route.
 
 use crate::api::Actor;
-use crate::reply::ApiError;
+use crate::http::reply::ApiError;
 
 /// Who asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,9 +82,14 @@ impl Who {
 
 /// Whether `who` may use a resource that asks for `access`; `is_member` says whether it has some
 /// permission in the virtual host that the resource is of (true where it is of none).
+///
+/// # Errors
+/// 401 where the user's tags do not do, 404 where the virtual host is none of its own.
 pub fn permit(access: Access, who: &Who, is_member: bool) -> Result<(), ApiError> {
     const IN: &[&str] = &["administrator", "monitoring", "policymaker", "management"];
     let refused = |text: &str| Err(ApiError::NotAuthorised(text.to_owned()));
+    // As if it were not there, as RabbitMQ 4.3 says it.
+    let hidden = || Err(ApiError::Missing("Not Found".to_owned()));
     let administrator = who.is_administrator();
     match access {
         Access::Anyone => return Ok(()),
@@ -98,12 +103,8 @@ pub fn permit(access: Access, who: &Who, is_member: bool) -> Result<(), ApiError
         Access::Policymaker if !who.has(&["administrator", "policymaker"]) => {
             refused("Not policymaker user")
         }
-        Access::Visible if !is_member && !who.is_monitor() => {
-            refused("User not authorised to access virtual host")
-        }
-        Access::Member | Access::Policymaker if !is_member && !administrator => {
-            refused("User not authorised to access virtual host")
-        }
+        Access::Visible if !is_member && !who.is_monitor() => hidden(),
+        Access::Member | Access::Policymaker if !is_member && !administrator => hidden(),
         _ => Ok(()),
     }
 }

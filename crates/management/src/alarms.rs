@@ -2,9 +2,9 @@
 //! wait for that.
 
 use crate::connections;
+use crate::http::reply::{ApiError, Reply};
+use crate::http::router::Call;
 use crate::overview;
-use crate::reply::{ApiError, Reply};
-use crate::route::Call;
 use crate::selection::ClientSelection;
 use serde_json::{Value, json};
 

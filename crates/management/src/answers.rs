@@ -2,13 +2,13 @@
 
 use crate::api::QueueStats;
 use crate::app::App;
+use crate::history::ranges::Ranges;
+use crate::http::chunked_body::write_json;
 use crate::peers::without_zeros;
-use crate::pieces::write_json;
 use crate::question::Question;
-use crate::ranges::Ranges;
 use crate::{
-    attempts, changes, client_lists, disk, moves, overview, queues, stream_browse, stream_groups,
-    stream_rows, vhost_sums,
+    attempts, changes, client_lists, delayed, disk, history::vhost_sums, moves, overview, pairs,
+    queues, streams::browse, streams::groups, streams::rows, unacked,
 };
 use leveret_types::{ConnectionId, QueueId};
 use serde_json::{Value, json};
@@ -68,23 +68,23 @@ fn one(app: &App, question: Question) -> Value {
         | Question::QueuesOf { .. }
         | Question::Clients { .. }
         | Question::ClientsOf { .. } => Value::Null,
-        Question::StreamPublishers => stream_rows::own_publishers(app).into(),
-        Question::StreamConsumers => stream_rows::own_consumers(app).into(),
+        Question::StreamPublishers => rows::own_publishers(app).into(),
+        Question::StreamConsumers => rows::own_consumers(app).into(),
         Question::Node { ranges } => overview::own_node(app, &ranges),
         Question::Memory => overview::own_memory(app),
         Question::Overview { ranges } => overview::own_overview(app, &ranges),
         Question::Vhosts { only, ranges } => vhost_sums::own(app, only.as_deref(), &ranges),
         Question::Replica { queue } => queues::own_replica(app, QueueId(queue)),
-        Question::Tracking { stream } => stream_rows::own_tracking(app, QueueId(stream)),
-        Question::StreamReplica { stream } => stream_rows::own_replica(app, QueueId(stream)),
+        Question::Tracking { stream } => rows::own_tracking(app, QueueId(stream)),
+        Question::StreamReplica { stream } => rows::own_replica(app, QueueId(stream)),
         Question::StoreOffset {
             stream,
             offset,
             name,
         } => json!(node.store_stream_offset(QueueId(stream), &name, offset)),
-        Question::StreamGroups { only } => stream_groups::own(app, only.map(QueueId)),
+        Question::StreamGroups { only } => groups::own(app, only.map(QueueId)),
         Question::SetStreamGroup { stream, name, to } => {
-            stream_groups::told(node.set_stream_group(QueueId(stream), &name, to))
+            groups::told(node.set_stream_group(QueueId(stream), &name, to))
         }
         Question::MoveStreamGroup {
             vhost,
@@ -106,7 +106,7 @@ fn one(app: &App, question: Question) -> Value {
             vhost,
             stream,
             browse,
-        } => stream_browse::own(app, &vhost, &stream, &browse),
+        } => browse::own(app, &vhost, &stream, &browse),
         Question::ChangeReplica {
             stream,
             node: at,
@@ -125,13 +125,27 @@ fn one(app: &App, question: Question) -> Value {
             }
             false => Value::Null,
         },
+        Question::ForgetRates { node: named } => overview::reset_own(app, named.as_deref()),
         Question::Changes => changes::own(app),
+        Question::Held {
+            vhost,
+            queue,
+            look,
+            truncate,
+        } => unacked::own_messages(app, (&vhost, &queue), &look, truncate),
+        Question::Holders { held } => unacked::own_holders(app, &held),
+        Question::ConsumersTagged { queue, tag } => {
+            unacked::own_consumers_tagged(app, QueueId(queue), &tag)
+        }
         Question::Moves => moves::own(app),
         Question::StopMove { id } => json!(moves::stop_own(app, &id)),
         Question::Disk { node: name } => match node.name() == name {
             true => disk::told(app),
             false => Value::Null,
         },
+        Question::Delayed { of } => delayed::told(app, &of),
+        Question::CancelDelayed { id } => delayed::cancel_told(app, &id),
+        Question::Pairs { of } => pairs::own(app, &of),
         Question::Close { connection, reason } => {
             json!(node.close_connection(ConnectionId(connection), &reason))
         }

@@ -5,13 +5,15 @@
 //! from a thread that may be blocked. All counters count from the node's start and never go back;
 //! rates are this crate's affair.
 
-use crate::cluster_view::{ClusterChange, ClusterView};
+use crate::cluster::view::{ClusterChange, ClusterView};
 use crate::directory::Queue;
-pub use crate::disk_use::{DiskUse, QueueDiskUse};
+pub use crate::disk::values::{DiskUse, QueueDiskUse};
+pub use crate::flows::{FlowStats, FlowsOf, PublishedStats};
+pub use crate::held::{HeldAt, HeldLook, HeldMessage, Holder};
 pub use crate::move_messages::{Move, MoveEnd, MoveMessages};
 use crate::question::Question;
-pub use crate::stream_place::{Browse, StreamPlace};
-pub use crate::stream_stats::{
+pub use crate::streams::start::{Browse, StreamStart};
+pub use crate::streams::stats::{
     Browsed, STREAM_ERROR_CODES, StreamConsumerStats, StreamGroup, StreamGroups, StreamMessage,
     StreamProtocolStats, StreamPublisherStats, StreamStanding, StreamTracking,
 };
@@ -87,6 +89,14 @@ pub struct NodeStats {
     pub data_dir: PathBuf,
     /// Where it writes logs; empty where only to the console.
     pub log_files: Vec<PathBuf>,
+    /// Files that its configuration was read from.
+    pub config_files: Vec<PathBuf>,
+    /// SASL mechanisms that it offers, by their names.
+    pub mechanisms: Vec<&'static str>,
+    /// RabbitMQ's plugins whose work it does.
+    pub plugins: &'static [&'static str],
+    /// What an operator has marked the cluster and the node with.
+    pub tags: [Vec<(String, String)>; 2],
     /// What it listens on.
     pub listeners: Vec<Listener>,
     /// Whether it takes clients: false before it is ready, after `stop_app`, while it stops.
@@ -238,6 +248,7 @@ pub struct BrokerStats {
     pub publishers: u64,
     /// Replicas here that take no part: their logs are damaged, or lack what they acknowledged.
     pub replicas_quarantined: usize,
+    pub messages_refused: u64,
     /// Replicas on other nodes of queues that are led here, which are up and do not follow.
     pub replicas_stuck: usize,
     /// Deliveries that leaders on other nodes left to this node's replicas: those that had the
@@ -256,6 +267,8 @@ pub struct BrokerStats {
     pub stream_confirms: LatencyCounts,
     /// From a delivery to its acknowledgement.
     pub acknowledgements: LatencyCounts,
+    /// From when a message was taken to its first delivery.
+    pub waits: LatencyCounts,
     /// Spans of traced messages that the collector took, and that were dropped.
     pub trace_spans_exported: u64,
     pub trace_spans_dropped: u64,
@@ -323,6 +336,9 @@ pub struct QueueStats {
     pub follows: bool,
     /// Messages that wait.
     pub ready: u64,
+    /// Of a quorum queue that is asked for by name or shown in a list: how many messages wait of
+    /// each priority of which any do, and how many of all somebody had before.
+    pub waiting: Option<(Vec<(u8, u64)>, u64)>,
     /// Messages that were delivered and are not settled.
     pub unacknowledged: u64,
     /// Bytes of the bodies of messages that wait.
@@ -498,6 +514,12 @@ pub struct ConsumerStats {
     pub oldest_unacknowledged_ms: Option<u64>,
     /// Arguments.
     pub arguments: FieldTable,
+    /// Messages that it was given.
+    pub delivered: u64,
+    /// Those of them that had been delivered before.
+    pub redelivered: u64,
+    /// Messages that it has acknowledged.
+    pub acknowledged: u64,
 }
 
 /// A change to what is declared, as the AMQP method of the same name makes it. Permissions of the
@@ -716,6 +738,8 @@ pub struct ConnectionContent {
     pub channels: Vec<ChannelStats>,
     /// Its consumers, in no order.
     pub consumers: Vec<ConsumerStats>,
+    /// What its channels have published, by channel and exchange.
+    pub published: Vec<PublishedStats>,
 }
 
 /// Waits for what other nodes answer; who drops it does not.
@@ -762,6 +786,11 @@ pub trait Running: Send + Sync + 'static {
     fn connections_of(&self, ids: &[ConnectionId]) -> Vec<ConnectionContent>;
     /// The connection of that name with what is in it; none where it has not logged in or is gone.
     fn connection(&self, name: &str) -> Option<ConnectionContent>;
+    /// What came to queues from exchanges, in no order. What connections have gathered is in it
+    /// once they have been looked at.
+    fn flows(&self, _of: FlowsOf<'_>) -> Vec<FlowStats> {
+        Vec::new()
+    }
     /// The consumers of a queue, each with its connection, in no order.
     fn consumers_of(&self, queue: QueueId) -> Vec<(ConnectionStats, ConsumerStats)>;
     /// All publishers of the stream protocol, in no order.
@@ -795,7 +824,7 @@ pub trait Running: Send + Sync + 'static {
         &self,
         _stream: QueueId,
         _name: &str,
-        _to: StreamPlace,
+        _to: StreamStart,
     ) -> Option<Result<u64, String>> {
         None
     }
@@ -900,6 +929,30 @@ pub trait Running: Send + Sync + 'static {
     ) -> Result<Vec<LookedAt>, ProtocolError> {
         Ok(Vec::new())
     }
+    /// Looks at messages of a queue that clients hold, and leaves them there: those of one holder
+    /// after those of another, in the order of the queue; fewer than are wanted where they are
+    /// large. None where this node does not lead the queue.
+    ///
+    /// # Errors
+    /// If there is no such queue, or the actor may not read it.
+    fn held_messages(
+        &self,
+        _actor: Actor<'_>,
+        _vhost: &str,
+        _queue: &str,
+        _look: &HeldLook,
+    ) -> Result<Option<Vec<HeldMessage>>, ProtocolError> {
+        Ok(None)
+    }
+    /// Who of this node's clients holds which of these messages.
+    fn holders(&self, _held: &[HeldAt]) -> Vec<Holder> {
+        Vec::new()
+    }
+    /// The consumers of this tag that clients of this node have at a queue, by the numbers under
+    /// which they hold messages.
+    fn consumers_tagged(&self, _queue: QueueId, _tag: &str) -> Vec<u64> {
+        Vec::new()
+    }
     /// Begins to move messages of a queue.
     ///
     /// # Errors
@@ -921,9 +974,9 @@ pub trait Running: Send + Sync + 'static {
     fn stop_move(&self, _number: u64) -> bool {
         false
     }
-    /// How many messages delayed exchanges of this node keep back, and the first of them by when
-    /// they are due.
-    fn delayed(&self, _most: usize) -> (u64, Vec<DelayedMessage>) {
+    /// How many messages delayed exchanges of this node keep back, and some of them by when they
+    /// are due: the first from that moment and place on.
+    fn delayed(&self, _from: (u64, u64), _most: usize) -> (u64, Vec<DelayedMessage>) {
         (0, Vec::new())
     }
     /// Drops such a message; whether it was there. Durable when it returns.

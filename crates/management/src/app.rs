@@ -2,18 +2,18 @@
 
 use crate::access::{Who, permit};
 use crate::api::{Login, LoginAnswer, LoginTally, LoginVerdict, Running};
-use crate::cors::Origins;
 use crate::directory::{Counts, Directory};
+use crate::history::latencies::Lately;
+use crate::history::rates::{MESSAGE_FIELDS, NODE_FIELDS, PAIR_FIELDS, Rates, Subject};
+use crate::history::samples::{Clock, Moment, Samples};
+use crate::history::sums::Sums;
+use crate::http::cors::Origins;
+use crate::http::listeners::Way;
+use crate::http::rate_limit::RateLimit;
+use crate::http::reply::ApiError;
+use crate::http::router::Found;
 use crate::kept_changes::Changes;
-use crate::latencies::Lately;
-use crate::listen::Way;
 use crate::metrics::SharedTable;
-use crate::rate_limit::RateLimit;
-use crate::rates::{MESSAGE_FIELDS, NODE_FIELDS, Rates, Subject};
-use crate::reply::ApiError;
-use crate::route::Found;
-use crate::samples::{Clock, Moment, Samples};
-use crate::sums::Sums;
 use base64::Engine;
 use leveret_types::limits::{LOGIN_FAILURE_DELAY_MS, METRICS_SCRAPES_MAX};
 use std::hash::Hash;
@@ -51,6 +51,8 @@ pub struct App {
     pub(crate) hosts: Vec<String>,
     /// What may stand before every path; empty, or a slash and more.
     pub(crate) prefix: String,
+    /// Minutes that a login on the page lasts; 0: as long as its tab is open.
+    pub(crate) session_minutes: u64,
     /// Origins whose pages may call the API.
     pub(crate) origins: Origins,
     /// How many requests one may send.
@@ -69,6 +71,7 @@ pub struct App {
     traffic: Mutex<Rates<u64, 2>>,
     /// The same of all connections of a virtual host.
     vhost_traffic: Mutex<Rates<u64, 2>>,
+    pairs: Mutex<Rates<u64, PAIR_FIELDS>>,
     /// Messages in and out, by exchange.
     exchanges: Mutex<Rates<u64, 2>>,
     /// What this node has and does.
@@ -81,7 +84,7 @@ pub struct App {
     clock: Clock,
     samples: Mutex<Samples>,
     pub(crate) sums: Mutex<Sums>,
-    /// How long confirms and acknowledgements took in the last minute.
+    /// How long confirms, deliveries and acknowledgements took in the last minute.
     lately: Mutex<Lately>,
 }
 
@@ -96,6 +99,7 @@ impl App {
             per_object,
             hosts: Vec::new(),
             prefix: String::new(),
+            session_minutes: 0,
             origins: Origins::default(),
             rate_limit: RateLimit::new(0),
             searches: AtomicUsize::new(0),
@@ -106,6 +110,7 @@ impl App {
             depths: Mutex::default(),
             traffic: Mutex::default(),
             vhost_traffic: Mutex::default(),
+            pairs: Mutex::default(),
             exchanges: Mutex::default(),
             itself: Mutex::default(),
             logins: Arc::default(),
@@ -146,6 +151,14 @@ impl App {
     #[must_use]
     pub fn with_origins(mut self, origins: Vec<String>, seconds: u64) -> Self {
         self.origins = Origins { origins, seconds };
+        self
+    }
+
+    /// Has the page ask for name and password again so many minutes after a login; 0: only when its
+    /// tab is closed.
+    #[must_use]
+    pub const fn with_session_minutes(mut self, minutes: u64) -> Self {
+        self.session_minutes = minutes;
         self
     }
 
@@ -215,6 +228,16 @@ impl App {
         rates.of(vhost, bytes, now)
     }
 
+    /// The rates of a pair: as they are sampled, or between two questions.
+    pub(crate) fn pair_rates(&self, pair: u64, counters: [u64; PAIR_FIELDS]) -> [f64; PAIR_FIELDS] {
+        let sampled = self.samples().rates(Subject::Pair(pair));
+        if let Some(rates) = sampled.and_then(|rates| rates.try_into().ok()) {
+            return rates;
+        }
+        let mut rates = self.pairs.lock().unwrap_or_else(PoisonError::into_inner);
+        rates.of(pair, counters, Instant::now())
+    }
+
     pub(crate) fn exchange_rates(
         &self,
         exchange: u64,
@@ -246,7 +269,7 @@ impl App {
         self.samples.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How long confirms and acknowledgements took in the last minute.
+    /// How long confirms, deliveries and acknowledgements took in the last minute.
     pub(crate) fn lately(&self) -> MutexGuard<'_, Lately> {
         // The same.
         self.lately.lock().unwrap_or_else(PoisonError::into_inner)
@@ -261,6 +284,7 @@ impl App {
         forget(&self.depths);
         forget(&self.traffic);
         forget(&self.vhost_traffic);
+        forget(&self.pairs);
         forget(&self.exchanges);
         forget(&self.itself);
     }

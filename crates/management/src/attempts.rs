@@ -3,11 +3,11 @@
 //! Counters of metrics never go back: what is forgotten here is counted from then on, beside them.
 
 use crate::app::{App, Attempts};
+use crate::http::reply::{ApiError, Reply};
+use crate::http::router::Call;
 use crate::overview::knows_node;
 use crate::peers;
 use crate::question::Question;
-use crate::reply::{ApiError, Reply};
-use crate::route::Call;
 use serde_json::{Value, json};
 use std::sync::{MutexGuard, PoisonError};
 
@@ -53,7 +53,7 @@ pub(crate) fn forget_own(app: &App) {
 }
 
 /// What the node that the path names answers: this one by `own`, another one to `question`.
-fn at(call: &Call<'_>, own: impl FnOnce(&App) -> Value, question: &Question) -> Answer {
+pub(crate) fn at(call: &Call<'_>, own: impl FnOnce(&App) -> Value, question: &Question) -> Answer {
     let (app, name) = (call.app, call.param(0));
     if !knows_node(app, name) {
         return Err(ApiError::NotFound);

@@ -10,11 +10,13 @@ pub mod users;
 pub mod vhosts;
 
 use crate::directory::{AlterError, Alteration};
+use crate::http::reply::{ApiError, Reply};
+use crate::http::router::Call;
 use crate::list_query;
-use crate::reply::{ApiError, Reply};
-use crate::route::Call;
+use crate::row_lists::{self, Found, Source};
 use leveret_types::limits::USER_TAGS_MAX;
 use serde_json::Value;
+use std::marker::PhantomData;
 
 type Answer = Result<Reply, ApiError>;
 
@@ -50,8 +52,58 @@ fn delete(call: &Call<'_>, alteration: Alteration) -> Answer {
     alter(call, alteration).map(|()| Reply::Done)
 }
 
+/// What rows are made from that have as much in them as their author liked: each is made of the
+/// catalogue when it is to be written, and none is beside it.
+struct OneByOne<K, F> {
+    row: F,
+    /// Bytes of the names of all that is listed.
+    name_bytes: usize,
+    of: PhantomData<fn(K)>,
+}
+
+impl<K, F> Source for OneByOne<K, F>
+where
+    K: Send + 'static,
+    F: FnMut(&K) -> Option<Value> + Send + 'static,
+{
+    type Key = K;
+    type Row = Value;
+
+    fn rows(&mut self, keys: &[K]) -> Vec<Option<Value>> {
+        keys.iter().map(&mut self.row).collect()
+    }
+
+    fn batch(&self, _keys: &[K]) -> usize {
+        1
+    }
+
+    fn held_bytes(&self) -> usize {
+        self.name_bytes
+    }
+}
+
+/// The list of what was found, whose names have so many bytes: `row` finds one thing again.
+fn list_one_by_one<K: Send + 'static>(
+    call: &Call<'_>,
+    found: Found<K>,
+    name_bytes: usize,
+    row: impl FnMut(&K) -> Option<Value> + Send + 'static,
+) -> Answer {
+    let source = OneByOne {
+        row,
+        name_bytes,
+        of: PhantomData,
+    };
+    row_lists::list(found, source, &call.query)
+}
+
 fn list(call: &Call<'_>, items: impl IntoIterator<Item = Value>) -> Answer {
     list_query::list_of(items.into_iter().collect(), &call.query)
+}
+
+/// The same of rows without a name: a filter looks at this field of theirs.
+fn list_by(call: &Call<'_>, rows: impl Iterator<Item = Value>, field: &str) -> Answer {
+    list_query::list(rows.collect(), &call.query, |row| row[field].as_str())
 }
 
 /// One thing, with as much as the query wants.

@@ -4,17 +4,17 @@
 use crate::api::{self, Running};
 use crate::catalogue_walk;
 use crate::directory::{
-    AlterError, Alteration, BindingPlace, BindingScope, Counts, Directory, Exchange, Parameter,
+    AlterError, Alteration, BindingId, BindingScope, Counts, Directory, Exchange, Parameter,
     Permission, Policy, Queue, Secret, TopicPermission, Traffic, User, Vhost,
 };
 use leveret_auth::password::SALT_BYTES_GIVEN;
-use leveret_auth::{HashingAlgorithm, PasswordHash};
+use leveret_auth::{HashingAlgorithm, PasswordHash, Pattern};
 use leveret_metadata::{
     Catalogue, CatalogueError, Command, Definitions, QueueRecord, User as UserRecord,
     Vhost as VhostRecord, merge_policies,
 };
 use leveret_routing::Destination;
-use leveret_types::{FieldTable, FieldValue, QueueId, ReplyCode};
+use leveret_types::{FieldTable, FieldValue, QueueId, QueueKind, ReplyCode};
 use serde_json::Value;
 
 /// Why commands were not carried out.
@@ -142,45 +142,45 @@ impl<K: CatalogueDirectory> Directory for K {
         })
     }
 
-    fn policies(&self, operator: bool) -> Vec<Policy> {
+    fn each_policy(&self, operator: bool, see: &mut dyn FnMut(&str, &str)) {
+        catalogue_walk::each_policy(self, operator, see);
+    }
+
+    fn policy(&self, operator: bool, vhost: &str, name: &str) -> Option<Policy> {
         view(self, |catalogue| {
-            let of_vhost = |vhost: &VhostRecord| -> Vec<Policy> {
-                let of = |p| policy_of(vhost.name(), p);
-                match operator {
-                    true => vhost.operator_policies().map(of).collect(),
-                    false => vhost.policies().map(of).collect(),
-                }
-            };
-            catalogue.vhosts().flat_map(of_vhost).collect()
+            let policy = catalogue.vhost(vhost)?.policy(operator, name)?;
+            Some(policy_of(vhost, policy))
         })
     }
 
-    fn parameters(&self) -> Vec<Parameter> {
-        view(self, |catalogue| {
-            let of_vhost = |vhost: &VhostRecord| -> Vec<Parameter> {
-                let all = vhost.parameters();
-                all.map(|(component, name, value)| Parameter {
-                    component: component.to_owned(),
-                    vhost: vhost.name().to_owned(),
-                    name: name.to_owned(),
-                    value: value.clone(),
-                })
-                .collect()
-            };
-            catalogue.vhosts().flat_map(of_vhost).collect()
-        })
+    fn each_parameter(&self, see: &mut dyn FnMut(&str, &str, &str)) {
+        catalogue_walk::each_parameter(self, see);
     }
 
-    fn global_parameters(&self) -> Vec<Parameter> {
+    fn parameter(&self, vhost: &str, component: &str, name: &str) -> Option<Parameter> {
         view(self, |catalogue| {
-            let all = catalogue.global_parameters();
-            all.map(|(name, value)| Parameter {
-                component: String::new(),
-                vhost: String::new(),
+            let value = catalogue.vhost(vhost)?.parameter(component, name)?;
+            Some(Parameter {
+                component: component.to_owned(),
+                vhost: vhost.to_owned(),
                 name: name.to_owned(),
                 value: value.clone(),
             })
-            .collect()
+        })
+    }
+
+    fn each_global_parameter(&self, see: &mut dyn FnMut(&str)) {
+        catalogue_walk::each_global_parameter(self, see);
+    }
+
+    fn global_parameter(&self, name: &str) -> Option<Parameter> {
+        view(self, |catalogue| {
+            Some(Parameter {
+                component: String::new(),
+                vhost: String::new(),
+                name: name.to_owned(),
+                value: catalogue.global_parameter(name)?.clone(),
+            })
         })
     }
 
@@ -192,11 +192,11 @@ impl<K: CatalogueDirectory> Directory for K {
     }
 
     fn each_exchange(&self, vhost: Option<&str>, see: &mut dyn FnMut(&str, &str)) {
-        catalogue_walk::each_exchange(self, vhost, &mut |vhost, name| see(vhost.name(), name));
+        catalogue_walk::each_exchange(self, vhost, see);
     }
 
     fn each_traffic(&self, see: &mut dyn FnMut(&Traffic<'_>)) {
-        catalogue_walk::each_exchange(self, None, &mut |vhost, name| {
+        catalogue_walk::each_exchange_record(self, None, &mut |vhost, name| {
             let (published_in, published_out) = traffic(vhost, name);
             // The default one has no record.
             let kind = vhost.exchange(name).map_or(DEFAULT_KIND, |x| x.kind());
@@ -237,6 +237,21 @@ impl<K: CatalogueDirectory> Directory for K {
         })
     }
 
+    fn queues_within(&self, ids: &[QueueId], bytes: usize) -> usize {
+        view(self, |catalogue| {
+            let mut left = bytes;
+            let fits = |id: &&QueueId| {
+                let weight = catalogue
+                    .queue(**id)
+                    .map_or(0, |queue| queue.arguments().weight());
+                let fits = weight <= left;
+                left = left.saturating_sub(weight);
+                fits
+            };
+            ids.iter().take_while(fits).count().max(1)
+        })
+    }
+
     fn declared_queue(&self, vhost: &str, name: &str) -> Option<Queue> {
         view(self, |catalogue| {
             let queue = catalogue.queue_by_name(vhost, name)?;
@@ -244,19 +259,19 @@ impl<K: CatalogueDirectory> Directory for K {
         })
     }
 
-    fn each_binding(&self, scope: BindingScope<'_>, see: &mut dyn FnMut(&str, BindingPlace)) {
+    fn each_binding(&self, scope: BindingScope<'_>, see: &mut dyn FnMut(&str, BindingId)) {
         catalogue_walk::each_binding(self, scope, see);
     }
 
-    fn binding_at(&self, vhost: &str, place: BindingPlace) -> Option<api::Binding> {
-        view(self, |catalogue| match place {
-            BindingPlace::Implicit(queue) => {
+    fn binding_at(&self, vhost: &str, id: BindingId) -> Option<api::Binding> {
+        view(self, |catalogue| match id {
+            BindingId::Implicit(queue) => {
                 let queue = catalogue
                     .queue(queue)
                     .filter(|queue| queue.vhost() == vhost)?;
                 Some(implicit(queue.name()))
             }
-            BindingPlace::Numbered(number) => {
+            BindingId::Numbered(number) => {
                 let binding = catalogue.vhost(vhost)?.router().binding(number)?;
                 Some(binding_of(binding))
             }
@@ -266,7 +281,9 @@ impl<K: CatalogueDirectory> Directory for K {
     fn alter(&self, by: &str, alteration: Alteration) -> Result<(), AlterError> {
         let algorithm = view(self, |catalogue| catalogue.config().hashing);
         let salt = self.salt();
-        // Hashing may take long: it is done before the catalogue is locked.
+        // Hashing may take long, and so may seeing what a pattern costs: they are done before the
+        // catalogue is locked.
+        check_cost(&alteration)?;
         let command = command_of(alteration, algorithm, salt)?;
         Ok(self.execute(by, &mut || Ok(vec![command.clone()]))?)
     }
@@ -277,17 +294,28 @@ impl<K: CatalogueDirectory> Directory for K {
         hash.map(|hash| hash.text).unwrap_or_default()
     }
 
-    fn export(&self, vhost: Option<&str>) -> Value {
-        let definitions = view(self, |catalogue| catalogue.export(vhost));
-        serde_json::to_value(definitions)
-            .unwrap_or_else(|error| unreachable!("definitions without a form in JSON: {error}"))
+    fn default_queue_type(&self) -> &'static str {
+        let configured = view(self, |catalogue| catalogue.config().default_queue_type);
+        configured.map_or("classic", QueueKind::name)
+    }
+
+    fn export(&self, vhost: Option<&str>) -> Definitions {
+        let mut definitions = view(self, |catalogue| catalogue.export_unordered(vhost));
+        // Whoever changes the catalogue does not wait for that.
+        definitions.sort();
+        definitions
     }
 
     fn memory_left(&self, wanted: u64) -> u64 {
         CatalogueDirectory::memory_left(self, wanted)
     }
 
-    fn import(&self, by: &str, vhost: Option<&str>, definitions: &Value) -> Result<(), AlterError> {
+    fn import(
+        &self,
+        by: &str,
+        vhost: Option<&str>,
+        definitions: &Value,
+    ) -> Result<Vec<String>, AlterError> {
         use serde::Deserialize;
         let definitions = Definitions::deserialize(definitions)
             .map_err(|error| AlterError::Invalid(format!("these are no definitions: {error}")))?;
@@ -307,7 +335,7 @@ impl<K: CatalogueDirectory> Directory for K {
         self.execute(by, &mut make)?;
         let passed_over = view(self, |catalogue| definitions.passed_over(catalogue, vhost));
         self.note_passed_over(by, &passed_over);
-        Ok(())
+        Ok(passed_over)
     }
 }
 
@@ -484,6 +512,18 @@ fn hash_of(
                 .map(Some)
                 .map_err(invalid)
         }
+    }
+}
+
+/// Refuses a policy whose pattern may cost too much: whoever may set policies in one virtual host
+/// would have all others wait while it is matched, then and whenever a policy changes. What is
+/// stored already, or imported by an administrator, is kept and applies to nothing.
+fn check_cost(alteration: &Alteration) -> Result<(), AlterError> {
+    match alteration {
+        Alteration::PutPolicy { policy, .. } => Pattern::of_request(&policy.pattern)
+            .map(drop)
+            .map_err(|error| AlterError::Invalid(error.to_string())),
+        _ => Ok(()),
     }
 }
 

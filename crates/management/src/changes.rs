@@ -6,14 +6,14 @@
 //! of its own in memory, so many of so many bytes each; its log has a line of each for good.
 
 use crate::app::App;
-use crate::input::{Query, parse_json};
+use crate::http::input::{Query, parse_json};
+use crate::http::reply::{ApiError, Reply};
+use crate::http::router::{Call, Found, Handler};
 use crate::kept_changes::Changes;
 use crate::list_query;
-use crate::moments::rfc3339;
 use crate::peers;
 use crate::question::Question;
-use crate::reply::{ApiError, Reply};
-use crate::route::{Call, Found, Handler};
+use crate::timestamps::rfc3339;
 use crate::{catalogue, cluster, queues, streams};
 use leveret_types::limits::CHANGE_VALUE_BYTES_MAX;
 use serde_json::{Map, Value, json};
@@ -185,6 +185,7 @@ fn shown(look: Option<Handler>, call: &Call<'_>) -> Value {
     let call = Call {
         app: call.app,
         who: call.who,
+        of: ("GET", call.of.1),
         from: call.from,
         params: call.params.clone(),
         query,
@@ -192,7 +193,7 @@ fn shown(look: Option<Handler>, call: &Call<'_>) -> Value {
         content_type: String::new(),
         reason: None,
     };
-    let value = match look(&call) {
+    let value = match look(&call).and_then(Reply::finished) {
         Ok(Reply::Json(value)) => value,
         Ok(Reply::Pieces(_, pieces)) => {
             let mut text: Vec<u8> = Vec::new();
@@ -281,12 +282,7 @@ pub fn changes(call: &Call<'_>) -> Answer {
     if let Some(user) = call.query.get("user").filter(|user| !user.is_empty()) {
         all.retain(|change| change["user"] == user);
     }
-    list_query::list(
-        all,
-        &call.query,
-        |change| change["path"].as_str(),
-        Value::clone,
-    )
+    list_query::list(all, &call.query, |change| change["path"].as_str())
 }
 
 #[cfg(test)]

@@ -4,17 +4,18 @@
 
 use crate::api::{ChannelStats, ConnectionContent, ConnectionStats};
 use crate::app::App;
+use crate::cluster_lists::{Order, Part};
 use crate::connections::{Shape, channel_json, channel_name, connection_json, consumer_json};
 use crate::directory::Queue;
+use crate::history::ranges::Ranges;
+use crate::http::chunked_body::write_json;
+use crate::http::reply::{ApiError, Reply, fingerprint};
+use crate::http::router::Call;
 use crate::list_query::{NameFilter, Page};
-use crate::listing::{self, Found, Keyed, Source};
-use crate::parts::{Order, Part};
+use crate::ordering::in_order;
 use crate::peers::{self, Peers};
-use crate::pieces::write_json;
 use crate::question::Question;
-use crate::ranges::Ranges;
-use crate::reply::{ApiError, Reply, fingerprint};
-use crate::route::Call;
+use crate::row_lists::{self, Found, Keyed, Row, Source};
 use crate::selection::{ClientKey, ClientSelection, Kind};
 use leveret_types::{ConnectionId, NodeId, QueueId};
 use serde_json::Value;
@@ -115,7 +116,7 @@ fn find(
     order: &Order,
 ) -> Result<Found<ClientKey>, ApiError> {
     let seen_by = of.seen_by.as_deref().filter(|_| kind == Kind::Consumers);
-    let visible = seen_by.map(|user| listing::vhosts_seen_by(app, user));
+    let visible = seen_by.map(|user| row_lists::vhosts_seen_by(app, user));
     let field = order.field.as_deref().and_then(|name| field(kind, name));
     let mut found = Found::of(of.name.as_ref(), order)?;
     if field.is_some() {
@@ -210,7 +211,8 @@ pub(crate) fn own_rows(
             if out.len() > 1 {
                 out.push(b',');
             }
-            write_json(&mut out, &peers::without_zeros(row.into()));
+            let row = row.map_or(Value::Null, Row::whole);
+            write_json(&mut out, &peers::without_zeros(row));
         }
         rest = others;
     }
@@ -218,16 +220,25 @@ pub(crate) fn own_rows(
     out
 }
 
-/// What may be seen of what is selected, on all nodes.
+/// What may be seen of what is selected, on all nodes, all in one turn.
 fn all_parts(
     source: &mut Clients,
     of: ClientSelection,
     order: Order,
 ) -> Result<Part<Key>, ApiError> {
-    let kind = source.kind;
-    let found = find(&source.app, kind, &of, &order)?.map(Key::here);
+    let found = find(&source.app, source.kind, &of, &order)?.map(Key::here);
     let own = found.part(source, &order);
-    let node = source.app.node();
+    Ok(with_others(own, source, of, &order))
+}
+
+/// What this node has, and what the others have.
+fn with_others(
+    own: Part<Key>,
+    source: &mut Clients,
+    of: ClientSelection,
+    order: &Order,
+) -> Part<Key> {
+    let (kind, node) = (source.kind, source.app.node());
     let is_here = |name: &String| node.connection(name).is_some();
     let others = match of.connection.as_ref().is_some_and(is_here) {
         true => Vec::new(),
@@ -236,10 +247,8 @@ fn all_parts(
             source.peers.parts(&Question::Clients { kind, of, order })
         }
     };
-    Ok(Part::joined(
-        std::iter::once(own).chain(keys_elsewhere(others)),
-        &order,
-    ))
+    let parts = std::iter::once(own).chain(keys_elsewhere(others));
+    Part::joined(parts, order)
 }
 
 /// The rows of all that is selected, this node's first, then node by node: they are made while they
@@ -271,11 +280,12 @@ pub(crate) fn elsewhere(
 
 fn rows_of(mut source: Clients, keys: Keyed<Key>) -> impl Iterator<Item = Value> {
     let keys: Vec<Key> = keys.into_iter().map(|(_, key)| key).collect();
-    let some: Vec<Vec<Key>> = keys.chunks(listing::BATCH).map(<[Key]>::to_vec).collect();
+    let some: Vec<Vec<Key>> = keys.chunks(row_lists::BATCH).map(<[Key]>::to_vec).collect();
     some.into_iter().flat_map(move |keys| {
         source.prepare(&keys, &[]);
         let rows = source.rows(&keys);
-        rows.into_iter().flatten().collect::<Vec<Value>>()
+        let rows = rows.into_iter().flatten().map(Row::whole);
+        rows.collect::<Vec<Value>>()
     })
 }
 
@@ -283,7 +293,7 @@ fn rows_of(mut source: Clients, keys: Keyed<Key>) -> impl Iterator<Item = Value>
 pub(crate) fn count(call: &Call<'_>, kind: Kind) -> usize {
     let mut source = Clients::new(call.app, kind, Ranges::default());
     let of = ClientSelection {
-        seen_by: listing::seen_by(call, None),
+        seen_by: row_lists::seen_by(call, None),
         ..ClientSelection::default()
     };
     let order = Order {
@@ -300,14 +310,18 @@ pub(crate) fn count(call: &Call<'_>, kind: Kind) -> usize {
 pub(crate) fn list(call: &Call<'_>, kind: Kind, of: ClientSelection) -> Result<Reply, ApiError> {
     let query = &call.query;
     let page = Page::of(query)?;
-    let mut source = Clients::new(call.app, kind, Ranges::of(query)?);
+    let source = Clients::new(call.app, kind, Ranges::of(query)?);
     let of = ClientSelection {
-        seen_by: listing::seen_by(call, None),
+        seen_by: row_lists::seen_by(call, None),
         name: NameFilter::of(query),
         ..of
     };
-    let part = all_parts(&mut source, of, Order::of(query, page))?;
-    listing::reply(part, source, page, query)
+    let (order, wanted) = (Order::of(query, page), query.clone());
+    let found = find(call.app, kind, &of, &order)?.map(Key::here);
+    in_order(found, source, &order.clone(), move |own, mut source| {
+        let all = with_others(own, &mut source, of, &order);
+        row_lists::reply(all, source, page, &wanted)
+    })
 }
 
 /// What rows are made from.
@@ -326,6 +340,8 @@ struct Clients {
 /// The most rows of one connection that are made at once: its thread copies all that is in it for
 /// each batch.
 const OF_ONE_MAX: usize = 2_048;
+/// Queues of consumers that are looked up at once: each comes with its arguments.
+const QUEUES_AT_ONCE: usize = 8;
 /// Things of which other nodes are asked while a list is read before its next rows are made: what
 /// they tell is held.
 const AHEAD: usize = 1_024;
@@ -334,7 +350,7 @@ const AHEAD_OVER_TIME: usize = 64;
 
 impl Source for Clients {
     type Key = Key;
-    type Row = Value;
+    type Row = Box<RawValue>;
 
     fn prepare(&mut self, keys: &[Key], _next: &[Key]) {
         self.told = HashMap::new();
@@ -361,29 +377,17 @@ impl Source for Clients {
         }
     }
 
-    fn rows(&mut self, keys: &[Key]) -> Vec<Option<Value>> {
-        let wanted: HashSet<ClientKey> = keys
-            .iter()
-            .filter_map(|key| key.node.is_none().then_some(key.of))
-            .collect();
-        let mut ids: Vec<ConnectionId> = keys.iter().filter_map(|key| key.connection()).collect();
-        ids.sort_unstable();
-        ids.dedup();
-        let mut rows: HashMap<ClientKey, Value> = HashMap::new();
-        if !ids.is_empty() {
-            for content in self.app.node().connections_of(&ids) {
-                self.rows_in(&content, &wanted, &mut rows);
-            }
-        }
-        let row = |key: &Key| match key.node {
-            Some(_) => self.told_row(key),
-            None => rows.remove(&key.of),
-        };
-        keys.iter().map(row).collect()
+    fn rows(&mut self, keys: &[Key]) -> Vec<Option<Self::Row>> {
+        self.made_of_rows(keys, Row::of)
+    }
+
+    fn fields(&mut self, keys: &[Key], field: &str) -> Vec<Value> {
+        let fields = self.made_of_rows(keys, |row| row_lists::field_of(Some(row), field));
+        fields.into_iter().map(Option::unwrap_or_default).collect()
     }
 
     fn batch(&self, keys: &[Key]) -> usize {
-        let usual = keys.len().min(listing::BATCH);
+        let usual = keys.len().min(row_lists::BATCH);
         // What is of the last one's connection goes with it.
         let last = keys[usual - 1].connection();
         let more = keys[usual..].iter().take(OF_ONE_MAX);
@@ -427,6 +431,31 @@ impl Clients {
         }
     }
 
+    /// What `make` makes of the row of each: at once, for many rows may be wanted of a connection,
+    /// and the value of one takes several times its text.
+    fn made_of_rows<T>(&self, keys: &[Key], make: impl Fn(Value) -> T) -> Vec<Option<T>> {
+        let wanted: HashSet<ClientKey> = keys
+            .iter()
+            .filter_map(|key| key.node.is_none().then_some(key.of))
+            .collect();
+        let mut ids: Vec<ConnectionId> = keys.iter().filter_map(|key| key.connection()).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        let mut rows: HashMap<ClientKey, T> = HashMap::new();
+        if !ids.is_empty() {
+            for content in self.app.node().connections_of(&ids) {
+                self.rows_in(&content, &wanted, &mut |key, row| {
+                    rows.insert(key, make(row));
+                });
+            }
+        }
+        let row = |key: &Key| match key.node {
+            Some(_) => self.told_row(key).map(&make),
+            None => rows.remove(&key.of),
+        };
+        keys.iter().map(row).collect()
+    }
+
     fn told_row(&self, key: &Key) -> Option<Value> {
         let row = serde_json::from_str(self.told.get(key)?.get()).ok()?;
         Some(peers::shaped(&self.shape, row))
@@ -437,24 +466,24 @@ impl Clients {
         &self,
         content: &ConnectionContent,
         wanted: &HashSet<ClientKey>,
-        rows: &mut HashMap<ClientKey, Value>,
+        see: &mut dyn FnMut(ClientKey, Value),
     ) {
         let (app, node, ranges) = (&self.app, &*self.node, &self.ranges);
         let c: &ConnectionStats = &content.connection;
         match self.kind {
             Kind::Connections => {
                 let key = ClientKey(c.id.0, 0, 0);
-                rows.insert(key, connection_json(app, node, c, ranges));
+                see(key, connection_json(app, node, c, ranges));
             }
             Kind::Channels => {
                 for channel in &content.channels {
                     let key = ClientKey(c.id.0, channel.number, 0);
                     if wanted.contains(&key) {
-                        rows.insert(key, channel_json(app, node, c, channel, ranges));
+                        see(key, channel_json(app, node, c, channel, ranges));
                     }
                 }
             }
-            Kind::Consumers => self.consumers_in(content, wanted, rows),
+            Kind::Consumers => self.consumers_in(content, wanted, see),
         }
     }
 
@@ -462,7 +491,7 @@ impl Clients {
         &self,
         content: &ConnectionContent,
         wanted: &HashSet<ClientKey>,
-        rows: &mut HashMap<ClientKey, Value>,
+        see: &mut dyn FnMut(ClientKey, Value),
     ) {
         let c = &content.connection;
         let keyed = content.consumers.iter().map(|consumer| {
@@ -470,16 +499,19 @@ impl Clients {
             (ClientKey(c.id.0, consumer.channel, tag), consumer)
         });
         let consumers: Vec<_> = keyed.filter(|(key, _)| wanted.contains(key)).collect();
-        let ids: Vec<QueueId> = consumers
-            .iter()
-            .map(|(_, consumer)| consumer.queue)
-            .collect();
-        let queues = self.app.node().queues_by_id(&ids).into_iter();
-        let queues: HashMap<QueueId, Queue> = queues.map(|queue| (queue.id, queue)).collect();
-        for (key, consumer) in consumers {
-            let queue = queues.get(&consumer.queue);
-            let row = queue.and_then(|queue| consumer_json(&self.node, queue, Some(c), consumer));
-            rows.extend(row.map(|row| (key, row)));
+        for consumers in consumers.chunks(QUEUES_AT_ONCE) {
+            let ids = consumers.iter().map(|(_, consumer)| consumer.queue);
+            let ids: Vec<QueueId> = ids.collect();
+            let queues = self.app.node().queues_by_id(&ids).into_iter();
+            let queues: HashMap<QueueId, Queue> = queues.map(|queue| (queue.id, queue)).collect();
+            for (key, consumer) in consumers {
+                let queue = queues.get(&consumer.queue);
+                let row = |queue| consumer_json(&self.app, &self.node, queue, Some(c), consumer);
+                let row = queue.and_then(row);
+                if let Some(row) = row {
+                    see(*key, row);
+                }
+            }
         }
     }
 }

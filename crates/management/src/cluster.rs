@@ -2,11 +2,13 @@
 //! things by its command line alone, but for the members of quorum queues:
 //! `/api/queues/quorum/.../replicas`.
 
-pub use crate::cluster_view::{ClusterChange, ClusterNode, ClusterView};
-use crate::input::Body;
+pub(crate) mod view;
+
+pub use crate::cluster::view::{ClusterChange, ClusterNode, ClusterView};
+use crate::http::input::Body;
+use crate::http::reply::{ApiError, Reply};
+use crate::http::router::Call;
 use crate::queues;
-use crate::reply::{ApiError, Reply};
-use crate::route::Call;
 use serde_json::{Value, json};
 
 type Answer = Result<Reply, ApiError>;
@@ -93,16 +95,25 @@ pub fn change(call: &Call<'_>) -> Answer {
             vhosts: pattern("vhosts")?,
             queues: pattern("queues")?,
         },
-        "rebalance" => ClusterChange::Rebalance,
+        "rebalance" => ClusterChange::Rebalance {
+            vhosts: pattern("vhosts")?,
+            queues: pattern("queues")?,
+        },
         _ => return Err(ApiError::NotFound),
     };
     carry_out(call, &change)
 }
 
-/// `POST /api/rebalance/queues`
+/// `POST /api/rebalance/queues`: of all queues, or of those whose names match `vhosts` and `queues`
+/// in the body.
 pub fn rebalance(call: &Call<'_>) -> Answer {
+    let body = call.body()?;
+    let change = ClusterChange::Rebalance {
+        vhosts: body.text_or("vhosts", ".*")?.to_owned(),
+        queues: body.text_or("queues", ".*")?.to_owned(),
+    };
     match call.app.node().cluster() {
-        Some(_) => carry_out(call, &ClusterChange::Rebalance),
+        Some(_) => carry_out(call, &change),
         None => Ok(Reply::Done),
     }
 }

@@ -1,22 +1,23 @@
 //! Connections, channels, consumers.
 
-use crate::absent;
 use crate::api::{ChannelStats, ConnectionContent, ConnectionStats, ConsumerStats};
 use crate::app::App;
 use crate::client_lists;
 use crate::directory::Queue;
-use crate::figures::message_stats;
 use crate::history;
-use crate::input::json_of;
+use crate::history::ranges::{Part, Ranges};
+use crate::history::rates::Subject;
+use crate::http::input::json_of;
+use crate::http::reply::{ApiError, Reply, merge};
+use crate::http::router::Call;
 use crate::list_query;
-use crate::moments::rfc3339;
+use crate::message_stats::message_stats;
+use crate::pairs;
 use crate::peers;
 use crate::question::Question;
-use crate::ranges::{Part, Ranges};
-use crate::rates::Subject;
-use crate::reply::{ApiError, Reply, merge};
-use crate::route::Call;
-use crate::selection::{ClientSelection, Kind};
+use crate::rabbitmq_only_fields;
+use crate::selection::{ClientSelection, Kind, PairSelection};
+use crate::timestamps::rfc3339;
 use leveret_types::{ConnectionId, QueueId};
 use serde_json::{Value, json};
 use std::collections::{HashMap, HashSet};
@@ -88,7 +89,7 @@ pub(crate) fn connection_json(
         "ssl_cipher": null,
         "peer_cert_subject": null,
     });
-    merge(&mut json, absent::of_connection());
+    merge(&mut json, rabbitmq_only_fields::of_connection());
     history::write(
         app,
         Subject::Connection(c.id.0),
@@ -116,7 +117,7 @@ impl Shape {
             Kind::Channels => channel_json(app, "", &connection, &ChannelStats::default(), &ranges),
             Kind::Consumers => {
                 let (queue, consumer) = (Queue::default(), ConsumerStats::default());
-                consumer_json("", &queue, Some(&connection), &consumer).unwrap_or_default()
+                consumer_json(app, "", &queue, Some(&connection), &consumer).unwrap_or_default()
             }
         }
     }
@@ -303,7 +304,7 @@ pub(crate) fn channel_json(
         "global_prefetch_count": channel.global_prefetch,
         "message_stats": message_stats(app, subject, &channel.messages),
     });
-    merge(&mut json, absent::of_channel());
+    merge(&mut json, rabbitmq_only_fields::of_channel());
     history::write(app, subject, ranges, &[Part::Messages], &mut json);
     if let Some(since) = channel.idle_since_ms {
         json["idle_since"] = rfc3339(since).into();
@@ -320,6 +321,7 @@ fn own_channel(app: &App, name: &str, ranges: &Ranges) -> Option<Value> {
         connection,
         channels,
         mut consumers,
+        published: _,
     } = content;
     let channel = channels.iter().find(|channel| channel.number == number)?;
     let node = app.node().name();
@@ -334,7 +336,7 @@ fn own_channel(app: &App, name: &str, ranges: &Ranges) -> Option<Value> {
         .collect();
     let rows = consumers.iter().filter_map(|consumer| {
         let queue = queues.get(&consumer.queue)?;
-        consumer_json(&node, queue, Some(&connection), consumer)
+        consumer_json(app, &node, queue, Some(&connection), consumer)
     });
     json["consumer_details"] = rows.collect();
     Some(json)
@@ -375,20 +377,27 @@ pub fn channel(call: &Call<'_>) -> Answer {
     let found = own.or_else(|| channel_elsewhere(app, name, &ranges));
     let found = found.filter(|channel| may_see(call, channel));
     let mut json = found.ok_or(ApiError::NotFound)?;
-    // What it publishes where, and gets from where, is not counted by pairs.
-    json["publishes"] = json!([]);
-    json["deliveries"] = json!([]);
+    let of = PairSelection::Channel {
+        connection: json["connection_details"]["name"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned(),
+        number: json["number"].as_u64().map_or(0, |number| number as u16),
+    };
+    let publishes = pairs::everywhere(app, of).channels;
+    json["publishes"] = pairs::without(publishes, "channel_details");
+    json["deliveries"] = pairs::deliveries(&json["consumer_details"], "queue");
     Ok(Reply::Json(list_query::one(json, &call.query)))
 }
 
 pub(crate) fn consumer_json(
+    app: &App,
     node: &str,
     queue: &Queue,
     connection: Option<&ConnectionStats>,
     consumer: &ConsumerStats,
 ) -> Option<Value> {
     let connection = connection?;
-    let (peer_host, peer_port) = address(connection.peer);
     Some(json!({
         "consumer_tag": consumer.tag,
         "ack_required": consumer.ack_required,
@@ -404,17 +413,24 @@ pub(crate) fn consumer_json(
         "oldest_unacknowledged_at": consumer.oldest_unacknowledged_ms,
         "arguments": json_of(&consumer.arguments),
         "queue": {"name": queue.name, "vhost": queue.vhost},
-        "channel_details": {
-            "name": channel_name(connection, consumer.channel),
-            "number": consumer.channel,
-            "pid": pid(node, connection.id, consumer.channel),
-            "node": node,
-            "user": connection.user,
-            "connection_name": connection.name,
-            "peer_host": peer_host,
-            "peer_port": peer_port,
-        },
+        "channel_details": channel_details(node, connection, consumer.channel),
+        "message_stats": pairs::consumer_stats(app, consumer),
     }))
+}
+
+/// What names a channel wherever it is.
+pub(crate) fn channel_details(node: &str, connection: &ConnectionStats, number: u16) -> Value {
+    let (peer_host, peer_port) = address(connection.peer);
+    json!({
+        "name": channel_name(connection, number),
+        "number": number,
+        "pid": pid(node, connection.id, number),
+        "node": node,
+        "user": connection.user,
+        "connection_name": connection.name,
+        "peer_host": peer_host,
+        "peer_port": peer_port,
+    })
 }
 
 /// The consumers of a queue, this node's first.
@@ -422,7 +438,7 @@ pub fn consumers_of(app: &Arc<App>, queue: &Queue) -> Value {
     let node = app.node().name();
     let own = app.node().consumers_of(queue.id);
     let own = own.iter().filter_map(|(connection, consumer)| {
-        consumer_json(&node, queue, Some(connection), consumer)
+        consumer_json(app, &node, queue, Some(connection), consumer)
     });
     let of = ClientSelection {
         queue: Some(queue.id.0),

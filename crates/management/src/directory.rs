@@ -2,6 +2,7 @@
 //! queues, bindings), as a trait of plain values.
 
 use crate::api::Binding;
+use leveret_metadata::Definitions;
 use leveret_types::{ConnectionId, FieldTable, FieldValue, NodeId, QueueId};
 use serde_json::Value;
 
@@ -193,7 +194,7 @@ impl BindingScope<'_> {
 
 /// Where a binding is found again, in its virtual host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BindingPlace {
+pub enum BindingId {
     /// The default exchange's to this queue.
     Implicit(QueueId),
     /// The one of this number. When it is gone another one may get its number.
@@ -324,12 +325,19 @@ pub trait Directory: Send + Sync + 'static {
     fn permission(&self, user: &str, vhost: &str) -> Option<Permission>;
     /// All topic permissions.
     fn topic_permissions(&self) -> Vec<TopicPermission>;
-    /// All policies, users' or operators'.
-    fn policies(&self, operator: bool) -> Vec<Policy>;
-    /// All parameters of virtual hosts, but for policies and limits.
-    fn parameters(&self) -> Vec<Parameter>;
-    /// All global parameters.
-    fn global_parameters(&self) -> Vec<Parameter>;
+    /// Says of each policy, users' or operators', its virtual host and its name, in their order.
+    fn each_policy(&self, operator: bool, see: &mut dyn FnMut(&str, &str));
+    /// One policy.
+    fn policy(&self, operator: bool, vhost: &str, name: &str) -> Option<Policy>;
+    /// Says of each parameter of virtual hosts, but for policies and limits, its virtual host, its
+    /// component and its name, in their order.
+    fn each_parameter(&self, see: &mut dyn FnMut(&str, &str, &str));
+    /// One of these.
+    fn parameter(&self, vhost: &str, component: &str, name: &str) -> Option<Parameter>;
+    /// Says the name of each global parameter, in their order.
+    fn each_global_parameter(&self, see: &mut dyn FnMut(&str));
+    /// A global parameter.
+    fn global_parameter(&self, name: &str) -> Option<Parameter>;
     /// Says of each exchange, of one virtual host or all, its virtual host and its name, by virtual
     /// host and name. What is called must not ask the directory anything.
     fn each_exchange(&self, vhost: Option<&str>, see: &mut dyn FnMut(&str, &str));
@@ -384,21 +392,24 @@ pub trait Directory: Send + Sync + 'static {
         let by_id = |id: &QueueId| queues.iter().find(|queue| queue.id == *id).cloned();
         ids.iter().filter_map(by_id).collect()
     }
+    /// How many of the first of these queues have arguments that come to so many bytes together, at
+    /// most: one at least.
+    fn queues_within(&self, ids: &[QueueId], _bytes: usize) -> usize {
+        ids.len()
+    }
     /// One queue.
     fn declared_queue(&self, vhost: &str, name: &str) -> Option<Queue>;
     /// Says of each binding its virtual host and where it is found again, in no particular order.
     /// What is called must not ask the directory anything.
-    fn each_binding(&self, scope: BindingScope<'_>, see: &mut dyn FnMut(&str, BindingPlace));
+    fn each_binding(&self, scope: BindingScope<'_>, see: &mut dyn FnMut(&str, BindingId));
     /// The binding that is there, if there is one.
-    fn binding_at(&self, vhost: &str, place: BindingPlace) -> Option<Binding>;
+    fn binding_at(&self, vhost: &str, id: BindingId) -> Option<Binding>;
     /// Bindings, each with its virtual host.
     fn bindings(&self, scope: BindingScope<'_>) -> Vec<(String, Binding)> {
-        let mut places: Vec<(String, BindingPlace)> = Vec::new();
-        self.each_binding(scope, &mut |vhost, place| {
-            places.push((vhost.to_owned(), place))
-        });
-        let found = places.into_iter().filter_map(|(vhost, place)| {
-            let binding = self.binding_at(&vhost, place)?;
+        let mut ids: Vec<(String, BindingId)> = Vec::new();
+        self.each_binding(scope, &mut |vhost, id| ids.push((vhost.to_owned(), id)));
+        let found = ids.into_iter().filter_map(|(vhost, id)| {
+            let binding = self.binding_at(&vhost, id)?;
             scope.takes(&vhost, &binding).then_some((vhost, binding))
         });
         found.collect()
@@ -407,13 +418,22 @@ pub trait Directory: Send + Sync + 'static {
     fn alter(&self, by: &str, alteration: Alteration) -> Result<(), AlterError>;
     /// A password's hash, as the node would store it.
     fn hash_password(&self, password: &str) -> String;
-    /// RabbitMQ's definitions, of the node or of one virtual host.
-    fn export(&self, vhost: Option<&str>) -> Value;
+    /// The type of queues that are declared without one, where their virtual host does not say.
+    fn default_queue_type(&self) -> &'static str {
+        "classic"
+    }
+    /// RabbitMQ's definitions, of the node or of one virtual host, as of one moment and in order.
+    fn export(&self, vhost: Option<&str>) -> Definitions;
     /// Bytes that the process may take, as of this moment, until nothing new is declared. It gives
     /// back what is free where fewer than `wanted` are left.
     fn memory_left(&self, _wanted: u64) -> u64 {
         u64::MAX
     }
-    /// Takes definitions in, all or nothing.
-    fn import(&self, by: &str, vhost: Option<&str>, definitions: &Value) -> Result<(), AlterError>;
+    /// Takes definitions in, all or nothing. What it made nothing of, a line each.
+    fn import(
+        &self,
+        by: &str,
+        vhost: Option<&str>,
+        definitions: &Value,
+    ) -> Result<Vec<String>, AlterError>;
 }

@@ -1,12 +1,14 @@
 //! `/api/leveret/disk`: what a node has on its disk, and which queues keep it.
 
+pub(crate) mod values;
+
 use crate::app::App;
-use crate::disk_use::QueueDiskUse;
+use crate::disk::values::QueueDiskUse;
+use crate::http::reply::{ApiError, Reply};
+use crate::http::router::Call;
 use crate::overview::knows_node;
 use crate::peers;
 use crate::question::Question;
-use crate::reply::{ApiError, Reply};
-use crate::route::Call;
 use leveret_types::QueueId;
 use leveret_types::limits::IMPACT_QUEUES_SHOWN;
 use serde_json::{Value, json};

@@ -2,22 +2,28 @@
 
 use crate::api::{Binding, Topology};
 use crate::app::App;
-use crate::directory::{BindingPlace, BindingScope, Exchange};
+use crate::directory::{BindingId, BindingScope, Exchange};
 use crate::history;
-use crate::input::{json_of, percent_encode};
-use crate::list_query;
-use crate::listing::{self, Found, Source};
+use crate::history::ranges::{Part, Ranges};
+use crate::history::rates::Subject;
+use crate::http::input::{json_of, percent_encode};
+use crate::http::reply::{ApiError, Reply, fingerprint};
+use crate::http::router::Call;
+use crate::list_query::{self, Filter};
+use crate::pairs;
 use crate::queues::{changed, exchange_name};
-use crate::ranges::{Part, Ranges};
-use crate::rates::Subject;
-use crate::reply::{ApiError, Reply, fingerprint};
-use crate::route::Call;
+use crate::row_lists::{self, Found, Source};
+use crate::selection::PairSelection;
 use leveret_types::FieldTable;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Instant;
 
 type Answer = Result<Reply, ApiError>;
+
+/// Rows that are made before they are written: each is made of the catalogue alone, so that many
+/// at once cost no less, and has as many arguments as its client liked.
+const ROWS_AT_ONCE: usize = 1;
 
 fn key(vhost: &str, exchange: &str) -> u64 {
     fingerprint(format!("{vhost}\0{exchange}").as_bytes())
@@ -75,6 +81,10 @@ impl Source for Exchanges {
         keys.iter().map(row).collect()
     }
 
+    fn batch(&self, _keys: &[Self::Key]) -> usize {
+        ROWS_AT_ONCE
+    }
+
     fn held_bytes(&self) -> usize {
         self.name_bytes
     }
@@ -82,14 +92,14 @@ impl Source for Exchanges {
 
 fn list(call: &Call<'_>, vhost: Option<&str>) -> Answer {
     let mut found = Found::new(&call.query)?;
-    let visible = listing::visible_vhosts(call, vhost);
+    let visible = row_lists::visible_vhosts(call, vhost);
     let mut within: Arc<str> = "".into();
     let mut name_bytes = 0;
     call.app.node().each_exchange(vhost, &mut |vhost, name| {
         if visible.as_ref().is_none_or(|seen| seen.contains(vhost)) {
             found.add(Some(name), || {
                 name_bytes += name.len();
-                (listing::shared(&mut within, vhost), name.into())
+                (row_lists::shared(&mut within, vhost), name.into())
             });
         }
     });
@@ -98,7 +108,7 @@ fn list(call: &Call<'_>, vhost: Option<&str>) -> Answer {
         ranges: Ranges::of(&call.query)?,
         name_bytes,
     };
-    listing::list(found, source, &call.query)
+    row_lists::list(found, source, &call.query)
 }
 
 /// `GET /api/exchanges`
@@ -119,10 +129,15 @@ fn declared(call: &Call<'_>) -> Result<Exchange, ApiError> {
 
 /// `GET /api/exchanges/{vhost}/{name}`
 pub fn one(call: &Call<'_>) -> Answer {
-    let mut json = exchange_json(call.app, &declared(call)?, &Ranges::of(&call.query)?);
-    // Who publishes to it and where it publishes to is not counted by pairs.
-    json["incoming"] = json!([]);
-    json["outgoing"] = json!([]);
+    let exchange = declared(call)?;
+    let mut json = exchange_json(call.app, &exchange, &Ranges::of(&call.query)?);
+    let of = PairSelection::Exchange {
+        vhost: exchange.vhost,
+        exchange: exchange.name,
+    };
+    let pairs = pairs::everywhere(call.app, of);
+    json["incoming"] = pairs::without(pairs.channels, "exchange");
+    json["outgoing"] = pairs::without(pairs.flows, "exchange");
     Ok(Reply::Json(list_query::one(json, &call.query)))
 }
 
@@ -182,8 +197,11 @@ pub(crate) fn binding_json(vhost: &str, binding: &Binding) -> Value {
     })
 }
 
-/// Says which bindings are meant where their places may be others' by now.
+/// Says which bindings are meant where their numbers may be others' by now.
 type IsMeant = Box<dyn Fn(&Binding) -> bool + Send>;
+
+/// Virtual host and place of a binding.
+type BindingKey = (Arc<str>, BindingId);
 
 /// What rows of bindings are made from.
 struct Bindings {
@@ -192,33 +210,58 @@ struct Bindings {
 }
 
 impl Source for Bindings {
-    /// Virtual host and place.
-    type Key = (Arc<str>, BindingPlace);
+    type Key = BindingKey;
     type Row = Value;
 
     fn rows(&mut self, keys: &[Self::Key]) -> Vec<Option<Value>> {
-        let row = |(vhost, place): &Self::Key| {
-            let binding = self.app.node().binding_at(vhost, *place)?;
+        let row = |(vhost, id): &Self::Key| {
+            let binding = self.app.node().binding_at(vhost, *id)?;
             (self.is_meant)(&binding).then(|| binding_json(vhost, &binding))
         };
         keys.iter().map(row).collect()
+    }
+
+    fn batch(&self, _keys: &[Self::Key]) -> usize {
+        ROWS_AT_ONCE
     }
 }
 
 fn bindings_in(call: &Call<'_>, scope: BindingScope<'_>, is_meant: IsMeant) -> Answer {
     let mut found = Found::new(&call.query)?;
     let visible = match scope {
-        BindingScope::All => listing::visible_vhosts(call, None),
+        BindingScope::All => row_lists::visible_vhosts(call, None),
         _ => None,
     };
     let mut within: Arc<str> = "".into();
-    call.app.node().each_binding(scope, &mut |vhost, place| {
+    let filter = Filter::of(&call.query)?;
+    let mut to_filter: Vec<BindingKey> = Vec::new();
+    call.app.node().each_binding(scope, &mut |vhost, id| {
         if visible.as_ref().is_none_or(|seen| seen.contains(vhost)) {
-            found.add(None, || (listing::shared(&mut within, vhost), place));
+            let mut key = || (row_lists::shared(&mut within, vhost), id);
+            match filter {
+                None => found.add(None, key),
+                Some(_) => to_filter.push(key()),
+            }
         }
     });
+    for (vhost, id) in to_filter {
+        let binding = call.app.node().binding_at(&vhost, id);
+        if let Some(binding) = binding.filter(|binding| is_meant(binding)) {
+            let name = filter.as_ref().and_then(|keep| name_of(&binding, keep));
+            found.add(name, || (vhost, id));
+        }
+    }
     let app = Arc::clone(call.app);
-    listing::list(found, Bindings { app, is_meant }, &call.query)
+    row_lists::list(found, Bindings { app, is_meant }, &call.query)
+}
+
+/// What a filter by name lets through of a binding, which has none: one of its ends, or its key.
+fn name_of<'a>(binding: &'a Binding, keep: &Filter) -> Option<&'a str> {
+    let names = [&binding.source, &binding.destination, &binding.routing_key];
+    names
+        .into_iter()
+        .map(String::as_str)
+        .find(|name| keep.takes(name))
 }
 
 /// `GET /api/bindings`
@@ -307,9 +350,9 @@ fn is_between(call: &Call<'_>, to_queue: bool) -> IsMeant {
     Box::new(move |binding| binding.source == source && is_to(binding))
 }
 
-/// The places of the bindings between the two ends that the path names: none where one of them is
+/// The ids of the bindings between the two ends that the path names: none where one of them is
 /// not there.
-fn between(call: &Call<'_>, to_queue: bool) -> Vec<BindingPlace> {
+fn between(call: &Call<'_>, to_queue: bool) -> Vec<BindingId> {
     let (node, vhost, destination) = (call.app.node(), call.param(0), call.param(2));
     let scope = match to_queue {
         true => BindingScope::ToQueue {
@@ -321,22 +364,22 @@ fn between(call: &Call<'_>, to_queue: bool) -> Vec<BindingPlace> {
             exchange: destination,
         },
     };
-    let mut places: Vec<BindingPlace> = Vec::new();
-    node.each_binding(scope, &mut |_, place| places.push(place));
+    let mut ids: Vec<BindingId> = Vec::new();
+    node.each_binding(scope, &mut |_, id| ids.push(id));
     let is_meant = is_between(call, to_queue);
-    places.retain(|place| node.binding_at(vhost, *place).is_some_and(|b| is_meant(&b)));
-    places
+    ids.retain(|id| node.binding_at(vhost, *id).is_some_and(|b| is_meant(&b)));
+    ids
 }
 
 fn list_between(call: &Call<'_>, to_queue: bool) -> Answer {
     let mut found = Found::new(&call.query)?;
     let vhost: Arc<str> = call.param(0).into();
-    for place in between(call, to_queue) {
-        found.add(None, || (Arc::clone(&vhost), place));
+    for id in between(call, to_queue) {
+        found.add(None, || (Arc::clone(&vhost), id));
     }
     let app = Arc::clone(call.app);
     let is_meant = is_between(call, to_queue);
-    listing::list(found, Bindings { app, is_meant }, &call.query)
+    row_lists::list(found, Bindings { app, is_meant }, &call.query)
 }
 
 fn bind(call: &Call<'_>, to_queue: bool) -> Answer {
@@ -350,25 +393,25 @@ fn bind(call: &Call<'_>, to_queue: bool) -> Answer {
         arguments: body.table("arguments")?,
     };
     // As RabbitMQ has it: relative to the path of the request, which has no slash at its end.
-    let place = format!(
+    let id = format!(
         "{}/{}",
         percent_encode(call.param(2)),
         percent_encode(&properties_key(&binding))
     );
     changed(call, Topology::Bind(binding))?;
-    Ok(Reply::Created(Some(place)))
+    Ok(Reply::Created(Some(id)))
 }
 
 fn named(call: &Call<'_>, to_queue: bool) -> Result<Binding, ApiError> {
     let (node, vhost) = (call.app.node(), call.param(0));
-    let places = between(call, to_queue).into_iter();
+    let ids = between(call, to_queue).into_iter();
     let given = call.param(3);
     let encoded = encoded_key(given);
     let is_it = |binding: &Binding| {
         let key = properties_key(binding);
         key == given || key == encoded
     };
-    let mut found = places.filter_map(|place| node.binding_at(vhost, place));
+    let mut found = ids.filter_map(|id| node.binding_at(vhost, id));
     found.find(is_it).ok_or(ApiError::NotFound)
 }
 

@@ -1,14 +1,15 @@
 //! `/api/leveret/queues/{vhost}/{}/growth`: why a queue grows, or does not get shorter: what comes
-//! in and goes out, who publishes in its virtual host, who consumes and how fast, and in words what
+//! in and goes out, who publishes what comes to it, who consumes and how fast, and in words what
 //! that comes to.
 
 use crate::connections;
-use crate::directory::Queue;
-use crate::input::json_of;
+use crate::http::input::json_of;
+use crate::http::reply::{ApiError, Reply};
+use crate::http::router::Call;
 use crate::overview;
+use crate::pairs;
 use crate::queues;
-use crate::reply::{ApiError, Reply};
-use crate::route::Call;
+use crate::selection::PairSelection;
 use serde_json::{Value, json};
 use std::collections::HashSet;
 
@@ -91,7 +92,7 @@ fn rate(stats: &Value, name: &str) -> f64 {
         .unwrap_or(0.0)
 }
 
-/// The consumers of a queue with what their channels do, the slowest first.
+/// The consumers of a queue with what they and their channels do, the slowest first.
 fn consumers(rows: Vec<Value>, channels: &[Value]) -> Vec<Value> {
     let mut rows: Vec<Value> = rows
         .into_iter()
@@ -111,42 +112,43 @@ fn consumers(rows: Vec<Value>, channels: &[Value]) -> Vec<Value> {
                 "prefetch_count": prefetch,
                 "oldest_unacknowledged_at": row["oldest_unacknowledged_at"],
                 "channel_unacknowledged": held,
+                "deliveries_per_second": rate(&row["message_stats"], "deliver_get"),
+                "acks_per_second": rate(&row["message_stats"], "ack"),
                 "channel_acks_per_second": channel.map_or(0.0, |c| rate(&c["message_stats"], "ack")),
                 "full": row["ack_required"] == true && prefetch > 0 && held >= prefetch,
             })
         })
         .collect();
-    let speed = |row: &Value| row["channel_acks_per_second"].as_f64().unwrap_or(0.0);
+    let of = |row: &Value, name: &str| row[name].as_f64().unwrap_or(0.0);
+    // Who need not acknowledge is as fast as it takes.
+    let speed = |row: &Value| match row["ack_required"] == true {
+        true => of(row, "acks_per_second"),
+        false => of(row, "deliveries_per_second"),
+    };
     rows.sort_by(|a, b| speed(a).total_cmp(&speed(b)));
     rows
 }
 
-/// Messages that a channel publishes a second.
-fn publishes(channel: &Value) -> f64 {
-    rate(&channel["message_stats"], "publish")
-}
-
-/// Channels that publish in the queue's virtual host, the fastest first. To which queues their
-/// messages go is not counted by pairs.
-fn publishers(queue: &Queue, channels: &[Value]) -> Vec<Value> {
-    let here = channels
-        .iter()
-        .filter(|c| c["vhost"] == queue.vhost && publishes(c) > RATE_MIN);
-    let mut rows: Vec<Value> = here
-        .map(|channel| {
-            json!({
-                "channel": channel["name"],
-                "connection": channel["connection_details"]["name"],
-                "node": channel["node"],
-                "user": channel["user"],
-                "publishes_per_second": publishes(channel),
-                "unconfirmed": channel["messages_unconfirmed"],
-            })
+/// Channels of which messages come to the queue, by the exchange that they publish to, the fastest
+/// first.
+fn publishers(published: Vec<Value>, channels: &[Value]) -> Vec<Value> {
+    let rows = published.into_iter().map(|row| {
+        let of = &row["channel_details"];
+        let channel = channels
+            .iter()
+            .find(|channel| channel["name"] == of["name"]);
+        json!({
+            "channel": of["name"],
+            "connection": of["connection_name"],
+            "node": of["node"],
+            "user": of["user"],
+            "exchange": row["exchange"]["name"],
+            "published": row["stats"]["publish"],
+            "publishes_per_second": rate(&row["stats"], "publish"),
+            "unconfirmed": channel.map_or(json!(0), |of| of["messages_unconfirmed"].clone()),
         })
-        .collect();
-    let speed = |row: &Value| row["publishes_per_second"].as_f64().unwrap_or(0.0);
-    rows.sort_by(|a, b| speed(b).total_cmp(&speed(a)));
-    rows
+    });
+    rows.collect()
 }
 
 /// `GET /api/leveret/queues/{vhost}/{name}/growth`
@@ -158,12 +160,18 @@ pub fn growth(call: &Call<'_>) -> Result<Reply, ApiError> {
         Value::Array(rows) => rows,
         _ => Vec::new(),
     };
-    let names = consuming
-        .iter()
-        .map(|row| row["channel_details"]["name"].clone());
-    let names: HashSet<Value> = names.collect();
+    let of = PairSelection::Publishers {
+        vhost: queue.vhost.clone(),
+        queue: queue.id.0,
+    };
+    let mut publishing = pairs::everywhere(call.app, of).channels;
+    publishing.retain(|row| rate(&row["stats"], "publish") > RATE_MIN);
+    let rows = consuming.iter().chain(&publishing);
+    let names: HashSet<Value> = rows
+        .map(|row| row["channel_details"]["name"].clone())
+        .collect();
     let channels = connections::channels_where(call.app, &queue.vhost, |channel| {
-        publishes(channel) > RATE_MIN || names.contains(&channel["name"])
+        names.contains(&channel["name"])
     });
     let consumers = consumers(consuming, &channels);
     let nodes = overview::all_nodes(call.app);
@@ -198,7 +206,7 @@ pub fn growth(call: &Call<'_>) -> Result<Reply, ApiError> {
         "effective_policy_definition": row["effective_policy_definition"],
         "alarm": nodes.iter().any(has_alarm),
         "consumers": consumers,
-        "publishers_in_vhost": publishers(&queue, &channels),
+        "publishers": publishers(publishing, &channels),
     })))
 }
 

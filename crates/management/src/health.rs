@@ -3,12 +3,12 @@
 use crate::api::{
     AfterGet, Get, Level, Listener, LoginVerdict, NodeStats, Publish, Taken, Topology,
 };
-use crate::input::Body;
+use crate::history::ranges::Ranges;
+use crate::http::input::Body;
+use crate::http::reply::{ApiError, Reply, merge};
+use crate::http::router::Call;
 use crate::peers;
 use crate::question::Question;
-use crate::ranges::Ranges;
-use crate::reply::{ApiError, Reply, merge};
-use crate::route::Call;
 use crate::{list_query, overview};
 use leveret_types::FieldTable;
 use serde_json::{Value, json};
@@ -142,7 +142,7 @@ fn leaders(call: &Call<'_>, vhost: Option<&str>, pattern: Option<&String>) -> An
     let pattern = pattern.map(|p| list_query::pattern(p)).transpose()?;
     let mut queues = call.app.node().leaderless_queues();
     queues.retain(|(of, name)| {
-        let named = pattern.as_ref().is_none_or(|p| p.is_match(name));
+        let named = pattern.as_ref().is_none_or(|p| p.matches(name));
         named && vhost.is_none_or(|vhost| vhost == of) && call.app.sees(call.who, of)
     });
     match queues.is_empty() {

@@ -1,11 +1,19 @@
 //! Figures over time in answers: `msg_rates_age` and `_incr`, `lengths_…`, `data_rates_…` and
 //! `node_stats_…` as RabbitMQ has them, and the rates that samples show.
 
+pub(crate) mod latencies;
+pub(crate) mod ranges;
+pub(crate) mod rates;
+pub(crate) mod samples;
+pub(crate) mod sampling;
+pub(crate) mod sums;
+pub(crate) mod vhost_sums;
+
 use crate::app::App;
-use crate::figures::{CHURN, DEPTHS, MESSAGE_NAMES, NODE_NAMES};
-use crate::ranges::{Part, Ranges};
-use crate::rates::Subject;
-use crate::samples::{Range, Series};
+use crate::history::ranges::{Part, Ranges};
+use crate::history::rates::Subject;
+use crate::history::samples::{Range, Series};
+use crate::message_stats::{CHURN, DEPTHS, MESSAGE_NAMES, NODE_NAMES};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -35,6 +43,8 @@ const fn parts_of(subject: Subject) -> &'static [Part] {
         Subject::Channel(..) => &[Part::Messages],
         Subject::Connection(_) => &[Part::Data],
         Subject::Exchange(_) => &[Part::Exchange],
+        // Of these the newest rates are shown alone.
+        Subject::Pair(_) => &[],
     }
 }
 

@@ -3,9 +3,9 @@
 use crate::app::App;
 use crate::connections;
 use crate::directory::Queue;
+use crate::http::reply::{ApiError, Reply};
+use crate::http::router::Call;
 use crate::overview::knows_node;
-use crate::reply::{ApiError, Reply};
-use crate::route::Call;
 use crate::selection::ClientSelection;
 use leveret_types::QueueId;
 use leveret_types::limits::IMPACT_QUEUES_SHOWN;

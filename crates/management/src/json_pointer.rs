@@ -4,9 +4,9 @@
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use std::fmt;
 
-/// What stands at a place.
+/// The value that a pointer refers to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum ReferencedValue {
     /// A text, number, flag or null, as somebody writes it: texts without quotation marks.
     Plain(String),
     /// A list or an object.
@@ -26,7 +26,7 @@ impl Pointer {
     }
 
     /// What stands there; none where nothing does, or the text is no JSON.
-    pub(crate) fn look_up(&self, json: &[u8]) -> Option<Place> {
+    pub(crate) fn look_up(&self, json: &[u8]) -> Option<ReferencedValue> {
         let mut text = serde_json::Deserializer::from_slice(json);
         let found = Steps(&self.0).deserialize(&mut text).ok()?;
         text.end().ok()?;
@@ -38,7 +38,7 @@ impl Pointer {
 struct Steps<'a>(&'a [String]);
 
 impl<'de> DeserializeSeed<'de> for Steps<'_> {
-    type Value = Option<Place>;
+    type Value = Option<ReferencedValue>;
 
     fn deserialize<D: Deserializer<'de>>(self, text: D) -> Result<Self::Value, D::Error> {
         text.deserialize_any(self)
@@ -47,13 +47,16 @@ impl<'de> DeserializeSeed<'de> for Steps<'_> {
 
 impl Steps<'_> {
     /// A value that has no parts: it is the place, or the way leads nowhere.
-    fn plain<E>(&self, value: impl fmt::Display) -> Result<Option<Place>, E> {
-        Ok(self.0.is_empty().then(|| Place::Plain(value.to_string())))
+    fn plain<E>(&self, value: impl fmt::Display) -> Result<Option<ReferencedValue>, E> {
+        Ok(self
+            .0
+            .is_empty()
+            .then(|| ReferencedValue::Plain(value.to_string())))
     }
 }
 
 impl<'de> Visitor<'de> for Steps<'_> {
-    type Value = Option<Place>;
+    type Value = Option<ReferencedValue>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("JSON")
@@ -86,7 +89,7 @@ impl<'de> Visitor<'de> for Steps<'_> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
         let Some((step, rest)) = self.0.split_first() else {
             while items.next_element::<IgnoredAny>()?.is_some() {}
-            return Ok(Some(Place::Several));
+            return Ok(Some(ReferencedValue::Several));
         };
         // A number as it is written: no sign, and no zeros before it.
         let number = step.parse::<usize>().ok();
@@ -108,7 +111,7 @@ impl<'de> Visitor<'de> for Steps<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Self::Value, A::Error> {
         let way = self.0.split_first();
-        let mut found = way.is_none().then_some(Place::Several);
+        let mut found = way.is_none().then_some(ReferencedValue::Several);
         while let Some(name) = fields.next_key::<String>()? {
             match way {
                 // Of two of a name the last one counts.
@@ -128,20 +131,20 @@ impl<'de> Visitor<'de> for Steps<'_> {
 mod tests {
     use super::*;
 
-    fn at(pointer: &str, json: &str) -> Option<Place> {
+    fn at(pointer: &str, json: &str) -> Option<ReferencedValue> {
         Pointer::of(pointer)
             .expect("a pointer")
             .look_up(json.as_bytes())
     }
 
     /// What a tree of the text says, which is held in memory for that.
-    fn in_tree(pointer: &str, json: &str) -> Option<Place> {
+    fn in_tree(pointer: &str, json: &str) -> Option<ReferencedValue> {
         let tree: serde_json::Value = serde_json::from_str(json).ok()?;
         let found = tree.pointer(pointer)?;
         Some(match found {
-            serde_json::Value::String(text) => Place::Plain(text.clone()),
-            found if found.is_object() || found.is_array() => Place::Several,
-            found => Place::Plain(found.to_string()),
+            serde_json::Value::String(text) => ReferencedValue::Plain(text.clone()),
+            found if found.is_object() || found.is_array() => ReferencedValue::Several,
+            found => ReferencedValue::Plain(found.to_string()),
         })
     }
 
@@ -179,7 +182,7 @@ mod tests {
     #[test]
     fn what_is_nested_deeper_than_anybody_means_is_found_or_not_but_does_no_harm() {
         let deep = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
-        assert_eq!(at("/0", &deep(100_000)), Some(Place::Several));
+        assert_eq!(at("/0", &deep(100_000)), Some(ReferencedValue::Several));
         let pointer = "/0".repeat(100_000);
         assert_eq!(at(&pointer, &deep(100_001)), None, "that deep nobody looks");
     }

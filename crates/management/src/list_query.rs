@@ -1,9 +1,10 @@
 //! Lists: filter, sort, page, columns, as RabbitMQ's API has them.
 
-use crate::input::Query;
-use crate::pieces::{Pieces, write_json};
-use crate::reply::{ApiError, Reply};
-use leveret_types::limits::{HTTP_PAGE_MAX, REGEX_BYTES_MAX};
+use crate::http::chunked_body::{ListFrame, Pieces, write_json};
+use crate::http::input::Query;
+use crate::http::reply::{ApiError, Reply};
+use leveret_auth::Pattern;
+use leveret_types::limits::HTTP_PAGE_MAX;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::cmp::Ordering;
@@ -60,67 +61,74 @@ impl Page {
         Ok(items.into_iter().skip(before).take(self.size).collect())
     }
 
-    /// This page with its rows, which have their columns already: of `filtered` items, of `total`.
-    pub fn reply(self, rows: Vec<Value>, filtered: usize, total: usize) -> Result<Reply, ApiError> {
-        Ok(Reply::Json(json!({
-            "total_count": total,
-            "filtered_count": filtered,
-            "item_count": rows.len(),
-            "page": self.number,
-            "page_size": self.size,
-            "page_count": self.count(filtered)?,
-            "items": rows,
-        })))
+    /// What stands around the rows of this page: of `filtered` items, of `total`. How many rows
+    /// there are is said behind them, where it is known.
+    ///
+    /// # Errors
+    /// If there is no such page.
+    pub(crate) fn frame(self, filtered: usize, total: usize) -> Result<ListFrame, ApiError> {
+        let pages = self.count(filtered)?;
+        let close = move |rows: usize| {
+            let Self { number, size } = self;
+            let text = format!(
+                "],\"item_count\":{rows},\"page\":{number},\"page_count\":{pages},\
+                 \"page_size\":{size},\"total_count\":{total}}}"
+            );
+            text.into_bytes()
+        };
+        Ok(ListFrame {
+            open: format!("{{\"filtered_count\":{filtered},\"items\":[").into_bytes(),
+            close: Box::new(close),
+        })
     }
 }
 
-/// A list as the query asks for it: the whole of it, or one page. `name` is what the filter looks
-/// at; `make` makes the row of an item, of those alone that are shown or sorted by what is in it.
-pub fn list<T>(
-    mut items: Vec<T>,
+/// A list of these rows as the query asks for it: the whole of it, or one page. `name` is what the
+/// filter looks at.
+pub fn list(
+    mut rows: Vec<Value>,
     query: &Query,
-    name: impl Fn(&T) -> Option<&str>,
-    make: impl Fn(&T) -> Value,
+    name: impl Fn(&Value) -> Option<&str>,
 ) -> Result<Reply, ApiError> {
-    let total = items.len();
+    let total = rows.len();
     if let Some(keep) = Filter::of(query)? {
-        items.retain(|item| name(item).is_some_and(|name| keep.takes(name)));
+        rows.retain(|row| name(row).is_some_and(|name| keep.takes(name)));
     }
     match query.get("sort") {
         None => {}
-        Some("name") => items.sort_by(|a, b| name(a).cmp(&name(b))),
-        Some(field) => {
-            let key = |item: T| (at(&make(&item), field).clone(), item);
-            items = sorted(items.into_iter().map(key).collect());
-        }
+        Some("name") => rows.sort_by(|a, b| name(a).cmp(&name(b))),
+        Some(field) => rows.sort_by(|a, b| compare(at(a, field), at(b, field))),
     }
     if query.flag("sort_reverse") {
-        items.reverse();
+        rows.reverse();
     }
-    let filtered = items.len();
+    let filtered = rows.len();
     match Page::of(query)? {
-        None => {
-            // The text takes a part of what the items do: each is dropped when it is written.
-            let mut texts = vec![b"[".to_vec()];
-            for (at, item) in items.into_iter().enumerate() {
-                let mut text = if at == 0 { Vec::new() } else { b",".to_vec() };
-                write_json(&mut text, &one(make(&item), query));
-                texts.push(text);
-            }
-            texts.push(b"]".to_vec());
-            Ok(Reply::Pieces("application/json", Pieces::of_texts(texts)))
-        }
+        None => Ok(texts_in(ListFrame::list(), rows, query)),
         Some(page) => {
-            let items = page.cut(items, filtered)?;
-            let rows = items.iter().map(|item| one(make(item), query)).collect();
-            page.reply(rows, filtered, total)
+            let frame = page.frame(filtered, total)?;
+            Ok(texts_in(frame, page.cut(rows, filtered)?, query))
         }
     }
 }
 
-/// A list whose rows are made already.
+/// These rows within what stands around them. Their text takes a part of what they do: each is
+/// dropped when it is written.
+fn texts_in(frame: ListFrame, rows: Vec<Value>, query: &Query) -> Reply {
+    let count = rows.len();
+    let mut texts = vec![frame.open];
+    for (at, row) in rows.into_iter().enumerate() {
+        let mut text = if at == 0 { Vec::new() } else { b",".to_vec() };
+        write_json(&mut text, &one(row, query));
+        texts.push(text);
+    }
+    texts.push((frame.close)(count));
+    Reply::Pieces("application/json", Pieces::of_texts(texts))
+}
+
+/// The same of rows that are filtered by their field `name`.
 pub fn list_of(rows: Vec<Value>, query: &Query) -> Result<Reply, ApiError> {
-    list(rows, query, |row| row["name"].as_str(), Value::clone)
+    list(rows, query, |row| row["name"].as_str())
 }
 
 fn whole(query: &Query, name: &str, default: usize) -> Result<usize, ApiError> {
@@ -135,16 +143,8 @@ fn whole(query: &Query, name: &str, default: usize) -> Result<usize, ApiError> {
 
 /// A regular expression of a client, bounded in what it may cost. As in RabbitMQ's lists, the case
 /// of letters does not count.
-pub fn pattern(text: &str) -> Result<regex::Regex, ApiError> {
-    if text.len() > REGEX_BYTES_MAX {
-        let reason = format!("a regular expression is at most {REGEX_BYTES_MAX} bytes long");
-        return Err(ApiError::BadRequest(reason));
-    }
-    regex::RegexBuilder::new(text)
-        .case_insensitive(true)
-        .size_limit(1 << 20)
-        .build()
-        .map_err(|_| ApiError::BadRequest("this is not a valid regular expression".to_owned()))
+pub fn pattern(text: &str) -> Result<Pattern, ApiError> {
+    Pattern::of_filter(text).map_err(|error| ApiError::BadRequest(error.to_string()))
 }
 
 /// A filter of names, as a query says it.
@@ -181,7 +181,7 @@ pub enum Filter {
     /// They contain this text, which is in lower case, whatever the case of their letters.
     Text(String),
     /// They match this expression.
-    Pattern(regex::Regex),
+    Pattern(Pattern),
 }
 
 impl Filter {
@@ -196,16 +196,9 @@ impl Filter {
     pub fn takes(&self, name: &str) -> bool {
         match self {
             Self::Text(text) => name.to_lowercase().contains(text),
-            Self::Pattern(pattern) => pattern.is_match(name),
+            Self::Pattern(pattern) => pattern.matches(name),
         }
     }
-}
-
-/// Items by the keys that they come with; those of equal keys stay as they are.
-#[must_use]
-pub fn sorted<T>(mut items: Vec<(Value, T)>) -> Vec<T> {
-    items.sort_by(|a, b| compare(&a.0, &b.0));
-    items.into_iter().map(|(_, item)| item).collect()
 }
 
 /// The field at a dotted path.
@@ -279,26 +272,18 @@ mod tests {
 
     const NAMES: [&str; 6] = ["q0", "q1", "q2", "q3", "q4", "q5"];
 
-    fn row(n: &usize) -> Value {
-        json!({"name": NAMES[*n], "messages": n * 7 % 10, "a": {"b": n, "c": 1}})
+    fn row(n: usize) -> Value {
+        json!({"name": NAMES[n], "messages": n * 7 % 10, "a": {"b": n, "c": 1}})
     }
 
     fn ask(count: usize, query: &str) -> Result<Value, ApiError> {
-        Ok(
-            match list(
-                (0..count).collect(),
-                &Query::parse(query)?,
-                |n| Some(NAMES[*n]),
-                row,
-            )? {
-                Reply::Json(json) => json,
-                Reply::Pieces(_, pieces) => {
-                    let text: Vec<u8> = pieces.flatten().collect();
-                    serde_json::from_slice(&text).expect("JSON")
-                }
-                other => panic!("{other:?}"),
-            },
-        )
+        let rows = (0..count).map(row).collect();
+        let reply = list_of(rows, &Query::parse(query)?)?;
+        let Reply::Pieces(_, pieces) = reply else {
+            panic!("{reply:?}");
+        };
+        let text: Vec<u8> = pieces.flatten().collect();
+        Ok(serde_json::from_slice(&text).expect("JSON"))
     }
 
     fn names(value: &Value) -> String {
@@ -339,6 +324,21 @@ mod tests {
     }
 
     #[test]
+    fn an_expression_that_costs_too_much_for_each_name_is_refused_by_name() {
+        let costly = ["(?:[ab]?){6000}[^ab0-9]", "[ab]*a[ab]{150}[^ab0-9]"];
+        for pattern in costly {
+            let query = format!("use_regex=true&name={pattern}");
+            let Err(ApiError::BadRequest(text)) = ask(1, &query) else {
+                panic!("{pattern} is taken");
+            };
+            assert!(
+                text.contains(pattern) && text.contains("too much work"),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
     fn pages_have_bounds() {
         assert!(ask(1, &format!("page=1&page_size={HTTP_PAGE_MAX}")).is_ok());
         for query in [
@@ -348,6 +348,7 @@ mod tests {
             "page=2&page_size=1".to_owned(),
             "page=x".to_owned(),
             "name=(&use_regex=true".to_owned(),
+            format!("name={}&use_regex=true", "a".repeat(2_000)),
         ] {
             let refused = ask(1, &query).map_err(|error| error.status());
             assert_eq!(refused, Err(400), "{query}");

@@ -1,22 +1,25 @@
-//! What somebody watches: answers of the API that are made once a second for as long as anybody is
-//! shown them, once for all who are shown the same.
+//! Live answers of the API: computed once a second for as long as anybody is shown them, once for
+//! all who watch the same path as the same user.
 //!
-//! `GET /api/leveret/live` names paths of the API; [`crate::live_stream`] sends what they answer.
-//! Whoever watches the same path as the same user shares its answer: fifty pages cost the node as
-//! much as one.
+//! `GET /api/leveret/live` names paths of the API; [`crate::live::stream`] sends what they answer.
+//! Fifty pages that show the same cost the node as much as one.
 //!
 //! Invariant: an answer is made for who asked for it, as they are now: once the user's tags or
 //! password have changed, or the user has gone, no other answer is made.
 //! Invariant: answers are made by [`LIVE_WORKERS_MAX`] workers at most, and what is kept of them is
 //! bounded ([`LIVE_HELD_BYTES_MAX`]).
 
+pub(crate) mod request;
+pub(crate) mod stream;
+pub(crate) mod subject;
+
 use crate::access::Who;
 use crate::app::App;
-use crate::input::Query;
-use crate::reply::{ApiError, Reply};
-use crate::route::{self, Call};
+use crate::http::input::Query;
+use crate::http::reply::{ApiError, Reply};
+use crate::http::router::{self, Call};
+use crate::live::subject::{LIVE_PATH, Wanted, Watcher};
 use crate::routes::ROUTES;
-use crate::watched::{LIVE_PATH, Wanted, Watcher};
 use bytes::Bytes;
 use leveret_types::limits::{
     LIVE_ANSWER_BYTES_MAX, LIVE_APART_MS, LIVE_HELD_BYTES_MAX, LIVE_PERIOD_MS, LIVE_TOO_LARGE_MS,
@@ -287,7 +290,7 @@ impl Live {
 /// Has a path answered for who watches it.
 fn ask(app: &Arc<App>, key: &Key) -> Result<Reply, ApiError> {
     let (path, query) = key.path.split_once('?').unwrap_or((&key.path, ""));
-    let found = route::find(ROUTES, "GET", &format!("/api/{path}"))?;
+    let found = router::find(ROUTES, "GET", &format!("/api/{path}"))?;
     let ends = |end: &&str| found.pattern.ends_with(end);
     if NOT_LIVE.contains(&found.pattern) || NOT_LIVE_ENDS.iter().any(ends) {
         let reason = format!("{} is not shown live", found.pattern);
@@ -298,6 +301,7 @@ fn ask(app: &Arc<App>, key: &Key) -> Result<Reply, ApiError> {
     let call = Call {
         app,
         who: &who,
+        of: ("GET", found.pattern),
         // What only shows something looks at no address.
         from: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
         params: found.params,
@@ -306,7 +310,7 @@ fn ask(app: &Arc<App>, key: &Key) -> Result<Reply, ApiError> {
         content_type: String::new(),
         reason: None,
     };
-    (found.method.handler)(&call)
+    (found.method.handler)(&call)?.finished()
 }
 
 /// An answer's status and JSON, or why it is not sent live.
@@ -315,8 +319,7 @@ fn text_of(reply: Reply) -> Result<Result<(u16, Vec<u8>), &'static str>, ApiErro
     let status = reply.status();
     let mut text = match reply {
         Reply::Json(value) | Reply::Unwell(value) => value.to_string().into_bytes(),
-        Reply::Tagged(text, _) => text.into_bytes(),
-        Reply::Pieces("application/json", pieces) => {
+        Reply::Tagged(pieces, _) | Reply::Pieces("application/json", pieces) => {
             let mut text = Vec::new();
             for piece in pieces {
                 text.extend_from_slice(&piece);

@@ -16,16 +16,16 @@ mod text;
 
 use crate::api::{BrokerStats, NodeStats};
 use crate::app::App;
-use crate::input::percent_decode;
+use crate::http::chunked_body::Pieces;
+use crate::http::input::percent_decode;
+use crate::http::reply::ApiError;
 use crate::overview;
-use crate::pieces::Pieces;
-use crate::reply::ApiError;
 use clients::{
     ClientTables, channel_deliveries, channel_metrics, channel_processes, channel_publishes,
     client_tables, connection_bytes, connection_metrics,
 };
 use cluster::{cluster, of_ra, raft, start_time};
-use exchanges::{exchange_bindings, exchange_metrics, exchange_names};
+use exchanges::{exchange_bindings, exchange_metrics, exchange_names, queue_exchange_metrics};
 use global::global;
 use leveret_types::limits::METRICS_NAMES_MAX;
 use node::{
@@ -83,6 +83,8 @@ pub fn page(app: &App, path: &str, query: &str) -> Result<Pieces, ApiError> {
     }
     exchange_metrics(&mut page, app, &Scope::default(), per_object);
     let clients = client_tables(app, per_object);
+    // Connections have just been looked at: what they have gathered is there.
+    queue_exchange_metrics(&mut page, app, &Scope::default(), per_object);
     channel_metrics(&mut page, &clients);
     channel_publishes(&mut page, &clients);
     channel_deliveries(&mut page, &clients);
@@ -165,6 +167,17 @@ fn detailed(app: &App, query: &str) -> Result<Pieces, ApiError> {
     // A family named twice is there once: the format forbids more.
     families.dedup();
     let tables = Tables::default();
+    // Metadata of queues go with what is told of them, once.
+    let of_queues = [
+        "queue_coarse_metrics",
+        "queue_metrics",
+        "queue_consumer_count",
+    ];
+    let is_info = |family: &String| family == "queue_info";
+    if families.iter().any(|family| of_queues.contains(&&**family)) && !families.iter().any(is_info)
+    {
+        families.push("queue_info".to_owned());
+    }
     for family in &families {
         one_family(&mut page, app, family, (&scope, &tables), (&node, &broker));
     }
@@ -211,6 +224,7 @@ fn one_family(
         "stream_consumer_metrics" => stream_consumers(page, app, scope),
         "queue_info" => queue_info(page, queues()),
         "exchange_metrics" => exchange_metrics(page, app, scope, true),
+        "queue_exchange_metrics" => queue_exchange_metrics(page, app, scope, true),
         "channel_metrics" => channel_metrics(page, clients()),
         "channel_exchange_metrics" => channel_publishes(page, clients()),
         "channel_process_metrics" => channel_processes(page, clients()),

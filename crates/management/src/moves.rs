@@ -5,13 +5,13 @@
 
 use crate::api::{Actor, LookedAt, Move, MoveEnd, MoveMessages};
 use crate::app::App;
-use crate::input::Body;
-use crate::moments::rfc3339;
+use crate::http::input::Body;
+use crate::http::reply::{ApiError, Reply};
+use crate::http::router::Call;
 use crate::peers;
 use crate::question::Question;
 use crate::queues::{declared, message_json};
-use crate::reply::{ApiError, Reply};
-use crate::route::Call;
+use crate::timestamps::rfc3339;
 use leveret_auth::Access;
 use leveret_types::ReplyCode;
 use leveret_types::limits::{HTTP_BODY_BYTES_MAX, MOVE_CHOSEN_MAX, QUEUE_LOOK_MESSAGES_MAX};

@@ -1,26 +1,28 @@
 //! `/api/overview`, `/api/nodes`, and other answers about the node as a whole.
 
-use crate::absent;
 use crate::api::{BrokerStats, Listener, NodeStats};
 use crate::app::App;
+use crate::attempts;
 use crate::client_lists;
-use crate::figures::{CHURN, LATENCIES, depths, message_stats, node_fields};
 use crate::history;
-use crate::input::{Body, Query};
+use crate::history::ranges::{Part, Ranges};
+use crate::history::rates::{NODE_FIELDS, Subject};
+use crate::history::vhost_sums;
+use crate::http::input::{Body, Query};
+use crate::http::reply::{ApiError, Reply, merge};
+use crate::http::router::Call;
+use crate::message_stats::{CHURN, LATENCIES, depths, message_stats, node_fields};
 use crate::peers;
 use crate::question::Question;
-use crate::ranges::{Part, Ranges};
-use crate::rates::{NODE_FIELDS, Subject};
-use crate::reply::{ApiError, Reply, merge};
-use crate::route::Call;
+use crate::rabbitmq_only_fields;
 use crate::selection::Kind;
-use crate::vhost_sums;
 use base64::Engine;
 use serde_json::{Map, Value, json};
+use std::path::PathBuf;
 use std::time::Instant;
 
-/// The version of RabbitMQ whose behaviour clients may count on: they test for it.
-pub const RABBITMQ_VERSION: &str = "4.2.0";
+pub use leveret_types::RABBITMQ_VERSION;
+
 /// Leveret's own version.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -135,7 +137,7 @@ fn visible_overview(call: &Call<'_>, ranges: &Ranges) -> Value {
         "queues": queues,
     });
     // These are the node's.
-    let none = node_fields(&NodeStats::default(), &BrokerStats::default(), [0; 2]);
+    let none = node_fields(&NodeStats::default(), &BrokerStats::default(), [0; 3]);
     let none = counters_at(none, [0.0; NODE_FIELDS]);
     sums["churn_rates"] = some_of(&none, &CHURN);
     sums["latencies"] = some_of(&none, &LATENCIES);
@@ -171,15 +173,15 @@ pub fn overview(call: &Call<'_>) -> Answer {
         "product_version": VERSION,
         "rabbitmq_version": RABBITMQ_VERSION,
         "cluster_name": node.cluster_name,
-        "cluster_tags": {},
-        "node_tags": {},
+        "cluster_tags": tags_json(&node.tags[0]),
+        "node_tags": tags_json(&node.tags[1]),
         "erlang_version": "0",
         "erlang_full_version": "none: written in Rust",
         "crypto_lib_version": "rustls",
         "require_definition_json_extension": false,
-        "default_queue_type": "classic",
+        "default_queue_type": app.node().default_queue_type(),
         "release_series_support_status": "supported",
-        "disable_stats": false,
+        "disable_stats": !app.samples().are_taken(),
         "enable_queue_totals": true,
         "is_op_policy_updating_enabled": true,
         "node": node.name,
@@ -187,6 +189,23 @@ pub fn overview(call: &Call<'_>) -> Answer {
     });
     merge(&mut overview, sums);
     Ok(Reply::Json(crate::list_query::one(overview, &call.query)))
+}
+
+fn tags_json(tags: &[(String, String)]) -> Value {
+    let tags = tags.iter().map(|(tag, is)| (tag.clone(), json!(is)));
+    Value::Object(tags.collect())
+}
+
+/// A SASL mechanism as RabbitMQ describes it.
+fn mechanism_json(name: &&str) -> Value {
+    let description = match *name {
+        "PLAIN" => "SASL PLAIN authentication mechanism",
+        "AMQPLAIN" => "QPid AMQPLAIN mechanism",
+        "EXTERNAL" => "SASL EXTERNAL authentication mechanism (client certificates)",
+        "ANONYMOUS" => "SASL ANONYMOUS authentication mechanism",
+        _ => "",
+    };
+    json!({"name": name, "description": description, "enabled": true})
 }
 
 /// For how many seconds samples are kept.
@@ -244,7 +263,7 @@ fn exchange_types() -> Value {
 }
 
 fn node_json(app: &App, node: &NodeStats, counters: Value) -> Value {
-    let mut json = absent::of_node();
+    let mut json = rabbitmq_only_fields::of_node();
     let known = json!({
         "name": node.name,
         "type": "disc",
@@ -272,11 +291,10 @@ fn node_json(app: &App, node: &NodeStats, counters: Value) -> Value {
 }
 
 fn node_details(app: &App, node: &NodeStats) -> Value {
-    let logs: Vec<_> = node
-        .log_files
-        .iter()
-        .map(|f| f.display().to_string())
-        .collect();
+    let paths = |files: &[PathBuf]| -> Value {
+        let shown = files.iter().map(|file| file.display().to_string());
+        shown.collect()
+    };
     let applications = json!([{"name": "leveret", "description": "Leveret", "version": VERSION}]);
     json!({
         "io_sync_avg_time": mean_ms(node.io.sync_us, node.io.syncs),
@@ -290,13 +308,10 @@ fn node_details(app: &App, node: &NodeStats) -> Value {
         "erlang_full_version": "none: written in Rust",
         "crypto_lib_version": "rustls",
         "db_dir": node.data_dir.display().to_string(),
-        "log_files": logs,
-        "config_files": [],
-        "enabled_plugins": ["rabbitmq_management", "rabbitmq_prometheus"],
-        "auth_mechanisms": [
-            {"name": "PLAIN", "description": "SASL PLAIN authentication mechanism", "enabled": true},
-            {"name": "AMQPLAIN", "description": "QPid AMQPLAIN mechanism", "enabled": true},
-        ],
+        "log_files": paths(&node.log_files),
+        "config_files": paths(&node.config_files),
+        "enabled_plugins": node.plugins,
+        "auth_mechanisms": node.mechanisms.iter().map(mechanism_json).collect::<Value>(),
         "exchange_types": exchange_types(),
         "applications": applications,
         "contexts": contexts(node),
@@ -367,7 +382,7 @@ fn others(app: &App, ranges: &Ranges) -> Vec<Value> {
             });
             let nothing = (NodeStats::default(), BrokerStats::default());
             let counters = counters_at(
-                node_fields(&nothing.0, &nothing.1, [0; 2]),
+                node_fields(&nothing.0, &nothing.1, [0; 3]),
                 [0.0; NODE_FIELDS],
             );
             let mut shape = node_json(app, &nothing.0, counters);
@@ -574,7 +589,12 @@ fn who_json(call: &Call<'_>) -> Value {
         crate::access::Who::User { tags, .. } => tags.iter().map(String::as_str).collect(),
         _ => vec!["administrator"],
     };
-    json!({"name": call.who.name(), "tags": tags, "is_internal_user": true})
+    json!({
+        "name": call.who.name(),
+        "tags": tags,
+        "is_internal_user": true,
+        "login_session_timeout": call.app.session_minutes,
+    })
 }
 
 /// `GET /api/auth`
@@ -622,15 +642,33 @@ pub fn logout(_: &Call<'_>) -> Answer {
     Ok(Reply::Done)
 }
 
-/// `DELETE /api/reset` and `/{node}`: the rates of this node begin anew.
+/// `DELETE /api/reset` and `/{node}`: the rates of all nodes that answer, or of the one that is
+/// named, begin anew.
 pub fn reset(call: &Call<'_>) -> Answer {
-    if let Some(node) = call.params.first()
-        && !knows_node(call.app, node)
-    {
-        return Err(ApiError::NotFound);
+    let Some(node) = call.params.first() else {
+        call.app.forget_rates();
+        peers::ask(call.app, &Question::ForgetRates { node: None });
+        return Ok(Reply::Done);
+    };
+    let own = |app: &App| {
+        app.forget_rates();
+        Value::Bool(true)
+    };
+    let question = Question::ForgetRates {
+        node: Some(node.clone()),
+    };
+    attempts::at(call, own, &question).map(|_| Reply::Done)
+}
+
+/// Forgets this node's rates, if it is meant.
+pub(crate) fn reset_own(app: &App, node: Option<&str>) -> Value {
+    match node.is_none_or(|node| app.node().name() == node) {
+        true => {
+            app.forget_rates();
+            json!(true)
+        }
+        false => Value::Null,
     }
-    call.app.forget_rates();
-    Ok(Reply::Done)
 }
 
 /// Features that clients test for: all of them are there from the start.

@@ -6,8 +6,8 @@
 
 use crate::api::Answers;
 use crate::app::App;
+use crate::cluster_lists::Part;
 use crate::history;
-use crate::parts::Part;
 use crate::question::Question;
 use leveret_types::NodeId;
 use serde::de::DeserializeOwned;
@@ -82,12 +82,21 @@ impl Peers {
         &mut self,
         question: &Question,
     ) -> Vec<(NodeId, Part<K>)> {
+        let answers = self.begin(question);
+        self.parts_in(answers)
+    }
+
+    /// The same in what they answer to what they have been asked.
+    pub(crate) fn parts_in<K: DeserializeOwned>(
+        &mut self,
+        answers: Option<Answers>,
+    ) -> Vec<(NodeId, Part<K>)> {
         // One that makes no sense is of another version, and as good as none.
         let part = |(node, bytes): (NodeId, Vec<u8>)| {
             let part = serde_json::from_slice(&bytes).ok()?;
             Some((node, part))
         };
-        self.ask(question).into_iter().filter_map(part).collect()
+        self.finish(answers).into_iter().filter_map(part).collect()
     }
 }
 

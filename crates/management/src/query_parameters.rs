@@ -107,6 +107,8 @@ const POSITION: &[Parameter] = &[
     integer("count", "messages that are wanted"),
 ];
 
+const OF_CONSUMER: &[Parameter] = &[text("consumer", "only those of consumers with this tag")];
+
 const SEARCH: &[Parameter] = &[
     text("key", "a text within the routing key"),
     text(
@@ -141,6 +143,19 @@ const OPTIONAL: &[Parameter] = &[flag(
     "whether a node alone answers null, not 404",
 )];
 const LIMIT: &[Parameter] = &[integer("limit", "messages that are wanted")];
+const DELAYED: &[Parameter] = &[
+    text("vhost", "only those of this virtual host"),
+    text("exchange", "only those of exchanges of this name"),
+    text(
+        "queue",
+        "only those of delayed exchanges that this queue is bound to; needs vhost",
+    ),
+    text("from", "where to go on: what an earlier list told as next"),
+];
+const PASSED_OVER: &[Parameter] = &[flag(
+    "passed_over",
+    "whether the answer (200) lists what was passed over, a line each",
+)];
 const MEMORY: &[Parameter] = &[
     flag("memory", "whether the parts of its memory are told, too"),
     flag("binary", "whether binaries are told, too: there are none"),
@@ -155,7 +170,8 @@ const PATH: &[Parameter] = &[text(
 )];
 
 /// All of them, for who looks for a name.
-static GROUPS: [&[Parameter]; 20] = [
+static GROUPS: [&[Parameter]; 23] = [
+    OF_CONSUMER,
     COLUMNS,
     LIST,
     OVER_TIME,
@@ -173,6 +189,8 @@ static GROUPS: [&[Parameter]; 20] = [
     UNUSED,
     OPTIONAL,
     LIMIT,
+    DELAYED,
+    PASSED_OVER,
     MEMORY,
     WRITER,
     PATH,
@@ -254,9 +272,14 @@ fn own(method: &str, pattern: &str) -> &'static [&'static [Parameter]] {
         ("GET", "/api/leveret/live") => &[PATH],
         ("GET", "/api/leveret/changes") => &[OF_USER],
         ("GET", "/api/leveret/cluster") => &[OPTIONAL],
-        ("GET", "/api/leveret/delayed") => &[LIMIT, TRUNCATE],
+        ("GET", "/api/leveret/delayed") => &[DELAYED, LIMIT, TRUNCATE],
+        (
+            "POST" | "PUT",
+            "/api/definitions" | "/api/definitions/{vhost}" | "/api/all-configuration",
+        ) => &[PASSED_OVER],
         ("GET", "/api/leveret/exchanges/{vhost}/{}/route") => &[ROUTE],
         ("GET", "/api/leveret/queues/{vhost}/{}/messages") => &[POSITION, TRUNCATE],
+        ("GET", "/api/leveret/queues/{vhost}/{}/unacked") => &[OF_CONSUMER, POSITION, TRUNCATE],
         ("GET", "/api/leveret/queues/{vhost}/{}/search") => &[SEARCH, POSITION, TRUNCATE],
         ("GET", "/api/leveret/streams/{vhost}/{}/messages") => &[BROWSE],
         (

@@ -3,10 +3,13 @@
 //! Invariant: what another node sends is judged before it is used: a question of another version,
 //! or one that this node does not know, is answered with nothing at once.
 
-use crate::parts::Order;
-use crate::ranges::Ranges;
-use crate::selection::{ClientKey, ClientSelection, Kind, QueueSelection};
-use crate::stream_place::{Browse, StreamPlace};
+use crate::cluster_lists::Order;
+use crate::held::{HeldAt, HeldLook};
+use crate::history::ranges::Ranges;
+use crate::selection::{
+    ClientKey, ClientSelection, DelayedSelection, Kind, PairSelection, QueueSelection,
+};
+use crate::streams::start::{Browse, StreamStart};
 use leveret_types::ConnectionId;
 use leveret_types::limits::REPORT_ASK_BYTES_MAX;
 use serde::{Deserialize, Serialize};
@@ -114,7 +117,7 @@ pub enum Question {
         /// The group's name.
         name: String,
         /// Where to.
-        to: StreamPlace,
+        to: StreamStart,
     },
     /// Have the consumers of a group that are connected there go on behind an offset.
     MoveStreamGroup {
@@ -157,8 +160,38 @@ pub enum Question {
         /// Whose are to be forgotten.
         forget: Option<String>,
     },
+    /// Begin to measure rates anew, on all nodes or on the one of this name: true.
+    ForgetRates {
+        /// Which node is meant.
+        node: Option<String>,
+    },
     /// What operators have changed through it.
     Changes,
+    /// Messages of a queue that clients hold, if it is led there: the text of JSON in a list of
+    /// one.
+    Held {
+        /// The virtual host.
+        vhost: String,
+        /// The queue.
+        queue: String,
+        /// Which.
+        look: HeldLook,
+        /// Bytes of each body that are shown.
+        truncate: usize,
+    },
+    /// Who of the clients there holds which of these messages: the text of JSON in a list of one.
+    Holders {
+        /// The messages.
+        held: Vec<HeldAt>,
+    },
+    /// The numbers under which consumers of this tag there hold messages of a queue: the text of
+    /// JSON in a list of one.
+    ConsumersTagged {
+        /// The queue's id.
+        queue: u64,
+        /// The tag.
+        tag: String,
+    },
     /// Moves of messages that run there, or did lately.
     Moves,
     /// Stop such a move: whether it is there.
@@ -170,6 +203,21 @@ pub enum Question {
     Disk {
         /// Which node is meant.
         node: String,
+    },
+    /// Messages that delayed exchanges keep back there: the text of JSON in a list of one.
+    Delayed {
+        /// Which.
+        of: DelayedSelection,
+    },
+    /// Drop such a message: whether it was there, or why not in words.
+    CancelDelayed {
+        /// Its id, with the name of its node.
+        id: String,
+    },
+    /// Figures of pairs.
+    Pairs {
+        /// Of which.
+        of: PairSelection,
     },
     /// Close a connection: whether it was there.
     Close {
@@ -253,6 +301,15 @@ mod tests {
                 only: Some("a \"b\"\n".to_owned()),
                 ranges,
             },
+            Question::Delayed {
+                of: DelayedSelection::default(),
+            },
+            Question::Pairs {
+                of: PairSelection::Exchange {
+                    vhost: "/".to_owned(),
+                    exchange: String::new(),
+                },
+            },
             Question::close(ConnectionId(3), "because 7"),
             Question::Memory,
         ] {
@@ -280,7 +337,7 @@ mod tests {
 
     #[test]
     fn a_question_about_as_many_things_as_may_be_fits() {
-        let Ok(query) = crate::input::Query::parse(&ranges_at_their_longest()) else {
+        let Ok(query) = crate::http::input::Query::parse(&ranges_at_their_longest()) else {
             panic!("a query");
         };
         let ranges = Ranges::of(&query).expect("ranges");

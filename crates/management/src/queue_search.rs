@@ -7,12 +7,12 @@
 
 use crate::api::{Actor, LookedAt};
 use crate::app::App;
-use crate::input::Query;
-use crate::json_pointer::{Place, Pointer};
+use crate::http::input::Query;
+use crate::http::reply::{ApiError, Reply};
+use crate::http::router::Call;
+use crate::json_pointer::{Pointer, ReferencedValue};
 use crate::moves::{SHOWN_BYTES, looked_at_json, number};
 use crate::queues::declared;
-use crate::reply::{ApiError, Reply};
-use crate::route::Call;
 use leveret_types::limits::{
     HTTP_BODY_BYTES_MAX, QUEUE_LOOK_MESSAGES_MAX, QUEUE_SEARCH_MESSAGES_MAX, QUEUE_SEARCH_MS_MAX,
     QUEUE_SEARCHES_MAX,
@@ -101,16 +101,16 @@ impl Wanted {
             && self.json.as_ref().is_none_or(|(at, value)| {
                 let found = at.look_up(&message.payload);
                 found.is_some_and(|found| {
-                    value
-                        .as_ref()
-                        .is_none_or(|value| matches!(&found, Place::Plain(is) if is == value))
+                    value.as_ref().is_none_or(
+                        |value| matches!(&found, ReferencedValue::Plain(is) if is == value),
+                    )
                 })
             })
     }
 
     fn has_headers(&self, properties: &FieldTable) -> bool {
         let headers = match properties.get("headers") {
-            Some(FieldValue::Table(headers)) => crate::input::json_of(headers),
+            Some(FieldValue::Table(headers)) => crate::http::input::json_of(headers),
             _ => Value::Null,
         };
         self.headers.iter().all(|(name, value)| {

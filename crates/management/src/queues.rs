@@ -2,36 +2,36 @@
 
 mod list;
 mod readers;
+mod remote_stats;
 mod row;
-mod told;
 
 use crate::api::{AfterGet, Get, Got, Publish, Taken, Topology};
 use crate::app::App;
 use crate::directory::Queue;
-use crate::figures::DEPTHS;
-use crate::input::{Query, json_of};
+use crate::history::ranges::Ranges;
+use crate::http::input::{Query, json_of};
+use crate::http::reply::{ApiError, Reply, merge};
+use crate::http::router::Call;
 use crate::list_query;
-use crate::listing::Row as _;
+use crate::message_stats::DEPTHS;
+use crate::pairs;
 use crate::peers;
 use crate::question::Question;
-use crate::ranges::Ranges;
-use crate::reply::{ApiError, Reply, merge};
-use crate::route::Call;
+use crate::row_lists::Row as _;
+use crate::selection::PairSelection;
 use base64::Engine;
-use leveret_types::limits::HTTP_BODY_BYTES_MAX;
+use leveret_types::limits::{HTTP_BODY_BYTES_MAX, HTTP_GET_MESSAGES_MAX};
 use leveret_types::{NodeId, QueueId};
 use serde_json::{Value, json};
 
 pub(crate) use list::{list_among, own_part};
 pub(crate) use readers::at_replica;
+use remote_stats::{Told, told_elsewhere_of};
+pub(crate) use remote_stats::{owners, write_stats};
 use row::QueueRow;
-use told::{Told, told_elsewhere_of};
-pub(crate) use told::{owners, write_stats};
 
 type Answer = Result<Reply, ApiError>;
 
-/// Messages that one request may get.
-const GET_MAX: i64 = 10_000;
 /// Bytes of payload that one answer carries.
 const GET_BYTES_MAX: usize = HTTP_BODY_BYTES_MAX;
 
@@ -70,8 +70,9 @@ pub fn one(call: &Call<'_>) -> Answer {
     // Who wants none of what happens in it is spared a look at all consumers.
     if !call.query.flag("disable_stats") {
         json["consumer_details"] = crate::connections::consumers_of(app, &queue);
-        json["incoming"] = json!([]);
-        json["deliveries"] = json!([]);
+        let flows = pairs::everywhere(app, PairSelection::Queue(queue.id.0)).flows;
+        json["incoming"] = pairs::without(flows, "queue");
+        json["deliveries"] = pairs::deliveries(&json["consumer_details"], "channel_details");
     }
     Ok(Reply::Json(list_query::one(
         as_wanted(json, &call.query),
@@ -257,11 +258,10 @@ pub fn actions(call: &Call<'_>) -> Answer {
 pub fn get(call: &Call<'_>) -> Answer {
     declared(call)?;
     let body = call.body()?;
-    let count = body.integer_or("count", 1)?;
-    if !(1..=GET_MAX).contains(&count) {
-        let text = format!("count must be from 1 to {GET_MAX}");
-        return Err(ApiError::BadRequest(text));
-    }
+    let count = u32::try_from(body.integer_or("count", 1)?).ok();
+    let count = count.filter(|count| (1..=HTTP_GET_MESSAGES_MAX).contains(count));
+    let bad = || format!("count must be from 1 to {HTTP_GET_MESSAGES_MAX}");
+    let count = count.ok_or_else(|| ApiError::BadRequest(bad()))?;
     let then = match body.text("ackmode")? {
         "ack_requeue_true" | "reject_requeue_true" => AfterGet::Requeue,
         "ack_requeue_false" => AfterGet::Accept,
@@ -283,10 +283,7 @@ pub fn get(call: &Call<'_>) -> Answer {
         Some(_) => usize::try_from(body.integer_or("truncate", 0)?).unwrap_or(0),
         None => usize::MAX,
     };
-    let get = Get {
-        count: u32::try_from(count).unwrap_or(1),
-        then,
-    };
+    let get = Get { count, then };
     let (vhost, name) = (call.param(0), call.param(1));
     let got = call.app.node().get(call.who.actor(), vhost, name, get)?;
     let mut left = GET_BYTES_MAX;

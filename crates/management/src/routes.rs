@@ -4,11 +4,11 @@ use crate::access::Access::{
     self, Administrator, Anyone, Management, Member, Monitoring, Policymaker, Visible,
 };
 use crate::catalogue::{definitions, limits, parameters, permissions, policies, users, vhosts};
-use crate::route::{Handler, Method, Route};
+use crate::http::router::{Handler, Method, Route};
 use crate::{
     alarms, attempts, changes, cluster, connections, delayed, disk, exchanges, growth, health,
-    impact, live_request, moves, overview, owned, queue_search, queues, reference, stream_browse,
-    stream_drains, stream_groups, streams, way,
+    impact, live::request, moves, openapi, overview, pairs, queue_search, queues, route_tester,
+    streams, streams::browse, streams::drains, streams::groups, unacked, user_queues,
 };
 
 const fn method(name: &'static str, access: Access, handler: Handler) -> Method {
@@ -38,9 +38,9 @@ pub static ROUTES: &[Route] = routes! {
     "/api/whoami" => GET(Management, overview::whoami);
     "/api/auth" => GET(Anyone, overview::auth);
     "/api/login" => POST(Anyone, overview::login), DELETE(Anyone, overview::logout);
-    "/api" => GET(Anyone, reference::moved);
-    "/api/index.html" => GET(Anyone, reference::page);
-    "/api/openapi.json" => GET(Anyone, reference::document);
+    "/api" => GET(Anyone, openapi::moved);
+    "/api/index.html" => GET(Anyone, openapi::page);
+    "/api/openapi.json" => GET(Anyone, openapi::document);
     "/api/auth/attempts/{}" => GET(Monitoring, attempts::attempts), DELETE(Monitoring, attempts::forget);
     "/api/auth/attempts/{}/source" =>
         GET(Monitoring, attempts::by_source),
@@ -146,7 +146,7 @@ pub static ROUTES: &[Route] = routes! {
         DELETE(Administrator, users::delete_user);
     "/api/users/{}/permissions" => GET(Administrator, permissions::permissions_of_user);
     "/api/users/{}/topic-permissions" => GET(Administrator, permissions::topic_permissions_of_user);
-    "/api/users/{}/queues" => GET(Management, owned::queues);
+    "/api/users/{}/queues" => GET(Management, user_queues::queues);
     "/api/permissions" => GET(Administrator, permissions::permissions);
     "/api/permissions/{vhost}/{}" =>
         GET(Administrator, permissions::permission),
@@ -245,13 +245,15 @@ pub static ROUTES: &[Route] = routes! {
     "/api/rebalance/queues" => POST(Administrator, cluster::rebalance);
     "/api/leveret/cluster" => GET(Monitoring, cluster::status);
     "/api/leveret/cluster/{}" => POST(Administrator, cluster::change);
-    "/api/leveret/live" => GET(Management, live_request::live);
+    "/api/leveret/live" => GET(Management, request::live);
     "/api/leveret/changes" => GET(Administrator, changes::changes);
     "/api/leveret/alarms" => GET(Monitoring, alarms::alarms);
     "/api/leveret/nodes/{}/impact" => GET(Monitoring, impact::impact);
-    "/api/leveret/exchanges/{vhost}/{}/route" => GET(Visible, way::route);
+    "/api/leveret/exchanges/{vhost}/{}/route" => GET(Visible, route_tester::route);
     "/api/leveret/queues/{vhost}/{}/growth" => GET(Visible, growth::growth);
+    "/api/leveret/flows/{vhost}" => GET(Visible, pairs::flows);
     "/api/leveret/queues/{vhost}/{}/messages" => GET(Member, moves::look);
+    "/api/leveret/queues/{vhost}/{}/unacked" => GET(Member, unacked::unacked);
     "/api/leveret/queues/{vhost}/{}/search" => GET(Member, queue_search::search);
     "/api/leveret/queues/{vhost}/{}/moves" => GET(Visible, moves::list), POST(Member, moves::begin);
     "/api/leveret/queues/{vhost}/{}/moves/{}" => GET(Visible, moves::one), DELETE(Member, moves::stop);
@@ -260,18 +262,18 @@ pub static ROUTES: &[Route] = routes! {
     "/api/leveret/disk" => GET(Monitoring, disk::disk);
     "/api/leveret/disk/{}" => GET(Monitoring, disk::disk_of);
     "/api/leveret/damage" => GET(Monitoring, health::damage);
-    "/api/leveret/stream-groups" => GET(Management, stream_groups::groups);
-    "/api/leveret/stream-groups/{vhost}" => GET(Visible, stream_groups::groups_of_vhost);
-    "/api/leveret/stream-groups/{vhost}/{}" => GET(Visible, stream_groups::groups_of_stream);
-    "/api/leveret/stream-groups/{vhost}/{}/{}" => GET(Visible, stream_groups::group),
-        PUT(Administrator, stream_groups::set),
-        DELETE(Administrator, stream_groups::delete);
+    "/api/leveret/stream-groups" => GET(Management, groups::groups);
+    "/api/leveret/stream-groups/{vhost}" => GET(Visible, groups::groups_of_vhost);
+    "/api/leveret/stream-groups/{vhost}/{}" => GET(Visible, groups::groups_of_stream);
+    "/api/leveret/stream-groups/{vhost}/{}/{}" => GET(Visible, groups::group),
+        PUT(Administrator, groups::set),
+        DELETE(Administrator, groups::delete);
     "/api/leveret/super-streams/{vhost}/{}/partitions" => POST(Member, streams::add_partitions);
     "/api/leveret/super-streams/{vhost}/{}/drained/{}" =>
-        GET(Visible, stream_drains::partition),
-        PUT(Member, stream_drains::drain),
-        DELETE(Member, stream_drains::undrain);
-    "/api/leveret/streams/{vhost}/{}/messages" => GET(Member, stream_browse::browse);
+        GET(Visible, drains::partition),
+        PUT(Member, drains::drain),
+        DELETE(Member, drains::undrain);
+    "/api/leveret/streams/{vhost}/{}/messages" => GET(Member, browse::browse);
     "/api/leveret/streams/{vhost}/{}/status" => GET(Visible, streams::status);
     "/api/leveret/streams/{vhost}/{}/offsets/{}" => PUT(Administrator, streams::store_offset);
     "/api/leveret/streams/{vhost}/{}/replicas/{}" => POST(Administrator, streams::add_replica),

@@ -21,7 +21,7 @@ fn lines() -> impl Iterator<Item = &'static str> {
 }
 
 /// What the table calls a type, as OpenAPI has it.
-fn typed(text: &str) -> Value {
+pub(crate) fn typed(text: &str) -> Value {
     if let Some(some) = text.strip_suffix('?') {
         let some = typed(some);
         return match some.get("$ref") {

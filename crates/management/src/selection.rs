@@ -16,6 +16,37 @@ pub struct QueueSelection {
     pub name: Option<NameFilter>,
 }
 
+/// Of which pairs a node tells: see [`crate::pairs`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PairSelection {
+    /// What comes from exchanges to queues of a virtual host.
+    Vhost(String),
+    /// What comes to the queue of this id.
+    Queue(u64),
+    /// What comes from an exchange, and the channels that publish to it.
+    Exchange {
+        /// Its virtual host.
+        vhost: String,
+        /// Its name.
+        exchange: String,
+    },
+    /// The channels that publish to the queue of this id.
+    Publishers {
+        /// Its virtual host.
+        vhost: String,
+        /// The queue.
+        queue: u64,
+    },
+    /// What a channel publishes to exchanges.
+    Channel {
+        /// Its connection's name.
+        connection: String,
+        /// Its number.
+        number: u16,
+    },
+}
+
 /// What clients have that is listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -52,4 +83,20 @@ pub struct ClientSelection {
     pub queue: Option<u64>,
     /// What their names must be.
     pub name: Option<NameFilter>,
+}
+/// Which of the messages that a node keeps back are wanted.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct DelayedSelection {
+    /// When the first one is due at least, in milliseconds since 1970, and its place.
+    pub(crate) from: (u64, u64),
+    /// How many are wanted at most.
+    pub(crate) limit: usize,
+    /// Bytes of a body that are shown.
+    pub(crate) truncate: usize,
+    /// The virtual host that is meant.
+    pub(crate) vhost: Option<String>,
+    /// The exchange that is meant.
+    pub(crate) exchange: Option<String>,
+    /// The queue in the virtual host that is meant: the delayed exchanges that it is bound to.
+    pub(crate) queue: Option<String>,
 }

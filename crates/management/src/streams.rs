@@ -1,21 +1,27 @@
 //! Streams as operators see them: their clients' connections, publishers and subscriptions, what
 //! they keep by name, super streams.
 
+pub(crate) mod browse;
+pub(crate) mod drains;
+pub(crate) mod groups;
+pub(crate) mod rows;
+pub(crate) mod start;
+pub(crate) mod stats;
+
 use crate::api::{Binding, StreamConsumerStats, StreamPublisherStats, Topology};
 use crate::app::App;
 use crate::client_lists;
 use crate::connections;
 use crate::directory::{BindingScope, Exchange, Queue};
-use crate::input::{Body, json_of};
+use crate::http::input::{Body, json_of};
+use crate::http::reply::{ApiError, Reply};
+use crate::http::router::Call;
 use crate::list_query;
 use crate::peers;
 use crate::question::Question;
 use crate::queues::declared;
-use crate::reply::{ApiError, Reply};
-use crate::route::Call;
 use crate::selection::{ClientSelection, Kind};
-use crate::stream_drains;
-use crate::stream_rows::{
+use crate::streams::rows::{
     consumer_json, own_consumers, own_publishers, own_replica, own_tracking, publisher_json,
     replica_row,
 };
@@ -35,7 +41,7 @@ type Answer = Result<Reply, ApiError>;
 fn with_peers(app: &App, own: Vec<Value>, question: &Question, rest: Value) -> Vec<Value> {
     let details = json!({"name": "", "user": "", "node": "", "peer_host": "", "peer_port": 0});
     let mut shape = json!({"connection_details": details, "queue": {"name": "", "vhost": ""}});
-    crate::reply::merge(&mut shape, rest);
+    crate::http::reply::merge(&mut shape, rest);
     let rows = peers::rows(app, question).into_iter();
     let shaped = rows.map(|row| peers::shaped(&shape, row));
     own.into_iter().chain(shaped).collect()
@@ -59,7 +65,8 @@ fn list(call: &Call<'_>, mut rows: Vec<Value>, keep: impl Fn(&Value) -> bool) ->
         let may_see = || call.app.sees(call.who, vhost);
         keep(row) && *seen.entry(vhost.to_owned()).or_insert_with(may_see)
     });
-    list_query::list_of(rows, &call.query)
+    // They have no name: a filter looks at the stream's.
+    list_query::list(rows, &call.query, |row| row["queue"]["name"].as_str())
 }
 
 /// `GET /api/stream/publishers`
@@ -287,7 +294,7 @@ fn super_streams_in(call: &Call<'_>, vhost: Option<&str>) -> Answer {
         .filter(|exchange| is_super_stream(exchange) && app.sees(call.who, &exchange.vhost));
     let rows = marked.map(|exchange| {
         let partitions = partitions(app, &exchange.vhost, &exchange.name);
-        let drained = stream_drains::drained(app, &exchange.vhost, &exchange.name);
+        let drained = drains::drained(app, &exchange.vhost, &exchange.name);
         let one = |(stream, key): &(String, String)| {
             json!({"name": stream, "binding_key": key, "drained": drained.contains(stream)})
         };

@@ -6,9 +6,9 @@
 //! Invariant: no file needs anything from another origin, and none has script or style inline:
 //! the policy that is sent with each forbids both.
 
-use crate::page_text;
-use crate::pieces::Content;
-use crate::reply::fingerprint;
+use crate::http::chunked_body::Content;
+use crate::http::reply::fingerprint;
+use crate::minify;
 use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -60,6 +60,7 @@ static FILES: &[File] = files![
     SCRIPT "pages/all.js",
     SCRIPT "pages/audit.js",
     SCRIPT "pages/browse.js",
+    SCRIPT "pages/pairs.js",
     SCRIPT "pages/trouble.js",
     SCRIPT "pages/overview.js",
     SCRIPT "pages/clients.js",
@@ -77,6 +78,34 @@ static FILES: &[File] = files![
     SCRIPT "vendor/htm.js",
     TEXT "vendor/LICENCES.txt",
 ];
+
+/// Addresses of RabbitMQ's page, with what serves in their place: relative, so that a prefix stays
+/// before them.
+const MOVED: [(&str, &str); 9] = [
+    ("cli", "api/index.html"),
+    ("cli/index.html", "../api/index.html"),
+    ("doc/stats.html", "../api/index.html"),
+    ("stats", "api/index.html"),
+    ("favicon.ico", "icon.svg"),
+    ("js/main.js", "../app.js"),
+    ("mgmt", "./"),
+    ("mgmt/", "../"),
+    ("login", "./"),
+];
+
+/// The answer to a request for an address of RabbitMQ's page: where to go.
+fn moved(path: &str) -> Option<Response<Content>> {
+    let (_, to) = MOVED.iter().find(|(from, _)| *from == path)?;
+    let mut response = Response::new(Content::whole(Bytes::new()));
+    // A login is asked for each time; the others have moved for good.
+    *response.status_mut() = match path {
+        "login" => StatusCode::FOUND,
+        _ => StatusCode::MOVED_PERMANENTLY,
+    };
+    let headers = response.headers_mut();
+    headers.insert(header::LOCATION, HeaderValue::from_static(to));
+    Some(response)
+}
 
 /// What is sent of a file.
 struct Sent {
@@ -111,8 +140,8 @@ fn sent(file: &File) -> Bytes {
     let is_own = !file.path.starts_with("vendor/");
     let own = std::str::from_utf8(file.bytes).ok().filter(|_| is_own);
     match (own, file.kind) {
-        (Some(text), SCRIPT) => Bytes::from(page_text::script(text)),
-        (Some(text), STYLE) => Bytes::from(page_text::style(text)),
+        (Some(text), SCRIPT) => Bytes::from(minify::script(text)),
+        (Some(text), STYLE) => Bytes::from(minify::style(text)),
         _ => Bytes::from_static(file.bytes),
     }
 }
@@ -129,12 +158,14 @@ pub fn answer(
     }
     let path = path.strip_prefix('/')?;
     let path = if path.is_empty() { "index.html" } else { path };
-    let at = FILES.iter().position(|file| file.path == path)?;
+    let Some(at) = FILES.iter().position(|file| file.path == path) else {
+        return moved(path);
+    };
     let (file, sent) = (&FILES[at], &SENT[at]);
     let tag = &sent.tag;
     let known = headers.get(header::IF_NONE_MATCH);
     let known = known.and_then(|known| known.to_str().ok());
-    let is_known = known.is_some_and(|known| crate::reply::names(known, tag));
+    let is_known = known.is_some_and(|known| crate::http::reply::names(known, tag));
     let body = match (is_known, takes_gzip) {
         (true, _) => Bytes::new(),
         (false, true) => sent.gzipped.clone(),
@@ -213,6 +244,33 @@ mod tests {
             assert!(ask(path).is_none(), "{path}");
         }
         assert!(answer("POST", "/", &HeaderMap::new(), false).is_none());
+    }
+
+    #[test]
+    fn addresses_of_rabbitmqs_page_lead_to_what_serves_in_their_place() {
+        for (path, status, to) in [
+            ("/cli", 301, "api/index.html"),
+            ("/cli/index.html", 301, "../api/index.html"),
+            ("/doc/stats.html", 301, "../api/index.html"),
+            ("/stats", 301, "api/index.html"),
+            ("/favicon.ico", 301, "icon.svg"),
+            ("/js/main.js", 301, "../app.js"),
+            ("/mgmt", 301, "./"),
+            ("/mgmt/", 301, "../"),
+            ("/login", 302, "./"),
+        ] {
+            let response = ask(path).expect(path);
+            let location = &response.headers()[header::LOCATION];
+            assert_eq!(
+                (response.status().as_u16(), location.to_str().ok()),
+                (status, Some(to)),
+                "{path}"
+            );
+            let below = path.matches('/').count() - 1;
+            let is_known = |file: &File| to.trim_start_matches("../") == file.path;
+            assert!(to.matches("../").count() <= below, "{path} leads out");
+            assert!(to.ends_with('/') || to.contains("api/") || FILES.iter().any(is_known));
+        }
     }
 
     #[test]

@@ -23,8 +23,8 @@ const QUEUES: usize = 20_000;
 /// Clients that ask and do not read.
 const CLIENTS: usize = 16;
 /// Bytes that the node holds for each of them: keys, what other nodes tell of the next rows, the
-/// next pieces, and what they are made from.
-const EACH_MAX: usize = 2 * 1024 * 1024;
+/// next pieces, what they are made from, and rows that wait for the next one.
+const EACH_MAX: usize = 2_250 * 1024;
 /// Allocations for a row of a queue that another node leads, at both nodes, the fake ones' own
 /// among them. A row that is made of values takes more than a hundred.
 const FOR_A_ROW: usize = 40;

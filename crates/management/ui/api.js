@@ -15,6 +15,8 @@ const LIVE_SILENCE_MS = 5000
 const LIVE_AGAIN_MS = [2000, 4000, 8000, 16000, 32000, 60000]
 // What comes and goes within this (parts of a page that is being drawn) opens one connection.
 const SETTLE_MS = 30
+// Whether a session is over is looked at so often: a machine that slept has not counted.
+const END_CHECK_MS = 10000
 // What does not exist is asked for again after this.
 const ABSENT_MS = 10000
 
@@ -55,7 +57,8 @@ export function useCell (followed) {
   return value
 }
 
-// Who is logged in: `{authorization, name, tags}`, or null. It ends with the browser's tab.
+// Who is logged in: `{authorization, name, tags, begun, minutes}`, or null. It ends with the browser's
+// tab, and so many minutes after the login, if the node says how many.
 export const session = cell(restore())
 // Why the last session ended, for the login form.
 export const farewell = cell('')
@@ -79,7 +82,7 @@ export async function logIn (name, password) {
   const authorization = basic(name, password)
   const who = await call('GET', 'whoami', undefined, { authorization })
   const tags = typeof who.tags === 'string' ? who.tags.split(',') : who.tags
-  const opened = { authorization, name: who.name, tags }
+  const opened = { authorization, name: who.name, tags, begun: Date.now(), minutes: who.login_session_timeout ?? 0 }
   sessionStorage.setItem(STORE, JSON.stringify(opened))
   farewell.set('')
   session.set(opened)
@@ -90,6 +93,19 @@ export function logOut (reason = '') {
   farewell.set(reason)
   session.set(null)
 }
+
+let ending = null
+function endInTime () {
+  clearTimeout(ending)
+  const { minutes, begun } = session.value ?? {}
+  if (!minutes) return
+  const left = begun + minutes * 60000 - Date.now()
+  if (left <= 0) return logOut(`The session has ended: it lasts ${minutes} minutes. Please log in again.`)
+  ending = setTimeout(endInTime, Math.min(left, END_CHECK_MS))
+}
+session.followers.add(endInTime)
+document.addEventListener('visibilitychange', endInTime)
+endInTime()
 
 export const may = (...tags) => tags.some((tag) => session.value?.tags.includes(tag))
 export const isAdministrator = () => may('administrator')
@@ -110,7 +126,7 @@ export function query (entries) {
   return text && '?' + text.replaceAll('%2C', ',')
 }
 
-async function send (method, address, body, { authorization, reason }) {
+async function send (method, address, body, { authorization, reason, isLong }) {
   const headers = { accept: 'application/json', 'x-requested-with': 'leveret' }
   headers.authorization = authorization ?? session.value?.authorization ?? ''
   if (body !== undefined) headers['content-type'] = 'application/json'
@@ -123,7 +139,8 @@ async function send (method, address, body, { authorization, reason }) {
       // The browser is to add no credentials of its own, and to ask nobody for any.
       credentials: 'omit',
       cache: 'no-store',
-      signal: AbortSignal.timeout(CALL_DEADLINE_MS)
+      // What takes as long as there is of it may do so.
+      signal: isLong ? undefined : AbortSignal.timeout(CALL_DEADLINE_MS)
     })
   } catch {
     throw new Unreachable('the node does not answer')
@@ -308,11 +325,11 @@ async function meetAgain () {
 // Asks who the user is; whether they have other tags than before.
 async function meet () {
   const before = session.value
-  const { tags } = await call('GET', 'whoami')
+  const { tags, login_session_timeout: minutes = 0 } = await call('GET', 'whoami')
   const now = typeof tags === 'string' ? tags.split(',') : tags
   // Somebody else may have logged in meanwhile.
-  if (session.value !== before || String(now) === String(before?.tags)) return false
-  const met = { ...before, tags: now }
+  if (session.value !== before || (String(now) === String(before?.tags) && minutes === before?.minutes)) return false
+  const met = { ...before, tags: now, begun: before.begun ?? Date.now(), minutes }
   sessionStorage.setItem(STORE, JSON.stringify(met))
   session.set(met)
   return true

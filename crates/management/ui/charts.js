@@ -194,6 +194,9 @@ function colour (element, name) {
 
 const FORMATS = { rate, count: compact, bytes, age: (n) => duration(n == null ? null : n * 1000), cpu: (n) => n == null ? '–' : `${Math.round(n / 10)} %`, ms: (n) => n == null ? '–' : `${n < 10 ? n.toFixed(1) : Math.round(n)} ms` }
 
+// How many of a unit make the next one.
+const THOUSANDS = { bytes: 1024, age: 60 }
+
 export function useRange () {
   const chosen = useCell(place).params.get('range')
   return Number(RANGES.some(([seconds]) => seconds === chosen) ? chosen : '60')
@@ -229,7 +232,7 @@ export function Chart ({ title, history, lines, unit = 'rate' }) {
       fill: line.fill && colour(holder, `--f${line.colour ?? at + 1}`)
     }))
     const [grid, ink] = [colour(holder, '--line'), colour(holder, '--muted')]
-    plot.current = new Plot(holder, { lines: inked, range, format, clock: (seconds) => clock(seconds, range), grid, ink, onHover: setHovered })
+    plot.current = new Plot(holder, { lines: inked, range, format, thousand: THOUSANDS[unit] ?? 1000, clock: (seconds) => clock(seconds, range), grid, ink, onHover: setHovered })
     plot.current.set(dataOf(history, lines))
     return () => plot.current.destroy()
   }, [themed, system, range, lines.map((line) => line.name).join()])

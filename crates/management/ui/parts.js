@@ -162,18 +162,25 @@ export function Table ({ label, rows, columns, keyOf, empty, sort, reverse, onSo
 
 const PAGE_SIZES = ['25', '100', '500']
 
-// What the address bar says of a list, with its defaults.
-function listState (params, columns) {
-  const shownByDefault = columns.filter((column) => !column.hidden).map((column) => column.id)
+// Rows up to which a list among other things has no tools.
+const FEW = Number(PAGE_SIZES[0])
+
+const idOf = (column) => column.id ?? column.title
+
+// What the address bar says of a list, with its defaults; `part` begins the names of its parameters.
+function listState (params, columns, part) {
+  const shownByDefault = columns.filter((column) => !column.hidden).map(idOf)
+  const get = (name) => params.get(part + name)
   return {
-    name: params.get('name') ?? '',
-    regex: params.get('use_regex') === 'true',
-    vhost: params.get('vhost') ?? '',
-    sort: params.get('sort') ?? '',
-    reverse: params.get('sort_reverse') === 'true',
-    page: params.get('page') ?? '1',
-    size: params.get('page_size') ?? '100',
-    chosen: params.get('columns')?.split(',') ?? shownByDefault
+    name: get('name') ?? '',
+    regex: get('use_regex') === 'true',
+    vhost: get('vhost') ?? '',
+    sort: get('sort') ?? '',
+    reverse: get('sort_reverse') === 'true',
+    page: get('page') ?? '1',
+    size: get('page_size') ?? '100',
+    chosen: get('columns')?.split(',') ?? shownByDefault,
+    set: (changes) => setParams(Object.fromEntries(Object.entries(changes).map(([name, value]) => [part + name, value])))
   }
 }
 
@@ -183,10 +190,14 @@ function wantedFields (columns, always) {
   return [...new Set([...always, ...fields])].join(',')
 }
 
-// A list that the node filters, sorts and cuts into pages; `only` are fixed filters of its own.
-export function List ({ label, address, only = {}, columns, always = [], keyOf, empty, vhosts = true, tools, onData, search = 'Filter by name' }) {
-  const state = listState(useCell(place).params, columns)
-  const visible = columns.filter((column) => state.chosen.includes(column.id))
+const same = (rows) => rows
+
+// A list that the node filters, sorts and cuts into pages; `only` are fixed filters of its own. One
+// that is a `part` of a page has no tools where there is little to look for; `rowsOf` makes rows of
+// what the node lists; without `search` there is nothing to filter by.
+export function List ({ label, address, only = {}, columns, always = [], keyOf, empty, vhosts = true, tools, onData, search = 'Filter by name', part = '', rowsOf = same }) {
+  const state = listState(useCell(place).params, columns, part)
+  const visible = columns.filter((column) => state.chosen.includes(idOf(column)))
   const path = vhosts && state.vhost ? `${address}/${encodeURIComponent(state.vhost)}` : address
   const asked = path + query({
     ...only,
@@ -200,13 +211,14 @@ export function List ({ label, address, only = {}, columns, always = [], keyOf, 
   })
   const { data, error } = usePoll(asked, true)
   useEffect(() => {
-    if (error?.status === 400 && state.page !== '1') setParams({ page: '' })
+    if (error?.status === 400 && state.page !== '1') state.set({ page: '' })
   }, [error])
   useEffect(() => { if (data && onData) onData(data) }, [data])
-  const rows = Array.isArray(data) ? data : data?.items ?? []
-  const onSort = (sort) => setParams({ sort, sort_reverse: state.sort === sort && !state.reverse ? 'true' : '', page: '' })
+  const rows = rowsOf(Array.isArray(data) ? data : data?.items ?? [])
+  const onSort = (sort) => state.set({ sort, sort_reverse: state.sort === sort && !state.reverse ? 'true' : '', page: '' })
+  const isFew = part && !state.name && !(data?.total_count > FEW)
   return html`
-    <${ListTools} state=${state} columns=${columns} vhosts=${vhosts} tools=${tools} data=${data} search=${search} />
+    ${!isFew && html`<${ListTools} state=${state} columns=${part ? null : columns} vhosts=${vhosts} tools=${tools} data=${data} search=${search} />`}
     <${Failure} error=${error} />
     ${data
       ? html`<${Table} label=${label} rows=${rows} columns=${visible} keyOf=${keyOf} empty=${state.name ? 'None that fits.' : empty}
@@ -218,45 +230,46 @@ export function List ({ label, address, only = {}, columns, always = [], keyOf, 
 function ListTools ({ state, columns, vhosts, tools, data, search }) {
   const total = data?.total_count
   return html`<div class="listtools">
-    <label class="search"><span class="unseen">${search}</span>
-      <input type="search" placeholder=${search} value=${state.name} onInput=${(e) => setParams({ name: e.target.value, page: '' })} /></label>
-    <label class="check"><input type="checkbox" checked=${state.regex} onChange=${(e) => setParams({ use_regex: e.target.checked, page: '' })} /> Regex</label>
-    ${vhosts && html`<${VhostFilter} value=${state.vhost} />`}
-    <${ColumnChooser} columns=${columns} chosen=${state.chosen} />
+    ${search && html`<label class="search"><span class="unseen">${search}</span>
+      <input type="search" placeholder=${search} value=${state.name} onInput=${(e) => state.set({ name: e.target.value, page: '' })} /></label>
+    <label class="check"><input type="checkbox" checked=${state.regex} onChange=${(e) => state.set({ use_regex: e.target.checked, page: '' })} /> Regex</label>`}
+    ${vhosts && html`<${VhostFilter} state=${state} />`}
+    ${columns && html`<${ColumnChooser} columns=${columns} state=${state} />`}
     <span class="quiet" aria-live="polite">${total == null ? '' : state.name ? `${count(data.filtered_count)} of ${count(total)}` : count(total)}</span>
     <span class="tools">${tools}</span>
   </div>`
 }
 
-function VhostFilter ({ value }) {
+function VhostFilter ({ state }) {
   const vhosts = useVhosts()
-  if (vhosts.length < 2 && !value) return null
+  if (vhosts.length < 2 && !state.vhost) return null
   return html`<label><span class="unseen">Virtual host</span>
-    <select value=${value} onChange=${(e) => setParams({ vhost: e.target.value, page: '' })}>
+    <select value=${state.vhost} onChange=${(e) => state.set({ vhost: e.target.value, page: '' })}>
       <option value="">All virtual hosts</option>
       ${vhosts.map((name) => html`<option value=${name}>${shown(name)}</option>`)}
     </select></label>`
 }
 
-function ColumnChooser ({ columns, chosen }) {
+function ColumnChooser ({ columns, state }) {
+  const { chosen } = state
   const toggle = (id) => {
-    const next = columns.map((column) => column.id).filter((other) => chosen.includes(other) !== (other === id))
-    if (next.length) setParams({ columns: next.join(',') })
+    const next = columns.map(idOf).filter((other) => chosen.includes(other) !== (other === id))
+    if (next.length) state.set({ columns: next.join(',') })
   }
   return html`<details class="menu"><summary>Columns</summary><div class="sheet">
-    ${columns.map((column) => html`<label class="check"><input type="checkbox" checked=${chosen.includes(column.id)} onChange=${() => toggle(column.id)} /> ${column.title || 'Actions'}</label>`)}
+    ${columns.map((column) => html`<label class="check"><input type="checkbox" checked=${chosen.includes(idOf(column))} onChange=${() => toggle(idOf(column))} /> ${column.title || 'Actions'}</label>`)}
     </div></details>`
 }
 
 function Pages ({ data, state }) {
   const pages = data.page_count ?? 1
   const page = data.page ?? 1
-  if (pages <= 1 && (data.total_count ?? 0) <= Number(PAGE_SIZES[0])) return null
+  if (pages <= 1 && (data.total_count ?? 0) <= FEW) return null
   return html`<nav class="pages" aria-label="Pages">
-    <${Button} disabled=${page <= 1} onClick=${() => setParams({ page: page - 1 })}>Previous</>
+    <${Button} disabled=${page <= 1} onClick=${() => state.set({ page: page - 1 })}>Previous</>
     <span>Page ${count(page)} of ${count(pages)}</span>
-    <${Button} disabled=${page >= pages} onClick=${() => setParams({ page: page + 1 })}>Next</>
-    <label>Rows <select value=${state.size} onChange=${(e) => setParams({ page_size: e.target.value, page: '' })}>
+    <${Button} disabled=${page >= pages} onClick=${() => state.set({ page: page + 1 })}>Next</>
+    <label>Rows <select value=${state.size} onChange=${(e) => state.set({ page_size: e.target.value, page: '' })}>
       ${PAGE_SIZES.map((size) => html`<option>${size}</option>`)}</select></label>
   </nav>`
 }
@@ -333,7 +346,7 @@ export function openForm ({ title, intro, wide, ...form }) {
 // ---- forms
 
 // `fields`: `{name, label, type, value, options, hint, required, when(values)}`.
-// `request(values)` gives `{method, address, body, reason}`; the form shows it before it is sent.
+// `request(values)` gives `{method, address, body, reason, isLong}`; the form shows it before it is sent.
 export function Form ({ fields, submit, kind = 'primary', request, done, message, children, stay }) {
   const initial = () => Object.fromEntries(fields.map((field) => [field.name, field.value ?? (field.type === 'check' ? false : field.type === 'arguments' ? [] : '')]))
   const [values, setValues] = useState(initial)
@@ -348,8 +361,8 @@ export function Form ({ fields, submit, kind = 'primary', request, done, message
     setError('')
     setTold('')
     try {
-      const { method, address, body, reason } = planned
-      const answer = await call(method, address, body, { reason })
+      const { method, address, body, reason, isLong } = planned
+      const answer = await call(method, address, body, { reason, isLong })
       const said = (typeof message === 'function' ? message(answer) : message) ?? `${submit}: done.`
       if (stay) {
         setTold(said)

@@ -8,16 +8,18 @@ const TIME_STEPS = [5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 108
 const TIME_APART = 70
 const VALUE_APART = 34
 
-// The least of 1, 2 and 5, with zeros, that is not less.
-function roundUp (n) {
-  const ten = 10 ** Math.floor(Math.log10(n))
-  return ten * ([1, 2, 5].find((one) => one * ten >= n) ?? 10)
+// The least of 1, 2 and 5, with zeros, that is not less: of the unit by which it is told. Units are
+// a `thousand` apart, which for bytes is 1,024.
+function roundUp (n, thousand) {
+  const unit = n < 1 ? 1 : thousand ** Math.floor(Math.log(n) / Math.log(thousand))
+  const ten = 10 ** Math.floor(Math.log10(n / unit))
+  return unit * ten * ([1, 2, 5].find((one) => unit * one * ten >= n) ?? 10)
 }
 
 // `lines`: `{stroke, fill}`; `format(value)` and `clock(seconds)` are the texts beside and below.
 export class Plot {
-  constructor (holder, { lines, range, format, clock, grid, ink, onHover }) {
-    Object.assign(this, { holder, lines, range, format, clock, grid, ink, hovered: null, data: [[]] })
+  constructor (holder, { lines, range, format, thousand, clock, grid, ink, onHover }) {
+    Object.assign(this, { holder, lines, range, format, thousand, clock, grid, ink, hovered: null, data: [[]] })
     this.canvas = holder.appendChild(document.createElement('canvas'))
     const hover = (at) => {
       this.hovered = at
@@ -92,15 +94,15 @@ export class Plot {
       c.stroke()
     }
     const [bottom, right] = [HEIGHT - EDGE.bottom, this.width - EDGE.right]
-    const step = roundUp(this.most * VALUE_APART / (bottom - EDGE.top))
+    const step = roundUp(this.most * VALUE_APART / (bottom - EDGE.top), this.thousand)
     c.textAlign = 'right'
     let said
     for (let n = 0; n * step <= this.most; n++) {
       const y = Math.round(this.y(n * step)) + 0.5
       rule(EDGE.left, y, right, y)
       // A step may be less than what is told apart.
-      const text = this.format(Number((n * step).toPrecision(6)))
-      if (text !== said) c.fillText(text, EDGE.left - 8, y)
+      const text = this.format(Number((n * step).toPrecision(12)))
+      if (text !== said) c.fillText(text, EDGE.left - 8, y, EDGE.left - 10)
       said = text
     }
     const apart = TIME_APART * this.range / (right - EDGE.left)
@@ -110,7 +112,9 @@ export class Plot {
     for (let at = Math.ceil((this.begin - zone) / seconds) * seconds + zone; at <= this.begin + this.range; at += seconds) {
       const x = Math.round(this.x(at)) + 0.5
       rule(x, EDGE.top, x, bottom)
-      c.fillText(this.clock(at), x, HEIGHT - EDGE.bottom / 2)
+      // The last one would end beyond the edge.
+      const text = this.clock(at)
+      c.fillText(text, Math.min(x, this.width - c.measureText(text).width / 2 - 1), HEIGHT - EDGE.bottom / 2)
     }
   }
 

@@ -14,7 +14,7 @@ use leveret_types::{Message, MessageFormat, MessageParts};
 
 /// Where in which stream an entry lies.
 #[derive(Clone, Copy, Debug)]
-pub struct Place<'a> {
+pub struct StreamPosition<'a> {
     /// The stream's name: the routing key of an entry that has none.
     pub stream: &'a str,
     /// The entry's offset, for the header `x-stream-offset`.
@@ -27,12 +27,12 @@ pub struct Place<'a> {
 /// be more than AMQP 0-9-1 has room for ([`CONVERTED_PROPERTIES_BYTES_MAX`], and the limits of a
 /// field table), with the type `amqp-1.0`.
 #[must_use]
-pub fn delivered(entry: &[u8], place: Place<'_>) -> Message {
+pub fn delivered(entry: &[u8], position: StreamPosition<'_>) -> Message {
     let sections = Sections::read(entry);
-    let (key, offset) = (place.stream.as_bytes(), Some(place.offset));
+    let (key, offset) = (position.stream.as_bytes(), Some(position.offset));
     match sections.and_then(|sections| converted(&sections, key, offset)) {
         Ok(message) => message,
-        Err(Malformed) => as_it_is(entry, place, sections.is_ok()),
+        Err(Malformed) => as_it_is(entry, position, sections.is_ok()),
     }
 }
 
@@ -49,9 +49,9 @@ impl Budget {
     }
 }
 
-fn as_it_is(entry: &[u8], place: Place<'_>, is_sections: bool) -> Message {
+fn as_it_is(entry: &[u8], position: StreamPosition<'_>, is_sections: bool) -> Message {
     let mut headers = Vec::new();
-    append_offset(&mut headers, place.offset);
+    append_offset(&mut headers, position.offset);
     let properties = Properties {
         headers: Some(RawTable::trusted(&headers)),
         kind: is_sections.then_some(TYPE_OF_SECTIONS),
@@ -59,7 +59,7 @@ fn as_it_is(entry: &[u8], place: Place<'_>, is_sections: bool) -> Message {
     };
     let mut bytes = Vec::new();
     let exchange = append(&mut bytes, b"");
-    let routing_key = append(&mut bytes, place.stream.as_bytes());
+    let routing_key = append(&mut bytes, position.stream.as_bytes());
     let properties = append(&mut bytes, &properties.to_bytes());
     let body = append(&mut bytes, entry);
     let summary = MessageSummary::default();

@@ -1,12 +1,12 @@
 //! What fuzzing drives: functions that take any bytes and panic if the crate breaks a promise.
 
-use crate::{Place, delivered, to_entry, unpack};
+use crate::{StreamPosition, delivered, to_entry, unpack};
 use bytes::Bytes;
 use leveret_amqp::{Properties, TableBuilder};
 use leveret_types::limits::CONVERTED_PROPERTIES_BYTES_MAX;
 use leveret_types::{FieldTable, FieldValue, MessageParts};
 
-const PLACE: Place<'static> = Place {
+const POSITION: StreamPosition<'static> = StreamPosition {
     stream: "s",
     offset: 7,
 };
@@ -17,7 +17,7 @@ const PLACE: Place<'static> = Place {
 /// # Panics
 /// If not.
 pub fn entry(input: &[u8]) {
-    let message = delivered(input, PLACE);
+    let message = delivered(input, POSITION);
     let properties = Properties::decode(message.properties());
     let properties = properties.expect("what is delivered is valid");
     assert!(message.properties().len() <= CONVERTED_PROPERTIES_BYTES_MAX);
@@ -25,11 +25,11 @@ pub fn entry(input: &[u8]) {
     assert!(message.exchange().len() <= 255 && message.routing_key().len() <= 255);
     let mut again = Vec::new();
     to_entry(&message.parts(), &mut again);
-    let once = delivered(&again, PLACE);
+    let once = delivered(&again, POSITION);
     Properties::decode(once.properties()).expect("what is delivered is valid");
     again.clear();
     to_entry(&once.parts(), &mut again);
-    let twice = delivered(&again, PLACE);
+    let twice = delivered(&again, POSITION);
     assert_eq!(once.parts().body, twice.parts().body);
     assert_eq!(once.parts().exchange, twice.parts().exchange);
     assert_eq!(once.parts().routing_key, twice.parts().routing_key);
@@ -57,7 +57,7 @@ pub fn properties(input: &[u8]) {
     };
     let mut out = Vec::new();
     to_entry(&parts, &mut out);
-    let message = delivered(&out, PLACE);
+    let message = delivered(&out, POSITION);
     Properties::decode(message.properties()).expect("what is delivered is valid");
     if message.exchange() == b"e" {
         assert_eq!(

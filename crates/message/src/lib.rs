@@ -40,7 +40,7 @@ mod sub_batch;
 #[cfg(test)]
 mod tests;
 
-pub use delivered::{Place, as_amqp091, delivered};
+pub use delivered::{StreamPosition, as_amqp091, delivered};
 pub use entry::{entry_of, filter_value, to_entry};
 pub use properties::{has as has_property, with_properties};
 pub use sub_batch::{SubBatch, SubBatchError, Unpacking, unpack};

@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that fails here says enough")]
 
 use crate::{
-    Place, SubBatchError, as_amqp091, delivered, entry_of, filter_value, to_entry, unpack,
+    StreamPosition, SubBatchError, as_amqp091, delivered, entry_of, filter_value, to_entry, unpack,
 };
 use bytes::Bytes;
 use leveret_amqp::fuzz::Random;
@@ -13,7 +13,7 @@ use leveret_types::message::MessageSummary;
 use leveret_types::{FieldTable, FieldValue, Message, MessageFormat, MessageParts};
 use std::io::Write;
 
-const PLACE: Place<'static> = Place {
+const POSITION: StreamPosition<'static> = StreamPosition {
     stream: "events",
     offset: 41,
 };
@@ -117,7 +117,7 @@ fn each_property_has_its_place() {
     ];
     assert_eq!(written, expected.concat());
 
-    let message = delivered(&written, PLACE);
+    let message = delivered(&written, POSITION);
     let read = Properties::decode(message.properties()).unwrap();
     let expected = Properties {
         headers: read.headers,
@@ -146,7 +146,7 @@ fn entries_of_rabbitmq_3_are_read() {
          70702d6964a103617070a10161a10474657874a1016e5405a101625601a103782d68a1027876a1017640
          005375a00466756c6c",
     );
-    let message = delivered(&full, PLACE);
+    let message = delivered(&full, POSITION);
     let read = Properties::decode(message.properties()).unwrap();
     let expected = Properties {
         content_type: Some(b"text/plain"),
@@ -204,7 +204,7 @@ fn headers_come_back_as_they_went_but_for_what_amqp_1_0_has_no_place_for() {
         ("time", FieldValue::Timestamp(1_700_000_000)),
         ("void", FieldValue::Void),
     ]);
-    assert_eq!(headers(&delivered(&with_headers(&kept), PLACE)), kept);
+    assert_eq!(headers(&delivered(&with_headers(&kept), POSITION)), kept);
     for (name, value) in [
         ("list", FieldValue::Array(vec![text("t")])),
         ("table", nested),
@@ -213,7 +213,7 @@ fn headers_come_back_as_they_went_but_for_what_amqp_1_0_has_no_place_for() {
         ("x-exchange", text("forged")),
         ("x-basic-type", text("forged")),
     ] {
-        let read = delivered(&with_headers(&table([(name, value)])), PLACE);
+        let read = delivered(&with_headers(&table([(name, value)])), POSITION);
         assert!(headers(&read).get(name).is_none(), "{name}");
     }
 }
@@ -226,7 +226,7 @@ fn octets_that_are_no_text_are_binary_and_come_back() {
         kind: Some(b"\xFFkind"),
         ..Properties::default()
     };
-    let message = delivered(&entry(&properties, b""), PLACE);
+    let message = delivered(&entry(&properties, b""), POSITION);
     let read = Properties::decode(message.properties()).unwrap();
     let parts = (read.reply_to, read.app_id, read.kind);
     assert_eq!(
@@ -257,7 +257,7 @@ fn copies_and_deaths_have_annotations_of_their_own() {
     let entry = with_headers(&sent);
     let has = |name: &[u8]| entry.windows(name.len()).any(|part| part == name);
     assert!(has(b"\xA3\x04x-cc") && has(b"\xA3\x0Cx-opt-deaths") && !has(b"x-death"));
-    assert_eq!(headers(&delivered(&entry, PLACE)), sent);
+    assert_eq!(headers(&delivered(&entry, POSITION)), sent);
     // What is no record of the broker's is not handed on as one.
     for forged in [
         FieldValue::Array(vec![text("x")]),
@@ -265,7 +265,7 @@ fn copies_and_deaths_have_annotations_of_their_own() {
         FieldValue::Array(vec![]),
     ] {
         let entry = with_headers(&table([("x-death", forged)]));
-        assert!(headers(&delivered(&entry, PLACE)).is_empty());
+        assert!(headers(&delivered(&entry, POSITION)).is_empty());
     }
 }
 
@@ -282,7 +282,7 @@ fn an_expiration_that_the_header_cannot_hold_is_an_annotation() {
             entry.windows(name.len()).any(|part| part == name),
             is_annotated
         );
-        let message = delivered(&entry, PLACE);
+        let message = delivered(&entry, POSITION);
         let read = Properties::decode(message.properties()).unwrap();
         assert_eq!(read.expiration, Some(expiration.as_bytes()));
     }
@@ -308,7 +308,7 @@ fn ids_are_text_numbers_uuids_or_a_header() {
     for (encoded, id, header) in cases {
         let list = [&[encoded.len() as u8 + 1, 1], encoded].concat();
         let entry = [b"\x00\x53\x73\xC0", &list[..], b"\x00\x53\x75\xA0\x00"].concat();
-        let message = delivered(&entry, PLACE);
+        let message = delivered(&entry, POSITION);
         let read = Properties::decode(message.properties()).unwrap();
         assert_eq!(read.message_id, id);
         assert_eq!(headers(&message).get("x-message-id"), header.as_ref());
@@ -323,7 +323,7 @@ fn ids_are_text_numbers_uuids_or_a_header() {
             message_id: Some(not.as_bytes()),
             ..Properties::default()
         };
-        let message = delivered(&entry(&properties, b""), PLACE);
+        let message = delivered(&entry(&properties, b""), POSITION);
         let read = Properties::decode(message.properties()).unwrap();
         assert_eq!(read.message_id, Some(not.as_bytes()));
     }
@@ -349,7 +349,7 @@ fn what_a_stream_client_wrote_is_read() {
         (b"\x00\x53\x76\x45", b"\x00\x53\x76\x45", Some(b"amqp-1.0")),
     ];
     for (entry, body, kind) in cases {
-        let message = delivered(entry, PLACE);
+        let message = delivered(entry, POSITION);
         let read = Properties::decode(message.properties()).unwrap();
         assert_eq!((message.body(), read.kind), (body, kind), "{entry:?}");
         assert_eq!(
@@ -362,7 +362,7 @@ fn what_a_stream_client_wrote_is_read() {
         let mut again = Vec::new();
         to_entry(&message.parts(), &mut again);
         assert!(kind.is_none() || again.ends_with(entry));
-        assert_eq!(delivered(&again, PLACE).body(), body);
+        assert_eq!(delivered(&again, POSITION).body(), body);
     }
 }
 
@@ -379,7 +379,7 @@ fn what_is_no_message_is_delivered_as_it_is() {
         b"\x00\xA3\x03foo\x40",
     ];
     for entry in cases {
-        let message = delivered(entry, PLACE);
+        let message = delivered(entry, POSITION);
         assert_eq!(message.body(), entry);
         assert!(
             Properties::decode(message.properties())
@@ -430,10 +430,10 @@ fn headers_are_bounded_in_number_depth_and_size() {
         ),
     ];
     for (number, (most, more)) in bounds.iter().enumerate() {
-        let message = delivered(most, PLACE);
+        let message = delivered(most, POSITION);
         assert_eq!(message.body(), b"b", "{number}");
         assert!(headers(&message).get("x-a").is_some());
-        let message = delivered(more, PLACE);
+        let message = delivered(more, POSITION);
         assert_eq!(message.body(), more, "{number}");
         let read = Properties::decode(message.properties()).unwrap();
         assert_eq!(read.kind, Some(&b"amqp-1.0"[..]));

@@ -1,12 +1,13 @@
 //! Commands about users and virtual hosts, and what belongs to them: permissions, limits, policies,
 //! parameters.
 
-use crate::catalogue::{Catalogue, Change, Outcome};
+use crate::catalogue::{Catalogue, Change, Outcome, TakenOut};
 use crate::command::Command;
 use crate::error::CatalogueError;
 use crate::policy::Policy;
 use crate::record::{User, Vhost};
 use crate::topology::check_length;
+use crate::weights::{value_weight, vhost_weight, weight};
 use leveret_auth::{Permission, TopicPermission};
 use leveret_types::QueueKind;
 use leveret_types::limits::USER_TAGS_MAX;
@@ -97,7 +98,10 @@ impl Catalogue {
                 let policy = Policy::new(
                     name, *operator, pattern, apply_to, *priority, definition, stored,
                 )?;
-                policies(self.vhost_mut(vhost)?, *operator).insert(name.clone(), policy);
+                let of_kind = policies(self.vhost_mut(vhost)?, *operator);
+                let before = of_kind.insert(name.clone(), policy);
+                let before = before.map_or(0, |policy| weight(&policy.definition));
+                self.note_replaced(before, weight(definition));
                 self.policies_changed(vhost, command)
             }
             Command::PolicyClear {
@@ -106,7 +110,9 @@ impl Catalogue {
                 operator,
             } => {
                 self.permit_deletion(command)?;
-                policies(self.vhost_mut(vhost)?, *operator).remove(name);
+                let gone = policies(self.vhost_mut(vhost)?, *operator).remove(name);
+                let gone = gone.map_or(0, |policy| weight(&policy.definition));
+                self.note_replaced(gone, 0);
                 self.policies_changed(vhost, command)
             }
             Command::ParameterSet {
@@ -118,7 +124,9 @@ impl Catalogue {
                 check_length(component)?;
                 check_length(name)?;
                 let key = (component.clone(), name.clone());
-                self.vhost_mut(vhost)?.parameters.insert(key, value.clone());
+                let parameters = &mut self.vhost_mut(vhost)?.parameters;
+                let before = parameters.insert(key, value.clone());
+                self.note_replaced(value_weight(before.as_ref()), value_weight(Some(value)));
                 Ok(done(command, None))
             }
             Command::ParameterClear {
@@ -128,17 +136,20 @@ impl Catalogue {
             } => {
                 self.permit_deletion(command)?;
                 let key = (component.clone(), name.clone());
-                self.vhost_mut(vhost)?.parameters.remove(&key);
+                let gone = self.vhost_mut(vhost)?.parameters.remove(&key);
+                self.note_replaced(value_weight(gone.as_ref()), 0);
                 Ok(done(command, None))
             }
             Command::GlobalParameterSet { name, value } => {
                 check_length(name)?;
-                self.global_parameters.insert(name.clone(), value.clone());
+                let before = self.global_parameters.insert(name.clone(), value.clone());
+                self.note_replaced(value_weight(before.as_ref()), value_weight(Some(value)));
                 Ok(done(command, None))
             }
             Command::GlobalParameterClear { name } => {
                 self.permit_deletion(command)?;
-                self.global_parameters.remove(name);
+                let gone = self.global_parameters.remove(name);
+                self.note_replaced(value_weight(gone.as_ref()), 0);
                 Ok(done(command, None))
             }
             other => unreachable!("{other:?} is not about parameters"),
@@ -207,24 +218,25 @@ impl Catalogue {
         let Some(vhost) = self.vhosts.remove(name) else {
             return Ok(outcome);
         };
-        // Bindings go with the virtual host, not queue by queue.
+        // Bindings go with the virtual host, not queue by queue. Nothing is freed here, as the
+        // catalogue is borrowed.
+        outcome.changes.reserve(vhost.queues.len());
         for id in vhost.queues.values() {
-            let record = self.forget_queue(*id).map(Box::new);
+            let record = self.forget_queue(*id);
             outcome.changes.extend(record.map(Change::QueueDeleted));
         }
         self.exchange_count -= vhost.exchanges.len();
+        self.argument_bytes -= vhost_weight(&vhost);
+        let exchanges = vhost.exchanges.keys();
         outcome
             .changes
-            .extend(
-                vhost
-                    .exchanges
-                    .into_keys()
-                    .map(|exchange| Change::ExchangeDeleted {
-                        vhost: Arc::clone(&vhost.name),
-                        exchange,
-                    }),
-            );
-        outcome.changes.push(Change::VhostDeleted(vhost.name));
+            .extend(exchanges.map(|exchange| Change::ExchangeDeleted {
+                vhost: Arc::clone(&vhost.name),
+                exchange: Arc::clone(exchange),
+            }));
+        let deleted = Change::VhostDeleted(Arc::clone(&vhost.name));
+        outcome.changes.push(deleted);
+        outcome.taken_out = TakenOut::vhost(vhost);
         for user in self.users.values_mut() {
             user.permissions.remove(name);
             user.topic_permissions.retain(|(of, _), _| of != name);

@@ -4,15 +4,20 @@ use crate::cluster::{Circumstances, Cluster};
 use crate::command::{Command, Endpoint};
 use crate::error::CatalogueError;
 use crate::membership::{Load, MembershipConfig};
+use crate::policy;
 use crate::record::{QueueRecord, User, Vhost, resource};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
-use leveret_auth::{HashingAlgorithm, PasswordHash, Rights, is_loopback, verify_login};
+use leveret_auth::{
+    HashingAlgorithm, PasswordHash, Rights, TopicPermission, is_loopback, verify_login,
+};
 use leveret_types::QueueKind;
-use leveret_types::limits::{EXCHANGES_MAX, QUEUES_MAX, VHOSTS_MAX};
+use leveret_types::limits::{CATALOGUE_ARGUMENTS_BYTES_MAX, EXCHANGES_MAX, QUEUES_MAX, VHOSTS_MAX};
 use leveret_types::{ConnectionId, FieldValue, NodeId, ProtocolError, QueueId};
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::net::IpAddr;
+use std::ops::Bound;
 use std::sync::Arc;
 
 /// What the operator's configuration says to the catalogue. It decides which commands are accepted,
@@ -25,6 +30,9 @@ pub struct Config {
     pub exchanges_max: usize,
     /// Virtual hosts (`vhost_max`).
     pub vhosts_max: usize,
+    /// What all arguments, definitions of policies and values of parameters come to: see
+    /// [`Catalogue::argument_bytes`].
+    pub argument_bytes_max: u64,
     /// Type of queues declared without one, where their virtual host does not say
     /// (`default_queue_type`).
     pub default_queue_type: Option<QueueKind>,
@@ -51,6 +59,7 @@ impl Default for Config {
             queues_max: QUEUES_MAX,
             exchanges_max: EXCHANGES_MAX,
             vhosts_max: VHOSTS_MAX,
+            argument_bytes_max: CATALOGUE_ARGUMENTS_BYTES_MAX,
             default_queue_type: None,
             relaxed_redeclaration: false,
             loopback_users: vec!["guest".to_owned()],
@@ -144,6 +153,40 @@ pub struct Outcome {
     /// need not survive a restart or nothing has changed. It is not always the command itself:
     /// defaults are written out, and a deletion that follows has its own entry.
     pub log: Vec<Command>,
+    /// What the command has taken out of the catalogue as a whole.
+    pub taken_out: TakenOut,
+}
+
+/// A virtual host with its bindings, which a command has taken out of the catalogue. To free that
+/// takes as long as there are bindings in it: it is dropped when the catalogue is borrowed no more.
+///
+/// It says nothing of what has happened: any two are equal.
+#[derive(Clone, Default)]
+pub struct TakenOut(Option<Arc<Vhost>>);
+
+impl TakenOut {
+    pub(crate) fn vhost(vhost: Vhost) -> Self {
+        Self(Some(Arc::new(vhost)))
+    }
+
+    /// Whether there is nothing to be freed.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+}
+
+impl fmt::Debug for TakenOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.0.as_ref().map(|vhost| vhost.name());
+        f.debug_tuple("TakenOut").field(&name).finish()
+    }
+}
+
+impl PartialEq for TakenOut {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
 }
 
 /// Where a dead-lettered message goes.
@@ -164,14 +207,19 @@ pub struct Catalogue {
     pub(crate) vhosts: BTreeMap<String, Vhost>,
     pub(crate) users: BTreeMap<String, User>,
     pub(crate) global_parameters: BTreeMap<String, FieldValue>,
-    pub(crate) queues: HashMap<QueueId, QueueRecord, FixedState>,
+    /// Each in a place of its own: whoever takes one out of many moves a pointer.
+    pub(crate) queues: HashMap<QueueId, Box<QueueRecord>, FixedState>,
     /// The exclusive ones of these, by the connections that they go with.
     pub(crate) exclusive: BTreeSet<(ConnectionId, QueueId)>,
     pub(crate) exchange_count: usize,
+    pub(crate) argument_bytes: u64,
     /// Virtual hosts and queues that count for limits but are not here: of a copy in which an
     /// import is tried, which has only what that names.
     pub(crate) vhosts_elsewhere: usize,
     pub(crate) queues_elsewhere: usize,
+    /// Whether bindings are elsewhere, of such a copy: those that it makes may be there, and count
+    /// for nothing.
+    pub(crate) bindings_elsewhere: bool,
     /// Numbers of the next queue that survives a restart, and of the next one that does not. The
     /// first is in snapshots.
     pub(crate) next_queue: u64,
@@ -198,8 +246,10 @@ impl Catalogue {
             queues: HashMap::default(),
             exclusive: BTreeSet::new(),
             exchange_count: 0,
+            argument_bytes: 0,
             vhosts_elsewhere: 0,
             queues_elsewhere: 0,
+            bindings_elsewhere: false,
             next_queue: 1,
             next_transient_queue: 1,
             generation: 0,
@@ -244,6 +294,7 @@ impl Catalogue {
     /// # Errors
     /// What is wrong with it; nothing has changed then.
     pub fn apply(&mut self, command: &Command) -> Result<Outcome, CatalogueError> {
+        self.check_argument_bytes(command)?;
         let outcome = self.dispatch(command)?;
         if !outcome.changes.is_empty() || !outcome.log.is_empty() {
             self.generation += 1;
@@ -291,6 +342,7 @@ impl Catalogue {
             Command::NodeJoin { .. }
             | Command::NodeForget { .. }
             | Command::NodeStarted { .. }
+            | Command::NodeLost { .. }
             | Command::NodeDrain { .. }
             | Command::NodePromote { .. }
             | Command::QueueMembers { .. }
@@ -367,10 +419,26 @@ impl Catalogue {
         self.vhosts.values()
     }
 
+    /// The policies that apply to nothing, because their patterns would take too long: what each is
+    /// called in texts. An earlier version took them, or definitions brought them.
+    #[must_use]
+    pub fn policies_too_costly(&self) -> Vec<String> {
+        let of_vhost = |vhost: &'_ Vhost| -> Vec<String> {
+            let users = vhost.policies().map(|policy| (false, policy));
+            let operators = vhost.operator_policies().map(|policy| (true, policy));
+            let costly = users.chain(operators);
+            let costly = costly.filter(|(_, policy)| policy.pattern.is_too_costly());
+            let called = costly
+                .map(|(operator, policy)| policy::called(operator, &policy.name, vhost.name()));
+            called.collect()
+        };
+        self.vhosts().flat_map(of_vhost).collect()
+    }
+
     /// A queue.
     #[must_use]
     pub fn queue(&self, id: QueueId) -> Option<&QueueRecord> {
-        self.queues.get(&id)
+        self.queues.get(&id).map(Box::as_ref)
     }
 
     /// A queue by virtual host and name.
@@ -405,7 +473,7 @@ impl Catalogue {
     pub fn exclusive_queues(&self, connection: ConnectionId) -> Vec<&QueueRecord> {
         let of = (connection, QueueId(0))..=(connection, QueueId(u64::MAX));
         let ids = self.exclusive.range(of);
-        ids.filter_map(|(_, id)| self.queues.get(id)).collect()
+        ids.filter_map(|(_, id)| self.queue(*id)).collect()
     }
 
     /// A queue that a connection may use.
@@ -482,17 +550,47 @@ impl Catalogue {
             .map(|(name, value)| (name.as_str(), value))
     }
 
+    /// A global parameter.
+    #[must_use]
+    pub fn global_parameter(&self, name: &str) -> Option<&FieldValue> {
+        self.global_parameters.get(name)
+    }
+
+    /// The names of the global parameters behind this one, or of all, in order.
+    pub fn global_parameters_after(&self, last: Option<&str>) -> impl Iterator<Item = &str> {
+        let start = last.map_or(Bound::Unbounded, Bound::Excluded);
+        self.global_parameters
+            .range::<str, _>((start, Bound::Unbounded))
+            .map(|(name, _)| name.as_str())
+    }
+
     /// What a user may do in a virtual host: nothing if either does not exist.
     #[must_use]
     pub fn rights(&self, user: &str, vhost: &str, client_id: &str) -> Rights {
-        let record = self.user(user);
-        let topics = record.into_iter().flat_map(|user| {
-            user.topic_permissions()
-                .filter(|(of, ..)| *of == vhost)
-                .map(|(_, exchange, topic)| (exchange, topic))
-        });
-        let permission = record.and_then(|user| user.permission(vhost)).cloned();
-        Rights::new(user, vhost, permission, topics, client_id)
+        let permission = self.user(user).and_then(|user| user.permission(vhost));
+        let topics = self.topic_permissions(user, vhost);
+        Rights::new(user, vhost, permission.cloned(), topics, client_id)
+    }
+
+    /// Whether rights that were made earlier are what [`Self::rights`] would make now. It costs a
+    /// look at the texts of the user's topic permissions, where to make them compiles each.
+    #[must_use]
+    pub fn is_current(&self, rights: &Rights) -> bool {
+        let (user, vhost) = (rights.user(), rights.vhost());
+        let permission = self.user(user).and_then(|user| user.permission(vhost));
+        rights.is_made_of(permission, self.topic_permissions(user, vhost))
+    }
+
+    /// A user's topic permissions in a virtual host, with the exchange of each.
+    fn topic_permissions(
+        &self,
+        user: &str,
+        vhost: &str,
+    ) -> impl Iterator<Item = (&str, &TopicPermission)> {
+        let all = self.user(user).into_iter();
+        let all = all.flat_map(|user| user.topic_permissions());
+        all.filter(move |(of, ..)| *of == vhost)
+            .map(|(_, exchange, topic)| (exchange, topic))
     }
 
     /// Lets a user in by password. `peer` is nothing for entrances that are this machine's own.

@@ -84,6 +84,13 @@ pub struct Rules {
     /// their entries must be carried out again as they were.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     takes_turns: bool,
+    /// Whether a declaration replaces a queue that went with its node's process. Not in what older
+    /// versions wrote, either.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    replaces_lost: bool,
+    /// Nothing in what older versions wrote, which had no bound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    argument_bytes_max: Option<u64>,
 }
 
 /// A command that a node wants carried out.
@@ -142,7 +149,7 @@ pub fn decode_proposed(bytes: &[u8]) -> Result<Vec<Proposed>, CatalogueError> {
 
 /// Where a queue is, in snapshots.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Placed {
+pub(crate) struct QueuePlacement {
     queue: u64,
     members: Vec<u64>,
     /// Nothing in what older versions wrote, nor where they are the members.
@@ -167,7 +174,7 @@ const fn is_zero(number: &u64) -> bool {
 pub(crate) struct ClusterSnapshot {
     cluster: Cluster,
     next_transient_queue: u64,
-    placed: Vec<Placed>,
+    placed: Vec<QueuePlacement>,
 }
 
 /// For whom, and in which circumstances, a command is carried out.
@@ -176,6 +183,7 @@ pub(crate) struct Circumstances {
     pub(crate) origin: NodeId,
     pub(crate) up: Vec<NodeId>,
     pub(crate) takes_turns: bool,
+    pub(crate) replaces_lost: bool,
 }
 
 impl Catalogue {
@@ -236,6 +244,8 @@ impl Catalogue {
             relaxed_redeclaration: config.relaxed_redeclaration,
             initial_group_size: Some(config.membership.initial_size as u64),
             takes_turns: true,
+            replaces_lost: true,
+            argument_bytes_max: Some(config.argument_bytes_max),
         }
     }
 
@@ -276,6 +286,7 @@ impl Catalogue {
         self.config.queues_max = usize::try_from(rules.queues_max).unwrap_or(usize::MAX);
         self.config.exchanges_max = usize::try_from(rules.exchanges_max).unwrap_or(usize::MAX);
         self.config.vhosts_max = usize::try_from(rules.vhosts_max).unwrap_or(usize::MAX);
+        self.config.argument_bytes_max = rules.argument_bytes_max.unwrap_or(u64::MAX);
         self.config.relaxed_redeclaration = rules.relaxed_redeclaration;
         let size = rules.initial_group_size.map(usize::try_from);
         self.config.membership.initial_size = match size {
@@ -291,6 +302,7 @@ impl Catalogue {
                     origin: NodeId(proposed.origin),
                     up: up.clone(),
                     takes_turns: rules.takes_turns,
+                    replaces_lost: rules.replaces_lost,
                 });
                 let result = self.apply(&proposed.command);
                 self.circumstances = None;
@@ -338,6 +350,7 @@ impl Catalogue {
                 address,
                 name,
             } => self.start_node(*node, address, name),
+            Command::NodeLost { node, start } => self.lose_node(*node, *start),
             Command::NodeDrain { node, draining } => {
                 let record = self.node_mut(*node)?;
                 record.draining = *draining;
@@ -433,7 +446,7 @@ impl Catalogue {
             !queue.members.is_empty() && queue.members.iter().all(|m| m.node() == gone)
         };
         let groups = self.queues.values().filter(|queue| only_there(queue));
-        lost.extend(groups.map(QueueRecord::id));
+        lost.extend(groups.map(|queue| queue.id));
         lost.sort_unstable();
         self.remove_all(&lost, &mut outcome)?;
         for (id, queue) in &mut self.queues {
@@ -461,9 +474,37 @@ impl Catalogue {
         name.clone_into(&mut record.name);
         record.draining = false;
         let mut outcome = nodes_changed();
-        let gone = self.at_home(NodeId(node), |queue| !queue.survives_restart());
-        self.remove_all(&gone, &mut outcome)?;
+        self.remove_transient(NodeId(node), &mut outcome)?;
         Ok(outcome)
+    }
+
+    /// A node's run has been down for long: what lived as long as that is gone. Nothing changes if
+    /// it has started anew, or is up again.
+    fn lose_node(&mut self, node: u32, start: u64) -> Result<Outcome, CatalogueError> {
+        let is_that_run = self.node_mut(node)?.start == start;
+        let around = self.circumstances.as_ref();
+        let is_up = around.is_some_and(|around| around.up.contains(&NodeId(node)));
+        let mut outcome = Outcome::default();
+        if is_that_run && !is_up {
+            self.remove_transient(NodeId(node), &mut outcome)?;
+        }
+        Ok(outcome)
+    }
+
+    /// Whether exclusive or transient queues live on a node: these go with its process.
+    #[must_use]
+    pub fn has_transient_queues(&self, node: NodeId) -> bool {
+        let mut queues = self.queues.values();
+        queues.any(|queue| lives_with_process(queue, node))
+    }
+
+    fn remove_transient(
+        &mut self,
+        node: NodeId,
+        outcome: &mut Outcome,
+    ) -> Result<(), CatalogueError> {
+        let gone = self.at_home(node, |queue| lives_with_process(queue, node));
+        self.remove_all(&gone, outcome)
     }
 
     fn at_home(&self, node: NodeId, wanted: impl Fn(&QueueRecord) -> bool) -> Vec<QueueId> {
@@ -471,7 +512,7 @@ impl Catalogue {
             .queues
             .values()
             .filter(|queue| queue.members.is_empty() && queue.home == node && wanted(queue))
-            .map(QueueRecord::id)
+            .map(|queue| queue.id)
             .collect();
         found.sort_unstable();
         found
@@ -494,10 +535,10 @@ impl Catalogue {
 
     pub(crate) fn cluster_snapshot(&self) -> Option<ClusterSnapshot> {
         self.is_clustered().then(|| {
-            let mut placed: Vec<Placed> = self
+            let mut placed: Vec<QueuePlacement> = self
                 .queues
                 .values()
-                .map(|queue| Placed {
+                .map(|queue| QueuePlacement {
                     queue: queue.id.0,
                     members: queue.members.iter().map(|member| member.0).collect(),
                     founders: queue.founders.iter().map(|member| member.0).collect(),
@@ -529,6 +570,11 @@ impl Catalogue {
         }
         self.recount();
     }
+}
+
+/// Whether a queue is exclusive or transient, and on that node.
+fn lives_with_process(queue: &QueueRecord, node: NodeId) -> bool {
+    queue.members.is_empty() && queue.home == node && !queue.survives_restart()
 }
 
 fn nodes_changed() -> Outcome {

@@ -312,6 +312,14 @@ pub enum Command {
         /// Its name now.
         name: String,
     },
+    /// A node has been down for [`leveret_types::limits::NODE_LOST_MS`]: exclusive and transient
+    /// queues of that run go. Nothing changes if it has started anew by then, or is up again.
+    NodeLost {
+        /// Its number.
+        node: u32,
+        /// The run that the catalogue knows of.
+        start: u64,
+    },
     /// A node gets no new queues, or gets them again.
     NodeDrain {
         /// Its number.
@@ -391,6 +399,22 @@ impl Command {
         }
     }
 
+    /// The arguments, or the definition, that a declaration, a binding or a policy gives; nothing
+    /// of any other command.
+    #[must_use]
+    pub const fn arguments(&self) -> Option<&FieldTable> {
+        match self {
+            Self::ExchangeDeclare { arguments, .. }
+            | Self::QueueDeclare { arguments, .. }
+            | Self::Bind { arguments, .. }
+            | Self::PolicySet {
+                definition: arguments,
+                ..
+            } => Some(arguments),
+            _ => None,
+        }
+    }
+
     /// The bytes of the command.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
@@ -408,12 +432,18 @@ impl Command {
 
 /// A value behind the version of the format.
 pub(crate) fn encode<T: Serialize>(value: &T) -> Vec<u8> {
-    let mut bytes = vec![FORMAT_VERSION];
-    if let Err(error) = ciborium::into_writer(value, &mut bytes) {
+    let mut bytes = Vec::new();
+    encode_onto(&mut bytes, value);
+    bytes
+}
+
+/// The same behind other bytes.
+pub(crate) fn encode_onto<T: Serialize>(bytes: &mut Vec<u8>, value: &T) {
+    bytes.push(FORMAT_VERSION);
+    if let Err(error) = ciborium::into_writer(value, bytes) {
         // Writing to memory cannot fail, and every type here has a form in CBOR.
         panic!("a value without a form in CBOR: {error}");
     }
-    bytes
 }
 
 /// The inverse of [`encode`].

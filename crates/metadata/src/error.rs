@@ -44,8 +44,8 @@ pub enum CatalogueError {
         queue_type: &'static str,
     },
     #[error(
-        "invalid arg '{argument}' for {resource}, which is a view of a stream: what it says is \
-         said of the stream, or of no view"
+        "invalid arg '{argument}' for {resource}, which is a view of a stream: a view does not \
+         take this argument; set it on the stream, or leave it out"
     )]
     ArgumentOfView { argument: String, resource: String },
     #[error("{source_resource}, of which {resource} is to be a view, is no stream")]
@@ -101,6 +101,12 @@ pub enum CatalogueError {
     #[error("cannot create vhost '{vhost}': vhost limit of {limit} is reached")]
     VhostLimit { vhost: String, limit: usize },
     #[error(
+        "the arguments of all queues, exchanges and bindings, with policies and parameters, would \
+            take more than the {max_mb} MB that they may: delete what is not needed, or give it \
+            fewer and shorter arguments"
+    )]
+    ArgumentBytes { max_mb: u64 },
+    #[error(
         "access to vhost '{vhost}' refused for user '{user}': connection limit ({limit}) is reached"
     )]
     ConnectionLimitOfVhost {
@@ -144,6 +150,8 @@ pub enum CatalogueError {
     },
     #[error("invalid definitions: {0}")]
     Definitions(String),
+    #[error("{count} objects are not supported, and nothing was imported:\n{lines}")]
+    NotSupported { count: usize, lines: String },
     #[error("the cluster has no node {0}")]
     NoNode(NodeId),
     #[error("node {0} is the last one of the cluster that votes")]
@@ -215,6 +223,15 @@ impl CatalogueError {
             Self::Definition { error, .. } => error.code(),
             _ => ReplyCode::PreconditionFailed,
         }
+    }
+
+    /// Whether what was to be made is of a kind that there is none of here: others of it may be in
+    /// the same file.
+    pub(crate) const fn is_of_no_kind(&self) -> bool {
+        matches!(
+            self,
+            Self::NoComponent(_) | Self::Validation(_) | Self::Kind(_)
+        )
     }
 
     /// Whether the command named something that does not exist.

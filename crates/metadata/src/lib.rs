@@ -33,9 +33,10 @@ mod streams;
 mod subject;
 mod table;
 mod topology;
+mod weights;
 
 pub use accounts::refuse_component;
-pub use catalogue::{Catalogue, Change, Config, DeadLetterTarget, LoginRefusal, Outcome};
+pub use catalogue::{Catalogue, Change, Config, DeadLetterTarget, LoginRefusal, Outcome, TakenOut};
 pub use cluster::{Batch, Cluster, NodeRecord, Proposed, Rules, decode_proposed, encode_proposed};
 pub use command::{Command, Endpoint, FORMAT_VERSION};
 pub use definitions::{

@@ -352,7 +352,7 @@ fn is_named(mirrors: &Option<Mirrors>, node: &str) -> bool {
 }
 
 /// Whether a policy may make it a replicated one: what goes with a process or a consumer is not,
-/// nor what has so many priorities that no lane is left for the group.
+/// nor what has so many priorities that no priority log is left for the group.
 const fn may_be_mirrored(record: &QueueRecord) -> bool {
     let lasts = record.durable && record.exclusive.is_none() && !record.auto_delete;
     lasts && record.settings.priority_max < u8::MAX && matches!(record.kind, QueueKind::Classic)

@@ -83,6 +83,8 @@ impl Policy {
     /// Checks a policy. One that is `stored` was accepted once: a store opens under rules that came
     /// later.
     ///
+    /// One whose pattern would take too long applies to nothing: a request brings none.
+    ///
     /// # Errors With RabbitMQ's text, if a key is not known or a value is not right for it, or the
     /// pattern does not compile.
     pub fn new(
@@ -109,7 +111,7 @@ impl Policy {
         }
         Ok(Self {
             name: name.into(),
-            pattern: Pattern::new(pattern)?,
+            pattern: Pattern::of_policy(pattern)?,
             apply_to,
             priority,
             definition: definition.clone(),
@@ -128,6 +130,16 @@ impl Policy {
     fn applies_to_exchange(&self, name: &str) -> bool {
         matches!(self.apply_to, ApplyTo::All | ApplyTo::Exchanges) && self.pattern.matches(name)
     }
+}
+
+/// What a policy is called in texts.
+pub(crate) fn called(operator: bool, name: &str, vhost: &str) -> String {
+    let kind = if operator {
+        "operator policy"
+    } else {
+        "policy"
+    };
+    format!("{kind} '{name}' in vhost '{vhost}'")
 }
 
 /// Whether a policy with this key does not apply to queues of this kind at all, as in RabbitMQ.

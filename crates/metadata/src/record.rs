@@ -400,6 +400,43 @@ impl Vhost {
     pub fn operator_policies(&self) -> impl ExactSizeIterator<Item = &Policy> {
         self.operator_policies.values()
     }
+    /// Its policies, users' or operators', behind this name, or all, by name.
+    pub fn policies_after(
+        &self,
+        operator: bool,
+        name: Option<&str>,
+    ) -> impl Iterator<Item = &Policy> {
+        let policies = match operator {
+            true => &self.operator_policies,
+            false => &self.policies,
+        };
+        let range = name.map_or((Bound::Unbounded, Bound::Unbounded), behind);
+        policies.range::<str, _>(range).map(|(_, policy)| policy)
+    }
+    /// A policy, a user's or an operator's.
+    #[must_use]
+    pub fn policy(&self, operator: bool, name: &str) -> Option<&Policy> {
+        match operator {
+            true => self.operator_policies.get(name),
+            false => self.policies.get(name),
+        }
+    }
+    /// The value of a runtime parameter.
+    #[must_use]
+    pub fn parameter(&self, component: &str, name: &str) -> Option<&FieldValue> {
+        self.parameters
+            .get(&(component.to_owned(), name.to_owned()))
+    }
+    /// Components and names of its runtime parameters behind this one, or of all, in order.
+    pub fn parameters_after(
+        &self,
+        last: Option<&(String, String)>,
+    ) -> impl Iterator<Item = &(String, String)> {
+        let start = last.map_or(Bound::Unbounded, Bound::Excluded);
+        self.parameters
+            .range((start, Bound::Unbounded))
+            .map(|(key, _)| key)
+    }
     /// Its runtime parameters as (component, name, value), policies and limits left out.
     pub fn parameters(&self) -> impl Iterator<Item = (&str, &str, &FieldValue)> {
         self.parameters

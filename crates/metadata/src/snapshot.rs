@@ -2,12 +2,15 @@
 
 use crate::catalogue::{Catalogue, Config};
 use crate::cluster::ClusterSnapshot;
-use crate::command::{Command, Endpoint, decode, encode};
+use crate::command::{Command, Endpoint, decode, encode_onto};
 use crate::error::CatalogueError;
 use crate::record::{ExchangeRecord, User, Vhost};
+use crate::table;
 use crate::topology::queue_command;
 use leveret_routing::Destination;
+use leveret_types::FieldTable;
 use serde::{Deserialize, Serialize};
+use std::cmp::Ordering;
 
 /// A snapshot: the commands, and the counter that they alone would not restore (the last queues may
 /// have been deleted).
@@ -21,12 +24,82 @@ pub struct Snapshot {
     cluster: Option<ClusterSnapshot>,
 }
 
+/// Bytes that a command takes at most beside its arguments, where names are as long as usual: a
+/// snapshot with longer ones grows while it is written.
+const COMMAND_BYTES: usize = 256;
+
 impl Snapshot {
     /// Its bytes. Takes long where very much is declared.
     #[must_use]
-    pub fn encode(&self) -> Vec<u8> {
-        encode(self)
+    pub fn encode(self) -> Vec<u8> {
+        self.encode_behind(Vec::new())
     }
+
+    /// The same behind other bytes. Beside the bytes themselves, for which there is room from the
+    /// beginning, no more is held than the snapshot is.
+    #[must_use]
+    pub fn encode_behind(mut self, mut head: Vec<u8>) -> Vec<u8> {
+        sort_bindings(&mut self.commands);
+        let bytes = self.commands.iter().map(|command| {
+            let arguments = command.arguments().map_or(0, FieldTable::weight);
+            COMMAND_BYTES + arguments
+        });
+        head.reserve(bytes.sum());
+        encode_onto(&mut head, &self);
+        head
+    }
+}
+
+/// Puts the bindings of each virtual host, which stand together, into an order that is always the
+/// same.
+fn sort_bindings(commands: &mut [Command]) {
+    let are_together = |a: &Command, b: &Command| match (a, b) {
+        (Command::Bind { vhost, .. }, Command::Bind { vhost: other, .. }) => vhost == other,
+        _ => false,
+    };
+    for bindings in commands.chunk_by_mut(are_together) {
+        bindings.sort_unstable_by(binding_order);
+    }
+}
+
+/// The order of two bindings of one virtual host. Shorter names are before longer ones, as they are
+/// in the order of their bytes.
+fn binding_order(a: &Command, b: &Command) -> Ordering {
+    let (Some(of_a), Some(of_b)) = (bound(a), bound(b)) else {
+        return Ordering::Equal;
+    };
+    let by_ends = of_a.cmp(&of_b);
+    by_ends.then_with(|| match (a.arguments(), b.arguments()) {
+        (Some(a), Some(b)) => table::compare(a, b),
+        _ => Ordering::Equal,
+    })
+}
+
+/// Bytes in the order that theirs have in a snapshot.
+type ByLength<'a> = (usize, &'a [u8]);
+
+/// What a binding binds, in order: source, kind of destination, destination, key.
+fn bound(command: &Command) -> Option<(ByLength<'_>, bool, ByLength<'_>, ByLength<'_>)> {
+    let Command::Bind {
+        source,
+        destination,
+        routing_key,
+        ..
+    } = command
+    else {
+        return None;
+    };
+    let (is_exchange, name) = match destination {
+        Endpoint::Queue(name) => (false, name.as_bytes()),
+        Endpoint::Exchange(name) => (true, name.as_bytes()),
+    };
+    let source = source.as_bytes();
+    Some((
+        (source.len(), source),
+        is_exchange,
+        (name.len(), name),
+        (routing_key.len(), routing_key),
+    ))
 }
 
 impl Catalogue {
@@ -37,14 +110,15 @@ impl Catalogue {
         self.declared().encode()
     }
 
-    /// What [`Self::snapshot`] is the bytes of, to be encoded when the catalogue is let go.
+    /// What [`Self::snapshot`] is the bytes of, to be encoded when the catalogue is let go. Its
+    /// arguments are the catalogue's own, and not copied.
     #[must_use]
     pub fn declared(&self) -> Snapshot {
         Snapshot {
             next_queue: self.next_queue,
             commands: match self.is_clustered() {
                 true => self.commands(|_| true),
-                false => self.durable_commands(),
+                false => self.commands(|command| self.is_durable(command)),
             },
             cluster: self.cluster_snapshot(),
         }
@@ -70,10 +144,13 @@ impl Catalogue {
     /// The commands that make, from nothing, what survives a restart.
     #[must_use]
     pub fn durable_commands(&self) -> Vec<Command> {
-        self.commands(|command| self.is_durable(command))
+        let mut commands = self.commands(|command| self.is_durable(command));
+        sort_bindings(&mut commands);
+        commands
     }
 
-    /// The commands that make what there is, of its topology as far as `wanted`.
+    /// The commands that make what there is, of its topology as far as `wanted`. Bindings are in no
+    /// order.
     fn commands(&self, wanted: impl Fn(&Command) -> bool) -> Vec<Command> {
         let mut commands = Vec::new();
         for (name, value) in &self.global_parameters {
@@ -106,7 +183,7 @@ impl Catalogue {
             .filter(|exchange| !exchange.name.starts_with("amq."));
         let exchanges = declared.map(|exchange| exchange_command(&vhost.name, exchange));
         commands.extend(exchanges.filter(wanted));
-        let queues = vhost.queues.values().filter_map(|id| self.queues.get(id));
+        let queues = vhost.queues.values().filter_map(|id| self.queue(*id));
         commands.extend(queues.map(queue_command).filter(wanted));
         let bindings = vhost.router.bindings().map(|binding| Command::Bind {
             vhost: vhost.name.to_string(),
@@ -118,9 +195,7 @@ impl Catalogue {
             routing_key: binding.routing_key.to_vec(),
             arguments: binding.arguments.clone(),
         });
-        let mut bindings: Vec<Command> = bindings.filter(wanted).collect();
-        bindings.sort_by_cached_key(Command::encode);
-        commands.append(&mut bindings);
+        commands.extend(bindings.filter(wanted));
     }
 }
 

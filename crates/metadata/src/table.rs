@@ -3,22 +3,19 @@
 
 use leveret_types::{FieldTable, FieldValue};
 use serde::de::{Error as _, MapAccess, SeqAccess, Visitor};
-use serde::ser::{SerializeMap, SerializeSeq};
+use serde::ser::{SerializeMap, SerializeSeq, SerializeTupleVariant};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::cmp::Ordering;
 use std::collections::HashSet;
 use std::fmt;
 
 /// For `#[serde(with = "table::exact")]`: every type and width is kept.
 pub(crate) mod exact {
-    use super::{Exact, FieldTable};
+    use super::{Exact, ExactEntries, FieldTable};
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
     pub fn serialize<S: Serializer>(table: &FieldTable, serializer: S) -> Result<S::Ok, S::Error> {
-        let entries: Vec<(&str, Exact)> = table
-            .iter()
-            .map(|(name, value)| (name, Exact::of(value)))
-            .collect();
-        entries.serialize(serializer)
+        ExactEntries(table).serialize(serializer)
     }
 
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<FieldTable, D::Error> {
@@ -32,11 +29,11 @@ pub(crate) mod exact {
 
 /// For `#[serde(with = "table::exact_value")]`: the same for one value.
 pub(crate) mod exact_value {
-    use super::{Exact, FieldValue};
+    use super::{Exact, ExactValue, FieldValue};
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
     pub fn serialize<S: Serializer>(value: &FieldValue, serializer: S) -> Result<S::Ok, S::Error> {
-        Exact::of(value).serialize(serializer)
+        ExactValue(value).serialize(serializer)
     }
 
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<FieldValue, D::Error> {
@@ -47,12 +44,6 @@ pub(crate) mod exact_value {
 /// Bytes as CBOR has them, not as a list of numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ByteString(pub Vec<u8>);
-
-impl Serialize for ByteString {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_bytes(&self.0)
-    }
-}
 
 impl<'de> Deserialize<'de> for ByteString {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -73,10 +64,10 @@ impl<'de> Deserialize<'de> for ByteString {
 /// For `#[serde(with = "table::bytes")]`.
 pub(crate) mod bytes {
     use super::ByteString;
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+    use serde::{Deserialize, Deserializer, Serializer};
 
     pub fn serialize<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
-        ByteString(bytes.to_vec()).serialize(serializer)
+        serializer.serialize_bytes(bytes)
     }
 
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
@@ -85,8 +76,8 @@ pub(crate) mod bytes {
 }
 
 /// A value with its type. The names are the wire tags of AMQP 0-9-1: they are part of the format of
-/// commands.
-#[derive(Serialize, Deserialize)]
+/// commands. What is written is written by [`ExactValue`], which copies nothing.
+#[derive(Deserialize)]
 enum Exact {
     #[serde(rename = "t")]
     Bool(bool),
@@ -125,30 +116,6 @@ enum Exact {
 }
 
 impl Exact {
-    fn of(value: &FieldValue) -> Self {
-        match value {
-            FieldValue::Bool(v) => Self::Bool(*v),
-            FieldValue::I8(v) => Self::I8(*v),
-            FieldValue::U8(v) => Self::U8(*v),
-            FieldValue::I16(v) => Self::I16(*v),
-            FieldValue::U16(v) => Self::U16(*v),
-            FieldValue::I32(v) => Self::I32(*v),
-            FieldValue::U32(v) => Self::U32(*v),
-            FieldValue::I64(v) => Self::I64(*v),
-            FieldValue::F32(v) => Self::F32(*v),
-            FieldValue::F64(v) => Self::F64(*v),
-            FieldValue::Decimal { scale, value } => Self::Decimal(*scale, *value),
-            FieldValue::LongString(v) => Self::LongString(ByteString(v.clone())),
-            FieldValue::Bytes(v) => Self::Bytes(ByteString(v.clone())),
-            FieldValue::Array(v) => Self::Array(v.iter().map(Self::of).collect()),
-            FieldValue::Timestamp(v) => Self::Timestamp(*v),
-            FieldValue::Table(v) => {
-                Self::Table(v.iter().map(|(k, v)| (k.to_owned(), Self::of(v))).collect())
-            }
-            FieldValue::Void => Self::Void,
-        }
-    }
-
     fn into_value(self) -> FieldValue {
         match self {
             Self::Bool(v) => FieldValue::Bool(v),
@@ -170,6 +137,118 @@ impl Exact {
                 FieldValue::Table(v.into_iter().map(|(k, v)| (k, v.into_value())).collect())
             }
             Self::Void => FieldValue::Void,
+        }
+    }
+}
+
+/// A value in the form of [`Exact`].
+struct ExactValue<'a>(&'a FieldValue);
+
+impl Serialize for ExactValue<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        const NAME: &str = "Exact";
+        match self.0 {
+            FieldValue::Bool(v) => serializer.serialize_newtype_variant(NAME, 0, "t", v),
+            FieldValue::I8(v) => serializer.serialize_newtype_variant(NAME, 1, "b", v),
+            FieldValue::U8(v) => serializer.serialize_newtype_variant(NAME, 2, "B", v),
+            FieldValue::I16(v) => serializer.serialize_newtype_variant(NAME, 3, "s", v),
+            FieldValue::U16(v) => serializer.serialize_newtype_variant(NAME, 4, "u", v),
+            FieldValue::I32(v) => serializer.serialize_newtype_variant(NAME, 5, "I", v),
+            FieldValue::U32(v) => serializer.serialize_newtype_variant(NAME, 6, "i", v),
+            FieldValue::I64(v) => serializer.serialize_newtype_variant(NAME, 7, "l", v),
+            FieldValue::F32(v) => serializer.serialize_newtype_variant(NAME, 8, "f", v),
+            FieldValue::F64(v) => serializer.serialize_newtype_variant(NAME, 9, "d", v),
+            FieldValue::Decimal { scale, value } => {
+                let mut tuple = serializer.serialize_tuple_variant(NAME, 10, "D", 2)?;
+                tuple.serialize_field(scale)?;
+                tuple.serialize_field(value)?;
+                tuple.end()
+            }
+            FieldValue::LongString(v) => {
+                serializer.serialize_newtype_variant(NAME, 11, "S", &ExactBytes(v))
+            }
+            FieldValue::Bytes(v) => {
+                serializer.serialize_newtype_variant(NAME, 12, "x", &ExactBytes(v))
+            }
+            FieldValue::Array(v) => {
+                serializer.serialize_newtype_variant(NAME, 13, "A", &ExactItems(v))
+            }
+            FieldValue::Timestamp(v) => serializer.serialize_newtype_variant(NAME, 14, "T", v),
+            FieldValue::Table(v) => {
+                serializer.serialize_newtype_variant(NAME, 15, "F", &ExactEntries(v))
+            }
+            FieldValue::Void => serializer.serialize_unit_variant(NAME, 16, "V"),
+        }
+    }
+}
+
+struct ExactBytes<'a>(&'a [u8]);
+
+impl Serialize for ExactBytes<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bytes(self.0)
+    }
+}
+
+struct ExactItems<'a>(&'a [FieldValue]);
+
+impl Serialize for ExactItems<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.iter().map(ExactValue))
+    }
+}
+
+struct ExactEntries<'a>(&'a FieldTable);
+
+impl Serialize for ExactEntries<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let entries = self.0.iter();
+        serializer.collect_seq(entries.map(|(name, value)| (name, ExactValue(value))))
+    }
+}
+
+/// An order of tables, for what is told apart by nothing else: any, as long as it is always the
+/// same. It looks at the values where they are.
+pub(crate) fn compare(a: &FieldTable, b: &FieldTable) -> Ordering {
+    if a.shares_with(b) {
+        return Ordering::Equal;
+    }
+    let pairs = a.iter().zip(b.iter());
+    let mut orders = pairs.map(|((name_a, a), (name_b, b))| {
+        let by_name = name_a.cmp(name_b);
+        by_name.then_with(|| compare_values(a, b))
+    });
+    let first = orders.find(|order| order.is_ne());
+    first.unwrap_or_else(|| a.len().cmp(&b.len()))
+}
+
+fn compare_values(a: &FieldValue, b: &FieldValue) -> Ordering {
+    use FieldValue::{Array, Bytes, Decimal, F32, F64, LongString, Table, Timestamp};
+    match (a, b) {
+        (LongString(a), LongString(b)) | (Bytes(a), Bytes(b)) => a.cmp(b),
+        (Array(a), Array(b)) => {
+            let mut orders = a.iter().zip(b).map(|(a, b)| compare_values(a, b));
+            let first = orders.find(|order| order.is_ne());
+            first.unwrap_or_else(|| a.len().cmp(&b.len()))
+        }
+        (Table(a), Table(b)) => compare(a, b),
+        (F32(a), F32(b)) => a.total_cmp(b),
+        (F64(a), F64(b)) => a.total_cmp(b),
+        (Timestamp(a), Timestamp(b)) => a.cmp(b),
+        (
+            Decimal {
+                scale: scale_a,
+                value: a,
+            },
+            Decimal {
+                scale: scale_b,
+                value: b,
+            },
+        ) => (scale_a, a).cmp(&(scale_b, b)),
+        // Of other types there is a flag, nothing, or an integer.
+        _ => {
+            let key = |value: &FieldValue| (value.type_name(), value.as_bool(), value.as_integer());
+            key(a).cmp(&key(b))
         }
     }
 }
@@ -291,5 +370,47 @@ impl<'de> Deserialize<'de> for Json {
             }
         }
         deserializer.deserialize_any(Any)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_that_differ_are_in_an_order_and_those_that_do_not_are_equal() {
+        let value = FieldValue::I32;
+        let one = |value: FieldValue| FieldTable::from([("a", value)]);
+        // Each is behind the one before it.
+        let tables = [
+            FieldTable::new(),
+            one(FieldValue::Array(vec![value(1)])),
+            one(FieldValue::Array(vec![value(1), value(0)])),
+            one(FieldValue::Array(vec![value(2)])),
+            one(FieldValue::Bool(false)),
+            one(FieldValue::Bool(true)),
+            one(FieldValue::F64(0.5)),
+            one(FieldValue::F64(f64::NAN)),
+            one(FieldValue::text("1")),
+            one(FieldValue::text("10")),
+            one(value(-1)),
+            one(value(9)),
+            one(value(10)),
+            FieldTable::from([("a", value(10)), ("b", FieldValue::Void)]),
+            one(FieldValue::Table(one(value(1)))),
+            one(FieldValue::Table(one(value(2)))),
+            FieldTable::from([("b", FieldValue::Void)]),
+        ];
+        for (at, table) in tables.iter().enumerate() {
+            for (other_at, other) in tables.iter().enumerate() {
+                let order = compare(table, other);
+                assert_eq!(order, at.cmp(&other_at), "{table:?} and {other:?}");
+                let copied: FieldTable = other
+                    .iter()
+                    .map(|(k, v)| (k.to_owned(), v.clone()))
+                    .collect();
+                assert_eq!(compare(table, &copied), order);
+            }
+        }
     }
 }

@@ -10,13 +10,14 @@ mod consumers;
 mod held_replies;
 mod login;
 mod message_traces;
-mod missed;
 mod overdue;
 mod pending_login;
 mod pending_requests;
 mod publish;
+mod published;
 mod publisher;
 mod read_barrier;
+mod retry;
 mod routes;
 mod status;
 mod stream_arguments;
@@ -25,8 +26,8 @@ mod streams;
 mod subscriptions;
 mod topology;
 mod transaction;
+mod turn;
 
-use crate::counters::add;
 use crate::env::{ClusterEvent, ConnectionEvent, Env, QueueEvent};
 use crate::identity::{Identity, Peer, Traffic};
 use crate::login::Login;
@@ -44,16 +45,15 @@ use message_traces::Traced;
 use pending_login::PendingLogin;
 use publisher::Publisher;
 use stream_state::Streams;
-
-/// Requests that a connection keeps room for when it has nothing to do.
-const REQUESTS_KEPT: usize = 8;
+use turn::Turn;
 
 /// A client's connection, whose session speaks the protocol `S`.
 pub struct Connection<S> {
     identity: Identity,
     session: S,
-    /// What the client wants and was not carried out yet.
+    /// What the client wants and was not carried out yet, behind what waits in `turn`.
     requests: Vec<Request>,
+    turn: Turn,
     login: Login,
     pending_login: PendingLogin,
     consumers: Consumers,
@@ -79,6 +79,7 @@ impl<S: Session> Connection<S> {
             identity,
             session,
             requests: Vec::new(),
+            turn: Turn::default(),
             login: Login::default(),
             pending_login: PendingLogin::default(),
             consumers: Consumers::default(),
@@ -129,9 +130,14 @@ impl<S: Session> Connection<S> {
                 self.executed(id, result, now, env);
             }
             ConnectionEvent::LoginChecked(verdict) => self.login_checked(verdict, now, env),
-            ConnectionEvent::Cluster(ClusterEvent::Peeked) => self.look_again(now, env),
+            ConnectionEvent::Cluster(ClusterEvent::ReadBarrierPassed) => {
+                self.retry_after_barrier(now, env)
+            }
             ConnectionEvent::Stream(news) => self.stream_news(news, now, env),
-            ConnectionEvent::Close(error) => self.session.close(error),
+            ConnectionEvent::Close(error) => {
+                self.finish_turn(now, env);
+                self.session.close(error);
+            }
         }
         self.process(now, env);
     }
@@ -204,6 +210,7 @@ impl<S: Session> Connection<S> {
         if self.is_alarm_wait_due(now) {
             self.look_at_alarms(now, env);
         }
+        self.begin_turn();
         self.session.tick(now, &mut self.requests);
         self.deliver_from_streams(env);
         self.process(now, env);
@@ -224,11 +231,17 @@ impl<S: Session> Connection<S> {
     /// Whether the socket is to be read.
     pub fn reading(&self) -> bool {
         !(self.session.suspended()
-            || self.pending.missed.is_some()
+            || self.pending.retry.is_some()
             || self.session.held()
+            || self.waits_for_turn()
             || self.alarm_wait.is_some()
             || !self.publisher.full_queues.is_empty()
             || !self.streams_keep_up())
+    }
+
+    /// Bytes that are missing of a publish that waits for room: see [`Session::lacks_bytes`].
+    pub fn lacks_bytes(&self) -> Option<usize> {
+        self.session.lacks_bytes()
     }
 
     /// Whether it waits for the check of a password, which nobody needs once the client has gone.
@@ -258,20 +271,19 @@ impl<S: Session> Connection<S> {
         self.session.beat();
     }
 
-    /// Publishes count as confirmed once their clients are told so.
-    fn count_confirmed<E: Env>(&mut self, env: &E) {
+    /// Publishes count as confirmed, or refused, once their clients are told so; and messages as
+    /// delivered.
+    fn count_answered<E: Env>(&mut self, env: &E) {
         let counters = env.counters();
-        match self.session.take_confirmed() {
-            0 => {}
-            confirmed => add(&counters.messages_confirmed, confirmed),
-        }
+        counters.answered(self.session.take_answered());
         let latencies = self.session.latencies();
         latencies.confirms.drain(|told| counters.confirms.add(told));
+        latencies.waits.drain(|told| counters.waits.add(told));
     }
 
     /// The socket has taken what it can: queues may deliver more.
     pub fn written<E: Env>(&mut self, now: Now, env: &E) {
-        self.count_confirmed(env);
+        self.count_answered(env);
         let left = self.session.output().len();
         self.traffic.written(left);
         if self.session.output().writable_len() > 0 {
@@ -307,7 +319,8 @@ impl<S: Session> Connection<S> {
     }
 
     /// The node is going down.
-    pub fn shut_down(&mut self) {
+    pub fn shut_down<E: Env>(&mut self, now: Now, env: &E) {
+        self.finish_turn(now, env);
         self.session.close(ProtocolError::connection(
             ReplyCode::ConnectionForced,
             "broker forced connection closure with reason 'shutdown'",
@@ -316,16 +329,18 @@ impl<S: Session> Connection<S> {
 
     /// The socket is gone: everything that the connection had is given back.
     pub fn teardown<E: Env>(&mut self, now: Now, env: &E) {
-        self.count_confirmed(env);
+        self.count_answered(env);
+        self.finish_commit(now, env);
         self.give_up_alarm_wait();
         self.session.teardown(&mut self.requests);
         // Nobody waits for a look any more, and what is to be given back does not.
-        self.pending.missed = None;
+        self.pending.retry = None;
         self.pending_login.checking = None;
         self.stop_waiting_for_streams();
-        self.process(now, env);
+        self.process_left(now, env);
         // Nothing more is published, and what the client still sends is read off the socket.
         self.publisher.full_queues.clear();
+        self.publisher.gather();
         self.leave_streams(env);
         self.delete_exclusive_queues(now, env);
         self.log_out(env);
@@ -335,35 +350,7 @@ impl<S: Session> Connection<S> {
     /// Whether requests are carried out: none waits for its answer or for an alarm, and the streams
     /// have room.
     fn goes_on(&self) -> bool {
-        self.pending.missed.is_none() && self.alarm_wait.is_none() && self.streams_keep_up()
-    }
-
-    /// Carries out requests until none are left or one waits.
-    fn process<E: Env>(&mut self, now: Now, env: &E) -> usize {
-        let mut count = 0;
-        while !self.requests.is_empty() && self.goes_on() {
-            let mut requests = std::mem::take(&mut self.requests);
-            count += requests.len();
-            Run::with(env, now, |run| {
-                let mut rest = requests.drain(..);
-                while let Some(request) = rest.next() {
-                    self.request(request, run);
-                    if !self.goes_on() {
-                        self.requests.splice(0..0, rest.by_ref());
-                    }
-                }
-            });
-            if self.requests.is_empty() {
-                requests.shrink_to(REQUESTS_KEPT);
-                self.requests = requests;
-            }
-        }
-        self.flush_streams(env);
-        let latencies = self.session.latencies();
-        latencies.acknowledgements.drain(|told| {
-            env.counters().acknowledgements.add(told);
-        });
-        count
+        self.pending.retry.is_none() && self.alarm_wait.is_none() && self.streams_keep_up()
     }
 
     fn request<E: Env>(&mut self, request: Request, run: &mut Run<'_, E>) {
@@ -475,6 +462,7 @@ impl<S: Session> Connection<S> {
         }
         let (own, others): (Targets, Targets) = targets.iter().copied().partition(is_in_session);
         let mut outcome = enqueue(message, &others, notify, run);
+        outcome.is_nowhere = false;
         let numbers = self.publish_to_streams(&own, message, run.env);
         let numbered = own.iter().copied().map(Awaited::Queue).zip(numbers);
         outcome.waits.extend(numbered);

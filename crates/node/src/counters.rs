@@ -2,6 +2,7 @@
 
 use crate::latency_totals::LatencyTotals;
 use crate::stream_deliveries::StreamDeliveries;
+use leveret_client::Answered;
 use leveret_stream_session::{CODES as STREAM_CODES, Totals};
 use leveret_types::{LatencyCounts, MESSAGE_SIZES};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,6 +24,8 @@ macro_rules! counters {
             pub confirms: LatencyTotals,
             /// The same over the stream protocol.
             pub stream_confirms: LatencyTotals,
+            /// From when a message was taken to its first delivery.
+            pub waits: LatencyTotals,
             /// From a delivery to its acknowledgement.
             pub acknowledgements: LatencyTotals,
         }
@@ -39,6 +42,8 @@ macro_rules! counters {
             pub confirms: LatencyCounts,
             /// The same over the stream protocol.
             pub stream_confirms: LatencyCounts,
+            /// From when a message was taken to its first delivery.
+            pub waits: LatencyCounts,
             /// From a delivery to its acknowledgement.
             pub acknowledgements: LatencyCounts,
         }
@@ -57,6 +62,7 @@ macro_rules! counters {
                     stream_errors: std::array::from_fn(|_| errors.next().unwrap_or_default()),
                     confirms: self.confirms.values(),
                     stream_confirms: self.stream_confirms.values(),
+                    waits: self.waits.values(),
                     acknowledgements: self.acknowledgements.values(),
                 }
             }
@@ -74,6 +80,9 @@ counters! {
     /// Messages whose publishers were told that they are confirmed. Those that were refused are
     /// none of them.
     messages_confirmed,
+    /// Messages whose publishers were told that a queue has refused them, wherever it is led; not
+    /// those over the stream protocol.
+    messages_refused,
     /// Messages put into at least one queue.
     messages_routed,
     /// Messages that reached no queue and were dropped.
@@ -134,6 +143,18 @@ impl NodeCounters {
             .iter()
             .position(|most| u64::from(bytes) <= *most);
         add(&self.message_sizes[slot.unwrap_or(MESSAGE_SIZES.len())], 1);
+    }
+
+    /// Publishers were told so of their messages.
+    pub(crate) fn answered(&self, Answered { confirmed, refused }: Answered) {
+        for (counter, count) in [
+            (&self.messages_confirmed, confirmed),
+            (&self.messages_refused, refused),
+        ] {
+            if count > 0 {
+                add(counter, count);
+            }
+        }
     }
 
     /// Adds what a stream connection has done since it was last asked.

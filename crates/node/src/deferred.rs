@@ -1,11 +1,12 @@
 //! Work that shards hand over because it needs the catalogue, or another shard.
 
+use crate::catalogue_changes;
 use crate::counters::add;
 use crate::dead_letter::Dead;
 use crate::env::{Env, QueueEvent};
-use crate::firehose;
-use crate::properties::{LazyProperties, copies, without_blind_copies};
-use crate::run::{Run, enqueue};
+use crate::properties::without_blind_copies;
+use crate::route_publish::route_own;
+use crate::run::{Run, Targets, enqueue};
 use leveret_cluster::Cluster;
 use leveret_metadata::QueueRecord;
 use leveret_queue_host::delayed;
@@ -15,15 +16,50 @@ use leveret_queue_host::{
     notify::{Afterwards, Notify},
 };
 use leveret_routing::Scratch;
+use leveret_types::limits::{DELAYED_LATE_MS_MAX, TURN_WORK_MAX};
 use leveret_types::{Message, Now, QueueId};
 use std::sync::Arc;
 
-/// Carries out work in the order in which it was handed over. Nothing may be borrowed.
-pub fn run<E: Env>(work: Vec<Deferred>, scratch: &mut Scratch, now: Now, env: &E) {
+/// What an item costs beside its routing and its queues, in units.
+const ITEM_WORK: usize = 50;
+/// What it costs where it may change the catalogue.
+const CHANGE_WORK: usize = 500;
+/// What it costs where it puts as much of a history into a queue as is done at once.
+const RECALL_WORK: usize = 5_000;
+
+/// What an item costs beside what is counted where it is done, in units.
+const fn work_of(item: &Deferred) -> usize {
+    match item {
+        Deferred::DeleteQueue { .. } => CHANGE_WORK,
+        Deferred::Recall { .. } => RECALL_WORK,
+        Deferred::DeadLetter(_)
+        | Deferred::Publish { .. }
+        | Deferred::Afterwards { .. }
+        | Deferred::TimedOut { .. }
+        | Deferred::Damage { .. } => ITEM_WORK,
+    }
+}
+
+/// One turn: carries out what `next` gives, in that order, until it gives nothing more or
+/// [`TURN_WORK_MAX`] is done, and lets others in between. Nothing may be borrowed. Answers what was
+/// done, in units.
+pub fn run<E: Env>(
+    mut next: impl FnMut() -> Option<Deferred>,
+    scratch: &mut Scratch,
+    now: Now,
+    env: &E,
+) -> usize {
     Run::with(env, now, |run| {
-        work.into_iter()
-            .for_each(|item| carry_out(item, scratch, run));
-    });
+        while run.work() < TURN_WORK_MAX
+            && let Some(item) = next()
+        {
+            run.spend(work_of(&item));
+            carry_out(item, scratch, run);
+            run.spend(scratch.take_work());
+            run.let_others_in();
+        }
+        run.work()
+    })
 }
 
 fn carry_out<E: Env>(item: Deferred, scratch: &mut Scratch, run: &mut Run<'_, E>) {
@@ -40,6 +76,16 @@ fn carry_out<E: Env>(item: Deferred, scratch: &mut Scratch, run: &mut Run<'_, E>
         Deferred::DeleteQueue { queue, expired } => {
             run.release();
             delete_queue(queue, expired, run.now, run.env);
+        }
+        Deferred::Recall {
+            queue,
+            vhost,
+            exchange,
+            numbers,
+        } => {
+            // Each piece for itself: others change the catalogue between two of them.
+            run.release();
+            catalogue_changes::recall(&vhost, &exchange, queue, numbers, run.now, run.env);
         }
         Deferred::TimedOut {
             connection,
@@ -74,7 +120,7 @@ fn dead_letter<E: Env>(dead: &DeadLetter, scratch: &mut Scratch, run: &mut Run<'
             letter.routing_key,
             now,
         );
-        let has_view = route(
+        let has_view = route_own(
             catalogue,
             queue.vhost(),
             &dead_lettered.message,
@@ -157,8 +203,17 @@ fn afterwards<E: Env>(then: &Then, refused: bool, run: &mut Run<'_, E>) {
                 false => shard.dead_lettered(now, queue, priority_log, index..index + 1),
             }
         }
-        Then::DelayedReleased { index, bytes } => {
-            run.shard(delayed::SHARD).delayed_released(index, bytes);
+        Then::DelayedReleased {
+            delayed,
+            bytes,
+            ref targets,
+        } => {
+            let is_kept = refused && must_wait(delayed, targets, run);
+            let shard = run.shard(delayed::SHARD);
+            match is_kept {
+                true => shard.delay_again(now, delayed, bytes),
+                false => shard.delayed_released(delayed.1, bytes),
+            }
         }
     }
 }
@@ -166,60 +221,53 @@ fn afterwards<E: Env>(then: &Then, refused: bool, run: &mut Run<'_, E>) {
 fn publish<E: Env>(
     vhost: &str,
     message: &Message,
-    delayed: Option<u64>,
+    delayed: Option<(u64, u64)>,
     scratch: &mut Scratch,
     run: &mut Run<'_, E>,
 ) {
     let mut targets = Vec::new();
     let catalogue = run.catalogue();
-    route(catalogue, vhost, message, scratch, &mut targets);
-    let Some(index) = delayed else {
+    route_own(catalogue, vhost, message, scratch, &mut targets);
+    let Some(delayed) = delayed else {
         enqueue(message, &targets, &Notify::Nobody, run);
         return;
     };
+    if must_wait(delayed, &targets, run) {
+        let now = run.now;
+        let shard = run.shard(delayed::SHARD);
+        return shard.delay_again(now, delayed, message.size());
+    }
     let released = delayed::released(message);
     let visible = without_blind_copies(&released).unwrap_or(released);
     let bytes = message.size();
     put_then(
         Some(&visible),
         &targets,
-        Then::DelayedReleased { index, bytes },
+        Then::DelayedReleased {
+            delayed,
+            bytes,
+            targets: targets.as_slice().into(),
+        },
         run,
     );
 }
 
-/// The queues that a message of the broker's own goes to: no permission is asked, and an exchange
-/// that is gone takes nothing. Says whether a view was among them, which takes none either.
-fn route(
-    catalogue: &leveret_metadata::Catalogue,
-    vhost: &str,
-    message: &Message,
-    scratch: &mut Scratch,
-    targets: &mut Vec<QueueId>,
-) -> bool {
-    let Some(vhost) = catalogue.vhost(vhost) else {
-        return false;
+/// Whether a delayed message that is due waits for queues whose only node is down: for all of its
+/// queues as long as that lasts, for some of them for a time.
+fn must_wait<E: Env>(delayed: (u64, u64), targets: &[QueueId], run: &mut Run<'_, E>) -> bool {
+    let catalogue = run.catalogue();
+    let is_kept = |queue: &&QueueId| {
+        let record = catalogue.queue(**queue);
+        record.is_some_and(QueueRecord::survives_restart)
     };
-    let mut keys = vec![message.routing_key()];
-    if message.exchange() != firehose::EXCHANGE.as_bytes()
-        && let Ok(further) = copies(message.properties())
-    {
-        keys.extend(further);
-    }
-    let lazy = LazyProperties::new(message.properties());
-    if let Err(error) =
-        vhost
-            .router()
-            .route_internal(message.exchange(), &keys, &lazy, scratch, targets)
-    {
-        targets.clear();
-        tracing::debug!(
-            %error,
-            exchange = %String::from_utf8_lossy(message.exchange()),
-            "a message of the broker's own goes nowhere",
-        );
-    }
-    leveret_cluster::streams::leave_views_out(catalogue, targets)
+    let kept: Targets = targets.iter().filter(is_kept).copied().collect();
+    let mut is_down = |queue: &&QueueId| {
+        let shard = run.shard(run.env.shard_of(**queue));
+        shard.is_unavailable(**queue)
+    };
+    let down = kept.iter().filter(&mut is_down).count();
+    let late_ms = run.now.wall_ms.saturating_sub(delayed.0);
+    down > 0 && (down == targets.len() || late_ms < DELAYED_LATE_MS_MAX)
 }
 
 /// Deletes a queue that nobody uses. That a lease is over is told again: where nobody could carry

@@ -16,7 +16,7 @@ pub const EXCHANGE: &str = "amq.rabbitmq.trace";
 
 /// Where and by whom something was published or delivered.
 #[derive(Clone, Copy, Debug)]
-pub struct Place<'a> {
+pub struct TraceOrigin<'a> {
     /// The node's name.
     pub node: &'a str,
     /// The virtual host.
@@ -31,21 +31,26 @@ pub struct Place<'a> {
 
 /// The copy of a message that was published, with the names of the queues that it went to.
 #[must_use]
-pub fn published(place: Place<'_>, message: &Message, queues: Vec<FieldValue>) -> Deferred {
+pub fn published(origin: TraceOrigin<'_>, message: &Message, queues: Vec<FieldValue>) -> Deferred {
     let exchange = String::from_utf8_lossy(message.exchange());
     let key = format!("publish.{exchange}");
-    let facts = ("routed_queues", FieldValue::Array(queues));
-    copy(place, message, &key, facts)
+    let extra = ("routed_queues", FieldValue::Array(queues));
+    copy(origin, message, &key, extra)
 }
 
 /// Copies what was delivered, or got, if the firehose is on in its virtual host.
-pub fn copy_delivered<E: Env>(place: Place<'_>, delivery: &Delivery, env: &E) {
+pub fn copy_delivered<E: Env>(origin: TraceOrigin<'_>, delivery: &Delivery, env: &E) {
     let catalogue = env.catalogue();
-    let traced = catalogue.vhost(place.vhost).is_some_and(Vhost::tracing);
+    let traced = catalogue.vhost(origin.vhost).is_some_and(Vhost::tracing);
     let Some(queue) = catalogue.queue(delivery.queue).filter(|_| traced) else {
         return;
     };
-    let copy = delivered(place, &delivery.message, queue.name(), delivery.redelivered);
+    let copy = delivered(
+        origin,
+        &delivery.message,
+        queue.name(),
+        delivery.redelivered,
+    );
     if let Some(copy) = copy {
         env.defer(copy);
     }
@@ -53,7 +58,7 @@ pub fn copy_delivered<E: Env>(place: Place<'_>, delivery: &Delivery, env: &E) {
 
 /// The copy of a message that was delivered; nothing for a message that is such a copy.
 fn delivered(
-    place: Place<'_>,
+    origin: TraceOrigin<'_>,
     message: &Message,
     queue: &str,
     redelivered: bool,
@@ -62,11 +67,16 @@ fn delivered(
         return None;
     }
     let key = format!("deliver.{queue}");
-    let facts = ("redelivered", FieldValue::I32(i32::from(redelivered)));
-    Some(copy(place, message, &key, facts))
+    let extra = ("redelivered", FieldValue::I32(i32::from(redelivered)));
+    Some(copy(origin, message, &key, extra))
 }
 
-fn copy(place: Place<'_>, message: &Message, key: &str, fact: (&str, FieldValue)) -> Deferred {
+fn copy(
+    origin: TraceOrigin<'_>,
+    message: &Message,
+    key: &str,
+    (name, value): (&str, FieldValue),
+) -> Deferred {
     // A copy is a message of AMQP 0-9-1, whatever it is a copy of.
     let converted = as_amqp091(message);
     let message = converted.as_ref().unwrap_or(message);
@@ -84,12 +94,12 @@ fn copy(place: Place<'_>, message: &Message, key: &str, fact: (&str, FieldValue)
             "properties",
             &FieldValue::Table(properties::by_name(message)),
         )
-        .push("node", &FieldValue::text(place.node))
-        .push("vhost", &FieldValue::text(place.vhost))
-        .push("connection", &FieldValue::text(place.connection))
-        .push("channel", &FieldValue::I32(place.channel.0.into()))
-        .push("user", &FieldValue::text(place.user))
-        .push(fact.0, &fact.1);
+        .push("node", &FieldValue::text(origin.node))
+        .push("vhost", &FieldValue::text(origin.vhost))
+        .push("connection", &FieldValue::text(origin.connection))
+        .push("channel", &FieldValue::I32(origin.channel.0.into()))
+        .push("user", &FieldValue::text(origin.user))
+        .push(name, &value);
     let properties = Properties {
         headers: Some(headers.as_table()),
         ..Properties::default()
@@ -105,13 +115,13 @@ fn copy(place: Place<'_>, message: &Message, key: &str, fact: (&str, FieldValue)
         properties: &bytes,
         body: message.body(),
     };
-    let facts = MessageSummary {
+    let summary = MessageSummary {
         published_ms: message.summary.published_ms,
         ..MessageSummary::default()
     };
     Deferred::Publish {
-        vhost: place.vhost.to_owned(),
-        message: Message::from_parts(parts, facts),
+        vhost: origin.vhost.to_owned(),
+        message: Message::from_parts(parts, summary),
         delayed: None,
     }
 }
@@ -121,7 +131,7 @@ mod tests {
     use super::*;
     use leveret_types::FieldTable;
 
-    const PLACE: Place<'_> = Place {
+    const ORIGIN: TraceOrigin<'_> = TraceOrigin {
         node: "leveret@here",
         vhost: "/",
         connection: "a -> b",
@@ -157,7 +167,7 @@ mod tests {
     #[test]
     fn a_copy_says_where_the_message_went_and_by_whom() {
         let queues = vec![FieldValue::text("q"), FieldValue::text("r")];
-        let (key, body, headers) = copied(published(PLACE, &message(b"x"), queues.clone()));
+        let (key, body, headers) = copied(published(ORIGIN, &message(b"x"), queues.clone()));
         assert_eq!((key.as_str(), body.as_slice()), ("publish.x", &b"body"[..]));
         assert_eq!(
             headers.get("routed_queues"),
@@ -166,7 +176,7 @@ mod tests {
         assert_eq!(headers.get("channel"), Some(&FieldValue::I32(7)));
         assert_eq!(headers.get("node"), Some(&FieldValue::text("leveret@here")));
 
-        let copy = delivered(PLACE, &message(b"x"), "q", true).expect("a copy");
+        let copy = delivered(ORIGIN, &message(b"x"), "q", true).expect("a copy");
         let (key, body, headers) = copied(copy);
         assert_eq!((key.as_str(), body.as_slice()), ("deliver.q", &b"body"[..]));
         assert_eq!(headers.get("redelivered"), Some(&FieldValue::I32(1)));
@@ -175,6 +185,6 @@ mod tests {
 
     #[test]
     fn what_the_firehose_delivers_is_not_copied_again() {
-        assert!(delivered(PLACE, &message(EXCHANGE.as_bytes()), "q", false).is_none());
+        assert!(delivered(ORIGIN, &message(EXCHANGE.as_bytes()), "q", false).is_none());
     }
 }

@@ -16,42 +16,46 @@
 pub mod certificate;
 pub mod deferred;
 pub mod env;
-pub mod growth;
 pub mod history;
+pub mod memory_permit;
 pub mod operator;
 pub mod properties;
 pub mod registry;
 pub mod reply_to;
 pub mod traces;
 
+mod catalogue_changes;
 mod connection;
 mod counters;
 pub mod dead_letter;
 mod events;
 mod firehose;
-mod followed;
+mod flows;
 mod identity;
 mod latency_totals;
 mod login;
+mod route_publish;
 mod run;
 mod status;
 mod stream_connection;
 pub mod stream_deliveries;
 mod topology;
 
+pub use catalogue_changes::{any_traced, clients_follow};
 pub use connection::Connection;
 pub use counters::{CounterValues, NodeCounters};
 pub use env::{
     Alarms, ConnectionEvent, Env, Executed, LogPosition, LoginFrom, PeerFrame, Proposal,
     ProposalId, QueueAnswer, QueueEvent,
 };
-pub use followed::{any_traced, clients_follow};
+pub use flows::{Flow, Flows};
 pub use identity::Peer;
 pub use latency_totals::LatencyTotals;
-pub use status::{ChannelStatus, ConnectionStatus, ConsumerStatus};
+pub use status::{ChannelStatus, ConnectionStatus, ConsumerStatus, KeptArguments, PublishedStatus};
 pub use stream_connection::{StreamConnection, move_group};
 pub use topology::{Answer, Caller, Question};
 
+pub use leveret_client::{HeldDelivery, HeldPlace};
 pub use leveret_stream_session::Settings as StreamSettings;
 use std::sync::Arc;
 

@@ -2,11 +2,12 @@
 
 use crate::certificate;
 use crate::env::Env;
-use crate::properties::copies;
+use crate::firehose::TraceOrigin;
+use crate::route_publish::Sender;
 use leveret_amqp::RawTable;
 use leveret_auth::{Access, Credentials, Mechanism, Resource, Rights, sasl};
-use leveret_metadata::{Catalogue, Vhost};
-use leveret_types::{ConnectionId, Message, ProtocolError, ReplyCode};
+use leveret_metadata::Catalogue;
+use leveret_types::{ChannelId, ConnectionId, ProtocolError, ReplyCode};
 use std::net::IpAddr;
 
 /// Who is logged in, and where.
@@ -20,7 +21,7 @@ pub(crate) struct Login {
     counted: bool,
     pub(crate) channels_counted: usize,
     rights: Option<Rights>,
-    /// The catalogue's generation that the rights are from.
+    /// The catalogue's generation that the rights are known to be of.
     generation: u64,
 }
 
@@ -117,22 +118,12 @@ impl Login {
         &self.mechanism
     }
 
-    /// The virtual host that is open.
-    pub(crate) fn vhost<'c>(&self, catalogue: &'c Catalogue) -> Result<&'c Vhost, ProtocolError> {
-        catalogue.vhost(&self.vhost).ok_or_else(|| {
-            ProtocolError::connection(
-                ReplyCode::ConnectionForced,
-                format!("vhost '{}' is down", self.vhost),
-            )
-        })
-    }
-
     /// What the user may do now.
     pub(crate) fn rights(&mut self, catalogue: &Catalogue) -> &Rights {
         let current = catalogue.generation();
-        if self.generation != current || self.rights.is_none() {
+        if self.generation != current {
             self.generation = current;
-            self.rights = None;
+            self.rights.take_if(|rights| !catalogue.is_current(rights));
         }
         let (user, vhost) = (&self.user, &self.vhost);
         self.rights
@@ -148,35 +139,25 @@ impl Login {
         self.rights(catalogue).check(access, Resource::Queue(queue))
     }
 
-    pub(crate) fn permit_publish(
-        &mut self,
+    /// The client as one that publishes, as the catalogue has it now.
+    pub(crate) fn sender<'a, E: Env>(
+        &'a mut self,
         catalogue: &Catalogue,
-        exchange: &str,
-        message: &Message,
-    ) -> Result<(), ProtocolError> {
-        let blame = |error: ProtocolError| error.at(60, 40);
-        let rights = self.rights(catalogue);
-        rights
-            .check(Access::Write, Resource::Exchange(exchange))
-            .map_err(blame)?;
-        if rights.restricts_topics_of(exchange) && self.is_topic(catalogue, exchange) {
-            // A copy goes where its key says: that key needs the permission as well.
-            let copies = copies(message.properties())?;
-            let rights = self.rights(catalogue);
-            for key in std::iter::once(message.routing_key()).chain(copies) {
-                rights
-                    .check_topic(Access::Write, exchange, key)
-                    .map_err(blame)?;
-            }
+        channel: ChannelId,
+        connection: &'a str,
+        env: &'a E,
+    ) -> Sender<'a> {
+        self.rights(catalogue);
+        Sender {
+            rights: self.rights.as_ref(),
+            origin: TraceOrigin {
+                node: &env.settings().node_name,
+                vhost: &self.vhost,
+                connection,
+                channel,
+                user: &self.user,
+            },
         }
-        Ok(())
-    }
-
-    pub(crate) fn is_topic(&self, catalogue: &Catalogue, exchange: &str) -> bool {
-        let facts = catalogue
-            .vhost(&self.vhost)
-            .and_then(|v| v.router().exchange(exchange));
-        facts.is_some_and(|exchange| matches!(exchange.kind, leveret_routing::Kind::Topic))
     }
 
     /// The `user-id` of a message must be its publisher's, unless that one may speak for others.
@@ -184,6 +165,13 @@ impl Login {
         leveret_auth::check_user_id(claimed, &self.user, self.impersonates)
             .map_err(|error| error.at(60, 40))
     }
+}
+
+/// Whether topic permissions concern an exchange of this virtual host: they do those of type topic.
+pub(crate) fn is_topic_exchange(catalogue: &Catalogue, vhost: &str, exchange: &str) -> bool {
+    let vhost = catalogue.vhost(vhost);
+    let facts = vhost.and_then(|vhost| vhost.router().exchange(exchange));
+    facts.is_some_and(|facts| matches!(facts.kind, leveret_routing::Kind::Topic))
 }
 
 /// What a client's response says of it.

@@ -2,13 +2,14 @@
 
 use crate::counters::add;
 use crate::env::{Env, LogPosition, QueueAnswer};
-use crate::firehose::{self, Place};
-use crate::properties::{LazyProperties, copies, without_blind_copies};
+use crate::firehose::{self, TraceOrigin};
+use crate::properties::without_blind_copies;
+use crate::route_publish::{self, Routed, Sender};
 use crate::run::{Outcome as Enqueued, Run, enqueue};
 use crate::topology::{Caller, Question, may_get};
 use leveret_amqp::Properties;
 use leveret_auth::{Access, Resource, check_user_id};
-use leveret_client::{Awaited, Delivery};
+use leveret_client::{Answered, Awaited, Delivery};
 use leveret_queue::Outcome;
 use leveret_queue_host::delayed;
 use leveret_queue_host::shard::GetOutcome;
@@ -17,10 +18,8 @@ use leveret_queue_host::{
     notify::{Afterwards, Notify},
     queue_host::Asker,
 };
-use leveret_routing::{Kind, RouteError, Scratch};
-use leveret_types::{
-    ChannelId, ConsumerId, FieldValue, Message, Now, ProtocolError, QueueId, ReplyCode, ShardId,
-};
+use leveret_routing::Scratch;
+use leveret_types::{ChannelId, ConsumerId, Message, Now, ProtocolError, QueueId, ShardId};
 use std::sync::Arc;
 
 impl Caller {
@@ -36,81 +35,32 @@ impl Caller {
         now: Now,
         env: &E,
     ) -> Result<Published, ProtocolError> {
-        let exchange = String::from_utf8_lossy(message.exchange()).into_owned();
-        self.permit(message, &exchange, env)?;
-        Run::with(env, now, |run| self.publish_to(&exchange, message, run))
+        self.check_claimed_user(message, env)?;
+        Run::with(env, now, |run| self.publish_to(message, run))
     }
 
     fn publish_to<E: Env>(
         &self,
-        exchange: &str,
         message: &Message,
         run: &mut Run<'_, E>,
     ) -> Result<Published, ProtocolError> {
-        let (now, env) = (run.now, run.env);
-        let mut queues = Vec::new();
-        let catalogue = run.catalogue();
-        let not_found = || {
-            ProtocolError::channel(
-                ReplyCode::NotFound,
-                format!("no exchange '{exchange}' in vhost '{}'", self.vhost),
-            )
+        let (env, mut queues) = (run.env, Vec::new());
+        let mut scratch = Scratch::new(run.now.wall_ms);
+        let sender = Sender {
+            rights: self.rights.as_ref(),
+            origin: self.trace_origin(env),
         };
-        let vhost = catalogue.vhost(&self.vhost).ok_or_else(not_found)?;
-        let facts = vhost.router().exchange(exchange);
-        match facts
-            .filter(|facts| !facts.internal)
-            .map(|facts| facts.kind)
-        {
-            Some(Kind::Delayed(_)) => {
-                if let Some(delay_ms) = delayed::delay_of(message.properties()) {
-                    return Ok(self.delay(message, delay_ms, run));
-                }
-            }
-            Some(Kind::RecentHistory { length }) => {
-                env.history()
-                    .remember(&self.vhost, exchange, *length, message);
-            }
-            _ => {}
+        // What is refused counts nowhere, and is not traced.
+        match route_publish::route(sender, message, &mut scratch, &mut queues, run)? {
+            Routed::Delayed => return Ok(kept_back(message, run)),
+            Routed::To(_) => {}
         }
-        let mut keys = vec![message.routing_key()];
-        keys.extend(copies(message.properties())?);
-        let lazy = LazyProperties::new(message.properties());
-        let routed = vhost.router().route(
-            message.exchange(),
-            &keys,
-            &lazy,
-            &mut Scratch::new(now.wall_ms),
-            &mut queues,
-        );
-        match routed {
-            Ok(()) => {}
-            Err(RouteError::NotFound) => return Err(not_found()),
-            Err(error) => {
-                return Err(ProtocolError::channel(
-                    ReplyCode::AccessRefused,
-                    error.to_string(),
-                ));
-            }
-        }
-        if let Some(traffic) = vhost.traffic(exchange) {
-            traffic.count(queues.len());
-        }
-        if vhost.tracing() {
-            let names = queues.iter().filter_map(|id| catalogue.queue(*id));
-            let names = names.map(|queue| FieldValue::text(queue.name())).collect();
-            env.defer(firehose::published(self.place(env), message, names));
-        }
+        let exchange = route_publish::name(message.exchange())?;
+        let flows = env.registry().flows();
+        flows.count(exchange, &queues, run.catalogue());
         let visible = without_blind_copies(message);
-        let queues_took_it = Afterwards::new(Then::Nothing);
-        // An alternate exchange may be the default one.
-        leveret_cluster::streams::refuse_views(catalogue, &queues)?;
-        leveret_cluster::streams::refuse_by_name(catalogue, exchange, &queues)?;
+        let queues_took_it = Afterwards::of_publish();
         count_received(message, env);
-        match queues.is_empty() {
-            true => add(&env.counters().messages_unroutable_returned, 1),
-            false => add(&env.counters().messages_routed, 1),
-        }
         let outcome = enqueue(
             visible.as_ref().unwrap_or(message),
             &queues,
@@ -120,11 +70,16 @@ impl Caller {
         if outcome.rejected {
             queues_took_it.refuse();
         }
+        let is_routed = !queues.is_empty() && !outcome.is_nowhere;
+        match is_routed {
+            true => add(&env.counters().messages_routed, 1),
+            false => add(&env.counters().messages_unroutable_returned, 1),
+        }
         // This was the last place that could be filled here; nothing follows.
         drop(queues_took_it.filled());
         let log_positions = positions(&outcome);
         Ok(Published {
-            is_routed: !queues.is_empty(),
+            is_routed,
             log_positions,
             queues_took_it,
         })
@@ -141,26 +96,16 @@ impl Caller {
             rights.check(Access::Write, Resource::Exchange(""))?;
         }
         let queue = self.usable_queue(name, env)?;
-        leveret_cluster::streams::refuse_by_name(&env.catalogue(), "", &[queue])?;
+        leveret_cluster::streams::refuse_by_name(&env.catalogue(), true, &[queue])?;
         Ok(queue)
     }
 
-    /// Whether the caller may publish this message to this exchange.
-    fn permit<E: Env>(
-        &self,
-        message: &Message,
-        exchange: &str,
-        env: &E,
-    ) -> Result<(), ProtocolError> {
-        let Some(rights) = &self.rights else {
-            return Ok(());
-        };
-        rights.check(Access::Write, Resource::Exchange(exchange))?;
-        let copies = copies(message.properties())?;
-        for key in std::iter::once(message.routing_key()).chain(copies) {
-            rights.check_topic(Access::Write, exchange, key)?;
-        }
-        if let Some(claimed) = Properties::trusted(message.properties()).user_id {
+    /// A message may say of itself that it is its publisher's, and somebody else's only if that one
+    /// may speak for others.
+    fn check_claimed_user<E: Env>(&self, message: &Message, env: &E) -> Result<(), ProtocolError> {
+        if let Some(rights) = &self.rights
+            && let Some(claimed) = Properties::trusted(message.properties()).user_id
+        {
             let catalogue = env.catalogue();
             let user = catalogue.user(rights.user());
             let impersonates = user.is_some_and(|user| user.has_tag("impersonator"));
@@ -171,36 +116,17 @@ impl Caller {
 
     /// Copies a message that the caller has got to the firehose, if that is on.
     pub fn trace_got<E: Env>(&self, delivery: &Delivery, env: &E) {
-        firehose::copy_delivered(self.place(env), delivery, env);
+        firehose::copy_delivered(self.trace_origin(env), delivery, env);
     }
 
     /// Where the firehose says that this caller's messages come from, or go to.
-    fn place<'a, E: Env>(&'a self, env: &'a E) -> Place<'a> {
-        Place {
+    fn trace_origin<'a, E: Env>(&'a self, env: &'a E) -> TraceOrigin<'a> {
+        TraceOrigin {
             node: &env.settings().node_name,
             vhost: &self.vhost,
             connection: "HTTP API",
             channel: ChannelId(1),
             user: self.rights.as_ref().map_or("", |rights| rights.user()),
-        }
-    }
-
-    /// Keeps a message back.
-    fn delay<E: Env>(&self, message: &Message, delay_ms: u64, run: &mut Run<'_, E>) -> Published {
-        count_received(message, run.env);
-        let due = run.now.wall_ms + delay_ms;
-        let shard = run.shard(delayed::SHARD);
-        shard.delay(&self.vhost, message, due);
-        let log_position = shard.log_position();
-        let queues_took_it = Afterwards::new(Then::Nothing);
-        drop(queues_took_it.filled());
-        Published {
-            is_routed: true,
-            log_positions: match message.summary.persistent {
-                true => vec![log_position],
-                false => Vec::new(),
-            },
-            queues_took_it,
         }
     }
 
@@ -238,6 +164,22 @@ impl Caller {
             rights.check(Access::Read, Resource::Queue(name))?;
         }
         Ok(queue)
+    }
+}
+
+/// A message is kept back.
+fn kept_back<E: Env>(message: &Message, run: &mut Run<'_, E>) -> Published {
+    count_received(message, run.env);
+    let log_position = run.shard(delayed::SHARD).log_position();
+    let queues_took_it = Afterwards::new(Then::Nothing);
+    drop(queues_took_it.filled());
+    Published {
+        is_routed: true,
+        log_positions: match message.summary.persistent {
+            true => vec![log_position],
+            false => Vec::new(),
+        },
+        queues_took_it,
     }
 }
 
@@ -317,10 +259,13 @@ impl Published {
     }
 
     /// Whoever published it is told what became of it: that counts as a confirm if all queues have
-    /// taken it.
+    /// taken it, as a refusal if one has refused it.
     pub fn told<E: Env>(self, env: &E) {
-        if self.is_taken() == Some(true) {
-            add(&env.counters().messages_confirmed, 1);
+        if let Some(is_taken) = self.is_taken() {
+            env.counters().answered(Answered {
+                confirmed: u64::from(is_taken),
+                refused: u64::from(!is_taken),
+            });
         }
     }
 }

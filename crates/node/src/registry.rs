@@ -1,9 +1,12 @@
-//! Who is logged in where: what the limits on connections and channels count.
+//! Who is logged in where: what the limits on connections and channels count. And what all of them
+//! have together.
 
+use crate::flows::Flows;
+use leveret_queue_host::link::Outboxes;
 use leveret_types::{ConnectionId, ProtocolError};
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Counts of what is open, by user and by virtual host.
 #[derive(Debug, Default)]
@@ -12,6 +15,8 @@ pub struct Registry {
     /// Whether any virtual host is traced: looked at for each delivery, where the catalogue would
     /// cost too much.
     traces: AtomicBool,
+    outboxes: Arc<Outboxes>,
+    flows: Flows,
 }
 
 #[derive(Debug, Default)]
@@ -22,6 +27,16 @@ struct Counts {
 }
 
 impl Registry {
+    /// What waits to be written at all connections.
+    pub const fn outboxes(&self) -> &Arc<Outboxes> {
+        &self.outboxes
+    }
+
+    /// What came to queues from exchanges.
+    pub const fn flows(&self) -> &Flows {
+        &self.flows
+    }
+
     /// Whether any virtual host is traced.
     pub fn traces(&self) -> bool {
         self.traces.load(Ordering::Relaxed)

@@ -8,16 +8,25 @@ use leveret_client::Awaited;
 use leveret_cluster::{BorrowedShard as _, held_by, members_of};
 use leveret_queue_host::notify::Notify;
 use leveret_queue_host::shard::{Bodies, Enqueued, Shard};
+use leveret_types::limits::RUN_WORK_MAX;
 use leveret_types::{Message, Now, QueueId, ShardId};
 use smallvec::SmallVec;
 
-/// What a batch of requests has borrowed of the environment: the catalogue for the whole batch, one
-/// shard at a time.
+/// What a message costs at one queue, in the units of [`RUN_WORK_MAX`].
+const ENQUEUE_WORK: usize = 50;
+/// Bytes of a message that cost a unit, wherever it goes.
+const BYTES_OF_WORK: u32 = 256;
+
+/// What a batch of requests has borrowed of the environment: the catalogue for the batch, or for a
+/// part of it that is not too much work, and one shard at a time.
 pub(crate) struct Run<'e, E: Env> {
     pub(crate) env: &'e E,
     pub(crate) now: Now,
     catalogue: Option<E::CatalogueGuard<'e>>,
     shard: Option<(ShardId, E::ShardGuard<'e>)>,
+    /// What was done since nothing was borrowed, and in all, in units.
+    held_work: usize,
+    work: usize,
 }
 
 impl<'e, E: Env> Run<'e, E> {
@@ -28,6 +37,8 @@ impl<'e, E: Env> Run<'e, E> {
             now,
             catalogue: None,
             shard: None,
+            held_work: 0,
+            work: 0,
         };
         let result = work(&mut run);
         run.release();
@@ -72,6 +83,26 @@ impl<'e, E: Env> Run<'e, E> {
     pub(crate) fn release(&mut self) {
         self.release_shard();
         self.catalogue = None;
+        self.held_work = 0;
+    }
+
+    /// Takes note of what was done, in units.
+    pub(crate) const fn spend(&mut self, units: usize) {
+        self.held_work = self.held_work.saturating_add(units);
+        self.work = self.work.saturating_add(units);
+    }
+
+    /// Between two requests: lets everything go if it was borrowed for long, so that others who
+    /// wait for it have their turn.
+    pub(crate) fn let_others_in(&mut self) {
+        if self.held_work >= RUN_WORK_MAX {
+            self.release();
+        }
+    }
+
+    /// What was done in all, in units.
+    pub(crate) const fn work(&self) -> usize {
+        self.work
     }
 }
 
@@ -82,6 +113,8 @@ pub(crate) type Targets = SmallVec<[QueueId; 4]>;
 #[derive(Default)]
 pub(crate) struct Outcome {
     pub(crate) rejected: bool,
+    /// None of its queues is there any more: it went nowhere, as if there were no route.
+    pub(crate) is_nowhere: bool,
     /// What must come true before the publish is confirmed.
     pub(crate) waits: SmallVec<[(Awaited, u64); 2]>,
     /// Queues of the cluster that should be given no more for now.
@@ -99,6 +132,7 @@ pub(crate) fn enqueue<E: Env>(
     let mut outcome = Outcome::default();
     let mut bodies = Bodies::default();
     let now = run.now;
+    run.spend(ENQUEUE_WORK * targets.len() + (message.size() / BYTES_OF_WORK) as usize);
     // Shard by shard: a shard that is let go between two of its queues may be given newer bodies by
     // others, and the logs take bodies in their order. Ascending: the log's thread goes the other
     // way round, so that it never has a message's second shard without the first.
@@ -110,6 +144,7 @@ pub(crate) fn enqueue<E: Env>(
         by_shard.sort_by_key(|queue| run.env.shard_of(*queue));
         &by_shard
     };
+    let mut gone = 0;
     for queue in targets {
         let id = run.env.shard_of(*queue);
         let shard = run.shard(id);
@@ -128,9 +163,11 @@ pub(crate) fn enqueue<E: Env>(
                     outcome.full.push(*queue);
                 }
             }
-            Enqueued::Volatile | Enqueued::Gone => {}
+            Enqueued::Volatile => {}
+            Enqueued::Gone => gone += 1,
             Enqueued::Rejected => outcome.rejected = true,
         }
     }
+    outcome.is_nowhere = gone > 0 && gone == targets.len();
     outcome
 }

@@ -1,9 +1,13 @@
 //! What listings show of connections, channels and consumers.
 
 use crate::identity::Peer;
-use leveret_client::ChannelCounters;
+use bytes::Bytes;
+use leveret_amqp::{RawTable, TableBuilder};
+use leveret_client::{ChannelCounters, DeliveredTo};
 use leveret_stream_session::{PublisherStatus, SubscriptionStatus};
+use leveret_types::limits::CONSUMER_ARGUMENTS_BYTES_MAX;
 use leveret_types::{ChannelId, ConnectionId, ConsumerId, FieldTable, QueueId};
+use std::sync::Arc;
 
 /// What is known of a connection, for listings.
 #[derive(Clone, Debug)]
@@ -46,6 +50,8 @@ pub struct ConnectionStatus {
     pub channels: Vec<ChannelStatus>,
     /// Its consumers.
     pub consumers: Vec<ConsumerStatus>,
+    /// What it has published, by channel and exchange.
+    pub published: Vec<PublishedStatus>,
     /// Whether it has published anything.
     pub publishes: bool,
     /// Its publishers, where it speaks the stream protocol.
@@ -102,5 +108,79 @@ pub struct ConsumerStatus {
     /// holds none, or that is not known.
     pub oldest_held_ms: Option<u64>,
     /// Its arguments.
-    pub arguments: FieldTable,
+    pub arguments: KeptArguments,
+    /// What it was given.
+    pub delivered: DeliveredTo,
+    /// Messages that it has acknowledged.
+    pub acknowledged: u64,
+}
+
+/// What a channel has published to an exchange.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PublishedStatus {
+    /// The channel.
+    pub channel: ChannelId,
+    /// The exchange; the default one has the empty name.
+    pub exchange: Arc<str>,
+    /// Messages.
+    pub messages: u64,
+    /// Queues that they went into, by id, with how many did.
+    pub queues: Vec<(QueueId, u64)>,
+}
+
+/// A consumer's arguments as they are kept for listings: as bytes, which take a fraction of the
+/// memory of values, once for all that show them; of many, those that fit.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeptArguments(Bytes);
+
+impl KeptArguments {
+    /// Keeps what fits into [`CONSUMER_ARGUMENTS_BYTES_MAX`].
+    pub(crate) fn of(arguments: &FieldTable) -> Self {
+        let mut kept = Vec::new();
+        for (name, value) in arguments.iter() {
+            let mut one = TableBuilder::new();
+            one.push(name, value);
+            let one = one.as_table();
+            if kept.len() + one.as_bytes().len() <= CONSUMER_ARGUMENTS_BYTES_MAX {
+                kept.extend_from_slice(one.as_bytes());
+            }
+        }
+        Self(kept.into_boxed_slice().into())
+    }
+
+    /// The arguments.
+    pub fn to_table(&self) -> FieldTable {
+        RawTable::trusted(&self.0).to_table()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use leveret_types::FieldValue;
+
+    #[test]
+    fn a_consumer_keeps_the_arguments_that_fit() {
+        let value = |length: usize| FieldValue::LongString(vec![b'x'; length]);
+        let few = FieldTable::from_iter([
+            ("x-priority".to_owned(), FieldValue::I32(7)),
+            ("own".to_owned(), FieldValue::Array(vec![value(3)])),
+        ]);
+        assert_eq!(KeptArguments::of(&few).to_table(), few);
+        let none = KeptArguments::of(&FieldTable::new());
+        assert_eq!((none.0.len(), none.to_table()), (0, FieldTable::new()));
+
+        let mut many = FieldTable::new();
+        many.set("large", value(CONSUMER_ARGUMENTS_BYTES_MAX));
+        many.set("x-priority", FieldValue::I32(7));
+        for number in 0..2_000 {
+            many.set(&format!("n{number}"), FieldValue::Void);
+        }
+        let kept = KeptArguments::of(&many);
+        assert!(kept.0.len() <= CONSUMER_ARGUMENTS_BYTES_MAX);
+        let shown = kept.to_table();
+        assert_eq!(shown.get("large"), None);
+        assert_eq!(shown.get("x-priority"), Some(&FieldValue::I32(7)));
+        assert!(shown.get("n100").is_some() && shown.get("n1999").is_none());
+    }
 }

@@ -11,7 +11,7 @@ mod step;
 pub use step::{Question, Step, StepAnswer, Then};
 
 use crate::env::{Env, LogPosition, QueueAnswer};
-use crate::growth;
+use crate::memory_permit;
 use leveret_auth::{Access, Rights};
 use leveret_client::{Reply, Topology};
 use leveret_metadata::{Command, QueueKind, QueueRecord};
@@ -70,7 +70,7 @@ impl Caller {
                         queue: declared,
                     });
                 }
-                Step::Change { command, then } => growth::permit(&command, env)
+                Step::Change { command, then } => memory_permit::permit(&command, env)
                     .and_then(|()| {
                         leveret_cluster::known_without_majority(&command, env)
                             .unwrap_or_else(|| env.execute(now, &command))

@@ -333,6 +333,13 @@ mod tests {
                 let _ = parse(&vec![byte; length]);
             }
         }
+        for at in 0..SAMPLED.len() {
+            for byte in 0..=u8::MAX {
+                let mut changed = SAMPLED.as_bytes().to_vec();
+                changed[at] = byte;
+                let _ = parse(&changed);
+            }
+        }
     }
 
     #[test]

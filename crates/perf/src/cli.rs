@@ -51,8 +51,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run a load and say what was found; 1 where a message was lost, doubled, out of order or
-    /// damaged, 2 where there is no result
+    /// Run a load and report it; exit code 1 if a message was lost, duplicated, out of order or
+    /// damaged, 2 if there is no result
     #[command(
         disable_help_flag = true,
         after_help = "Every message carries a sequence, the time at which it was due, and a checksum. \
@@ -205,7 +205,7 @@ fn run(options: &RunOptions, shown: &str) -> Result<ExitCode, String> {
     let engine = Engine {
         command: shown.to_owned(),
         pids: options.outcome.pid.clone(),
-        binary: options.place.binary.clone(),
+        binary: options.target.binary.clone(),
     };
     let (runs, error) = match &options.outcome.compare {
         None => (vec![run_once(&engine, &spec)?], None),

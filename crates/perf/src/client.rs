@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leveret_amqp::client::{Heard, Opening, next_heard};
+use leveret_amqp::client::{Opening, ServerFrame, next_server_frame};
 use leveret_amqp::{
     EncodeMethod, Method, PROTOCOL_HEADER, RawTable, TableBuilder, basic, channel, confirm,
     connection, encode, exchange, queue,
@@ -312,12 +312,14 @@ impl Client {
     /// Waits for a method of that name.
     fn answer(&mut self, wanted: &'static str) -> Result<Answer, Error> {
         loop {
-            match next_heard(self.awaited.input(), self.frame_max) {
+            match next_server_frame(self.awaited.input(), self.frame_max) {
                 Err(error) => return Err(self.awaited.protocol(error.to_string())),
                 Ok(None) => self.awaited.fill()?,
                 Ok(Some((_, heard, bytes))) => {
                     let found = match heard {
-                        Heard::Method(method) => read_answer(self.awaited.place(), &method, wanted),
+                        ServerFrame::Method(method) => {
+                            read_answer(self.awaited.place(), &method, wanted)
+                        }
                         _ => Ok(None),
                     };
                     self.awaited.consume(bytes);

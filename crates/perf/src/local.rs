@@ -15,6 +15,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use rustix::fs::statfs;
 use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
 
 use crate::client::Client;
 use crate::error::Error;
@@ -47,9 +48,9 @@ pub const FOLDERS: [&str; 4] = ["data", "segment", "wal", "logs"];
 pub struct Nodes {
     protocol: Protocol,
     nodes: Vec<Node>,
-    root: PathBuf,
+    root: TempDir,
     /// Folders on the user's drives, which go with the run.
-    placed: Vec<PathBuf>,
+    placed: Vec<TempDir>,
     notes: Vec<String>,
 }
 
@@ -98,8 +99,8 @@ impl Nodes {
             placed: Vec::new(),
             notes: Vec::new(),
         };
-        // Three nodes that know of each other need `serve --cluster`; until this binary has it,
-        // a specification of three runs on one, and its result says so.
+        // A binary that was given may be older than clusters: then a specification of three nodes
+        // runs on one, and its result says so.
         let count = if spec.nodes > 1 && !knows(&binary, "--cluster") {
             let note = format!(
                 "meant for {} nodes; run on one: no cluster here",
@@ -151,7 +152,7 @@ impl Nodes {
     ) -> Result<Node, Error> {
         let name = format!("node-{}", at + 1);
         let temporary = std::env::temp_dir();
-        let home = self.root.join(&name);
+        let home = self.root.path().join(&name);
         fs::create_dir_all(&home).map_err(Error::io(format!("create {}", home.display())))?;
         let mut configuration = String::new();
         let mut folders = Vec::new();
@@ -164,8 +165,9 @@ impl Nodes {
                 None => home.join(folder),
                 Some(drive) => {
                     let own = fresh_folder(drive)?;
-                    self.placed.push(own.clone());
-                    own
+                    let path = own.path().to_owned();
+                    self.placed.push(own);
+                    path
                 }
             };
             configuration += &format!("folders.{folder} = {}\n", path.display());
@@ -284,9 +286,6 @@ impl Drop for Nodes {
             // One that has ended already has nothing to be killed.
             let _ = node.child.kill();
             let _ = node.child.wait();
-        }
-        for folder in self.placed.iter().chain([&self.root]) {
-            let _ = fs::remove_dir_all(folder);
         }
     }
 }
@@ -505,18 +504,9 @@ fn check(spec: &BrokerSpec) -> Result<(), Error> {
 }
 
 /// A new folder of the run's own.
-fn fresh_folder(within: &Path) -> Result<PathBuf, Error> {
-    for attempt in 0.. {
-        let path = within.join(format!("leveret-perf-{}-{attempt}", std::process::id()));
-        match fs::create_dir(&path) {
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-            created => {
-                let what = format!("create {}", path.display());
-                return created.map(|()| path).map_err(Error::io(what));
-            }
-        }
-    }
-    unreachable!("numbers do not end");
+fn fresh_folder(within: &Path) -> Result<TempDir, Error> {
+    let what = format!("create a folder in {}", within.display());
+    TempDir::with_prefix_in("leveret-perf-", within).map_err(Error::io(what))
 }
 
 #[cfg(test)]
@@ -548,19 +538,18 @@ mod tests {
 
     #[test]
     fn a_start_that_fails_leaves_nothing_on_the_drives() {
-        let drive = fresh_folder(&std::env::temp_dir()).unwrap();
+        let drive = tempfile::tempdir().unwrap();
         let spec = BrokerSpec {
             drives: [
-                ("segment".to_owned(), drive.clone()),
-                ("wal".to_owned(), drive.join("missing")),
+                ("segment".to_owned(), drive.path().to_owned()),
+                ("wal".to_owned(), drive.path().join("missing")),
             ]
             .into(),
             ..BrokerSpec::default()
         };
         let error = Nodes::start(&spec, Protocol::Amqp, Some(Path::new("/bin/true"))).unwrap_err();
         assert!(error.to_string().contains("missing"), "{error}");
-        assert_eq!(fs::read_dir(&drive).unwrap().count(), 0);
-        fs::remove_dir(drive).unwrap();
+        assert_eq!(fs::read_dir(drive.path()).unwrap().count(), 0);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Chunks of a stream taken apart for an operator who looks at its messages.
 
-use leveret_message::{Place, delivered, filter_value, unpack};
+use leveret_message::{StreamPosition, delivered, filter_value, unpack};
 use leveret_stream::{ChunkKind, EntryValues, Filter, SharedChunk, value_hash};
 use leveret_types::Message;
 use std::ops::ControlFlow;
@@ -45,7 +45,7 @@ pub fn look<B>(
     let message = |offset: u64, entry: &[u8], value: Option<u32>| {
         let is_wanted =
             |message: &Message| filter.is_none_or(|filter| matches(filter, message, value));
-        let found = (offset >= from).then(|| delivered(entry, Place { stream, offset }));
+        let found = (offset >= from).then(|| delivered(entry, StreamPosition { stream, offset }));
         found.filter(is_wanted)
     };
     let (mut offset, data) = (header.first_offset, chunk.data());

@@ -1,9 +1,10 @@
 //! A queue that is on one node alone: the queue machine, its logs, and where its consumers are.
 
-mod guests;
 mod hosting;
+mod node_sessions;
 mod nodes;
 mod queues;
+mod subscriptions;
 mod viewing;
 
 pub(crate) use queues::{ClassicQueues, HandedOver};
@@ -16,16 +17,17 @@ use crate::log_ids::log_of;
 use crate::peeked::{self, Found, Peeked, meta_of};
 use crate::queue_host::HostContext;
 use crate::queue_spec::{LocalQueueStats, QueueSpec};
-use crate::quorum::link::Event;
+use crate::quorum::protocol::Event;
 use crate::stream_view::StreamView;
 use crate::subscriber::Subscriber;
-use guests::Guests;
 use hashbrown::HashMap;
 use leveret_client::Delivery;
 use leveret_queue::{Effect, Log, Offer, Peek, Position, Queue, RecoveredPriorityLog, State};
 use leveret_storage::{BodyId, LogKind, ShardLogs};
 use leveret_types::{ConsumerId, Message, NodeId, Now, QueueId};
+use node_sessions::NodeSessions;
 use std::collections::VecDeque;
+use subscriptions::Subscriptions;
 
 /// Messages of one batch that are kept at hand until the queue has had a look at them.
 const FRESH_MAX: usize = 4_096;
@@ -56,17 +58,17 @@ pub(crate) struct ClassicQueue {
     priority_logs: Vec<u8>,
     consumers: HashMap<ConsumerId, Attached, foldhash::fast::FixedState>,
     /// Who may hold messages without being a consumer: by `basic.get`, or after `basic.cancel`.
-    subscriptions: Vec<(ConsumerId, Subscriber)>,
+    subscriptions: Subscriptions<ConsumerId, Subscriber>,
     /// Messages enqueued since the last pump, so that they are delivered from the socket's buffer
     /// and not looked up in the log.
     fresh: VecDeque<(Position, Message)>,
     /// Messages that the queue looked at since the last pump, for the deliveries that follow: what
     /// the log has read from disk it keeps only as long as it has room.
-    looked: Peeked,
+    peeked: Peeked,
     dead: DeadLetters,
     waiting_gets: Vec<WaitingGet>,
     /// The nodes whose clients use the queue.
-    guests: Guests,
+    node_sessions: NodeSessions,
     /// Whether it is in the lists of the shard's classic queues.
     listed: queues::Listed,
     saved: State,
@@ -75,16 +77,16 @@ pub(crate) struct ClassicQueue {
 }
 
 /// What the queue machine sees of its surroundings.
-struct LogView<'a> {
+struct ClassicLog<'a> {
     queue: QueueId,
     logs: &'a mut ShardLogs,
     fresh: &'a VecDeque<(Position, Message)>,
-    looked: &'a mut Peeked,
+    peeked: &'a mut Peeked,
     consumers: &'a HashMap<ConsumerId, Attached, foldhash::fast::FixedState>,
     view: Option<&'a StreamView>,
 }
 
-impl Log for LogView<'_> {
+impl Log for ClassicLog<'_> {
     fn peek(&mut self, position: Position) -> Peek {
         if let Some(view) = self.view {
             return view.peek(position.index);
@@ -92,7 +94,7 @@ impl Log for LogView<'_> {
         if let Some(message) = find_fresh(self.fresh, position) {
             return Peek::Ready(meta_of(message));
         }
-        self.looked.peek(self.logs, self.queue, position)
+        self.peeked.peek(self.logs, self.queue, position)
     }
 
     fn admit(&mut self, consumer: ConsumerId, bytes: u32) -> bool {
@@ -156,7 +158,11 @@ impl ClassicQueue {
             bytes => match State::decode(bytes) {
                 Ok(state) => (state, true),
                 Err(error) => {
-                    tracing::error!(queue = %id, %error, "delivery counts are lost");
+                    tracing::error!(
+                        queue = %id,
+                        %error,
+                        "the queue's saved state cannot be read: its delivery counts begin at 0"
+                    );
                     (State::unknown(priority_logs.iter().copied()), false)
                 }
             },
@@ -191,11 +197,11 @@ impl ClassicQueue {
             priority_logs,
             consumers: HashMap::default(),
             fresh: VecDeque::new(),
-            looked: Peeked::default(),
+            peeked: Peeked::default(),
             dead: DeadLetters::default(),
-            subscriptions: Vec::new(),
+            subscriptions: Subscriptions::default(),
             waiting_gets: Vec::new(),
-            guests: Guests::default(),
+            node_sessions: NodeSessions::default(),
             listed: queues::Listed::default(),
             saved,
             view: None,
@@ -213,11 +219,11 @@ impl ClassicQueue {
         logs: &mut ShardLogs,
         out: &mut Vec<Effect>,
     ) -> Offer {
-        let mut view = LogView {
+        let mut view = ClassicLog {
             queue: self.id,
             logs,
             fresh: &self.fresh,
-            looked: &mut self.looked,
+            peeked: &mut self.peeked,
             consumers: &self.consumers,
             view: self.view.as_deref(),
         };
@@ -266,7 +272,7 @@ impl ClassicQueue {
 
     fn forget_fresh(&mut self) {
         self.fresh.clear();
-        self.looked.clear(self.consumers.is_empty());
+        self.peeked.clear(self.consumers.is_empty());
         if self.fresh.capacity() > 64 && self.consumers.is_empty() {
             self.fresh.shrink_to_fit();
         }
@@ -286,11 +292,11 @@ impl ClassicQueue {
     }
 
     fn tick(&mut self, context: &mut HostContext<'_>) {
-        let mut view = LogView {
+        let mut view = ClassicLog {
             queue: self.id,
             logs: context.logs,
             fresh: &self.fresh,
-            looked: &mut self.looked,
+            peeked: &mut self.peeked,
             consumers: &self.consumers,
             view: self.view.as_deref(),
         };
@@ -307,31 +313,17 @@ impl ClassicQueue {
         own.chain(view).min()
     }
 
-    /// Remembers whose subscription this is, until it is detached.
+    /// Remembers whose subscription this is, until it is detached, or holds nothing any more: so
+    /// that cancelling again and again costs no room.
     fn note_subscription(&mut self, subscription: ConsumerId, subscriber: Subscriber) {
-        if self
-            .subscriptions
-            .iter()
-            .any(|(known, _)| *known == subscription)
-        {
-            return;
-        }
-        // Those that hold nothing any more make room, so that cancelling again and again costs
-        // none.
-        if self.subscriptions.len() == self.subscriptions.capacity() {
-            self.subscriptions
-                .retain(|(known, _)| self.queue.holds(*known));
-        }
-        self.subscriptions.push((subscription, subscriber));
+        let holds = |known: &ConsumerId| self.queue.holds(*known);
+        self.subscriptions.add(subscription, subscriber, holds);
     }
 
     fn subscriber_of(&self, subscription: ConsumerId) -> Option<Subscriber> {
-        let consumer = self
-            .consumers
-            .get(&subscription)
-            .map(|found| found.subscriber);
-        let mut subscriptions = self.subscriptions.iter();
-        consumer.or_else(|| Some(subscriptions.find(|(known, _)| *known == subscription)?.1))
+        let consumer = self.consumers.get(&subscription);
+        let consumer = consumer.map(|found| found.subscriber);
+        consumer.or_else(|| self.subscriptions.get(&subscription))
     }
 
     fn find(&mut self, logs: &mut ShardLogs, position: Position) -> Found {
@@ -340,7 +332,7 @@ impl ClassicQueue {
         }
         match find_fresh(&self.fresh, position) {
             Some(message) => Found::Message(message.clone()),
-            None => self.looked.find(logs, self.id, position),
+            None => self.peeked.find(logs, self.id, position),
         }
     }
 
@@ -480,7 +472,7 @@ impl ClassicQueue {
 
     /// Says something to a node's remote queue, if that has a session.
     fn say(&self, context: &mut HostContext<'_>, to: NodeId, event: Event) {
-        self.guests.say(to, self.id, event, context.answers);
+        self.node_sessions.say(to, self.id, event, context.answers);
     }
 
     fn delete_if_unused(&self, context: &mut HostContext<'_>) {
@@ -496,12 +488,12 @@ impl ClassicQueue {
     /// Hands messages over to be dead-lettered; those that are on disk only once they have been
     /// read.
     fn send_dead_letters(&mut self, logs: &mut ShardLogs, effects: &mut ShardEffects) {
-        let (queue, looked, view) = (self.id, &mut self.looked, self.view.as_deref());
+        let (queue, peeked, view) = (self.id, &mut self.peeked, self.view.as_deref());
         let mut find = |at: Position| match find_fresh(&self.fresh, at) {
             Some(message) => Found::Message(message.clone()),
             None => match view {
                 Some(view) => view.find(at.index),
-                None => looked.find(logs, queue, at),
+                None => peeked.find(logs, queue, at),
             },
         };
         while let Some(dead) = self.dead.take(queue, &mut find) {

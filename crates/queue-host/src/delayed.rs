@@ -10,7 +10,7 @@ use crate::stored;
 use bytes::Bytes;
 use leveret_amqp::{Properties, Property, RawValue};
 use leveret_storage::{Durability, LogKind, Read, ShardLogs};
-use leveret_types::limits::DELAY_MS_MAX;
+use leveret_types::limits::{DELAY_MS_MAX, DELAYED_RETRY_MS_MAX, DELAYED_RETRY_MS_MIN};
 use leveret_types::{FieldValue, LogId, Message, Now, RangeSet, ShardId};
 use std::collections::BTreeMap;
 
@@ -119,12 +119,13 @@ impl Delayed {
         self.due.insert((due_ms, index), message.size());
     }
 
-    /// The first of the messages that are kept back, by when they are due: that moment in
-    /// wall-clock milliseconds, and the index. One whose due time has not been read since a restart
-    /// is not among them.
+    /// The first of the messages that are kept back, from one of them on, by when they are due:
+    /// that moment in wall-clock milliseconds, and the index. One whose due time has not been read
+    /// since a restart is not among them.
     #[must_use]
-    pub fn first(&self, count: usize) -> Vec<(u64, u64)> {
-        self.due.keys().take(count).copied().collect()
+    pub fn first(&self, from: (u64, u64), count: usize) -> Vec<(u64, u64)> {
+        let due = self.due.range(from..).take(count);
+        due.map(|(which, _)| *which).collect()
     }
 
     /// One of them, with its virtual host; none if it is not kept back any more, or cannot be read.
@@ -186,14 +187,26 @@ impl Delayed {
             };
             self.due.remove(&(due, index));
             match decode(&bytes) {
-                Some((_, vhost, message)) => out.push(Deferred::Publish {
+                Some((due, vhost, message)) => out.push(Deferred::Publish {
                     vhost,
                     message,
-                    delayed: Some(index),
+                    delayed: Some((due, index)),
                 }),
-                None => tracing::error!(index, "a delayed message is not one; it is set aside"),
+                None => tracing::error!(
+                    index,
+                    "a record of the delayed messages cannot be decoded; it stays in the log and is \
+                     not published"
+                ),
             }
         }
+    }
+
+    /// One that was let go could not reach its queues yet: it is due again after a pause, which
+    /// grows with how late it is.
+    pub(crate) fn put_back(&mut self, now: Now, (due_ms, index): (u64, u64), bytes: u32) {
+        let late_ms = now.wall_ms.saturating_sub(due_ms);
+        let pause_ms = (late_ms / 2).clamp(DELAYED_RETRY_MS_MIN, DELAYED_RETRY_MS_MAX);
+        self.due.insert((now.wall_ms + pause_ms, index), bytes);
     }
 
     fn scan(&mut self, logs: &mut ShardLogs) {
@@ -271,6 +284,25 @@ mod tests {
         ];
         for (sent, seen) in cases {
             assert_eq!(negated(sent), seen, "{sent:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_put_back_is_due_after_pauses_that_grow_with_how_late_it_is() {
+        let mut delayed = Delayed::default();
+        for (late_ms, pause_ms) in [
+            (0, DELAYED_RETRY_MS_MIN),
+            (2 * DELAYED_RETRY_MS_MIN + 2, DELAYED_RETRY_MS_MIN + 1),
+            (2 * DELAYED_RETRY_MS_MAX + 2, DELAYED_RETRY_MS_MAX),
+        ] {
+            let now = Now {
+                monotonic_ms: 7,
+                wall_ms: 1_000 + late_ms,
+            };
+            delayed.put_back(now, (1_000, 3), 10);
+            assert_eq!(delayed.next_due_ms(), Some(now.wall_ms + pause_ms));
+            assert_eq!(delayed.len(), 1);
+            delayed.due.clear();
         }
     }
 }

@@ -4,6 +4,7 @@ use crate::events::{PeerFrame, QueueEvent};
 use leveret_client::Delivery;
 use leveret_stream::SessionId;
 use leveret_types::{ConnectionId, ConsumerId, Message, NodeId, QueueId};
+use std::sync::Arc;
 
 /// What is to happen outside the shard.
 #[derive(Debug, Default)]
@@ -38,8 +39,9 @@ pub enum Deferred {
         vhost: String,
         /// The message: its exchange and routing key say where it goes.
         message: Message,
-        /// Its index in the log of delayed messages.
-        delayed: Option<u64>,
+        /// When its delay was over, in wall-clock milliseconds, and its index in the log of delayed
+        /// messages.
+        delayed: Option<(u64, u64)>,
     },
     /// A message is in all the queues that it was put into: what waited for that.
     Afterwards {
@@ -47,6 +49,17 @@ pub enum Deferred {
         then: Then,
         /// Whether one of the queues has refused the message.
         refused: bool,
+    },
+    /// Send a queue more of what an `x-recent-history` exchange remembers that it was bound to.
+    Recall {
+        /// The queue.
+        queue: QueueId,
+        /// The exchange's virtual host.
+        vhost: String,
+        /// The exchange.
+        exchange: String,
+        /// The numbers of the messages that it has yet to get.
+        numbers: std::ops::Range<u64>,
     },
     /// Close the channel of a consumer that has kept a delivery for too long.
     TimedOut {
@@ -93,10 +106,12 @@ pub enum Then {
     },
     /// Its delay was over: it leaves the log of delayed messages.
     DelayedReleased {
-        /// Its index.
-        index: u64,
+        /// When it was over, in wall-clock milliseconds, and its index.
+        delayed: (u64, u64),
         /// Bytes of its body.
         bytes: u32,
+        /// The queues that it was put into.
+        targets: Arc<[QueueId]>,
     },
 }
 

@@ -1,6 +1,6 @@
 //! What queues tell to whom: events for connections, answers, frames for other nodes.
 
-use crate::quorum::link::{Fetched, QueueCounts};
+use crate::quorum::protocol::{Fetched, QueueCounts};
 use bytes::Bytes;
 use leveret_client::{Delivery, Reply};
 use leveret_queue::AttachError;

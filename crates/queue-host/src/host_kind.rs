@@ -1,12 +1,12 @@
 //! What a shard does with all queues of one kind that this node hosts. A kind of queue is one more
 //! that implements this, and one more in `Shard::kinds`.
 
-use crate::around::Around;
 use crate::queue_spec::LocalQueueStats;
-use crate::quorum::link::Command;
-use leveret_queue::{Counters, Counts, Queue};
+use crate::quorum::protocol::{Command, Fetched};
+use crate::shard_context::ShardContext;
+use leveret_queue::{Counters, Counts, HeldMessage, Queue, Waiting};
 use leveret_storage::ShardLogs;
-use leveret_types::{NodeId, Now, QueueId, QueueKind};
+use leveret_types::{ConsumerId, NodeId, Now, QueueId, QueueKind};
 use std::ops::Range;
 
 /// What queues count, all of a type together. The type is the one that they were declared with: a
@@ -46,7 +46,7 @@ pub(crate) trait HostKind {
     /// not lead.
     fn receive(
         &mut self,
-        around: &mut Around<'_>,
+        context: &mut ShardContext<'_>,
         from: NodeId,
         queue: QueueId,
         session: u64,
@@ -56,7 +56,7 @@ pub(crate) trait HostKind {
     /// Messages that were dead-lettered are where they were to go (or nowhere): they leave.
     fn dead_lettered(
         &mut self,
-        around: &mut Around<'_>,
+        context: &mut ShardContext<'_>,
         queue: QueueId,
         priority_log: u8,
         range: Range<u64>,
@@ -65,32 +65,32 @@ pub(crate) trait HostKind {
     /// A message that must be dead-lettered could not be: it goes again later.
     fn not_dead_lettered(
         &mut self,
-        around: &mut Around<'_>,
+        context: &mut ShardContext<'_>,
         queue: QueueId,
         priority_log: u8,
         index: u64,
     );
 
     /// Messages that were read from disk have come for a queue.
-    fn loaded(&mut self, around: &mut Around<'_>, queue: QueueId);
+    fn loaded(&mut self, context: &mut ShardContext<'_>, queue: QueueId);
 
     /// Takes a queue away with its messages. Answers how it stood, if it was led here.
-    fn remove(&mut self, around: &mut Around<'_>, queue: QueueId) -> Option<Counts>;
+    fn remove(&mut self, context: &mut ShardContext<'_>, queue: QueueId) -> Option<Counts>;
 
     /// The shard's part of the write-ahead log is durable further than before.
-    fn on_durable(&mut self, around: &mut Around<'_>);
+    fn on_durable(&mut self, context: &mut ShardContext<'_>);
 
     /// Another node is connected.
-    fn peer_up(&mut self, around: &mut Around<'_>, peer: NodeId);
+    fn peer_up(&mut self, context: &mut ShardContext<'_>, peer: NodeId);
 
     /// Another node is down.
-    fn peer_down(&mut self, around: &mut Around<'_>, peer: NodeId);
+    fn peer_down(&mut self, context: &mut ShardContext<'_>, peer: NodeId);
 
     /// Time passes: what is due is done in [`Self::finish`].
-    fn tick(&mut self, around: &mut Around<'_>);
+    fn tick(&mut self, context: &mut ShardContext<'_>);
 
     /// Lets queues that something happened to deliver, expire and drop, once for the whole batch.
-    fn finish(&mut self, around: &mut Around<'_>);
+    fn finish(&mut self, context: &mut ShardContext<'_>);
 
     /// When [`Self::tick`] is to be called next, in monotonic milliseconds.
     fn next_deadline_ms(&self, now: Now) -> Option<u64>;
@@ -100,6 +100,28 @@ pub(crate) trait HostKind {
 
     /// Facts about a queue: all of them where it is led, elsewhere what lives.
     fn local_stats(&self, now: Now, logs: &ShardLogs, queue: QueueId) -> Option<LocalQueueStats>;
+
+    /// Which messages of a quorum queue wait; nothing of any other, and where it is not led here.
+    fn waiting(&self, queue: QueueId) -> Option<Waiting>;
+
+    /// Messages of a queue that somebody holds ([`Queue::held_behind`]); nothing where it is not
+    /// led here.
+    fn held_behind(
+        &self,
+        queue: QueueId,
+        of: Option<&[ConsumerId]>,
+        before: u64,
+        count: usize,
+    ) -> Option<Vec<HeldMessage>>;
+
+    /// Shows a message that somebody holds, and leaves it there; nothing while it is being read
+    /// from disk.
+    fn show_held(
+        &mut self,
+        context: &mut ShardContext<'_>,
+        queue: QueueId,
+        held: &HeldMessage,
+    ) -> Option<Fetched>;
 
     /// Adds the queues to `out` that are led here and that something happened to since this was
     /// asked last, in no order.

@@ -13,9 +13,7 @@
 //! Invariant: a publisher is told of a place in the log, or of a commit, and never of anything
 //! earlier.
 
-mod active;
 pub mod alarms;
-mod around;
 pub mod browsing;
 mod classic;
 mod dead_letters;
@@ -36,9 +34,11 @@ mod peeked;
 pub mod queue_host;
 pub mod queue_spec;
 pub mod quorum;
+mod sampled_queues;
 mod serving;
 pub mod shard;
-pub mod standstill;
+mod shard_context;
+pub mod stalled_log;
 pub mod stream_events;
 mod stream_queues;
 pub mod stream_reader;

@@ -1,11 +1,28 @@
 //! The credit between queues and a connection: how much may be on its way to one client.
 
 use crate::sync::{AtomicBool, AtomicU32, AtomicUsize, Mutex, Ordering};
-use leveret_types::limits::{OUTBOX_BYTES_MAX, OUTBOX_MESSAGES_MAX};
+use leveret_types::limits::{
+    OUTBOX_BYTES_MAX, OUTBOX_BYTES_SCARCE, OUTBOX_MESSAGES_MAX, OUTBOXES_BYTES_MAX,
+};
 use leveret_types::{ConsumerId, QueueId};
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+
+/// What waits to be written at all connections of a node, as far as it is more than each may have
+/// in any case: connections whose sockets take what comes have no part in it, and do not write to
+/// it.
+#[derive(Debug, Default)]
+pub struct Outboxes {
+    bytes: AtomicUsize,
+}
+
+impl Outboxes {
+    /// Bytes that count.
+    pub fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+}
 
 /// Shared by a connection and the shards that deliver to it. Shards take, the connection gives back
 /// once the socket has taken the bytes. Counts may be seen a moment late by the other side, which
@@ -15,13 +32,31 @@ pub struct Link {
     messages: AtomicUsize,
     bytes: AtomicUsize,
     congested: AtomicBool,
+    /// The node's, once it counts there.
+    node: OnceLock<Arc<Outboxes>>,
+    /// Bytes that it has there; never more than `bytes`.
+    counted: AtomicUsize,
 }
 
 impl Link {
+    /// From now on it counts towards what all connections of the node have.
+    pub fn count_in(&self, node: &Arc<Outboxes>) {
+        self.node.get_or_init(|| Arc::clone(node));
+    }
+
+    /// Bytes that may be on their way before the next delivery waits. Where that is less than there
+    /// are, the client has some yet to take: it is told to go on when it has.
+    fn bytes_max(&self) -> usize {
+        match self.node.get() {
+            Some(node) if node.bytes() >= OUTBOXES_BYTES_MAX => OUTBOX_BYTES_SCARCE,
+            _ => OUTBOX_BYTES_MAX,
+        }
+    }
+
     /// Takes credit for one delivery; false, and remembered as congested, if there is none left.
     pub fn take(&self, bytes: usize) -> bool {
         if self.messages.load(Ordering::Relaxed) >= OUTBOX_MESSAGES_MAX
-            || self.bytes.load(Ordering::Relaxed) >= OUTBOX_BYTES_MAX
+            || self.bytes.load(Ordering::Relaxed) >= self.bytes_max()
         {
             // A swap, not a store: it is ordered with the swap in `give` whichever comes first.
             self.congested.swap(true, Ordering::SeqCst);
@@ -33,16 +68,43 @@ impl Link {
             }
         }
         self.messages.fetch_add(1, Ordering::Relaxed);
-        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let counts = (before + bytes).saturating_sub(before.max(OUTBOX_BYTES_SCARCE));
+        if counts > 0
+            && let Some(node) = self.node.get()
+        {
+            node.bytes.fetch_add(counts, Ordering::Relaxed);
+            self.counted.fetch_add(counts, Ordering::Relaxed);
+        }
         true
+    }
+
+    /// So many bytes, or what it has, count no more.
+    fn uncount(&self, bytes: usize) {
+        let Some(node) = self.node.get() else { return };
+        let counted = self
+            .counted
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |counted| {
+                (counted > 0).then(|| counted.saturating_sub(bytes))
+            });
+        if let Ok(counted) = counted {
+            node.bytes.fetch_sub(counted.min(bytes), Ordering::Relaxed);
+        }
     }
 
     /// Gives credit back; true if queues wait for it, who must then be told.
     pub fn give(&self, messages: usize, bytes: usize) -> bool {
+        self.uncount(bytes);
         self.bytes.fetch_sub(bytes, Ordering::SeqCst);
         let before = self.messages.fetch_sub(messages, Ordering::SeqCst);
         let left = before.saturating_sub(messages);
         left <= OUTBOX_MESSAGES_MAX / 2 && self.congested.swap(false, Ordering::SeqCst)
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.uncount(usize::MAX);
     }
 }
 
@@ -252,6 +314,41 @@ mod tests {
         assert!(link.give(OUTBOX_MESSAGES_MAX / 2, OUTBOX_MESSAGES_MAX / 2));
         assert!(!link.give(1, 1), "told once");
         assert!(link.take(1));
+    }
+
+    #[test]
+    fn clients_that_read_nothing_hold_so_much_together_and_all_others_go_on() {
+        const MESSAGE: usize = 1_000;
+        let node = Arc::new(Outboxes::default());
+        let fill = || {
+            let link = Link::default();
+            link.count_in(&node);
+            let taken = (0..OUTBOX_MESSAGES_MAX).take_while(|_| link.take(MESSAGE));
+            let bytes = taken.count() * MESSAGE;
+            (link, bytes)
+        };
+        let mut stuck: Vec<(Link, usize)> = (0..300).map(|_| fill()).collect();
+        let held: usize = stuck.iter().map(|(_, bytes)| bytes).sum();
+        let most = OUTBOXES_BYTES_MAX + OUTBOX_BYTES_MAX + 300 * (OUTBOX_BYTES_SCARCE + MESSAGE);
+        assert!(held <= most, "{held} bytes of {most}");
+        let (last, bytes) = stuck.pop().expect("some");
+        assert!((OUTBOX_BYTES_SCARCE..2 * OUTBOX_BYTES_SCARCE).contains(&bytes));
+        assert!(!last.take(MESSAGE), "it is full");
+        assert!(
+            last.give(10, 10 * MESSAGE),
+            "and told when its socket takes some"
+        );
+        assert!(last.take(MESSAGE));
+        drop(last);
+        // Who leaves, or has read all, has no part in it any more.
+        let others = stuck.split_off(stuck.len() / 2);
+        drop(others);
+        for (link, bytes) in &stuck {
+            link.give(bytes / MESSAGE, *bytes);
+        }
+        assert_eq!(node.bytes(), 0);
+        let (_, bytes) = fill();
+        assert!(bytes > OUTBOX_BYTES_MAX / 2, "{bytes}");
     }
 
     const QUEUE: QueueId = QueueId(1);

@@ -61,6 +61,7 @@ pub struct Afterwards {
     /// The queues that it is not in yet.
     missing: Missing,
     then: Then,
+    is_publish: bool,
 }
 
 impl Afterwards {
@@ -69,7 +70,23 @@ impl Afterwards {
         Arc::new(Self {
             missing: Missing::one(),
             then,
+            is_publish: false,
         })
+    }
+
+    /// The same for what is published: no queue has it yet, whose message would be lost with a
+    /// place that is gone.
+    pub fn of_publish() -> Arc<Self> {
+        Arc::new(Self {
+            missing: Missing::one(),
+            then: Then::Nothing,
+            is_publish: true,
+        })
+    }
+
+    /// Whether this is of a message that no queue has yet.
+    pub(crate) const fn is_publish(&self) -> bool {
+        self.is_publish
     }
 
     /// One more place is missing.

@@ -1,6 +1,7 @@
 //! What a queue has looked at in its logs, kept until it has decided what becomes of it: a message
 //! is read once for the look and its delivery.
 
+use crate::quorum::protocol::Fetched;
 use crate::shard::log_of;
 use crate::stored;
 use leveret_queue::{Meta, Peek, Position};
@@ -28,6 +29,17 @@ pub(crate) enum Found {
     Pending,
     /// It is gone, or cannot be read.
     Never,
+}
+
+impl Found {
+    /// What is said of it; nothing while it is being read.
+    pub(crate) fn fetched(self) -> Option<Fetched> {
+        match self {
+            Self::Message(message) => Some(Fetched::Message(message)),
+            Self::Never => Some(Fetched::Unreadable),
+            Self::Pending => None,
+        }
+    }
 }
 
 /// Messages that were looked at, in the order of the looks.

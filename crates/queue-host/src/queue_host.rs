@@ -4,8 +4,8 @@
 //! Three implement them. A `classic::ClassicQueue` is on this node alone and does what is
 //! wanted in place, for clients of this node and for other nodes. A `quorum::RemoteQueue` stands
 //! for a queue that is led elsewhere, or hosted by a group: it turns the verbs into
-//! [`Command`](crate::quorum::link::Command)s for its leader and the leader's
-//! [`Event`](crate::quorum::link::Event)s into answers, in the same process as over the link. A
+//! [`Command`](crate::quorum::protocol::Command)s for its leader and the leader's
+//! [`Event`](crate::quorum::protocol::Event)s into answers, in the same process as over the link. A
 //! `stream_queues::StreamQueue` does the same for a stream, for all but those who read it
 //! or publish to it with a session of their own.
 //!
@@ -17,7 +17,7 @@ use crate::events::QueueAnswer;
 use crate::link::ConsumerLink;
 use crate::notify::Notify;
 use crate::outcome::{Bodies, Enqueued, GetOutcome};
-use crate::quorum::link::{Answer, Settle};
+use crate::quorum::protocol::{Answer, Settle};
 use crate::subscriber::Subscriber;
 use leveret_queue::{AttachError, Consumer, Effect};
 use leveret_storage::ShardLogs;

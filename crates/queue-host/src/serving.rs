@@ -1,9 +1,9 @@
 //! What a host does for the remote queues of nodes: [`Command`]s come in, by [`serve`]; what they
-//! come to goes out as [`Event`](crate::quorum::link::Event)s.
+//! come to goes out as [`Event`](crate::quorum::protocol::Event)s.
 //!
 //! A classic queue serves other nodes, a replica that leads serves its own node's clients too.
 
-use crate::quorum::link::{Command, Operation, Registration};
+use crate::quorum::protocol::{Command, Operation, Registration};
 use leveret_queue::{Consumer, Position};
 use leveret_types::{ConsumerId, NodeId};
 
@@ -21,11 +21,11 @@ pub(crate) trait ServesNodes {
         registration: &Registration,
     );
 
-    /// A node has nothing to present to the leader of this term.
-    fn absent(&mut self, context: &mut Self::Context<'_>, from: NodeId, term: u64);
+    /// A node has nothing to register with the leader of this term.
+    fn nothing_to_register(&mut self, context: &mut Self::Context<'_>, from: NodeId, term: u64);
 
     /// Whether what a node says in a session is to be taken. If it is not because the session is
-    /// unknown, the node is asked to present itself.
+    /// unknown, the node is asked to register.
     fn admits(&mut self, context: &mut Self::Context<'_>, from: NodeId, session: u64) -> bool;
 
     /// Operations in order, from number `first` on.
@@ -55,6 +55,9 @@ pub(crate) trait ServesNodes {
         consumer: ConsumerId,
         given: Credit,
     );
+
+    /// See [`Command::Acknowledged`].
+    fn acknowledged(&mut self, context: &mut Self::Context<'_>, from: NodeId, first: u64);
 
     /// Something that is answered by an event of its own.
     fn ask(&mut self, context: &mut Self::Context<'_>, from: NodeId, session: u64, what: Query);
@@ -99,10 +102,12 @@ pub(crate) fn serve<H: ServesNodes>(
     command: Command,
 ) {
     match command {
-        Command::Present(registration) => {
+        Command::Register(registration) => {
             return host.present(context, from, session, &registration);
         }
-        Command::Absent { term } => return host.absent(context, from, term),
+        Command::NothingToRegister { term } => {
+            return host.nothing_to_register(context, from, term);
+        }
         _ if !host.admits(context, from, session) => return,
         _ => {}
     }
@@ -118,6 +123,7 @@ pub(crate) fn serve<H: ServesNodes>(
             messages,
             bytes,
         } => return host.credit(context, from, consumer, Credit { messages, bytes }),
+        Command::Acknowledged { first } => return host.acknowledged(context, from, first),
         Command::Get {
             subscription,
             no_ack,
@@ -139,7 +145,7 @@ pub(crate) fn serve<H: ServesNodes>(
                 index,
             },
         },
-        Command::Present(_) | Command::Absent { .. } => return,
+        Command::Register(_) | Command::NothingToRegister { .. } => return,
     };
     host.ask(context, from, session, query);
 }

@@ -8,7 +8,6 @@ mod convert;
 mod entry;
 mod replicas;
 
-use crate::around::Around;
 use crate::classic::ClassicQueues;
 use crate::delayed::{self, BeingRead, Delayed};
 pub use crate::effects::{DeadLetter, Deferred, ShardEffects};
@@ -20,16 +19,17 @@ pub use crate::outcome::{Bodies, Enqueued, GetOutcome, unavailable};
 pub use crate::queue_host::When;
 pub use crate::queue_spec::{LocalQueueStats, QueueSpec, ViewSpec};
 use crate::quorum::RemoteQueues;
-use crate::quorum::link::{self, Answer, Origin};
+use crate::quorum::protocol::{self, Answer, Fetched, Origin};
 use crate::quorum::replica::{Replicas, Transfers};
+use crate::shard_context::ShardContext;
 use crate::stream_events::StreamNews;
 use crate::stream_queues::StreamQueues;
 pub use crate::subscriber::Subscriber;
 use bytes::Bytes;
-use leveret_queue::Counts;
+use leveret_queue::{Counts, HeldMessage, Waiting};
 use leveret_storage::{LogStats, SealedChunk, ShardLogs, Urgency};
 use leveret_types::limits::LEADER_LEASE_MS;
-use leveret_types::{LogId, Message, NodeId, Now, QueueId, ShardId};
+use leveret_types::{ConsumerId, LogId, Message, NodeId, Now, QueueId, ShardId};
 use std::collections::HashMap;
 use std::ops::Range;
 
@@ -151,7 +151,7 @@ impl Shard {
     /// What has gathered is about to be sealed: what belongs into the same chunk is added now.
     pub fn before_seal(&mut self, now: Now) {
         if self.replicas.has_open() {
-            self.with_replicas(now, |replicas, around| replicas.before_seal(around));
+            self.with_replicas(now, |replicas, context| replicas.before_seal(context));
             // What was proposed may be due before it is durable.
             self.next_deadline_ms = self.deadline(now).unwrap_or(u64::MAX);
         }
@@ -160,7 +160,7 @@ impl Shard {
     /// This shard's part of the write-ahead log is durable further than before: what waited for it
     /// goes on. [`ShardLogs::on_durable`] has been told.
     pub fn on_durable(&mut self, now: Now) {
-        self.for_each_kind(now, |kind, around| kind.on_durable(around));
+        self.for_each_kind(now, |kind, context| kind.on_durable(context));
         // What is committed now may have made a deadline: it is not certain that anything else
         // happens here before it.
         self.finish(now);
@@ -169,11 +169,11 @@ impl Shard {
     /// A frame for one of this shard's queues has come from another node. Anything may be in it.
     pub fn receive_peer(&mut self, now: Now, from: NodeId, queue: QueueId, frame: Bytes) {
         match frame.first() {
-            Some(&(link::TO_LEADER | link::TO_REMOTE_QUEUE)) => {
+            Some(&(protocol::TO_LEADER | protocol::TO_REMOTE_QUEUE)) => {
                 self.receive_link(now, from, queue, frame);
             }
-            _ => self.with_replicas(now, |replicas, around| {
-                replicas.receive_peer(around, from, queue, &frame);
+            _ => self.with_replicas(now, |replicas, context| {
+                replicas.receive_peer(context, from, queue, &frame);
             }),
         }
     }
@@ -184,14 +184,14 @@ impl Shard {
             self.standing.up.push(peer);
         }
         self.remote_queues.peer_up(now, peer);
-        self.for_each_kind(now, |kind, around| kind.peer_up(around, peer));
+        self.for_each_kind(now, |kind, context| kind.peer_up(context, peer));
     }
 
     /// Another node is down: the failure detector has given it up.
     pub fn peer_down(&mut self, now: Now, peer: NodeId) {
         self.standing.up.retain(|up| *up != peer);
         self.link_peer_down(now, peer);
-        self.for_each_kind(now, |kind, around| kind.peer_down(around, peer));
+        self.for_each_kind(now, |kind, context| kind.peer_down(context, peer));
     }
 
     /// The node that this shard is part of; 0 outside clusters.
@@ -239,7 +239,7 @@ impl Shard {
     /// ready.
     pub fn remove_queue(&mut self, now: Now, id: QueueId) -> Option<Counts> {
         self.remove_remote_queue(now, id);
-        self.on_kind(now, id, |kind, around| kind.remove(around, id))
+        self.on_kind(now, id, |kind, context| kind.remove(context, id))
     }
 
     /// Keeps a queue's lease alive: it was declared again.
@@ -249,15 +249,15 @@ impl Shard {
 
     /// A message that was dead-lettered is where it was to go (or nowhere): it leaves.
     pub fn dead_lettered(&mut self, now: Now, queue: QueueId, priority_log: u8, range: Range<u64>) {
-        self.on_kind(now, queue, |kind, around| {
-            kind.dead_lettered(around, queue, priority_log, range);
+        self.on_kind(now, queue, |kind, context| {
+            kind.dead_lettered(context, queue, priority_log, range);
         });
     }
 
     /// A message that must be dead-lettered could not be: it goes again later.
     pub fn not_dead_lettered(&mut self, now: Now, queue: QueueId, priority_log: u8, index: u64) {
-        self.on_kind(now, queue, |kind, around| {
-            kind.not_dead_lettered(around, queue, priority_log, index);
+        self.on_kind(now, queue, |kind, context| {
+            kind.not_dead_lettered(context, queue, priority_log, index);
         });
     }
 
@@ -270,7 +270,7 @@ impl Shard {
                 continue;
             }
             let (queue, _) = queue_of(log);
-            self.on_kind(now, queue, |kind, around| kind.loaded(around, queue));
+            self.on_kind(now, queue, |kind, context| kind.loaded(context, queue));
             self.remote_queues.loaded(queue);
         }
     }
@@ -288,8 +288,8 @@ impl Shard {
 
     /// The first of them by when they are due: see [`Delayed::first`].
     #[must_use]
-    pub fn first_delayed(&self, count: usize) -> Vec<(u64, u64)> {
-        self.delayed.first(count)
+    pub fn first_delayed(&self, from: (u64, u64), count: usize) -> Vec<(u64, u64)> {
+        self.delayed.first(from, count)
     }
 
     /// One of them: see [`Delayed::look`].
@@ -331,23 +331,28 @@ impl Shard {
             .settle(delayed::LOG, index..index + 1, u64::from(bytes));
     }
 
+    /// A delayed message could not reach its queues yet: it is kept, and let go after a pause.
+    pub fn delay_again(&mut self, now: Now, delayed: (u64, u64), bytes: u32) {
+        self.delayed.put_back(now, delayed, bytes);
+    }
+
     /// A stream says something to a queue of this shard that has a session with it: a view, or what
     /// stands for the stream itself.
     pub fn hear_stream(&mut self, now: Now, queue: QueueId, news: StreamNews) {
         if queue.is_stream() {
             return self.streams.hear(queue, news, &mut self.effects);
         }
-        let (mut around, classic, replicas) = self.parts(now);
+        let (mut context, classic, replicas) = self.parts(now);
         match classic.has(queue) {
-            true => classic.hear_stream(&mut around.context(), queue, news),
-            false => replicas.hear_stream(&mut around, queue, news),
+            true => classic.hear_stream(&mut context.host_context(), queue, news),
+            false => replicas.hear_stream(&mut context, queue, news),
         }
     }
 
     /// Looks at the queues whose time has come, and lets go delayed messages that are due.
     pub fn tick(&mut self, now: Now) {
         self.link_tick(now);
-        self.for_each_kind(now, |kind, around| kind.tick(around));
+        self.for_each_kind(now, |kind, context| kind.tick(context));
         self.delayed
             .release(now, &mut self.logs, &mut self.effects.deferred);
         self.finish(now);
@@ -387,13 +392,13 @@ impl Shard {
     }
 
     fn finish_hosts(&mut self, now: Now) {
-        self.for_each_kind(now, |kind, around| kind.finish(around));
+        self.for_each_kind(now, |kind, context| kind.finish(context));
     }
 
     /// What hosts of queues reach, and the kinds of them: one that comes is to be one more here.
-    fn parts(&mut self, now: Now) -> (Around<'_>, &mut ClassicQueues, &mut Replicas) {
+    fn parts(&mut self, now: Now) -> (ShardContext<'_>, &mut ClassicQueues, &mut Replicas) {
         let silent_ms = now.monotonic_ms.saturating_sub(self.standing.checked_ms);
-        let around = Around {
+        let context = ShardContext {
             now,
             node: self.node,
             up: &self.standing.up,
@@ -406,13 +411,13 @@ impl Shard {
             clients: &mut self.remote_queues,
             scratch: &mut self.scratch,
         };
-        (around, &mut self.classic, &mut self.replicas)
+        (context, &mut self.classic, &mut self.replicas)
     }
 
-    fn for_each_kind(&mut self, now: Now, run: impl Fn(&mut dyn HostKind, &mut Around<'_>)) {
-        let (mut around, classic, replicas) = self.parts(now);
-        run(classic, &mut around);
-        run(replicas, &mut around);
+    fn for_each_kind(&mut self, now: Now, run: impl Fn(&mut dyn HostKind, &mut ShardContext<'_>)) {
+        let (mut context, classic, replicas) = self.parts(now);
+        run(classic, &mut context);
+        run(replicas, &mut context);
     }
 
     /// Runs something on the kind of host that a queue has on this node.
@@ -420,12 +425,12 @@ impl Shard {
         &mut self,
         now: Now,
         queue: QueueId,
-        run: impl FnOnce(&mut dyn HostKind, &mut Around<'_>) -> R,
+        run: impl FnOnce(&mut dyn HostKind, &mut ShardContext<'_>) -> R,
     ) -> R {
-        let (mut around, classic, replicas) = self.parts(now);
+        let (mut context, classic, replicas) = self.parts(now);
         match classic.has(queue) {
-            true => run(classic, &mut around),
-            false => run(replicas, &mut around),
+            true => run(classic, &mut context),
+            false => run(replicas, &mut context),
         }
     }
 
@@ -433,16 +438,16 @@ impl Shard {
     pub(crate) fn with_replicas<R>(
         &mut self,
         now: Now,
-        run: impl FnOnce(&mut Replicas, &mut Around<'_>) -> R,
+        run: impl FnOnce(&mut Replicas, &mut ShardContext<'_>) -> R,
     ) -> R {
-        let (mut around, _, replicas) = self.parts(now);
-        run(replicas, &mut around)
+        let (mut context, _, replicas) = self.parts(now);
+        run(replicas, &mut context)
     }
 
     /// Lets leaders act on what has happened.
     pub(crate) fn finish_replicas(&mut self, now: Now) {
         if !self.replicas.is_empty() {
-            self.with_replicas(now, |replicas, around| replicas.finish(around));
+            self.with_replicas(now, |replicas, context| replicas.finish(context));
         }
     }
 
@@ -465,6 +470,35 @@ impl Shard {
     pub fn counts(&self, now: Now, queue: QueueId) -> Option<Counts> {
         let mut kinds = self.kinds().into_iter();
         kinds.find_map(|kind| kind.led_counts(now, queue))
+    }
+
+    /// Which messages of a quorum queue wait; nothing of any other, and where it is not led here.
+    #[must_use]
+    pub fn waiting(&self, queue: QueueId) -> Option<Waiting> {
+        let mut kinds = self.kinds().into_iter();
+        kinds.find_map(|kind| kind.waiting(queue))
+    }
+
+    /// Messages of a queue that somebody holds ([`leveret_queue::Queue::held_behind`]); nothing
+    /// where it is not led here, or its leader does not act yet.
+    #[must_use]
+    pub fn held_behind(
+        &self,
+        queue: QueueId,
+        of: Option<&[ConsumerId]>,
+        before: u64,
+        count: usize,
+    ) -> Option<Vec<HeldMessage>> {
+        let mut kinds = self.kinds().into_iter();
+        kinds.find_map(|kind| kind.held_behind(queue, of, before, count))
+    }
+
+    /// Shows a message that somebody holds, and leaves it there; nothing while it is being read
+    /// from disk.
+    pub fn show_held(&mut self, now: Now, queue: QueueId, held: &HeldMessage) -> Option<Fetched> {
+        self.on_kind(now, queue, |kind, context| {
+            kind.show_held(context, queue, held)
+        })
     }
 
     /// Facts about all queues.

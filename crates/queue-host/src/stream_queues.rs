@@ -15,7 +15,7 @@ use crate::link::ConsumerLink;
 use crate::notify::Notify;
 use crate::outcome::{Bodies, Enqueued, GetOutcome};
 use crate::queue_host::{Asker, Get, HostContext, QueueHost, When};
-use crate::quorum::link::{QueueCounts, Settle};
+use crate::quorum::protocol::{QueueCounts, Settle};
 use crate::stream_events::StreamNews;
 use crate::subscriber::Subscriber;
 use leveret_message::{as_amqp091, entry_of, filter_value};

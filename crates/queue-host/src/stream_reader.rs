@@ -2,7 +2,9 @@
 
 use bytes::Bytes;
 use leveret_client::Flow;
-use leveret_message::{Place, SubBatch, SubBatchError, Unpacking, delivered, filter_value};
+use leveret_message::{
+    StreamPosition, SubBatch, SubBatchError, Unpacking, delivered, filter_value,
+};
 use leveret_stream::chunk::first_entry;
 use leveret_stream::{ChunkKind, EntryValues, Filter, ReaderId, SharedChunk, value_hash};
 use leveret_types::limits::STREAM_SUB_BATCH_BYTES_MAX;
@@ -164,11 +166,11 @@ impl Reader {
             if offset < self.first || !is_wanted(offset) {
                 continue;
             }
-            let place = Place {
+            let position = StreamPosition {
                 stream: &self.name,
                 offset,
             };
-            let message = delivered(&entry, place);
+            let message = delivered(&entry, position);
             if self.passes(&message) {
                 self.credit -= 1;
                 return Some((offset, message));

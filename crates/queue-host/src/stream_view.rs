@@ -1,5 +1,5 @@
-//! What a queue has instead of a log where it is a view of a stream: which of the stream's messages
-//! are settled, and those at hand that are not.
+//! The view of a stream: it takes the place of a queue's log. It knows which of the stream's
+//! messages are settled, and has those at hand that are not.
 //!
 //! A position of the queue is an offset of the stream. The view reads the stream as a session of
 //! its own, a bounded number of messages ahead of its consumers, and gives them to the queue
@@ -31,7 +31,7 @@ use leveret_stream::{
 };
 use leveret_types::limits::{STREAM_CHUNKS_READ_AHEAD, VIEW_IDLE_MS};
 use leveret_types::{Message, Now, QueueId};
-use loss::{Absent, Shortness};
+use loss::{MissingOffsets, Shortness};
 use progress::{Given, Progress};
 use saves::Saves;
 use std::ops::Range;
@@ -85,7 +85,7 @@ pub(crate) struct StreamView {
     window: Window,
     progress: Progress,
     given: Given,
-    absent: Absent,
+    missing_offsets: MissingOffsets,
     /// Whether it was said, since the stream is read, that some of it cannot be read here.
     is_unreadable_told: bool,
     short: Shortness,
@@ -156,7 +156,7 @@ impl StreamView {
     /// Messages that the stream is known to have and the queue has not been given: they are ready.
     pub(crate) fn backlog(&self) -> u64 {
         let left = self.end.offset.saturating_sub(self.given.end);
-        left.saturating_sub(self.absent.len())
+        left.saturating_sub(self.missing_offsets.len())
     }
 
     /// Whether the stream may have a message for whoever asks now, although the queue has none.
@@ -175,7 +175,7 @@ impl StreamView {
         let count = self.backlog();
         self.stop_reading();
         self.given.end = self.given.end.max(self.end.offset);
-        self.absent = Absent::default();
+        self.missing_offsets = MissingOffsets::default();
         self.progress.read_ms = 0;
         if self.stage != Stage::Broken {
             self.begins = Some(OffsetSpec::Next);
@@ -422,7 +422,11 @@ impl StreamView {
             Event::ReaderEnded { reader, refusal }
                 if u64::from(reader.0) == self.reader_number() =>
             {
-                tracing::error!(view = %self.queue, "its stream cannot be read further: {refusal}");
+                tracing::error!(
+                    view = %self.queue,
+                    "the view's stream cannot be read: {refusal}; tried again in {} s",
+                    RETRY_DAMAGED_MS / 1_000
+                );
                 self.fail(now, RETRY_DAMAGED_MS);
             }
             Event::Lost { .. } => self.fail(now, RETRY_MS),

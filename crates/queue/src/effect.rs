@@ -57,8 +57,8 @@ pub enum Effect {
         /// The consumer, or who got the message.
         subscription: ConsumerId,
     },
-    /// This message cannot be read. It is set aside: neither delivered nor settled, until
-    /// [`crate::Queue::discard_damaged`].
+    /// This message cannot be read. It is set aside: neither delivered nor settled, until an
+    /// operator repairs the store (`leveret storage repair`).
     Damaged {
         /// The message.
         position: Position,

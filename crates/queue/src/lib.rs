@@ -1,4 +1,5 @@
-//! The queue machine: what is ready, who holds what, what goes to whom next, and what leaves.
+//! The queue machine: which messages are ready, which subscription holds which, what is delivered
+//! next, and what leaves.
 //!
 //! A [`Queue`] is shared by classic and quorum queues. It holds *positions*, not messages: a
 //! [`Position`] is an index in a *priority log*, which is the log of one priority.
@@ -56,8 +57,8 @@
 //! leaving (being dead-lettered), or damaged.
 //! Invariant: a message leaves only with an [`Effect::Settled`] that names it, and only once.
 //! Invariant: within a priority log, what is ready is handed out in order of index; what returns
-//! takes its old place. Invariant: this crate reads no clock, no file and no socket, and never sees
-//! a message's bytes.
+//! takes its old place.
+//! Invariant: this crate reads no clock, no file and no socket, and never sees a message's bytes.
 
 mod consumer;
 mod effect;
@@ -74,7 +75,7 @@ pub use effect::{Delivery, Effect, Got, Offer, Outcome, Reason};
 pub use leveret_types::QueueKind;
 pub use leveret_types::{DelayedRetry, Overflow, Retried};
 pub use log::{Log, Meta, Peek, Position};
-pub use queue::{Counters, Counts, Oldest, Queue};
+pub use queue::{Counters, Counts, HeldMessage, Oldest, Queue, Waiting};
 pub use returns::Returns;
 pub use runs::RunMap;
 pub use settings::Settings;

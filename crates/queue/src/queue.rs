@@ -9,7 +9,7 @@ mod settle;
 mod time;
 mod view;
 
-pub use view::{Counters, Counts, Oldest};
+pub use view::{Counters, Counts, HeldMessage, Oldest, Waiting};
 
 use crate::consumer::Subscriptions;
 use crate::effect::{Effect, Got, Offer};
@@ -19,6 +19,7 @@ use crate::returns::Delayed;
 use crate::settings::Settings;
 use amount::Amount;
 use consumers::Election;
+use leveret_types::limits::QUORUM_PRIORITY_MAX;
 use leveret_types::{ConsumerId, Now, Overflow, QueueKind};
 use std::ops::Range;
 use time::{AbleTime, Deadlines};
@@ -52,8 +53,7 @@ pub struct Queue {
     taken: Vec<(Range<u64>, u32)>,
 }
 
-/// Priority logs of a quorum queue: `0..=31`, and the one of messages without a priority.
-const QUORUM_PRIORITY_LOG_MAX: u8 = 31;
+/// The priority log of a quorum queue's messages without a priority.
 const QUORUM_PRIORITY_LOG_DEFAULT: u8 = 4;
 /// Delivery times are kept to this accuracy, so that deliveries of one second share an interval.
 const DELIVERY_TIME_MS: u64 = 1_000;
@@ -119,7 +119,7 @@ impl Queue {
             QueueKind::Classic => priority.unwrap_or(0).min(self.settings.priority_max),
             QueueKind::Quorum | QueueKind::Stream => priority
                 .unwrap_or(QUORUM_PRIORITY_LOG_DEFAULT)
-                .min(QUORUM_PRIORITY_LOG_MAX),
+                .min(QUORUM_PRIORITY_MAX),
         }
     }
 

@@ -1,6 +1,6 @@
 //! A map from numbers to small values, held as intervals of equal value.
 
-use leveret_types::blocks::{Blocks, Place, Span};
+use leveret_types::blocks::{Blocks, Cursor, Span};
 use std::ops::Range;
 
 /// Intervals for which an empty map keeps its memory.
@@ -114,24 +114,24 @@ impl<V: Copy + Eq> RunMap<V> {
             }
             return;
         }
-        let place = self.runs.search(range.start);
-        let next = self.runs.get(place).copied();
+        let cursor = self.runs.search(range.start);
+        let next = self.runs.get(cursor).copied();
         let free = next.is_none_or(|next| next.start >= range.end);
         assert!(free, "{range:?} overlaps an interval");
         self.len += range.end - range.start;
         let joins_next = next.is_some_and(|r| r.start == range.end && r.value == value);
-        let before = self.runs.before(place);
+        let before = self.runs.before(cursor);
         let joined = |r: &&Run<V>| r.end == range.start && r.value == value;
         let last = before.filter(|at| self.runs.get(*at).filter(joined).is_some());
         match (last, next) {
             (Some(last), Some(next)) if joins_next => {
                 self.runs.edit(last, |r| r.end = next.end);
-                self.runs.remove(place);
+                self.runs.remove(cursor);
             }
             (Some(last), _) => self.runs.edit(last, |r| r.end = range.end),
-            (None, _) if joins_next => self.runs.edit(place, |r| r.start = range.start),
+            (None, _) if joins_next => self.runs.edit(cursor, |r| r.start = range.start),
             (None, _) => self.runs.insert(
-                place,
+                cursor,
                 Run {
                     start: range.start,
                     end: range.end,
@@ -148,11 +148,11 @@ impl<V: Copy + Eq> RunMap<V> {
         if range.is_empty() {
             return 0;
         }
-        let mut place = self.runs.search(range.start);
-        while let Some(run) = self.runs.get(place).filter(|r| r.start < range.end) {
+        let mut cursor = self.runs.search(range.start);
+        while let Some(run) = self.runs.get(cursor).filter(|r| r.start < range.end) {
             let run = *run;
             let cut = run.start.max(range.start)..run.end.min(range.end);
-            place = self.cut(place, run, &cut);
+            cursor = self.cut(cursor, run, &cut);
             self.len -= cut.end - cut.start;
             let was_last = cut.end < run.end;
             taken(cut, run.value);
@@ -164,21 +164,21 @@ impl<V: Copy + Eq> RunMap<V> {
         before - self.len
     }
 
-    /// Takes a part of an interval out; gives the place of what follows it.
-    fn cut(&mut self, place: Place, run: Run<V>, cut: &Range<u64>) -> Place {
+    /// Takes a part of an interval out; gives the position of what follows it.
+    fn cut(&mut self, cursor: Cursor, run: Run<V>, cut: &Range<u64>) -> Cursor {
         let tail = Run {
             start: cut.end,
             ..run
         };
         match (run.start < cut.start, cut.end < run.end) {
-            (false, false) => self.runs.remove(place),
+            (false, false) => self.runs.remove(cursor),
             (false, true) => {
-                self.runs.edit(place, |run| run.start = cut.end);
-                place
+                self.runs.edit(cursor, |run| run.start = cut.end);
+                cursor
             }
             (true, head_and_tail) => {
-                self.runs.edit(place, |run| run.end = cut.start);
-                let next = self.runs.after(place);
+                self.runs.edit(cursor, |run| run.end = cut.start);
+                let next = self.runs.after(cursor);
                 if head_and_tail {
                     self.runs.insert(next, tail);
                 }

@@ -7,13 +7,13 @@
 
 pub mod sync;
 
+#[path = "../../shell/src/durable_signal.rs"]
+pub mod durable_signal;
 #[path = "../../shell/src/inbox.rs"]
 pub mod inbox;
 #[path = "../../queue-host/src/link.rs"]
 pub mod link;
 #[path = "../../queue-host/src/missing.rs"]
 pub mod missing;
-#[path = "../../shell/src/news.rs"]
-pub mod news;
-#[path = "../../shell/src/signal.rs"]
-pub mod signal;
+#[path = "../../shell/src/waker.rs"]
+pub mod waker;

@@ -2,12 +2,12 @@
 //!
 //! A thread that sleeps for good because a wake-up was lost is reported by loom as a deadlock.
 
+use leveret_races::durable_signal::DurableSignal;
 use leveret_races::inbox::Inbox;
 use leveret_races::link::{Limiter, Link};
 use leveret_races::missing::Missing;
-use leveret_races::news::DurableNews;
-use leveret_races::signal::{Signal, Woken};
 use leveret_races::sync::Waker;
+use leveret_races::waker::{Signal, Woken};
 use leveret_types::limits::OUTBOX_BYTES_MAX;
 use leveret_types::{ConsumerId, QueueId};
 
@@ -181,7 +181,7 @@ fn who_waits_for_the_disk_hears_when_something_is_durable() {
     model(|| {
         let waker = Waker::default();
         let inbox = Arc::new(Inbox::<()>::new(waker.clone()));
-        let news = Arc::new(DurableNews::new(1));
+        let news = Arc::new(DurableSignal::new(1));
         let durable = Arc::new(AtomicU64::new(0));
         let log = {
             let (inbox, news) = (Arc::clone(&inbox), Arc::clone(&news));
@@ -195,7 +195,7 @@ fn who_waits_for_the_disk_hears_when_something_is_durable() {
         };
         let waits = {
             let news = Arc::clone(&news);
-            move || news.wait(0)
+            move || news.is_pending(0)
         };
         let mut asked = false;
         io_thread(&inbox, &waker, waits, |_| {

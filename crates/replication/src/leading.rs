@@ -152,12 +152,6 @@ impl Group {
         self.observe();
     }
 
-    /// The first of [`Self::promotable_learners`].
-    #[must_use]
-    pub fn promotable_learner(&self) -> Option<ReplicaId> {
-        self.promotable_learners().next()
-    }
-
     /// The learners that follow, and have all that is committed but for the last few entries: they
     /// may be made voters. One that is a little slower than the others never has all of them while
     /// entries keep coming. None where this member does not lead.

@@ -1,6 +1,7 @@
 //! The headers exchange's comparison of a binding's arguments with a message's headers.
 
 use crate::BindError;
+use crate::work;
 use leveret_types::{FieldTable, FieldValue};
 use smallvec::SmallVec;
 
@@ -22,6 +23,8 @@ pub enum MatchMode {
 #[derive(Clone, Debug)]
 pub struct HeadersMatcher {
     mode: MatchMode,
+    /// What a comparison costs at most.
+    work: usize,
     wanted: Box<[(Box<str>, FieldValue)]>,
 }
 
@@ -52,12 +55,18 @@ impl HeadersMatcher {
             }
         };
         let with_x = matches!(mode, MatchMode::AllWithX | MatchMode::AnyWithX);
-        let wanted = arguments
+        let wanted: Box<[_]> = arguments
             .iter()
             .filter(|(name, _)| *name != "x-match" && (with_x || !name.starts_with("x-")))
             .map(|(name, value)| (name.into(), value.clone()))
             .collect();
-        Ok(Self { mode, wanted })
+        let work = wanted.iter().map(|(_, value)| work_of(value)).sum();
+        Ok(Self { mode, work, wanted })
+    }
+
+    /// What a comparison costs at most, in units.
+    pub(crate) const fn work(&self) -> usize {
+        1 + self.work
     }
 
     /// Whether every header that the binding wants must match, and not just one of them.
@@ -110,6 +119,22 @@ impl<'a> Headers<'a> {
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&'a str, &'a FieldValue)> {
         self.0.iter().copied()
     }
+
+    /// What it costs to look them all up, in units.
+    pub(crate) fn work(&self) -> usize {
+        self.iter().map(|(_, value)| work_of(value)).sum()
+    }
+}
+
+/// What it costs to look a header up, or to compare it, in units.
+pub(crate) fn work_of(value: &FieldValue) -> usize {
+    let below = match value {
+        FieldValue::LongString(bytes) | FieldValue::Bytes(bytes) => work::of_bytes(bytes.len()),
+        FieldValue::Array(items) => items.iter().map(work_of).sum(),
+        FieldValue::Table(table) => table.iter().map(|(_, value)| work_of(value)).sum(),
+        _ => 0,
+    };
+    work::HEADER + below
 }
 
 /// Entries in the order of their names, the first of several of one name kept.

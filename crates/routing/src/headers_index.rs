@@ -7,18 +7,18 @@
 
 use crate::headers::{self, Headers, HeadersMatcher};
 use crate::targets::{Entries, Entry};
-use foldhash::fast::FixedState;
+use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 use leveret_types::FieldValue;
 use smallvec::SmallVec;
 use std::hash::{BuildHasher, Hash, Hasher};
 
 /// Where a binding stands in the index, so that taking it out does not search.
-pub(crate) type Places = SmallVec<[Place; 1]>;
+pub(crate) type IndexSlots = SmallVec<[IndexSlot; 1]>;
 
-/// One of a binding's places.
+/// One of a binding's slots.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct IndexSlot {
     /// What the binding stands under; `None` is the list of bindings that want nothing.
     key: Option<u64>,
     slot: u32,
@@ -27,58 +27,64 @@ pub(crate) struct Place {
 /// The bindings of one headers exchange.
 #[derive(Debug, Default)]
 pub(crate) struct HeadersIndex {
-    by_header: HashMap<u64, Entries, FixedState>,
+    by_header: HashMap<u64, Entries, RandomState>,
     /// Bindings that match whatever comes.
     unconditional: Entries,
-    hasher: FixedState,
+    hasher: RandomState,
 }
 
 impl HeadersIndex {
-    /// Puts a binding in; gives its places, which [`Self::remove`] wants back.
-    pub fn insert(&mut self, matcher: &HeadersMatcher, entry: Entry) -> Places {
+    /// Puts a binding in; gives its slots, which [`Self::remove`] wants back.
+    pub fn insert(&mut self, matcher: &HeadersMatcher, entry: Entry) -> IndexSlots {
         let mut keys: SmallVec<[u64; 4]> = matcher
             .wanted()
             .map(|(name, value)| self.key(name, wanted_class(value)))
             .collect();
-        keys.sort_unstable();
-        keys.dedup();
         if matcher.wants_all() {
+            // Of equal ones the first in the order of the names: which hash is lowest is chance.
             let fewest = keys
                 .iter()
                 .copied()
                 .min_by_key(|key| self.by_header.get(key).map_or(0, |e| e.as_slice().len()));
             return SmallVec::from_slice(&[self.push(fewest, entry)]);
         }
+        keys.sort_unstable();
+        keys.dedup();
         // One that wants any of nothing matches nothing, and stands nowhere.
         keys.into_iter()
             .map(|key| self.push(Some(key), entry))
             .collect()
     }
 
-    fn push(&mut self, key: Option<u64>, entry: Entry) -> Place {
+    fn push(&mut self, key: Option<u64>, entry: Entry) -> IndexSlot {
         let entries = match key {
             Some(key) => self.by_header.entry(key).or_default(),
             None => &mut self.unconditional,
         };
         let slot = entries.push(entry);
-        Place { key, slot }
+        IndexSlot { key, slot }
     }
 
-    /// Takes a binding out. Tells of each binding that moves into a place that becomes free: its
-    /// places are to be corrected with [`moved`].
-    pub fn remove(&mut self, binding: u32, places: &[Place], mut on_move: impl FnMut(u32, Place)) {
-        for &place in places {
-            let entries = match place.key {
+    /// Takes a binding out. Tells of each binding that moves into a slot that becomes free: its
+    /// slots are to be corrected with [`moved`].
+    pub fn remove(
+        &mut self,
+        binding: u32,
+        index_slots: &[IndexSlot],
+        mut on_move: impl FnMut(u32, IndexSlot),
+    ) {
+        for &index_slot in index_slots {
+            let entries = match index_slot.key {
                 Some(key) => self.by_header.get_mut(&key),
                 None => Some(&mut self.unconditional),
             };
             let Some(entries) = entries else {
                 panic!("binding {binding} stands under a header that the index does not have");
             };
-            if let Some(other) = entries.remove(place.slot, binding) {
-                on_move(other, place);
+            if let Some(other) = entries.remove(index_slot.slot, binding) {
+                on_move(other, index_slot);
             }
-            if let Some(key) = place.key
+            if let Some(key) = index_slot.key
                 && entries.is_empty()
             {
                 self.by_header.remove(&key);
@@ -109,10 +115,13 @@ impl HeadersIndex {
     }
 }
 
-/// Corrects the place of a binding that has moved into another one's.
-pub(crate) fn moved(places: &mut [Place], to: Place) {
-    if let Some(place) = places.iter_mut().find(|place| place.key == to.key) {
-        place.slot = to.slot;
+/// Corrects the slot of a binding that has moved into another one's.
+pub(crate) fn moved(index_slots: &mut [IndexSlot], to: IndexSlot) {
+    if let Some(index_slot) = index_slots
+        .iter_mut()
+        .find(|index_slot| index_slot.key == to.key)
+    {
+        index_slot.slot = to.slot;
     }
 }
 
@@ -189,9 +198,9 @@ mod tests {
     }
 
     /// 100,000 bindings that share one header and differ in another.
-    fn large(mode: &str) -> (HeadersIndex, Vec<Places>) {
+    fn large(mode: &str) -> (HeadersIndex, Vec<IndexSlots>) {
         let mut index = HeadersIndex::default();
-        let places = (0..100_000)
+        let index_slots = (0..100_000)
             .map(|n| {
                 let mut wanted = vec![("x-match", V::text(mode)), ("id", V::I32(n))];
                 if mode == "all" {
@@ -201,7 +210,7 @@ mod tests {
                 index.insert(&matcher, entry(n as u32))
             })
             .collect();
-        (index, places)
+        (index, index_slots)
     }
 
     #[test]
@@ -223,11 +232,11 @@ mod tests {
 
     #[test]
     fn an_index_without_bindings_is_empty_again() {
-        let (mut index, mut places) = large("all");
-        for binding in 0..places.len() {
-            let mine = std::mem::take(&mut places[binding]);
+        let (mut index, mut index_slots) = large("all");
+        for binding in 0..index_slots.len() {
+            let mine = std::mem::take(&mut index_slots[binding]);
             index.remove(binding as u32, &mine, |other, to| {
-                moved(&mut places[other as usize], to);
+                moved(&mut index_slots[other as usize], to);
             });
         }
         assert!(index.by_header.is_empty());

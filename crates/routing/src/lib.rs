@@ -11,6 +11,10 @@
 //! Invariant: a queue appears at most once in the output of one call, however many bindings,
 //! exchanges and keys lead to it.
 //! Invariant: cycles of bindings end: an exchange is visited at most once per call.
+//! Invariant: what a message's way costs is counted, and one that costs more than
+//! [`leveret_types::limits::ROUTE_WORK_MAX`] goes nowhere.
+//! Invariant: where keys and names lie in tables hangs on a seed that no client knows; nothing that
+//! routing answers does.
 //! Invariant: the work of one topic lookup is bounded by the words of the key times the nodes that
 //! its prefixes reach.
 //! Invariant: a headers exchange compares a message with the bindings that want a header that it
@@ -37,6 +41,7 @@ mod router;
 mod targets;
 mod topic;
 mod visited;
+mod work;
 
 pub use headers::{HeadersMatcher, MatchMode};
 pub use kind::{BindError, HashOn, Kind, KindError, is_super_stream};

@@ -4,7 +4,7 @@
 use crate::kind::Kind;
 use crate::router::{Binding, Destination, Index, Router};
 use crate::targets::{Entries, Target};
-use foldhash::fast::FixedState;
+use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 use leveret_types::{FieldTable, FieldValue};
 
@@ -160,15 +160,15 @@ impl Router {
 /// The bindings of a super stream's exchange, by key, and its partitions in their order.
 #[derive(Debug, Default)]
 pub(crate) struct Partitions {
-    pub(crate) keys: HashMap<Box<[u8]>, Entries, FixedState>,
-    ordered: Vec<Place>,
+    pub(crate) keys: HashMap<Box<[u8]>, Entries, RandomState>,
+    ordered: Vec<PartitionSlot>,
     /// Indexes of the queues that are drained, each with how many of its bindings say so.
-    drained: Vec<(u32, u32)>,
+    drained: HashMap<u32, u32, RandomState>,
 }
 
-/// One place among the partitions: several bindings of a stream that have the same order have one.
+/// One slot among the partitions: several bindings of a stream that have the same order have one.
 #[derive(Debug)]
-struct Place {
+struct PartitionSlot {
     order: i64,
     /// Index of the queue.
     stream: u32,
@@ -188,7 +188,7 @@ impl Partitions {
         let others = || {
             self.ordered
                 .iter()
-                .filter(|place| !self.is_drained(place.stream))
+                .filter(|slot| !self.is_drained(slot.stream))
         };
         let left = u32::try_from(others().count()).ok()?;
         let second = others().nth((hash / count).checked_rem(left)? as usize)?;
@@ -197,21 +197,28 @@ impl Partitions {
 
     /// Whether nothing is to be published to a queue.
     pub(crate) fn is_drained(&self, stream: u32) -> bool {
-        self.drained.iter().any(|(drained, _)| *drained == stream)
+        !self.drained.is_empty() && self.drained.contains_key(&stream)
+    }
+
+    /// How many partitions [`Self::choose`] looks at, at most.
+    pub(crate) fn looked_at(&self) -> usize {
+        match self.drained.is_empty() {
+            true => 1,
+            false => 2 * self.ordered.len(),
+        }
     }
 
     fn note_drained(&mut self, stream: u32) {
-        match self.drained.iter_mut().find(|(of, _)| *of == stream) {
-            Some((_, bindings)) => *bindings += 1,
-            None => self.drained.push((stream, 1)),
-        }
+        *self.drained.entry(stream).or_default() += 1;
     }
 
     fn forget_drained(&mut self, stream: u32) {
-        if let Some((_, bindings)) = self.drained.iter_mut().find(|(of, _)| *of == stream) {
+        if let Some(bindings) = self.drained.get_mut(&stream) {
             *bindings -= 1;
+            if *bindings == 0 {
+                self.drained.remove(&stream);
+            }
         }
-        self.drained.retain(|(_, bindings)| *bindings > 0);
     }
 
     /// A binding of a stream with these arguments is there. `name_of` says the names of the queues
@@ -230,7 +237,7 @@ impl Partitions {
             Ok(at) => self.ordered[at].bindings += 1,
             Err(at) => self.ordered.insert(
                 at,
-                Place {
+                PartitionSlot {
                     order,
                     stream,
                     bindings: 1,
@@ -265,8 +272,8 @@ impl Partitions {
         name_of: impl Fn(u32) -> &'a str,
     ) -> Result<usize, usize> {
         let wanted = (order, name_of(stream));
-        let place = |place: &Place| (place.order, name_of(place.stream)).cmp(&wanted);
-        self.ordered.binary_search_by(place)
+        let slot = |slot: &PartitionSlot| (slot.order, name_of(slot.stream)).cmp(&wanted);
+        self.ordered.binary_search_by(slot)
     }
 }
 

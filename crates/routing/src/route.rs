@@ -1,7 +1,7 @@
 //! The way of a message through a router.
 
 use crate::hash;
-use crate::headers::Headers;
+use crate::headers::{Headers, work_of};
 use crate::headers_index::HeadersIndex;
 use crate::kind::{HashOn, Kind};
 use crate::partitions::{PartitionRouting, Partitions};
@@ -9,6 +9,7 @@ use crate::router::{ExchangeEntry, Index, Prepared, Router};
 use crate::targets::{Entries, Entry, Target};
 use crate::topic::{TopicScratch, Trie};
 use crate::visited::Visited;
+use crate::work::{self, Work};
 use leveret_types::limits::ROUTE_EXCHANGES_MAX;
 use leveret_types::{FieldTable, FieldValue, QueueId};
 
@@ -69,6 +70,9 @@ pub enum RouteError {
     /// The message's way passes more exchanges than [`ROUTE_EXCHANGES_MAX`].
     #[error("too many exchanges on the way")]
     TooLong,
+    /// The message's way costs more than [`leveret_types::limits::ROUTE_WORK_MAX`].
+    #[error("too many bindings to look at on the way")]
+    TooMuchWork,
 }
 
 /// Buffers of [`Router::route`], kept by the caller and good for any number of routers.
@@ -78,6 +82,8 @@ pub struct Scratch {
     worklist: Vec<u32>,
     topic: TopicScratch,
     random: u64,
+    by_name: bool,
+    work: Work,
 }
 
 impl Scratch {
@@ -97,6 +103,13 @@ impl Scratch {
         self.random
     }
 
+    /// Whether the last message passed the default exchange, also as another one's alternate:
+    /// queues were then reached by their names.
+    #[must_use]
+    pub const fn is_by_name(&self) -> bool {
+        self.by_name
+    }
+
     /// Bytes of the heap that it keeps: by the widest way that it was used for, not by how many
     /// queues there are.
     #[must_use]
@@ -105,9 +118,18 @@ impl Scratch {
         self.visited.heap_bytes() + worklist + self.topic.heap_bytes()
     }
 
+    /// What routes have cost since this was asked last, in the units of
+    /// [`leveret_types::limits::ROUTE_WORK_MAX`]. It depends on the messages, the bindings and
+    /// their order alone.
+    pub const fn take_work(&mut self) -> usize {
+        self.work.take()
+    }
+
     fn begin(&mut self) {
+        self.work.begin();
         self.visited.clear();
         self.worklist.clear();
+        self.by_name = false;
     }
 }
 
@@ -116,8 +138,9 @@ impl Router {
     /// each once. Several keys are what `CC` and `BCC` headers give: the message goes wherever any
     /// of them leads.
     ///
-    /// # Errors If there is no such exchange, clients may not publish to it, or the way is too
-    /// long. `out` may then hold a part.
+    /// # Errors
+    /// If there is no such exchange, clients may not publish to it, or the way is too long or costs
+    /// too much. `out` may then hold a part.
     pub fn route(
         &self,
         exchange: &[u8],
@@ -133,7 +156,8 @@ impl Router {
     /// well.
     ///
     /// # Errors
-    /// If there is no such exchange, or the way is too long. `out` may then hold a part.
+    /// If there is no such exchange, or the way is too long or costs too much. `out` may then hold
+    /// a part.
     pub fn route_internal(
         &self,
         exchange: &[u8],
@@ -183,7 +207,13 @@ impl Router {
                 return Err(RouteError::TooLong);
             }
             let exchange = self.exchanges.get(index);
-            if self.match_exchange(exchange, keys, message, scratch, out) {
+            let is_affordable = scratch.work.spend(work::EXCHANGE + work::KEY * keys.len());
+            let matched =
+                is_affordable && self.match_exchange(exchange, keys, message, scratch, out);
+            if scratch.work.is_too_much() {
+                return Err(RouteError::TooMuchWork);
+            }
+            if matched {
                 continue;
             }
             match exchange.alternate.as_deref() {
@@ -201,6 +231,7 @@ impl Router {
 
     /// What the default exchange does.
     fn route_by_queue_name(&self, keys: &[&[u8]], scratch: &mut Scratch, out: &mut Vec<QueueId>) {
+        scratch.by_name = true;
         for key in keys {
             if let Some(index) = self.find_queue(key) {
                 self.reach(Target::Queue(index), scratch, out);
@@ -212,6 +243,8 @@ impl Router {
         if !scratch.visited.insert(target) {
             return;
         }
+        // Every caller has counted what led here, so that this does not go much beyond.
+        scratch.work.spend(work::REACHED);
         match target {
             Target::Queue(index) => out.push(self.queues.get(index).id),
             Target::Exchange(index) => scratch.worklist.push(index),
@@ -219,8 +252,10 @@ impl Router {
     }
 
     fn reach_all(&self, entries: &[Entry], scratch: &mut Scratch, out: &mut Vec<QueueId>) -> bool {
-        for entry in entries {
-            self.reach(entry.target, scratch, out);
+        if scratch.work.spend(entries.len()) {
+            for entry in entries {
+                self.reach(entry.target, scratch, out);
+            }
         }
         !entries.is_empty()
     }
@@ -262,10 +297,10 @@ impl Router {
                 !outgoing.is_empty() && self.match_headers(index, message, scratch, out)
             }
             (Index::ConsistentHash(tree), Kind::ConsistentHash(on)) => {
-                match tree.choose(hash_key(on, keys, message)).0 {
-                    Some(entry) => self.reach_all(&[entry], scratch, out),
-                    None => false,
-                }
+                let (hash, work) = hash_key(on, keys, message);
+                let (chosen, met) = tree.choose(hash);
+                scratch.work.spend(work + met);
+                chosen.is_some_and(|entry| self.reach_all(&[entry], scratch, out))
             }
             (Index::None, Kind::Random | Kind::LocalRandom) => {
                 let random = hash::next_random(&mut scratch.random);
@@ -292,6 +327,9 @@ impl Router {
     ) -> bool {
         let bound = partitions.keys.get(key).map_or(&[][..], Entries::as_slice);
         let (mut matched, mut has_partition) = (false, false);
+        if !scratch.work.spend(bound.len() + partitions.looked_at()) {
+            return false;
+        }
         for entry in bound {
             let partition = match entry.target {
                 Target::Queue(index) if self.queues.get(index).id.is_stream() => Some(index),
@@ -328,9 +366,9 @@ impl Router {
         // meanwhile.
         let mut topic = std::mem::take(&mut scratch.topic);
         for key in keys {
-            trie.lookup(key, &mut topic, |entries| {
-                matched |= self.reach_all(entries, scratch, out);
-            });
+            for &node in trie.lookup(key, &mut topic, &mut scratch.work) {
+                matched |= self.reach_all(trie.entries(node), scratch, out);
+            }
         }
         scratch.topic = topic;
         matched
@@ -345,9 +383,13 @@ impl Router {
     ) -> bool {
         let headers = Headers::new(message.headers());
         let mut matched = false;
+        if !scratch.work.spend(headers.work()) {
+            return false;
+        }
         index.candidates(&headers, |entries| {
             for entry in entries {
                 if let Prepared::Headers(matcher, _) = &self.bindings.get(entry.binding).prepared
+                    && scratch.work.spend(matcher.work())
                     && matcher.matches_those(&headers)
                 {
                     matched = true;
@@ -359,10 +401,10 @@ impl Router {
     }
 }
 
-/// The hash of what a consistent-hash exchange looks at; a message that lacks it has the hash of
-/// nothing.
-fn hash_key(on: &HashOn, keys: &[&[u8]], message: &dyn MessageProperties) -> u64 {
-    match on {
+/// The hash of what a consistent-hash exchange looks at, and what it costs; a message that lacks it
+/// has the hash of nothing.
+fn hash_key(on: &HashOn, keys: &[&[u8]], message: &dyn MessageProperties) -> (u64, usize) {
+    let hash = match on {
         HashOn::RoutingKey => hash::stable(keys.first().copied().unwrap_or_default()),
         HashOn::Header(name) => match message.headers().and_then(|headers| headers.get(name)) {
             None => hash::stable(b""),
@@ -375,5 +417,12 @@ fn hash_key(on: &HashOn, keys: &[&[u8]], message: &dyn MessageProperties) -> u64
         HashOn::MessageId => hash::stable(message.message_id().unwrap_or_default()),
         HashOn::CorrelationId => hash::stable(message.correlation_id().unwrap_or_default()),
         HashOn::Timestamp => message.timestamp().map_or(hash::stable(b""), hash::mix),
-    }
+    };
+    let work = match on {
+        HashOn::Header(name) => message.headers().map_or(0, |headers| {
+            headers.len() + headers.get(name).map_or(0, work_of)
+        }),
+        _ => 0,
+    };
+    (hash, work)
 }

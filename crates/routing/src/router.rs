@@ -3,13 +3,13 @@
 use crate::hash;
 use crate::hash_tree::HashTree;
 use crate::headers::{HeadersMatcher, firsts_of_names};
-use crate::headers_index::{self, HeadersIndex, Places};
+use crate::headers_index::{self, HeadersIndex, IndexSlots};
 use crate::kind::{self, BindError, Kind};
 use crate::ordered::Ordered;
 use crate::partitions::Partitions;
 use crate::targets::{Entries, Entry, Target};
 use crate::topic::{self, Trie};
-use foldhash::fast::FixedState;
+use foldhash::fast::RandomState;
 use hashbrown::{HashMap, HashTable};
 use leveret_types::limits::TOPIC_HASHES_MAX;
 use leveret_types::{FieldTable, FieldValue, QueueId};
@@ -81,7 +81,7 @@ pub struct Unbound {
 /// Indexes by type of exchange; those not named need none beyond the list of outgoing bindings.
 #[derive(Debug)]
 pub(crate) enum Index {
-    Direct(HashMap<Box<[u8]>, Entries, FixedState>),
+    Direct(HashMap<Box<[u8]>, Entries, RandomState>),
     Partitions(Partitions),
     Topic(Trie),
     Headers(HeadersIndex),
@@ -128,8 +128,8 @@ pub(crate) struct QueueEntry {
 #[derive(Debug)]
 pub(crate) enum Prepared {
     Nothing,
-    /// What a binding to a headers exchange asks, and its places in the index.
-    Headers(Box<HeadersMatcher>, Places),
+    /// What a binding to a headers exchange asks, and its slots in the index.
+    Headers(Box<HeadersMatcher>, IndexSlots),
     Weight {
         candidate: u64,
         weight: u32,
@@ -219,7 +219,7 @@ pub struct Router {
     queue_names: HashTable<u32>,
     binding_identities: HashTable<u32>,
     binding_count: usize,
-    hasher: FixedState,
+    hasher: RandomState,
 }
 
 impl Default for Router {
@@ -241,7 +241,7 @@ impl Router {
             queue_names: HashTable::new(),
             binding_identities: HashTable::new(),
             binding_count: 0,
-            hasher: FixedState::default(),
+            hasher: RandomState::default(),
         }
     }
 
@@ -546,7 +546,8 @@ impl Router {
     /// Checks a binding and makes it; false if it exists. Its identity is source, destination, key
     /// and arguments.
     ///
-    /// # Errors If the source or the destination does not exist, or key or arguments do not fit the
+    /// # Errors
+    /// If the source or the destination does not exist, or key or arguments do not fit the
     /// exchange's type.
     pub fn bind(
         &mut self,
@@ -582,25 +583,6 @@ impl Router {
         Ok(true)
     }
 
-    /// Checks a binding without making it.
-    ///
-    /// # Errors
-    /// As [`Self::bind`].
-    pub fn check_binding(
-        &self,
-        source: &str,
-        destination: Destination<'_>,
-        key: &[u8],
-        arguments: &FieldTable,
-    ) -> Result<(), BindError> {
-        let source = self
-            .find_exchange(source.as_bytes())
-            .ok_or(BindError::NoSource)?;
-        self.find_target(destination)
-            .ok_or(BindError::NoDestination)?;
-        self.prepare(source, destination, key, arguments).map(drop)
-    }
-
     fn prepare(
         &self,
         source: u32,
@@ -610,7 +592,7 @@ impl Router {
     ) -> Result<Prepared, BindError> {
         match self.exchanges.get(source).kind.routes_as() {
             Kind::Headers => HeadersMatcher::parse(arguments)
-                .map(|matcher| Prepared::Headers(Box::new(matcher), Places::new())),
+                .map(|matcher| Prepared::Headers(Box::new(matcher), IndexSlots::new())),
             Kind::ConsistentHash(_) => Ok(Prepared::Weight {
                 candidate: hash::stable(destination.name().as_bytes())
                     ^ u64::from(matches!(destination, Destination::Exchange(_))),
@@ -628,11 +610,8 @@ impl Router {
     /// nothing but their arguments.
     fn identity_hash(&self, source: u32, target: Target, key: &[u8], args: &FieldTable) -> u64 {
         let mut state = self.hasher.build_hasher();
-        (source, target, key, args.len()).hash(&mut state);
-        for (name, value) in args.iter() {
-            name.hash(&mut state);
-            hash_value(value, &mut state);
-        }
+        (source, target, key).hash(&mut state);
+        hash_table(args, &mut state);
         state.finish()
     }
 
@@ -700,10 +679,10 @@ impl Router {
             }
             Index::Topic(trie) => trie.insert(key, entry),
             Index::Headers(headers) => {
-                if let Prepared::Headers(matcher, places) =
+                if let Prepared::Headers(matcher, slots) =
                     &mut self.bindings.get_mut(entry.binding).prepared
                 {
-                    *places = headers.insert(matcher, entry);
+                    *slots = headers.insert(matcher, entry);
                 }
                 (0, 0)
             }
@@ -807,12 +786,11 @@ impl Router {
             }
             Index::Topic(trie) => trie.remove(binding.index_node, binding.index_slot, index),
             Index::Headers(headers) => {
-                if let Prepared::Headers(_, places) = &binding.prepared {
+                if let Prepared::Headers(_, slots) = &binding.prepared {
                     let bindings = &mut self.bindings;
-                    headers.remove(index, places, |other, to| {
-                        if let Prepared::Headers(_, places) = &mut bindings.get_mut(other).prepared
-                        {
-                            headers_index::moved(places, to);
+                    headers.remove(index, slots, |other, to| {
+                        if let Prepared::Headers(_, slots) = &mut bindings.get_mut(other).prepared {
+                            headers_index::moved(slots, to);
                         }
                     });
                 }
@@ -845,7 +823,7 @@ impl Router {
 
 /// Takes a binding out from under its key; returns the one that has moved into its slot, if any.
 fn unlink_key(
-    keys: &mut HashMap<Box<[u8]>, Entries, FixedState>,
+    keys: &mut HashMap<Box<[u8]>, Entries, RandomState>,
     index: u32,
     binding: &BindingEntry,
 ) -> Option<u32> {
@@ -874,7 +852,7 @@ fn same_table(a: &FieldTable, b: &FieldTable) -> bool {
             .all(|((name_a, a), (name_b, b))| name_a == name_b && same_value(a, b))
 }
 
-/// Feeds a hash with what [`same_value`] compares; nested values with their number alone.
+/// Feeds a hash with what [`same_value`] compares.
 fn hash_value(value: &FieldValue, state: &mut impl Hasher) {
     std::mem::discriminant(value).hash(state);
     match value {
@@ -884,9 +862,20 @@ fn hash_value(value: &FieldValue, state: &mut impl Hasher) {
         FieldValue::F32(value) => value.to_bits().hash(state),
         FieldValue::F64(value) => value.to_bits().hash(state),
         FieldValue::Decimal { scale, value } => (scale, value).hash(state),
-        FieldValue::Array(items) => items.len().hash(state),
-        FieldValue::Table(table) => table.len().hash(state),
+        FieldValue::Array(items) => {
+            items.len().hash(state);
+            items.iter().for_each(|item| hash_value(item, state));
+        }
+        FieldValue::Table(table) => hash_table(table, state),
         integer => integer.as_integer().hash(state),
+    }
+}
+
+fn hash_table(table: &FieldTable, state: &mut impl Hasher) {
+    table.len().hash(state);
+    for (name, value) in table.iter() {
+        name.hash(state);
+        hash_value(value, state);
     }
 }
 
@@ -899,5 +888,49 @@ fn same_value(a: &FieldValue, b: &FieldValue) -> bool {
         }
         (FieldValue::Table(a), FieldValue::Table(b)) => same_table(a, b),
         _ => a == b,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use foldhash::fast::FixedState;
+    use std::collections::HashSet;
+
+    /// The hash of a binding whose argument is this.
+    fn identity(router: &Router, value: FieldValue) -> u64 {
+        let arguments = FieldTable::from_iter([("a".to_owned(), value)]);
+        router.identity_hash(0, Target::Queue(0), b"", &arguments)
+    }
+
+    #[test]
+    fn names_that_lie_together_by_a_known_seed_do_not_by_that_of_a_router() {
+        // A client can compute these: they all have one place among 256.
+        let known = FixedState::default();
+        let place = |hash: u64| hash % 256;
+        let names = (0_u32..).map(|number| format!("q{number}"));
+        let together = |name: &String| place(known.hash_one(name.as_bytes())) == 0;
+        let names: Vec<String> = names.filter(together).take(256).collect();
+        for _ in 0..2 {
+            let router = Router::new();
+            let places = names
+                .iter()
+                .map(|name| place(router.hasher.hash_one(name.as_bytes())));
+            let places: HashSet<u64> = places.collect();
+            assert!(places.len() > 64, "{} places", places.len());
+        }
+    }
+
+    #[test]
+    fn what_is_nested_in_arguments_tells_bindings_apart() {
+        let router = Router::new();
+        let nested = |number: i32| {
+            let item = FieldValue::Array(vec![FieldValue::I32(number)]);
+            let table = FieldTable::from_iter([("t".to_owned(), FieldValue::I32(number))]);
+            [item, FieldValue::Table(table)]
+        };
+        let values = (0..500).flat_map(nested);
+        let hashes: HashSet<u64> = values.map(|value| identity(&router, value)).collect();
+        assert_eq!(hashes.len(), 1_000);
     }
 }

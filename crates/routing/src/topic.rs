@@ -11,7 +11,8 @@
 
 use crate::targets::{Entries, Entry};
 use crate::visited::Visited;
-use foldhash::fast::FixedState;
+use crate::work::{self, Work};
+use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 use smallvec::SmallVec;
 use std::hash::BuildHasher;
@@ -87,7 +88,7 @@ pub(crate) struct Trie {
     nodes: Vec<Node>,
     free: Vec<u32>,
     literals: HashTable<u32>,
-    hasher: FixedState,
+    hasher: RandomState,
 }
 
 impl Default for Trie {
@@ -96,7 +97,7 @@ impl Default for Trie {
             nodes: vec![Node::new(NONE, Word::Literal(SmallVec::new()), false)],
             free: Vec::new(),
             literals: HashTable::new(),
-            hasher: FixedState::default(),
+            hasher: RandomState::default(),
         }
     }
 }
@@ -214,26 +215,36 @@ impl Trie {
         parent
     }
 
-    /// Calls `found` with the entries of every node that the key reaches. A node is reached once,
-    /// so an entry is found once.
-    pub fn lookup(&self, key: &[u8], scratch: &mut TopicScratch, mut found: impl FnMut(&[Entry])) {
+    /// The nodes that the key reaches, each once; none where that would be too much work.
+    pub fn lookup<'s>(
+        &self,
+        key: &[u8],
+        scratch: &'s mut TopicScratch,
+        work: &mut Work,
+    ) -> &'s [u32] {
         scratch.begin_step();
         self.enter(ROOT, scratch);
         std::mem::swap(&mut scratch.current, &mut scratch.next);
         for word in words(key) {
+            if !work.spend(work::NODE * scratch.current.len()) {
+                return &[];
+            }
             scratch.begin_step();
             self.step(word, scratch);
             std::mem::swap(&mut scratch.current, &mut scratch.next);
             if scratch.current.is_empty() {
-                return;
+                break;
             }
         }
-        for &node in &scratch.current {
-            let entries = self.nodes[node as usize].entries.as_slice();
-            if !entries.is_empty() {
-                found(entries);
-            }
+        match work.spend(scratch.current.len()) {
+            true => &scratch.current,
+            false => &[],
         }
+    }
+
+    /// The bindings whose pattern ends at a node.
+    pub fn entries(&self, node: u32) -> &[Entry] {
+        self.nodes[node as usize].entries.as_slice()
     }
 
     /// From the current set and one word to the next set.

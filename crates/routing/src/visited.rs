@@ -1,6 +1,6 @@
 //! What a walk has come by already.
 
-use foldhash::fast::FixedState;
+use foldhash::fast::RandomState;
 use hashbrown::HashSet;
 use smallvec::SmallVec;
 use std::hash::Hash;
@@ -13,7 +13,7 @@ const COMPARED_MAX: usize = 16;
 #[derive(Debug)]
 pub(crate) struct Visited<T> {
     few: SmallVec<[T; 2]>,
-    many: HashSet<T, FixedState>,
+    many: HashSet<T, RandomState>,
 }
 
 impl<T> Default for Visited<T> {

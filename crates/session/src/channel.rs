@@ -34,8 +34,27 @@ pub(crate) struct Channel {
     /// The queue that an empty name stands for; empty if none was declared.
     pub last_queue: Box<str>,
     /// For listings.
-    pub counters: ChannelCounters,
+    pub counters: LazyCounters,
 }
+
+/// The counters of a channel, which takes no room for them before something happens.
+#[derive(Debug, Default)]
+pub(crate) struct LazyCounters(Option<Box<ChannelCounters>>);
+
+impl LazyCounters {
+    /// As they stand.
+    pub fn get(&self) -> ChannelCounters {
+        self.0.as_deref().copied().unwrap_or_default()
+    }
+
+    /// To count something.
+    pub fn edit(&mut self) -> &mut ChannelCounters {
+        self.0.get_or_insert_default()
+    }
+}
+
+// A client may open many that it does not use.
+const _: () = assert!(size_of::<Channel>() <= 144);
 
 /// How a channel publishes.
 #[derive(Debug, Default)]
@@ -132,7 +151,7 @@ impl Channel {
             uncommitted_acks,
             confirm: matches!(self.mode, Mode::Confirm(_)),
             transactional: matches!(self.mode, Mode::Transaction(_)),
-            counters: self.counters,
+            counters: self.counters.get(),
         }
     }
 }

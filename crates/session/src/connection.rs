@@ -6,30 +6,32 @@ mod client;
 mod close;
 mod confirms;
 mod deliver;
-mod hold;
+mod publish_hold;
 mod terms;
 mod time;
 mod times;
 
 use crate::channel::Channel;
+use crate::channels::Channels;
 use crate::publish::begins_publish;
 use crate::replies::Asked;
 use crate::settings::Settings;
 use answers::Answers;
 use arriving::Arriving;
 use client::Client;
-use hold::Hold;
 use leveret_amqp::encode::{self, Content};
 use leveret_amqp::preamble::Guess;
 use leveret_amqp::{EncodeMethod, connection};
-use leveret_client::{ChannelStatus, SessionLatencies, SessionState as State};
+use leveret_client::{ChannelStatus, DeliveredTo, SessionLatencies, SessionState as State};
 use leveret_types::{ChannelId, ConsumerId, FieldTable, Now, OutBuffer, ProtocolError};
+use publish_hold::Hold;
 use std::fmt;
 use std::sync::Arc;
 use terms::Terms;
 use times::Times;
 
-pub(crate) type Map<K, V> = hashbrown::HashMap<K, V, foldhash::fast::FixedState>;
+/// By numbers that the broker gives: a fast hash that is the same at every start.
+pub(crate) type ByConsumer<V> = hashbrown::HashMap<ConsumerId, V, foldhash::fast::FixedState>;
 
 /// How far a connection is, as the protocol knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,6 +109,7 @@ pub(crate) struct Consumer {
     pub channel: u16,
     pub tag: Box<str>,
     pub no_ack: bool,
+    pub delivered: DeliveredTo,
 }
 
 /// A client's connection. See the crate's description.
@@ -125,8 +128,8 @@ pub struct Connection {
     pub(crate) asked: Option<Asked>,
     /// Publishes were sent off of which it is not known what came of them.
     pub(crate) sent_off: bool,
-    pub(crate) channels: Map<u16, Channel>,
-    pub(crate) consumers: Map<ConsumerId, Consumer>,
+    pub(crate) channels: Channels<Channel>,
+    pub(crate) consumers: ByConsumer<Consumer>,
     answers: Answers,
     pub(crate) latencies: SessionLatencies,
     pub(crate) out: OutBuffer,
@@ -149,8 +152,8 @@ impl Connection {
             hold: Hold::default(),
             asked: None,
             sent_off: false,
-            channels: Map::default(),
-            consumers: Map::default(),
+            channels: Channels::default(),
+            consumers: ByConsumer::default(),
             answers: Answers::default(),
             latencies: SessionLatencies::default(),
             out: OutBuffer::new(),
@@ -248,10 +251,10 @@ impl Connection {
         self.terms.heartbeat_seconds
     }
 
-    /// The open channels, in no order.
+    /// The open channels, in the order of their numbers.
     pub fn channels(&self) -> impl Iterator<Item = ChannelStatus> + '_ {
         let open = self.channels.iter().filter(|(_, channel)| !channel.closing);
-        open.map(|(number, channel)| channel.status(*number))
+        open.map(|(number, channel)| channel.status(number))
     }
 
     /// Whether what was sent off on a channel is to be carried out: not behind something that has
@@ -360,7 +363,7 @@ impl Connection {
         self.arriving.shrink();
         self.answers.shrink();
         self.latencies.shrink();
-        for channel in self.channels.values_mut() {
+        for channel in self.channels.iter_mut().map(|(_, channel)| channel) {
             channel.shrink();
         }
     }

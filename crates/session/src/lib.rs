@@ -19,6 +19,7 @@
 //! what a client announces.
 
 mod channel;
+mod channels;
 mod connection;
 mod dispatch;
 pub mod fuzz;

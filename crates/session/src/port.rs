@@ -3,8 +3,8 @@
 use crate::Connection;
 use bytes::Bytes;
 use leveret_client::{
-    Awaited, ChannelStatus, Delivery, Reply, Request, Session, SessionLatencies, SessionState,
-    SessionStatus,
+    Answered, Awaited, ChannelStatus, DeliveredTo, Delivery, HeldDelivery, HeldPlace, Reply,
+    Request, Session, SessionLatencies, SessionState, SessionStatus,
 };
 use leveret_types::{
     ChannelId, ConsumerId, Message, Now, OutBuffer, ProtocolError, QueueId, ReplyCode, ShardId,
@@ -61,7 +61,7 @@ impl Session for Connection {
         fn committed(&mut self, queue: QueueId, through: u64);
         fn refused(&mut self, queue: QueueId, sequences: &Range<u64>);
         fn flush(&mut self);
-        fn take_confirmed(&mut self) -> u64;
+        fn take_answered(&mut self) -> Answered;
         fn latencies(&mut self) -> &mut SessionLatencies;
         fn beat(&mut self);
         fn output(&mut self) -> &mut OutBuffer;
@@ -76,11 +76,14 @@ impl Session for Connection {
         fn ends_output(&self) -> bool;
         fn alarmed(&self) -> bool;
         fn held(&self) -> bool;
+        fn lacks_bytes(&self) -> Option<usize>;
         fn published_yet(&self) -> bool;
         fn is_transactional(&self, channel: ChannelId) -> bool;
         fn hears_of_cancels(&self) -> bool;
         fn held_by(&self, channel: ChannelId, consumer: ConsumerId) -> usize;
         fn oldest_held(&self) -> Vec<(ConsumerId, u64)>;
+        fn delivered_to(&self, consumer: ConsumerId) -> DeliveredTo;
+        fn held_among(&self, messages: &[HeldPlace]) -> Vec<HeldDelivery>;
     }
 
     fn status(&self) -> SessionStatus {

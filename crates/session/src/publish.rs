@@ -7,6 +7,7 @@
 use crate::channel::Mode;
 use crate::connection::{Connection, Phase};
 use crate::input::publish_error;
+use crate::settings::Settings;
 use bytes::Bytes;
 use leveret_amqp::frame::{Frame, FrameKind, next_frame};
 use leveret_amqp::{ContentHeader, EncodeMethod, Properties, basic};
@@ -16,7 +17,7 @@ use leveret_types::limits::{
     TTL_MS_MAX, UNFINISHED_BYTES_MAX, UNFINISHED_LARGE, UNFINISHED_LOOK_MS,
 };
 use leveret_types::message::{MessageSummary, Span};
-use leveret_types::unfinished::{Place, Ticket};
+use leveret_types::unfinished::Reservation;
 use leveret_types::{ChannelId, Message, ProtocolError, ReplyCode, encoded};
 
 /// Class of `basic`, the only one whose methods carry content.
@@ -36,7 +37,8 @@ pub(crate) fn begins_publish(frame: &[u8]) -> bool {
         && frame.get(7..11).is_some_and(|ids| ids == PUBLISH_IDS)
 }
 
-/// Octets of names and properties that an unfinished publish may hold uncounted.
+/// Octets that an unfinished publish may hold uncounted: those of names and properties of nearly
+/// all.
 const PROPERTIES_SMALL: usize = 4_096;
 
 /// A publish whose content is arriving.
@@ -47,10 +49,8 @@ pub(crate) struct Assembly {
     routing_key: Span,
     /// Known once the header is here.
     header: Option<Header>,
-    /// Its place among the node's unfinished publishes, if it is not small.
-    place: Option<Place>,
-    /// Its turn to have one, while it waits.
-    ticket: Option<Ticket>,
+    /// Its reservation among the node's unfinished publishes, if it is not small.
+    reservation: Option<Reservation>,
     /// Exchange, routing key, properties and as much of the body as is here; before them, once they
     /// are known and the message is large, the header with which logs keep it.
     bytes: Vec<u8>,
@@ -73,22 +73,45 @@ impl Assembly {
             exchange,
             routing_key,
             header: None,
-            place: None,
-            ticket: None,
+            reservation: None,
             bytes,
         }
     }
 
     /// Something of it has come, or could not come.
     fn heard(&mut self, now_ms: u64) {
-        if let Some(place) = &mut self.place {
-            place.heard(now_ms);
+        if let Some(reservation) = &mut self.reservation {
+            reservation.heard(now_ms);
         }
     }
 
-    /// When to look whether it is late for others who wait.
-    fn look_ms(&self) -> Option<u64> {
-        self.place.as_ref().map(Place::look_ms)
+    /// Whether it waits for room.
+    fn waits(&self) -> bool {
+        self.reservation.as_ref().is_some_and(Reservation::waits)
+    }
+
+    /// Octets of it that are to be kept with this header, where it is one that is taken. It has a
+    /// reservation from then on, unless it is small.
+    fn claim(&mut self, header: &[u8], settings: &Settings, user: &str) -> usize {
+        let Ok(header) = ContentHeader::decode(header) else {
+            return 0;
+        };
+        let is_refused = self.header.is_some() || header.body_size > settings.message_bytes_max;
+        let size = (header.body_size as usize).saturating_add(header.properties.len());
+        if is_refused || size <= PROPERTIES_SMALL {
+            return 0;
+        }
+        let reserve = || settings.unfinished.reserve(user, size);
+        self.reservation.get_or_insert_with(reserve);
+        header.properties.len()
+    }
+
+    /// Octets of it that are to be kept with this part of its body, if that needs more memory.
+    fn bytes_with(&self, part: &[u8]) -> usize {
+        match self.growth(part) {
+            0 => 0,
+            growth => self.bytes.len() + growth,
+        }
     }
 
     /// What the content header says. A large message is put together as logs keep it, so that they
@@ -330,35 +353,48 @@ impl Connection {
         self.finish_publish(number, requests)
     }
 
-    /// Whether a frame must wait until there is room for the publish whose header it is.
+    /// Whether a frame must wait until there is room for what it brings of a publish. What a header
+    /// claims takes none.
     pub(crate) fn lacks_room(&mut self, frame: Frame<'_>) -> bool {
-        if frame.kind != FrameKind::Header || self.phase != Phase::Running {
+        if frame.kind == FrameKind::Method || self.phase != Phase::Running {
             return false;
         }
-        let Ok(header) = ContentHeader::decode(frame.payload) else {
+        let channel = self.channels.get_mut(&frame.channel);
+        let channel = channel.filter(|channel| !channel.closing);
+        let Some(assembly) = channel.and_then(|of| of.assembly.as_deref_mut()) else {
             return false;
         };
-        let too_large = header.body_size > self.settings.message_bytes_max;
-        let size = (header.body_size as usize).saturating_add(header.properties.len());
+        let bytes = match frame.kind {
+            FrameKind::Header => assembly.claim(frame.payload, &self.settings, &self.client.user),
+            FrameKind::Body => assembly.bytes_with(frame.payload),
+            _ => 0,
+        };
+        let Some(reservation) = assembly
+            .reservation
+            .as_mut()
+            .filter(|_| bytes > PROPERTIES_SMALL)
+        else {
+            return false;
+        };
         let now_ms = self.times.now.monotonic_ms;
-        let Some(channel) = self.channels.get_mut(&frame.channel) else {
-            return false;
-        };
-        let is_open = !channel.closing && !too_large;
-        let arriving = channel.assembly.as_deref_mut();
-        let awaited = |assembly: &&mut Assembly| {
-            is_open && assembly.header.is_none() && assembly.place.is_none()
-        };
-        let Some(assembly) = arriving.filter(awaited).filter(|_| size > PROPERTIES_SMALL) else {
-            return false;
-        };
-        let (all, user) = (&self.settings.unfinished, &self.client.user);
-        assembly.place = all.place(&mut assembly.ticket, user, size, now_ms);
-        self.times.note_unfinished(assembly.look_ms());
-        let lacks_room = assembly.place.is_none();
+        let lacks_room = !reservation.grow(bytes, now_ms);
+        self.times.note_unfinished(reservation.look_ms());
         let look_ms = lacks_room.then_some(now_ms + UNFINISHED_LOOK_MS);
         self.hold.wait_for_room(look_ms);
         lacks_room
+    }
+
+    /// Octets that are missing, at the least, of the publish that waits for room, beside what has
+    /// come; nothing if none waits. It never becomes whole if the client sends no more.
+    #[must_use]
+    pub fn lacks_bytes(&self) -> Option<usize> {
+        let mut channels = self.channels.values();
+        let waiting = channels.find_map(|channel| {
+            let assembly = channel.assembly.as_deref();
+            assembly.filter(|assembly| assembly.waits() && self.waits_for_room())
+        })?;
+        let come = self.arriving.waiting_len();
+        Some(waiting.missing().saturating_sub(come))
     }
 
     /// What has come of a body counts for its publish also while its frame is not whole.
@@ -389,18 +425,23 @@ impl Connection {
             if is_left_unread {
                 assembly.heard(now_ms);
             }
-            assembly.place.is_some().then_some(*number)
+            assembly.reservation.is_some().then_some(number)
         });
         let arriving: Vec<u16> = arriving.collect();
         let mut next = None;
-        // One by one: the place of one that is given up may be all that was too much.
+        // One by one: the reservation of one that is given up may be all that was too much.
         for number in arriving {
-            let Some(place) = self.assembly(number).ok().and_then(|a| a.place.as_ref()) else {
+            let Some(reservation) = self
+                .assembly(number)
+                .ok()
+                .and_then(|a| a.reservation.as_ref())
+            else {
                 continue;
             };
-            let Some(late) = place.late(now_ms) else {
-                let look_ms = place.look_ms().max(now_ms + UNFINISHED_LOOK_MS);
-                next = Some(next.map_or(look_ms, |next: u64| next.min(look_ms)));
+            let Some(late) = reservation.late(now_ms) else {
+                let look_ms = reservation.look_ms();
+                let look_ms = look_ms.map(|at| at.max(now_ms + UNFINISHED_LOOK_MS));
+                next = [next, look_ms].into_iter().flatten().min();
                 continue;
             };
             let error = ProtocolError::channel(
@@ -418,11 +459,11 @@ impl Connection {
     /// room for fit whole, with their names.
     fn bound_unfinished(&self, number: u16, growth: usize) -> Result<(), ProtocolError> {
         let (mut held, mut largest) = (0, 0);
-        for (other, channel) in &self.channels {
+        for (other, channel) in self.channels.iter() {
             let Some(assembly) = channel.assembly.as_deref() else {
                 continue;
             };
-            let octets = match *other == number {
+            let octets = match other == number {
                 true => assembly.bytes.len() + growth,
                 false => assembly.bytes.capacity(),
             };
@@ -514,7 +555,7 @@ impl Connection {
         let Some(channel) = self.open_channel(number) else {
             return Ok(());
         };
-        channel.counters.published += 1;
+        channel.counters.edit().published += 1;
         let mut publish = Publish {
             channel: ChannelId(number),
             number: 0,

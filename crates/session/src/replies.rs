@@ -4,6 +4,7 @@ use crate::channel::Channel;
 use crate::connection::{Connection, Consumer, Phase};
 use crate::input::blame;
 use leveret_amqp::{basic, channel, connection, exchange, queue, tx};
+use leveret_client::DeliveredTo;
 use leveret_client::contract::{Reply, Request, Topology};
 use leveret_types::{ConsumerId, Now, ProtocolError, Scope};
 
@@ -180,8 +181,8 @@ impl Connection {
             (Asked::OpenVhost { vhost }, Reply::Done) => self.opened(vhost),
             (Asked::UpdateSecret, Reply::Done) => self.send(0, &connection::UpdateSecretOk {}),
             (Asked::OpenChannel { channel }, Reply::Done) => {
-                let before = self.channels.insert(channel, Channel::default());
-                assert!(before.is_none(), "channel {channel} was open");
+                let is_new = self.channels.insert(channel, Channel::default());
+                assert!(is_new, "channel {channel} was open");
                 self.send(channel, &channel::OpenOk {});
             }
             (
@@ -227,7 +228,7 @@ impl Connection {
             }
             (Asked::Get { channel, .. }, Reply::Got(None)) => {
                 if let Some(of) = self.open_channel(channel) {
-                    of.counters.got_empty += 1;
+                    of.counters.edit().got_empty += 1;
                 }
                 self.send(channel, &basic::GetEmpty {});
             }
@@ -264,6 +265,7 @@ impl Connection {
                 channel: number,
                 tag,
                 no_ack,
+                delivered: DeliveredTo::default(),
             },
         );
         assert!(before.is_none(), "consumer {consumer} was there");

@@ -42,7 +42,7 @@ impl Connection {
         let channel = ChannelId(number);
         let mut each = |held: Held| {
             if outcome == SettleOutcome::Accept {
-                counters.acknowledged += 1;
+                counters.edit().acknowledged += 1;
                 let held_ms = held.held_ms(times.now);
                 latencies.acknowledgements.add(held_ms, 1);
             }

@@ -25,6 +25,8 @@ pub struct Held {
     delivered_ms: u32,
     /// The queue's priority log.
     pub priority_log: u8,
+    /// Whether it was delivered before.
+    pub redelivered: bool,
     /// It was settled out of order: a hole until it comes to the front.
     settled: bool,
 }
@@ -42,6 +44,7 @@ impl Held {
             queue: delivery.queue,
             index: delivery.index,
             priority_log: delivery.priority_log,
+            redelivered: delivery.redelivered,
             settled: false,
         }
     }
@@ -197,6 +200,7 @@ mod tests {
             index: tag * 10,
             delivered_ms: 0,
             priority_log: 0,
+            redelivered: false,
             settled: false,
         }
     }

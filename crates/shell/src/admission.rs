@@ -8,7 +8,7 @@
 use leveret_auth::network_of;
 use leveret_types::ConnectionId;
 use leveret_types::limits::{
-    CONNECTIONS_MAX, CONNECTIONS_PREAUTH_MAX, CONNECTIONS_PREAUTH_PER_IP_MAX,
+    CONNECTIONS_MAX, CONNECTIONS_PENDING_MAX, CONNECTIONS_PENDING_PER_ADDRESS_MAX,
 };
 use parking_lot::Mutex;
 use std::cmp::Reverse;
@@ -39,8 +39,8 @@ impl Default for AdmissionLimits {
     fn default() -> Self {
         Self {
             connections: CONNECTIONS_MAX,
-            pending: CONNECTIONS_PREAUTH_MAX,
-            pending_per_address: CONNECTIONS_PREAUTH_PER_IP_MAX,
+            pending: CONNECTIONS_PENDING_MAX,
+            pending_per_address: CONNECTIONS_PENDING_PER_ADDRESS_MAX,
         }
     }
 }

@@ -1,9 +1,9 @@
 //! The node in the hands of threads: the shards behind their locks, the inboxes, and what carries
 //! the shards' effects out.
 
+mod accepting;
 mod clients;
 mod deferred;
-mod doors;
 mod env;
 mod in_cluster;
 mod pressure;
@@ -17,25 +17,27 @@ pub use shards::ShardGuard;
 use crate::admission::{Admission, AdmissionLimits};
 use crate::clock::{self, Clock};
 use crate::cluster::Links;
+use crate::durable_signal::DurableSignal;
+use crate::handshakes::{Handshakes, Step};
 use crate::inbox::Inbox;
 use crate::io_thread::ThreadEvent;
 use crate::logins::Logins;
-use crate::news::DurableNews;
 use crate::progress::Progress;
-use crate::signal::Signal;
 use crate::stream_thread::StreamHandle;
 use crate::timers_and_alarms::TimersAndAlarms;
+use crate::transport::HandshakeStep;
 use crate::wake_ups::{self, HeldWakeUps, ThreadWaker, WakeUps};
+use crate::waker::Signal;
+use accepting::Accepting;
 use clients::Clients;
 use deferred::DeferredWork;
-use doors::Doors;
 use in_cluster::InCluster;
 use leveret_cluster::catalogue::execute_in_parts;
 use leveret_cluster::streams::StreamRelay;
 use leveret_cluster::{BorrowedShard as _, Env};
 use leveret_cluster::{Cluster, Waiter, alarms_together, known_without_majority};
 use leveret_metadata::{Catalogue, CatalogueError, Command, Outcome};
-use leveret_node::{Alarms, LogPosition, NodeSettings, growth};
+use leveret_node::{Alarms, LogPosition, NodeSettings, memory_permit};
 use leveret_queue_host::events::QueueEvent;
 use leveret_queue_host::shard::Shard;
 use leveret_storage::ReadRequest;
@@ -48,9 +50,6 @@ use std::io;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
-
-/// Bytes that may wait for the write-ahead log before publishers' sockets are left unread.
-const LOG_BACKLOG_BYTES_MAX: usize = 32 * 1024 * 1024;
 
 /// The node, shared by all threads.
 pub struct Broker {
@@ -67,10 +66,12 @@ pub struct Broker {
     pub(crate) signals: Signals,
     deferred: DeferredWork,
     pressure: Pressure,
-    doors: Doors,
+    accepting: Accepting,
     clients: Clients,
     /// Where slow passwords are checked.
     pub logins: Logins,
+    /// Where TLS handshakes are computed.
+    pub(crate) handshakes: Handshakes,
     cluster: InCluster,
     /// The way to the streams of this node.
     pub streams: StreamHandle,
@@ -81,13 +82,13 @@ pub struct Broker {
 /// The ways to the IO threads: an inbox each, and the news that something became durable.
 struct IoThreads {
     inboxes: Arc<[Inbox<ThreadEvent>]>,
-    news: DurableNews,
+    news: DurableSignal,
 }
 
 impl IoThreads {
     fn new(inboxes: Vec<Inbox<ThreadEvent>>) -> Self {
         Self {
-            news: DurableNews::new(inboxes.len()),
+            news: DurableSignal::new(inboxes.len()),
             inboxes: inboxes.into(),
         }
     }
@@ -185,9 +186,10 @@ impl Broker {
             signals: Signals::default(),
             deferred: DeferredWork::new(clock::system_ms()),
             pressure: Pressure::default(),
-            doors: Doors::new(admission),
+            accepting: Accepting::new(admission),
             clients: Clients::new(links.node, are_traced),
             logins: Logins::new(random_bytes()),
+            handshakes: Handshakes::default(),
             cluster: InCluster::new(links, cluster),
             streams: StreamHandle::default(),
             stream_relay: StreamRelay::default(),
@@ -236,11 +238,12 @@ impl Broker {
 
     pub(crate) fn connection_closed(&self) {
         self.clients.closed();
+        self.progress.tell();
     }
 
     /// Who is let in of the clients that come.
     pub(crate) fn admission(&self) -> &Admission {
-        &self.doors.admission
+        &self.accepting.admission
     }
 
     /// The ways to the other nodes.
@@ -250,6 +253,22 @@ impl Broker {
 
     pub(crate) fn inbox(&self, thread: usize) -> &Inbox<ThreadEvent> {
         &self.io.inboxes[thread]
+    }
+
+    /// Has a step of a connection's TLS handshake computed, which comes back by the inbox of its
+    /// thread; false if too many wait.
+    pub(crate) fn compute_handshake(&self, id: ConnectionId, step: HandshakeStep) -> bool {
+        let inboxes = Arc::clone(&self.io.inboxes);
+        self.handshakes.push(Step {
+            from: step.from(),
+            is_familiar: self.logins.is_familiar(step.from()),
+            wanted: step.wanted(),
+            work: Box::new(move || {
+                let inbox = &inboxes[thread_of(id)];
+                inbox.post([ThreadEvent::Handshake(id, step.run())]);
+                inbox.ring();
+            }),
+        })
     }
 
     /// Posts an event to every IO thread.
@@ -264,7 +283,7 @@ impl Broker {
 
     /// Whether such news wait.
     pub(crate) fn durable_pending(&self, thread: usize) -> bool {
-        self.io.news.wait(thread)
+        self.io.news.is_pending(thread)
     }
 
     /// A number that grows whenever something became durable.
@@ -291,9 +310,9 @@ impl Broker {
         self.progress.tell();
     }
 
-    /// Has an operator's command wait until a look finds something: whenever the log has become
-    /// durable, another node has said something or has been sent something, the catalogue's group
-    /// has gone on, or something has been read. Nothing where the deadline comes first.
+    /// Waits until a look finds something: whenever the log has become durable, another node has
+    /// said something or has been sent something, the catalogue's group has gone on, something has
+    /// been read, or a connection has been closed. Nothing where the deadline comes first.
     pub fn wait_until<T>(&self, deadline: Instant, look: impl FnMut() -> Option<T>) -> Option<T> {
         self.progress.wait(deadline, look)
     }
@@ -336,6 +355,9 @@ impl Broker {
 
     /// Lets every shard do what is due.
     pub(crate) fn tick_shards(&self, now: Now) {
+        if !self.has_queues() {
+            return;
+        }
         for id in self.shards.due(now.monotonic_ms) {
             let mut shard = self.shard(id);
             shard.tick(now);
@@ -344,10 +366,35 @@ impl Broker {
         self.run_deferred(now);
     }
 
-    /// Carries out what shards have handed over. One thread at a time does it, so that its order is
-    /// kept; another that comes meanwhile leaves its work to that one.
+    /// Carries out a turn of what shards have handed over, and leaves the rest to the timers'
+    /// thread. One thread at a time does it, so that its order is kept; another that comes
+    /// meanwhile leaves its work to that one.
     pub(crate) fn run_deferred(&self, now: Now) {
-        self.deferred.run(now, self);
+        if self.has_queues() && self.deferred.run(now, self) {
+            self.signals.timers_and_alarms.notify();
+        }
+    }
+
+    /// Carries out a turn of what others have left of that. Answers whether it is to be called
+    /// again.
+    pub(crate) fn go_on_with_deferred(&self, now: Now) -> bool {
+        self.has_queues() && self.deferred.go_on(now, self)
+    }
+
+    /// Carries out what is left of that at the end, until then at most. Answers how much is left
+    /// still.
+    pub(crate) fn finish_deferred(&self, deadline: Instant) -> usize {
+        let is_over = || Instant::now() >= deadline;
+        match self.has_queues() {
+            true => self.deferred.finish(is_over, self.now(), self),
+            false => 0,
+        }
+    }
+
+    /// Whether shards have their queues: at the start of a member of a cluster they have none yet.
+    /// What is due then, such as a delayed message, would find nowhere to go.
+    pub(crate) fn has_queues(&self) -> bool {
+        self.cluster().is_none_or(Cluster::has_placed_queues)
     }
 
     /// Carries out what shards have handed over: for threads that have changed something and hold
@@ -402,6 +449,7 @@ impl Broker {
                     Ok(())
                         | Err(CatalogueError::NoMemory
                             | CatalogueError::NoMemoryForImport { .. }
+                            | CatalogueError::ArgumentBytes { .. }
                             | CatalogueError::NoMajority)
                 );
             if !may_be_stale || attempt == PREPARATIONS_MAX {
@@ -417,6 +465,8 @@ impl Broker {
         commands: &[Command],
         log_positions: &mut Vec<LogPosition>,
     ) -> Result<(), CatalogueError> {
+        // Freed behind the catalogue: it may be a virtual host with very many bindings.
+        let mut taken_out = Vec::new();
         let mut catalogue = self.catalogue.write();
         let mut is_full = false;
         for (number, command) in commands.iter().enumerate() {
@@ -429,10 +479,12 @@ impl Broker {
             }
             let mut alarms = alarms_together(self);
             alarms.memory_full |= is_full;
-            growth::permit_in(&catalogue, command, alarms)?;
+            memory_permit::permit_in(&catalogue, command, alarms)?;
             let let_in = RwLockWriteGuard::bump;
             let executed = execute_in_parts(&mut catalogue, now, command, self, let_in)?;
             log_positions.extend(executed.log_position);
+            taken_out.push(executed.outcome.taken_out);
+            taken_out.pop_if(|taken_out| taken_out.is_empty());
         }
         Ok(())
     }
@@ -453,7 +505,7 @@ impl Broker {
             return (commands, Ok(()));
         }
         let catalogue = self.catalogue.read();
-        let permit = |command: &Command| growth::permit_in(&catalogue, command, alarms);
+        let permit = |command: &Command| memory_permit::permit_in(&catalogue, command, alarms);
         let refused = commands.iter().enumerate();
         let mut refused = refused.filter_map(|(at, command)| Some((at, permit(command).err()?)));
         let Some((at, error)) = refused.next() else {
@@ -513,12 +565,12 @@ impl Broker {
 
     /// Whether clients are taken.
     pub fn serving(&self) -> bool {
-        self.doors.is_serving()
+        self.accepting.is_serving()
     }
 
     /// The cluster has forgotten this node: what it would confirm from now on, nobody else has.
     pub(crate) fn forgotten(&self) {
-        if self.doors.forget() {
+        if self.accepting.forget() {
             self.set_serving(false);
             tracing::error!(
                 "the cluster has forgotten this node: it takes no clients any more, and closes the \
@@ -530,24 +582,24 @@ impl Broker {
 
     /// Whether the cluster has forgotten this node.
     pub fn is_forgotten(&self) -> bool {
-        self.doors.is_forgotten()
+        self.accepting.is_forgotten()
     }
 
     /// Takes clients, or closes all connections and takes none.
     pub fn set_serving(&self, serving: bool) {
-        if !self.doors.set_serving(serving) {
+        if !self.accepting.set_serving(serving) {
             self.broadcast(|| ThreadEvent::CloseAll);
         }
     }
 
     /// Whether an operator lets the node listen for clients.
     pub fn listening(&self) -> bool {
-        self.doors.is_listening()
+        self.accepting.is_listening()
     }
 
     /// Has the IO threads listen for clients, or listen no more; each of them answers.
     pub(crate) fn set_listening(&self, listen: bool, answer: &SyncSender<io::Result<()>>) {
-        self.doors.set_listening(listen);
+        self.accepting.set_listening(listen);
         self.broadcast(|| ThreadEvent::Listen(listen, answer.clone()));
     }
 

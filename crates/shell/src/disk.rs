@@ -29,7 +29,7 @@ const SLICES_MAX: usize = 1_024;
 pub struct RealDisk {
     device: Option<Arc<Device>>,
     /// Devices of their own for what lies in these folders.
-    placed: trial::Placed,
+    placed: trial::FolderDevices,
     quota: Option<Arc<Quota>>,
 }
 
@@ -413,32 +413,13 @@ mod tests {
     use super::*;
     use leveret_storage::{Durability, Folders, LogKind, OpenError, Options, Read, Store};
     use leveret_types::LogId;
-    use std::path::PathBuf;
-
-    /// A folder that is deleted when the test is over.
-    struct Scratch(PathBuf);
-
-    impl Scratch {
-        fn new(name: &str) -> Self {
-            let folder =
-                std::env::temp_dir().join(format!("leveret-{}-{name}", std::process::id()));
-            drop(fs::remove_dir_all(&folder));
-            Self(folder)
-        }
-    }
-
-    impl Drop for Scratch {
-        fn drop(&mut self) {
-            drop(fs::remove_dir_all(&self.0));
-        }
-    }
 
     #[test]
     fn a_vectored_write_of_more_slices_than_the_kernel_takes_is_whole() {
-        let scratch = Scratch::new("slices");
+        let scratch = tempfile::tempdir().unwrap();
         let disk = RealDisk::new();
-        disk.create_dir_all(&scratch.0.join("a/b")).unwrap();
-        let path = scratch.0.join("a/b/file");
+        disk.create_dir_all(&scratch.path().join("a/b")).unwrap();
+        let path = scratch.path().join("a/b/file");
         let file = disk.create_new(&path).unwrap();
         let pieces: Vec<Vec<u8>> = (0..SLICES_MAX * 2 + 1)
             .map(|i| vec![i as u8; i % 5])
@@ -451,16 +432,16 @@ mod tests {
         assert_eq!(file.read_at(&mut read, 3).unwrap(), expected.len());
         assert_eq!(read[..expected.len()], expected);
         assert_eq!(file.len().unwrap(), expected.len() as u64 + 3);
-        assert_eq!(disk.list(&scratch.0.join("a/b")).unwrap(), ["file"]);
+        assert_eq!(disk.list(&scratch.path().join("a/b")).unwrap(), ["file"]);
         assert!(disk.create_new(&path).is_err());
     }
 
     #[test]
     fn what_is_read_written_and_synced_is_counted() {
-        let scratch = Scratch::new("counted");
+        let scratch = tempfile::tempdir().unwrap();
         let disk = RealDisk::new();
-        disk.create_dir_all(&scratch.0).unwrap();
-        let file = disk.create_new(&scratch.0.join("file")).unwrap();
+        disk.create_dir_all(scratch.path()).unwrap();
+        let file = disk.create_new(&scratch.path().join("file")).unwrap();
         // Other tests of this process count as well.
         let before = io_counts();
         let slices = [IoSlice::new(&[1; 1_000]), IoSlice::new(&[2; 500])];
@@ -479,8 +460,8 @@ mod tests {
 
     #[test]
     fn a_store_on_the_real_disk_is_found_again_and_has_one_owner() {
-        let scratch = Scratch::new("store");
-        let (disk, folders) = (RealDisk::new(), Folders::within(&scratch.0));
+        let scratch = tempfile::tempdir().unwrap();
+        let (disk, folders) = (RealDisk::new(), Folders::within(scratch.path()));
         let (mut store, report) = Store::open(&disk, &folders, &Options::default()).unwrap();
         assert!(report.created);
         store.shards[0].create_log(LogId(1), LogKind::Durable);

@@ -6,6 +6,7 @@
 
 mod accept;
 mod client;
+mod handshake;
 
 use crate::admission::PendingLogin;
 use crate::broker::Broker;
@@ -13,10 +14,13 @@ use crate::buffers::ReadBuffers;
 use crate::input_coalescing::InputCoalescing;
 use crate::listener::{Listener, Origin, Reserve};
 use crate::read_size::ReadSize;
-use crate::transport::Transport;
+use crate::transport::{HandshakeDone, Transport};
 use client::Client;
-use leveret_node::{ConnectionEvent, ConnectionStatus, Env};
-use leveret_types::limits::{CLIENT_GONE_MS_MAX, SHUTDOWN_CLIENT_MS, UNREAD_PROBE_MS};
+use leveret_node::{ConnectionEvent, ConnectionStatus, Env, HeldDelivery, HeldPlace};
+use leveret_types::limits::{
+    CLIENT_GONE_MS_MAX, SHUTDOWN_CLIENT_MS, SOCKET_OUTPUT_BYTES_MAX, SOCKET_STALL_MS_MAX,
+    UNFINISHED_PROBE_MS, UNREAD_PROBE_MS,
+};
 use leveret_types::{ConnectionId, Now, QueueId};
 use mio::event::Event;
 use mio::net::TcpStream;
@@ -37,12 +41,8 @@ const EVENTS_MAX: usize = 1_024;
 /// How often a turn goes back to the inbox before it writes: what connections tell each other in
 /// place.
 const INBOX_ROUNDS_MAX: usize = 8;
-/// Bytes that may wait to be written to one socket before its input is left unread.
-const OUTPUT_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Slices of one vectored write.
 const SLICES_MAX: usize = 64;
-/// How long a connection may take nothing of what it is sent before it is dropped.
-const WRITE_STALL_MS_MAX: u64 = 120_000;
 
 /// Which connections somebody asks about.
 #[derive(Clone, Debug)]
@@ -54,6 +54,9 @@ pub enum Which {
     /// These.
     These(Arc<[ConnectionId]>),
 }
+
+/// A connection that holds messages, and which.
+pub type Holder = (ConnectionStatus, Vec<HeldDelivery>);
 
 /// Connections that an IO thread looks at in one turn for whoever lists all of them.
 pub const LISTED_MAX: usize = 64;
@@ -71,19 +74,24 @@ pub struct Portion {
 
 impl Portion {
     /// What the slots from this one on hold.
-    fn of(slots: &[Option<Slot>], from: usize) -> Self {
+    fn of(slots: &mut [Option<Slot>], from: usize) -> Self {
         let mut portion = Self::default();
         let mut contents = 0;
-        for (slot, state) in slots.iter().enumerate().skip(from) {
+        for (slot, state) in slots.iter_mut().enumerate().skip(from) {
             if slot == from + LISTED_MAX || contents >= CONTENTS_LISTED {
                 portion.next = Some(slot);
                 break;
             }
-            let Some(state) = state.as_ref().filter(|state| !state.client.over()) else {
+            let Some(state) = state.as_mut().filter(|state| !state.client.over()) else {
                 continue;
             };
             let status = state.client.status();
             contents += status.channels.len() + status.consumers.len();
+            contents += status
+                .published
+                .iter()
+                .map(|to| to.queues.len())
+                .sum::<usize>();
             contents += status.stream_publishers.len() + status.stream_subscriptions.len();
             portion.status.push(status);
         }
@@ -110,10 +118,14 @@ pub enum ThreadEvent {
     Connection(ConnectionId, ConnectionEvent),
     /// A new connection, with its place among those that have not logged in.
     Accepted(TcpStream, Origin, PendingLogin),
+    /// A step of a connection's TLS handshake was computed.
+    Handshake(ConnectionId, HandshakeDone),
     /// A connection that has not logged in has to go, for others come.
     Displaced(ConnectionId),
     /// Somebody asks for facts about connections.
     List(Which, SyncSender<Vec<ConnectionStatus>>),
+    /// Somebody asks which connections hold these messages, given in ascending order.
+    Holders(Arc<[HeldPlace]>, SyncSender<Vec<Holder>>),
     /// Somebody wants facts about all connections, portion by portion: the one that begins here.
     ListFrom(usize, SyncSender<Portion>),
     /// The alarms have changed: connections are to be blocked or let go on.
@@ -260,7 +272,13 @@ impl IoThread {
         let deadline = self.deadlines.peek().map(|Reverse((at, _))| *at);
         let again = Some(self.accept_again_ms).filter(|at| *at > 0);
         let timeout = deadline.into_iter().chain(again).min().map(|at| {
-            Duration::from_millis(at.saturating_sub(self.broker.now().monotonic_ms).max(1))
+            match at {
+                // A connection has its next turn.
+                ..=1 => Duration::ZERO,
+                at => {
+                    Duration::from_millis(at.saturating_sub(self.broker.now().monotonic_ms).max(1))
+                }
+            }
         });
         if self.open == 0 {
             self.buffers.clear();
@@ -309,7 +327,7 @@ impl IoThread {
             return;
         };
         state.ending |= event.is_read_closed();
-        let has_gone = state.ending && state.client.checking();
+        let has_gone = state.has_gone();
         if event.is_writable() && (state.write_blocked || state.transport.wants_write()) {
             state.write_blocked = false;
             self.touch(slot);
@@ -337,17 +355,27 @@ impl IoThread {
     }
 
     /// Facts about those of the thread's connections that are asked about.
-    fn status_of(&self, which: &Which) -> Vec<ConnectionStatus> {
+    fn status_of(&mut self, which: &Which) -> Vec<ConnectionStatus> {
         if let Which::These(ids) = which {
             let state = |id: &ConnectionId| {
-                let state = self.slots.get(slot_of(*id))?.as_ref()?;
+                let state = self.slots.get_mut(slot_of(*id))?.as_mut()?;
                 (state.id == *id && !state.client.over()).then(|| state.client.status())
             };
             return ids.iter().filter_map(state).collect();
         }
-        let states = self.slots.iter().flatten();
+        let states = self.slots.iter_mut().flatten();
         let meant = states.filter(|s| !s.client.over() && is_asked_about(&s.client, which));
         meant.map(|s| s.client.status()).collect()
+    }
+
+    /// Those of the thread's connections that hold any of these messages.
+    fn holders(&mut self, messages: &[HeldPlace]) -> Vec<Holder> {
+        let states = self.slots.iter_mut().flatten();
+        let holders = states.filter(|s| !s.client.over()).filter_map(|s| {
+            let held = s.client.held_among(messages);
+            (!held.is_empty()).then(|| (s.client.status(), held))
+        });
+        holders.collect()
     }
 
     fn touch(&mut self, slot: usize) {
@@ -366,7 +394,7 @@ impl IoThread {
             return 0;
         };
         state.queued = false;
-        if !state.unread || state.broken {
+        if !state.unread || state.broken || state.transport.is_away() {
             return 0;
         }
         if !state.is_read() {
@@ -407,16 +435,9 @@ impl IoThread {
                 state.read_size.note(count, requests);
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => state.unread = false,
-            Err(error) => {
-                let connection = state.client.name();
-                match state.transport.established() {
-                    true => tracing::debug!(%error, %connection, "connection lost"),
-                    // A certificate that is refused, say: the client is told less than this.
-                    false => tracing::warn!(%error, %connection, "TLS handshake failed"),
-                }
-                state.broken = true;
-            }
+            Err(error) => lost(state, &error),
         }
+        self.hand_over_handshake(slot);
         self.touch(slot);
         requests
     }
@@ -451,6 +472,7 @@ impl IoThread {
             ThreadEvent::Accepted(socket, origin, pending_login) => {
                 self.open(socket, origin, pending_login)
             }
+            ThreadEvent::Handshake(id, done) => self.take_back_handshake(id, done),
             ThreadEvent::Displaced(id) => {
                 let slot = slot_of(id);
                 if let Some(Some(state)) = self.slots.get_mut(slot)
@@ -466,8 +488,11 @@ impl IoThread {
                 // Whoever asked may have given up.
                 let _ = answer.try_send(self.status_of(&which));
             }
+            ThreadEvent::Holders(messages, answer) => {
+                let _ = answer.try_send(self.holders(&messages));
+            }
             ThreadEvent::ListFrom(slot, answer) => {
-                let _ = answer.try_send(Portion::of(&self.slots, slot));
+                let _ = answer.try_send(Portion::of(&mut self.slots, slot));
             }
             ThreadEvent::AlarmsChanged => {
                 for slot in 0..self.slots.len() {
@@ -530,7 +555,7 @@ impl IoThread {
                 if state.unread {
                     // Bytes that wait behind output that is not taken are no sign of life: to take
                     // it would be.
-                    let stuck = state.client.output().len() > OUTPUT_BYTES_MAX;
+                    let stuck = state.client.output().len() > SOCKET_OUTPUT_BYTES_MAX;
                     let monotonic_ms = match stuck {
                         true => state.write_progress_ms,
                         false => now.monotonic_ms,
@@ -542,8 +567,13 @@ impl IoThread {
                 }
                 state.client.tick(now, &self.broker);
                 let stalled = state.write_blocked
-                    && now.monotonic_ms - state.write_progress_ms > WRITE_STALL_MS_MAX;
+                    && now.monotonic_ms - state.write_progress_ms > SOCKET_STALL_MS_MAX;
                 state.broken |= stalled;
+                if self.draining {
+                    // The system tells of room in a socket when a third of it is free, for which a
+                    // slow client may take longer than it is waited for.
+                    state.write_blocked = false;
+                }
                 self.touch(slot);
             }
         }
@@ -566,8 +596,8 @@ impl IoThread {
             return;
         };
         state.touched = false;
-        // Nobody is there any more to hear what becomes of the login: its check is not run.
-        state.broken |= state.ending && state.client.checking();
+        // Nobody hears any more what becomes of the login: its check, or handshake, is not run.
+        state.broken |= state.has_gone() || state.waits_in_vain();
         let first_byte_at = state.check_pending_login(now);
         if state.client.over() && !state.torn_down {
             // What was the connection's alone is gone before the client hears that the connection
@@ -659,9 +689,21 @@ impl IoThread {
 }
 
 impl Slot {
+    /// Whether the client has hung up while others compute what it needs to go on.
+    fn has_gone(&self) -> bool {
+        self.ending && (self.client.checking() || self.transport.awaits_answer())
+    }
+
     /// Whether the client's input may be read.
     fn is_read(&mut self) -> bool {
-        self.client.reading() && self.client.output().len() <= OUTPUT_BYTES_MAX
+        self.client.reading() && self.client.output().len() <= SOCKET_OUTPUT_BYTES_MAX
+    }
+
+    /// Whether a publish waits for room that can never become whole: the client sends no more, and
+    /// what it has sent is not all of it.
+    fn waits_in_vain(&self) -> bool {
+        let lacks = self.client.lacks_bytes().filter(|_| self.ending);
+        lacks.is_some_and(|bytes| self.transport.unread_bytes_max() < bytes)
     }
 
     /// A client that has gone hides behind what it had sent while that is not read: where the
@@ -672,12 +714,20 @@ impl Slot {
             self.probe_ms = 0;
             return None;
         }
-        if self.probe_ms == 0 {
-            self.probe_ms = now.monotonic_ms + UNREAD_PROBE_MS;
-        } else if self.probe_ms <= now.monotonic_ms {
+        // Others wait behind one that waits for room.
+        let wait_ms = match self.client.lacks_bytes() {
+            Some(_) => UNFINISHED_PROBE_MS,
+            None => UNREAD_PROBE_MS,
+        };
+        if self.probe_ms > 0 && self.probe_ms <= now.monotonic_ms {
             self.client.beat();
-            self.probe_ms = now.monotonic_ms + UNREAD_PROBE_MS;
+            self.probe_ms = 0;
         }
+        let probe_ms = now.monotonic_ms + wait_ms;
+        self.probe_ms = match self.probe_ms {
+            0 => probe_ms,
+            at => at.min(probe_ms),
+        };
         Some(self.probe_ms)
     }
 
@@ -694,6 +744,17 @@ impl Slot {
         self.broken |= until_ms.is_some_and(|until| until <= now.monotonic_ms);
         until_ms
     }
+}
+
+/// Says why a connection has ended that its stream ended.
+fn lost(state: &mut Slot, error: &io::Error) {
+    let connection = state.client.name();
+    match state.transport.established() {
+        true => tracing::debug!(%error, %connection, "connection lost"),
+        // A certificate that is refused, say: the client is told less than this.
+        false => tracing::warn!(%error, %connection, "TLS handshake failed"),
+    }
+    state.broken = true;
 }
 
 fn write_output(state: &mut Slot, now: Now) {

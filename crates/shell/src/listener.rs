@@ -47,7 +47,7 @@ impl Origin {
             Some(settings) => {
                 let session =
                     ServerConnection::new(Arc::clone(settings)).map_err(io::Error::other)?;
-                Ok(Transport::tls(socket, session))
+                Ok(Transport::tls(socket, session, self.remote.ip()))
             }
         }
     }

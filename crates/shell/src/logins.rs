@@ -2,9 +2,9 @@
 //! and those of who guesses held for a while.
 //!
 //! Addresses take turns: one that sends a flood of logins delays its own, and a flood from many
-//! delays those from where nobody has logged in. Of one address, users who have logged in from
-//! there go first. What nobody waits for any more is not computed, nor what was found good, or
-//! wrong, a moment ago.
+//! delays those from where nobody has logged in; of these, who has guessed goes behind. Of one
+//! address, users who have logged in from there go first. What nobody waits for any more is not
+//! computed, nor what was found good, or wrong, a moment ago.
 
 mod waiting;
 
@@ -61,18 +61,35 @@ enum Next {
 impl State {
     /// What is known of a check without computing anything; otherwise whether it may be computed
     /// now.
-    fn look(&self, guesser: &Guesser, check: &LoginCheck, now_ms: u64) -> Look {
+    fn look(&mut self, guesser: &Guesser, check: &LoginCheck, now_ms: u64) -> Look {
         if self.guesses.knows_wrong(self.remembered.fingerprint(check)) {
             return Look::Known(Verdict::Wrong);
         }
         if self.guesses.hold_ms(guesser, now_ms) > 0 {
-            return Look::Later;
+            return self.look_while_held(guesser, check, now_ms);
         }
         match check.is_slow() {
             false => Look::Compute,
-            true if self.remembered.knows(check, now_ms) => Look::Known(Verdict::Right),
+            true if self.remembered.knows(check, now_ms) => {
+                self.guesses.succeeded(guesser);
+                Look::Known(Verdict::Right)
+            }
             true => Look::Later,
         }
+    }
+
+    /// Others guess at this user from the user's own address: a password that was right a moment
+    /// ago is none of their guesses, and is right for as long again.
+    fn look_while_held(&mut self, guesser: &Guesser, check: &LoginCheck, now_ms: u64) -> Look {
+        if !self.guesses.may_look_up(guesser, now_ms) {
+            return Look::Later;
+        }
+        if self.remembered.knows(check, now_ms) {
+            self.remembered.remember(check, now_ms);
+            return Look::Known(Verdict::Right);
+        }
+        self.guesses.looked_up_in_vain(guesser, now_ms);
+        Look::Later
     }
 
     /// Takes a check that cannot be answered at once; gives it back if there are too many.
@@ -81,7 +98,8 @@ impl State {
             0 => self.make_wait(job),
             hold_ms => {
                 self.held_count += 1;
-                self.held.push(now_ms + hold_ms, job)
+                let is_known = self.guesses.is_known(&job.guesser);
+                self.held.push(now_ms + hold_ms, job, is_known)
             }
         }
     }
@@ -110,7 +128,8 @@ impl State {
             if now_ms + hold_ms > job.came_ms + LOGIN_HELD_MS_MAX {
                 return Next::Refuse(job);
             }
-            if let Some(job) = self.held.push(now_ms + hold_ms, job) {
+            let is_known = self.guesses.is_known(&job.guesser);
+            if let Some(job) = self.held.push(now_ms + hold_ms, job, is_known) {
                 return Next::Refuse(job);
             }
         }
@@ -119,11 +138,10 @@ impl State {
 
     /// Takes note of what a check has found.
     fn found(&mut self, guesser: &Guesser, check: &LoginCheck, right: bool, now_ms: u64) {
+        self.waiting.note(guesser.network(), right);
         if right {
             self.guesses.succeeded(guesser);
-            if check.is_slow() {
-                self.remembered.remember(check, now_ms);
-            }
+            self.remembered.remember(check, now_ms);
             return;
         }
         let fingerprint = self.remembered.fingerprint(check);
@@ -173,10 +191,10 @@ impl Logins {
     }
 
     /// Checks a password for a client of this address here and now, where that is cheap or it is
-    /// known. Otherwise it is to be [waited for](Self::wait).
+    /// known. Otherwise it is to be [waited for](Self::enqueue).
     pub fn at_once(&self, address: IpAddr, check: &LoginCheck) -> Option<Verdict> {
         let now_ms = self.now_ms();
-        let state = self.state.lock();
+        let mut state = self.state.lock();
         let guesser = state.guesses.guesser(address, check);
         let look = state.look(&guesser, check, now_ms);
         drop(state);
@@ -193,7 +211,7 @@ impl Logins {
     }
 
     /// Has a password checked when it is its turn, and its address and user are not held.
-    pub fn wait(&self, address: IpAddr, check: LoginCheck, waiter: Box<dyn LoginWaiter>) {
+    pub fn enqueue(&self, address: IpAddr, check: LoginCheck, waiter: Box<dyn LoginWaiter>) {
         let came_ms = self.now_ms();
         let mut state = self.state.lock();
         let job = Job {
@@ -215,8 +233,13 @@ impl Logins {
     pub fn check(&self, address: IpAddr, check: LoginCheck, waiter: Box<dyn LoginWaiter>) {
         match self.at_once(address, &check) {
             Some(verdict) => waiter.tell(verdict),
-            None => self.wait(address, check, waiter),
+            None => self.enqueue(address, check, waiter),
         }
+    }
+
+    /// Whether anybody has logged in from this address of late.
+    pub(crate) fn is_familiar(&self, address: IpAddr) -> bool {
+        self.state.lock().guesses.is_familiar_address(address)
     }
 
     /// How many checks have been held so far, and how many are now.
@@ -227,9 +250,7 @@ impl Logins {
 
     /// Checks what waits until the node ends.
     pub fn run(&self) {
-        // Behind who is in already: strangers' logins wait for a processor, clients' messages do
-        // not. Where the system refuses, the threads are as urgent as others.
-        let _ = rustix::process::setpriority_process(None, NICENESS);
+        give_way();
         let mut memory = HashMemory::default();
         while let Some(job) = self.next(&mut memory) {
             self.settle(job, &mut memory);
@@ -278,14 +299,13 @@ impl Logins {
     fn settle(&self, job: Job, memory: &mut HashMemory) {
         // The same one may have been under way when this one came.
         let known = {
-            let state = self.state.lock();
-            match state.guesses.knows_wrong(job.fingerprint) {
-                true => Some(false),
-                false => state
-                    .remembered
-                    .knows(&job.check, self.now_ms())
-                    .then_some(true),
+            let mut state = self.state.lock();
+            let is_wrong = state.guesses.knows_wrong(job.fingerprint);
+            let is_right = !is_wrong && state.remembered.knows(&job.check, self.now_ms());
+            if is_right {
+                state.guesses.succeeded(&job.guesser);
             }
+            (is_wrong || is_right).then_some(is_right)
         };
         let right = known.unwrap_or_else(|| {
             let right = job.check.run(memory);
@@ -304,8 +324,14 @@ impl Logins {
     }
 }
 
-/// Threads that compute slow hashes on a machine with so many processors: most of them are left to
-/// those who are in already.
+/// Puts this thread behind who is in already: strangers' logins wait for a processor, clients'
+/// messages do not. Where the system refuses, it is as urgent as others.
+pub(crate) fn give_way() {
+    let _ = rustix::process::setpriority_process(None, NICENESS);
+}
+
+/// Threads that compute slow hashes, and as many that compute handshakes, on a machine with so many
+/// processors: most of them are left to those who are in already.
 pub fn thread_count(processors: usize) -> usize {
     (processors / 4).clamp(1, 4)
 }

@@ -6,8 +6,8 @@ use crate::cluster::{self, ClusterConfig, ClusterError, Links, PrepareError};
 use crate::disk::RealDisk;
 use crate::found_streams;
 use crate::inbox::Inbox;
+pub use crate::io_thread::{Holder, LISTED_MAX, Which};
 use crate::io_thread::{IoThread, TOKEN_WAKER, ThreadEvent};
-pub use crate::io_thread::{LISTED_MAX, Which};
 use crate::listener::{Listener, Protocol, TlsSettings};
 use crate::logins;
 use crate::read_threads;
@@ -19,7 +19,7 @@ use crate::wal_thread::WalThread;
 use leveret_cluster::{BorrowedShard, Env as _};
 use leveret_cluster::{Cluster, group};
 use leveret_metadata::{CatalogueError, Command};
-use leveret_node::{ConnectionStatus, Env, NodeSettings, StreamSessions};
+use leveret_node::{ConnectionStatus, Env, HeldPlace, NodeSettings, StreamSessions};
 use leveret_queue_host::shard::Shard;
 use leveret_storage::{
     Disk, Folders, Generation, LogSummary, OpenError, Options, ReadRequest, Reader, Recovered,
@@ -32,9 +32,12 @@ use parking_lot::{Mutex, RwLock};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+
+/// Policies that apply to nothing which one line of the log names.
+const POLICIES_SHOWN: usize = 20;
 
 /// How a node is started. Everything is decided: there are no defaults here.
 pub struct NodeConfig {
@@ -180,7 +183,17 @@ impl Node {
         // Only now is it certain that these files are of this store, and that no other process has
         // them.
         let folder = config.folders.streams();
-        let streams = StreamFiles::open(disk, &folder, u64::from_ne_bytes(random()?))?;
+        let mut streams = StreamFiles::open(disk, &folder, u64::from_ne_bytes(random()?))?;
+        if !streams.note_start(&config.folders.data)? {
+            tracing::error!(
+                "{} and {} were not in use together at the last start: one of them is a copy that \
+                 was put back, or is new. Replicas of streams count for nothing until they have \
+                 all that others have; streams of this node alone may lack messages, and give \
+                 their offsets to others",
+                folder.display(),
+                config.folders.data.display()
+            );
+        }
         Self::run(config, recovered, streams, listeners, tls)
     }
 
@@ -283,6 +296,7 @@ impl Node {
         if let Some(prepare) = config.prepare {
             prepare(&broker).map_err(StartError::Prepare)?;
         }
+        warn_of_policies(&broker.catalogue().policies_too_costly());
         let io_threads = start_io(&broker, polls, listeners)?;
         Ok(Self {
             broker,
@@ -339,17 +353,20 @@ impl Node {
         tracing::info!("shutting down");
         self.broker.broadcast(|| ThreadEvent::Drain);
         let deadline = Instant::now() + self.drain;
-        while self.broker.connection_count() > 0 && Instant::now() < deadline {
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        let have_gone = || (self.broker.connection_count() == 0).then_some(());
+        self.broker.wait_until(deadline, have_gone);
         self.broker.broadcast(|| ThreadEvent::Stop);
         for thread in self.io_threads {
             join(thread);
         }
+        // Before the other nodes are left, whose queues may be where it goes.
+        let deadline = Instant::now() + self.drain;
+        self.broker.finish_deferred(deadline);
         self.broker.leave_streams_to_others();
         self.broker.streams.stop();
         join(self.stream_thread);
         self.broker.logins.stop();
+        self.broker.handshakes.stop();
         for thread in self.login_threads {
             join(thread);
         }
@@ -358,6 +375,13 @@ impl Node {
         }
         self.broker.signals.timers_and_alarms.stop();
         join(self.timers_and_alarms_thread);
+        let left = self.broker.finish_deferred(deadline);
+        if left > 0 {
+            tracing::warn!(
+                "there was no time for {left} pieces of work of queues; what was on its way to a \
+                 dead-letter exchange, or due after a delay, goes there after the next start",
+            );
+        }
         for shard in self.broker.shard_ids() {
             let mut guard = self.broker.shard(shard);
             guard.save_states(true);
@@ -380,19 +404,37 @@ impl Node {
 /// Facts about some connections, asked of their threads, which copy nothing of the others; a thread
 /// that does not answer within a second is left out.
 pub fn some_connections(broker: &Broker, which: &Which) -> Vec<ConnectionStatus> {
+    of_all_threads(broker, |answer| {
+        ThreadEvent::List(which.clone(), answer.clone())
+    })
+}
+
+/// The connections that hold any of these messages, given in ascending order; a thread that does
+/// not answer within a second is left out.
+pub fn holders_of(broker: &Broker, messages: &Arc<[HeldPlace]>) -> Vec<Holder> {
+    of_all_threads(broker, |answer| {
+        ThreadEvent::Holders(Arc::clone(messages), answer.clone())
+    })
+}
+
+/// What all IO threads answer within a second.
+fn of_all_threads<T>(
+    broker: &Broker,
+    question: impl Fn(&SyncSender<Vec<T>>) -> ThreadEvent,
+) -> Vec<T> {
     let (answer, answers) = sync_channel(broker.thread_count());
-    broker.broadcast(|| ThreadEvent::List(which.clone(), answer.clone()));
+    broker.broadcast(|| question(&answer));
     drop(answer);
     let deadline = Instant::now() + Duration::from_secs(1);
-    let mut status = Vec::new();
+    let mut all = Vec::new();
     for _ in 0..broker.thread_count() {
         let left = deadline.saturating_duration_since(Instant::now());
         match answers.recv_timeout(left) {
-            Ok(some) => status.extend(some),
+            Ok(some) => all.extend(some),
             Err(_) => break,
         }
     }
-    status
+    all
 }
 
 /// Hands over facts about all connections, portion by portion, so that no thread copies many in one
@@ -566,15 +608,19 @@ where
     Ok(())
 }
 
+/// The threads that compute what strangers bring: passwords' hashes and TLS handshakes.
 fn start_logins(broker: &Arc<Broker>) -> io::Result<Vec<JoinHandle<()>>> {
     let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let threads = 0..logins::thread_count(processors);
-    threads
-        .map(|number| {
-            let broker = Arc::clone(broker);
-            spawn(&format!("login-{number}"), move || broker.logins.run())
-        })
-        .collect()
+    let mut threads = Vec::new();
+    for number in 0..logins::thread_count(processors) {
+        let of_logins = Arc::clone(broker);
+        let run = move || of_logins.logins.run();
+        threads.push(spawn(&format!("login-{number}"), run)?);
+        let of_handshakes = Arc::clone(broker);
+        let run = move || of_handshakes.handshakes.run();
+        threads.push(spawn(&format!("tls-{number}"), run)?);
+    }
+    Ok(threads)
 }
 
 fn start_timers_and_alarms(
@@ -616,6 +662,23 @@ fn flush_first(broker: &Broker, rolled: &Sender<Generation>, through: Option<Gen
         let _ = rolled.send(through);
         broker.signals.segments.notify();
     }
+}
+
+/// Says which policies apply to nothing, as everybody would wait while their patterns are matched.
+fn warn_of_policies(policies: &[String]) {
+    if policies.is_empty() {
+        return;
+    }
+    let shown = policies.len().min(POLICIES_SHOWN);
+    let more = match policies.len() - shown {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    tracing::warn!(
+        "these apply to nothing, as their patterns take too much work for each name: {}{more}; \
+         give them other patterns",
+        policies[..shown].join(", "),
+    );
 }
 
 /// Lets a node serve its cluster, and gives the shards their queues once it has caught up.

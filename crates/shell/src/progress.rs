@@ -1,9 +1,9 @@
-//! What an operator's command waits for: that the log is durable, that a queue of another node has
-//! answered, that a message has been read.
+//! Lets a thread wait for progress elsewhere: the log is durable, a queue of another node has
+//! answered, a message has been read. Operators' commands wait so, the segment writer before a
+//! checkpoint, and a node that ends.
 //!
-//! Whoever waits looks once, and again whenever something of the kind has come about. Nobody is
-//! told of what: these commands are few, and a look is cheap. Who brings it about pays one load as
-//! long as nobody waits.
+//! Waiters check their condition after each signal, which does not say what came about: they are
+//! few, and a check is cheap. Signalling costs one load while nobody waits.
 
 use crate::sync::{AtomicU64, Condvar, Mutex, Ordering};
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 /// about by a timer alone, or just as somebody begins to wait, is seen then.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// Where operators' commands wait.
+/// Where they wait.
 #[derive(Default)]
 pub struct Progress {
     waiting: AtomicU64,

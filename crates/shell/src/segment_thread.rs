@@ -3,7 +3,7 @@
 
 use crate::broker::{Broker, DiskWriter};
 use crate::node::WAL_FILES_KEPT;
-use crate::signal::Woken;
+use crate::waker::Woken;
 use leveret_cluster::Env;
 use leveret_storage::{
     CheckpointError, CheckpointPart, CheckpointWriter, CompactionPlan, Disk, Fatal, FlushPlan,
@@ -22,8 +22,8 @@ const COMPACT_EVERY: Duration = Duration::from_secs(2);
 const DEAD_BYTES_MIN: u64 = 16 * 1024 * 1024;
 /// How long to wait before a full disk is tried again.
 const SPACE_RETRY: Duration = Duration::from_millis(500);
-/// How long to wait between looks at how far the log is durable.
-const DURABLE_POLL: Duration = Duration::from_millis(1);
+/// How long one wait for the log lasts at most, before the next one.
+const DURABLE_WAIT: Duration = Duration::from_secs(60);
 /// Files of the log that it has in the long run: the one that it writes, and one to go on with.
 const READY_FILES: usize = 2;
 /// A flush that copies more lasts as long as the log may need for a file: another file is made
@@ -119,7 +119,10 @@ impl<D: Disk> SegmentThread<D> {
         if let Some(through) = self.full
             && !self.flush(through)
         {
-            tracing::info!("what waits was not copied out of the log; the next start reads it");
+            tracing::info!(
+                "the end did not wait for copying messages out of the log; the next start reads \
+                 them there"
+            );
         }
         self.write_checkpoint();
     }
@@ -331,11 +334,20 @@ impl<D: Disk> SegmentThread<D> {
 
     /// Waits until the log is durable as far as a checkpoint must find it.
     fn await_durable(&self, wanted: impl Iterator<Item = (ShardId, u64)>) {
+        let wal = &self.broker.signals.wal;
         for (shard, chunk) in wanted {
-            while self.broker.durable(shard) < chunk && !self.broker.signals.wal.stopped() {
-                self.broker.signals.wal.notify();
-                std::thread::sleep(DURABLE_POLL);
-            }
+            let look = || {
+                let is_over = self.broker.durable(shard) >= chunk || wal.stopped();
+                if !is_over {
+                    wal.notify();
+                }
+                is_over.then_some(())
+            };
+            while self
+                .broker
+                .wait_until(Instant::now() + DURABLE_WAIT, look)
+                .is_none()
+            {}
         }
     }
 

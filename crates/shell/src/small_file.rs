@@ -1,36 +1,68 @@
 //! Small files that a node replaces when it starts: whole or not at all, and also on a full disk.
 //!
-//! A node whose disk is full must start, or nobody can drain it. Beside such files lies a reserve:
-//! it is deleted when one of them finds no room, and made again as soon as there is.
+//! A node whose disk is full must start, or nobody can drain it. Beside such files lie reserves of
+//! a block each. Where there is no room, a new file is written into one of them and changes places
+//! with the old one, which is the reserve from then on: nobody else gets the block meanwhile, nor
+//! when the node is killed.
 
 use leveret_storage::disk::filler;
-use std::fs::{self, File, OpenOptions};
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 
-/// Name of the reserve in a folder.
-const RESERVE_NAME: &str = "start.reserve";
-/// Bytes of the reserve: a block for each of a node's small files, and one for their folder.
-const RESERVE_BYTES: usize = 16 * 1024;
+/// Reserves of a folder: one for each of a node's small files, and one for their folder.
+const RESERVES: usize = 4;
+/// Bytes of a reserve: a block.
+const RESERVE_BYTES: usize = 4 * 1024;
 
 /// Replaces a file by one of these bytes and this mode: durable when this returns.
 ///
 /// # Errors
-/// If the disk refuses, its reserve included.
+/// If the disk refuses, its reserves included.
 pub fn replace(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
-    let reserve = path.with_file_name(RESERVE_NAME);
-    with_reserve(&reserve, || write_and_rename(path, bytes, mode))?;
-    keep_reserve(&reserve);
+    let mut written = write_and_rename(path, bytes, mode);
+    for reserve in reserves(folder_of(path)) {
+        match &written {
+            Err(error) if is_full(error) => {}
+            _ => break,
+        }
+        written = match write_into(&reserve, path, bytes, mode) {
+            // A file system that writes elsewhere what is written over: it has room without it.
+            Err(error) if is_full(&error) => {
+                remove(&reserve).and_then(|()| write_and_rename(path, bytes, mode))
+            }
+            // There is no such reserve.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            others => others,
+        };
+    }
+    written?;
+    set_aside(folder_of(path));
     Ok(())
 }
 
-/// Does what needs room on the disk, and once more without the reserve if there is none.
-fn with_reserve(reserve: &Path, mut work: impl FnMut() -> io::Result<()>) -> io::Result<()> {
-    match work() {
-        Err(error) if is_full(&error) && fs::remove_file(reserve).is_ok() => work(),
-        result => result,
-    }
+/// Writes the file into a reserve, and has them change places.
+fn write_into(reserve: &Path, path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).open(reserve)?;
+    file.write_all(bytes)?;
+    file.set_len(bytes.len() as u64)?;
+    file.set_permissions(Permissions::from_mode(mode))?;
+    file.sync_all()?;
+    // There is no old file at the first start, and some file systems cannot exchange.
+    let exchanged = renameat_with(CWD, reserve, CWD, path, RenameFlags::EXCHANGE);
+    exchanged.or_else(|_| fs::rename(reserve, path))?;
+    File::open(folder_of(path))?.sync_all()
+}
+
+fn folder_of(path: &Path) -> &Path {
+    let folder = path.parent().filter(|f| !f.as_os_str().is_empty());
+    folder.unwrap_or(Path::new("."))
+}
+
+fn reserves(folder: &Path) -> impl Iterator<Item = PathBuf> {
+    (1..=RESERVES).map(|number| folder.join(format!("start.reserve-{number}")))
 }
 
 fn is_full(error: &io::Error) -> bool {
@@ -50,8 +82,7 @@ fn write_and_rename(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
         let _ = fs::remove_file(&new);
         return Err(error);
     }
-    let folder = path.parent().filter(|f| !f.as_os_str().is_empty());
-    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+    File::open(folder_of(path))?.sync_all()
 }
 
 fn write_new(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
@@ -68,44 +99,31 @@ fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Makes the reserve of a folder where it is missing and there is room for it, at the latest when a
-/// node ends: the next start may find none.
+/// Makes the reserves of a folder where they are missing and there is room for them, at the latest
+/// when a node ends: the next start may find none.
 pub fn set_aside(folder: &Path) {
-    keep_reserve(&folder.join(RESERVE_NAME));
-}
-
-fn keep_reserve(reserve: &Path) {
-    let is_whole = |file: fs::Metadata| file.len() == RESERVE_BYTES as u64;
-    if fs::metadata(reserve).is_ok_and(is_whole) {
-        return;
-    }
-    // A smaller one is better than none, and is made anew when there is more.
-    for bytes in [RESERVE_BYTES, RESERVE_BYTES / 2, RESERVE_BYTES / 4] {
-        let made = remove(reserve).and_then(|()| write_new(reserve, &filler(0, bytes), 0o600));
-        if made.is_ok() {
+    for reserve in reserves(folder) {
+        // An empty one is what a crash has left of one.
+        if fs::metadata(&reserve).is_ok_and(|file| file.len() > 0) {
+            continue;
+        }
+        let made = remove(&reserve);
+        let made = made.and_then(|()| write_new(&reserve, &filler(0, RESERVE_BYTES), 0o600));
+        if made.is_err() {
+            let _ = fs::remove_file(&reserve);
             return;
         }
     }
-    let _ = fs::remove_file(reserve);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
-
-    fn folder(name: &str) -> std::path::PathBuf {
-        let name = format!("leveret-small-file-{name}-{}", std::process::id());
-        let folder = std::env::temp_dir().join(name);
-        let _ = fs::remove_dir_all(&folder);
-        fs::create_dir_all(&folder).unwrap();
-        folder
-    }
 
     #[test]
-    fn a_file_is_replaced_with_its_mode_and_has_a_reserve_beside() {
-        let folder = folder("replace");
-        let path = folder.join("token");
+    fn a_file_is_replaced_with_its_mode_and_has_reserves_beside() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("token");
         fs::write(path.with_extension("new"), "left by a crash").unwrap();
         for text in ["one", "two"] {
             replace(&path, text.as_bytes(), 0o600).unwrap();
@@ -113,39 +131,27 @@ mod tests {
             let mode = fs::metadata(&path).unwrap().permissions().mode();
             assert_eq!(mode & 0o777, 0o600);
         }
-        let reserve = fs::metadata(folder.join(RESERVE_NAME)).unwrap();
-        assert_eq!(reserve.len(), RESERVE_BYTES as u64);
+        let bytes = reserves(folder.path()).map(|reserve| fs::read(reserve).unwrap().len());
+        assert!(bytes.eq([RESERVE_BYTES; RESERVES]));
         assert!(!path.with_extension("new").exists());
-        fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]
-    fn a_full_disk_takes_the_reserve_once() {
-        let folder = folder("full");
-        let reserve = folder.join(RESERVE_NAME);
-        let mut tries = 0;
-        let mut full_while_reserved = || {
-            tries += 1;
-            match reserve.exists() {
-                true => Err(io::ErrorKind::StorageFull.into()),
-                false => Ok(()),
-            }
-        };
-        keep_reserve(&reserve);
-        with_reserve(&reserve, &mut full_while_reserved).unwrap();
-        assert_eq!(tries, 2);
-        // Nothing is left to give, or room is not what is missing.
-        for kind in [
-            io::ErrorKind::QuotaExceeded,
-            io::ErrorKind::PermissionDenied,
-        ] {
-            let mut tries = 0;
-            let refused = with_reserve(&reserve, || {
-                tries += 1;
-                Err(kind.into())
-            });
-            assert_eq!((refused.unwrap_err().kind(), tries), (kind, 1));
-        }
-        fs::remove_dir_all(folder).unwrap();
+    fn a_file_changes_places_with_a_reserve_and_takes_one_where_it_is_new() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("token");
+        let reserve = reserves(folder.path()).next().unwrap();
+        set_aside(folder.path());
+        write_into(&reserve, &path, b"one", 0o644).unwrap();
+        assert!(!reserve.exists());
+        set_aside(folder.path());
+        write_into(&reserve, &path, b"the second", 0o600).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "the second");
+        assert_eq!(fs::read_to_string(&reserve).unwrap(), "one");
+        let mode = fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        // What was a file before is as good a reserve as a whole one.
+        write_into(&reserve, &path, b"three", 0o600).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "three");
     }
 }

@@ -2,19 +2,18 @@
 //! syncs each stream once, and tells them.
 
 mod asking;
-mod beside;
-mod guests;
+mod helper_threads;
+mod remote_sessions;
 mod replicas;
 
 pub use asking::{StreamGroups, StreamReading};
 
 use asking::Askers;
-use beside::Beside;
-use guests::GuestSessions;
+use helper_threads::HelperThreads;
 use leveret_cluster::streams::{
-    Guests, ReplicaHere, command_bytes, goes_with_publishes, published_bytes,
+    PeerLink, ReplicaHere, command_bytes, goes_with_publishes, published_bytes,
 };
-use leveret_cluster::{HeldStreams, Needed};
+use leveret_cluster::{ElectionRequest, HeldStreams};
 use leveret_storage::{Disk, StreamSync, StreamSynced};
 use leveret_stream::tracking::Tracking;
 use leveret_stream::{
@@ -26,6 +25,7 @@ use leveret_types::limits::{STREAM_INBOX_BYTES_MAX, STREAM_RELAY_SESSIONS_MAX, S
 use leveret_types::pool;
 use leveret_types::{NodeId, Now, QueueId};
 use parking_lot::{Condvar, Mutex};
+use remote_sessions::RemoteSessions;
 use replicas::Copies;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -48,9 +48,9 @@ const STATS_PATIENCE: Duration = Duration::from_secs(1);
 enum Input {
     Say(SessionId, Command),
     /// A session of another node says something.
-    Relayed(Guests, SessionId, Command),
+    Relayed(PeerLink, SessionId, Command),
     /// Those sessions have gone with their link.
-    Left(Guests),
+    Left(PeerLink),
     /// This node has a replica, or the catalogue says something else of it.
     Replica(Box<ReplicaHere>),
     /// This node has no replica of it.
@@ -83,6 +83,11 @@ pub struct LedMembers {
     /// Whether a majority of them has all that was ever committed: not before may one more come or
     /// go.
     pub may_change: bool,
+    /// The members that may go, one of them, also while no other change may be.
+    pub removable: Vec<NodeId>,
+    /// Whether a part of the stream is damaged that nobody else has: one that comes would never
+    /// have all of it.
+    pub is_damaged: bool,
 }
 
 /// A stream that this node leads, and whose members may change.
@@ -120,23 +125,27 @@ impl StreamTracking {
 
 /// What sessions hear of the thread.
 #[derive(Debug)]
-pub enum Heard {
+pub enum StreamThreadEvent {
     /// Something happened.
     Event(SessionId, Event),
     /// What was refused for lack of room may be said again.
     Room(SessionId),
     /// Something happened that a session of another node is to hear.
-    Relayed(Guests, SessionId, Event),
+    Relayed(PeerLink, SessionId, Event),
     /// So many bytes of publishes, and of other commands, were taken of another node's sessions.
-    Taken(Guests, u64, u64),
+    Taken(PeerLink, u64, u64),
     /// A message for a replica on a node, or for whoever elects there.
     Message(NodeId, QueueId, ReplicaMessage),
     /// So many bytes of messages of another node's replicas were taken.
     Copied(NodeId, u64),
     /// A stream needs another epoch.
-    Needed(Needed),
+    ElectionRequest(ElectionRequest),
     /// More consumers store offsets in a stream than it keeps: so many came since this was said.
     Crowded(QueueId, u64),
+    /// A part of a stream is damaged here, at or behind this offset, that nobody else has.
+    Damaged(QueueId, u64),
+    /// Something is to be said in the log, of a stream that its operators know by name.
+    Told(QueueId, tracing::Level, String),
     /// Groups hold more of a stream than they may; or, without an alarm, do so no more.
     Held(QueueId, Option<RetentionAlarm>),
     /// This node leads these streams, with these members, to which one more may come.
@@ -145,8 +154,8 @@ pub enum Heard {
 
 #[derive(Default)]
 struct Inbox {
-    publishes: Lane,
-    others: Lane,
+    publishes: InputQueue,
+    others: InputQueue,
     /// The last turn took what others had said, and publishes waited.
     publishes_are_next: bool,
     is_disk_full: bool,
@@ -163,14 +172,14 @@ struct Inbox {
 
 /// Inputs in their order, and what they count.
 #[derive(Default)]
-struct Lane {
+struct InputQueue {
     inputs: VecDeque<Input>,
     bytes: usize,
     /// Sessions that were refused.
     waiting: BTreeSet<SessionId>,
 }
 
-impl Lane {
+impl InputQueue {
     fn push(&mut self, input: Input) {
         self.bytes += input.bytes();
         self.inputs.push_back(input);
@@ -266,7 +275,8 @@ impl StreamHandle {
     ///
     /// # Errors
     /// The command, if there is no room for it now, or if it publishes to a stream that is held:
-    /// the session stops reading its client, and says it again when it hears [`Heard::Room`].
+    /// the session stops reading its client, and says it again when it hears
+    /// [`StreamThreadEvent::Room`].
     pub fn say(&self, session: SessionId, command: Command) -> Result<(), Box<Command>> {
         let published = published_bytes(&command);
         let mut inbox = self.0.inbox.lock();
@@ -275,15 +285,15 @@ impl StreamHandle {
         }
         let is_blocked = inbox.is_disk_full;
         let bytes = command_bytes(&command);
-        let lane = match goes_with_publishes(&command) {
+        let queue = match goes_with_publishes(&command) {
             true => &mut inbox.publishes,
             false => &mut inbox.others,
         };
-        if !lane.has_room(bytes) || published.is_some() && is_blocked {
-            lane.waiting.insert(session);
+        if !queue.has_room(bytes) || published.is_some() && is_blocked {
+            queue.waiting.insert(session);
             return Err(Box::new(command));
         }
-        lane.push(Input::Say(session, command));
+        queue.push(Input::Say(session, command));
         drop(inbox);
         self.0.wake.notify_one();
         Ok(())
@@ -305,21 +315,21 @@ impl StreamHandle {
     }
 
     /// A session of another node says something, for which its node has left room.
-    pub fn say_relayed(&self, guests: Guests, session: SessionId, command: Command) {
+    pub fn say_relayed(&self, link: PeerLink, session: SessionId, command: Command) {
         let mut inbox = self.0.inbox.lock();
-        let lane = match goes_with_publishes(&command) {
+        let queue = match goes_with_publishes(&command) {
             true => &mut inbox.publishes,
             false => &mut inbox.others,
         };
-        lane.push(Input::Relayed(guests, session, command));
+        queue.push(Input::Relayed(link, session, command));
         drop(inbox);
         self.0.wake.notify_one();
     }
 
     /// The sessions of another node have gone: behind what they have said.
-    pub fn leave_all(&self, guests: Guests) {
+    pub fn leave_all(&self, link: PeerLink) {
         let mut inbox = self.0.inbox.lock();
-        inbox.publishes.push(Input::Left(guests));
+        inbox.publishes.push(Input::Left(link));
         drop(inbox);
         self.0.wake.notify_one();
     }
@@ -425,7 +435,7 @@ impl StreamHandle {
     }
 
     /// Whether a session's command for any node must wait, for it publishes to a stream that is
-    /// held: the session hears [`Heard::Room`] when it may say it again.
+    /// held: the session hears [`StreamThreadEvent::Room`] when it may say it again.
     pub fn holds_back(&self, session: SessionId, command: &Command) -> bool {
         self.0.are_held.load(Ordering::Acquire) && self.0.inbox.lock().holds_back(session, command)
     }
@@ -455,14 +465,14 @@ pub struct StreamThread<D: Disk, C, H> {
     clock: C,
     hear: H,
     expired_ms: u64,
-    guests: GuestSessions,
+    remote_sessions: RemoteSessions,
     askers: Askers,
     copies: Copies,
-    syncs: Beside<StreamSync<D>>,
-    reads: Beside<DueRead<D>>,
+    syncs: HelperThreads<StreamSync<D>>,
+    reads: HelperThreads<DueRead<D>>,
 }
 
-impl<D: Disk, C: Fn() -> Now, H: FnMut(Vec<Heard>)> StreamThread<D, C, H> {
+impl<D: Disk, C: Fn() -> Now, H: FnMut(Vec<StreamThreadEvent>)> StreamThread<D, C, H> {
     /// The thread of these streams; `hear` hands on what sessions hear.
     ///
     /// # Errors
@@ -474,14 +484,14 @@ impl<D: Disk, C: Fn() -> Now, H: FnMut(Vec<Heard>)> StreamThread<D, C, H> {
         hear: H,
     ) -> std::io::Result<Self> {
         let told = handle.clone();
-        let syncs = Beside::start("stream-syncs", move |sync: StreamSync<D>| {
+        let syncs = HelperThreads::start("stream-syncs", move |sync: StreamSync<D>| {
             match sync.run() {
                 Ok(synced) => told.put(Input::Synced(synced)),
                 Err(error) => crate::fatal(&error.to_string()),
             }
         })?;
         let told = handle.clone();
-        let reads = Beside::start("stream-reads", move |read: DueRead<D>| {
+        let reads = HelperThreads::start("stream-reads", move |read: DueRead<D>| {
             told.put(Input::WasRead(Box::new(read.run())));
         })?;
         Ok(Self {
@@ -490,7 +500,7 @@ impl<D: Disk, C: Fn() -> Now, H: FnMut(Vec<Heard>)> StreamThread<D, C, H> {
             clock,
             hear,
             expired_ms: 0,
-            guests: GuestSessions::default(),
+            remote_sessions: RemoteSessions::default(),
             askers: Askers::default(),
             copies: Copies::default(),
             syncs,
@@ -527,11 +537,13 @@ impl<D: Disk, C: Fn() -> Now, H: FnMut(Vec<Heard>)> StreamThread<D, C, H> {
             self.syncs.hand_out(self.host.take_syncs());
             self.reads.hand_out(self.host.take_reads());
             let told = |(to, event)| match to {
-                SessionId::Connection(_) | SessionId::Queue(_) => Some(Heard::Event(to, event)),
-                SessionId::Guest(guest) => {
+                SessionId::Connection(_) | SessionId::Queue(_) => {
+                    Some(StreamThreadEvent::Event(to, event))
+                }
+                SessionId::Remote(remote) => {
                     // One that has left hears nothing more.
-                    let (guests, session) = self.guests.of(guest)?;
-                    Some(Heard::Relayed(guests, session, event))
+                    let (link, session) = self.remote_sessions.of(remote)?;
+                    Some(StreamThreadEvent::Relayed(link, session, event))
                 }
                 SessionId::Operator(asker) => {
                     self.askers.hear(asker, event);
@@ -539,15 +551,15 @@ impl<D: Disk, C: Fn() -> Now, H: FnMut(Vec<Heard>)> StreamThread<D, C, H> {
                 }
                 SessionId::Nobody => None,
             };
-            let mut heard: Vec<Heard> = events.into_iter().filter_map(told).collect();
-            heard.extend(self.room().into_iter().map(Heard::Room));
-            heard.extend(held.map(|(stream, alarm)| Heard::Held(stream, alarm)));
-            heard.extend(crowded.map(|(stream, came)| Heard::Crowded(stream, came)));
+            let mut heard: Vec<StreamThreadEvent> = events.into_iter().filter_map(told).collect();
+            heard.extend(self.room().into_iter().map(StreamThreadEvent::Room));
+            heard.extend(held.map(|(stream, alarm)| StreamThreadEvent::Held(stream, alarm)));
+            heard.extend(crowded.map(|(stream, came)| StreamThreadEvent::Crowded(stream, came)));
             let are_held = self.handle.are_publishers_held();
-            let taken = self.guests.take_taken(are_held).into_iter();
-            heard.extend(
-                taken.map(|(guests, taken)| Heard::Taken(guests, taken.publishes, taken.others)),
-            );
+            let taken = self.remote_sessions.take_taken(are_held).into_iter();
+            heard.extend(taken.map(|(link, taken)| {
+                StreamThreadEvent::Taken(link, taken.publishes, taken.others)
+            }));
             if !heard.is_empty() {
                 (self.hear)(heard);
             }
@@ -596,17 +608,17 @@ impl<D: Disk, C: Fn() -> Now, H: FnMut(Vec<Heard>)> StreamThread<D, C, H> {
             Input::Say(session, command) => {
                 self.host.handle((self.clock)(), session, command, events);
             }
-            Input::Relayed(guests, session, command) => {
-                if let Some(guest) = self.guests.say(guests, session, &command) {
-                    let here = SessionId::Guest(guest);
+            Input::Relayed(link, session, command) => {
+                if let Some(remote) = self.remote_sessions.say(link, session, &command) {
+                    let here = SessionId::Remote(remote);
                     self.host.handle((self.clock)(), here, command, events);
                 } else if let Some(event) = command.refused(too_many_sessions()) {
-                    (self.hear)(vec![Heard::Relayed(guests, session, event)]);
+                    (self.hear)(vec![StreamThreadEvent::Relayed(link, session, event)]);
                 }
             }
-            Input::Left(guests) => {
-                for guest in self.guests.leave_all(guests) {
-                    let here = SessionId::Guest(guest);
+            Input::Left(link) => {
+                for remote in self.remote_sessions.leave_all(link) {
+                    let here = SessionId::Remote(remote);
                     self.host
                         .handle((self.clock)(), here, Command::Leave, events);
                 }
@@ -623,8 +635,12 @@ impl<D: Disk, C: Fn() -> Now, H: FnMut(Vec<Heard>)> StreamThread<D, C, H> {
             }
             Input::Copied(node, bytes) => self.copies.copied(node, bytes),
             Input::Begin(stream, settings) => match self.host.begin(stream, *settings) {
-                Ok(found) => tell_found(stream, &found),
-                Err(error) => tracing::error!("stream {stream} is not served: {error}"),
+                Ok(found) => (self.hear)(told_of_found(stream, &found).collect()),
+                Err(error) => {
+                    let text = format!("the stream is not served: {error}");
+                    let level = tracing::Level::ERROR;
+                    (self.hear)(vec![StreamThreadEvent::Told(stream, level, text)]);
+                }
             },
             Input::Change(stream, settings) => self.host.set_settings(stream, *settings),
             Input::Synced(synced) => self.host.synced(&synced),
@@ -651,16 +667,8 @@ impl<D: Disk, C: Fn() -> Now, H: FnMut(Vec<Heard>)> StreamThread<D, C, H> {
                 self.askers.answer(question, &mut self.host, now);
             }
             Input::Members(stream, answer) => {
-                let role = self.host.role(stream);
-                let members = match role {
-                    Some(ReplicaRole::Leader { members, .. }) => Some(LedMembers {
-                        nodes: members,
-                        may_change: self.host.may_change_members(stream),
-                    }),
-                    _ => None,
-                };
                 // Whoever asked may have given up.
-                let _ = answer.try_send(members);
+                let _ = answer.try_send(self.led_members(stream));
             }
             Input::Delete(stream) => {
                 self.copies.forget(stream);
@@ -669,6 +677,18 @@ impl<D: Disk, C: Fn() -> Now, H: FnMut(Vec<Heard>)> StreamThread<D, C, H> {
                 }
             }
         }
+    }
+
+    fn led_members(&self, stream: QueueId) -> Option<LedMembers> {
+        let Some(ReplicaRole::Leader { members, .. }) = self.host.role(stream) else {
+            return None;
+        };
+        Some(LedMembers {
+            nodes: members,
+            may_change: self.host.may_change_members(stream),
+            removable: self.host.removable_members(stream),
+            is_damaged: self.host.is_damaged_for_good(stream),
+        })
     }
 
     /// Sessions that were refused and may go on.
@@ -693,15 +713,18 @@ fn too_many_sessions() -> Refusal {
     ))
 }
 
-/// Says what a stream was found with.
-fn tell_found(stream: QueueId, found: &Found) {
-    for what in &found.damage {
-        tracing::error!("stream {stream} is damaged: {what}");
-    }
-    if found.cut_bytes > 0 {
-        let cut = found.cut_bytes;
-        tracing::warn!("stream {stream}: cut {cut} bytes of a torn end");
-    }
+/// What is to be said of what a stream was found with.
+fn told_of_found(stream: QueueId, found: &Found) -> impl Iterator<Item = StreamThreadEvent> {
+    let damage = found.damage.iter().map(|what| {
+        let text = format!("the stream is damaged: {what}");
+        (tracing::Level::ERROR, text)
+    });
+    let cut = (found.cut_bytes > 0).then(|| {
+        let text = format!("cut {} bytes of a torn end", found.cut_bytes);
+        (tracing::Level::WARN, text)
+    });
+    let told = move |(level, text)| StreamThreadEvent::Told(stream, level, text);
+    damage.chain(cut).map(told)
 }
 
 #[cfg(test)]
@@ -735,12 +758,13 @@ mod tests {
         disk: &MemoryDisk,
     ) -> (
         StreamHandle,
-        mpsc::Receiver<Heard>,
+        mpsc::Receiver<StreamThreadEvent>,
         std::thread::JoinHandle<()>,
     ) {
         let files = StreamFiles::open(disk.clone(), Path::new("streams"), 1).unwrap();
         let (handle, (tell, heard)) = (StreamHandle::default(), mpsc::channel());
-        let hear = move |all: Vec<Heard>| all.into_iter().for_each(|one| drop(tell.send(one)));
+        let hear =
+            move |all: Vec<StreamThreadEvent>| all.into_iter().for_each(|one| drop(tell.send(one)));
         let host = StreamHost::new(files);
         let thread = StreamThread::new(host, handle.clone(), || Now::both(1), hear).unwrap();
         let thread = std::thread::spawn(move || thread.run());
@@ -752,10 +776,12 @@ mod tests {
             reference: None,
         };
         handle.say(SESSION, declare).unwrap();
-        let declared = heard.recv_timeout(SOON).unwrap();
+        let mut all = std::iter::repeat_with(|| heard.recv_timeout(SOON).unwrap());
+        let declared = all.find(|event| !matches!(event, StreamThreadEvent::Told(..)));
+        let declared = declared.unwrap();
         assert!(matches!(
             declared,
-            Heard::Event(SESSION, Event::PublisherDeclared { .. })
+            StreamThreadEvent::Event(SESSION, Event::PublisherDeclared { .. })
         ));
         (handle, heard, thread)
     }
@@ -765,7 +791,8 @@ mod tests {
         let disk = MemoryDisk::new();
         let (handle, heard, thread) = start(&disk);
         handle.say(SESSION, publish(5, 1_000)).unwrap();
-        let Heard::Event(SESSION, Event::Confirmed { ids, .. }) = heard.recv_timeout(SOON).unwrap()
+        let StreamThreadEvent::Event(SESSION, Event::Confirmed { ids, .. }) =
+            heard.recv_timeout(SOON).unwrap()
         else {
             panic!("no confirm");
         };
@@ -776,13 +803,32 @@ mod tests {
     }
 
     #[test]
+    fn what_a_start_finds_is_told_of_its_stream() {
+        let found = Found {
+            damage: vec!["a chunk".to_owned()],
+            cut_bytes: 3,
+        };
+        let told = told_of_found(STREAM, &found).map(|event| match event {
+            StreamThreadEvent::Told(STREAM, level, text) => format!("{level} {text}"),
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(
+            told.collect::<Vec<_>>(),
+            [
+                "ERROR the stream is damaged: a chunk",
+                "WARN cut 3 bytes of a torn end"
+            ]
+        );
+    }
+
+    #[test]
     fn publishers_that_are_blocked_hear_when_they_are_not_any_more() {
         let (handle, heard, thread) = start(&MemoryDisk::new());
         handle.hold(HeldStreams::All);
         assert!(handle.say(SESSION, publish(1, 10)).is_err());
         handle.hold(HeldStreams::None);
         let room = heard.recv_timeout(SOON).unwrap();
-        assert!(matches!(room, Heard::Room(SESSION)), "{room:?}");
+        assert!(matches!(room, StreamThreadEvent::Room(SESSION)), "{room:?}");
         handle.say(SESSION, publish(1, 10)).unwrap();
         handle.stop();
         thread.join().unwrap();
@@ -796,7 +842,7 @@ mod tests {
         handle.say(SESSION, publish(1, 10)).unwrap();
         let confirmed = heard.recv_timeout(SOON).unwrap();
         assert!(
-            matches!(confirmed, Heard::Event(SESSION, _)),
+            matches!(confirmed, StreamThreadEvent::Event(SESSION, _)),
             "{confirmed:?}"
         );
         assert!(!handle.holds_back(SESSION, &publish(2, 10)));
@@ -811,7 +857,10 @@ mod tests {
         handle.hold(HeldStreams::These([other].into()));
         for session in [SESSION, elsewhere] {
             let room = heard.recv_timeout(SOON).unwrap();
-            assert!(matches!(room, Heard::Room(of) if of == session), "{room:?}");
+            assert!(
+                matches!(room, StreamThreadEvent::Room(of) if of == session),
+                "{room:?}"
+            );
         }
         handle.say(SESSION, publish(2, 10)).unwrap();
         handle.stop();
@@ -865,12 +914,12 @@ mod tests {
         handle.put(Input::Begin(QueueId(2), Box::default()));
         let room = heard.recv_timeout(SOON).unwrap();
         assert!(
-            matches!(room, Heard::Room(session) if session == reader),
+            matches!(room, StreamThreadEvent::Room(session) if session == reader),
             "{room:?}"
         );
         handle.hold(HeldStreams::None);
         let room = heard.recv_timeout(SOON).unwrap();
-        assert!(matches!(room, Heard::Room(SESSION)), "{room:?}");
+        assert!(matches!(room, StreamThreadEvent::Room(SESSION)), "{room:?}");
         handle.stop();
         thread.join().unwrap();
     }
@@ -882,7 +931,8 @@ mod tests {
         handle.hold(HeldStreams::All);
         let refused = handle.say(SESSION, publish(1, 1_000)).unwrap_err();
         handle.leave(SESSION, [*refused]);
-        let Heard::Event(SESSION, Event::Confirmed { ids, .. }) = heard.recv_timeout(SOON).unwrap()
+        let StreamThreadEvent::Event(SESSION, Event::Confirmed { ids, .. }) =
+            heard.recv_timeout(SOON).unwrap()
         else {
             panic!("no confirm");
         };

@@ -2,13 +2,15 @@
 
 use crate::broker::Broker;
 use crate::disk::free_bytes;
-use crate::signal::Woken;
+use crate::waker::Woken;
 use leveret_cluster::Env;
 use leveret_node::Alarms;
 use parking_lot::{Mutex, RwLock};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+/// Milliseconds after which a member of a cluster that starts looks whether its shards have queues.
+const UNPLACED_LOOK_MS: u64 = 20;
 /// How often memory and disks are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// The same while more memory is used than the watermark allows: what clients can declare in half a
@@ -102,9 +104,18 @@ impl TimersAndAlarms {
             }
             let now = broker.now();
             broker.tick_shards(now);
-            let due = broker
-                .shard_deadline_ms()
-                .saturating_sub(broker.now().monotonic_ms);
+            if broker.go_on_with_deferred(now) {
+                if broker.signals.timers_and_alarms.stopped() {
+                    return;
+                }
+                continue;
+            }
+            let due = match broker.has_queues() {
+                true => broker
+                    .shard_deadline_ms()
+                    .saturating_sub(broker.now().monotonic_ms),
+                false => UNPLACED_LOOK_MS,
+            };
             let rest = looked.map_or(Duration::ZERO, |at| look_after.saturating_sub(at.elapsed()));
             let wait = Duration::from_millis(due)
                 .min(rest)

@@ -289,11 +289,9 @@ DXLEF99nqAIgNY3GeMT+PPm6intUJZZvRTUlikobYniUimdn04h23lE=\n\
 
     #[test]
     fn certificates_of_version_1_are_refused_by_name() {
-        let name = format!("leveret-version-1-{}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        std::fs::write(&path, OF_VERSION_1).expect("written");
-        let of_node = chain(&path).map(drop);
-        std::fs::remove_file(&path).expect("its own");
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(file.path(), OF_VERSION_1).expect("written");
+        let of_node = chain(file.path()).map(drop);
         let error = of_node.expect_err("version 1").to_string();
         assert!(error.contains("of X.509 version 1"), "{error}");
 

@@ -3,7 +3,7 @@
 
 use crate::broker::{Broker, DiskWriter};
 use crate::group_commit_delay::{GroupCommitDelay, Rule};
-use crate::signal::Woken;
+use crate::waker::Woken;
 use leveret_cluster::{BorrowedShard as _, Env};
 use leveret_storage::{Disk, Generation, SealedChunk, WalError, WalOutcome, WalWriter};
 use std::sync::Arc;

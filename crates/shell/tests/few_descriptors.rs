@@ -6,23 +6,40 @@
 #[path = "it/client.rs"]
 mod client;
 
-use client::{Client, Scratch, address, connect, start};
+use client::{Client, address, connect, scratch, start};
 use leveret_shell::node::Node;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::os::fd::AsRawFd;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 /// Connections that come at once.
 const CROWD: usize = 60;
 /// File descriptors that the node has for them.
 const LEFT: u64 = 20;
+/// Files that the node keeps ready for its log.
+const PREPARED: usize = 2;
 
 fn log_in(node: &Node) {
     let socket = connect(address(node, false));
     let client = Client::log_in(socket, "PLAIN", b"\0guest\0guest").expect("logged in");
     client.close();
+}
+
+/// Waits until the node has made the files that it keeps ready for its log: one that cannot make
+/// them ends.
+fn await_prepared_files(folder: &Path) {
+    let prepared = || {
+        let files = fs::read_dir(folder).expect("a folder");
+        let names = files.map(|file| file.expect("a file").file_name());
+        let prepared = names.filter(|name| name.to_string_lossy().ends_with(".free"));
+        prepared.count()
+    };
+    while prepared() < PREPARED {
+        std::thread::yield_now();
+    }
 }
 
 /// Lets this process have so many descriptors more than it has.
@@ -63,9 +80,10 @@ fn crowd(node: &Node, enough: usize) -> Child {
 
 #[test]
 fn who_comes_too_many_is_turned_away_and_who_comes_later_is_served() {
-    let scratch = Scratch::new("few-descriptors");
-    let node = start(&scratch.0, None);
+    let scratch = scratch("few-descriptors");
+    let node = start(scratch.path(), None);
     log_in(&node);
+    await_prepared_files(&scratch.path().join("wal"));
     let enough = CROWD - LEFT as usize;
     // The crowd's own pipes come first.
     let mut crowd = crowd(&node, enough);

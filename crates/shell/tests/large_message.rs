@@ -6,7 +6,7 @@
 #[path = "it/client.rs"]
 mod client;
 
-use client::{Client, Scratch, address, config, connect};
+use client::{Client, address, config, connect, scratch};
 use leveret_amqp::{
     ContentHeader, FrameKind, Method, Properties, RawTable, basic, confirm, encode, queue,
 };
@@ -17,6 +17,7 @@ use leveret_shell::node::Node;
 use leveret_types::limits::{FRAME_BYTES_MAX, FRAME_OVERHEAD_BYTES};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::net::TcpStream;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -79,8 +80,8 @@ fn is_little(what: &str, bytes: usize) {
     assert!(bytes <= most, "{what}: {bytes} bytes, at most {most} are");
 }
 
-fn start(scratch: &Scratch) -> Node {
-    let mut config = config(&scratch.0, None);
+fn start(folder: &Path) -> Node {
+    let mut config = config(folder, None);
     config.settings.session = Arc::new(Settings {
         mechanisms: "PLAIN".to_owned(),
         message_bytes_max: BODY_BYTES as u64,
@@ -163,8 +164,8 @@ fn segment_bytes(node: &Node) -> u64 {
 
 #[test]
 fn a_large_message_takes_its_size_and_little_more() {
-    let scratch = Scratch::new("large-message");
-    let node = start(&scratch);
+    let scratch = scratch("large-message");
+    let node = start(scratch.path());
     let socket = connect(address(&node, false));
     let mut client = Client::log_in(socket, "PLAIN", b"\0guest\0guest").expect("logged in");
     declare(&mut client);

@@ -4,7 +4,7 @@
 #[path = "it/client.rs"]
 mod client;
 
-use client::{Client, Scratch, address, connect, start, start_on};
+use client::{Client, address, connect, scratch, start, start_on};
 use leveret_amqp::{Method, RawTable, encode, queue};
 use leveret_shell::disk::{DeviceModel, RealDisk, io_counts};
 use leveret_shell::node::Node;
@@ -90,8 +90,8 @@ fn syncs(work: impl FnOnce()) -> u64 {
 
 #[test]
 fn many_changes_share_a_sync_and_are_answered_in_order() {
-    let scratch = Scratch::new("pipelined");
-    let node = start_on(RealDisk::with_model(SLOW), &scratch.0, None);
+    let scratch = scratch("pipelined");
+    let node = start_on(RealDisk::with_model(SLOW), scratch.path(), None);
     let mut one = log_in(&node);
     let mut other = log_in(&node);
 
@@ -119,7 +119,7 @@ fn many_changes_share_a_sync_and_are_answered_in_order() {
     one.close();
     other.close();
     node.shut_down();
-    let node = start(&scratch.0, None);
+    let node = start(scratch.path(), None);
     let mut client = log_in(&node);
     for of in [1, 2] {
         send_declares(&mut client, of, true);

@@ -111,6 +111,8 @@ fn read(disk: &MemoryDisk) -> (Vec<SharedChunk>, bool) {
             _ => {}
         }
     }
+    let stats = host.stats_of(&[STREAM]).next();
+    assert!(!is_told || stats.is_some_and(|(_, stats)| stats.damaged));
     (chunks, is_told)
 }
 

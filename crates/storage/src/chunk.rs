@@ -67,7 +67,7 @@ impl SealedChunk {
 
 /// Where a chunk's bodies lie in the write-ahead log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct ChunkLocation {
     /// The file.
     pub(crate) generation: Generation,
     /// The file that holds the table of lengths and checksums: the next one where the head was
@@ -93,7 +93,7 @@ pub(crate) struct Chunk {
     pub(crate) count: u32,
     pub(crate) bytes: u32,
     /// Where in the write-ahead log, once written.
-    pub(crate) place: Option<Place>,
+    pub(crate) location: Option<ChunkLocation>,
     /// The bodies, while cached.
     pub(crate) bodies: Option<Bodies>,
     /// Bytes that were read of it in parts: when they are as many as it has, it is read whole. The

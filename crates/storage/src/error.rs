@@ -102,6 +102,20 @@ pub enum OpenError {
         /// The file.
         missing: PathBuf,
     },
+    /// The newest segment of a stream is missing.
+    #[error(
+        "{} is missing, the newest file of a stream's messages: what was confirmed last is in it \
+         and nowhere else. Nothing was changed. Put it back, or delete {} to let the stream go on \
+         without it after the next start, where offsets may come twice",
+        missing.display(),
+        named_by.display()
+    )]
+    NoSegment {
+        /// The file.
+        missing: PathBuf,
+        /// The empty file that tells of it.
+        named_by: PathBuf,
+    },
     /// Written by a later version of Leveret.
     #[error("{} was written by a later version (format {version})", path.display())]
     Newer {

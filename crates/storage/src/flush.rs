@@ -1,7 +1,7 @@
-//! What a shard asks of the segment writer, and what it makes of the answer: flushes, page-outs,
-//! compactions. No IO.
+//! Plans for the segment writer (flushes, page-outs, compactions), and the bookkeeping of their
+//! results. No IO.
 
-use crate::chunk::{Bodies, Place};
+use crate::chunk::{Bodies, ChunkLocation};
 use crate::id::{ChunkSeq, FileId, Generation};
 use crate::loaded::{Positions, Source};
 use crate::log::{Block, Log};
@@ -23,18 +23,18 @@ pub(crate) struct PlanChunk {
     pub(crate) first_body: u64,
     pub(crate) count: u32,
     pub(crate) bytes: u32,
-    pub(crate) place: Option<Place>,
+    pub(crate) location: Option<ChunkLocation>,
     pub(crate) bodies: Option<Bodies>,
 }
 
 impl PlanChunk {
     /// Where to read it from when it is not cached.
     pub(crate) fn source(&self, positions: Positions) -> Source {
-        let Some(place) = self.place else {
+        let Some(location) = self.location else {
             panic!("chunk {} is neither cached nor written", self.seq);
         };
         Source::Wal {
-            place,
+            location,
             seq: self.seq,
             count: self.count,
             bytes: self.bytes,
@@ -197,7 +197,8 @@ impl ShardLogs {
     }
 
     fn chunks_to_flush(&self, through: Generation) -> (Vec<PlanChunk>, u64) {
-        let covered = |c: &&crate::chunk::Chunk| c.place.is_some_and(|p| p.generation <= through);
+        let covered =
+            |c: &&crate::chunk::Chunk| c.location.is_some_and(|p| p.generation <= through);
         let mut end_body = self.flushed.body;
         let mut chunks = Vec::new();
         for chunk in self.chunks.iter().take_while(covered) {
@@ -480,7 +481,7 @@ fn plan_chunk(chunk: &crate::chunk::Chunk) -> PlanChunk {
         first_body: chunk.first_body,
         count: chunk.count,
         bytes: chunk.bytes,
-        place: chunk.place,
+        location: chunk.location,
         bodies: chunk.bodies.clone(),
     }
 }
@@ -492,7 +493,7 @@ fn hold_the_newest(chunks: &mut [PlanChunk], budget: usize) {
     let mut held = 0;
     for chunk in chunks.iter_mut().rev() {
         held += chunk.bytes as usize;
-        if held > budget && chunk.place.is_some() {
+        if held > budget && chunk.location.is_some() {
             chunk.bodies = None;
         }
     }
@@ -588,5 +589,53 @@ fn compaction_pieces(
             joins_previous: joins_previous && block.shared_from.is_none(),
         });
         joins_previous = block.shared_from.is_none();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that fails here says enough")]
+
+    use crate::{Durability, Folders, LogKind, MemoryDisk, Options, Store};
+    use leveret_types::LogId;
+    use std::path::Path;
+
+    const LOG: LogId = LogId(1);
+    const BYTES: u64 = 20_000;
+
+    fn filled() -> Store<MemoryDisk> {
+        let folders = Folders::within(Path::new("/store"));
+        let options = Options::default();
+        let opened = Store::open(&MemoryDisk::new(), &folders, &options);
+        let (mut store, _) = opened.unwrap();
+        let logs = &mut store.shards[0];
+        logs.create_log(LOG, LogKind::Durable);
+        for n in 0..100 {
+            let body = logs.body(Durability::Durable, &[&[n; BYTES as usize]]);
+            logs.append(LOG, body, BYTES as u32);
+        }
+        store.sync().unwrap();
+        store.roll();
+        store
+    }
+
+    /// Each entry that is cut off for good would be noted once more, for as long as the node runs.
+    #[test]
+    fn truncations_are_noted_for_work_under_way_and_not_after_it_was_given_up() {
+        let mut store = filled();
+        let noted = |store: &Store<MemoryDisk>| store.shards[0].logs[&LOG].truncations.len();
+        let plan = store.shards[0].begin_flush(u64::MAX);
+        store.shards[0].truncate(LOG, 99);
+        assert_eq!(noted(&store), 1);
+        store.shards[0].abandon_flush(&plan);
+        assert_eq!(noted(&store), 0);
+        store.flush().unwrap();
+        store.shards[0].settle(LOG, 0..90, 90 * BYTES);
+        let plan = store.shards[0].begin_compaction().unwrap();
+        store.shards[0].truncate(LOG, 98);
+        assert_eq!(noted(&store), 1);
+        store.shards[0].abandon_compaction(&plan);
+        store.shards[0].truncate(LOG, 97);
+        assert_eq!(noted(&store), 0, "nobody writes what was cut off");
     }
 }

@@ -1,10 +1,10 @@
 //! Names of what the engine numbers.
 
 use leveret_types::ShardId;
+use leveret_types::limits::SHARDS_MAX;
 use std::fmt;
 
-/// Shards of one store at most: a body's identifier has eight bits for its shard.
-pub const SHARDS_MAX: usize = 256;
+const _: () = assert!(SHARDS_MAX == 1 << (u64::BITS - SHARD_SHIFT));
 
 const SHARD_SHIFT: u32 = 56;
 const VOLATILE: u64 = 1 << 55;

@@ -48,12 +48,12 @@ mod stream;
 mod wal;
 
 pub use checkpoint::{CheckpointError, CheckpointPart, CheckpointWriter, Released};
-pub use chunk::{Place, SealedChunk};
+pub use chunk::{ChunkLocation, SealedChunk};
 pub use disk::{Disk, DiskFile, MemoryDisk, MemoryDiskCounts};
 pub use error::{Fatal, OpenError, WalError};
 pub use flush::{CompactionPlan, FlushPlan};
 pub use folders::Folders;
-pub use id::{BodyId, ChunkSeq, Durability, FileId, Generation, LogKind, SHARDS_MAX, SharedBody};
+pub use id::{BodyId, ChunkSeq, Durability, FileId, Generation, LogKind, SharedBody};
 pub use loaded::{Loaded, ReadRequest};
 pub use log::Damage;
 pub use reader::Reader;

@@ -1,6 +1,6 @@
 //! What was read back from disk, for as long as its readers need it: a small bounded cache.
 
-use crate::chunk::{Bodies, Place};
+use crate::chunk::{Bodies, ChunkLocation};
 use crate::id::{ChunkSeq, FileId};
 use crate::log::Block;
 use crate::read_buffer::ReadBuffers;
@@ -29,7 +29,7 @@ pub(crate) enum Key {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
     Wal {
-        place: Place,
+        location: ChunkLocation,
         seq: ChunkSeq,
         count: u32,
         bytes: u32,

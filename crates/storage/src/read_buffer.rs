@@ -134,7 +134,7 @@ mod tests {
     #[test]
     fn a_full_chunk_with_its_table_of_ends_fits_a_buffer_of_a_full_chunk() {
         let source = crate::loaded::Source::Wal {
-            place: crate::chunk::Place {
+            location: crate::chunk::ChunkLocation {
                 generation: 1,
                 table_generation: 1,
                 table_at: 0,

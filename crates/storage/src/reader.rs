@@ -1,6 +1,6 @@
 //! Reads chunks and blocks back from disk and verifies them.
 
-use crate::chunk::{Bodies, Place};
+use crate::chunk::{Bodies, ChunkLocation};
 use crate::disk::{Disk, read_exact_into};
 use crate::folders::Folders;
 use crate::id::{ChunkSeq, Generation};
@@ -86,7 +86,7 @@ impl<D: Disk> Reader<D> {
         } = request;
         let result = match source {
             Source::Wal {
-                place,
+                location,
                 seq,
                 count,
                 bytes,
@@ -95,7 +95,7 @@ impl<D: Disk> Reader<D> {
             } => {
                 let chunk = WantedChunk {
                     shard,
-                    place,
+                    location,
                     seq,
                     count,
                     bytes: bytes as usize,
@@ -121,7 +121,7 @@ impl<D: Disk> Reader<D> {
         known: Option<Bytes>,
         buffer: BytesMut,
     ) -> Loaded {
-        let (shard, place) = (chunk.shard, chunk.place);
+        let (shard, location) = (chunk.shard, chunk.location);
         let is_part = matches!(key, Key::Part { .. });
         let (result, table) = match known {
             Some(table) => (self.bodies(chunk, &table, buffer), None),
@@ -129,7 +129,7 @@ impl<D: Disk> Reader<D> {
                 Ok(table) => {
                     let result = self.bodies(chunk, &table, buffer);
                     let kept = (is_part && result.is_ok()).then(|| Bytes::copy_from_slice(&table));
-                    self.keep_table(table, place);
+                    self.keep_table(table, location);
                     (result, kept)
                 }
                 Err(why) => (Err(why), None),
@@ -164,7 +164,7 @@ impl<D: Disk> Reader<D> {
     /// Where the bodies of a chunk lie; nothing of one that is lost.
     pub(crate) fn locate(&mut self, shard: u8, source: Source) -> Result<Vec<Option<Far>>, String> {
         let Source::Wal {
-            place,
+            location,
             seq,
             count,
             bytes,
@@ -176,31 +176,31 @@ impl<D: Disk> Reader<D> {
         };
         let chunk = WantedChunk {
             shard,
-            place,
+            location,
             seq,
             count,
             bytes: bytes as usize,
             positions,
         };
         let table = self.take_table(&chunk)?;
-        let (mut own_at, mut previous) = (u64::from(place.bodies_at), chunk.seed(self.salt));
+        let (mut own_at, mut previous) = (u64::from(location.bodies_at), chunk.seed(self.salt));
         let located = Tables::new(&table, count).entries().map(|entry| {
             let offset = entry.elsewhere.map_or(own_at, u64::from);
             if entry.elsewhere.is_none() {
                 own_at += u64::from(entry.len);
             }
             let far = Far {
-                name: Name::Wal(place.generation),
+                name: Name::Wal(location.generation),
                 offset,
                 len: entry.len,
                 previous: std::mem::replace(&mut previous, entry.crc),
                 crc: entry.crc,
-                is_summed_alone: wal::format::is_summed_alone(place.version),
+                is_summed_alone: wal::format::is_summed_alone(location.version),
             };
             (!entry.is_lost()).then_some(far)
         });
         let located = located.collect();
-        self.keep_table(table, place);
+        self.keep_table(table, location);
         Ok(located)
     }
 
@@ -232,30 +232,43 @@ impl<D: Disk> Reader<D> {
 
     /// The tables of a chunk's bodies and references: the ones read last, or read now.
     fn take_table(&mut self, chunk: &WantedChunk) -> Result<BytesMut, String> {
-        let place = chunk.place;
+        let location = chunk.location;
         let mut table = std::mem::take(&mut self.table);
-        let of = (place.table_generation, place.table_at, place.table_crc);
-        let table_len = table_bytes(chunk.count, place.references);
+        let of = (
+            location.table_generation,
+            location.table_at,
+            location.table_crc,
+        );
+        let table_len = table_bytes(chunk.count, location.references);
         if self.table_of.take() == Some(of) && table.len() == table_len {
             return Ok(table);
         }
-        let table_name = Name::Wal(place.table_generation);
-        self.fill(&mut table, table_name, u64::from(place.table_at), table_len)?;
-        if crc32c::crc32c(&table) != place.table_crc {
+        let table_name = Name::Wal(location.table_generation);
+        self.fill(
+            &mut table,
+            table_name,
+            u64::from(location.table_at),
+            table_len,
+        )?;
+        if crc32c::crc32c(&table) != location.table_crc {
             // A file that was recycled meanwhile ends here too; the shard knows which it is.
             return Err(format!(
                 "the table of chunk {} in write-ahead log file {} is damaged",
                 chunk.seq,
-                wal::writer::file_name(place.generation)
+                wal::writer::file_name(location.generation)
             ));
         }
         Ok(table)
     }
 
     /// Gives back the table of a chunk at this place: the next one may be of the same.
-    fn keep_table(&mut self, table: BytesMut, place: Place) {
+    fn keep_table(&mut self, table: BytesMut, location: ChunkLocation) {
         self.table = table;
-        self.table_of = Some((place.table_generation, place.table_at, place.table_crc));
+        self.table_of = Some((
+            location.table_generation,
+            location.table_at,
+            location.table_crc,
+        ));
     }
 
     /// Reads all bodies of a chunk; gives where each ends, and which of them are damaged.
@@ -265,11 +278,11 @@ impl<D: Disk> Reader<D> {
         chunk: &WantedChunk,
         tables: Tables<'_>,
     ) -> Result<(Vec<u32>, Vec<u32>), String> {
-        let (place, name) = (chunk.place, Name::Wal(chunk.place.generation));
-        if place.references == 0 {
-            self.fill(bytes, name, u64::from(place.bodies_at), chunk.bytes)?;
+        let (location, name) = (chunk.location, Name::Wal(chunk.location.generation));
+        if location.references == 0 {
+            self.fill(bytes, name, u64::from(location.bodies_at), chunk.bytes)?;
         } else {
-            self.gather(bytes, place, tables, chunk.bytes)?;
+            self.gather(bytes, location, tables, chunk.bytes)?;
         }
         let (mut start, mut previous) = (0, chunk.seed(self.salt));
         let (mut ends, mut damaged) = (Vec::with_capacity(chunk.count as usize), Vec::new());
@@ -278,7 +291,7 @@ impl<D: Disk> Reader<D> {
             let sound = !entry.is_lost()
                 && bytes
                     .get(start..end)
-                    .is_some_and(|body| body_crc(place.version, previous, body) == entry.crc);
+                    .is_some_and(|body| body_crc(location.version, previous, body) == entry.crc);
             if !sound {
                 damaged.push(position);
             }
@@ -295,8 +308,8 @@ impl<D: Disk> Reader<D> {
         chunk: &WantedChunk,
         tables: Tables<'_>,
     ) -> Result<(Vec<u32>, Vec<u32>), String> {
-        let place = chunk.place;
-        let (mut own_at, mut previous) = (place.bodies_at as usize, chunk.seed(self.salt));
+        let location = chunk.location;
+        let (mut own_at, mut previous) = (location.bodies_at as usize, chunk.seed(self.salt));
         let mut wanted: Vec<(u32, u32, BodyEntry, Range<usize>)> = Vec::new();
         let mut pieces: Vec<(usize, Range<usize>)> = Vec::new();
         let mut to = 0;
@@ -324,12 +337,12 @@ impl<D: Disk> Reader<D> {
         room_to_hold(bytes, to);
         self.read_pieces(
             bytes,
-            Name::Wal(place.generation),
+            Name::Wal(location.generation),
             pieces,
             PART_GAP_BYTES_MAX,
         )?;
         let sound = |(_, previous, entry, body): &(u32, u32, BodyEntry, Range<usize>)| {
-            let crc = body_crc(place.version, *previous, &bytes[body.clone()]);
+            let crc = body_crc(location.version, *previous, &bytes[body.clone()]);
             !entry.is_lost() && crc == entry.crc
         };
         let damaged = wanted.iter().filter(|body| !sound(body)).map(|body| body.0);
@@ -342,11 +355,11 @@ impl<D: Disk> Reader<D> {
     fn gather(
         &mut self,
         bytes: &mut BytesMut,
-        place: Place,
+        location: ChunkLocation,
         tables: Tables<'_>,
         len: usize,
     ) -> Result<(), String> {
-        let (mut to, mut own_at) = (0, place.bodies_at as usize);
+        let (mut to, mut own_at) = (0, location.bodies_at as usize);
         let mut pieces: Vec<(usize, Range<usize>)> = Vec::new();
         for entry in tables.entries() {
             let body = to..to + entry.len as usize;
@@ -364,7 +377,7 @@ impl<D: Disk> Reader<D> {
             return Err(format!("a chunk has {len} bytes, its table says {to}"));
         }
         room(bytes, len);
-        self.read_pieces(bytes, Name::Wal(place.generation), pieces, GAP_BYTES_MAX)
+        self.read_pieces(bytes, Name::Wal(location.generation), pieces, GAP_BYTES_MAX)
     }
 
     /// Reads pieces of a file to where they belong in `bytes`, in the order in which they lie in
@@ -428,7 +441,7 @@ impl<D: Disk> Reader<D> {
 /// A chunk, and what of it is to be read.
 struct WantedChunk {
     shard: u8,
-    place: Place,
+    location: ChunkLocation,
     seq: ChunkSeq,
     count: u32,
     /// Bytes of all its bodies.
@@ -439,7 +452,12 @@ struct WantedChunk {
 impl WantedChunk {
     /// Where its checksums start from.
     fn seed(&self, salt: u64) -> u32 {
-        chunk_seed(salt, self.place.generation, u16::from(self.shard), self.seq)
+        chunk_seed(
+            salt,
+            self.location.generation,
+            u16::from(self.shard),
+            self.seq,
+        )
     }
 }
 
@@ -458,12 +476,4 @@ fn together(pieces: &[(usize, Range<usize>)], gap: usize) -> usize {
         fits || is_first
     });
     near.count()
-}
-
-impl ReadRequest {
-    /// Whether a segment is read; otherwise it is the write-ahead log.
-    #[must_use]
-    pub fn is_segment(&self) -> bool {
-        matches!(self.key, Key::Block { .. })
-    }
 }

@@ -16,7 +16,7 @@ use crate::chunk::SealedChunk;
 use crate::disk::Disk;
 use crate::error::OpenError;
 use crate::folders::{Folders, Identity};
-use crate::id::{FileId, Generation, SHARDS_MAX};
+use crate::id::{FileId, Generation};
 use crate::log::Damage;
 use crate::reader::Reader;
 use crate::segment::writer::SegmentWriter;
@@ -27,6 +27,7 @@ use crate::wal::pool::WalPool;
 use crate::wal::scan::{WalScan, scan};
 use crate::wal::writer::{Resume, WalWriter};
 use begun::FIRST_GENERATION;
+use leveret_types::limits::{SHARDS_MAX, WAL_FILE_BYTES_MAX};
 use leveret_types::{LogId, RangeSet, limits};
 use ready::make_ready;
 use replay::Replay;
@@ -63,9 +64,6 @@ impl Default for Options {
         }
     }
 }
-
-/// Largest file of the write-ahead log that may be configured: offsets within it have 32 bits.
-const WAL_FILE_BYTES_MAX: u64 = 1 << 30;
 
 /// A log as it was found.
 #[derive(Clone, Debug)]

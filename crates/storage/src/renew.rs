@@ -1,4 +1,4 @@
-//! A log that ends and another one that begins under its id.
+//! Replaces a log by an empty one of the same id.
 //!
 //! A deletion alone frees the records, not the id: segment files keep blocks until they are merged,
 //! and a flush under way may write more. The new log begins with a cut before all of these, as if

@@ -1,4 +1,4 @@
-//! The logs of one shard: what gathers, what lives, where it is. No IO.
+//! The logs of one shard: entries not yet written, live entries, and their places. No IO.
 
 mod chunks;
 mod read;

@@ -17,10 +17,12 @@ mod files;
 pub(crate) mod format;
 pub(crate) mod journal;
 mod journal_reserve;
+mod newest;
 mod open;
 mod read;
 mod recover;
 mod replica;
+mod starts;
 mod together;
 
 pub use aside::SetAside;

@@ -211,6 +211,9 @@ impl<D: Disk> Carrier<'_, D> {
             }
             Effect::Save(state) => {
                 self.files.save_replica_state(id, state)?;
+                if state.is_whole {
+                    self.files.miss_nothing(id)?;
+                }
                 hosted.machine.saved(state, out);
             }
             Effect::Sync { next_offset } => {
@@ -230,7 +233,7 @@ impl<D: Disk> Carrier<'_, D> {
         if self.outside.has_room(to) {
             hosted.machine.serve_follower(to);
         } else {
-            self.outside.wait(to, self.id);
+            self.outside.register_waiter(to, self.id);
         }
     }
 

@@ -13,6 +13,7 @@
 //! publishers back and loses nothing.
 
 mod carry;
+mod damage;
 mod outside;
 mod reads;
 mod replicas;
@@ -21,12 +22,13 @@ mod tails;
 pub use reads::{DoneRead, DueRead};
 
 use carry::{Carrier, Progress, Syncs};
+use damage::stats_of_none;
 use leveret_storage::{Disk, Fatal, OpenError, StreamFiles, StreamSync, StreamSynced, WalError};
 use leveret_stream::replica::Attachment;
 use leveret_stream::tracking::{Tracking, TrackingError};
 use leveret_stream::{
-    Command, Effect, Events, Flush, GroupOffset, Reference, Refusal, RetentionAlarm, SessionId,
-    Stream, StreamSettings, StreamStats,
+    Command, Effect, Events, Flush, GroupOffset, Reference, Refusal, ReplicaEvent, RetentionAlarm,
+    SessionId, Stream, StreamSettings, StreamStats,
 };
 use leveret_types::limits::STREAM_CROWDED_TELL_MS;
 use leveret_types::{Now, QueueId};
@@ -57,6 +59,10 @@ struct Hosted {
     is_held: bool,
     /// How many offsets found no free place, as was told, and when.
     crowded_told: (u64, Option<u64>),
+    /// When it was told that a part of it is damaged that nobody else has.
+    damage_told_ms: Option<u64>,
+    /// Whether somebody has come to damage since.
+    has_met_damage: bool,
     /// When it is due, as [`StreamHost`] knows it.
     noted_due_ms: Option<u64>,
 }
@@ -124,6 +130,8 @@ pub enum BeginError {
 pub struct StreamHost<D: Disk> {
     files: StreamFiles<D>,
     streams: BTreeMap<QueueId, Hosted>,
+    /// Streams that should run here and do not, and why.
+    not_served: BTreeMap<QueueId, String>,
     /// Streams that something happened to, or that have something left to do.
     touched: BTreeSet<QueueId>,
     /// Streams that something happened to since [`Self::forget_active`].
@@ -178,6 +186,7 @@ impl<D: Disk> StreamHost<D> {
         Self {
             files,
             streams: BTreeMap::new(),
+            not_served: BTreeMap::new(),
             touched: BTreeSet::new(),
             active: BTreeSet::new(),
             due: BTreeSet::new(),
@@ -226,11 +235,20 @@ impl<D: Disk> StreamHost<D> {
     /// # Errors
     /// If they cannot be read, or say what cannot be. The stream does not run then.
     pub fn begin(&mut self, id: QueueId, settings: StreamSettings) -> Result<Found, BeginError> {
+        let begun = self.try_begin(id, settings);
+        self.note_begun(id, begun)
+    }
+
+    fn try_begin(&mut self, id: QueueId, settings: StreamSettings) -> Result<Found, BeginError> {
         let found = self.files.recover(id)?;
         if settings.flush == Flush::Sync {
             self.files.write_tail_again(id).map_err(WalError::from)?;
         }
-        let machine = Stream::new(id, settings, found.recovered)?;
+        let mut machine = Stream::new(id, settings, found.recovered)?;
+        if let Some(from) = found.damaged_from {
+            machine.keep_damage(from);
+            self.touched.insert(id);
+        }
         self.host(id, machine);
         Ok(Found {
             cut_bytes: found.cut_bytes,
@@ -252,6 +270,8 @@ impl<D: Disk> StreamHost<D> {
             is_short: false,
             is_held: false,
             crowded_told: (0, None),
+            damage_told_ms: None,
+            has_met_damage: false,
             noted_due_ms: None,
         };
         self.active.insert(id);
@@ -289,6 +309,7 @@ impl<D: Disk> StreamHost<D> {
         self.active.remove(&id);
         self.tails.note(id, 0);
         self.outside.forget(id);
+        self.not_served.remove(&id);
         self.files.delete_stream(id)
     }
 
@@ -351,6 +372,10 @@ impl<D: Disk> StreamHost<D> {
             }
             if let Some(came) = hosted.crowded_offsets(now) {
                 self.crowded.push((*id, came));
+            }
+            if let Some(from) = hosted.damage_to_tell_again(now) {
+                let event = ReplicaEvent::DamagedForGood { from };
+                self.outside.report(*id, event);
             }
             hosted.effects.extend(hosted.machine.take_effects());
             if !hosted.effects.is_empty() {
@@ -445,12 +470,16 @@ impl<D: Disk> StreamHost<D> {
     /// How each stream stands.
     pub fn stats(&self) -> impl Iterator<Item = (QueueId, StreamStats)> {
         let stats = |(id, hosted): (&QueueId, &Hosted)| (*id, hosted.machine.stats());
-        self.streams.iter().map(stats)
+        let not_served = self.not_served.keys().map(|id| (*id, stats_of_none()));
+        self.streams.iter().map(stats).chain(not_served)
     }
 
     /// How these streams stand, as far as they are here: no others are looked at.
     pub fn stats_of(&self, streams: &[QueueId]) -> impl Iterator<Item = (QueueId, StreamStats)> {
-        let stats = |id: &QueueId| Some((*id, self.streams.get(id)?.machine.stats()));
+        let stats = |id: &QueueId| match self.streams.get(id) {
+            Some(hosted) => Some((*id, hosted.machine.stats())),
+            None => Some((*id, self.not_served.get(id).map(|_| stats_of_none())?)),
+        };
         streams.iter().filter_map(stats)
     }
 

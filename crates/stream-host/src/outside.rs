@@ -38,7 +38,7 @@ impl Outside {
         outbox.is_none_or(|outbox| outbox.bytes < STREAM_COPIES_WAITING_BYTES_MAX)
     }
 
-    pub(crate) fn wait(&mut self, to: NodeId, stream: QueueId) {
+    pub(crate) fn register_waiter(&mut self, to: NodeId, stream: QueueId) {
         self.outboxes.entry(to).or_default().waiting.insert(stream);
     }
 
@@ -128,7 +128,7 @@ mod tests {
         outside.send(to, stream, chunks(0));
         assert!(!outside.has_room(to));
         assert!(outside.has_room(NodeId(3)), "each node has its own");
-        outside.wait(to, QueueId(7));
+        outside.register_waiter(to, QueueId(7));
         let (taken, waiting) = outside.take(to, 1);
         assert_eq!((taken.len(), waiting.len()), (1, 1));
         assert_eq!(outside.nodes().count(), 1);

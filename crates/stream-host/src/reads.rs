@@ -174,8 +174,12 @@ impl Hosted {
     ) {
         if matches!(loaded, Err(StreamReadError::Damaged { .. })) {
             self.machine.found_damage(segment);
+            self.has_met_damage = true;
         }
-        let loaded = loaded.map_err(|error| Refusal::Damaged(error.to_string()));
+        let loaded = loaded.map_err(|error| match error {
+            StreamReadError::Damaged { .. } => Refusal::Damaged(error.to_string()),
+            StreamReadError::Io { .. } => Refusal::NotAvailable(error.to_string()),
+        });
         match to {
             Reading::Reader(key) => self.machine.loaded(key, loaded, out),
             Reading::Follower(to) => self.machine.loaded_for(to, loaded),

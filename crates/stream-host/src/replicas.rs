@@ -29,6 +29,17 @@ impl<D: Disk> StreamHost<D> {
         me: NodeId,
         origin: ReplicaOrigin,
     ) -> Result<Found, BeginError> {
+        let begun = self.try_begin_replica(id, settings, me, origin);
+        self.note_begun(id, begun)
+    }
+
+    fn try_begin_replica(
+        &mut self,
+        id: QueueId,
+        settings: StreamSettings,
+        me: NodeId,
+        origin: ReplicaOrigin,
+    ) -> Result<Found, BeginError> {
         let (mut state, unreadable) = match self.files.replica_state(id) {
             Ok(state) => (state, None),
             Err(error @ OpenError::Damaged { .. }) => (None, Some(error.to_string())),
@@ -152,13 +163,40 @@ impl<D: Disk> StreamHost<D> {
         hosted.is_some_and(|hosted| hosted.machine.may_change_members())
     }
 
-    /// The streams that this node leads and whose members the catalogue may change now, as
-    /// [`Self::may_change_members`] says, with these members and the bytes that they hold.
+    /// The members that the catalogue may take away now, one of them: see
+    /// [`Stream::may_remove_member`].
+    #[must_use]
+    pub fn removable_members(&self, id: QueueId) -> Vec<NodeId> {
+        let machine = self.streams.get(&id).map(|hosted| &hosted.machine);
+        match machine.and_then(|machine| Some((machine, machine.role()?))) {
+            Some((machine, ReplicaRole::Leader { members, .. })) => {
+                let mut members = members;
+                members.retain(|node| machine.may_remove_member(*node));
+                members
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Whether something of a stream is damaged here that nobody else has: another replica could
+    /// never copy all of it.
+    #[must_use]
+    pub fn is_damaged_for_good(&self, id: QueueId) -> bool {
+        let hosted = self.streams.get(&id);
+        hosted.is_some_and(|hosted| hosted.machine.damage_for_good().next().is_some())
+    }
+
+    /// The streams that this node leads and that may grow by one member now, as
+    /// [`Self::may_change_members`] says, with these members and the bytes that they hold. A
+    /// stream that is damaged for good does not grow by itself: the new member would never count.
     pub fn changeable_members(&self) -> impl Iterator<Item = (QueueId, Vec<NodeId>, u64)> {
         self.streams.iter().filter_map(|(id, hosted)| {
             let machine = &hosted.machine;
             match machine.role()? {
-                ReplicaRole::Leader { members, .. } if machine.may_change_members() => {
+                ReplicaRole::Leader { members, .. }
+                    if machine.may_change_members()
+                        && machine.damage_for_good().next().is_none() =>
+                {
                     Some((*id, members, machine.stats().bytes))
                 }
                 _ => None,

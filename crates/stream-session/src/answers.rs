@@ -55,14 +55,14 @@ impl Session {
             }
             Event::Gone { stream } => {
                 self.rest_lost(stream, true, port);
-                self.gone(stream, port);
+                self.gone(stream, None, port);
                 return self.read_on(port);
             }
             Event::Lost { stream } => {
                 self.rest_lost(stream, false, port);
                 // Its leader may be lost alone, and a replica on this node still read.
                 self.stop_reading(stream, port);
-                self.gone(stream, port);
+                self.gone(stream, Some(self.now.monotonic_ms), port);
                 return self.read_on(port);
             }
             Event::Activity {
@@ -280,8 +280,9 @@ impl Session {
         });
     }
 
-    /// A stream has gone with all that the client has there.
-    fn gone(&mut self, stream: QueueId, port: &mut impl Port) {
+    /// A stream has gone with all that the client has there, or only its leader is lost, at this
+    /// time.
+    fn gone(&mut self, stream: QueueId, lost_ms: Option<u64>, port: &mut impl Port) {
         let publishers = self.publishers.by_id.values().map(|p| (p.id, &p.stream));
         let readers = self.readers.values().map(|r| (r.id, &r.stream));
         let mut known = publishers.chain(readers);
@@ -289,7 +290,10 @@ impl Session {
         let Some(name) = name.map(|(_, name)| name.clone()) else {
             return;
         };
-        self.publishers.forget_stream(stream);
+        match lost_ms {
+            Some(now_ms) => self.publishers.lose_stream(stream, now_ms),
+            None => self.publishers.forget_stream(stream),
+        }
         for (_, reader) in self.readers.extract_if(.., |_, r| r.id == stream) {
             Self::leave_group(&reader, port);
         }

@@ -8,7 +8,7 @@ use leveret_stream_protocol::{FrameError, ResponseCode, next_frame};
 use leveret_types::Now;
 use leveret_types::limits::{SOCKET_READ_BYTES, UNFINISHED_LOOK_MS};
 use leveret_types::pool::Buffer;
-use leveret_types::unfinished::{Late, Place, Ticket, Unfinished};
+use leveret_types::unfinished::{Late, Reservation, Unfinished};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -23,8 +23,8 @@ const ROOM_BYTES_MIN: usize = 64;
 /// together with what follows.
 const DIRECT_BYTES_MIN: usize = SOCKET_READ_BYTES / 4;
 
-/// A frame that comes in pieces is read on without a place among the node's unfinished publishes
-/// while it has room for so many bytes at most: as one read of any socket brings.
+/// A frame that comes in pieces is read on uncounted among the node's unfinished publishes while it
+/// has room for so many bytes at most: as one read of any socket brings.
 const UNCOUNTED_BYTES_MAX: usize = SOCKET_READ_BYTES;
 
 /// What has arrived and has not been looked at.
@@ -37,11 +37,9 @@ pub(crate) struct Input {
     /// Whether the end of a frame could not be found: what still arrives cannot be read.
     is_ignored: bool,
     unfinished: Arc<Unfinished>,
-    /// That of the partial frame, if it is large.
-    place: Option<Place>,
-    /// Its turn to have one, where it has found none: nothing more is read until it does.
-    ticket: Option<Ticket>,
-    /// When to look for one again, or whether it is late for others who wait for the one it has, in
+    /// That of the partial frame, if it is large. Nothing more is read while it waits for room.
+    reservation: Option<Reservation>,
+    /// When to look for room again, or whether it is late for others who wait for what it has, in
     /// monotonic milliseconds.
     look_ms: Option<u64>,
 }
@@ -55,9 +53,18 @@ impl Input {
         }
     }
 
-    /// Whether nothing is to be read, for there is no place for what comes.
-    pub(crate) const fn waits_for_place(&self) -> bool {
-        self.ticket.is_some()
+    /// Whether nothing is to be read, for there is no room for what comes.
+    pub(crate) fn waits_for_room(&self) -> bool {
+        self.reservation.as_ref().is_some_and(Reservation::waits)
+    }
+
+    /// Bytes that are missing of a frame that waits for room, beside what has come; nothing if none
+    /// waits.
+    pub(crate) fn lacks_bytes(&self) -> Option<usize> {
+        let partial = self.partial.as_ref().filter(|_| self.waits_for_room())?;
+        let waiting: usize = self.waiting.iter().map(Bytes::len).sum();
+        let missing = self.wanted(partial).saturating_sub(partial.len());
+        Some(missing.saturating_sub(waiting))
     }
 
     /// When time matters to a frame that has begun to come, in monotonic milliseconds.
@@ -67,19 +74,23 @@ impl Input {
 
     /// Something of a frame has come, or could not come.
     pub(crate) fn heard(&mut self, now_ms: u64) {
-        if let Some(place) = &mut self.place {
-            place.heard(now_ms);
+        if let Some(reservation) = &mut self.reservation {
+            reservation.heard(now_ms);
         }
     }
 
-    /// Whether a frame is late while others wait for its place.
+    /// Whether a frame is late while others wait for its room.
     pub(crate) fn late(&mut self, now_ms: u64) -> Option<Late> {
-        let place = self.place.as_ref()?;
+        let reservation = self.reservation.as_ref()?;
         if self.look_ms.is_some_and(|at| at > now_ms) {
             return None;
         }
-        self.look_ms = Some(place.look_ms().max(now_ms + UNFINISHED_LOOK_MS));
-        place.late(now_ms)
+        let look_ms = reservation
+            .look_ms()
+            .filter(|_| !reservation.waits())
+            .unwrap_or(0);
+        self.look_ms = Some(look_ms.max(now_ms + UNFINISHED_LOOK_MS));
+        reservation.late(now_ms)
     }
 
     /// Drops what has arrived.
@@ -111,8 +122,8 @@ impl Input {
         (missing >= DIRECT_BYTES_MIN && end > 0).then(|| &mut room[..end])
     }
 
-    /// The partial frame in a buffer that has room for what comes next, unless it is large and
-    /// there is no place for it.
+    /// The partial frame in a buffer that has room for what comes next, unless that is large and
+    /// there is none among the node's unfinished publishes.
     fn grow(
         &mut self,
         partial: Buffer,
@@ -121,14 +132,16 @@ impl Input {
     ) -> (Buffer, bool) {
         let wanted = self.wanted(&partial);
         let room = room_for(partial.len() + piece_bytes, wanted);
-        if room > UNCOUNTED_BYTES_MAX && self.place.is_none() {
-            let ticket = &mut self.ticket;
-            self.place = self.unfinished.place(ticket, user, wanted, now_ms);
-            let look_ms = self.place.as_ref().map(Place::look_ms);
-            self.look_ms = look_ms.or(Some(now_ms + UNFINISHED_LOOK_MS));
-            if self.place.is_none() {
+        if room > UNCOUNTED_BYTES_MAX {
+            let unfinished = &self.unfinished;
+            let reservation = self
+                .reservation
+                .get_or_insert_with(|| unfinished.reserve(user, wanted));
+            if !reservation.grow(room, now_ms) {
+                self.look_ms = Some(now_ms + UNFINISHED_LOOK_MS);
                 return (partial, false);
             }
+            self.look_ms = reservation.look_ms();
         }
         let mut grown = Buffer::with_capacity(room);
         grown.extend_from_slice(partial.filled());
@@ -161,7 +174,7 @@ impl Input {
                 return Ok(Some(frame));
             };
             if next_frame(partial.filled(), frame_max)?.is_some() {
-                (self.place, self.look_ms) = (None, None);
+                (self.reservation, self.look_ms) = (None, None);
                 return Ok(Some(partial.freeze()));
             }
             let missing = bytes_wanted(partial.filled()) - partial.len();
@@ -171,11 +184,11 @@ impl Input {
                 0 => partial.capacity() == partial.len() && missing >= DIRECT_BYTES_MIN,
                 bytes => partial.capacity() < partial.len() + bytes,
             };
-            let mut has_place = true;
+            let mut has_room = true;
             if is_full {
-                (partial, has_place) = self.grow(partial, piece_bytes, user_now);
+                (partial, has_room) = self.grow(partial, piece_bytes, user_now);
             }
-            let piece = self.waiting.front_mut().filter(|_| has_place);
+            let piece = self.waiting.front_mut().filter(|_| has_room);
             let Some(piece) = piece else {
                 self.partial = Some(partial);
                 return Ok(None);
@@ -250,7 +263,7 @@ impl Session {
         self.close_unreadable(code, code.name(), port);
     }
 
-    /// Closes the connection over a frame that is late while others wait for its place.
+    /// Closes the connection over a frame that is late while others wait for its room.
     pub(crate) fn give_up_late_frame(&mut self, port: &mut impl Port) {
         if self.is_left_unread() {
             self.input.heard(self.now.monotonic_ms);

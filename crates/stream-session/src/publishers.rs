@@ -10,7 +10,8 @@ use leveret_stream::{Batch, BatchForm, Command, PublisherId, Reference, Refusal,
 use leveret_stream_protocol::server::put_confirm;
 use leveret_stream_protocol::{Key, Publish, ResponseCode, ServerCommand};
 use leveret_types::limits::{
-    STREAM_LIST_ENTRIES_MAX, STREAM_UNCONFIRMED_BYTES_MAX, STREAM_UNCONFIRMED_ENTRIES_MAX,
+    STREAM_LIST_ENTRIES_MAX, STREAM_LOST_PUBLISHER_MS, STREAM_UNCONFIRMED_BYTES_MAX,
+    STREAM_UNCONFIRMED_ENTRIES_MAX,
 };
 use leveret_types::{Began, QueueId};
 use std::collections::BTreeMap;
@@ -47,6 +48,9 @@ impl Publisher {
 pub(crate) struct Publishers {
     /// By the client's numbers.
     pub(crate) by_id: BTreeMap<u8, Publisher>,
+    /// Those whose stream's leader was lost, until when what comes of them counts as sent before
+    /// their client knew.
+    lost: BTreeMap<u8, u64>,
     are_congested: bool,
 }
 
@@ -54,6 +58,27 @@ impl Publishers {
     /// Whether they wait until fewer of their messages are unconfirmed.
     pub(crate) const fn are_congested(&self) -> bool {
         self.are_congested
+    }
+
+    /// A stream has lost its leader, and with it whoever publishes to it.
+    ///
+    /// What is not confirmed by then is neither confirmed nor refused, as it may be stored: who has
+    /// lost a stream publishes it again once there is a leader. What was under way meanwhile must
+    /// not be refused either. A client may give that up, and publish what came behind it to the new
+    /// leader; that one then takes what was refused, if it is tried again under its own id, for a
+    /// duplicate: it would be confirmed, and stored nowhere.
+    pub(crate) fn lose_stream(&mut self, stream: QueueId, now_ms: u64) {
+        let of_it = self.by_id.iter().filter(|(_, p)| p.id == stream);
+        let until_ms = now_ms + STREAM_LOST_PUBLISHER_MS;
+        self.lost.extend(of_it.map(|(id, _)| (*id, until_ms)));
+        self.forget_stream(stream);
+    }
+
+    /// Whether what comes of this publisher was sent before its client knew that it had lost the
+    /// stream, as far as one can tell.
+    fn is_lost(&mut self, publisher_id: u8, now_ms: u64) -> bool {
+        self.lost.retain(|_, until_ms| now_ms < *until_ms);
+        self.lost.contains_key(&publisher_id)
     }
 
     /// A stream has gone, and with it whoever publishes to it.
@@ -174,6 +199,7 @@ impl Session {
             confirmed: 0,
             errored: 0,
         };
+        self.publishers.lost.remove(&declare.publisher_id);
         self.publishers
             .by_id
             .insert(declare.publisher_id, publisher);
@@ -205,6 +231,9 @@ impl Session {
         };
         let bytes = frame.slice_ref(publish.bytes());
         let publisher_id = publish.publisher_id();
+        if self.publishers.is_lost(publisher_id, self.now.monotonic_ms) {
+            return;
+        }
         let Some(publisher) = self.publishers.by_id.get_mut(&publisher_id) else {
             let ids: Vec<u64> = publish.entries().map(|e| e.publishing_id).collect();
             let code = ResponseCode::PUBLISHER_DOES_NOT_EXIST;

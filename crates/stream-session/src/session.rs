@@ -112,7 +112,14 @@ impl Session {
     /// Whether the socket is to be read.
     #[must_use]
     pub fn reading(&self) -> bool {
-        self.takes_frames() && !self.waits_for_turn() && !self.input.waits_for_place()
+        self.takes_frames() && !self.waits_for_turn() && !self.input.waits_for_room()
+    }
+
+    /// Bytes that are missing of a frame that waits for room, beside what has come; nothing if none
+    /// waits. It never becomes whole if the client sends no more.
+    #[must_use]
+    pub fn lacks_bytes(&self) -> Option<usize> {
+        self.input.lacks_bytes()
     }
 
     /// Whether frames that have arrived are looked at, where this turn has room for their work.
@@ -246,7 +253,7 @@ impl Session {
         let turn = (self.takes_frames() && self.waits_for_turn()).then_some(0);
         let in_hand = self.in_hand.deadline();
         let joins = self.joins_at_ms();
-        let waits = !self.takes_frames() && self.input.waits_for_place();
+        let waits = !self.takes_frames() && self.input.waits_for_room();
         let frame = self.input.look_ms().filter(|_| !waits);
         let until = self.times.until_ms;
         let all = [until, heartbeat, update, joins, turn, in_hand, frame];

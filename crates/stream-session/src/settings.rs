@@ -1,7 +1,7 @@
 //! What an operator may choose about sessions.
 
 use leveret_types::unfinished::Unfinished;
-use leveret_types::{ReaderMemory, limits};
+use leveret_types::{RABBITMQ_VERSION, ReaderMemory, limits};
 use std::sync::Arc;
 
 /// Settings of all sessions of a listener, shared between them.
@@ -39,7 +39,7 @@ impl Settings {
             mechanisms: ["PLAIN", "AMQPLAIN"].map(str::to_owned).to_vec(),
             server_properties: vec![
                 ("product".to_owned(), "Leveret".to_owned()),
-                ("version".to_owned(), VERSION.to_owned()),
+                ("version".to_owned(), RABBITMQ_VERSION.to_owned()),
                 ("platform".to_owned(), "Rust".to_owned()),
             ],
             advertised_host: advertised_host.to_owned(),
@@ -50,7 +50,3 @@ impl Settings {
         }
     }
 }
-
-/// The version of RabbitMQ whose streams these are: clients ask for what it has, such as filters
-/// (3.13), by it.
-const VERSION: &str = "4.2.0";

@@ -28,6 +28,7 @@ use std::sync::Arc;
 mod credit;
 mod in_hand;
 mod latencies;
+mod lost_leader;
 mod single_active;
 mod streams;
 mod turns;

@@ -64,6 +64,8 @@ pub(crate) struct ActiveGroups {
     /// who was active before is not to put a newer offset out. Of so many names as there may be
     /// groups, those with the newest ones.
     newest: BTreeMap<Reference, Generation>,
+    /// Offsets that operators have set for groups that ended before anyone began there.
+    left: Vec<(Reference, u64)>,
 }
 
 #[derive(Debug)]
@@ -156,8 +158,14 @@ impl ActiveGroups {
         };
         group.members.retain(|other| *other != member);
         if group.members.is_empty() {
-            let generation = group.generation;
+            let (mut generation, set) = (group.generation, group.set);
             self.groups.remove(name);
+            if let Some(offset) = set {
+                // What the last one stores of itself, however late it comes, does not put it out.
+                self.last += 1;
+                generation = Generation(self.last);
+                self.left.push((name.clone(), offset));
+            }
             self.stored(name, generation);
             return;
         }
@@ -185,6 +193,11 @@ impl ActiveGroups {
     pub(crate) fn end(&mut self) {
         self.groups.clear();
         self.sessions.clear();
+    }
+
+    /// The offsets that are to be stored now, as those for whom operators had set them have gone.
+    pub(crate) fn take_left(&mut self) -> Vec<(Reference, u64)> {
+        std::mem::take(&mut self.left)
     }
 
     /// The sessions that have consumers here.
@@ -305,7 +318,8 @@ mod tests {
     }
 
     /// Plays a script on one group: `+1` consumer 1 comes, `-1` goes, `!1` has stepped down, `x1`
-    /// its session ends, `=7` an operator sets the offset. The result is who is told what.
+    /// its session ends, `=7` an operator sets the offset. The result is who is told what, and
+    /// `left=7` where it is stored for nobody.
     fn check(partition: u32, script: &str, expected: &str) {
         let (mut groups, mut told) = (ActiveGroups::default(), Vec::new());
         let (name, mut newest) = (name("app"), Generation(0));
@@ -342,7 +356,9 @@ mod tests {
                 let set = update.set.map(|offset| format!("={offset}"));
                 format!("{sign}{session}{}", set.unwrap_or_default())
             });
-            told.push(line.collect::<Vec<_>>().join(","));
+            let left = groups.take_left();
+            let left = left.iter().map(|(_, offset)| format!("left={offset}"));
+            told.push(line.chain(left).collect::<Vec<_>>().join(","));
         }
         assert_eq!(told.join(" "), expected, "{script}");
     }
@@ -382,6 +398,20 @@ mod tests {
         // Another one takes over, whether the old one answers or goes.
         check(1, "+1 =7 +2 !1 =8 -2", "1 not1  2=7 not2 1=8");
         check(0, "=7 +1", " 1");
+    }
+
+    #[test]
+    fn what_an_operator_has_set_stays_where_the_last_one_goes_instead_of_answering() {
+        check(0, "+1 =7 -1 +2", "1 not1 left=7 2");
+        check(0, "+1 =7 x1", "1 not1 left=7");
+        check(0, "+1 +2 =7 -1 =8 x2", "1  not1 2=7 not2 left=8");
+        let (mut groups, mut updates) = (ActiveGroups::default(), Vec::new());
+        let app = name("app");
+        groups.join(&app, 0, member(1, 1), &mut updates).unwrap();
+        groups.set_offset(&app, 7, &mut updates);
+        groups.leave(&app, member(1, 1), &mut updates);
+        let late = updates[0].generation;
+        assert!(!groups.permits(&app, late), "it would put the 7 out");
     }
 
     #[test]

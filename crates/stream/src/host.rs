@@ -38,7 +38,7 @@ pub enum SessionId {
     /// A queue in a shard of this node: a view of a stream, or what stands there for the stream.
     Queue(QueueId),
     /// A session of another node, by the number that this node has given it.
-    Guest(u64),
+    Remote(u64),
     /// An operator who reads, by the number that this node has given.
     Operator(u64),
     /// The broker itself: it hears nothing.
@@ -449,6 +449,9 @@ pub struct StreamStats {
     pub offsets_refused: u64,
     /// Bytes that are kept for `retention-groups` alone: size or age would have deleted them.
     pub held_bytes: u64,
+    /// Whether something of it cannot be read on this node, or it is not served here, for its files
+    /// are damaged. Not told to other nodes.
+    pub damaged: bool,
 }
 
 /// What a session hears.

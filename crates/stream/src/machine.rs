@@ -9,6 +9,7 @@
 
 use self::early::Early;
 use self::filling::Filling;
+use self::lasting_damage::Damage;
 use self::publishers::Publishers;
 use self::reading::Finding;
 use self::replicated::Replica;
@@ -25,13 +26,15 @@ use crate::segments::{Segment, Segments, stored_bytes};
 use crate::settings::StreamSettings;
 use crate::tail::Tail;
 use crate::tracking::{Tracking, TrackingError};
-use leveret_types::limits::STREAM_SEGMENT_CHUNKS_MAX;
+use leveret_types::limits::{STREAM_CLOCK_AHEAD_MS_MAX, STREAM_SEGMENT_CHUNKS_MAX};
 use leveret_types::{NodeId, Now, QueueId};
 
 mod copying;
+mod damage;
 mod early;
 mod filling;
 mod groups;
+mod lasting_damage;
 mod publishers;
 mod reading;
 mod replicated;
@@ -170,6 +173,7 @@ pub struct Stream {
     active: ActiveGroups,
     early: Early,
     finding: Finding,
+    damage: Damage,
     tail: Tail,
     effects: Vec<Effect>,
     /// What it is as a replica; `None` of a stream of one node alone.
@@ -212,6 +216,7 @@ impl Stream {
             active: ActiveGroups::default(),
             early: Early::default(),
             finding: Finding::default(),
+            damage: Damage::default(),
             tail: Tail::default(),
             effects: Vec::new(),
             settings,
@@ -261,7 +266,16 @@ impl Stream {
                 request, reference, ..
             } => {
                 let result = Ok(self.tracking.sequence(&reference));
-                out.push((session, Event::Sequence { request, result }));
+                let event = Event::Sequence { request, result };
+                let committed = self.turns.committed.next_offset;
+                match self.tracking.is_sequence_before(&reference, committed) {
+                    true => out.push((session, event)),
+                    // Its publisher goes on behind it, and never sends again what is up to it.
+                    false => {
+                        let turn = self.turns.gathering();
+                        self.publishers.owe_answer(turn, session, event);
+                    }
+                }
             }
             Command::Subscribe { .. } | Command::ResolveOffset { .. } => {
                 self.read(session, command, out);
@@ -287,7 +301,13 @@ impl Stream {
                 request, reference, ..
             } => {
                 let result = Ok(self.tracking.offset(&reference));
-                out.push((session, Event::StoredOffset { request, result }));
+                let event = Event::StoredOffset { request, result };
+                // A consumer begins there, and what it misses it is sent again. An operator goes
+                // away with the answer.
+                match session {
+                    SessionId::Operator(_) => self.answer_committed(session, event, out),
+                    _ => out.push((session, event)),
+                }
             }
             Command::Stats { request, .. } => {
                 let result = Ok(self.stats());
@@ -296,6 +316,15 @@ impl Stream {
             Command::Leave => self.leave(now, session, out),
             Command::Declare { .. } | Command::Delete { .. } | Command::LookUp { .. } => {}
         }
+    }
+
+    /// Answers once all that was appended so far is committed.
+    fn answer_committed(&mut self, session: SessionId, event: Event, out: &mut Events) {
+        if self.next_offset <= self.turns.committed.next_offset {
+            return out.push((session, event));
+        }
+        let turn = self.turns.gathering();
+        self.publishers.owe_answer(turn, session, event);
     }
 
     fn leave(&mut self, now: Now, session: SessionId, out: &mut Events) {
@@ -404,16 +433,28 @@ impl Stream {
         self.tracking.take_changes(self.next_offset)
     }
 
+    /// The time of the next chunk: not before that of the last one, unless that is so far ahead
+    /// that whoever wrote it must have had a wrong clock. Times would stay wrong for as long, and
+    /// nothing would become old. Says whether it steps back: times ascend within a segment.
+    fn note_time(&mut self, now_ms: i64) -> bool {
+        let ahead_ms = self.timestamp_ms.saturating_sub(now_ms);
+        let steps_back = ahead_ms > STREAM_CLOCK_AHEAD_MS_MAX;
+        if ahead_ms < 0 || steps_back {
+            self.timestamp_ms = now_ms;
+        }
+        steps_back
+    }
+
     /// A chunk of this many bytes follows: a segment that it would not fit ends, and what must be
     /// known without the chunks before is written down.
     fn make_room(&mut self, now: Now, bytes: u64) {
-        self.timestamp_ms = self
-            .timestamp_ms
-            .max(i64::try_from(now.wall_ms).unwrap_or(i64::MAX));
+        let steps_back = self.note_time(i64::try_from(now.wall_ms).unwrap_or(i64::MAX));
         let is_full =
             |last: &Segment| last.bytes > 0 && last.bytes + bytes > self.settings.segment_bytes;
         let is_full = self.segments.last().is_none_or(is_full);
-        let begins = is_full || self.segments.chunks_appended() >= STREAM_SEGMENT_CHUNKS_MAX;
+        let begins = is_full
+            || steps_back && self.segments.last().is_some_and(|last| last.bytes > 0)
+            || self.segments.chunks_appended() >= STREAM_SEGMENT_CHUNKS_MAX;
         if begins {
             let first_offset = self.next_offset;
             self.segments.begin(first_offset, self.timestamp_ms);
@@ -545,6 +586,7 @@ impl Stream {
             publishers: self.publishers.len() as u64,
             offsets_refused: self.offset_counts.refused,
             held_bytes: self.held_bytes,
+            damaged: self.is_damaged(),
         }
     }
 
@@ -563,8 +605,8 @@ impl Stream {
         sessions.sort_unstable();
         sessions.dedup();
         let stream = self.id;
+        self.publishers.lose(&Refusal::NotFound, out);
         out.extend(sessions.into_iter().map(|to| (to, Event::Gone { stream })));
-        self.publishers.clear();
         self.readers = Readers::default();
         self.active.end();
     }

@@ -166,6 +166,12 @@ pub enum ReplicaEvent {
         /// The offset from which on it is not trusted.
         from: u64,
     },
+    /// A part of the log is damaged on this node's disk, and no other replica has it. Readers end
+    /// where they come to it; the rest is served as before.
+    DamagedForGood {
+        /// It is at or behind this offset, in the same segment.
+        from: u64,
+    },
     /// A follower has cut what its leader does not have, or copies the stream anew.
     Cut {
         /// The offset behind what was left; 0 of one that is copied anew.

@@ -97,11 +97,10 @@ impl Segments {
     /// The segment that holds the first chunk of this time or later, if any does: the last one that
     /// begins before that time.
     pub(crate) fn of_timestamp(&self, timestamp_ms: i64) -> Option<u64> {
-        let behind = self
-            .all
-            .partition_point(|s| s.first_timestamp_ms < timestamp_ms);
+        let is_before = |segment: &Segment| segment.first_timestamp_ms < timestamp_ms;
+        let last_before = self.all.iter().rposition(is_before);
         self.all
-            .get(behind.saturating_sub(1))
+            .get(last_before.unwrap_or(0))
             .map(|s| s.first_offset)
     }
 
@@ -121,7 +120,7 @@ impl Segments {
     ) -> Option<Segment> {
         let bounds = (bytes_max, oldest_timestamp_ms);
         let next = self.all.get(1)?;
-        if !goes(next, self.bytes, bounds) || next.first_offset > committed {
+        if !self.goes(1, self.bytes, bounds) || next.first_offset > committed {
             return None;
         }
         self.pop_first()
@@ -135,8 +134,8 @@ impl Segments {
         committed: u64,
     ) -> u64 {
         let (bounds, mut left) = ((bytes_max, oldest_timestamp_ms), self.bytes);
-        for (segment, next) in self.all.iter().zip(self.all.iter().skip(1)) {
-            if !goes(next, left, bounds) || next.first_offset > committed {
+        for (place, (segment, next)) in (1..).zip(self.all.iter().zip(self.all.iter().skip(1))) {
+            if !self.goes(place, left, bounds) || next.first_offset > committed {
                 break;
             }
             left -= segment.bytes;
@@ -158,13 +157,27 @@ impl Segments {
         self.bytes -= segment.bytes;
         Some(segment)
     }
-}
 
-/// Whether the segment before this one goes, of a stream of so many bytes: by size, or by age, as
-/// no chunk of a segment is younger than the first one of the next segment.
-fn goes(next: &Segment, bytes: u64, (bytes_max, oldest_ms): (Option<u64>, Option<i64>)) -> bool {
-    let is_too_large = bytes_max.is_some_and(|max| bytes > max);
-    is_too_large || oldest_ms.is_some_and(|oldest| next.first_timestamp_ms < oldest)
+    /// Whether the segment before the one at this place goes, of a stream of so many bytes: by
+    /// size, or by age, as no chunk is younger than the first one of any later segment. What says
+    /// that it is was written with a wrong clock that was put right since.
+    fn goes(
+        &self,
+        place: usize,
+        bytes: u64,
+        (bytes_max, oldest_ms): (Option<u64>, Option<i64>),
+    ) -> bool {
+        let is_old = |oldest: i64| {
+            let next_ms = self.all[place].first_timestamp_ms;
+            let is_ahead = self
+                .all
+                .back()
+                .is_some_and(|s| s.first_timestamp_ms < next_ms);
+            let mut later = self.all.range(place..);
+            next_ms < oldest || is_ahead && later.any(|s| s.first_timestamp_ms < oldest)
+        };
+        bytes_max.is_some_and(|max| bytes > max) || oldest_ms.is_some_and(is_old)
+    }
 }
 
 #[cfg(test)]
@@ -214,5 +227,26 @@ mod tests {
         assert_eq!(expired(None, Some(i64::MAX)), (2, 100));
         assert_eq!(expired_of(Some(1), None, 29), (1, 200), "not committed");
         assert_eq!(expired_of(Some(1), None, 30), (2, 100));
+    }
+
+    #[test]
+    fn a_segment_of_a_wrong_clock_keeps_none_that_is_old_and_hides_none_that_is_young() {
+        let times = [1_000, 900_000, 2_000, 3_000, 4_000];
+        let segment = |(n, ms): (usize, &i64)| Segment {
+            first_offset: n as u64 * 10,
+            first_timestamp_ms: *ms,
+            bytes: 100,
+        };
+        let mut segments = Segments::new(times.iter().enumerate().map(segment).collect());
+        for (timestamp, of) in [(500, 0), (1_500, 0), (2_500, 20), (3_500, 30), (9_000, 40)] {
+            assert_eq!(segments.of_timestamp(timestamp), Some(of), "{timestamp}");
+        }
+        assert_eq!(segments.expired_bytes(None, Some(1_500), 99), 0);
+        assert_eq!(segments.expired_bytes(None, Some(3_500), 99), 300);
+        let mut gone = Vec::new();
+        while let Some(segment) = segments.expire(None, Some(3_500), 99) {
+            gone.push(segment.first_offset);
+        }
+        assert_eq!(gone, [0, 10, 20]);
     }
 }

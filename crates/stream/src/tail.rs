@@ -66,11 +66,12 @@ impl Tail {
         (first <= offset).then(|| self.chunks.range(at..))
     }
 
-    /// The id of the first chunk of this time or later, if none before the tail can be.
+    /// The id of the chunk behind the last one that is older, if that is in the tail. Where a
+    /// wrong clock was put right, what lies before may say that it is younger.
     pub(crate) fn of_timestamp(&self, timestamp_ms: i64) -> Option<u64> {
         let is_before = |chunk: &SharedChunk| chunk.header().timestamp_ms < timestamp_ms;
-        let at = self.chunks.partition_point(is_before);
-        let chunk = self.chunks.get(at).filter(|_| at > 0)?;
+        let last_before = self.chunks.iter().rposition(is_before)?;
+        let chunk = self.chunks.get(last_before + 1)?;
         Some(chunk.header().first_offset)
     }
 }

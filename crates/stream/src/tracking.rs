@@ -60,6 +60,15 @@ impl Tracking {
         changed.or_else(|| Some(self.sequences.get(reference)?.last))
     }
 
+    /// Whether the last publishing id of a publisher stands in a chunk before this offset, or it
+    /// has none: not while a chunk is still to have it.
+    #[must_use]
+    pub fn is_sequence_before(&self, reference: &Reference, offset: u64) -> bool {
+        let known = self.sequences.get(reference);
+        !self.changed_sequences.contains_key(reference)
+            && known.is_none_or(|sequence| sequence.chunk < offset)
+    }
+
     /// The stored offset of a consumer.
     #[must_use]
     pub fn offset(&self, reference: &Reference) -> Option<u64> {

@@ -42,9 +42,9 @@ struct Many<T> {
     len: usize,
 }
 
-/// Where an item is, or the place behind the last one.
+/// Where an item is, or the position behind the last one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct Cursor {
     block: usize,
     at: usize,
 }
@@ -80,7 +80,7 @@ impl<T> Blocks<T> {
         self.many.is_none() && self.only.is_empty()
     }
 
-    /// Bytes of memory that the items' places take, used or not.
+    /// Bytes of memory that the items' positions take, used or not.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         let items = match &self.many {
@@ -113,50 +113,50 @@ impl<T> Blocks<T> {
         self.block(self.block_count() - 1).back()
     }
 
-    /// The item at a place; none behind the last one.
+    /// The item at a position; none behind the last one.
     #[must_use]
-    pub fn get(&self, place: Place) -> Option<&T> {
-        self.block(place.block).get(place.at)
+    pub fn get(&self, cursor: Cursor) -> Option<&T> {
+        self.block(cursor.block).get(cursor.at)
     }
 
-    /// The place of the first item.
+    /// The position of the first item.
     #[must_use]
-    pub const fn first(&self) -> Place {
-        Place { block: 0, at: 0 }
+    pub const fn first(&self) -> Cursor {
+        Cursor { block: 0, at: 0 }
     }
 
-    /// The place behind the last item.
+    /// The position behind the last item.
     #[must_use]
-    pub fn end(&self) -> Place {
+    pub fn end(&self) -> Cursor {
         let block = self.block_count() - 1;
         let at = self.block(block).len();
-        Place { block, at }
+        Cursor { block, at }
     }
 
-    /// The place behind this one, which must be an item's.
+    /// The position behind this one, which must be an item's.
     #[must_use]
-    pub fn after(&self, place: Place) -> Place {
-        let Place { block, at } = place;
+    pub fn after(&self, cursor: Cursor) -> Cursor {
+        let Cursor { block, at } = cursor;
         let last_of_block = at + 1 == self.block(block).len();
         match last_of_block && block + 1 < self.block_count() {
-            true => Place {
+            true => Cursor {
                 block: block + 1,
                 at: 0,
             },
-            false => Place { block, at: at + 1 },
+            false => Cursor { block, at: at + 1 },
         }
     }
 
-    /// The place before this one, if it is not the first.
+    /// The position before this one, if it is not the first.
     #[must_use]
-    pub fn before(&self, place: Place) -> Option<Place> {
-        let Place { block, at } = place;
+    pub fn before(&self, cursor: Cursor) -> Option<Cursor> {
+        let Cursor { block, at } = cursor;
         if let Some(at) = at.checked_sub(1) {
-            return Some(Place { block, at });
+            return Some(Cursor { block, at });
         }
         let block = block.checked_sub(1)?;
         let at = self.block(block).len() - 1;
-        Some(Place { block, at })
+        Some(Cursor { block, at })
     }
 
     /// The items, ascending.
@@ -169,12 +169,12 @@ impl<T> Blocks<T> {
         }
     }
 
-    /// The items from a place on, ascending.
-    pub fn iter_from(&self, place: Place) -> impl Iterator<Item = &T> {
-        let mut place = place;
+    /// The items from a position on, ascending.
+    pub fn iter_from(&self, cursor: Cursor) -> impl Iterator<Item = &T> {
+        let mut cursor = cursor;
         std::iter::from_fn(move || {
-            let item = self.get(place)?;
-            place = self.after(place);
+            let item = self.get(cursor)?;
+            cursor = self.after(cursor);
             Some(item)
         })
     }
@@ -202,9 +202,9 @@ impl<T> Blocks<T> {
 }
 
 impl<T: Span> Blocks<T> {
-    /// The place of the first item that ends after `value`.
+    /// The position of the first item that ends after `value`.
     #[must_use]
-    pub fn search(&self, value: u64) -> Place {
+    pub fn search(&self, value: u64) -> Cursor {
         // Both ends first: that is where queues ask.
         match self.back() {
             None => return self.first(),
@@ -221,7 +221,7 @@ impl<T: Span> Blocks<T> {
         let at = self
             .block(block)
             .partition_point(|item| item.end() <= value);
-        Place { block, at }
+        Cursor { block, at }
     }
 
     /// Adds an item behind all others.
@@ -246,18 +246,18 @@ impl<T: Span> Blocks<T> {
         }
     }
 
-    /// Changes the item at a place, which must stay in order.
+    /// Changes the item at a position, which must stay in order.
     ///
     /// # Panics
     /// If there is no item there.
-    pub fn edit(&mut self, place: Place, change: impl FnOnce(&mut T)) {
+    pub fn edit(&mut self, cursor: Cursor, change: impl FnOnce(&mut T)) {
         match &mut self.many {
-            None => change(&mut self.only[place.at]),
+            None => change(&mut self.only[cursor.at]),
             Some(many) => {
-                let block = &mut many.blocks[place.block];
-                change(&mut block[place.at]);
-                if place.at + 1 == block.len() {
-                    many.ends[place.block] = block[place.at].end();
+                let block = &mut many.blocks[cursor.block];
+                change(&mut block[cursor.at]);
+                if cursor.at + 1 == block.len() {
+                    many.ends[cursor.block] = block[cursor.at].end();
                 }
             }
         }
@@ -265,16 +265,16 @@ impl<T: Span> Blocks<T> {
 
     /// Changes the last item, which must stay in order; nothing if there is none.
     pub fn edit_back(&mut self, change: impl FnOnce(&mut T)) {
-        if let Some(place) = self.before(self.end()) {
-            self.edit(place, change);
+        if let Some(cursor) = self.before(self.end()) {
+            self.edit(cursor, change);
         }
     }
 
-    /// Puts an item before the one at a place, or behind all at the end.
-    pub fn insert(&mut self, place: Place, item: T) {
-        let Place { mut block, mut at } = place;
+    /// Puts an item before the one at a position, or behind all at the end.
+    pub fn insert(&mut self, cursor: Cursor, item: T) {
+        let Cursor { mut block, mut at } = cursor;
         if self.block(block).len() == BLOCK_MAX {
-            let at_end = self.end() == place;
+            let at_end = self.end() == cursor;
             self.split(block, at_end);
             let kept = self.block(block).len();
             if at >= kept {
@@ -314,18 +314,18 @@ impl<T: Span> Blocks<T> {
         many.blocks.insert(block + 1, upper);
     }
 
-    /// Takes the item at a place out; gives the place of the one behind it.
+    /// Takes the item at a position out; gives the position of the one behind it.
     ///
     /// # Panics
     /// If there is no item there.
-    pub fn remove(&mut self, place: Place) -> Place {
-        let Place { block, at } = place;
+    pub fn remove(&mut self, cursor: Cursor) -> Cursor {
+        let Cursor { block, at } = cursor;
         let Some(many) = &mut self.many else {
-            assert!(self.only.remove(at).is_some(), "no item at {place:?}");
-            return place;
+            assert!(self.only.remove(at).is_some(), "no item at {cursor:?}");
+            return cursor;
         };
         let items = &mut many.blocks[block];
-        assert!(items.remove(at).is_some(), "no item at {place:?}");
+        assert!(items.remove(at).is_some(), "no item at {cursor:?}");
         many.len -= 1;
         if let Some(last) = items.back() {
             many.ends[block] = last.end();
@@ -335,9 +335,9 @@ impl<T: Span> Blocks<T> {
             self.only = many.blocks.pop_front().unwrap_or_default();
             self.many = None;
         }
-        // What was the place behind a block's last item is that of the next block's first.
+        // What was the position behind a block's last item is that of the next block's first.
         match next.at == self.block(next.block).len() && next.block + 1 < self.block_count() {
-            true => Place {
+            true => Cursor {
                 block: next.block + 1,
                 at: 0,
             },
@@ -348,11 +348,11 @@ impl<T: Span> Blocks<T> {
 
 impl<T> Many<T> {
     /// Joins a block that has become small with a neighbour, if that has room; gives where the
-    /// place `at` of it is now.
-    fn join(&mut self, block: usize, at: usize) -> Place {
+    /// position `at` of it is now.
+    fn join(&mut self, block: usize, at: usize) -> Cursor {
         let small = self.blocks[block].len();
         if small >= BLOCK_MIN {
-            return Place { block, at };
+            return Cursor { block, at };
         }
         let fits = |other: usize| {
             let other = self.blocks.get(other).map(VecDeque::len);
@@ -362,7 +362,7 @@ impl<T> Many<T> {
         let lower = match block.checked_sub(1) {
             Some(before) if small == 0 || fits(before) => before,
             _ if block + 1 < self.blocks.len() && (small == 0 || fits(block + 1)) => block,
-            _ => return Place { block, at },
+            _ => return Cursor { block, at },
         };
         let mut upper = self.blocks.remove(lower + 1).unwrap_or_default();
         let end = self.ends.remove(lower + 1).unwrap_or_default();
@@ -373,7 +373,7 @@ impl<T> Many<T> {
             self.ends[lower] = end;
         }
         let at = if lower == block { at } else { before + at };
-        Place { block: lower, at }
+        Cursor { block: lower, at }
     }
 }
 
@@ -381,8 +381,8 @@ impl<T> Many<T> {
 #[derive(Debug)]
 pub struct Iter<'a, T> {
     items: &'a Blocks<T>,
-    front: Place,
-    back: Place,
+    front: Cursor,
+    back: Cursor,
     left: usize,
 }
 
@@ -459,22 +459,25 @@ mod tests {
                 let grows = random.below(10) < if step / 4_000 % 2 == 0 { 8 } else { 2 };
                 let value = random.below(1 << 20) as u64;
                 let at = model.partition_point(|other| *other < value);
-                let place = blocks.search(value);
-                assert_eq!(blocks.get(place).map(|item| item.0), model.get(at).copied());
+                let cursor = blocks.search(value);
+                assert_eq!(
+                    blocks.get(cursor).map(|item| item.0),
+                    model.get(at).copied()
+                );
                 if grows {
                     if model.get(at) == Some(&value) {
                         continue;
                     }
-                    blocks.insert(place, Single(value));
+                    blocks.insert(cursor, Single(value));
                     model.insert(at, value);
                 } else if random.below(4) == 0 {
                     blocks.pop_front();
                     model.drain(..1.min(model.len()));
                 } else if at < model.len() {
-                    let next = blocks.remove(place);
+                    let next = blocks.remove(cursor);
                     model.remove(at);
                     assert_eq!(blocks.get(next).map(|item| item.0), model.get(at).copied());
-                    let before = blocks.before(next).and_then(|place| blocks.get(place));
+                    let before = blocks.before(next).and_then(|cursor| blocks.get(cursor));
                     let expected = at.checked_sub(1).map(|at| model[at]);
                     assert_eq!(before.map(|item| item.0), expected);
                 }
@@ -486,11 +489,11 @@ mod tests {
         }
     }
 
-    /// Items and ends that taking the one at this place away has to move, at most: the nearer part
-    /// of its block, all of a neighbour that it may join, and the nearer part of the ends.
-    fn moved_by_removal(blocks: &Blocks<Single>, place: Place) -> usize {
-        let block = blocks.block(place.block).len();
-        let nearer = place.at.min(block - place.at);
+    /// Items and ends that taking the one at this position away has to move, at most: the nearer
+    /// part of its block, all of a neighbour that it may join, and the nearer part of the ends.
+    fn moved_by_removal(blocks: &Blocks<Single>, cursor: Cursor) -> usize {
+        let block = blocks.block(cursor.block).len();
+        let nearer = cursor.at.min(block - cursor.at);
         nearer + BLOCK_MAX + blocks.block_count() / 2
     }
 
@@ -502,10 +505,10 @@ mod tests {
         }
         let (mut random, mut most) = (Random(0x9E37_79B9_7F4A_7C15), 0);
         while blocks.len() > 100_000 {
-            let place = blocks.search(random.below(2_000_000) as u64);
-            if blocks.get(place).is_some() {
-                most = most.max(moved_by_removal(&blocks, place));
-                blocks.remove(place);
+            let cursor = blocks.search(random.below(2_000_000) as u64);
+            if blocks.get(cursor).is_some() {
+                most = most.max(moved_by_removal(&blocks, cursor));
+                blocks.remove(cursor);
             }
         }
         // Half of them, 500,000, where all lie in one row.

@@ -33,6 +33,16 @@ id! {
 const STREAM_MARK: u64 = 1 << 53;
 
 impl QueueId {
+    /// Marks the ids of queues that do not survive a restart of their node: exclusive and transient
+    /// ones.
+    pub const TRANSIENT_MARK: u64 = 1 << 54;
+
+    /// Whether it is an exclusive or a transient queue's: that goes with its node's process.
+    #[must_use]
+    pub const fn is_transient(self) -> bool {
+        self.0 & Self::TRANSIENT_MARK != 0
+    }
+
     /// The same id as that of a stream.
     #[must_use]
     pub const fn of_stream(self) -> Self {

@@ -5,7 +5,12 @@
 //! Invariant: this crate never reads a clock, a file or a socket. Time arrives as [`Now`].
 //! Invariant: nothing here is shared by threads but the large buffers that nobody uses ([`pool`]),
 //! and the count of what the readers of streams hold ([`reader_memory`]).
-//! Invariant: every bound of the broker is a constant in [`limits`].
+//! Invariant: every bound that a user can meet is a constant in [`limits`], or a key of the
+//! configuration with its default there.
+
+/// The version of RabbitMQ whose behaviour clients may count on: they test for it, and for what its
+/// streams have, such as filters (3.13).
+pub const RABBITMQ_VERSION: &str = "4.2.0";
 
 pub mod blocks;
 pub mod descriptors;
@@ -36,5 +41,5 @@ pub use raft_counts::RaftCounts;
 pub use ranges::RangeSet;
 pub use reader_memory::ReaderMemory;
 pub use settings::{DelayedRetry, Overflow, Retried};
-pub use table::{FieldTable, FieldValue};
+pub use table::{FieldTable, FieldValue, entry_weight};
 pub use time::Now;

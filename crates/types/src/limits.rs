@@ -1,4 +1,5 @@
-//! Every bound of the broker. Where RabbitMQ has the same bound, its value and its name are kept.
+//! The bounds of the broker that a user can meet. Where RabbitMQ has the same bound, its value and
+//! its name are kept. A bound that is a part of one algorithm stands beside it.
 //!
 //! A bound that an operator may change has its default here; the configuration holds the value in
 //! force.
@@ -13,12 +14,14 @@ pub const FRAME_BYTES_MIN: u32 = 4_096;
 pub const FRAME_OVERHEAD_BYTES: u32 = 8;
 /// Bytes of a frame of the stream protocol after login, behind its size (`stream.frame_max`).
 pub const STREAM_FRAME_BYTES_MAX: u32 = 1024 * 1024;
-/// The same before the virtual host is open (`stream.initial_frame_max`).
+/// Bytes of a frame of the stream protocol before the virtual host is open
+/// (`stream.initial_frame_max`).
 pub const STREAM_FRAME_BYTES_PREAUTH_MAX: u32 = 8_192;
 /// Messages of one connection that streams have not confirmed, above which it is not read; it is
 /// again at a quarter of them (`stream.initial_credits`).
 pub const STREAM_UNCONFIRMED_ENTRIES_MAX: usize = 50_000;
-/// Bytes of such messages.
+/// Bytes of the messages of one connection that streams have not confirmed, above which it is not
+/// read.
 pub const STREAM_UNCONFIRMED_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// Chunks of one subscription that may be on their way to its connection.
 pub const STREAM_CHUNKS_UNDER_WAY_MAX: u32 = 16;
@@ -79,11 +82,12 @@ pub const LOGIN_FAILURE_DELAY_MS: u64 = 3_000;
 /// File descriptors that sockets of clients leave to files of the log, of segments and of streams,
 /// and to links between nodes. Where a process has fewer than twice as many to share, half of them.
 pub const DESCRIPTORS_KEPT: u64 = 1_024;
-/// Connections that have not logged in yet by default, in all and from one address: as many as come
-/// back at once when a proxy or the node is started again.
-pub const CONNECTIONS_PREAUTH_MAX: usize = 4_096;
-/// The same from one address; of IPv6 from one network of 64 bits.
-pub const CONNECTIONS_PREAUTH_PER_IP_MAX: usize = 2_048;
+/// Connections that have not logged in, in all, by default (`pending_connections_max`): as many as
+/// come back at once when a proxy or the node is started again.
+pub const CONNECTIONS_PENDING_MAX: usize = 4_096;
+/// Connections from one address, or one IPv6 network of 64 bits, that have not logged in, by
+/// default (`pending_connections_per_address_max`).
+pub const CONNECTIONS_PENDING_PER_ADDRESS_MAX: usize = 2_048;
 /// Milliseconds within which a connection of a client must bring its first byte.
 pub const CONNECTION_FIRST_BYTE_MS_MAX: u64 = 6_000;
 /// Connections of one node by default.
@@ -96,10 +100,15 @@ pub const UNACKED_LOOKED_AT_MAX: usize = 10_000;
 /// Moments at which publishes of a channel began that are remembered, of those that wait for a
 /// confirm: of 16 bytes each. Before there are more, those of long ago become fewer.
 pub const LATENCY_MOMENTS_MAX: usize = 512;
-/// Queues of one node by default (`cluster_queue_limit`).
+/// Queues of a node alone, or of its whole cluster, by default (`cluster_queue_limit`).
 pub const QUEUES_MAX: usize = 1_000_000;
-/// Exchanges of one node by default (`cluster_exchange_limit`).
+/// Exchanges of a node alone, or of its whole cluster, by default (`cluster_exchange_limit`).
 pub const EXCHANGES_MAX: usize = 100_000;
+/// What the arguments of all queues, exchanges and bindings, the definitions of policies and the
+/// values of parameters come to at most: bytes of memory, and no fewer than they take in a snapshot
+/// of the catalogue, which is held as a whole while it is written. 400,000 queues with five
+/// arguments each have room, or a million bindings with three.
+pub const CATALOGUE_ARGUMENTS_BYTES_MAX: u64 = 256 * 1024 * 1024;
 /// Virtual hosts of one node by default (`vhost_max`).
 pub const VHOSTS_MAX: usize = 1_000;
 /// Tags of one user.
@@ -110,23 +119,55 @@ pub const TTL_MS_MAX: u64 = 315_360_000_000;
 pub const DELAY_MS_MAX: u64 = u32::MAX as u64;
 /// Highest `x-max-priority`.
 pub const PRIORITY_MAX: u8 = 255;
+/// Highest priority that a quorum queue tells from others: higher ones count as this.
+pub const QUORUM_PRIORITY_MAX: u8 = 31;
 /// `#` words of one topic binding key.
 pub const TOPIC_HASHES_MAX: usize = 2;
 /// Weight of one binding to an `x-consistent-hash` exchange.
 pub const HASH_WEIGHT_MAX: u32 = 1_000_000;
+/// Bytes of a consumer's arguments that are kept for listings, as AMQP 0-9-1 encodes them. Of more,
+/// those are kept that fit, in their order; all of them count for the consumer itself.
+pub const CONSUMER_ARGUMENTS_BYTES_MAX: usize = 4_096;
 /// Exchanges that one publish may pass through on its way to queues.
 pub const ROUTE_EXCHANGES_MAX: usize = 10_000;
+/// Units of work that one publish may cost on its way to queues: a binding that is looked at is
+/// one, and takes some 20 nanoseconds. Ten times what a fan-out to 100,000 queues costs.
+pub const ROUTE_WORK_MAX: usize = 3_000_000;
+/// Units of work after which a batch of requests lets go of the catalogue and of its shard: about a
+/// millisecond. Whoever waits to change the catalogue has its turn then.
+pub const RUN_WORK_MAX: usize = 50_000;
+/// Units of work after which a connection's turn is over: about four milliseconds. The rest of what
+/// was read waits for the next turn, and nothing more is read before.
+pub const TURN_WORK_MAX: usize = 200_000;
+/// Units of work for what a client has left that is gone: about 40 milliseconds. What it has asked
+/// for beyond that, and was told nothing of, is not carried out.
+pub const LEFT_WORK_MAX: usize = 2_000_000;
 /// Messages that one `x-recent-history` exchange keeps at most.
 pub const RECENT_HISTORY_MAX: usize = 10_000;
+/// Bytes that all `x-recent-history` exchanges of a node keep together at most. Beyond, the oldest
+/// messages go first, whichever exchange they were published to; a larger message is not kept.
+pub const RECENT_HISTORY_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Messages that a queue gets at once which is bound to an `x-recent-history` exchange: while it is
+/// bound, others wait. It gets further ones by and by.
+pub const RECENT_HISTORY_PIECE_MESSAGES: usize = 100;
+/// Bytes that a queue gets at once of an `x-recent-history` exchange: beyond them no further
+/// message is taken.
+pub const RECENT_HISTORY_PIECE_BYTES: usize = 256 * 1024;
 /// Entries of a CC or BCC header.
 pub const CC_ENTRIES_MAX: usize = 1_024;
 /// Bytes of a regular expression that a user may give (permissions, policies, filters).
 pub const REGEX_BYTES_MAX: usize = 1_024;
-/// Bytes of memory that one such expression may take once compiled.
+/// Bytes of memory that one such expression may take once compiled, whoever gave it.
 pub const REGEX_PROGRAM_BYTES_MAX: usize = 1024 * 1024;
+/// Bytes of memory that one may take once compiled which a request brings (policies, filters of
+/// lists): it is matched against many names.
+pub const REGEX_REQUEST_PROGRAM_BYTES_MAX: usize = 64 * 1024;
+/// Bytes of memory that all states of the automaton of such an expression may take. Where they fit,
+/// each byte of a name costs one step, whatever the expression says.
+pub const REGEX_STATES_BYTES_MAX: usize = 128 * 1024;
 /// Memory in KiB that a new argon2id hash may ask for: a login holds it while it is checked.
 pub const ARGON2_MEMORY_KIB_MAX: u32 = 64 * 1024;
-/// Passes over that memory.
+/// Passes over its memory that a new argon2id hash may ask for.
 pub const ARGON2_PASSES_MAX: u32 = 10;
 /// Memory in KiB times passes that a new argon2id hash may ask for: what one login costs. The
 /// second choice of RFC 9106 (64 MiB, three passes) just fits.
@@ -136,16 +177,16 @@ pub const ARGON2_LANES_MAX: u32 = 16;
 /// Memory in KiB that an argon2id hash may ask for which an earlier version took: its user still
 /// gets in.
 pub const ARGON2_STORED_MEMORY_KIB_MAX: u32 = 256 * 1024;
-/// Passes over that memory.
+/// Passes over its memory that an argon2id hash may ask for which an earlier version took.
 pub const ARGON2_STORED_PASSES_MAX: u32 = 16;
 /// Logins that may wait for the threads that compute slow password hashes: a further one is told
 /// to try again.
 pub const LOGINS_WAITING_MAX: usize = 4_096;
-/// Those of them that come from one address, or from one /64 of IPv6. Logins with one user's same
-/// password count once.
+/// Logins that may wait for these threads from one address, or from one /64 of IPv6. Logins with
+/// one user's same password count once.
 pub const LOGINS_WAITING_PER_ADDRESS_MAX: usize = 1_024;
-/// Those of them that come from addresses from where nobody has logged in of late: the rest is for
-/// the others, whoever floods the node.
+/// Logins that may wait for these threads from addresses from where nobody has logged in of late:
+/// the rest is for the others, whoever floods the node.
 pub const LOGINS_WAITING_UNFAMILIAR_MAX: usize = 3_072;
 /// Logins found good whose slow hash is not computed again for a while.
 pub const LOGINS_REMEMBERED_MAX: usize = 1_024;
@@ -154,37 +195,63 @@ pub const LOGIN_REMEMBERED_MS: u64 = 30_000;
 /// Wrong passwords of one user from one address (one /64 of IPv6) that hold nothing up. One is
 /// forgotten in 2 s; until then the next check is held.
 pub const GUESSES_FREE_PER_USER_AND_ADDRESS: u64 = 10;
-/// The same of all users from one address; one is forgotten in 0.2 s. Who has logged in from there
-/// is not held by it.
+/// Wrong passwords of all users from one address that hold nothing up; one is forgotten in 0.2 s.
+/// Who has logged in from there is not held by it.
 pub const GUESSES_FREE_PER_ADDRESS: u64 = 50;
-/// The same of one user from all addresses; one is forgotten in 1 s. Who has logged in from its
-/// address is not held by it.
+/// Wrong passwords of one user from all addresses that hold nothing up; one is forgotten in 1 s.
+/// Who has logged in from its address is not held by it.
 pub const GUESSES_FREE_PER_USER: u64 = 100;
-/// Milliseconds for which a check is held at most because others guessed at its user.
-pub const LOGIN_HELD_FOR_USER_MS_MAX: u64 = 2_000;
+/// Passwords of a user from an address from where that user has logged in, of which it is looked up
+/// whether they were right a moment ago though guesses from there are held. One is forgotten in
+/// 20 ms; until then the next one is held unseen.
+pub const HELD_LOOK_UPS_FREE: u64 = 1_000;
+/// Milliseconds for which a check is held at most because others guessed at its user: an honest
+/// first login takes less than a second.
+pub const LOGIN_HELD_FOR_USER_MS_MAX: u64 = 800;
 /// Milliseconds after which a check that is held still is told to try again.
 pub const LOGIN_HELD_MS_MAX: u64 = 5_000;
-/// Checks that are held at once.
+/// Checks that are held at once: of users who have logged in from their address, and as many of
+/// others.
 pub const LOGINS_HELD_MAX: usize = 4_096;
-/// Those of them that come from one address, or from one /64 of IPv6.
+/// Checks of passwords that are held at once from one address, or from one /64 of IPv6: of users
+/// who have logged in from there, and as many of others.
 pub const LOGINS_HELD_PER_ADDRESS_MAX: usize = 64;
 /// Entries of each table of those who brought wrong passwords, or right ones; the ones that were
 /// touched last stay.
 pub const GUESSES_REMEMBERED_MAX: usize = 16_384;
+/// Steps of TLS handshakes that may wait for the threads that compute them: who comes with a
+/// further one is turned away.
+pub const HANDSHAKES_WAITING_MAX: usize = 4_096;
+/// Steps of TLS handshakes that may wait from one address, or from one /64 of IPv6.
+pub const HANDSHAKES_WAITING_PER_ADDRESS_MAX: usize = 1_024;
+/// Steps of TLS handshakes that may wait from addresses from where nobody has logged in of late.
+pub const HANDSHAKES_WAITING_UNFAMILIAR_MAX: usize = 3_072;
 /// Dead-lettered messages of one queue that may be on their way to their new queues at once.
 pub const DEAD_LETTERS_UNDER_WAY_MAX: usize = 256;
+/// Pieces of work that shards hand over, such as messages to be dead-lettered, of which a thread
+/// that comes does a turn, and leaves the rest to the timers' thread. With more it stays until no
+/// more are left, so that those who make work do not get ahead of it.
+pub const DEFERRED_WAITING_MAX: usize = 262_144;
+/// Bytes of the messages among them for which the same holds.
+pub const DEFERRED_WAITING_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// Milliseconds after which a message that must be dead-lettered, and could not be, goes again.
 pub const DEAD_LETTER_RETRY_MS: u64 = 5_000;
 /// Default delivery limit of a quorum queue (`x-delivery-limit`).
 pub const DELIVERY_LIMIT: u32 = 20;
-/// Deliveries that one connection may have waiting to be written, in messages and in bytes; above
-/// it, its consumers wait.
+/// Deliveries that one connection may have waiting to be written; above it, its consumers wait.
 pub const OUTBOX_MESSAGES_MAX: usize = 4_096;
-/// See [`OUTBOX_MESSAGES_MAX`].
+/// Bytes of deliveries that one connection may have waiting to be written; above it, its consumers
+/// wait.
 pub const OUTBOX_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// Messages of one uncommitted transaction, in messages and in bytes.
+/// Bytes of deliveries that all connections of a node may have waiting to be written beyond
+/// [`OUTBOX_BYTES_SCARCE`] each; above it, each of them may have that much and no more.
+pub const OUTBOXES_BYTES_MAX: usize = 128 * 1024 * 1024;
+/// Bytes of deliveries that one connection may have waiting to be written however much waits for
+/// others.
+pub const OUTBOX_BYTES_SCARCE: usize = 64 * 1024;
+/// Publishes of one uncommitted transaction.
 pub const TRANSACTION_MESSAGES_MAX: usize = 100_000;
-/// See [`TRANSACTION_MESSAGES_MAX`].
+/// Bytes of the messages of one uncommitted transaction.
 pub const TRANSACTION_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// Bytes that publishes of one connection which have not arrived whole may hold together, beside
 /// the largest of them; see [`UNFINISHED_LARGE`].
@@ -193,20 +260,25 @@ pub const UNFINISHED_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// where they are more than [`UNFINISHED_BYTES_MAX`].
 pub const UNFINISHED_LARGE: usize = 4;
 /// Bytes that publishes of all connections of a node which have not arrived whole may hold
-/// together; a single one may be larger. Who begins another one is not read until it fits.
+/// together; a single one may be larger. What has come of them counts, and half of this is kept for
+/// those that become whole. Who sends more is not read until it fits.
 pub const UNFINISHED_NODE_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// Milliseconds after which a publish that has not arrived whole is given up while others wait for
 /// room: its channel is closed.
 pub const UNFINISHED_MS_MAX: u64 = 60_000;
-/// Milliseconds after which it is given up for them because nothing of it has come meanwhile.
+/// Milliseconds without a byte after which an unfinished publish is given up while others wait for
+/// room.
 pub const UNFINISHED_SILENCE_MS: u64 = 10_000;
-/// See [`UNFINISHED_MS_MAX`]: of a user whose unfinished publishes, several, hold more than an even
+/// [`UNFINISHED_MS_MAX`] for a user whose unfinished publishes, several, hold more than an even
 /// share of [`UNFINISHED_NODE_BYTES_MAX`].
 pub const UNFINISHED_CROWD_MS_MAX: u64 = 5_000;
-/// See [`UNFINISHED_SILENCE_MS`]: of such a user.
+/// [`UNFINISHED_SILENCE_MS`] for a user whose unfinished publishes, several, hold more than an even
+/// share of [`UNFINISHED_NODE_BYTES_MAX`].
 pub const UNFINISHED_CROWD_SILENCE_MS: u64 = 2_000;
 /// Milliseconds after which a connection that waits for room for a publish looks again.
 pub const UNFINISHED_LOOK_MS: u64 = 100;
+/// As [`UNREAD_PROBE_MS`], for a client that waits for room for a publish.
+pub const UNFINISHED_PROBE_MS: u64 = 1_000;
 /// Bytes of buffers that are kept for use again while streams are busy.
 pub const POOL_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Bytes of the least buffer that is kept: the allocator keeps smaller ones.
@@ -215,6 +287,11 @@ pub const POOL_BUFFER_BYTES_MIN: usize = 128 * 1024;
 pub const POOL_BUFFER_BYTES_MAX: usize = 1024 * 1024;
 /// Bytes of one read from a client's socket.
 pub const SOCKET_READ_BYTES: usize = 128 * 1024;
+/// Bytes that may wait to be written to one socket before its input is left unread.
+pub const SOCKET_OUTPUT_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Milliseconds for which a client may take nothing of what it is sent before its connection is
+/// dropped.
+pub const SOCKET_STALL_MS_MAX: u64 = 120_000;
 /// Requests of one read from a client's socket, but for its first ones: a client that sends smaller
 /// requests is read in smaller pieces, so that others have their turn between.
 pub const REQUESTS_PER_READ_MAX: usize = 2_048;
@@ -222,9 +299,9 @@ pub const REQUESTS_PER_READ_MAX: usize = 2_048;
 /// looking through the bindings of a super stream, counts as more of them. The rest of what was
 /// read waits for the next turn, and nothing more is read before.
 pub const STREAM_FRAMES_PER_TURN_MAX: usize = REQUESTS_PER_READ_MAX;
-/// Bytes of a body of an HTTP request, and of one that carries definitions.
+/// Bytes of the body of an HTTP request.
 pub const HTTP_BODY_BYTES_MAX: usize = 10_000_000;
-/// See [`HTTP_BODY_BYTES_MAX`].
+/// Bytes of the body of an HTTP request that carries definitions.
 pub const HTTP_DEFINITIONS_BYTES_MAX: usize = 50_000_000;
 /// Bytes of a login form: all that a stranger may send.
 pub const HTTP_LOGIN_BYTES_MAX: usize = 8_192;
@@ -243,12 +320,28 @@ pub const HTTP_BODY_VALUE_BYTES: usize = 128;
 pub const HTTP_BODY_SILENCE_MS: u64 = 2_000;
 /// Bytes that such a body must bring in each millisecond, on average.
 pub const HTTP_BODY_BYTES_PER_MS_MIN: u64 = 256;
+/// Milliseconds that any body may take to come, however large it may be.
+pub const HTTP_BODY_MS_MAX: u64 = 600_000;
 /// Milliseconds for which a body waits for room; then its request is refused (503).
 pub const HTTP_BODY_WAIT_MS_MAX: u64 = 10_000;
 /// Milliseconds after which whoever waits for room looks again for those who are silent.
 pub const HTTP_BODY_LOOK_MS: u64 = 100;
 /// Items of one page of a list.
 pub const HTTP_PAGE_MAX: usize = 500;
+/// Messages that one request may get from a queue.
+pub const HTTP_GET_MESSAGES_MAX: u32 = 10_000;
+/// Bindings that the question looks at, at most, by which way a message would go.
+pub const HTTP_WAY_BINDINGS_MAX: usize = 10_000;
+/// Bytes of these bindings, as JSON.
+pub const HTTP_WAY_BINDINGS_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Bindings of them that the answer shows.
+pub const HTTP_WAY_STEPS_MAX: usize = 500;
+/// Bytes of these in the answer, and of the texts of ways: a way through a thousand exchanges names
+/// them all, and there may be one to each of a thousand queues.
+pub const HTTP_WAY_ANSWER_BYTES_MAX: usize = 1024 * 1024;
+/// Objects (queues, exchanges, connections, channels) of whose counters a node knows the rates; the
+/// rates of further ones are 0.
+pub const RATED_OBJECTS_MAX: usize = 200_000;
 /// Milliseconds between two samples of figures over time.
 pub const SAMPLE_STEP_MS: u64 = 5_000;
 /// Samples at that distance that are kept: an hour of them.
@@ -268,14 +361,28 @@ pub const SAMPLE_RUNS_MAX: usize = 256;
 pub const SAMPLED_CONNECTIONS_MAX: u64 = 1_000;
 /// Exchanges of a node up to which their figures over time are kept.
 pub const SAMPLED_EXCHANGES_MAX: usize = 1_000;
+/// Pairs of an exchange and a queue of a node up to which their rates are sampled; and the same of
+/// what channels publish and consumers get. Rates of further ones are means between two questions.
+pub const SAMPLED_PAIRS_MAX: usize = 1_000;
+/// Pairs of which a node tells in one answer: the busiest.
+pub const PAIRS_TOLD_MAX: usize = 1_000;
+/// Pairs of an exchange and a queue for which a node counts what came from the one to the other;
+/// further ones are not counted.
+pub const FLOWS_MAX: usize = 65_536;
+/// Pairs of a channel and an exchange of one connection for which publishes are counted.
+pub const PUBLISHED_WAYS_MAX: usize = 512;
+/// Queues, of all these pairs together, for which they are counted.
+pub const PUBLISHED_QUEUES_MAX: usize = 1_024;
+/// Publishes that a remembered route gathers before they are added to the sums of the node.
+pub const PUBLISHED_GATHERED_MAX: u64 = 1_024;
 /// Samples of one figure in an answer: the age that is asked for, divided by the distance.
 pub const SAMPLES_SHOWN_MAX: u64 = 500;
-/// Connections that are served at once at a port for HTTP or metrics. Who comes when there are as
-/// many is admitted, and the address that has most of them makes room.
+/// Connections that are served at once at a port for HTTP or metrics. At the limit a new connection
+/// is still admitted: one of the address that has the most is closed for it.
 pub const HTTP_CONNECTIONS_MAX: usize = 1_024;
 /// Threads that carry out requests over HTTP.
 pub const HTTP_WORKERS_MAX: usize = 8;
-/// Those of them that carry out requests of one address at once: the others are left to others.
+/// Threads that carry out requests over HTTP of one address at once: the others are left to others.
 pub const HTTP_WORKERS_OF_ADDRESS_MAX: usize = 6;
 /// Rows of a list that are made at once at most, however short they are: between two pieces of an
 /// answer a worker does what others have asked.
@@ -303,7 +410,8 @@ pub const HTTP_PIECE_BYTES: usize = 64 * 1024;
 /// Milliseconds within which a client must take [`HTTP_UNREAD_BYTES_MIN`] of an HTTP answer that
 /// waits for it.
 pub const HTTP_UNREAD_MS_MAX: u64 = 10_000;
-/// See [`HTTP_UNREAD_MS_MAX`].
+/// Bytes of an HTTP answer that waits for its client, of which the client must take so many within
+/// [`HTTP_UNREAD_MS_MAX`].
 pub const HTTP_UNREAD_BYTES_MIN: usize = 10 * 1024;
 /// Users and addresses of which it is known how many requests they have sent lately, where the
 /// operator bounds that (`management.rate_limit.requests_per_second`).
@@ -313,7 +421,7 @@ pub const RATE_BURST_SECONDS: u64 = 10;
 /// Pages that a node sends figures to as they change (`/api/leveret/live`), of all users; one more
 /// is refused, and asks for its figures again and again.
 pub const LIVE_STREAMS_MAX: usize = 256;
-/// The same of one user, and of one address.
+/// Pages of one user, and of one address, that a node sends figures to as they change.
 pub const LIVE_STREAMS_EACH_MAX: usize = 64;
 /// Paths of the API that one page is shown live.
 pub const LIVE_PATHS_MAX: usize = 16;
@@ -339,7 +447,8 @@ pub const CHANGES_MAX: usize = 500;
 pub const CHANGE_VALUE_BYTES_MAX: usize = 4_096;
 /// Moves of messages between queues that run on a node at once; one more is refused.
 pub const MOVES_RUNNING_MAX: usize = 4;
-/// Of these, those that one user has begun, so that nobody takes all places.
+/// Moves of messages between queues that one user has running at once, so that nobody takes all
+/// places.
 pub const MOVES_RUNNING_PER_USER_MAX: usize = 2;
 /// Moves that a node tells of, those that run among them; older ones give way.
 pub const MOVES_MAX: usize = 64;
@@ -352,34 +461,47 @@ pub const MOVE_CHOSEN_MAX: usize = 1_000;
 pub const MOVE_PLACES_MAX: usize = 64;
 /// Messages that a move has under way at once: put into their queue, and not confirmed.
 pub const MOVE_BATCH_MESSAGES_MAX: usize = 256;
-/// Bytes of their bodies after which it waits for their confirms; the last may exceed it.
+/// Bytes of bodies that a move has under way at once: then it waits for confirms. The last body may
+/// exceed it.
 pub const MOVE_BATCH_BYTES: usize = 4 * 1024 * 1024;
 /// Messages of a queue that one look at it shows at most.
 pub const QUEUE_LOOK_MESSAGES_MAX: usize = 100;
 /// Messages of a queue that one search looks at before it says where to go on.
 pub const QUEUE_SEARCH_MESSAGES_MAX: u64 = 5_000;
-/// Milliseconds after which it does so.
+/// Milliseconds after which a search in a queue says where to go on.
 pub const QUEUE_SEARCH_MS_MAX: u64 = 2_000;
 /// Searches that run on a node at once.
 pub const QUEUE_SEARCHES_MAX: usize = 2;
 /// Bytes of bodies after which one look at messages of a queue ends; the last of them may exceed
 /// it.
 pub const QUEUE_LOOK_BYTES: usize = 4 * 1024 * 1024;
+/// Delayed messages that a node looks at for one list of those of an exchange or a queue, before it
+/// says where to go on.
+pub const DELAYED_LOOK_MESSAGES_MAX: usize = 2_000;
+/// Bytes of bodies of delayed messages that a node shows in one list.
+pub const DELAYED_SHOWN_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Queues that the HTTP API names of each kind when it tells what breaks if a node stops; more are
 /// only counted.
 pub const IMPACT_QUEUES_SHOWN: usize = 500;
-/// Depth of JSON that is read.
+/// Depth of JSON that is read, but for definitions.
 pub const JSON_DEPTH_MAX: usize = 64;
+/// Depth of definitions that are read: a client's deepest table is in an object of a list, and what
+/// is exported can be imported.
+pub const DEFINITIONS_DEPTH_MAX: usize = TABLE_DEPTH_MAX + 20;
 
 /// Bytes that a queue of an import takes until it is there, beside its definition: twice what one
 /// takes resident (1,665, by `docs/scale.md`), for the copy that it is tried on and the command
 /// that makes it. Also counted for whatever else has a name.
 pub const IMPORT_QUEUE_BYTES: u64 = 3_330;
-/// The same of a binding: twice what one of a headers exchange takes (597).
+/// Bytes that a binding of an import takes until it is there, beside its definition: twice what one
+/// of a headers exchange takes (597).
 pub const IMPORT_BINDING_BYTES: u64 = 1_194;
 /// Bytes of memory for each byte of JSON that is read of an import: the values of a queue's
 /// definition (90 bytes of text) lie in a node of a tree, and each key and text by itself.
 pub const IMPORT_JSON_FACTOR: u64 = 10;
+/// Objects that are not supported and that the refusal of an import names; of more it tells how
+/// many there are.
+pub const IMPORT_UNSUPPORTED_NAMED_MAX: usize = 100;
 /// Percent of the memory that a node may use above which nothing new is declared (queues,
 /// exchanges, bindings, users, policies), unless publishers may go beyond that. The rest is for
 /// what is made of all definitions at once, as when they are brought to disk: a fifth of their
@@ -387,9 +509,20 @@ pub const IMPORT_JSON_FACTOR: u64 = 10;
 pub const MEMORY_FULL_PERCENT: u64 = 75;
 /// Bytes of one file of the write-ahead log by default.
 pub const WAL_FILE_BYTES: u64 = 64 * 1024 * 1024;
+/// The largest file of the write-ahead log that may be configured: offsets within it have 32 bits,
+/// and a file is made of more than its messages.
+pub const WAL_FILE_BYTES_MAX: u64 = 1024 * 1024 * 1024;
+/// Parts into which a node's queues are spread (`shards`): a message body's identifier has eight
+/// bits for its part.
+pub const SHARDS_MAX: usize = 256;
+/// Threads that serve client sockets (`io_threads`): which of them to wake is told by one bit for
+/// each.
+pub const IO_THREADS_MAX: usize = u64::BITS as usize;
 /// Files of the write-ahead log that may wait for the segment writer before publishers are held
 /// back.
 pub const WAL_FILES_MAX: usize = 8;
+/// Bytes that may wait for the write-ahead log before publishers' sockets are left unread.
+pub const WAL_BACKLOG_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// Bytes of one write of the write-ahead log.
 pub const WAL_BATCH_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Bytes of message bodies that are kept in memory for all queues together, by default.
@@ -426,22 +559,36 @@ pub const READ_FILES_OPEN_MAX: usize = 64;
 pub const LINK_FRAME_BYTES: usize = 120 * 1024;
 /// Records of such a frame: operations, deliveries.
 pub const LINK_RECORDS_MAX: usize = 16_384;
-/// Deliveries under way to one consumer on another node, in messages and in bytes; one always may.
+/// Deliveries under way to one consumer on another node; one always may.
 pub const LINK_CONSUMER_MESSAGES_MAX: u32 = 2_048;
-/// See [`LINK_CONSUMER_MESSAGES_MAX`].
+/// Bytes of the deliveries under way to one consumer on another node; one always may.
 pub const LINK_CONSUMER_BYTES_MAX: u64 = 1024 * 1024;
-/// Messages that a consumer that is served by credit may hold unsettled, whatever credit it has.
+/// Messages that a credit-based consumer may hold unsettled, whatever credit it has.
 pub const CREDIT_UNSETTLED_MAX: u32 = 2_048;
 /// Entries of each priority log of which a queue's leader remembers which messages they brought: a
 /// follower that lacks more of them than this is sent older messages with their bytes too.
 pub const ENTRIES_REMEMBERED: usize = 32;
-/// Operations of one node on one queue that have no answer, in number and in bytes; above it, those
-/// who publish to that queue are not read from.
+/// Operations of one node on one queue that have no answer; above it, those who publish to that
+/// queue are not read from.
 pub const PENDING_OPERATIONS_MAX: usize = 65_536;
-/// See [`PENDING_OPERATIONS_MAX`].
+/// Bytes of the operations of one node on one queue that have no answer; above it, those who
+/// publish to that queue are not read from.
 pub const PENDING_OPERATION_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// Bytes of such operations of one node on all queues together, an equal part for each shard.
+/// Bytes of the operations of one node that have no answer, on all queues together: an equal part
+/// for each shard.
 pub const PENDING_NODE_BYTES_MAX: usize = 512 * 1024 * 1024;
+/// Milliseconds after which a delayed message that is due, and whose queue is on a node that is
+/// down, is tried again at first; the pauses grow with how late it is.
+pub const DELAYED_RETRY_MS_MIN: u64 = 5_000;
+/// The longest of these pauses, in milliseconds.
+pub const DELAYED_RETRY_MS_MAX: u64 = 300_000;
+/// Milliseconds for which a delayed message that is due waits for a queue on a node that is down,
+/// where it goes to other queues as well; then these have it without that one.
+pub const DELAYED_LATE_MS_MAX: u64 = 60_000;
+/// Ranges of numbers of refused publishes that a queue remembers of each node until that has heard
+/// of them. Beyond it the oldest two become one with what is between them: if that node asks for
+/// its answers anew, these publishes are refused too.
+pub const REFUSED_RANGES_MAX: usize = 4_096;
 /// Milliseconds for which what is asked of a queue waits for its leader.
 pub const LEADER_WAIT_MS_MAX: u64 = 5_000;
 /// Answers of one queue's leader that are kept for operators who ask again.
@@ -467,17 +614,21 @@ pub const LEADER_LEASE_MS: u64 = PEER_SILENCE_MS_MAX - 2 * PEER_HEARTBEAT_MS;
 pub const PEER_HANDSHAKE_MS_MAX: u64 = 3_000;
 /// Milliseconds within which a stranger's first byte must come.
 pub const PEER_FIRST_BYTE_MS_MAX: u64 = 1_000;
-/// Connections to the cluster's port that have not proved who they are, in all and from one
-/// address: so many from members' addresses, and so many from all others. Who comes then takes the
-/// place of whoever has waited for longest.
+/// Connections to the cluster's port that have not proved who they are: so many from members'
+/// addresses, and so many from all others. Who comes then takes the place of whoever has waited for
+/// longest.
 pub const PEER_HANDSHAKES_MAX: usize = 64;
-/// See [`PEER_HANDSHAKES_MAX`].
-pub const PEER_HANDSHAKES_PER_IP_MAX: usize = 16;
+/// Connections from one address to the cluster's port that have not proved who they are.
+pub const PEER_HANDSHAKES_PER_ADDRESS_MAX: usize = 16;
 /// Connections to the cluster's port that have proved who they are and are being answered.
 pub const PEER_CONTROLS_MAX: usize = 64;
 /// Secrets of a cluster that a node accepts at a time: the one that it proves, and the one before
 /// or after it.
 pub const PEER_SECRETS_MAX: usize = 2;
+/// Bytes of the file with these secrets.
+pub const PEER_SECRET_FILE_BYTES_MAX: usize = 4_096;
+/// Bytes of a password that a command reads from a file or from standard input.
+pub const PASSWORD_LINE_BYTES_MAX: usize = 4_096;
 /// IP addresses that a member is known by.
 pub const PEER_KNOWN_IPS_MAX: usize = 16;
 /// Bytes of one frame between nodes: the largest message, with what travels beside it.
@@ -501,9 +652,10 @@ pub const GROUP_SIZE_DEFAULT: usize = 3;
 pub const PROPOSAL_MS_MAX: u64 = 15_000;
 /// Bytes of what one node tells another for operators: how all queues stand that it leads.
 pub const REPORT_BYTES_MAX: usize = 64 * 1024 * 1024;
-/// Bytes of one part of it: frames of queues go between the parts.
+/// Bytes of one frame of what a node tells another for operators: frames of queues go between
+/// these.
 pub const REPORT_PART_BYTES: usize = 128 * 1024;
-/// Bytes of what is asked.
+/// Bytes of a question that one node asks another for operators.
 pub const REPORT_ASK_BYTES_MAX: usize = 24 * 1024;
 /// Questions of this node that wait for other nodes' answers.
 pub const REPORTS_ASKED_MAX: usize = 64;
@@ -518,12 +670,15 @@ pub const LEADERS_MOVED_AT_ONCE: usize = 32;
 pub const QUEUES_RECONCILED_AT_ONCE: usize = 32;
 /// Connections of a node that wait at once to know whether the cluster has a name that the node
 /// does not know; others are told that there is none.
-pub const LOOKS_MAX: usize = 1_024;
+pub const READ_BARRIERS_MAX: usize = 1_024;
 /// Milliseconds that a connection waits for that.
-pub const LOOK_MS_MAX: u64 = 1_000;
+pub const READ_BARRIER_MS_MAX: u64 = 1_000;
 /// Milliseconds for which a node that has joined a cluster must have been there without a break,
 /// caught up, before it votes by itself.
 pub const NODE_STAY_MS: u64 = 10_000;
+/// Milliseconds for which a node must have been down without a break, as the node that leads the
+/// catalogue sees it, before its exclusive and transient queues are deleted.
+pub const NODE_LOST_MS: u64 = 10_000;
 /// Nodes of one cluster.
 pub const CLUSTER_NODES_MAX: usize = 64;
 
@@ -540,10 +695,11 @@ pub const APPEND_BYTES_MAX: u64 = 1024 * 1024;
 pub const APPENDS_IN_FLIGHT_MAX: usize = 32;
 /// Bytes of entries that a leader may have uncommitted.
 pub const UNCOMMITTED_BYTES_MAX: u64 = 8 * 1024 * 1024;
-/// Bytes and entries that a leader keeps in memory for members that are behind; who is further
+/// Bytes of entries that a leader keeps in memory for members that are behind; who is further
 /// behind gets a snapshot.
 pub const KEPT_ENTRY_BYTES_MAX: usize = 1024 * 1024;
-/// See [`KEPT_ENTRY_BYTES_MAX`].
+/// Entries that a leader keeps in memory for members that are behind; who is further behind gets a
+/// snapshot.
 pub const KEPT_ENTRIES_MAX: usize = 4_096;
 /// Milliseconds for which a member of a group that is up may acknowledge nothing of what it lacks,
 /// before it counts as one that cannot follow.
@@ -588,14 +744,14 @@ pub const UNSYNCED_CHANGES_MAX: usize = 256;
 pub const LOG_STUCK_MS: u64 = 2_000;
 /// Messages by which what the leader of a queue may hand out runs ahead of what it has, where
 /// messages are got one by one. Who leads next flags them as redelivered.
-pub const QUORUM_REACH_MESSAGES_GOT: u64 = 16;
-/// The same at least where there are consumers: who holds one message at a time does not wait for
-/// an entry with each.
-pub const QUORUM_REACH_MESSAGES_MIN: u64 = 64;
-/// The same at most where there are consumers: it is twice what they may hold.
-pub const QUORUM_REACH_MESSAGES_MAX: u64 = 4_096;
+pub const QUORUM_WATERMARK_MESSAGES_GOT: u64 = 16;
+/// The least by which it runs ahead where there are consumers: who holds one message at a time does
+/// not wait for an entry with each.
+pub const QUORUM_WATERMARK_MESSAGES_MIN: u64 = 64;
+/// The most by which it runs ahead where there are consumers: it is twice what they may hold.
+pub const QUORUM_WATERMARK_MESSAGES_MAX: u64 = 4_096;
 /// Milliseconds that a new leader gives the nodes that are up to say what their consumers hold.
-pub const QUORUM_PRESENT_MS_MAX: u64 = 5_000;
+pub const QUORUM_REGISTRATION_MS_MAX: u64 = 5_000;
 
 /// Bytes of the properties of a message that was read of a stream and converted to AMQP 0-9-1: they
 /// are one frame. An entry that has more is delivered as it is.
@@ -604,19 +760,20 @@ pub const CONVERTED_PROPERTIES_BYTES_MAX: usize = 64 * 1024;
 pub const STREAM_CHUNKS_READ_AHEAD: u32 = 2;
 /// Messages of a view that are read ahead of its consumers.
 pub const VIEW_READY_MAX: usize = 4_096;
-/// Bytes of such messages; one may be larger.
+/// Bytes of the messages of a view that are read ahead of its consumers; one may be larger.
 pub const VIEW_READY_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Messages of a view that are read ahead, held by consumers or being dead-lettered: where they are
 /// so many, it reads no further until some are settled.
 pub const VIEW_UNSETTLED_MAX: usize = 65_536;
-/// Bytes of such messages.
+/// Bytes of the messages of a view that are read ahead, held by consumers or being dead-lettered.
 pub const VIEW_UNSETTLED_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Milliseconds after which a view without consumers lets go of what it has read ahead.
 pub const VIEW_IDLE_MS: u64 = 10_000;
 /// Bytes of a compressed batch of messages of a stream once it is decompressed for AMQP 0-9-1. A
 /// larger one is passed over.
 pub const STREAM_SUB_BATCH_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// Bytes of such batches that one turn decompresses for one connection; the next turn goes on.
+/// Bytes of compressed batches of a stream that one turn decompresses for one connection; the next
+/// turn goes on.
 pub const STREAM_UNPACK_TURN_BYTES: usize = 2 * 1024 * 1024;
 /// Bytes of entries of one chunk of a stream, which with its heads fills a buffer of 512 KiB. A
 /// larger entry has a chunk of its own.
@@ -639,6 +796,9 @@ pub const STREAM_OFFSETS_MAX: usize = 10_000;
 /// Milliseconds between two lines in the log that say of one stream that more consumers store
 /// offsets than it keeps.
 pub const STREAM_CROWDED_TELL_MS: u64 = 10 * 60 * 1_000;
+/// Milliseconds between two lines in the log that say of one stream that a part of it is damaged
+/// that no other replica has, while readers come to it.
+pub const STREAM_DAMAGE_TELL_MS: u64 = 10 * 60 * 1_000;
 /// Bytes of a chunk's filter by default (`stream-filter-size-bytes`).
 pub const STREAM_FILTER_BYTES: u8 = 16;
 /// Bytes of a chunk's filter at most.
@@ -730,6 +890,12 @@ pub const STREAM_GROWTH_MS: u64 = 5_000;
 /// Bytes of a stream that gets another replica by itself where its publishers must wait until that
 /// one has all: a larger one waits for an operator.
 pub const STREAM_GROWTH_BYTES_MAX: u64 = 1 << 30;
+/// Milliseconds by which the last chunk of a stream may be ahead of the clock for the next one to
+/// have its time: what is further ahead was written with a wrong clock, and time steps back.
+pub const STREAM_CLOCK_AHEAD_MS_MAX: i64 = 60 * 60 * 1_000;
+/// Milliseconds after the loss of a stream's leader in which what a publisher of it sends is not
+/// answered, as if it had been sent before: the client publishes it again. Later it is refused.
+pub const STREAM_LOST_PUBLISHER_MS: u64 = 10_000;
 /// Milliseconds after which a consumer asks again to join its group, where the stream has no leader
 /// that could be asked.
 pub const STREAM_JOIN_AGAIN_MS: u64 = 500;
@@ -740,7 +906,7 @@ pub const STREAM_ACTIVE_REMEMBERED_MAX: usize = 256;
 /// Groups of one stream in which one consumer at a time is active.
 pub const STREAM_GROUPS_MAX: usize = 1_024;
 
-/// Those of them that one connection has consumers in.
+/// Groups with a single active consumer in which one connection has consumers.
 pub const STREAM_GROUPS_PER_SESSION_MAX: usize = 64;
 
 /// Consumers of one group of a stream in which one at a time is active.

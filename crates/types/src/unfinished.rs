@@ -1,19 +1,23 @@
 //! Publishes that have not arrived whole, of all connections of a node together: how many bytes
-//! they may hold, who waits for a place, and who gives way.
+//! they may hold, who waits for room, and who gives way.
 //!
-//! A publish has its place before its body is read, by the size that its header names, and a frame
-//! of the stream protocol before more of it is read than one read of any socket brings: who has one
-//! can be finished. Who finds none is not read until there is one. So nobody holds half of a
-//! message while waiting for the other half, but for clients that have begun others on the same
-//! connection.
+//! What has come counts, not what a header claims: a claim alone holds nothing and keeps nobody
+//! out. A publish takes room as its bytes come, before they are kept. Who finds none is not read
+//! until there is some.
 //!
-//! Places go by turn: nobody has one before the first of those who wait, also where it would fit.
-//! They go in rounds, in which each user has one turn: those of one user go in the order in which
-//! they came, and who comes with very many keeps others waiting no longer than with one.
+//! So that those who have begun can be finished, they hold half of the room at most in this way. A
+//! publish for which that half is full waits for room for all that it claims instead, in the other
+//! half too: from then on it needs nothing of anybody. When those who have room for all of theirs
+//! are done, one of the others fits: none is larger than half. One that is larger takes room for
+//! all of it with its first bytes.
 //!
-//! While somebody waits, who has a place is given up when nothing of it comes for a while, or when
-//! it has not become whole in time. Both are short where its user holds more than an even share
-//! with several places.
+//! Room goes by turn: nobody has any before the first of those who wait, also where it would fit.
+//! Those who have begun go before those who have not, in the order in which they came. Of these,
+//! turns go in rounds, in which each user has one: those of one user go in the order in which they
+//! came, and who comes with very many keeps others waiting no longer than with one.
+//!
+//! While somebody waits, a publish is given up of which nothing comes for a while, or which has not
+//! become whole in time. Both are short where its user holds more than an even share with several.
 
 use crate::limits::{
     UNFINISHED_CROWD_MS_MAX, UNFINISHED_CROWD_SILENCE_MS, UNFINISHED_MS_MAX,
@@ -27,6 +31,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// until it looks again.
 const TURN_MS: u64 = 1_000;
 
+/// What publishes hold together at most that do not have room for all of theirs.
+const BEGUN_BYTES_MAX: usize = UNFINISHED_NODE_BYTES_MAX / 2;
+
 /// The unfinished publishes of a node.
 #[derive(Debug, Default)]
 pub struct Unfinished {
@@ -35,16 +42,18 @@ pub struct Unfinished {
 
 #[derive(Debug, Default)]
 struct Kept {
-    /// What all places hold, those included that were granted.
+    /// What all reservations hold, with what was granted.
     bytes: usize,
-    /// Those who hold places, or wait.
+    /// What of that is held by those that do not have room for all of their publish.
+    begun: usize,
+    /// Those who hold something, or wait.
     users: HashMap<Arc<str>, User>,
     waiting: BTreeMap<Turn, Waiting>,
-    /// Those whose place is kept until they look.
+    /// Those whose room is kept until they look.
     granted: BTreeMap<Turn, Waiting>,
     /// The latest moment that was told, in monotonic milliseconds.
     now_ms: u64,
-    /// That of the last place.
+    /// That of the last who began.
     round: u64,
     /// That of the last turn.
     number: u64,
@@ -53,24 +62,47 @@ struct Kept {
 #[derive(Debug, Default)]
 struct User {
     bytes: usize,
-    places: usize,
+    /// Reservations that hold something.
+    reservations: usize,
     waiting: usize,
-    /// That of its last turn.
+    /// That of its last turn to begin one.
     round: u64,
 }
 
 /// When it is whose turn: the least is the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Turn {
+    /// 0 for those who have begun.
     round: u64,
     number: u64,
+}
+
+/// What a publish holds, and how large it is to be.
+#[derive(Clone, Copy, Debug)]
+struct Share {
+    held: usize,
+    claim: usize,
+}
+
+impl Share {
+    const fn holding(self, held: usize) -> Self {
+        Self { held, ..self }
+    }
+
+    /// What it holds without room for all of it.
+    const fn begun(self) -> usize {
+        if self.held < self.claim { self.held } else { 0 }
+    }
 }
 
 #[derive(Debug)]
 struct Waiting {
     user: Arc<str>,
+    /// Before it has what it waits for.
+    share: Share,
+    /// What it is to hold.
     bytes: usize,
-    /// When it last looked, or was granted its place.
+    /// When it last looked, or was granted that.
     since_ms: u64,
 }
 
@@ -80,19 +112,16 @@ impl Waiting {
     }
 }
 
-/// The turn of one publish that waits for a place, given up when this is dropped.
+/// The reservation of one publish, whose room is given back when this is dropped, with its turn to
+/// have more.
 #[derive(Debug)]
-pub struct Ticket {
-    of: Arc<Unfinished>,
-    turn: Turn,
-}
-
-/// The place of one publish, given back when this is dropped.
-#[derive(Debug)]
-pub struct Place {
+pub struct Reservation {
     of: Arc<Unfinished>,
     user: Arc<str>,
-    bytes: usize,
+    share: Share,
+    /// That to have more, while it waits.
+    turn: Option<Turn>,
+    /// When it held something first.
     begun_ms: u64,
     heard_ms: u64,
 }
@@ -114,65 +143,47 @@ impl Unfinished {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Bytes that unfinished publishes have places for.
+    /// Bytes that unfinished publishes have room for.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.kept().bytes
     }
 
-    /// A place for so many bytes, if there is room and it is this one's turn: one that is larger
-    /// than all that is allowed has it alone. Else `ticket` keeps its turn: look again with that.
+    /// The reservation of a publish that claims to be so many bytes, of which it holds none.
     #[must_use]
-    pub fn place(
-        self: &Arc<Self>,
-        ticket: &mut Option<Ticket>,
-        user: &str,
-        bytes: usize,
-        now_ms: u64,
-    ) -> Option<Place> {
-        let had = ticket.as_ref().map(|ticket| ticket.turn);
-        let asked = self.kept().ask(had, user, bytes, now_ms);
-        // The lock is not held here: a ticket that is dropped takes it.
-        match asked {
-            Ok(user) => {
-                *ticket = None;
-                Some(Place {
-                    of: Arc::clone(self),
-                    user,
-                    bytes,
-                    begun_ms: now_ms,
-                    heard_ms: now_ms,
-                })
-            }
-            Err(turn) if had == Some(turn) => None,
-            Err(turn) => {
-                let of = Arc::clone(self);
-                *ticket = Some(Ticket { of, turn });
-                None
-            }
+    pub fn reserve(self: &Arc<Self>, user: &str, claim: usize) -> Reservation {
+        Reservation {
+            of: Arc::clone(self),
+            user: user.into(),
+            share: Share { held: 0, claim },
+            turn: None,
+            begun_ms: 0,
+            heard_ms: 0,
         }
     }
 }
 
 impl Kept {
-    /// The user whose place it is from now on, or the turn with which to ask again.
+    /// What a reservation that wants to hold so many bytes holds from now on, or the turn with
+    /// which to ask again.
     fn ask(
         &mut self,
         had: Option<Turn>,
-        user: &str,
-        bytes: usize,
+        user: &Arc<str>,
+        (share, bytes): (Share, usize),
         now_ms: u64,
-    ) -> Result<Arc<str>, Turn> {
+    ) -> Result<usize, Turn> {
         self.now_ms = self.now_ms.max(now_ms);
         let turn = had.filter(|turn| self.has(turn));
-        let turn = turn.unwrap_or_else(|| self.wait(user, bytes));
+        let turn = turn.unwrap_or_else(|| self.enqueue(user, share));
         // It looks: so it is not forgotten now.
         if let Some(waiting) = self.waiting.get_mut(&turn) {
+            waiting.bytes = bytes;
             waiting.since_ms = self.now_ms;
         }
         self.settle(now_ms);
         match self.granted.remove(&turn) {
-            Some(granted) => Ok(granted.user),
+            Some(granted) => Ok(granted.bytes),
             None => Err(turn),
         }
     }
@@ -181,8 +192,8 @@ impl Kept {
         self.waiting.contains_key(turn) || self.granted.contains_key(turn)
     }
 
-    /// Grants places to those whose turn it is, as far as there is room. Who does not look any more
-    /// loses its turn, and its place.
+    /// Gives room to those whose turn it is, as far as there is some. Who does not look any more
+    /// loses its turn, and what it was granted.
     fn settle(&mut self, now_ms: u64) {
         self.now_ms = self.now_ms.max(now_ms);
         while let Some((turn, first)) = self.granted.first_key_value()
@@ -191,55 +202,67 @@ impl Kept {
             self.give_up(*turn);
         }
         while let Some((turn, first)) = self.waiting.first_key_value() {
-            let (turn, next) = (*turn, self.bytes.saturating_add(first.bytes));
+            let turn = *turn;
             if first.has_left(self.now_ms) {
                 self.give_up(turn);
-            } else if self.bytes == 0 || next <= UNFINISHED_NODE_BYTES_MAX {
-                self.grant(turn);
+            } else if let Some(bytes) = self.room_for(first) {
+                self.grant(turn, bytes);
             } else {
                 return;
             }
         }
     }
 
+    /// What one that waits may hold: what has come of it, else all that it claims. The first to
+    /// hold anything may hold all, however large.
+    fn room_for(&self, waiting: &Waiting) -> Option<usize> {
+        let Share { held, claim } = waiting.share;
+        let free = UNFINISHED_NODE_BYTES_MAX.saturating_sub(self.bytes);
+        let more = waiting.bytes - held;
+        let goes_on = self.begun + more <= BEGUN_BYTES_MAX && more <= free;
+        if goes_on && claim <= BEGUN_BYTES_MAX {
+            return Some(waiting.bytes);
+        }
+        let fits = claim - held <= free || self.bytes == held;
+        fits.then_some(claim)
+    }
+
     /// Nobody has a turn in a round that has begun, and no user has two in one: so whoever comes
-    /// again goes behind all who have waited for it.
-    fn next_turn(&mut self, user: &str) -> Turn {
+    /// again goes behind all who have waited for it. Who has begun needs no such order: it comes no
+    /// more often than it has begun.
+    fn next_turn(&mut self, user: &str, has_begun: bool) -> Turn {
         self.number += 1;
         let of_user = self.users.get(user).filter(|user| user.waiting > 0);
+        let last = of_user.map_or(0, |user| user.round).max(self.round);
         Turn {
-            round: of_user.map_or(0, |user| user.round).max(self.round) + 1,
+            round: if has_begun { 0 } else { last + 1 },
             number: self.number,
         }
     }
 
-    fn wait(&mut self, user: &str, bytes: usize) -> Turn {
-        let turn = self.next_turn(user);
-        let known = self.users.get_key_value(user);
-        let name: Arc<str> = known.map_or_else(|| user.into(), |(name, _)| Arc::clone(name));
-        let user = self.users.entry(Arc::clone(&name)).or_default();
+    fn enqueue(&mut self, name: &Arc<str>, share: Share) -> Turn {
+        let turn = self.next_turn(name, share.held > 0);
+        let user = self.users.entry(Arc::clone(name)).or_default();
         user.waiting += 1;
-        user.round = turn.round;
+        user.round = user.round.max(turn.round);
         let waiting = Waiting {
-            user: name,
-            bytes,
+            user: Arc::clone(name),
+            share,
+            bytes: share.held,
             since_ms: self.now_ms,
         };
         self.waiting.insert(turn, waiting);
         turn
     }
 
-    fn grant(&mut self, turn: Turn) {
+    fn grant(&mut self, turn: Turn, bytes: usize) {
         let Some(mut waiting) = self.waiting.remove(&turn) else {
             return;
         };
-        self.round = turn.round;
-        self.bytes += waiting.bytes;
-        self.change(&waiting.user, |user| {
-            user.waiting -= 1;
-            user.places += 1;
-            user.bytes += waiting.bytes;
-        });
+        self.round = self.round.max(turn.round);
+        self.hold(&waiting.user, waiting.share, bytes);
+        self.change(&waiting.user, |user| user.waiting -= 1);
+        waiting.bytes = bytes;
         waiting.since_ms = self.now_ms;
         self.granted.insert(turn, waiting);
     }
@@ -250,15 +273,20 @@ impl Kept {
             self.change(&waiting.user, |user| user.waiting -= 1);
         }
         if let Some(granted) = self.granted.remove(&turn) {
-            self.release(&granted.user, granted.bytes);
+            let had = granted.share;
+            self.hold(&granted.user, had.holding(granted.bytes), had.held);
         }
     }
 
-    fn release(&mut self, user: &str, bytes: usize) {
-        self.bytes -= bytes;
+    /// A reservation holds so much from now on.
+    fn hold(&mut self, user: &str, share: Share, bytes: usize) {
+        let begun = share.holding(bytes).begun();
+        self.bytes = self.bytes - share.held + bytes;
+        self.begun = self.begun - share.begun() + begun;
         self.change(user, |user| {
-            user.bytes -= bytes;
-            user.places -= 1;
+            user.bytes = user.bytes - share.held + bytes;
+            user.reservations =
+                user.reservations + usize::from(bytes > 0) - usize::from(share.held > 0);
         });
     }
 
@@ -268,47 +296,76 @@ impl Kept {
             return;
         };
         change(user);
-        if user.places + user.waiting == 0 {
+        if user.reservations + user.waiting == 0 {
             self.users.remove(name);
         }
     }
 
-    /// Whether somebody waits for room.
-    fn is_waited_for(&mut self, now_ms: u64) -> bool {
+    /// Whether somebody else waits for room than who has this turn.
+    fn is_waited_for(&mut self, own: Option<Turn>, now_ms: u64) -> bool {
         self.settle(now_ms);
-        !self.waiting.is_empty()
+        self.waiting.keys().any(|turn| Some(*turn) != own)
     }
 
-    /// Whether a user holds more than an even share with several places: a single one is no larger
-    /// than a message may be.
+    /// Whether a user holds more than an even share with several reservations: a single one is no
+    /// larger than a message may be.
     fn is_crowd(&self, user: &str) -> bool {
         let share = UNFINISHED_NODE_BYTES_MAX / self.users.len().max(1);
         let user = self.users.get(user);
-        user.is_some_and(|user| user.bytes > share && user.places > 1)
+        user.is_some_and(|user| user.bytes > share && user.reservations > 1)
     }
 }
 
-impl Place {
+impl Reservation {
+    /// Whether there is room for so many bytes of its publish: they count as held from then on. If
+    /// there is none, it waits for its turn: look again.
+    #[must_use]
+    pub fn grow(&mut self, bytes: usize, now_ms: u64) -> bool {
+        let bytes = bytes.min(self.share.claim);
+        while self.share.held < bytes {
+            let wanted = (self.share, bytes);
+            let asked = self.of.kept().ask(self.turn, &self.user, wanted, now_ms);
+            let Ok(held) = asked.map_err(|turn| self.turn = Some(turn)) else {
+                return false;
+            };
+            if self.share.held == 0 {
+                self.begun_ms = now_ms;
+            }
+            self.share.held = held;
+            self.turn = None;
+            self.heard(now_ms);
+        }
+        true
+    }
+
+    /// Whether it has found no room and waits for its turn.
+    #[must_use]
+    pub const fn waits(&self) -> bool {
+        self.turn.is_some()
+    }
+
     /// Something of its publish has come, or could not come for the broker did not read it.
     pub const fn heard(&mut self, now_ms: u64) {
         self.heard_ms = now_ms;
     }
 
-    /// When to look whether it is late, in monotonic milliseconds: it is not before.
+    /// When to look whether it is late, in monotonic milliseconds: it is not before, and never if
+    /// it holds nothing.
     #[must_use]
-    pub fn look_ms(&self) -> u64 {
+    pub fn look_ms(&self) -> Option<u64> {
         let silent_ms = self.heard_ms + UNFINISHED_CROWD_SILENCE_MS;
-        silent_ms.min(self.begun_ms + UNFINISHED_CROWD_MS_MAX)
+        let look_ms = silent_ms.min(self.begun_ms + UNFINISHED_CROWD_MS_MAX);
+        (self.share.held > 0).then_some(look_ms)
     }
 
-    /// Why it is to be given up for those who wait, if it is.
+    /// Why it is to be given up for others who wait, if it is.
     #[must_use]
     pub fn late(&self, now_ms: u64) -> Option<Late> {
-        if now_ms < self.look_ms() {
+        if self.look_ms().is_none_or(|at| now_ms < at) {
             return None;
         }
         let mut kept = self.of.kept();
-        if !kept.is_waited_for(now_ms) {
+        if !kept.is_waited_for(self.turn, now_ms) {
             return None;
         }
         let is_crowd = kept.is_crowd(&self.user);
@@ -316,7 +373,8 @@ impl Place {
             true => (UNFINISHED_CROWD_SILENCE_MS, UNFINISHED_CROWD_MS_MAX),
             false => (UNFINISHED_SILENCE_MS, UNFINISHED_MS_MAX),
         };
-        let is_silent = self.heard_ms + silence_ms <= now_ms;
+        // What it waits for itself has come.
+        let is_silent = !self.waits() && self.heard_ms + silence_ms <= now_ms;
         let is_late = is_silent || self.begun_ms + ms_max <= now_ms;
         is_late.then_some(Late {
             is_silent,
@@ -341,19 +399,16 @@ impl fmt::Display for Late {
     }
 }
 
-impl Drop for Place {
+impl Drop for Reservation {
     fn drop(&mut self) {
+        if self.share.held == 0 && !self.waits() {
+            return;
+        }
         let mut kept = self.of.kept();
-        kept.release(&self.user, self.bytes);
-        let now_ms = kept.now_ms;
-        kept.settle(now_ms);
-    }
-}
-
-impl Drop for Ticket {
-    fn drop(&mut self) {
-        let mut kept = self.of.kept();
-        kept.give_up(self.turn);
+        if let Some(turn) = self.turn {
+            kept.give_up(turn);
+        }
+        kept.hold(&self.user, self.share, 0);
         let now_ms = kept.now_ms;
         kept.settle(now_ms);
     }
@@ -366,13 +421,14 @@ mod tests {
 
     const ALL: usize = UNFINISHED_NODE_BYTES_MAX;
 
-    /// Somebody who wants a place for so many bytes.
+    const HALF: usize = BEGUN_BYTES_MAX;
+
+    /// Somebody whose publish is of so many bytes.
     struct Client {
         of: Arc<Unfinished>,
         user: &'static str,
         bytes: usize,
-        ticket: Option<Ticket>,
-        place: Option<Place>,
+        reservation: Reservation,
     }
 
     impl Client {
@@ -381,17 +437,25 @@ mod tests {
                 of: Arc::clone(of),
                 user,
                 bytes,
-                ticket: None,
-                place: None,
+                reservation: of.reserve(user, bytes),
             }
         }
 
-        /// Whether it has a place now.
+        /// Whether there is room for all of it now.
         fn looks(&mut self, now_ms: u64) -> bool {
-            let (ticket, bytes) = (&mut self.ticket, self.bytes);
-            self.place = self.of.place(ticket, self.user, bytes, now_ms);
-            assert_eq!(self.place.is_none(), self.ticket.is_some());
-            self.place.is_some()
+            self.grows(self.bytes, now_ms)
+        }
+
+        /// Whether there is room for what has come of it now.
+        fn grows(&mut self, bytes: usize, now_ms: u64) -> bool {
+            let has_room = self.reservation.grow(bytes, now_ms);
+            assert_eq!(self.reservation.waits(), !has_room);
+            has_room
+        }
+
+        /// Its publish is whole, or it has gone.
+        fn ends(&mut self) {
+            self.reservation = self.of.reserve(self.user, self.bytes);
         }
     }
 
@@ -414,6 +478,7 @@ mod tests {
         drop(large);
         let kept = all.kept();
         assert!(kept.users.is_empty() && kept.waiting.is_empty() && kept.granted.is_empty());
+        assert_eq!(kept.begun, 0);
     }
 
     #[test]
@@ -427,12 +492,12 @@ mod tests {
             assert!(!honest.looks(2));
             assert!(!small.looks(2), "{holder}: it would fit, and came later");
             // Its publish is whole, and the next begins in the same turn.
-            again.place = None;
+            again.ends();
             assert!(!again.looks(3), "{holder}: it is the waiter's turn");
             assert!(small.looks(4), "{holder}: there is room for all before it");
             assert!(honest.looks(102), "{holder}: its place was kept");
             assert!(!again.looks(103));
-            honest.place = None;
+            honest.ends();
             assert!(again.looks(104));
         }
     }
@@ -448,8 +513,10 @@ mod tests {
             let now_ms = 100 * round;
             // Those who came last look first.
             for at in (0..clients.len()).rev() {
-                if clients[at].place.take().is_some() || clients[at].looks(now_ms) {
-                    had.extend(clients[at].place.is_some().then_some(at));
+                if clients[at].reservation.share.held > 0 {
+                    clients[at].ends();
+                } else if clients[at].looks(now_ms) {
+                    had.push(at);
                 }
             }
         }
@@ -469,10 +536,10 @@ mod tests {
         assert!(many.iter_mut().all(|client| !client.looks(1)));
         let mut honest = Client::new(&all, "one", 1);
         assert!(!honest.looks(1));
-        holder.place = None;
+        holder.ends();
         assert!(many[0].looks(2), "it came first");
         assert!(many[1..].iter_mut().all(|client| !client.looks(2)));
-        many[0].place = None;
+        many[0].ends();
         assert!(!many[1].looks(3) && honest.looks(3));
     }
 
@@ -487,11 +554,11 @@ mod tests {
         assert!(!third.looks(1 + TURN_MS), "it is still the other's turn");
         assert!(third.looks(2 + TURN_MS));
         assert!(!idle.looks(2 + TURN_MS), "behind");
-        third.place = None;
+        third.ends();
         assert!(idle.looks(3 + TURN_MS));
     }
 
-    /// What a user may hold with several places where so many users hold or wait.
+    /// What a user may hold with several reservations where so many users hold or wait.
     #[test]
     fn a_user_gives_way_soon_with_more_than_an_even_share() {
         for (others, second, is_crowd) in [
@@ -511,21 +578,17 @@ mod tests {
                 .iter_mut()
                 .filter_map(|c| c.looks(1_000).then_some(()));
             assert_eq!(begun.count(), 0);
-            let two = two.place.as_ref();
-            assert_eq!(
-                two.map(|place| place.of.kept().is_crowd("a")),
-                Some(is_crowd)
-            );
+            assert_eq!(all.kept().is_crowd("a"), is_crowd);
             drop(one);
             assert!(!all.kept().is_crowd("a"), "a single one does not");
         }
     }
 
-    /// How long a place is borne that nothing, or a byte now and then, comes for.
+    /// How long a reservation is borne that nothing, or a byte now and then, comes for.
     #[test]
     fn a_place_is_late_when_nothing_comes_or_it_takes_too_long_and_only_for_others() {
-        // Places of its user, milliseconds between two bytes, and when it is late.
-        for (places, pace_ms, expected) in [
+        // Reservations of its user, milliseconds between two bytes, and when it is late.
+        for (reservations, pace_ms, expected) in [
             (1, None, (true, 10_000, false)),
             (1, Some(9_000), (false, 60_000, false)),
             (2, None, (true, 2_000, true)),
@@ -533,26 +596,169 @@ mod tests {
         ] {
             let all = Arc::new(Unfinished::default());
             let mut holders = Vec::new();
-            holders.resize_with(places, || Client::new(&all, "a", ALL / places));
+            holders.resize_with(reservations, || Client::new(&all, "a", ALL / reservations));
             assert!(holders.iter_mut().all(|holder| holder.looks(0)));
             let mut waiting = Client::new(&all, "b", 1);
-            let place = holders[0].place.as_mut().expect("it has one");
+            let reservation = &mut holders[0].reservation;
             let mut found = None;
             for now_ms in (0..=60_000).step_by(UNFINISHED_LOOK_MS as usize) {
-                assert_eq!(place.late(now_ms), None, "nobody waits");
+                assert_eq!(reservation.late(now_ms), None, "nobody waits");
                 assert!(!waiting.looks(now_ms));
                 if pace_ms.is_some_and(|pace| now_ms % pace == 0) {
-                    place.heard(now_ms);
+                    reservation.heard(now_ms);
                 }
-                if let Some(late) = place.late(now_ms) {
+                if let Some(late) = reservation.late(now_ms) {
                     found = Some((late.is_silent, now_ms, late.is_crowd));
                     assert_eq!(late.after_ms, now_ms);
-                    assert!(place.look_ms() <= now_ms);
+                    assert!(reservation.look_ms().is_some_and(|at| at <= now_ms));
                     break;
                 }
-                waiting.ticket = None;
+                waiting.ends();
             }
             assert_eq!(found, Some(expected));
+        }
+    }
+
+    /// What a header claims keeps nobody out, however many do, and whatever little comes of them.
+    #[test]
+    fn who_claims_and_sends_little_keeps_nobody_waiting() {
+        let all = Arc::new(Unfinished::default());
+        let mut claims: Vec<Client> = Vec::new();
+        claims.resize_with(1_000, || Client::new(&all, "claims", ALL / 16));
+        let mut honest = Client::new(&all, "honest", ALL / 16);
+        assert!(honest.looks(1), "nothing has come of any of them");
+        honest.ends();
+        for comes in 1..100 {
+            assert!(claims.iter_mut().all(|claim| claim.grows(10 * comes, 2)));
+            assert!(honest.looks(2), "as much as has come is held");
+            honest.ends();
+        }
+        assert_eq!(all.bytes(), 1_000 * 990);
+        drop(claims);
+        assert_eq!(all.bytes(), 0);
+    }
+
+    /// One of which little comes at a time gets there beside claims, and waits for nobody.
+    #[test]
+    fn a_slow_publish_becomes_whole_beside_claims() {
+        let all = Arc::new(Unfinished::default());
+        let mut claims: Vec<Client> = Vec::new();
+        claims.resize_with(1_000, || Client::new(&all, "claims", ALL / 16));
+        let mut slow = Client::new(&all, "slow", 1_000_000);
+        let mut now_ms = 1;
+        for sent in (16_000..=1_008_000).step_by(16_000) {
+            for claim in &mut claims {
+                assert!(claim.grows(1, now_ms));
+            }
+            assert!(slow.grows(sent, now_ms));
+            assert_eq!(slow.reservation.late(now_ms + 299), None, "nobody waits");
+            now_ms += 300;
+        }
+        assert_eq!(slow.reservation.share.held, 1_000_000);
+    }
+
+    #[test]
+    fn who_finds_the_half_full_for_what_has_begun_waits_for_room_for_all_of_its_own() {
+        let all = Arc::new(Unfinished::default());
+        let client = |user, bytes| Client::new(&all, user, bytes);
+        let (mut most, mut next, mut third) =
+            (client("a", HALF), client("b", HALF), client("c", 1_000));
+        assert!(most.grows(HALF - 10, 1) && next.grows(10, 1));
+        assert!(next.grows(11, 2), "it has room for all of its own now");
+        assert_eq!(all.bytes(), ALL - 10);
+        assert!(third.grows(10, 2), "there is room for what has come of it");
+        assert!(!third.grows(11, 3) && !most.grows(HALF, 3));
+        assert!(next.grows(HALF, 4), "it waits for nobody");
+        next.ends();
+        assert!(third.grows(11, 4) && third.reservation.share.held == 1_000);
+        assert!(most.grows(HALF, 5));
+    }
+
+    #[test]
+    fn who_has_begun_goes_before_who_has_not() {
+        let all = Arc::new(Unfinished::default());
+        let client = |user, bytes| Client::new(&all, user, bytes);
+        let (mut begun, mut most) = (client("a", HALF), client("a", HALF));
+        let mut holder = client("a", HALF);
+        assert!(begun.grows(1, 1) && most.grows(HALF - 1, 1) && holder.looks(1));
+        let mut new = client("b", 10);
+        assert!(!new.looks(2), "there is none");
+        assert!(!begun.looks(3));
+        holder.ends();
+        assert!(!new.looks(4), "it came first, and has not begun");
+        assert!(begun.looks(4));
+        assert!(!new.looks(5));
+        begun.ends();
+        assert!(new.looks(6) && most.looks(6));
+    }
+
+    #[test]
+    fn who_waits_is_not_silent_and_is_given_up_in_the_end_for_others_alone() {
+        let all = Arc::new(Unfinished::default());
+        let client = |user, bytes| Client::new(&all, user, bytes);
+        let (mut most, mut begun) = (client("a", HALF), client("b", HALF));
+        let mut holder = client("c", HALF);
+        assert!(most.grows(HALF - 1, 0) && begun.grows(1, 0) && holder.looks(0));
+        let mut new = client("d", 10);
+        for now_ms in (1..UNFINISHED_MS_MAX).step_by(UNFINISHED_LOOK_MS as usize) {
+            assert!(!begun.grows(2, now_ms));
+            assert_eq!(begun.reservation.late(now_ms), None);
+            if now_ms > UNFINISHED_SILENCE_MS {
+                assert!(!new.looks(now_ms));
+            }
+        }
+        let now_ms = UNFINISHED_MS_MAX;
+        assert!(
+            begun
+                .reservation
+                .late(now_ms)
+                .is_some_and(|late| !late.is_silent)
+        );
+        new.ends();
+        assert_eq!(begun.reservation.late(now_ms), None, "it alone waits");
+    }
+
+    /// Whatever has begun, and in whatever order it comes on, all of it becomes whole, and the
+    /// bound is kept: nobody waits for who waits.
+    #[test]
+    fn all_that_has_begun_becomes_whole_though_nothing_is_given_up() {
+        for seed in 1..200_u64 {
+            let mut state = seed;
+            let mut random = |below: usize| {
+                state = state
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(seed | 1);
+                (state >> 33) as usize % below
+            };
+            let all = Arc::new(Unfinished::default());
+            let users = ["a", "b", "c"];
+            let sizes = [ALL / 16, ALL / 16, ALL / 3, HALF, HALF + 1, ALL, 2 * ALL];
+            let kinds = 1 + random(sizes.len());
+            let mut clients: Vec<(Client, usize)> = (0..40)
+                .map(|_| (Client::new(&all, users[random(3)], sizes[random(kinds)]), 0))
+                .collect();
+            let mut now_ms = 0;
+            while !clients.is_empty() {
+                now_ms += UNFINISHED_LOOK_MS;
+                assert!(
+                    now_ms < 10_000_000,
+                    "seed {seed}: they wait for one another"
+                );
+                for (client, sent) in &mut clients {
+                    // What has come waits; who finds room sends on.
+                    *sent = (*sent).max(client.reservation.share.held + 1 + random(ALL / 20));
+                    if client.grows(*sent, now_ms) && *sent >= client.bytes {
+                        (client.bytes, *sent) = (0, 0);
+                        client.ends();
+                    }
+                }
+                clients.retain(|(client, _)| client.bytes > 0);
+                let kept = all.kept();
+                assert!(kept.begun <= HALF, "seed {seed}");
+                let reservations: usize = kept.users.values().map(|user| user.reservations).sum();
+                assert!(kept.bytes <= ALL || reservations == 1, "seed {seed}");
+            }
+            assert_eq!(all.bytes(), 0);
         }
     }
 

@@ -75,7 +75,7 @@ pub fn leveret_binary() -> PathBuf {
 
 /// Where a broker listens.
 #[derive(Clone, Debug)]
-pub enum Place {
+pub enum Environment {
     /// Free ports of this machine's loopback.
     Loopback,
     /// The same, in a shell that does something first and then becomes the broker. Leveret's alone.
@@ -84,15 +84,15 @@ pub enum Place {
     Namespace { ip: IpAddr, holder: u32 },
 }
 
-impl Place {
+impl Environment {
     /// AMQP, management, metrics, one more, and streams.
     fn addresses(&self) -> Result<[SocketAddr; 5]> {
         match *self {
-            Place::Loopback | Place::Shell { .. } => {
+            Environment::Loopback | Environment::Shell { .. } => {
                 let free = ports::free(5)?;
                 Ok([free[0], free[1], free[2], free[3], free[4]])
             }
-            Place::Namespace { ip, .. } => {
+            Environment::Namespace { ip, .. } => {
                 Ok([5672, 15672, 15692, 4369, 5552].map(|port| SocketAddr::new(ip, port)))
             }
         }
@@ -101,13 +101,13 @@ impl Place {
     /// A command as it must be started to run there.
     pub fn enter(&self, command: Command) -> Command {
         let mut entering = match self {
-            Place::Loopback => return command,
-            Place::Shell { first } => {
+            Environment::Loopback => return command,
+            Environment::Shell { first } => {
                 let mut shell = Command::new("sh");
                 shell.args(["-c", &format!("{first} && exec \"$0\" \"$@\"")]);
                 shell
             }
-            Place::Namespace { holder, .. } => {
+            Environment::Namespace { holder, .. } => {
                 let mut entering = Command::new("nsenter");
                 entering.args(["--target", &holder.to_string(), "--net", "--"]);
                 entering
@@ -138,7 +138,7 @@ pub struct Broker {
     pub tls: Option<SocketAddr>,
     /// More lines for `rabbitmq.conf`, which both brokers read.
     settings: String,
-    place: Place,
+    environment: Environment,
     child: Option<Child>,
 }
 
@@ -183,13 +183,18 @@ impl Broker {
 
     /// Chooses folder and ports; `launch` starts it.
     pub fn plan(kind: Kind, name: &str) -> Result<Broker> {
-        Broker::plan_at(kind, name, Place::Loopback, "")
+        Broker::plan_at(kind, name, Environment::Loopback, "")
     }
 
-    /// The same at a place, with further lines of its `rabbitmq.conf`.
-    pub fn plan_at(kind: Kind, name: &str, place: Place, settings: &str) -> Result<Broker> {
+    /// The same in an environment, with further lines of its `rabbitmq.conf`.
+    pub fn plan_at(
+        kind: Kind,
+        name: &str,
+        environment: Environment,
+        settings: &str,
+    ) -> Result<Broker> {
         let folder = run::fresh_folder(&format!("brokers/{name}-{}", kind.name()))?;
-        let ports = place.addresses()?;
+        let ports = environment.addresses()?;
         Ok(Broker {
             kind,
             folder,
@@ -200,7 +205,7 @@ impl Broker {
             stream: ports[4],
             tls: None,
             settings: settings.to_owned(),
-            place,
+            environment,
             child: None,
         })
     }
@@ -232,7 +237,7 @@ impl Broker {
             self.kind.name()
         );
         let mut command = match self.kind {
-            Kind::Leveret => self.place.enter(self.leveret_command()?),
+            Kind::Leveret => self.environment.enter(self.leveret_command()?),
             Kind::RabbitMq => self.rabbitmq_command()?,
         };
         let log = File::options()
@@ -522,6 +527,10 @@ fn control(broker: &mut Broker, line: &str) -> Result<String> {
         }
         "start" => {
             broker.launch()?;
+            Ok(String::new())
+        }
+        "kill" => {
+            broker.kill()?;
             Ok(String::new())
         }
         "crash" => {

@@ -1,9 +1,11 @@
 //! Everything that CI runs, in one order, with one verdict. It changes no file of the tree.
 
+use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
+use rustix::fs::statvfs;
 
 use crate::{advisories, codegen, graph, licences, run, suite, tidy};
 
@@ -51,7 +53,9 @@ pub fn run() -> Result<bool> {
         }
     }
     println!("== tests");
+    println!("{}", room()?);
     let totals = suite::run_all()?;
+    println!("{}", room()?);
     for name in &failed_steps {
         println!("FAILED step: {name}");
     }
@@ -59,6 +63,19 @@ pub fn run() -> Result<bool> {
     let failed = totals.failed + failed_steps.len();
     println!("{passed} passed, {failed} failed");
     Ok(failed == 0)
+}
+
+/// How much the disks can take on which a run writes: one that is full fails tests in odd ways.
+fn room() -> Result<String> {
+    let free = |folder: &Path| {
+        let disk = statvfs(folder).with_context(|| format!("look at {}", folder.display()))?;
+        let mib = (disk.f_bavail * disk.f_frsize) >> 20;
+        anyhow::Ok(mib)
+    };
+    let (target, temporary) = (free(&run::target())?, free(&std::env::temp_dir())?);
+    Ok(format!(
+        "free: {target} MiB for the target folder, {temporary} MiB for temporary files"
+    ))
 }
 
 fn cargo(arguments: &[&str]) -> Result<bool> {

@@ -8,7 +8,7 @@ use std::thread;
 
 use anyhow::{Context, Result, bail};
 
-use crate::broker::{Broker, Kind, Place};
+use crate::broker::{Broker, Environment, Kind};
 use crate::{http, ports};
 
 /// Nodes of a cluster that nobody gave a number for.
@@ -17,7 +17,7 @@ pub const NODES: usize = 3;
 /// Where a node is.
 pub struct Member {
     /// Where it runs.
-    pub place: Place,
+    pub environment: Environment,
     /// Where it listens for its peers.
     pub address: SocketAddr,
     /// Where it says that it does.
@@ -32,9 +32,9 @@ pub struct Cluster {
 
 impl Member {
     /// A node that says where it listens.
-    pub fn plain(place: Place, address: SocketAddr) -> Member {
+    pub fn plain(environment: Environment, address: SocketAddr) -> Member {
         Member {
-            place,
+            environment,
             address,
             advertised: address,
         }
@@ -52,7 +52,7 @@ impl Cluster {
         let addresses = ports::free(settings.len())?;
         let members: Vec<Member> = addresses
             .into_iter()
-            .map(|address| Member::plain(Place::Loopback, address))
+            .map(|address| Member::plain(Environment::Loopback, address))
             .collect();
         let random = || RandomState::new().hash_one(name);
         let secret = format!("cluster.secret = {:016x}{:016x}\n", random(), random());
@@ -63,7 +63,7 @@ impl Cluster {
         Cluster::form_each(name, &members, &settings)
     }
 
-    /// The same at places, all with the same settings.
+    /// The same in environments, all with the same settings.
     pub fn form(name: &str, members: &[Member], settings: &str) -> Result<Cluster> {
         Cluster::form_each(name, members, &vec![settings.to_owned(); members.len()])
     }
@@ -88,7 +88,7 @@ impl Cluster {
             nodes.push(Broker::plan_at(
                 Kind::Leveret,
                 &name,
-                member.place.clone(),
+                member.environment.clone(),
                 &own,
             )?);
         }

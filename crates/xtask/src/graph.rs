@@ -26,10 +26,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("queue", &["types"]),
     ("auth", &["types"]),
     ("metadata", &["auth", "routing", "stream", "types"]),
-    ("replication", &["storage", "types"]),
+    ("replication", &["types"]),
     // The client port: what sessions of all protocols and the node say to each other.
     ("client", &["types"]),
-    ("session", &["amqp", "auth", "client", "message", "types"]),
+    ("session", &["amqp", "client", "message", "types"]),
     (
         "stream-session",
         &["auth", "stream", "stream-protocol", "types"],
@@ -134,6 +134,11 @@ const KERNEL_LIBRARIES: &[&str] = &[
     "tokio",
 ];
 
+/// The page whose table of crates must say what [`ALLOWED`] says, in an order from above.
+const PAGE: &str = "docs/ARCHITECTURE.md";
+/// That table's head.
+const HEAD: &str = "| crate | owns | it never … | uses |";
+
 /// How many files an import cycle may span.
 const CYCLE_FILES_MAX: usize = 5;
 
@@ -157,6 +162,9 @@ pub fn show(name: &str) -> Result<()> {
 pub fn check() -> Result<bool> {
     let crates = crates()?;
     let mut wrong: Vec<String> = crates.iter().flat_map(wrong_arrows).collect();
+    let page = run::root().join(PAGE);
+    let page = std::fs::read_to_string(&page).with_context(|| format!("read {PAGE}"))?;
+    wrong.extend(wrong_rows(&page));
     for one in &crates {
         let sources = Sources::read(Path::new(&one.root))?;
         let cycles = modules::cycles(&sources.arrows());
@@ -176,6 +184,42 @@ pub fn check() -> Result<bool> {
         println!("{line}");
     }
     Ok(wrong.is_empty())
+}
+
+/// Each row of the page's table that names other crates than its own may use, or one above it.
+fn wrong_rows(page: &str) -> Vec<String> {
+    let Some((_, table)) = page.split_once(HEAD) else {
+        return vec![format!("{PAGE}: no table \"{HEAD}\"")];
+    };
+    let rows = table.lines().skip(2).take_while(|row| row.starts_with('|'));
+    let rows: Vec<(&str, &str)> = rows.filter_map(crate_row).collect();
+    let mut wrong = Vec::new();
+    for (at, (name, uses)) in rows.iter().enumerate() {
+        let below: BTreeSet<&str> = rows[at + 1..].iter().map(|(name, _)| *name).collect();
+        let named = uses.split('`').skip(1).step_by(2).collect::<BTreeSet<_>>();
+        let used = match uses.starts_with("all below") {
+            true => below.difference(&named).copied().collect(),
+            false => named,
+        };
+        for above in used.difference(&below) {
+            wrong.push(format!(
+                "{PAGE}: {name} uses {above}, which is not below it"
+            ));
+        }
+        let allowed = ALLOWED.iter().find(|(room, _)| room == name);
+        let allowed = allowed.map(|(_, allowed)| allowed.iter().copied().collect());
+        if allowed.is_some_and(|allowed: BTreeSet<&str>| allowed != used) {
+            wrong.push(format!("{PAGE}: {name} may not use exactly {used:?}"));
+        }
+    }
+    wrong
+}
+
+/// A crate, and the cell that says what it uses.
+fn crate_row(row: &str) -> Option<(&str, &str)> {
+    let mut cells = row.trim_matches('|').split('|').map(str::trim);
+    let name = cells.next()?.trim_matches('`');
+    Some((name, cells.next_back()?))
 }
 
 /// What is wrong with a crate whose greatest import cycle spans so many files.
@@ -314,6 +358,23 @@ mod tests {
     #[test]
     fn the_table_has_no_circles() {
         assert_rows_in_order().unwrap();
+    }
+
+    #[test]
+    fn a_row_names_what_its_crate_may_use_and_that_is_below_it() {
+        let page = |rows: &[&str]| format!("{HEAD}\n|---|---|---|---|\n{}\n\nend", rows.join("\n"));
+        let message = "| `message` | a | b | `amqp`, `types` |";
+        let amqp = "| `amqp` | a | | `types` |";
+        let types = "| `types` | a | | nothing |";
+        let above = "| `leveret` | a | | all below |";
+        assert_eq!(wrong_rows(&page(&[above, message, amqp, types])), [""; 0]);
+        assert_eq!(wrong_rows(&page(&[amqp, message, types])).len(), 1, "above");
+        let more = "| `amqp` | a | | all below |";
+        assert_eq!(
+            wrong_rows(&page(&[more, "| `auth` | a | | `types` |", types])).len(),
+            1
+        );
+        assert_eq!(wrong_rows("no table").len(), 1);
     }
 
     #[test]

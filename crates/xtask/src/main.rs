@@ -3,7 +3,7 @@
 //! - `cargo xtask ci` is the whole of CI: format, tidy, lints, crate graph, dependencies, tests.
 //! - `cargo xtask test` runs every suite, those of foreign clients included.
 //! - `cargo xtask bench` measures the broker, beside a peer where there is one.
-//! - `cargo xtask mutants` changes the program and looks whether its tests notice.
+//! - `cargo xtask mutants` changes a copy of the program and checks that its tests notice.
 //! - `cargo xtask crash` kills a loaded broker again and again and audits what it kept.
 //!
 //! Invariant: this tool never edits the working tree, but for `codegen` and `bench --write`.

@@ -96,7 +96,7 @@ pub struct StreamClient {
 }
 
 /// A frame, or what it says to who waits for an answer.
-enum Heard {
+enum ServerFrame {
     Event(Event),
     Answer {
         key: u16,
@@ -246,7 +246,7 @@ impl StreamClient {
         let ends = Instant::now() + wait;
         loop {
             while let Some(heard) = self.parse()? {
-                if let Heard::Event(event) = heard {
+                if let ServerFrame::Event(event) = heard {
                     self.flush()?;
                     return Ok(Some(event));
                 }
@@ -267,7 +267,7 @@ impl StreamClient {
         let ends = Instant::now() + ANSWER_DEADLINE;
         loop {
             match self.parse()? {
-                Some(Heard::Answer {
+                Some(ServerFrame::Answer {
                     key: of,
                     correlation_id,
                     code,
@@ -276,7 +276,7 @@ impl StreamClient {
                     ensure!(code == OK, Refusal { what, code });
                     return Ok(rest);
                 }
-                Some(Heard::Event(event)) => self.waiting.push_back(event),
+                Some(ServerFrame::Event(event)) => self.waiting.push_back(event),
                 Some(_) => {}
                 None => self.await_bytes(what, ends)?,
             }
@@ -287,7 +287,7 @@ impl StreamClient {
         let ends = Instant::now() + ANSWER_DEADLINE;
         loop {
             match self.parse()? {
-                Some(Heard::Tune(tune)) => return Ok(tune),
+                Some(ServerFrame::Tune(tune)) => return Ok(tune),
                 Some(_) => {}
                 None => self.await_bytes("a tune", ends)?,
             }
@@ -326,7 +326,7 @@ impl StreamClient {
     }
 
     /// Takes a whole frame off the input, if there is one.
-    fn parse(&mut self) -> Result<Option<Heard>> {
+    fn parse(&mut self) -> Result<Option<ServerFrame>> {
         let waiting = &self.input[self.consumed..];
         let Some(size) = waiting.first_chunk() else {
             return Ok(None);
@@ -338,7 +338,7 @@ impl StreamClient {
         };
         let heard = hear(frame)?;
         self.consumed += 4 + size;
-        if matches!(heard, Heard::Event(Event::Delivered(_))) {
+        if matches!(heard, ServerFrame::Event(Event::Delivered(_))) {
             // A chunk was one credit.
             self.frame(CREDIT, &[1, 0, 1]);
         }
@@ -360,7 +360,7 @@ pub fn refusal(error: &anyhow::Error) -> Option<u16> {
 }
 
 /// What a frame says.
-fn hear(frame: &[u8]) -> Result<Heard> {
+fn hear(frame: &[u8]) -> Result<ServerFrame> {
     let mut bytes = Bytes(frame);
     let key = bytes.u16()?;
     bytes.u16()?;
@@ -369,21 +369,21 @@ fn hear(frame: &[u8]) -> Result<Heard> {
             bytes.take(1)?;
             let count = bytes.u32()?;
             let ids = (0..count).map(|_| bytes.u64()).collect::<Result<_>>()?;
-            Heard::Event(Event::Confirmed(ids))
+            ServerFrame::Event(Event::Confirmed(ids))
         }
         PUBLISH_ERROR => {
             bytes.take(1)?;
             let count = bytes.u32()?;
             let error = |_| -> Result<(u64, u16)> { Ok((bytes.u64()?, bytes.u16()?)) };
             let errors = (0..count).map(error).collect::<Result<_>>()?;
-            Heard::Event(Event::NotStored(errors))
+            ServerFrame::Event(Event::NotStored(errors))
         }
         DELIVER => {
             bytes.take(1)?;
-            Heard::Event(Event::Delivered(messages_of(bytes.0)?))
+            ServerFrame::Event(Event::Delivered(messages_of(bytes.0)?))
         }
-        METADATA_UPDATE => Heard::Event(Event::Gone),
-        TUNE => Heard::Tune(*bytes.0.first_chunk().context("a short tune")?),
+        METADATA_UPDATE => ServerFrame::Event(Event::Gone),
+        TUNE => ServerFrame::Tune(*bytes.0.first_chunk().context("a short tune")?),
         CLOSE => {
             bytes.u32()?;
             let code = bytes.u16()?;
@@ -395,14 +395,14 @@ fn hear(frame: &[u8]) -> Result<Heard> {
             let what = "the connection";
             return Err(anyhow::Error::new(Refusal { what, code }).context(reason));
         }
-        key if key == CREDIT | ANSWER => Heard::Nothing,
-        key if key & ANSWER != 0 => Heard::Answer {
+        key if key == CREDIT | ANSWER => ServerFrame::Nothing,
+        key if key & ANSWER != 0 => ServerFrame::Answer {
             key: key & !ANSWER,
             correlation_id: bytes.u32()?,
             code: bytes.u16()?,
             rest: bytes.0.to_vec(),
         },
-        _ => Heard::Nothing,
+        _ => ServerFrame::Nothing,
     })
 }
 

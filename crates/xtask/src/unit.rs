@@ -1,4 +1,5 @@
-//! What the packaged systemd unit and image keep a node's user from, held to the files.
+//! What the packaged systemd unit and image keep a node's user from, and which ports of the image
+//! are reached from outside, held to the files.
 
 use std::fs;
 use std::path::Path;
@@ -7,6 +8,7 @@ use anyhow::{Context, Result};
 
 const UNIT: &str = "packaging/leveret.service";
 const IMAGE: &str = "Dockerfile";
+const COMPOSE: &str = "packaging/compose.yml";
 
 /// Lines of the unit without which its user could do more than a node needs, or read what is not
 /// its own.
@@ -43,8 +45,55 @@ pub fn faults(root: &Path) -> Result<Vec<String>> {
     let read =
         |file: &str| fs::read_to_string(root.join(file)).with_context(|| format!("read {file}"));
     let mut wrong = missing(UNIT, &read(UNIT)?, UNIT_LINES);
-    wrong.extend(missing(IMAGE, &read(IMAGE)?, &["USER leveret"]));
+    let image = read(IMAGE)?;
+    wrong.extend(missing(IMAGE, &image, &["USER leveret"]));
+    wrong.extend(unreachable(&image));
+    wrong.extend(unforwarded(&image, &read(COMPOSE)?));
     Ok(wrong)
+}
+
+/// The image's listeners: the options that give them, and their ports.
+const LISTENERS: [(&str, &str); 4] = [
+    ("--amqp", "5672"),
+    ("--stream", "5552"),
+    ("--http", "15672"),
+    ("--metrics", "15692"),
+];
+
+/// Each listener that nobody outside a container of this image reaches: it is on the container's
+/// loopback, or its port is not exposed.
+fn unreachable(image: &str) -> Vec<String> {
+    let exposed = exposed(image);
+    let mut wrong = Vec::new();
+    for (option, port) in LISTENERS {
+        if !image.contains(&format!("\"{option}\", \"0.0.0.0:{port}\"")) {
+            wrong.push(format!("{IMAGE}: `{option}` is not given 0.0.0.0:{port}"));
+        }
+        if !exposed.contains(&port) {
+            wrong.push(format!("{IMAGE}: port {port} is not exposed"));
+        }
+    }
+    wrong
+}
+
+fn exposed(image: &str) -> Vec<&str> {
+    let lines = image
+        .lines()
+        .filter_map(|line| line.strip_prefix("EXPOSE "));
+    lines.flat_map(str::split_whitespace).collect()
+}
+
+/// Each exposed port of the image that a node of the compose file does not forward.
+fn unforwarded(image: &str, compose: &str) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for ports in compose.lines().filter(|line| line.contains("ports: [")) {
+        for port in exposed(image) {
+            if !ports.contains(&format!(":{port}\"")) {
+                wrong.push(format!("{COMPOSE}: {} lack {port}", ports.trim()));
+            }
+        }
+    }
+    wrong
 }
 
 fn missing(file: &str, text: &str, wanted: &[&str]) -> Vec<String> {
@@ -71,5 +120,21 @@ mod tests {
             faults(&crate::run::root()).expect("both are there"),
             Vec::<String>::new()
         );
+    }
+
+    #[test]
+    fn a_port_that_nobody_outside_a_container_reaches_is_missed() {
+        let given = |(option, port): (&str, &str)| format!("\"{option}\", \"0.0.0.0:{port}\"");
+        let image = |listeners: &[(&str, &str)]| {
+            let ports: Vec<&str> = listeners.iter().map(|(_, port)| *port).collect();
+            let given: Vec<String> = listeners.iter().copied().map(given).collect();
+            format!("EXPOSE {}\nCMD [{}]\n", ports.join(" "), given.join(", "))
+        };
+        let whole = image(&LISTENERS);
+        assert_eq!(unreachable(&whole), [""; 0]);
+        assert_eq!(unreachable(&image(&LISTENERS[1..])).len(), 2);
+        let all = "ports: [\"5672:5672\", \"5553:5552\", \"15672:15672\", \"15692:15692\"]";
+        assert_eq!(unforwarded(&whole, all), [""; 0]);
+        assert_eq!(unforwarded(&whole, "ports: [\"5672:5672\"]").len(), 3);
     }
 }

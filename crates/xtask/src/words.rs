@@ -89,7 +89,14 @@ fn listed(cell: &str) -> Vec<String> {
 
 fn documents(root: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
-    for folder in ["docs", "docs/adr", "docs/experiments", "docs/lab", "."] {
+    for folder in [
+        "docs",
+        "docs/adr",
+        "docs/experiments",
+        "docs/lab",
+        "packaging",
+        ".",
+    ] {
         let Ok(entries) = fs::read_dir(root.join(folder)) else {
             continue;
         };

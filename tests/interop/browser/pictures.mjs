@@ -1,11 +1,12 @@
-// Pictures of each page for the documents: HTTP_URL=… AMQP_URL=… CHROMIUM=… node pictures.mjs FOLDER
+// Pictures for the documents: HTTP_URL=… AMQP_URL=… CHROMIUM=… node pictures.mjs FOLDER
 //
-// The broker should be an empty one on loopback: what is shown is made here, under load.
+// One of each page goes to `pages` in the folder, those that the text shows to the folder itself. The
+// broker should be an empty one on loopback: what is shown is made here, under load.
 
 import { mkdirSync } from 'node:fs'
 import amqplib from 'amqplib'
 import { chromium } from 'playwright-core'
-import { api, http, logIn, open } from './browser.mjs'
+import { api, button, http, logIn, open } from './browser.mjs'
 
 const folder = process.argv[2]
 const SIZE = { width: 1280, height: 800 }
@@ -18,6 +19,8 @@ const PAGES = {
   node: 'nodes/$NODE',
   alarms: 'alarms',
   connections: 'connections',
+  connection: 'connections/$CONNECTION',
+  channel: 'channels/$CHANNEL',
   channels: 'channels',
   exchanges: 'exchanges',
   exchange: 'exchanges/%2F/orders',
@@ -29,15 +32,30 @@ const PAGES = {
   users: 'users',
   user: 'users/shop',
   'virtual-hosts': 'vhosts',
+  'virtual-host': 'vhosts/%2F',
   policies: 'policies',
   limits: 'limits',
   definitions: 'definitions',
   'feature-flags': 'features',
   cluster: 'cluster',
   audit: 'audit',
-  'route-tester': 'route',
+  'route-tester': 'route?exchange=orders&key=order.paid',
   topology: 'topology',
   'delayed-messages': 'delayed'
+}
+
+// Pictures that the text shows: the page, the theme, how large it is, and the button that is clicked.
+const SHOWN = {
+  'overview-light': { route: '', theme: 'light', height: 900 },
+  'overview-dark': { route: '', theme: 'dark', height: 900 },
+  'queue-dark': { route: 'queues/%2F/orders', theme: 'dark', height: 1500, click: 'Ask the node' },
+  'queue-narrow': { route: 'queues/%2F/orders', theme: 'light', width: 360, height: 900 },
+  'topology-light': { route: 'topology?vhost=%2F', theme: 'light', height: 520 },
+  'audit-light': { route: 'audit', theme: 'light', height: 620 },
+  login: { route: null, theme: 'light', height: 620 },
+  'growth-light': { route: 'queues/%2F/orders?why=true', theme: 'light', height: 1500 },
+  'move-light': { route: 'queues/%2F/dead', theme: 'light', height: 900, click: 'Move messages' },
+  'node-dark': { route: 'nodes/$NODE', theme: 'dark', height: 1700, click: 'What would break?' }
 }
 
 async function make () {
@@ -61,11 +79,15 @@ async function make () {
 }
 
 async function load (connection) {
-  const [publisher, consumer] = [await connection.createChannel(), await connection.createChannel()]
+  const publisher = await connection.createConfirmChannel()
+  const [consumer, slow] = [await connection.createChannel(), await connection.createChannel()]
   await consumer.prefetch(100)
-  for (const queue of ['orders', 'mails', 'invoices']) {
+  for (const queue of ['mails', 'invoices']) {
     await consumer.consume(queue, (message) => consumer.ack(message))
   }
+  // It takes a third of a second for each message, twenty at a time, which are fewer than arrive.
+  await slow.prefetch(20)
+  await slow.consume('orders', (message) => setTimeout(() => slow.ack(message), 333), { consumerTag: 'orders-worker' })
   for (let n = 1; n <= 3; n++) publisher.publish('later', 'mail', Buffer.from('a reminder'), { headers: { 'x-delay': 3600000 * n } })
   let turn = 0
   const timer = setInterval(() => {
@@ -78,22 +100,47 @@ async function load (connection) {
   return () => clearInterval(timer)
 }
 
-mkdirSync(folder, { recursive: true })
+const pause = (seconds) => new Promise((resolve) => setTimeout(resolve, seconds * 1000))
+
+mkdirSync(`${folder}/pages`, { recursive: true })
 await make()
 const connection = await amqplib.connect(process.env.AMQP_URL, { clientProperties: { connection_name: 'shop' } })
 const stop = await load(connection)
 const browser = await chromium.launch({ executablePath: process.env.CHROMIUM, args: ['--no-sandbox', '--disable-dev-shm-usage', '--disable-gpu'] })
-const page = await browser.newPage({ viewport: SIZE, colorScheme: 'light' })
-await page.goto(`${http}/`)
-await logIn(page)
 const [{ name: node }] = (await api('GET', 'nodes')).json
-await page.waitForTimeout(LOAD_SECONDS * 1000)
-for (const [name, route] of Object.entries(PAGES)) {
-  await open(page, route.replace('$NODE', encodeURIComponent(node)))
+
+async function picture (page, name, route, click) {
+  if (route !== null) await open(page, await named(route))
+  if (click) await button(page, click).click()
   // Rates in charts are of two looks at the counters.
   await page.waitForTimeout(4000)
   await page.screenshot({ path: `${folder}/${name}.png` })
   console.log(name)
+}
+
+// A route with the names of what is there now.
+async function named (route) {
+  const [connection] = (await api('GET', 'connections')).json
+  const [channel] = (await api('GET', 'channels')).json
+  const names = { $NODE: node, $CONNECTION: connection.name, $CHANNEL: channel.name }
+  return route.replace(/\$[A-Z]+/, (name) => encodeURIComponent(names[name]))
+}
+
+async function pageOf (theme, viewport, isLoggedIn = true) {
+  const page = await browser.newPage({ viewport, colorScheme: theme })
+  await page.goto(`${http}/`)
+  if (isLoggedIn) await logIn(page)
+  return page
+}
+
+const page = await pageOf('light', SIZE)
+await pause(LOAD_SECONDS)
+for (const [name, route] of Object.entries(PAGES)) await picture(page, `pages/${name}`, route)
+await page.close()
+for (const [name, { route, theme, width = SIZE.width, height, click }] of Object.entries(SHOWN)) {
+  const page = await pageOf(theme, { width, height }, route !== null)
+  await picture(page, name, route, click)
+  await page.close()
 }
 stop()
 await browser.close()

@@ -181,20 +181,20 @@ fn a_replica_that_says_what_is_long_over_begins_nothing() {
     let mut world = World::new();
     let stream = world.declare("s");
     let leader = world.leader(stream).1;
-    let needed = |promised| Needed {
+    let election_request = |promised| ElectionRequest {
         stream,
         promised: Epoch(promised),
-        is_tired: false,
+        wants_other_leader: false,
     };
     assert!(
         world
-            .run(vec![Event::Needed(leader, needed(0))])
+            .run(vec![Event::ElectionRequest(leader, election_request(0))])
             .asks
             .is_empty()
     );
-    let steps = world.run(vec![Event::Needed(leader, needed(1))]);
+    let steps = world.run(vec![Event::ElectionRequest(leader, election_request(1))]);
     assert_eq!(steps.asks.len(), 3, "the leader itself may go on");
-    let again = world.run(vec![Event::Needed(leader, needed(2))]);
+    let again = world.run(vec![Event::ElectionRequest(leader, election_request(2))]);
     assert!(again.asks.is_empty(), "that epoch is just being prepared");
 }
 

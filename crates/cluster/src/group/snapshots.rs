@@ -1,7 +1,7 @@
 //! The catalogue as a whole: sent to a member that is too far behind, and put in place there.
 
 use super::store::state;
-use super::{CatalogueAround, CatalogueGroup, KIND_SNAPSHOT};
+use super::{CatalogueContext, CatalogueGroup, KIND_SNAPSHOT};
 use crate::env::Env;
 use crate::events::ProposalId;
 use crate::state::{CATALOGUE_GROUP, Cluster};
@@ -17,7 +17,9 @@ impl CatalogueGroup {
             self.group.report_snapshot(to, false);
             return;
         };
-        let snapshot = Bytes::from(env.catalogue().snapshot());
+        // Nobody waits for the catalogue while it is encoded.
+        let declared = env.catalogue().declared();
+        let snapshot = Bytes::from(declared.encode());
         let message = Message {
             body: Body::Snapshot(mark),
             ..message
@@ -36,10 +38,10 @@ impl CatalogueGroup {
     /// Puts the catalogue in place that came with a mark; what stands for it in the log.
     pub(super) fn take_in<E: Env>(
         &mut self,
-        around: &CatalogueAround<'_, E>,
+        context: &CatalogueContext<'_, E>,
         mark: &SnapshotMark,
     ) -> Vec<u8> {
-        let (now, cluster, env) = (around.now, around.cluster, around.env);
+        let (now, cluster, env) = (context.now, context.cluster, context.env);
         let bytes = self
             .incoming
             .take()
@@ -51,7 +53,13 @@ impl CatalogueGroup {
                 // The leader has sent it over a link that checks what it carries.
                 Err(error) => panic!("the leader's catalogue cannot be read: {error}"),
             };
-            crate::follow::replace(catalogue, restored, now, cluster.is_placed(), env);
+            crate::catalogue_changes::replace(
+                catalogue,
+                restored,
+                now,
+                cluster.has_placed_queues(),
+                env,
+            );
         });
         // Whatever this node has asked for may be in the snapshot: asking again does no harm.
         self.handed_over = 0;

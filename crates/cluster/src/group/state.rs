@@ -3,13 +3,14 @@
 use super::store::{self, Recovered, replica_of};
 use crate::reconcile::Reconciler;
 use crate::state::Waiter;
-use crate::stays::Stays;
+use crate::uptime_rules::UptimeRules;
 use bytes::Bytes;
 use leveret_metadata::{CatalogueError, Command, Proposed};
 use leveret_queue_host::group_log::GroupLog;
 use leveret_queue_host::shard::CATALOGUE_GROUP_LOG;
-use leveret_queue_host::standstill::Standstill;
+use leveret_queue_host::stalled_log::StalledLog;
 use leveret_replication::{Group, GroupConfig, Host, Status};
+use leveret_types::limits::{NODE_LOST_MS, NODE_STAY_MS};
 use leveret_types::{ConnectionId, NodeId, ReplicaId};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -34,7 +35,7 @@ pub(crate) struct CatalogueGroup {
     /// At the leader: commands that wait for their entry.
     pub(super) gathered: VecDeque<Proposed>,
     /// How long what was written has waited for the disk, and what it was last known to have.
-    pub(super) standstill: Standstill,
+    pub(super) stalled_log: StalledLog,
     pub(super) settled: u64,
     /// What a snapshot that is being installed holds.
     pub(super) incoming: Option<Bytes>,
@@ -45,11 +46,13 @@ pub(crate) struct CatalogueGroup {
     pub(super) is_unfit: bool,
     /// Connections that want to know what the cluster has agreed on, and the command of those whose
     /// answer is under way.
-    pub(super) looking: Vec<ConnectionId>,
-    pub(super) look: Option<u64>,
+    pub(super) at_read_barrier: Vec<ConnectionId>,
+    pub(super) read_barrier: Option<u64>,
     pub(super) reconciler: Reconciler,
     /// Nodes without a vote, while this one leads.
-    pub(super) stays: Stays,
+    pub(super) uptimes: UptimeRules,
+    /// Nodes that are down, while this one leads.
+    pub(super) absences: UptimeRules,
 }
 
 impl CatalogueGroup {
@@ -71,16 +74,17 @@ impl CatalogueGroup {
             handed_over: 0,
             handed_to: None,
             gathered: VecDeque::new(),
-            standstill: Standstill::default(),
+            stalled_log: StalledLog::default(),
             settled: 0,
             incoming: None,
             ticked_ms: 0,
             heard: false,
             is_unfit: false,
-            looking: Vec::new(),
-            look: None,
+            at_read_barrier: Vec::new(),
+            read_barrier: None,
             reconciler: Reconciler::default(),
-            stays: Stays::default(),
+            uptimes: UptimeRules::of(NODE_STAY_MS),
+            absences: UptimeRules::of(NODE_LOST_MS),
         };
         if alone {
             catalogue_group.group.campaign();

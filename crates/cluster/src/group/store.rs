@@ -69,12 +69,18 @@ pub fn is_on_disk(logs: &ShardLogs) -> bool {
 }
 
 pub(super) fn state(mark: &SnapshotMark, catalogue: &[u8]) -> Vec<u8> {
+    let mut bytes = state_head(mark);
+    bytes.extend_from_slice(catalogue);
+    bytes
+}
+
+/// What a state has before the catalogue.
+pub(super) fn state_head(mark: &SnapshotMark) -> Vec<u8> {
     let mut encoded = Vec::new();
     mark.encode(&mut encoded);
     let mut bytes = vec![STATE_VERSION];
     bytes.extend_from_slice(&(encoded.len() as u32).to_be_bytes());
     bytes.extend_from_slice(&encoded);
-    bytes.extend_from_slice(catalogue);
     bytes
 }
 

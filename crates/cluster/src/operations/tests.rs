@@ -9,7 +9,7 @@ use leveret_types::Now;
 /// `b` on 1 to 3 and `d` on 2 alone, the classic queue `c` on 1, and the stream `s` on 1 to 3.
 struct World {
     cluster: TestCatalogue,
-    reach: Reach,
+    availability: Availability,
     group: CatalogueView,
 }
 
@@ -27,7 +27,7 @@ impl World {
         let voters = [1, 2, 3].map(|node| ReplicaId::new(NodeId(node), 0));
         Self {
             cluster,
-            reach: Reach {
+            availability: Availability {
                 own: NodeId(1),
                 up: up.iter().copied().map(NodeId).collect(),
                 full_disks: Vec::new(),
@@ -41,7 +41,7 @@ impl World {
 
     fn planner(&self) -> Planner<'_> {
         Planner {
-            reach: &self.reach,
+            availability: &self.availability,
             group: &self.group,
             catalogue: &self.cluster.catalogue,
         }
@@ -213,13 +213,21 @@ fn a_leader_goes_to_a_member_while_a_majority_is_up() {
     assert_eq!(told, "another node leads the catalogue: ask that one");
 }
 
+fn meant(matches: &dyn Fn(&QueueRecord) -> bool) -> Meant<'_> {
+    Meant {
+        matches,
+        is_even: false,
+    }
+}
+
 /// Where the leaders of queues go when six more queues on all nodes are led by node 1.
 fn moved_to(world: &mut World) -> Vec<u32> {
     for name in ["1", "2", "3", "4", "5", "6"] {
         let queue = world.cluster.declare(name, "quorum");
         world.cluster.set_members(queue, &[1, 2, 3]);
     }
-    let mut rebalance = world.planner().rebalance().expect("a majority is up");
+    let all = meant(&|_| true);
+    let mut rebalance = world.planner().rebalance(all).expect("a majority is up");
     let mut to = Vec::new();
     while let Some(next) = rebalance.next_move() {
         assert_eq!(rebalance.executed(Ok(()), || true), Ok(true));
@@ -239,7 +247,7 @@ fn leaders_are_spread_over_nodes_that_are_up_with_space_and_to_stay() {
     let mut world = World::new(&[2]);
     assert_eq!(moved_to(&mut world), [2], "node 3 is down");
     let mut world = World::new(&[2, 3]);
-    world.reach.full_disks = vec![NodeId(2)];
+    world.availability.full_disks = vec![NodeId(2)];
     assert_eq!(moved_to(&mut world), [3], "node 2 has no space");
     let mut world = World::new(&[2, 3]);
     let (node, draining) = (3, true);
@@ -247,9 +255,24 @@ fn leaders_are_spread_over_nodes_that_are_up_with_space_and_to_stay() {
     assert_eq!(moved_to(&mut world), [2], "node 3 is being emptied");
     let alone = World::new(&[]);
     assert!(matches!(
-        alone.planner().rebalance(),
+        alone.planner().rebalance(meant(&|_| true)),
         Err(Refused::NoMajority { up: 1, voters: 3 })
     ));
+}
+
+#[test]
+fn leaders_of_queues_that_are_not_meant_stay() {
+    let mut world = World::new(&[2, 3]);
+    moved_to(&mut world);
+    let moved = |matches: &dyn Fn(&QueueRecord) -> bool| {
+        let moves = world.planner().rebalance(meant(matches));
+        let mut moves = moves.expect("a majority is up");
+        let moved = std::iter::from_fn(|| moves.next_move().map(|next| next.queue));
+        moved.collect::<Vec<_>>()
+    };
+    let all = moved(&|_| true);
+    assert!(all.len() > 1, "{all:?}");
+    assert_eq!(moved(&|record| record.id() == all[1]), [all[1]]);
 }
 
 #[test]

@@ -18,7 +18,7 @@
 //! chunk, is the rest of its frame, and shares its bytes.
 
 use super::codec::{Reader, Writer};
-use crate::needed::Needed;
+use crate::election_request::ElectionRequest;
 use bytes::Bytes;
 use leveret_queue_host::events::PeerFrame;
 use leveret_stream::{
@@ -54,7 +54,7 @@ fn number_of(session: SessionId) -> u64 {
     match session {
         SessionId::Connection(connection) => connection.0,
         SessionId::Queue(queue) => queue.0 << 8 | QUEUE_MARK,
-        SessionId::Guest(_) | SessionId::Operator(_) | SessionId::Nobody => {
+        SessionId::Remote(_) | SessionId::Operator(_) | SessionId::Nobody => {
             unreachable!("{session:?} has to do with the streams of one node alone")
         }
     }
@@ -88,7 +88,7 @@ pub(super) enum Frame {
     /// So many bytes of messages of replicas were taken.
     Copied(u64),
     /// A stream needs another epoch: for whoever leads the catalogue's group.
-    Needed(Needed),
+    ElectionRequest(ElectionRequest),
     /// A stream that is led by the sender is to be led by that node: for the same.
     Move(QueueId, NodeId),
 }
@@ -140,11 +140,11 @@ impl Frame {
                 out.u8(8);
                 out.u64(*bytes);
             }
-            Self::Needed(needed) => {
+            Self::ElectionRequest(election_request) => {
                 out.u8(9);
-                out.u64(needed.stream.0);
-                out.u64(needed.promised.0);
-                out.u8(u8::from(needed.is_tired));
+                out.u64(election_request.stream.0);
+                out.u64(election_request.promised.0);
+                out.u8(u8::from(election_request.wants_other_leader));
             }
             Self::Move(stream, to) => {
                 out.u8(10);
@@ -181,10 +181,10 @@ impl Frame {
                 Self::Replica(stream, message)
             }
             8 => Self::Copied(from.u64()?),
-            9 => Self::Needed(Needed {
+            9 => Self::ElectionRequest(ElectionRequest {
                 stream: QueueId(from.u64()?),
                 promised: Epoch(from.u64()?),
-                is_tired: from.flag()?,
+                wants_other_leader: from.flag()?,
             }),
             10 => Self::Move(QueueId(from.u64()?), NodeId(from.u32()?)),
             _ => return Err(FrameError("its kind is unknown")),
@@ -390,7 +390,7 @@ fn take_command(from: &mut Reader) -> Result<Command, FrameError> {
             };
             let entries = from.u32()?;
             let batch = Batch::parse(form, entries, from.rest())
-                .map_err(|_| FrameError("a publish is not what it says"))?;
+                .map_err(|_| FrameError("the body of a publish cannot be decoded"))?;
             Command::Publish {
                 stream,
                 publisher,
@@ -708,6 +708,7 @@ fn take_stats(from: &mut Reader) -> Result<StreamStats, FrameError> {
         publishers: from.u64()?,
         offsets_refused: from.u64()?,
         held_bytes: from.u64()?,
+        damaged: false,
     })
 }
 

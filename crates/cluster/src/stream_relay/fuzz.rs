@@ -1,8 +1,8 @@
 //! What fuzzing drives: bytes that another node may send, and the frames that it begins with.
 
 use super::frame::Frame;
-use super::{ClientAddresses, Effect, Place, StreamRelay};
-use crate::needed::Needed;
+use super::{ClientAddresses, Effect, StreamLocation, StreamRelay};
+use crate::election_request::ElectionRequest;
 use bytes::Bytes;
 use leveret_queue_host::events::PeerFrame;
 use leveret_stream::chunk::{ChunkHeader, ChunkKind};
@@ -53,7 +53,7 @@ fn relay<'a>(frames: impl Iterator<Item = &'a [u8]>) {
         Frame::decode(Bytes::from(bytes_of(&frame))).expect("what is posted is a frame");
     };
     let (leader, is_here) = (THERE, false);
-    relay.place(STREAM, Some(Place { leader, is_here }));
+    relay.set_location(STREAM, Some(StreamLocation { leader, is_here }));
     relay.peer_up(THERE, &ClientAddresses::default(), &post);
     let mut asked = 0;
     for command in commands() {
@@ -122,10 +122,10 @@ pub(super) fn every_frame() -> Vec<Frame> {
         Frame::Clients(clients),
         Frame::Replica(STREAM, ReplicaMessage::Prepare { epoch: Epoch(3) }),
         Frame::Copied(9),
-        Frame::Needed(Needed {
+        Frame::ElectionRequest(ElectionRequest {
             stream: STREAM,
             promised: Epoch(3),
-            is_tired: true,
+            wants_other_leader: true,
         }),
         Frame::Move(STREAM, THERE),
     ];

@@ -26,7 +26,7 @@ mod tests;
 
 pub use frame::{ClientAddresses, STREAM_LINK};
 
-use crate::needed::Needed;
+use crate::election_request::ElectionRequest;
 use bytes::Bytes;
 use frame::Frame;
 use leveret_queue_host::events::PeerFrame;
@@ -80,7 +80,7 @@ pub const fn has_room(under_way: u64, more: u64) -> bool {
 
 /// The sessions of another node, for as long as its link holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Guests {
+pub struct PeerLink {
     /// Their node.
     pub node: NodeId,
     /// Which time it is that this node is connected.
@@ -109,22 +109,22 @@ pub enum Effect {
     Room(SessionId),
     /// A session of another node says something to the streams of this one. It takes no more than
     /// [`STREAM_RELAY_BYTES_MAX`] for all sessions of that node until [`StreamRelay::taken`] tells.
-    Say(Guests, SessionId, Command),
+    Say(PeerLink, SessionId, Command),
     /// Those sessions have gone.
-    Left(Guests),
+    Left(PeerLink),
     /// A message for a replica here, or an answer for whoever elects, of so many bytes.
     Replica(QueueId, ReplicaMessage, u64),
     /// Another node has taken so many bytes of messages of replicas.
     Copied(u64),
     /// A stream needs another epoch.
-    Needed(Needed),
+    ElectionRequest(ElectionRequest),
     /// A stream is to be led by that node instead of the one that says so.
     Move(QueueId, NodeId),
 }
 
 /// Where a stream is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct StreamLocation {
     /// The node that leads it: another one.
     pub leader: NodeId,
     /// Whether this node has a replica, which its readers read.
@@ -159,7 +159,7 @@ struct Peer {
 #[derive(Default)]
 struct State {
     /// The streams that other nodes lead.
-    places: HashMap<QueueId, Place>,
+    locations: HashMap<QueueId, StreamLocation>,
     peers: BTreeMap<NodeId, Peer>,
 }
 
@@ -177,15 +177,15 @@ impl StreamRelay {
     }
 
     /// A stream is led by this node from now on, or by nobody (nothing), or by another one.
-    pub fn place(&self, stream: QueueId, at: Option<Place>) {
+    pub fn set_location(&self, stream: QueueId, at: Option<StreamLocation>) {
         let mut state = self.state();
         match at {
-            Some(place) => {
-                state.places.insert(stream, place);
+            Some(location) => {
+                state.locations.insert(stream, location);
                 self.is_used.store(true, Ordering::Release);
             }
             None => {
-                state.places.remove(&stream);
+                state.locations.remove(&stream);
             }
         }
     }
@@ -281,19 +281,19 @@ impl StreamRelay {
     }
 
     /// A session of another node hears something. What has gone with its link is dropped.
-    pub fn hear(&self, guests: Guests, session: SessionId, event: Event, post: Post<'_>) {
+    pub fn hear(&self, link: PeerLink, session: SessionId, event: Event, post: Post<'_>) {
         let mut state = self.state();
-        if let Some(peer) = state.of(guests) {
-            let post = |frame| post(guests.node, frame);
+        if let Some(peer) = state.of(link) {
+            let post = |frame| post(link.node, frame);
             peer.serving.hear(session, event, &post);
         }
     }
 
     /// The streams of this node have taken so many bytes of publishes, and of other commands, that
     /// came from another node.
-    pub fn taken(&self, guests: Guests, publishes: u64, others: u64, post: Post<'_>) {
-        if self.state().of(guests).is_some() {
-            post(guests.node, Frame::Taken(publishes, others).encode());
+    pub fn taken(&self, link: PeerLink, publishes: u64, others: u64, post: Post<'_>) {
+        if self.state().of(link).is_some() {
+            post(link.node, Frame::Taken(publishes, others).encode());
         }
     }
 }
@@ -306,13 +306,13 @@ impl State {
             let has = |peer: &Peer| peer.using.has_reader(session, *reader);
             return peers.find(|(_, peer)| has(peer)).map(|(node, _)| *node);
         }
-        let place = self.places.get(&command.stream()?)?;
-        (!place.is_here || !reads(command)).then_some(place.leader)
+        let location = self.locations.get(&command.stream()?)?;
+        (!location.is_here || !reads(command)).then_some(location.leader)
     }
 
-    fn of(&mut self, guests: Guests) -> Option<&mut Peer> {
-        let peer = self.peers.get_mut(&guests.node);
-        peer.filter(|peer| peer.is_up && peer.link == guests.link)
+    fn of(&mut self, link: PeerLink) -> Option<&mut Peer> {
+        let peer = self.peers.get_mut(&link.node);
+        peer.filter(|peer| peer.is_up && peer.link == link.link)
     }
 }
 
@@ -321,7 +321,7 @@ impl Peer {
     fn lose(&mut self, node: NodeId, effects: &mut Vec<Effect>) {
         self.using.lose(effects);
         self.serving = Serving::default();
-        effects.push(Effect::Left(Guests {
+        effects.push(Effect::Left(PeerLink {
             node,
             link: self.link,
         }));
@@ -342,11 +342,11 @@ impl Peer {
     ) {
         match frame {
             Frame::Command(session, command) => {
-                let guests = Guests {
+                let link = PeerLink {
                     node,
                     link: self.link,
                 };
-                effects.push(Effect::Say(guests, session, command));
+                effects.push(Effect::Say(link, session, command));
             }
             Frame::Event(session, event) => {
                 let reached = self.using.hear(session, event, effects);
@@ -367,7 +367,9 @@ impl Peer {
                 effects.push(Effect::Replica(stream, message, bytes));
             }
             Frame::Copied(bytes) => effects.push(Effect::Copied(bytes)),
-            Frame::Needed(needed) => effects.push(Effect::Needed(needed)),
+            Frame::ElectionRequest(election_request) => {
+                effects.push(Effect::ElectionRequest(election_request))
+            }
             Frame::Move(stream, to) => effects.push(Effect::Move(stream, to)),
         }
     }
@@ -387,8 +389,8 @@ pub fn copied_frame(bytes: u64) -> PeerFrame {
 
 /// Tells whoever leads the catalogue's group that a stream needs another epoch.
 #[must_use]
-pub fn needed_frame(needed: Needed) -> PeerFrame {
-    Frame::Needed(needed).encode()
+pub fn election_request_frame(election_request: ElectionRequest) -> PeerFrame {
+    Frame::ElectionRequest(election_request).encode()
 }
 
 /// Asks the same to let a stream that this node leads be led by another one.

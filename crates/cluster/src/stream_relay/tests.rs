@@ -56,7 +56,8 @@ impl Two {
             wire: RefCell::default(),
         };
         let (leader, is_here) = (THERE, false);
-        two.here.place(STREAM, Some(Place { leader, is_here }));
+        two.here
+            .set_location(STREAM, Some(StreamLocation { leader, is_here }));
         let clients = ClientAddresses::default();
         two.here.peer_up(THERE, &clients, &two.post());
         two.there.peer_up(HERE, &clients, &two.post());
@@ -101,13 +102,13 @@ impl Two {
         self.carry().1.into_iter().map(said).collect()
     }
 
-    fn guests(&self) -> Guests {
+    fn link(&self) -> PeerLink {
         let link = self.there.state().peers[&HERE].link;
-        Guests { node: HERE, link }
+        PeerLink { node: HERE, link }
     }
 
     fn hear(&self, event: Event) {
-        self.there.hear(self.guests(), SESSION, event, &self.post());
+        self.there.hear(self.link(), SESSION, event, &self.post());
     }
 
     /// What the first node's session hears.
@@ -123,7 +124,7 @@ impl Two {
 #[test]
 fn what_is_for_a_stream_of_this_node_or_of_nobody_comes_back() {
     let two = Two::new();
-    two.here.place(STREAM, None);
+    two.here.set_location(STREAM, None);
     assert!(matches!(two.say(declare(1)), Said::Here(_)));
     assert!(two.said().is_empty());
 }
@@ -219,9 +220,9 @@ fn a_node_whose_link_is_lost_lets_its_sessions_go_and_tells_them_nothing_more() 
     let two = Two::new();
     two.say(declare(1));
     two.said();
-    let before = two.guests();
+    let before = two.link();
     let left = two.there.peer_down(HERE);
-    assert!(matches!(left[..], [Effect::Left(guests)] if guests == before));
+    assert!(matches!(left[..], [Effect::Left(link)] if link == before));
     two.there
         .peer_up(HERE, &ClientAddresses::default(), &two.post());
     two.carry();
@@ -242,9 +243,9 @@ fn publishes_on_their_way_are_bounded_and_who_waits_hears_of_room() {
     assert!(matches!(two.say(subscribe(1)), Said::Sent));
     two.said();
     let half = half as u64;
-    two.there.taken(two.guests(), half - 1, 0, &two.post());
+    two.there.taken(two.link(), half - 1, 0, &two.post());
     assert!(two.carry().0.is_empty());
-    two.there.taken(two.guests(), 1, 0, &two.post());
+    two.there.taken(two.link(), 1, 0, &two.post());
     assert!(matches!(two.carry().0[..], [Effect::Room(SESSION)]));
     assert!(matches!(two.say(publish_of(300)), Said::Sent));
 }
@@ -286,10 +287,10 @@ fn a_frame_that_makes_no_sense_ends_what_the_nodes_have_with_each_others_streams
     let two = Two::new();
     two.say(declare(1));
     two.said();
-    let before = two.guests();
+    let before = two.link();
     let bad = Bytes::from_static(&[1, 2, 3]);
     let effects = two.there.receive(HERE, bad, &two.post());
-    assert!(matches!(effects[..], [Effect::Left(guests)] if guests == before));
+    assert!(matches!(effects[..], [Effect::Left(link)] if link == before));
     let (here, _) = two.carry();
     assert!(
         matches!(
@@ -304,7 +305,7 @@ fn a_frame_that_makes_no_sense_ends_what_the_nodes_have_with_each_others_streams
     );
     assert!(matches!(two.say(declare(2)), Said::Sent), "it goes on");
     let (_, there) = two.carry();
-    assert!(matches!(there[..], [Effect::Say(guests, ..)] if guests != before));
+    assert!(matches!(there[..], [Effect::Say(link, ..)] if link != before));
 }
 
 #[test]
@@ -345,7 +346,8 @@ fn a_node_says_where_its_clients_reach_it_and_is_remembered_while_it_is_down() {
 fn readers_read_the_replica_of_their_own_node_and_publishers_reach_the_leader() {
     let two = Two::new();
     let (leader, is_here) = (THERE, true);
-    two.here.place(STREAM, Some(Place { leader, is_here }));
+    two.here
+        .set_location(STREAM, Some(StreamLocation { leader, is_here }));
     for command in commands() {
         let of_reader = matches!(
             command,
@@ -382,16 +384,19 @@ fn what_is_said_of_a_reader_goes_where_it_was_opened() {
     two.say(subscribe(1));
     let elsewhere = NodeId(3);
     for (leader, is_here) in [(THERE, true), (elsewhere, false)] {
-        two.here.place(STREAM, Some(Place { leader, is_here }));
+        two.here
+            .set_location(STREAM, Some(StreamLocation { leader, is_here }));
         assert!(matches!(two.say(credit(1)), Said::Sent), "{leader}");
     }
     assert_eq!(two.said().len(), 3);
 
     let (leader, is_here) = (elsewhere, true);
-    two.here.place(STREAM, Some(Place { leader, is_here }));
+    two.here
+        .set_location(STREAM, Some(StreamLocation { leader, is_here }));
     assert!(matches!(two.say(subscribe(2)), Said::Here(_)));
     let (leader, is_here) = (THERE, false);
-    two.here.place(STREAM, Some(Place { leader, is_here }));
+    two.here
+        .set_location(STREAM, Some(StreamLocation { leader, is_here }));
     assert!(matches!(two.say(credit(2)), Said::Here(_)));
 
     let unsubscribe = || Command::Unsubscribe {

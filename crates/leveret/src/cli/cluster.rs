@@ -25,7 +25,7 @@ pub(super) enum ClusterCommand {
         #[command(flatten)]
         node: NodeFolder,
     },
-    /// Show the nodes, who of them is up, and what they have
+    /// Show the nodes, which of them are up, and what they have
     Status {
         #[command(flatten)]
         ask: AskOptions,
@@ -47,7 +47,7 @@ pub(super) enum ClusterCommand {
         #[command(flatten)]
         ask: AskOptions,
     },
-    /// Let a node vote that has joined just now, without waiting until it has stayed
+    /// Let a node that has just joined vote now, without waiting until it has stayed
     Promote {
         /// Its number or name
         node: String,
@@ -174,7 +174,10 @@ fn status(ask: &AskOptions) -> Result<String, String> {
     let view = match ask.target()?.get("/api/leveret/cluster") {
         Ok(view) => view,
         Err(CallError::Refused(404, _)) => {
-            return Ok("This node is in no cluster.\n".to_owned());
+            return Ok(match ask.json {
+                true => "null\n".to_owned(),
+                false => "This node is in no cluster.\n".to_owned(),
+            });
         }
         Err(error) => return Err(error.to_string()),
     };

@@ -256,7 +256,13 @@ fn of_clients(answers: &Value, found: &mut Vec<Finding>) {
             show(&queue["name"]),
             show(&queue["vhost"])
         );
-        if queue["state"] == "crashed" {
+        if queue["state"] == "crashed" && queue["type"] == "stream" {
+            found.push(Finding {
+                is_urgent: true,
+                what: format!("{name}: a part of the stream is damaged, or it is not served"),
+                remedy: "`leveret status` on its leader's node says what is damaged",
+            });
+        } else if queue["state"] == "crashed" {
             found.push(Finding {
                 is_urgent: true,
                 what: format!("{name} has lost a part of its messages and is set aside"),
@@ -347,6 +353,7 @@ mod tests {
                 {"name": "q", "vhost": "/", "messages": 5, "consumers": 0},
                 {"name": "s", "vhost": "/", "type": "stream", "messages": 5, "consumers": 0},
                 {"name": "broken", "vhost": "/", "messages": 0, "state": "crashed"},
+                {"name": "log", "vhost": "/", "type": "stream", "messages": 0, "state": "crashed"},
             ]},
             "cluster": {"leader": null, "nodes": [{"name": "a", "votes": true}, {"name": "b", "votes": true, "outdated": true}]},
         });
@@ -365,6 +372,7 @@ mod tests {
             "false queue 'q' in vhost '/' has 5 messages and no consumer",
             "false the retention-groups of stream 's' in vhost '/' hold 1073741825 bytes",
             "true queue 'broken' in vhost '/' has lost a part of its messages and is set aside",
+            "true queue 'log' in vhost '/': a part of the stream is damaged, or it is not served",
         ] {
             assert!(
                 told.iter().any(|told| told == expected),

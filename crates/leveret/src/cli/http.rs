@@ -1,6 +1,6 @@
 //! How the command line asks a node's HTTP API, and nothing else.
 
-use crate::http::{self, Answer, Place};
+use crate::http::{self, Answer, ServerAddress};
 use crate::trust::Trust;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -75,9 +75,9 @@ impl Client {
         headers: &[(&str, &str)],
         body: Vec<u8>,
     ) -> io::Result<Answer> {
-        let place = match &self.socket {
-            Some(path) => Place::File(path.clone()),
-            None => Place::Tcp {
+        let address = match &self.socket {
+            Some(path) => ServerAddress::File(path.clone()),
+            None => ServerAddress::Tcp {
                 authority: self.authority.clone(),
                 tls: self.tls.as_ref().map(Trust::client).transpose()?,
             },
@@ -96,7 +96,7 @@ impl Client {
         let request = request
             .body(Full::new(Bytes::from(body)))
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
-        http::ask(&place, request, self.timeout, BODY_BYTES_MAX)
+        http::ask(&address, request, self.timeout, BODY_BYTES_MAX)
     }
 
     fn authorization(&self) -> String {

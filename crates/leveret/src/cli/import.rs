@@ -4,7 +4,7 @@
 use super::ask::AskOptions;
 use super::table::show;
 use clap::Args;
-use leveret_management::input::table_of;
+use leveret_management::http::input::table_of;
 use leveret_metadata::{Catalogue, Config, Definitions};
 use leveret_routing::Kind;
 use leveret_types::FieldTable;
@@ -87,7 +87,7 @@ pub(super) fn run(options: &ImportOptions) -> Result<String, String> {
     options
         .ask
         .target()?
-        .upload("/api/definitions", bytes)
+        .import(bytes)
         .map_err(|error| format!("cannot import {file}: {error}"))?;
     Ok(format!("{text}{file}: imported\n"))
 }

@@ -1,11 +1,12 @@
 //! `leveret growth`, `impact`, `audit`, `alarms`, `delayed`, `disk`: what the page shows of why
 //! something is as it is, for a terminal.
 
-use super::ask::AskOptions;
+use super::ask::{AskOptions, Object, queue_of};
 use super::http::segment;
 use super::set_aside::SET_ASIDE;
 use super::table::{Rows, show};
 use clap::Args;
+use leveret_management::timestamps::rfc3339;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -29,6 +30,7 @@ pub(super) struct GrowthOptions {
 #[derive(Args)]
 pub(super) struct ImpactOptions {
     /// Name of the node
+    #[arg(value_name = "NODE")]
     which: String,
     #[command(flatten)]
     ask: AskOptions,
@@ -63,7 +65,8 @@ pub(super) struct DelayedOptions {
 
 #[derive(Args)]
 pub(super) struct DiskOptions {
-    /// Name of the node; the one that is asked where not given
+    /// Name of the node; by default the one that is asked
+    #[arg(value_name = "NODE")]
     which: Option<String>,
     #[command(flatten)]
     ask: AskOptions,
@@ -80,6 +83,11 @@ fn list(value: &Value) -> &[Value] {
 
 fn per_second(value: &Value) -> String {
     format!("{:.1}/s", value.as_f64().unwrap_or(0.0))
+}
+
+/// A moment that the API tells in milliseconds; nothing where it tells none.
+fn moment(value: &Value) -> String {
+    value.as_u64().map(rfc3339).unwrap_or_default()
 }
 
 fn mib(value: &Value) -> String {
@@ -111,18 +119,48 @@ fn table(rows: &[Value], columns: &[(&str, Cell<'_>)], none: &str) -> String {
 }
 
 fn answered(ask: &AskOptions, path: &str, text: fn(&Value) -> String) -> Result<String, String> {
-    let found = ask.get(path)?;
-    Ok(match ask.json {
+    Ok(shown(ask, &ask.get(path)?, text))
+}
+
+fn shown(ask: &AskOptions, found: &Value, text: fn(&Value) -> String) -> String {
+    match ask.json {
         true => format!("{found:#}\n"),
-        false => text(&found),
-    })
+        false => text(found),
+    }
+}
+
+/// What is told of one node.
+fn of_node(
+    ask: &AskOptions,
+    path: &str,
+    node: &str,
+    text: fn(&Value) -> String,
+) -> Result<String, String> {
+    let object = Object {
+        what: &format!("node '{node}'"),
+        list: "cluster status",
+    };
+    Ok(shown(ask, &ask.get_object(path, &object)?, text))
+}
+
+/// A count, with what is said of one or of any other number.
+fn counted(count: &Value, [one, many]: [&str; 2]) -> String {
+    match count.as_u64() {
+        Some(1) => format!("1 {one}"),
+        _ => format!("{} {many}", show(count)),
+    }
 }
 
 /// `leveret growth QUEUE`
 pub(super) fn growth(options: &GrowthOptions) -> Result<String, String> {
     let (vhost, queue) = (segment(&options.vhost), segment(&options.queue));
     let path = format!("/api/leveret/queues/{vhost}/{queue}/growth");
-    answered(&options.ask, &path, growth_text)
+    let object = Object {
+        what: &queue_of(&options.vhost, &options.queue),
+        list: "list queues",
+    };
+    let found = options.ask.get_object(&path, &object)?;
+    Ok(shown(&options.ask, &found, growth_text))
 }
 
 fn growth_text(found: &Value) -> String {
@@ -158,20 +196,24 @@ fn growth_text(found: &Value) -> String {
             ("user", &|row| show(&row["user"])),
             ("prefetch", &|row| show(&row["prefetch_count"])),
             ("unacked", &|row| show(&row["channel_unacknowledged"])),
-            ("acks", &|row| per_second(&row["channel_acks_per_second"])),
+            ("oldest unacked since", &|row| {
+                moment(&row["oldest_unacknowledged_at"])
+            }),
+            ("acks", &|row| per_second(&row["acks_per_second"])),
         ],
         "nobody consumes",
     ));
     text.push('\n');
     text.push_str(&table(
-        list(&found["publishers_in_vhost"]),
+        list(&found["publishers"]),
         &[
             ("publisher", &|row| show(&row["connection"])),
             ("user", &|row| show(&row["user"])),
+            ("exchange", &|row| show(&row["exchange"])),
             ("published", &|row| per_second(&row["publishes_per_second"])),
             ("unconfirmed", &|row| show(&row["unconfirmed"])),
         ],
-        "nobody publishes in the virtual host",
+        "nobody publishes to it",
     ));
     text
 }
@@ -179,7 +221,7 @@ fn growth_text(found: &Value) -> String {
 /// `leveret impact NODE`
 pub(super) fn impact(options: &ImpactOptions) -> Result<String, String> {
     let path = format!("/api/leveret/nodes/{}/impact", segment(&options.which));
-    answered(&options.ask, &path, impact_text)
+    of_node(&options.ask, &path, &options.which, impact_text)
 }
 
 fn impact_text(found: &Value) -> String {
@@ -191,25 +233,37 @@ fn impact_text(found: &Value) -> String {
     if found["declarations_stop"] == true {
         text.push_str("  nothing can be declared or deleted until it is back\n");
     }
-    let closed = show(&found["connections_closed"]);
-    let _ = writeln!(text, "  {closed} connections are closed");
+    let closed = ["connection is closed", "connections are closed"];
+    let closed = counted(&found["connections_closed"], closed);
+    let _ = writeln!(text, "  {closed}");
     let mut rows = Vec::new();
     for (field, fate, sentence) in [
         (
             "queues_gone",
             "unusable",
-            "are only there: nobody can use them",
+            [
+                "queue exists only there: nobody can use it",
+                "queues exist only there: nobody can use them",
+            ],
         ),
         (
             "queues_without_majority",
             "stands still",
-            "lose their majority",
+            ["queue loses its majority", "queues lose their majority"],
         ),
-        ("queues_going_on", "goes on", "go on with a replica less"),
+        (
+            "queues_going_on",
+            "goes on",
+            [
+                "queue goes on with a replica less",
+                "queues go on with a replica less",
+            ],
+        ),
     ] {
         let queues = &found[field];
         if queues["count"] != 0 {
-            let _ = writeln!(text, "  {} queues {sentence}", show(&queues["count"]));
+            let count = counted(&queues["count"], sentence);
+            let _ = writeln!(text, "  {count}");
         }
         rows.extend(list(&queues["queues"]).iter().map(|queue| {
             let mut row = queue.clone();
@@ -265,8 +319,8 @@ fn difference(change: &Value) -> String {
         return show(&reason.into());
     }
     match (before.as_object(), after.as_object()) {
-        (Some(_), None) => "gone".to_owned(),
-        (None, Some(_)) => "made".to_owned(),
+        (Some(_), None) => "deleted".to_owned(),
+        (None, Some(_)) => "created".to_owned(),
         (None, None) => show(&change["asked"]),
         (Some(was), Some(is)) => {
             let names: BTreeSet<&String> = was.keys().chain(is.keys()).collect();
@@ -278,7 +332,7 @@ fn difference(change: &Value) -> String {
             };
             let changes: Vec<String> = differs.map(change).collect();
             match changes.is_empty() {
-                true => "as before".to_owned(),
+                true => "unchanged".to_owned(),
                 false => changes.join("; "),
             }
         }
@@ -330,7 +384,11 @@ pub(super) fn delayed(options: &DelayedOptions) -> Result<String, String> {
         let path = format!("/api/leveret/delayed/{}", segment(id));
         let target = options.ask.target()?;
         let dropped = target.call("DELETE", &path, None);
-        dropped.map_err(|error| error.to_string())?;
+        let message = Object {
+            what: &format!("delayed message '{id}'"),
+            list: "delayed",
+        };
+        dropped.map_err(|error| message.absent(error))?;
         return Ok(format!("{id}: dropped\n"));
     }
     let path = format!("/api/leveret/delayed?limit={}&truncate=256", options.rows);
@@ -338,29 +396,35 @@ pub(super) fn delayed(options: &DelayedOptions) -> Result<String, String> {
 }
 
 fn delayed_text(found: &Value) -> String {
-    let (total, node) = (show(&found["total_count"]), show(&found["node"]));
-    let text = format!("{total} messages are kept back on {node}\n\n");
-    text + &table(
-        list(&found["messages"]),
-        &[
-            ("due", &|row| show(&row["due"])),
-            ("id", &|row| show(&row["id"])),
-            ("vhost", &|row| show(&row["vhost"])),
-            ("exchange", &|row| show(&row["exchange"])),
-            ("key", &|row| show(&row["routing_key"])),
-            ("bytes", &|row| show(&row["payload_bytes"])),
-        ],
-        "none is shown",
-    )
+    let mut text = format!("{} messages are kept back\n", show(&found["total_count"]));
+    for node in list(&found["silent_nodes"]) {
+        text.push_str(&format!(
+            "{} does not answer: its own are not counted\n",
+            show(node)
+        ));
+    }
+    text + "\n"
+        + &table(
+            list(&found["messages"]),
+            &[
+                ("due", &|row| show(&row["due"])),
+                ("id", &|row| show(&row["id"])),
+                ("vhost", &|row| show(&row["vhost"])),
+                ("exchange", &|row| show(&row["exchange"])),
+                ("key", &|row| show(&row["routing_key"])),
+                ("bytes", &|row| show(&row["payload_bytes"])),
+            ],
+            "none is shown",
+        )
 }
 
 /// `leveret disk [NODE]`
 pub(super) fn disk(options: &DiskOptions) -> Result<String, String> {
-    let path = match &options.which {
-        None => "/api/leveret/disk".to_owned(),
-        Some(node) => format!("/api/leveret/disk/{}", segment(node)),
+    let Some(node) = &options.which else {
+        return answered(&options.ask, "/api/leveret/disk", disk_text);
     };
-    answered(&options.ask, &path, disk_text)
+    let path = format!("/api/leveret/disk/{}", segment(node));
+    of_node(&options.ask, &path, node, disk_text)
 }
 
 fn disk_text(found: &Value) -> String {
@@ -415,14 +479,43 @@ mod tests {
                 change(json!({"a": 1, "b": 2}), json!({"a": 3, "b": 2})),
                 "a: 1 -> 3",
             ),
-            (change(json!({"a": 1}), json!({"a": 1})), "as before"),
-            (change(json!({"a": 1}), Value::Null), "gone"),
-            (change(Value::Null, json!({"a": 1})), "made"),
+            (change(json!({"a": 1}), json!({"a": 1})), "unchanged"),
+            (change(json!({"a": 1}), Value::Null), "deleted"),
+            (change(Value::Null, json!({"a": 1})), "created"),
             (change(Value::Null, Value::Null), "[{\"a\",1}]"),
             (json!({"reason": "no\u{1b}"}), "no\\u001b"),
         ] {
             assert_eq!(difference(&change), expected);
         }
+    }
+
+    #[test]
+    fn who_slows_a_queue_down_is_shown_with_since_when() {
+        let consumer = |tag: &str, held: u64, since: Value| {
+            json!({"consumer_tag": tag, "connection": "c", "user": "u", "prefetch_count": 10,
+                "channel_unacknowledged": held, "oldest_unacknowledged_at": since,
+                "acks_per_second": 0.5})
+        };
+        let found = json!({
+            "findings": [{"finding": "consumers_full", "says": "they are slow"}],
+            "messages_ready": 5, "messages_unacknowledged": 10, "published_per_second": 2.0,
+            "consumers": [
+                consumer("holds", 10, 1_764_435_600_250_u64.into()),
+                consumer("idle", 0, Value::Null),
+            ],
+        });
+        let expected = [
+            "they are slow",
+            "5 ready, 10 unacked; published 2.0/s, delivered 0.0/s, acknowledged 0.0/s, \
+             redelivered 0.0/s",
+            "",
+            "consumer  connection  user  prefetch  unacked  oldest unacked since           acks",
+            "holds     c           u     10        10       2025-11-29T17:00:00.250+00:00  0.5/s",
+            "idle      c           u     10        0                                       0.5/s",
+            "",
+            "nobody publishes to it",
+        ];
+        assert_eq!(growth_text(&found).lines().collect::<Vec<_>>(), expected);
     }
 
     #[test]
@@ -443,7 +536,7 @@ mod tests {
         assert_eq!(
             impact_text(&found),
             "if n stops, something breaks:\n  nothing can be declared or deleted until it is back\n  \
-             2 connections are closed\n  1 queues are only there: nobody can use them\n\n\
+             2 connections are closed\n  1 queue exists only there: nobody can use it\n\n\
              vhost  queue  type     fate\n/      q      classic  unusable\n"
         );
     }

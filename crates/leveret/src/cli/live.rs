@@ -4,12 +4,13 @@
 //! Rates are what counters grew by between two answers, so that they are of the last interval and
 //! not of the node's own.
 
-use super::ask::AskOptions;
+use super::ask::{AskOptions, Object, absent, queue_of};
 use super::http::segment;
 use super::table::{Rows, show};
 use super::target::Target;
 use crate::plain_text;
 use clap::Args;
+use leveret_management::timestamps::rfc3339;
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::io::{IsTerminal, Write};
@@ -38,7 +39,7 @@ pub(super) struct Pace {
 
 #[derive(Args)]
 pub(super) struct TopOptions {
-    /// Of this virtual host only
+    /// Only this virtual host
     #[arg(short = 'p', long, value_name = "NAME")]
     vhost: Option<String>,
     /// How many queues to show: those with most messages
@@ -68,11 +69,17 @@ pub(super) enum WatchCommand {
 
 #[derive(Args)]
 pub(super) struct PeekOptions {
-    /// Name of the quorum queue
+    /// Name of the queue
     queue: String,
-    /// Which of the messages that are ready, from 1 on
+    /// Which of the messages, from 1 on
     #[arg(default_value_t = 1)]
     position: u64,
+    /// One that a client holds unacknowledged, and who holds it; not one that is ready
+    #[arg(long)]
+    unacked: bool,
+    /// Of those only one that consumers with this tag hold
+    #[arg(long, value_name = "TAG", requires = "unacked")]
+    consumer: Option<String>,
     /// Its virtual host
     #[arg(short = 'p', long, value_name = "NAME", default_value = "/")]
     vhost: String,
@@ -172,7 +179,7 @@ fn write(before: &str, text: &str) -> bool {
 }
 
 fn get(target: &Target, path: &str) -> Result<Value, String> {
-    target.get(path).map_err(|error| error.to_string())
+    target.get(path).map_err(|error| absent(error, path))
 }
 
 /// `leveret top`
@@ -247,7 +254,10 @@ pub(super) fn watch(command: &WatchCommand) -> Result<String, String> {
     let mut known = Known::new();
     let mut is_first = true;
     again(pace, |now| {
-        let queue = get(&target, &path)?;
+        let queue = target.get(&path).map_err(|error| {
+            let (what, list) = (&queue_of(vhost, name), "list queues");
+            Object { what, list }.absent(error)
+        })?;
         let row = line(&mut known, &queue, now);
         // It is known which queue this is.
         let table = Rows {
@@ -280,17 +290,50 @@ fn watched(table: &Rows, is_first: bool) -> String {
 
 /// `leveret peek QUEUE [POSITION]`
 pub(super) fn peek(options: &PeekOptions) -> Result<String, String> {
-    let target = options.ask.target()?;
     let (vhost, queue) = (segment(&options.vhost), segment(&options.queue));
     let position = options.position;
+    let which = if options.unacked {
+        "unacked"
+    } else {
+        "messages"
+    };
+    let of = options.consumer.as_deref().map(segment);
+    let of = of.map_or(String::new(), |tag| format!("&consumer={tag}"));
     let found = get(
-        &target,
-        &format!("/api/queues/quorum/{vhost}/{queue}/peek/{position}"),
+        &options.ask.target()?,
+        &format!("/api/leveret/queues/{vhost}/{queue}/{which}?position={position}&count=1{of}"),
     )?;
-    if options.ask.json {
-        return Ok(format!("{found:#}\n"));
-    }
+    let what = if options.unacked { "unacked " } else { "" };
+    let found = found.get(0);
+    let found = found.ok_or_else(|| format!("no {what}message at position {position}"))?;
+    Ok(match options.ask.json {
+        true => format!("{found:#}\n"),
+        false => peeked_text(found),
+    })
+}
+
+/// A message as people read it: who holds it where somebody does, then what it is.
+fn peeked_text(found: &Value) -> String {
     let mut text = String::new();
+    let mut line = |name: &str, value: &Value| {
+        text.push_str(&format!("{name:<12} {}\n", show(value)));
+    };
+    if found.get("held_since").is_some() {
+        let since = found["held_since"].as_u64().map(rfc3339);
+        for (name, value) in [
+            ("consumer", &found["consumer_tag"]),
+            ("channel", &found["channel"]),
+            ("user", &found["user"]),
+            ("node", &found["node"]),
+            ("held since", &since.into()),
+            ("redelivered", &found["redelivered"]),
+        ] {
+            line(name, value);
+        }
+    }
+    if found["unreadable"] == true {
+        return text + "\nit cannot be read\n";
+    }
     for (name, value) in [
         ("exchange", &found["exchange"]),
         ("routing key", &found["routing_key"]),
@@ -298,9 +341,9 @@ pub(super) fn peek(options: &PeekOptions) -> Result<String, String> {
         ("bytes", &found["payload_bytes"]),
         ("encoding", &found["payload_encoding"]),
     ] {
-        text.push_str(&format!("{name:<12} {}\n", show(value)));
+        line(name, value);
     }
-    Ok(text + "\n" + &show(&found["payload"]) + "\n")
+    text + "\n" + &show(&found["payload"]) + "\n"
 }
 
 #[cfg(test)]

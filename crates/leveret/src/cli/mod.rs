@@ -18,8 +18,9 @@ pub mod table;
 pub mod target;
 pub use crate::config::{self, Config, ConfigError, FileConfig, Machine, Source};
 use crate::{ctl, file_modes, plain_text, serve};
-use ask::AskOptions;
+use ask::{AskOptions, Object};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use http::segment;
 use serde_json::Value;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -43,7 +44,7 @@ const RABBITMQ_TOOLS: &[&str] = &[
     about = "A message broker for RabbitMQ's clients, tools and operators",
     args_conflicts_with_subcommands = true
 )]
-struct Cli {
+pub(crate) struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
     #[command(flatten)]
@@ -67,7 +68,7 @@ enum Command {
         #[command(subcommand)]
         command: live::WatchCommand,
     },
-    /// Show a message of a quorum queue, which stays where it is
+    /// Show a message of a queue, ready or unacknowledged, which stays where it is
     Peek(live::PeekOptions),
     /// Say to which queues a message would go, by which bindings, and by which not
     Route(route::RouteOptions),
@@ -104,13 +105,17 @@ enum Command {
         #[command(subcommand)]
         command: ConfigCommand,
     },
-    /// Explain, check or repair what lies on disk, while the node is stopped
+    /// Explain, check or repair what is on disk, while the node is stopped
     Storage {
         #[command(subcommand)]
         command: storage::StorageCommand,
     },
     /// Show the version
-    Version,
+    Version {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Measure what this machine carries: `leveret perf --help`
     #[command(disable_help_flag = true)]
     Perf {
@@ -165,7 +170,7 @@ struct ServeOptions {
 struct ListOptions {
     /// What to list
     what: Listed,
-    /// Of this virtual host only
+    /// Only this virtual host
     #[arg(short = 'p', long, value_name = "NAME")]
     vhost: Option<String>,
     #[command(flatten)]
@@ -203,10 +208,13 @@ enum ConfigCommand {
         #[arg(long, value_name = "FILE")]
         config: Option<PathBuf>,
     },
-    /// Show every value in force, and where it was typed
+    /// Show every setting in force, and where it was set
     Show {
         /// File or folder; that of LEVERET_CONFIG_FILE where not given
         file: Option<PathBuf>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
     },
     /// Write a rabbitmq.conf as TOML, with the advanced.config and enabled_plugins beside it, and
     /// what has no counterpart
@@ -263,7 +271,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Some(Command::Disk(options)) => insight::disk(&options),
         Some(Command::Redrive(options)) => redrive::run(&options),
         Some(Command::Import(options)) => import::run(&options),
-        Some(Command::Version) => Ok(format!("leveret {}\n", env!("CARGO_PKG_VERSION"))),
+        Some(Command::Version { json }) => Ok(version(json)),
         Some(Command::Export { file, ask }) => export(file.as_deref(), &ask),
         Some(Command::Cluster { command }) => cluster::run(&command),
         Some(Command::Config { command }) => configuration(&command),
@@ -278,6 +286,14 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             eprintln!("leveret: {}", plain_text::lines(&text));
             ExitCode::FAILURE
         }
+    }
+}
+
+fn version(json: bool) -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    match json {
+        true => format!("{:#}\n", serde_json::json!({"version": version})),
+        false => format!("leveret {version}\n"),
     }
 }
 
@@ -357,7 +373,9 @@ fn configuration(command: &ConfigCommand) -> Result<String, String> {
     let file = match command {
         ConfigCommand::Reference { markdown: true } => return Ok(config::reference::markdown()),
         ConfigCommand::Reference { markdown: false } => return Ok(config::reference::text()),
-        ConfigCommand::Show { file } => return shown(config::file_named(file.as_deref())),
+        ConfigCommand::Show { file, json } => {
+            return shown(config::file_named(file.as_deref()), *json);
+        }
         ConfigCommand::Migrate { file } => return migrated(file),
         ConfigCommand::Check { file, config } => {
             config::file_named(file.as_deref().or(config.as_deref()))
@@ -381,7 +399,7 @@ fn configuration(command: &ConfigCommand) -> Result<String, String> {
 }
 
 /// Every value in force, and where it was typed.
-fn shown(file: Option<PathBuf>) -> Result<String, String> {
+fn shown(file: Option<PathBuf>, json: bool) -> Result<String, String> {
     let typed = config::read(file.as_deref()).map_err(|error| error.to_string())?;
     let loaded = Config::build(&typed, &Machine::here()).map_err(|errors| lines(&errors))?;
     let typed = config::aliases::resolved(&typed);
@@ -396,7 +414,10 @@ fn shown(file: Option<PathBuf>) -> Result<String, String> {
         columns: ["key", "value", "from"].map(str::to_owned).into(),
         rows: loaded.effective.iter().map(row).collect(),
     };
-    Ok(rows.aligned())
+    Ok(match json {
+        true => rows.json(),
+        false => rows.aligned(),
+    })
 }
 
 fn migrated(file: &Path) -> Result<String, String> {
@@ -623,9 +644,39 @@ const POLICY: Columns = &[
     ("definition", "definition"),
 ];
 
+/// Where the API has what is of one virtual host, or all if it has no such list.
+fn path_of_vhost(what: Listed, path: &str, vhost: &str) -> String {
+    match what {
+        Listed::Queues
+        | Listed::Consumers
+        | Listed::Exchanges
+        | Listed::Bindings
+        | Listed::Policies
+        | Listed::OperatorPolicies
+        | Listed::VhostLimits
+        | Listed::StreamGroups => format!("/api/{path}/{vhost}"),
+        Listed::Connections | Listed::Channels | Listed::Permissions | Listed::TopicPermissions => {
+            format!("/api/vhosts/{vhost}/{path}")
+        }
+        Listed::Users | Listed::Parameters | Listed::Vhosts | Listed::UserLimits => {
+            format!("/api/{path}")
+        }
+    }
+}
+
 fn list(options: &ListOptions) -> Result<String, String> {
     let (path, columns) = listed(options.what);
-    let mut found = options.ask.get(&format!("/api/{path}"))?;
+    let mut found = match &options.vhost {
+        None => options.ask.get(&format!("/api/{path}"))?,
+        Some(vhost) => {
+            let object = Object {
+                what: &format!("virtual host '{vhost}'"),
+                list: "list vhosts",
+            };
+            let asked = path_of_vhost(options.what, path, &segment(vhost));
+            options.ask.get_object(&asked, &object)?
+        }
+    };
     if let (Some(vhost), Some(all)) = (&options.vhost, found.as_array_mut()) {
         all.retain(|object| object["vhost"] == **vhost || object["queue"]["vhost"] == **vhost);
     }

@@ -1,6 +1,7 @@
 //! Where the password of a user at a node elsewhere comes from. The arguments of a command are
 //! everybody's to read on its machine: a file, the environment and a prompt are not.
 
+use leveret_types::limits::PASSWORD_LINE_BYTES_MAX;
 use rustix::termios::{LocalModes, OptionalActions, Termios, isatty, tcgetattr, tcsetattr};
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
@@ -11,8 +12,6 @@ use std::path::PathBuf;
 pub const VARIABLE: &str = "LEVERET_PASSWORD";
 /// The user who needs no word about it: a new node's own.
 const GUEST: &str = "guest";
-/// Bytes of the longest password that is read.
-const BYTES_MAX: u64 = 4_096;
 
 /// Where a password comes from: from what is given first, otherwise the environment's, otherwise
 /// what a user at a terminal types.
@@ -66,11 +65,18 @@ impl PasswordSource {
     }
 }
 
-/// The first line, without its end.
+/// The first line, without its end. One that is too long is refused: what is cut off would be
+/// missing from a password that nobody then knows.
 fn first_line(from: impl BufRead) -> io::Result<String> {
     let mut line = String::new();
-    from.take(BYTES_MAX).read_line(&mut line)?;
+    let most = PASSWORD_LINE_BYTES_MAX + "\r\n".len();
+    from.take(most as u64).read_line(&mut line)?;
     let kept = line.trim_end_matches(['\r', '\n']).len();
+    if kept > PASSWORD_LINE_BYTES_MAX {
+        return Err(io::Error::other(format!(
+            "its first line is longer than {PASSWORD_LINE_BYTES_MAX} bytes"
+        )));
+    }
     line.truncate(kept);
     Ok(line)
 }
@@ -153,9 +159,17 @@ mod tests {
     }
 
     #[test]
-    fn no_more_is_read_than_a_password_may_have() {
+    fn a_password_may_have_the_most_bytes_and_is_refused_with_one_more() {
+        let password = |bytes: usize| "a".repeat(bytes);
+        let most = password(PASSWORD_LINE_BYTES_MAX);
+        for end in ["", "\n", "\r\n", "\nanother line"] {
+            let line = first_line(format!("{most}{end}").as_bytes());
+            assert_eq!(line.expect("a line"), most, "{end:?}");
+            let more = password(PASSWORD_LINE_BYTES_MAX + 1) + end;
+            let error = first_line(more.as_bytes()).expect_err("one too many");
+            assert!(error.to_string().contains("4096 bytes"), "{error}");
+        }
         let endless = io::BufReader::new(io::repeat(b'a'));
-        let line = first_line(endless).expect("a line");
-        assert_eq!(line.len() as u64, BYTES_MAX);
+        assert!(first_line(endless).is_err());
     }
 }

@@ -2,9 +2,9 @@
 //! another queue. The node does it (`/api/leveret/queues/{vhost}/{name}/moves`); the command tells
 //! how far it is.
 
-use super::ask::AskOptions;
+use super::ask::{AskOptions, Object, queue_of};
 use super::http::segment;
-use super::target::Target;
+use super::target::{CallError, Target};
 use crate::plain_text;
 use clap::Args;
 use serde_json::{Value, json};
@@ -55,14 +55,21 @@ pub(super) fn run(options: &RedriveOptions) -> Result<String, String> {
     let moves = format!("/api/leveret/queues/{vhost}/{queue}/moves");
     if let Some(id) = &options.stop {
         let path = format!("{moves}/{}", segment(id));
+        let move_of = Object {
+            what: &format!(
+                "move '{id}' of {}",
+                queue_of(&options.vhost, &options.queue)
+            ),
+            list: "list queues",
+        };
         let stopped = target.call("DELETE", &path, None);
-        stopped.map_err(|error| error.to_string())?;
+        stopped.map_err(|error| move_of.absent(error))?;
         return Ok(format!(
             "{id} ends behind the messages that are under way\n"
         ));
     }
     let begun = target.call("POST", &moves, Some(&wanted(options)));
-    let begun = begun.map_err(|error| error.to_string())?;
+    let begun = begun.map_err(|error| refused(options, error))?;
     let ended = followed(&target, &moves, begun)?;
     if let Some(why) = ended["failure"].as_str() {
         return Err(format!("{}{why}", shown(options, &ended)));
@@ -71,6 +78,18 @@ pub(super) fn run(options: &RedriveOptions) -> Result<String, String> {
         true => format!("{ended:#}\n"),
         false => shown(options, &ended),
     })
+}
+
+/// Why the move does not begin: a 404 is about the queue, unless it names another one.
+fn refused(options: &RedriveOptions, error: CallError) -> String {
+    match error {
+        CallError::Refused(404, reason) if reason != "Not Found" => reason,
+        error => Object {
+            what: &queue_of(&options.vhost, &options.queue),
+            list: "list queues",
+        }
+        .absent(error),
+    }
 }
 
 /// What the API is asked for.

@@ -1,7 +1,7 @@
 //! `leveret route`: where a message would go, by which bindings, and by which it would not, as the
 //! node says.
 
-use super::ask::AskOptions;
+use super::ask::{AskOptions, Object};
 use super::http::segment;
 use super::table::{Rows, show};
 use clap::Args;
@@ -36,9 +36,17 @@ pub(super) fn run(options: &RouteOptions) -> Result<String, String> {
     let (vhost, exchange) = (segment(&options.vhost), segment(exchange));
     let (key, headers) = (segment(&options.key), headers(&options.header)?);
     let headers = segment(&headers.to_string());
-    let way = options.ask.get(&format!(
+    let object = Object {
+        what: &format!(
+            "exchange '{}' in vhost '{}'",
+            options.exchange, options.vhost
+        ),
+        list: "list exchanges",
+    };
+    let path = format!(
         "/api/leveret/exchanges/{vhost}/{exchange}/route?routing_key={key}&headers={headers}"
-    ))?;
+    );
+    let way = options.ask.get_object(&path, &object)?;
     let unmatched = not_taken(&way);
     if options.ask.json {
         let shown = json!({"exchange": way["exchange"], "routing_key": way["routing_key"],

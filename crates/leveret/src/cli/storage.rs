@@ -3,6 +3,7 @@
 use super::set_aside::SET_ASIDE;
 use crate::config::{self, Config, Machine, Source};
 use crate::file_modes;
+use crate::serve::process::uuid_text;
 use clap::{Args, Subcommand};
 use leveret_cluster::catalogue;
 use leveret_cluster::group;
@@ -10,10 +11,11 @@ use leveret_metadata::{Catalogue, CatalogueError};
 use leveret_queue_host::quorum::replica::HEADER_LOG;
 use leveret_queue_host::shard::{CATALOGUE_GROUP_LOG, CATALOGUE_LOG, queue_of, shard_of};
 use leveret_shell::disk::RealDisk;
-use leveret_storage::inspect::{self, InspectError, Inspection, ReadOnly, Repair};
+use leveret_storage::inspect::{self, InspectError, Inspection, LogInspection, ReadOnly, Repair};
 use leveret_storage::rebuild::rebuild;
 use leveret_storage::{AsideFile, Folders, OpenError, files_set_aside};
 use leveret_types::LogId;
+use serde_json::{Value, json};
 use std::io;
 use std::path::PathBuf;
 
@@ -21,12 +23,12 @@ use std::path::PathBuf;
 #[derive(Subcommand)]
 pub enum StorageCommand {
     /// Say what the store holds, from its indexes alone: fast, and changes nothing
-    Inspect(Place),
+    Inspect(Looked),
     /// Read every message that lives and check its checksum; changes nothing
     ///
     /// Fails if anything cannot be read. The node need not be repaired to start: it sets the queues
     /// that are damaged aside, and serves all others.
-    Verify(Place),
+    Verify(Looked),
     /// Give up what is damaged, so that its queues are served again without it
     ///
     /// What is given up is lost for good: copy the folders first. Without `--accept-loss` nothing
@@ -34,7 +36,7 @@ pub enum StorageCommand {
     Repair {
         /// Where the store is
         #[command(flatten)]
-        place: Place,
+        store: StoreLocation,
         /// Only this log, by the number that `verify` shows; may be given several times
         #[arg(long = "log", value_name = "NUMBER")]
         logs: Vec<u64>,
@@ -50,16 +52,26 @@ pub enum StorageCommand {
     Rebuild {
         /// Where the damaged store is
         #[command(flatten)]
-        place: Place,
+        store: StoreLocation,
         /// Folder for the new store; put it in the place of the old one when you are content
         #[arg(long, value_name = "FOLDER")]
         into: PathBuf,
     },
 }
 
+/// Which store is looked at, and how what is found is told.
+#[derive(Args)]
+pub struct Looked {
+    #[command(flatten)]
+    store: StoreLocation,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
 /// Where the store is: the folders that a node with this configuration would use.
 #[derive(Args)]
-pub struct Place {
+pub struct StoreLocation {
     /// Configuration of the node whose store it is
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -68,7 +80,66 @@ pub struct Place {
     data_dir: Option<PathBuf>,
 }
 
-impl Place {
+impl Looked {
+    /// What was found, as it is told.
+    fn text(
+        &self,
+        disk: &RealDisk,
+        folders: &Folders,
+        found: &Inspection,
+    ) -> Result<String, String> {
+        let names = Names::read(disk, folders);
+        match self.json {
+            true => json_of(disk, folders, found, &names),
+            false => Ok(described(found, &names) + &aside(disk, folders)?),
+        }
+    }
+}
+
+/// What was found, for programs.
+fn json_of(
+    disk: &RealDisk,
+    folders: &Folders,
+    found: &Inspection,
+    names: &Names,
+) -> Result<String, String> {
+    let lookup = names.lookup();
+    let log = |log: &LogInspection| {
+        let damage = log.damage.as_ref();
+        let damage = damage.map(|damage| json!({"lost": damage.lost.len(), "notes": damage.notes}));
+        json!({
+            "log": log.log.0,
+            "of": lookup(log.log),
+            "shard": log.shard,
+            "entries": log.entries,
+            "bytes": log.bytes,
+            "segment_entries": log.segment_entries,
+            "damage": damage,
+        })
+    };
+    let (folder, files) = set_aside(disk, folders)?;
+    let file = |file: &AsideFile| json!({"name": file.name, "bytes": file.bytes, "what": file.what.to_string()});
+    let told = json!({
+        "store": uuid_text(found.uuid),
+        "shards": found.shards,
+        "segment_bytes": found.segment_bytes,
+        "segment_live_bytes": found.segment_live_bytes,
+        "verified_entries": found.verified_entries,
+        "damaged_logs": found.damaged().count(),
+        "logs": found.logs.iter().map(log).collect::<Value>(),
+        "set_aside_folder": folder.display().to_string(),
+        "set_aside": files.iter().map(file).collect::<Value>(),
+    });
+    Ok(format!("{told:#}\n"))
+}
+
+/// The folder of what starts have set aside, and its files.
+fn set_aside(disk: &RealDisk, folders: &Folders) -> Result<(PathBuf, Vec<AsideFile>), String> {
+    files_set_aside(disk, folders)
+        .map_err(|error| format!("cannot look at what was set aside: {error}"))
+}
+
+impl StoreLocation {
     fn folders(&self) -> Result<Folders, String> {
         let file = config::file_named(self.config.as_deref());
         let mut typed = config::read(file.as_deref()).map_err(|error| error.to_string())?;
@@ -87,37 +158,40 @@ pub fn run(command: &StorageCommand) -> Result<String, String> {
     file_modes::keep_private();
     let disk = RealDisk::new();
     match command {
-        StorageCommand::Inspect(place) => {
-            let folders = place.folders()?;
+        StorageCommand::Inspect(looked) => {
+            let folders = looked.store.folders()?;
             let found = inspect::inspect(&disk, &folders).map_err(told)?;
-            let text = described(&found, &Names::read(&disk, &folders));
-            Ok(text + &aside(&disk, &folders)?)
+            looked.text(&disk, &folders, &found)
         }
-        StorageCommand::Verify(place) => {
-            let folders = place.folders()?;
+        StorageCommand::Verify(looked) => {
+            let folders = looked.store.folders()?;
             let found = inspect::verify(&disk, &folders).map_err(told)?;
-            let text = described(&found, &Names::read(&disk, &folders));
-            let text = text + &aside(&disk, &folders)?;
+            let text = looked.text(&disk, &folders, &found)?;
             match found.damaged().count() {
                 0 => Ok(text),
+                // What reads JSON reads it from where it always is.
+                damaged if looked.json => {
+                    super::print(&text);
+                    Err(format!("{damaged} logs are damaged"))
+                }
                 damaged => Err(format!("{damaged} logs are damaged\n\n{text}")),
             }
         }
         StorageCommand::Repair {
-            place,
+            store,
             logs,
             accept_loss,
         } => {
             let logs: Vec<LogId> = logs.iter().copied().map(LogId).collect();
-            let folders = place.folders()?;
+            let folders = store.folders()?;
             if *accept_loss {
                 return repair(&disk, &folders, &logs);
             }
             let found = inspect::verify(&disk, &folders).map_err(told)?;
             would_be_lost(&found, &logs, &Names::read(&disk, &folders))
         }
-        StorageCommand::Rebuild { place, into } => {
-            let folders = place.folders()?;
+        StorageCommand::Rebuild { store, into } => {
+            let folders = store.folders()?;
             rebuild_store(&disk, &folders, &Folders::within(into)).map_err(told)
         }
     }
@@ -252,8 +326,7 @@ fn described(found: &Inspection, names: &Names) -> String {
 
 /// What starts have set aside, file by file, and what to do about it.
 fn aside(disk: &RealDisk, folders: &Folders) -> Result<String, String> {
-    let (folder, files) = files_set_aside(disk, folders)
-        .map_err(|error| format!("cannot look at what was set aside: {error}"))?;
+    let (folder, files) = set_aside(disk, folders)?;
     if files.is_empty() {
         return Ok(String::new());
     }

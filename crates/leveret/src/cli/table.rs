@@ -27,16 +27,25 @@ impl Rows {
         }
     }
 
-    /// Columns padded to their widest value: for people.
+    /// Columns padded to their widest value, and cut so that a line fits the terminal that they
+    /// are written to: for people.
     #[must_use]
     pub fn aligned(&self) -> String {
+        self.aligned_within(terminal_width())
+    }
+
+    /// The same for a terminal of so many columns; whole where it goes elsewhere.
+    fn aligned_within(&self, terminal: Option<usize>) -> String {
         let cells = self.cells();
-        let widths = self.widths(&cells);
+        let mut widths = self.widths(&cells);
+        if let Some(terminal) = terminal {
+            self.fit(&mut widths, terminal);
+        }
         let mut out = String::new();
         for row in std::iter::once(&self.columns).chain(&cells) {
             let mut line = String::new();
             for (cell, width) in row.iter().zip(&widths) {
-                line.push_str(&pad(cell, width + 2));
+                line.push_str(&pad(&cut(cell, *width), width + 2));
             }
             out.push_str(line.trim_end());
             out.push('\n');
@@ -94,20 +103,50 @@ impl Rows {
             .collect()
     }
 
+    /// JSON objects, one a line.
+    #[must_use]
+    pub fn json_lines(&self) -> String {
+        let objects = self.objects();
+        objects.map(|object| object + "\n").collect()
+    }
+
+    fn objects(&self) -> impl Iterator<Item = String> {
+        self.rows.iter().map(|row| {
+            let pairs = self.columns.iter().cloned().zip(row.iter().cloned());
+            Value::Object(pairs.collect::<Map<_, _>>()).to_string()
+        })
+    }
+
     /// A JSON array of objects, one a line.
     #[must_use]
     pub fn json(&self) -> String {
-        let objects: Vec<_> = self
-            .rows
-            .iter()
-            .map(|row| {
-                let pairs = self.columns.iter().cloned().zip(row.iter().cloned());
-                Value::Object(pairs.collect::<Map<_, _>>()).to_string()
-            })
-            .collect();
+        let objects: Vec<_> = self.objects().collect();
         match objects.is_empty() {
             true => "[]\n".to_owned(),
             false => format!("[\n{}\n]\n", objects.join("\n,")),
+        }
+    }
+
+    /// Makes the widest columns of texts narrower until a line fits, never one of figures, and none
+    /// narrower than its heading or [`TEXT_CHARS_MIN`].
+    fn fit(&self, widths: &mut [usize], terminal: usize) {
+        let is_figure = |value: &Value| match value {
+            Value::Null | Value::Number(_) => true,
+            Value::String(text) => text.starts_with(|first: char| first.is_ascii_digit()),
+            _ => false,
+        };
+        let is_text = |column: usize| !self.rows.iter().all(|row| is_figure(&row[column]));
+        let least = |column: usize| self.columns[column].chars().count().max(TEXT_CHARS_MIN);
+        loop {
+            let line = widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1);
+            let texts = (0..widths.len()).filter(|at| is_text(*at) && widths[*at] > least(*at));
+            let Some(widest) = texts.max_by_key(|at| widths[*at]) else {
+                return;
+            };
+            if line <= terminal {
+                return;
+            }
+            widths[widest] -= 1;
         }
     }
 
@@ -125,6 +164,26 @@ impl Rows {
         columns
             .map(|(at, name)| width(at).max(name.chars().count()))
             .collect()
+    }
+}
+
+/// Characters of a text that stay, however narrow the terminal is.
+const TEXT_CHARS_MIN: usize = 8;
+
+/// Columns of the terminal that standard output is; none where it is no terminal.
+fn terminal_width() -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
+    Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
+}
+
+/// A text of at most so many characters, with a mark where something is left out.
+fn cut(text: &str, width: usize) -> String {
+    match text.char_indices().nth(width) {
+        None => text.to_owned(),
+        Some(_) => {
+            let kept: String = text.chars().take(width.saturating_sub(1)).collect();
+            kept + "…"
+        }
     }
 }
 
@@ -185,6 +244,27 @@ mod tests {
             ("tags", "tags"),
         ];
         Rows::pick(&objects, &columns)
+    }
+
+    #[test]
+    fn a_table_fits_the_terminal_by_its_widest_texts_and_never_by_its_figures() {
+        let long = "a".repeat(40);
+        let row = json!({"name": long, "messages": 12_345_678_901_u64, "state": "running"});
+        let columns = ["name", "messages", "state"].map(|name| (name, name));
+        let table = Rows::pick(&[row], &columns);
+        let whole = table.aligned_within(None);
+        assert!(whole.contains(&long), "{whole}");
+        assert_eq!(table.aligned_within(Some(200)), whole);
+        for width in 34..62 {
+            let fitted = table.aligned_within(Some(width));
+            let longest = fitted.lines().map(|line| line.chars().count()).max();
+            assert!(longest <= Some(width), "{width}: {fitted}");
+            let shown = fitted.contains("12345678901") && fitted.contains("running");
+            assert!(shown && fitted.contains("aaa…"), "{fitted}");
+        }
+        // What cannot be cut stays.
+        let least = table.aligned_within(Some(1));
+        assert!(least.contains("aaaaaaa…  12345678901  running"), "{least}");
     }
 
     #[test]

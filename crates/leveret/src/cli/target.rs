@@ -6,6 +6,7 @@ use super::password::PasswordSource;
 use crate::config::machine;
 use crate::http::Answer;
 use crate::trust::Trust;
+use leveret_management::definitions_pieces::definitions_pieces;
 use serde_json::Value;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -47,6 +48,17 @@ pub enum CallError {
     OtherNode(String),
     /// The node refuses: HTTP status and reason.
     Refused(u16, String),
+}
+
+impl CallError {
+    /// The same with more behind it.
+    fn with(self, more: &str) -> Self {
+        match self {
+            Self::Unreachable(text) => Self::Unreachable(text + more),
+            Self::OtherNode(text) => Self::OtherNode(text + more),
+            Self::Refused(status, text) => Self::Refused(status, text + more),
+        }
+    }
 }
 
 impl std::fmt::Display for CallError {
@@ -195,6 +207,24 @@ impl Target {
             .send("POST", path, &[], bytes)
             .map_err(|error| self.unreachable(&error))?;
         good(answer).map(|answer| answer.json())
+    }
+
+    /// Imports definitions: those that are larger than one import may be in pieces, one after the
+    /// other. What an import has made stays where a later one is refused.
+    pub fn import(&self, definitions: Vec<u8>) -> Result<(), CallError> {
+        let pieces = definitions_pieces(definitions);
+        let count = pieces.len();
+        for (done, piece) in pieces.into_iter().enumerate() {
+            let imported = self.upload("/api/definitions", piece);
+            imported.map_err(|error| match done {
+                0 => error,
+                done => error.with(&format!(
+                    "; {done} of the {count} pieces that so large a file is imported in are in \
+                     the node: import the whole file again when that is mended"
+                )),
+            })?;
+        }
+        Ok(())
     }
 
     fn unreachable(&self, error: &std::io::Error) -> CallError {

@@ -13,6 +13,7 @@ use super::settled::{
 use super::{ConfigError, Loaded, aliases, value};
 use crate::trust::Trust;
 use leveret_metadata::MembershipConfig;
+use leveret_types::limits::IO_THREADS_MAX;
 use listeners::AMQP_TLS;
 use std::path::PathBuf;
 
@@ -89,11 +90,16 @@ fn effective(typed: &FileConfig) -> Vec<(String, String)> {
 
 /// The files in which a password or a secret was typed, each once.
 fn secret_files(typed: &FileConfig) -> Vec<PathBuf> {
-    let secret = |name| match keys::find(name) {
+    let secret = |name: &str| match keys::find(name) {
         Some(Meaning::Key(key)) => key.kind == Kind::Secret,
         _ => false,
     };
-    let files = typed.iter().filter(|(name, _)| secret(name));
+    files_of(typed, secret)
+}
+
+/// The files in which keys were typed that are as `is_meant` says, each once.
+fn files_of(typed: &FileConfig, is_meant: impl Fn(&str) -> bool) -> Vec<PathBuf> {
+    let files = typed.iter().filter(|(name, _)| is_meant(name));
     let files = files.filter_map(|(_, setting)| match &setting.source {
         Source::Line(file, _) => Some(PathBuf::from(file)),
         Source::Variable(_) | Source::Flag(_) => None,
@@ -249,11 +255,20 @@ impl Reader<'_> {
             relaxed_redeclaration: self
                 .flag("quorum_queue.property_equivalence.relaxed_checks_on_redeclaration"),
             threads: Threads {
-                io: choose(self.count("io_threads"), machine.cores.clamp(1, 64)),
+                io: choose(
+                    self.count("io_threads"),
+                    machine.cores.clamp(1, IO_THREADS_MAX),
+                ),
                 shards: choose(self.count("shards"), machine.cores.clamp(1, 64)),
             },
             log: self.log(&folders),
             folders,
+            tags: ["cluster_tags", "node_tags"].map(|family| {
+                let tags = self.typed.below(family);
+                tags.map(|(tag, setting)| (tag.to_owned(), setting.text.clone()))
+                    .collect()
+            }),
+            files: files_of(self.typed, |_| true),
             management_prefix: {
                 let words = self.words("management.path_prefix");
                 match words.trim_matches('/') {
@@ -266,6 +281,7 @@ impl Reader<'_> {
                 origins.map(|(_, setting)| setting.text.clone()).collect()
             },
             management_cors_seconds: self.count("management.cors.max_age"),
+            management_session_minutes: self.count("management.login_session_timeout"),
             management_requests_per_second: self.count("management.rate_limit.requests_per_second"),
             management_hosts: {
                 let hosts = self.typed.below("management.hosts");

@@ -84,24 +84,26 @@ const INTRODUCTION: &str = r#"# Configuration
 
 `leveret config reference --markdown` writes this page.
 
-A node needs no configuration. What it is told comes from, each going before the one above it:
+A node needs no configuration. Settings come from three places; a later one overrides an earlier
+one:
 
 1. a file: `--config FILE`, or `LEVERET_CONFIG_FILE`, or `RABBITMQ_CONFIG_FILE`. A name that ends in
    `.conf` is read as rabbitmq.conf is; anything else is TOML; a folder is read file by file, in the
    order of names. Beside a `rabbitmq.conf`, its `advanced.config` and `enabled_plugins`
    are read too, as RabbitMQ does (`RABBITMQ_ADVANCED_CONFIG_FILE` and
-   `RABBITMQ_ENABLED_PLUGINS_FILE` name others): their entries are judged as the keys below, and
+   `RABBITMQ_ENABLED_PLUGINS_FILE` name others): their entries are checked like the keys below, and
    plugins whose work is not done here refuse a start. A `rabbitmq.config` in Erlang's form is read
    by its ending.
 2. the environment: RabbitMQ's `RABBITMQ_DEFAULT_USER`, `_DEFAULT_PASS`, `_DEFAULT_VHOST`,
    `_NODENAME`, `_NODE_PORT` and `_VM_MEMORY_HIGH_WATERMARK`; then, for every key, `LEVERET_` and
    its name in capitals with `_` for each dot: `LEVERET_DISK_FREE_LIMIT_ABSOLUTE=2GB`.
-3. options of the command line: `--data-dir`, `--amqp`, `--http`, `--metrics`.
+3. options of the command line: `--data-dir`, `--amqp`, `--stream`, `--http`, `--metrics`,
+   `--cluster`, `--join`.
 
 `leveret config check [FILE]` says what is wrong without starting anything: it looks at all that a
 start does before anybody is served, also at folders, certificates, secrets, the store that is
-there, and what that would say to `load_definitions`. A key that is not known refuses to start, and
-names the one that is most like it.
+there, and what that would say to `load_definitions`. With an unknown key the node refuses to start
+and names the most similar key.
 
 In TOML, dots make tables, as always: `disk_free_limit.absolute = "2GB"` and `[disk_free_limit]`
 with `absolute = "2GB"` say the same. A key that has keys below it and a value of its own

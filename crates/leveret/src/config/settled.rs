@@ -18,6 +18,10 @@ pub struct Config {
     pub node_name: String,
     /// Name of the cluster that it is.
     pub cluster_name: String,
+    /// What an operator has marked the cluster with, and this node: names and values.
+    pub tags: [Vec<(String, String)>; 2],
+    /// Files in which anything of it was typed.
+    pub files: Vec<PathBuf>,
     /// Where things are kept.
     pub folders: Folders,
     /// What is listened on.
@@ -58,6 +62,8 @@ pub struct Config {
     pub management_origins: Vec<String>,
     /// Seconds for which a browser need not ask again whether they may.
     pub management_cors_seconds: u64,
+    /// Minutes that a login on the page lasts; 0: as long as its tab is open.
+    pub management_session_minutes: u64,
     /// Requests that each user and each address may send to the HTTP API in a second; 0: no bound.
     pub management_requests_per_second: u64,
     /// Whether samples of figures are taken.
@@ -89,9 +95,9 @@ pub struct Folders {
     /// The folder of all others, unless these are elsewhere; holds the node's identity and the
     /// command line's token.
     pub root: PathBuf,
-    /// The store's identity and checkpoints.
+    /// What the node knows (identity, catalogue, checkpoints), and segments of classic queues.
     pub data: PathBuf,
-    /// Segments, of classic and quorum queues alike.
+    /// Segments of quorum queues, and streams.
     pub segment: PathBuf,
     /// The write-ahead log.
     pub wal: PathBuf,

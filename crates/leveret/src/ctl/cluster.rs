@@ -1,6 +1,7 @@
 //! The commands about the cluster, and `rabbitmq-queues`' about members of replicated queues.
 
 use super::node::or_no_queue;
+use super::options::Which;
 use super::{Context, Failure, Output, code};
 use crate::cli::http::segment;
 use crate::cli::table::{Rows, show};
@@ -167,6 +168,12 @@ pub fn even_voters(voters: usize) -> String {
 
 pub fn forget_cluster_node(context: &Context<'_>) -> Result<Output> {
     let node = context.argument(0);
+    if context.options.which == Some(Which::Offline) {
+        return Err(Failure::usage(format!(
+            "--offline changes a node that does not run: here a majority decides who belongs to \
+             it. Run forget_cluster_node {node} without it, against a node that runs"
+        )));
+    }
     context.banner(format!("Removing node {node} from the cluster"));
     change(context, "forget", &json!({ "node": node }))?;
     Ok(Output::Done)
@@ -379,7 +386,7 @@ pub(super) fn change(context: &Context<'_>, what: &str, body: &Value) -> Result<
     Ok(context.target.call("POST", &path, Some(body))?)
 }
 
-fn patterns(context: &Context<'_>) -> Value {
+pub(super) fn patterns(context: &Context<'_>) -> Value {
     json!({
         "vhosts": context.options.vhost_pattern,
         "queues": context.options.queue_pattern,

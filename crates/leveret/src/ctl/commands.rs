@@ -10,12 +10,14 @@ use std::ops::RangeInclusive;
 pub struct Command {
     /// Its name.
     pub name: &'static str,
-    /// How it is used.
+    /// How it is used: with each option that it takes, beside those that all take.
     pub usage: &'static str,
     /// How many positional arguments it takes.
     pub arguments: RangeInclusive<usize>,
     /// Whether it needs no node.
     pub offline: bool,
+    /// Whether all that it does is to say what serves instead.
+    pub is_refused: bool,
     /// Whether it waits for a node that has not started yet.
     pub waits: bool,
     /// What it does.
@@ -33,6 +35,7 @@ const fn command(
         usage,
         arguments,
         offline: false,
+        is_refused: false,
         waits: false,
         run,
     }
@@ -52,7 +55,9 @@ const MANY: usize = 64;
 
 /// A command that is refused with what serves instead, whatever it is given.
 const fn refused(name: &'static str) -> Command {
-    offline(command(name, name, 0..=MANY, instead::instead))
+    let mut command = offline(command(name, name, 0..=MANY, instead::instead));
+    command.is_refused = true;
+    command
 }
 
 /// Every command, by subject.
@@ -108,31 +113,31 @@ static COMMANDS: &[Command] = &[
     command("list_global_parameters", "list_global_parameters", 0..=0, users::list_global_parameters),
     command("set_cluster_name", "set_cluster_name <name>", 1..=1, users::set_cluster_name),
     // Lists.
-    command("list_queues", "list_queues [-p <vhost>] [<column> ...]", 0..=MANY, lists::list_queues),
+    command("list_queues", "list_queues [-p <vhost>] [--all] [--online] [--offline] [--local] [<column> ...]", 0..=MANY, lists::list_queues),
     command("list_exchanges", "list_exchanges [-p <vhost>] [<column> ...]", 0..=MANY, lists::list_exchanges),
     command("list_bindings", "list_bindings [-p <vhost>] [<column> ...]", 0..=MANY, lists::list_bindings),
     command("list_connections", "list_connections [<column> ...]", 0..=MANY, lists::list_connections),
     command("list_channels", "list_channels [-p <vhost>] [<column> ...]", 0..=MANY, lists::list_channels),
     command("list_consumers", "list_consumers [-p <vhost>] [<column> ...]", 0..=MANY, lists::list_consumers),
     command("list_feature_flags", "list_feature_flags [<column> ...]", 0..=MANY, lists::list_feature_flags),
-    command("list_deprecated_features", "list_deprecated_features [<column> ...]", 0..=MANY, lists::list_deprecated_features),
-    command("list_unresponsive_queues", "list_unresponsive_queues [-p <vhost>] [<column> ...]", 0..=MANY, lists::list_unresponsive_queues),
+    command("list_deprecated_features", "list_deprecated_features [--used] [<column> ...]", 0..=MANY, lists::list_deprecated_features),
+    command("list_unresponsive_queues", "list_unresponsive_queues [-p <vhost>] [--queue-timeout <milliseconds>] [--all] [--local] [<column> ...]", 0..=MANY, lists::list_unresponsive_queues),
     // Queues and connections.
     command("purge_queue", "purge_queue [-p <vhost>] <queue>", 1..=1, node::purge_queue),
     command("delete_queue", "delete_queue [-p <vhost>] <queue> [--if-empty] [--if-unused]", 1..=1, node::delete_queue),
     command("close_connection", "close_connection <connection pid or name> <explanation>", 2..=2, node::close_connection),
     command("close_all_connections", "close_all_connections [-p <vhost>] [--global] [--limit <n>] [--per-connection-delay <ms>] <explanation>", 1..=1, node::close_all_connections),
     command("close_all_user_connections", "close_all_user_connections <username> <explanation>", 2..=2, node::close_all_user_connections),
-    command("import_definitions", "import_definitions [<file>]", 0..=1, node::import_definitions),
-    command("export_definitions", "export_definitions [<file>|-]", 0..=1, node::export_definitions),
+    command("import_definitions", "import_definitions [<file>] [--format json] [--skip-if-unchanged]", 0..=1, node::import_definitions),
+    command("export_definitions", "export_definitions [<file>|-] [--format json]", 0..=1, node::export_definitions),
     // The node.
-    command("status", "status", 0..=0, node::status),
+    command("status", "status [--unit <bytes|kb|kib|mb|mib|gb|gib|tb|tib>]", 0..=0, node::status),
     command("cluster_status", "cluster_status", 0..=0, cluster::cluster_status),
-    command("forget_cluster_node", "forget_cluster_node <node>", 1..=1, cluster::forget_cluster_node),
-    command("grow", "grow <node> <all|even> [--vhost-pattern <pattern>] [--queue-pattern <pattern>]", 2..=2, cluster::grow),
-    command("grow_to_count", "grow_to_count <node_count> <all|even> [--vhost-pattern <pattern>] [--queue-pattern <pattern>]", 2..=2, cluster::grow_to_count),
-    command("shrink", "shrink <node> [--vhost-pattern <pattern>] [--queue-pattern <pattern>]", 1..=1, cluster::shrink),
-    command("add_member", "add_member [-p <vhost>] <queue> <node>", 2..=2, cluster::add_member),
+    command("forget_cluster_node", "forget_cluster_node <node> [--offline]", 1..=1, cluster::forget_cluster_node),
+    command("grow", "grow <node> <all|even> [--vhost-pattern <pattern>] [--queue-pattern <pattern>] [--membership <promotable|voter>] [--errors-only]", 2..=2, cluster::grow),
+    command("grow_to_count", "grow_to_count <node_count> <all|even> [--vhost-pattern <pattern>] [--queue-pattern <pattern>] [--membership <promotable|voter>] [--errors-only]", 2..=2, cluster::grow_to_count),
+    command("shrink", "shrink <node> [--vhost-pattern <pattern>] [--queue-pattern <pattern>] [--errors-only]", 1..=1, cluster::shrink),
+    command("add_member", "add_member [-p <vhost>] <queue> <node> [--membership <promotable|voter>]", 2..=2, cluster::add_member),
     command("quorum_status", "quorum_status [-p <vhost>] <queue>", 1..=1, cluster::quorum_status),
     command("peek", "peek [-p <vhost>] <queue> <position>", 2..=2, cluster::peek),
     command("transfer_leadership", "transfer_leadership [-p <vhost>] <queue> <node>", 2..=2, cluster::transfer_leadership),
@@ -159,7 +164,7 @@ static COMMANDS: &[Command] = &[
     command("force_gc", "force_gc", 0..=0, diagnostics::nothing_to_do),
     command("force_boot", "force_boot", 0..=0, diagnostics::nothing_to_do),
     command("reconcile_vhosts", "reconcile_vhosts", 0..=0, diagnostics::nothing_to_do),
-    command("rebalance", "rebalance <all|classic|quorum>", 0..=1, node::rebalance),
+    command("rebalance", "rebalance <all|classic|quorum> [--vhost-pattern <regex>] [--queue-pattern <regex>]", 0..=1, node::rebalance),
     offline(command("version", "version", 0..=0, node::version)),
     // What can have no meaning here, and says what serves instead.
     refused("activate_free_disk_space_monitoring"),
@@ -211,25 +216,25 @@ static COMMANDS: &[Command] = &[
     refused("shovel_status"),
     refused("update_cluster_nodes"),
     // rabbitmq-streams.
-    command("list_stream_connections", "list_stream_connections [<column> ...]", 0..=MANY, streams::list_connections),
-    command("list_stream_publishers", "list_stream_publishers [-p <vhost>] [<column> ...]", 0..=MANY, streams::list_publishers),
-    command("list_stream_consumers", "list_stream_consumers [-p <vhost>] [<column> ...]", 0..=MANY, streams::list_consumers),
-    command("list_stream_consumer_groups", "list_stream_consumer_groups [-p <vhost>] [<column> ...]", 0..=MANY, streams::list_groups),
-    command("list_stream_group_consumers", "list_stream_group_consumers --stream <stream> --reference <reference> [-p <vhost>] [<column> ...]", 0..=MANY, streams::list_group_consumers),
+    command("list_stream_connections", "list_stream_connections [--verbose] [<column> ...]", 0..=MANY, streams::list_connections),
+    command("list_stream_publishers", "list_stream_publishers [-p <vhost>] [--verbose] [<column> ...]", 0..=MANY, streams::list_publishers),
+    command("list_stream_consumers", "list_stream_consumers [-p <vhost>] [--verbose] [<column> ...]", 0..=MANY, streams::list_consumers),
+    command("list_stream_consumer_groups", "list_stream_consumer_groups [-p <vhost>] [--verbose] [<column> ...]", 0..=MANY, streams::list_groups),
+    command("list_stream_group_consumers", "list_stream_group_consumers --stream <stream> --reference <reference> [-p <vhost>] [--verbose] [<column> ...]", 0..=MANY, streams::list_group_consumers),
     command("list_stream_tracking", "list_stream_tracking [-p <vhost>] <stream> [--all | --offset | --writer]", 1..=1, streams::list_tracking),
     command("stream_status", "stream_status [-p <vhost>] [--tracking] <stream>", 1..=1, streams::stream_status),
     command("add_replica", "add_replica [-p <vhost>] <stream> <node>", 2..=2, streams::add_replica),
     command("delete_replica", "delete_replica [-p <vhost>] <stream> <node>", 2..=2, streams::delete_replica),
     command("restart_stream", "restart_stream [-p <vhost>] <stream> [--preferred-leader-node <node>]", 1..=1, streams::restart_stream),
     command("reset_offset", "reset_offset [-p <vhost>] --stream <stream> --reference <reference>", 0..=0, streams::reset_offset),
-    command("add_super_stream", "add_super_stream <name> [-p <vhost>] [--partitions <n>] [--binding-keys <a,b>] [--routing key|hash|key-or-hash] [--max-length-bytes <size>] [--max-age <duration>] [--stream-max-segment-size-bytes <size>] [--leader-locator <locator>] [--initial-cluster-size <n>]", 1..=1, streams::add_super_stream),
-    command("add_super_stream_partitions", "add_super_stream_partitions <name> [-p <vhost>] [--partitions <n>] [--binding-keys <a,b>] [--max-length-bytes <size>] [--max-age <duration>] [--stream-max-segment-size-bytes <size>] [--leader-locator <locator>] [--initial-cluster-size <n>]", 1..=1, streams::add_super_stream_partitions),
+    command("add_super_stream", "add_super_stream <name> [-p <vhost>] [--partitions <n>] [--binding-keys <a,b>|--routing-keys <a,b>] [--routing key|hash|key-or-hash] [--max-length-bytes <size>] [--max-age <duration>] [--stream-max-segment-size-bytes <size>] [--leader-locator <locator>] [--initial-cluster-size <n>]", 1..=1, streams::add_super_stream),
+    command("add_super_stream_partitions", "add_super_stream_partitions <name> [-p <vhost>] [--partitions <n>] [--binding-keys <a,b>|--routing-keys <a,b>] [--max-length-bytes <size>] [--max-age <duration>] [--stream-max-segment-size-bytes <size>] [--leader-locator <locator>] [--initial-cluster-size <n>]", 1..=1, streams::add_super_stream_partitions),
     command("delete_super_stream", "delete_super_stream <name> [-p <vhost>]", 1..=1, streams::delete_super_stream),
     // Leveret's own, of streams.
-    command("list_super_streams", "list_super_streams [-p <vhost>] [<column> ...]", 0..=MANY, streams::list_super_streams),
+    command("list_super_streams", "list_super_streams [-p <vhost>] [--verbose] [<column> ...]", 0..=MANY, streams::list_super_streams),
     command("drain_super_stream_partition", "drain_super_stream_partition [-p <vhost>] <name> <partition>", 2..=2, streams::drain_super_stream_partition),
     command("undrain_super_stream_partition", "undrain_super_stream_partition [-p <vhost>] <name> <partition>", 2..=2, streams::undrain_super_stream_partition),
-    command("list_stream_groups", "list_stream_groups [-p <vhost>] [<column> ...]", 0..=MANY, stream_groups::list_stream_groups),
+    command("list_stream_groups", "list_stream_groups [-p <vhost>] [--verbose] [<column> ...]", 0..=MANY, stream_groups::list_stream_groups),
     command("set_stream_group_offset", "set_stream_group_offset [-p <vhost>] <stream> <group> [<first|last|offset>] [--timestamp <milliseconds|date>] [--partition <stream>] [--create]", 2..=3, stream_groups::set_stream_group_offset),
     command("delete_stream_group", "delete_stream_group [-p <vhost>] <stream> <group>", 2..=2, stream_groups::delete_stream_group),
     command("browse_stream", "browse_stream [-p <vhost>] <stream> [<first|last|offset>] [--timestamp <milliseconds|date>] [--count <n>] [--filter <a,b>]", 1..=2, stream_groups::browse_stream),
@@ -251,8 +256,8 @@ static COMMANDS: &[Command] = &[
     command("alarms", "alarms", 0..=0, diagnostics::alarms),
     command("is_booting", "is_booting", 0..=0, diagnostics::is_booting),
     command("log_location", "log_location [--all]", 0..=0, diagnostics::log_location),
-    command("log_tail", "log_tail [-N <lines>]", 0..=0, diagnostics::log_tail),
-    command("memory_breakdown", "memory_breakdown [--unit <bytes|kb|mb|gb>]", 0..=0, diagnostics::memory_breakdown),
+    command("log_tail", "log_tail [-N|--number <lines>]", 0..=0, diagnostics::log_tail),
+    command("memory_breakdown", "memory_breakdown [--unit <bytes|kb|kib|mb|mib|gb|gib|tb|tib>]", 0..=0, diagnostics::memory_breakdown),
     offline(command("erlang_version", "erlang_version", 0..=0, diagnostics::erlang_version)),
     offline(command("tls_versions", "tls_versions", 0..=0, diagnostics::tls_versions)),
     offline(command("resolve_hostname", "resolve_hostname <name> [--address-family <IPv4|IPv6|any>]", 1..=1, diagnostics::resolve_hostname)),
@@ -269,26 +274,26 @@ static COMMANDS: &[Command] = &[
     command("check_if_cluster_has_classic_queue_mirroring_policy", "check_if_cluster_has_classic_queue_mirroring_policy", 0..=0, status::check_mirroring),
     command("list_policies_with_classic_queue_mirroring", "list_policies_with_classic_queue_mirroring", 0..=0, status::mirroring_policies),
     command("list_operator_policies_with_classic_queue_mirroring", "list_operator_policies_with_classic_queue_mirroring", 0..=0, status::mirroring_operator_policies),
-    command("remove_classic_queue_mirroring_from_policies", "remove_classic_queue_mirroring_from_policies", 0..=0, diagnostics::nothing_to_do),
+    command("remove_classic_queue_mirroring_from_policies", "remove_classic_queue_mirroring_from_policies", 0..=0, status::remove_mirroring),
     command("set_permissions_globally", "set_permissions_globally <username> <conf> <write> <read>", 4..=4, status::set_permissions_globally),
     command("reset_stats_db", "reset_stats_db [--all]", 0..=0, status::reset_rates),
     command("message_size_stats", "message_size_stats", 0..=0, status::message_sizes),
     offline(command("cipher_suites", "cipher_suites", 0..=0, status::cipher_suites)),
     offline(command("list_ciphers", "list_ciphers", 0..=0, status::cipher_suites)),
-    offline(command("directories", "directories", 0..=0, status::plugin_directories)),
+    offline(command("directories", "directories [--online] [--offline]", 0..=0, status::plugin_directories)),
     offline(command("autocomplete", "autocomplete [<beginning of a command>|bash|zsh|fish]", 0..=1, complete::autocomplete)),
     // rabbitmq-plugins: what a plugin of RabbitMQ gives is in the binary, or is not.
-    offline(command("enable", "enable <plugin> [...]", 1..=MANY, node::enable_plugins)),
-    offline(command("disable", "disable <plugin> [...]", 1..=MANY, node::disable_plugins)),
-    offline(command("list", "list [-m] [<part of a name>]", 0..=1, diagnostics::list_plugins)),
-    offline(command("is_enabled", "is_enabled <plugin> [...]", 1..=MANY, diagnostics::is_plugin_enabled)),
+    offline(command("enable", "enable <plugin> [...] [--online] [--offline] [--all]", 0..=MANY, node::enable_plugins)),
+    offline(command("disable", "disable <plugin> [...] [--online] [--offline] [--all]", 0..=MANY, node::disable_plugins)),
+    offline(command("list", "list [-m|--minimal] [-v|--verbose] [-E|--enabled] [-e] [<part of a name>]", 0..=1, diagnostics::list_plugins)),
+    offline(command("is_enabled", "is_enabled <plugin> [...] [--online] [--offline]", 1..=MANY, diagnostics::is_plugin_enabled)),
     // rabbitmq-upgrade.
     waiting(command("await_online_quorum_plus_one", "await_online_quorum_plus_one", 0..=0, node::await_quorum_plus_one)),
     command("drain", "drain", 0..=0, cluster::drain),
     command("revive", "revive", 0..=0, cluster::revive),
     command("post_upgrade", "post_upgrade", 0..=0, diagnostics::nothing_to_do),
     command("has_reached_target_cluster_size", "has_reached_target_cluster_size", 0..=0, diagnostics::check_cluster_size),
-    offline(command("set", "set <plugin> [...]", 0..=MANY, node::enable_plugins)),
+    offline(command("set", "set <plugin> [...] [--online] [--offline]", 0..=MANY, node::enable_plugins)),
 ];
 
 /// All commands, by subject.
@@ -330,7 +335,7 @@ pub fn usage(name: Option<&str>) -> String {
         None => {
             let usages = COMMANDS.iter().map(|c| format!("    {}\n", c.usage));
             let options = concat!(
-                "Options: -p <vhost>, -q, -s, --formatter <table|pretty_table|json|csv> or --json, ",
+                "Options: -p <vhost>, -q, -s, --formatter <table|pretty_table|json|json_stream|csv> or --json, ",
                 "--no-table-headers, -t <seconds>, -n <node> (refused if it is not the one found), ",
                 "--data-dir <folder> or --url <http://host:port> --user <name> --password <word>"
             );

@@ -11,7 +11,7 @@ const SCRIPTS: &[(&str, &str)] = &[
     local tool=${COMP_WORDS[0]} word=${COMP_WORDS[COMP_CWORD]} at=1
     if [ "${tool##*/}" = leveret ]; then
         if [ "$COMP_CWORD" = 1 ]; then
-            local words="serve status list top watch peek route redrive import export cluster config storage diagnose perf version ctl"
+            local words="serve status list top watch peek route growth impact audit alarms delayed disk redrive import export cluster config storage diagnose perf version ctl"
             COMPREPLY=($(compgen -W "$words" -- "$word"))
             return
         fi
@@ -31,8 +31,8 @@ _leveret() {
     local tool=${words[1]} at=2
     if [[ ${tool:t} == leveret ]]; then
         if (( CURRENT == 2 )); then
-            compadd serve status list top watch peek route redrive import export \
-                cluster config storage diagnose perf version ctl
+            compadd serve status list top watch peek route growth impact audit alarms delayed \
+                disk redrive import export cluster config storage diagnose perf version ctl
             return
         fi
         [[ ${words[2]} == ctl ]] || { _files; return; }
@@ -47,7 +47,7 @@ compdef _leveret rabbitmq-queues rabbitmq-streams rabbitmq-plugins rabbitmq-upgr
     ),
     (
         "fish",
-        r#"set -l words serve status list top watch peek route redrive import export cluster config storage diagnose perf version ctl
+        r#"set -l words serve status list top watch peek route growth impact audit alarms delayed disk redrive import export cluster config storage diagnose perf version ctl
 complete -c leveret -n __fish_use_subcommand -f -a "$words"
 complete -c leveret -n "__fish_seen_subcommand_from ctl" -f \
     -a "(leveret ctl autocomplete (commandline -ct) 2>/dev/null)"

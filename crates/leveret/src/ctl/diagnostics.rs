@@ -1,6 +1,6 @@
 //! What `rabbitmq-diagnostics` asks that is no list: checks, facts, the whole report.
 
-use super::node::{self, check};
+use super::node::{self, check, in_unit, size_unit};
 use super::{Context, Failure, Output, cluster, code};
 use crate::cli::http::segment;
 use crate::cli::table::{Rows, show};
@@ -68,7 +68,8 @@ pub fn nothing_to_do(context: &Context<'_>) -> Result<Output> {
 }
 
 pub fn check_certificate_expiration(context: &Context<'_>) -> Result<Output> {
-    let (within, unit) = (context.options.within, &context.options.unit);
+    let within = context.options.within;
+    let unit = context.options.unit.as_deref().unwrap_or("weeks");
     let path = format!("certificate-expiration/{within}/{}", segment(unit));
     let banner = format!("Checking certificate expiration within {within} {unit}");
     let good = format!("No certificates are expiring within {within} {unit}.");
@@ -213,17 +214,12 @@ fn end_of(file: &str) -> std::io::Result<String> {
 pub fn memory_breakdown(context: &Context<'_>) -> Result<Output> {
     let name = context.target.name()?;
     context.banner(format!("Reporting memory breakdown on node {name}..."));
-    let (scale, unit) = match context.options.unit.to_ascii_lowercase().as_str() {
-        "bytes" => (1.0, "bytes"),
-        "kb" => (1e3, "kb"),
-        "mb" => (1e6, "mb"),
-        _ => (1e9, "gb"),
-    };
+    let unit = size_unit(context)?;
     let memory = memory(context, &name)?;
     let (mut object, mut lines) = (json!({}), Vec::new());
     for (part, bytes, percent) in memory_parts(&memory) {
-        let size = bytes as f64 / scale;
-        lines.push(format!("{part}: {size:.4} {unit} ({percent:.2}%)"));
+        let size = in_unit(bytes, unit);
+        lines.push(format!("{part}: {size} ({percent:.2}%)"));
         object[part] = json!({"bytes": bytes, "percentage": percent});
     }
     Ok(Output::Object(object, lines.join("\n")))

@@ -235,8 +235,12 @@ mod tests {
             };
             assert!(what.ends_with('.'), "{name}");
             let words = words(example);
-            let (_, arguments) = options::parse(&words)
+            let (options, arguments) = options::parse(&words)
                 .unwrap_or_else(|failure| panic!("{name} {example}: {}", failure.text));
+            assert!(
+                options.not_taken(command.usage).is_empty(),
+                "{name} {example}"
+            );
             assert!(
                 command.arguments.contains(&arguments.len()),
                 "{name} {example}"

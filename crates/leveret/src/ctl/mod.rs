@@ -88,6 +88,11 @@ pub fn run(words: &[String], print: &mut dyn FnMut(&str)) -> Result<(), Failure>
             text: commands::usage(None),
         });
     };
+    if name == "help" && options.list_commands {
+        let names: Vec<&str> = commands::names().collect();
+        print(&(names.join("\n") + "\n"));
+        return Ok(());
+    }
     if name == "help" {
         print(&commands::usage(arguments.first().map(String::as_str)));
         return Ok(());
@@ -96,6 +101,13 @@ pub fn run(words: &[String], print: &mut dyn FnMut(&str)) -> Result<(), Failure>
     if options.help {
         print(&help::of(command));
         return Ok(());
+    }
+    let not_taken = match command.is_refused {
+        true => Vec::new(),
+        false => options.not_taken(command.usage),
+    };
+    if !not_taken.is_empty() {
+        return Err(options::unknown(&not_taken.join("\n")));
     }
     let count = arguments.len();
     if !command.arguments.contains(&count) {

@@ -146,7 +146,18 @@ pub fn close_all_user_connections(context: &Context<'_>) -> Result<Output> {
     close_all(context, reason, |c| c["user"] == user)
 }
 
+/// Definitions are written and read in JSON alone; RabbitMQ's have Erlang's own form as well.
+fn check_format(context: &Context<'_>) -> Result<()> {
+    match context.options.named("--format") {
+        None | Some("json") => Ok(()),
+        Some(other) => Err(Failure::usage(format!(
+            "--format {other}: definitions are written and read as json"
+        ))),
+    }
+}
+
 pub fn import_definitions(context: &Context<'_>) -> Result<Output> {
+    check_format(context)?;
     let (bytes, from) = match context.arguments.first().filter(|file| *file != "-") {
         Some(file) => {
             let bytes = std::fs::read(file).map_err(|error| {
@@ -164,11 +175,12 @@ pub fn import_definitions(context: &Context<'_>) -> Result<Output> {
         }
     };
     context.banner(format!("Importing definitions in JSON from {from} ..."));
-    context.target.upload("/api/definitions", bytes)?;
+    context.target.import(bytes)?;
     Ok(Output::Done)
 }
 
 pub fn export_definitions(context: &Context<'_>) -> Result<Output> {
+    check_format(context)?;
     let definitions = context.target.get("/api/definitions")?;
     match context.arguments.first().filter(|file| *file != "-") {
         Some(file) => {
@@ -191,6 +203,8 @@ pub fn own_node(context: &Context<'_>) -> Result<Value> {
 }
 
 pub fn status(context: &Context<'_>) -> Result<Output> {
+    let unit = size_unit(context)?;
+    let bytes = |value: &Value| in_unit(value.as_u64().unwrap_or(0), unit);
     let name = context.target.name()?;
     context.banner(format!("Status of node {name} ..."));
     let overview = context.target.get("/api/overview")?;
@@ -322,13 +336,39 @@ fn status_object(overview: &Value, nodes: &Value, memory: &Value, cluster: Optio
     })
 }
 
-fn bytes(value: &Value) -> String {
-    let bytes = value.as_u64().unwrap_or(0);
-    format!(
-        "{}.{:04} gb",
-        bytes / 1_000_000_000,
-        bytes % 1_000_000_000 / 100_000
-    )
+/// Units of sizes, by name, with how many bytes each is.
+const UNITS: [(&str, u64); 9] = [
+    ("bytes", 1),
+    ("kb", 1_000),
+    ("kib", 1 << 10),
+    ("mb", 1_000_000),
+    ("mib", 1 << 20),
+    ("gb", 1_000_000_000),
+    ("gib", 1 << 30),
+    ("tb", 1_000_000_000_000),
+    ("tib", 1 << 40),
+];
+
+/// The unit that `--unit` names for sizes; gigabytes where it does not.
+pub(super) fn size_unit(context: &Context<'_>) -> Result<(&'static str, u64)> {
+    let Some(name) = context.options.unit.as_deref() else {
+        return Ok(UNITS[5]);
+    };
+    let known = UNITS
+        .iter()
+        .find(|(unit, _)| unit.eq_ignore_ascii_case(name));
+    known.copied().ok_or_else(|| {
+        let units: Vec<&str> = UNITS.iter().map(|(unit, _)| *unit).collect();
+        Failure::usage(format!("--unit {name}: it is one of {}", units.join(", ")))
+    })
+}
+
+/// So many bytes in a unit.
+pub(super) fn in_unit(bytes: u64, (name, unit): (&str, u64)) -> String {
+    match unit {
+        1 => format!("{bytes} {name}"),
+        _ => format!("{:.4} {name}", bytes as f64 / unit as f64),
+    }
 }
 
 pub(super) fn describe_listener(listener: &Value) -> String {
@@ -525,7 +565,9 @@ fn fraction_argument(text: &str, most: f64) -> std::result::Result<f64, String> 
 
 pub fn rebalance(context: &Context<'_>) -> Result<Output> {
     context.banner("Rebalancing queue leaders ...");
-    context.target.call("POST", "/api/rebalance/queues", None)?;
+    let patterns = super::cluster::patterns(context);
+    let path = "/api/rebalance/queues";
+    context.target.call("POST", path, Some(&patterns))?;
     Ok(Output::Done)
 }
 
@@ -675,6 +717,9 @@ pub fn listeners(context: &Context<'_>) -> Result<Output> {
 
 /// `enable` and `set`: what is part of the broker is enabled, and nothing else can be.
 pub fn enable_plugins(context: &Context<'_>) -> Result<Output> {
+    if context.command == "enable" && !context.options.all {
+        check_plugins(context)?;
+    }
     let unknown: Vec<&str> = context
         .arguments
         .iter()
@@ -694,6 +739,11 @@ pub fn enable_plugins(context: &Context<'_>) -> Result<Output> {
 
 /// `disable`: what the broker does not have is off, and what it has cannot be turned off.
 pub fn disable_plugins(context: &Context<'_>) -> Result<Output> {
+    if context.options.all {
+        let text = "plugins are part of the broker and cannot be turned off";
+        return Err(Failure::new(code::SOFTWARE, text));
+    }
+    check_plugins(context)?;
     let known = |name: &&String| BUILT_IN.contains(&name.as_str());
     match context.arguments.iter().find(known) {
         Some(name) => Err(Failure::new(
@@ -701,6 +751,14 @@ pub fn disable_plugins(context: &Context<'_>) -> Result<Output> {
             format!("{name} is part of the broker and cannot be turned off"),
         )),
         None => plugins(context),
+    }
+}
+
+/// A plugin is named, or all are meant.
+fn check_plugins(context: &Context<'_>) -> Result<()> {
+    match context.arguments.is_empty() {
+        true => Err(Failure::usage("name a plugin, or give --all")),
+        false => Ok(()),
     }
 }
 

@@ -16,8 +16,10 @@ pub enum Formatter {
     Table,
     /// Boxes.
     PrettyTable,
-    /// JSON.
+    /// JSON: one list.
     Json,
+    /// JSON: an object a line.
+    JsonStream,
     /// Comma-separated values.
     Csv,
 }
@@ -80,8 +82,10 @@ pub struct Options {
     pub timeout: Duration,
     /// `--within`: how many of `unit`.
     pub within: u32,
-    /// `--unit`: days, weeks, months, years.
-    pub unit: String,
+    /// `--unit`: days, weeks, months, years; or of sizes.
+    pub unit: Option<String>,
+    /// `--list-commands`
+    pub list_commands: bool,
     /// `-N`, `--number`: how many lines of a log.
     pub lines: usize,
     /// `--across-all-vhosts`
@@ -102,6 +106,8 @@ pub struct Options {
     pub verbose: bool,
     /// Options of one command or another, each with its value.
     named: Vec<(String, String)>,
+    /// The names of all options that were given, as they were written.
+    given: Vec<String>,
     /// `--online`, `--offline`, `--local`: which queues are listed; all if it is none.
     pub which: Option<Which>,
     /// `-n`, `--node`: the node that is meant, where the command says it.
@@ -122,6 +128,52 @@ pub struct Options {
     pub trust: Trust,
 }
 
+/// Options that every command takes.
+const COMMON: &[&str] = &[
+    "-p",
+    "--vhost",
+    "-q",
+    "--quiet",
+    "-s",
+    "--silent",
+    "--no-silent",
+    "-h",
+    "--help",
+    "--table-headers",
+    "--no-table-headers",
+    "--formatter",
+    "--json",
+    "--printer",
+    "-P",
+    "-t",
+    "--timeout",
+    "-n",
+    "--node",
+    "-l",
+    "--longnames",
+    "--erlang-cookie",
+    "--script-name",
+    "--data-dir",
+    "--url",
+    "--user",
+    "--username",
+    "--password",
+    "--password-file",
+    "--ca-file",
+    "--insecure",
+];
+
+/// Options with a short form of their own.
+const SHORT: &[(&str, &str)] = &[
+    ("-e", "--if-empty"),
+    ("-u", "--if-unused"),
+    ("-m", "--minimal"),
+    ("-E", "--enabled"),
+    ("-N", "--number"),
+    ("-v", "--verbose"),
+    ("-V", "--verbose"),
+];
+
 /// Options of one command or another, which are taken as they are.
 const NAMED: &[&str] = &[
     "--address-family",
@@ -141,6 +193,7 @@ const NAMED: &[&str] = &[
     "--partition",
     "--count",
     "--filter",
+    "--format",
 ];
 
 /// Milliseconds that a node may take where `-t` says nothing.
@@ -175,7 +228,8 @@ impl Options {
             delay: Duration::ZERO,
             timeout: TIMEOUT,
             within: 4,
-            unit: "weeks".to_owned(),
+            unit: None,
+            list_commands: false,
             lines: 50,
             everywhere: false,
             minimal: false,
@@ -186,6 +240,7 @@ impl Options {
             create: false,
             verbose: false,
             named: Vec::new(),
+            given: Vec::new(),
             which: None,
             node: None,
             data_dir: variable("LEVERET_DATA_DIR", "./leveret-data").into(),
@@ -203,7 +258,26 @@ impl Options {
     /// Whether only the result is wanted.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
-        self.quiet || self.silent || matches!(self.formatter, Formatter::Json | Formatter::Csv)
+        self.quiet
+            || self.silent
+            || matches!(
+                self.formatter,
+                Formatter::Json | Formatter::JsonStream | Formatter::Csv
+            )
+    }
+
+    /// The options that were given and that a command does not take whose usage this is. One that
+    /// had no effect could have been what kept something from being deleted.
+    pub fn not_taken<'a>(&'a self, usage: &str) -> Vec<&'a str> {
+        let words = usage.split(|c: char| !(c == '-' || c.is_ascii_alphanumeric()));
+        let words: Vec<&str> = words.collect();
+        let is_taken = |option: &str| {
+            let long = SHORT.iter().find(|(short, _)| *short == option);
+            let long = long.map_or(option, |(_, long)| *long);
+            words.contains(&option) || words.contains(&long) || COMMON.contains(&option)
+        };
+        let given = self.given.iter().map(String::as_str);
+        given.filter(|option| !is_taken(option)).collect()
     }
 
     /// The value of an option of one command or another.
@@ -234,13 +308,16 @@ impl Options {
     pub fn render(&self, output: Output) -> String {
         match (output, self.formatter) {
             (Output::Done, _) => String::new(),
-            (Output::Text(text), Formatter::Json) => {
+            (Output::Text(text), Formatter::Json | Formatter::JsonStream) => {
                 format!("{}\n", serde_json::json!({"result": "ok", "message": text}))
             }
-            (Output::Object(object, _), Formatter::Json) => format!("{object}\n"),
+            (Output::Object(object, _), Formatter::Json | Formatter::JsonStream) => {
+                format!("{object}\n")
+            }
             (Output::Text(text) | Output::Object(_, text), _) => format!("{}\n", text.trim_end()),
             (Output::Rows(rows) | Output::Boxed(rows), Formatter::PrettyTable) => rows.boxed(),
             (Output::Rows(rows) | Output::Boxed(rows), Formatter::Json) => rows.json(),
+            (Output::Rows(rows) | Output::Boxed(rows), Formatter::JsonStream) => rows.json_lines(),
             (Output::Rows(rows) | Output::Boxed(rows), Formatter::Csv) => rows.csv(),
             (Output::Boxed(rows), Formatter::Usual) if !self.silent => rows.boxed(),
             (Output::Rows(rows) | Output::Boxed(rows), _) => {
@@ -259,7 +336,7 @@ impl Options {
             "--no-table-headers" => self.headers = false,
             "--global" => self.global = true,
             "-e" | "--if-empty" => self.if_empty = true,
-            "--if-unused" => self.if_unused = true,
+            "-u" | "--if-unused" => self.if_unused = true,
             "--pre-hashed-password" => self.pre_hashed = true,
             "--across-all-vhosts" => self.everywhere = true,
             "-m" | "--minimal" => self.minimal = true,
@@ -276,8 +353,10 @@ impl Options {
             "--create" => self.create = true,
             "-V" | "--verbose" => self.verbose = true,
             "--json" => self.formatter = Formatter::Json,
-            // A change of members is made or refused as a whole: there is no list to shorten.
-            "--errors-only" => {}
+            // A change of members is made or refused as a whole: there is no list to shorten. What
+            // is imported again changes nothing; of deprecated features there is none.
+            "--errors-only" | "--skip-if-unchanged" | "--used" => {}
+            "--list-commands" => self.list_commands = true,
             _ => return false,
         }
         true
@@ -297,8 +376,9 @@ impl Options {
                     "table" => Formatter::Table,
                     "pretty_table" => Formatter::PrettyTable,
                     "json" => Formatter::Json,
+                    "json_stream" => Formatter::JsonStream,
                     "csv" => Formatter::Csv,
-                    _ => return Err(bad("one of table, pretty_table, json, csv")),
+                    _ => return Err(bad("one of table, pretty_table, json, json_stream, csv")),
                 }
             }
             "--apply-to" => self.apply_to = value.to_owned(),
@@ -320,7 +400,7 @@ impl Options {
             "--membership" if matches!(value, "promotable" | "voter") => {}
             "--membership" => return Err(bad("promotable or voter")),
             "--within" => self.within = value.parse().map_err(|_| bad("a whole number"))?,
-            "--unit" => self.unit = value.to_owned(),
+            "--unit" => self.unit = Some(value.to_owned()),
             "-N" | "--number" => self.lines = value.parse().map_err(|_| bad("a whole number"))?,
             "--data-dir" => self.data_dir = value.into(),
             "--url" => self.url = Some(value.to_owned()),
@@ -329,6 +409,10 @@ impl Options {
             "--password" => self.password.given = Some(value.to_owned()),
             "--password-file" => self.password.file = Some(value.into()),
             "--ca-file" => self.trust = Trust::File(value.into()),
+            // A queue that does not answer is found without waiting for it.
+            "--queue-timeout" => {
+                let _: u64 = value.parse().map_err(|_| bad("milliseconds"))?;
+            }
             _ if NAMED.contains(&name) => self.named.push((name.to_owned(), value.to_owned())),
             "-n" | "--node" => self.node = Some(value.to_owned()),
             // The node trusts who may read its data folder: there is no cookie.
@@ -339,7 +423,8 @@ impl Options {
     }
 }
 
-fn unknown(name: &str) -> Failure {
+/// The failure of a command that does not take this option.
+pub fn unknown(name: &str) -> Failure {
     Failure::usage(format!("Invalid options for this command:\n{name}"))
 }
 
@@ -377,14 +462,15 @@ pub fn parse(words: &[String]) -> Result<(Options, Vec<String>), Failure> {
             rest.extend(words.by_ref().cloned());
         } else if !is_option {
             rest.push(word.clone());
-        } else if !options.take_flag(word) {
-            match joined(word) {
-                Some((name, value)) => options.take_value(name, value)?,
-                None => {
-                    let value = words.next().ok_or_else(|| unknown(word))?;
-                    options.take_value(word, value)?;
-                }
-            }
+        } else if options.take_flag(word) {
+            options.given.push(word.clone());
+        } else if let Some((name, value)) = joined(word) {
+            options.take_value(name, value)?;
+            options.given.push(name.to_owned());
+        } else {
+            let value = words.next().ok_or_else(|| unknown(word))?;
+            options.take_value(word, value)?;
+            options.given.push(word.clone());
         }
     }
     if rest

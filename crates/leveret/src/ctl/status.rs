@@ -254,6 +254,33 @@ pub fn check_mirroring(context: &Context<'_>) -> Result<Output> {
     ))
 }
 
+/// Takes the keys of mirrored queues out of policies; one that has no other goes.
+pub fn remove_mirroring(context: &Context<'_>) -> Result<Output> {
+    context.banner("Removing keys of mirrored queues from all policies ...");
+    for kind in ["policies", "operator-policies"] {
+        for mut policy in with_mirroring(context, kind)? {
+            let names = [&policy["vhost"], &policy["name"]].map(|name| segment(&show(name)));
+            let path = format!("/api/{kind}/{}/{}", names[0], names[1]);
+            let mut keys = policy["definition"].take();
+            if let Some(keys) = keys.as_object_mut() {
+                keys.retain(|key, _| !key.starts_with("ha-"));
+            }
+            if keys.as_object().is_none_or(serde_json::Map::is_empty) {
+                context.target.call("DELETE", &path, None)?;
+                continue;
+            }
+            let body = json!({
+                "pattern": policy["pattern"],
+                "apply-to": policy["apply-to"],
+                "priority": policy["priority"],
+                "definition": keys,
+            });
+            context.target.call("PUT", &path, Some(&body))?;
+        }
+    }
+    Ok(Output::Done)
+}
+
 pub fn set_permissions_globally(context: &Context<'_>) -> Result<Output> {
     let [user, configure, write, read] = context.arguments else {
         return Err(Failure::usage("four arguments are needed"));

@@ -5,7 +5,7 @@ use super::{Context, Failure, Output};
 use crate::cli::http::segment;
 use crate::cli::table::show;
 use crate::plain_text;
-use leveret_management::moments::{MOMENTS, moment_ms};
+use leveret_management::timestamps::{MOMENTS, moment_ms};
 use serde_json::{Map, Value, json};
 use std::fmt::Write;
 

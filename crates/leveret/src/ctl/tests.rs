@@ -115,6 +115,10 @@ fn lists_have_rabbitmqctls_forms() {
             "[\n{\"messages\":3,\"name\":\"a\"}\n,{\"messages\":0,\"name\":\"b c\"}\n]\n",
         ),
         (
+            "list_queues|--formatter|json_stream|name|messages",
+            "{\"messages\":3,\"name\":\"a\"}\n{\"messages\":0,\"name\":\"b c\"}\n",
+        ),
+        (
             "list_queues|--formatter=csv|name|messages",
             "name,messages\na,3\nb c,0\n",
         ),
@@ -534,7 +538,7 @@ fn wrong_use_is_told_with_64() {
         ),
         (
             "list_queues|--formatter|xml",
-            "Error (argument validation): --formatter needs one of table, pretty_table, json, csv, not 'xml'",
+            "Error (argument validation): --formatter needs one of table, pretty_table, json, json_stream, csv, not 'xml'",
         ),
         (
             "list_queues|-t|-5",
@@ -832,5 +836,126 @@ fn every_command_has_one_name_and_help() {
             help.contains(&format!("\n    {name} ")) || help.contains(&format!("\n    {name}\n"))
         );
         assert!(commands::usage(Some(name)).starts_with("Usage\n\nrabbitmqctl "));
+    }
+}
+
+#[test]
+fn an_option_that_a_command_does_not_take_is_refused_before_anything_is_done() {
+    for (line, refused) in [
+        ("purge_queue|orders|--if-empty", "--if-empty"),
+        ("delete_vhost|shop|--if-unused|-e|-p|/", "--if-unused\n-e"),
+        ("rebalance|all|--if-empty", "--if-empty"),
+        ("delete_user|bob|--limit|1", "--limit"),
+    ] {
+        let (code, out, asked) = run_on(&[], line);
+        assert_eq!(code, code::USAGE, "{line}");
+        let text = format!("Invalid options for this command:\n{refused}");
+        assert!(out.contains(&text), "{line}: {out}");
+        assert!(asked.is_empty(), "{line}: {asked:?}");
+    }
+}
+
+#[test]
+fn what_serves_instead_is_said_whatever_options_are_given() {
+    let (_, out, _) = run_on(&[], "decode|--if-empty");
+    assert!(!out.contains("Invalid options"), "{out}");
+}
+
+/// Those that stand in scripts and tutorials; what they do here is in each command's page.
+#[test]
+fn options_of_rabbitmqs_commands_are_taken() {
+    let answers = [
+        ("GET /api/definitions", 200, "{}"),
+        ("POST /api/rebalance/queues", 204, ""),
+        ("GET /api/overview", 200, r#"{"node":"a@x","listeners":[]}"#),
+        (
+            "GET /api/nodes",
+            200,
+            r#"[{"name":"a@x","running":true,"mem_used":3145728}]"#,
+        ),
+        ("GET /api/nodes/a%40x/memory", 200, r#"{"memory":{}}"#),
+        ("GET /api/deprecated-features", 200, "[]"),
+        QUEUES,
+    ];
+    let vhosts = "--vhost-pattern|^shop|--queue-pattern|^a";
+    for (line, shown) in [
+        ("export_definitions|-|--format|json".to_owned(), "{}"),
+        ("status|--unit|MiB".to_owned(), "used: 3.0000 mib"),
+        ("status|--unit=bytes".to_owned(), "used: 3145728 bytes"),
+        ("status".to_owned(), "used: 0.0031 gb"),
+        (format!("rebalance|all|{vhosts}"), "Rebalancing"),
+        ("list_deprecated_features|--used".to_owned(), ""),
+        (
+            "list_unresponsive_queues|--queue-timeout|5000".to_owned(),
+            "",
+        ),
+        ("help|--list-commands".to_owned(), "\nlist_queues\n"),
+        ("enable|--all".to_owned(), ""),
+    ] {
+        let (code, out, _) = run_on(&answers, &line);
+        assert_eq!(code, 0, "{line}: {out}");
+        assert!(out.contains(shown), "{line}: {out}");
+    }
+    for (line, code, text) in [
+        (
+            "export_definitions|-|--format|erlang",
+            code::USAGE,
+            "written and read as json",
+        ),
+        ("status|--unit|parsec", code::USAGE, "it is one of bytes"),
+        (
+            "forget_cluster_node|a@b|--offline",
+            code::USAGE,
+            "against a node that runs",
+        ),
+        (
+            "disable|--all",
+            code::SOFTWARE,
+            "part of the broker and cannot be turned off",
+        ),
+        ("enable", code::USAGE, "name a plugin"),
+    ] {
+        let (found, out, asked) = run_on(&answers, line);
+        assert_eq!(found, code, "{line}: {out}");
+        assert!(out.contains(text), "{line}: {out}");
+        assert!(asked.is_empty(), "{line}: {asked:?}");
+    }
+}
+
+#[test]
+fn keys_of_mirrored_queues_are_taken_out_of_policies() {
+    let answers = [
+        (
+            "GET /api/policies",
+            200,
+            r#"[{"vhost":"/","name":"all","pattern":".*","apply-to":"queues","priority":1,
+                 "definition":{"ha-mode":"all"}},
+                {"vhost":"a b","name":"some","pattern":"^x","apply-to":"queues","priority":2,
+                 "definition":{"ha-mode":"all","max-length":5}},
+                {"vhost":"/","name":"none","definition":{"max-length":5}}]"#,
+        ),
+        ("GET /api/operator-policies", 200, "[]"),
+        ("DELETE /api/policies/%2F/all", 204, ""),
+        ("PUT /api/policies/a%20b/some", 204, ""),
+    ];
+    let (code, out, asked) = run_on(&answers, "remove_classic_queue_mirroring_from_policies");
+    assert_eq!(code, 0, "{out}");
+    let put = r#"PUT /api/policies/a%20b/some {"apply-to":"queues","definition":{"max-length":5},"pattern":"^x","priority":2}"#;
+    assert_eq!(asked, ["DELETE /api/policies/%2F/all", put]);
+}
+
+#[test]
+fn completion_knows_every_command_of_the_program() {
+    use clap::CommandFactory as _;
+    for shell in ["bash", "zsh", "fish"] {
+        let (_, script, _) = run_on(&[], &format!("autocomplete|{shell}"));
+        for command in crate::cli::Cli::command().get_subcommands() {
+            let (name, is_hidden) = (command.get_name(), command.is_hide_set());
+            let mut words = script.split(|c: char| !(c == '-' || c.is_ascii_alphanumeric()));
+            assert!(
+                is_hidden || words.any(|word| word == name),
+                "{shell}: {name}"
+            );
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! The node as the management interface sees it.
 
 pub(super) mod audit;
+mod held;
 mod moves;
 mod operations;
 mod stats;
@@ -16,10 +17,11 @@ use leveret_auth::{Access, LoginCheck, Verdict};
 use leveret_cluster::Env as _;
 use leveret_management::api::{
     Actor, Answers, BrokerStats, Browse, Browsed, Changed, ConnectionContent, ConnectionStats,
-    ConsumerStats, DamagedQueue, DelayedMessage, DiskUse, Get, Got, Level, Listener, Login,
-    LoginAnswer, LoginVerdict, LookedAt, MemoryStats, Move, MoveMessages, NodeStats, Publish,
-    QueueStats, ReplicaStats, StreamConsumerStats, StreamGroups, StreamPlace, StreamPublisherStats,
-    StreamTracking, Taken, Topology,
+    ConsumerStats, DamagedQueue, DelayedMessage, DiskUse, FlowStats, FlowsOf, Get, Got, HeldAt,
+    HeldLook, HeldMessage, Holder, Level, Listener, Login, LoginAnswer, LoginVerdict, LookedAt,
+    MemoryStats, Move, MoveMessages, NodeStats, Publish, QueueStats, ReplicaStats,
+    StreamConsumerStats, StreamGroups, StreamPublisherStats, StreamStart, StreamTracking, Taken,
+    Topology,
 };
 use leveret_management::catalogue_directory::{CatalogueDirectory, ExecuteError, MakeCommands};
 use leveret_management::cluster::{ClusterChange, ClusterView};
@@ -115,7 +117,7 @@ impl CatalogueDirectory for Admin {
 }
 
 /// Somebody who waits for the check of a password.
-struct Guest {
+struct ApiLogin {
     user: String,
     from: IpAddr,
     /// Whether the user may come from there.
@@ -123,7 +125,7 @@ struct Guest {
     answer: LoginAnswer,
 }
 
-impl LoginWaiter for Guest {
+impl LoginWaiter for ApiLogin {
     fn waits(&self) -> bool {
         self.answer.waits()
     }
@@ -190,7 +192,9 @@ impl Running for Admin {
     }
 
     fn damaged_queues(&self) -> Vec<DamagedQueue> {
-        damage(&self.broker)
+        let mut damaged = damage(&self.broker);
+        damaged.extend(named(&self.broker, self.broker.streams.damaged()));
+        damaged
     }
 
     fn queue_leader(&self, queue: QueueId) -> Option<NodeId> {
@@ -221,7 +225,7 @@ impl Running for Admin {
         drop(catalogue);
         let hashing = self.broker.settings().hashing;
         let check = LoginCheck::new(login.user, hash, login.password.into(), hashing);
-        let waiter = Guest {
+        let waiter = ApiLogin {
             user: login.user.to_owned(),
             from: login.from,
             loopback,
@@ -287,6 +291,10 @@ impl Running for Admin {
         self.each_content(see);
     }
 
+    fn flows(&self, of: FlowsOf<'_>) -> Vec<FlowStats> {
+        self.flows_of(of)
+    }
+
     fn connections_of(&self, ids: &[ConnectionId]) -> Vec<ConnectionContent> {
         self.contents_of(ids)
     }
@@ -327,7 +335,7 @@ impl Running for Admin {
         &self,
         stream: QueueId,
         name: &str,
-        to: StreamPlace,
+        to: StreamStart,
     ) -> Option<Result<u64, String>> {
         self.set_group(stream, name, to)
     }
@@ -452,6 +460,24 @@ impl Running for Admin {
         self.look_into(actor, vhost, queue, before, count)
     }
 
+    fn held_messages(
+        &self,
+        actor: Actor<'_>,
+        vhost: &str,
+        queue: &str,
+        look: &HeldLook,
+    ) -> Result<Option<Vec<HeldMessage>>, ProtocolError> {
+        self.look_at_held(actor, vhost, queue, look)
+    }
+
+    fn holders(&self, held: &[HeldAt]) -> Vec<Holder> {
+        self.holders_among(held)
+    }
+
+    fn consumers_tagged(&self, queue: QueueId, tag: &str) -> Vec<u64> {
+        self.consumers_with_tag(queue, tag)
+    }
+
     fn begin_move(
         &self,
         actor: Actor<'_>,
@@ -462,7 +488,7 @@ impl Running for Admin {
         let result = self.start_move(actor, vhost, queue, wanted);
         let refused = result.as_ref().err().map(|error| error as &dyn Display);
         let object = format!("queue '{queue}' in vhost '{vhost}'");
-        audit::note(audit::name_of(actor), "move_messages", &object, refused);
+        audit::note(audit::name_of(actor), "move messages", &object, refused);
         result
     }
 
@@ -474,8 +500,8 @@ impl Running for Admin {
         self.moves.stop(number)
     }
 
-    fn delayed(&self, most: usize) -> (u64, Vec<DelayedMessage>) {
-        self.delayed_messages(most)
+    fn delayed(&self, from: (u64, u64), most: usize) -> (u64, Vec<DelayedMessage>) {
+        self.delayed_messages(from, most)
     }
 
     fn cancel_delayed(&self, due_ms: u64, index: u64) -> Result<bool, ProtocolError> {
@@ -565,12 +591,17 @@ pub fn listeners(
     amqp.chain(stream).chain(web).collect()
 }
 
-/// The queues of which something cannot be read on this node.
+/// The queues of which something cannot be read on this node, without streams.
 pub(super) fn damage(broker: &Broker) -> Vec<DamagedQueue> {
     let shards = (0..broker.settings().shard_count).map(ShardId);
     let damaged: Vec<(QueueId, String)> = shards
         .flat_map(|shard| broker.shard(shard).damaged_queues())
         .collect();
+    named(broker, damaged)
+}
+
+/// With the names that the catalogue has for them.
+fn named(broker: &Broker, damaged: Vec<(QueueId, String)>) -> Vec<DamagedQueue> {
     let catalogue = broker.catalogue();
     let named = damaged.into_iter().filter_map(|(queue, what)| {
         let record = catalogue.queue(queue)?;

@@ -4,7 +4,8 @@
 use super::{process, reports};
 use leveret_auth::Pattern;
 use leveret_cluster::operations::{
-    CatalogueView, Goal, LeaderMove, Meant, MoveStep, Plan, Planner, Reach, Rebalance, Refused,
+    Availability, CatalogueView, Goal, LeaderMove, Meant, MoveStep, Plan, Planner, Rebalance,
+    Refused,
 };
 use leveret_cluster::{Env as _, Group};
 use leveret_management::cluster::{ClusterChange, ClusterNode, ClusterView};
@@ -95,10 +96,10 @@ fn plan<T>(
     make: impl FnOnce(&Planner<'_>) -> Result<T, Refused>,
 ) -> Result<T, Refused> {
     let group = CatalogueView::of(broker).ok_or(Refused::NoCluster)?;
-    let reach = Reach::of(broker);
+    let availability = Availability::of(broker);
     let catalogue = broker.catalogue();
     make(&Planner {
-        reach: &reach,
+        availability: &availability,
         group: &group,
         catalogue: &catalogue,
     })
@@ -136,18 +137,21 @@ fn wanted(planner: &Planner<'_>, change: &ClusterChange) -> Result<Work, Refused
             vhosts,
             queues,
         } => matching(vhosts, queues, false, |meant| planner.shrink(node, meant)),
-        ClusterChange::Rebalance => return planner.rebalance().map(Work::Rebalance),
+        ClusterChange::Rebalance { vhosts, queues } => {
+            let moves = matching(vhosts, queues, false, |meant| planner.rebalance(meant));
+            return moves.map(Work::Rebalance);
+        }
     };
     plan.map(Work::Plan)
 }
 
 /// Plans for the queues whose virtual host and name match.
-fn matching(
+fn matching<T>(
     vhosts: &str,
     queues: &str,
     is_even: bool,
-    plan: impl FnOnce(Meant<'_>) -> Result<Plan, Refused>,
-) -> Result<Plan, Refused> {
+    plan: impl FnOnce(Meant<'_>) -> Result<T, Refused>,
+) -> Result<T, Refused> {
     let pattern = |text| Pattern::new(text).map_err(CatalogueError::from);
     let (vhosts, queues) = (pattern(vhosts)?, pattern(queues)?);
     let matches =
@@ -267,8 +271,8 @@ pub fn change_stream_replica(
 
 /// The replicated queues and streams that nobody leads, or too few members are up for.
 pub fn leaderless_queues(broker: &Broker) -> Vec<(String, String)> {
-    groups(broker, |group, reach| {
-        group.is_leaderless(reach, || {
+    groups(broker, |group, availability| {
+        group.is_leaderless(availability, || {
             let shard = broker.shard(broker.shard_of(group.id));
             shard.replica_leader(group.id)
         })
@@ -282,12 +286,15 @@ pub fn critical_queues(broker: &Broker) -> Vec<(String, String)> {
 
 /// Virtual host and name of the replicated queues and streams that are as asked; none of a node
 /// alone, which has nobody to lose.
-fn groups(broker: &Broker, wanted: impl Fn(&Group, &Reach) -> bool) -> Vec<(String, String)> {
+fn groups(
+    broker: &Broker,
+    wanted: impl Fn(&Group, &Availability) -> bool,
+) -> Vec<(String, String)> {
     if broker.cluster().is_none() {
         return Vec::new();
     }
     let all = Group::all(&broker.catalogue());
-    let reach = Reach::of(broker);
-    let wanted = all.into_iter().filter(|group| wanted(group, &reach));
+    let availability = Availability::of(broker);
+    let wanted = all.into_iter().filter(|group| wanted(group, &availability));
     wanted.map(|group| (group.vhost, group.name)).collect()
 }

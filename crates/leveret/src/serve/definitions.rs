@@ -2,6 +2,7 @@
 
 use leveret_auth::password::SALT_BYTES_GIVEN;
 use leveret_cluster::Env as _;
+use leveret_management::definitions_pieces::definitions_pieces;
 use leveret_metadata::{Catalogue, CatalogueError, Definitions};
 use leveret_node::Env;
 use leveret_shell::broker::Broker;
@@ -13,6 +14,9 @@ use std::time::{Duration, Instant};
 
 /// Name of the file in the data folder that says which definitions were imported last.
 pub const MARK_FILE: &str = "definitions.imported";
+/// Bytes of a file. It is imported in pieces where it is larger than one import may be, and all of
+/// it is read before.
+const FILE_BYTES_MAX: u64 = 20 * HTTP_DEFINITIONS_BYTES_MAX as u64;
 /// How long the write-ahead log may take to hold what was imported.
 const DURABLE_WAIT: Duration = Duration::from_secs(30);
 
@@ -46,11 +50,13 @@ impl Import {
             tracing::info!(source = %self.source.display(), "definitions are as they were");
             return Ok(());
         }
-        for (file, bytes) in files.iter().zip(&contents) {
-            let passed_over = import(broker, bytes)
-                .map_err(|error| format!("cannot import {}: {error}", file.display()))?;
-            for line in passed_over {
-                tracing::warn!(file = %file.display(), "passed over in an import: {line}");
+        for (file, bytes) in files.iter().zip(contents) {
+            for piece in definitions_pieces(bytes) {
+                let passed_over = import(broker, &piece)
+                    .map_err(|error| format!("cannot import {}: {error}", file.display()))?;
+                for line in passed_over {
+                    tracing::warn!(file = %file.display(), "passed over in an import: {line}");
+                }
             }
             tracing::info!(file = %file.display(), "definitions imported");
         }
@@ -137,7 +143,7 @@ pub fn read(file: &Path) -> Result<Vec<u8>, String> {
     let failed =
         |error: std::io::Error| format!("cannot read definitions {}: {error}", file.display());
     let mut bytes = Vec::new();
-    let most = HTTP_DEFINITIONS_BYTES_MAX as u64;
+    let most = FILE_BYTES_MAX;
     let opened = std::fs::File::open(file).map_err(failed)?;
     opened
         .take(most + 1)

@@ -291,11 +291,11 @@ mod tests {
     use tracing_subscriber::{Layer, Registry};
 
     /// A place in the code that makes lines.
-    struct Place(#[expect(dead_code, reason = "it makes two places differ")] u8);
+    struct TestCallsite(#[expect(dead_code, reason = "it makes two places differ")] u8);
 
-    static PLACES: [Place; 2] = [Place(0), Place(1)];
+    static CALLSITES: [TestCallsite; 2] = [TestCallsite(0), TestCallsite(1)];
 
-    impl tracing::callsite::Callsite for Place {
+    impl tracing::callsite::Callsite for TestCallsite {
         fn set_interest(&self, _interest: tracing::subscriber::Interest) {}
 
         fn metadata(&self) -> &Metadata<'_> {
@@ -363,7 +363,7 @@ mod tests {
     #[test]
     fn a_flood_of_one_kind_is_summed_up_and_others_go_on() {
         let lines = Lines::new(BoxMakeWriter::new(io::sink), LogFormat::Plain);
-        let places = [&PLACES[0], &PLACES[1]].map(|place| Kindred {
+        let places = [&CALLSITES[0], &CALLSITES[1]].map(|place| Kindred {
             place: Identifier(place),
             is_bounded: true,
             is_audit: false,
@@ -406,7 +406,7 @@ mod tests {
     fn the_sum_of_a_flood_comes_without_another_line() {
         let lines = Lines::new(BoxMakeWriter::new(io::sink), LogFormat::Plain);
         let flood = Kindred {
-            place: Identifier(&PLACES[0]),
+            place: Identifier(&CALLSITES[0]),
             is_bounded: true,
             is_audit: false,
         };
@@ -450,7 +450,7 @@ mod tests {
             for format in [LogFormat::Plain, LogFormat::Json] {
                 let lines = Lines::new(BoxMakeWriter::new(io::sink), format);
                 let kind = Kindred {
-                    place: Identifier(&PLACES[0]),
+                    place: Identifier(&CALLSITES[0]),
                     is_bounded: true,
                     is_audit: false,
                 };

@@ -38,6 +38,7 @@ pub fn node_config(config: &Config) -> Result<NodeConfig, String> {
             queues_max: config.limits.admission.queues,
             exchanges_max: config.limits.admission.exchanges,
             vhosts_max: config.limits.admission.vhosts,
+            argument_bytes_max: limits::CATALOGUE_ARGUMENTS_BYTES_MAX,
             default_queue_type: Some(config.first_boot.queue_type)
                 .filter(|kind| *kind != QueueKind::Classic),
             relaxed_redeclaration: config.relaxed_redeclaration,

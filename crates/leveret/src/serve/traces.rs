@@ -4,7 +4,7 @@
 //! counted.
 
 use crate::config::{Config, settled};
-use crate::http::{self, Answer, Place};
+use crate::http::{self, Answer, ServerAddress};
 use crate::trust::Trust;
 use bytes::Bytes;
 use http_body_util::Full;
@@ -67,7 +67,7 @@ pub fn start(config: &Config, broker: &Arc<Broker>) -> Result<Option<Exporter>, 
     };
     let authority = collector.authority.clone();
     let sender = Sender {
-        place: Place::Tcp {
+        address: ServerAddress::Tcp {
             authority: authority.clone(),
             tls: tls(collector)?,
         },
@@ -97,7 +97,7 @@ impl Exporter {
 }
 
 struct Sender {
-    place: Place,
+    address: ServerAddress,
     authority: String,
     path: String,
     node: String,
@@ -137,7 +137,10 @@ impl Sender {
                     self.traces.note_exported(batch.len() as u64 - rejected);
                     self.traces.drop_spans(rejected);
                     if std::mem::take(&mut self.fails) {
-                        tracing::info!("{} takes traces again", self.authority);
+                        tracing::info!(
+                            "the trace collector {} accepts spans again",
+                            self.authority
+                        );
                     }
                     left = rest;
                 }
@@ -166,7 +169,7 @@ impl Sender {
             .body(Full::new(Bytes::from(body)))
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         rejected(&http::ask(
-            &self.place,
+            &self.address,
             request,
             PATIENCE,
             ANSWER_BYTES_MAX,

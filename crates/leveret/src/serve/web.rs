@@ -2,7 +2,7 @@
 
 use crate::cli::node_file::CONTROL_SOCKET;
 use crate::config::{Config, Tls as TlsConfig};
-use leveret_management::{App, Bound, Endpoint, Place, Sampling, Server, Service, Tls};
+use leveret_management::{App, Bound, Endpoint, ListenAddress, Sampling, Server, Service, Tls};
 use leveret_shell::tls::TlsFiles;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -45,8 +45,8 @@ impl Web {
             };
             let files = tls_files(files);
             let settings = Tls::new(files.load().map_err(|error| error.to_string())?);
-            let place = Place::Tcp(*address, Some(settings.clone()));
-            endpoints.push(Endpoint { service, place });
+            let address = ListenAddress::Tcp(*address, Some(settings.clone()));
+            endpoints.push(Endpoint { service, address });
             tls.push((files, settings));
         }
         endpoints.extend(control_socket(&config.folders.root));
@@ -110,7 +110,7 @@ fn control_socket(root: &Path) -> Option<Endpoint> {
     };
     Some(Endpoint {
         service: Service::Api,
-        place: Place::File(path),
+        address: ListenAddress::File(path),
     })
 }
 

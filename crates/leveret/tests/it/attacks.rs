@@ -307,7 +307,7 @@ fn with_few_descriptors(folder: &Folder, descriptors: u32) -> Node {
         .args(["--http", "127.0.0.1:0", "--config"])
         .arg(config)
         .stdin(Stdio::null())
-        .stderr(File::create(folder.0.join("log")).expect("a file"));
+        .stderr(File::create(folder.path().join("log")).expect("a file"));
     Node::start(&mut command, &folder.data())
 }
 
@@ -366,7 +366,7 @@ fn files_of_many_streams_fit_into_what_clients_leave() {
         Err(error) => error.kind() == io::ErrorKind::ConnectionReset,
     };
     assert!(turned_away, "the last of {CROWD} was let in");
-    let log = fs::read_to_string(folder.0.join("log")).expect("text");
+    let log = fs::read_to_string(folder.path().join("log")).expect("text");
     assert!(
         log.contains("connection refused: cannot accept it"),
         "{log}"
@@ -432,7 +432,7 @@ fn read_each_from_its_first(client: &mut Client, streams: &[String]) {
 fn no_name_of_a_stranger_makes_a_line_of_the_log() {
     const FORGED: &str = "2026-01-01T00:00:00Z  INFO everything is well";
     let folder = Folder::new("forged");
-    let path = folder.0.join("log");
+    let path = folder.path().join("log");
     let mut command = serve(&folder.data());
     command.args(["--http", "127.0.0.1:0"]);
     command.stderr(File::create(&path).expect("a file"));
@@ -475,7 +475,7 @@ fn who_does_not_know_the_secret_of_a_cluster_on_this_machine_is_no_member() {
     let folder = Folder::new("stranger");
     let addresses = free_addresses(3);
     let joining = |at: usize, name: &str| {
-        let mut command = serve(&folder.0.join(name));
+        let mut command = serve(&folder.path().join(name));
         command.args(["--http", "none", "--cluster", &addresses[at]]);
         command.args(["--join", &addresses[0]]);
         command
@@ -493,7 +493,7 @@ fn who_does_not_know_the_secret_of_a_cluster_on_this_machine_is_no_member() {
         "LEVERET_CLUSTER_SECRET_FILE",
         folder.data().join("cluster.secret"),
     );
-    let member = Node::start(&mut member, &folder.0.join("member"));
+    let member = Node::start(&mut member, &folder.path().join("member"));
     let told = founder.http("GET", "/api/nodes", "");
     let _ = guess.kill();
     let _ = guess.wait();

@@ -3,22 +3,25 @@
 use crate::common::{Folder, certificate};
 use crate::fake::Fake;
 use leveret::ctl;
-use leveret_management::{App, Endpoint, Place, Server, Service, Tls};
+use leveret_management::{App, Endpoint, ListenAddress, Server, Service, Tls};
 use std::sync::Arc;
 
 #[test]
 fn a_node_is_believed_by_its_certificate_or_where_that_is_said_by_name() {
     let folder = Folder::new("cli-tls");
-    let (its, another) = (folder.0.join("its.pem"), folder.0.join("another.pem"));
+    let (its, another) = (
+        folder.path().join("its.pem"),
+        folder.path().join("another.pem"),
+    );
     let settings = certificate(&its);
     certificate(&another);
-    let password = folder.0.join("password");
+    let password = folder.path().join("password");
     std::fs::write(&password, "administrator\n").expect("written");
     let any = "127.0.0.1:0".parse().expect("an address");
-    let place = Place::Tcp(any, Some(Tls::new(settings)));
+    let address = ListenAddress::Tcp(any, Some(Tls::new(settings)));
     let endpoint = Endpoint {
         service: Service::Api,
-        place,
+        address,
     };
     let fake = Arc::new(Fake::default());
     let app = App::new(Arc::clone(&fake) as _, None, false);

@@ -77,7 +77,7 @@ fn a_check_finds_what_a_start_would_fail_at() {
         (
             format!(
                 "folders.logs = {}\nlog.file = file/below.log\n",
-                folder.0.display()
+                folder.path().display()
             ),
             "log file",
         ),
@@ -93,7 +93,7 @@ fn a_check_finds_what_a_start_would_fail_at() {
     ] {
         let file = folder.write("node.conf", &text);
         for words in [&["config", "check", "--config"][..], &["serve", "--config"]] {
-            let output = run(words, &file, &folder.0);
+            let output = run(words, &file, folder.path());
             let why = String::from_utf8_lossy(&output.stderr).into_owned();
             assert!(!output.status.success(), "{words:?} {text}");
             assert!(why.contains(expected), "{words:?} {text}: {why}");
@@ -131,17 +131,17 @@ fn a_check_leaves_nothing_behind() {
     let definitions = r#"{"vhosts": [{"name": "shop"}],
         "queues": [{"name": "q", "vhost": "shop", "durable": true}]}"#;
     let definitions = folder.write("definitions.json", definitions);
-    let below = folder.0.join("not/there");
+    let below = folder.path().join("not/there");
     let text = format!(
         "data_dir = {}\nlog.file = node.log\nload_definitions = {}\n",
         below.display(),
         definitions.display()
     );
     let file = folder.write("node.conf", &text);
-    let before = all_in(&folder.0);
+    let before = all_in(folder.path());
     let (is_good, said) = check(&file);
     assert!(is_good, "{said}");
-    assert_eq!(all_in(&folder.0), before);
+    assert_eq!(all_in(folder.path()), before);
 }
 
 /// Definitions may name what only the store has: it is asked, and where its node runs, nothing is
@@ -180,7 +180,7 @@ fn definitions_are_checked_against_what_is_there() {
     assert!(!is_good && said.contains("vhost 'shed'"), "{said}");
     assert_eq!(all_in(&folder.data()), before);
     // The drive of the data folder is not mounted.
-    fs::rename(folder.data().join("data"), folder.0.join("away")).expect("moved");
+    fs::rename(folder.data().join("data"), folder.path().join("away")).expect("moved");
     fs::create_dir(folder.data().join("data")).expect("a folder");
     let (is_good, said) = check(&right);
     assert!(!is_good && said.contains("leveret.store"), "{said}");
@@ -202,7 +202,7 @@ fn a_check_says_what_a_start_would_to_a_store_of_a_cluster_or_of_none() {
     let joins = configuration("joins.conf", &joined);
     let is_refused = |file: &Path, expected: &str| {
         for words in [&["config", "check", "--config"][..], &["serve", "--config"]] {
-            let output = run(words, file, &folder.0);
+            let output = run(words, file, folder.path());
             let why = String::from_utf8_lossy(&output.stderr).into_owned();
             assert!(!output.status.success(), "{words:?} {}", file.display());
             assert!(why.contains(expected), "{words:?}: {why}");
@@ -243,7 +243,7 @@ fn a_start_names_what_it_passes_over_in_definitions() {
     let definitions = folder.write("definitions.json", definitions);
     let text = format!("load_definitions = {}\n", definitions.display());
     let configuration = folder.write("node.conf", &text);
-    let log = folder.0.join("log");
+    let log = folder.path().join("log");
     let mut command = serve(&folder.data());
     command.args(["--http", "none", "--config"]);
     command.arg(configuration);

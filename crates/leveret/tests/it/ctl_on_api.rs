@@ -89,7 +89,7 @@ fn lists_show_what_the_node_has() {
         ),
         (
             "-s|list_consumers",
-            "q\t<leveret@burrow.1.1.0>\tctag\tfalse\t0\ttrue\t[]\n",
+            "q\t<leveret@burrow.1.1.0>\tctag\ttrue\t0\ttrue\t[]\n",
         ),
         ("-s|list_vhosts|name|tracing", "/\tfalse\nother\tfalse\n"),
         (

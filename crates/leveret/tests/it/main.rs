@@ -21,3 +21,4 @@ mod reload;
 mod serve;
 mod storage;
 mod traces;
+mod unacked;

@@ -85,6 +85,9 @@ fn dead_letters_go_back(kind: &str) {
     );
     assert_eq!(dry["moved"], json!({"alive": 3}), "{dry}");
     assert_eq!(dry["kept"], json!({"died for another reason": 1}), "{dry}");
+    let look = r#"{"count": 1, "ackmode": "ack_requeue_true", "encoding": "auto"}"#;
+    let first = node.http("POST", "/api/queues/%2f/dead/get", look);
+    assert!(first.contains(r#""redelivered":false"#), "{first}");
     let two = moved(&node, "dead", &json!({"limit": 2}));
     assert_eq!(
         (&two["moved"], &two["looked_at"]),
@@ -174,8 +177,8 @@ fn the_command_line_sends_dead_letters_back_and_copies_messages() {
     );
     for (words, why) in [
         (&["dead", "--to", "none"][..], "none"),
-        (&["none"], "Not Found"),
-        (&["dead", "--stop", "99@none"], "Not Found"),
+        (&["none"], "there is no queue 'none' in vhost '/'"),
+        (&["dead", "--stop", "99@none"], "there is no move '99@none'"),
     ] {
         let refused = node.run(&[&["redrive"], words].concat());
         let said = String::from_utf8(refused.stderr).expect("text");

@@ -455,6 +455,9 @@ fn no_name_of_a_stranger_turns_or_orders_what_the_command_line_shows() {
         // What is refused names it as well.
         &["peek", &gone],
         &["watch", "queue", &gone, "--count", "1"],
+        &["growth", &gone],
+        &["redrive", &gone],
+        &["list", "queues", "-p", &gone],
     ] {
         check_plain(words, &node.run(words));
     }
@@ -480,5 +483,77 @@ fn check_plain(words: &[&str], output: &std::process::Output) {
         let said = String::from_utf8(said.clone()).expect("text");
         let is_hostile = |letter: char| HOSTILE.contains(letter) && !letter.is_ascii();
         assert!(!said.contains(is_hostile), "{words:?}: {said:?}");
+    }
+}
+
+#[test]
+fn commands_name_what_is_not_there_and_how_to_find_what_is() {
+    let folder = Folder::new("not-there");
+    let node = start(&folder);
+    node.http("PUT", "/api/vhosts/shop", "");
+    node.http("PUT", "/api/queues/shop/orders", "{}");
+    node.http("PUT", "/api/queues/%2f/hello", "{}");
+    for (words, said) in [
+        (
+            &["growth", "none"][..],
+            "there is no queue 'none' in vhost '/'; `leveret list queues` shows what there is",
+        ),
+        (
+            &["watch", "queue", "none", "--count", "1"],
+            "there is no queue 'none' in vhost '/'",
+        ),
+        (
+            &["redrive", "none", "-p", "shop"],
+            "there is no queue 'none' in vhost 'shop'",
+        ),
+        (
+            &["route", "none", "key"],
+            "there is no exchange 'none' in vhost '/'",
+        ),
+        (&["impact", "none"], "there is no node 'none'"),
+        (&["disk", "none"], "there is no node 'none'"),
+        (
+            &["delayed", "--cancel", "77"],
+            "there is no delayed message '77'",
+        ),
+        (
+            &["list", "queues", "-p", "none"],
+            "there is no virtual host 'none'",
+        ),
+        (
+            &["list", "permissions", "-p", "none"],
+            "there is no virtual host 'none'",
+        ),
+    ] {
+        let refused = node.run(words);
+        let text = String::from_utf8(refused.stderr).expect("text");
+        assert!(
+            !refused.status.success() && text.contains(said),
+            "{words:?}: {text}"
+        );
+    }
+    let listed = node.says(&["list", "queues", "-p", "shop"]);
+    assert!(listed.contains("orders") && !listed.contains("hello"));
+    for what in [
+        "connections",
+        "channels",
+        "consumers",
+        "exchanges",
+        "bindings",
+        "permissions",
+        "topic-permissions",
+        "policies",
+        "operator-policies",
+        "parameters",
+        "vhost-limits",
+        "stream-groups",
+    ] {
+        let listed = node.says(&["list", what, "-p", "shop", "--json"]);
+        let listed: serde_json::Value = serde_json::from_str(&listed).expect("JSON");
+        let rows = listed.as_array().expect("a list");
+        assert!(
+            rows.iter().all(|row| row["vhost"] == "shop"),
+            "{what}: {listed}"
+        );
     }
 }

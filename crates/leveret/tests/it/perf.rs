@@ -1,5 +1,6 @@
 //! `leveret perf` with nodes of its own: started, measured, held up, and gone afterwards.
 
+use crate::common::Folder;
 use std::io::{BufRead, BufReader};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -27,41 +28,26 @@ fn spec(text: &str) -> Spec {
     Spec::parse(&format!("{times}{text}")).unwrap()
 }
 
-/// A folder that goes with the test.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("leveret-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    fn is_empty(&self) -> bool {
-        std::fs::read_dir(&self.0).unwrap().next().is_none()
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+fn is_empty(folder: &Folder) -> bool {
+    std::fs::read_dir(folder.path()).unwrap().next().is_none()
 }
 
 #[test]
 fn a_node_of_its_own_is_measured_and_gone_afterwards() {
-    let drive = Scratch::new("perf-drive");
+    let drive = Folder::new("perf-drive");
     let mut spec = spec(
         "[[load]]\nsize = 1000\nconfirm_window = 100\nprefetch = 100\n\
          [[load]]\nname = \"beside\"\nqueues = 3\npublishers = 3\nconsumers = 3\nrate = 50.0\n",
     );
-    spec.broker.drives.insert("wal".to_owned(), drive.0.clone());
+    spec.broker
+        .drives
+        .insert("wal".to_owned(), drive.path().to_owned());
     let mut was_used = false;
-    let result = engine().run(&spec, &mut |_| was_used |= !drive.is_empty());
+    let result = engine().run(&spec, &mut |_| was_used |= !is_empty(&drive));
     let result = result.unwrap();
     assert_eq!(result.failure(), None);
     assert!(
-        was_used && drive.is_empty(),
+        was_used && is_empty(&drive),
         "the node's folder came and went"
     );
     assert_eq!(result.target.product, "Leveret");
@@ -135,21 +121,21 @@ fn processes_in(folder: &Path) -> usize {
 
 #[test]
 fn an_interrupted_run_leaves_no_node_and_no_folder() {
-    let (temporary, drive) = (Scratch::new("perf-end-tmp"), Scratch::new("perf-end-drive"));
-    let wal = format!("wal={}", drive.0.display());
+    let (temporary, drive) = (Folder::new("perf-end-tmp"), Folder::new("perf-end-drive"));
+    let wal = format!("wal={}", drive.path().display());
     for (name, code) in [("-INT", 130), ("-TERM", 143)] {
         // Who runs these tests in the background may have interrupts ignored.
         let mut command = Command::new("env");
         command.arg("--default-signal=INT,TERM").arg(binary());
         command.args(["perf", "run", "-z", "600", "-r", "100", "--drives", &wal]);
-        command.env("TMPDIR", &temporary.0);
+        command.env("TMPDIR", temporary.path());
         command.stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let first = lines.next().unwrap().unwrap();
         assert!(first.contains("published"), "{first}");
-        assert_eq!(processes_in(&temporary.0), 1, "the node");
-        assert!(!temporary.is_empty() && !drive.is_empty());
+        assert_eq!(processes_in(temporary.path()), 1, "the node");
+        assert!(!is_empty(&temporary) && !is_empty(&drive));
         signal(child.id(), name);
         let rest: Vec<String> = lines.map_while(Result::ok).collect();
         assert_eq!(child.wait().unwrap().code(), Some(code), "{rest:?}");
@@ -157,8 +143,8 @@ fn an_interrupted_run_leaves_no_node_and_no_folder() {
             rest.iter().any(|line| line.ends_with(": interrupted")),
             "{rest:?}"
         );
-        assert_eq!(processes_in(&temporary.0), 0, "the node is gone");
-        assert!(temporary.is_empty() && drive.is_empty());
+        assert_eq!(processes_in(temporary.path()), 0, "the node is gone");
+        assert!(is_empty(&temporary) && is_empty(&drive));
     }
 }
 
@@ -258,16 +244,16 @@ fn the_command_line_runs_shows_and_refuses() {
         let said = [output.stdout, output.stderr].concat();
         (output.status.code(), String::from_utf8(said).unwrap())
     };
-    let scratch = Scratch::new("perf-cli");
-    let json = scratch.0.join("result.json").display().to_string();
-    let csv = scratch.0.join("result.csv").display().to_string();
-    let stats = scratch.0.join("figures").display().to_string();
+    let scratch = Folder::new("perf-cli");
+    let json = scratch.path().join("result.json").display().to_string();
+    let csv = scratch.path().join("result.csv").display().to_string();
+    let stats = scratch.path().join("figures").display().to_string();
     let mut words = vec!["run", "-C", "1000", "-s", "100", "-c", "50", "-z", "20"];
     words.extend(["--json", &json, "--csv", &csv, "--figures", &stats]);
     let (code, said) = run(&words);
     assert_eq!(code, Some(0), "{said}");
     for file in ["result.json", "result.csv", "result-percentiles.csv"] {
-        assert!(scratch.0.join(file).exists(), "{file}: {said}");
+        assert!(scratch.path().join(file).exists(), "{file}: {said}");
     }
     let drawn = std::fs::read_dir(&stats).unwrap().count();
     assert!(drawn > 0, "{said}");

@@ -43,10 +43,10 @@ fn on_sighup_a_node_takes_new_certificates_and_secrets() {
     let before = write_certificate(&folder);
     let addresses = free_addresses(2);
     let join = addresses.join(",");
-    let data = |name: &str| folder.0.join(name);
+    let data = |name: &str| folder.path().join(name);
     let command = |name: &str, address: &str| {
-        let secret = folder.0.join(format!("{name}-secret"));
-        let place = folder.0.display();
+        let secret = folder.path().join(format!("{name}-secret"));
+        let place = folder.path().display();
         let config = format!(
             "listeners.ssl.1 = 127.0.0.1:0\nssl_options.certfile = {place}/certificate.pem\n\
              ssl_options.keyfile = {place}/key.pem\ncluster.secret_file = {}\n",

@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// A client's connection, logged in as guest.
-fn connect(port: u16) -> TcpStream {
+pub fn connect(port: u16) -> TcpStream {
     let mut socket = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
     socket.write_all(b"AMQP\0\0\x09\x01").expect("written");
     let send = |socket: &mut TcpStream, method: &[u8]| {
@@ -31,13 +31,13 @@ fn connect(port: u16) -> TcpStream {
 }
 
 /// A frame on channel 1.
-fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
+pub fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).expect("short").to_be_bytes();
     [&[kind, 0, 1][..], &length, payload, &[0xCE]].concat()
 }
 
 /// The method of the next frame, class and number.
-fn read_frame(socket: &mut TcpStream) -> std::io::Result<[u8; 4]> {
+pub fn read_frame(socket: &mut TcpStream) -> std::io::Result<[u8; 4]> {
     let mut head = [0; 7];
     socket.read_exact(&mut head)?;
     let length = u32::from_be_bytes([head[3], head[4], head[5], head[6]]) as usize;
@@ -49,7 +49,7 @@ fn read_frame(socket: &mut TcpStream) -> std::io::Result<[u8; 4]> {
 #[test]
 fn a_supervisor_hears_when_it_is_ready_and_when_it_stops() {
     let folder = Folder::new("notify");
-    let path = folder.0.join("notify");
+    let path = folder.path().join("notify");
     let supervisor = UnixDatagram::bind(&path).expect("a socket");
     let patience = Some(Duration::from_secs(60));
     supervisor.set_read_timeout(patience).expect("a deadline");
@@ -222,7 +222,7 @@ fn the_log_changes_its_level_and_is_rotated_while_the_node_runs() {
 }
 
 /// Looks until it is right, for a minute.
-fn eventually(look: impl Fn() -> String, right: impl Fn(&str) -> bool) {
+pub fn eventually(look: impl Fn() -> String, right: impl Fn(&str) -> bool) {
     let deadline = Instant::now() + Duration::from_secs(60);
     let mut seen = look();
     while !right(&seen) {
@@ -232,12 +232,12 @@ fn eventually(look: impl Fn() -> String, right: impl Fn(&str) -> bool) {
 }
 
 /// Three nodes of one cluster, each of which knows that the others are up.
-fn start_three(folder: &Folder) -> Vec<Node> {
+pub fn start_three(folder: &Folder) -> Vec<Node> {
     let addresses = free_addresses(3);
     let join = addresses.join(",");
     let nodes: Vec<Node> = thread::scope(|scope| {
         let start = |address: &String| {
-            let data = folder.0.join(address.replace(':', "-"));
+            let data = folder.path().join(address.replace(':', "-"));
             let mut command = serve(&data);
             command.args(["--http", "none", "--cluster", address, "--join", &join]);
             command.env("LEVERET_CLUSTER_SECRET", "of these three");
@@ -255,7 +255,7 @@ fn start_three(folder: &Folder) -> Vec<Node> {
     nodes
 }
 
-const QUORUM: &str = r#"{"durable": true, "arguments": {"x-queue-type": "quorum"}}"#;
+pub const QUORUM: &str = r#"{"durable": true, "arguments": {"x-queue-type": "quorum"}}"#;
 
 #[test]
 fn the_members_of_a_quorum_queue_change_by_command() {

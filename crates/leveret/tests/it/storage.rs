@@ -1,34 +1,14 @@
 //! `leveret storage` as an operator runs it: the binary, on folders that this test wrote and
 //! spoiled.
 
+use crate::common::Folder;
 use leveret_shell::disk::RealDisk;
 use leveret_storage::{Durability, Folders, LogKind, Options, Store};
 use leveret_types::LogId;
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
-
-/// A folder of this test's own, gone with it.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(name: &str) -> Self {
-        let folder = format!("leveret-storage-{name}-{}", std::process::id());
-        let folder = std::env::temp_dir().join(folder);
-        // What an earlier run left there, if one did.
-        let _ = fs::remove_dir_all(&folder);
-        fs::create_dir_all(&folder).expect("a scratch folder");
-        Self(folder)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // The system's folder for such things is emptied anyway.
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
 
 /// Two logs with three messages each, in order on disk.
 fn write_store(root: &Path) {
@@ -98,22 +78,22 @@ fn check(root: &Path, words: &[&str], succeeds: bool, said: &[&str]) {
 
 #[test]
 fn a_sound_store_is_explained() {
-    let scratch = Scratch::new("sound");
-    write_store(&scratch.0);
+    let scratch = Folder::new("storage-sound");
+    write_store(scratch.path());
     let both = [
         "log 256: 3 entries",
         "log 512: 3 entries",
         "closed in order",
     ];
-    check(&scratch.0, &["inspect"], true, &both);
+    check(scratch.path(), &["inspect"], true, &both);
     check(
-        &scratch.0,
+        scratch.path(),
         &["verify"],
         true,
         &["6 entries were read and are sound"],
     );
     check(
-        &scratch.0,
+        scratch.path(),
         &["repair", "--accept-loss"],
         true,
         &["nothing is damaged"],
@@ -123,11 +103,11 @@ fn a_sound_store_is_explained() {
 /// It is no damage, and it is on the disk.
 #[test]
 fn what_a_start_has_set_aside_is_listed_with_what_to_do() {
-    let scratch = Scratch::new("aside");
-    write_store(&scratch.0);
-    let aside = scratch.0.join("segment/stream/set-aside");
+    let scratch = Folder::new("storage-aside");
+    write_store(scratch.path());
+    let aside = scratch.path().join("segment/stream/set-aside");
     for words in [["inspect"], ["verify"]] {
-        let output = leveret(&scratch.0, &words);
+        let output = leveret(scratch.path(), &words);
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(
             output.status.success() && !text.contains("set aside"),
@@ -142,15 +122,15 @@ fn what_a_start_has_set_aside_is_listed_with_what_to_do() {
     let line =
         format!("{name}: 12 bytes, messages of the stream 000000000000000a from offset 7 on");
     let said = [folder.as_str(), &line, "or delete them"];
-    check(&scratch.0, &["inspect"], true, &said);
-    check(&scratch.0, &["verify"], true, &said);
+    check(scratch.path(), &["inspect"], true, &said);
+    check(scratch.path(), &["verify"], true, &said);
     assert_eq!(fs::read(aside.join(name)).expect("a file"), [1; 12]);
 }
 
 #[test]
 fn the_loss_of_a_replica_is_not_accepted_and_what_to_do_is_said() {
-    let scratch = Scratch::new("replica");
-    let root = &scratch.0;
+    let scratch = Folder::new("storage-replica");
+    let root = scratch.path();
     write_store(root);
     let (mut store, _) = Store::open(
         &RealDisk::new(),
@@ -178,10 +158,10 @@ fn the_loss_of_a_replica_is_not_accepted_and_what_to_do_is_said() {
 
 #[test]
 fn damage_is_found_and_given_up_only_when_that_is_accepted() {
-    let scratch = Scratch::new("damaged");
-    write_store(&scratch.0);
-    spoil(&scratch.0, "message 1 of log 256");
-    let root = &scratch.0;
+    let scratch = Folder::new("storage-damaged");
+    write_store(scratch.path());
+    spoil(scratch.path(), "message 1 of log 256");
+    let root = scratch.path();
     check(root, &["inspect"], true, &["log 256: 3 entries"]);
     check(
         root,
@@ -210,21 +190,21 @@ fn damage_is_found_and_given_up_only_when_that_is_accepted() {
 
 #[test]
 fn what_cannot_be_looked_at_is_said_with_what_to_do() {
-    let scratch = Scratch::new("absent");
+    let scratch = Folder::new("storage-absent");
     check(
-        &scratch.0.join("nothing"),
+        &scratch.path().join("nothing"),
         &["inspect"],
         false,
         &["is there a store?", "--data-dir"],
     );
-    write_store(&scratch.0);
+    write_store(scratch.path());
     let disk = RealDisk::new();
-    let folders = Folders::within(&scratch.0);
+    let folders = Folders::within(scratch.path());
     let store = Store::open(&disk, &folders, &Options::default()).expect("free");
     let told = ["is in use by another process", "stop the node first"];
-    check(&scratch.0, &["inspect"], false, &told);
+    check(scratch.path(), &["inspect"], false, &told);
     drop(store);
-    check(&scratch.0, &["inspect"], true, &[]);
+    check(scratch.path(), &["inspect"], true, &[]);
 }
 
 /// Changes a byte at the same place of both copies of the checkpoint, and at others if `apart`.
@@ -246,8 +226,8 @@ fn spoil_checkpoint(root: &Path, apart: usize) {
 
 #[test]
 fn a_checkpoint_damaged_in_both_copies_is_mended_or_the_store_rebuilt_elsewhere() {
-    let scratch = Scratch::new("checkpoint");
-    let root = &scratch.0.join("store");
+    let scratch = Folder::new("storage-checkpoint");
+    let root = &scratch.path().join("store");
     write_store(root);
     spoil_checkpoint(root, 4);
     let advice = ["both copies of the checkpoint", "repair", "rebuild"];
@@ -266,7 +246,7 @@ fn a_checkpoint_damaged_in_both_copies_is_mended_or_the_store_rebuilt_elsewhere(
     );
     spoil_checkpoint(root, 0);
     check(root, &["repair", "--accept-loss"], false, &advice);
-    let new = scratch.0.join("new");
+    let new = scratch.path().join("new");
     let into = new.display().to_string();
     let rebuild = ["rebuild", "--into", into.as_str()];
     let copied = [
@@ -286,15 +266,15 @@ fn a_checkpoint_damaged_in_both_copies_is_mended_or_the_store_rebuilt_elsewhere(
 /// The one trace of what a disk has lost of what streams had confirmed.
 #[test]
 fn damage_in_the_journal_of_the_streams_is_a_line_of_the_log() {
-    let scratch = Scratch::new("journal");
-    let streams = scratch.0.join("segment/stream");
+    let scratch = Folder::new("storage-journal");
+    let streams = scratch.path().join("segment/stream");
     fs::create_dir_all(&streams).expect("a folder");
     fs::write(streams.join("streams-0.journal"), [7; 2_048]).expect("a file");
     let mut command = Command::new(env!("CARGO_BIN_EXE_leveret"));
     command
         .env_clear()
         .args(["serve", "--data-dir"])
-        .arg(&scratch.0);
+        .arg(scratch.path());
     command.args(["--amqp", "127.0.0.1:0", "--stream", "127.0.0.1:0"]);
     command.args(["--http", "none", "--metrics", "none"]);
     let mut node = command

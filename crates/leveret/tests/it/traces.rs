@@ -226,7 +226,10 @@ fn a_collector_that_takes_nothing_costs_spans_and_no_message() {
 #[test]
 fn a_collector_is_believed_by_its_certificate() {
     let folder = Folder::new("traces-tls");
-    let (its, another) = (folder.0.join("its.pem"), folder.0.join("another.pem"));
+    let (its, another) = (
+        folder.path().join("its.pem"),
+        folder.path().join("another.pem"),
+    );
     let settings = certificate(&its);
     certificate(&another);
     let (address, received) = tls_collector(settings);

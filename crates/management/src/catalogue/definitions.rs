@@ -1,22 +1,26 @@
 //! Definitions: the catalogue as a file, out and in.
 
 use super::Answer;
+use crate::definitions_text;
 use crate::directory::AlterError;
-use crate::input::parse_json;
-use crate::multipart;
+use crate::http::input::parse_definitions;
+use crate::http::multipart;
+use crate::http::reply::{ApiError, Reply};
+use crate::http::router::Call;
 use crate::overview::RABBITMQ_VERSION;
-use crate::reply::{ApiError, Reply};
-use crate::route::Call;
-use leveret_metadata::CatalogueError;
+use leveret_metadata::{CatalogueError, Definitions};
 use leveret_types::limits::IMPORT_JSON_FACTOR;
+use serde_json::json;
 
 fn definitions(call: &Call<'_>, vhost: Option<&str>) -> Answer {
-    let mut definitions = call.app.node().export(vhost);
-    definitions["rabbit_version"] = RABBITMQ_VERSION.into();
-    definitions["rabbitmq_version"] = RABBITMQ_VERSION.into();
-    definitions["product_name"] = "Leveret".into();
-    definitions["product_version"] = crate::overview::VERSION.into();
-    Ok(Reply::tagged(&definitions))
+    let definitions = Definitions {
+        rabbit_version: Some(RABBITMQ_VERSION.to_owned()),
+        rabbitmq_version: Some(RABBITMQ_VERSION.to_owned()),
+        product_name: Some("Leveret".to_owned()),
+        product_version: Some(crate::overview::VERSION.to_owned()),
+        ..call.app.node().export(vhost)
+    };
+    Ok(definitions_text::reply(definitions))
 }
 
 /// `GET /api/definitions`
@@ -54,7 +58,7 @@ fn take(call: &Call<'_>, vhost: Option<&str>) -> Answer {
     let left = |wanted| call.app.node().memory_left(wanted);
     CatalogueError::refuse_import(needed, left)
         .map_err(|refused| AlterError::Unavailable(refused.to_string()))?;
-    let definitions = parse_json(text)?;
+    let definitions = parse_definitions(text)?;
     if !definitions.is_object() {
         return Err(ApiError::BadRequest(
             "definitions are a JSON object".to_owned(),
@@ -62,7 +66,11 @@ fn take(call: &Call<'_>, vhost: Option<&str>) -> Answer {
     }
     let taken = call.app.node().import(call.who.name(), vhost, &definitions);
     match taken {
-        Ok(()) => Ok(Reply::Done),
+        // Clients of RabbitMQ's want no content, whoever asks for more gets it.
+        Ok(lines) if call.query.flag("passed_over") => {
+            Ok(Reply::Json(json!({"passed_over": lines})))
+        }
+        Ok(_) => Ok(Reply::Done),
         Err(AlterError::NotFound(text)) => Err(ApiError::BadRequest(text)),
         Err(other) => Err(other.into()),
     }

@@ -1,10 +1,10 @@
 //! Limits of virtual hosts and of users.
 
-use super::{Answer, delete, limits_json, list, put};
-use crate::directory::Alteration;
-use crate::input::Body;
-use crate::reply::ApiError;
-use crate::route::Call;
+use super::{Answer, delete, limits_json, list, list_by, put};
+use crate::directory::{Alteration, User, Vhost};
+use crate::http::input::Body;
+use crate::http::reply::ApiError;
+use crate::http::router::Call;
 use serde_json::json;
 
 /// `GET /api/vhost-limits`
@@ -13,10 +13,8 @@ pub fn vhost_limits(call: &Call<'_>) -> Answer {
     let limited = vhosts
         .iter()
         .filter(|v| !v.limits.is_empty() && call.app.sees(call.who, &v.name));
-    list(
-        call,
-        limited.map(|v| json!({"vhost": v.name, "value": limits_json(&v.limits)})),
-    )
+    let row = |v: &Vhost| json!({"vhost": v.name, "value": limits_json(&v.limits)});
+    list_by(call, limited.map(row), "vhost")
 }
 
 /// `GET /api/vhost-limits/{vhost}`
@@ -63,10 +61,8 @@ pub fn delete_vhost_limit(call: &Call<'_>) -> Answer {
 pub fn user_limits(call: &Call<'_>) -> Answer {
     let users = call.app.node().users();
     let limited = users.iter().filter(|u| !u.limits.is_empty());
-    list(
-        call,
-        limited.map(|u| json!({"user": u.name, "value": limits_json(&u.limits)})),
-    )
+    let row = |u: &User| json!({"user": u.name, "value": limits_json(&u.limits)});
+    list_by(call, limited.map(row), "user")
 }
 
 /// `GET /api/user-limits/{user}`

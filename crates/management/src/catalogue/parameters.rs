@@ -1,12 +1,14 @@
 //! Parameters of components and global ones; the cluster's name is one of these.
 
-use super::{Answer, delete, found, list, put};
+use super::{Answer, delete, found, list_one_by_one, put};
 use crate::directory::{Alteration, Parameter};
-use crate::input::{Body, json_of, table_of};
-use crate::reply::ApiError;
-use crate::route::Call;
+use crate::http::input::{Body, json_of, table_of};
+use crate::http::reply::ApiError;
+use crate::http::router::Call;
+use crate::row_lists::{self, Found};
 use leveret_types::{FieldTable, FieldValue};
 use serde_json::{Map, Value, json};
+use std::sync::Arc;
 
 fn value_json(value: &FieldValue) -> Value {
     let table: FieldTable = [("value", value.clone())].into();
@@ -26,36 +28,53 @@ fn parameter_json(p: &Parameter) -> Value {
     json!({"component": p.component, "vhost": p.vhost, "name": p.name, "value": value_json(&p.value)})
 }
 
-fn parameters_where(call: &Call<'_>, keep: impl Fn(&Parameter) -> bool) -> Answer {
-    let all = call.app.node().parameters();
-    let kept = all
-        .iter()
-        .filter(|p| keep(p) && call.app.sees(call.who, &p.vhost));
-    list(call, kept.map(parameter_json))
+/// Those that are meant, by their virtual host and component.
+fn parameters_where(call: &Call<'_>, is_meant: impl Fn(&str, &str) -> bool) -> Answer {
+    let mut found = Found::new(&call.query)?;
+    let visible = row_lists::visible_vhosts(call, None);
+    let (mut within, mut part_of): (Arc<str>, Arc<str>) = ("".into(), "".into());
+    let mut name_bytes = 0;
+    call.app
+        .node()
+        .each_parameter(&mut |vhost, component, name| {
+            let is_seen = visible.as_ref().is_none_or(|seen| seen.contains(vhost));
+            if is_seen && is_meant(vhost, component) {
+                found.add(Some(name), || {
+                    name_bytes += name.len();
+                    let vhost = row_lists::shared(&mut within, vhost);
+                    let component = row_lists::shared(&mut part_of, component);
+                    (vhost, component, Box::<str>::from(name))
+                });
+            }
+        });
+    let app = Arc::clone(call.app);
+    let row = move |(vhost, component, name): &(Arc<str>, Arc<str>, Box<str>)| {
+        let parameter = app.node().parameter(vhost, component, name)?;
+        Some(parameter_json(&parameter))
+    };
+    list_one_by_one(call, found, name_bytes, row)
 }
 
 /// `GET /api/parameters`
 pub fn parameters(call: &Call<'_>) -> Answer {
-    parameters_where(call, |_| true)
+    parameters_where(call, |_, _| true)
 }
 
 /// `GET /api/parameters/{component}`
 pub fn parameters_of_component(call: &Call<'_>) -> Answer {
-    parameters_where(call, |p| p.component == call.param(0))
+    parameters_where(call, |_, component| component == call.param(0))
 }
 
 /// `GET /api/parameters/{component}/{vhost}`
 pub fn parameters_of_vhost(call: &Call<'_>) -> Answer {
-    parameters_where(call, |p| {
-        p.component == call.param(0) && p.vhost == call.param(1)
+    parameters_where(call, |vhost, component| {
+        component == call.param(0) && vhost == call.param(1)
     })
 }
 
 fn find_parameter(call: &Call<'_>) -> Option<Parameter> {
     let (component, vhost, name) = (call.param(0), call.param(1), call.param(2));
-    let all = call.app.node().parameters();
-    all.into_iter()
-        .find(|p| p.component == component && p.vhost == vhost && p.name == name)
+    call.app.node().parameter(vhost, component, name)
 }
 
 /// `GET /api/parameters/{component}/{vhost}/{name}`
@@ -86,15 +105,21 @@ fn global_json(p: &Parameter) -> Value {
 
 /// `GET /api/global-parameters`
 pub fn global_parameters(call: &Call<'_>) -> Answer {
-    list(
-        call,
-        call.app.node().global_parameters().iter().map(global_json),
-    )
+    let mut found = Found::new(&call.query)?;
+    let mut name_bytes = 0;
+    call.app.node().each_global_parameter(&mut |name| {
+        found.add(Some(name), || {
+            name_bytes += name.len();
+            Arc::<str>::from(name)
+        });
+    });
+    let app = Arc::clone(call.app);
+    let row = move |name: &Arc<str>| Some(global_json(&app.node().global_parameter(name)?));
+    list_one_by_one(call, found, name_bytes, row)
 }
 
 fn find_global(call: &Call<'_>) -> Option<Parameter> {
-    let all = call.app.node().global_parameters();
-    all.into_iter().find(|p| p.name == call.param(0))
+    call.app.node().global_parameter(call.param(0))
 }
 
 /// `GET /api/global-parameters/{name}`

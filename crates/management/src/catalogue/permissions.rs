@@ -1,10 +1,10 @@
 //! Permissions of users in virtual hosts, and those for topics.
 
-use super::{Answer, delete, found, list, put};
+use super::{Answer, delete, found, list, list_by, put};
 use crate::directory::{Alteration, Permission, TopicPermission};
+use crate::http::reply::ApiError;
+use crate::http::router::Call;
 use crate::queues::exchange_name;
-use crate::reply::ApiError;
-use crate::route::Call;
 use serde_json::{Value, json};
 
 fn permission_json(p: &Permission) -> Value {
@@ -17,20 +17,22 @@ fn topic_json(p: &TopicPermission) -> Value {
 
 /// `GET /api/permissions`
 pub fn permissions(call: &Call<'_>) -> Answer {
-    list(
-        call,
-        call.app.node().permissions().iter().map(permission_json),
-    )
+    permissions_where(call, |_| true, "user")
 }
 
-fn permissions_where(call: &Call<'_>, keep: impl Fn(&Permission) -> bool) -> Answer {
+fn permissions_where(
+    call: &Call<'_>,
+    keep: impl Fn(&Permission) -> bool,
+    filtered_by: &str,
+) -> Answer {
     let all = call.app.node().permissions();
-    list(call, all.iter().filter(|p| keep(p)).map(permission_json))
+    let rows = all.iter().filter(|p| keep(p)).map(permission_json);
+    list_by(call, rows, filtered_by)
 }
 
 /// `GET /api/vhosts/{vhost}/permissions`
 pub fn permissions_of_vhost(call: &Call<'_>) -> Answer {
-    permissions_where(call, |p| p.vhost == call.param(0))
+    permissions_where(call, |p| p.vhost == call.param(0), "user")
 }
 
 /// The user of this name must be there.
@@ -42,7 +44,7 @@ fn known_user(call: &Call<'_>) -> Result<(), ApiError> {
 /// `GET /api/users/{user}/permissions`
 pub fn permissions_of_user(call: &Call<'_>) -> Answer {
     known_user(call)?;
-    permissions_where(call, |p| p.user == call.param(0))
+    permissions_where(call, |p| p.user == call.param(0), "vhost")
 }
 
 /// `GET /api/permissions/{vhost}/{user}`
@@ -76,25 +78,30 @@ pub fn delete_permission(call: &Call<'_>) -> Answer {
     delete(call, Alteration::DeletePermission { user, vhost })
 }
 
-fn topics_where(call: &Call<'_>, keep: impl Fn(&TopicPermission) -> bool) -> Answer {
+fn topics_where(
+    call: &Call<'_>,
+    keep: impl Fn(&TopicPermission) -> bool,
+    filtered_by: &str,
+) -> Answer {
     let all = call.app.node().topic_permissions();
-    list(call, all.iter().filter(|p| keep(p)).map(topic_json))
+    let rows = all.iter().filter(|p| keep(p)).map(topic_json);
+    list_by(call, rows, filtered_by)
 }
 
 /// `GET /api/topic-permissions`
 pub fn topic_permissions(call: &Call<'_>) -> Answer {
-    topics_where(call, |_| true)
+    topics_where(call, |_| true, "user")
 }
 
 /// `GET /api/vhosts/{vhost}/topic-permissions`
 pub fn topic_permissions_of_vhost(call: &Call<'_>) -> Answer {
-    topics_where(call, |p| p.vhost == call.param(0))
+    topics_where(call, |p| p.vhost == call.param(0), "user")
 }
 
 /// `GET /api/users/{user}/topic-permissions`
 pub fn topic_permissions_of_user(call: &Call<'_>) -> Answer {
     known_user(call)?;
-    topics_where(call, |p| p.user == call.param(0))
+    topics_where(call, |p| p.user == call.param(0), "vhost")
 }
 
 /// `GET /api/topic-permissions/{vhost}/{user}`

@@ -1,10 +1,12 @@
 //! Policies, and operators' policies: the same paths twice.
 
-use super::{Answer, delete, found, list, put};
+use super::{Answer, delete, found, list_one_by_one, put};
 use crate::directory::{Alteration, Policy};
-use crate::input::json_of;
-use crate::route::Call;
+use crate::http::input::json_of;
+use crate::http::router::Call;
+use crate::row_lists::{self, Found};
 use serde_json::{Value, json};
+use std::sync::Arc;
 
 /// A policy in the API's words.
 pub(crate) fn policy_json(p: &Policy) -> Value {
@@ -19,18 +21,30 @@ pub(crate) fn policy_json(p: &Policy) -> Value {
 }
 
 fn list_policies(call: &Call<'_>, operator: bool, vhost: Option<&str>) -> Answer {
-    let mut all = call.app.node().policies(operator);
-    match vhost {
-        Some(vhost) => all.retain(|p| p.vhost == vhost),
-        None => all.retain(|p| call.app.sees(call.who, &p.vhost)),
-    }
-    list(call, all.iter().map(policy_json))
+    let mut found = Found::new(&call.query)?;
+    let visible = row_lists::visible_vhosts(call, vhost);
+    let mut within: Arc<str> = "".into();
+    let mut name_bytes = 0;
+    call.app.node().each_policy(operator, &mut |of, name| {
+        let is_meant = vhost.is_none_or(|vhost| vhost == of);
+        if is_meant && visible.as_ref().is_none_or(|seen| seen.contains(of)) {
+            found.add(Some(name), || {
+                name_bytes += name.len();
+                (row_lists::shared(&mut within, of), Box::<str>::from(name))
+            });
+        }
+    });
+    let app = Arc::clone(call.app);
+    let row = move |(vhost, name): &(Arc<str>, Box<str>)| {
+        let policy = app.node().policy(operator, vhost, name)?;
+        Some(policy_json(&policy))
+    };
+    list_one_by_one(call, found, name_bytes, row)
 }
 
 fn find_policy(call: &Call<'_>, operator: bool) -> Option<Policy> {
-    let all = call.app.node().policies(operator);
-    all.into_iter()
-        .find(|p| p.vhost == call.param(0) && p.name == call.param(1))
+    let (vhost, name) = (call.param(0), call.param(1));
+    call.app.node().policy(operator, vhost, name)
 }
 
 fn set_policy(call: &Call<'_>, operator: bool) -> Answer {

@@ -2,8 +2,8 @@
 
 use super::{Answer, alter, delete, found, limits_json, list, put, tags};
 use crate::directory::{Alteration, Secret, User};
-use crate::reply::{ApiError, Reply};
-use crate::route::Call;
+use crate::http::reply::{ApiError, Reply};
+use crate::http::router::Call;
 use serde_json::{Value, json};
 
 fn user_json(user: &User) -> Value {

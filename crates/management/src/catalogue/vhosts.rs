@@ -4,10 +4,10 @@ use super::{Answer, alter, delete, found, list, put, tags};
 use crate::access::Who;
 use crate::app::App;
 use crate::directory::{Alteration, Permission, Vhost};
-use crate::ranges::Ranges;
-use crate::reply::{ApiError, Reply, merge};
-use crate::route::Call;
-use crate::vhost_sums;
+use crate::history::ranges::Ranges;
+use crate::history::vhost_sums;
+use crate::http::reply::{ApiError, Reply, merge};
+use crate::http::router::Call;
 use serde_json::{Value, json};
 
 /// A virtual host that is in this state on the nodes of the cluster.

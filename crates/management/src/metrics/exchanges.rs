@@ -2,6 +2,7 @@
 
 use super::queues::Scope;
 use super::text::{Counter, Gauge, Page, Table, labels};
+use crate::api::FlowsOf;
 use crate::app::App;
 use crate::directory::Traffic;
 
@@ -52,6 +53,34 @@ pub(super) fn exchange_metrics(page: &mut Page, app: &App, scope: &Scope, per_ob
             "Total number of messages published as non-mandatory into an exchange and dropped as unroutable",
         ),
     ];
+    page.table(&Table::new(rows), 0, &metrics);
+}
+
+/// What came to queues from exchanges: the family `queue_exchange_metrics`.
+pub(super) fn queue_exchange_metrics(page: &mut Page, app: &App, scope: &Scope, per_object: bool) {
+    let (mut rows, mut sum) = (Vec::new(), 0);
+    for flow in app.node().flows(FlowsOf::Node) {
+        if !scope.has_named(&flow.vhost, &flow.queue_name) {
+            continue;
+        }
+        sum += flow.messages;
+        if per_object {
+            let labels = labels(&[
+                ("vhost", &flow.vhost),
+                ("exchange", &flow.exchange),
+                ("queue", &flow.queue_name),
+            ]);
+            rows.push((labels, [flow.messages as f64]));
+        }
+    }
+    if !per_object {
+        rows.push((String::new(), [sum as f64]));
+    }
+    let metrics = [(
+        "queue_exchange_messages_published_total",
+        Counter,
+        "Total number of messages published into a queue through an exchange",
+    )];
     page.table(&Table::new(rows), 0, &metrics);
 }
 

@@ -56,6 +56,17 @@ fn received(page: &mut Page, broker: &BrokerStats) {
     }
 }
 
+/// What queues have refused, and their publishers were told of; RabbitMQ has no such thing. Of
+/// streams, response codes are counted.
+fn refused(page: &mut Page, broker: &BrokerStats) {
+    page.metric(
+        "global_messages_refused_total",
+        Counter,
+        "Total number of messages that a queue has refused and whose publishers were told so",
+        [(labels(&[("protocol", "amqp091")]), broker.messages_refused)],
+    );
+}
+
 /// How large messages are that come over AMQP; each bucket has all up to its bound.
 fn sizes(page: &mut Page, broker: &BrokerStats) {
     let mut within = 0;
@@ -84,7 +95,8 @@ fn sizes(page: &mut Page, broker: &BrokerStats) {
     );
 }
 
-/// How long clients waited for the broker, and it for them; RabbitMQ has no such thing.
+/// How long clients waited for the broker, messages in their queues, and it for clients; RabbitMQ
+/// has no such thing.
 fn latencies(page: &mut Page, broker: &BrokerStats) {
     let [amqp, stream] = PROTOCOLS.map(|name| labels(&[("protocol", name)]));
     page.latencies(
@@ -99,6 +111,13 @@ fn latencies(page: &mut Page, broker: &BrokerStats) {
     );
     page.latencies(
         (
+            "message_queue_duration_seconds",
+            "Time from when a message was taken to its first delivery",
+        ),
+        &[(amqp.clone(), broker.waits)],
+    );
+    page.latencies(
+        (
             "message_acknowledgement_duration_seconds",
             "Time from the delivery of a message to its acknowledgement",
         ),
@@ -108,6 +127,7 @@ fn latencies(page: &mut Page, broker: &BrokerStats) {
 
 pub(super) fn global(page: &mut Page, broker: &BrokerStats) {
     received(page, broker);
+    refused(page, broker);
     sizes(page, broker);
     latencies(page, broker);
     let delivered: [(&str, &str, Count); 8] = [

@@ -31,8 +31,12 @@ impl Scope {
     }
 
     pub(super) fn has(&self, queue: &Queue) -> bool {
-        let is_named = self.queues.is_empty() || self.queues.contains(&queue.name);
-        is_named && self.has_vhost(&queue.vhost)
+        self.has_named(&queue.vhost, &queue.name)
+    }
+
+    /// Whether it has the queue of this name.
+    pub(super) fn has_named(&self, vhost: &str, name: &str) -> bool {
+        (self.queues.is_empty() || self.queues.contains(name)) && self.has_vhost(vhost)
     }
 }
 

@@ -1,7 +1,7 @@
 //! The text format of Prometheus: a page, its metrics, their labels. Apart because it knows no
 //! metric.
 
-use crate::pieces::Pieces;
+use crate::http::chunked_body::Pieces;
 use bytes::Bytes;
 use leveret_types::limits::HTTP_PIECE_BYTES;
 use leveret_types::{LATENCY_SLOTS_MS, LatencyCounts};

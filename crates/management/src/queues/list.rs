@@ -2,34 +2,43 @@
 //! in the catalogue, which each node has: others are asked for the first of an order alone, and for
 //! the rows that are shown.
 
-use super::row::QueueRow;
-use super::told::{
+use super::remote_stats::{
     Owners, Row as TextOfRow, Told, depth_rates_of, message_rates_of, question_of, told_elsewhere,
     told_in,
 };
+use super::row::QueueRow;
 use super::{as_wanted, owners};
 use crate::api::{Answers, QueueStats};
 use crate::app::App;
+use crate::cluster_lists::{Order, Part};
 use crate::directory::Queue;
-use crate::figures::{DEPTHS, MESSAGE_NAMES, fields};
-use crate::input::Query;
+use crate::history::ranges::Ranges;
+use crate::http::chunked_body::let_others_run;
+use crate::http::input::Query;
+use crate::http::reply::{ApiError, Reply};
+use crate::http::router::Call;
 use crate::list_query::{self, NameFilter};
-use crate::listing::{self, Found, Keyed, Row, Source};
-use crate::parts::{Order, Part};
+use crate::message_stats::{DEPTHS, MESSAGE_NAMES, fields};
+use crate::ordering::Unordered;
 use crate::peers::Peers;
-use crate::pieces::let_others_run;
 use crate::question::Question;
-use crate::ranges::Ranges;
-use crate::reply::{ApiError, Reply};
-use crate::route::Call;
+use crate::row_lists::{self, Found, Keyed, Row, Source};
 use crate::selection::QueueSelection;
-use leveret_types::QueueId;
+use leveret_types::{NodeId, QueueId};
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::vec::IntoIter;
 
 /// Queues whose records are held at once.
 const RECORDS: usize = 128;
+
+/// What the arguments of queues come to whose rows are made at once, where that is more than one
+/// row. Of usual ones that is far more than they have.
+const ARGUMENT_BYTES: usize = 256 * 1024;
+
+/// Queues whose figures are looked at here in one turn of a worker, to put them in order.
+const LOOKED_AT: usize = 1_024;
 
 /// Queues of which other nodes are asked at once while a list is read: each question takes its way
 /// to and fro, and what is told is held.
@@ -40,7 +49,7 @@ const AHEAD_OVER_TIME: usize = 64;
 fn selection(call: &Call<'_>, vhost: Option<&str>) -> QueueSelection {
     QueueSelection {
         vhost: vhost.map(str::to_owned),
-        seen_by: listing::seen_by(call, vhost),
+        seen_by: row_lists::seen_by(call, vhost),
         kind: call.query.get("type").map(str::to_owned),
         name: NameFilter::of(&call.query),
     }
@@ -55,7 +64,7 @@ fn find(
 ) -> Result<Found<QueueId>, ApiError> {
     let mut found = Found::of(selection.name.as_ref(), order)?;
     let seen_by = selection.seen_by.as_deref();
-    let visible = seen_by.map(|user| listing::vhosts_seen_by(app, user));
+    let visible = seen_by.map(|user| row_lists::vhosts_seen_by(app, user));
     let (vhost, kind) = (selection.vhost.as_deref(), selection.kind.as_deref());
     app.node().each_queue(vhost, &mut |id, vhost, name| {
         if visible.as_ref().is_some_and(|seen| !seen.contains(vhost)) {
@@ -89,7 +98,7 @@ pub(super) fn list(call: &Call<'_>, vhost: Option<&str>) -> Result<Reply, ApiErr
     })?;
     let mut source = Queues::new(call.app, Ranges::of(&call.query)?);
     source.selection = Some(selection);
-    listing::list(found, source, &call.query)
+    row_lists::list(found, source, &call.query)
 }
 
 /// Those that are meant of all that may be seen.
@@ -105,7 +114,7 @@ pub(crate) fn list_among(
         is_meant,
     )?;
     let source = Queues::new(call.app, Ranges::of(&call.query)?);
-    listing::list(found, source, &call.query)
+    row_lists::list(found, source, &call.query)
 }
 
 /// The first of the queues that are led here, by their ids. Streams of which several nodes tell are
@@ -142,6 +151,8 @@ struct Queues {
     told: HashMap<QueueId, TextOfRow>,
     /// What they have been asked already.
     asked: Option<Asked>,
+    /// How far queues have been looked at that are to be put in order.
+    sorting: Option<Sorting>,
 }
 
 /// Other nodes tell of some queues.
@@ -160,6 +171,7 @@ impl Queues {
             peers: Peers::of(app),
             told: HashMap::new(),
             asked: None,
+            sorting: None,
         }
     }
 
@@ -208,57 +220,170 @@ impl Queues {
     /// part.
     fn led_here(&mut self, ids: &[QueueId], field: &str) -> Keyed<QueueId> {
         let mut led = Vec::new();
-        for ids in ids.chunks(RECORDS) {
-            let here = self.known_here(ids);
-            let is_led = |id: &QueueId| here.get(id).is_some_and(|stats| !stats.follows);
-            let ids: Vec<QueueId> = ids
-                .iter()
-                .copied()
-                .filter(|id| is_led(id) && !has_parts(*id, field))
-                .collect();
-            let fields = self.fields(&ids, field).into_iter();
-            led.extend(fields.zip(ids));
+        for (number, ids) in ids.chunks(RECORDS).enumerate() {
+            let_others_run(number);
+            let stats = self.app.node().queues_of(ids).into_iter();
+            let stats = stats.filter(|of| !of.follows && !has_parts(of.id, field));
+            let mut fields: HashMap<QueueId, Value> = match figure(field) {
+                Some(figure) => stats.map(|of| (of.id, figure.of(&self.app, &of))).collect(),
+                None => {
+                    let ids: Vec<QueueId> = stats.map(|of| of.id).collect();
+                    let fields = self.fields(&ids, field);
+                    ids.into_iter().zip(fields).collect()
+                }
+            };
+            let of = |id: &QueueId| Some((fields.remove(id)?, *id));
+            led.extend(ids.iter().filter_map(of));
         }
         led
     }
 
-    /// Asks the other nodes for the first of an order; whether these and what is led here are known
-    /// to be the first of `count` queues.
-    fn ask_first(
-        &mut self,
-        count: usize,
-        order: &Order,
-        fields: &mut HashMap<QueueId, Value>,
-    ) -> bool {
-        let Some(of) = self.selection.clone().filter(|_| order.first < count) else {
-            return false;
-        };
-        let order = order.clone();
-        let (mut led, mut told) = (fields.len(), fields.len());
-        let question = Question::QueueOrder { of, order };
-        for (_, part) in self.peers.parts::<u64>(&question) {
-            led += part.filtered;
-            told += part.first.len();
-            let first = part.first.into_iter();
-            fields.extend(first.map(|(field, id)| (QueueId(id), field)));
+    /// Begins to put queues in order: the other nodes look at theirs while this one does.
+    fn begin_sorting(&self, ids: Vec<QueueId>, order: &Order) -> Sorting {
+        let field = order.field.as_deref().unwrap_or_default();
+        let (of_parts, of_one): (Vec<QueueId>, Vec<QueueId>) =
+            ids.iter().partition(|id| has_parts(**id, field));
+        // Whose selection cannot be said in words is asked for all.
+        let asks_first = self.selection.is_some() && order.first < of_one.len();
+        let question = self.question(order, asks_first);
+        Sorting {
+            ids,
+            of_parts: of_parts.into_iter(),
+            untold: Vec::new().into_iter(),
+            count: of_one.len(),
+            of_one: of_one.into_iter(),
+            fields: HashMap::new(),
+            asks_first,
+            asked: self.peers.begin(&question),
+            has_heard: false,
         }
-        // One of which nobody tells, or two nodes do, may have another place.
-        led == count && told == fields.len()
     }
 
-    /// Asks the other nodes for all of an order.
-    fn ask_all(&mut self, order: &Order, fields: &mut HashMap<QueueId, Value>) {
-        let question = Question::QueueOrder {
+    /// Asks for the first of an order, or all of it.
+    fn question(&self, order: &Order, only_first: bool) -> Question {
+        Question::QueueOrder {
             of: self.selection.clone().unwrap_or_default(),
             order: Order {
-                first: usize::MAX,
+                first: if only_first { order.first } else { usize::MAX },
                 ..order.clone()
             },
-        };
-        for (_, part) in self.peers.parts::<u64>(&question) {
-            let all = part.first.into_iter();
-            fields.extend(all.map(|(field, id)| (QueueId(id), field)));
         }
+    }
+
+    /// Looks at some more queues. True when there are no more.
+    fn sort_on(&mut self, sorting: &mut Sorting, order: &Order) -> bool {
+        let field = order.field.as_deref().unwrap_or_default();
+        if sorting.has_some_here() {
+            let count = if figure(field).is_some() {
+                LOOKED_AT
+            } else {
+                RECORDS
+            };
+            let some: Vec<QueueId> = sorting.of_one.by_ref().take(count).collect();
+            sorting.know(self.led_here(&some, field));
+        } else if !sorting.has_heard {
+            self.hear_others(sorting, order);
+        } else if sorting.untold.len() > 0 {
+            // Of these no leader tells: what a replica here knows is better than nothing.
+            let some: Vec<QueueId> = sorting.untold.by_ref().take(RECORDS).collect();
+            let fields = self.fields(&some, field);
+            sorting.know(fields.into_iter().zip(some));
+        } else if sorting.of_parts.len() > 0 {
+            let some: Vec<QueueId> = sorting.of_parts.by_ref().take(self.ahead()).collect();
+            self.prepare(&some, &[]);
+            for some in some.chunks(RECORDS) {
+                let fields = self.fields(some, field).into_iter();
+                sorting.know(fields.zip(some.iter().copied()));
+            }
+        }
+        sorting.has_ended()
+    }
+
+    /// Takes what other nodes tell of the queues that they lead: the first of the order, if these
+    /// and what is led here are known to be the first of all; else all.
+    fn hear_others(&mut self, sorting: &mut Sorting, order: &Order) {
+        sorting.has_heard = true;
+        let answers = sorting.asked.take();
+        let led = sorting.fields.len();
+        let parts = self.peers.parts_in(answers);
+        let heard = sorting.hear(parts);
+        // One of which nobody tells, or two nodes do, may have another place.
+        let is_known = led + heard.led == sorting.count && led + heard.told == sorting.fields.len();
+        if sorting.asks_first && is_known {
+            return;
+        }
+        if sorting.asks_first {
+            let question = self.question(order, false);
+            let parts = self.peers.parts(&question);
+            sorting.hear(parts);
+        }
+        let is_one = |id: &&QueueId| !has_parts(**id, order.field.as_deref().unwrap_or_default());
+        let of_one = sorting.ids.iter().filter(is_one).copied();
+        let untold = of_one.filter(|id| !sorting.fields.contains_key(id));
+        sorting.untold = untold.collect::<Vec<_>>().into_iter();
+    }
+}
+
+/// How far queues have been looked at that are to be put in order.
+struct Sorting {
+    /// All of them, in their usual order.
+    ids: Vec<QueueId>,
+    /// How many there are of which one node tells.
+    count: usize,
+    /// Those of them that have not been looked at here.
+    of_one: IntoIter<QueueId>,
+    /// Those of them of which no leader tells.
+    untold: IntoIter<QueueId>,
+    /// Those of which several nodes tell, as far as they have not been looked at.
+    of_parts: IntoIter<QueueId>,
+    /// What queues are sorted by.
+    fields: HashMap<QueueId, Value>,
+    /// Whether other nodes are asked for the first of the order alone.
+    asks_first: bool,
+    asked: Option<Answers>,
+    /// Whether they have been listened to.
+    has_heard: bool,
+}
+
+/// What other nodes have told of an order.
+#[derive(Default)]
+struct AnsweredCounts {
+    /// How many queues they lead.
+    led: usize,
+    /// Of how many they told.
+    told: usize,
+}
+
+impl Sorting {
+    fn has_some_here(&self) -> bool {
+        self.of_one.len() > 0
+    }
+
+    fn has_ended(&self) -> bool {
+        let left = [&self.of_one, &self.untold, &self.of_parts];
+        self.has_heard && left.into_iter().all(|rest| rest.len() == 0)
+    }
+
+    fn know(&mut self, fields: impl IntoIterator<Item = (Value, QueueId)>) {
+        let fields = fields.into_iter().map(|(field, id)| (id, field));
+        self.fields.extend(fields);
+    }
+
+    fn hear(&mut self, parts: Vec<(NodeId, Part<u64>)>) -> AnsweredCounts {
+        let mut heard = AnsweredCounts::default();
+        for (_, part) in parts {
+            heard.led += part.filtered;
+            heard.told += part.first.len();
+            let first = part.first.into_iter();
+            self.know(first.map(|(field, id)| (field, QueueId(id))));
+        }
+        heard
+    }
+
+    /// Those that may be among the first, in their usual order.
+    fn known(mut self) -> Keyed<QueueId> {
+        let known = |id| Some((self.fields.remove(&id)?, id));
+        self.ids.into_iter().filter_map(known).collect()
     }
 }
 
@@ -293,37 +418,32 @@ impl Source for Queues {
         ids.iter().map(|id| rows.remove(id)).collect()
     }
 
+    fn batch(&self, ids: &[QueueId]) -> usize {
+        let usual = &ids[..ids.len().min(row_lists::BATCH)];
+        self.app.node().queues_within(usual, ARGUMENT_BYTES)
+    }
+
     fn fields(&mut self, ids: &[QueueId], field: &str) -> Vec<Value> {
         if let Some(figure) = figure(field) {
             return self.figures(ids, field, figure);
         }
         let rows = self.rows(ids).into_iter();
-        rows.map(|row| listing::field_of(row, field)).collect()
+        rows.map(|row| row_lists::field_of(row, field)).collect()
     }
 
-    fn ordered(&mut self, ids: Vec<QueueId>, field: &str, order: &Order) -> Keyed<QueueId> {
-        if is_of_record(field) {
-            return listing::each_field(self, ids, field);
+    fn look_on(&mut self, unordered: &mut Unordered<QueueId>) -> bool {
+        if is_of_record(unordered.field()) {
+            return unordered.look_at_batch(self);
         }
-        let (of_parts, of_one): (Vec<QueueId>, Vec<QueueId>) =
-            ids.iter().partition(|id| has_parts(**id, field));
-        let led = self.led_here(&of_one, field).into_iter();
-        let mut fields: HashMap<QueueId, Value> = led.map(|(field, id)| (id, field)).collect();
-        if !self.ask_first(of_one.len(), order, &mut fields) {
-            self.ask_all(order, &mut fields);
-            // Of the rest no leader tells: what a replica here knows is better than nothing.
-            let is_untold = |id: &QueueId| !fields.contains_key(id);
-            let untold: Vec<QueueId> = of_one.into_iter().filter(is_untold).collect();
-            let untold = listing::each_field(self, untold, field).into_iter();
-            fields.extend(untold.map(|(field, id)| (id, field)));
+        let begun = self.sorting.take();
+        let mut sorting =
+            begun.unwrap_or_else(|| self.begin_sorting(unordered.take_rest(), unordered.order()));
+        if !self.sort_on(&mut sorting, unordered.order()) {
+            self.sorting = Some(sorting);
+            return false;
         }
-        for some in of_parts.chunks(self.ahead()) {
-            self.prepare(some, &[]);
-            let told = listing::each_field(self, some.to_vec(), field).into_iter();
-            fields.extend(told.map(|(field, id)| (id, field)));
-        }
-        let keyed = |id| Some((fields.remove(&id)?, id));
-        ids.into_iter().filter_map(keyed).collect()
+        unordered.know(sorting.known());
+        true
     }
 
     fn pick(&self, row: QueueRow, query: &Query) -> QueueRow {

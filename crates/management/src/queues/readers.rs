@@ -3,9 +3,9 @@
 
 use crate::api::{MessageCounters, QueueStats};
 use crate::app::App;
-use crate::figures::messages_at;
+use crate::history::rates::MESSAGE_FIELDS;
+use crate::message_stats::messages_at;
 use crate::peers;
-use crate::rates::MESSAGE_FIELDS;
 use serde_json::{Value, json};
 
 /// What a node tells of a stream that it has a replica of and does not lead, under the stream's

@@ -2,13 +2,13 @@
 //! it each other, and its text, which is the same in each row, is put where it is missing.
 
 use super::WITHOUT_STATS;
-use super::told::{Teller, Told, no_stats};
+use super::remote_stats::{Teller, Told, no_stats};
 use crate::app::App;
 use crate::directory::Queue;
-use crate::input::json_of;
-use crate::listing::Row;
-use crate::object::{Fields, Object};
-use crate::pieces::write_json;
+use crate::http::chunked_body::write_json;
+use crate::http::input::json_of;
+use crate::json_writer::{Fields, Object};
+use crate::row_lists::Row;
 use leveret_types::limits::DELIVERY_LIMIT;
 use leveret_types::{FieldValue, NodeId};
 use serde_json::value::RawValue;
@@ -220,7 +220,7 @@ fn write_unless_told<const N: usize>(
 }
 
 /// What RabbitMQ says of quorum queues beside.
-fn quorum_fields(queue: &Queue) -> [(&'static str, Value); 6] {
+fn quorum_fields(queue: &Queue) -> [(&'static str, Value); 8] {
     let argument = queue.arguments.get("x-delivery-limit");
     let limit = argument.or_else(|| queue.effective_policy.get("delivery-limit"));
     let limit = limit.and_then(FieldValue::as_integer);
@@ -229,6 +229,8 @@ fn quorum_fields(queue: &Queue) -> [(&'static str, Value); 6] {
         ("delivery_limit", limit.into()),
         ("delayed_retry", "disabled".into()),
         ("messages_delayed", 0.into()),
+        ("messages_by_priority", json!({})),
+        ("messages_active_priorities", 0.into()),
         ("messages_ready_returned", 0.into()),
         ("open_files", json!({})),
         ("publishers", 0.into()),
@@ -290,7 +292,7 @@ fn members<'q>(queue: &'q Queue, own: &'q str, wanted: impl Fn(NodeId) -> bool) 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::input::Query;
+    use crate::http::input::Query;
     use crate::list_query;
 
     #[test]

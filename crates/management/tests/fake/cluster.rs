@@ -114,13 +114,26 @@ pub fn replica(queue: QueueId) -> Option<ReplicaStats> {
     })
 }
 
+/// A quorum queue `r` in `other` with members on nodes 1 (this one, which follows), 2 and 3, and
+/// what is known of it.
+#[derive(Clone, Default)]
+pub struct Group {
+    /// Whom the member here takes for the leader.
+    pub leader: Option<NodeId>,
+    /// Who is down.
+    pub down: Option<NodeId>,
+    /// Who says that it leads, when it is asked.
+    pub leads: Option<NodeId>,
+}
+
 /// What a node tells beside these latencies is nothing.
-pub fn with_latencies(latencies: [LatencyCounts; 3]) -> BrokerStats {
-    let [confirms, stream_confirms, acknowledgements] = latencies;
+pub fn with_latencies(latencies: [LatencyCounts; 4]) -> BrokerStats {
+    let [confirms, stream_confirms, acknowledgements, waits] = latencies;
     BrokerStats {
         confirms,
         stream_confirms,
         acknowledgements,
+        waits,
         ..BrokerStats::default()
     }
 }

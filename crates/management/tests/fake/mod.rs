@@ -2,17 +2,26 @@
 
 #[allow(dead_code)] // Most tests have no cluster.
 pub mod cluster;
+#[allow(dead_code)] // Most tests hold up nobody.
+pub mod gate;
+pub mod kept;
+mod known;
 
+pub use cluster::Group;
 use cluster::Member;
+use gate::Gate;
+use kept::{Imported, KeptBack};
+use known::*;
 use leveret_auth::Access;
 use leveret_management::api::*;
 use leveret_management::cluster::{ClusterChange, ClusterNode, ClusterView};
 use leveret_management::directory::*;
 use leveret_management::question::Question;
+use leveret_metadata::Definitions;
 use leveret_types::{
     ConnectionId, FieldTable, FieldValue, LatencyCounts, NodeId, ProtocolError, QueueId, ReplyCode,
 };
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
@@ -29,8 +38,16 @@ pub struct Fake {
     /// How many exchanges there are in `other` besides the usual ones, and bindings in `/`.
     pub more_exchanges: AtomicU64,
     pub more_bindings: AtomicU64,
+    /// How many policies, parameters and global parameters there are in `/` besides the usual ones,
+    /// and consumers of the first connection: all with these arguments.
+    pub more_settings: AtomicU64,
+    pub more_consumers: AtomicU64,
+    /// The arguments of these bindings, and of the queues that are there besides the usual ones.
+    pub arguments: Mutex<FieldTable>,
     /// How many connections there are besides the usual ones.
     pub more_connections: AtomicU64,
+    /// What the first connection has published to `x`: all but one message went into `q`.
+    pub published: AtomicU64,
     /// Of how many queues, exchanges, bindings or connections a row has been made.
     pub rows_made: AtomicU64,
     /// How often the figures of all queues have been asked for: nobody is told while this is held.
@@ -39,6 +56,8 @@ pub struct Fake {
     pub all_copied: AtomicU64,
     /// The most queues whose records were asked for at once.
     pub most_at_once: AtomicU64,
+    /// Whoever asks for records of queues comes by it.
+    pub gate: Gate,
     pub all_held: Mutex<()>,
     /// How often all connections have been walked over.
     pub walks: AtomicU64,
@@ -58,9 +77,15 @@ pub struct Fake {
     pub made_meanwhile: Mutex<Option<String>>,
     /// A queue that nobody has permissions on, where they are asked for by name.
     pub kept_queue: Mutex<Option<String>>,
+    /// What delayed exchanges keep back, by when it is due.
+    pub kept_back: KeptBack,
     /// Messages that wait in queues, and the one from which on none can be read.
     pub waiting: Mutex<Vec<LookedAt>>,
     pub unreadable_from: Mutex<Option<usize>>,
+    /// Messages that clients hold, where this node leads their queue, and who of its clients holds
+    /// which.
+    pub held: Mutex<Option<Vec<HeldMessage>>>,
+    pub holders: Mutex<Vec<Holder>>,
     /// Why it cannot be read, where that is not the message's fault.
     pub look_error: Mutex<Option<ReplyCode>>,
     /// A user who is not as usual, or is gone.
@@ -69,22 +94,11 @@ pub struct Fake {
     pub has_no_permissions: AtomicBool,
     /// Logins with the password "slow", which wait.
     pub logins: Mutex<Vec<LoginAnswer>>,
-    /// How long confirms over AMQP and over the stream protocol took, and acknowledgements.
-    pub latencies: Mutex<[LatencyCounts; 3]>,
+    /// How long confirms over AMQP and over the stream protocol took, acknowledgements, and first
+    /// deliveries.
+    pub latencies: Mutex<[LatencyCounts; 4]>,
     /// Its place in a cluster.
     pub member: Member,
-}
-
-/// A quorum queue `r` in `other` with members on nodes 1 (this one, which follows), 2 and 3, and
-/// what is known of it.
-#[derive(Clone, Default)]
-pub struct Group {
-    /// Whom the member here takes for the leader.
-    pub leader: Option<NodeId>,
-    /// Who is down.
-    pub down: Option<NodeId>,
-    /// Who says that it leads, when it is asked.
-    pub leads: Option<NodeId>,
 }
 
 const GROUP_NODES: [(NodeId, &str); 3] = [
@@ -94,7 +108,29 @@ const GROUP_NODES: [(NodeId, &str); 3] = [
 ];
 
 impl Fake {
+    /// The arguments of what there is besides the usual: a copy shares them.
+    fn more_arguments(&self) -> FieldTable {
+        self.arguments.lock().expect("arguments").clone()
+    }
+
     /// The queues besides the usual ones.
+    fn more_settings(&self) -> impl Iterator<Item = String> {
+        (0..self.more_settings.load(Relaxed)).map(|number| format!("more-{number:06}"))
+    }
+
+    fn content_of(&self, connection: ConnectionStats) -> ConnectionContent {
+        let mut content = content_of(connection, self.published.load(Relaxed));
+        if let Some(first) = content.consumers.first().cloned() {
+            let more = 0..self.more_consumers.load(Relaxed);
+            content.consumers.extend(more.map(|number| ConsumerStats {
+                tag: format!("more-{number}"),
+                arguments: self.more_arguments(),
+                ..first.clone()
+            }));
+        }
+        content
+    }
+
     fn more_queues(&self) -> std::ops::Range<u64> {
         1_000..1_000 + self.more_queues.load(Relaxed)
     }
@@ -172,148 +208,8 @@ pub fn user(name: &str) -> User {
     }
 }
 
-fn queue(id: u64, vhost: &str, name: &str) -> Queue {
-    Queue {
-        id: QueueId(id),
-        vhost: vhost.to_owned(),
-        name: name.to_owned(),
-        kind: "classic".to_owned(),
-        durable: true,
-        owner: (name == "a/b").then_some(ConnectionId(2)),
-        arguments: [("x-max-length", FieldValue::I32(5))].into(),
-        policy: Some("ttl".to_owned()),
-        ..Queue::default()
-    }
-}
-
 /// The stream that there may be.
 pub const STREAM: QueueId = QueueId(8).of_stream();
-
-fn stream() -> Queue {
-    Queue {
-        id: STREAM,
-        vhost: "/".to_owned(),
-        name: "s".to_owned(),
-        kind: "stream".to_owned(),
-        durable: true,
-        ..Queue::default()
-    }
-}
-
-fn stream_stats() -> QueueStats {
-    QueueStats {
-        id: STREAM,
-        ready: 40,
-        consumers: 2,
-        stream: Some(StreamStanding {
-            first_offset: Some(0),
-            committed_offset: Some(39),
-            last_offset: Some(41),
-            segments: 1,
-            held_bytes: 0,
-            readers: 2,
-            publishers: 1,
-        }),
-        ..QueueStats::default()
-    }
-}
-
-fn stream_consumer(id: u8, active: bool) -> StreamConsumerStats {
-    let properties = [("name", "group"), ("single-active-consumer", "true")];
-    let properties = properties.map(|(key, value)| (key.to_owned(), value.to_owned()));
-    StreamConsumerStats {
-        connection: ConnectionId(3),
-        id,
-        queue: STREAM,
-        credits: 10,
-        consumed: if active { 30 } else { 0 },
-        offset: if active { 29 } else { 0 },
-        offset_lag: if active { 10 } else { 40 },
-        single_active: true,
-        active,
-        properties: properties.into(),
-    }
-}
-
-fn more_queue(id: u64) -> Queue {
-    queue(id, "/", &format!("more-{id:08}"))
-}
-
-fn more_stats(id: u64) -> QueueStats {
-    QueueStats {
-        id: QueueId(id),
-        ready: id,
-        ..QueueStats::default()
-    }
-}
-
-fn exchange(vhost: &str, name: &str) -> Exchange {
-    Exchange {
-        vhost: vhost.to_owned(),
-        name: name.to_owned(),
-        kind: "topic".to_owned(),
-        durable: true,
-        ..Exchange::default()
-    }
-}
-
-fn known_channel() -> ChannelStats {
-    ChannelStats {
-        connection: ConnectionId(1),
-        number: 1,
-        unacknowledged: 3,
-        ..ChannelStats::default()
-    }
-}
-
-fn known_consumer() -> ConsumerStats {
-    ConsumerStats {
-        connection: ConnectionId(1),
-        channel: 1,
-        queue: QueueId(1),
-        tag: "ctag".to_owned(),
-        unacknowledged: 3,
-        oldest_unacknowledged_ms: Some(1_000),
-        ..ConsumerStats::default()
-    }
-}
-
-fn content_of(connection: ConnectionStats) -> ConnectionContent {
-    let (mut channels, mut consumers) = (vec![known_channel()], vec![known_consumer()]);
-    channels.retain(|channel| channel.connection == connection.id);
-    consumers.retain(|consumer| consumer.connection == connection.id);
-    ConnectionContent {
-        connection,
-        channels,
-        consumers,
-    }
-}
-
-/// One of many connections, with two channels and a consumer.
-fn more_connection(id: u64, member: &Member) -> ConnectionContent {
-    let connection = ConnectionId(id);
-    let number = member.number_of(connection);
-    let channel = |number| ChannelStats {
-        connection,
-        number,
-        ..known_channel()
-    };
-    ConnectionContent {
-        connection: ConnectionStats {
-            id: connection,
-            name: format!("more-{number:08}"),
-            user: "management".to_owned(),
-            vhost: "/".to_owned(),
-            received_bytes: number,
-            ..ConnectionStats::default()
-        },
-        channels: vec![channel(1), channel(2)],
-        consumers: vec![ConsumerStats {
-            connection,
-            ..known_consumer()
-        }],
-    }
-}
 
 impl Fake {
     fn more_connections(&self) -> std::ops::Range<u64> {
@@ -391,6 +287,10 @@ impl Running for Fake {
             cluster_id: "id-1".to_owned(),
             memory_alarm: *self.alarm.lock().unwrap(),
             fds_max: 1_024,
+            config_files: vec!["/etc/leveret.toml".into()],
+            mechanisms: vec!["PLAIN", "EXTERNAL"],
+            plugins: &["rabbitmq_stream"],
+            tags: [vec![("region".to_owned(), "eu".to_owned())], Vec::new()],
             listeners: vec![Listener {
                 protocol: "amqp",
                 address: "127.0.0.1:5672".parse().unwrap(),
@@ -457,6 +357,37 @@ impl Running for Fake {
         Ok(found.cloned().collect())
     }
 
+    fn held_messages(
+        &self,
+        _: Actor<'_>,
+        _: &str,
+        _: &str,
+        look: &HeldLook,
+    ) -> Result<Option<Vec<HeldMessage>>, ProtocolError> {
+        let is_meant =
+            |held: &&HeldMessage| look.of.as_ref().is_none_or(|of| of.contains(&held.at.0));
+        let before = usize::try_from(look.before).unwrap_or(usize::MAX);
+        let held = self.held.lock().unwrap();
+        Ok(held.as_ref().map(|held| {
+            let meant = held.iter().filter(is_meant);
+            meant.skip(before).take(look.count).cloned().collect()
+        }))
+    }
+
+    fn holders(&self, held: &[HeldAt]) -> Vec<Holder> {
+        let all = self.holders.lock().unwrap();
+        let asked = all.iter().filter(|holder| held.contains(&holder.at));
+        asked.cloned().collect()
+    }
+
+    fn consumers_tagged(&self, _: QueueId, tag: &str) -> Vec<u64> {
+        let all = self.holders.lock().unwrap();
+        let tagged = all
+            .iter()
+            .filter(|holder| holder.consumer_tag.as_deref() == Some(tag));
+        tagged.map(|holder| holder.at.0).collect()
+    }
+
     fn queues_of(&self, queues: &[QueueId]) -> Vec<QueueStats> {
         self.stats_asked.fetch_add(1, Relaxed);
         queues.iter().filter_map(|id| self.queue(*id)).collect()
@@ -488,9 +419,24 @@ impl Running for Fake {
     fn each_connection(&self, see: &mut dyn FnMut(ConnectionContent)) {
         self.walks.fetch_add(1, Relaxed);
         let known = self.known_connections().into_iter();
-        known.map(content_of).for_each(&mut *see);
+        let known = known.map(|connection| self.content_of(connection));
+        known.for_each(&mut *see);
         let more = self.more_connections();
         more.for_each(|id| see(more_connection(id, &self.member)));
+    }
+
+    fn flows(&self, of: FlowsOf<'_>) -> Vec<FlowStats> {
+        let known = known_flow(self.published.load(Relaxed));
+        let is_meant = known.messages > 0
+            && match of {
+                FlowsOf::Node => true,
+                FlowsOf::Vhost(vhost) => *known.vhost == *vhost,
+                FlowsOf::Queue(queue) => known.queue == queue,
+                FlowsOf::Exchange { vhost, exchange } => {
+                    (&*known.vhost, &*known.exchange) == (vhost, exchange)
+                }
+            };
+        is_meant.then_some(known).into_iter().collect()
     }
 
     fn connections_of(&self, ids: &[ConnectionId]) -> Vec<ConnectionContent> {
@@ -499,7 +445,10 @@ impl Running for Fake {
         let known = self.known_connections();
         let of = |id: &ConnectionId| match self.more_connections().contains(&id.0) {
             true => Some(more_connection(id.0, &self.member)),
-            false => known.iter().find(|c| c.id == *id).cloned().map(content_of),
+            false => {
+                let known = known.iter().find(|c| c.id == *id).cloned();
+                known.map(|connection| self.content_of(connection))
+            }
         };
         ids.iter().filter_map(of).collect()
     }
@@ -514,7 +463,8 @@ impl Running for Fake {
                 (content.connection.name == name).then_some(content)
             })
         };
-        known.map(content_of).or_else(more)
+        let known = known.map(|connection| self.content_of(connection));
+        known.or_else(more)
     }
 
     fn consumers_of(&self, queue: QueueId) -> Vec<(ConnectionStats, ConsumerStats)> {
@@ -577,12 +527,12 @@ impl Running for Fake {
         &self,
         stream: QueueId,
         name: &str,
-        to: StreamPlace,
+        to: StreamStart,
     ) -> Option<Result<u64, String>> {
         self.ask(format!("set {} {name} {to:?}", stream.unmarked()));
         match to {
-            StreamPlace::TimestampMs(0) => Some(Err("it is damaged".to_owned())),
-            StreamPlace::TimestampMs(1) => None,
+            StreamStart::TimestampMs(0) => Some(Err("it is damaged".to_owned())),
+            StreamStart::TimestampMs(1) => None,
             _ => Some(Ok(12)),
         }
     }
@@ -745,6 +695,14 @@ impl Running for Fake {
         self.group().is_none_or(|group| group.down != Some(node))
     }
 
+    fn delayed(&self, from: (u64, u64), most: usize) -> (u64, Vec<DelayedMessage>) {
+        self.kept_back.first(from, most)
+    }
+
+    fn cancel_delayed(&self, due_ms: u64, index: u64) -> Result<bool, ProtocolError> {
+        Ok(self.kept_back.cancel((due_ms, index)))
+    }
+
     fn ask_nodes(&self, nodes: &[NodeId], question: &Question) -> Vec<(NodeId, Vec<u8>)> {
         if self.member.share.is_some() {
             return self.member.ask(Some(nodes), question);
@@ -877,28 +835,58 @@ impl Directory for Fake {
         Vec::new()
     }
 
-    fn policies(&self, operator: bool) -> Vec<Policy> {
-        vec![Policy {
+    fn each_policy(&self, operator: bool, see: &mut dyn FnMut(&str, &str)) {
+        self.more_settings().for_each(|name| see("/", &name));
+        see("/", if operator { "op" } else { "ttl" });
+    }
+
+    fn policy(&self, operator: bool, vhost: &str, name: &str) -> Option<Policy> {
+        let definition = match (operator, vhost, name) {
+            (true, "/", "op") | (false, "/", "ttl") => [("message-ttl", FieldValue::I64(5))].into(),
+            (_, "/", name) if name.starts_with("more-") => self.more_arguments(),
+            _ => return None,
+        };
+        Some(Policy {
             vhost: "/".to_owned(),
-            name: if operator { "op" } else { "ttl" }.to_owned(),
+            name: name.to_owned(),
             pattern: "^q".to_owned(),
             apply_to: "queues".to_owned(),
             priority: 1,
-            definition: [("message-ttl", FieldValue::I64(5))].into(),
-        }]
+            definition,
+        })
     }
 
-    fn parameters(&self) -> Vec<Parameter> {
-        Vec::new()
+    fn each_parameter(&self, see: &mut dyn FnMut(&str, &str, &str)) {
+        self.more_settings()
+            .for_each(|name| see("/", "mine", &name));
     }
 
-    fn global_parameters(&self) -> Vec<Parameter> {
-        vec![Parameter {
+    fn parameter(&self, vhost: &str, component: &str, name: &str) -> Option<Parameter> {
+        let is_there = (vhost, component) == ("/", "mine") && name.starts_with("more-");
+        is_there.then(|| Parameter {
+            component: component.to_owned(),
+            vhost: vhost.to_owned(),
+            name: name.to_owned(),
+            value: FieldValue::Table(self.more_arguments()),
+        })
+    }
+
+    fn each_global_parameter(&self, see: &mut dyn FnMut(&str)) {
+        see("cluster_name");
+        self.more_settings().for_each(|name| see(&name));
+    }
+
+    fn global_parameter(&self, name: &str) -> Option<Parameter> {
+        Some(Parameter {
             component: String::new(),
             vhost: String::new(),
-            name: "cluster_name".to_owned(),
-            value: FieldValue::text("hares"),
-        }]
+            name: name.to_owned(),
+            value: match name {
+                "cluster_name" => FieldValue::text("hares"),
+                name if name.starts_with("more-") => FieldValue::Table(self.more_arguments()),
+                _ => return None,
+            },
+        })
     }
 
     fn exchange_count(&self, vhost: &str) -> usize {
@@ -978,7 +966,13 @@ impl Directory for Fake {
         }
     }
 
+    fn queues_within(&self, ids: &[QueueId], bytes: usize) -> usize {
+        let of_one = self.more_arguments().weight().max(1);
+        ids.len().min(bytes / of_one).max(1)
+    }
+
     fn queues_by_id(&self, ids: &[QueueId]) -> Vec<Queue> {
+        self.gate.pass();
         self.rows_made.fetch_add(ids.len() as u64, Relaxed);
         self.most_at_once.fetch_max(ids.len() as u64, Relaxed);
         let usual: Vec<Queue> = match ids.iter().all(|id| self.more_queues().contains(&id.0)) {
@@ -986,7 +980,10 @@ impl Directory for Fake {
             false => self.usual_records(),
         };
         let by_id = |id: &QueueId| match self.more_queues().contains(&id.0) {
-            true => Some(more_queue(id.0)),
+            true => Some(Queue {
+                arguments: self.more_arguments(),
+                ..more_queue(id.0)
+            }),
             false => usual.iter().find(|queue| queue.id == *id).cloned(),
         };
         ids.iter().filter_map(by_id).collect()
@@ -1032,32 +1029,26 @@ impl Directory for Fake {
         all
     }
 
-    fn each_binding(&self, scope: BindingScope<'_>, see: &mut dyn FnMut(&str, BindingPlace)) {
+    fn each_binding(&self, scope: BindingScope<'_>, see: &mut dyn FnMut(&str, BindingId)) {
         let all = self.bindings(BindingScope::All);
         for (number, (vhost, binding)) in (0..).zip(&all) {
             if scope.takes(vhost, binding) {
-                see(vhost, BindingPlace::Numbered(number));
+                see(vhost, BindingId::Numbered(number));
             }
         }
         if matches!(scope, BindingScope::All) {
             let more = self.more_bindings.load(Relaxed) as u32;
-            (0..more).for_each(|number| see("/", BindingPlace::Numbered(MORE_BINDINGS + number)));
+            (0..more).for_each(|number| see("/", BindingId::Numbered(MORE_BINDINGS + number)));
         }
     }
 
-    fn binding_at(&self, vhost: &str, place: BindingPlace) -> Option<Binding> {
+    fn binding_at(&self, vhost: &str, id: BindingId) -> Option<Binding> {
         self.rows_made.fetch_add(1, Relaxed);
-        let BindingPlace::Numbered(number) = place else {
+        let BindingId::Numbered(number) = id else {
             return None;
         };
         if number >= MORE_BINDINGS {
-            return Some(Binding {
-                source: "x".to_owned(),
-                destination: "q".to_owned(),
-                to_queue: true,
-                routing_key: format!("{number:08}"),
-                arguments: FieldTable::new(),
-            });
+            return Some(known::more_binding(number, self.more_arguments()));
         }
         let mut all = self.bindings(BindingScope::All).into_iter();
         let found = all.nth(number as usize).filter(|(of, _)| of == vhost);
@@ -1084,15 +1075,13 @@ impl Directory for Fake {
         format!("hash of {password}")
     }
 
-    fn export(&self, vhost: Option<&str>) -> Value {
-        json!({"vhosts": [{"name": vhost.unwrap_or("/")}]})
+    fn export(&self, vhost: Option<&str>) -> Definitions {
+        let bindings = self.more_bindings.load(Relaxed);
+        known::definitions(vhost.unwrap_or("/"), bindings, self.more_arguments())
     }
 
-    fn import(&self, by: &str, vhost: Option<&str>, definitions: &Value) -> Result<(), AlterError> {
+    fn import(&self, by: &str, vhost: Option<&str>, definitions: &Value) -> Imported {
         self.ask(format!("{by}: import into {vhost:?}: {definitions}"));
-        match definitions["vhosts"].is_array() {
-            true => Ok(()),
-            false => Err(AlterError::Invalid("vhosts must be a list".to_owned())),
-        }
+        kept::imported(definitions)
     }
 }

@@ -3,11 +3,13 @@
 use crate::client::{Answer, basic, exchange};
 use crate::fake::Fake;
 use leveret_management::{App, Endpoint, Server, Service};
+use leveret_types::limits::HTTP_WORKERS_OF_ADDRESS_MAX;
 use serde_json::Value;
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 /// More rows than the kernel holds of an answer that nobody reads.
 const MANY: u64 = 50_000;
@@ -48,14 +50,16 @@ impl Api {
         answer
     }
 
+    /// A client that has asked.
+    fn ask(&self, service: Service, path: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(self.address(service)).expect("a server");
+        stream.write_all(&request(path)).expect("sent");
+        stream
+    }
+
     /// Clients that ask and do not read.
     fn unread(&self, service: Service, path: &str) -> Vec<TcpStream> {
-        let client = |_| {
-            let mut stream = TcpStream::connect(self.address(service)).expect("a server");
-            stream.write_all(&request(path)).expect("sent");
-            stream
-        };
-        (0..CLIENTS).map(client).collect()
+        (0..CLIENTS).map(|_| self.ask(service, path)).collect()
     }
 }
 
@@ -265,6 +269,29 @@ fn lists_that_nobody_reads_are_not_made_and_hold_up_nobody() {
         );
         drop(unread);
     }
+}
+
+#[test]
+fn whoever_asks_for_little_has_a_turn_while_lists_of_the_same_address_are_put_in_order() {
+    const QUEUES: u64 = 20_000;
+    let api = start(QUEUES);
+    let gate = &api.node.gate;
+    gate.shut();
+    let list = |_| api.ask(Service::Api, "/api/queues?sort=durable&page=1");
+    let lists: Vec<TcpStream> = (0..HTTP_WORKERS_OF_ADDRESS_MAX).map(list).collect();
+    gate.await_waiting(HTTP_WORKERS_OF_ADDRESS_MAX);
+    let other = api.ask(Service::Api, "/api/whoami");
+    let look = Some(Duration::from_millis(20));
+    other.set_read_timeout(look).expect("a timeout");
+    let is_answered = || {
+        gate.let_one_pass();
+        other.peek(&mut [0]).is_ok_and(|bytes| bytes > 0)
+    };
+    // Each list asks for the records of 128 queues at once, so that none of them is in order then.
+    let passed = (1..QUEUES / 128).find(|_| is_answered());
+    assert!(passed.is_some(), "it waits until a list is in order");
+    gate.open();
+    drop(lists);
 }
 
 #[test]

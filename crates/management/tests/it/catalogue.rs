@@ -8,9 +8,9 @@ use leveret_management::api::*;
 use leveret_management::catalogue_directory::{CatalogueDirectory, ExecuteError, MakeCommands};
 use leveret_management::directory::BindingScope;
 use leveret_management::{App, Directory, Endpoint, Running, Server, Service};
-use leveret_metadata::{Catalogue, Command, Config};
+use leveret_metadata::{Catalogue, Command, Config, QueueKind};
 use leveret_types::limits::{IMPORT_JSON_FACTOR, IMPORT_QUEUE_BYTES};
-use leveret_types::{ConnectionId, FieldTable, ProtocolError, QueueId};
+use leveret_types::{ConnectionId, FieldTable, FieldValue, ProtocolError, QueueId};
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, RwLock};
@@ -194,7 +194,11 @@ fn serve(node: Kept) -> Server {
 }
 
 fn kept() -> Kept {
-    let mut catalogue = Catalogue::new(Config::default());
+    kept_with(Config::default())
+}
+
+fn kept_with(config: Config) -> Kept {
+    let mut catalogue = Catalogue::new(config);
     let hash =
         leveret_auth::PasswordHash::new(Default::default(), b"guest", &[1; SALT_BYTES_GIVEN]);
     for command in Catalogue::defaults("guest", hash.expect("a password"), "/") {
@@ -229,6 +233,20 @@ fn a_walk_holds_the_catalogue_for_a_portion_at_a_time() {
     const MANY: u64 = 3_000;
     let node = kept();
     let vhost = || "/".to_owned();
+    // Before there are queues, which each policy looks at.
+    for number in 0..MANY {
+        let policy = Command::PolicySet {
+            vhost: vhost(),
+            name: format!("{number:05}"),
+            operator: true,
+            pattern: "^none$".to_owned(),
+            apply_to: "queues".to_owned(),
+            priority: 0,
+            definition: [("max-length", FieldValue::I64(5))].into(),
+        };
+        let mut catalogue = node.catalogue.write().expect("catalogue");
+        catalogue.apply(&policy).expect("it fits");
+    }
     for number in 0..MANY {
         let name = format!("{number:05}");
         let exchange = Command::ExchangeDeclare {
@@ -247,6 +265,10 @@ fn a_walk_holds_the_catalogue_for_a_portion_at_a_time() {
             routing_key: Vec::new(),
             arguments: FieldTable::new(),
         };
+        let parameter = Command::GlobalParameterSet {
+            name: name.clone(),
+            value: FieldValue::Void,
+        };
         let queue = Command::QueueDeclare {
             vhost: vhost(),
             name,
@@ -259,7 +281,7 @@ fn a_walk_holds_the_catalogue_for_a_portion_at_a_time() {
             id: None,
         };
         let mut catalogue = node.catalogue.write().expect("catalogue");
-        for command in [exchange, bind, queue] {
+        for command in [exchange, bind, queue, parameter] {
             catalogue.apply(&command).expect("it fits");
         }
     }
@@ -291,10 +313,31 @@ fn a_walk_holds_the_catalogue_for_a_portion_at_a_time() {
                 node.each_binding(BindingScope::All, &mut |_, _| see());
             }),
         ),
+        (
+            "policies",
+            MANY,
+            seen_at_once(&node, |node, see| node.each_policy(true, &mut |_, _| see())),
+        ),
+        (
+            "global parameters",
+            MANY,
+            seen_at_once(&node, |node, see| {
+                node.each_global_parameter(&mut |_| see());
+            }),
+        ),
     ] {
         assert_eq!(seen.1, all, "{of}");
         assert!(seen.0 <= 1_025, "{of}: {} at once", seen.0);
     }
+    // A filter may look long at a name: nobody waits for it who changes the catalogue.
+    let waits = AtomicU64::new(0);
+    let look = || {
+        let is_borrowed = node.catalogue.try_write().is_err();
+        waits.fetch_add(u64::from(is_borrowed), Relaxed);
+    };
+    node.each_queue(None, &mut |_, _, _| look());
+    node.each_exchange(None, &mut |_, _| look());
+    assert_eq!(waits.into_inner(), 0);
     let to = BindingScope::ToExchange {
         vhost: "/",
         exchange: "amq.direct",
@@ -407,6 +450,12 @@ fn a_setup_by_http_comes_back_as_it_went() {
         ),
         (
             "PUT",
+            "/api/policies/orders/costly",
+            r#"{"pattern":"(?:[ab]?){6000}[^ab0-9]","definition":{"message-ttl":5}}"#,
+            400,
+        ),
+        (
+            "PUT",
             "/api/operator-policies/orders/op",
             r#"{"pattern":".*","definition":{"max-length":7}}"#,
             201,
@@ -507,9 +556,26 @@ fn a_setup_by_http_comes_back_as_it_went() {
     assert_eq!(seen.as_array().map(Vec::len), Some(1));
     assert_eq!(
         send(&server, "bob", "GET", "/api/queues/%2F", "").status,
-        401
+        404
     );
     assert_eq!(send(&server, "bob", "GET", "/api/users", "").status, 401);
+}
+
+#[test]
+fn the_overview_says_which_type_queues_have_that_are_declared_without_one() {
+    assert_eq!(
+        get(&start(), "/api/overview")["default_queue_type"],
+        "classic"
+    );
+    let quorum = Config {
+        default_queue_type: Some(QueueKind::Quorum),
+        ..Config::default()
+    };
+    let server = serve(kept_with(quorum));
+    assert_eq!(
+        get(&server, "/api/overview")["default_queue_type"],
+        "quorum"
+    );
 }
 
 #[test]
@@ -581,6 +647,85 @@ fn what_an_import_passes_over_is_noted_with_who_imports() {
     assert_eq!(noted.len(), 1, "{noted:?}");
     let is_named = noted[0].starts_with("guest: queue 'amq.gen-1' in vhost '/': ");
     assert!(is_named, "{noted:?}");
+}
+
+#[test]
+fn an_import_answers_what_it_passed_over_to_whoever_asks_for_it() {
+    let server = serve(kept());
+    let definitions = json!({"queues": [
+        {"name": "amq.gen-1", "vhost": "/", "durable": true},
+        {"name": "q", "vhost": "/", "durable": true},
+    ]});
+    let text = definitions.to_string();
+    let asked = "/api/definitions?passed_over=true";
+    let answer = send(&server, "guest", "POST", asked, &text);
+    assert_eq!(answer.status, 200, "{answer:?}");
+    let lines = answer.json()["passed_over"].take();
+    let lines = lines.as_array().expect("lines");
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert!(
+        lines[0]
+            .as_str()
+            .is_some_and(|line| line.starts_with("queue 'amq.gen-1' in vhost '/': ")),
+        "{lines:?}"
+    );
+    let answer = send(&server, "guest", "POST", "/api/definitions", &text);
+    assert_eq!((answer.status, answer.body.as_str()), (204, ""));
+}
+
+#[test]
+fn permissions_limits_and_bindings_are_filtered_by_what_they_are_of() {
+    let server = start();
+    for (method, path, body) in [
+        ("PUT", "/api/vhosts/v", ""),
+        ("PUT", "/api/users/bob", r#"{"password":"bob","tags":""}"#),
+        (
+            "PUT",
+            "/api/permissions/v/bob",
+            r#"{"configure":"a","write":"b","read":"c"}"#,
+        ),
+        (
+            "PUT",
+            "/api/permissions/%2F/bob",
+            r#"{"configure":"a","write":"b","read":"c"}"#,
+        ),
+        ("PUT", "/api/user-limits/bob/max-channels", r#"{"value":1}"#),
+        ("PUT", "/api/queues/v/q", "{}"),
+        ("PUT", "/api/queues/v/other", "{}"),
+        (
+            "POST",
+            "/api/bindings/v/e/amq.direct/q/q",
+            r#"{"routing_key":"red"}"#,
+        ),
+        (
+            "POST",
+            "/api/bindings/v/e/amq.direct/q/other",
+            r#"{"routing_key":"blue"}"#,
+        ),
+    ] {
+        let status = send(&server, "guest", method, path, body).status;
+        assert!((200..300).contains(&status), "{method} {path}: {status}");
+    }
+    let counts = |path: &str| {
+        let list = get(&server, &format!("/api/{path}&page=1&page_size=10"));
+        (list["filtered_count"].clone(), list["total_count"].clone())
+    };
+    for (path, filtered, total) in [
+        ("vhosts/v/permissions?name=bob", 1, 2),
+        ("users/bob/permissions?name=v", 1, 2),
+        ("user-limits?name=bob", 1, 1),
+        ("user-limits?name=none", 0, 1),
+        ("exchanges/v/amq.direct/bindings/source?name=red", 1, 2),
+        ("exchanges/v/amq.direct/bindings/source?name=other", 1, 2),
+        ("queues/v/q/bindings?name=amq.d", 1, 2),
+        (
+            "exchanges/v/amq.direct/bindings/source?name=%5Ebl&use_regex=true",
+            1,
+            2,
+        ),
+    ] {
+        assert_eq!(counts(path), (json!(filtered), json!(total)), "{path}");
+    }
 }
 
 #[test]

@@ -290,3 +290,17 @@ fn a_users_queues_are_those_that_its_connections_own() {
     assert_eq!(names("monitoring"), [""; 0]);
     assert_eq!(names("administrator"), ["a/b"]);
 }
+
+#[test]
+fn rates_are_begun_anew_at_the_node_that_is_named_or_that_is_refused() {
+    let api = start();
+    *api.node.group.lock().expect("the group") = Some(Group::default());
+    let reset = |node: &str| {
+        let path = format!("/api/reset/{node}");
+        api.admin("DELETE", &path, "").status
+    };
+    assert_eq!(reset("leveret%40burrow"), 204);
+    // It is in the cluster, and does not answer.
+    assert_eq!(reset("leveret%40form"), 503);
+    assert_eq!(reset("nowhere"), 404);
+}

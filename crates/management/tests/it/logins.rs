@@ -5,7 +5,7 @@ use crate::api::{Api, start};
 use crate::client::{Answer, basic, exchange};
 use crate::fake::Fake;
 use leveret_management::api::LoginVerdict;
-use leveret_management::{App, Endpoint, Place, Server, Service};
+use leveret_management::{App, Endpoint, ListenAddress, Server, Service};
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
@@ -127,7 +127,7 @@ fn who_sends_nothing_is_dropped_before_who_has_begun_a_request() {
         .map(|service| Endpoint::plain(service, any))
         .to_vec();
     endpoints.push(Endpoint {
-        place: Place::File(file.clone()),
+        address: ListenAddress::File(file.clone()),
         service: Service::Api,
     });
     let app = App::new(Arc::new(Fake::default()), Some("token".to_owned()), false);

@@ -3,7 +3,7 @@
 use crate::api::{Api, start};
 use crate::document::{differences, schema_of};
 use crate::fake::Group;
-use leveret_management::api::{Got, LookedAt};
+use leveret_management::api::{Got, HeldAt, HeldMessage, Holder, LookedAt};
 use leveret_types::{FieldTable, NodeId};
 use serde_json::{Value, json};
 use std::sync::atomic::Ordering::Relaxed;
@@ -28,7 +28,21 @@ fn full() -> Api {
             payload: b"x".to_vec(),
         },
     };
-    api.node.waiting.lock().expect("messages").push(message);
+    api.node
+        .waiting
+        .lock()
+        .expect("messages")
+        .push(message.clone());
+    let at = HeldAt(1, 0, 7);
+    *api.node.held.lock().expect("held") = Some(vec![HeldMessage {
+        at,
+        since_ms: Some(2_000),
+        message: Some(message),
+    }]);
+    *api.node.holders.lock().expect("holders") = vec![Holder {
+        at,
+        ..Holder::default()
+    }];
     api
 }
 

@@ -9,12 +9,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Three nodes, the first of which is asked.
-struct Cluster {
-    nodes: Vec<Arc<Fake>>,
+pub struct Cluster {
+    pub nodes: Vec<Arc<Fake>>,
     server: Server,
 }
 
-fn start(make: impl Fn(&Fake)) -> Cluster {
+pub fn start(make: impl Fn(&Fake)) -> Cluster {
     let nodes = cluster::nodes(3, |fake| {
         make(&fake);
         Arc::new(fake)
@@ -28,16 +28,20 @@ fn start(make: impl Fn(&Fake)) -> Cluster {
 
 impl Cluster {
     fn ask(&self, path: &str) -> Answer {
+        self.send("GET", path)
+    }
+
+    pub fn send(&self, method: &str, path: &str) -> Answer {
         let address = self.server.plain_address(Service::Api);
         let authorization = basic("administrator", "administrator");
         let request = format!(
-            "GET /api/{path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\
+            "{method} /api/{path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\
              Authorization: {authorization}\r\n\r\n"
         );
         exchange(address.expect("an address"), request.as_bytes())
     }
 
-    fn get(&self, path: &str) -> Value {
+    pub fn get(&self, path: &str) -> Value {
         for node in &self.nodes {
             node.rows_made.store(0, Relaxed);
             node.all_asked.store(0, Relaxed);
@@ -68,7 +72,7 @@ impl Cluster {
         self.nodes[0].member.moved_bytes.load(Relaxed)
     }
 
-    fn silence(&self, node: u32, answers_before: u64) {
+    pub fn silence(&self, node: u32, answers_before: u64) {
         let member = &self.nodes[0].member;
         member.before_silence.store(answers_before, Relaxed);
         *member.silent.lock().expect("silent") = vec![NodeId(node)];

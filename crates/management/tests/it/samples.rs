@@ -143,7 +143,7 @@ fn a_time_in_which_the_node_stood_still_has_no_samples() {
 }
 
 #[test]
-fn how_long_confirms_and_acknowledgements_took_is_told_of_a_node_over_time() {
+fn how_long_confirms_deliveries_and_acknowledgements_took_is_told_of_a_node_over_time() {
     let timed = Timed::start();
     let took = |protocol: usize, ms: u64, count: u64| {
         let mut latencies = timed.api.node.latencies.lock().expect("the latencies");
@@ -153,11 +153,13 @@ fn how_long_confirms_and_acknowledgements_took_is_told_of_a_node_over_time() {
     took(0, 3, 99);
     took(1, 15, 1);
     took(2, 250, 4);
+    took(3, 40, 5);
     timed.at(5, 100);
     timed.at(10, 100);
     let node = timed.api.get(&format!("/api/nodes/leveret@burrow?{AGES}"));
     for (name, count, total_ms, p99_ms) in [
         ("publish_confirm", 100, 99 * 3 + 15, 3),
+        ("publish_deliver", 5, 200, 50),
         ("deliver_ack", 4, 1_000, 300),
     ] {
         for (field, value) in [
@@ -190,6 +192,7 @@ fn how_long_confirms_and_acknowledgements_took_is_told_of_a_node_over_time() {
         of("confirm") + "_count{protocol=\"stream\"} 1",
         of("acknowledgement") + "_bucket{protocol=\"amqp091\",le=\"0.3\"} 4",
         of("acknowledgement") + "_sum{protocol=\"amqp091\"} 1",
+        of("queue") + "_count{protocol=\"amqp091\"} 5",
     ] {
         let is_there = metrics.lines().any(|found| found == line);
         assert!(is_there, "{line} in {metrics}");

@@ -23,6 +23,34 @@ fn a_scrape_of_some_queues_looks_at_all_of_them_once() {
 }
 
 #[test]
+fn families_of_queues_say_once_which_queues_there_are() {
+    let api = start();
+    let page = |families: &[&str]| {
+        let families: String = families
+            .iter()
+            .map(|name| format!("family={name}&"))
+            .collect();
+        api.metrics(&format!("/metrics/detailed?{families}")).body
+    };
+    for family in [
+        "queue_coarse_metrics",
+        "queue_metrics",
+        "queue_consumer_count",
+    ] {
+        assert!(
+            page(&[family]).contains("rabbitmq_detailed_queue_info{"),
+            "{family}"
+        );
+    }
+    let all = page(&FAMILIES);
+    assert_eq!(
+        all.matches("# TYPE rabbitmq_detailed_queue_info ").count(),
+        1
+    );
+    assert!(!page(&["queue_delivery_metrics"]).contains("queue_info"));
+}
+
+#[test]
 fn a_scrape_may_name_so_many_queues_and_not_one_more() {
     let api = start();
     let page = |names: usize| {

@@ -150,6 +150,11 @@ fn subscriptions_show_how_far_they_are_and_who_is_active() {
         assert_eq!(rows[0]["properties"], properties);
     }
     assert_eq!(api.get("/api/stream/consumers/other"), json!([]));
+    // They have no name of their own.
+    for (stream, count) in [("s", 2), ("t", 0)] {
+        let page = api.get(&format!("/api/stream/consumers?page=1&name={stream}"));
+        assert_eq!(page["filtered_count"], count, "{stream}");
+    }
 }
 
 #[test]
@@ -265,6 +270,7 @@ fn every_replica_of_a_stream_says_how_it_stands() {
             "first_offset": offsets[2],
             "readers": counts[0],
             "segments": counts[1],
+            "state": if role == "unknown" { role } else { "running" },
         })
     };
     let alone = row("writer", "leveret@burrow", [41, 39, 0], [2, 1]);

@@ -1,10 +1,10 @@
 // Users and their permissions, virtual hosts, policies, limits, definitions.
 
 import { useState } from '../vendor/preact-hooks.js'
-import { call, isAdministrator, isPolicymaker, path, session, usePoll } from '../api.js'
+import { call, isAdministrator, isPolicymaker, path, session, useCell, usePoll } from '../api.js'
 import {
-  ApiNote, argumentsOf, askFirst, Badge, Button, bytes, compact, count, download, Failure, Facts, Fields, Form, go, Head, html, Loading, Name, notify, openForm, queueAt, rate, rowsOf,
-  Section, shown, State, Table, useVhosts
+  ApiNote, argumentsOf, askFirst, Badge, Button, bytes, compact, count, download, Failure, Facts, Fields, Form, go, Head, html, List, Loading, Name, notify, openForm, place, queueAt, rate, rowsOf,
+  Section, setParams, shown, State, Table, useVhosts
 } from '../parts.js'
 import { below, Chart, RangeChoice, useHistory, usePast } from '../charts.js'
 import { vhostField } from './exchanges.js'
@@ -28,22 +28,32 @@ const expressions = (names) => names.map((what) => ({ title: what[0].toUpperCase
 // ---- users
 
 export function Users ({ segments: [name] }) {
-  const { data, error } = usePoll(name === undefined ? 'users' : null)
-  const permissions = usePoll(name === undefined ? 'permissions' : null)
+  const [chosen, setChosen] = useState([])
+  const isWithout = useCell(place).params.get('without') === 'true'
   if (name !== undefined) return html`<${User} name=${name} />`
-  const vhostsOf = (user) => (permissions.data ?? []).filter((one) => one.user === user).map((one) => one.vhost)
-  return html`<${Head} title="Users"><${Button} kind="primary" onClick=${() => userForm()}>Add user</></>
-    <${Failure} error=${error} />
-    ${data
-      ? html`<${Section}><${Table} label="Users" rows=${data} keyOf=${(user) => user.name} columns=${[
-        { title: 'Name', cell: (user) => html`<${Name} name=${user.name} at=${['users', user.name]} />` },
-        { title: 'Tags', cell: (user) => tagsOf(user.tags).map((tag) => html`<${Badge}>${shown(tag)}</> `) },
-        { title: 'Virtual hosts', cell: (user) => vhostsOf(user.name).length ? html`<bdi>${vhostsOf(user.name).map(shown).join(', ')}</bdi>` : html`<${Badge} kind="warn">no access</>` },
-        { title: 'Password', cell: (user) => user.password_hash ? 'yes' : 'none' },
-        { title: 'Limits', cell: (user) => html`<${Fields} of=${user.limits} />` }
-      ]} /></>`
-      : !error && html`<${Loading} />`}
-    <${ApiNote} address="users" />`
+  const choose = (user, isChosen) => setChosen(chosen.filter((other) => other !== user).concat(isChosen ? user : []))
+  const remove = () => askFirst({
+    title: `Delete these ${count(chosen.length)} users?`,
+    explanation: html`<bdi class="name">${chosen.map(shown).join(', ')}</bdi> go, with their permissions. Their connections are closed.`,
+    label: 'Delete users',
+    request: { method: 'POST', address: 'users/bulk-delete', body: { users: chosen } },
+    done: () => setChosen([])
+  })
+  const tools = html`<label class="check"><input type="checkbox" checked=${isWithout} onChange=${(e) => setParams({ without: e.target.checked, page: '' })} /> Only those that may enter no virtual host</label>
+    <${Button} kind="danger" disabled=${chosen.length === 0} onClick=${remove}>Delete the chosen</><${Button} kind="primary" onClick=${() => userForm()}>Add user</>`
+  return html`<${Head} title="Users" />
+    <${List} label="Users" address=${isWithout ? 'users/without-permissions' : 'users'} vhosts=${false} keyOf=${(user) => user.name} tools=${tools} columns=${[
+      {
+        title: 'Choose',
+        cell: ({ name }) => name === session.value.name
+          ? ''
+          : html`<input type="checkbox" aria-label=${`Choose ${shown(name)}`} checked=${chosen.includes(name)} onChange=${(e) => choose(name, e.target.checked)} />`
+      },
+      { title: 'Name', sort: 'name', cell: (user) => html`<${Name} name=${user.name} at=${['users', user.name]} />` },
+      { title: 'Tags', cell: (user) => tagsOf(user.tags).map((tag) => html`<${Badge}>${shown(tag)}</> `) },
+      { title: 'Password', cell: (user) => user.password_hash ? 'yes' : 'none' },
+      { title: 'Limits', cell: (user) => html`<${Fields} of=${user.limits} />` }
+    ]} />`
 }
 
 function userForm (user) {
@@ -76,9 +86,6 @@ function userForm (user) {
 function User ({ name }) {
   const address = path('users', name)
   const { data: user, error } = usePoll(address)
-  const permissions = usePoll(`${address}/permissions`)
-  const topics = usePoll(`${address}/topic-permissions`)
-  const queues = usePoll(`${address}/queues`)
   const connections = usePoll(path('connections', 'username', name) + SOME_CONNECTIONS)
   const vhosts = useVhosts()
   const title = html`<bdi>${shown(name)}</bdi>`
@@ -116,13 +123,13 @@ function User ({ name }) {
       ${name !== session.value.name && html`<${Button} kind="danger" onClick=${remove}>Delete</>`}</>
     <${Section}><${Facts} rows=${[['Tags', tagsOf(user.tags).map(shown).join(', ')], ['Password', user.password_hash ? 'yes' : 'none'], ['Hash', user.hashing_algorithm], ['Limits', html`<${Fields} of=${user.limits} />`]]} /></>
     <${Section} title="Permissions" tools=${html`<${Button} onClick=${() => permissionForm(name, vhosts)}>Set permission</>`}>
-      <${Table} label="Permissions" rows=${permissions.data ?? []} keyOf=${(row) => row.vhost} empty="It may enter no virtual host." columns=${[
+      <${List} part="permissions-" label="Permissions" address=${`${address}/permissions`} vhosts=${false} search="Filter by virtual host" keyOf=${(row) => row.vhost} empty="It may enter no virtual host." columns=${[
         { title: 'Virtual host', cell: (row) => html`<${Name} name=${row.vhost} at=${['vhosts', row.vhost]} />` },
         ...expressions(['configure', 'write', 'read']),
         { title: '', cell: (row) => html`<${Button} kind="small" onClick=${() => permissionForm(name, [row.vhost], row)}>Change</><${Button} kind="small" onClick=${() => drop('permissions', row)}>Take away</>` }
       ]} /></>
     <${Section} title="Topic permissions" tools=${html`<${Button} onClick=${() => topicForm(name, vhosts)}>Set topic permission</>`}>
-      <${Table} label="Topic permissions" rows=${topics.data ?? []} keyOf=${(row) => `${row.vhost} ${row.exchange}`} empty="Every key may be used where writing and reading are allowed." columns=${[
+      <${List} part="topic-" label="Topic permissions" address=${`${address}/topic-permissions`} vhosts=${false} search="Filter topic permissions by virtual host" keyOf=${(row) => `${row.vhost} ${row.exchange}`} empty="Every key may be used where writing and reading are allowed." columns=${[
         { title: 'Virtual host', cell: (row) => named(row.vhost) }, { title: 'Exchange', cell: (row) => named(row.exchange) },
         ...expressions(['write', 'read']),
         { title: '', cell: (row) => html`<${Button} kind="small" onClick=${() => drop('topic-permissions', row)}>Take away</>` }
@@ -130,7 +137,7 @@ function User ({ name }) {
     <${LimitTable} title="Limits" subject="user" only=${name} />
     <${Section} title="Its connections"><${Table} label="Its connections" rows=${connections.data?.items ?? []} keyOf=${(c) => c.name} empty="It is not connected." columns=${CONNECTION} />
       ${connections.data?.total_count > connections.data?.items.length && html`<p class="quiet">The first ${count(connections.data.items.length)} of ${count(connections.data.total_count)} are shown.</p>`}</>
-    <${Section} title="Exclusive queues of its connections"><${Table} label="Exclusive queues of its connections" rows=${queues.data ?? []} keyOf=${(q) => `${q.vhost} ${q.name}`} empty="None. Who declared another queue is not kept." columns=${[
+    <${Section} title="Exclusive queues of its connections"><${List} part="queues-" label="Exclusive queues of its connections" address=${`${address}/queues`} vhosts=${false} search="Filter queues by name" keyOf=${(q) => `${q.vhost} ${q.name}`} empty="None. Who declared another queue is not kept." columns=${[
       { title: 'Name', cell: (q) => html`<${Name} name=${q.name} at=${queueAt(q)} />` }, { title: 'Virtual host', cell: (q) => named(q.vhost) },
       { title: 'Messages', number: true, cell: (q) => compact(q.messages) }, { title: 'Consumers', number: true, cell: (q) => compact(q.consumers) }
     ]} /></>
@@ -160,27 +167,23 @@ function topicForm (user, vhosts) {
 // ---- virtual hosts
 
 export function Vhosts ({ segments: [name] }) {
-  const { data, error } = usePoll(name === undefined ? 'vhosts' : null)
   if (name !== undefined) return html`<${Vhost} name=${name} />`
-  return html`<${Head} title="Virtual hosts">${isAdministrator() && html`<${Button} kind="primary" onClick=${() => vhostForm()}>Add virtual host</>`}</>
-    <${Failure} error=${error} />
-    ${data
-      ? html`<${Section}><${Table} label="Virtual hosts" rows=${data} keyOf=${(one) => one.name} columns=${[
-        { title: 'Name', cell: (one) => html`<${Name} name=${one.name} at=${['vhosts', one.name]} />` },
-        { title: 'Description', cell: (one) => html`<bdi>${shown(one.description || ' ')}</bdi>` },
+  return html`<${Head} title="Virtual hosts" />
+    <${List} label="Virtual hosts" address="vhosts" vhosts=${false} keyOf=${(one) => one.name}
+      tools=${isAdministrator() && html`<${Button} kind="primary" onClick=${() => vhostForm()}>Add virtual host</>`} columns=${[
+        { title: 'Name', sort: 'name', cell: (one) => html`<${Name} name=${one.name} at=${['vhosts', one.name]} />` },
+        { title: 'Description', sort: 'description', cell: (one) => html`<bdi>${shown(one.description || ' ')}</bdi>` },
         { title: 'Tags', cell: (one) => tagsOf(one.tags).map((tag) => html`<${Badge}>${shown(tag)}</> `) },
-        { title: 'Default type', cell: (one) => one.default_queue_type ?? '' },
-        { title: 'Ready', number: true, cell: (one) => compact(one.messages_ready) },
-        { title: 'Unacked', number: true, cell: (one) => compact(one.messages_unacknowledged) },
-        { title: 'In', number: true, cell: (one) => rate(one.message_stats?.publish_details?.rate) },
-        { title: 'Delivered', number: true, cell: (one) => rate(one.message_stats?.deliver_get_details?.rate) },
-        { title: 'From clients', number: true, cell: (one) => `${bytes(one.recv_oct_details?.rate)}/s` },
-        { title: 'To clients', number: true, cell: (one) => `${bytes(one.send_oct_details?.rate)}/s` },
+        { title: 'Default type', sort: 'default_queue_type', cell: (one) => one.default_queue_type ?? '' },
+        { title: 'Ready', number: true, sort: 'messages_ready', cell: (one) => compact(one.messages_ready) },
+        { title: 'Unacked', number: true, sort: 'messages_unacknowledged', cell: (one) => compact(one.messages_unacknowledged) },
+        { title: 'In', number: true, sort: 'message_stats.publish_details.rate', cell: (one) => rate(one.message_stats?.publish_details?.rate) },
+        { title: 'Delivered', number: true, sort: 'message_stats.deliver_get_details.rate', cell: (one) => rate(one.message_stats?.deliver_get_details?.rate) },
+        { title: 'From clients', number: true, sort: 'recv_oct_details.rate', cell: (one) => `${bytes(one.recv_oct_details?.rate)}/s` },
+        { title: 'To clients', number: true, sort: 'send_oct_details.rate', cell: (one) => `${bytes(one.send_oct_details?.rate)}/s` },
         { title: 'State', cell: (one) => Object.entries(one.cluster_state ?? {}).map(([node, state]) => html`<span title=${node}><${State} state=${state} /></span> `) },
-        { title: 'Protected', cell: (one) => one.protected_from_deletion ? 'yes' : '' }
-      ]} /></>`
-      : !error && html`<${Loading} />`}
-    <${ApiNote} address="vhosts" />`
+        { title: 'Protected', sort: 'protected_from_deletion', cell: (one) => one.protected_from_deletion ? 'yes' : '' }
+      ]} />`
 }
 
 function vhostForm (vhost) {
@@ -191,7 +194,7 @@ function vhostForm (vhost) {
       { name: 'name', label: 'Name', required: true, when: () => !vhost, value: vhost?.name },
       { name: 'description', label: 'Description', value: vhost?.description ?? '' },
       { name: 'tags', label: 'Tags', value: tagsOf(vhost?.tags).join(','), hint: 'With commas between.' },
-      { name: 'type', label: 'Default queue type', type: 'select', options: ['classic', 'quorum'], value: vhost?.default_queue_type ?? 'classic' },
+      { name: 'type', label: 'Default queue type', type: 'select', options: [['', 'the node\'s default'], 'classic', 'quorum', 'stream'], value: vhost?.default_queue_type ?? '' },
       { name: 'tracing', label: 'Firehose: copies of its messages go to amq.rabbitmq.trace', type: 'check', value: vhost?.tracing ?? false }
     ],
     request: (v) => ({ method: 'PUT', address: path('vhosts', v.name), body: { description: v.description, tags: v.tags, default_queue_type: v.type, tracing: v.tracing } })
@@ -201,8 +204,6 @@ function vhostForm (vhost) {
 function Vhost ({ name }) {
   const address = path('vhosts', name)
   const { data: vhost, error, at } = usePoll(address)
-  const permissions = usePoll(isAdministrator() ? `${address}/permissions` : null)
-  const topics = usePoll(isAdministrator() ? `${address}/topic-permissions` : null)
   const limits = usePoll(path('vhost-limits', name))
   const connections = usePoll(`${address}/connections` + SOME_CONNECTIONS)
   const past = usePast(address, below('message_stats', COUNTERS), below('', TOTALS))
@@ -233,7 +234,7 @@ function Vhost ({ name }) {
     <${Section}><${Facts} rows=${[['Description', vhost.description && html`<bdi>${shown(vhost.description)}</bdi>`], ['Tags', tagsOf(vhost.tags).map(shown).join(', ')], ['Default queue type', vhost.default_queue_type ?? 'the node\'s'],
       ['Protected from deletion', isProtected ? 'yes' : 'no'], ['Firehose', vhost.tracing ? 'on' : 'off'], ['Limits', html`<${Fields} of=${limits.data?.[0]?.value} />`], ['State', html`<${Fields} of=${vhost.cluster_state} />`]]} />
       <p><a href=${`#/queues?vhost=${encodeURIComponent(name)}`}>Queues</a> · <a href=${`#/exchanges?vhost=${encodeURIComponent(name)}`}>Exchanges</a> · <a href=${`#/topology?vhost=${encodeURIComponent(name)}`}>Topology</a></p></>
-    ${permissions.data && html`<${Section} title="Permissions" tools=${html`<${Button} onClick=${() => permissionForm(undefined, [name])}>Set permission</>`}><${Table} label="Permissions" rows=${permissions.data} keyOf=${(row) => row.user} empty="Nobody may enter it." columns=${[
+    ${isAdministrator() && html`<${Section} title="Permissions" tools=${html`<${Button} onClick=${() => permissionForm(undefined, [name])}>Set permission</>`}><${List} part="permissions-" label="Permissions" address=${`${address}/permissions`} vhosts=${false} search="Filter by user" keyOf=${(row) => row.user} empty="Nobody may enter it." columns=${[
       { title: 'User', cell: (row) => html`<${Name} name=${row.user} at=${['users', row.user]} />` },
       ...expressions(['configure', 'write', 'read']),
       { title: '', cell: (row) => html`<${Button} kind="small" onClick=${() => permissionForm(row.user, [name], row)}>Change</>` }
@@ -241,7 +242,7 @@ function Vhost ({ name }) {
     ${isAdministrator() && html`<${LimitTable} title="Limits" subject="vhost" only=${name} />`}
     <${Section} title="Its connections"><${Table} label="Its connections" rows=${connections.data?.items ?? []} keyOf=${(c) => c.name} empty="Nobody is connected to it." columns=${CONNECTION} />
       ${connections.data?.total_count > connections.data?.items.length && html`<p class="quiet">The first ${count(connections.data.items.length)} of ${count(connections.data.total_count)} are shown.</p>`}</>
-    ${topics.data && html`<${Section} title="Topic permissions"><${Table} label="Topic permissions" rows=${topics.data} keyOf=${(row) => `${row.user} ${row.exchange}`} empty="Every key may be used where writing and reading are allowed." columns=${[
+    ${isAdministrator() && html`<${Section} title="Topic permissions"><${List} part="topic-" label="Topic permissions" address=${`${address}/topic-permissions`} vhosts=${false} search="Filter topic permissions by user" keyOf=${(row) => `${row.user} ${row.exchange}`} empty="Every key may be used where writing and reading are allowed." columns=${[
       { title: 'User', cell: (row) => html`<${Name} name=${row.user} at=${['users', row.user]} />` }, { title: 'Exchange', cell: (row) => named(row.exchange) },
       ...expressions(['write', 'read'])
     ]} /></>`}
@@ -264,7 +265,6 @@ export const Policies = () => html`<${Head} title="Policies" />
   <${PolicyTable} title="Operator policies" kind="operator-policies" allowed=${isAdministrator()} targets=${APPLY_TO.filter((one) => !['all', 'exchanges'].includes(one))} />`
 
 function PolicyTable ({ title, kind, allowed, targets }) {
-  const { data, error } = usePoll(kind)
   const vhosts = useVhosts()
   const one = title.replace('icies', 'icy').toLowerCase()
   const edit = (policy) => openForm({
@@ -291,12 +291,11 @@ function PolicyTable ({ title, kind, allowed, targets }) {
     request: { method: 'DELETE', address: path(kind, policy.vhost, policy.name) }
   })
   return html`<${Section} title=${title} tools=${allowed && html`<${Button} onClick=${() => edit()}>Add ${one}</>`}>
-    <${Failure} error=${error} />
-    <${Table} label=${title} rows=${data ?? []} keyOf=${(row) => `${row.vhost} ${row.name}`} empty="None." columns=${[
-      { title: 'Name', cell: (row) => named(row.name) }, { title: 'Virtual host', cell: (row) => named(row.vhost) }, { title: 'Pattern', cell: (row) => html`<bdi class="value">${shown(row.pattern)}</bdi>` },
-      { title: 'Applies to', cell: (row) => row['apply-to'] }, { title: 'Definition', cell: (row) => html`<${Fields} of=${row.definition} />` }, { title: 'Priority', number: true, cell: (row) => row.priority },
+    <${List} part=${`${kind}-`} label=${title} address=${kind} search=${`Filter ${title.toLowerCase()} by name`} keyOf=${(row) => `${row.vhost} ${row.name}`} empty="None." columns=${[
+      { title: 'Name', sort: 'name', cell: (row) => named(row.name) }, { title: 'Virtual host', sort: 'vhost', cell: (row) => named(row.vhost) }, { title: 'Pattern', sort: 'pattern', cell: (row) => html`<bdi class="value">${shown(row.pattern)}</bdi>` },
+      { title: 'Applies to', sort: 'apply-to', cell: (row) => row['apply-to'] }, { title: 'Definition', cell: (row) => html`<${Fields} of=${row.definition} />` }, { title: 'Priority', number: true, sort: 'priority', cell: (row) => row.priority },
       { title: '', cell: (row) => allowed && html`<${Button} kind="small" onClick=${() => edit(row)}>Change</><${Button} kind="small" onClick=${() => remove(row)} aria-label=${`Delete ${shown(row.name)}`}>Delete</>` }
-    ]} /><${ApiNote} address=${kind} /></>`
+    ]} /></>`
 }
 
 // ---- limits
@@ -312,8 +311,7 @@ function LimitTable ({ title, subject, only }) {
   const address = `${subject}-limits`
   const names = LIMITS[subject]
   const asked = only === undefined ? address : path(address, only)
-  const { data, error } = usePoll(asked)
-  const rows = (data ?? []).flatMap((row) => Object.entries(row.value).map(([name, value]) => ({ of: row[subject], name, value })))
+  const rowsOf = (limited) => limited.flatMap((row) => Object.entries(row.value).map(([name, value]) => ({ of: row[subject], name, value })))
   const add = () => openForm({
     title: 'Set a limit',
     submit: 'Set limit',
@@ -326,23 +324,25 @@ function LimitTable ({ title, subject, only }) {
   })
   const clear = (row) => askFirst({ title: 'Clear this limit?', explanation: html`${row.name} of ${named(row.of)}`, label: 'Clear limit', request: { method: 'DELETE', address: path(address, row.of, row.name) } })
   return html`<${Section} title=${title} tools=${html`<${Button} onClick=${add}>Set limit</>`}>
-    <${Failure} error=${error} />
-    <${Table} label=${only === undefined ? `Limits ${title}` : title} rows=${rows} keyOf=${(row) => `${row.of} ${row.name}`} empty="None." columns=${[
+    <${List} part=${`${subject}-limits-`} label=${only === undefined ? `Limits ${title}` : title} address=${asked} vhosts=${false} search=${`Filter by ${subject === 'vhost' ? 'virtual host' : 'user'}`} rowsOf=${rowsOf} keyOf=${(row) => `${row.of} ${row.name}`} empty="None." columns=${[
       only === undefined && { title: subject === 'vhost' ? 'Virtual host' : 'User', cell: (row) => named(row.of) },
       { title: 'Limit', cell: (row) => row.name }, { title: 'At most', number: true, cell: (row) => row.value },
       { title: '', cell: (row) => html`<${Button} kind="small" onClick=${() => clear(row)}>Clear</>` }
-    ].filter(Boolean)} /><${ApiNote} address=${asked} /></>`
+    ].filter(Boolean)} /></>`
 }
 
 // ---- definitions
 
+const PASSED_OVER_SHOWN = 100
+
 export function Definitions () {
   const vhosts = useVhosts()
   const [vhost, setVhost] = useState('')
+  const [passedOver, setPassedOver] = useState([])
   const address = vhost ? path('definitions', vhost) : 'definitions'
   const save = async () => {
     try {
-      const found = await call('GET', address)
+      const found = await call('GET', address, undefined, { isLong: true })
       download('definitions.json', 'application/json', JSON.stringify(found, null, 2))
     } catch (error) {
       notify(error.message, 'bad')
@@ -360,9 +360,12 @@ export function Definitions () {
         </form></>
       <${Section} title="Import">
         <${Form} stay=${true} submit="Import" fields=${[{ name: 'file', label: 'File', type: 'file', accept: '.json,application/json', required: true }, scope]}
-          message=${() => 'Imported.'}
-          request=${(v) => ({ method: 'POST', address: v.vhost ? path('definitions', v.vhost) : 'definitions', body: parsed(v.file) })}>
-          <p>What the file names is made or changed; nothing is deleted. A file that RabbitMQ exported will do.</p></></>
+          message=${({ passed_over: lines }) => lines.length ? `Imported, but for ${count(lines.length)} that are passed over.` : 'Imported.'}
+          request=${(v) => ({ method: 'POST', address: (v.vhost ? path('definitions', v.vhost) : 'definitions') + '?passed_over=true', body: parsed(v.file), isLong: true })}
+          done=${({ passed_over: lines }) => setPassedOver(lines)}>
+          <p>What the file names is made or changed; nothing is deleted. A file that RabbitMQ exported will do.</p></>
+        ${passedOver.length > 0 && html`<h3>Passed over</h3><ul class="fields">${passedOver.slice(0, PASSED_OVER_SHOWN).map((line) => html`<li><bdi>${shown(line)}</bdi></li>`)}</ul>
+          ${passedOver.length > PASSED_OVER_SHOWN && html`<p class="quiet">The first ${count(PASSED_OVER_SHOWN)} of ${count(passedOver.length)} are shown; all are in the node's log.</p>`}`}</>
     </div>`
 }
 

@@ -6,6 +6,8 @@ import {
   ApiNote, askFirst, Badge, Button, bytes, count, duration, Failure, Facts, Fields, go, Head, html, List, Loading, Name, rate, Section, shown,
   State, Table, when, yesNo
 } from '../parts.js'
+import { Pairs } from './pairs.js'
+import { OfConnection } from './streams.js'
 
 const connectionName = (row) => row.name
 const label = (row) => row.user_provided_name ? html` <small><bdi>${shown(row.user_provided_name)}</bdi></small>` : null
@@ -36,7 +38,6 @@ export function Connections ({ segments }) {
 function Connection ({ name }) {
   const address = path('connections', name)
   const { data: c, error, at } = usePoll(address)
-  const channels = usePoll(`${address}/channels`)
   const past = usePast(address, { received: 'recv_oct', sent: 'send_oct' }, {})
   const history = useHistory(address, at, { received: c?.recv_oct, sent: c?.send_oct }, {}, past)
   if (!c) return html`<${Head} kind="Connection" title=${html`<bdi>${shown(name)}</bdi>`} />${error ? html`<${Failure} error=${error} />` : html`<${Loading} />`}`
@@ -58,7 +59,9 @@ function Connection ({ name }) {
       ['Heartbeat', `${c.timeout} s`], ['Largest frame', bytes(c.frame_max)], ['Channels at most', count(c.channel_max)],
       ['TLS', c.ssl ? `${c.ssl_protocol ?? ''} ${c.ssl_cipher ?? ''}` : 'no'], c.peer_cert_subject && ['Certificate', html`<bdi>${shown(c.peer_cert_subject)}</bdi>`],
       ['Received', bytes(c.recv_oct)], ['Sent', bytes(c.send_oct)], ['Waiting to be sent', bytes(c.send_pend)]]} /></>
-    <${Section} title="Channels"><${Table} label="Channels" rows=${channels.data ?? []} keyOf=${(row) => row.name} columns=${CHANNELS.filter((one) => !one.hidden && !['user', 'vhost'].includes(one.id))} /></>
+    ${c.protocol === 'stream'
+      ? html`<${OfConnection} vhost=${c.vhost} name=${name} />`
+      : html`<${Section} title="Channels"><${List} part="channels-" label="Channels" address=${`${address}/channels`} vhosts=${false} search="Filter channels by name" keyOf=${connectionName} columns=${CHANNELS.filter((one) => !one.hidden && !['user', 'vhost'].includes(one.id))} empty="It has no channel." /></>`}
     <${Section} title="What the client says of itself"><${Fields} of=${c.client_properties} /></>
     <${ApiNote} address=${address} />`
 }
@@ -81,7 +84,7 @@ const CHANNELS = [
   { id: 'publish', title: 'Published', number: true, sort: 'message_stats.publish_details.rate', cell: (c) => rate(c.message_stats?.publish_details?.rate) },
   { id: 'confirm', title: 'Confirmed', number: true, hidden: true, sort: 'message_stats.confirm_details.rate', cell: (c) => rate(c.message_stats?.confirm_details?.rate) },
   { id: 'deliver', title: 'Delivered', number: true, sort: 'message_stats.deliver_get_details.rate', cell: (c) => rate(c.message_stats?.deliver_get_details?.rate) },
-  { id: 'ack', title: 'Acknowledged', number: true, sort: 'message_stats.ack_details.rate', cell: (c) => rate(c.message_stats?.ack_details?.rate) },
+  { id: 'ack', title: 'Acked', number: true, sort: 'message_stats.ack_details.rate', cell: (c) => rate(c.message_stats?.ack_details?.rate) },
   { id: 'node', title: 'Node', hidden: true, sort: 'node', cell: (c) => html`<bdi>${c.node}</bdi>` }
 ]
 
@@ -115,6 +118,8 @@ function Channel ({ name }) {
       ['Unacknowledged', count(c.messages_unacknowledged)], ['Unconfirmed', count(c.messages_unconfirmed)], ['Uncommitted', count(c.messages_uncommitted)],
       ['Idle since', c.idle_since ? when(c.idle_since) : '–']]} /></>
     <${Section} title="Consumers"><${Table} label="Consumers" rows=${c.consumer_details ?? []} columns=${CONSUMERS.filter((one) => one.id !== 'channel')} empty="This channel consumes nothing." /></>
+    <${Pairs} title="Published to" rows=${c.publishes} side="exchange" empty="This channel has published nothing." />
+    <${Pairs} title="Delivered from" rows=${c.deliveries} side="queue" delivered=${true} empty="This channel has no consumer." />
     <${ApiNote} address=${address} />`
 }
 

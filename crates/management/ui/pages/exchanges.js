@@ -4,8 +4,9 @@ import { exchangeSegment, path, usePoll } from '../api.js'
 import { Chart, RangeChoice, useHistory, usePast } from '../charts.js'
 import {
   ApiNote, argumentsOf, askFirst, Badge, Button, Failure, Facts, Fields, go, Head, html, List, Loading, Name, openForm,
-  rate, Section, shown, Table, useVhosts, yesNo, place
+  rate, Section, shown, useVhosts, yesNo, place
 } from '../parts.js'
+import { Pairs } from './pairs.js'
 import { DelayedOf } from './trouble.js'
 
 export const TYPES = ['direct', 'fanout', 'topic', 'headers', 'x-consistent-hash', 'x-modulus-hash', 'x-random', 'x-local-random', 'x-recent-history', 'x-delayed-message']
@@ -35,15 +36,15 @@ export function Exchanges ({ segments: [vhost, name] }) {
       tools=${html`<${Button} kind="primary" onClick=${() => addExchange(vhosts)}>Add exchange</>`} />`
 }
 
-const usualVhost = (vhosts) => vhosts.includes('/') || vhosts.length === 0 ? '/' : vhosts[0]
+export const usualVhost = (vhosts) => vhosts.includes('/') || vhosts.length === 0 ? '/' : vhosts[0]
 
 export const vhostField = (vhosts) => ({
   name: 'vhost',
   label: 'Virtual host',
-  type: 'select',
-  options: vhosts,
+  // Typed, where the list of them has not come yet.
+  ...(vhosts.length ? { type: 'select', options: vhosts } : { required: true }),
   value: place.value.params.get('vhost') || usualVhost(vhosts),
-  when: () => vhosts.length > 1
+  when: () => vhosts.length !== 1
 })
 
 function addExchange (vhosts) {
@@ -101,7 +102,9 @@ function Exchange ({ vhost, segment }) {
     <div class="charts"><${Chart} title="Message rates" history=${history} lines=${[{ name: 'in', label: 'In', fill: true }, { name: 'out', label: 'Out to queues' }]} /></div>
     <${Section} title="Details"><${Facts} rows=${[['Type', e.type], ['Durable', yesNo(e.durable)], ['Deletes itself', yesNo(e.auto_delete)], ['Internal', yesNo(e.internal)],
       ['Policy', e.policy && html`<bdi>${shown(e.policy)}</bdi>`], ['Arguments', html`<${Fields} of=${e.arguments} />`]]} /></>
-    ${e.type === 'x-delayed-message' && html`<${DelayedOf} vhost=${vhost} exchanges=${[name]} always=${true} />`}
+    <${Pairs} title="Publishers" rows=${e.incoming} side="channel_details" empty="No channel that is open has published here." />
+    <${Pairs} title="Queues that it reaches" rows=${e.outgoing} side="queue" empty="No queue has got anything from here." />
+    ${e.type === 'x-delayed-message' && html`<${DelayedOf} vhost=${vhost} exchange=${name} always=${true} />`}
     ${name === ''
       ? html`<${Section} title="Bindings"><p class="quiet">Every queue is bound to the default exchange by its own name.</p></>`
       : html`<${Bindings} vhost=${vhost} name=${name} side="source" address=${`${address}/bindings/source`} /><${Bindings} vhost=${vhost} name=${name} side="destination" address=${`${address}/bindings/destination`} />`}
@@ -117,7 +120,6 @@ const bindingAddress = (b) =>
 // The bindings that leave an exchange (`side` "source"), that lead to it ("destination") or to a
 // queue ("queue").
 export function Bindings ({ vhost, name, side, address }) {
-  const { data, error } = usePoll(address)
   const leaves = side === 'source'
   const remove = (b) => askFirst({
     title: 'Delete this binding?',
@@ -127,12 +129,11 @@ export function Bindings ({ vhost, name, side, address }) {
   })
   return html`<${Section} title=${leaves ? 'Bindings from here' : 'Bindings to here'}
     tools=${html`<${Button} onClick=${() => bindForm({ vhost, name, side })}>Add binding</>`}>
-    <${Failure} error=${error} />
-    <${Table} label=${leaves ? 'Bindings from here' : 'Bindings to here'} rows=${data ?? []} keyOf=${(b) => bindingAddress(b)} columns=${[
+    <${List} part=${`${side}-`} label=${leaves ? 'Bindings from here' : 'Bindings to here'} address=${address} vhosts=${false} search=${`Filter bindings ${leaves ? 'from' : 'to'} here by name or key`} keyOf=${(b) => bindingAddress(b)} columns=${[
       leaves
-        ? { title: 'To', cell: (b) => html`<${Name} name=${b.destination} at=${at(b.destination_type, b.vhost, b.destination)} /> <small>${b.destination_type}</small>` }
-        : { title: 'From', cell: (b) => html`<${Name} name=${b.source} at=${at('exchange', b.vhost, b.source)} />` },
-      { title: 'Routing key', cell: (b) => html`<bdi class="value">${b.routing_key === '' ? '' : shown(b.routing_key)}</bdi>` },
+        ? { title: 'To', sort: 'destination', cell: (b) => html`<${Name} name=${b.destination} at=${at(b.destination_type, b.vhost, b.destination)} /> <small>${b.destination_type}</small>` }
+        : { title: 'From', sort: 'source', cell: (b) => html`<${Name} name=${b.source} at=${at('exchange', b.vhost, b.source)} />` },
+      { title: 'Routing key', sort: 'routing_key', cell: (b) => html`<bdi class="value">${b.routing_key === '' ? '' : shown(b.routing_key)}</bdi>` },
       { title: 'Arguments', cell: (b) => html`<${Fields} of=${b.arguments} />` },
       { title: '', cell: (b) => b.source === '' ? '' : html`<${Button} kind="small" onClick=${() => remove(b)} aria-label=${`Unbind the key ${shown(b.routing_key || ' ')}`}>Unbind</>` }
     ]} empty=${leaves ? 'No queue or exchange gets anything from here.' : 'No exchange sends anything here.'} />

@@ -6,6 +6,7 @@ import { exchangeSegment, path, query, useCell, usePoll } from '../api.js'
 import {
   ApiNote, argumentsOf, Arguments, Badge, compact, count, Empty, Failure, Head, html, Loading, Name, place, queueAt, rate, rowsOf, Section, setParams, shown, Table, to, useVhosts
 } from '../parts.js'
+import { usualVhost } from './exchanges.js'
 
 // Lists longer than this are not asked for as a whole.
 const LISTED_MAX = 500
@@ -13,23 +14,31 @@ const LISTED_MAX = 500
 // All that the map is drawn from.
 function useWiring (vhost) {
   const page = { page: 1, page_size: LISTED_MAX }
-  const exchanges = usePoll(`exchanges/${path(vhost)}` + query({ ...page, columns: 'name,type,message_stats.publish_in_details.rate,message_stats.publish_out_details.rate' }))
-  const queues = usePoll(`queues/${path(vhost)}` + query({ ...page, columns: 'name,vhost,type,messages,consumers,message_stats.publish_details.rate' }))
-  const bindings = usePoll(`bindings/${path(vhost)}`)
+  const exchanges = usePoll(vhost && `exchanges/${path(vhost)}` + query({ ...page, columns: 'name,type,message_stats.publish_in_details.rate,message_stats.publish_out_details.rate' }))
+  const queues = usePoll(vhost && `queues/${path(vhost)}` + query({ ...page, columns: 'name,vhost,type,messages,consumers,message_stats.publish_details.rate' }))
+  const bindings = usePoll(vhost && `bindings/${path(vhost)}`)
+  const flows = usePoll(vhost && path('leveret', 'flows', vhost))
   const items = (polled) => polled.data?.items ?? polled.data
-  const all = [exchanges, queues, bindings]
+  const all = [exchanges, queues, bindings, flows]
   return {
     error: all.find((one) => one.error)?.error,
     ready: all.every((one) => one.data),
     truncated: [exchanges, queues].some((one) => one.data?.page_count > 1),
     exchanges: items(exchanges),
     queues: items(queues),
-    bindings: items(bindings)
+    bindings: items(bindings),
+    flows: flows.data
   }
 }
 
-function VhostChoice ({ value }) {
+// The one that is chosen, else the first that the user may see; none until these are known.
+function useChosenVhost (params) {
   const vhosts = useVhosts()
+  const chosen = params.get('vhost')
+  return [chosen ?? (vhosts.length ? usualVhost(vhosts) : null), vhosts]
+}
+
+function VhostChoice ({ value, vhosts }) {
   return html`<label>Virtual host <select value=${value} onChange=${(e) => setParams({ vhost: e.target.value, exchange: '', around: '' })}>
     ${vhosts.map((name) => html`<option value=${name}>${shown(name)}</option>`)}</select></label>`
 }
@@ -46,11 +55,11 @@ function headersOf (text) {
 
 export function RouteTester () {
   const params = useCell(place).params
-  const vhost = params.get('vhost') ?? '/'
+  const [vhost, vhosts] = useChosenVhost(params)
   const [exchange, key] = [params.get('exchange') ?? '', params.get('key') ?? '']
   const [headers, setHeaders] = useState(() => headersOf(params.get('headers')))
-  const exchanges = usePoll(`exchanges/${path(vhost)}` + query({ page: 1, page_size: LISTED_MAX, sort: 'name', columns: 'name,type' }))
-  const address = path('leveret', 'exchanges', vhost, exchangeSegment(exchange), 'route') + query({ routing_key: key, headers: params.get('headers') })
+  const exchanges = usePoll(vhost && `exchanges/${path(vhost)}` + query({ page: 1, page_size: LISTED_MAX, sort: 'name', columns: 'name,type' }))
+  const address = vhost && path('leveret', 'exchanges', vhost, exchangeSegment(exchange), 'route') + query({ routing_key: key, headers: params.get('headers') })
   const { data, error } = usePoll(address, true)
   const [problem, setProblem] = useState('')
   const names = exchanges.data?.items ?? []
@@ -63,7 +72,7 @@ export function RouteTester () {
       setProblem(`${failed.message}.`)
     }
   }
-  return html`<${Head} title="Route tester"><${VhostChoice} value=${vhost} /></>
+  return html`<${Head} title="Route tester"><${VhostChoice} value=${vhost} vhosts=${vhosts} /></>
     <${Section}><div class="inline">
       <div class="field"><label for="exchange">Exchange</label><select id="exchange" value=${exchange} onChange=${(e) => setParams({ exchange: e.target.value })}>
         ${[...new Set([exchange, ...names.map((one) => one.name)])].map((name) => html`<option value=${name}>${shown(name)}</option>`)}</select></div>
@@ -74,7 +83,7 @@ export function RouteTester () {
     ${error ? html`<p class="failure" role="alert">${shown(error.message)}</p>` : exchanges.error && html`<${Failure} error=${exchanges.error} />`}
     ${exchanges.data?.page_count > 1 && html`<p class="quiet">The first ${count(LISTED_MAX)} exchanges are offered.</p>`}
     ${data ? !error && html`<${Routed} vhost=${vhost} found=${data} />` : !error && html`<${Loading} />`}
-    <${ApiNote} address=${address} />`
+    ${address && html`<${ApiNote} address=${address} />`}`
 }
 
 function Routed ({ vhost, found }) {
@@ -87,7 +96,8 @@ function Routed ({ vhost, found }) {
           { title: 'Queue', cell: (one) => html`<${Name} name=${one.queue} at=${queueAt({ vhost, name: one.queue, type: one.type })} />` },
           { title: 'Type', cell: (one) => one.type }, { title: 'Policy', cell: (one) => one.policy ? html`<${Name} name=${one.policy} />` : '' },
           { title: 'By', cell: (one) => html`<ul class="fields">${one.by.map((by) => html`<li><bdi class="value">${shown(by)}</bdi></li>`)}</ul>` }
-        ]} />`}</>
+        ]} />`}
+      ${found.ways_left_out > 0 && html`<p class="quiet">${count(found.ways_left_out)} more ${found.ways_left_out === 1 ? 'way leads' : 'ways lead'} to these queues: together they are too long to be shown.</p>`}</>
     <${Section} title="Why"><${Table} label="Bindings looked at" rows=${found.steps} empty="The exchange has no bindings that concern this key." columns=${[
       { title: 'From', cell: ({ binding }) => html`<${Name} name=${binding.source} at=${['exchanges', vhost, exchangeSegment(binding.source)]} />` },
       { title: 'To', cell: ({ binding }) => html`<${Name} name=${binding.destination} at=${binding.destination_type === 'queue' ? queueAt({ vhost, name: binding.destination, type: typeOf(binding.destination) }) : ['exchanges', vhost, exchangeSegment(binding.destination)]} /> <small>${binding.destination_type}</small>` },
@@ -105,20 +115,21 @@ const CONSUMERS_MAX = 50
 const idOf = (binding) => `${binding.destination_type[0]}${binding.destination}`
 
 // What of a virtual host is drawn: what is bound, or one object and what is next to it.
-function picked ({ exchanges, queues, bindings }, around) {
+function picked ({ exchanges, queues, bindings, flows }, around) {
   const all = bindings.filter((one) => one.source !== '')
   const edges = around ? all.filter((one) => `e${one.source}` === around || idOf(one) === around) : all
   const used = new Set([around, ...edges.flatMap((one) => [`e${one.source}`, idOf(one)])])
   return {
     exchanges: exchanges.filter((one) => one.name !== '' && used.has(`e${one.name}`)),
     queues: queues.filter((one) => used.has(`q${one.name}`)),
-    bindings: edges
+    bindings: edges,
+    flows
   }
 }
 
 // Where each object stands: exchanges that nothing leads to on the left, then queues, then their
 // consumers.
-export function layout ({ exchanges, queues, bindings }, consumers = []) {
+export function layout ({ exchanges, queues, bindings, flows = [] }, consumers = []) {
   const depth = new Map(exchanges.map((one) => [one.name, 0]))
   const inner = bindings.filter((one) => one.destination_type === 'exchange')
   for (let round = 0; round < 4; round++) {
@@ -132,9 +143,8 @@ export function layout ({ exchanges, queues, bindings }, consumers = []) {
   const put = (id, kind, object, column) => boxes.set(id, { id, kind, object, x: 20 + column * BOX.column, y: 20 + rows[column]++ * (BOX.height + BOX.gap) })
   for (const one of exchanges) put(`e${one.name}`, 'exchange', one, depth.get(one.name))
   for (const one of queues) put(`q${one.name}`, 'queue', one, columns)
-  const ways = new Map()
-  for (const { source } of bindings) ways.set(source, (ways.get(source) ?? 0) + 1)
-  const bound = bindings.map((one) => ({ label: one.routing_key || '(no key)', passes: passes(boxes.get(`e${one.source}`), boxes.get(idOf(one)), ways.get(one.source)), from: boxes.get(`e${one.source}`), to: boxes.get(idOf(one)) }))
+  const passes = passing(flows, bindings)
+  const bound = bindings.map((one) => ({ label: one.routing_key || '(no key)', passes: passes(one), from: boxes.get(`e${one.source}`), to: boxes.get(idOf(one)) }))
   const reading = consumers.map((one, at) => {
     const from = boxes.get(`q${one.queue.name}`)
     if (!from) return {}
@@ -148,25 +158,34 @@ export function layout ({ exchanges, queues, bindings }, consumers = []) {
 const FLOWS = { exchange: 'publish_in_details', queue: 'publish_details' }
 const flowOf = ({ kind, object }) => object.message_stats?.[FLOWS[kind]]?.rate ?? 0
 
-// Whether messages come by a binding: surely where it is the only way out of an exchange that
-// sends, perhaps where both of its ends have some.
-function passes (from, target, ways) {
-  if (!from || !target || !(flowOf(from) > 0 && flowOf(target) > 0)) return ''
-  return ways === 1 && from.object.message_stats?.publish_out_details?.rate > 0 ? 'live' : 'perhaps'
+// Whether messages come by a binding. They are counted by exchange and queue: surely where they come
+// from its exchange to its queue, perhaps where they come from or to there by another exchange.
+export function passing (flows, bindings) {
+  const flowing = flows.filter(({ stats }) => stats?.publish_details?.rate > 0).map((one) => [one.exchange.name, one.queue.name])
+  const bound = new Set(bindings.filter((one) => one.destination_type === 'queue').map((one) => `${one.source}\0${one.destination}`))
+  const direct = new Set(flowing.map((pair) => pair.join('\0')).filter((pair) => bound.has(pair)))
+  const around = flowing.filter((pair) => pair[0] !== '' && !bound.has(pair.join('\0')))
+  const fed = new Set(bindings.filter((one) => one.destination_type === 'exchange').map((one) => one.destination))
+  return ({ source, destination, destination_type: type }) => {
+    if (type === 'queue' && direct.has(`${source}\0${destination}`)) return 'live'
+    const comes = around.some(([exchange, queue]) => type === 'queue' ? queue === destination && fed.has(source) : exchange === source || fed.has(source))
+    return comes ? 'perhaps' : ''
+  }
 }
 
 const cut = (name) => name.length > 26 ? `${name.slice(0, 25)}…` : name
 
 export function Topology () {
   const params = useCell(place).params
-  const [vhost, around] = [params.get('vhost') ?? '/', params.get('around') ?? '']
+  const [vhost, vhosts] = useChosenVhost(params)
+  const around = params.get('around') ?? ''
   const wiring = useWiring(vhost)
-  const consumers = usePoll(around ? `consumers/${path(vhost)}` + query({ columns: 'consumer_tag,queue.name,channel_details.name' }) : null)
+  const consumers = usePoll(around && vhost ? `consumers/${path(vhost)}` + query({ columns: 'consumer_tag,queue.name,channel_details.name' }) : null)
   const drawn = wiring.ready && picked(wiring, around)
   const near = (consumers.data ?? []).filter((one) => drawn && drawn.queues.some((queue) => queue.name === one.queue?.name))
   const choices = (kind, rows) => rows.filter((one) => one.name !== '').map((one) => html`<option value=${kind + one.name}>${shown(one.name)}</option>`)
   const left = wiring.ready ? wiring.queues.length - drawn.queues.length : 0
-  return html`<${Head} title="Topology"><${VhostChoice} value=${vhost} />
+  return html`<${Head} title="Topology"><${VhostChoice} value=${vhost} vhosts=${vhosts} />
       <label>Around <select value=${around} onChange=${(e) => setParams({ around: e.target.value })}><option value="">everything</option>
         ${wiring.ready && html`<optgroup label="Exchanges">${choices('e', wiring.exchanges)}</optgroup><optgroup label="Queues">${choices('q', wiring.queues)}</optgroup>`}</select></label></>
     <${Failure} error=${wiring.error} />
@@ -174,7 +193,7 @@ export function Topology () {
     ${wiring.ready ? html`<${Diagram} vhost=${vhost} map=${layout(drawn, near.slice(0, CONSUMERS_MAX))} />` : html`<${Loading} />`}
     ${near.length > CONSUMERS_MAX && html`<p class="quiet">${count(CONSUMERS_MAX)} of ${count(near.length)} consumers are shown.</p>`}
     ${!around && left > 0 && html`<p class="quiet">${count(left)} ${left === 1 ? 'queue is' : 'queues are'} left out: bound to the default exchange alone.</p>`}
-    <p class="quiet">Exchanges on the left, queues on the right, and around one object their consumers. Messages are not counted by binding: a blue line is the only way out of an exchange that sends now; a dashed one is a guess, where messages come to both of its ends.</p>`
+    <p class="quiet">Exchanges on the left, queues on the right, and around one object their consumers. A blue line: messages that are published to the exchange come to the queue now. They are counted by exchange and queue, not by binding: a dashed line is a guess, where they come by another exchange.</p>`
 }
 
 function Diagram ({ vhost, map }) {

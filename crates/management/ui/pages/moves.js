@@ -3,7 +3,7 @@
 
 import { useEffect, useRef, useState } from '../vendor/preact-hooks.js'
 import { call, path, query, usePoll } from '../api.js'
-import { ApiNote, Button, count, Form, html, Meter, notify, openForm, Section, shown, State, Table, when } from '../parts.js'
+import { ApiNote, Button, count, Facts, Form, html, Meter, Name, notify, openForm, Section, shown, State, Table, when } from '../parts.js'
 import { Message } from './queues.js'
 
 const WAYS = [['back', 'go back to the queues in which they died'], ['move', 'go to another queue'], ['copy', 'are copied to another queue']]
@@ -151,4 +151,26 @@ export function Look ({ q }) {
     ${found.map((one) => html`<div key=${one.position}>
       <label class="check"><input type="checkbox" checked=${chosen.includes(one.fingerprint)} onChange=${() => toggle(one.fingerprint)} /> Choose message ${count(one.position)}</label>
       <${Message} message=${one} /></div>`)}`
+}
+
+// Messages that clients hold, and who: they stay where they are.
+export function Held ({ q }) {
+  const [found, setFound] = useState([])
+  return html`<${Form} submit="Show" stay=${true} message=${(found) => found.length ? '' : 'Nobody holds a message there.'}
+    fields=${[
+      { name: 'consumer', label: 'Consumer tag', hint: 'Empty: all that is held, by whomever.' },
+      { name: 'position', label: 'Position among them', type: 'number', value: '1', min: 1, required: true },
+      { name: 'count', label: 'How many', type: 'number', value: '10', min: 1, max: 100, required: true }
+    ]}
+    request=${(v) => ({ method: 'GET', address: addressOf(q, 'unacked') + query(v) })}
+    done=${setFound} />
+    ${found.map((one) => html`<div key=${one.position}>
+      <h3>Message ${count(one.position)}</h3>
+      <${Facts} rows=${[
+        ['Consumer', one.consumer_tag == null ? '–' : html`<bdi>${shown(one.consumer_tag)}</bdi>`],
+        ['Channel', one.channel == null ? 'not known: its client may just have gone' : html`<${Name} name=${one.channel} at=${['channels', one.channel]} />`],
+        ['Node', one.node == null ? '–' : html`<${Name} name=${one.node} at=${['nodes', one.node]} />`],
+        ['Delivery tag', one.delivery_tag == null ? '–' : count(one.delivery_tag)],
+        ['Held since', one.held_since == null ? '–' : when(one.held_since)]]} />
+      ${one.unreadable ? html`<p>It cannot be read.</p>` : html`<${Message} message=${one} />`}</div>`)}`
 }

@@ -21,10 +21,10 @@ export function Nodes ({ segments }) {
 
 const COUNTERS = [
   'cpu_ms', 'io_write_count', 'io_write_bytes', 'io_read_bytes', 'io_sync_count', 'io_sync_us',
-  'publish_confirm_count', 'publish_confirm_ms', 'deliver_ack_count', 'deliver_ack_ms']
+  'publish_confirm_count', 'publish_confirm_ms', 'publish_deliver_count', 'publish_deliver_ms', 'deliver_ack_count', 'deliver_ack_ms']
 // By name in the charts.
 const GAUGES = {
-  memory: 'mem_used', disk: 'disk_free', sockets: 'sockets_used', descriptors: 'fd_used', confirmMost: 'publish_confirm_p99_ms', ackMost: 'deliver_ack_p99_ms'
+  memory: 'mem_used', disk: 'disk_free', sockets: 'sockets_used', descriptors: 'fd_used', confirmMost: 'publish_confirm_p99_ms', waitMost: 'publish_deliver_p99_ms', ackMost: 'deliver_ack_p99_ms'
 }
 const LATELY = { label: '99 % within the last minute', isTime: true }
 
@@ -59,6 +59,7 @@ function Node ({ name }) {
       <${Chart} title="Disk operations" history=${history} lines=${[{ name: 'io_write_count', label: 'Writes', fill: true }, { name: 'io_sync_count', label: 'Syncs' }]} />
       <${Chart} title="Mean sync" unit="ms" history=${history} lines=${[{ name: 'io_sync_us', by: 'io_sync_count', scale: 0.001, label: 'A sync takes', fill: true }]} />
       <${Chart} title="Publish to confirm" unit="ms" history=${history} lines=${[{ name: 'publish_confirm_ms', by: 'publish_confirm_count', label: 'Mean', fill: true }, { name: 'confirmMost', ...LATELY }]} />
+      <${Chart} title="Time in queue" unit="ms" history=${history} lines=${[{ name: 'publish_deliver_ms', by: 'publish_deliver_count', label: 'Mean', fill: true }, { name: 'waitMost', ...LATELY }]} />
       <${Chart} title="Delivery to acknowledgement" unit="ms" history=${history} lines=${[{ name: 'deliver_ack_ms', by: 'deliver_ack_count', label: 'Mean', fill: true }, { name: 'ackMost', ...LATELY }]} />
       <${Chart} title="Connections and descriptors" unit="count" history=${history} lines=${[{ name: 'sockets', label: 'Connections' }, { name: 'descriptors', label: 'Descriptors' }]} />
     </div>

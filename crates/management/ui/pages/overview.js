@@ -3,14 +3,14 @@
 import { isAdministrator, isMonitor, usePoll } from '../api.js'
 import { below, Chart, newest, RangeChoice, useHistory, usePast } from '../charts.js'
 import {
-  ApiNote, Badge, bytes, compact, duration, Failure, Head, html, Loading, Meter, Name, rate, Section, Stat, Stats, Table
+  ApiNote, askFirst, Badge, Button, bytes, compact, duration, Failure, Head, html, Loading, Meter, Name, rate, Section, Stat, Stats, Table
 } from '../parts.js'
 import { HeldBackNow } from './trouble.js'
 
 const COUNTERS = ['publish', 'confirm', 'deliver_get', 'ack', 'redeliver', 'return_unroutable', 'drop_unroutable', 'get_empty']
-const CHURN = ['connection_created', 'connection_closed', 'channel_created', 'channel_closed', 'queue_created', 'queue_deleted']
+const CHURN = ['connection_created', 'connection_closed', 'channel_created', 'channel_closed', 'queue_declared', 'queue_created', 'queue_deleted']
 
-const LATENCIES = ['publish_confirm_count', 'publish_confirm_ms', 'deliver_ack_count', 'deliver_ack_ms']
+const LATENCIES = ['publish_confirm_count', 'publish_confirm_ms', 'publish_deliver_count', 'publish_deliver_ms', 'deliver_ack_count', 'deliver_ack_ms']
 
 const TOTALS = ['messages', 'messages_ready', 'messages_unacknowledged']
 
@@ -27,6 +27,16 @@ export function useOverview () {
   return { data, error, history }
 }
 
+// Counters go on: only what is reckoned from two looks at them begins anew.
+function resetRates () {
+  askFirst({
+    title: 'Reset the statistics?',
+    explanation: 'The rates that this node tells begin anew. Counters and the charts of the past stay.',
+    label: 'Reset statistics',
+    request: { method: 'DELETE', address: 'reset' }
+  })
+}
+
 export function Overview ({ overview: { data, error, history } }) {
   const nodes = usePoll(isMonitor() ? 'nodes' : null)
   if (!data) return error ? html`<${Failure} error=${error} />` : html`<${Loading} />`
@@ -34,7 +44,7 @@ export function Overview ({ overview: { data, error, history } }) {
   const totals = data.queue_totals ?? {}
   const rows = nodes.data ?? []
   return html`
-    <${Head} title="Overview"><${RangeChoice} /></>
+    <${Head} title="Overview"><${RangeChoice} />${isAdministrator() && html`<${Button} onClick=${resetRates}>Reset statistics</>`}</>
     <${Alarms} nodes=${rows} />
     <${Stats}>
       <${Stat} label="Ready" value=${compact(totals.messages_ready)} />
@@ -52,12 +62,15 @@ export function Overview ({ overview: { data, error, history } }) {
       <${Chart} title="Backlog" unit="count" history=${history} lines=${[
         { name: 'messages', label: 'Total', fill: true }, { name: 'messages_ready', label: 'Ready' },
         { name: 'messages_unacknowledged', label: 'Unacknowledged' }]} />
-      ${isMonitor() && html`<${Chart} title="How long clients wait, and are waited for" unit="ms" history=${history} lines=${[
+      ${isMonitor() && html`<${Chart} title="How long clients and messages wait" unit="ms" history=${history} lines=${[
         { name: 'publish_confirm_ms', by: 'publish_confirm_count', label: 'Publish to confirm', fill: true },
+        { name: 'publish_deliver_ms', by: 'publish_deliver_count', label: 'In the queue' },
         { name: 'deliver_ack_ms', by: 'deliver_ack_count', label: 'Delivery to acknowledgement' }]} />`}
       <${Chart} title="Connections and channels" history=${history} lines=${[
         { name: 'connection_created', label: 'Connections opened' }, { name: 'connection_closed', label: 'closed' },
         { name: 'channel_created', label: 'Channels opened' }, { name: 'channel_closed', label: 'closed', colour: 5 }]} />
+      <${Chart} title="Queues" history=${history} lines=${[
+        { name: 'queue_declared', label: 'Declared' }, { name: 'queue_created', label: 'Created' }, { name: 'queue_deleted', label: 'Deleted', colour: 5 }]} />
       <${Chart} title="Without a queue" history=${history} lines=${[
         { name: 'return_unroutable', label: 'Returned' }, { name: 'drop_unroutable', label: 'Dropped' },
         { name: 'get_empty', label: 'Empty gets' }]} />

@@ -10,8 +10,9 @@ import {
 import { CONSUMERS } from './clients.js'
 import { Bindings, features, publishForm, vhostField } from './exchanges.js'
 import { Growth } from './growth.js'
-import { Look, moveForm, Moves } from './moves.js'
-import { DelayedFor, Why } from './trouble.js'
+import { Held, Look, moveForm, Moves } from './moves.js'
+import { Pairs } from './pairs.js'
+import { DelayedOf, first, More, Why } from './trouble.js'
 
 // Of the ready message that has waited longest.
 const age = (seconds) => seconds == null ? '–' : duration(seconds * 1000)
@@ -115,6 +116,18 @@ function heldFor (q) {
   return since.length ? Math.max(0, Date.now() - Math.min(...since)) / 1000 : null
 }
 
+const LIMITS = ['max-length', 'max-length-bytes', 'message-ttl', 'expires']
+
+// The limits in force: of an argument's and a policy's the lower one, as the node has it. Of a view, how much is kept is its stream's to say.
+function limitsOf (q) {
+  const { arguments: own = {}, effective_policy_definition: policy } = q
+  const isOfStream = own['x-stream-source'] !== undefined
+  const limits = (isOfStream ? ['expires'] : LIMITS).map((name) => [name, Math.min(...[own[`x-${name}`], policy?.[name]].filter((one) => typeof one === 'number'))])
+  const deliveries = q.type === 'quorum' ? [own['x-delivery-limit'], policy?.['delivery-limit']].filter((one) => typeof one === 'number').map((one) => one < 0 ? Infinity : one) : []
+  if (q.type === 'quorum') limits.push(['delivery-limit', deliveries.length ? Math.min(...deliveries) : q.delivery_limit])
+  return Object.fromEntries(limits.filter(([, limit]) => limit < Infinity))
+}
+
 function Queue ({ vhost, name }) {
   const address = path('queues', vhost, name)
   const { data: q, error, at } = usePoll(address)
@@ -151,14 +164,17 @@ function Queue ({ vhost, name }) {
       q.exclusive && ['Exclusive to', html`<bdi>${shown(q.owner_pid_details?.name ?? 'a connection')}</bdi>`],
       ['Policy', q.policy && html`<bdi>${shown(q.policy)}</bdi>`], ['Operator policy', q.operator_policy && html`<bdi>${shown(q.operator_policy)}</bdi>`],
       ['Effective policy', html`<${Fields} of=${q.effective_policy_definition} />`], ['Arguments', html`<${Fields} of=${q.arguments} />`],
-      ['Node', html`<bdi>${q.node}</bdi>`], ['Ready', bytes(q.message_bytes_ready)], ['Unacked', bytes(q.message_bytes_unacknowledged)],
+      ['Limits in force', html`<${Fields} of=${limitsOf(q)} />`], ['Node', html`<bdi>${q.node}</bdi>`], ['Ready', bytes(q.message_bytes_ready)], ['Unacked', bytes(q.message_bytes_unacknowledged)],
       ['Persistent', count(q.messages_persistent)], ['In memory', `${count(q.messages_ram)} (${bytes(q.message_bytes_ram)})`], ['Memory of the queue', bytes(q.memory)],
       q.oldest_message_age != null && ['Oldest message', when(Date.now() - q.oldest_message_age * 1000)],
       q.messages_dlx > 0 && ['Being dead-lettered', count(q.messages_dlx)], ['Idle since', q.idle_since ? when(q.idle_since) : '–']]} /></>
     ${q.members && html`<${Replicas} q=${q} vhost=${vhost} name=${name} />`}
-    <${Section} title="Consumers"><${Table} label="Consumers" rows=${q.consumer_details ?? []} keyOf=${(c) => `${c.channel_details?.pid} ${c.consumer_tag}`} columns=${CONSUMERS.filter((one) => one.id !== 'queue')} empty="Nobody consumes from here." /></>
+    <${Section} title="Consumers"><${Table} label="Consumers" rows=${first(q.consumer_details ?? [])} keyOf=${(c) => `${c.channel_details?.pid} ${c.consumer_tag}`} columns=${CONSUMERS.filter((one) => one.id !== 'queue')} empty="Nobody consumes from here." />
+      <${More} of=${q.consumer_details?.length ?? 0} /></>
+    <${Pairs} title="Comes from" rows=${q.incoming} side="exchange" empty="Nothing has come here from an exchange." />
+    <${Pairs} title="Delivered to" rows=${q.deliveries} side="channel_details" delivered=${true} empty="Nobody consumes from here." />
     <${Moves} q=${q} />
-    <${DelayedFor} vhost=${vhost} name=${name} />
+    <${DelayedOf} vhost=${vhost} queue=${name} />
     <${Bindings} vhost=${vhost} name=${name} side="queue" address=${`${address}/bindings`} />
     <${ApiNote} address=${address} />`
 }
@@ -187,6 +203,7 @@ function Actions ({ q, address }) {
     <${Button} kind="primary" onClick=${() => publishForm({ vhost: q.vhost, exchange: '', key: q.name })}>Publish</>
     <${Button} onClick=${() => openDialog({ title: html`Get from <bdi>${shown(q.name)}</bdi>`, wide: true, body: html`<${GetMessages} address=${address} />` })}>Get messages</>
     <${Button} onClick=${() => openDialog({ title: html`Look into <bdi>${shown(q.name)}</bdi>`, wide: true, body: html`<${Look} q=${q} />` })}>Peek</>
+    <${Button} onClick=${() => openDialog({ title: html`Unacknowledged messages of <bdi>${shown(q.name)}</bdi>`, wide: true, body: html`<${Held} q=${q} />` })}>Unacked</>
     <${Button} onClick=${() => moveForm(q)}>Move messages</>
     <${Button} onClick=${purge}>Purge</>
     <${Button} kind="danger" onClick=${remove}>Delete</>`

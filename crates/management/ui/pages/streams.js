@@ -1,6 +1,6 @@
 // Streams: the list, one with its replicas, publishers, consumers and stored offsets; super streams.
 
-import { isAdministrator, path, usePoll } from '../api.js'
+import { isAdministrator, path, query, usePoll } from '../api.js'
 import { below, Chart, newest, RangeChoice, useHistory, usePast } from '../charts.js'
 import {
   ApiNote, askFirst, Badge, Button, bytes, compact, count, Failure, Facts, Fields, go, Head, html,
@@ -40,6 +40,9 @@ export function Streams ({ segments: [vhost, name] }) {
     <${SuperStreams} vhosts=${vhosts} /><${AllGroups} />`
 }
 
+// Consumers of one stream that are shown.
+const READERS_MAX = 500
+
 const RETENTION = [
   { name: 'bytes', label: 'Bytes that it keeps at most', type: 'number', min: 1 },
   { name: 'age', label: 'Age that it keeps at most', hint: 'A number with a unit: Y, M, D, h, m, s; such as 7D.' },
@@ -71,15 +74,14 @@ function addStream (vhosts) {
 function Stream ({ vhost, name }) {
   const address = path('queues', vhost, name)
   const { data: q, error, at } = usePoll(address)
-  const publishers = usePoll(path('stream', 'publishers', vhost, name))
-  const consumers = usePoll(path('stream', 'consumers', vhost))
+  const consumers = usePoll(path('stream', 'consumers', vhost) + query({ page: 1, page_size: READERS_MAX, name }))
   const tracking = usePoll(path('stream', vhost, name, 'tracking'))
   const past = usePast(address, below('message_stats', ['publish']), { messages: 'messages' })
   const history = useHistory(`stream ${address}`, at, { publish: q?.message_stats?.publish }, { messages: q?.messages }, past)
   const title = html`<bdi>${shown(name)}</bdi>`
   const kind = `Stream in ${shown(vhost)}`
   if (!q) return html`<${Head} kind=${kind} title=${title} />${error ? html`<${Failure} error=${error} />` : html`<${Loading} />`}`
-  const readers = (consumers.data ?? []).filter((one) => one.queue?.name === name)
+  const readers = (consumers.data?.items ?? []).filter((one) => one.queue?.name === name)
   return html`
     <${Head} kind=${kind} title=${title}><${RangeChoice} /><${Actions} q=${q} address=${address} /></>
     ${error && html`<${Failure} error=${error} />`}
@@ -101,10 +103,11 @@ function Stream ({ vhost, name }) {
       ['Policy', q.policy && html`<bdi>${shown(q.policy)}</bdi>`], ['Operator policy', q.operator_policy && html`<bdi>${shown(q.operator_policy)}</bdi>`],
       ['Effective policy', html`<${Fields} of=${q.effective_policy_definition} />`], ['Arguments', html`<${Fields} of=${q.arguments} />`]]} /></>
     <${Replicas} q=${q} vhost=${vhost} name=${name} />
-    <${Section} title="Publishers"><${Table} label="Publishers" rows=${publishers.data ?? []} columns=${PUBLISHERS}
+    <${Section} title="Publishers"><${List} part="publishers-" label="Publishers" address=${path('stream', 'publishers', vhost, name)} vhosts=${false} search="" columns=${PUBLISHERS}
       keyOf=${(row) => `${row.connection_details?.name} ${row.publisher_id}`} empty="Nobody publishes here by the stream protocol." /></>
     <${Section} title="Consumers"><${Table} label="Consumers" rows=${readers} columns=${CONSUMERS}
-      keyOf=${(row) => `${row.connection_details?.name} ${row.subscription_id}`} empty="Nobody reads here by the stream protocol." /></>
+      keyOf=${(row) => `${row.connection_details?.name} ${row.subscription_id}`} empty="Nobody reads here by the stream protocol." />
+      ${consumers.data?.filtered_count > READERS_MAX && html`<p class="quiet">Of ${count(consumers.data.filtered_count)} consumers of streams of such names the first ${count(READERS_MAX)} are looked at.</p>`}</>
     ${q.consumer_details?.length > 0 && html`<${Section} title="Consumers over AMQP"><${Table} label="Consumers over AMQP" rows=${q.consumer_details}
       keyOf=${(c) => `${c.channel_details?.pid} ${c.consumer_tag}`} columns=${QUEUE_CONSUMERS.filter((one) => one.id !== 'queue')} /></>`}
     <${Tracking} tracking=${tracking.data} vhost=${vhost} name=${name} />
@@ -138,6 +141,19 @@ const CONSUMERS = [
   { title: 'Consumed', number: true, cell: (row) => count(row.consumed) },
   { title: 'Credit', number: true, cell: (row) => count(row.credits) }
 ]
+
+const stream = { title: 'Stream', cell: (row) => html`<${Name} name=${row.queue?.name ?? ''} at=${['streams', row.queue?.vhost ?? '', row.queue?.name ?? '']} />` }
+const inConnection = (columns) => [stream, ...columns.slice(2)]
+
+// What a connection of the stream protocol has.
+export function OfConnection ({ vhost, name }) {
+  const address = (what) => path('stream', 'connections', vhost, name, what)
+  return html`
+    <${Section} title="Stream publishers"><${List} part="publishers-" label="Stream publishers" address=${address('publishers')} vhosts=${false} search="" columns=${inConnection(PUBLISHERS)}
+      keyOf=${(row) => row.publisher_id} empty="It publishes nothing." /></>
+    <${Section} title="Stream consumers"><${List} part="consumers-" label="Stream consumers" address=${address('consumers')} vhosts=${false} search="" columns=${inConnection(CONSUMERS)}
+      keyOf=${(row) => row.subscription_id} empty="It reads nothing." /></>`
+}
 
 function Actions ({ q, address }) {
   const remove = () => askFirst({

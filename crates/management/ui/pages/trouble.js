@@ -1,7 +1,7 @@
 // What is asked when something is wrong: who is held back, what waits to be due, why a queue
 // grows, what breaks if a node stops, and what fills its disk.
 
-import { isAdministrator, path, useCell, usePoll } from '../api.js'
+import { isAdministrator, path, query, useCell, usePoll } from '../api.js'
 import {
   ApiNote, askFirst, Badge, Button, bytes, count, duration, Failure, Facts, Head, html, Loading, Name, place, queueAt, rate, Section, setParams, shown, State, Table, when
 } from '../parts.js'
@@ -9,9 +9,9 @@ import {
 // Rows of a table that nobody turns the pages of.
 const ROWS_MAX = 200
 
-const first = (rows) => rows.slice(0, ROWS_MAX)
+export const first = (rows) => rows.slice(0, ROWS_MAX)
 
-const More = ({ of }) => of > ROWS_MAX ? html`<p class="quiet">The first ${count(ROWS_MAX)} of ${count(of)} are shown.</p>` : null
+export const More = ({ of }) => of > ROWS_MAX ? html`<p class="quiet">The first ${count(ROWS_MAX)} of ${count(of)} are shown.</p>` : null
 
 const client = { title: 'Connection', cell: (row) => html`<${Name} name=${row.connection ?? row.name ?? ''} at=${['connections', row.connection ?? row.name ?? '']} />` }
 const user = { title: 'User', cell: (row) => html`<${Name} name=${row.user ?? ''} />` }
@@ -50,12 +50,12 @@ function Cause ({ found }) {
       { title: 'Prefetch', number: true, cell: (row) => row.prefetch_count || '∞' },
       { title: 'Unacked', number: true, cell: (row) => count(row.channel_unacknowledged) },
       { title: 'Oldest unacked', number: true, cell: (row) => row.oldest_unacknowledged_at == null ? '–' : duration(Math.max(0, Date.now() - row.oldest_unacknowledged_at)) },
-      { title: 'Acked', number: true, cell: (row) => rate(row.channel_acks_per_second) }
+      { title: 'Acked', number: true, cell: (row) => rate(row.acks_per_second) }
     ]} /><${More} of=${found.consumers.length} />
-    <h3>Publishers in this virtual host, the fastest first</h3>
-    <${Table} label="Publishers in this virtual host, the fastest first" rows=${first(found.publishers_in_vhost)} keyOf=${(row) => row.channel} empty="Nobody publishes." columns=${[
-      client, user, node, { title: 'Published', number: true, cell: (row) => rate(row.publishes_per_second) }, { title: 'Unconfirmed', number: true, cell: (row) => count(row.unconfirmed) }
-    ]} /><${More} of=${found.publishers_in_vhost.length} />`
+    <h3>Publishers of what comes here, the fastest first</h3>
+    <${Table} label="Publishers of what comes here, the fastest first" rows=${first(found.publishers)} keyOf=${(row) => `${row.channel} ${row.exchange}`} empty="Nobody publishes to it." columns=${[
+      client, user, node, { title: 'Exchange', cell: (row) => html`<${Name} name=${row.exchange ?? ''} />` }, { title: 'Published', number: true, cell: (row) => rate(row.publishes_per_second) }, { title: 'Unconfirmed', number: true, cell: (row) => count(row.unconfirmed) }
+    ]} /><${More} of=${found.publishers.length} />`
 }
 
 // ---- what breaks if a node stops
@@ -90,7 +90,8 @@ export const Disk = ({ name }) => html`<${Asked} title="What is on its disk" lab
 const Filled = ({ found }) => html`
   <${Facts} rows=${[['Free', bytes(found.disk_free)], ['Alarm below', bytes(found.disk_free_limit)],
     ['Write-ahead log', `${bytes(found.wal_bytes)} in ${count(found.wal_files)} files`], ['Segments', `${bytes(found.segment_bytes)} in ${count(found.segment_files)} files`],
-    ['Of segments, still needed', bytes(found.segment_live_bytes)]]} />
+    ['Of segments, still needed', bytes(found.segment_live_bytes)], ['Streams', `${bytes(found.stream_bytes)} in ${count(found.stream_files)} files`],
+    ['Set aside as damaged', found.set_aside_files > 0 && html`${bytes(found.set_aside_bytes)} in ${count(found.set_aside_files)} files: <bdi>${found.set_aside_folder}</bdi>`]]} />
   <h3>What keeps it, the largest first</h3>
   <${Table} label="Queues by what they keep" rows=${first(found.queues)} keyOf=${(row) => `${row.vhost} ${row.name}`} empty="No queue has anything on the disk." columns=${[
     { title: 'Queue', cell: (row) => html`<${Name} name=${row.name} at=${queueAt(row)} />` },
@@ -134,8 +135,6 @@ export function Alarms () {
 
 // ---- messages that are not due yet
 
-const DELAYED = `leveret/delayed?limit=${ROWS_MAX}&truncate=64`
-
 function cancel (message) {
   askFirst({
     title: 'Cancel this message?',
@@ -151,33 +150,40 @@ const DUE = [
   { title: 'Virtual host', cell: (row) => html`<${Name} name=${row.vhost} />` },
   { title: 'Routing key', cell: (row) => html`<bdi class="value">${shown(row.routing_key || ' ')}</bdi>` },
   { title: 'Body', cell: (row) => html`<bdi class="value">${shown(row.payload || ' ')}</bdi>${row.payload_bytes > row.payload.length ? '…' : ''} <small>${bytes(row.payload_bytes)}</small>` },
+  node,
   { title: '', cell: (row) => html`<${Button} kind="small" aria-label=${`Cancel the message with key ${shown(row.routing_key || ' ')}`} onClick=${() => cancel(row)}>Cancel</>` }
 ]
 
-const WaitsAt = ({ data }) => html`<p class="quiet">${count(data.total_count)} messages are kept back on ${data.node}.${data.total_count > ROWS_MAX ? ` The first ${count(ROWS_MAX)} that are due are looked at.` : ''}</p>`
+// Those that are due first, of some of them; `from` is where to go on. The address bar keeps that.
+function useDelayed (only, isWanted = true) {
+  const from = useCell(place).params.get('from') ?? ''
+  const address = 'leveret/delayed' + query({ ...only, from, limit: ROWS_MAX, truncate: 64 })
+  return { from, address, ...usePoll(isWanted ? address : null, true) }
+}
+
+function DelayedTable ({ from, address, data }) {
+  const { total_count: total, nodes, silent_nodes: silent, next, messages } = data
+  return html`
+    <p class="quiet">${count(total)} messages are kept back: ${nodes.map((one) => `${count(one.total_count)} on ${one.name}`).join(', ')}.</p>
+    ${silent.length > 0 && html`<p class="failure" role="alert">${silent.join(', ')} did not tell. What is kept back there is not shown.</p>`}
+    <${Table} label="Delayed messages" rows=${messages} columns=${DUE} keyOf=${(row) => row.id}
+      empty=${next ? 'None of those that were looked at.' : from ? 'No message waits that is due later.' : 'No message waits for its time.'} />
+    ${(from || next) && html`<nav class="pages" aria-label="By when they are due">
+      <${Button} disabled=${!from} onClick=${() => setParams({ from: '' })}>The first</><${Button} disabled=${!next} onClick=${() => setParams({ from: next })}>Later ones</></nav>`}
+    <${ApiNote} address=${address} />`
+}
 
 export function Delayed () {
-  const { data, error } = usePoll(DELAYED)
+  const found = useDelayed({})
   return html`<${Head} title="Delayed messages" />
-    <${Failure} error=${error} />
-    ${data
-      ? html`<${Section}><${WaitsAt} data=${data} /><${Table} label="Delayed messages" rows=${data.messages} columns=${DUE} keyOf=${(row) => row.id} empty="No message waits for its time." /></>`
-      : !error && html`<${Loading} />`}
-    <${ApiNote} address=${DELAYED} />`
+    <${Failure} error=${found.error} />
+    ${found.data ? html`<${Section}><${DelayedTable} ...${found} /></>` : !found.error && html`<${Loading} />`}`
 }
 
-// Those of some exchanges of a virtual host; nothing where none of these delays.
-export function DelayedOf ({ vhost, exchanges, always = false }) {
-  const { data } = usePoll(isAdministrator() && exchanges.length > 0 ? DELAYED : null)
-  const rows = (data?.messages ?? []).filter((row) => row.vhost === vhost && exchanges.includes(row.exchange))
-  if (!data || (rows.length === 0 && !always)) return null
-  return html`<${Section} title="Delayed messages"><${WaitsAt} data=${data} />
-    <${Table} label="Delayed messages" rows=${rows} columns=${DUE} keyOf=${(row) => row.id} empty="No message waits for its time." /><${ApiNote} address=${DELAYED} /></>`
-}
-
-// Those on their way to a queue: of the exchanges that it is bound to.
-export function DelayedFor ({ vhost, name }) {
-  const bindings = usePoll(isAdministrator() ? path('queues', vhost, name, 'bindings') : null)
-  const exchanges = [...new Set((bindings.data ?? []).map((one) => one.source).filter(Boolean))]
-  return html`<${DelayedOf} vhost=${vhost} exchanges=${exchanges} />`
+// Those of an exchange of a virtual host, or on their way to a queue there; nothing where none is, unless they are always shown.
+export function DelayedOf ({ vhost, exchange, queue, always = false }) {
+  const found = useDelayed({ vhost, exchange, queue }, isAdministrator())
+  const { from, data } = found
+  if (!data || (!always && !from && !data.next && data.messages.length === 0)) return null
+  return html`<${Section} title="Delayed messages"><${DelayedTable} ...${found} /></>`
 }

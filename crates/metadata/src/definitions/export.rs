@@ -7,19 +7,28 @@ use super::{
 };
 use crate::accounts::LIMITS_COMPONENT;
 use crate::catalogue::Catalogue;
-use crate::command::{Command, Endpoint};
 use crate::policy::Policy;
-use crate::record::{User, Vhost};
-use crate::table::Json;
-use leveret_routing::Destination;
+use crate::record::{ExchangeRecord, QueueRecord, User, Vhost};
+use crate::table::{self, Json};
+use leveret_routing::{Binding, Destination};
 use leveret_types::{FieldTable, FieldValue};
 use std::cmp::Ordering;
 
 impl Catalogue {
     /// What survives a restart, of the whole broker or of one virtual host, whose items then do not
-    /// name it. The fields about the product are left to the caller.
+    /// name it, in order. The fields about the product are left to the caller.
     #[must_use]
     pub fn export(&self, vhost: Option<&str>) -> Definitions {
+        let mut definitions = self.export_unordered(vhost);
+        definitions.sort();
+        definitions
+    }
+
+    /// The same with bindings in no order, for whoever has borrowed the catalogue:
+    /// [`Definitions::sort`] then needs it no more. Arguments are the catalogue's own, and not
+    /// copied.
+    #[must_use]
+    pub fn export_unordered(&self, vhost: Option<&str>) -> Definitions {
         let mut definitions = Definitions::default();
         for record in self
             .vhosts()
@@ -80,59 +89,54 @@ impl Catalogue {
                         arguments: table(queue.arguments()),
                     }),
             );
-        let mut bindings: Vec<BindingDefinition> = Vec::new();
-        for binding in record.router().bindings() {
-            let (endpoint, destination_type) = match binding.destination {
-                Destination::Queue(name) => (Endpoint::Queue(name.to_owned()), "queue"),
-                Destination::Exchange(name) => (Endpoint::Exchange(name.to_owned()), "exchange"),
-            };
-            let command = Command::Bind {
-                vhost: record.name().to_owned(),
-                source: binding.source.to_owned(),
-                destination: endpoint,
-                routing_key: binding.routing_key.to_vec(),
-                arguments: binding.arguments.clone(),
-            };
-            if self.is_durable(&command) {
-                bindings.push(BindingDefinition {
-                    source: binding.source.to_owned(),
-                    vhost: vhost.to_owned(),
-                    destination: binding.destination.name().to_owned(),
-                    destination_type: destination_type.to_owned(),
-                    routing_key: String::from_utf8_lossy(binding.routing_key).into_owned(),
-                    arguments: table(binding.arguments),
-                });
-            }
-        }
-        sort_with_ties(&mut bindings, binding_order, |binding| {
-            format!("{:?}", binding.arguments)
+        let bindings = record.router().bindings();
+        let bindings = bindings.filter(|binding| self.survives(record, binding));
+        let bindings = bindings.map(|binding| BindingDefinition {
+            source: binding.source.to_owned(),
+            vhost: vhost.to_owned(),
+            destination: binding.destination.name().to_owned(),
+            destination_type: match binding.destination {
+                Destination::Queue(_) => "queue".to_owned(),
+                Destination::Exchange(_) => "exchange".to_owned(),
+            },
+            routing_key: String::from_utf8_lossy(binding.routing_key).into_owned(),
+            arguments: table(binding.arguments),
         });
-        definitions.bindings.append(&mut bindings);
+        definitions.bindings.extend(bindings);
+    }
+
+    /// Whether a binding survives a restart: what it binds does.
+    fn survives(&self, record: &Vhost, binding: &Binding<'_>) -> bool {
+        let exchange = |name: &str| record.exchange(name).is_some_and(ExchangeRecord::durable);
+        let queue = |name: &str| self.queue(record.queue_id(name)?);
+        exchange(binding.source)
+            && match binding.destination {
+                Destination::Queue(name) => queue(name).is_some_and(QueueRecord::survives_restart),
+                Destination::Exchange(name) => exchange(name),
+            }
     }
 }
 
-/// The order of bindings by what they bind, without their arguments.
+impl Definitions {
+    /// Puts bindings into an order that is always the same; all else of an export has one.
+    pub fn sort(&mut self) {
+        self.bindings.sort_unstable_by(binding_order);
+    }
+}
+
+/// The order of bindings: by what they bind, then by their arguments.
 fn binding_order(a: &BindingDefinition, b: &BindingDefinition) -> Ordering {
-    a.source
-        .cmp(&b.source)
+    let by_ends = a
+        .vhost
+        .cmp(&b.vhost)
+        .then_with(|| a.source.cmp(&b.source))
         .then_with(|| a.destination_type.cmp(&b.destination_type))
         .then_with(|| a.destination.cmp(&b.destination))
-        .then_with(|| a.routing_key.cmp(&b.routing_key))
-}
-
-/// Sorts items, those that are equal by a key of theirs: a costly one, made once of each of these
-/// alone.
-fn sort_with_ties<T, K: Ord>(
-    items: &mut [T],
-    order: impl Fn(&T, &T) -> Ordering,
-    mut key: impl FnMut(&T) -> K,
-) {
-    items.sort_by(&order);
-    for equals in items.chunk_by_mut(|a, b| order(a, b).is_eq()) {
-        if equals.len() > 1 {
-            equals.sort_by_cached_key(&mut key);
-        }
-    }
+        .then_with(|| a.routing_key.cmp(&b.routing_key));
+    by_ends.then_with(|| match (a.arguments.as_table(), b.arguments.as_table()) {
+        (Some(a), Some(b)) => table::compare(a, b),
+        _ => Ordering::Equal,
+    })
 }
 
 fn export_vhost(vhost: &Vhost) -> VhostDefinition {
@@ -238,21 +242,61 @@ fn export_user(user: &User, definitions: &mut Definitions) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::catalogue::Config;
+    use crate::command::{Command, Endpoint};
+
+    /// A catalogue with bindings of one source, destination and key, which are told apart by their
+    /// arguments alone, and are made in this order.
+    fn catalogue(order: impl Iterator<Item = i32>) -> Catalogue {
+        let mut catalogue = Catalogue::new(Config::default());
+        let vhost = || "/".to_owned();
+        let put = Command::VhostPut {
+            vhost: vhost(),
+            description: None,
+            tags: None,
+            default_queue_type: None,
+            protected: None,
+            tracing: None,
+        };
+        let bind = |number| Command::Bind {
+            vhost: vhost(),
+            source: "amq.headers".to_owned(),
+            destination: Endpoint::Exchange("amq.topic".to_owned()),
+            routing_key: Vec::new(),
+            arguments: FieldTable::from([("n", FieldValue::I32(number))]),
+        };
+        for command in [put].into_iter().chain(order.map(bind)) {
+            catalogue.apply(&command).expect("a command");
+        }
+        catalogue
+    }
 
     #[test]
-    fn a_costly_key_is_made_once_of_each_item_that_has_equals() {
-        let mut items: Vec<(u32, u32)> = (0..4000).map(|n| (n * 7 % 2000, 5000 - n)).collect();
-        items.extend((10_000..20_000).rev().map(|n| (n, n)));
-        let mut made = 0;
-        sort_with_ties(
-            &mut items,
-            |a, b| a.0.cmp(&b.0),
-            |item| {
-                made += 1;
-                item.1
-            },
-        );
-        assert!(items.is_sorted());
-        assert_eq!(made, 4000);
+    fn an_export_and_a_snapshot_tell_nothing_of_the_order_in_which_bindings_were_made() {
+        let (one, other) = (catalogue(0..300), catalogue((0..300).rev()));
+        assert_eq!(one.export(None), other.export(None));
+        assert_eq!(one.snapshot(), other.snapshot());
+        assert_eq!(one.durable_commands(), other.durable_commands());
+        let exported = one.export(None);
+        let number = |binding: &BindingDefinition| {
+            let n = binding.arguments.as_table()?.get("n")?;
+            n.as_integer()
+        };
+        let numbers = exported.bindings.iter().filter_map(number);
+        assert!(numbers.eq(0..300));
+    }
+
+    #[test]
+    fn an_export_and_a_snapshot_share_arguments_with_the_catalogue() {
+        let catalogue = catalogue(0..1);
+        let router = catalogue.vhost("/").expect("a virtual host").router();
+        let own = router.bindings().next().expect("a binding").arguments;
+        let exported = catalogue.export(None).bindings;
+        let exported = exported[0].arguments.as_table().expect("a table");
+        assert!(exported.shares_with(own), "they were copied");
+        let commands = catalogue.durable_commands();
+        let bind = commands.iter().find(|c| matches!(c, Command::Bind { .. }));
+        let arguments = bind.and_then(Command::arguments).expect("a binding");
+        assert!(arguments.shares_with(own), "they were copied");
     }
 }

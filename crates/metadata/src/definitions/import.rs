@@ -13,6 +13,7 @@ use crate::table::Json;
 use leveret_auth::password::SALT_BYTES_GIVEN;
 use leveret_auth::{HashingAlgorithm, PasswordHash};
 use leveret_types::QueueKind;
+use leveret_types::limits::IMPORT_UNSUPPORTED_NAMED_MAX;
 use leveret_types::{FieldTable, FieldValue};
 use std::collections::BTreeMap;
 
@@ -52,6 +53,8 @@ impl Definitions {
             trial,
             vhost,
             commands: Vec::new(),
+            unsupported: Vec::new(),
+            unsupported_count: 0,
         };
         // Into one virtual host goes what can be in one: who has rights elsewhere gets none here.
         if vhost.is_none() {
@@ -72,6 +75,7 @@ impl Definitions {
         for limit in limits {
             import.parameter(limit)?;
         }
+        import.refuse_unsupported()?;
         Ok(import.commands)
     }
 
@@ -138,6 +142,8 @@ impl Definitions {
         for exchange in &self.exchanges {
             import.exchange(exchange)?;
         }
+        // What comes now may name exchanges that are not supported.
+        import.refuse_unsupported()?;
         // A view needs its stream.
         let is_view = |queue: &&QueueDefinition| {
             let arguments = queue.arguments.as_table();
@@ -199,6 +205,9 @@ struct Import<'a> {
     trial: Catalogue,
     vhost: Option<&'a str>,
     commands: Vec<Command>,
+    /// What is not supported, the first of it: all is named at once.
+    unsupported: Vec<CatalogueError>,
+    unsupported_count: usize,
 }
 
 impl Import<'_> {
@@ -208,11 +217,45 @@ impl Import<'_> {
                 self.commands.push(command);
                 Ok(())
             }
-            Err(error) => Err(CatalogueError::Definition {
-                item,
-                error: Box::new(error),
-            }),
+            Err(error) => self.refuse(item, error),
         }
+    }
+
+    /// An item is refused: at once, or with others that are not supported either.
+    fn refuse(&mut self, item: String, error: CatalogueError) -> Result<(), CatalogueError> {
+        let is_of_no_kind = error.is_of_no_kind();
+        let error = CatalogueError::Definition {
+            item,
+            error: Box::new(error),
+        };
+        if !is_of_no_kind {
+            return Err(error);
+        }
+        self.unsupported_count += 1;
+        if self.unsupported.len() < IMPORT_UNSUPPORTED_NAMED_MAX {
+            self.unsupported.push(error);
+        }
+        Ok(())
+    }
+
+    /// Refuses all that is not supported, if anything is not.
+    fn refuse_unsupported(&mut self) -> Result<(), CatalogueError> {
+        let count = self.unsupported_count;
+        match self.unsupported.len() {
+            0 => return Ok(()),
+            1 => return Err(self.unsupported.remove(0)),
+            _ => {}
+        }
+        let lines = self.unsupported.iter().map(|error| {
+            let line = error.to_string();
+            line.split_whitespace().collect::<Vec<_>>().join(" ")
+        });
+        let mut lines: Vec<String> = lines.collect();
+        if count > lines.len() {
+            lines.push(format!("and {} more", count - lines.len()));
+        }
+        let lines = lines.join("\n");
+        Err(CatalogueError::NotSupported { count, lines })
     }
 
     /// The virtual host of an item: its own, else the one that is imported into.
@@ -327,10 +370,7 @@ impl Import<'_> {
                     },
                 )
             }
-            component => Err(CatalogueError::Definition {
-                item,
-                error: Box::new(refuse_component(component)),
-            }),
+            component => self.refuse(item, refuse_component(component)),
         }
     }
 

@@ -3,6 +3,7 @@
 use super::Definitions;
 use super::import::is_brokers;
 use crate::catalogue::Catalogue;
+use crate::policy;
 use crate::topology::PREDECLARED;
 
 /// Why, of an object.
@@ -11,9 +12,14 @@ const NAME: &str = "only a broker gives names that begin with 'amq.', so an impo
 const END: &str =
     "an import makes nothing of such a name, and binds it only where it is there already";
 
+/// Why, of a policy.
+const COSTLY: &str = "its pattern takes too much work for each name, so it applies to nothing: \
+                      replace the pattern";
+
 impl Definitions {
     /// What an import into `catalogue` passes over: queues and exchanges with names that only a
     /// broker gives and that are not there, and their bindings. A line for each, with the reason.
+    /// Once it is done, policies that apply to nothing as well.
     /// `vhost` is where items go that name none, as in [`Self::trial`].
     #[must_use]
     pub fn passed_over(&self, catalogue: &Catalogue, vhost: Option<&str>) -> Vec<String> {
@@ -55,6 +61,17 @@ impl Definitions {
                     "binding from '{from}' to {kind} '{to}' in vhost '{vhost}': {END}"
                 ));
             }
+        }
+        let costly = catalogue.policies_too_costly();
+        if !costly.is_empty() {
+            let of_users = self.policies.iter().map(|p| (false, &p.vhost, &p.name));
+            let parameters = self.parameters.iter();
+            let of_operators = parameters.filter(|p| p.component == "operator_policy");
+            let of_operators = of_operators.map(|p| (true, &p.vhost, &p.name));
+            let all = of_users.chain(of_operators);
+            let all = all.map(|(operator, of, name)| policy::called(operator, name, &at(of)));
+            let all = all.filter(|called| costly.contains(called));
+            lines.extend(all.map(|called| format!("{called}: {COSTLY}")));
         }
         lines
     }

@@ -25,6 +25,8 @@ pub struct Trial<'d> {
     copy: Catalogue,
     /// How many exchanges the catalogue has, with those that are not in the copy.
     exchange_count: usize,
+    /// The same of what arguments come to.
+    argument_bytes: u64,
 }
 
 impl fmt::Debug for Trial<'_> {
@@ -55,6 +57,7 @@ impl Definitions {
             names: Box::new(self.names(vhost)),
             copy: catalogue.without_content(),
             exchange_count: catalogue.exchange_count,
+            argument_bytes: catalogue.argument_bytes,
         }
     }
 
@@ -153,6 +156,7 @@ impl Trial<'_> {
         salt: &mut dyn FnMut() -> [u8; SALT_BYTES_GIVEN],
     ) -> Result<Vec<Command>, CatalogueError> {
         self.copy.exchange_count = self.exchange_count;
+        self.copy.argument_bytes = self.argument_bytes;
         self.definitions
             .tried_in(self.copy, self.vhost, shards, salt)
     }
@@ -173,6 +177,7 @@ impl Catalogue {
         copy.next_transient_queue = self.next_transient_queue;
         copy.vhosts_elsewhere = self.vhosts.len();
         copy.queues_elsewhere = self.queues.len();
+        copy.bindings_elsewhere = true;
         copy
     }
 

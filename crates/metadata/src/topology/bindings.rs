@@ -4,6 +4,7 @@ use crate::catalogue::{Catalogue, Change, Outcome};
 use crate::command::{Command, Endpoint};
 use crate::error::CatalogueError;
 use crate::record::resource;
+use crate::weights::binding_weight;
 use leveret_routing::BindError;
 use leveret_types::FieldTable;
 use std::sync::Arc;
@@ -49,8 +50,10 @@ impl Catalogue {
         if !created {
             return Ok(Outcome::default());
         }
+        let at = Arc::clone(&vhost.name);
+        self.note_bound(wanted.arguments);
         let change = Change::Bound {
-            vhost: Arc::clone(&vhost.name),
+            vhost: at,
             source: wanted.source.into(),
             destination: wanted.destination.clone(),
         };
@@ -121,6 +124,7 @@ impl Catalogue {
             source: wanted.source.into(),
             destination: wanted.destination.clone(),
         };
+        self.argument_bytes -= binding_weight(wanted.arguments);
         let mut outcome = Outcome {
             changes: vec![change],
             ..Outcome::default()

@@ -6,6 +6,7 @@ use crate::catalogue::{Catalogue, Change, Outcome};
 use crate::command::Command;
 use crate::error::CatalogueError;
 use crate::record::{ExchangeRecord, Traffic, resource};
+use crate::weights::{exchange_weight, weight};
 use leveret_routing::{Kind, SUPER_STREAM_ROUTING, Unbound};
 use leveret_types::{FieldTable, FieldValue};
 use std::borrow::Cow;
@@ -120,6 +121,7 @@ impl Catalogue {
             exchange: name,
         };
         self.exchange_count += 1;
+        self.argument_bytes += weight(wanted.arguments);
         let log = if wanted.durable {
             vec![exchange_command(wanted)]
         } else {
@@ -181,6 +183,7 @@ impl Catalogue {
             let Some(exchange) = record.exchanges.remove(&name) else {
                 continue;
             };
+            let freed = exchange_weight(&exchange, &record.router);
             let unbound = record.router.remove_exchange(&name).unwrap_or_default();
             outcome.changes.push(Change::ExchangeDeleted {
                 vhost: Arc::clone(&record.name),
@@ -194,6 +197,7 @@ impl Catalogue {
                 });
             }
             self.exchange_count -= 1;
+            self.argument_bytes -= freed;
             if !self.replaying {
                 pending.extend(unbound.idle_exchanges);
             }

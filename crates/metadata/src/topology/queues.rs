@@ -4,21 +4,23 @@ use super::exchanges::alternate;
 use super::{check_name, generated_name};
 use crate::arguments::{self, RELAXED_ARGUMENTS};
 use crate::catalogue::{Catalogue, Change, Outcome, reached};
+use crate::cluster::Circumstances;
 use crate::command::Command;
 use crate::error::CatalogueError;
 use crate::kinds::SOURCE;
 use crate::policy;
 use crate::record::{QueueRecord, Vhost, resource};
+use crate::weights::{bindings_weight, weight};
 use leveret_routing::Unbound;
 use leveret_types::QueueKind;
 use leveret_types::{ConnectionId, FieldTable, FieldValue, NodeId, QueueId};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// Marks the ids of queues that do not survive a restart: they are counted apart, because their
-/// declarations are not in the log and replaying it must give the same ids to the others. A log's
-/// id is a queue's id times 256, so the highest byte stays free.
-const TRANSIENT_ID: u64 = 1 << 54;
+/// Queues that do not survive a restart are counted apart, because their declarations are not in
+/// the log and replaying it must give the same ids to the others. A log's id is a queue's id times
+/// 256, so the highest byte stays free.
+const TRANSIENT_ID: u64 = QueueId::TRANSIENT_MARK;
 /// Bits of a queue's id that are its shard.
 const SHARD_BITS: u32 = 8;
 
@@ -47,7 +49,9 @@ impl Catalogue {
             false => wanted.name.to_owned(),
         };
         let resource = resource("queue", &name, wanted.vhost);
-        if let Some(current) = vhost.queue_id(&name).and_then(|id| self.queue(id)) {
+        let current = vhost.queue_id(&name).and_then(|id| self.queue(id));
+        let lost = current.filter(|current| self.is_lost(current));
+        if let Some(current) = current.filter(|_| lost.is_none()) {
             self.check_queue_equivalence(&resource, current, wanted)?;
             return Ok(Outcome {
                 queue: Some(current.id),
@@ -67,10 +71,27 @@ impl Catalogue {
         arguments::validate(&resource, kind, &arguments)?;
         self.check_source(vhost, &resource, &arguments)?;
         check_lasting_properties(&resource, kind, wanted)?;
-        if !self.replaying {
+        let lost = lost.map(|lost| lost.id);
+        if !self.replaying && lost.is_none() {
             self.check_queue_limits(vhost, &name)?;
         }
-        self.insert_queue(wanted, &name, kind, arguments)
+        let mut outcome = Outcome::default();
+        if let Some(lost) = lost {
+            let unbound = self.remove_queue(lost, &mut outcome);
+            self.remove_idle(wanted.vhost, unbound, &mut outcome)?;
+        }
+        self.insert_queue(wanted, &name, kind, arguments, outcome)
+    }
+
+    /// Whether a queue went with its node's process, as far as the leader of the cluster's
+    /// catalogue knew: it is still there because the node may only have been cut off for a moment.
+    fn is_lost(&self, queue: &QueueRecord) -> bool {
+        let went_down = |around: &Circumstances| {
+            let is_up = queue.home == around.origin || around.up.contains(&queue.home);
+            around.replaces_lost && !is_up
+        };
+        let goes_with_process = !queue.survives_restart() && queue.members.is_empty();
+        goes_with_process && self.circumstances.as_ref().is_some_and(went_down)
     }
 
     /// The queue that a declaration finds as it is wanted.
@@ -193,6 +214,7 @@ impl Catalogue {
         name: &str,
         kind: QueueKind,
         arguments: Cow<'_, FieldTable>,
+        mut outcome: Outcome,
     ) -> Result<Outcome, CatalogueError> {
         let durable = wanted.durable && wanted.exclusive.is_none();
         let id = self.allocate(durable, kind, wanted);
@@ -228,24 +250,20 @@ impl Catalogue {
             let views = vhost.views.entry(source.clone()).or_default();
             views.insert(id);
         }
-        let log = if durable {
-            vec![queue_command(&record)]
-        } else {
-            Vec::new()
-        };
+        if durable {
+            outcome.log.push(queue_command(&record));
+        }
         self.note_placed(&record);
         if let Some(connection) = record.exclusive {
             self.exclusive.insert((connection, id));
         }
-        let before = self.queues.insert(id, record);
+        self.argument_bytes += weight(&record.arguments);
+        let before = self.queues.insert(id, Box::new(record));
         assert!(before.is_none(), "queue id {id} is in use");
-        Ok(Outcome {
-            queue: Some(id),
-            created: true,
-            changes: vec![Change::QueueCreated(id)],
-            log,
-            ..Outcome::default()
-        })
+        outcome.queue = Some(id);
+        outcome.created = true;
+        outcome.changes.push(Change::QueueCreated(id));
+        Ok(outcome)
     }
 
     /// Whether this id was given to a queue, which may be deleted by now. Of one that does not
@@ -327,8 +345,9 @@ impl Catalogue {
     }
 
     /// Takes a queue out of all that there is beside its virtual host.
-    pub(crate) fn forget_queue(&mut self, id: QueueId) -> Option<QueueRecord> {
+    pub(crate) fn forget_queue(&mut self, id: QueueId) -> Option<Box<QueueRecord>> {
         let record = self.queues.remove(&id)?;
+        self.argument_bytes -= weight(&record.arguments);
         self.note_gone(&record);
         if let Some(connection) = record.exclusive {
             self.exclusive.remove(&(connection, id));
@@ -345,12 +364,13 @@ impl Catalogue {
         if let Some(vhost) = self.vhosts.get_mut(&*record.vhost) {
             vhost.queues.remove(&record.name);
             vhost.forget_view(&record);
+            self.argument_bytes -= bindings_weight(&vhost.router, &record.name);
             unbound = vhost.router.remove_queue(&record.name).unwrap_or_default();
         }
         if record.survives_restart() {
             outcome.log.push(record.deletion());
         }
-        outcome.changes.push(Change::QueueDeleted(Box::new(record)));
+        outcome.changes.push(Change::QueueDeleted(record));
         unbound
     }
 

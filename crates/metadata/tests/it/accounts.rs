@@ -206,6 +206,8 @@ fn users_and_permissions() {
         world.run(line);
     }
     let rights = world.catalogue.rights("u", "/", "");
+    world.run("queue unrelated");
+    assert!(world.catalogue.is_current(&rights));
     assert!(
         rights
             .check(Access::Write, Resource::Exchange("wx"))
@@ -227,6 +229,7 @@ fn users_and_permissions() {
             .is_err()
     );
     world.run("forbid-topic u other");
+    assert!(!world.catalogue.is_current(&rights));
     assert!(
         !world
             .catalogue

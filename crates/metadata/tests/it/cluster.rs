@@ -1,7 +1,8 @@
 //! The catalogue of a cluster: the same on every node, whatever is applied again, and who has what.
 
 use leveret_metadata::{
-    Batch, Catalogue, CatalogueError, Change, Command, Config, NodeRecord, Outcome, Proposed,
+    Batch, Catalogue, CatalogueError, Change, Command, Config, Endpoint, NodeRecord, Outcome,
+    Proposed,
 };
 use leveret_types::limits::GROUP_MEMBERS_MAX;
 use leveret_types::{FieldTable, FieldValue, NodeId, QueueId, ReplicaId};
@@ -63,6 +64,8 @@ impl World {
         if self.older {
             let rules = rules.as_object_mut().expect("rules have names");
             assert!(rules.remove("takes_turns").is_some());
+            assert!(rules.remove("replaces_lost").is_some());
+            assert!(rules.remove("argument_bytes_max").is_some());
         }
         let batch = Batch {
             rules: serde_json::from_value(rules).expect("rules of any version"),
@@ -689,6 +692,24 @@ fn a_queue_is_made_a_replicated_one_only_where_it_lives_and_only_if_it_lasts() {
 }
 
 #[test]
+fn what_arguments_may_come_to_is_what_the_leader_says_and_entries_of_older_ones_have_no_bound() {
+    let mut world = World::new(3);
+    let small = Config {
+        argument_bytes_max: 1,
+        ..Config::default()
+    };
+    let bytes = world.nodes[0].snapshot();
+    world.nodes[0] = Catalogue::restore(small, &bytes).expect("it was made here");
+    let limit = || policy(FieldTable::from([("max-length", FieldValue::I32(1))]));
+    let refused = world.ask(1, limit());
+    assert_eq!(refused, Err(CatalogueError::ArgumentBytes { max_mb: 1 }));
+    world.older = true;
+    world.done(1, limit());
+    let counted: Vec<u64> = world.nodes.iter().map(Catalogue::argument_bytes).collect();
+    assert!(counted[0] > 1 && counted[0] == counted[1], "{counted:?}");
+}
+
+#[test]
 fn a_group_has_no_more_members_than_a_group_may_have() {
     let most = GROUP_MEMBERS_MAX as u8;
     for (nodes, members) in [(most, most), (most + 1, most)] {
@@ -697,5 +718,167 @@ fn a_group_has_no_more_members_than_a_group_may_have() {
         world.mirror("all", None);
         assert_eq!(world.reconciled("ha early").len(), members as usize);
         assert_eq!(world.declare(1, "ha late", &[]).len(), members as usize);
+    }
+}
+
+/// A declaration of a queue that does not survive a restart: a connection's own, or a transient
+/// one.
+fn passing(name: &str, exclusive: Option<u64>) -> Command {
+    Command::QueueDeclare {
+        vhost: "/".to_owned(),
+        name: name.to_owned(),
+        durable: exclusive.is_some(),
+        exclusive,
+        auto_delete: false,
+        arguments: FieldTable::new(),
+        random: [0; 16],
+        shards: 2,
+        id: None,
+    }
+}
+
+/// The connection of that number at node 2.
+fn connection(number: u64) -> Option<u64> {
+    Some(2 << 52 | number)
+}
+
+impl World {
+    /// An exclusive, a transient, a classic and a quorum queue of clients at node 2, and a
+    /// transient one at node 1.
+    fn with_queues_at_two() -> Self {
+        let mut world = Self::new(3);
+        world.done(2, passing("exclusive", connection(5)));
+        world.done(2, passing("transient", None));
+        world.declare(2, "classic", &[]);
+        world.declare(2, "quorum", &[quorum()]);
+        world.done(1, passing("elsewhere", None));
+        world
+    }
+
+    fn names(&self) -> Vec<String> {
+        let mut names: Vec<String> = self.nodes[0]
+            .queues(None)
+            .map(|queue| queue.name().to_owned())
+            .collect();
+        names.sort_unstable();
+        names
+    }
+
+    fn id(&self, name: &str) -> QueueId {
+        let queue = self.nodes[0].queue_by_name("/", name);
+        queue.expect("it is there").id()
+    }
+}
+
+#[test]
+fn what_lives_with_a_nodes_process_goes_when_its_run_is_lost_and_nothing_else_does() {
+    let mut world = World::with_queues_at_two();
+    let lost = |start| Command::NodeLost { node: 2, start };
+    assert_eq!(
+        world.done(1, lost(7)),
+        Outcome::default(),
+        "it is up again by then"
+    );
+    world.up.retain(|node| *node != 2);
+    for other in [6, 8] {
+        assert_eq!(
+            world.done(1, lost(other)),
+            Outcome::default(),
+            "another run of it is meant"
+        );
+    }
+    let has = |world: &World, node| world.nodes[0].has_transient_queues(NodeId(node));
+    assert!(has(&world, 1) && has(&world, 2) && !has(&world, 3));
+    let mut gone: Vec<QueueId> = vec![world.id("exclusive"), world.id("transient")];
+    gone.sort_unstable();
+    let outcome = world.done(1, lost(7));
+    let deleted = outcome.changes.iter().map(|change| match change {
+        Change::QueueDeleted(record) => record.id(),
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(deleted.collect::<Vec<_>>(), gone);
+    assert_eq!(world.names(), ["classic", "elsewhere", "quorum"]);
+    assert!(has(&world, 1) && !has(&world, 2));
+    assert_eq!(world.done(1, lost(7)), Outcome::default());
+    let unknown = world.ask(1, Command::NodeLost { node: 9, start: 7 });
+    assert_eq!(unknown, Err(CatalogueError::NoNode(NodeId(9))));
+}
+
+#[test]
+fn a_declaration_replaces_a_queue_that_went_with_its_nodes_process() {
+    let mut world = World::with_queues_at_two();
+    world.done(2, bind("exclusive"));
+    world.done(2, bind("transient"));
+    let (exclusive, transient) = (world.id("exclusive"), world.id("transient"));
+    // As many queues as there may be: a replacement is not one more.
+    world.done(
+        1,
+        Command::VhostLimitSet {
+            vhost: "/".to_owned(),
+            limit: "max-queues".to_owned(),
+            value: 5,
+        },
+    );
+    let again = passing("exclusive", Some(1 << 52 | 1));
+    let locked = world.ask(1, again.clone());
+    assert!(matches!(locked, Err(CatalogueError::Locked { .. })));
+    let known = world.done(1, passing("transient", None));
+    assert_eq!((known.queue, known.created), (Some(transient), false));
+    world.up.retain(|node| *node != 2);
+    for (command, before) in [(again, exclusive), (passing("transient", None), transient)] {
+        let outcome = world.done(1, command.clone());
+        let queue = outcome.queue.expect("a queue");
+        assert!(outcome.created && queue != before);
+        match &outcome.changes[..] {
+            [Change::QueueDeleted(gone), Change::QueueCreated(created)] => {
+                assert_eq!((gone.id(), *created), (before, queue));
+            }
+            other => panic!("{other:?}"),
+        }
+        let record = world.nodes[0].queue(queue).expect("it is there");
+        assert_eq!(record.home(), NodeId(1));
+        let known = world.done(1, command);
+        assert_eq!((known.queue, known.created), (Some(queue), false));
+    }
+    let vhost = world.nodes[0].vhost("/").expect("it is there");
+    let bound = vhost.router().bindings_from("amq.fanout").count();
+    assert_eq!(bound, 0, "the new queues are bound to nothing yet");
+}
+
+#[test]
+fn a_declaration_leaves_a_queue_alone_that_outlives_its_nodes_process() {
+    let mut world = World::with_queues_at_two();
+    let classic = world.id("classic");
+    world.up.retain(|node| *node != 2);
+    let mut again = passing("classic", None);
+    if let Command::QueueDeclare { durable, .. } = &mut again {
+        *durable = true;
+    }
+    let known = world.done(1, again);
+    assert_eq!((known.queue, known.created), (Some(classic), false));
+    // A node that asks is there, whatever the leader has heard of it.
+    let transient = world.id("transient");
+    let known = world.done(2, passing("transient", None));
+    assert_eq!((known.queue, known.created), (Some(transient), false));
+}
+
+/// They are carried out again as they were.
+#[test]
+fn no_declaration_in_entries_of_an_older_version_replaces_a_queue() {
+    let mut world = World::with_queues_at_two();
+    let transient = world.id("transient");
+    world.older = true;
+    world.up.retain(|node| *node != 2);
+    let known = world.done(1, passing("transient", None));
+    assert_eq!((known.queue, known.created), (Some(transient), false));
+}
+
+fn bind(queue: &str) -> Command {
+    Command::Bind {
+        vhost: "/".to_owned(),
+        source: "amq.fanout".to_owned(),
+        destination: Endpoint::Queue(queue.to_owned()),
+        routing_key: b"k".to_vec(),
+        arguments: FieldTable::new(),
     }
 }

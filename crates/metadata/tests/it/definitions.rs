@@ -5,6 +5,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD as BASE64;
 use leveret_auth::HashingAlgorithm;
 use leveret_metadata::{Catalogue, Command, Config, Definitions};
+use leveret_types::limits::IMPORT_UNSUPPORTED_NAMED_MAX;
 
 /// Written after the exports of RabbitMQ 3.8 to 4.1 as its documentation and its management plugin
 /// show them.
@@ -113,6 +114,49 @@ fn an_export_of_rabbitmq() {
             .global_parameters()
             .any(|(name, _)| name == "cluster_name")
     );
+}
+
+#[test]
+fn all_that_is_not_supported_is_named_at_once() {
+    let json = r#"{"vhosts": [{"name": "v"}],
+        "parameters": [
+            {"component": "shovel", "vhost": "v", "name": "s1", "value": {}},
+            {"component": "vhost-limits", "vhost": "v", "name": "limits", "value": {}},
+            {"component": "federation-upstream", "vhost": "v", "name": "s2", "value": {}}],
+        "policies": [{"vhost": "v", "name": "f", "pattern": "",
+            "definition": {"federation-upstream-set": "all"}}],
+        "exchanges": [
+            {"vhost": "v", "name": "jms", "type": "x-jms-topic", "durable": true},
+            {"vhost": "v", "name": "fine", "type": "topic", "durable": true}],
+        "queues": [{"vhost": "v", "name": "q", "durable": true}],
+        "bindings": [{"vhost": "v", "source": "jms", "destination": "q",
+            "destination_type": "queue", "routing_key": "k"}]}"#;
+    let error = imported(json).map(drop).expect_err("refused").to_string();
+    assert!(error.starts_with("4 objects are not supported"), "{error}");
+    for part in [
+        "\nparameter 's1' of shovel: ",
+        "\nparameter 's2' of federation-upstream: ",
+        "\npolicy 'f' in vhost 'v': ",
+        "\nexchange 'jms' in vhost 'v': ",
+    ] {
+        assert!(error.contains(part), "{part}: {error}");
+    }
+    assert_eq!(error.lines().count(), 5, "{error}");
+
+    let shovels = |count: usize| {
+        let one = |n| {
+            format!(r#"{{"component": "shovel", "vhost": "v", "name": "s{n}", "value": {{}}}}"#)
+        };
+        let all: Vec<String> = (0..count).map(one).collect();
+        let all = all.join(",");
+        let json = format!(r#"{{"vhosts": [{{"name": "v"}}], "parameters": [{all}]}}"#);
+        imported(&json).map(drop).expect_err("refused").to_string()
+    };
+    let most = IMPORT_UNSUPPORTED_NAMED_MAX;
+    assert!(!shovels(most).contains("more"));
+    let more = shovels(most + 7);
+    assert!(more.ends_with("\nand 7 more"), "{more}");
+    assert_eq!(more.lines().count(), most + 2);
 }
 
 /// What nothing reads is not kept; what is a policy or a limit is checked as one.

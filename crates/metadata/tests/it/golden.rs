@@ -187,6 +187,7 @@ fn commands() -> Vec<Command> {
             routing_key: b"k".to_vec(),
             arguments: FieldTable::new(),
         },
+        Command::NodeLost { node: 2, start: 7 },
     ]
 }
 

@@ -272,6 +272,52 @@ fn the_highest_priority_applies() {
     );
 }
 
+/// A request brings no such pattern: an earlier version stored it, or definitions have it.
+#[test]
+fn a_policy_whose_pattern_takes_too_long_is_kept_and_applies_to_nothing() {
+    const COSTLY: &str = "pattern=(?:[ab]?){6000}";
+    let script = format!(
+        "policy old max-length=1 priority=9 {COSTLY}; operator-policy old max-length=2 {COSTLY}; \
+         policy usual max-length=3; queue q"
+    );
+    let (policy, operator, settings) = settings(&script);
+    assert_eq!(policy.as_deref(), Some("usual"));
+    assert_eq!(operator, None);
+    assert_eq!(settings.length_max, Some(3));
+
+    let mut world = World::new(Config::default());
+    for line in script.split(';') {
+        world.run(line.trim());
+    }
+    let vhost = world.catalogue.vhost("/").expect("it is there");
+    assert_eq!(vhost.policies().len(), 2, "it is listed");
+    let called = [
+        "policy 'old' in vhost '/'",
+        "operator policy 'old' in vhost '/'",
+    ];
+    assert_eq!(world.catalogue.policies_too_costly(), called);
+    let definitions = leveret_metadata::Definitions {
+        policies: vec![leveret_metadata::PolicyDefinition {
+            vhost: "/".to_owned(),
+            name: "old".to_owned(),
+            ..Default::default()
+        }],
+        ..Default::default()
+    };
+    let lines = definitions.passed_over(&world.catalogue, None);
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert!(lines[0].starts_with(called[0]), "{lines:?}");
+    world.run("policy old max-length=1 priority=9 pattern=^q");
+    world.run("delete-operator-policy old");
+    assert!(world.catalogue.policies_too_costly().is_empty());
+    let queue = world.catalogue.queue_by_name("/", "q").expect("a queue");
+    assert_eq!(
+        queue.policy(),
+        Some("old"),
+        "with another pattern it applies"
+    );
+}
+
 #[test]
 fn limits_take_the_lowest_and_all_else_the_argument() {
     let (_, operator, merged) = settings(

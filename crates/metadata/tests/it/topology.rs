@@ -4,7 +4,7 @@
 use crate::world::{World, check, check_with};
 use leveret_metadata::{Catalogue, Config, Flush, QueueKind};
 use leveret_types::limits::{SHORT_STRING_BYTES_MAX, TTL_MS_MAX};
-use leveret_types::{ConnectionId, QueueId};
+use leveret_types::{ConnectionId, FieldValue, QueueId};
 
 #[test]
 fn a_declaration_creates_or_finds() {
@@ -631,6 +631,82 @@ fn limits_of_queues_and_exchanges() {
          406 cannot declare queue 'c': queue limit in vhost '/' (0) is reached
          ok\n new",
     );
+}
+
+/// A catalogue that has room for arguments of so many names of three letters, with a number each.
+fn room_for(arguments: u64) -> Config {
+    let of_one = leveret_types::entry_weight("foo", &FieldValue::I32(1)) as u64;
+    Config {
+        argument_bytes_max: arguments * of_one,
+        ..Config::default()
+    }
+}
+
+#[test]
+fn arguments_are_bounded_all_together() {
+    let default = leveret_types::limits::CATALOGUE_ARGUMENTS_BYTES_MAX;
+    assert_eq!(Config::default().argument_bytes_max, default);
+    let full = "406 the arguments of all queues, exchanges and bindings, with policies and \
+                parameters, would take more than the 1 MB that they may: delete what is not \
+                needed, or give it fewer and shorter arguments";
+    let mut world = World::new(room_for(5));
+    let mut run = |line: &str| world.run(line).unwrap_or_default();
+    for (line, answer) in [
+        // As much as there may be, and one more of each kind.
+        ("queue q durable", "new"),
+        ("queue r durable", "new"),
+        ("exchange h headers durable", "new"),
+        ("bind h q k x-a=1 x-b=2", "new"),
+        ("bind h r k x-a=1 x-b=2", "new"),
+        ("bind h r k x-a=1", "new"),
+        ("bind h q k x-a=1", full),
+        ("queue s durable foo=1", full),
+        ("exchange i direct foo=1", full),
+        ("policy p max-length=1", full),
+        // What is there may be declared again, and what has no arguments has room.
+        ("bind h q k x-b=2 x-a=1", "ok"),
+        ("bind h q k", "new"),
+        ("queue s durable", "new"),
+        // What goes leaves room, whatever it goes with.
+        ("unbind h r k x-a=1", "ok"),
+        ("bind h q k x-a=1", "new"),
+        ("bind h q k x-b=1", full),
+        ("delete-queue r", "ok"),
+        ("bind h q k x-b=1", "new"),
+        ("bind h q k x-c=1", "new"),
+        ("bind h q k x-d=1", full),
+        ("delete-exchange h", "ok"),
+    ] {
+        assert_eq!(run(line), answer, "{line}");
+    }
+    assert_eq!(world.catalogue.argument_bytes(), 0);
+    world.verify();
+}
+
+#[test]
+fn a_virtual_host_takes_its_arguments_along() {
+    let mut world = World::new(Config::default());
+    for line in [
+        "vhost v",
+        "queue q durable x-max-length=3 in=v",
+        "queue t exclusive=1 x-message-ttl=5 in=v",
+        "exchange h headers durable alternate-exchange=x in=v",
+        "bind h q k x-a=1 in=v",
+        "bind h @h k x-a=1 in=v",
+        "policy p max-length=1 in=v",
+        "operator-policy p max-length=1 in=v",
+    ] {
+        assert!(
+            world
+                .run(line)
+                .is_some_and(|answer| !answer.starts_with('4')),
+            "{line}"
+        );
+    }
+    assert!(world.catalogue.argument_bytes() > 0);
+    assert_eq!(world.run("delete-vhost v").as_deref(), Some("ok"));
+    assert_eq!(world.catalogue.argument_bytes(), 0);
+    world.verify();
 }
 
 #[test]

@@ -61,7 +61,7 @@ fn a_quorum_queue_is_a_view_too_and_keeps_what_is_said_of_its_group() {
             &format!("queue v durable x-queue-type=quorum x-stream-source=s {argument}"),
             &format!(
                 "406 invalid arg '{name}' for queue 'v' in vhost '/', which is a view of a stream: \
-                 what it says is said of the stream, or of no view"
+                 a view does not take this argument; set it on the stream, or leave it out"
             ),
         );
     }
@@ -80,7 +80,7 @@ fn what_only_a_stream_can_say_is_refused() {
             &format!("queue v durable x-stream-source=s {argument}"),
             &format!(
                 "406 invalid arg '{name}' for queue 'v' in vhost '/', which is a view of a stream: \
-                 what it says is said of the stream, or of no view"
+                 a view does not take this argument; set it on the stream, or leave it out"
             ),
         );
     }

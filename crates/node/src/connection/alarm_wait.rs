@@ -10,7 +10,7 @@ use super::{Connection, Run};
 use crate::env::Env;
 use crate::run::Targets;
 use bytes::Bytes;
-use leveret_client::{Publish, Request, Session};
+use leveret_client::{Publish, Session};
 use leveret_types::{Now, QueueId};
 
 /// How often it is looked at in any case: a queue may have got another leader.
@@ -106,13 +106,7 @@ impl<S: Session> Connection<S> {
     /// queues, for it may have settled what it had published the fruit of.
     pub(super) fn give_up_alarm_wait(&mut self) {
         if self.alarm_wait.take().is_some() {
-            let is_kept = |request: &Request| {
-                !matches!(
-                    request,
-                    Request::Publish(_) | Request::Check(_) | Request::Settle(_)
-                )
-            };
-            self.requests.retain(is_kept);
+            self.drop_messages();
         }
     }
 }

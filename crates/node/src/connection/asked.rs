@@ -1,6 +1,6 @@
 //! What a connection has asked of the cluster, and has no answer to yet.
 
-use super::missed::Missed;
+use super::retry::Retry;
 use crate::env::ProposalId;
 use crate::topology::{Caller, Then};
 use leveret_types::QueueId;
@@ -10,9 +10,9 @@ use leveret_types::QueueId;
 pub(super) struct PendingRequests {
     /// What was asked of the cluster.
     pub(super) asked: Option<Asked>,
-    /// What waits until this node has looked for a name that it does not know, and whether it has.
-    pub(super) missed: Option<Missed>,
-    pub(super) looked: bool,
+    /// What waits at the read barrier for a name that is not known, and whether that is passed.
+    pub(super) retry: Option<Retry>,
+    pub(super) has_passed_barrier: bool,
 }
 
 /// What an operation waits for.

@@ -3,15 +3,17 @@
 use super::Connection;
 use super::consumers::Subscription;
 use super::held_replies::Encoded;
-use super::missed::Missed;
+use super::retry::Retry;
 use crate::env::{Env, QueueEvent};
-use crate::firehose::{self, Place};
+use crate::firehose::{self, TraceOrigin};
 use crate::reply_to;
 use crate::run::Run;
 use crate::status::{ChannelStatus, ConsumerStatus};
 use crate::topology::may_get;
 use leveret_auth::Access;
-use leveret_client::{Awaited, Consume, Delivery, Flow, Reply, Session, Settle, SettleOutcome};
+use leveret_client::{
+    Awaited, Consume, Delivery, Flow, Reply, Request, Session, Settle, SettleOutcome,
+};
 use leveret_metadata::{QueueKind, QueueRecord};
 use leveret_queue::{AttachError, Consumer, Outcome};
 use leveret_queue_host::link::{ChannelBound, ConsumerLink};
@@ -19,6 +21,12 @@ use leveret_queue_host::shard::When;
 use leveret_types::limits::{CREDIT_UNSETTLED_MAX, OUTBOX_BYTES_MAX};
 use leveret_types::{ChannelId, ConsumerId, FieldTable, Now, ProtocolError, QueueId, ReplyCode};
 use std::sync::Arc;
+
+/// What it costs to tell a queue that who held its messages has gone, in units.
+const DETACH_WORK: usize = 100;
+/// How many of those who hold messages for a channel that is closed leave their queues in one
+/// piece, besides its consumers.
+const DETACHED_AT_ONCE: usize = 500;
 
 impl<S: Session> Connection<S> {
     pub(super) fn consume<E: Env>(&mut self, consume: Consume, now: Now, env: &E) {
@@ -28,8 +36,8 @@ impl<S: Session> Connection<S> {
         let queue = match self.readable_queue(&consume.queue, env) {
             Ok(queue) => queue,
             Err(error) => {
-                let missed = || Missed::Consume(consume);
-                if !self.looks_for(&error, missed, env) {
+                let retry = || Retry::Consume(consume);
+                if !self.await_barrier_if_missing(&error, retry, env) {
                     self.fail(now, error);
                 }
                 return;
@@ -77,6 +85,7 @@ impl<S: Session> Connection<S> {
                 is_holding(subscription, queue, now, env)
             });
         }
+        self.consumers.link.count_in(env.registry().outboxes());
         let link = ConsumerLink {
             link: Arc::clone(&self.consumers.link),
             limiter: Some(bound),
@@ -205,14 +214,14 @@ impl<S: Session> Connection<S> {
 
     /// Copies what was delivered to the firehose, if that is on in this virtual host.
     pub(super) fn trace<E: Env>(&self, channel: ChannelId, delivery: &Delivery, env: &E) {
-        let place = Place {
+        let origin = TraceOrigin {
             node: &env.settings().node_name,
             vhost: self.login.vhost_name(),
             connection: &self.identity.name,
             channel,
             user: self.login.user_name(),
         };
-        firehose::copy_delivered(place, delivery, env);
+        firehose::copy_delivered(origin, delivery, env);
     }
 
     /// The same for an answer to `basic.get`.
@@ -236,6 +245,10 @@ impl<S: Session> Connection<S> {
         }
         if self.traced.is_some() {
             self.trace_settled(settle, run.env);
+        }
+        if settle.outcome == SettleOutcome::Accept {
+            let count = settle.range.end.saturating_sub(settle.range.start);
+            self.consumers.acknowledged(settle.subscription, count);
         }
         self.settle_where_hosted(settle, run);
     }
@@ -388,12 +401,12 @@ impl<S: Session> Connection<S> {
         let queue = match self.readable_queue(name, env) {
             Ok(queue) => queue,
             Err(error) => {
-                let missed = || Missed::Get {
+                let retry = || Retry::Get {
                     channel,
                     queue: name.to_owned(),
                     no_ack,
                 };
-                if !self.looks_for(&error, missed, env) {
+                if !self.await_barrier_if_missing(&error, retry, env) {
                     self.fail(now, error);
                 }
                 return;
@@ -426,15 +439,35 @@ impl<S: Session> Connection<S> {
         }
     }
 
+    /// Its consumers go at once, so that nothing more comes to them. Where more than
+    /// [`DETACHED_AT_ONCE`] others hold messages, the rest of them go when this is called again,
+    /// before anything else that the client wants.
     pub(super) fn close_channel<E: Env>(&mut self, channel: ChannelId, run: &mut Run<'_, E>) {
-        let now = run.now;
-        for (subscription, queue) in self.consumers.remove_channel(channel) {
-            self.leave_stream(subscription, run.env);
-            run.shard(run.env.shard_of(queue))
-                .detach(now, queue, subscription);
+        for (consumer, queue) in self.consumers.remove_channel(channel) {
+            self.detach(consumer, queue, run);
+        }
+        for _ in 0..DETACHED_AT_ONCE {
+            let Some((subscription, queue)) = self.consumers.next_leaving() else {
+                break;
+            };
+            self.detach(subscription, queue, run);
+        }
+        if self.consumers.has_leaving() {
+            return self.turn.again(Request::ChannelClosed { channel });
         }
         self.publisher.clear_reply_token(channel, run.env.replies());
+        self.publisher.forget_channel(channel);
         self.channel_counted_out(run.env);
+    }
+
+    /// Who holds messages of a queue gives them back and gets no more.
+    fn detach<E: Env>(&mut self, subscription: ConsumerId, queue: QueueId, run: &mut Run<'_, E>) {
+        let now = run.now;
+        self.leave_stream(subscription, run.env);
+        run.shard(run.env.shard_of(queue))
+            .detach(now, queue, subscription);
+        run.spend(DETACH_WORK);
+        run.let_others_in();
     }
 
     /// The bound of `basic.qos` with `global` counts so many deliveries less.
@@ -478,6 +511,8 @@ impl<S: Session> Connection<S> {
                 prefetch: subscription.flow.prefetch(),
                 oldest_held_ms: oldest_ms(id),
                 arguments: subscription.arguments.clone(),
+                delivered: self.session.delivered_to(id),
+                acknowledged: subscription.acknowledged,
             })
         });
         status.collect()

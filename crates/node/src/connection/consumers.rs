@@ -1,11 +1,12 @@
 //! The consumers of a connection, and what else holds messages for it.
 
 use super::subscriptions::Subscriptions;
+use crate::status::KeptArguments;
 use leveret_client::{Consume, Flow};
 use leveret_queue_host::fixed_map::FixedMap;
 use leveret_queue_host::link::{Limiter, Link};
-use leveret_types::{ChannelId, ConsumerId, FieldTable, QueueId};
-use std::collections::BTreeSet;
+use leveret_types::{ChannelId, ConsumerId, QueueId};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// The consumers of a connection, by channel and by name.
@@ -14,7 +15,11 @@ pub(super) struct Consumers {
     /// The credit of the connection with all queues.
     pub(super) link: Arc<Link>,
     by_id: FixedMap<ConsumerId, Subscription>,
-    pub(super) channels: FixedMap<ChannelId, Channel>,
+    /// An ordered map: the numbers are the client's choice, and so would collisions be.
+    pub(super) channels: BTreeMap<ChannelId, Box<Channel>>,
+    /// Who held messages for a channel that is closed, with the queue of each, the last one first:
+    /// the queues have yet to hear of it.
+    leaving: Vec<(ConsumerId, QueueId)>,
     /// The consumer that is being attached to a queue of the cluster.
     pub(super) attaching: Option<ConsumerId>,
 }
@@ -31,7 +36,9 @@ pub(super) struct Subscription {
     pub(super) flow: Flow,
     /// What is left of its credit, where it has [`Flow::Credit`].
     pub(super) credit: Option<Arc<Limiter>>,
-    pub(super) arguments: FieldTable,
+    pub(super) arguments: KeptArguments,
+    /// Messages that it has acknowledged.
+    pub(super) acknowledged: u64,
 }
 
 impl Subscription {
@@ -48,7 +55,8 @@ impl Subscription {
                 Flow::Prefetch(_) => None,
                 Flow::Credit(messages) => Some(Arc::new(Limiter::of_credit(messages))),
             },
-            arguments: consume.arguments,
+            arguments: KeptArguments::of(&consume.arguments),
+            acknowledged: 0,
         }
     }
 }
@@ -81,6 +89,13 @@ impl Consumers {
         self.by_id.get(&consumer)
     }
 
+    /// A consumer has acknowledged so many messages; who is none any more is not counted.
+    pub(super) fn acknowledged(&mut self, consumer: ConsumerId, count: u64) {
+        if let Some(subscription) = self.by_id.get_mut(&consumer) {
+            subscription.acknowledged += count;
+        }
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = (ConsumerId, &Subscription)> {
         self.by_id.iter().map(|(id, of)| (*id, of))
     }
@@ -94,17 +109,32 @@ impl Consumers {
         Some(subscription)
     }
 
-    /// Forgets a channel; answers who holds messages for it, with the queue of each: its consumers
-    /// first.
+    /// Forgets a channel; answers its consumers, with the queue of each. Who else holds messages
+    /// for it is [`Self::next_leaving`].
     pub(super) fn remove_channel(&mut self, channel: ChannelId) -> Vec<(ConsumerId, QueueId)> {
-        let channel = self.channels.remove(&channel).unwrap_or_default();
+        let channel = *self.channels.remove(&channel).unwrap_or_default();
+        let others = channel.subscriptions.into_all();
+        let mut others: Vec<_> = others.chain(channel.getters.into_all()).collect();
+        others.reverse();
+        self.leaving.append(&mut others);
         let consumers = channel.consumers.into_iter();
-        let mut gone: Vec<_> = consumers
+        consumers
             .filter_map(|consumer| Some((consumer, self.by_id.remove(&consumer)?.queue?)))
-            .collect();
-        gone.extend(channel.subscriptions.into_all());
-        gone.extend(channel.getters.into_all());
-        gone
+            .collect()
+    }
+
+    /// Who held messages for a channel that is closed, of whom a queue has yet to hear that.
+    pub(super) fn next_leaving(&mut self) -> Option<(ConsumerId, QueueId)> {
+        let next = self.leaving.pop();
+        if self.leaving.is_empty() {
+            self.leaving = Vec::new();
+        }
+        next
+    }
+
+    /// Whether there is one.
+    pub(super) const fn has_leaving(&self) -> bool {
+        !self.leaving.is_empty()
     }
 
     pub(super) fn channel_of(&self, consumer: ConsumerId) -> Option<ChannelId> {
@@ -145,6 +175,7 @@ impl Consumers {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use leveret_types::FieldTable;
 
     fn consume(channel: u16) -> Consume {
         Consume {
@@ -173,8 +204,13 @@ mod tests {
         let add = |to: &mut Subscriptions, id| to.add(ConsumerId(id), QueueId(id), |_, _| true);
         add(&mut state.getters, 7);
         add(&mut state.subscriptions, 8);
-        let gone = consumers.remove_channel(ChannelId(0));
-        assert_eq!(gone, [4, 8, 7].map(|id| (ConsumerId(id), QueueId(id))));
+        let of = |id| (ConsumerId(id), QueueId(id));
+        assert_eq!(consumers.remove_channel(ChannelId(0)), [of(4)]);
+        assert_eq!(consumers.next_leaving(), Some(of(8)));
+        assert!(consumers.has_leaving());
+        assert_eq!(consumers.next_leaving(), Some(of(7)));
+        assert!(!consumers.has_leaving());
+        assert_eq!(consumers.next_leaving(), None);
         let mut left: Vec<_> = consumers.iter().map(|(id, _)| id.0).collect();
         left.sort_unstable();
         assert_eq!(left, [1, 3, 5]);

@@ -1,8 +1,8 @@
 //! How a client of this connection logs in, opens its virtual host and its channels.
 
 use super::Connection;
-use super::missed::Missed;
 use super::pending_login::Checking;
+use super::retry::Retry;
 use crate::counters::add;
 use crate::env::{Env, LoginFrom};
 use crate::login::{NotLetIn, credentials};
@@ -36,11 +36,11 @@ impl<S: Session> Connection<S> {
             }
         };
         let user = credentials.user;
-        let again = || Missed::Login {
+        let again = || Retry::Login {
             mechanism: mechanism.name().to_owned(),
             response: response.to_vec(),
         };
-        if env.catalogue().user(&user).is_none() && self.looks(again, env) {
+        if env.catalogue().user(&user).is_none() && self.await_barrier(again, env) {
             return;
         }
         match credentials.password {
@@ -135,7 +135,7 @@ impl<S: Session> Connection<S> {
     }
 
     pub(super) fn open_vhost<E: Env>(&mut self, name: &str, now: Now, env: &E) {
-        let again = || Missed::OpenVhost(name.to_owned());
+        let again = || Retry::OpenVhost(name.to_owned());
         match self.login.enter_vhost(self.identity.id, name, env) {
             Ok(()) => {
                 tracing::info!(
@@ -147,7 +147,7 @@ impl<S: Session> Connection<S> {
                 self.session.blocked(env.alarms().reason());
                 self.reply(now, Reply::Done);
             }
-            Err(_) if self.is_stranger(name, env) && self.looks(again, env) => {}
+            Err(_) if self.is_stranger(name, env) && self.await_barrier(again, env) => {}
             Err(error) => self.fail(now, error.at(10, 40)),
         }
     }

@@ -18,6 +18,7 @@ impl<S: Session> Connection<S> {
         match self.ends_alone(subscription, env) {
             Some(queue) => self.end_overdue(subscription, channel, queue, now, env),
             None => {
+                self.finish_turn(now, env);
                 let error = timeout_error(channel);
                 self.session.fail(now, channel, error, &mut self.requests);
             }

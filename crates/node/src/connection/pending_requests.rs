@@ -6,7 +6,7 @@
 
 use super::Connection;
 use super::asked::{Asked, Waits};
-use super::missed::Missed;
+use super::retry::Retry;
 use crate::env::{Env, Proposal, ProposalId, QueueAnswer};
 use crate::topology::{Caller, Step, StepAnswer, blamed, ids};
 use leveret_client::{Reply, Session, Topology};
@@ -39,11 +39,11 @@ impl<S: Session> Connection<S> {
         );
         let blame = ids(&operation);
         let caller = self.caller(env);
-        let again = self.may_look(env).then(|| operation.clone());
+        let again = self.may_await_barrier(env).then(|| operation.clone());
         let step = caller.begin(operation, env);
         if let Some(again) = again
             && is_unknown(&again, &step)
-            && self.looks(|| Missed::Topology(again), env)
+            && self.await_barrier(|| Retry::Topology(again), env)
         {
             return;
         }

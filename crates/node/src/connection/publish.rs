@@ -3,21 +3,21 @@
 use super::Connection;
 use super::held_replies::partly_committed;
 use super::message_traces::Begun;
-use super::missed::Missed;
+use super::published::{Portion, Sums};
+use super::publisher::Publisher;
+use super::retry::Retry;
 use crate::counters::add;
 use crate::env::{Env, LogPosition, QueueEvent};
-use crate::firehose::{self, Place};
-use crate::properties::{LazyProperties, copies, with_reply_to, without_blind_copies};
+use crate::properties::{with_reply_to, without_blind_copies};
 use crate::reply_to;
+use crate::route_publish::{self, Routed, has_headers, name};
 use crate::run::{Outcome, Run, Targets};
 use leveret_amqp::{Properties, Property};
 use leveret_client::{Awaited, Delivery, Publish, Reply, Session};
-use leveret_cluster::streams;
 use leveret_message::{as_amqp091, has_property};
 use leveret_queue_host::delayed;
 use leveret_queue_host::notify::Notify;
-use leveret_routing::{Kind, RouteError};
-use leveret_types::{ChannelId, FieldValue, Message, Now, ProtocolError, QueueId, ReplyCode};
+use leveret_types::{ChannelId, Message, Now, ProtocolError, QueueId, ReplyCode};
 use smallvec::SmallVec;
 
 impl<S: Session> Connection<S> {
@@ -45,13 +45,15 @@ impl<S: Session> Connection<S> {
             return self.publish_reply(&publish, run);
         }
         let readable = converted.as_ref().unwrap_or(&publish.message);
-        let targets = match self.targets(publish.channel, readable, run) {
-            Ok(Routed::To(targets)) => targets,
-            Ok(Routed::Delayed) => return self.answer_delayed(&publish, run),
+        let targets = self.targets(publish.channel, readable, run);
+        run.spend(self.publisher.scratch.take_work());
+        let targets = match targets {
+            Ok(Way::To(targets)) => targets,
+            Ok(Way::Delayed) => return self.answer_delayed(&publish, run),
             Err(error) => {
                 run.release();
                 let channel = publish.channel;
-                if self.looks_for(&error, || Missed::Publish(publish), run.env) {
+                if self.await_barrier_if_missing(&error, || Retry::Publish(publish), run.env) {
                     return;
                 }
                 return self
@@ -62,17 +64,7 @@ impl<S: Session> Connection<S> {
         Self::trace_routed(&mut begun, run.env);
         if targets.is_empty() {
             self.trace_put(begun, &publish, 0, &[], run.env);
-            if publish.mandatory {
-                add(&counters.messages_unroutable_returned, 1);
-                self.session.returned(
-                    publish.channel,
-                    &publish.message,
-                    ReplyCode::NoRoute,
-                    "NO_ROUTE",
-                );
-            } else {
-                add(&counters.messages_unroutable_dropped, 1);
-            }
+            self.unroutable(&publish, run.env);
             if publish.number != 0 {
                 self.session.accepted(publish.channel, publish.number, &[]);
             }
@@ -90,6 +82,18 @@ impl<S: Session> Connection<S> {
         }
     }
 
+    /// A publish goes to no queue: its client gets it back if it has asked for that.
+    fn unroutable<E: Env>(&mut self, publish: &Publish, env: &E) {
+        let counters = env.counters();
+        if !publish.mandatory {
+            return add(&counters.messages_unroutable_dropped, 1);
+        }
+        add(&counters.messages_unroutable_returned, 1);
+        let (channel, message) = (publish.channel, &publish.message);
+        self.session
+            .returned(channel, message, ReplyCode::NoRoute, "NO_ROUTE");
+    }
+
     /// Puts a publish into its queues; `begun` if it is traced.
     pub(super) fn put<E: Env>(
         &mut self,
@@ -98,13 +102,20 @@ impl<S: Session> Connection<S> {
         begun: Option<Box<Begun>>,
         run: &mut Run<'_, E>,
     ) {
-        add(&run.env.counters().messages_routed, 1);
         let transacted = publish.number == 0 && self.session.is_transactional(publish.channel);
         let notify = match publish.number != 0 || transacted {
             true => Notify::Connection(self.identity.id),
             false => Notify::Nobody,
         };
         let outcome = self.enqueue(&publish.message, targets, &notify, run);
+        let reached = match outcome.is_nowhere {
+            true => 0,
+            false => targets.len(),
+        };
+        match reached {
+            0 => self.unroutable(&publish, run.env),
+            _ => add(&run.env.counters().messages_routed, 1),
+        }
         if transacted {
             self.publisher.transaction.is_refused |= outcome.rejected;
             self.note_transacted(publish.channel, &outcome.waits);
@@ -113,7 +124,7 @@ impl<S: Session> Connection<S> {
             self.hold_back_from(*queue, run);
         }
         if begun.is_some() {
-            self.trace_put(begun, &publish, targets.len(), &outcome.waits, run.env);
+            self.trace_put(begun, &publish, reached, &outcome.waits, run.env);
         }
         self.answer(&publish, &outcome);
     }
@@ -129,36 +140,17 @@ impl<S: Session> Connection<S> {
             .prepare(&mut publish, converted.as_ref())
             .and_then(|()| {
                 let readable = converted.as_ref().unwrap_or(&publish.message);
-                self.permit(readable, run)
+                self.permit(publish.channel, readable, run)
             });
         let Err(error) = permitted else {
             return;
         };
         run.release();
         let channel = publish.channel;
-        if !self.looks_for(&error, || Missed::Check(publish), run.env) {
+        if !self.await_barrier_if_missing(&error, || Retry::Check(publish), run.env) {
             self.session
                 .fail(run.now, channel, error, &mut self.requests);
         }
-    }
-
-    /// Whether a message may be published, wherever it would go.
-    fn permit<E: Env>(
-        &mut self,
-        message: &Message,
-        run: &mut Run<'_, E>,
-    ) -> Result<(), ProtocolError> {
-        let catalogue = run.catalogue();
-        let exchange = name(message.exchange())?;
-        self.login.permit_publish(catalogue, exchange, message)?;
-        let vhost = self.login.vhost(catalogue)?;
-        let known = vhost.router().exchange(exchange);
-        let error = match known {
-            Some(facts) if facts.internal => RouteError::Internal,
-            None if !exchange.is_empty() => RouteError::NotFound,
-            _ => return copies(message.properties()).map(drop),
-        };
-        Err(route_error(error, exchange, vhost.name()))
     }
 
     /// Checks and rewrites what in the properties concerns the broker. Most messages have nothing
@@ -199,91 +191,62 @@ impl<S: Session> Connection<S> {
         channel: ChannelId,
         message: &Message,
         run: &mut Run<'_, E>,
-    ) -> Result<Routed, ProtocolError> {
-        let now = run.now;
+    ) -> Result<Way, ProtocolError> {
         let env = run.env;
         let catalogue = run.catalogue();
-        let publisher = &mut self.publisher;
-        publisher.routes.keep_those_of(catalogue.generation());
-        let hash = publisher.routes.hash(message);
-        let may_copy = has_property(message.properties(), Property::Headers);
-        if !may_copy && let Some(route) = publisher.routes.find(hash, message) {
+        let Publisher {
+            scratch,
+            queues,
+            routes,
+            published,
+            ..
+        } = &mut self.publisher;
+        routes.keep_those_of(catalogue.generation(), published);
+        let flows = env.registry().flows();
+        let hash = routes.hash(message);
+        if !has_headers(message)
+            && let Some(route) = routes.find(hash, message)
+        {
             route.traffic.count(route.targets.len());
-            return Ok(Routed::To(route.targets.clone()));
+            if !route.count(channel) {
+                let portion = route.hand_over(channel, published);
+                published.count(portion, Sums { flows, catalogue });
+            }
+            return Ok(Way::To(route.targets.clone()));
         }
-        let exchange = name(message.exchange())?;
-        self.login.permit_publish(catalogue, exchange, message)?;
-        let vhost = self.login.vhost(catalogue)?;
-        let router = vhost.router();
-        let lazy = LazyProperties::new(message.properties());
-        let copies = if may_copy {
-            copies(message.properties())?
-        } else {
-            SmallVec::new()
+        let login = &mut self.login;
+        let sender = login.sender(catalogue, channel, &self.identity.name, env);
+        let Routed::To(plain) = route_publish::route(sender, message, scratch, queues, run)? else {
+            return Ok(Way::Delayed);
         };
-        let mut keys: SmallVec<[&[u8]; 4]> = SmallVec::new();
-        keys.push(message.routing_key());
-        keys.extend(copies.iter().copied());
-        let facts = router.exchange(exchange);
-        if let Some(facts) = &facts {
-            match facts.kind {
-                Kind::Delayed(_) if !facts.internal => {
-                    if let Some(delay_ms) = delayed::delay_of(message.properties()) {
-                        let (vhost, due) = (vhost.name().to_owned(), now.wall_ms + delay_ms);
-                        run.shard(delayed::SHARD).delay(&vhost, message, due);
-                        return Ok(Routed::Delayed);
-                    }
-                }
-                Kind::RecentHistory { length } if !facts.internal => {
-                    env.history()
-                        .remember(vhost.name(), exchange, *length, message);
-                }
-                _ => {}
-            }
+        let exchange = name(message.exchange())?;
+        let portion = Portion {
+            channel,
+            exchange,
+            queues,
+            messages: 1,
+        };
+        let catalogue = run.catalogue();
+        published.count(portion, Sums { flows, catalogue });
+        if let Some(traffic) = plain {
+            routes.remember(hash, message, portion, traffic, published);
         }
-        publisher.queues.clear();
-        let random_before = publisher.scratch.random_state();
-        router
-            .route(
-                message.exchange(),
-                &keys,
-                &lazy,
-                &mut publisher.scratch,
-                &mut publisher.queues,
-            )
-            .map_err(|error| route_error(error, exchange, vhost.name()))?;
-        streams::refuse_by_name(catalogue, exchange, &publisher.queues)?;
-        let plain = !lazy.asked()
-            && copies.is_empty()
-            && publisher.scratch.random_state() == random_before
-            && facts.is_none_or(|facts| {
-                !matches!(facts.kind, Kind::RecentHistory { .. } | Kind::Delayed(_))
-            })
-            && !vhost.tracing();
-        if vhost.tracing() {
-            let names = publisher
-                .queues
-                .iter()
-                .filter_map(|id| catalogue.queue(*id));
-            let names = names.map(|queue| FieldValue::text(queue.name())).collect();
-            let place = Place {
-                node: &env.settings().node_name,
-                vhost: vhost.name(),
-                connection: &self.identity.name,
-                channel,
-                user: self.login.user_name(),
-            };
-            env.defer(firehose::published(place, message, names));
-        }
-        let targets = Targets::from_slice(&publisher.queues);
-        if let Some(traffic) = vhost.traffic(exchange) {
-            traffic.count(targets.len());
-            if plain && !may_copy {
-                let (routes, queues) = (&mut publisher.routes, &publisher.queues);
-                routes.remember(hash, message, queues, traffic.clone());
-            }
-        }
-        Ok(Routed::To(targets))
+        Ok(Way::To(Targets::from_slice(queues)))
+    }
+
+    /// Whether a message may be published, wherever it would go.
+    fn permit<E: Env>(
+        &mut self,
+        channel: ChannelId,
+        message: &Message,
+        run: &mut Run<'_, E>,
+    ) -> Result<(), ProtocolError> {
+        let env = run.env;
+        let catalogue = run.catalogue();
+        let sender = self
+            .login
+            .sender(catalogue, channel, &self.identity.name, env);
+        route_publish::check(sender, message, catalogue)
     }
 
     fn answer(&mut self, publish: &Publish, outcome: &Outcome) {
@@ -317,7 +280,8 @@ impl<S: Session> Connection<S> {
     fn publish_reply<E: Env>(&mut self, publish: &Publish, run: &mut Run<'_, E>) {
         let message = &publish.message;
         let converted = as_amqp091(message);
-        if let Err(error) = self.permit(converted.as_ref().unwrap_or(message), run) {
+        if let Err(error) = self.permit(publish.channel, converted.as_ref().unwrap_or(message), run)
+        {
             run.release();
             return self
                 .session
@@ -392,33 +356,9 @@ impl<S: Session> Connection<S> {
     }
 }
 
-/// Where a message goes.
-enum Routed {
+/// Where a publish goes.
+enum Way {
     To(Targets),
     /// Kept back for later.
     Delayed,
-}
-
-fn name(bytes: &[u8]) -> Result<&str, ProtocolError> {
-    std::str::from_utf8(bytes).map_err(|_| {
-        ProtocolError::connection(ReplyCode::SyntaxError, "exchange name is not UTF-8")
-    })
-}
-
-fn route_error(error: RouteError, exchange: &str, vhost: &str) -> ProtocolError {
-    match error {
-        RouteError::NotFound => ProtocolError::channel(
-            ReplyCode::NotFound,
-            format!("no exchange '{exchange}' in vhost '{vhost}'"),
-        ),
-        RouteError::Internal => ProtocolError::channel(
-            ReplyCode::AccessRefused,
-            format!("cannot publish to internal exchange '{exchange}' in vhost '{vhost}'"),
-        ),
-        RouteError::TooLong => ProtocolError::channel(
-            ReplyCode::ResourceError,
-            format!("a message to exchange '{exchange}' passes too many exchanges"),
-        ),
-    }
-    .at(60, 40)
 }

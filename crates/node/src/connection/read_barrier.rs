@@ -6,60 +6,61 @@
 //! sent behind it waits as well.
 
 use super::Connection;
-use super::missed::Missed;
+use super::retry::Retry;
 use crate::env::Env;
 use crate::run::Run;
 use leveret_client::Session;
 use leveret_types::{Now, ProtocolError, ReplyCode};
 
 impl<S: Session> Connection<S> {
-    /// Whether a name that is not known may become known by looking again.
-    pub(super) fn may_look<E: Env>(&self, env: &E) -> bool {
-        !self.pending.looked && env.cluster().is_some()
+    /// Whether a name that is not known may be known behind a read barrier.
+    pub(super) fn may_await_barrier<E: Env>(&self, env: &E) -> bool {
+        !self.pending.has_passed_barrier && env.cluster().is_some()
     }
 
-    /// Lets something be done again after a look, if a look is worth it: then nothing is to be
-    /// answered now.
-    pub(super) fn looks<E: Env>(&mut self, missed: impl FnOnce() -> Missed, env: &E) -> bool {
-        let looks = self.may_look(env) && env.look(self.identity.id);
-        if looks {
-            self.pending.missed = Some(missed());
+    /// Has something done again behind a read barrier, if one is worth it: nothing is to be
+    /// answered now then.
+    pub(super) fn await_barrier<E: Env>(&mut self, retry: impl FnOnce() -> Retry, env: &E) -> bool {
+        let awaits_barrier =
+            self.may_await_barrier(env) && env.await_read_barrier(self.identity.id);
+        if awaits_barrier {
+            self.pending.retry = Some(retry());
         }
-        looks
+        awaits_barrier
     }
 
     /// The same after an error that says that something does not exist.
-    pub(super) fn looks_for<E: Env>(
+    pub(super) fn await_barrier_if_missing<E: Env>(
         &mut self,
         error: &ProtocolError,
-        missed: impl FnOnce() -> Missed,
+        retry: impl FnOnce() -> Retry,
         env: &E,
     ) -> bool {
-        error.code == ReplyCode::NotFound && self.looks(missed, env)
+        error.code == ReplyCode::NotFound && self.await_barrier(retry, env)
     }
 
     /// This node has seen what the cluster had agreed on.
-    pub(super) fn look_again<E: Env>(&mut self, now: Now, env: &E) {
-        let Some(missed) = self.pending.missed.take() else {
+    pub(super) fn retry_after_barrier<E: Env>(&mut self, now: Now, env: &E) {
+        let Some(retry) = self.pending.retry.take() else {
             return;
         };
-        self.pending.looked = true;
-        match missed {
-            Missed::Topology(operation) => self.topology(operation, now, env),
-            Missed::Consume(consume) => self.consume(consume, now, env),
-            Missed::Get {
+        self.pending.has_passed_barrier = true;
+        match retry {
+            Retry::Topology(operation) => self.topology(operation, now, env),
+            Retry::Consume(consume) => self.consume(consume, now, env),
+            Retry::Get {
                 channel,
                 queue,
                 no_ack,
             } => self.get(channel, &queue, no_ack, now, env),
-            Missed::Publish(publish) => Run::with(env, now, |run| self.publish(publish, run)),
-            Missed::Check(publish) => Run::with(env, now, |run| self.check(publish, run)),
-            Missed::Login {
+            Retry::Publish(publish) => Run::with(env, now, |run| self.publish(publish, run)),
+            Retry::Check(publish) => Run::with(env, now, |run| self.check(publish, run)),
+            Retry::Login {
                 mechanism,
                 response,
             } => self.log_in(&mechanism, &response, now, env),
-            Missed::OpenVhost(vhost) => self.open_vhost(&vhost, now, env),
+            Retry::OpenVhost(vhost) => self.open_vhost(&vhost, now, env),
         }
-        self.pending.looked = false;
+        self.pending.has_passed_barrier = false;
     }
 }

@@ -1,8 +1,10 @@
 //! The routes of the messages that a connection has published last.
 
+use super::published::{Portion, Published};
 use crate::run::Targets;
 use leveret_metadata::Traffic;
-use leveret_types::{Message, QueueId};
+use leveret_types::limits::PUBLISHED_GATHERED_MAX;
+use leveret_types::{ChannelId, Message};
 use std::hash::BuildHasher;
 
 /// Routes that a publishing connection remembers.
@@ -11,10 +13,53 @@ const ROUTES_KEPT: usize = 64;
 /// Where messages of one exchange and routing key go, as long as the catalogue does not change.
 pub(super) struct Route {
     hash: u64,
-    exchange: Box<[u8]>,
+    exchange: Box<str>,
     routing_key: Box<[u8]>,
     pub(super) targets: Targets,
     pub(super) traffic: Traffic,
+    /// The channel that uses it; none where that was closed.
+    channel: Option<ChannelId>,
+    /// What that one has published by it and is not in [`Published`] yet.
+    gathered: u64,
+}
+
+impl Route {
+    /// Counts a publish, if it was the same channel's as the one before and little has gathered:
+    /// else [`Self::hand_over`] comes first.
+    pub(super) fn count(&mut self, channel: ChannelId) -> bool {
+        let counts = self.channel == Some(channel) && self.gathered < PUBLISHED_GATHERED_MAX;
+        self.gathered += u64::from(counts);
+        counts
+    }
+
+    /// Hands over what has gathered; this channel uses the route from now on. Answers what it has
+    /// published: one message.
+    pub(super) fn hand_over(
+        &mut self,
+        channel: ChannelId,
+        published: &mut Published,
+    ) -> Portion<'_> {
+        self.gather(published);
+        self.channel = Some(channel);
+        Portion {
+            channel,
+            exchange: &self.exchange,
+            queues: &self.targets,
+            messages: 1,
+        }
+    }
+
+    fn gather(&mut self, published: &mut Published) {
+        let messages = std::mem::take(&mut self.gathered);
+        if let Some(channel) = self.channel {
+            published.add(Portion {
+                channel,
+                exchange: &self.exchange,
+                queues: &self.targets,
+                messages,
+            });
+        }
+    }
 }
 
 /// The routes that a connection remembers.
@@ -23,14 +68,17 @@ pub(super) struct Routes {
     kept: Vec<Option<Route>>,
     /// That of the catalogue by which they were found.
     generation: u64,
+    /// The same in every process: keys that a client chooses so that they collide take each other's
+    /// places, and cost it a look at the bindings each time.
     hasher: foldhash::fast::FixedState,
 }
 
 impl Routes {
     /// Forgets those that an older catalogue had.
-    pub(super) fn keep_those_of(&mut self, generation: u64) {
+    pub(super) fn keep_those_of(&mut self, generation: u64, published: &mut Published) {
         if self.generation != generation {
             self.generation = generation;
+            self.gather(published);
             self.kept.clear();
         }
     }
@@ -40,20 +88,41 @@ impl Routes {
             .hash_one((message.exchange(), message.routing_key()))
     }
 
-    pub(super) fn find(&self, hash: u64, message: &Message) -> Option<&Route> {
-        let route = self.kept.get(place(hash, self.kept.len()))?.as_ref()?;
+    /// Adds what they have gathered.
+    pub(super) fn gather(&mut self, published: &mut Published) {
+        for route in self.kept.iter_mut().flatten() {
+            route.gather(published);
+        }
+    }
+
+    /// A channel is closed: another one of its number begins anew.
+    pub(super) fn forget_channel(&mut self, channel: ChannelId, published: &mut Published) {
+        for route in self.kept.iter_mut().flatten() {
+            if route.channel == Some(channel) {
+                route.gather(published);
+                route.channel = None;
+            }
+        }
+    }
+
+    pub(super) fn find(&mut self, hash: u64, message: &Message) -> Option<&mut Route> {
+        let place = place(hash, self.kept.len());
+        let route = self.kept.get_mut(place)?.as_mut()?;
         let same = route.hash == hash
-            && *route.exchange == *message.exchange()
+            && *route.exchange.as_bytes() == *message.exchange()
             && *route.routing_key == *message.routing_key();
         same.then_some(route)
     }
 
+    /// Remembers where messages like this one go, which that portion was; forgets another route
+    /// for it where there is no room.
     pub(super) fn remember(
         &mut self,
         hash: u64,
         message: &Message,
-        targets: &[QueueId],
+        portion: Portion<'_>,
         traffic: Traffic,
+        published: &mut Published,
     ) {
         // Most connections publish to one place, and keep room for that alone.
         if self.kept.is_empty() {
@@ -63,13 +132,18 @@ impl Routes {
             self.make_room();
         }
         let place = place(hash, self.kept.len());
-        self.kept[place] = Some(Route {
+        let route = Route {
             hash,
-            exchange: message.exchange().into(),
+            exchange: portion.exchange.into(),
             routing_key: message.routing_key().into(),
-            targets: Targets::from_slice(targets),
+            targets: Targets::from_slice(portion.queues),
             traffic,
-        });
+            channel: Some(portion.channel),
+            gathered: 0,
+        };
+        if let Some(mut before) = self.kept[place].replace(route) {
+            before.gather(published);
+        }
     }
 
     /// Whether another route has the place of this one.
@@ -104,7 +178,7 @@ mod tests {
 
     #[test]
     fn a_publisher_keeps_room_for_as_many_routes_as_it_uses() {
-        let mut routes = Routes::default();
+        let (mut routes, mut published) = (Routes::default(), Published::default());
         let message = |key: &str| {
             let parts = MessageParts {
                 exchange: b"x",
@@ -118,7 +192,14 @@ mod tests {
             for number in 0..count {
                 let message = message(&number.to_string());
                 let hash = routes.hash(&message);
-                routes.remember(hash, &message, &[], Traffic::default());
+                let portion = Portion {
+                    channel: ChannelId(1),
+                    exchange: "x",
+                    queues: &[],
+                    messages: 1,
+                };
+                let traffic = Traffic::default();
+                routes.remember(hash, &message, portion, traffic, &mut published);
                 assert!(routes.find(hash, &message).is_some());
             }
             assert!(routes.kept.len() <= most);

@@ -2,7 +2,7 @@
 
 use super::Connection;
 use crate::status::ConnectionStatus;
-use leveret_client::{Session, SessionState};
+use leveret_client::{HeldDelivery, HeldPlace, Session, SessionState};
 use leveret_types::QueueId;
 
 impl<S: Session> Connection<S> {
@@ -10,6 +10,17 @@ impl<S: Session> Connection<S> {
     pub fn consumes(&self, queue: QueueId) -> bool {
         let mut consumers = self.consumers.iter();
         consumers.any(|(_, consumer)| consumer.queue == Some(queue))
+    }
+
+    /// Adds what was published to the sums of the node, from which it is told by channel, exchange
+    /// and queue.
+    pub fn gather_published(&mut self) {
+        self.publisher.gather();
+    }
+
+    /// Which of these messages, given in ascending order, it holds.
+    pub fn held_among(&self, messages: &[HeldPlace]) -> Vec<HeldDelivery> {
+        self.session.held_among(messages)
     }
 
     /// Facts for listings.
@@ -42,6 +53,7 @@ impl<S: Session> Connection<S> {
             mechanism: self.login.mechanism().to_owned(),
             channels: self.channel_status(),
             consumers: self.consumer_status(),
+            published: self.publisher.published.status(),
             publishes: session.published_yet(),
             stream_publishers: Vec::new(),
             stream_subscriptions: Vec::new(),

@@ -513,7 +513,7 @@ impl<S: Session> Connection<S> {
             }
             Event::ReaderEnded { reader, refusal } => {
                 if let Some(consumer) = streams.and_then(|streams| streams.consumer_of(reader)) {
-                    tracing::error!(connection = %self.identity.name, "a consumer is cancelled: {refusal}");
+                    self.tell_reader_ended(&refusal);
                     self.stream_reader_gone(consumer);
                 }
             }
@@ -532,6 +532,17 @@ impl<S: Session> Connection<S> {
             }
             // The rest is not asked for.
             _ => {}
+        }
+    }
+
+    /// What is damaged, the stream says itself, and not for each consumer that comes to it again.
+    fn tell_reader_ended(&self, refusal: &Refusal) {
+        let connection = &self.identity.name;
+        match refusal {
+            Refusal::Damaged(_) => {
+                tracing::debug!(%connection, "a consumer is cancelled: {refusal}");
+            }
+            _ => tracing::error!(%connection, "a consumer is cancelled: {refusal}"),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::Connection;
 use crate::env::{Env, Proposal};
-use crate::growth;
+use crate::memory_permit;
 use leveret_client::Session;
 use leveret_metadata::{Catalogue, CatalogueError, Command};
 use leveret_types::{Now, ProtocolError, QueueId};
@@ -26,7 +26,7 @@ impl<S: Session> Connection<S> {
         command: &Command,
         env: &E,
     ) -> Result<Proposal, CatalogueError> {
-        growth::permit(command, env)?;
+        memory_permit::permit(command, env)?;
         match leveret_cluster::known_without_majority(command, env) {
             Some(answer) => answer.map(Proposal::Done),
             None => env.propose(now, self.identity.id, command),

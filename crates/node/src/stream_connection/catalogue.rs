@@ -4,7 +4,7 @@ use super::partitions;
 use super::port::NodePort;
 use super::{Asked, News};
 use crate::env::{Env, Executed, Proposal, ProposalId};
-use crate::growth;
+use crate::memory_permit;
 use leveret_metadata::{CatalogueError, Command, Endpoint, Outcome, QueueKind, QueueRecord};
 use leveret_routing::{PARTITION_ORDER, SUPER_STREAM, SUPER_STREAM_ROUTING};
 use leveret_stream::{Event, Refusal, RequestId};
@@ -60,7 +60,7 @@ impl<E: Env> NodePort<'_, E> {
     }
 
     fn propose(&mut self, request: RequestId, asked: Asked, command: &Command) {
-        let permitted = growth::permit(command, self.env);
+        let permitted = memory_permit::permit(command, self.env);
         match permitted.and_then(|()| self.env.propose(self.now, self.side.identity.id, command)) {
             Ok(Proposal::Done(executed)) => {
                 let result = Ok(self.executed_here(executed));
@@ -177,7 +177,7 @@ impl<E: Env> NodePort<'_, E> {
 
     /// Changes the catalogue; says whether what was declared is new.
     fn execute(&mut self, command: &Command) -> Result<bool, ResponseCode> {
-        let permitted = growth::permit(command, self.env);
+        let permitted = memory_permit::permit(command, self.env);
         match permitted.and_then(|()| self.env.execute(self.now, command)) {
             Ok(executed) => Ok(self.executed_here(executed).created),
             Err(error) => {

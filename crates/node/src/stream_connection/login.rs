@@ -29,6 +29,8 @@ impl<E: Env> NodePort<'_, E> {
         let credentials = match credentials(mechanism, response, certificate, self.env) {
             Ok(credentials) => credentials,
             Err(error) => {
+                // It names nobody: a certificate with two names, say, or a malformed response.
+                add(&self.env.counters().stream_logins_failed, 1);
                 tracing::warn!(
                     connection = %self.side.identity.name,
                     mechanism = mechanism.name(),

@@ -223,6 +223,11 @@ impl StreamConnection {
         self.session.reading() && self.side.refused.is_empty()
     }
 
+    /// Bytes that are missing of a frame that waits for room: see [`Session::lacks_bytes`].
+    pub fn lacks_bytes(&self) -> Option<usize> {
+        self.session.lacks_bytes()
+    }
+
     /// Whether it waits for the check of a password, which nobody needs once the client has gone.
     pub const fn checking(&self) -> bool {
         self.side.checking.is_some()
@@ -343,6 +348,7 @@ impl StreamConnection {
             mechanism: side.login.mechanism().to_owned(),
             channels: Vec::new(),
             consumers: Vec::new(),
+            published: Vec::new(),
             publishes: side.has_published,
             stream_publishers: session.publishers,
             stream_subscriptions: session.subscriptions,

@@ -7,7 +7,7 @@ use crate::counters::add;
 use crate::env::{Env, LogPosition, QueueAnswer};
 use leveret_client::Reply;
 use leveret_metadata::{Command, Outcome};
-use leveret_queue_host::quorum::link::QueueCounts;
+use leveret_queue_host::quorum::protocol::QueueCounts;
 use leveret_queue_host::shard::unavailable;
 use leveret_types::{Now, ProtocolError, ReplyCode};
 

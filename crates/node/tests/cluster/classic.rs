@@ -89,6 +89,79 @@ fn a_queue_whose_node_is_down_refuses_and_its_consumers_are_cancelled() {
 }
 
 #[test]
+fn a_subscribers_queue_on_a_node_that_is_down_holds_up_no_publish_to_others() {
+    for kind in ["exclusive", "transient", "transient auto-delete"] {
+        let script = format!(
+            "a@1
+             b@2
+             c@3
+             a declare q => a: declared q 0 0
+             b declare s {kind} => b: declared s 0 0
+             a bind q amq.fanout k => a: bind-ok
+             b bind s amq.fanout k => b: bind-ok
+             a confirm => a: select-ok
+             c tx => c: select-ok
+             kill 2
+             a publish-to amq.fanout k m1 => a: ack 1
+             c publish-to amq.fanout k m2
+             c commit => c: commit-ok
+             a get q => a: got 1 left=1 m1
+             a get q => a: got 2 left=0 m2"
+        );
+        check(&script);
+    }
+}
+
+/// It goes with its node's process: it is as if it were gone already.
+#[test]
+fn what_only_a_subscribers_queue_on_a_node_that_is_down_would_have_is_unroutable() {
+    for kind in ["exclusive", "transient", "transient auto-delete"] {
+        let script = format!(
+            "a@1
+             b@2
+             line c@3
+             t@3
+             b declare s {kind} => b: declared s 0 0
+             a confirm => a: select-ok
+             t tx => t: select-ok
+             a publish-mandatory s m1 => a: ack 1
+             kill 2
+             a publish-mandatory s m2 => a: returned 312 m2, ack 2
+             a publish s m3 => a: ack 3
+             c publish - s m4 => c: returned m4, confirmed 1
+             t publish-mandatory s m5
+             t commit => t: returned 312 m5, commit-ok"
+        );
+        check(&script);
+    }
+}
+
+/// Simulated nodes number their connections alike: the client that comes is its node's second.
+#[test]
+fn a_client_that_comes_to_another_node_has_its_queue_anew() {
+    for kind in ["exclusive", "transient", "transient auto-delete"] {
+        let script = format!(
+            "x@1
+             a@1
+             b@2
+             b declare q {kind} => b: declared q 0 0
+             b bind q amq.direct k => b: bind-ok
+             b publish q m1
+             kill 2
+             a declare q {kind} => a: declared q 0 0
+             a confirm => a: select-ok
+             a publish-to amq.direct k m2 => a: ack 1
+             a publish q m3 => a: ack 2
+             start 2
+             a publish q m4 => a: ack 3
+             a get q => a: got 1 left=1 m3
+             a get q => a: got 2 left=0 m4"
+        );
+        check(&script);
+    }
+}
+
+#[test]
 fn what_a_client_publishes_right_before_it_closes_is_there() {
     for (close, at) in [
         ("close", 1),
@@ -446,4 +519,49 @@ fn what_queues_count_together_follows_each_of_them() {
         let none = [Counters::default(); 2];
         assert_eq!(world.counters(), none, "what is gone counts no more");
     }
+}
+
+#[test]
+fn a_delayed_message_waits_for_a_queue_whose_node_is_down_when_it_is_due() {
+    check(
+        "a@1
+         b@2
+         b declare q => b: declared q 0 0
+         a exchange d x-delayed-message x-delayed-type=fanout => a: declare-ok
+         a bind q d => a: bind-ok
+         a confirm => a: select-ok
+         a publish-delayed d m1 1000 => a: ack 1
+         kill 2
+         run 60000
+         start 2
+         run 60000
+         c@2
+         c get q => c: got 1 left=0 m1
+         c ack 1
+         run 600000
+         c get q => c: get-empty",
+    );
+}
+
+#[test]
+fn where_a_delayed_message_goes_to_other_queues_too_they_have_it_after_a_minute() {
+    check(
+        "a@1
+         b@2
+         a declare p => a: declared p 0 0
+         b declare q => b: declared q 0 0
+         a exchange d x-delayed-message x-delayed-type=fanout => a: declare-ok
+         a bind p d => a: bind-ok
+         a bind q d => a: bind-ok
+         a confirm => a: select-ok
+         a publish-delayed d m1 1000 => a: ack 1
+         kill 2
+         run 55000
+         a get p => a: get-empty
+         run 60000
+         a get p => a: got 1 left=0 m1
+         start 2
+         run 600000
+         a get p => a: get-empty",
+    );
 }

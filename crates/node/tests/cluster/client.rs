@@ -1,6 +1,6 @@
 //! A client: words to frames, frames to words.
 
-use leveret_amqp::client::{Heard, HeardError, Incoming, Opening};
+use leveret_amqp::client::{Incoming, Opening, ServerFrame, ServerFrameError};
 use leveret_amqp::encode;
 use leveret_amqp::{
     Method, Properties, RawTable, RawValue, TableBuilder, basic, channel, confirm, connection,
@@ -55,17 +55,17 @@ impl Client {
         let heard = &mut self.heard;
         let read = self.incoming.receive(written, |_, said| {
             put_into_words(&said, heard);
-            Ok::<_, HeardError>(())
+            Ok::<_, ServerFrameError>(())
         });
         read.expect("what the broker says can be read");
     }
 }
 
 /// Adds what the broker says in a frame to what a client has heard: content to its method.
-fn put_into_words(said: &Heard<'_>, heard: &mut Vec<String>) {
+fn put_into_words(said: &ServerFrame<'_>, heard: &mut Vec<String>) {
     match said {
-        Heard::Method(method) => heard.push(show(method)),
-        Heard::Header(header) => {
+        ServerFrame::Method(method) => heard.push(show(method)),
+        ServerFrame::Header(header) => {
             let properties = Properties::decode(header.properties).expect("properties");
             let headers = properties.headers();
             let last = heard.last_mut().expect("a header follows a method");
@@ -83,7 +83,7 @@ fn put_into_words(said: &Heard<'_>, heard: &mut Vec<String>) {
                 _ => {}
             }
         }
-        Heard::Body(body) => {
+        ServerFrame::Body(body) => {
             let last = heard.last_mut().expect("a body follows a header");
             match body {
                 short @ [_, ..] if short.len() < 64 => {
@@ -94,7 +94,7 @@ fn put_into_words(said: &Heard<'_>, heard: &mut Vec<String>) {
                 }
             }
         }
-        Heard::Heartbeat => {}
+        ServerFrame::Heartbeat => {}
     }
 }
 
@@ -184,6 +184,8 @@ pub fn say(words: &[&str]) -> Vec<u8> {
             encode::method(&mut out, 1, &queue::Purge { queue, nowait });
         }
         "exchange" => {
+            let mut arguments = TableBuilder::new();
+            push_arguments(&mut arguments, words);
             let declare = exchange::Declare {
                 exchange: word(0),
                 kind: word(1),
@@ -192,7 +194,7 @@ pub fn say(words: &[&str]) -> Vec<u8> {
                 auto_delete: false,
                 internal: false,
                 nowait,
-                arguments: RawTable::EMPTY,
+                arguments: arguments.as_table(),
             };
             encode::method(&mut out, 1, &declare);
         }
@@ -242,6 +244,7 @@ pub fn say(words: &[&str]) -> Vec<u8> {
             encode::method(&mut out, 1, &unbind);
         }
         "publish-transient" => publish(&mut out, "", word(0), word(1).as_bytes(), false),
+        "publish-delayed" => publish_delayed(&mut out, word(0), word(1).as_bytes(), int(word(2))),
         "publish-to" => publish(&mut out, word(0), word(1), word(2).as_bytes(), true),
         "qos" => {
             let qos = basic::Qos {
@@ -323,6 +326,25 @@ fn push_arguments(arguments: &mut TableBuilder, words: &[&str]) {
 
 fn publish(out: &mut Vec<u8>, exchange: &str, key: &str, body: &[u8], persistent: bool) {
     publish_as(out, exchange, key, body, persistent, false);
+}
+
+/// To an exchange that keeps the message back for so many milliseconds.
+fn publish_delayed(out: &mut Vec<u8>, exchange: &str, body: &[u8], delay_ms: u64) {
+    let method = basic::Publish {
+        exchange: exchange.as_bytes(),
+        routing_key: b"",
+        mandatory: false,
+        immediate: false,
+    };
+    let mut headers = TableBuilder::new();
+    headers.push("x-delay", &FieldValue::I64(delay_ms as i64));
+    let properties = Properties {
+        delivery_mode: Some(2),
+        headers: Some(headers.as_table()),
+        ..Properties::default()
+    };
+    let properties = properties.to_bytes();
+    leveret_amqp::client::publish(out, 1, &method, &properties, body, FRAME_BYTES_MAX);
 }
 
 fn publish_as(

@@ -23,9 +23,9 @@
 use bytes::Bytes;
 use leveret_amqp::Properties;
 use leveret_client::{
-    Answer, Awaited, ChannelStatus, Consume, Delivery, Flow, Ledger, LoginOutcome, Publish, Reply,
-    Request, Session, SessionLatencies, SessionState, SessionStatus, Settle, SettleOutcome,
-    Topology,
+    Answer, Answered, Awaited, ChannelStatus, Consume, DeliveredTo, Delivery, Flow, Ledger,
+    LoginOutcome, Publish, Reply, Request, Session, SessionLatencies, SessionState, SessionStatus,
+    Settle, SettleOutcome, Topology,
 };
 use leveret_types::message::MessageSummary;
 use leveret_types::{
@@ -72,7 +72,7 @@ pub struct LineSession {
     deliveries: u64,
     alarm: bool,
     published: bool,
-    confirmed: u64,
+    answered: Answered,
     latencies: SessionLatencies,
     now: Now,
 }
@@ -91,7 +91,7 @@ impl LineSession {
             deliveries: 0,
             alarm: false,
             published: false,
-            confirmed: 0,
+            answered: Answered::default(),
             latencies: SessionLatencies::default(),
             now: Now::default(),
         }
@@ -491,7 +491,7 @@ impl Session for LineSession {
     }
 
     fn flush(&mut self) {
-        let (mut lines, confirmed) = (Vec::new(), &mut self.confirmed);
+        let (mut lines, answered) = (Vec::new(), &mut self.answered);
         let now_ms = self.now.monotonic_ms;
         let latencies = &mut self.latencies.confirms;
         self.ledger.flush(now_ms, latencies, |answer: Answer| {
@@ -499,15 +499,15 @@ impl Session for LineSession {
                 true => "confirmed",
                 false => "rejected",
             };
-            *confirmed += u64::from(answer.confirmed) * answer.count;
+            answered.note(answer);
             let all = if answer.multiple { ".." } else { "" };
             lines.push(format!("{verb} {all}{}", answer.number));
         });
         lines.iter().for_each(|line| self.say(line));
     }
 
-    fn take_confirmed(&mut self) -> u64 {
-        std::mem::take(&mut self.confirmed)
+    fn take_answered(&mut self) -> Answered {
+        self.answered.take()
     }
 
     fn latencies(&mut self) -> &mut SessionLatencies {
@@ -574,6 +574,9 @@ impl Session for LineSession {
     }
     fn hears_of_cancels(&self) -> bool {
         true
+    }
+    fn delivered_to(&self, _: ConsumerId) -> DeliveredTo {
+        DeliveredTo::default()
     }
     fn oldest_held(&self) -> Vec<(ConsumerId, u64)> {
         Vec::new()

@@ -1,11 +1,13 @@
 //! The measurements: plain files, positioned writes, `fdatasync`, and a clock around them.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
 
 use super::rehearsal::{Rehearsal, Rehearsed, rehearse};
 use super::turnaround::turnaround;
@@ -122,17 +124,18 @@ fn context(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> DriveEr
 }
 
 /// A folder of our own, removed when it is dropped.
-struct Scratch(PathBuf);
+struct Scratch(TempDir);
 
 impl Scratch {
     fn new(parent: &Path) -> Result<Self, DriveError> {
-        let path = parent.join(format!("leveret-perf-drive-{}", std::process::id()));
-        fs::create_dir(&path).map_err(context("make the folder", &path))?;
-        Ok(Self(path))
+        let folder = TempDir::with_prefix_in("leveret-perf-drive-", parent);
+        folder
+            .map(Self)
+            .map_err(context("make a folder in", parent))
     }
 
     fn file(&self, name: &str) -> Result<(File, PathBuf), DriveError> {
-        let path = self.0.join(name);
+        let path = self.0.path().join(name);
         let opened = OpenOptions::new()
             .read(true)
             .write(true)
@@ -140,13 +143,6 @@ impl Scratch {
             .truncate(true)
             .open(&path);
         Ok((opened.map_err(context("make the file", &path))?, path))
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // Nobody is left to tell; what remains has a name that says whose it is.
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 
@@ -447,6 +443,7 @@ fn write_segments(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     const TINY: Plan = Plan {
         row: Duration::ZERO,
@@ -455,18 +452,14 @@ mod tests {
         rehearsed: Rehearsed::of(100, 16),
     };
 
-    fn folder(name: &str) -> PathBuf {
-        let path =
-            std::env::temp_dir().join(format!("leveret-drive-{name}-{}", std::process::id()));
-        fs::create_dir_all(&path).unwrap();
-        path
-    }
-
     #[test]
     fn every_row_is_measured_and_nothing_is_left_behind() {
-        let path = folder("rows");
+        let folder = tempfile::tempdir().unwrap();
         let mut steps = Vec::new();
-        let found = measure(&path, &TINY, &mut |step| steps.push(step.to_owned())).unwrap();
+        let found = measure(folder.path(), &TINY, &mut |step| {
+            steps.push(step.to_owned())
+        })
+        .unwrap();
         assert_eq!(steps.len(), 6);
         for rows in [&found.growing, &found.recycled] {
             let sizes: Vec<u64> = rows.iter().map(|row| row.bytes).collect();
@@ -483,8 +476,7 @@ mod tests {
                 .is_some_and(|bytes| bytes > TINY.bytes_needed())
         );
         assert_eq!(found.mixed.log.bytes, 4 << 10, "a page at least");
-        assert_eq!(fs::read_dir(&path).unwrap().count(), 0);
-        fs::remove_dir(&path).unwrap();
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 
     #[test]
@@ -496,22 +488,22 @@ mod tests {
 
     #[test]
     fn too_little_room_is_refused_before_anything_is_written() {
-        let path = folder("room");
+        let folder = tempfile::tempdir().unwrap();
         let plan = Plan {
             row: Duration::ZERO,
             bandwidth_bytes: u64::MAX / 2,
             ..TINY
         };
-        let error = measure(&path, &plan, &mut |_| panic!("nothing is to begin")).unwrap_err();
+        let error =
+            measure(folder.path(), &plan, &mut |_| panic!("nothing is to begin")).unwrap_err();
         assert!(matches!(error, DriveError::NoRoom { .. }), "{error}");
         assert!(error.to_string().ends_with("free some, or use --fast"));
         let fast = DriveError::NoRoom {
-            path: path.clone(),
+            path: folder.path().to_owned(),
             free: 0,
             needed: Plan::FAST.bytes_needed(),
         };
         assert!(fast.to_string().ends_with("free some"), "{fast}");
-        fs::remove_dir(&path).unwrap();
     }
 
     #[test]

@@ -354,21 +354,9 @@ fn confirm(mut socket: TcpStream, confirmed: &Receiver<u32>) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    fn file(name: &str) -> (File, std::path::PathBuf) {
-        let path = std::env::temp_dir().join(format!("leveret-{name}-{}", std::process::id()));
-        let file = File::options()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .open(&path)
-            .unwrap();
-        (file, path)
-    }
-
     #[test]
     fn the_loop_gives_what_littles_law_says_and_ends() {
-        let (file, path) = file("rehearsal");
+        let file = tempfile::tempfile().unwrap();
         let load = Rehearsed {
             window: 64,
             message_bytes: 1_000,
@@ -377,7 +365,6 @@ mod tests {
         };
         let noise = vec![7; 1 << 20];
         let found = rehearse(&file, 1 << 22, &noise, load, Duration::from_millis(300)).unwrap();
-        std::fs::remove_file(path).unwrap();
         assert_eq!(found.load, load);
         assert!(found.rate > 0.0 && found.confirm.count > 0 && found.sync.count > 0);
         assert!(found.batch >= 1.0 && found.batch <= 64.0);
@@ -388,7 +375,7 @@ mod tests {
 
     #[test]
     fn messages_larger_than_a_piece_and_a_window_of_one_go_round_too() {
-        let (file, path) = file("rehearsal-large");
+        let file = tempfile::tempfile().unwrap();
         let load = Rehearsed {
             window: 1,
             message_bytes: 300_000,
@@ -397,7 +384,6 @@ mod tests {
         };
         let noise = vec![7; 1 << 20];
         let found = rehearse(&file, 1 << 22, &noise, load, Duration::from_millis(200)).unwrap();
-        std::fs::remove_file(path).unwrap();
         assert!(found.batch > 0.99 && found.batch < 1.01, "{}", found.batch);
     }
 

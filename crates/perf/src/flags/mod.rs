@@ -30,7 +30,7 @@ pub struct RunOptions {
     pub load: LoadOptions,
     /// Where it goes.
     #[command(flatten)]
-    pub place: PlaceOptions,
+    pub target: TargetOptions,
     /// What is done with what was found.
     #[command(flatten)]
     pub outcome: OutcomeOptions,
@@ -143,7 +143,7 @@ pub struct LoadOptions {
 /// Where the load goes, and for how long.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Place and time")]
-pub struct PlaceOptions {
+pub struct TargetOptions {
     /// Broker, amqp:// or rabbitmq-stream://user:password@host:port/vhost; a node of our own where
     /// not given [-h]
     #[arg(long, value_name = "URI", conflicts_with = "uris")]
@@ -254,7 +254,7 @@ impl RunOptions {
         if self.outcome.fast {
             spec = fast(&spec);
         }
-        self.place.apply(&mut spec)?;
+        self.target.apply(&mut spec)?;
         let is_elsewhere = !spec.uris.is_empty() || self.outcome.compare.is_some();
         if !is_elsewhere && !self.outcome.pid.is_empty() {
             return Err(
@@ -280,7 +280,7 @@ impl RunOptions {
     }
 }
 
-impl PlaceOptions {
+impl TargetOptions {
     fn apply(&self, spec: &mut Spec) -> Result<(), String> {
         let uris = self.uri.iter().chain(&self.uris);
         let uris: Vec<String> = uris.map(|uri| uri.trim().to_owned()).collect();

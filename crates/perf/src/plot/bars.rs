@@ -1,7 +1,7 @@
 //! Bars in groups, from zero, each with its value above it.
 
 use super::paint::{Paint, Part};
-use super::scale::Placed;
+use super::scale::FittedAxis;
 use super::svg::{self, Anchor, Area, Canvas};
 use super::{BarSeries, Bars, Figure, GROUPS_MAX, SERIES_MAX, Scale};
 
@@ -31,7 +31,7 @@ pub(super) fn draw(figure: &Figure, bars: &Bars, paint: Paint) -> String {
     let values = series
         .iter()
         .flat_map(|one| one.values.iter().take(groups.len()).flatten());
-    let y = Placed::fit(bars.y.scale, bars.y.unit, values.copied());
+    let y = FittedAxis::fit(bars.y.scale, bars.y.unit, values.copied());
     let legend = draw_legend(&mut canvas, series);
     let left = svg::gutter(&y.ticks).max(overhang(groups));
     let step = (svg::WIDTH - 16.0 - left) / groups.len().max(1) as f64;
@@ -199,7 +199,7 @@ fn lay(groups: &[String]) -> Lay {
 fn draw_group(
     canvas: &mut Canvas,
     area: Area,
-    y: &Placed,
+    y: &FittedAxis,
     bars: &Bars,
     (at, series, stand): (usize, &[BarSeries], Stand),
 ) {

@@ -1,7 +1,7 @@
 //! Line charts: each line labelled at its end, so that nobody has to match colours to a legend.
 
 use super::paint::{Paint, Part};
-use super::scale::Placed;
+use super::scale::FittedAxis;
 use super::svg::{self, Anchor, Area, Canvas};
 use super::{Figure, Lines, POINTS_MAX, SERIES_MAX, Series, Span};
 
@@ -29,12 +29,12 @@ pub(super) fn draw(figure: &Figure, lines: &Lines, paint: Paint) -> String {
         .spans
         .iter()
         .flat_map(|span| [span.range.0, span.range.1]);
-    let x = Placed::fit(
+    let x = FittedAxis::fit(
         lines.x.scale,
         lines.x.unit,
         points().map(|point| point.0).chain(borders),
     );
-    let y = Placed::fit(lines.y.scale, lines.y.unit, points().map(|point| point.1));
+    let y = FittedAxis::fit(lines.y.scale, lines.y.unit, points().map(|point| point.1));
     let area = plot_area(&canvas, &y, &thinned);
     for span in &lines.spans {
         draw_span(&mut canvas, area, &x, span);
@@ -56,7 +56,7 @@ pub(super) fn draw(figure: &Figure, lines: &Lines, paint: Paint) -> String {
     canvas.finish()
 }
 
-fn plot_area(canvas: &Canvas, y: &Placed, series: &[Series]) -> Area {
+fn plot_area(canvas: &Canvas, y: &FittedAxis, series: &[Series]) -> Area {
     let widest = series
         .iter()
         .map(|series| svg::width_of(&series.name))
@@ -69,7 +69,7 @@ fn plot_area(canvas: &Canvas, y: &Placed, series: &[Series]) -> Area {
     }
 }
 
-fn draw_span(canvas: &mut Canvas, area: Area, x: &Placed, span: &Span) {
+fn draw_span(canvas: &mut Canvas, area: Area, x: &FittedAxis, span: &Span) {
     let (Some(from), Some(to)) = (x.place(span.range.0), x.place(span.range.1)) else {
         return;
     };
@@ -97,7 +97,7 @@ fn draw_span(canvas: &mut Canvas, area: Area, x: &Placed, span: &Span) {
     }
 }
 
-fn draw_axis(canvas: &mut Canvas, area: Area, x: &Placed, lines: &Lines) {
+fn draw_axis(canvas: &mut Canvas, area: Area, x: &FittedAxis, lines: &Lines) {
     canvas.line(
         (area.left, area.bottom),
         (area.right, area.bottom),
@@ -124,7 +124,7 @@ fn draw_axis(canvas: &mut Canvas, area: Area, x: &Placed, lines: &Lines) {
     );
 }
 
-fn placed<'a>(series: &'a Series, area: Area, x: &Placed, y: &Placed) -> Drawn<'a> {
+fn placed<'a>(series: &'a Series, area: Area, x: &FittedAxis, y: &FittedAxis) -> Drawn<'a> {
     let place = |&(along, up): &(f64, f64)| Some((area.x(x.place(along)?), area.y(y.place(up)?)));
     Drawn {
         series,
@@ -186,7 +186,7 @@ fn spread(labels: &mut [(f64, (f64, f64), &Series)], area: Area) {
     }
 }
 
-fn draw_hints(canvas: &mut Canvas, area: Area, x: &Placed, lines: &Lines, series: &[Series]) {
+fn draw_hints(canvas: &mut Canvas, area: Area, x: &FittedAxis, lines: &Lines, series: &[Series]) {
     if canvas.paint != Paint::Page {
         return;
     }

@@ -28,7 +28,7 @@ const TIME_STEPS: [f64; 14] = [
 
 /// An axis with its range.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Placed {
+pub(super) struct FittedAxis {
     scale: Scale,
     low: f64,
     high: f64,
@@ -36,7 +36,7 @@ pub(super) struct Placed {
     pub ticks: Vec<(f64, String)>,
 }
 
-impl Placed {
+impl FittedAxis {
     /// The axis that shows all of `values`.
     pub fn fit(scale: Scale, unit: Unit, values: impl Iterator<Item = f64>) -> Self {
         let shown =

@@ -1,6 +1,6 @@
 //! Figures of every kind and of hostile data.
 
-use super::scale::Placed;
+use super::scale::FittedAxis;
 use super::*;
 
 fn axis(scale: Scale, unit: Unit) -> Axis {
@@ -129,7 +129,7 @@ fn ticks_are_numbers_that_people_count_in() {
         ),
     ];
     for (scale, unit, values, wanted) in cases {
-        let placed = Placed::fit(scale, unit, values.iter().copied());
+        let placed = FittedAxis::fit(scale, unit, values.iter().copied());
         let labels: Vec<&str> = placed.ticks.iter().map(|tick| tick.1.as_str()).collect();
         assert_eq!(labels, wanted, "{scale:?} {values:?}");
         assert!(
@@ -143,7 +143,7 @@ fn ticks_are_numbers_that_people_count_in() {
 
 #[test]
 fn every_further_nine_takes_the_same_room() {
-    let placed = Placed::fit(Scale::Percentile, Unit::Percentile, [99.99].into_iter());
+    let placed = FittedAxis::fit(Scale::Percentile, Unit::Percentile, [99.99].into_iter());
     let at = |value: f64| placed.place(value).unwrap();
     assert!((at(99.0) - at(90.0) - (at(99.9) - at(99.0))).abs() < 1e-9);
 }
@@ -152,7 +152,7 @@ fn every_further_nine_takes_the_same_room() {
 fn ranges_of_any_size_have_few_ticks() {
     for high in [1e-300, 1e-9, 0.1, 1.0, 7.0, 1e6, 1e18, 1e300] {
         for scale in [Scale::Linear, Scale::Time, Scale::Log, Scale::Percentile] {
-            let ticks = Placed::fit(scale, Unit::Count, [high].into_iter()).ticks;
+            let ticks = FittedAxis::fit(scale, Unit::Count, [high].into_iter()).ticks;
             assert!(ticks.len() <= 64, "{scale:?} {high}: {}", ticks.len());
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leveret_stream_protocol::server::NO_NODE;
-use leveret_stream_protocol::{Answer, OffsetSpec, Request, ResponseCode, next_frame};
+use leveret_stream_protocol::{OffsetSpec, Request, ResponseCode, next_frame};
 use rustls::ClientConfig;
 
 use super::FRAME_READ_BYTES_MAX;
@@ -27,7 +27,6 @@ pub struct StreamClient {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Said {
     Done,
-    Offset(u64),
     Led(bool),
     Opened,
     Closed,
@@ -105,19 +104,6 @@ impl StreamClient {
             stream,
         };
         self.call(declare).map(|_| ())
-    }
-
-    /// How far a consumer of that name has stored that it came; none if it never did.
-    ///
-    /// # Errors
-    /// See [`Self::create`].
-    pub fn query_offset(&mut self, reference: &str, stream: &str) -> Result<Option<u64>, Error> {
-        match self.call(Request::QueryOffset { reference, stream }) {
-            Ok(Said::Offset(offset)) => Ok(Some(offset)),
-            Ok(_) => Ok(None),
-            Err(Error::Refused { code, .. }) if code == ResponseCode::NO_OFFSET.0 => Ok(None),
-            Err(error) => Err(error),
-        }
     }
 
     /// Stores how far a consumer of that name has come.
@@ -198,16 +184,7 @@ fn said(event: &Event<'_>) -> Option<(Said, Option<u32>)> {
     Some(match event {
         Event::Opened => (Said::Opened, None),
         Event::Closed => (Said::Closed, None),
-        Event::Answered {
-            correlation_id,
-            answer,
-        } => {
-            let said = match answer {
-                Answer::QueryOffset { offset } => Said::Offset(*offset),
-                _ => Said::Done,
-            };
-            (said, Some(*correlation_id))
-        }
+        Event::Answered { correlation_id, .. } => (Said::Done, Some(*correlation_id)),
         Event::Metadata(streams) => {
             let is_led = |stream: &leveret_stream_protocol::server::StreamMetadata<'_>| {
                 stream.code == ResponseCode::OK && stream.leader != NO_NODE

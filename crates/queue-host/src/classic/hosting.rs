@@ -1,7 +1,7 @@
 //! The verbs of [`QueueHost`] as a queue that is on this node alone does them: in place, and
 //! answered at once.
 
-use super::{Attached, ClassicQueue, LogView, WaitingGet};
+use super::{Attached, ClassicLog, ClassicQueue, WaitingGet};
 use crate::effects::{DeadLetter, Deferred};
 use crate::events::{QueueAnswer, QueueEvent};
 use crate::link::ConsumerLink;
@@ -9,10 +9,10 @@ use crate::notify::Notify;
 use crate::outcome::{Bodies, Enqueued, GetOutcome};
 use crate::peeked::{self, Found};
 use crate::queue_host::{Asker, Get, HostContext, QueueHost, When};
-use crate::quorum::link::{Event, Fetched, QueueCounts, Settle};
+use crate::quorum::protocol::{Event, Fetched, QueueCounts, Settle};
 use crate::stored;
 use crate::subscriber::Subscriber;
-use leveret_queue::{AttachError, Consumer, Got, Offer, Position, Reason};
+use leveret_queue::{AttachError, Consumer, Got, HeldMessage, Offer, Position, Reason};
 use leveret_storage::{BodyId, Durability, ShardLogs, SharedBody};
 use leveret_types::limits::CHUNK_BYTES;
 use leveret_types::{ConsumerId, Message, Now};
@@ -36,12 +36,7 @@ impl ClassicQueue {
     pub(super) fn look(&mut self, context: &mut HostContext<'_>, before: u64) -> Option<Fetched> {
         self.pump(context);
         let position = self.queue.ready_behind(before);
-        let id = self.id;
-        let mut read = |at: Position| match &self.view {
-            Some(view) => view.find(at.index),
-            None => peeked::read(context.logs, id, at),
-        };
-        match position.map(|at| (at, read(at))) {
+        match position.map(|at| (at, self.read(context.logs, at))) {
             Some((at, Found::Message(message))) => {
                 self.queue.note_head(at, message.summary.published_ms);
                 Some(Fetched::Message(message))
@@ -49,6 +44,22 @@ impl ClassicQueue {
             Some((_, Found::Never)) => Some(Fetched::Unreadable),
             Some((_, Found::Pending)) => None,
             None => Some(Fetched::Gone),
+        }
+    }
+
+    /// A message where the queue keeps its messages.
+    fn read(&self, logs: &mut ShardLogs, at: Position) -> Found {
+        match &self.view {
+            Some(view) => view.find(at.index),
+            None => peeked::read(logs, self.id, at),
+        }
+    }
+
+    /// A message that somebody holds, which stays so; nothing while it is being read from disk.
+    pub(super) fn show_held(&self, logs: &mut ShardLogs, held: &HeldMessage) -> Option<Fetched> {
+        match self.queue.has(held.consumer, held.position) {
+            true => self.read(logs, held.position).fetched(),
+            false => Some(Fetched::Gone),
         }
     }
 
@@ -202,8 +213,7 @@ impl QueueHost for ClassicQueue {
         self.queue
             .detach(context.now, subscription, context.scratch);
         self.consumers.remove(&subscription);
-        self.subscriptions
-            .retain(|(known, _)| *known != subscription);
+        self.subscriptions.remove(&subscription);
         self.waiting_gets
             .retain(|waiting| waiting.subscription != subscription);
         self.carry_out(context);
@@ -222,11 +232,11 @@ impl QueueHost for ClassicQueue {
         } = get;
         // What this batch has published so far must be seen, and what has expired must not.
         self.pump(context);
-        let mut view = LogView {
+        let mut view = ClassicLog {
             queue: self.id,
             logs: context.logs,
             fresh: &self.fresh,
-            looked: &mut self.looked,
+            peeked: &mut self.peeked,
             consumers: &self.consumers,
             view: self.view.as_deref(),
         };

@@ -1,12 +1,12 @@
 //! A queue that is on this node alone, as the remote queues of other nodes see it.
 
 use super::ClassicQueue;
-use super::guests::Guest;
+use super::node_sessions::NodeSession;
 use crate::link::{ConsumerLink, Link};
 use crate::notify::Notify;
 use crate::outcome::{Bodies, Enqueued};
 use crate::queue_host::{Get, HostContext, QueueHost};
-use crate::quorum::link::{Answer, Event, Fetched, Operation, Registration};
+use crate::quorum::protocol::{Answer, Event, Fetched, Operation, Registration};
 use crate::serving::{Credit, Query, ServesNodes};
 use crate::subscriber::Subscriber;
 use leveret_queue::Consumer;
@@ -15,9 +15,9 @@ use std::sync::Arc;
 
 impl ClassicQueue {
     /// What a node's remote queue had is given back.
-    pub(super) fn forget_guest(&mut self, context: &mut HostContext<'_>, node: NodeId) {
-        if let Some(guest) = self.guests.remove(node) {
-            for subscription in guest.subscriptions {
+    pub(super) fn end_session(&mut self, context: &mut HostContext<'_>, node: NodeId) {
+        if let Some(node_session) = self.node_sessions.remove(node) {
+            for subscription in node_session.subscriptions {
                 QueueHost::detach(self, context, subscription);
             }
         }
@@ -47,6 +47,9 @@ impl ClassicQueue {
                 match QueueHost::publish(self, context, &message, bodies, &Notify::Nobody) {
                     Enqueued::Durable => return true,
                     Enqueued::Rejected | Enqueued::Gone => {
+                        if let Some(node_session) = self.node_sessions.get_mut(from) {
+                            node_session.refused.refuse(sequence);
+                        }
                         let sequences = sequence..sequence + 1;
                         self.say(context, from, Event::Refused { sequences });
                     }
@@ -71,23 +74,35 @@ impl ServesNodes for ClassicQueue {
         session: u64,
         registration: &Registration,
     ) {
-        let known = self.guests.get(from);
-        if known.is_some_and(|guest| guest.session >= session) {
+        let known = self.node_sessions.get(from);
+        if known.is_some_and(|node_session| node_session.session >= session) {
             return;
         }
-        let same = known.filter(|guest| guest.start == registration.start);
-        let taken = same.map_or(0, |guest| guest.taken);
-        self.forget_guest(context, from);
+        let same = known.filter(|node_session| node_session.start == registration.start);
+        let taken = same.map_or(0, |node_session| node_session.taken);
+        let mut refused = same
+            .map(|node_session| node_session.refused.clone())
+            .unwrap_or_default();
+        refused.acknowledged(registration.first_sequence);
+        self.end_session(context, from);
         let through = taken.max(registration.first_sequence.saturating_sub(1));
-        let guest = Guest::new(session, registration.start, through);
-        self.guests.add(from, guest);
+        let mut node_session = NodeSession::new(session, registration.start, through);
+        node_session.refused = refused.clone();
+        self.node_sessions.add(from, node_session);
+        for sequences in refused.numbers.iter() {
+            self.say(context, from, Event::Refused { sequences });
+        }
         self.say(context, from, Event::Committed { through });
     }
 
-    fn absent(&mut self, _context: &mut HostContext<'_>, _from: NodeId, _term: u64) {}
+    fn nothing_to_register(&mut self, _context: &mut HostContext<'_>, _from: NodeId, _term: u64) {}
 
     fn admits(&mut self, context: &mut HostContext<'_>, from: NodeId, session: u64) -> bool {
-        match self.guests.get(from).map(|guest| guest.session) {
+        match self
+            .node_sessions
+            .get(from)
+            .map(|node_session| node_session.session)
+        {
             Some(known) if known == session => true,
             Some(known) if known > session => false,
             _ => {
@@ -105,9 +120,12 @@ impl ServesNodes for ClassicQueue {
         first: u64,
         operations: Vec<Operation>,
     ) {
-        let taken = self.guests.get(from).map_or(0, |guest| guest.taken);
+        let taken = self
+            .node_sessions
+            .get(from)
+            .map_or(0, |node_session| node_session.taken);
         if first > taken + 1 {
-            self.guests.remove(from);
+            self.node_sessions.remove(from);
             return self.ask_to_present(context, from);
         }
         let mut is_durable = false;
@@ -119,8 +137,8 @@ impl ServesNodes for ClassicQueue {
             }
         }
         let chunk = context.logs.position();
-        let guest = self.guests.get_mut(from);
-        if guest.is_some_and(|guest| guest.took(last, chunk, is_durable)) {
+        let node_session = self.node_sessions.get_mut(from);
+        if node_session.is_some_and(|node_session| node_session.took(last, chunk, is_durable)) {
             self.say(context, from, Event::Committed { through: last });
         }
     }
@@ -140,10 +158,10 @@ impl ServesNodes for ClassicQueue {
         let subscriber = Subscriber::Node(from);
         let result = self.take_consumer(context, consumer, subscriber, place);
         if result.is_ok()
-            && let Some(guest) = self.guests.get_mut(from)
+            && let Some(node_session) = self.node_sessions.get_mut(from)
         {
-            guest.links.insert(id, link);
-            guest.subscriptions.insert(id);
+            node_session.links.insert(id, link);
+            node_session.subscriptions.insert(id);
         }
         let consumer = id;
         self.say(context, from, Event::Attached { consumer, result });
@@ -164,9 +182,9 @@ impl ServesNodes for ClassicQueue {
 
     fn detach(&mut self, context: &mut HostContext<'_>, from: NodeId, subscription: ConsumerId) {
         QueueHost::detach(self, context, subscription);
-        if let Some(guest) = self.guests.get_mut(from) {
-            guest.links.remove(&subscription);
-            guest.subscriptions.remove(&subscription);
+        if let Some(node_session) = self.node_sessions.get_mut(from) {
+            node_session.links.remove(&subscription);
+            node_session.subscriptions.remove(&subscription);
         }
     }
 
@@ -177,11 +195,17 @@ impl ServesNodes for ClassicQueue {
         consumer: ConsumerId,
         Credit { messages, bytes }: Credit,
     ) {
-        let guest = self.guests.get(from);
-        let link = guest.and_then(|guest| guest.links.get(&consumer));
+        let node_session = self.node_sessions.get(from);
+        let link = node_session.and_then(|node_session| node_session.links.get(&consumer));
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         if link.is_some_and(|link| link.give(messages as usize, bytes)) {
             self.unblock(context, consumer);
+        }
+    }
+
+    fn acknowledged(&mut self, _context: &mut HostContext<'_>, from: NodeId, first: u64) {
+        if let Some(node_session) = self.node_sessions.get_mut(from) {
+            node_session.refused.acknowledged(first);
         }
     }
 
@@ -191,8 +215,8 @@ impl ServesNodes for ClassicQueue {
                 subscription,
                 no_ack,
             } => {
-                if let Some(guest) = self.guests.get_mut(from) {
-                    guest.subscriptions.insert(subscription);
+                if let Some(node_session) = self.node_sessions.get_mut(from) {
+                    node_session.subscriptions.insert(subscription);
                 }
                 let subscriber = Subscriber::Node(from);
                 let get = Get {

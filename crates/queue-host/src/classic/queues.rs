@@ -1,23 +1,24 @@
 //! The classic queues of a shard: which of them have something to do, and when.
 
 use super::ClassicQueue;
-use crate::active::ActiveQueues;
-use crate::around::Around;
 use crate::events::QueueEvent;
 use crate::host_kind::{CountersByType, HostKind};
 use crate::log_ids::log_of;
 use crate::queue_host::HostContext;
 use crate::queue_spec::{LocalQueueStats, QueueSpec};
-use crate::quorum::link::{Answer, Command, Origin};
+use crate::quorum::Refusals;
+use crate::quorum::protocol::{Answer, Command, Fetched, Origin};
+use crate::sampled_queues::ActiveQueues;
 use crate::serving::serve;
+use crate::shard_context::ShardContext;
 use crate::stream_events::StreamNews;
 use crate::stream_view::SavedView;
 use crate::subscriber::Subscriber;
 use hashbrown::HashMap;
 use leveret_client::Reply;
-use leveret_queue::{Counts, State};
+use leveret_queue::{Counts, HeldMessage, State, Waiting};
 use leveret_storage::ShardLogs;
-use leveret_types::{NodeId, Now, QueueId};
+use leveret_types::{ConsumerId, NodeId, Now, QueueId, QueueKind};
 use std::collections::BTreeSet;
 use std::ops::Range;
 
@@ -56,6 +57,8 @@ pub(crate) struct HandedOver {
     pub(crate) view: Option<SavedView>,
     /// Whose operations were taken, and how far.
     pub(crate) origins: Vec<(Origin, u64)>,
+    /// Which of these operations were refused.
+    pub(crate) refused: Vec<(Origin, Refusals)>,
 }
 
 impl ClassicQueues {
@@ -141,7 +144,8 @@ impl ClassicQueues {
         Some(HandedOver {
             state: queue.queue.state(),
             view,
-            origins: queue.guests.origins(),
+            origins: queue.node_sessions.origins(),
+            refused: queue.node_sessions.refused(),
             priority_logs: queue.priority_logs,
         })
     }
@@ -169,27 +173,27 @@ impl ClassicQueues {
 impl HostKind for ClassicQueues {
     fn receive(
         &mut self,
-        around: &mut Around<'_>,
+        context: &mut ShardContext<'_>,
         from: NodeId,
         queue: QueueId,
         session: u64,
         command: Command,
     ) {
         let Some(found) = self.used(queue) else {
-            around
+            context
                 .answers
                 .extend(Answer::not_here(from, queue, &command));
             return;
         };
-        serve(found, &mut around.context(), from, session, command);
-        if found.guests.await_log() && !std::mem::replace(&mut found.listed.unsynced, true) {
+        serve(found, &mut context.host_context(), from, session, command);
+        if found.node_sessions.await_log() && !std::mem::replace(&mut found.listed.unsynced, true) {
             self.unsynced.push(queue);
         }
     }
 
     fn dead_lettered(
         &mut self,
-        around: &mut Around<'_>,
+        context: &mut ShardContext<'_>,
         queue: QueueId,
         priority_log: u8,
         range: Range<u64>,
@@ -198,7 +202,7 @@ impl HostKind for ClassicQueues {
             return;
         };
         self.counters = None;
-        let context = &mut around.context();
+        let context = &mut context.host_context();
         found.dead.arrived(priority_log, &range);
         found
             .queue
@@ -209,61 +213,63 @@ impl HostKind for ClassicQueues {
 
     fn not_dead_lettered(
         &mut self,
-        around: &mut Around<'_>,
+        context: &mut ShardContext<'_>,
         queue: QueueId,
         priority_log: u8,
         index: u64,
     ) {
         if let Some(found) = self.used(queue) {
-            found.dead.refused(around.now, priority_log, index);
+            found.dead.refused(context.now, priority_log, index);
         }
     }
 
-    fn loaded(&mut self, around: &mut Around<'_>, queue: QueueId) {
+    fn loaded(&mut self, context: &mut ShardContext<'_>, queue: QueueId) {
         if let Some(found) = self.used(queue) {
-            found.loaded(&mut around.context());
+            found.loaded(&mut context.host_context());
         }
     }
 
-    fn remove(&mut self, around: &mut Around<'_>, id: QueueId) -> Option<Counts> {
-        let queue = self.take(&mut around.context(), id)?;
+    fn remove(&mut self, context: &mut ShardContext<'_>, id: QueueId) -> Option<Counts> {
+        let queue = self.take(&mut context.host_context(), id)?;
         for priority_log in &queue.priority_logs {
-            around.logs.delete_log(log_of(id, *priority_log));
+            context.logs.delete_log(log_of(id, *priority_log));
         }
-        Some(queue.counts_now(around.now))
+        Some(queue.counts_now(context.now))
     }
 
-    fn on_durable(&mut self, around: &mut Around<'_>) {
-        let through = around.logs.durable_through();
+    fn on_durable(&mut self, context: &mut ShardContext<'_>) {
+        let through = context.logs.durable_through();
         let map = &mut self.map;
         self.unsynced.retain(|id| {
             let Some(queue) = map.get_mut(id) else {
                 return false;
             };
-            queue.guests.on_durable(*id, through, around.answers);
-            queue.listed.unsynced = queue.guests.await_log();
+            queue
+                .node_sessions
+                .on_durable(*id, through, context.answers);
+            queue.listed.unsynced = queue.node_sessions.await_log();
             queue.listed.unsynced
         });
     }
 
-    fn peer_up(&mut self, _around: &mut Around<'_>, _peer: NodeId) {}
+    fn peer_up(&mut self, _context: &mut ShardContext<'_>, _peer: NodeId) {}
 
-    fn peer_down(&mut self, around: &mut Around<'_>, peer: NodeId) {
-        let used = |queue: &ClassicQueue| queue.guests.get(peer).is_some();
+    fn peer_down(&mut self, context: &mut ShardContext<'_>, peer: NodeId) {
+        let used = |queue: &ClassicQueue| queue.node_sessions.get(peer).is_some();
         let of_peer = self.map.iter().filter(|(_, queue)| used(queue));
         let mut of_peer: Vec<QueueId> = of_peer.map(|(id, _)| *id).collect();
         // In their order, so that the same happens each time.
         of_peer.sort_unstable();
         for id in of_peer {
             if let Some(queue) = self.used(id) {
-                queue.forget_guest(&mut around.context(), peer);
+                queue.end_session(&mut context.host_context(), peer);
             }
         }
     }
 
-    fn tick(&mut self, around: &mut Around<'_>) {
+    fn tick(&mut self, context: &mut ShardContext<'_>) {
         while let Some(&(at, id)) = self.deadlines.first() {
-            if at > around.now.monotonic_ms {
+            if at > context.now.monotonic_ms {
                 break;
             }
             self.deadlines.remove(&(at, id));
@@ -273,7 +279,7 @@ impl HostKind for ClassicQueues {
         }
     }
 
-    fn finish(&mut self, around: &mut Around<'_>) {
+    fn finish(&mut self, context: &mut ShardContext<'_>) {
         while let Some(id) = self.dirty.pop() {
             let Some(queue) = self.map.get_mut(&id) else {
                 continue;
@@ -281,8 +287,8 @@ impl HostKind for ClassicQueues {
             queue.listed.dirty = false;
             self.counters = None;
             self.active.note(id, &mut queue.listed.active);
-            queue.pump(&mut around.context());
-            let deadline = queue.next_deadline_ms(around.now).unwrap_or(0);
+            queue.pump(&mut context.host_context());
+            let deadline = queue.next_deadline_ms(context.now).unwrap_or(0);
             let noted = std::mem::replace(&mut queue.listed.deadline_ms, deadline);
             if deadline != noted {
                 self.deadlines.remove(&(noted, id));
@@ -303,6 +309,34 @@ impl HostKind for ClassicQueues {
 
     fn local_stats(&self, now: Now, logs: &ShardLogs, queue: QueueId) -> Option<LocalQueueStats> {
         Some(self.map.get(&queue)?.local_stats(now, logs))
+    }
+
+    fn waiting(&self, queue: QueueId) -> Option<Waiting> {
+        let queue = &self.map.get(&queue)?.queue;
+        (queue.kind() == QueueKind::Quorum).then(|| queue.waiting())
+    }
+
+    fn held_behind(
+        &self,
+        queue: QueueId,
+        of: Option<&[ConsumerId]>,
+        before: u64,
+        count: usize,
+    ) -> Option<Vec<HeldMessage>> {
+        let queue = self.map.get(&queue)?;
+        Some(queue.queue.held_behind(of, before, count))
+    }
+
+    fn show_held(
+        &mut self,
+        context: &mut ShardContext<'_>,
+        queue: QueueId,
+        held: &HeldMessage,
+    ) -> Option<Fetched> {
+        match self.map.get(&queue) {
+            Some(queue) => queue.show_held(context.logs, held),
+            None => Some(Fetched::Gone),
+        }
     }
 
     fn take_active(&mut self, out: &mut Vec<QueueId>) {

@@ -3,14 +3,16 @@
 //! Each node that uses such a queue has a *remote queue* for it, which keeps its clients'
 //! operations until the queue's leader says that they are committed, and knows what its consumers
 //! hold. The leader may be in the same shard, or on another node: what is said is the same
-//! ([`link`]).
+//! ([`protocol`]).
 
-pub mod link;
+pub mod protocol;
 
+mod refusals;
 mod remote_queue;
 mod remote_queues;
 pub mod replica;
 
+pub(crate) use refusals::Refusals;
 pub use remote_queues::LocalDeliveries;
 pub(crate) use remote_queues::RemoteQueues;
 

@@ -11,7 +11,7 @@
 //! new session begins with all that the leader must know, so that a loss of anything on the way
 //! changes nothing.
 //!
-//! Invariant: an operation leaves the journal only when the leader has said that it is committed,
+//! Invariant: an operation stays pending until the leader has said that it is committed,
 //! and takes effect once however often it is sent: its number is the same each time.
 //! Invariant: what a consumer holds is in the registration until the settle of it is committed.
 
@@ -31,7 +31,7 @@ mod waiting_deliveries;
 pub(crate) use leader_search::LeaderLocation;
 pub(crate) use pending::Budget;
 
-use super::link::{Command, Operation, QueueCounts, Settle};
+use super::protocol::{Command, Operation, QueueCounts, Settle};
 use crate::events::QueueAnswer;
 use crate::events::QueueEvent;
 use crate::link::ConsumerLink;
@@ -45,7 +45,7 @@ use leader_search::LeaderSearch;
 use leveret_queue::{AttachError, Consumer};
 use leveret_types::limits::{LINK_CONSUMER_BYTES_MAX, LINK_CONSUMER_MESSAGES_MAX};
 use leveret_types::{ConnectionId, ConsumerId, Message, NodeId, Now, QueueId};
-use pending::{Journal, PendingOperation};
+use pending::{PendingOperation, PendingOperations};
 use questions::Questions;
 use questions::{Question, Request};
 use session::Session;
@@ -54,14 +54,14 @@ use subscription::Subscription;
 use waiting_deliveries::WaitingDeliveries;
 
 /// What a remote queue's calls may reach.
-pub(crate) struct Reach<'a> {
+pub(crate) struct RemoteContext<'a> {
     pub(crate) now: Now,
     /// This node.
     pub(crate) node: NodeId,
     pub(crate) effects: &'a mut ShardEffects,
 }
 
-impl Reach<'_> {
+impl RemoteContext<'_> {
     fn post(&mut self, connection: ConnectionId, event: QueueEvent) {
         self.effects.posts.push((connection, event));
     }
@@ -83,7 +83,7 @@ pub(crate) struct RemoteQueue {
     session: Session,
     /// Whether the queue's only node is down, so that nothing is worth waiting for.
     is_unavailable: bool,
-    journal: Journal,
+    pending_operations: PendingOperations,
     subscriptions: HashMap<ConsumerId, Subscription, foldhash::fast::FixedState>,
     questions: Questions,
     /// Connections that are held back until there is room.
@@ -104,7 +104,7 @@ impl RemoteQueue {
             leader: LeaderSearch::new(),
             session: Session::new(),
             is_unavailable: false,
-            journal: Journal::new(together),
+            pending_operations: PendingOperations::new(together),
             subscriptions: HashMap::default(),
             questions: Questions::new(),
             throttled: Vec::new(),
@@ -114,13 +114,13 @@ impl RemoteQueue {
         }
     }
 
-    pub(crate) const fn place(&self) -> LeaderLocation {
-        self.leader.place
+    pub(crate) const fn leader_location(&self) -> LeaderLocation {
+        self.leader.location
     }
 
     /// The node that leads, or that was asked because it probably does.
     pub(crate) const fn leader(&self) -> Option<NodeId> {
-        match self.leader.place {
+        match self.leader.location {
             LeaderLocation::Led(node) | LeaderLocation::Asked(node) => Some(node),
             LeaderLocation::Unknown => None,
         }
@@ -128,12 +128,12 @@ impl RemoteQueue {
 
     /// Whether there are operations of which no leader has said that they are committed.
     pub(crate) fn has_operations_under_way(&self) -> bool {
-        !self.journal.is_empty()
+        !self.pending_operations.is_empty()
     }
 
     /// Whether what a node says in the session may be the leader's words.
     pub(crate) fn is_with(&self, node: NodeId) -> bool {
-        match self.leader.place {
+        match self.leader.location {
             LeaderLocation::Unknown => true,
             LeaderLocation::Asked(asked) | LeaderLocation::Led(asked) => asked == node,
         }
@@ -159,12 +159,14 @@ impl RemoteQueue {
 
     /// Whether somebody wants something of the queue.
     fn is_used(&self) -> bool {
-        !self.journal.is_empty() || !self.subscriptions.is_empty() || !self.questions.is_empty()
+        !self.pending_operations.is_empty()
+            || !self.subscriptions.is_empty()
+            || !self.questions.is_empty()
     }
 
     /// The message that was published as the operation of this number, if it has no answer yet.
     pub(crate) fn published(&self, number: u64) -> Option<&Message> {
-        match self.journal.get(number)? {
+        match self.pending_operations.get(number)? {
             Operation::Publish(message) => Some(message),
             Operation::Settle(_) | Operation::Nothing => None,
         }
@@ -177,39 +179,39 @@ impl RemoteQueue {
         if let Notify::Then(then) = &notify {
             then.more();
         }
-        let sequence = self.journal.push(PendingOperation {
+        let sequence = self.pending_operations.push(PendingOperation {
             operation,
             notify,
             acquired: 0,
         });
-        (sequence, self.journal.is_full())
+        (sequence, self.pending_operations.is_full())
     }
 
     /// Holds a connection back until there is room; false if there is.
     pub(crate) fn hold_back(&mut self, connection: ConnectionId) -> bool {
-        let full = self.journal.is_full();
+        let full = self.pending_operations.is_full();
         if full && !self.throttled.contains(&connection) {
             self.throttled.push(connection);
-            self.journal.together().wait();
+            self.pending_operations.together().register_waiter();
         }
         full
     }
 
     /// Lets those go on that were held back, if there is room.
-    pub(crate) fn let_go_on(&mut self, reach: &mut Reach<'_>) {
-        if self.journal.is_roomy() {
+    pub(crate) fn let_go_on(&mut self, context: &mut RemoteContext<'_>) {
+        if self.pending_operations.is_roomy() {
             for connection in self.throttled.drain(..) {
-                reach.post(connection, QueueEvent::Room(self.queue));
+                context.post(connection, QueueEvent::Room(self.queue));
             }
         }
     }
 
     fn push_settle(&mut self, settle: Settle, acquired: u32) {
         // Neighbours that have not been sent are one operation.
-        let next = self.journal.next();
+        let next = self.pending_operations.next();
         let is_last = self.session.control.back().is_none_or(|(at, _)| *at < next);
         if is_last
-            && let Some(last) = self.journal.last_from(self.session.ever_sent)
+            && let Some(last) = self.pending_operations.last_from(self.session.ever_sent)
             && last.acquired == acquired
             && let Operation::Settle(before) = &mut last.operation
             && before.subscription == settle.subscription
@@ -220,7 +222,7 @@ impl RemoteQueue {
             before.range.end = settle.range.end;
             return;
         }
-        self.journal.push(PendingOperation {
+        self.pending_operations.push(PendingOperation {
             operation: Operation::Settle(settle),
             notify: Notify::Nobody,
             acquired,
@@ -240,13 +242,13 @@ impl RemoteQueue {
 
     /// A connection wants to hear when all operations up to now are committed; nothing if they are.
     pub(crate) fn wait_for_all(&mut self, connection: ConnectionId) -> Option<u64> {
-        if self.journal.is_empty() {
+        if self.pending_operations.is_empty() {
             return None;
         }
-        let last = self.journal.next() - 1;
+        let last = self.pending_operations.next() - 1;
         // A leader lets settles gather for which nobody waits.
-        if let Some(Operation::Settle(_)) = self.journal.get(last) {
-            self.journal.push(PendingOperation {
+        if let Some(Operation::Settle(_)) = self.pending_operations.get(last) {
+            self.pending_operations.push(PendingOperation {
                 operation: Operation::Nothing,
                 notify: Notify::Nobody,
                 acquired: 0,
@@ -266,10 +268,10 @@ impl RemoteQueue {
     /// Says something to the leader, behind all operations that there are. Without a leader it need
     /// not be said: the registration will; but not one that is on its way already.
     fn say(&mut self, message: Command) {
-        if self.leader.place != LeaderLocation::Unknown {
+        if self.leader.location != LeaderLocation::Unknown {
             self.session
                 .control
-                .push_back((self.journal.next(), message));
+                .push_back((self.pending_operations.next(), message));
         }
     }
 
@@ -281,7 +283,7 @@ impl RemoteQueue {
     }
 
     /// Hands on what waits for room at the connection.
-    fn forward(&mut self, consumer: ConsumerId, reach: &mut Reach<'_>) {
+    fn forward(&mut self, consumer: ConsumerId, context: &mut RemoteContext<'_>) {
         let session = self.session.number;
         let Some(subscription) = self.subscriptions.get_mut(&consumer) else {
             return;
@@ -297,7 +299,7 @@ impl RemoteQueue {
                 subscription.credit.0 += 1;
                 subscription.credit.1 += u64::from(delivery.message.size());
             }
-            reach.post(subscription.connection, QueueEvent::Deliver(delivery));
+            context.post(subscription.connection, QueueEvent::Deliver(delivery));
         }
         self.give_credit(consumer);
     }
@@ -357,7 +359,7 @@ impl RemoteQueue {
 
     fn abandon_if_unavailable(&mut self, context: &mut HostContext<'_>) {
         if self.is_unavailable {
-            self.abandon(&mut reach(context));
+            self.abandon(&mut remote_context(context));
         }
     }
 
@@ -393,7 +395,13 @@ impl QueueHost for RemoteQueue {
         notify: &Notify,
     ) -> Enqueued {
         if self.is_unavailable {
-            return Enqueued::Rejected;
+            // What lives with its node's process does not hold up a client's publish to others. A
+            // message that another queue still has stays there: this may be its only target.
+            let is_moved = matches!(notify, Notify::Then(then) if !then.is_publish());
+            return match self.queue.is_transient() && !is_moved {
+                true => Enqueued::Gone,
+                false => Enqueued::Rejected,
+            };
         }
         let operation = Operation::Publish(message.clone());
         let (sequence, full) = self.keep(operation, notify.clone());
@@ -445,15 +453,15 @@ impl QueueHost for RemoteQueue {
     }
 
     fn unblock(&mut self, context: &mut HostContext<'_>, consumer: ConsumerId) {
-        let reach = &mut reach(context);
-        if self.leader.place == LeaderLocation::Led(reach.node) {
+        let context = &mut remote_context(context);
+        if self.leader.location == LeaderLocation::Led(context.node) {
             self.say(Command::Credit {
                 consumer,
                 messages: 0,
                 bytes: 0,
             });
         }
-        self.forward(consumer, reach);
+        self.forward(consumer, context);
     }
 
     fn get(&mut self, context: &mut HostContext<'_>, get: Get) -> GetOutcome {
@@ -512,8 +520,8 @@ impl QueueHost for RemoteQueue {
 }
 
 /// What a remote queue reaches of what a host of a queue does.
-const fn reach<'a>(context: &'a mut HostContext<'_>) -> Reach<'a> {
-    Reach {
+const fn remote_context<'a>(context: &'a mut HostContext<'_>) -> RemoteContext<'a> {
+    RemoteContext {
         now: context.now,
         node: context.node,
         effects: context.effects,

@@ -2,10 +2,10 @@
 //! are to be looked at; and how what they say reaches their leaders, and what those say them, in
 //! the same shard or as frames between nodes.
 
-use super::link::{
+use super::protocol::{
     self, Answer, Command, Encoder, Event, LocalDelivery, Operation, Origin, QueueCounts,
 };
-use super::remote_queue::{Budget, LeaderLocation, Put, Reach, RemoteQueue};
+use super::remote_queue::{Budget, LeaderLocation, Put, RemoteContext, RemoteQueue};
 use crate::events::PeerFrame;
 use crate::peeked::Found;
 use crate::shard::{Shard, ShardEffects};
@@ -32,6 +32,14 @@ pub(crate) struct Entry {
     remote_queue: Option<Box<RemoteQueue>>,
     dirty: bool,
     deadline_ms: u64,
+}
+
+impl Entry {
+    /// Whether the only node that has the queue is down, as seen from `own`.
+    fn is_unavailable(&self, own: NodeId, up: &[NodeId]) -> bool {
+        let is_up = |node: &NodeId| *node == own || up.contains(node);
+        self.single && !self.nodes.iter().any(is_up)
+    }
 }
 
 /// See the module's description.
@@ -96,24 +104,25 @@ impl RemoteQueues {
         self.entries.contains_key(&queue)
     }
 
-    /// Takes a queue away: its consumers are cancelled, what waits for it is refused.
-    pub(crate) fn remove(&mut self, queue: QueueId, reach: &mut Reach<'_>) {
+    /// Takes a queue away that is deleted: its consumers are cancelled, publishes under way are
+    /// confirmed.
+    pub(crate) fn remove(&mut self, queue: QueueId, context: &mut RemoteContext<'_>) {
         if let Some(entry) = self.entries.remove(&queue) {
             self.deadlines.remove(&(entry.deadline_ms, queue));
             if let Some(mut remote_queue) = entry.remote_queue {
-                remote_queue.abandon(reach);
+                remote_queue.delete(context);
             }
         }
-        self.let_go_on(reach);
+        self.let_go_on(context);
     }
 
     /// Lets those go on that were held back because all queues together kept too much, once they
     /// keep less.
-    pub(crate) fn let_go_on(&mut self, reach: &mut Reach<'_>) {
+    pub(crate) fn let_go_on(&mut self, context: &mut RemoteContext<'_>) {
         if self.together.has_room_again() {
             let entries = self.entries.values_mut();
             for remote_queue in entries.filter_map(|entry| entry.remote_queue.as_deref_mut()) {
-                remote_queue.let_go_on(reach);
+                remote_queue.let_go_on(context);
             }
         }
     }
@@ -126,14 +135,18 @@ impl RemoteQueues {
             entry.dirty = true;
             self.dirty.push(queue);
         }
-        let (own, up) = (self.origin.node, &self.up);
-        let is_up = |node: &NodeId| *node == own || up.contains(node);
-        let is_unavailable = entry.single && !entry.nodes.iter().any(is_up);
+        let is_unavailable = entry.is_unavailable(self.origin.node, &self.up);
         let remote_queue = entry
             .remote_queue
             .get_or_insert_with(|| Box::new(RemoteQueue::new(queue, Arc::clone(&self.together))));
         remote_queue.set_unavailable(is_unavailable);
         Some(remote_queue)
+    }
+
+    /// Whether the only node that has a queue is down.
+    pub(crate) fn is_unavailable(&self, queue: QueueId) -> bool {
+        let entry = self.entries.get(&queue);
+        entry.is_some_and(|entry| entry.is_unavailable(self.origin.node, &self.up))
     }
 
     /// The remote queue of a queue, if there is one.
@@ -200,7 +213,9 @@ impl RemoteQueues {
             return;
         };
         let session = remote_queue.session();
-        if let LeaderLocation::Asked(node) | LeaderLocation::Led(node) = remote_queue.place() {
+        if let LeaderLocation::Asked(node) | LeaderLocation::Led(node) =
+            remote_queue.leader_location()
+        {
             remote_queue.flush(start, |what| put(node, session, what));
         }
     }
@@ -212,21 +227,21 @@ impl RemoteQueues {
         from: NodeId,
         session: u64,
         message: Event,
-        reach: &mut Reach<'_>,
+        context: &mut RemoteContext<'_>,
     ) -> Received {
         let next = self.last_session + 1;
         let Some(entry) = self.entries.get_mut(&queue) else {
-            return absent(&message);
+            return nothing_to_register(&message);
         };
         let Some(remote_queue) = entry.remote_queue.as_deref_mut() else {
-            return absent(&message);
+            return nothing_to_register(&message);
         };
         // Only who leads is said outside of sessions.
         let is_placing = matches!(message, Event::Leading { .. } | Event::NotLeader { .. });
         if !is_placing && (remote_queue.session() != session || !remote_queue.is_with(from)) {
             return Received::Done;
         }
-        remote_queue.receive(from, message, next, reach);
+        remote_queue.receive(from, message, next, context);
         if remote_queue.session() == next {
             self.last_session = next;
         }
@@ -234,7 +249,7 @@ impl RemoteQueues {
             entry.dirty = true;
             self.dirty.push(queue);
         }
-        self.let_go_on(reach);
+        self.let_go_on(context);
         Received::Done
     }
 
@@ -242,14 +257,19 @@ impl RemoteQueues {
     pub(crate) fn next_local(
         &mut self,
         queue: QueueId,
-        reach: &mut Reach<'_>,
+        context: &mut RemoteContext<'_>,
     ) -> Option<LocalDelivery> {
         let remote_queue = self.entries.get_mut(&queue)?.remote_queue.as_deref_mut()?;
-        remote_queue.next_local(reach)
+        remote_queue.next_local(context)
     }
 
     /// What became of the message of that delivery.
-    pub(crate) fn found_local(&mut self, queue: QueueId, found: Found, reach: &mut Reach<'_>) {
+    pub(crate) fn found_local(
+        &mut self,
+        queue: QueueId,
+        found: Found,
+        context: &mut RemoteContext<'_>,
+    ) {
         let entry = self.entries.get_mut(&queue);
         let Some(remote_queue) = entry.and_then(|entry| entry.remote_queue.as_deref_mut()) else {
             return;
@@ -258,9 +278,9 @@ impl RemoteQueues {
             Found::Message(message) => {
                 self.counts.read += 1;
                 self.counts.read_bytes += u64::from(message.size());
-                remote_queue.complete(message, reach);
+                remote_queue.complete(message, context);
             }
-            Found::Pending => remote_queue.await_read(reach.now),
+            Found::Pending => remote_queue.await_read(context.now),
             Found::Never => {
                 self.counts.fetched += 1;
                 remote_queue.fetch();
@@ -291,9 +311,9 @@ impl RemoteQueues {
         for (queue, entry) in &mut self.entries {
             let remote_queue = entry.remote_queue.as_deref_mut();
             let busy = remote_queue.filter(|remote_queue| remote_queue.is_busy());
-            let Some(remote_queue) =
-                busy.filter(|remote_queue| !matches!(remote_queue.place(), LeaderLocation::Led(_)))
-            else {
+            let Some(remote_queue) = busy.filter(|remote_queue| {
+                !matches!(remote_queue.leader_location(), LeaderLocation::Led(_))
+            }) else {
                 continue;
             };
             remote_queue.look_soon(now);
@@ -305,34 +325,34 @@ impl RemoteQueues {
     }
 
     /// A node is down.
-    pub(crate) fn peer_down(&mut self, node: NodeId, reach: &mut Reach<'_>) {
+    pub(crate) fn peer_down(&mut self, node: NodeId, context: &mut RemoteContext<'_>) {
         self.up.retain(|up| *up != node);
         for (queue, entry) in &mut self.entries {
             let Some(remote_queue) = entry.remote_queue.as_deref_mut() else {
                 continue;
             };
-            if remote_queue.place() != LeaderLocation::Led(node)
-                && remote_queue.place() != LeaderLocation::Asked(node)
+            if remote_queue.leader_location() != LeaderLocation::Led(node)
+                && remote_queue.leader_location() != LeaderLocation::Asked(node)
             {
                 continue;
             }
             if entry.single {
-                remote_queue.abandon(reach);
+                remote_queue.abandon(context);
             } else {
-                remote_queue.lose(reach);
+                remote_queue.lose(context);
             }
             if !entry.dirty {
                 entry.dirty = true;
                 self.dirty.push(*queue);
             }
         }
-        self.let_go_on(reach);
+        self.let_go_on(context);
     }
 
     /// Marks the remote queues whose time has come.
-    pub(crate) fn tick(&mut self, reach: &mut Reach<'_>) {
+    pub(crate) fn tick(&mut self, context: &mut RemoteContext<'_>) {
         while let Some(&(at, queue)) = self.deadlines.first() {
-            if at > reach.now.monotonic_ms {
+            if at > context.now.monotonic_ms {
                 break;
             }
             self.deadlines.remove(&(at, queue));
@@ -340,7 +360,7 @@ impl RemoteQueues {
                 entry.deadline_ms = 0;
             }
             if let Some(remote_queue) = self.used(queue) {
-                remote_queue.expire(reach);
+                remote_queue.expire(context);
             }
         }
     }
@@ -392,18 +412,18 @@ pub(crate) enum Received {
     Answer(Command),
 }
 
-fn absent(message: &Event) -> Received {
+fn nothing_to_register(message: &Event) -> Received {
     match message {
-        Event::Leading { term } => Received::Answer(Command::Absent { term: *term }),
+        Event::Leading { term } => Received::Answer(Command::NothingToRegister { term: *term }),
         _ => Received::Done,
     }
 }
 
 /// The remote queues of a shard together with what their calls may reach.
 macro_rules! with_remote_queues {
-    ($shard:ident, $now:ident, |$remote_queues:ident, $reach:ident| $call:expr) => {{
+    ($shard:ident, $now:ident, |$remote_queues:ident, $context:ident| $call:expr) => {{
         let $remote_queues = &mut $shard.remote_queues;
-        let $reach = &mut Reach {
+        let $context = &mut RemoteContext {
             now: $now,
             node: $remote_queues.origin().node,
             effects: &mut $shard.effects,
@@ -445,12 +465,12 @@ impl Shard {
     /// Takes in a frame of a remote queue or a leader on another node.
     pub(crate) fn receive_link(&mut self, now: Now, from: NodeId, queue: QueueId, frame: Bytes) {
         let result = match frame.first() {
-            Some(&link::TO_LEADER) => link::decode_to_leader(frame).map(|frame| {
+            Some(&protocol::TO_LEADER) => protocol::decode_to_leader(frame).map(|frame| {
                 for message in frame.messages {
                     self.tell_host(now, from, queue, frame.session, message);
                 }
             }),
-            _ => link::decode_to_remote_queue(queue, frame).map(|frame| {
+            _ => protocol::decode_to_remote_queue(queue, frame).map(|frame| {
                 for message in frame.messages {
                     self.tell_remote_queue(now, from, queue, frame.session, message);
                 }
@@ -470,8 +490,8 @@ impl Shard {
         session: u64,
         command: Command,
     ) {
-        self.on_kind(now, queue, |kind, around| {
-            kind.receive(around, from, queue, session, command);
+        self.on_kind(now, queue, |kind, context| {
+            kind.receive(context, from, queue, session, command);
         });
     }
 
@@ -484,8 +504,8 @@ impl Shard {
         session: u64,
         message: Event,
     ) {
-        let received = with_remote_queues!(self, now, |remote_queues, reach| {
-            remote_queues.receive(queue, from, session, message, reach)
+        let received = with_remote_queues!(self, now, |remote_queues, context| {
+            remote_queues.receive(queue, from, session, message, context)
         });
         match received {
             Received::Done => {}
@@ -506,8 +526,8 @@ impl Shard {
             while let Some(queue) = self.remote_queues.pop_dirty() {
                 self.flush_remote_queue(now, queue);
             }
-            with_remote_queues!(self, now, |remote_queues, reach| remote_queues
-                .let_go_on(reach));
+            with_remote_queues!(self, now, |remote_queues, context| remote_queues
+                .let_go_on(context));
             self.finish_replicas(now);
             if self.answers.is_empty() {
                 break;
@@ -519,14 +539,14 @@ impl Shard {
     /// Lets the replica here complete what a leader has left to it.
     fn complete_local(&mut self, now: Now, queue: QueueId) {
         let next = |shard: &mut Self| {
-            with_remote_queues!(shard, now, |remote_queues, reach| remote_queues
-                .next_local(queue, reach))
+            with_remote_queues!(shard, now, |remote_queues, context| remote_queues
+                .next_local(queue, context))
         };
         while let Some(delivery) = next(self) {
             let found = self.replica_message(queue, &delivery);
             let is_pending = matches!(found, Found::Pending);
-            with_remote_queues!(self, now, |remote_queues, reach| {
-                remote_queues.found_local(queue, found, reach);
+            with_remote_queues!(self, now, |remote_queues, context| {
+                remote_queues.found_local(queue, found, context);
             });
             if is_pending {
                 break;
@@ -616,17 +636,18 @@ impl Shard {
     }
 
     pub(crate) fn link_tick(&mut self, now: Now) {
-        with_remote_queues!(self, now, |remote_queues, reach| remote_queues.tick(reach));
+        with_remote_queues!(self, now, |remote_queues, context| remote_queues
+            .tick(context));
     }
 
     pub(crate) fn link_peer_down(&mut self, now: Now, peer: NodeId) {
-        with_remote_queues!(self, now, |remote_queues, reach| remote_queues
-            .peer_down(peer, reach));
+        with_remote_queues!(self, now, |remote_queues, context| remote_queues
+            .peer_down(peer, context));
     }
 
     pub(crate) fn remove_remote_queue(&mut self, now: Now, queue: QueueId) {
-        with_remote_queues!(self, now, |remote_queues, reach| remote_queues
-            .remove(queue, reach));
+        with_remote_queues!(self, now, |remote_queues, context| remote_queues
+            .remove(queue, context));
     }
 }
 

@@ -13,8 +13,8 @@ use leveret_types::{Now, QueueId};
 impl Shard {
     /// Makes a queue of this node the first member of its group.
     pub(super) fn begin_group(&mut self, now: Now, id: QueueId, spec: QueueSpec) {
-        let (mut around, classic, _) = self.parts(now);
-        let Some(handed_over) = classic.hand_over(&mut around.context(), id) else {
+        let (mut context, classic, _) = self.parts(now);
+        let Some(handed_over) = classic.hand_over(&mut context.host_context(), id) else {
             return;
         };
         let HandedOver {
@@ -22,16 +22,18 @@ impl Shard {
             state,
             view,
             origins,
+            refused,
         } = handed_over;
         self.place_remote_queue(id, &spec);
-        self.with_replicas(now, |replicas, around| {
+        self.with_replicas(now, |replicas, context| {
             let known = Adopted {
                 state,
                 view,
                 is_view: spec.view.is_some(),
                 origins,
+                refused,
             };
-            replicas.adopt(around, id, spec, &priority_logs, &known);
+            replicas.adopt(context, id, spec, &priority_logs, &known);
         });
     }
 }

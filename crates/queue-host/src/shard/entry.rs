@@ -6,7 +6,7 @@ use crate::events::QueueAnswer;
 use crate::link::ConsumerLink;
 use crate::notify::Notify;
 use crate::queue_host::{Asker, Get, HostContext, QueueHost, When};
-use crate::quorum::link::{Fetched, QueueCounts, Settle};
+use crate::quorum::protocol::{Fetched, QueueCounts, Settle};
 use crate::subscriber::Subscriber;
 use leveret_queue::{AttachError, Consumer, Outcome};
 use leveret_types::{ConnectionId, ConsumerId, Message, NodeId, Now, QueueId};

@@ -2,7 +2,7 @@
 
 use super::{CATALOGUE_LOG, QueueSpec, Shard, log_of, queue_of};
 use crate::peeked::Found;
-use crate::quorum::link::LocalDelivery;
+use crate::quorum::protocol::LocalDelivery;
 use crate::quorum::replica::{ReplicaState, ReplicaStatus, UnfitReplicas};
 use leveret_replication::ProposeError;
 use leveret_storage::{ShardLogs, Urgency};
@@ -25,7 +25,7 @@ impl Shard {
     /// any more, and lead nothing that others could.
     pub fn set_outdated(&mut self, now: Now) {
         if !std::mem::replace(&mut self.standing.is_outdated, true) {
-            self.with_replicas(now, |replicas, around| replicas.resign_all(around));
+            self.with_replicas(now, |replicas, context| replicas.resign_all(context));
         }
     }
 
@@ -52,8 +52,8 @@ impl Shard {
             return self.add_queue(now, id, spec, priority_logs);
         }
         self.place_remote_queue(id, &spec);
-        self.with_replicas(now, |replicas, around| {
-            replicas.add(around, id, spec, &priority_logs, load);
+        self.with_replicas(now, |replicas, context| {
+            replicas.add(context, id, spec, &priority_logs, load);
         });
     }
 
@@ -64,9 +64,9 @@ impl Shard {
             return;
         }
         self.place_remote_queue(id, &spec);
-        self.with_replicas(now, |replicas, around| match replicas.has(id) {
-            true => replicas.update(around, id, spec),
-            false => replicas.begin(around, id, spec),
+        self.with_replicas(now, |replicas, context| match replicas.has(id) {
+            true => replicas.update(context, id, spec),
+            false => replicas.begin(context, id, spec),
         });
     }
 
@@ -87,13 +87,19 @@ impl Shard {
         here.or_else(|| self.remote_queues.known(queue)?.leader())
     }
 
+    /// Whether the only node that has a queue is down: it takes nothing until that is back.
+    #[must_use]
+    pub fn is_unavailable(&self, queue: QueueId) -> bool {
+        self.remote_queues.is_unavailable(queue)
+    }
+
     /// Lets members on these nodes lead what is led here, as far as they can; answers how many
     /// queues that concerns.
     pub fn hand_over_leaders(&mut self, now: Now, nodes: &[NodeId]) -> usize {
         if nodes.is_empty() || self.replicas.is_empty() {
             return 0;
         }
-        self.with_replicas(now, |replicas, around| replicas.hand_over(around, nodes))
+        self.with_replicas(now, |replicas, context| replicas.hand_over(context, nodes))
     }
 
     /// Whether the replica here leads the queue and serves; none if there is no replica here.
@@ -199,6 +205,8 @@ impl Shard {
         queue: QueueId,
         to: NodeId,
     ) -> Option<Result<(), ProposeError>> {
-        self.with_replicas(now, |replicas, around| replicas.transfer(around, queue, to))
+        self.with_replicas(now, |replicas, context| {
+            replicas.transfer(context, queue, to)
+        })
     }
 }

@@ -38,7 +38,7 @@ impl World {
         let folders = Folders::within(Path::new("/store"));
         let mut recovered = recover(disk, &folders, &options).expect("a store");
         let logs = recovered.shards.remove(0);
-        let mut shard = Shard::new(ShardId(0), 1, NodeId(0), logs);
+        let mut shard = Shard::new(ShardId(0), 1, NodeId(1), logs);
         let mut priority_logs: BTreeMap<QueueId, Vec<u8>> = BTreeMap::new();
         for summary in &recovered.logs {
             let (queue, priority_log) = queue_of(summary.log);
@@ -124,7 +124,7 @@ impl World {
             self.shard.logs.on_durable(places);
         }
         self.shard
-            .for_each_kind(self.now, |kind, around| kind.on_durable(around));
+            .for_each_kind(self.now, |kind, context| kind.on_durable(context));
     }
 
     /// Carries out reads until nobody asks for any more; says how many, and how many logs each woke

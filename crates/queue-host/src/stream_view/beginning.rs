@@ -1,6 +1,6 @@
 //! How a view begins: anew, or with what is known of it.
 
-use super::loss::{Absent, Shortness};
+use super::loss::{MissingOffsets, Shortness};
 use super::progress::{Given, Progress};
 use super::saves::Saves;
 use super::state::SavedView;
@@ -44,7 +44,7 @@ impl StreamView {
             window: Window::default(),
             progress: Progress::default(),
             given: Given::default(),
-            absent: Absent::default(),
+            missing_offsets: MissingOffsets::default(),
             is_unreadable_told: false,
             short: Shortness::default(),
             end: StreamEnd::default(),
@@ -147,7 +147,9 @@ impl StreamView {
     fn end_for_other_stream(&mut self) {
         tracing::error!(
             view = %self.queue,
-            "the stream '{}' is another one than the view was made of: delete the view", self.name
+            "the stream '{}' was deleted and declared again since the view was declared: delete \
+             the view",
+            self.name
         );
         self.stage = Stage::Broken;
     }

@@ -19,14 +19,14 @@ pub(super) const SHORT_MS: u64 = 10_000;
 /// Offsets behind what was given that hold no message to be given: what retention has deleted, and
 /// what the stream keeps of its own.
 #[derive(Default)]
-pub(super) struct Absent {
+pub(super) struct MissingOffsets {
     offsets: RangeSet,
     /// The first of them since the stream said where it begins, and how many they are: it was not
     /// said which of both they are.
     gaps: Option<(u64, u64)>,
 }
 
-impl Absent {
+impl MissingOffsets {
     /// How many there are.
     pub(super) fn len(&self) -> u64 {
         self.offsets.len()
@@ -81,10 +81,10 @@ impl StreamView {
     /// The stream begins with this offset: what was not read before it is gone. What was read is at
     /// hand whatever has become of it in the stream.
     pub(super) fn pass_deleted(&mut self, first: u64, queue: &mut Queue, out: &mut Vec<Effect>) {
-        let mut lost = self.absent.take_gaps_before(first);
+        let mut lost = self.missing_offsets.take_gaps_before(first);
         let mut left = 0;
         if first > self.progress.expected {
-            lost += self.absent.insert(self.unread_before(first));
+            lost += self.missing_offsets.insert(self.unread_before(first));
             left = self.lose(first, queue, out);
             self.end.reaches(first);
             if self.reader.as_ref().is_none_or(Reader::is_drained) {
@@ -104,7 +104,7 @@ impl StreamView {
         }
         let gap = self.unread_before(first);
         if !gap.is_empty() {
-            self.absent.insert_gap(gap);
+            self.missing_offsets.insert_gap(gap);
         }
         let left = self.lose(first, queue, out);
         self.say_deleted(left);
@@ -141,7 +141,7 @@ impl StreamView {
         if offset <= given {
             return;
         }
-        let unreadable = offset - given - self.absent.remove(given..offset);
+        let unreadable = offset - given - self.missing_offsets.remove(given..offset);
         queue.note_dropped(unreadable);
         if unreadable > 0 && !std::mem::replace(&mut self.is_unreadable_told, true) {
             tracing::warn!(

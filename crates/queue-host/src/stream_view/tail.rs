@@ -48,7 +48,7 @@ impl StreamView {
         }
         if (last + 1..=self.given.end).contains(&self.progress.read_to) {
             // That chunk was read and given. What the stream has said since comes behind.
-            self.absent.insert(self.given.end..self.end.offset);
+            self.missing_offsets.insert(self.given.end..self.end.offset);
         } else if self.reader.is_none() {
             // After a start it is not known whether all of that chunk was given: it is looked at.
             self.progress.looks_at = Some(last);

@@ -336,7 +336,7 @@ fn what_retention_deletes_behind_what_was_read_takes_nothing_that_was_read() {
     }
     assert_eq!(world.offsets(), expected);
     assert_eq!(world.queue.counters().dropped, 10);
-    assert_eq!(world.view.absent.len(), 0);
+    assert_eq!(world.view.missing_offsets.len(), 0);
 }
 
 #[test]

@@ -2,7 +2,6 @@
 
 use super::{Amount, Queue};
 use crate::effect::{Effect, Reason};
-use leveret_types::RangeSet;
 use std::ops::Range;
 
 /// Ranges for which the list of what a settle took keeps its memory.
@@ -86,24 +85,6 @@ impl Queue {
     /// So many messages more have gone that the queue was never told of.
     pub const fn note_dropped(&mut self, count: u64) {
         self.counters.dropped += count;
-    }
-
-    /// Gives up all damaged messages: they leave. Says how many they were. An operator's command,
-    /// never automatic.
-    pub fn discard_damaged(&mut self, out: &mut Vec<Effect>) -> u64 {
-        let mut count = 0;
-        for number in 0..=u8::MAX {
-            let Some(priority_log) = self.priority_logs.get_mut(number) else {
-                continue;
-            };
-            let damaged: RangeSet = std::mem::take(&mut priority_log.damaged);
-            count += damaged.len();
-            for range in damaged.iter() {
-                self.leave(number, range, 0, out);
-            }
-        }
-        self.flush(out);
-        count
     }
 
     /// Messages that are nowhere any more go: to the dead-letter exchange where there is one, else

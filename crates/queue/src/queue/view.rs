@@ -6,6 +6,7 @@ use crate::log::Position;
 use crate::returns::Returns;
 use crate::state::{PriorityLogState, State};
 use leveret_types::{ConsumerId, Now};
+use std::cmp::Reverse;
 use std::ops::Range;
 
 /// What the queue has done since it was made or recovered.
@@ -106,6 +107,26 @@ pub enum Oldest {
         /// Messages before it, in the order in which they are handed out.
         before: u64,
     },
+}
+
+/// Which messages wait.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Waiting {
+    /// How many are ready, by priority log; none without any.
+    pub by_priority_log: Vec<(u8, u64)>,
+    /// How many of them somebody had before.
+    pub returned: u64,
+}
+
+/// A message that somebody holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeldMessage {
+    /// Who holds it.
+    pub consumer: ConsumerId,
+    /// Where it is.
+    pub position: Position,
+    /// When it was handed over: on the monotonic clock, to the second, where a timeout applies.
+    pub since_ms: Option<u64>,
 }
 
 impl Queue {
@@ -301,6 +322,72 @@ impl Queue {
         held.any(|(priority_log, held)| {
             *priority_log == position.priority_log && held.get(position.index).is_some()
         })
+    }
+
+    /// Which messages wait. It takes time with the gaps between those that came back.
+    #[must_use]
+    pub fn waiting(&self) -> Waiting {
+        let mut waiting = Waiting::default();
+        for (number, priority_log) in self.priority_logs.iter() {
+            if !priority_log.ready.is_empty() {
+                let ready = priority_log.ready.len();
+                waiting.by_priority_log.push((number, ready));
+            }
+            let came_back = priority_log.ready.within(0..priority_log.delivered_through);
+            waiting.returned += came_back.map(|range| range.end - range.start).sum::<u64>();
+        }
+        waiting
+    }
+
+    /// Messages that are held, behind so many of them and so many at most: those of one
+    /// subscription after those of another, by their ids; of each the highest priority first, then
+    /// the first that came. All subscriptions', or only these.
+    #[must_use]
+    pub fn held_behind(
+        &self,
+        of: Option<&[ConsumerId]>,
+        mut before: u64,
+        count: usize,
+    ) -> Vec<HeldMessage> {
+        let is_meant = |id: ConsumerId| of.is_none_or(|of| of.contains(&id));
+        let all = self.subscriptions.iter().map(|(_, one)| one);
+        let mut meant: Vec<_> = all
+            .filter(|one| one.held_count > 0 && is_meant(one.id))
+            .collect();
+        meant.sort_unstable_by_key(|one| one.id);
+        let mut found = Vec::new();
+        for subscription in meant {
+            if found.len() == count {
+                break;
+            }
+            if before >= subscription.held_count {
+                before -= subscription.held_count;
+                continue;
+            }
+            let mut priority_logs: Vec<_> = subscription.held.iter().collect();
+            priority_logs.sort_unstable_by_key(|(number, _)| Reverse(*number));
+            let runs = priority_logs
+                .iter()
+                .flat_map(|(number, runs)| runs.iter().map(|run| (*number, run)));
+            for (priority_log, (range, held)) in runs {
+                let skipped = before.min(range.end - range.start);
+                before -= skipped;
+                let left = count - found.len();
+                let indexes = (range.start + skipped..range.end).take(left);
+                found.extend(indexes.map(|index| HeldMessage {
+                    consumer: subscription.id,
+                    position: Position {
+                        priority_log,
+                        index,
+                    },
+                    since_ms: Some(held.since_ms).filter(|since| *since > 0),
+                }));
+                if found.len() == count {
+                    break;
+                }
+            }
+        }
+        found
     }
 
     /// What is known of a message that came back and has not left.

@@ -319,14 +319,6 @@ fn damaged_messages_are_set_aside_and_told_once() {
             "empty; damaged a; damaged a",
         ),
         (
-            "publish a; damage a; consume c1; discard-damaged; show",
-            "damaged a; gone a; discarded 1; nothing",
-        ),
-        (
-            "publish a b; damage a b; consume c1; discard-damaged; discard-damaged",
-            "damaged a; damaged b; gone a b; discarded 2; discarded 0",
-        ),
-        (
             "publish a; damage a; consume c1; purge; show",
             "damaged a; purged 0; damaged a",
         ),

@@ -7,6 +7,7 @@ use leveret_queue::{
     Returns, Settings,
 };
 use leveret_types::{ConsumerId, Now};
+use std::cmp::Reverse;
 
 /// The script's consumer of that number.
 fn consumer(number: u64) -> ConsumerId {
@@ -93,6 +94,69 @@ fn a_subscription_has_what_it_holds_and_nothing_beside_it() {
         (at(low + 1, 0), false),
     ] {
         assert_eq!(world.queue.has(getter, position), expected, "{position:?}");
+    }
+}
+
+#[test]
+fn what_is_held_is_shown_by_subscriptions_from_any_place_on() {
+    let (world, _) = run(
+        "declare prio=2; publish a b c x:p=2 d e; consume c1 prefetch=3; consume c2 prefetch=2; \
+         ack c1 a",
+    );
+    let shown = |of: Option<&[ConsumerId]>, before, count| -> Vec<(u64, u8, u64)> {
+        let found = world.queue.held_behind(of, before, count).into_iter();
+        found
+            .map(|held| {
+                assert!(world.queue.has(held.consumer, held.position), "{held:?}");
+                (
+                    held.consumer.0,
+                    held.position.priority_log,
+                    held.position.index,
+                )
+            })
+            .collect()
+    };
+    let all = shown(None, 0, 100);
+    assert_eq!(
+        all.len() as u64,
+        world.queue.counts(Now::default()).unsettled
+    );
+    let by: Vec<u64> = all.iter().map(|(of, ..)| *of).collect();
+    assert!(by.is_sorted(), "{all:?}");
+    // Of one subscription the highest priority first.
+    let of_one: Vec<_> = all.iter().filter(|(of, ..)| *of == consumer(1).0).collect();
+    assert!(of_one.is_sorted_by_key(|(_, priority, index)| (Reverse(*priority), *index)));
+    for before in 0..=all.len() {
+        for count in 0..=all.len() {
+            let expected: Vec<_> = all.iter().skip(before).take(count).copied().collect();
+            assert_eq!(shown(None, before as u64, count), expected);
+        }
+    }
+    let of_two: Vec<_> = all
+        .iter()
+        .filter(|(of, ..)| *of == consumer(2).0)
+        .copied()
+        .collect();
+    assert!(!of_two.is_empty());
+    assert_eq!(shown(Some(&[consumer(2)]), 0, 100), of_two);
+    assert_eq!(shown(Some(&[]), 0, 100), []);
+}
+
+#[test]
+fn what_waits_is_told_by_priority_and_by_whether_somebody_had_it() {
+    let waiting = |script: &str| {
+        let waiting = run(script).0.queue.waiting();
+        let counts = waiting.by_priority_log.iter().map(|(_, count)| *count);
+        (counts.collect::<Vec<u64>>(), waiting.returned)
+    };
+    for (script, counts, returned) in [
+        ("", &[][..], 0),
+        ("declare prio=2; publish a b x:p=2", &[2, 1], 0),
+        ("declare prio=2; publish a b x:p=2; get g1", &[2], 0),
+        ("publish a b c; consume c1 prefetch=2; cancel c1", &[1], 0),
+        ("publish a b c; consume c1 prefetch=2; detach c1", &[3], 2),
+    ] {
+        assert_eq!(waiting(script), (counts.to_vec(), returned), "{script}");
     }
 }
 

@@ -1,7 +1,7 @@
 //! The queue against a model that keeps a plain list of messages and looks through all of it for
 //! every question.
 
-use crate::world::{Place, World};
+use crate::world::{MessageState, World};
 use leveret_queue::{
     Consumer, DelayedRetry, Delivery, Effect, Got, Meta, Outcome, Overflow, Position, QueueKind,
     Reason, Retried, Settings,
@@ -34,7 +34,7 @@ impl Random {
 
 struct Message {
     meta: Meta,
-    place: Place,
+    state: MessageState,
     delivered: bool,
     returns: u32,
     acquired: u32,
@@ -79,7 +79,7 @@ impl Model {
         let mut ready: Vec<Position> = self
             .messages
             .iter()
-            .filter(|(_, m)| m.place == Place::Ready && m.ready_ms <= self.now.wall_ms)
+            .filter(|(_, m)| m.state == MessageState::Ready && m.ready_ms <= self.now.wall_ms)
             .map(|(p, _)| *p)
             .collect();
         ready.sort_by_key(|position| (std::cmp::Reverse(position.priority_log), position.index));
@@ -89,7 +89,7 @@ impl Model {
     fn holds(&self, subscription: ConsumerId) -> usize {
         self.messages
             .values()
-            .filter(|m| m.place == Place::Held(subscription))
+            .filter(|m| m.state == MessageState::Held(subscription))
             .count()
     }
 
@@ -98,7 +98,7 @@ impl Model {
         let Settings { overflow, .. } = self.settings;
         if self.settings.dead_letter_at_least_once && overflow != Overflow::DropHead {
             let leaving = self.messages.iter();
-            let leaving = leaving.filter(|(_, m)| m.place == Place::Leaving);
+            let leaving = leaving.filter(|(_, m)| m.state == MessageState::Leaving);
             counted.extend(leaving.map(|(position, _)| *position));
         }
         let sum: u64 = counted
@@ -125,13 +125,13 @@ impl Model {
         ttl.is_some_and(|ttl| meta.published_ms + ttl <= self.now.wall_ms)
     }
 
-    fn set(&mut self, position: Position, place: Place) {
-        self.messages.get_mut(&position).expect("known").place = place;
+    fn set(&mut self, position: Position, state: MessageState) {
+        self.messages.get_mut(&position).expect("known").state = state;
     }
 
     fn discard(&mut self, position: Position, reason: Reason) {
         if self.settings.dead_letter {
-            self.set(position, Place::Leaving);
+            self.set(position, MessageState::Leaving);
             self.step.dead.push((position, reason.name()));
         } else {
             self.leave(position);
@@ -244,7 +244,7 @@ impl Model {
             .entry(position.priority_log)
             .or_default();
         *last = position.index.max(*last);
-        message.place = Place::Held(subscription);
+        message.state = MessageState::Held(subscription);
         if no_ack {
             self.leave(position);
         }
@@ -305,7 +305,7 @@ impl Model {
             Outcome::Accept => self.leave(position),
             Outcome::Reject => self.discard(position, Reason::Rejected),
             Outcome::Requeue { .. } | Outcome::Release => {
-                self.set(position, Place::Ready);
+                self.set(position, MessageState::Ready);
                 let count = outcome == Outcome::Requeue { count: true };
                 let quorum = self.kind == QueueKind::Quorum;
                 let counted = count && quorum;
@@ -340,7 +340,7 @@ impl Model {
         let held = self
             .messages
             .iter()
-            .filter(|(_, m)| m.place == Place::Held(subscription));
+            .filter(|(_, m)| m.state == MessageState::Held(subscription));
         held.map(|(position, _)| *position).collect()
     }
 }
@@ -441,7 +441,7 @@ impl Pair {
             if let Ok(position) = taken {
                 let message = Message {
                     meta,
-                    place: Place::Ready,
+                    state: MessageState::Ready,
                     delivered: false,
                     returns: 0,
                     acquired: 0,
@@ -609,7 +609,7 @@ impl Pair {
                     .model
                     .messages
                     .iter()
-                    .filter(|(_, m)| m.place == Place::Leaving);
+                    .filter(|(_, m)| m.state == MessageState::Leaving);
                 let leaving: Vec<Position> = leaving.map(|(p, _)| *p).collect();
                 for Position {
                     priority_log,
@@ -632,7 +632,7 @@ impl Pair {
     fn purge(&mut self) {
         let mut ready = self.model.ready();
         let all = self.model.messages.iter();
-        let waits = all.filter(|(at, m)| m.place == Place::Ready && !ready.contains(at));
+        let waits = all.filter(|(at, m)| m.state == MessageState::Ready && !ready.contains(at));
         let waits: Vec<Position> = waits.map(|(position, _)| *position).collect();
         ready.extend(waits);
         assert_eq!(
@@ -657,7 +657,7 @@ impl Pair {
             let last = self.model.last_delivered.get(&position.priority_log);
             message.delivered |= last.is_some_and(|last| position.index <= *last);
             message.fresh = false;
-            message.place = Place::Ready;
+            message.state = MessageState::Ready;
         }
         self.model.takers.clear();
         self.model.active = None;
@@ -727,13 +727,13 @@ impl Pair {
             .world
             .known
             .iter()
-            .map(|(position, known)| (*position, known.place));
+            .map(|(position, known)| (*position, known.state));
         assert!(
             known.eq(self
                 .model
                 .messages
                 .iter()
-                .map(|(position, m)| (*position, m.place))),
+                .map(|(position, m)| (*position, m.state))),
             "places"
         );
     }

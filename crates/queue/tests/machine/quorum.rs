@@ -122,6 +122,14 @@ fn acquired_counts() {
 }
 
 #[test]
+fn priorities_up_to_the_highest_are_told_apart_and_higher_ones_count_as_it() {
+    check(
+        "declare quorum; publish a:p=30 b:p=31 c:p=32 d:p=255; get g1; get g1; get g1; get g1",
+        "g1<b left=3; g1<c left=2; g1<d left=1; g1<a left=0",
+    );
+}
+
+#[test]
 fn delayed_retries() {
     for (script, expected) in [
         // The wait grows with each failure, up to its bound.

@@ -15,7 +15,7 @@
 //! get g1 [no-ack]; purge; dead-lettered a; touch; restart [crash]
 //! forget c1; adopt c1 a b=2; tell-returns; announce 10 20; withdraw 10
 //! hold-election; resume-election [c1]
-//! cold a b; warm; damage a; discard-damaged
+//! cold a b; warm; damage a
 //! at 1000 (both clocks, and a tick); wall 1000 (that clock alone); show; counters; able; deadline; peeks
 //! ```
 //!
@@ -24,7 +24,7 @@
 //! range that left; `dlx(expired) a`; `refused a`; `refused-dlx a`; `count 2/3 a@40` of both counts
 //! and when it is ready; `active c1`; `waits c1`; `late c1`; `damaged a`; `queue-expired`.
 
-use crate::world::{Place, World};
+use crate::world::{MessageState, World};
 use leveret_queue::{
     AttachError, Consumer, DelayedRetry, Delivery, Effect, Got, Meta, Offer, Outcome, Overflow,
     Position, QueueKind, Retried, Settings,
@@ -218,13 +218,6 @@ impl Runner {
                 let position = self.position(name);
                 self.world.log.damaged.insert(position);
             }),
-            "discard-damaged" => {
-                let count = self
-                    .world
-                    .call(|queue, _, _, out| queue.discard_damaged(out));
-                self.tell();
-                self.said.push(format!("discarded {count}"));
-            }
             "at" => {
                 self.world.now = Now::both(number(words[0]));
                 self.world
@@ -358,13 +351,13 @@ impl Runner {
 
     fn show(&mut self) {
         let places = [
-            ("ready", Place::Ready),
-            ("leaving", Place::Leaving),
-            ("damaged", Place::Damaged),
+            ("ready", MessageState::Ready),
+            ("leaving", MessageState::Leaving),
+            ("damaged", MessageState::Damaged),
         ];
         let mut all: Vec<String> = Vec::new();
-        let named = |which: &dyn Fn(Place) -> bool| {
-            let known = self.world.known.values().filter(|known| which(known.place));
+        let named = |which: &dyn Fn(MessageState) -> bool| {
+            let known = self.world.known.values().filter(|known| which(known.state));
             known
                 .map(|known| format!(" {}", known.name))
                 .collect::<String>()
@@ -375,7 +368,7 @@ impl Runner {
                 all.push(format!("{word}{names}"));
             }
         }
-        let held = named(&|at| matches!(at, Place::Held(_)));
+        let held = named(&|at| matches!(at, MessageState::Held(_)));
         if !held.is_empty() {
             all.insert(
                 usize::from(!all.is_empty() && all[0].starts_with("ready")),

@@ -10,7 +10,7 @@ use std::ops::Range;
 
 /// Where a message is, as the effects tell it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum MessageState {
     Ready,
     Held(ConsumerId),
     Leaving,
@@ -22,7 +22,7 @@ pub enum Place {
 pub struct Known {
     pub name: String,
     pub meta: Meta,
-    pub place: Place,
+    pub state: MessageState,
     pub deliveries: u32,
 }
 
@@ -115,7 +115,7 @@ impl World {
         let known = Known {
             name: name.to_owned(),
             meta,
-            place: Place::Ready,
+            state: MessageState::Ready,
             deliveries: 0,
         };
         self.known.insert(position, known);
@@ -177,7 +177,7 @@ impl World {
             .queue
             .adopt(now, subscription, priority_log, range, acquired);
         if adopted == 1 {
-            self.at(position).place = Place::Held(subscription);
+            self.at(position).state = MessageState::Held(subscription);
         }
         adopted
     }
@@ -185,8 +185,8 @@ impl World {
     /// What returns is ready again, unless an effect of the same call says otherwise.
     fn put_back(&mut self, subscription: ConsumerId, which: impl Fn(&Position) -> bool) {
         for (position, known) in &mut self.known {
-            if known.place == Place::Held(subscription) && which(position) {
-                known.place = Place::Ready;
+            if known.state == MessageState::Held(subscription) && which(position) {
+                known.state = MessageState::Ready;
             }
         }
     }
@@ -238,7 +238,7 @@ impl World {
                 .expect("a priority log for each message");
             priority_log.live.insert(position.index);
             priority_log.bytes += u64::from(known.meta.bytes);
-            known.place = Place::Ready;
+            known.state = MessageState::Ready;
         }
         let (kind, settings) = (self.queue.kind(), self.queue.settings().clone());
         self.queue = Queue::recover(
@@ -286,19 +286,19 @@ impl World {
                             priority_log,
                             index,
                         });
-                        let was = known.place;
+                        let was = known.state;
                         assert!(
-                            matches!(was, Place::Ready | Place::Held(_)),
+                            matches!(was, MessageState::Ready | MessageState::Held(_)),
                             "{} from {was:?}",
                             known.name
                         );
-                        known.place = Place::Leaving;
+                        known.state = MessageState::Leaving;
                     }
                 }
                 Effect::Damaged { position } => {
                     self.any_damage = true;
-                    assert_eq!(self.at(position).place, Place::Ready);
-                    self.at(position).place = Place::Damaged;
+                    assert_eq!(self.at(position).state, MessageState::Ready);
+                    self.at(position).state = MessageState::Damaged;
                 }
                 Effect::Activate { .. }
                 | Effect::Deactivate { .. }
@@ -317,14 +317,19 @@ impl World {
 
     fn hand_over(&mut self, delivery: &Delivery) {
         let known = self.at(delivery.position);
-        assert_eq!(known.place, Place::Ready, "{} was delivered", known.name);
+        assert_eq!(
+            known.state,
+            MessageState::Ready,
+            "{} was delivered",
+            known.name
+        );
         assert_eq!(known.meta.bytes, delivery.bytes);
         assert!(
             known.deliveries == 0 || delivery.redelivered,
             "{} came twice, unflagged",
             known.name
         );
-        known.place = Place::Held(delivery.consumer);
+        known.state = MessageState::Held(delivery.consumer);
         known.deliveries += 1;
     }
 
@@ -339,14 +344,14 @@ impl World {
         let mut sums: [(u64, u64); 4] = [(0, 0); 4];
         let mut held: BTreeMap<ConsumerId, u64> = BTreeMap::new();
         for known in self.known.values() {
-            let place = match known.place {
-                Place::Ready => 0,
-                Place::Held(subscription) => {
+            let place = match known.state {
+                MessageState::Ready => 0,
+                MessageState::Held(subscription) => {
                     *held.entry(subscription).or_default() += 1;
                     1
                 }
-                Place::Leaving => 2,
-                Place::Damaged => 3,
+                MessageState::Leaving => 2,
+                MessageState::Damaged => 3,
             };
             sums[place].0 += 1;
             sums[place].1 += u64::from(known.meta.bytes);
@@ -377,7 +382,7 @@ impl World {
         let ledger = self
             .known
             .iter()
-            .filter(|(_, known)| known.place == Place::Ready)
+            .filter(|(_, known)| known.state == MessageState::Ready)
             .filter(|(position, _)| !self.is_delayed(**position));
         let queue = (0..=u8::MAX).flat_map(|priority_log| {
             let indexes = self.queue.ready_from(priority_log, 0).flatten();

@@ -252,7 +252,7 @@ impl Life<'_> {
             .members()
             .into_iter()
             .find(|member| !current(*member));
-        if let Some(learner) = group.promotable_learner() {
+        if let Some(learner) = group.promotable_learners().next() {
             return Some(match gone.filter(|gone| membership.is_voter(*gone)) {
                 Some(gone) => MembershipChange::replace(gone, learner),
                 None => MembershipChange::promote(learner),

@@ -1,7 +1,7 @@
 //! Limits, incremental change, and agreement with the plain definitions on seeded random cases.
 
 use leveret_routing::{Destination, HeadersMatcher, Kind, RouteError, Router, Scratch, fuzz};
-use leveret_types::limits::ROUTE_EXCHANGES_MAX;
+use leveret_types::limits::{ROUTE_EXCHANGES_MAX, ROUTE_WORK_MAX};
 use leveret_types::{FieldTable, FieldValue, QueueId};
 
 struct Random(u64);
@@ -118,6 +118,130 @@ fn keys_of_255_dots_end() {
     }
     out.sort();
     assert_eq!(out, vec![QueueId(0), QueueId(1), QueueId(3)]);
+}
+
+/// Every pattern of eleven words, each `*` or `a`, between a `#` and an end that no key has: all of
+/// them are under way at every word of a key.
+fn all_under_way() -> Router {
+    let mut router = Router::new();
+    router.add_exchange("t", Kind::Topic, false, false, None);
+    router.add_queue("q", QueueId(1));
+    for number in 0..1 << 11 {
+        let word = |bit| if number >> bit & 1 == 0 { "*" } else { "a" };
+        let words: Vec<&str> = (0..11).map(word).collect();
+        let pattern = format!("#.{}.z", words.join("."));
+        let queue = Destination::Queue("q");
+        let bound = router.bind("t", queue, pattern.as_bytes(), &FieldTable::new());
+        assert_eq!(bound, Ok(true));
+    }
+    router
+}
+
+#[test]
+fn a_message_whose_way_costs_more_than_one_may_goes_nowhere_and_the_next_one_goes_on() {
+    let router = all_under_way();
+    let long = ["a"; 127].join(".");
+    let keys = vec![long.as_bytes(); 64];
+    let (mut scratch, mut out) = (Scratch::new(0), Vec::new());
+    let routed = router.route(b"t", &keys, &(), &mut scratch, &mut out);
+    assert_eq!(routed, Err(RouteError::TooMuchWork));
+    assert!(out.is_empty());
+    assert_eq!(scratch.take_work(), ROUTE_WORK_MAX + 1);
+    let key = ["a"; 11].join(".") + ".z";
+    let routed = router.route(b"t", &[key.as_bytes()], &(), &mut scratch, &mut out);
+    assert_eq!((routed, &out[..]), (Ok(()), &[QueueId(1)][..]));
+    assert!((1..ROUTE_WORK_MAX / 10).contains(&scratch.take_work()));
+}
+
+#[test]
+fn what_a_way_costs_grows_with_the_bindings_that_are_looked_at() {
+    let mut router = Router::new();
+    for (name, kind) in [
+        ("f", Kind::Fanout),
+        ("d", Kind::Direct),
+        ("h", Kind::Headers),
+    ] {
+        router.add_exchange(name, kind, false, false, None);
+    }
+    router.add_queue("q", QueueId(1));
+    for number in 0..50_000 {
+        let arguments: FieldTable = [
+            ("x-match".to_owned(), FieldValue::text("any")),
+            ("id".to_owned(), FieldValue::I32(number)),
+            ("kind".to_owned(), FieldValue::text("order")),
+        ]
+        .into_iter()
+        .collect();
+        for (exchange, key) in [("f", ""), ("d", "k"), ("h", "")] {
+            let queue = Destination::Queue("q");
+            let bound = router.bind(exchange, queue, key.as_bytes(), &arguments);
+            assert_eq!(bound, Ok(true));
+        }
+    }
+    let (mut scratch, mut out) = (Scratch::new(0), Vec::new());
+    let headers: FieldTable = [("kind".to_owned(), FieldValue::text("order"))]
+        .into_iter()
+        .collect();
+    let mut cost = |exchange: &str, key: &str| {
+        out.clear();
+        let exchange = exchange.as_bytes();
+        let routed = router.route(
+            exchange,
+            &[key.as_bytes()],
+            &headers,
+            &mut scratch,
+            &mut out,
+        );
+        assert_eq!(routed, Ok(()));
+        scratch.take_work()
+    };
+    assert!((50_000..50_100).contains(&cost("f", "")));
+    assert!((50_000..50_100).contains(&cost("d", "k")));
+    assert!(cost("d", "other") < 100);
+    assert!((200_000..ROUTE_WORK_MAX).contains(&cost("h", "")));
+}
+
+#[test]
+fn a_fan_out_to_100_000_queues_costs_a_tenth_of_what_a_way_may_cost() {
+    let mut router = Router::new();
+    router.add_exchange("f", Kind::Fanout, false, false, None);
+    for number in 0..100_000 {
+        let name = format!("q{number}");
+        router.add_queue(&name, QueueId(number));
+        let bound = router.bind("f", Destination::Queue(&name), b"", &FieldTable::new());
+        assert_eq!(bound, Ok(true));
+    }
+    let (mut scratch, mut out) = (Scratch::new(0), Vec::new());
+    let routed = router.route(b"f", &[b""], &(), &mut scratch, &mut out);
+    assert_eq!((routed, out.len()), (Ok(()), 100_000));
+    let work = scratch.take_work();
+    assert!(
+        (100_000..=ROUTE_WORK_MAX / 10 + 100).contains(&work),
+        "{work}"
+    );
+}
+
+#[test]
+fn in_which_order_queues_are_reached_does_not_hang_on_the_seed_of_the_tables() {
+    let text = |text: &str| FieldValue::text(text);
+    let headers = ["a", "b", "c"].map(|name| (name.to_owned(), text("1")));
+    let headers = FieldTable::from_iter(headers);
+    let order = || {
+        let mut router = Router::new();
+        router.add_exchange("h", Kind::Headers, false, false, None);
+        for number in 0..40 {
+            let name = format!("q{number}");
+            router.add_queue(&name, QueueId(number));
+            let queue = Destination::Queue(&name);
+            assert_eq!(router.bind("h", queue, b"", &headers), Ok(true));
+        }
+        let mut out = Vec::new();
+        let routed = router.route(b"h", &[b""], &headers, &mut Scratch::new(0), &mut out);
+        assert_eq!(routed, Ok(()));
+        out
+    };
+    let first = order();
+    assert!((0..20).all(|_| order() == first));
 }
 
 /// 100,000 bindings come and go in every index without anything that grows with their square.

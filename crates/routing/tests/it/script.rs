@@ -143,6 +143,7 @@ impl World {
             Err(RouteError::NotFound) => return "not found".to_owned(),
             Err(RouteError::Internal) => return "internal".to_owned(),
             Err(RouteError::TooLong) => return "too long".to_owned(),
+            Err(RouteError::TooMuchWork) => return "too much work".to_owned(),
             Ok(()) => {}
         }
         let mut names: Vec<&str> = out

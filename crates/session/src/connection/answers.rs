@@ -2,6 +2,8 @@
 //!
 //! Invariant: a channel is in each list once at most.
 
+use leveret_client::{Answer, Answered};
+
 /// See the module's description.
 #[derive(Default)]
 pub(crate) struct Answers {
@@ -9,8 +11,8 @@ pub(crate) struct Answers {
     ready: Vec<u16>,
     /// Channels with publishes that wait for a log or a queue.
     awaiting: Vec<u16>,
-    /// Publishes that were confirmed since that was last asked.
-    confirmed: u64,
+    /// Publishes that were answered since that was last asked.
+    answered: Answered,
 }
 
 /// How the publishes of a channel stand together.
@@ -67,14 +69,14 @@ impl Answers {
         self.ready = list;
     }
 
-    /// The client was told that so many publishes are confirmed.
-    pub(super) const fn note_confirmed(&mut self, count: u64) {
-        self.confirmed += count;
+    /// The client was given an answer.
+    pub(super) const fn note_answer(&mut self, answer: Answer) {
+        self.answered.note(answer);
     }
 
-    /// How many they were since this was last asked.
-    pub(super) const fn take_confirmed(&mut self) -> u64 {
-        std::mem::replace(&mut self.confirmed, 0)
+    /// How many publishes were answered since this was last asked.
+    pub(super) const fn take_answered(&mut self) -> Answered {
+        self.answered.take()
     }
 
     /// There are no channels any more.

@@ -40,6 +40,11 @@ impl Arriving {
         self.late_bytes_left == 0
     }
 
+    /// Octets that wait.
+    pub(crate) fn waiting_len(&self) -> usize {
+        self.waiting.len()
+    }
+
     /// Takes what waits, to be read.
     pub(crate) fn take(&mut self) -> Bytes {
         std::mem::take(&mut self.waiting)

@@ -113,16 +113,11 @@ impl Connection {
 
     /// Ends all channels, in the order of their numbers.
     pub(crate) fn close_channels(&mut self, requests: &mut Vec<Request>) {
-        let open = self
-            .channels
-            .drain()
-            .filter(|(_, channel)| !channel.closing);
-        let mut numbers: Vec<u16> = open.map(|(number, _)| number).collect();
-        numbers.sort_unstable();
-        let closed = |number| Request::ChannelClosed {
+        let open = self.channels.remove_all();
+        let closed = open.filter(|(_, channel)| !channel.closing);
+        requests.extend(closed.map(|(number, _)| Request::ChannelClosed {
             channel: ChannelId(number),
-        };
-        requests.extend(numbers.into_iter().map(closed));
+        }));
         self.consumers.clear();
         self.answers.clear();
     }

@@ -7,7 +7,7 @@ use crate::channel::{Channel, Mode};
 use leveret_amqp::basic;
 use leveret_amqp::encode;
 use leveret_client::contract::Awaited;
-use leveret_client::{Ledger, SessionLatencies};
+use leveret_client::{Answered, Ledger, SessionLatencies};
 use leveret_types::{ChannelId, QueueId, ShardId};
 use std::ops::Range;
 
@@ -69,10 +69,9 @@ impl Connection {
         });
     }
 
-    /// How many publishes were confirmed since this was last asked; those that were refused are
-    /// none of them.
-    pub const fn take_confirmed(&mut self) -> u64 {
-        self.answers.take_confirmed()
+    /// How many publishes were confirmed, and how many refused, since this was last asked.
+    pub const fn take_answered(&mut self) -> Answered {
+        self.answers.take_answered()
     }
 
     /// How long publishes and deliveries took whose confirms were given and whose acknowledgements
@@ -114,10 +113,10 @@ impl Connection {
         let now_ms = times.now.monotonic_ms;
         ledger.flush(now_ms, &mut latencies.confirms, |answer| {
             times.speak();
+            answers.note_answer(answer);
             let (delivery_tag, multiple) = (answer.number, answer.multiple);
             if answer.confirmed {
-                counters.confirmed += answer.count;
-                answers.note_confirmed(answer.count);
+                counters.edit().confirmed += answer.count;
                 encode::method(
                     out.tail(),
                     number,

@@ -1,14 +1,15 @@
 //! What a client gets without having asked just now: messages for its consumers, the end of a
 //! consumer, publishes that found no queue. Answers to `basic.get` have the same form.
 
-use super::{Connection, Map, Phase};
+use super::{ByConsumer, Connection, Phase};
 use crate::unacked::Held;
 use leveret_amqp::encode::{self, Content};
 use leveret_amqp::{Properties, TableBuilder, basic};
 use leveret_client::contract::Delivery;
+use leveret_client::{DeliveredTo, HeldDelivery, HeldPlace, SessionLatencies};
 use leveret_message::as_amqp091;
 use leveret_types::limits::UNACKED_LOOKED_AT_MAX;
-use leveret_types::{ChannelId, ConsumerId, FieldValue, Message, ReplyCode};
+use leveret_types::{ChannelId, ConsumerId, FieldValue, Message, Now, ReplyCode};
 
 impl Connection {
     /// A message found no queue, or no consumer: gives it back to its publisher.
@@ -19,7 +20,7 @@ impl Connection {
         let Some(of) = self.open_channel(channel.0) else {
             return;
         };
-        of.counters.returned += 1;
+        of.counters.edit().returned += 1;
         let method = basic::Return {
             reply_code: code.code(),
             reply_text: text.as_bytes(),
@@ -37,24 +38,29 @@ impl Connection {
         let Self {
             consumers,
             channels,
+            latencies,
             times,
             ..
         } = self;
         if self.phase != Phase::Running {
             return false;
         }
-        let Some(consumer) = consumers.get(&delivery.consumer) else {
+        let Some(consumer) = consumers.get_mut(&delivery.consumer) else {
             return false;
         };
         let Some(channel) = channels.get_mut(&consumer.channel) else {
             return false;
         };
         let delivery_tag = channel.next_tag();
-        channel.counters.redelivered += u64::from(delivery.redelivered);
+        note_wait(latencies, delivery, times.now);
+        let counters = channel.counters.edit();
+        counters.redelivered += u64::from(delivery.redelivered);
+        consumer.delivered.messages += 1;
+        consumer.delivered.redelivered += u64::from(delivery.redelivered);
         if consumer.no_ack {
-            channel.counters.delivered_auto_ack += 1;
+            counters.delivered_auto_ack += 1;
         } else {
-            channel.counters.delivered += 1;
+            counters.delivered += 1;
             let held = Held::new(delivery_tag, delivery, times.now);
             channel.unacked.push(held);
         }
@@ -92,13 +98,15 @@ impl Connection {
             return;
         };
         let delivery_tag = channel.next_tag();
-        channel.counters.redelivered += u64::from(delivery.redelivered);
+        let counters = channel.counters.edit();
+        counters.redelivered += u64::from(delivery.redelivered);
         if no_ack {
-            channel.counters.got_auto_ack += 1;
+            counters.got_auto_ack += 1;
         } else {
-            channel.counters.got += 1;
+            counters.got += 1;
             channel.unacked.push(Held::new(delivery_tag, delivery, now));
         }
+        note_wait(&mut self.latencies, delivery, now);
         let message = &delivery.message;
         let method = basic::GetOk {
             delivery_tag,
@@ -123,11 +131,17 @@ impl Connection {
         channel.map_or(0, |channel| channel.held_by(consumer))
     }
 
+    /// What a consumer was given.
+    pub fn delivered_to(&self, consumer: ConsumerId) -> DeliveredTo {
+        let consumer = self.consumers.get(&consumer);
+        consumer.map_or_else(DeliveredTo::default, |consumer| consumer.delivered)
+    }
+
     /// Consumers that hold deliveries, and when each was given the oldest of them, in monotonic
     /// milliseconds. Of a channel, the first [`UNACKED_LOOKED_AT_MAX`] deliveries are looked at.
     pub fn oldest_held(&self) -> Vec<(ConsumerId, u64)> {
         let now = self.times.now;
-        let mut found: Map<ConsumerId, u64> = Map::default();
+        let mut found: ByConsumer<u64> = ByConsumer::default();
         for channel in self.channels.values() {
             // Tags ascend, and so do the times of their deliveries.
             let mut left = channel.consumers.len();
@@ -143,6 +157,32 @@ impl Connection {
             }
         }
         found.into_iter().collect()
+    }
+
+    /// Which of these messages, given in ascending order, the client holds, and since when. Of a
+    /// channel, the first [`UNACKED_LOOKED_AT_MAX`] deliveries are looked at.
+    pub fn held_among(&self, messages: &[HeldPlace]) -> Vec<HeldDelivery> {
+        let now = self.times.now;
+        let mut found = Vec::new();
+        for (number, channel) in self.channels.iter() {
+            for held in channel.unacked.iter().take(UNACKED_LOOKED_AT_MAX) {
+                let place = HeldPlace {
+                    subscription: held.subscription,
+                    priority_log: held.priority_log,
+                    index: held.index,
+                };
+                if messages.binary_search(&place).is_ok() {
+                    found.push(HeldDelivery {
+                        place,
+                        channel: ChannelId(number),
+                        tag: held.tag,
+                        redelivered: held.redelivered,
+                        since_ms: now.monotonic_ms.saturating_sub(held.held_ms(now)),
+                    });
+                }
+            }
+        }
+        found
     }
 
     /// A consumer has ended without the client's doing: its queue was deleted, or is led elsewhere
@@ -164,6 +204,16 @@ impl Connection {
                 },
             );
         }
+    }
+}
+
+/// Notes how long a message waited that is delivered for the first time. Those of streams stay
+/// there, and wait for nobody: none is known of them.
+fn note_wait(latencies: &mut SessionLatencies, delivery: &Delivery, now: Now) {
+    let published_ms = delivery.message.summary.published_ms;
+    if !delivery.redelivered && published_ms > 0 {
+        let waited_ms = now.wall_ms.saturating_sub(published_ms);
+        latencies.waits.add(waited_ms, 1);
     }
 }
 

@@ -217,21 +217,21 @@ fn to_choose_again_how_a_channel_publishes_loses_nothing() {
 }
 
 #[test]
-fn what_was_refused_does_not_count_as_confirmed() {
+fn what_was_refused_is_counted_apart_from_what_was_confirmed() {
     check_open(
         "
         1:confirm => 1<select-ok
-        confirmed => 0
+        answered => 0 confirmed, 0 refused
         pipelined 1:publish x k a + 1:publish x k b + 1:publish x k c \
             => !1:publish #1 x/k a; !1:publish #2 x/k b; !1:publish #3 x/k c
         accepted 1 1 0@1 =>
         accepted 1 2 0@1 =>
-        confirmed => 0
+        answered => 0 confirmed, 0 refused
         rejected 1 3 => 1<nack 3
-        confirmed => 0
+        answered => 0 confirmed, 1 refused
         durable 0 1 => 1<ack 2 multiple
-        confirmed => 2
-        confirmed => 0
+        answered => 2 confirmed, 0 refused
+        answered => 0 confirmed, 0 refused
         ",
     );
 }

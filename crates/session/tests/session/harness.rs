@@ -14,7 +14,7 @@ use leveret_amqp::{
     ContentHeader, Method, PROTOCOL_HEADER, Properties, RawTable, RawValue, TableBuilder, access,
     basic, channel, confirm, connection, exchange, queue, tx,
 };
-use leveret_client::{ChannelCounters, Session, SessionLatencies};
+use leveret_client::{Answered, ChannelCounters, Session, SessionLatencies};
 use leveret_session::contract::{
     Awaited, Consume, LoginOutcome, Publish, Reply, Request, Settle, SettleOutcome, Topology,
 };
@@ -218,7 +218,10 @@ impl Talk {
                     .map_or_else(String::new, ToString::to_string),
             ),
             ["user"] => shown.push(connection.user().to_owned()),
-            ["confirmed"] => shown.push(connection.take_confirmed().to_string()),
+            ["answered"] => {
+                let Answered { confirmed, refused } = connection.take_answered();
+                shown.push(format!("{confirmed} confirmed, {refused} refused"));
+            }
             ["who"] => shown.push(show_who(connection)),
             ["ends-output"] => shown.push(connection.ends_output().to_string()),
             ["flood", count] => {
@@ -295,14 +298,20 @@ impl Talk {
     }
 }
 
-/// How many publishes were confirmed and deliveries acknowledged, and after which times together.
+/// How many publishes were confirmed, messages delivered for the first time and deliveries
+/// acknowledged, and after which times together.
 fn show_latencies(connection: &mut Connection) -> String {
     let mut shown = Vec::new();
     let SessionLatencies {
         confirms,
+        waits,
         acknowledgements,
     } = connection.latencies();
-    for (name, of) in [("confirmed", confirms), ("acknowledged", acknowledgements)] {
+    for (name, of) in [
+        ("confirmed", confirms),
+        ("waited", waits),
+        ("acknowledged", acknowledgements),
+    ] {
         of.drain(|told| shown.push(format!("{name} {} in {} ms", told.count, told.total_ms)));
     }
     shown.join(", ")

@@ -1,7 +1,7 @@
 //! What the core may ask of the broker.
 
 use super::shards::ShardGuard;
-use super::{Broker, LOG_BACKLOG_BYTES_MAX, random_bytes, thread_of};
+use super::{Broker, random_bytes, thread_of};
 use crate::inbox::Inbox;
 use crate::io_thread::ThreadEvent;
 use crate::logins::LoginWaiter;
@@ -9,7 +9,7 @@ use crate::wake_ups::WakeUps;
 use bytes::Bytes;
 use leveret_auth::{LoginCheck, Verdict};
 use leveret_cluster::Env as _;
-use leveret_cluster::streams::{ClientAddresses, Place, StreamChange};
+use leveret_cluster::streams::{ClientAddresses, StreamChange, StreamLocation};
 use leveret_cluster::{Cluster, Peers, Waiter};
 use leveret_metadata::{Catalogue, CatalogueError, Change, Command};
 use leveret_node::env::ClusterEvent;
@@ -22,6 +22,7 @@ use leveret_node::{
 };
 use leveret_queue_host::shard::Deferred;
 use leveret_stream::{Command as StreamCommand, ReplicaMessage, SessionId};
+use leveret_types::limits::WAL_BACKLOG_BYTES_MAX;
 use leveret_types::{ConnectionId, ConsumerId, NodeId, Now, QueueId, ShardId};
 use parking_lot::RwLockReadGuard;
 use std::collections::VecDeque;
@@ -113,18 +114,18 @@ impl leveret_cluster::Env for Broker {
             StreamChange::Changed(stream, settings) => self.streams.change(stream, *settings),
             StreamChange::Replica(here) => {
                 let (leader, is_here) = (here.leader, true);
-                let place = (leader != here.node).then_some(Place { leader, is_here });
-                self.stream_relay.place(here.stream, place);
+                let location = (leader != here.node).then_some(StreamLocation { leader, is_here });
+                self.stream_relay.set_location(here.stream, location);
                 self.streams.replica(here);
             }
             StreamChange::Elsewhere(stream, leader) => {
                 let is_here = false;
                 self.stream_relay
-                    .place(stream, Some(Place { leader, is_here }));
+                    .set_location(stream, Some(StreamLocation { leader, is_here }));
                 self.streams.no_replica(stream);
             }
             StreamChange::Deleted(stream) => {
-                self.stream_relay.place(stream, None);
+                self.stream_relay.set_location(stream, None);
                 self.streams.delete(stream);
             }
         }
@@ -177,7 +178,7 @@ impl Env for Broker {
 
     fn log_congested(&self) -> bool {
         let backlog = self.shards.backlog_bytes();
-        backlog > LOG_BACKLOG_BYTES_MAX || self.pressure.are_segments_behind()
+        backlog > WAL_BACKLOG_BYTES_MAX || self.pressure.are_segments_behind()
     }
 
     fn check_login_at_once(&self, address: IpAddr, check: &LoginCheck) -> Option<Verdict> {
@@ -190,7 +191,7 @@ impl Env for Broker {
             connection: from.connection,
             wanted: from.wanted,
         };
-        self.logins.wait(from.address, check, Box::new(waiter));
+        self.logins.enqueue(from.address, check, Box::new(waiter));
     }
 
     fn post(&self, connection: ConnectionId, event: ConnectionEvent) {

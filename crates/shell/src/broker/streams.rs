@@ -2,12 +2,13 @@
 
 use super::{Broker, thread_of};
 use crate::io_thread::ThreadEvent;
-use crate::stream_thread::Heard;
+use crate::stream_thread::StreamThreadEvent;
 use bytes::Bytes;
 use leveret_cluster::streams::{
-    ClientAddresses, RelayEffect, Said, StreamNews, copied_frame, needed_frame, replica_frame,
+    ClientAddresses, RelayEffect, Said, StreamNews, copied_frame, election_request_frame,
+    replica_frame,
 };
-use leveret_cluster::{Cluster, Env, Needed};
+use leveret_cluster::{Cluster, ElectionRequest, Env};
 use leveret_metadata::QueueRecord;
 use leveret_node::{ConnectionEvent, StreamSessions};
 use leveret_stream::{Command, Event, ReplicaMessage, RetentionAlarm, SessionId};
@@ -20,31 +21,48 @@ const HANDOVER: Duration = Duration::from_secs(3);
 
 impl Broker {
     /// Hands on what the streams have said: to each IO thread in one go, and to other nodes.
-    pub(crate) fn hear_streams(&self, heard: Vec<Heard>) {
+    pub(crate) fn hear_streams(&self, heard: Vec<StreamThreadEvent>) {
         let mut news = Vec::with_capacity(heard.len());
         let post = |node, frame| self.cluster.post_unheard(node, frame);
         let mut has_posted = false;
         for heard in heard {
             let is_here = matches!(
                 heard,
-                Heard::Event(..) | Heard::Room(..) | Heard::Crowded(..) | Heard::Held(..)
+                StreamThreadEvent::Event(..)
+                    | StreamThreadEvent::Room(..)
+                    | StreamThreadEvent::Crowded(..)
+                    | StreamThreadEvent::Damaged(..)
+                    | StreamThreadEvent::Told(..)
+                    | StreamThreadEvent::Held(..)
             );
             has_posted |= !is_here;
             match heard {
-                Heard::Event(session, event) => news.push((session, StreamNews::Event(event))),
-                Heard::Room(session) => news.push((session, StreamNews::Room)),
-                Heard::Relayed(guests, session, event) => {
-                    self.stream_relay.hear(guests, session, event, &post);
+                StreamThreadEvent::Event(session, event) => {
+                    news.push((session, StreamNews::Event(event)))
                 }
-                Heard::Taken(guests, publishes, others) => {
-                    self.stream_relay.taken(guests, publishes, others, &post);
+                StreamThreadEvent::Room(session) => news.push((session, StreamNews::Room)),
+                StreamThreadEvent::Relayed(link, session, event) => {
+                    self.stream_relay.hear(link, session, event, &post);
                 }
-                Heard::Message(to, stream, message) => self.pass_message(to, stream, message),
-                Heard::Copied(to, bytes) => self.cluster.post_unheard(to, copied_frame(bytes)),
-                Heard::Needed(needed) => self.need_leader(needed),
-                Heard::Crowded(stream, came) => self.tell_crowded(stream, came),
-                Heard::Held(stream, alarm) => self.tell_held(stream, alarm.as_ref()),
-                Heard::Led(led) => self.grow_streams(&led),
+                StreamThreadEvent::Taken(link, publishes, others) => {
+                    self.stream_relay.taken(link, publishes, others, &post);
+                }
+                StreamThreadEvent::Message(to, stream, message) => {
+                    self.pass_message(to, stream, message)
+                }
+                StreamThreadEvent::Copied(to, bytes) => {
+                    self.cluster.post_unheard(to, copied_frame(bytes))
+                }
+                StreamThreadEvent::ElectionRequest(election_request) => {
+                    self.need_leader(election_request)
+                }
+                StreamThreadEvent::Crowded(stream, came) => self.tell_crowded(stream, came),
+                StreamThreadEvent::Damaged(stream, from) => self.tell_damaged(stream, from),
+                StreamThreadEvent::Told(stream, level, text) => {
+                    self.tell_of_stream(stream, level, &text)
+                }
+                StreamThreadEvent::Held(stream, alarm) => self.tell_held(stream, alarm.as_ref()),
+                StreamThreadEvent::Led(led) => self.grow_streams(&led),
             }
         }
         if has_posted {
@@ -68,6 +86,38 @@ impl Broker {
              forgotten, or the new one is not stored. Have consumers use names that last, and \
              delete those that are no longer used (leveret ctl delete_stream_group)"
         );
+    }
+
+    /// Says that a part of a stream is lost.
+    fn tell_damaged(&self, stream: QueueId, from: u64) {
+        let catalogue = self.catalogue();
+        let Some(record) = catalogue.queue(stream) else {
+            return;
+        };
+        let (vhost, name) = (record.vhost(), record.name());
+        tracing::error!(
+            vhost,
+            stream = name,
+            "a part of the stream is damaged on this node's disk, at or behind offset {from}, and \
+             no other replica has it: readers end where they come to it; what lies before and \
+             behind it is served. Have readers begin behind it, or restore this node's folder from \
+             a backup; retention deletes the damage with its segment"
+        );
+    }
+
+    /// Says something of a stream by its name; by its number, where it is not declared any more.
+    fn tell_of_stream(&self, stream: QueueId, level: tracing::Level, text: &str) {
+        let catalogue = self.catalogue();
+        let number = stream.to_string();
+        let record = catalogue.queue(stream);
+        let (vhost, name) = match record {
+            Some(record) => (record.vhost(), record.name()),
+            None => ("", number.as_str()),
+        };
+        match level {
+            tracing::Level::ERROR => tracing::error!(vhost, stream = name, "{text}"),
+            _ => tracing::warn!(vhost, stream = name, "{text}"),
+        }
     }
 
     /// Says that groups hold too much of a stream, or do so no more.
@@ -106,8 +156,9 @@ impl Broker {
                     }
                 }
                 SessionId::Queue(queue) => self.tell_queue(queue, news),
-                // The relay tells guests, and operators have a channel each. Nobody waits for room.
-                SessionId::Guest(_) | SessionId::Operator(_) | SessionId::Nobody => {}
+                // The relay tells sessions of other nodes, and operators have a channel each.
+                // Nobody waits for room.
+                SessionId::Remote(_) | SessionId::Operator(_) | SessionId::Nobody => {}
             }
         }
         for (inbox, events) in self.io.inboxes.iter().zip(by_thread) {
@@ -224,14 +275,16 @@ impl Broker {
 
     /// A stream needs another epoch: whoever leads the catalogue's group is told. While nobody
     /// does, replicas that wait say so again.
-    fn need_leader(&self, needed: Needed) {
+    fn need_leader(&self, election_request: ElectionRequest) {
         let own = self.cluster.own();
         match self.cluster.part.as_ref().and_then(Cluster::leader) {
             Some(leader) if leader == own => {
                 self.cluster
-                    .tell(|cluster| cluster.stream_needs_leader(own, needed));
+                    .tell(|cluster| cluster.stream_needs_leader(own, election_request));
             }
-            Some(leader) => self.cluster.post_unheard(leader, needed_frame(needed)),
+            Some(leader) => self
+                .cluster
+                .post_unheard(leader, election_request_frame(election_request)),
             None => {}
         }
     }
@@ -268,7 +321,15 @@ impl Broker {
         let leads = self.streams.members(stream).ok_or(
             "this node does not lead the stream: ask the node that does, which listings name",
         )?;
-        if !leads.may_change
+        if adds && leads.is_damaged {
+            return Err(
+                "a part of the stream is damaged, and a new replica could never copy all of it: \
+                 /api/leveret/damage says what"
+                    .to_owned(),
+            );
+        }
+        let may_change = leads.may_change || !adds && leads.removable.contains(&node);
+        if !may_change
             || !leads
                 .nodes
                 .iter()
@@ -310,9 +371,7 @@ impl Broker {
         }
         leveret_cluster::leave_leaders(self);
         let deadline = Instant::now() + HANDOVER;
-        while self.leads_streams() && Instant::now() < deadline {
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        self.wait_until(deadline, || (!self.leads_streams()).then_some(()));
     }
 
     fn leads_streams(&self) -> bool {
@@ -333,17 +392,17 @@ impl Broker {
                     news.push((session, StreamNews::Event(event)));
                 }
                 RelayEffect::Room(session) => news.push((session, StreamNews::Room)),
-                RelayEffect::Say(guests, session, command) => {
-                    self.streams.say_relayed(guests, session, command);
+                RelayEffect::Say(link, session, command) => {
+                    self.streams.say_relayed(link, session, command);
                 }
-                RelayEffect::Left(guests) => self.streams.leave_all(guests),
+                RelayEffect::Left(link) => self.streams.leave_all(link),
                 RelayEffect::Replica(stream, message, bytes) => {
                     self.take_message(from, stream, message, bytes);
                 }
                 RelayEffect::Copied(bytes) => self.streams.copied(from, bytes),
-                RelayEffect::Needed(needed) => {
+                RelayEffect::ElectionRequest(election_request) => {
                     self.cluster
-                        .tell(|cluster| cluster.stream_needs_leader(from, needed));
+                        .tell(|cluster| cluster.stream_needs_leader(from, election_request));
                 }
                 RelayEffect::Move(stream, to) => {
                     self.cluster

@@ -7,7 +7,7 @@ use super::handshake::{
     self, Accepted, Dialer, HandshakeError, Hello, Protection, Purpose, Refusal,
 };
 use super::link_tls;
-use super::places::{KnownAddresses, Place, Places};
+use super::pending_connections::{KnownAddresses, PendingConnectionId, PendingConnections};
 use super::seal::Session;
 use super::sealed_stream::SealedStream;
 use leveret_types::NodeId;
@@ -56,7 +56,7 @@ struct Shared {
     protection: Protection,
     admission: RwLock<Arc<dyn AdmissionPolicy>>,
     known: Arc<KnownAddresses>,
-    places: Places,
+    pending: PendingConnections,
     closing: AtomicBool,
     log: Strangers,
 }
@@ -80,7 +80,7 @@ impl Acceptor {
             protection,
             admission: RwLock::new(admission),
             known,
-            places: Places::default(),
+            pending: PendingConnections::default(),
             closing: AtomicBool::new(false),
             log: Strangers::default(),
         });
@@ -150,18 +150,18 @@ impl Shared {
         let ip = remote.ip();
         let socket = Arc::new(socket);
         let is_known = self.known.has(ip);
-        let Some(place) = self.places.enter(ip, is_known, &socket) else {
+        let Some(id) = self.pending.enter(ip, is_known, &socket) else {
             return self
                 .log
                 .line(|| format!("{remote} refused: too many have not said who they are"));
         };
         let pending_connection = PendingConnection {
             shared: Arc::clone(self),
-            place,
+            id,
             proved: false,
         };
         let spawned = std::thread::Builder::new()
-            .name("leveret-cluster-guest".to_owned())
+            .name("leveret-cluster-pending".to_owned())
             .spawn(move || pending_connection.receive(socket, remote, is_known));
         if let Err(error) = spawned {
             self.log.line(|| format!("{remote} refused: {error}"));
@@ -172,13 +172,13 @@ impl Shared {
 /// Somebody at the port; its place is free again when it is dropped.
 struct PendingConnection {
     shared: Arc<Shared>,
-    place: Place,
+    id: PendingConnectionId,
     proved: bool,
 }
 
 impl Drop for PendingConnection {
     fn drop(&mut self) {
-        self.shared.places.leave(self.place, self.proved);
+        self.shared.pending.leave(self.id, self.proved);
     }
 }
 
@@ -205,7 +205,7 @@ impl PendingConnection {
         socket.set_nodelay(true)?;
         let accepts = self.shared.credentials.accepted();
         let protection = self.shared.protection;
-        let (places, place) = (&self.shared.places, self.place);
+        let (pending, id) = (&self.shared.pending, self.id);
         let proved = &mut self.proved;
         let dialer = {
             let first = match is_known {
@@ -214,7 +214,7 @@ impl PendingConnection {
             };
             let mut stream = Timed::new(socket, HANDSHAKE_TIMEOUT).with_first_byte(first);
             let decide = |hello: &Hello| {
-                *proved = places.prove(place);
+                *proved = pending.prove(id);
                 match hello.protection == protection {
                     _ if !*proved => Err(Refusal::Busy),
                     true => admission.decide(hello),

@@ -4,7 +4,7 @@ use super::acceptor::{self, Acceptor, AdmissionPolicy};
 use super::credentials::Credentials;
 use super::handshake::{Accepted, Hello, Purpose, Refusal};
 use super::identity::{IdentityFile, Joined};
-use super::places::KnownAddresses;
+use super::pending_connections::KnownAddresses;
 use super::{ClusterConfig, ClusterError, NewLink, Own};
 use leveret_cluster::control::{Answer, Request};
 use leveret_cluster::forming::{Forming, Step};

@@ -6,7 +6,7 @@
 //! - `outbox`: what waits for the other nodes.
 //! - `link_thread`: one connection in each direction for each other node.
 //! - `links`: the bytes of those connections.
-//! - [`places`]: how many may be there who have not proved who they are.
+//! - [`pending_connections`]: how many may be there who have not proved who they are.
 //! - `sealed_stream`: requests and their answers, protected like links.
 //! - [`credentials`]: what proves that a node belongs to the cluster, while operators change it.
 //! - [`link_tls`]: certificates of nodes, where there are any.
@@ -29,7 +29,7 @@ mod admission;
 mod link_thread;
 mod links;
 mod outbox;
-pub mod places;
+pub mod pending_connections;
 mod sealed_stream;
 mod secret_file;
 mod start;
@@ -44,7 +44,7 @@ use credentials::Credentials;
 use handshake::{Hello, Protection, Purpose};
 use leveret_types::NodeId;
 use link_tls::LinkTlsFiles;
-use places::KnownAddresses;
+use pending_connections::KnownAddresses;
 use seal::Session;
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;

@@ -4,15 +4,13 @@
 
 use super::acceptor::host;
 use super::{ClusterConfig, ClusterError};
-use leveret_types::limits::PEER_SECRETS_MAX;
+use leveret_types::limits::{PEER_SECRET_FILE_BYTES_MAX, PEER_SECRETS_MAX};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::net::IpAddr;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// The longest secret that is read.
-const BYTES_MAX: u64 = 4_096;
 /// Random bytes of a secret that is made here.
 const RANDOM_BYTES: usize = 32;
 
@@ -89,7 +87,14 @@ fn read(path: &Path) -> io::Result<Option<Vec<Vec<u8>>>> {
         return Err(io::Error::other(why));
     }
     let mut text = Vec::new();
-    file.take(BYTES_MAX).read_to_end(&mut text)?;
+    let one_more = PEER_SECRET_FILE_BYTES_MAX as u64 + 1;
+    file.take(one_more).read_to_end(&mut text)?;
+    if text.len() > PEER_SECRET_FILE_BYTES_MAX {
+        // A part of it would pass for the secret, at each node that has the same beginning.
+        return Err(io::Error::other(format!(
+            "it is longer than {PEER_SECRET_FILE_BYTES_MAX} bytes: use a shorter secret"
+        )));
+    }
     let lines = text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
     let secrets: Vec<Vec<u8>> = lines
         .filter(|l| !l.is_empty())
@@ -186,6 +191,7 @@ mod tests {
     use super::super::handshake::Protection;
     use super::*;
     use std::os::unix::fs::PermissionsExt;
+    use tempfile::TempDir;
 
     #[test]
     fn another_users_file_may_be_readable_and_never_writable() {
@@ -205,8 +211,8 @@ mod tests {
 
     #[test]
     fn a_file_without_a_second_name_is_made_in_place_once() {
-        let folder = Folder::new("in-place");
-        let path = folder.0.join("secret");
+        let folder = Folder::new();
+        let path = folder.0.path().join("secret");
         make_in_place(&path, "abc").expect("made");
         assert_eq!(read(&path).expect("its own"), Some(vec![b"abc".to_vec()]));
         let error = make_in_place(&path, "def").expect_err("it is there");
@@ -227,14 +233,11 @@ mod tests {
         }
     }
 
-    struct Folder(PathBuf);
+    struct Folder(TempDir);
 
     impl Folder {
-        fn new(name: &str) -> Self {
-            let name = format!("leveret-secret-{name}-{}", std::process::id());
-            let folder = std::env::temp_dir().join(name);
-            fs::create_dir_all(&folder).expect("a folder");
-            Self(folder)
+        fn new() -> Self {
+            Self(tempfile::tempdir().expect("a folder"))
         }
 
         fn config(&self, join: &[&str]) -> ClusterConfig {
@@ -246,29 +249,23 @@ mod tests {
                 secret_file: None,
                 protection: Protection::Sealed,
                 tls: None,
-                file: self.0.join("cluster"),
+                file: self.0.path().join("cluster"),
                 name: String::new(),
             }
         }
     }
 
-    impl Drop for Folder {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
-    }
-
     #[test]
     fn a_lone_node_makes_a_secret_that_its_user_alone_can_read_and_keeps_it() {
-        let folder = Folder::new("lone");
+        let folder = Folder::new();
         let config = folder.config(&[]);
         let made = secrets(&config).expect("made");
         assert_eq!((made.len(), made[0].len()), (1, 2 * RANDOM_BYTES));
         assert_eq!(secrets(&config).expect("read"), made);
-        let path = folder.0.join("cluster.secret");
+        let path = folder.0.path().join("cluster.secret");
         let mode = fs::metadata(&path).expect("it is there").permissions();
         assert_eq!(mode.mode() & 0o777, 0o600);
-        assert_eq!(fs::read_dir(&folder.0).expect("a folder").count(), 1);
+        assert_eq!(fs::read_dir(folder.0.path()).expect("a folder").count(), 1);
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).expect("its own");
         let error = secrets(&config)
             .expect_err("others can read it")
@@ -283,10 +280,10 @@ mod tests {
 
     #[test]
     fn as_many_lines_as_may_be_are_secrets_and_one_more_is_refused() {
-        let folder = Folder::new("lines");
+        let folder = Folder::new();
         let config = folder.config(&[]);
         secrets(&config).expect("made");
-        let path = folder.0.join("cluster.secret");
+        let path = folder.0.path().join("cluster.secret");
         fs::write(&path, "new \r\n\n old\n").expect("its own");
         let expected = [b"new", b"old"];
         assert_eq!(expected.len(), PEER_SECRETS_MAX);
@@ -303,14 +300,28 @@ mod tests {
     }
 
     #[test]
+    fn a_file_of_the_most_bytes_is_a_secret_and_one_byte_more_is_refused() {
+        let folder = Folder::new();
+        let config = folder.config(&[]);
+        secrets(&config).expect("made");
+        let path = folder.0.path().join("cluster.secret");
+        let most = vec![b's'; PEER_SECRET_FILE_BYTES_MAX];
+        fs::write(&path, &most).expect("its own");
+        assert_eq!(secrets_there(&config).expect("the most"), [most]);
+        fs::write(&path, [b's'; PEER_SECRET_FILE_BYTES_MAX + 1]).expect("its own");
+        let error = secrets_there(&config).expect_err("more").to_string();
+        assert!(error.contains("4096 bytes"), "{error}");
+    }
+
+    #[test]
     fn nodes_that_share_a_file_have_one_secret_whoever_makes_it() {
-        let folder = Folder::new("shared");
+        let folder = Folder::new();
         let listed = ["127.0.0.1:7000", "127.0.0.1:7001"];
         let apart = folder.config(&listed);
         let error = secrets(&apart).expect_err("each would have its own");
         assert!(error.to_string().contains("cluster.secret_file"), "{error}");
         let shared = ClusterConfig {
-            secret_file: Some(folder.0.join("shared")),
+            secret_file: Some(folder.0.path().join("shared")),
             ..apart
         };
         let threads: Vec<_> = (0..8)

@@ -6,7 +6,7 @@ use super::electorate::Electorate;
 use super::handshake::{Accepted, Hello, Protection, Refusal};
 use super::identity::{IdentityFile, IdentityStore, Joined};
 use super::link_tls::LinkTlsFiles;
-use super::places::KnownAddresses;
+use super::pending_connections::KnownAddresses;
 use super::{
     ClusterConfig, ClusterError, LinkThread, Links, MembersAdmission, NewLink, Own, TOKEN_WAKER,
     join, secret_file,

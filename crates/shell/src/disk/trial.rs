@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Devices for folders, the longest path first.
-pub(super) type Placed = Arc<[(PathBuf, Arc<Device>)]>;
+pub(super) type FolderDevices = Arc<[(PathBuf, Arc<Device>)]>;
 
 impl RealDisk {
     /// The disk as if `folders` lay on slower devices. `text` is the kind (`hdd`, `ssd`) and how

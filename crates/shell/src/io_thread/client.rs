@@ -4,7 +4,10 @@
 use crate::broker::Broker;
 use crate::listener::Protocol;
 use bytes::Bytes;
-use leveret_node::{Connection, ConnectionEvent, ConnectionStatus, Env, Peer, StreamConnection};
+use leveret_node::{
+    Connection, ConnectionEvent, ConnectionStatus, Env, HeldDelivery, HeldPlace, Peer,
+    StreamConnection,
+};
 use leveret_session::Connection as AmqpSession;
 use leveret_types::{ConnectionId, Now, OutBuffer, QueueId};
 use std::sync::Arc;
@@ -111,6 +114,10 @@ impl Client {
         either!(self, client => client.reading())
     }
 
+    pub(super) fn lacks_bytes(&self) -> Option<usize> {
+        either!(self, client => client.lacks_bytes())
+    }
+
     pub(super) fn checking(&self) -> bool {
         either!(self, client => client.checking())
     }
@@ -166,7 +173,7 @@ impl Client {
 
     pub(super) fn shut_down(&mut self, now: Now, broker: &Broker) {
         match self {
-            Self::Amqp(client) => client.shut_down(),
+            Self::Amqp(client) => client.shut_down(now, broker),
             Self::Stream(client) => client.shut_down(now, broker),
         }
     }
@@ -179,7 +186,18 @@ impl Client {
         either!(self, client => client.consumes(queue))
     }
 
-    pub(super) fn status(&self) -> ConnectionStatus {
+    /// Which of these messages, given in ascending order, it holds. Nothing of a stream is held.
+    pub(super) fn held_among(&self, messages: &[HeldPlace]) -> Vec<HeldDelivery> {
+        match self {
+            Self::Amqp(client) => client.held_among(messages),
+            Self::Stream(_) => Vec::new(),
+        }
+    }
+
+    pub(super) fn status(&mut self) -> ConnectionStatus {
+        if let Self::Amqp(client) = self {
+            client.gather_published();
+        }
         either!(self, client => client.status())
     }
 }

@@ -3,8 +3,9 @@
 use super::*;
 use leveret_auth::{HashingAlgorithm, PasswordHash, network_of};
 use leveret_types::limits::{
-    GUESSES_FREE_PER_USER_AND_ADDRESS, LOGINS_HELD_MAX, LOGINS_HELD_PER_ADDRESS_MAX,
-    LOGINS_WAITING_MAX, LOGINS_WAITING_PER_ADDRESS_MAX, LOGINS_WAITING_UNFAMILIAR_MAX,
+    GUESSES_FREE_PER_USER_AND_ADDRESS, HELD_LOOK_UPS_FREE, LOGIN_REMEMBERED_MS, LOGINS_HELD_MAX,
+    LOGINS_HELD_PER_ADDRESS_MAX, LOGINS_WAITING_MAX, LOGINS_WAITING_PER_ADDRESS_MAX,
+    LOGINS_WAITING_UNFAMILIAR_MAX,
 };
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -104,6 +105,18 @@ impl Door {
         assert!(told.iter().all(|(_, verdict)| *verdict == Verdict::Wrong));
     }
 
+    /// Wrong passwords of one user from the first address, until the next one is held.
+    fn guess_more(&self, check: &dyn Fn(&str) -> LoginCheck) {
+        let before = self.logins.held().0;
+        let mut number = 0;
+        while self.logins.held().0 == before {
+            let password = format!("{} {number}", self.logins.now_ms());
+            self.send(1, number, &self.open, check(&password));
+            self.work();
+            number += 1;
+        }
+    }
+
     fn pass(&self, ms: u64) {
         self.now_ms.fetch_add(ms, Ordering::Relaxed);
     }
@@ -164,6 +177,40 @@ fn an_address_from_where_somebody_has_logged_in_does_not_wait_for_a_flood_from_m
     // Strangers are not kept out either.
     assert_eq!(door.told()[..7], [200, 201, 0, 202, 203, 1, 2]);
     assert_eq!(door.told().len(), 104);
+}
+
+#[test]
+fn who_comes_for_the_first_time_does_not_wait_for_a_flood_of_guesses_from_many_addresses() {
+    let door = Door::new();
+    // Each at another user, so that none is held.
+    let knock = |address: usize, number: usize| {
+        let hash = PasswordHash::parse(HashingAlgorithm::Argon2id, HASH).expect("a hash");
+        let user = format!("user {number}");
+        let usual = HashingAlgorithm::Sha256;
+        let check = LoginCheck::new(&user, Some(hash), b"guess".to_vec(), usual);
+        door.send(address as u8, number, &door.open, check);
+    };
+    let flood = |numbers: std::ops::Range<usize>| {
+        numbers.for_each(|number| knock(number % 100, number));
+    };
+    flood(0..100);
+    door.work();
+    door.told.lock().clear();
+    // Who waits for the answer before the next guess has no other one in line either.
+    flood(100..300);
+    knock(200, 1_000);
+    knock(201, 1_001);
+    door.work();
+    let told = door.told();
+    assert_eq!(told.len(), 202);
+    let before = told.iter().take_while(|number| **number != 1_001).count();
+    assert!(before <= 3, "{:?}", &told[..10]);
+    // Those behind are not kept out.
+    door.told.lock().clear();
+    flood(300..303);
+    (0..10).for_each(|number| knock(210 + number, 2_000 + number));
+    door.work();
+    assert!(door.told()[..3].iter().any(|number| *number < 2_000));
 }
 
 #[test]
@@ -425,6 +472,100 @@ fn slow_checks_that_came_together_are_held_when_they_turn_out_to_be_guesses() {
     assert!(door.logins.held().1 <= LOGINS_HELD_PER_ADDRESS_MAX);
     door.pass(2_000);
     assert_eq!(door.work(), 1);
+}
+
+#[test]
+fn a_password_that_was_right_a_moment_ago_is_let_in_beside_guesses_at_its_user_from_there() {
+    for is_slow in [false, true] {
+        let door = Door::new();
+        let algorithm = match is_slow {
+            true => HashingAlgorithm::Argon2id,
+            false => HashingAlgorithm::Sha256,
+        };
+        let hash = PasswordHash::new(algorithm, b"p", &[1; 16]).expect("a hash");
+        let with =
+            |password: &str| LoginCheck::new("u", Some(hash.clone()), password.into(), algorithm);
+        door.send(1, 0, &door.open, with("p"));
+        door.work();
+        assert_eq!(*door.told.lock(), [(0, Verdict::Right)]);
+        for number in 0..2 * LOGINS_HELD_PER_ADDRESS_MAX {
+            door.send(1, number, &door.open, with(&format!("guess {number}")));
+            door.work();
+        }
+        assert_eq!(door.logins.held().1, LOGINS_HELD_PER_ADDRESS_MAX);
+        // For longer than a password is remembered that is used no more.
+        for _ in 0..4 {
+            door.pass(LOGIN_REMEMBERED_MS / 2);
+            door.guess_more(&with);
+            door.told.lock().clear();
+            door.send(1, 1, &door.open, with("p"));
+            assert_eq!(*door.told.lock(), [(1, Verdict::Right)], "slow: {is_slow}");
+        }
+        // From where the user has not logged in, guesses are not looked up.
+        for number in 0..GUESSES_FREE_PER_USER_AND_ADDRESS as usize {
+            door.send(2, number, &door.open, with(&format!("elsewhere {number}")));
+            door.work();
+        }
+        door.told.lock().clear();
+        door.send(2, 2, &door.open, with("p"));
+        assert!(door.told().is_empty());
+    }
+}
+
+#[test]
+fn who_is_let_in_by_what_is_remembered_is_known_there() {
+    let door = Door::new();
+    let algorithm = HashingAlgorithm::Argon2id;
+    let hash = PasswordHash::new(algorithm, b"p", &[1; 16]).expect("a hash");
+    let with =
+        |password: &str| LoginCheck::new("u", Some(hash.clone()), password.into(), algorithm);
+    door.send(1, 0, &door.open, with("p"));
+    door.work();
+    door.send(2, 1, &door.open, with("p"));
+    assert_eq!(door.told(), [0, 1]);
+    // Others guess at this user from everywhere.
+    for address in 3..13 {
+        door.guess("u", address);
+    }
+    door.send(14, 0, &door.open, with("new"));
+    assert_eq!(door.logins.held().0, 1, "from where it has never been");
+    for address in [1, 2] {
+        door.send(address, 0, &door.open, with("new"));
+        assert_eq!(door.logins.held().0, 1, "{address}");
+    }
+}
+
+#[test]
+fn guesses_that_are_held_are_looked_up_so_often_and_not_more() {
+    let door = Door::new();
+    let_in(&door, 1);
+    for number in 0..GUESSES_FREE_PER_USER_AND_ADDRESS + HELD_LOOK_UPS_FREE {
+        let check = door.cheap("u", &format!("guess {number}"));
+        door.send(1, 0, &door.open, check);
+    }
+    door.told.lock().clear();
+    door.send(1, 1, &door.open, door.cheap("u", "p"));
+    let told = door.told.lock();
+    assert_eq!(*told, [(1, Verdict::Busy)], "it is one guess more");
+}
+
+#[test]
+fn guesses_at_others_take_no_place_of_a_user_who_has_logged_in_from_there() {
+    let door = Door::new();
+    let_in(&door, 1);
+    door.guess("u", 1);
+    door.guess("other", 1);
+    for number in 0..LOGINS_HELD_PER_ADDRESS_MAX {
+        let check = door.cheap("other", &format!("more {number}"));
+        door.send(1, number, &door.open, check);
+    }
+    door.send(1, 1, &door.open, door.cheap("other", "one more"));
+    assert_eq!(*door.told.lock(), [(1, Verdict::Busy)]);
+    door.told.lock().clear();
+    // A new password, which nobody can tell from a guess.
+    door.send(1, 2, &door.open, door.cheap("u", "new"));
+    assert!(door.told().is_empty(), "it is held");
+    assert_eq!(door.logins.held().1, LOGINS_HELD_PER_ADDRESS_MAX + 1);
 }
 
 #[test]

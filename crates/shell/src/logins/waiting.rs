@@ -1,12 +1,13 @@
 //! Checks that wait: for their turn, or until their time comes.
 
 use super::LoginWaiter;
+use crate::address_turns::AddressTurns;
 use leveret_auth::{Fingerprint, Guesser, LoginCheck, Verdict};
 use leveret_types::limits::{
     LOGINS_HELD_MAX, LOGINS_HELD_PER_ADDRESS_MAX, LOGINS_WAITING_MAX,
     LOGINS_WAITING_PER_ADDRESS_MAX, LOGINS_WAITING_UNFAMILIAR_MAX,
 };
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::net::IpAddr;
 
 /// A check and who wait for it.
@@ -42,10 +43,6 @@ impl Job {
         }
     }
 }
-
-/// Of so many turns all but one are of addresses from where somebody has logged in, while any of
-/// these wait.
-const TURNS: u32 = 3;
 
 /// Who brings a check, by what it has done before.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -95,16 +92,41 @@ impl Line {
     }
 }
 
+/// Networks from which a password was wrong of late. How many there are is bounded, the oldest are
+/// forgotten: half of them at once.
+#[derive(Default)]
+struct Guessers {
+    newer: HashSet<IpAddr>,
+    older: HashSet<IpAddr>,
+}
+
+impl Guessers {
+    fn has(&self, network: IpAddr) -> bool {
+        self.newer.contains(&network) || self.older.contains(&network)
+    }
+
+    fn note(&mut self, network: IpAddr, right: bool) {
+        if right {
+            self.newer.remove(&network);
+            self.older.remove(&network);
+            return;
+        }
+        if self.newer.len() >= LOGINS_WAITING_MAX / 2 {
+            self.older = std::mem::take(&mut self.newer);
+        }
+        self.newer.insert(network);
+    }
+}
+
 /// Checks by address, of which each has its turn. Addresses from where somebody has logged in have
-/// most turns, and places of their own: whoever floods from many addresses has logged in from none.
+/// places of their own: whoever floods from many addresses has logged in from none.
 #[derive(Default)]
 pub(super) struct Waiting {
     by_address: HashMap<IpAddr, Line>,
-    /// The addresses that have any, each once.
-    turns: VecDeque<IpAddr>,
-    /// The same of those from where somebody has logged in.
-    familiar_turns: VecDeque<IpAddr>,
-    turn: u32,
+    turns: AddressTurns,
+    /// Of strangers those who have guessed go behind the others: who comes for the first time does
+    /// not wait for a flood, from however many addresses.
+    guessers: Guessers,
     pub(super) count: usize,
     /// How many of them are from where nobody has logged in.
     unfamiliar: usize,
@@ -130,17 +152,13 @@ impl Waiting {
         if self.is_full_for(address, is_familiar, is_known) {
             return Some(job);
         }
-        let line = self.by_address.entry(address).or_insert_with(|| {
-            let turns = match is_familiar {
-                true => &mut self.familiar_turns,
-                false => &mut self.turns,
-            };
-            turns.push_back(address);
-            Line {
-                known: VecDeque::new(),
-                others: VecDeque::new(),
-                is_familiar,
-            }
+        if !self.by_address.contains_key(&address) {
+            self.give_turn(address, is_familiar);
+        }
+        let line = self.by_address.entry(address).or_insert_with(|| Line {
+            known: VecDeque::new(),
+            others: VecDeque::new(),
+            is_familiar,
         });
         match is_known {
             true => line.known.push_back(job),
@@ -149,6 +167,18 @@ impl Waiting {
         self.count += 1;
         self.unfamiliar += usize::from(!is_familiar);
         None
+    }
+
+    fn give_turn(&mut self, address: IpAddr, is_familiar: bool) {
+        match !is_familiar && self.guessers.has(address) {
+            true => self.turns.push_behind(address),
+            false => self.turns.push(address, is_familiar),
+        }
+    }
+
+    /// Takes note of what a check from a network has found.
+    pub(super) fn note(&mut self, network: IpAddr, right: bool) {
+        self.guessers.note(network, right);
     }
 
     /// What waits of an address.
@@ -169,19 +199,9 @@ impl Waiting {
             || !is_familiar && self.unfamiliar >= LOGINS_WAITING_UNFAMILIAR_MAX
     }
 
-    /// The next address, by turns.
-    fn next_address(&mut self) -> Option<IpAddr> {
-        self.turn = (self.turn + 1) % TURNS;
-        let (first, second) = match self.turn {
-            0 => (&mut self.turns, &mut self.familiar_turns),
-            _ => (&mut self.familiar_turns, &mut self.turns),
-        };
-        first.pop_front().or_else(|| second.pop_front())
-    }
-
     /// The next check that somebody waits for.
     pub(super) fn pop(&mut self) -> Option<Job> {
-        while let Some(address) = self.next_address() {
+        while let Some((_, address)) = self.turns.next() {
             let Some(line) = self.by_address.get_mut(&address) else {
                 continue;
             };
@@ -192,10 +212,10 @@ impl Waiting {
             if !line.is_familiar {
                 self.unfamiliar -= gone;
             }
-            match (line.is_empty(), line.is_familiar) {
-                (true, _) => drop(self.by_address.remove(&address)),
-                (false, true) => self.familiar_turns.push_back(address),
-                (false, false) => self.turns.push_back(address),
+            let is_familiar = line.is_familiar;
+            match line.is_empty() {
+                true => drop(self.by_address.remove(&address)),
+                false => self.give_turn(address, is_familiar),
             }
             if next.is_some() {
                 return next;
@@ -211,9 +231,8 @@ impl Waiting {
             !line.is_empty()
         });
         let by_address = &self.by_address;
-        for turns in [&mut self.turns, &mut self.familiar_turns] {
-            turns.retain(|address| by_address.contains_key(address));
-        }
+        self.turns
+            .retain(|_, address| by_address.contains_key(&address));
         let count = |familiar: bool| -> usize {
             let lines = by_address.values();
             let lines = lines.filter(|line| familiar || !line.is_familiar);
@@ -223,27 +242,32 @@ impl Waiting {
     }
 }
 
-/// Checks that are held until a time.
+/// Checks that are held until a time. Those of users who have logged in from their address have
+/// places of their own: what others bring from there does not take them.
 #[derive(Default)]
 pub(super) struct Held {
-    /// By when, and in the order in which they came.
-    jobs: BTreeMap<(u64, u64), Job>,
-    by_address: HashMap<IpAddr, usize>,
+    /// By when, and in the order in which they came, with whether their user has logged in from
+    /// there.
+    jobs: BTreeMap<(u64, u64), (bool, Job)>,
+    /// How many there are of users who have, and of others.
+    counts: [usize; 2],
+    by_address: HashMap<(bool, IpAddr), usize>,
     next: u64,
 }
 
 impl Held {
     /// Holds a check until this time; gives it back if too many are held.
-    pub(super) fn push(&mut self, until_ms: u64, job: Job) -> Option<Job> {
-        let address = job.guesser.network();
-        if self.is_full_for(address) {
+    pub(super) fn push(&mut self, until_ms: u64, job: Job, is_known: bool) -> Option<Job> {
+        let place = (is_known, job.guesser.network());
+        if self.is_full_for(place) {
             self.forget_unwanted();
         }
-        if self.is_full_for(address) {
+        if self.is_full_for(place) {
             return Some(job);
         }
-        *self.by_address.entry(address).or_default() += 1;
-        self.jobs.insert((until_ms, self.next), job);
+        self.counts[usize::from(is_known)] += 1;
+        *self.by_address.entry(place).or_default() += 1;
+        self.jobs.insert((until_ms, self.next), (is_known, job));
         self.next += 1;
         None
     }
@@ -254,8 +278,8 @@ impl Held {
         if first.key().0 > now_ms {
             return None;
         }
-        let job = first.remove();
-        self.count_out(job.guesser.network());
+        let (is_known, job) = first.remove();
+        self.count_out((is_known, job.guesser.network()));
         Some(job)
     }
 
@@ -268,16 +292,18 @@ impl Held {
         self.jobs.len()
     }
 
-    fn is_full_for(&self, address: IpAddr) -> bool {
-        let of_address = self.by_address.get(&address).copied().unwrap_or(0);
-        self.jobs.len() >= LOGINS_HELD_MAX || of_address >= LOGINS_HELD_PER_ADDRESS_MAX
+    fn is_full_for(&self, place: (bool, IpAddr)) -> bool {
+        let of_address = self.by_address.get(&place).copied().unwrap_or(0);
+        let count = self.counts[usize::from(place.0)];
+        count >= LOGINS_HELD_MAX || of_address >= LOGINS_HELD_PER_ADDRESS_MAX
     }
 
-    fn count_out(&mut self, address: IpAddr) {
-        if let Some(count) = self.by_address.get_mut(&address) {
+    fn count_out(&mut self, place: (bool, IpAddr)) {
+        self.counts[usize::from(place.0)] -= 1;
+        if let Some(count) = self.by_address.get_mut(&place) {
             *count -= 1;
             if *count == 0 {
-                self.by_address.remove(&address);
+                self.by_address.remove(&place);
             }
         }
     }
@@ -285,11 +311,11 @@ impl Held {
     fn forget_unwanted(&mut self) {
         let unwanted: Vec<_> = self
             .jobs
-            .extract_if(.., |_, job| !job.waits())
-            .map(|(_, job)| job.guesser.network())
+            .extract_if(.., |_, (_, job)| !job.waits())
+            .map(|(_, (is_known, job))| (is_known, job.guesser.network()))
             .collect();
-        for address in unwanted {
-            self.count_out(address);
+        for place in unwanted {
+            self.count_out(place);
         }
     }
 }

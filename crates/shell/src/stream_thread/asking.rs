@@ -3,7 +3,7 @@
 
 use super::{Input, STATS_PATIENCE, StreamHandle};
 use leveret_storage::Disk;
-use leveret_stream::{Command, Event, Reference, SessionId, StreamStats};
+use leveret_stream::{Command, Event, Reference, RequestId, SessionId, StoredBy, StreamStats};
 use leveret_stream_host::StreamHost;
 use leveret_types::limits::STREAM_BROWSERS_MAX;
 use leveret_types::{Now, QueueId};
@@ -28,6 +28,8 @@ pub struct StreamGroups {
 pub(super) enum Question {
     /// The groups of all streams that have any, or of one, whether it has any or not.
     Groups(Option<QueueId>, SyncSender<Vec<StreamGroups>>),
+    /// The streams of which something cannot be read here, and what.
+    Damaged(SyncSender<Vec<(QueueId, String)>>),
     /// The offset of a group is to be forgotten.
     Forget(QueueId, Reference, SyncSender<Option<bool>>),
     /// A session begins, and hears its events here; the answer is its number, unless there are as
@@ -71,6 +73,9 @@ impl Askers {
         match question {
             Question::Groups(only, answer) => {
                 let _ = answer.try_send(groups(host, only, now));
+            }
+            Question::Damaged(answer) => {
+                let _ = answer.try_send(host.damaged().collect());
             }
             Question::Forget(stream, group, answer) => {
                 let _ = answer.try_send(host.forget_offset(now, stream, &group));
@@ -123,6 +128,23 @@ impl StreamReading {
         self.handle.say(session, command).is_ok()
     }
 
+    /// The offset of a group once all that was said before is committed; nothing if it is not soon,
+    /// or the stream is not led here.
+    fn await_offset(&self, stream: QueueId, group: Reference) -> Option<Option<u64>> {
+        let query = Command::QueryOffset {
+            request: RequestId(0),
+            stream,
+            reference: group,
+        };
+        if !self.say(query) {
+            return None;
+        }
+        match self.hear(STATS_PATIENCE) {
+            Some(Event::StoredOffset { result, .. }) => result.ok(),
+            _ => None,
+        }
+    }
+
     /// What it hears next; nothing if that takes longer than this.
     #[must_use]
     pub fn hear(&self, patience: Duration) -> Option<Event> {
@@ -148,13 +170,55 @@ impl StreamHandle {
         answers.recv_timeout(STATS_PATIENCE).unwrap_or_default()
     }
 
-    /// Forgets the offset of a group: whether there was one. `None` of a stream whose offsets are
-    /// not kept here, or if the thread does not say within a second.
+    /// The streams of which something cannot be read on this node, each with what that is; nothing
+    /// if the thread does not say within a second.
+    #[must_use]
+    pub fn damaged(&self) -> Vec<(QueueId, String)> {
+        let (answer, answers) = sync_channel(1);
+        self.put(Input::Ask(Question::Damaged(answer)));
+        answers.recv_timeout(STATS_PATIENCE).unwrap_or_default()
+    }
+
+    /// Forgets the offset of a group, and waits until that is committed: whether there was one.
+    /// `None` of a stream whose offsets are not kept here, or where it is not committed within two
+    /// seconds: then it may be forgotten or not.
     #[must_use]
     pub fn forget_offset(&self, stream: QueueId, group: Reference) -> Option<bool> {
+        let operator = self.begin_reading()?;
         let (answer, answers) = sync_channel(1);
-        self.put(Input::Ask(Question::Forget(stream, group, answer)));
-        answers.recv_timeout(STATS_PATIENCE).ok().flatten()
+        self.put(Input::Ask(Question::Forget(stream, group.clone(), answer)));
+        let was_there = answers.recv_timeout(STATS_PATIENCE).ok().flatten()?;
+        operator.await_offset(stream, group)?;
+        Some(was_there)
+    }
+
+    /// Sets the offset of a group, and waits until that is committed. `None` of a stream whose
+    /// offsets are not kept here, or where it is not committed within two seconds: then it may be
+    /// set or not.
+    ///
+    /// # Errors
+    /// If there is no room for it now.
+    #[must_use]
+    pub fn set_offset(
+        &self,
+        stream: QueueId,
+        group: &Reference,
+        offset: u64,
+    ) -> Option<Result<(), String>> {
+        let busy = || Some(Err("the node has no room for it now: try again".to_owned()));
+        let Some(operator) = self.begin_reading() else {
+            return busy();
+        };
+        let store = Command::StoreOffset {
+            stream,
+            reference: group.clone(),
+            offset,
+            by: StoredBy::Operator,
+        };
+        if !operator.say(store) {
+            return busy();
+        }
+        operator.await_offset(stream, group.clone()).map(|_| Ok(()))
     }
 
     /// Begins to read for an operator; nothing while as many do as may.
@@ -179,7 +243,7 @@ mod tests {
     use super::super::tests::{SESSION, SOON, STREAM, publish, start};
     use super::*;
     use leveret_storage::MemoryDisk;
-    use leveret_stream::{OffsetSpec, ReaderId, RequestId, StoredBy};
+    use leveret_stream::{OffsetSpec, ReaderId};
 
     #[test]
     fn an_operator_reads_what_is_there_and_as_many_do_at_a_time_as_may() {
@@ -214,6 +278,28 @@ mod tests {
     }
 
     #[test]
+    fn a_stream_that_cannot_be_served_is_told_as_damaged() {
+        let disk = MemoryDisk::new();
+        let (handle, heard, thread) = start(&disk);
+        handle.say(SESSION, publish(1, 10)).unwrap();
+        drop(heard.recv_timeout(SOON).unwrap());
+        assert!(handle.damaged().is_empty());
+        assert!(!handle.stats()[0].1.damaged);
+        handle.stop();
+        thread.join().unwrap();
+        let paths = disk.paths().into_iter();
+        for path in paths.filter(|path| path.extension().is_some_and(|end| end == "stream")) {
+            disk.tamper(&path, |bytes| bytes[..512].fill(0));
+        }
+        let (handle, _heard, thread) = start(&disk);
+        let damaged = handle.damaged();
+        assert_eq!((damaged.len(), damaged[0].0), (1, STREAM));
+        assert!(handle.stats()[0].1.damaged && handle.stats_of(vec![STREAM])[0].1.damaged);
+        handle.stop();
+        thread.join().unwrap();
+    }
+
+    #[test]
     fn groups_are_told_and_forgotten() {
         let (handle, _heard, thread) = start(&MemoryDisk::new());
         let group = Reference::new("app".into()).unwrap();
@@ -234,6 +320,21 @@ mod tests {
         assert_eq!(handle.forget_offset(STREAM, group), Some(true));
         assert!(handle.groups(None).is_empty());
         handle.stop();
+        thread.join().unwrap();
+    }
+
+    #[test]
+    fn an_offset_that_an_operator_has_set_is_there_after_a_crash_and_one_it_forgot_is_not() {
+        let disk = MemoryDisk::new();
+        let name = |name: &'static str| Reference::new(name.into()).unwrap();
+        let (handle, _heard, _thread) = start(&disk);
+        assert_eq!(handle.set_offset(STREAM, &name("app"), 5), Some(Ok(())));
+        assert_eq!(handle.set_offset(STREAM, &name("gone"), 6), Some(Ok(())));
+        assert_eq!(handle.forget_offset(STREAM, name("gone")), Some(true));
+        assert_eq!(handle.set_offset(QueueId(7), &name("app"), 5), None);
+        let (after, _heard, thread) = start(&disk.copy());
+        assert_eq!(after.groups(None)[0].groups, [("app".to_owned(), 5, 0.0)]);
+        after.stop();
         thread.join().unwrap();
     }
 }

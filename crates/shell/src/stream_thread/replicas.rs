@@ -3,8 +3,8 @@
 //! Invariant: messages of replicas that are on their way to one node are bounded in bytes, as that
 //! node says what it has taken: so they do not fill the link before what Raft says.
 
-use super::{Heard, LedStream, StreamThread};
-use leveret_cluster::Needed;
+use super::{LedStream, StreamThread, StreamThreadEvent};
+use leveret_cluster::ElectionRequest;
 use leveret_cluster::streams::{ReplicaHere, has_room, replica_frame};
 use leveret_storage::Disk;
 use leveret_stream::{
@@ -85,7 +85,7 @@ impl Copies {
     }
 }
 
-impl<D: Disk, C: Fn() -> Now, H: FnMut(Vec<Heard>)> StreamThread<D, C, H> {
+impl<D: Disk, C: Fn() -> Now, H: FnMut(Vec<StreamThreadEvent>)> StreamThread<D, C, H> {
     /// What the catalogue says of a stream that has a replica here.
     pub(super) fn take_order(&mut self, here: ReplicaHere, events: &mut Events) {
         let stream = here.stream;
@@ -94,7 +94,7 @@ impl<D: Disk, C: Fn() -> Now, H: FnMut(Vec<Heard>)> StreamThread<D, C, H> {
         } else {
             let (settings, node) = (*here.settings, here.node);
             match self.host.begin_replica(stream, settings, node, here.origin) {
-                Ok(found) => super::tell_found(stream, &found),
+                Ok(found) => (self.hear)(super::told_of_found(stream, &found).collect()),
                 Err(error) => {
                     return tracing::error!("the replica of stream {stream} does not run: {error}");
                 }
@@ -162,12 +162,12 @@ impl<D: Disk, C: Fn() -> Now, H: FnMut(Vec<Heard>)> StreamThread<D, C, H> {
                 for (stream, message) in messages {
                     // As the other node counts it.
                     *under_way += replica_frame(stream, message.clone()).len() as u64;
-                    heard.push(Heard::Message(node, stream, message));
+                    heard.push(StreamThreadEvent::Message(node, stream, message));
                 }
             }
         }
         let told = self.copies.take_taken().into_iter();
-        heard.extend(told.map(|(node, bytes)| Heard::Copied(node, bytes)));
+        heard.extend(told.map(|(node, bytes)| StreamThreadEvent::Copied(node, bytes)));
         for report in self.host.take_reports() {
             heard.extend(self.reported(report));
         }
@@ -178,7 +178,7 @@ impl<D: Disk, C: Fn() -> Now, H: FnMut(Vec<Heard>)> StreamThread<D, C, H> {
         }
     }
 
-    fn say_who_is_led(&mut self, now: Now, heard: &mut Vec<Heard>) {
+    fn say_who_is_led(&mut self, now: Now, heard: &mut Vec<StreamThreadEvent>) {
         if now.monotonic_ms < self.copies.led_ms {
             return;
         }
@@ -192,57 +192,70 @@ impl<D: Disk, C: Fn() -> Now, H: FnMut(Vec<Heard>)> StreamThread<D, C, H> {
             })
             .collect();
         if !led.is_empty() {
-            heard.push(Heard::Led(led));
+            heard.push(StreamThreadEvent::Led(led));
         }
     }
 
-    fn reported(&self, (stream, event): ReplicaReport) -> Option<Heard> {
-        match event {
+    fn reported(&self, (stream, event): ReplicaReport) -> Option<StreamThreadEvent> {
+        use tracing::Level;
+        let (level, text) = match event {
             ReplicaEvent::ElectionNeeded { promised, reason } => {
                 tracing::info!("stream {stream} needs another leader: {reason}");
                 let role = self.host.role(stream);
-                let is_tired = matches!(role, Some(ReplicaRole::Leader { .. }));
-                return Some(Heard::Needed(Needed {
+                let wants_other_leader = matches!(role, Some(ReplicaRole::Leader { .. }));
+                return Some(StreamThreadEvent::ElectionRequest(ElectionRequest {
                     stream,
                     promised,
-                    is_tired,
+                    wants_other_leader,
                 }));
             }
-            ReplicaEvent::Damaged { from } => {
-                tracing::error!(
-                    "stream {stream} is damaged on this node from offset {from} on: it is copied \
-                     from another replica"
-                );
+            ReplicaEvent::DamagedForGood { from } => {
+                return Some(StreamThreadEvent::Damaged(stream, from));
             }
+            ReplicaEvent::Damaged { from } => (
+                Level::ERROR,
+                format!(
+                    "the stream is damaged on this node from offset {from} on: that is not served \
+                     here, and copied again from another replica if one has it"
+                ),
+            ),
             ReplicaEvent::Cut {
                 next_offset: 0,
                 offsets,
-            } => tracing::warn!(
-                "stream {stream} is copied anew from its leader, which has nothing that follows \
-                 what was here ({offsets} offsets, which its retention has passed, or which were \
-                 never committed)"
+            } => (
+                Level::WARN,
+                format!(
+                    "the stream is copied anew from its leader, which has nothing that follows \
+                     what was here ({offsets} offsets, which its retention has passed, or which \
+                     were never committed)"
+                ),
             ),
             ReplicaEvent::Cut {
                 next_offset,
                 offsets,
-            } => tracing::warn!(
-                "stream {stream}: {offsets} offsets from {next_offset} on are cut off, and copied \
-                 again from its leader as that one has them: they were damaged here, or never \
-                 committed"
+            } => (
+                Level::WARN,
+                format!(
+                    "{offsets} offsets from {next_offset} on are cut off, and copied again from \
+                     the stream's leader as that one has them: they were damaged here, or never \
+                     committed"
+                ),
             ),
-            ReplicaEvent::Rejected { from, reason } => {
-                tracing::error!("stream {stream}: what node {from} says cannot be: {reason}");
-            }
+            ReplicaEvent::Rejected { from, reason } => (
+                Level::ERROR,
+                format!("what node {from} says of the stream cannot be: {reason}"),
+            ),
             ReplicaEvent::Whole { epoch } => {
                 tracing::debug!("stream {stream}: this replica is whole in epoch {epoch}");
+                return None;
             }
-        }
-        None
+        };
+        Some(StreamThreadEvent::Told(stream, level, text))
     }
 
     /// Replicas that wait for the catalogue say so now and then: whoever elects may be another node
     /// since.
-    fn say_who_waits(&mut self, now: Now, heard: &mut Vec<Heard>) {
+    fn say_who_waits(&mut self, now: Now, heard: &mut Vec<StreamThreadEvent>) {
         if self
             .copies
             .waiting_ms
@@ -251,7 +264,7 @@ impl<D: Disk, C: Fn() -> Now, H: FnMut(Vec<Heard>)> StreamThread<D, C, H> {
             return;
         }
         let waiting = self.host.waiting_replicas();
-        let needed = waiting.map(|(stream, promised)| Needed {
+        let election_request = waiting.map(|(stream, promised)| ElectionRequest {
             stream,
             // What it was told and does not do is as good as used up.
             promised: promised.max(
@@ -261,10 +274,10 @@ impl<D: Disk, C: Fn() -> Now, H: FnMut(Vec<Heard>)> StreamThread<D, C, H> {
                     .copied()
                     .unwrap_or_default(),
             ),
-            is_tired: false,
+            wants_other_leader: false,
         });
         let before = heard.len();
-        heard.extend(needed.map(Heard::Needed));
+        heard.extend(election_request.map(StreamThreadEvent::ElectionRequest));
         let waits = heard.len() > before;
         self.copies.waiting_ms = waits.then_some(now.monotonic_ms + STREAM_WAITING_MS);
     }

@@ -1,5 +1,6 @@
 //! A node in this process, and a client that says frame by frame what it wants.
 
+use leveret_amqp::client::Opening;
 use leveret_amqp::{
     EncodeMethod, FrameKind, Method, PROTOCOL_HEADER, TableBuilder, connection, encode,
 };
@@ -19,32 +20,18 @@ use leveret_types::FieldValue;
 use leveret_types::limits::{CACHE_BYTES, FRAME_BYTES_MAX};
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
+use tempfile::TempDir;
 
 /// How long a node may take to answer.
 pub const ANSWER: Duration = Duration::from_secs(20);
 
-/// A folder of a test's own, gone with it.
-pub struct Scratch(pub PathBuf);
-
-impl Scratch {
-    pub fn new(name: &str) -> Self {
-        let folder = format!("leveret-shell-{name}-{}", std::process::id());
-        let folder = std::env::temp_dir().join(folder);
-        // What an earlier run left there, if one did.
-        let _ = std::fs::remove_dir_all(&folder);
-        std::fs::create_dir_all(&folder).expect("a scratch folder");
-        Self(folder)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // The system's folder for such things is emptied anyway.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+/// A folder of a test's own, gone with it. The name tells whose it is while it is there.
+pub fn scratch(name: &str) -> TempDir {
+    let prefix = format!("leveret-shell-{name}-");
+    TempDir::with_prefix(prefix).expect("a scratch folder")
 }
 
 /// Connections of one address that have not logged in, of such a node.
@@ -168,20 +155,20 @@ impl<S: Read + Write> Client<S> {
         let hears_of_alarms = [("connection.blocked", FieldValue::Bool(true))].into();
         let mut properties = TableBuilder::new();
         properties.push("capabilities", &FieldValue::Table(hears_of_alarms));
-        let start_ok = connection::StartOk {
-            client_properties: properties.as_table(),
+        let opening = Opening {
+            properties: properties.as_table(),
             mechanism,
             response,
-            locale: "en_US",
-        };
-        client.call(0, &start_ok)?;
-        let tune_ok = connection::TuneOk {
             channel_max: 2_047,
-            frame_max: FRAME_BYTES_MAX,
             heartbeat,
+            ..Opening::default()
         };
-        client.send(0, &tune_ok)?;
-        client.call(0, &connection::Open { virtual_host: "/" })?;
+        let mut bytes = Vec::new();
+        opening.handshake(&mut bytes);
+        client.send_bytes(&bytes)?;
+        for _tune_and_open_ok in 0..2 {
+            client.answer()?;
+        }
         client.call(1, &leveret_amqp::channel::Open {})?;
         Ok(client)
     }

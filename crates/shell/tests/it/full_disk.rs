@@ -1,6 +1,6 @@
 //! A node whose disk is full: who waits, who does not, and what is there afterwards.
 
-use crate::client::{Client, Scratch, address, connect, start, start_on};
+use crate::client::{Client, address, connect, scratch, start, start_on};
 use crate::messages;
 use leveret_amqp::{Method, RawTable, basic, confirm, queue};
 use leveret_shell::disk::RealDisk;
@@ -38,17 +38,17 @@ fn publish() -> Vec<u8> {
 
 /// What a publisher with one message on its way hears.
 #[derive(Debug, PartialEq, Eq)]
-enum Heard {
+enum PublisherEvent {
     Confirm,
     Blocked,
     Unblocked,
 }
 
-fn hear(client: &mut Client<TcpStream>) -> Heard {
+fn hear(client: &mut Client<TcpStream>) -> PublisherEvent {
     match Method::decode(&client.answer().expect("an answer")) {
-        Ok(Method::BasicAck(_)) => Heard::Confirm,
-        Ok(Method::ConnectionBlocked(_)) => Heard::Blocked,
-        Ok(Method::ConnectionUnblocked(_)) => Heard::Unblocked,
+        Ok(Method::BasicAck(_)) => PublisherEvent::Confirm,
+        Ok(Method::ConnectionBlocked(_)) => PublisherEvent::Blocked,
+        Ok(Method::ConnectionUnblocked(_)) => PublisherEvent::Unblocked,
         other => panic!("{other:?}"),
     }
 }
@@ -72,9 +72,9 @@ fn take(client: &mut Client<TcpStream>) {
 
 #[test]
 fn a_full_disk_makes_publishers_wait_and_nobody_else_and_all_goes_on_when_there_is_space() {
-    let scratch = Scratch::new("full-disk");
+    let scratch = scratch("full-disk");
     let disk = RealDisk::with_quota(QUOTA_BYTES);
-    let node = start_on(disk.clone(), &scratch.0, None);
+    let node = start_on(disk.clone(), scratch.path(), None);
     let mut publisher = log_in(&node);
     declare(&mut publisher, false);
     let select = confirm::Select { nowait: false };
@@ -90,11 +90,11 @@ fn a_full_disk_makes_publishers_wait_and_nobody_else_and_all_goes_on_when_there_
         publisher.send_bytes(&publish()).expect("sent");
         published += 1;
         match hear(&mut publisher) {
-            Heard::Confirm => confirmed += 1,
+            PublisherEvent::Confirm => confirmed += 1,
             heard => break heard,
         }
     };
-    assert_eq!(blocked, Heard::Blocked);
+    assert_eq!(blocked, PublisherEvent::Blocked);
     assert!(
         confirmed > 100,
         "{confirmed}: it was blocked long before the disk was full"
@@ -111,21 +111,21 @@ fn a_full_disk_makes_publishers_wait_and_nobody_else_and_all_goes_on_when_there_
     let mut unblocked = false;
     while confirmed < published || !unblocked {
         match hear(&mut publisher) {
-            Heard::Confirm => confirmed += 1,
-            Heard::Unblocked => unblocked = true,
+            PublisherEvent::Confirm => confirmed += 1,
+            PublisherEvent::Unblocked => unblocked = true,
             // It may have been settled so much that there was room for a moment.
-            Heard::Blocked => unblocked = false,
+            PublisherEvent::Blocked => unblocked = false,
         }
     }
     publisher.send_bytes(&publish()).expect("sent");
     published += 1;
-    assert_eq!(hear(&mut publisher), Heard::Confirm);
+    assert_eq!(hear(&mut publisher), PublisherEvent::Confirm);
     assert_eq!(declare(&mut consumer, true), published - taken);
     publisher.close();
     consumer.close();
     node.shut_down();
 
-    let node = start(&scratch.0, None);
+    let node = start(scratch.path(), None);
     assert!(node.report.clean, "{:?}", node.report);
     let mut client = log_in(&node);
     assert_eq!(declare(&mut client, true), published - taken);
@@ -135,16 +135,16 @@ fn a_full_disk_makes_publishers_wait_and_nobody_else_and_all_goes_on_when_there_
 
 #[test]
 fn a_node_ends_although_its_disk_is_full_and_what_was_confirmed_is_there() {
-    let scratch = Scratch::new("full-disk-end");
+    let scratch = scratch("full-disk-end");
     let disk = RealDisk::with_quota(QUOTA_BYTES);
-    let node = start_on(disk.clone(), &scratch.0, None);
+    let node = start_on(disk.clone(), scratch.path(), None);
     let mut publisher = log_in(&node);
     declare(&mut publisher, false);
     let select = confirm::Select { nowait: false };
     publisher.call(1, &select).expect("confirms");
     let mut confirmed = 0;
     publisher.send_bytes(&publish()).expect("sent");
-    while hear(&mut publisher) == Heard::Confirm {
+    while hear(&mut publisher) == PublisherEvent::Confirm {
         confirmed += 1;
         publisher.send_bytes(&publish()).expect("sent");
     }
@@ -152,7 +152,7 @@ fn a_node_ends_although_its_disk_is_full_and_what_was_confirmed_is_there() {
     drop(publisher);
     node.shut_down();
 
-    let node = start(&scratch.0, None);
+    let node = start(scratch.path(), None);
     let mut client = log_in(&node);
     let found = declare(&mut client, true);
     // The last one may have been written although nobody was told.

@@ -1,6 +1,6 @@
 //! Imports of definitions: others go on with their work meanwhile.
 
-use crate::client::{Scratch, start};
+use crate::client::{scratch, start};
 use leveret_cluster::Env as _;
 use leveret_metadata::{CatalogueError, Command, Definitions, Json, QueueDefinition};
 use leveret_node::Env;
@@ -45,8 +45,8 @@ fn prepared(broker: &Broker, definitions: &Definitions) -> Result<Vec<Command>, 
 
 #[test]
 fn what_others_declare_while_an_import_is_prepared_does_not_spoil_it() {
-    let scratch = Scratch::new("import-prepared");
-    let node = start(&scratch.0, None);
+    let scratch = scratch("import-prepared");
+    let node = start(scratch.path(), None);
     let broker = &node.broker;
     let definitions = definitions(3);
     let (_, result) = broker.execute_all(broker.now(), &mut || {
@@ -70,8 +70,8 @@ fn what_others_declare_while_an_import_is_prepared_does_not_spoil_it() {
 
 #[test]
 fn what_is_not_right_is_refused_before_anything_is_done() {
-    let scratch = Scratch::new("import-refused");
-    let node = start(&scratch.0, None);
+    let scratch = scratch("import-refused");
+    let node = start(scratch.path(), None);
     let broker = &node.broker;
     let mut definitions = definitions(3);
     definitions.queues[2].name = String::new();
@@ -89,8 +89,8 @@ fn what_is_not_right_is_refused_before_anything_is_done() {
 #[test]
 fn others_get_at_the_catalogue_while_an_import_is_carried_out() {
     const QUEUES: usize = 5000;
-    let scratch = Scratch::new("import-let-in");
-    let node = start(&scratch.0, None);
+    let scratch = scratch("import-let-in");
+    let node = start(scratch.path(), None);
     let broker = &node.broker;
     let definitions = definitions(QUEUES);
     let is_over = AtomicBool::new(false);
@@ -117,8 +117,8 @@ fn others_get_at_the_catalogue_while_an_import_is_carried_out() {
 #[test]
 fn memory_is_looked_at_while_an_import_is_carried_out() {
     const QUEUES: usize = 5000;
-    let scratch = Scratch::new("import-memory");
-    let node = start(&scratch.0, None);
+    let scratch = scratch("import-memory");
+    let node = start(scratch.path(), None);
     let broker = &node.broker;
     let definitions = definitions(QUEUES);
     let (_, result) = broker.execute_all(broker.now(), &mut || {

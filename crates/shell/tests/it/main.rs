@@ -5,6 +5,7 @@
 
 mod client;
 mod cluster;
+mod dead_letters;
 mod full_disk;
 mod import;
 mod memory_full;

@@ -1,6 +1,6 @@
 //! A node whose memory is nearly all used: what exists stays usable, and nothing new is declared.
 
-use crate::client::{Client, Scratch, address, connect, start};
+use crate::client::{Client, address, connect, scratch, start};
 use leveret_amqp::{Method, RawTable, queue};
 use leveret_shell::node::Node;
 use std::net::TcpStream;
@@ -53,8 +53,8 @@ fn allow(node: &Node, memory_full_bytes: u64) {
 
 #[test]
 fn what_is_there_stays_usable_and_nothing_new_is_declared() {
-    let scratch = Scratch::new("memory-full");
-    let node = start(&scratch.0, None);
+    let scratch = scratch("memory-full");
+    let node = start(scratch.path(), None);
     let mut client = log_in(&node);
     assert_eq!(declare(&mut client, "old", true), None);
     // Publishers are blocked, and that alone keeps nobody from declaring.

@@ -7,14 +7,19 @@ const BASIC: u16 = 60;
 
 /// The frames of a persistent message to a queue, by the default exchange, on channel 1.
 pub fn publish(queue: &str, body: &[u8]) -> Vec<u8> {
+    publish_to("", queue, body)
+}
+
+/// The frames of a persistent message to an exchange, on channel 1.
+pub fn publish_to(exchange: &str, routing_key: &str, body: &[u8]) -> Vec<u8> {
     let properties = Properties {
         delivery_mode: Some(2),
         ..Properties::default()
     };
     let mut bytes = Vec::new();
     let publish = basic::Publish {
-        exchange: b"",
-        routing_key: queue.as_bytes(),
+        exchange: exchange.as_bytes(),
+        routing_key: routing_key.as_bytes(),
         mandatory: false,
         immediate: false,
     };

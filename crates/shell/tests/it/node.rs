@@ -1,17 +1,22 @@
 //! A whole node on real sockets and files, started and ended in this process.
 
-use crate::client::{Client, PENDING_MAX, Scratch, address, config, connect, start};
+use crate::client::{Client, PENDING_MAX, address, config, connect, scratch, start};
 use crate::messages;
-use leveret_amqp::{Method, RawTable, basic, confirm, connection, encode, queue};
+use leveret_amqp::{Method, RawTable, basic, client, confirm, connection, encode, queue};
 use leveret_auth::Credentials;
+use leveret_node::Env as _;
 use leveret_session::Settings;
 use leveret_shell::disk::{DeviceModel, RealDisk};
 use leveret_shell::node::{LISTED_MAX, Node, Which, each_portion, some_connections};
 use leveret_types::ConnectionId;
-use leveret_types::limits::{CLIENT_GONE_MS_MAX, UNREAD_PROBE_MS};
+use leveret_types::limits::{
+    CLIENT_GONE_MS_MAX, FRAME_BYTES_MAX, IO_THREADS_MAX, SHARDS_MAX, UNFINISHED_NODE_BYTES_MAX,
+    UNREAD_PROBE_MS,
+};
 use std::collections::BTreeSet;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
@@ -49,9 +54,30 @@ fn publish(body: &[u8]) -> Vec<u8> {
 }
 
 #[test]
+fn a_node_with_as_many_threads_and_shards_as_may_be_serves_a_client_of_each_thread() {
+    let scratch = scratch("most-threads");
+    let mut config = config(scratch.path(), None);
+    (config.io_threads, config.shards) = (IO_THREADS_MAX, SHARDS_MAX as u16);
+    let node = Node::start(config, RealDisk::new()).expect("the node starts");
+    let mut clients = Vec::new();
+    for _ in 0..=IO_THREADS_MAX {
+        let mut client = log_in(address(&node, false));
+        declare(&mut client, false);
+        let select = confirm::Select { nowait: false };
+        client.call(1, &select).expect("confirms");
+        client.send_bytes(&publish(b"one")).expect("sent");
+        let answer = client.answer().expect("a confirm");
+        assert!(matches!(Method::decode(&answer), Ok(Method::BasicAck(_))));
+        clients.push(client);
+    }
+    drop(clients);
+    node.shut_down();
+}
+
+#[test]
 fn what_was_confirmed_is_there_after_an_orderly_end() {
-    let scratch = Scratch::new("orderly");
-    let node = start(&scratch.0, None);
+    let scratch = scratch("orderly");
+    let node = start(scratch.path(), None);
     assert!(node.report.created);
     let mut client = log_in(address(&node, false));
     assert_eq!(declare(&mut client, false), 0);
@@ -72,7 +98,7 @@ fn what_was_confirmed_is_there_after_an_orderly_end() {
     client.close();
     node.shut_down();
 
-    let node = start(&scratch.0, None);
+    let node = start(scratch.path(), None);
     assert!(!node.report.created);
     assert!(node.report.clean, "{:?}", node.report);
     let mut client = log_in(address(&node, false));
@@ -104,9 +130,9 @@ fn an_orderly_end_copies_what_waits_for_seconds_at_most_and_leaves_the_rest_in_t
         bytes_per_second: 2_000_000,
         ..FAST
     };
-    let scratch = Scratch::new("slow-end");
+    let scratch = scratch("slow-end");
     let disk = RealDisk::with_model(FAST);
-    let mut config = config(&scratch.0, None);
+    let mut config = config(scratch.path(), None);
     // All of it waits in one file, and has to be read to be copied.
     config.wal_file_bytes = 2 * u64::from(BODIES) * BODY_BYTES as u64;
     config.cache_bytes = 64 * 1024;
@@ -130,7 +156,7 @@ fn an_orderly_end_copies_what_waits_for_seconds_at_most_and_leaves_the_rest_in_t
     assert!(copied > 0, "nothing was to be copied");
     assert!(copied <= 2 * SLOW.bytes_per_second, "{copied} bytes");
 
-    let node = start(&scratch.0, None);
+    let node = start(scratch.path(), None);
     let mut client = log_in(address(&node, false));
     assert_eq!(declare(&mut client, true), BODIES);
     client.close();
@@ -138,8 +164,8 @@ fn an_orderly_end_copies_what_waits_for_seconds_at_most_and_leaves_the_rest_in_t
 }
 
 /// A node whose orderly end would wait for clients much longer than a test has patience.
-fn start_patient(scratch: &Scratch) -> Node {
-    let mut config = config(&scratch.0, None);
+fn start_patient(folder: &Path) -> Node {
+    let mut config = config(folder, None);
     config.drain = Duration::from_secs(600);
     Node::start(config, RealDisk::new()).expect("it starts")
 }
@@ -156,8 +182,8 @@ fn end(node: Node) -> Receiver<()> {
 
 #[test]
 fn an_orderly_end_does_not_wait_for_who_never_says_that_it_has_heard_of_it() {
-    let scratch = Scratch::new("mute");
-    let node = start_patient(&scratch);
+    let scratch = scratch("mute");
+    let node = start_patient(scratch.path());
     let mute = log_in(address(&node, false));
     let unknown = connect(address(&node, false));
     let mut talking = log_in(address(&node, false));
@@ -195,8 +221,8 @@ impl Write for Slow {
 
 #[test]
 fn an_orderly_end_waits_for_who_still_takes_what_was_sent_to_it() {
-    let scratch = Scratch::new("slow");
-    let node = start_patient(&scratch);
+    let scratch = scratch("slow");
+    let node = start_patient(scratch.path());
     let mut publisher = log_in(address(&node, false));
     declare(&mut publisher, false);
     let message = publish(&[7; 100_000]);
@@ -233,14 +259,14 @@ fn an_orderly_end_waits_for_who_still_takes_what_was_sent_to_it() {
 /// Without a user that an operator chose for it, `ANONYMOUS` is refused even where it is offered.
 #[test]
 fn who_does_not_say_who_it_is_is_whom_the_operator_chose() {
-    let folder = Scratch::new("anonymous");
+    let folder = scratch("anonymous");
     for (chosen, enters) in [
         (None, false),
         (Some(("guest", "guest")), true),
         (Some(("guest", "wrong")), false),
         (Some(("nobody", "guest")), false),
     ] {
-        let mut config = config(&folder.0, None);
+        let mut config = config(folder.path(), None);
         config.settings.session = Arc::new(Settings {
             mechanisms: "PLAIN ANONYMOUS".to_owned(),
             ..Settings::default()
@@ -262,8 +288,8 @@ fn who_does_not_say_who_it_is_is_whom_the_operator_chose() {
 
 #[test]
 fn who_goes_with_its_last_words_is_gone() {
-    let scratch = Scratch::new("last-words");
-    let node = start(&scratch.0, None);
+    let scratch = scratch("last-words");
+    let node = start(scratch.path(), None);
     let at = address(&node, false);
     let clients: Vec<_> = (0..100).map(|_| log_in(at)).collect();
     assert_eq!(node.broker.connection_count(), clients.len());
@@ -292,8 +318,8 @@ fn await_none_for(node: &Node, patience_ms: u64) {
 
 #[test]
 fn who_still_writes_when_the_connection_is_closed_is_heard_out() {
-    let scratch = Scratch::new("late-words");
-    let node = start(&scratch.0, None);
+    let scratch = scratch("late-words");
+    let node = start(scratch.path(), None);
     let at = address(&node, false);
     // Far more than the kernel takes for a node that does not read.
     let late = publish(&[7; 100_000]).repeat(200);
@@ -345,8 +371,8 @@ fn who_still_writes_when_the_connection_is_closed_is_heard_out() {
 
 #[test]
 fn a_silent_client_is_dropped_though_it_does_not_take_what_it_is_sent() {
-    let scratch = Scratch::new("stuck");
-    let node = start(&scratch.0, None);
+    let scratch = scratch("stuck");
+    let node = start(scratch.path(), None);
     let at = address(&node, false);
     let mut client = log_in(at);
     declare(&mut client, false);
@@ -379,8 +405,8 @@ fn a_silent_client_is_dropped_though_it_does_not_take_what_it_is_sent() {
 
 #[test]
 fn a_client_that_an_alarm_holds_back_is_seen_to_go() {
-    let scratch = Scratch::new("gone");
-    let mut config = config(&scratch.0, None);
+    let scratch = scratch("gone");
+    let mut config = config(scratch.path(), None);
     config.watermarks.memory_bytes = 1;
     let node = Node::start(config, RealDisk::new()).expect("the node starts");
     let mut client = log_in(address(&node, false));
@@ -400,8 +426,8 @@ fn a_client_that_an_alarm_holds_back_is_seen_to_go() {
 /// client, which its system keeps for as long as it can.
 #[test]
 fn a_client_that_an_alarm_holds_back_is_seen_to_go_though_much_is_unread() {
-    let scratch = Scratch::new("gone-behind-much");
-    let mut config = config(&scratch.0, None);
+    let scratch = scratch("gone-behind-much");
+    let mut config = config(scratch.path(), None);
     config.watermarks.memory_bytes = 1;
     let node = Node::start(config, RealDisk::new()).expect("the node starts");
     let socket = connect(address(&node, false));
@@ -453,8 +479,8 @@ fn declare_own(client: &mut Client<TcpStream>) -> bool {
 /// One that says that it sends nothing more, and goes on reading, has its connection ended as well.
 #[test]
 fn a_client_that_an_alarm_holds_back_and_that_ends_its_sending_alone_is_seen_to() {
-    let scratch = Scratch::new("half-closed");
-    let mut config = config(&scratch.0, None);
+    let scratch = scratch("half-closed");
+    let mut config = config(scratch.path(), None);
     config.watermarks.memory_bytes = 1;
     let node = Node::start(config, RealDisk::new()).expect("the node starts");
     let socket = connect(address(&node, false));
@@ -484,8 +510,8 @@ fn a_client_that_an_alarm_holds_back_and_that_ends_its_sending_alone_is_seen_to(
 
 #[test]
 fn a_client_that_takes_nothing_and_ends_its_sending_is_seen_to() {
-    let scratch = Scratch::new("half-closed-stuck");
-    let node = start(&scratch.0, None);
+    let scratch = scratch("half-closed-stuck");
+    let node = start(scratch.path(), None);
     let at = address(&node, false);
     let mut client = log_in(at);
     declare(&mut client, false);
@@ -539,8 +565,8 @@ fn a_client_that_takes_nothing_and_ends_its_sending_is_seen_to() {
 #[test]
 fn a_client_that_ends_its_sending_behind_much_has_all_of_it_carried_out() {
     const MESSAGES: u32 = 200;
-    let scratch = Scratch::new("half-closed-behind-much");
-    let node = start(&scratch.0, None);
+    let scratch = scratch("half-closed-behind-much");
+    let node = start(scratch.path(), None);
     let at = address(&node, false);
     let mut looks = log_in(at);
     declare(&mut looks, false);
@@ -581,6 +607,52 @@ fn a_client_that_ends_its_sending_behind_much_has_all_of_it_carried_out() {
     node.shut_down();
 }
 
+/// Where a publish waits for room among unfinished ones, its client's end is seen at once if it has
+/// not sent all of it; one that has is waited for, and that is carried out.
+#[test]
+fn a_client_that_goes_is_waited_for_if_its_publish_that_waits_for_room_can_become_whole() {
+    let scratch = scratch("gone-waiting");
+    let node = start(scratch.path(), None);
+    let at = address(&node, false);
+    let mut looks = log_in(at);
+    declare(&mut looks, false);
+    let unfinished = &node.broker.settings().session.unfinished;
+    let mut all = unfinished.reserve("another", UNFINISHED_NODE_BYTES_MAX);
+    assert!(all.grow(UNFINISHED_NODE_BYTES_MAX, 0));
+    let ends_behind = |bytes: &[u8]| {
+        let socket = connect(at);
+        let sending = socket.try_clone().expect("the same socket");
+        let mut client = Client::log_in(socket, "PLAIN", b"\0guest\0guest").expect("logged in");
+        client.send_bytes(bytes).expect("sent");
+        sending.shutdown(Shutdown::Write).expect("half of it");
+        client
+    };
+    let method = basic::Publish {
+        exchange: b"",
+        routing_key: b"durable",
+        mandatory: false,
+        immediate: false,
+    };
+    // In several frames: one that comes whole in one read needs no room.
+    let (mut whole, frame_max) = (Vec::new(), FRAME_BYTES_MAX);
+    client::publish(&mut whole, 1, &method, &[0, 0], &[7; 150_000], frame_max);
+    let _kept = ends_behind(&whole);
+    let mut cut = ends_behind(&whole[..whole.len() - 10_000]);
+    let end = cut.answer().expect_err("its connection is ended");
+    let ends = [ErrorKind::UnexpectedEof, ErrorKind::ConnectionReset];
+    assert!(ends.contains(&end.kind()), "{end}");
+    assert_eq!(declare(&mut looks, true), 0, "it waits");
+    drop(all);
+    let mut waited_ms = 0;
+    while declare(&mut looks, true) == 0 {
+        std::thread::sleep(Duration::from_millis(10));
+        waited_ms += 10;
+        assert!(waited_ms < 20_000, "it went with the other one");
+    }
+    looks.close();
+    node.shut_down();
+}
+
 /// Whether the node keeps a connection that says nothing yet.
 fn is_kept(socket: &mut TcpStream) -> bool {
     socket.set_nonblocking(true).expect("an option");
@@ -593,8 +665,8 @@ fn is_kept(socket: &mut TcpStream) -> bool {
 
 #[test]
 fn clients_that_do_not_log_in_are_bounded_and_those_who_have_do_not_count() {
-    let scratch = Scratch::new("guests");
-    let node = start(&scratch.0, None);
+    let scratch = scratch("guests");
+    let node = start(scratch.path(), None);
     let at = address(&node, false);
     // Connections are accepted in their order: one that is served tells that those before it are.
     let logged_in = log_in(at);
@@ -620,8 +692,8 @@ fn clients_that_do_not_log_in_are_bounded_and_those_who_have_do_not_count() {
 
 #[test]
 fn clients_that_come_together_are_all_let_in_some_in_each_turn() {
-    let scratch = Scratch::new("together");
-    let node = start(&scratch.0, None);
+    let scratch = scratch("together");
+    let node = start(scratch.path(), None);
     let at = address(&node, false);
     let mut clients: Vec<_> = (0..PENDING_MAX).map(|_| connect(at)).collect();
     for client in &mut clients {
@@ -635,8 +707,8 @@ fn clients_that_come_together_are_all_let_in_some_in_each_turn() {
 
 #[test]
 fn who_says_nothing_has_little_time() {
-    let scratch = Scratch::new("says-nothing");
-    let node = start(&scratch.0, None);
+    let scratch = scratch("says-nothing");
+    let node = start(scratch.path(), None);
     let at = address(&node, false);
     // What says something has the time of a whole handshake, though it came before.
     let mut slow = connect(at);
@@ -649,8 +721,8 @@ fn who_says_nothing_has_little_time() {
 
 #[test]
 fn connections_are_listed_a_few_in_each_turn_and_some_by_their_ids() {
-    let scratch = Scratch::new("listed");
-    let node = start(&scratch.0, None);
+    let scratch = scratch("listed");
+    let node = start(scratch.path(), None);
     let many = 3 * LISTED_MAX;
     let clients: Vec<_> = (0..many).map(|_| log_in(address(&node, false))).collect();
     let mut portions = Vec::new();
@@ -671,8 +743,8 @@ fn connections_are_listed_a_few_in_each_turn_and_some_by_their_ids() {
 #[test]
 fn a_node_has_as_many_connections_as_it_may() {
     const CONNECTIONS_MAX: usize = 3;
-    let scratch = Scratch::new("full");
-    let mut config = config(&scratch.0, None);
+    let scratch = scratch("full");
+    let mut config = config(scratch.path(), None);
     config.admission.connections = CONNECTIONS_MAX;
     let node = Node::start(config, RealDisk::new()).expect("the node starts");
     let at = address(&node, false);

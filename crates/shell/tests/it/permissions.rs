@@ -1,6 +1,6 @@
 //! What a user may publish, over AMQP and as the management interface does it.
 
-use crate::client::{Client, Scratch, address, connect, start};
+use crate::client::{Client, address, connect, scratch, start};
 use crate::messages;
 use leveret_amqp::{
     ContentHeader, FrameKind, Method, Properties, RawTable, TableBuilder, basic, confirm, encode,
@@ -163,8 +163,8 @@ impl Case {
 
 #[test]
 fn every_key_of_a_message_needs_the_topic_permission_and_its_user_is_its_publisher() {
-    let scratch = Scratch::new("topics");
-    let node = start(&scratch.0, None);
+    let scratch = scratch("topics");
+    let node = start(scratch.path(), None);
     add_user(&node, &[]);
     let by_hand = Caller {
         connection: ConnectionId(0),
@@ -199,11 +199,64 @@ fn every_key_of_a_message_needs_the_topic_permission_and_its_user_is_its_publish
     node.shut_down();
 }
 
+/// A topic permission on an exchange of another type says nothing, as in RabbitMQ.
+#[test]
+fn topic_permissions_concern_topic_exchanges_alone_also_for_who_publishes_by_hand() {
+    let scratch = scratch("no-topics");
+    let node = start(scratch.path(), None);
+    add_user(&node, &[]);
+    for exchange in ["amq.fanout", "amq.topic"] {
+        let command = Command::TopicPermissionSet {
+            vhost: "/".to_owned(),
+            user: "u".to_owned(),
+            exchange: exchange.to_owned(),
+            write: "^mine".to_owned(),
+            read: "^mine".to_owned(),
+        };
+        let done = node.broker.execute(node.broker.now(), &command);
+        done.expect("carried out");
+    }
+    let by_hand = Caller {
+        connection: ConnectionId(0),
+        vhost: "/".to_owned(),
+        rights: Some(node.broker.catalogue().rights("u", "/", "")),
+    };
+    for (exchange, expected) in [
+        ("amq.fanout", None),
+        ("amq.topic", Some(ReplyCode::AccessRefused)),
+    ] {
+        let parts = MessageParts {
+            exchange: exchange.as_bytes(),
+            routing_key: b"other",
+            properties: &Properties::default().to_bytes(),
+            body: b"",
+        };
+        let message = Message::from_parts(parts, Default::default());
+        let published = by_hand.publish(&message, node.broker.now(), &*node.broker);
+        assert_eq!(published.err().map(|e| e.code), expected, "{exchange}");
+        let mut client =
+            Client::log_in(connect(address(&node, false)), "PLAIN", b"\0u\0p").expect("logged in");
+        client
+            .call(1, &confirm::Select { nowait: false })
+            .expect("confirms");
+        let sent = client.send_bytes(&messages::publish_to(exchange, "other", b""));
+        sent.expect("sent");
+        let answer = client.answer().expect("an answer");
+        let refused = match Method::decode(&answer) {
+            Ok(Method::BasicAck(_)) => None,
+            Ok(Method::ChannelClose(close)) => Some(close.reply_code),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(refused, expected.map(ReplyCode::code), "{exchange}");
+    }
+    node.shut_down();
+}
+
 /// A reply goes by the default exchange: who may not write to that sends none.
 #[test]
 fn a_reply_needs_the_permission_to_write() {
-    let scratch = Scratch::new("replies");
-    let node = start(&scratch.0, None);
+    let scratch = scratch("replies");
+    let node = start(scratch.path(), None);
     add_user(&node, &[]);
     for (write, refused) in [(".*", None), ("^mine", Some(403))] {
         let permission = Command::PermissionSet {
@@ -239,8 +292,8 @@ fn a_reply_needs_the_permission_to_write() {
 /// Who may only publish to a stream can neither drain it nor have it deleted with a super stream.
 #[test]
 fn who_makes_a_stream_a_partition_needs_what_who_deletes_it_needs() {
-    let scratch = Scratch::new("partitions");
-    let node = start(&scratch.0, None);
+    let scratch = scratch("partitions");
+    let node = start(scratch.path(), None);
     add_user(&node, &[]);
     let execute = |command: &Command| {
         let done = node.broker.execute(node.broker.now(), command);
@@ -303,8 +356,8 @@ fn who_makes_a_stream_a_partition_needs_what_who_deletes_it_needs() {
 
 #[test]
 fn a_slow_password_lets_in_who_knows_it_and_nobody_else() {
-    let scratch = Scratch::new("slow-logins");
-    let node = start(&scratch.0, None);
+    let scratch = scratch("slow-logins");
+    let node = start(scratch.path(), None);
     add_user(&node, &[]);
     let log_in = |response: &[u8]| {
         let socket = connect(address(&node, false));
@@ -330,8 +383,8 @@ fn a_slow_password_lets_in_who_knows_it_and_nobody_else() {
 
 #[test]
 fn who_guesses_passwords_is_held_and_others_are_not() {
-    let scratch = Scratch::new("guesses");
-    let node = start(&scratch.0, None);
+    let scratch = scratch("guesses");
+    let node = start(scratch.path(), None);
     add_user(&node, &[]);
     let log_in = |response: &[u8]| {
         let socket = connect(address(&node, false));

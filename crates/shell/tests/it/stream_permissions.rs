@@ -1,7 +1,7 @@
 //! Who may do what over the stream protocol, as the table of `permissions.txt` says, on a whole
 //! node.
 
-use crate::client::{Scratch, connect, start};
+use crate::client::{connect, scratch, start};
 use crate::stream_client::{OK, RESPONSE, StreamClient, text};
 use leveret_auth::{HashingAlgorithm, PasswordHash};
 use leveret_cluster::Env as _;
@@ -222,8 +222,8 @@ fn create_super_stream(client: &mut StreamClient, name: &[u8], partition: &[u8])
 
 #[test]
 fn a_command_needs_what_the_table_says() {
-    let scratch = Scratch::new("stream-permissions");
-    let node = start(&scratch.0, None);
+    let scratch = scratch("stream-permissions");
+    let node = start(scratch.path(), None);
     add_users(&node);
     let mut operator = StreamClient::open(address(&node), "guest").expect("open");
     for prefix in ["own", "other"] {
@@ -263,8 +263,8 @@ fn a_command_needs_what_the_table_says() {
 
 #[test]
 fn a_virtual_host_is_for_its_users() {
-    let scratch = Scratch::new("stream-foreign");
-    let node = start(&scratch.0, None);
+    let scratch = scratch("stream-foreign");
+    let node = start(scratch.path(), None);
     add_users(&node);
     for letters in LETTERS {
         let opened = StreamClient::open_as(address(&node), &user_of(letters), "word", "foreign");
@@ -275,8 +275,8 @@ fn a_virtual_host_is_for_its_users() {
 
 #[test]
 fn who_is_not_logged_in_may_do_nothing() {
-    let scratch = Scratch::new("stream-strangers");
-    let node = start(&scratch.0, None);
+    let scratch = scratch("stream-strangers");
+    let node = start(scratch.path(), None);
     let mut operator = StreamClient::open(address(&node), "guest").expect("open");
     assert_eq!(operator.create("s"), OK);
     // Every command, those that only the broker sends and those that nobody knows included, but for
@@ -301,8 +301,8 @@ fn who_is_not_logged_in_may_do_nothing() {
 
 #[test]
 fn a_login_over_the_stream_protocol_is_counted_as_one() {
-    let scratch = Scratch::new("stream-logins");
-    let node = start(&scratch.0, None);
+    let scratch = scratch("stream-logins");
+    let node = start(scratch.path(), None);
     let counted = || {
         let counters = node.broker.counters().values();
         let of_streams = (
@@ -320,5 +320,13 @@ fn a_login_over_the_stream_protocol_is_counted_as_one() {
     let client = StreamClient::open(address(&node), "guest").expect("open");
     assert_eq!(counted(), ((1, 1), 0, 0));
     drop(client);
+    // A response that names nobody is one that has failed, too.
+    let mut malformed = StreamClient(connect(address(&node)));
+    assert_eq!(malformed.ask(0x11, &[&0_u32.to_be_bytes()]).0, OK);
+    assert_eq!(malformed.ask(0x12, &[]).0, OK);
+    let (code, _) = malformed.ask(0x13, &[&text("PLAIN"), &1_u32.to_be_bytes(), b"?"]);
+    assert_eq!(code, 8);
+    assert_eq!(counted(), ((1, 2), 0, 0));
+    drop(malformed);
     node.shut_down();
 }

@@ -1,7 +1,7 @@
 //! Streams on a whole node: real sockets and files, and a client that says frame by frame what it
 //! wants.
 
-use crate::client::{ANSWER, Scratch, config, start};
+use crate::client::{ANSWER, config, scratch, start};
 use crate::stream_client::{OK, StreamClient, text};
 use leveret_shell::disk::RealDisk;
 use leveret_shell::node::Node;
@@ -12,14 +12,17 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// What the starts of a node are counted in, beside the files of its streams.
+const STARTS: &str = "streams.start";
+
 fn address(node: &Node) -> SocketAddr {
     node.stream_listening[0].0
 }
 
 #[test]
 fn what_was_confirmed_is_read_from_the_first_message_also_after_a_restart() {
-    let scratch = Scratch::new("streams");
-    let node = start(&scratch.0, None);
+    let scratch = scratch("streams");
+    let node = start(scratch.path(), None);
     let mut client = StreamClient::open(address(&node), "guest").expect("open");
     assert_eq!(client.create("s"), OK);
     assert_eq!(client.create("s"), 5, "it exists already");
@@ -30,7 +33,7 @@ fn what_was_confirmed_is_read_from_the_first_message_also_after_a_restart() {
     drop(client);
     node.shut_down();
 
-    let node = start(&scratch.0, None);
+    let node = start(scratch.path(), None);
     let mut client = StreamClient::open(address(&node), "guest").expect("open");
     assert_eq!(client.read("s", 3), ["one", "two", "three"]);
     // Who has a subscription hears that the stream has gone, behind the answer.
@@ -39,18 +42,14 @@ fn what_was_confirmed_is_read_from_the_first_message_also_after_a_restart() {
     assert_eq!(key, 0x10, "an update of its metadata");
     drop(client);
     node.shut_down();
-    let files = scratch
-        .0
-        .join("segment/stream")
-        .read_dir()
-        .expect("a folder");
-    assert_eq!(files.count(), 0, "its files have gone with it");
+    let left = names(&scratch.path().join("segment/stream"));
+    assert_eq!(left, [STARTS], "its files have gone with it");
 }
 
 #[test]
 fn of_batches_with_filter_values_only_those_cross_the_socket_that_were_asked_for() {
-    let scratch = Scratch::new("streams-filtered-batches");
-    let node = start(&scratch.0, None);
+    let scratch = scratch("streams-filtered-batches");
+    let node = start(scratch.path(), None);
     let mut client = StreamClient::open(address(&node), "guest").expect("open");
     assert_eq!(client.create("s"), OK);
     assert_eq!(client.declare_publisher("s"), OK);
@@ -77,7 +76,7 @@ fn of_batches_with_filter_values_only_those_cross_the_socket_that_were_asked_for
     drop(client);
     node.shut_down();
     // What each was published with is on the disk.
-    let node = start(&scratch.0, None);
+    let node = start(scratch.path(), None);
     for wanted in [&["red"][..], &["green", "blue"]] {
         let matching = all.iter().filter(|(value, ..)| {
             let is_wanted = |value: &&str| wanted.contains(value);
@@ -94,9 +93,9 @@ fn of_batches_with_filter_values_only_those_cross_the_socket_that_were_asked_for
 #[test]
 fn clients_that_do_not_read_hold_bounded_memory_and_get_all_once_they_do() {
     const BODY_BYTES: usize = 100_000;
-    let scratch = Scratch::new("streams-unread");
+    let scratch = scratch("streams-unread");
     let memory = ReaderMemory::new(4 * STREAM_READ_BYTES);
-    let mut config = config(&scratch.0, None);
+    let mut config = config(scratch.path(), None);
     let sessions = &mut config.settings.stream;
     Arc::make_mut(&mut sessions.plain).memory = memory.clone();
     let node = Node::start(config, RealDisk::new()).expect("the node starts");
@@ -143,8 +142,8 @@ fn clients_that_do_not_read_hold_bounded_memory_and_get_all_once_they_do() {
 
 #[test]
 fn a_wrong_password_and_what_is_not_there_are_refused() {
-    let scratch = Scratch::new("streams-refused");
-    let node = start(&scratch.0, None);
+    let scratch = scratch("streams-refused");
+    let node = start(scratch.path(), None);
     assert_eq!(StreamClient::open(address(&node), "wrong").err(), Some(8));
     let mut client = StreamClient::open(address(&node), "guest").expect("open");
     assert_eq!(client.declare_publisher("none"), 2, "no such stream");
@@ -160,8 +159,8 @@ fn a_wrong_password_and_what_is_not_there_are_refused() {
 
 #[test]
 fn a_super_stream_leads_keys_to_its_partitions_in_their_order() {
-    let scratch = Scratch::new("streams-super");
-    let node = start(&scratch.0, None);
+    let scratch = scratch("streams-super");
+    let node = start(scratch.path(), None);
     let mut client = StreamClient::open(address(&node), "guest").expect("open");
     let two = 2_u32.to_be_bytes();
     let names = [text("s-b"), text("s-a")].concat();
@@ -184,8 +183,8 @@ fn a_super_stream_leads_keys_to_its_partitions_in_their_order() {
 
 #[test]
 fn a_super_stream_is_asked_for_that_hashes_keys() {
-    let scratch = Scratch::new("streams-super-hash");
-    let node = start(&scratch.0, None);
+    let scratch = scratch("streams-super-hash");
+    let node = start(scratch.path(), None);
     let mut client = StreamClient::open(address(&node), "guest").expect("open");
     let (one, two) = (1_u32.to_be_bytes(), 2_u32.to_be_bytes());
     let names = [text("s-b"), text("s-a")].concat();
@@ -242,26 +241,30 @@ fn delete(folder: &Path, endings: &[&str]) {
 
 #[test]
 fn files_of_a_stream_that_the_catalogue_has_never_known_are_set_aside() {
-    let scratch = Scratch::new("streams-unknown");
-    let node = start(&scratch.0.join("live"), None);
+    let scratch = scratch("streams-unknown");
+    let node = start(&scratch.path().join("live"), None);
     let mut client = StreamClient::open(address(&node), "guest").expect("open");
     assert_eq!(client.create("s"), OK);
     assert_eq!(client.declare_publisher("s"), OK);
     client.publish(1, &["one", "two", "three"]);
-    let killed = scratch.0.join("killed");
-    as_after_a_crash(&scratch.0.join("live"), &killed);
+    let killed = scratch.path().join("killed");
+    as_after_a_crash(&scratch.path().join("live"), &killed);
     drop(client);
     node.shut_down();
     let folder = killed.join("segment/stream");
-    let stored = names(&folder);
-    assert_eq!(stored.len(), 1, "{stored:?}");
-    let bytes = std::fs::read(folder.join(&stored[0])).expect("a file");
+    let all = names(&folder);
+    let stored: Vec<_> = all.iter().filter(|name| *name != STARTS).collect();
+    let [newest, segment] = &stored[..] else {
+        panic!("{all:?}");
+    };
+    assert!(newest.ends_with(".newest") && segment.ends_with(".stream"));
+    let bytes = std::fs::read(folder.join(segment)).expect("a file");
     // The log as a whole: it is missed, by name.
     delete(&killed.join("wal"), &[".wal"]);
     let error = Node::start(config(&killed, None), RealDisk::new());
     let error = error.err().expect("it does not start").to_string();
     assert!(error.contains("0000000000000001.wal is missing"), "{error}");
-    assert_eq!(names(&folder), stored);
+    assert_eq!(names(&folder), all);
     // Also what tells that it is missing.
     delete(&killed.join("wal"), &[".newest"]);
 
@@ -274,49 +277,49 @@ fn files_of_a_stream_that_the_catalogue_has_never_known_are_set_aside() {
     drop(client);
     node.shut_down();
     let aside = folder.join("set-aside");
-    assert_eq!(names(&aside), stored);
-    let kept = std::fs::read(aside.join(&stored[0])).expect("a file");
+    assert!(names(&aside).iter().eq(stored.iter().copied()));
+    let kept = std::fs::read(aside.join(segment)).expect("a file");
     assert!(kept == bytes, "what was published is all there");
 }
 
 #[test]
 fn files_that_a_crash_has_left_of_a_deleted_stream_are_deleted() {
-    let scratch = Scratch::new("streams-left");
-    let node = start(&scratch.0, None);
+    let scratch = scratch("streams-left");
+    let node = start(scratch.path(), None);
     let mut client = StreamClient::open(address(&node), "guest").expect("open");
     assert_eq!(client.create("s"), OK);
     assert_eq!(client.declare_publisher("s"), OK);
     client.publish(1, &["one", "two", "three"]);
-    let folder = scratch.0.join("segment/stream");
-    let before = scratch.0.join("before");
+    let folder = scratch.path().join("segment/stream");
+    let before = scratch.path().join("before");
     as_after_a_crash(&folder, &before);
     assert_eq!(client.ask(0x0e, &[&text("s")]).0, OK);
     drop(client);
     node.shut_down();
     as_after_a_crash(&before, &folder);
     assert_eq!(names(&folder), names(&before));
-    start(&scratch.0, None).shut_down();
-    assert_eq!(names(&folder), [""; 0]);
+    start(scratch.path(), None).shut_down();
+    assert_eq!(names(&folder), [STARTS]);
 }
 
 #[test]
 fn a_node_whose_data_folder_is_not_mounted_does_not_start_and_changes_nothing() {
-    let scratch = Scratch::new("streams-unmounted");
-    let node = start(&scratch.0, None);
+    let scratch = scratch("streams-unmounted");
+    let node = start(scratch.path(), None);
     let mut client = StreamClient::open(address(&node), "guest").expect("open");
     assert_eq!(client.create("s"), OK);
     assert_eq!(client.declare_publisher("s"), OK);
     client.publish(1, &["one", "two", "three"]);
     drop(client);
     node.shut_down();
-    let (data, away) = (scratch.0.join("data"), scratch.0.join("away"));
+    let (data, away) = (scratch.path().join("data"), scratch.path().join("away"));
     std::fs::rename(&data, &away).expect("renamed");
-    let error = Node::start(config(&scratch.0, None), RealDisk::new());
+    let error = Node::start(config(scratch.path(), None), RealDisk::new());
     let error = error.err().expect("it does not start").to_string();
     assert!(error.contains("mounted"), "{error}");
     std::fs::remove_dir_all(&data).expect("it was made as an empty one");
     std::fs::rename(&away, &data).expect("renamed");
-    let node = start(&scratch.0, None);
+    let node = start(scratch.path(), None);
     let mut client = StreamClient::open(address(&node), "guest").expect("open");
     assert_eq!(client.read("s", 3), ["one", "two", "three"]);
     drop(client);

@@ -1,11 +1,12 @@
 //! TLS on real sockets: who is let in, by which certificate, and what a reload changes.
 
-use crate::client::{Client, Scratch, address, connect, start};
+use crate::client::{Client, address, connect, scratch, start};
 use leveret_shell::tls::TlsFiles;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use std::fs;
+use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::sync::Arc;
@@ -81,7 +82,26 @@ impl Authority {
     }
 }
 
-type TlsClient = Client<StreamOwned<ClientConnection, TcpStream>>;
+type TlsClient<S> = Client<StreamOwned<ClientConnection, S>>;
+
+/// A socket that sends byte by byte.
+struct Dribble(TcpStream);
+
+impl Read for Dribble {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.read(buffer)
+    }
+}
+
+impl Write for Dribble {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(&bytes[..bytes.len().min(1)])
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
 
 /// Logs in over TLS: trusting `authority`, and showing a certificate of this name that `signer`
 /// signed.
@@ -89,7 +109,16 @@ fn log_in(
     at: SocketAddr,
     authority: &Authority,
     shown: Option<(&Authority, &str)>,
-) -> std::io::Result<TlsClient> {
+) -> io::Result<TlsClient<TcpStream>> {
+    log_in_over(connect(at), authority, shown)
+}
+
+/// The same over a connection.
+fn log_in_over<S: Read + Write>(
+    socket: S,
+    authority: &Authority,
+    shown: Option<(&Authority, &str)>,
+) -> io::Result<TlsClient<S>> {
     let mut roots = RootCertStore::empty();
     roots.add(authority.der.clone()).expect("an authority");
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -112,7 +141,7 @@ fn log_in(
     };
     let name = "localhost".try_into().expect("a name");
     let session = ClientConnection::new(Arc::new(config), name).expect("a session");
-    let stream = StreamOwned::new(session, connect(at));
+    let stream = StreamOwned::new(session, socket);
     match shown {
         Some(_) => Client::log_in(stream, "EXTERNAL", b""),
         None => Client::log_in(stream, "PLAIN", b"\0guest\0guest"),
@@ -121,9 +150,12 @@ fn log_in(
 
 #[test]
 fn a_certificate_is_a_login_if_the_right_authority_signed_it() {
-    let scratch = Scratch::new("tls");
+    let scratch = scratch("tls");
     let (authority, stranger) = (Authority::new(), Authority::new());
-    let node = start(&scratch.0, Some(authority.write_files(&scratch.0, true)));
+    let node = start(
+        scratch.path(),
+        Some(authority.write_files(scratch.path(), true)),
+    );
     let at = address(&node, true);
     log_in(at, &authority, Some((&authority, "guest")))
         .expect("let in")
@@ -143,17 +175,48 @@ fn a_certificate_is_a_login_if_the_right_authority_signed_it() {
 }
 
 #[test]
+fn a_handshake_may_come_byte_by_byte_and_many_may_come_at_once() {
+    let scratch = scratch("tls-steps");
+    let authority = Authority::new();
+    let node = start(
+        scratch.path(),
+        Some(authority.write_files(scratch.path(), false)),
+    );
+    let at = address(&node, true);
+    let slow = Dribble(connect(at));
+    slow.0.set_nodelay(true).expect("a socket");
+    let slow = log_in_over(slow, &authority, None).expect("let in");
+    std::thread::scope(|scope| {
+        for _ in 0..16 {
+            scope.spawn(|| {
+                for shown in [None, Some((&authority, "guest"))] {
+                    log_in(at, &authority, shown).expect("let in").close();
+                }
+            });
+        }
+    });
+    // Those who have gone before their turn hold up nobody.
+    for _ in 0..50 {
+        let mut gone = connect(at);
+        gone.write_all(&[0x16, 3, 1, 0, 4]).expect("sent");
+    }
+    log_in(at, &authority, None).expect("let in").close();
+    slow.close();
+    node.shut_down();
+}
+
+#[test]
 fn as_many_authorities_as_may_lie_between_are_taken_and_one_more_is_not() {
     let authority = Authority::new();
     let first = authority.subordinate("first");
     let second = first.subordinate("second");
     for (depth, taken) in [(0, 1), (1, 2), (2, 3)] {
-        let scratch = Scratch::new(&format!("tls-depth-{depth}"));
+        let scratch = scratch(&format!("tls-depth-{depth}"));
         let files = TlsFiles {
             depth,
-            ..authority.write_files(&scratch.0, true)
+            ..authority.write_files(scratch.path(), true)
         };
-        let node = start(&scratch.0, Some(files));
+        let node = start(scratch.path(), Some(files));
         let at = address(&node, true);
         for (number, signer) in [&authority, &first, &second].into_iter().enumerate() {
             let shown = log_in(at, &authority, Some((signer, "guest")));
@@ -165,13 +228,13 @@ fn as_many_authorities_as_may_lie_between_are_taken_and_one_more_is_not() {
 
 #[test]
 fn where_certificates_are_not_verified_they_are_no_logins() {
-    let scratch = Scratch::new("tls-unverified");
+    let scratch = scratch("tls-unverified");
     let (authority, stranger) = (Authority::new(), Authority::new());
     let files = TlsFiles {
         verify_peer: false,
-        ..authority.write_files(&scratch.0, false)
+        ..authority.write_files(scratch.path(), false)
     };
-    let node = start(&scratch.0, Some(files));
+    let node = start(scratch.path(), Some(files));
     let at = address(&node, true);
     for signer in [&stranger, &authority] {
         let shown = log_in(at, &authority, Some((signer, "guest")));
@@ -184,17 +247,17 @@ fn where_certificates_are_not_verified_they_are_no_logins() {
 
 #[test]
 fn certificates_are_read_again_and_stay_when_the_new_ones_are_bad() {
-    let scratch = Scratch::new("reload");
+    let scratch = scratch("reload");
     let (old, new) = (Authority::new(), Authority::new());
-    let node = start(&scratch.0, Some(old.write_files(&scratch.0, false)));
+    let node = start(scratch.path(), Some(old.write_files(scratch.path(), false)));
     let at = address(&node, true);
     let before = log_in(at, &old, None).expect("let in without a certificate");
-    new.write_files(&scratch.0, false);
+    new.write_files(scratch.path(), false);
     assert!(log_in(at, &new, None).is_err(), "not before the reload");
     node.reload_certificates().expect("loaded");
     log_in(at, &new, None).expect("let in").close();
     assert!(log_in(at, &old, None).is_err(), "the old one is gone");
-    fs::write(scratch.0.join("key.pem"), "no key").expect("written");
+    fs::write(scratch.path().join("key.pem"), "no key").expect("written");
     let error = node
         .reload_certificates()
         .expect_err("no key in it")

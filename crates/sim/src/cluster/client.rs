@@ -1,6 +1,6 @@
 //! A client of a node: bytes both ways, and what a publisher and a consumer make of them.
 
-use leveret_amqp::client::{self, Heard as Said, HeardError, Incoming, Opening};
+use leveret_amqp::client::{self, Incoming, Opening, ServerFrame, ServerFrameError};
 use leveret_amqp::encode;
 use leveret_amqp::{Method, Properties, RawTable, TableBuilder, basic, confirm, queue};
 use leveret_types::limits::FRAME_BYTES_MAX as FRAME_MAX;
@@ -14,7 +14,7 @@ pub(super) const DEAD_LETTERS: &str = "q0";
 
 /// What a client was told.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Heard {
+pub(super) enum ClientEvent {
     /// A publish, or all up to it, is confirmed or refused.
     Confirmed {
         tag: u64,
@@ -42,8 +42,8 @@ pub(super) enum Heard {
 /// What a client cannot read.
 struct Unreadable(String);
 
-impl From<HeardError> for Unreadable {
-    fn from(error: HeardError) -> Self {
+impl From<ServerFrameError> for Unreadable {
+    fn from(error: ServerFrameError) -> Self {
         Self(error.to_string())
     }
 }
@@ -68,7 +68,7 @@ impl Client {
     }
 
     /// Takes in what the broker has written.
-    pub(super) fn hear(&mut self, written: &[u8]) -> Result<Vec<Heard>, String> {
+    pub(super) fn hear(&mut self, written: &[u8]) -> Result<Vec<ClientEvent>, String> {
         let mut heard = Vec::new();
         let mut incoming = std::mem::take(&mut self.incoming);
         let read = incoming.receive(written, |_, said| {
@@ -80,48 +80,48 @@ impl Client {
         Ok(heard)
     }
 
-    fn said(&mut self, said: &Said<'_>) -> Result<Option<Heard>, Unreadable> {
+    fn said(&mut self, said: &ServerFrame<'_>) -> Result<Option<ClientEvent>, Unreadable> {
         let broken = |what: &str| Unreadable(what.to_owned());
         Ok(match said {
-            Said::Method(method) => self.method(method),
-            Said::Body(content) => {
+            ServerFrame::Method(method) => self.method(method),
+            ServerFrame::Body(content) => {
                 let (tag, is_redelivered) = self
                     .delivering
                     .take()
                     .ok_or_else(|| broken("a stray body"))?;
                 let body = number_of(content).ok_or_else(|| broken("a body"))?;
-                Some(Heard::Delivered {
+                Some(ClientEvent::Delivered {
                     tag,
                     body,
                     is_redelivered,
                 })
             }
-            Said::Header(_) | Said::Heartbeat => None,
+            ServerFrame::Header(_) | ServerFrame::Heartbeat => None,
         })
     }
 
-    fn method(&mut self, method: &Method<'_>) -> Option<Heard> {
+    fn method(&mut self, method: &Method<'_>) -> Option<ClientEvent> {
         Some(match method {
             Method::BasicDeliver(m) => {
                 self.delivering = Some((m.delivery_tag, m.redelivered));
                 return None;
             }
-            Method::BasicAck(m) => Heard::Confirmed {
+            Method::BasicAck(m) => ClientEvent::Confirmed {
                 tag: m.delivery_tag,
                 multiple: m.multiple,
                 is_taken: true,
             },
-            Method::BasicNack(m) => Heard::Confirmed {
+            Method::BasicNack(m) => ClientEvent::Confirmed {
                 tag: m.delivery_tag,
                 multiple: m.multiple,
                 is_taken: false,
             },
-            Method::ConnectionClose(m) => Heard::Closed(m.reply_text.to_string()),
-            Method::ChannelClose(m) => Heard::Closed(m.reply_text.to_string()),
-            Method::BasicCancel(_) => Heard::Cancelled,
-            Method::QueueDeclareOk(m) => Heard::Declared(m.message_count),
-            Method::QueueDeleteOk(_) => Heard::Deleted,
-            _ => Heard::Other,
+            Method::ConnectionClose(m) => ClientEvent::Closed(m.reply_text.to_string()),
+            Method::ChannelClose(m) => ClientEvent::Closed(m.reply_text.to_string()),
+            Method::BasicCancel(_) => ClientEvent::Cancelled,
+            Method::QueueDeclareOk(m) => ClientEvent::Declared(m.message_count),
+            Method::QueueDeleteOk(_) => ClientEvent::Deleted,
+            _ => ClientEvent::Other,
         })
     }
 }

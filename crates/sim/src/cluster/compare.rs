@@ -122,6 +122,13 @@ pub(super) fn difference(one: &ReplicaState, other: &ReplicaState) -> Option<Str
         let what = "the operations that took effect";
         return of(what, &one.operations, &other.operations);
     }
+    if one.refused != other.refused {
+        return of(
+            "the publishes that were refused",
+            &one.refused,
+            &other.refused,
+        );
+    }
     let priorities = |state: &ReplicaState| -> Vec<u8> {
         let contents = state.priority_logs.iter();
         contents.map(|content| content.priority_log).collect()
@@ -175,6 +182,7 @@ mod tests {
             applied: 9,
             last: 9,
             operations: vec![(1, 1, 4)],
+            refused: vec![(1, 1, vec![2..4, 6..7])],
             priority_logs: vec![PriorityLogContent {
                 priority_log: 0,
                 end: 10,
@@ -199,6 +207,7 @@ mod tests {
             changed(|one| one.applied = 8),
             changed(|one| one.last = 10),
             changed(|one| one.operations[0].2 = 3),
+            changed(|one| one.refused.clear()),
             changed(|one| one.priority_logs[0].priority_log = 1),
             changed(|one| one.priority_logs[0].end = 11),
             changed(|one| one.priority_logs[0].delivered = 4),

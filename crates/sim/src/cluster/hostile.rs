@@ -21,7 +21,7 @@ const QUEUES: [usize; 2] = [0, 2];
 
 /// A frame as it went from one node to another.
 #[derive(Clone)]
-struct Heard {
+struct CapturedFrame {
     from: NodeId,
     to: NodeId,
     queue: QueueId,
@@ -30,7 +30,7 @@ struct Heard {
 
 impl World {
     /// Lets everything happen that needs no time, and keeps what nodes say to each other.
-    fn rest_heard(&mut self, heard: &mut Vec<Heard>) {
+    fn rest_heard(&mut self, heard: &mut Vec<CapturedFrame>) {
         let mut random = Random::new(1);
         loop {
             let mut busy = false;
@@ -38,7 +38,7 @@ impl World {
                 busy |= self.work(id).expect("all is well");
             }
             for ((from, to), frames) in &self.wires {
-                heard.extend(frames.iter().map(|frame| Heard {
+                heard.extend(frames.iter().map(|frame| CapturedFrame {
                     from: *from,
                     to: *to,
                     queue: frame.queue,
@@ -60,7 +60,7 @@ impl World {
     }
 
     /// All nodes do what they have to; what they say to each other gets lost.
-    fn step_deaf(&mut self) {
+    fn step_dropping_frames(&mut self) {
         for id in self.all() {
             let now = self.now(id);
             if let Some(node) = self.hosts.get_mut(&id).and_then(|host| host.node.as_mut()) {
@@ -72,7 +72,7 @@ impl World {
 }
 
 /// A cluster in which queues are published to and consumed from, and all that its nodes said.
-fn world() -> (World, Vec<Heard>) {
+fn world() -> (World, Vec<CapturedFrame>) {
     let plan = Plan::default();
     let mut world = World::new(&plan, &mut Random::new(1)).expect("a cluster in which all is well");
     let mut heard = Vec::new();
@@ -100,7 +100,7 @@ fn world() -> (World, Vec<Heard>) {
 
 /// What becomes of a frame that was heard: the first octets choose it and a place in it, the others
 /// say what is changed there.
-fn deed(input: &[u8], heard: &[Heard]) -> Heard {
+fn deed(input: &[u8], heard: &[CapturedFrame]) -> CapturedFrame {
     let number = |at: usize| usize::from(u16::from_le_bytes([input[at], input[at + 1]]));
     let mut frame = heard[number(0) % heard.len()].clone();
     let mut bytes = frame.bytes.to_vec();
@@ -162,12 +162,12 @@ pub fn fuzz(input: &[u8]) {
             node.frame(frame.from, &PeerFrame::new(frame.queue, frame.bytes), now);
         }
         match input[7] % 4 {
-            0 => world.step_deaf(),
+            0 => world.step_dropping_frames(),
             1 => world.pass(u64::from(input[7])),
             _ => {}
         }
     }
-    world.step_deaf();
+    world.step_dropping_frames();
 }
 
 /// Inputs to begin with: one for each kind of change.
@@ -206,6 +206,7 @@ mod tests {
     fn a_member_that_speaks_for_another_ends_nobody() {
         // Consumers, sessions and votes of one node, brought by another.
         let (world, heard) = world();
+        let mut given = 0;
         for frame in heard {
             for from in [1, 2, 3].map(NodeId) {
                 let now = world.now(frame.to);
@@ -215,8 +216,13 @@ mod tests {
                 if let Some(node) = node {
                     let frame = PeerFrame::new(frame.queue, frame.bytes.clone());
                     node.frame(from, &frame, now);
+                    given += 1;
                 }
             }
+        }
+        assert!(given > 50, "{given} frames");
+        for node in [1, 2, 3].map(NodeId) {
+            assert!(world.node(node).is_some(), "{node:?} goes on");
         }
     }
 
@@ -228,6 +234,8 @@ mod tests {
             let [low, high] = number.to_le_bytes();
             [low, high, 0, 0, 0, 7, 0, 0]
         });
-        fuzz(&again.collect::<Vec<u8>>());
+        let again: Vec<u8> = again.collect();
+        assert!(again.len() > 50 * 8, "{} frames", again.len() / 8);
+        fuzz(&again);
     }
 }

@@ -346,11 +346,10 @@ impl<D: Disk> Node<D> {
                 connection.event(now, event, &self.env);
             }
         }
-        let work = std::mem::take(&mut *self.env.deferred.borrow_mut());
-        if !work.is_empty() {
-            busy = true;
-            deferred::run(work, &mut self.scratch, now, &self.env);
-        }
+        let next = || self.env.deferred.borrow_mut().pop_front();
+        let work = deferred::run(next, &mut self.scratch, now, &self.env);
+        self.env.deferred_work_most.update(|most| most.max(work));
+        busy |= work > 0;
         busy |= self.go_in(now);
         busy |= self.run_cluster(now);
         busy |= self.env.exchange_with_streams(now);
@@ -445,7 +444,8 @@ impl<D: Disk> Node<D> {
 
     fn written(&mut self, outcome: &WalOutcome, now: Now) {
         for number in 0..SHARDS {
-            let of_shard = |(of, ..): &&(u8, u64, leveret_storage::Place)| u16::from(*of) == number;
+            let of_shard =
+                |(of, ..): &&(u8, u64, leveret_storage::ChunkLocation)| u16::from(*of) == number;
             let written: Vec<_> = outcome.written.iter().filter(of_shard).copied().collect();
             let Some((_, through, _)) = written.last() else {
                 continue;
@@ -497,7 +497,8 @@ impl<D: Disk> Node<D> {
 
     /// Time has passed.
     pub fn tick(&mut self, now: Now) {
-        let attentive = self.env.cluster().is_some_and(Cluster::wants_attention);
+        let wanted = |cluster: &Cluster| cluster.wants_attention() || cluster.is_due(now);
+        let attentive = self.env.cluster().is_some_and(wanted);
         if attentive && now.monotonic_ms >= self.ran_ms + GROUP_TICK_MS {
             self.ran_ms = now.monotonic_ms;
             leveret_cluster::run(now, &self.env);

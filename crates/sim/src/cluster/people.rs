@@ -1,7 +1,7 @@
 //! Clients: what they do, what they hear.
 
 use super::Planted;
-use super::client::{self, Client, Heard};
+use super::client::{self, Client, ClientEvent};
 use super::ledger::{Body, ClientId};
 use super::world::World;
 use bytes::Bytes;
@@ -230,14 +230,14 @@ impl World {
         Ok(busy)
     }
 
-    fn hear(&mut self, id: ClientId, heard: Heard) -> Result<(), String> {
+    fn hear(&mut self, id: ClientId, heard: ClientEvent) -> Result<(), String> {
         let Some(person) = self.people.get_mut(&id) else {
             return Ok(());
         };
         match (&mut person.part, heard) {
             (
                 Part::Publisher { unconfirmed, .. },
-                Heard::Confirmed {
+                ClientEvent::Confirmed {
                     tag,
                     multiple,
                     is_taken,
@@ -259,7 +259,7 @@ impl World {
             }
             (
                 Part::Consumer { held },
-                Heard::Delivered {
+                ClientEvent::Delivered {
                     tag,
                     body,
                     is_redelivered,
@@ -269,12 +269,12 @@ impl World {
                 self.ledger
                     .delivered(body, id, person.queue, is_redelivered)?;
             }
-            (Part::Asker { answer, .. }, Heard::Declared(count)) => *answer = Some(count),
-            (Part::Asker { has_deleted, .. }, Heard::Deleted) => {
+            (Part::Asker { answer, .. }, ClientEvent::Declared(count)) => *answer = Some(count),
+            (Part::Asker { has_deleted, .. }, ClientEvent::Deleted) => {
                 *has_deleted = true;
                 self.ledger.deleted(person.queue);
             }
-            (_, Heard::Closed(_) | Heard::Cancelled) => self.leave(id),
+            (_, ClientEvent::Closed(_) | ClientEvent::Cancelled) => self.leave(id),
             _ => {}
         }
         Ok(())

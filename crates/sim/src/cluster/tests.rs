@@ -9,8 +9,8 @@ use crate::disk::{ReadFaults, SimDisk};
 use leveret_cluster::Env;
 use leveret_metadata::Command;
 use leveret_replication::Role;
-use leveret_types::NodeId;
-use leveret_types::limits::LOG_STUCK_MS;
+use leveret_types::limits::{LOG_STUCK_MS, NODE_LOST_MS};
+use leveret_types::{FieldTable, NodeId, QueueId};
 
 /// A quorum queue, the classic one, and the quorum queue that comes and goes.
 const QUORUM: usize = 0;
@@ -50,16 +50,16 @@ fn a_group_is_not_ready_before_its_members_know_what_is_committed() {
 fn what_a_consumer_that_was_given_up_acknowledges_is_not_settled() {
     let mut world = world();
     let home = world.homes[CLASSIC].expect("it is on one node");
-    let guest = NodeId(1 + home.0 % 3);
-    let consumer = world.come(guest, CLASSIC, Part::consumer());
+    let other = NodeId(1 + home.0 % 3);
+    let consumer = world.come(other, CLASSIC, Part::consumer());
     let publisher = world.come(home, CLASSIC, Part::publisher());
     world.rest().expect("it rests");
-    world.cut.insert((home, guest));
+    world.cut.insert((home, other));
     world.publish(publisher, 10);
     world.rest().expect("it rests");
     assert!(world.is_confirmed(publisher));
     world.cut.clear();
-    while world.deliver(home, guest) {}
+    while world.deliver(home, other) {}
     world.crash(home, &mut Random::new(1), false);
     for other in world.ids() {
         world.detect(other, home);
@@ -196,19 +196,13 @@ fn a_queue_lives_on_when_its_leader_cannot_read() {
 #[test]
 fn a_catalogue_whose_leader_cannot_write_is_led_by_another() {
     let mut world = world();
-    let leads = |world: &World, id: NodeId| {
-        let node = world.hosts[&id].node.as_ref().expect("it is up");
-        let cluster = node.env.cluster().expect("it is in the cluster");
-        cluster.status().role == Role::Leader
-    };
-    let leader = world.ids().into_iter().find(|id| leads(&world, *id));
-    let leader = leader.expect("somebody leads it");
+    let leader = world.catalogue_leader();
     let asker = world.come(NodeId(1 + leader.0 % 3), PASSING, Part::asker());
     world.turns(1_000);
     world.hosts.get_mut(&leader).expect("a host").is_stalled = true;
     world.say(asker, client::delete("passing"));
     world.turns(LOG_STUCK_MS + 2_000);
-    assert!(!leads(&world, leader));
+    assert!(!world.leads_catalogue(leader));
     let has_deleted = matches!(
         &world.people[&asker].part,
         Part::Asker {
@@ -219,7 +213,134 @@ fn a_catalogue_whose_leader_cannot_write_is_led_by_another() {
     assert!(has_deleted, "two disks are enough");
 }
 
+/// More than an election takes, and than nodes take to notice each other.
+const SLACK_MS: u64 = 3_000;
+const NODES: [NodeId; 3] = [NodeId(1), NodeId(2), NodeId(3)];
+
+#[test]
+fn transient_queues_of_a_node_that_stays_down_go_after_a_while_and_not_before() {
+    for home in NODES {
+        let mut world = world();
+        let queue = world.declare_transient(home);
+        let others = NODES.into_iter().filter(|node| *node != home);
+        world.crash(home, &mut Random::new(1), false);
+        world.wait(NODE_LOST_MS - SLACK_MS);
+        assert!(others.clone().all(|node| world.knows_queue(node, queue)));
+        world.wait(2 * SLACK_MS);
+        assert!(others.clone().all(|node| !world.knows_queue(node, queue)));
+    }
+}
+
+#[test]
+fn a_node_that_is_cut_off_for_a_moment_keeps_its_transient_queues() {
+    for home in NODES {
+        let mut world = world();
+        let queue = world.declare_transient(home);
+        for _ in 0..3 {
+            world.cut_off(home);
+            world.wait(NODE_LOST_MS / 2);
+            world.cut.clear();
+            world.wait(SLACK_MS);
+        }
+        assert!(NODES.iter().all(|node| world.knows_queue(*node, queue)));
+        world.cut_off(home);
+        world.wait(NODE_LOST_MS + SLACK_MS);
+        assert!(world.knows_queue(home, queue), "nobody can tell it");
+        world.cut.clear();
+        world.wait(SLACK_MS);
+        assert!(NODES.iter().all(|node| !world.knows_queue(*node, queue)));
+    }
+}
+
+#[test]
+fn who_leads_the_catalogue_next_counts_the_time_of_a_lost_node_anew() {
+    let mut world = world();
+    let leader = world.catalogue_leader();
+    let home = NODES.into_iter().find(|node| *node != leader);
+    let home = home.expect("there are others");
+    let next = NODES
+        .into_iter()
+        .find(|node| ![leader, home].contains(node));
+    let next = next.expect("there are three");
+    let queue = world.declare_transient(home);
+    world.crash(home, &mut Random::new(1), false);
+    world.wait(NODE_LOST_MS - SLACK_MS);
+    let node = world.node(leader).expect("it is up");
+    let cluster = node.env.cluster().expect("it is in the cluster");
+    cluster.transfer(next);
+    world.wait(2 * SLACK_MS);
+    assert!(world.leads_catalogue(next) && world.knows_queue(next, queue));
+    world.wait(NODE_LOST_MS);
+    assert!(!world.knows_queue(leader, queue) && !world.knows_queue(next, queue));
+}
+
+#[test]
+fn a_minority_deletes_nothing_and_a_majority_counts_from_its_beginning() {
+    let mut world = world();
+    let [alone, home, third] = NODES;
+    let queue = world.declare_transient(home);
+    for node in [home, third] {
+        world.crash(node, &mut Random::new(1), false);
+    }
+    world.wait(2 * NODE_LOST_MS);
+    assert!(world.knows_queue(alone, queue));
+    world.start(third).expect("it starts");
+    world.wait(NODE_LOST_MS - SLACK_MS);
+    assert!(world.knows_queue(alone, queue));
+    world.wait(3 * SLACK_MS);
+    assert!(!world.knows_queue(alone, queue) && !world.knows_queue(third, queue));
+}
+
 impl World {
+    /// A transient queue of a client at a node.
+    fn declare_transient(&mut self, home: NodeId) -> QueueId {
+        let command = Command::QueueDeclare {
+            vhost: "/".to_owned(),
+            name: "subscriber".to_owned(),
+            durable: false,
+            exclusive: None,
+            auto_delete: false,
+            arguments: FieldTable::new(),
+            random: [0; 16],
+            shards: 1,
+            id: None,
+        };
+        let answer = self.ask(home, command).expect("it can be asked");
+        self.turns(1_000);
+        let outcome = answer.try_recv().expect("it has answered");
+        let queue = outcome.expect("it is declared").queue;
+        queue.expect("a queue")
+    }
+
+    /// Lets time pass; who is down stays down.
+    fn wait(&mut self, milliseconds: u64) {
+        for _ in 0..milliseconds / TURN_MS {
+            self.rest().expect("all is well");
+            self.pass(TURN_MS);
+            self.connect_all();
+        }
+    }
+
+    fn cut_off(&mut self, node: NodeId) {
+        let others = NODES.into_iter().filter(|other| *other != node);
+        self.cut.extend(others.map(|other| (node, other)));
+    }
+
+    fn knows_queue(&self, node: NodeId, queue: QueueId) -> bool {
+        let node = self.node(node).expect("it is up");
+        node.env.catalogue.borrow().queue(queue).is_some()
+    }
+
+    fn leads_catalogue(&self, node: NodeId) -> bool {
+        let cluster = self.node(node).and_then(|node| node.env.cluster());
+        cluster.is_some_and(|cluster| cluster.status().role == Role::Leader)
+    }
+
+    fn catalogue_leader(&self) -> NodeId {
+        let leader = self.ids().into_iter().find(|id| self.leads_catalogue(*id));
+        leader.expect("somebody leads it")
+    }
+
     fn turns(&mut self, milliseconds: u64) {
         for _ in 0..milliseconds / TURN_MS {
             self.turn().expect("all is well");

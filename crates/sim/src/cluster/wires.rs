@@ -9,7 +9,7 @@ use super::ledger::ClientId;
 use super::world::World;
 use leveret_cluster::Env;
 use leveret_node::env::PeerFrame;
-use leveret_queue_host::quorum::link::TO_LEADER;
+use leveret_queue_host::quorum::protocol::TO_LEADER;
 use leveret_types::NodeId;
 use std::collections::VecDeque;
 
@@ -41,7 +41,7 @@ impl World {
             }
             // Consumers here of a queue that is over there alone are none any more. What was on its
             // way to them arrives all the same, and nobody hears what they acknowledge.
-            for client in self.guests(node, other) {
+            for client in self.clients_of(node, other) {
                 self.ledger.doubt(client);
             }
             // Whoever leads there may have returned it before it heard of the acknowledgement.
@@ -69,14 +69,14 @@ impl World {
     }
 
     /// A node's clients that use a queue which is on another node alone, or may be.
-    fn guests(&self, node: NodeId, home: NodeId) -> Vec<ClientId> {
+    fn clients_of(&self, node: NodeId, home: NodeId) -> Vec<ClientId> {
         let is_there = |queue: usize| {
             let known = self.homes.get(queue).copied().flatten();
             self.queues[queue].is_classic() && known.is_none_or(|known| known == home)
         };
-        let mut guests = self.people_at(node);
-        guests.retain(|id| is_there(self.people[id].queue));
-        guests
+        let mut clients_of = self.people_at(node);
+        clients_of.retain(|id| is_there(self.people[id].queue));
+        clients_of
     }
 
     /// A new connection: one end uses it at once, the other one when it hears of it.

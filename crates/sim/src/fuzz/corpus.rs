@@ -83,7 +83,7 @@ fn seeds(target: &str) -> Vec<Vec<u8>> {
         }
         "peer_member" => crate::cluster::hostile::seeds(),
         "peer_frame" => leveret_cluster::wire::seeds(),
-        "link_frame" => leveret_queue_host::quorum::link::seeds(),
+        "link_frame" => leveret_queue_host::quorum::protocol::seeds(),
         "group_frame" => leveret_queue_host::quorum::replica::seeds(),
         "stream_segment" | "stream_journal" => {
             let [segments, journals] = leveret_storage::fuzz::streams::seeds();

@@ -115,7 +115,7 @@ pub static TARGETS: &[Target] = &[
     },
     Target {
         name: "link_frame",
-        run: leveret_queue_host::quorum::link::fuzz,
+        run: leveret_queue_host::quorum::protocol::fuzz,
     },
     Target {
         name: "group_frame",

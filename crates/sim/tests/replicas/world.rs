@@ -498,7 +498,7 @@ impl World {
                 ReplicaEvent::Rejected { from, reason } => {
                     panic!("{id} rejects what {from} says: {reason}")
                 }
-                ReplicaEvent::Damaged { from } => {
+                ReplicaEvent::Damaged { from } | ReplicaEvent::DamagedForGood { from } => {
                     let is_damaged = self.damaged == Some(id);
                     assert!(
                         is_damaged,

@@ -3,7 +3,7 @@
 
 use super::{Found, Options, Recovered, StoreLock, summaries};
 use crate::checkpoint::{CheckpointWriter, RESERVE_NAME};
-use crate::chunk::Place;
+use crate::chunk::ChunkLocation;
 use crate::disk::{Disk, DiskFile};
 use crate::error::{OpenError, WalError};
 use crate::folders::{Folders, Identity};
@@ -51,8 +51,8 @@ pub(super) fn make_ready<D: Disk>(
             Err(WalError::NoSpace) if give_up_reserve(disk, folders)? => continue,
             outcome => outcome?,
         };
-        for (shard, seq, place) in outcome.written {
-            found.shards[usize::from(shard)].move_chunk(seq, place);
+        for (shard, seq, location) in outcome.written {
+            found.shards[usize::from(shard)].move_chunk(seq, location);
         }
         found.report.rewritten_bytes = found.tail_bytes;
         found.retained = outcome.rolled.or(found.retained);
@@ -184,9 +184,9 @@ fn pooled_files<D: Disk>(
 
 impl ShardLogs {
     /// A chunk has been written again, elsewhere.
-    fn move_chunk(&mut self, seq: u64, place: Place) {
+    fn move_chunk(&mut self, seq: u64, location: ChunkLocation) {
         if let Some(chunk) = self.chunks.find_seq(seq) {
-            chunk.place = Some(place);
+            chunk.location = Some(location);
         }
     }
 }

@@ -3,7 +3,7 @@
 //! IO.
 
 use crate::checkpoint::ShardPart;
-use crate::chunk::{Chunk, Place};
+use crate::chunk::{Chunk, ChunkLocation};
 use crate::id::{ChunkSeq, FileId, LogKind};
 use crate::log::{Cut, Log, Side};
 use crate::record::Record;
@@ -94,7 +94,7 @@ impl ShardReplay {
         if chunk.bodies == 0 || end_body <= self.logs.flushed.body {
             return;
         }
-        let place = Place {
+        let location = ChunkLocation {
             generation: batch.head.generation,
             table_generation: batch.head_at.generation,
             table_at: (batch.head_at.offset + chunk.table.start as u64) as u32,
@@ -108,7 +108,7 @@ impl ShardReplay {
             first_body: chunk.first_body,
             count: chunk.bodies,
             bytes: chunk.tables(&batch.bytes).body_bytes() as u32,
-            place: Some(place),
+            location: Some(location),
             bodies: None,
             read_in_parts: 0,
             entries: Vec::new(),

@@ -75,12 +75,6 @@ impl Written {
         let shared = blocks.filter(|part| part.block.shared_from.is_some());
         shared.count()
     }
-
-    /// How many files.
-    #[must_use]
-    pub fn file_count(&self) -> usize {
-        self.files.len()
-    }
 }
 
 /// Why nothing was written.

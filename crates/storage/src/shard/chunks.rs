@@ -2,7 +2,7 @@
 //! the budget is spent. Apart from the logs, whose changes only fill the chunk that gathers.
 
 use super::ShardLogs;
-use crate::chunk::{Chunk, Entry, Place, SealedChunk};
+use crate::chunk::{Chunk, ChunkLocation, Entry, SealedChunk};
 use crate::id::ChunkSeq;
 use crate::loaded::Key;
 use crate::log::Log;
@@ -92,7 +92,7 @@ impl ShardLogs {
                 first_body: chunk.first_body,
                 count: chunk.bodies.count() as u32,
                 bytes: chunk.bodies.bytes() as u32,
-                place: None,
+                location: None,
                 bodies: Some(chunk.bodies.clone()),
                 read_in_parts: 0,
                 entries: Vec::new(),
@@ -109,7 +109,7 @@ impl ShardLogs {
             first_body: chunk.first_body,
             count: chunk.bodies.count() as u32,
             bytes: chunk.bodies.bytes() as u32,
-            place: None,
+            location: None,
             bodies: Some(chunk.bodies),
             read_in_parts: 0,
             entries: std::mem::take(&mut self.volatile.entries),
@@ -119,12 +119,12 @@ impl ShardLogs {
 
     /// Takes in what the write-ahead log made durable: of [`crate::WalOutcome::written`], this
     /// shard's part.
-    pub fn on_durable(&mut self, written: impl IntoIterator<Item = (ChunkSeq, Place)>) {
-        for (seq, place) in written {
+    pub fn on_durable(&mut self, written: impl IntoIterator<Item = (ChunkSeq, ChunkLocation)>) {
+        for (seq, location) in written {
             assert!(seq > self.durable_through, "chunk {seq} is durable twice");
             self.durable_through = seq;
             if let Some(chunk) = self.chunks.find_seq(seq) {
-                chunk.place = Some(place);
+                chunk.location = Some(location);
             }
         }
         self.evict();
@@ -153,7 +153,7 @@ impl ShardLogs {
         let written = self
             .chunks
             .oldest_cached()
-            .is_some_and(|c| c.place.is_some());
+            .is_some_and(|c| c.location.is_some());
         if written {
             let bodies = self.chunks.evict_oldest();
             self.spare.reclaim(bodies);
@@ -183,7 +183,7 @@ impl ShardLogs {
         let through = self.flushed.through;
         let (chunks, loaded) = (&mut self.chunks, &mut self.loaded);
         chunks.pop_while(|c| {
-            let done = c.place.is_some_and(|p| p.generation <= through);
+            let done = c.location.is_some_and(|p| p.generation <= through);
             if done {
                 loaded.forget(Key::Chunk(c.seq));
                 loaded.forget(Key::Table(c.seq));

@@ -146,14 +146,14 @@ impl ShardLogs {
     fn chunk_source(&mut self, id: LogId, body: u64) -> Option<(Key, Source)> {
         let side = &self.logs.get(&id)?.durable;
         let chunk = self.chunks.find_mut(body)?;
-        let place = chunk.place?;
+        let location = chunk.location?;
         let bodies = chunk.first_body..chunk.first_body + u64::from(chunk.count);
         let ranges = side.bodies_within(bodies.clone());
         let ranges = ranges.map(|r| (r.start - bodies.start) as u32..(r.end - bodies.start) as u32);
         let positions = Positions::little_of(ranges, chunk.count, chunk.bytes);
         let (seq, count, bytes) = (chunk.seq, chunk.count, chunk.bytes);
         let source = |positions, table| Source::Wal {
-            place,
+            location,
             seq,
             count,
             bytes,
@@ -166,7 +166,7 @@ impl ShardLogs {
         let table = self.loaded.table(seq);
         let table_read = match &table {
             Some(_) => 0,
-            None => table_bytes(count, place.references),
+            None => table_bytes(count, location.references),
         };
         let part = source(positions, table);
         let read = part.buffer_bytes() + table_read + PART_COST_BYTES;
@@ -319,8 +319,8 @@ impl ShardLogs {
         match key {
             Key::Chunk(seq) | Key::Part { seq, .. } => {
                 let through = self.flushed.through;
-                let place = self.chunks.find_seq(seq).and_then(|c| c.place);
-                place.is_some_and(|p| p.generation > through)
+                let location = self.chunks.find_seq(seq).and_then(|c| c.location);
+                location.is_some_and(|p| p.generation > through)
             }
             Key::Table(_) => false,
             Key::Block { file, offset } => self.logs.values().any(|log| {

@@ -4,7 +4,7 @@
 use crate::disk::{Disk, DiskFile};
 use crate::error::Fatal;
 use crate::stream::files::StreamFiles;
-use crate::stream::format::{RECORDS_START, parse_name, parse_replica_name};
+use crate::stream::format::{RECORDS_START, stream_of};
 use leveret_types::QueueId;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -41,7 +41,10 @@ impl<D: Disk> StreamFiles<D> {
         }
         let mut there = disk.list(&aside).map_err(|e| failed("list", e))?;
         let names = disk.list(&folder).map_err(|e| failed("list", e))?;
-        for name in names.into_iter().filter(|name| is_of(stream, name)) {
+        for name in names
+            .into_iter()
+            .filter(|name| stream_of(name) == Some(stream))
+        {
             let to = free_name(&name, &there);
             let moved = disk.rename(&folder.join(&name), &aside.join(&to));
             moved.map_err(|error| Fatal::new("rename", &folder.join(&name), error))?;
@@ -94,11 +97,6 @@ impl<D: Disk> StreamFiles<D> {
     }
 }
 
-fn is_of(stream: QueueId, name: &str) -> bool {
-    let of = parse_name(name).map(|(of, _)| of);
-    of.or_else(|| parse_replica_name(name)) == Some(stream)
-}
-
 /// The first of `name`, `name.2`, `name.3` and so on that is not there.
 fn free_name(name: &str, there: &[String]) -> String {
     let numbered = (2_u64..).map(|number| format!("{name}.{number}"));
@@ -117,6 +115,6 @@ pub(crate) fn any_file<D: Disk>(disk: &D, folder: &Path) -> io::Result<Option<Pa
         names => names?,
     };
     let mut names = names.into_iter();
-    let found = names.find(|name| parse_name(name).is_some() || parse_replica_name(name).is_some());
+    let found = names.find(|name| stream_of(name).is_some());
     Ok(found.map(|name| folder.join(name)))
 }

@@ -4,7 +4,7 @@
 use crate::disk::{Disk, DiskFile};
 use crate::folders::Folders;
 use crate::stream::aside::FOLDER;
-use crate::stream::format::{parse_name, parse_replica_name};
+use crate::stream::format::{parse_name, parse_newest_name, parse_replica_name};
 use leveret_types::QueueId;
 use std::fmt::{self, Display, Formatter};
 use std::io;
@@ -36,6 +36,13 @@ pub enum AsideWhat {
         /// The stream's id.
         stream: QueueId,
     },
+    /// That a segment of a stream was begun.
+    Newest {
+        /// The stream's id.
+        stream: QueueId,
+        /// Offset of the first message of the segment.
+        from: u64,
+    },
     /// Nothing that a start sets aside.
     Unknown,
 }
@@ -51,6 +58,11 @@ impl Display for AsideWhat {
             Self::Replica { stream } => write!(
                 f,
                 "what a replica of the stream {:016x} has promised",
+                stream.0
+            ),
+            Self::Newest { stream, from } => write!(
+                f,
+                "the note that messages of the stream {:016x} from offset {from} on were begun",
                 stream.0
             ),
             Self::Unknown => f.write_str("no file of a stream"),
@@ -87,7 +99,9 @@ fn what(name: &str) -> AsideWhat {
     let parse = |name: &str| {
         let messages = parse_name(name);
         let messages = messages.map(|(stream, from)| AsideWhat::Messages { stream, from });
-        messages.or_else(|| {
+        let newest = parse_newest_name(name);
+        let newest = newest.map(|(stream, from)| AsideWhat::Newest { stream, from });
+        messages.or(newest).or_else(|| {
             let stream = parse_replica_name(name)?;
             Some(AsideWhat::Replica { stream })
         })

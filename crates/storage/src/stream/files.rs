@@ -2,7 +2,9 @@
 
 use crate::disk::{Disk, DiskFile, zeros};
 use crate::error::{Fatal, OpenError, WalError};
-use crate::stream::format::{FileHead, RECORDS_START, RecordHead, parse_name, parse_replica_name};
+use crate::stream::format::{
+    FileHead, RECORDS_START, RecordHead, parse_name, parse_newest_name, parse_replica_name,
+};
 use crate::stream::journal::Journal;
 use crate::stream::open::OpenFiles;
 use crate::stream::replica::RESERVE_NAME;
@@ -30,6 +32,8 @@ pub(crate) struct StreamState {
     /// First offsets of its segments, ascending.
     pub(crate) segments: Vec<u64>,
     pub(crate) last: Option<LastSegment>,
+    /// The segment that is named as the one that was begun last.
+    pub(crate) newest: Option<u64>,
     /// The offset after the last record.
     pub(crate) next_offset: u64,
     /// The offset below which all is synced, in its segments or in the journal.
@@ -139,6 +143,9 @@ impl<D: Disk> StreamFiles<D> {
             if let Some((stream, first_offset)) = parse_name(&name) {
                 let state = streams.entry(stream).or_default();
                 state.segments.push(first_offset);
+            } else if let Some((stream, newest)) = parse_newest_name(&name) {
+                let state = streams.entry(stream).or_default();
+                state.newest = state.newest.max(Some(newest));
             } else if let Some(stream) = parse_replica_name(&name) {
                 streams.entry(stream).or_default().has_replica_file = true;
             }
@@ -169,6 +176,11 @@ impl<D: Disk> StreamFiles<D> {
     #[must_use]
     pub fn life(&self) -> u32 {
         crc32c::crc32c(&self.salt.to_le_bytes())
+    }
+
+    /// The same, of another kind: this run alone has it, and it is never 0.
+    pub(crate) fn run_number(&self) -> u64 {
+        self.salt.max(1)
     }
 
     /// The streams that have files.
@@ -206,6 +218,7 @@ impl<D: Disk> StreamFiles<D> {
         synced.map_err(|error| self.files.fatal("sync", name, error))?;
         self.has_new_names = true;
         self.sync_names()?;
+        self.name_newest(stream, Some(first_offset))?;
         let state = self.streams.entry(stream).or_default();
         state.segments.push(first_offset);
         state.next_offset = first_offset;
@@ -313,10 +326,11 @@ impl<D: Disk> StreamFiles<D> {
     /// Must end the process.
     pub fn begin_sync(&mut self, stream: QueueId) -> Result<Option<StreamSync<D>>, Fatal> {
         let state = self.streams.get(&stream);
-        match state.is_some_and(|state| state.durable < state.next_offset) {
-            true => self.sync_of(stream, None),
-            false => Ok(None),
+        if state.is_none_or(|state| state.durable >= state.next_offset) {
+            return Ok(None);
         }
+        self.sync_names()?;
+        self.sync_of(stream, None)
     }
 
     pub(crate) fn sync_of(
@@ -386,6 +400,7 @@ impl<D: Disk> StreamFiles<D> {
             // Another one may get its name.
             self.forget_journaled(stream)?;
         }
+        self.unname_newest(stream, first_offset)?;
         self.delete_file((stream, first_offset))?;
         if let Some(state) = self.streams.get_mut(&stream) {
             state.segments.retain(|segment| *segment != first_offset);
@@ -400,7 +415,11 @@ impl<D: Disk> StreamFiles<D> {
     /// # Errors
     /// Must end the process.
     pub fn delete_stream(&mut self, stream: QueueId) -> Result<(), Fatal> {
+        // What it has need not be synced any more. But one that is made anew, as a replica that is
+        // added again, has the same names, and a start must not write this one's bytes to it.
         self.journal.synced(stream);
+        self.forget_journaled(stream)?;
+        self.name_newest(stream, None)?;
         let state = self.streams.remove(&stream).unwrap_or_default();
         for segment in state.segments.into_iter().chain(state.left_out) {
             self.delete_file((stream, segment))?;

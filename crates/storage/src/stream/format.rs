@@ -170,6 +170,7 @@ impl RecordHead {
 
 const SUFFIX: &str = ".stream";
 const REPLICA_SUFFIX: &str = ".replica";
+const NEWEST_SUFFIX: &str = ".newest";
 /// Ends the names of files that are being made.
 pub(crate) const NEW_SUFFIX: &str = ".new";
 
@@ -188,17 +189,43 @@ pub(crate) fn parse_replica_name(name: &str) -> Option<QueueId> {
 
 /// The name of a segment's file.
 pub(crate) fn file_name(stream: QueueId, first_offset: u64) -> String {
-    format!("{:016x}-{first_offset:020}{SUFFIX}", stream.0)
+    segment_name(stream, first_offset, SUFFIX)
 }
 
 /// Which segment a file is by its name; `None` if it is none.
 pub(crate) fn parse_name(name: &str) -> Option<(QueueId, u64)> {
-    let (stream, first_offset) = name.strip_suffix(SUFFIX)?.split_once('-')?;
+    parse_segment_name(name, SUFFIX)
+}
+
+/// The name of the empty file that says which segment was begun last.
+pub(crate) fn newest_file_name(stream: QueueId, first_offset: u64) -> String {
+    segment_name(stream, first_offset, NEWEST_SUFFIX)
+}
+
+/// Which segment such a file names; `None` if it is none.
+pub(crate) fn parse_newest_name(name: &str) -> Option<(QueueId, u64)> {
+    parse_segment_name(name, NEWEST_SUFFIX)
+}
+
+fn segment_name(stream: QueueId, first_offset: u64, suffix: &str) -> String {
+    format!("{:016x}-{first_offset:020}{suffix}", stream.0)
+}
+
+fn parse_segment_name(name: &str, suffix: &str) -> Option<(QueueId, u64)> {
+    let (stream, first_offset) = name.strip_suffix(suffix)?.split_once('-')?;
     let parsed = (
         QueueId(u64::from_str_radix(stream, 16).ok()?),
         first_offset.parse().ok()?,
     );
-    (file_name(parsed.0, parsed.1) == name).then_some(parsed)
+    (segment_name(parsed.0, parsed.1, suffix) == name).then_some(parsed)
+}
+
+/// Whose file it is by its name; `None` if it is no stream's.
+pub(crate) fn stream_of(name: &str) -> Option<QueueId> {
+    let of_segment = parse_name(name).or_else(|| parse_newest_name(name));
+    of_segment
+        .map(|(stream, _)| stream)
+        .or_else(|| parse_replica_name(name))
 }
 
 #[cfg(test)]
@@ -254,6 +281,10 @@ mod tests {
         assert_eq!(
             file_name(FILE.stream, 7),
             "0000000000000102-00000000000000000007.stream"
+        );
+        assert_eq!(
+            newest_file_name(FILE.stream, 7),
+            "0000000000000102-00000000000000000007.newest"
         );
     }
 

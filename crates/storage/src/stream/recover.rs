@@ -33,7 +33,7 @@ pub struct RecoveredStream {
 }
 
 impl RecoveredStream {
-    fn note_damage(&mut self, from: u64) {
+    pub(super) fn note_damage(&mut self, from: u64) {
         let first = self.damaged_from.map_or(from, |known| known.min(from));
         self.damaged_from = Some(first);
     }
@@ -76,6 +76,11 @@ impl<D: Disk> StreamFiles<D> {
         has_replicas: bool,
     ) -> Result<RecoveredStream, OpenError> {
         let mut out = RecoveredStream::default();
+        let newest = self.streams.get(&stream).and_then(|state| state.newest);
+        let missing = self.missing_segment(stream);
+        if let Some(missing) = missing.filter(|_| !has_replicas) {
+            return Err(self.no_segment(stream, missing));
+        }
         while let Some(segment) = self.last_segment(stream) {
             let name = (stream, segment);
             let path = self.files.path(name);
@@ -97,8 +102,10 @@ impl<D: Disk> StreamFiles<D> {
                     break;
                 }
                 Err(HeadError::Newer(version)) => return Err(OpenError::Newer { path, version }),
-                Err(HeadError::Damaged) if file.len().map_err(failed)? > RECORDS_START => {
-                    // Records follow: that head was durable once.
+                Err(HeadError::Damaged)
+                    if newest == Some(segment) || file.len().map_err(failed)? > RECORDS_START =>
+                {
+                    // Records follow, or it was named: that head was durable once.
                     if has_replicas {
                         drop(file);
                         self.leave_out(stream, segment, &mut out);
@@ -115,6 +122,11 @@ impl<D: Disk> StreamFiles<D> {
                     self.delete_segment(stream, segment)?;
                 }
             }
+        }
+        match missing {
+            Some(missing) => self.note_missing(stream, missing, &mut out),
+            // The process may have ended before it could name it.
+            None => self.name_newest(stream, self.last_segment(stream))?,
         }
         // What was found may be in the page cache alone: it counts once it is synced.
         self.sync(stream)?;
@@ -321,4 +333,61 @@ fn with_replay(mut end: End) -> End {
         end.newest.retain(|(position, _)| *position >= replay_from);
     }
     end
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that fails here says enough")]
+
+    use super::*;
+    use crate::disk::MemoryDisk;
+    use leveret_stream::{ChunkHeader, ChunkKind, SharedChunk};
+    use std::path::Path;
+
+    const STREAM: QueueId = QueueId(7);
+
+    fn chunk(first_offset: u64) -> SharedChunk {
+        let header = ChunkHeader {
+            kind: ChunkKind::User,
+            entries: 1,
+            records: 1,
+            timestamp_ms: 0,
+            epoch: 1,
+            first_offset,
+            crc: 0,
+            data_bytes: 0,
+            trailer_bytes: 0,
+            bloom_bytes: 0,
+        };
+        SharedChunk::new(header, &[], &[&[0, 0, 0, 50], &[7; 50][..]].concat(), &[])
+    }
+
+    /// A drive may give other bytes when it is read again: what was sound a moment before.
+    #[test]
+    fn chunks_that_cannot_be_read_again_are_damage_from_the_first_one_on() {
+        let disk = MemoryDisk::new();
+        let mut files = StreamFiles::open(disk.clone(), Path::new("streams"), 1).unwrap();
+        files.recover(STREAM).unwrap();
+        files.begin_segment(STREAM, 0).unwrap();
+        for offset in 0..4 {
+            // All of them are needed to know what is kept by name.
+            files.append(STREAM, &chunk(offset), offset == 0).unwrap();
+        }
+        files.sync(STREAM).unwrap();
+        let name = (STREAM, 0);
+        let (file, path) = (files.files.get(name).unwrap(), files.files.path(name));
+        let reader = SegmentReader::open(&*file, name, None).unwrap().unwrap();
+        let end = end_of(&reader).unwrap();
+        assert_eq!(end.newest.len(), 4);
+        for (position, record) in &end.newest[1..3] {
+            let last = (position + record.bytes()) as usize - 1;
+            assert!(disk.tamper(&path, |bytes| bytes[last] ^= 1));
+        }
+        let mut out = RecoveredStream::default();
+        files.take_end(STREAM, &reader, end, &mut out).unwrap();
+        assert_eq!((out.damaged_from, out.damage.len()), (Some(1), 2));
+        let newest = out.recovered.newest.iter();
+        let served: Vec<u64> = newest.map(|chunk| chunk.header().first_offset).collect();
+        assert_eq!(served, [0, 3]);
+    }
 }

@@ -27,14 +27,15 @@ fn failed(call: &'static str, path: &Path, error: io::Error) -> WalError {
     }
 }
 
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut path = path.as_os_str().to_owned();
+    path.push(suffix);
+    path.into()
+}
+
 impl<D: Disk> StreamFiles<D> {
     fn replica_path(&self, stream: QueueId) -> PathBuf {
         self.files.folder().join(replica_file_name(stream))
-    }
-
-    fn new_replica_path(&self, stream: QueueId) -> PathBuf {
-        let name = replica_file_name(stream) + NEW_SUFFIX;
-        self.files.folder().join(name)
     }
 
     /// What a replica kept beside its chunks; `None` if there is no such file.
@@ -70,20 +71,25 @@ impl<D: Disk> StreamFiles<D> {
         state: &ReplicaState,
     ) -> Result<(), WalError> {
         let path = self.replica_path(stream);
-        let new_path = self.new_replica_path(stream);
         let bytes = state.encode();
-        let mut written = self.write_new(&new_path, &bytes);
+        let mut written = self.replace(&path, &bytes);
         if matches!(written, Err(WalError::NoSpace)) && self.give_reserve() {
-            written = self.write_new(&new_path, &bytes);
+            written = self.replace(&path, &bytes);
         }
         written?;
-        let renamed = self.files.disk().rename(&new_path, &path);
-        renamed.map_err(|error| failed("rename", &new_path, error))?;
         self.streams.entry(stream).or_default().has_replica_file = true;
         self.has_new_names = true;
         self.sync_names()?;
         self.keep_reserve();
         Ok(())
+    }
+
+    /// Replaces a small file as a whole; its name is durable once its folder is synced.
+    pub(crate) fn replace(&self, path: &Path, bytes: &[u8]) -> Result<(), WalError> {
+        let new_path = with_suffix(path, NEW_SUFFIX);
+        self.write_new(&new_path, bytes)?;
+        let renamed = self.files.disk().rename(&new_path, path);
+        renamed.map_err(|error| failed("rename", &new_path, error))
     }
 
     /// Writes a file that a crash or a full disk may have left half made.
@@ -127,7 +133,8 @@ impl<D: Disk> StreamFiles<D> {
 
     /// Deletes what a replica kept beside its chunks.
     pub(crate) fn delete_replica_file(&mut self, stream: QueueId) -> Result<(), Fatal> {
-        for path in [self.replica_path(stream), self.new_replica_path(stream)] {
+        let path = self.replica_path(stream);
+        for path in [with_suffix(&path, NEW_SUFFIX), path] {
             self.has_new_names = true;
             match self.files.disk().delete(&path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -148,6 +155,14 @@ impl<D: Disk> StreamFiles<D> {
     pub fn cut(&mut self, stream: QueueId, next_offset: u64) -> Result<(), Fatal> {
         self.forget_journaled(stream)?;
         self.delete_left_out(stream)?;
+        if let Some(state) = self.streams.get(&stream)
+            && state.newest.is_some_and(|newest| newest >= next_offset)
+        {
+            let mut left = state.segments.iter();
+            let left = left.rfind(|segment| **segment < next_offset).copied();
+            self.name_newest(stream, left)?;
+            self.sync_names()?;
+        }
         // The newest one first: what is left has no gap.
         while let Some(segment) = self.last_segment(stream)
             && segment >= next_offset

@@ -132,7 +132,7 @@ enum Origin {
 
 /// A body that is not written with its chunk.
 #[derive(Clone, Copy)]
-enum Absent {
+enum OmittedBody {
     Shared(SharedBody, Origin),
     Lost,
 }
@@ -194,13 +194,13 @@ impl BatchLayout {
     }
 
     /// Says where what is referred to lies, now that every chunk has its place.
-    fn resolve(&mut self, chunks: &[SealedChunk], origins: &[Vec<(u32, Absent)>]) {
+    fn resolve(&mut self, chunks: &[SealedChunk], origins: &[Vec<(u32, OmittedBody)>]) {
         for (number, origins) in origins.iter().enumerate() {
             for (at, (_, absent)) in origins.iter().enumerate() {
                 let offset = match absent {
-                    Absent::Lost => Some(LOST_AT),
-                    Absent::Shared(_, Origin::Recent(offset)) => Some(*offset),
-                    Absent::Shared(shared, Origin::Batch(of)) => {
+                    OmittedBody::Lost => Some(LOST_AT),
+                    OmittedBody::Shared(_, Origin::Recent(offset)) => Some(*offset),
+                    OmittedBody::Shared(shared, Origin::Batch(of)) => {
                         self.chunks[*of].offset_of(chunks[*of].bodies.ends(), *shared)
                     }
                 };
@@ -234,7 +234,7 @@ fn origins(
     number: usize,
     recent: &Recent,
     generation: Generation,
-) -> Vec<(u32, Absent)> {
+) -> Vec<(u32, OmittedBody)> {
     let mut last = 0;
     let find = |(position, shared): &(u32, SharedBody)| {
         let is_it = |chunk: &SealedChunk| (chunk.shard, chunk.seq) == (shared.shard, shared.seq);
@@ -249,7 +249,7 @@ fn origins(
         } else {
             recent.offset_of(generation, *shared).map(Origin::Recent)
         };
-        origin.map(|origin| (*position, Absent::Shared(*shared, origin)))
+        origin.map(|origin| (*position, OmittedBody::Shared(*shared, origin)))
     };
     let lost = &chunks[number].lost;
     let found = chunks[number].shared.iter().filter_map(find);
@@ -257,7 +257,7 @@ fn origins(
         .take(usize::from(u16::MAX).saturating_sub(lost.len()))
         .collect();
     if !lost.is_empty() {
-        absent.extend(lost.iter().map(|position| (*position, Absent::Lost)));
+        absent.extend(lost.iter().map(|position| (*position, OmittedBody::Lost)));
         absent.sort_unstable_by_key(|(position, _)| *position);
     }
     absent

@@ -6,7 +6,7 @@ use super::format::{
 use super::layout::{BatchLayout, Recent};
 use super::newest;
 use super::pool::{self, PreparedFile, is_full};
-use crate::chunk::{Place, SealedChunk};
+use crate::chunk::{ChunkLocation, SealedChunk};
 use crate::disk::{Disk, DiskFile, write_zeros, zeros};
 use crate::error::{Fatal, WalError};
 use crate::id::{ChunkSeq, Generation};
@@ -33,7 +33,7 @@ const SMALL_BATCH_BYTES: u64 = 16 * 1024;
 pub struct WalOutcome {
     /// For each chunk written: its shard, its sequence, and where its bodies lie. Hand each shard
     /// its own through [`crate::ShardLogs::on_durable`].
-    pub written: Vec<(u8, ChunkSeq, Place)>,
+    pub written: Vec<(u8, ChunkSeq, ChunkLocation)>,
     /// A file that is full now: the segment writer may begin with it.
     pub rolled: Option<Generation>,
     /// Bytes written, padding included.
@@ -356,7 +356,7 @@ impl<D: Disk> WalWriter<D> {
         let mut written = Vec::with_capacity(chunks.len());
         let laid_out = chunks.iter().zip(&layout.chunks);
         for ((chunk, layout), (table, table_crc)) in laid_out.zip(tables) {
-            let place = Place {
+            let location = ChunkLocation {
                 generation: current.generation,
                 table_generation: current.generation,
                 table_at: (at + table.start as u64) as u32,
@@ -365,11 +365,11 @@ impl<D: Disk> WalWriter<D> {
                 references: layout.references.len() as u16,
                 version: super::format::VERSION,
             };
-            written.push((chunk.shard, chunk.seq, place));
+            written.push((chunk.shard, chunk.seq, location));
         }
         let references = written
             .iter()
-            .map(|(.., place)| u64::from(place.references));
+            .map(|(.., location)| u64::from(location.references));
         let references = references.sum();
         self.recent.add(current.generation, chunks, layout.chunks);
         current.offset = at + padded;

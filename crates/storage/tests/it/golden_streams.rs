@@ -1,6 +1,7 @@
-//! Freezes the files of streams: what this version writes is byte for byte what `golden/stream`
-//! holds, and what that holds is read; what a later version wrote is refused by name. One replica's
-//! state is that of a sound log, of version 1; the other one's tells of damage, of version 2.
+//! Freezes the files of streams, and the one that says which start was the last: what this version
+//! writes is byte for byte what `golden/stream` holds, and what that holds is read; what a later
+//! version wrote is refused by name. One replica's state is that of a sound log, of version 1; the
+//! other one's tells of damage, of version 2.
 //!
 //! A change here is a change of format: it needs a new version number, a new folder, and code that
 //! reads the old one. `LEVERET_GOLDEN=write cargo test -p leveret-storage --test it
@@ -16,6 +17,8 @@ use std::path::{Path, PathBuf};
 const STREAM: QueueId = QueueId(7);
 const DAMAGED: QueueId = QueueId(8);
 const FOLDER: &str = "streams";
+/// Where the same start is noted.
+const DATA: &str = "data";
 /// Bytes of each of the two copies of a segment file's head.
 const HEAD_COPY_BYTES: usize = 40;
 
@@ -76,6 +79,7 @@ fn state_of_damaged() -> ReplicaState {
 fn scene() -> MemoryDisk {
     let disk = MemoryDisk::new();
     let mut files = StreamFiles::open(disk.clone(), Path::new(FOLDER), 42).unwrap();
+    assert!(files.note_start(Path::new(DATA)).unwrap());
     files.recover(STREAM).unwrap();
     for first_offset in [0, 2, 4] {
         if first_offset != 2 {
@@ -115,8 +119,10 @@ fn put_on_disk(change: impl Fn(&str, &mut Vec<u8>)) -> MemoryDisk {
         let name = path.file_name().unwrap().to_str().unwrap();
         let mut bytes = std::fs::read(&path).unwrap();
         change(name, &mut bytes);
-        let file = disk.create_new(&Path::new(FOLDER).join(name)).unwrap();
-        file.write_at(&[IoSlice::new(&bytes)], 0).unwrap();
+        for folder in [FOLDER, DATA] {
+            let file = disk.create_new(&Path::new(folder).join(name)).unwrap();
+            file.write_at(&[IoSlice::new(&bytes)], 0).unwrap();
+        }
     }
     disk
 }
@@ -124,7 +130,8 @@ fn put_on_disk(change: impl Fn(&str, &mut Vec<u8>)) -> MemoryDisk {
 #[test]
 fn what_is_written_is_what_the_golden_files_hold() {
     let files = files_of(&scene());
-    assert_eq!(files.len(), 4, "two segments and two replicas' states");
+    // Two segments and the name of the newer one, two replicas' states, and a start twice.
+    assert_eq!(files.len(), 7);
     let versions = files.iter().filter(|(name, _)| name.ends_with(".replica"));
     let versions = versions.map(|(_, bytes)| bytes[8..10].to_vec());
     assert_eq!(versions.collect::<Vec<_>>(), [[0, 1], [0, 2]]);
@@ -143,7 +150,7 @@ fn what_is_written_is_what_the_golden_files_hold() {
 #[test]
 fn what_the_golden_files_hold_is_read() {
     let disk = put_on_disk(|_, _| {});
-    let mut files = StreamFiles::open(disk, Path::new(FOLDER), 42).unwrap();
+    let mut files = StreamFiles::open(disk.clone(), Path::new(FOLDER), 42).unwrap();
     files.recover(STREAM).unwrap();
     for (segment, expected) in [(0, vec![chunk(0), chunk(2)]), (4, vec![chunk(4)])] {
         let (offset, end) = (Seek::Offset(segment), u64::MAX);
@@ -156,6 +163,19 @@ fn what_the_golden_files_hold_is_read() {
     assert_eq!(files.replica_state(STREAM).unwrap(), Some(state()));
     let damaged = files.replica_state(DAMAGED).unwrap();
     assert_eq!(damaged, Some(state_of_damaged()));
+    // It is that of both folders, and of no other start than the one of salt 42.
+    assert!(files.note_start(Path::new(DATA)).unwrap());
+    let note = |folder: &str| Path::new(folder).join("streams.start");
+    disk.delete(&note(FOLDER)).unwrap();
+    assert!(!files.note_start(Path::new(DATA)).unwrap());
+    // The newest segment is missed by its name.
+    let mut segments = disk.paths();
+    segments
+        .retain(|path| path.starts_with(FOLDER) && path.to_string_lossy().ends_with("4.stream"));
+    disk.delete(&segments[0]).unwrap();
+    let mut files = StreamFiles::open(disk, Path::new(FOLDER), 42).unwrap();
+    let missing = files.recover(STREAM);
+    assert!(matches!(missing, Err(OpenError::NoSegment { .. })));
 }
 
 #[test]

@@ -19,6 +19,11 @@ fn open(disk: &MemoryDisk) -> (StreamFiles<MemoryDisk>, RecoveredStream) {
     (files, recovered)
 }
 
+fn open_err(disk: &MemoryDisk) -> OpenError {
+    let mut files = StreamFiles::open(disk.clone(), Path::new(FOLDER), 42).unwrap();
+    files.recover(STREAM).unwrap_err()
+}
+
 /// Chunks of two records each, `per_segment` of them in a segment, each synced.
 fn filled(chunks: u64, per_segment: u64, body_bytes: usize) -> (MemoryDisk, Vec<SharedChunk>) {
     let disk = MemoryDisk::new();
@@ -36,8 +41,12 @@ fn filled(chunks: u64, per_segment: u64, body_bytes: usize) -> (MemoryDisk, Vec<
     (disk, appended)
 }
 
+/// All files but those that only name a segment.
 fn paths(disk: &MemoryDisk) -> Vec<PathBuf> {
-    disk.paths()
+    let is_name = |path: &PathBuf| path.extension().is_some_and(|ending| ending == "newest");
+    let mut paths = disk.paths();
+    paths.retain(|path| !is_name(path));
+    paths
 }
 
 /// All chunks that are served, from the first to the last.
@@ -214,6 +223,12 @@ fn a_segment_that_was_being_made_is_forgotten_and_a_damaged_or_later_one_is_refu
     let last = paths(&disk).pop().unwrap();
     let made = disk.copy();
     made.tamper(&last, |bytes| bytes.truncate(33));
+    // Once it is named, it was durable.
+    let named = open_err(&made);
+    assert!(matches!(named, OpenError::Damaged { .. }), "{named}");
+    let newest = path_of(&made, ".newest");
+    made.rename(&newest, &paths(&made)[0].with_extension("newest"))
+        .unwrap();
     let (mut files, found) = open(&made);
     assert_eq!(found.recovered.segments.len(), 1);
     assert_eq!(read_all(&mut files, &[0]).unwrap(), appended[..2]);
@@ -606,8 +621,8 @@ fn a_disk_without_room_for_the_journal_has_each_segment_synced() {
 fn an_orderly_end_leaves_no_journal() {
     let (disk, mut files) = journaled();
     files.sync_all().unwrap();
-    let ending = |path: &PathBuf| path.extension().unwrap().to_owned();
-    assert!(disk.paths().iter().all(|path| ending(path) == "stream"));
+    let is_journal = |path: &PathBuf| path.to_string_lossy().contains("journal");
+    assert!(!disk.paths().iter().any(is_journal));
     // What comes after that all the same is in another one, which a start finds.
     let segment = path_of(&disk, "1-00000000000000000000.stream");
     let mut synced = Vec::new();

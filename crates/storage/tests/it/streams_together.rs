@@ -169,6 +169,29 @@ fn what_the_journal_has_of_a_deleted_segment_is_not_written_to_the_next_one_of_i
 }
 
 #[test]
+fn what_the_journal_has_of_a_deleted_stream_is_not_written_to_the_next_one_of_its_id() {
+    for is_synced in [true, false] {
+        let disk = MemoryDisk::new();
+        let pair = [FIRST, SECOND];
+        let mut files = begun(&disk, &pair);
+        append_to_all(&mut files, &pair, 0, 100);
+        files.sync_together(&pair).unwrap();
+        append_to_all(&mut files, &pair, 1, 100);
+        if is_synced {
+            files.sync(FIRST).unwrap();
+        }
+        files.delete_stream(FIRST).unwrap();
+        files.begin_segment(FIRST, 0).unwrap();
+        append_to_all(&mut files, &[FIRST], 0, 300);
+        files.sync(FIRST).unwrap();
+        drop(files);
+        let mut files = open(&disk);
+        assert_eq!(newest(&mut files, FIRST), Some(chunk(0, 1, 300)));
+        assert_eq!(newest(&mut files, SECOND), Some(chunk(1, 1, 100)));
+    }
+}
+
+#[test]
 fn a_start_writes_again_what_nothing_says_was_synced_and_no_more() {
     let disk = MemoryDisk::new();
     let mut files = begun(&disk, &[FIRST]);
@@ -475,7 +498,8 @@ fn what_is_set_aside_is_all_of_one_stream_under_names_of_its_own() {
     files.save_replica_state(FIRST, &state).unwrap();
     files.set_aside(FIRST).unwrap();
     let found = files.what_is_set_aside().unwrap().expect("it is there");
-    assert_eq!(found.files, 3, "two segments and what a replica keeps");
+    // Two segments, the name of the newer one, and what a replica keeps.
+    assert_eq!(found.files, 4);
     assert_eq!(found.folder, Path::new(FOLDER).join("set-aside"));
     let aside = || {
         let paths = disk.paths().into_iter();
@@ -493,7 +517,7 @@ fn what_is_set_aside_is_all_of_one_stream_under_names_of_its_own() {
         files.begin_segment(FIRST, 0).unwrap();
         files.set_aside(FIRST).unwrap();
         let found = files.what_is_set_aside().unwrap().expect("it is there");
-        assert_eq!(found.files, 3 + times, "{:?}", aside());
+        assert_eq!(found.files, 4 + 2 * times, "{:?}", aside());
     }
     let names = aside().into_iter().filter(|path| {
         let name = path.to_string_lossy();

@@ -3,6 +3,7 @@
 //! All in one program, as to link each by itself takes longer than most of them run.
 
 mod common;
+mod damage;
 mod readers;
 mod reads;
 mod replicas;

@@ -2,7 +2,7 @@
 //! had promised, and counts for nothing until it has promised something newer.
 
 use bytes::Bytes;
-use leveret_storage::{MemoryDisk, StreamFiles};
+use leveret_storage::{Disk, MemoryDisk, StreamFiles};
 use leveret_stream::replica::Epoch;
 use leveret_stream::{
     BatchBuilder, Command, Event, Events, PublisherId, Reference, ReplicaEvent, ReplicaMessage,
@@ -277,6 +277,58 @@ fn that_its_promises_are_unknown_outlasts_a_restart() {
     follower.restart(disk, ReplicaOrigin::Before);
     let newer = follower.prepare(Epoch(2)).0.next();
     assert_eq!(follower.prepare(newer).0, newer, "passed over once");
+}
+
+/// Both have several segments, and then the follower ends, and those of it from one on are lost.
+fn pair_without_segments(from: usize) -> (Node, Node, Found) {
+    let (mut leader, mut follower) = pair();
+    let small = StreamSettings {
+        segment_bytes: 1_000,
+        ..StreamSettings::default()
+    };
+    for node in [&mut leader, &mut follower] {
+        node.host.set_settings(STREAM, small.clone());
+    }
+    for id in 2..30 {
+        assert!(publishes(&mut leader, &mut follower, id));
+    }
+    let disk = follower.disk.copy();
+    let is_segment = |path: &std::path::PathBuf| path.extension() == Some("stream".as_ref());
+    let mut segments: Vec<_> = disk.paths().into_iter().filter(is_segment).collect();
+    segments.sort();
+    assert!(segments.len() > 6, "{segments:?}");
+    for path in &segments[from..] {
+        disk.delete(path).unwrap();
+    }
+    let found = follower.restart(disk, ReplicaOrigin::Before);
+    (leader, follower, found)
+}
+
+#[test]
+fn a_replica_without_its_newest_segments_votes_for_nothing_until_it_has_copied_them() {
+    for from in [0, 3] {
+        let (mut leader, mut follower, found) = pair_without_segments(from);
+        assert_eq!(found.damage.len(), 1, "{:?}", found.damage);
+        run(&mut [&mut follower]);
+        let is_damaged = |e: &ReplicaEvent| matches!(e, ReplicaEvent::Damaged { .. });
+        assert_eq!(follower.reports.iter().filter(|e| is_damaged(e)).count(), 1);
+        assert!(
+            !follower.prepare(Epoch(2)).1,
+            "it lacks what it had confirmed"
+        );
+        let disk = follower.disk.clone();
+        let found = follower.restart(disk, ReplicaOrigin::Before);
+        assert_eq!(found.damage.len(), 1, "a start does not make it whole");
+        assert!(!follower.prepare(Epoch(3)).1);
+        let epoch = elect(&mut leader, &mut follower, Epoch(3));
+        assert_eq!(leader.host.followers(STREAM), [(FOLLOWER, 29, true)]);
+        assert!(publishes(&mut leader, &mut follower, 30));
+        let disk = follower.disk.clone();
+        let found = follower.restart(disk, ReplicaOrigin::Before);
+        assert_eq!(found, Found::default());
+        let next = epoch.next();
+        assert_eq!(follower.prepare(next), (next, true));
+    }
 }
 
 #[test]

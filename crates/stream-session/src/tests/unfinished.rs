@@ -6,7 +6,7 @@ use leveret_types::limits::{
     UNFINISHED_CROWD_MS_MAX, UNFINISHED_CROWD_SILENCE_MS, UNFINISHED_LOOK_MS, UNFINISHED_MS_MAX,
     UNFINISHED_NODE_BYTES_MAX, UNFINISHED_SILENCE_MS,
 };
-use leveret_types::unfinished::{Place, Unfinished};
+use leveret_types::unfinished::{Reservation, Unfinished};
 
 const FRAME_BYTES: usize = 1_000_000;
 /// More than any frame may hold without a place.
@@ -28,12 +28,19 @@ fn frame() -> Vec<u8> {
 }
 
 /// A connection that is served, and room for so many bytes of unfinished frames.
-fn with_room(bytes: usize) -> (Play, Place, Arc<Unfinished>) {
+fn with_room(bytes: usize) -> (Play, Reservation, Arc<Unfinished>) {
     let unfinished = Arc::new(Unfinished::default());
     let most = UNFINISHED_NODE_BYTES_MAX - bytes;
-    let place = unfinished.place(&mut None, "another", most, 1);
+    let reservation = held(&unfinished, "another", most);
     let play = another(&unfinished);
-    (play, place.expect("there is room"), unfinished)
+    (play, reservation, unfinished)
+}
+
+/// Room for so many bytes that a user holds.
+fn held(unfinished: &Arc<Unfinished>, user: &str, bytes: usize) -> Reservation {
+    let mut reservation = unfinished.reserve(user, bytes);
+    assert!(reservation.grow(bytes, 1));
+    reservation
 }
 
 fn another(unfinished: &Arc<Unfinished>) -> Play {
@@ -68,13 +75,16 @@ fn send(play: &mut Play, mut bytes: &[u8]) {
 
 #[test]
 fn a_large_frame_is_read_on_as_soon_as_all_of_them_fit_and_not_before() {
-    let (mut first, place, unfinished) = with_room(FRAME_BYTES);
+    let (mut first, reservation, unfinished) = with_room(FRAME_BYTES);
     send(&mut first, &frame()[..BEGINNING]);
     assert!(first.session.reading(), "there is room for just this one");
-    assert_eq!(unfinished.bytes(), UNFINISHED_NODE_BYTES_MAX);
+    let left = UNFINISHED_NODE_BYTES_MAX - unfinished.bytes();
+    assert!(left < FRAME_BYTES / 2, "{left}");
     let mut second = another(&unfinished);
     send(&mut second, &frame()[..100_000]);
     assert!(!second.session.reading(), "there is none for another");
+    assert_eq!(second.session.lacks_bytes(), Some(FRAME_BYTES - 100_000));
+    assert_eq!(first.session.lacks_bytes(), None);
     let look_ms = second.now.monotonic_ms + UNFINISHED_LOOK_MS;
     assert_eq!(second.session.deadline(), Some(look_ms));
     second.tick(UNFINISHED_LOOK_MS);
@@ -85,8 +95,24 @@ fn a_large_frame_is_read_on_as_soon_as_all_of_them_fit_and_not_before() {
     assert!(second.session.reading());
     send(&mut second, &frame()[100_000..]);
     assert_eq!(second.lines().len(), 1);
-    drop(place);
+    drop(reservation);
     assert_eq!(unfinished.bytes(), 0);
+}
+
+/// What a frame claims to be long holds nothing; who sends a little of many keeps nobody waiting.
+#[test]
+fn what_frames_claim_keeps_nobody_waiting() {
+    let unfinished = Arc::new(Unfinished::default());
+    let mut claiming: Vec<Play> = (0..300).map(|_| another(&unfinished)).collect();
+    for play in &mut claiming {
+        send(play, &frame()[..10]);
+        send(play, &frame()[10..1_000]);
+        assert!(play.session.reading());
+    }
+    assert_eq!(unfinished.bytes(), 0);
+    let mut honest = another(&unfinished);
+    send(&mut honest, &frame());
+    assert_eq!(honest.lines().len(), 1, "it is answered");
 }
 
 #[test]
@@ -116,18 +142,17 @@ fn a_frame_that_does_not_come_on_or_not_whole_in_time_is_given_up_for_those_who_
         let user = if holds_all { "guest" } else { "another" };
         let unfinished = Arc::new(Unfinished::default());
         let most = UNFINISHED_NODE_BYTES_MAX - FRAME_BYTES;
-        let _most = unfinished.place(&mut None, user, most, 1);
+        let _most = held(&unfinished, user, most);
         let mut slow = another(&unfinished);
         let begun_ms = slow.now.monotonic_ms;
         let frame = frame();
         send(&mut slow, &frame[..BEGINNING]);
-        let mut ticket = None;
+        let mut waits = unfinished.reserve("waits", FRAME_BYTES);
         let mut at = BEGINNING;
         while !is_given_up(&mut slow) {
             assert!(slow.now.monotonic_ms < begun_ms + 2 * UNFINISHED_MS_MAX);
             let now_ms = slow.now.monotonic_ms;
-            let place = unfinished.place(&mut ticket, "waits", 10, now_ms);
-            assert!(place.is_none());
+            assert!(!waits.grow(FRAME_BYTES, now_ms));
             send(&mut slow, &frame[at..at + pace]);
             at += pace;
             slow.tick(UNFINISHED_LOOK_MS);
@@ -138,7 +163,7 @@ fn a_frame_that_does_not_come_on_or_not_whole_in_time_is_given_up_for_those_who_
             "{user} {pace}"
         );
         let now_ms = slow.now.monotonic_ms;
-        assert!(unfinished.place(&mut ticket, "waits", 10, now_ms).is_some());
+        assert!(waits.grow(FRAME_BYTES, now_ms));
     }
 }
 
@@ -177,9 +202,9 @@ fn who_finishes_a_frame_and_begins_the_next_at_once_goes_behind_who_waits() {
 
 #[test]
 fn who_leaves_in_the_middle_of_a_frame_gives_its_room_back() {
-    let (mut play, place, unfinished) = with_room(FRAME_BYTES);
+    let (mut play, reservation, unfinished) = with_room(FRAME_BYTES);
     send(&mut play, &frame()[..BEGINNING]);
     play.session.teardown(&mut play.node);
-    drop(place);
+    drop(reservation);
     assert_eq!(unfinished.bytes(), 0);
 }

@@ -208,6 +208,7 @@ impl Stream {
         self.tail.clear();
         self.take_turns(&left.newest);
         let next_offset = self.next_offset;
+        self.damage.cut(next_offset);
         if let Some(replica) = self.replica.as_deref_mut() {
             replica.durable = next_offset;
             replica.is_cutting = false;
@@ -324,7 +325,7 @@ impl Stream {
         self.segments.append(stored_bytes(header));
         self.tracking_schedule.appended(header.chunk_bytes());
         self.next_offset = header.next_offset();
-        self.timestamp_ms = self.timestamp_ms.max(header.timestamp_ms);
+        self.timestamp_ms = header.timestamp_ms;
         self.turns.copied(self.turns.gathering(), header);
         self.tail.push(chunk.clone());
         self.effects.push(Effect::Append {
@@ -390,25 +391,5 @@ impl Stream {
                 self.ask_for_election(reason.to_owned());
             }
         }
-    }
-
-    /// The log is damaged on disk at or behind this offset. A follower copies it again from there;
-    /// a leader asks for another one.
-    pub fn found_damage(&mut self, from: u64) {
-        let Some(replica) = self.replica.as_deref_mut() else {
-            return;
-        };
-        if replica.state.damaged.is_some_and(|known| known <= from) {
-            return;
-        }
-        replica.state.damaged = Some(from);
-        if matches!(replica.role, Role::Waiting) {
-            replica.state.withdraw();
-        }
-        replica.state.is_whole = false;
-        self.save();
-        self.report(ReplicaEvent::Damaged { from });
-        self.tire("its log is damaged on this node's disk");
-        self.attach();
     }
 }

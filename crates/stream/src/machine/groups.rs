@@ -86,6 +86,8 @@ impl Stream {
                 StoredBy::Anyone => self.store_offset(now, &reference, offset),
                 StoredBy::Operator => {
                     self.store_offset(now, &reference, offset);
+                    // Whoever sets it waits until it is committed: for nothing else.
+                    self.end_tracking_chunk(now);
                     self.active.set_offset(&reference, offset, &mut updates);
                 }
             },
@@ -102,6 +104,9 @@ impl Stream {
     }
 
     fn tell_activity(&mut self, now: Now, updates: Vec<Update>, out: &mut Events) {
+        for (group, offset) in self.active.take_left() {
+            self.store_offset(now, &group, offset);
+        }
         for update in updates {
             if let Some(offset) = update.set {
                 // Before the consumer is told, and asks.

@@ -1,15 +1,14 @@
-//! The publishers of a stream, and the confirms that they are owed.
+//! The publishers of a stream, and the confirms and answers that sessions are owed.
 
 use crate::host::{Event, PublisherId, Reference, Refusal, SessionId};
 use std::collections::{BTreeMap, VecDeque};
 
-/// What a publisher's session is owed once a turn is committed.
+/// What a session is owed once a turn is committed.
 #[derive(Debug)]
 struct Owed {
     turn: u64,
     session: SessionId,
-    publisher: PublisherId,
-    ids: Vec<u64>,
+    event: Event,
 }
 
 /// Who publishes to a stream.
@@ -56,19 +55,27 @@ impl Publishers {
         (session, publisher): (SessionId, PublisherId),
         mut ids: Vec<u64>,
     ) {
-        match self.owed.back_mut() {
-            Some(last)
-                if (last.turn, last.session, last.publisher) == (turn, session, publisher) =>
-            {
-                last.ids.append(&mut ids);
-            }
-            _ => self.owed.push_back(Owed {
-                turn,
-                session,
-                publisher,
-                ids,
-            }),
+        if let Some(last) = self.owed.back_mut()
+            && (last.turn, last.session) == (turn, session)
+            && let Event::Confirmed {
+                publisher: of,
+                ids: before,
+            } = &mut last.event
+            && *of == publisher
+        {
+            return before.append(&mut ids);
         }
+        self.owe_answer(turn, session, Event::Confirmed { publisher, ids });
+    }
+
+    /// A session is answered with the turn that is gathering: the answer says what holds only once
+    /// that is committed.
+    pub(super) fn owe_answer(&mut self, turn: u64, session: SessionId, event: Event) {
+        self.owed.push_back(Owed {
+            turn,
+            session,
+            event,
+        });
     }
 
     /// Whether anything is confirmed with this turn, the newest one.
@@ -79,8 +86,7 @@ impl Publishers {
     /// All turns up to this one are committed: publishers hear of it.
     pub(super) fn confirm(&mut self, turn: u64, out: &mut Vec<(SessionId, Event)>) {
         while let Some(owed) = self.owed.pop_front_if(|owed| owed.turn <= turn) {
-            let (publisher, ids) = (owed.publisher, owed.ids);
-            out.push((owed.session, Event::Confirmed { publisher, ids }));
+            out.push((owed.session, owed.event));
         }
     }
 
@@ -93,9 +99,24 @@ impl Publishers {
         self.declared.len()
     }
 
-    /// All of them have lost the stream: nothing is confirmed to them any more.
-    pub(super) fn clear(&mut self) {
+    /// All of them have lost the stream: nothing is confirmed to them any more, and whoever waits
+    /// for an answer is refused.
+    pub(super) fn lose(&mut self, refusal: &Refusal, out: &mut Vec<(SessionId, Event)>) {
         self.declared.clear();
-        self.owed.clear();
+        for owed in self.owed.drain(..) {
+            let refusal = refusal.clone();
+            let event = match owed.event {
+                Event::Sequence { request, .. } => Event::Sequence {
+                    request,
+                    result: Err(refusal),
+                },
+                Event::StoredOffset { request, .. } => Event::StoredOffset {
+                    request,
+                    result: Err(refusal),
+                },
+                _ => continue,
+            };
+            out.push((owed.session, event));
+        }
     }
 }

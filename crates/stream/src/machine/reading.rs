@@ -70,6 +70,7 @@ impl Stream {
                     let next = self.segments.after(loaded.segment);
                     let visible = self.turns.committed.next_offset;
                     if let Err(refusal) = self.readers.skip_segment(key, next, visible) {
+                        self.found_damage(loaded.segment);
                         return self.end_reader(key, refusal, out);
                     }
                 }

@@ -202,6 +202,22 @@ impl Stream {
         })
     }
 
+    /// Whether the catalogue may take this member away now: besides where any change may be, where
+    /// a majority of those that stay has all that was ever committed. So one that can never copy
+    /// all, as what it lacks is damaged here, can be taken away again.
+    #[must_use]
+    pub fn may_remove_member(&self, node: NodeId) -> bool {
+        let replica = self.replica.as_deref();
+        replica.is_some_and(|replica| match &replica.role {
+            Role::Leading(leading) => {
+                let held = leading.committed_without(node, replica.me, replica.durable);
+                let needed = leading.start.max(self.turns.committed.next_offset);
+                leading.is_begun && node != replica.me && held >= needed
+            }
+            _ => false,
+        })
+    }
+
     /// Why a command is refused here, if it is.
     pub(super) fn refusal_of(&self, command: &Command) -> Option<Refusal> {
         let replica = self.replica.as_deref()?;
@@ -255,7 +271,7 @@ impl Stream {
     pub fn tire(&mut self, reason: &str) {
         let replica = self.replica.as_deref_mut();
         if let Some(Role::Leading(leading)) = replica.map(|replica| &mut replica.role)
-            && !std::mem::replace(&mut leading.is_tired, true)
+            && !std::mem::replace(&mut leading.wants_other_leader, true)
         {
             self.ask_for_election(reason.to_owned());
         }
@@ -299,9 +315,11 @@ impl Stream {
         state.promised = epoch;
         state.log_epoch = epoch;
         state.is_whole = true;
-        state.damaged = None;
+        let damaged_from = state.damaged.take();
         state.begin_epoch(epoch, next_offset, first_offset);
-        replica.role = Role::Leading(Leading::new(epoch, members, next_offset));
+        let mut leading = Leading::new(epoch, members, next_offset);
+        leading.damaged_from = damaged_from;
+        replica.role = Role::Leading(leading);
         self.epoch = epoch.0;
         self.active.begin_epoch(epoch);
         let early = replica.take_early(epoch);
@@ -309,6 +327,9 @@ impl Stream {
         self.save();
         for (to, attachment) in early {
             self.send(to, ReplicaMessage::Unattached { epoch, attachment });
+        }
+        if let Some(from) = damaged_from {
+            self.keep_damage(from);
         }
     }
 
@@ -363,11 +384,12 @@ impl Stream {
         sessions.dedup();
         let stream = self.id;
         self.active.end();
+        let refusal = Refusal::NotAvailable("its leader has changed".to_owned());
+        self.publishers.lose(&refusal, out);
         for session in sessions {
             self.readers.leave(session);
             out.push((session, Event::Lost { stream }));
         }
-        self.publishers.clear();
         self.filling.clear(self.settings.filter_bytes);
         self.tracking.forget_changes();
         self.tracking_schedule.no_changes();

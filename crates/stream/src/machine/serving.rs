@@ -126,7 +126,7 @@ impl Stream {
         };
         let loaded = match loaded {
             Ok(loaded) => loaded,
-            Err(refusal) => return self.tire(&refusal.to_string()),
+            Err(refusal) => return self.cannot_serve(to, asked, &refusal),
         };
         let is_wanted = |chunk: &&SharedChunk| chunk.header().first_offset == asked.from;
         let chunks = joined(loaded.chunks.iter(), u32::MAX);
@@ -148,8 +148,34 @@ impl Stream {
                 }
                 self.answer_fetch(to, asked, loaded.segment, chunks);
             }
+            // The segment ends before what it should have.
+            None if loaded.chunks.is_empty() && self.is_in(asked.from, loaded.segment) => {
+                self.found_damage(loaded.segment);
+                let lost = format!("offset {} is in no segment", asked.from);
+                self.cannot_serve(to, asked, &Refusal::Damaged(lost));
+            }
             // It has asked for something else since, or it is not here any more.
             None => self.serve_followers(),
+        }
+    }
+
+    fn is_in(&self, offset: u64, segment: u64) -> bool {
+        offset < self.next_offset && self.segments.of_offset(offset) == Some(segment)
+    }
+
+    /// What a follower has asked for cannot be read: another replica should lead, unless there is
+    /// none that could have it. Damage is not read again for each turn.
+    fn cannot_serve(&mut self, to: NodeId, asked: Asked, refusal: &Refusal) {
+        let segment = self.segments.of_offset(asked.from);
+        if !segment.is_some_and(|segment| self.is_only_copy(segment)) {
+            self.tire(&refusal.to_string());
+        }
+        let replica = self.replica.as_deref_mut();
+        if matches!(refusal, Refusal::Damaged(_))
+            && let Some(Role::Leading(leading)) = replica.map(|replica| &mut replica.role)
+            && let Some(follower) = leading.follower_of(to)
+        {
+            follower.stuck_in = segment;
         }
     }
 }

@@ -39,6 +39,8 @@ pub(crate) struct Follower {
     pub(crate) told_first: u64,
     /// Chunks are being read for it, or it waits for its turn to be served.
     pub(crate) is_served: bool,
+    /// What it wants next is damaged in this segment: it is not read again while that is there.
+    pub(crate) stuck_in: Option<u64>,
     pub(crate) cursor: Option<CopyCursor>,
 }
 
@@ -53,7 +55,10 @@ pub(crate) struct Leading {
     pub(crate) is_begun: bool,
     followers: BTreeMap<NodeId, Follower>,
     /// Whether it was said that another one should lead.
-    pub(crate) is_tired: bool,
+    pub(crate) wants_other_leader: bool,
+    /// The leader was chosen though its log is damaged at or behind this offset, as no other member
+    /// has more.
+    pub(crate) damaged_from: Option<u64>,
 }
 
 impl Leading {
@@ -64,13 +69,24 @@ impl Leading {
             start,
             is_begun: false,
             followers: BTreeMap::new(),
-            is_tired: false,
+            wants_other_leader: false,
+            damaged_from: None,
         }
     }
 
     /// The offset below which a majority of the members, `me` among them, has all: `durable` is
     /// what `me` has.
     pub(crate) fn committed(&self, me: NodeId, durable: u64) -> u64 {
+        self.committed_by(&self.members, me, durable)
+    }
+
+    /// The same where one was no member any more.
+    pub(crate) fn committed_without(&self, gone: NodeId, me: NodeId, durable: u64) -> u64 {
+        let stay = self.members.iter().copied().filter(|node| *node != gone);
+        self.committed_by(&stay.collect::<Vec<_>>(), me, durable)
+    }
+
+    fn committed_by(&self, members: &[NodeId], me: NodeId, durable: u64) -> u64 {
         if !self.is_begun {
             return 0;
         }
@@ -79,9 +95,9 @@ impl Leading {
             Some(follower) if follower.is_whole => follower.durable,
             _ => 0,
         };
-        let mut have: Vec<u64> = self.members.iter().map(has).collect();
+        let mut have: Vec<u64> = members.iter().map(has).collect();
         have.sort_unstable_by(|a, b| b.cmp(a));
-        let majority = have.get(self.members.len() / 2).copied();
+        let majority = have.get(members.len() / 2).copied();
         majority.unwrap_or(0).min(durable)
     }
 
@@ -107,6 +123,7 @@ impl Leading {
             told: 0,
             told_first: 0,
             is_served: false,
+            stuck_in: None,
             cursor: None,
         };
         self.followers.insert(node, follower);
@@ -141,13 +158,14 @@ impl Leading {
     }
 
     /// Followers that could be served: there are chunks for them, a newer committed offset, or
-    /// older segments have gone.
+    /// older segments have gone. Not those for which what comes next cannot be read.
     pub(crate) fn take_waiting(&mut self, log: Range<u64>, committed: u64) -> Vec<NodeId> {
         let mut waiting = Vec::new();
         for (node, follower) in &mut self.followers {
             let has_news = follower.told < committed || follower.told_first < log.start;
             let wants = |asked: Asked| asked.from < log.end || has_news;
-            if !follower.is_served && follower.asked.is_some_and(wants) {
+            let is_stuck = follower.stuck_in.is_some_and(|of| of >= log.start);
+            if !follower.is_served && !is_stuck && follower.asked.is_some_and(wants) {
                 follower.is_served = true;
                 waiting.push(*node);
             }
@@ -225,6 +243,20 @@ mod tests {
         assert_eq!(leading.committed(ME, 20), 0);
         leading.members.push(NodeId(3));
         assert_eq!(leading.committed(ME, 20), 20, "two of three");
+    }
+
+    #[test]
+    fn without_a_member_that_has_not_all_the_others_are_a_majority() {
+        let mut leading = leading(&[1, 2]);
+        has(&mut leading, 2, 5, false);
+        assert_eq!(leading.committed(ME, 20), 0);
+        assert_eq!(leading.committed_without(NodeId(2), ME, 20), 20);
+        leading.members.push(NodeId(3));
+        assert_eq!(
+            leading.committed_without(NodeId(2), ME, 20),
+            0,
+            "one of two"
+        );
     }
 
     #[test]

@@ -8,9 +8,9 @@ use leveret_stream::{
     SharedChunk, StoredBy, Stream, StreamSettings,
 };
 use leveret_types::limits::{
-    SHORT_STRING_BYTES_MAX, STREAM_CHUNK_BYTES, STREAM_CHUNK_ENTRIES_MAX, STREAM_CREDIT_MAX,
-    STREAM_FILTER_VALUES_BYTES_MAX, STREAM_FILTER_VALUES_MAX, STREAM_OFFSETS_MAX,
-    STREAM_RUNS_HELD_MAX,
+    SHORT_STRING_BYTES_MAX, STREAM_CHUNK_BYTES, STREAM_CHUNK_ENTRIES_MAX,
+    STREAM_CLOCK_AHEAD_MS_MAX, STREAM_CREDIT_MAX, STREAM_FILTER_VALUES_BYTES_MAX,
+    STREAM_FILTER_VALUES_MAX, STREAM_OFFSETS_MAX, STREAM_RUNS_HELD_MAX,
 };
 use leveret_types::{ConnectionId, Now, QueueId};
 
@@ -158,6 +158,47 @@ fn a_duplicate_is_confirmed_when_its_first_copy_is_committed_and_not_before() {
     assert_eq!(confirmed(&events), [(PublisherId(1), vec![5])]);
     let events = commit(&mut stream, second.unwrap());
     assert_eq!(confirmed(&events), [(PublisherId(2), vec![5, 4])]);
+}
+
+#[test]
+fn a_publishers_last_id_is_told_once_it_is_committed_and_not_before() {
+    let ask = |stream: &mut Stream| {
+        let query = Command::QuerySequence {
+            request: RequestId(3),
+            stream: STREAM,
+            reference: Reference::new(Bytes::from_static(b"ref")).unwrap(),
+        };
+        give(stream, query)
+    };
+    let told = |events: &[Event]| match events {
+        [Event::Sequence { request, result }] => {
+            assert_eq!(*request, RequestId(3));
+            Some(result.clone())
+        }
+        _ => None,
+    };
+    let mut stream = stream();
+    declare(&mut stream, 1, Some("ref"));
+    assert_eq!(told(&ask(&mut stream)), Some(Ok(None)));
+    publish(&mut stream, 1, &[(5, None, b"m")]);
+    assert!(ask(&mut stream).is_empty(), "it is in no chunk yet");
+    let (first, _) = seal(&mut stream, NOW);
+    assert!(ask(&mut stream).is_empty(), "its chunk is not committed");
+    let (second, chunks) = seal(&mut stream, NOW);
+    assert!(chunks.is_empty());
+    let events = commit(&mut stream, first.unwrap());
+    assert_eq!(told(&events[1..]), Some(Ok(Some(5))));
+    assert_eq!(told(&ask(&mut stream)), Some(Ok(Some(5))), "at once now");
+    assert_eq!(
+        told(&commit(&mut stream, second.unwrap())),
+        Some(Ok(Some(5)))
+    );
+    publish(&mut stream, 1, &[(6, None, b"m")]);
+    assert!(ask(&mut stream).is_empty());
+    let mut events = Events::new();
+    stream.end(&mut events);
+    let events: Vec<Event> = events.into_iter().map(|(_, event)| event).collect();
+    assert_eq!(told(&events[..1]), Some(Err(Refusal::NotFound)));
 }
 
 #[test]
@@ -341,6 +382,37 @@ fn the_end_of_a_stream_is_told_to_each_of_its_sessions_once() {
         events[..],
         [(SESSION, Event::Gone { stream: STREAM })]
     ));
+}
+
+#[test]
+fn a_clock_that_was_wrong_and_is_right_again_is_followed_in_a_segment_of_its_own() {
+    let mut stream = stream();
+    declare(&mut stream, 1, None);
+    let year_ms = 365 * 24 * 3_600_000;
+    let hour_ms = u64::try_from(STREAM_CLOCK_AHEAD_MS_MAX).unwrap();
+    let ahead = year_ms + NOW.wall_ms;
+    // Small steps are hidden, so that times ascend; what is more than that was never true.
+    for (wall_ms, time_ms, begins) in [
+        (NOW.wall_ms, NOW.wall_ms, true),
+        (NOW.wall_ms - 1, NOW.wall_ms, false),
+        (ahead, ahead, false),
+        (ahead - hour_ms, ahead, false),
+        (ahead - hour_ms - 1, ahead - hour_ms - 1, true),
+        (NOW.wall_ms, NOW.wall_ms, true),
+        (NOW.wall_ms + 5, NOW.wall_ms + 5, false),
+    ] {
+        publish(&mut stream, 1, &[(1, None, b"m")]);
+        let turn = stream.seal(Now::both(wall_ms));
+        let effects = stream.take_effects();
+        let begun = |effect: &Effect| matches!(effect, Effect::BeginSegment { .. });
+        assert_eq!(effects.iter().any(begun), begins, "{wall_ms}");
+        let time = effects.iter().find_map(|effect| match effect {
+            Effect::Append { chunk, .. } => Some(chunk.header().timestamp_ms),
+            _ => None,
+        });
+        assert_eq!(time, i64::try_from(time_ms).ok(), "{wall_ms}");
+        commit(&mut stream, turn.unwrap());
+    }
 }
 
 #[test]
@@ -697,6 +769,38 @@ fn an_offset_that_an_operator_has_set_is_stored_again_before_the_next_one_is_tol
         }]
     ));
     assert_eq!(stream.tracking().offset(&app()), Some(40));
+}
+
+#[test]
+fn an_offset_that_an_operator_sets_is_written_at_once_and_told_when_it_is_committed() {
+    let mut stream = stream();
+    let operator = SessionId::Operator(1);
+    let ask = |stream: &mut Stream, session| {
+        let (request, reference) = (RequestId(3), app());
+        let query = Command::QueryOffset {
+            request,
+            stream: STREAM,
+            reference,
+        };
+        let mut events = Events::new();
+        stream.handle(NOW, session, query, &mut events);
+        events
+            .into_iter()
+            .map(|(_, event)| event)
+            .collect::<Vec<_>>()
+    };
+    let told = |events: &[Event]| match events {
+        [Event::StoredOffset { result, .. }] => Some(result.clone()),
+        _ => None,
+    };
+    assert_eq!(told(&ask(&mut stream, operator)), Some(Ok(None)));
+    store(&mut stream, 5, StoredBy::Operator);
+    assert!(ask(&mut stream, operator).is_empty());
+    assert_eq!(told(&ask(&mut stream, SESSION)), Some(Ok(Some(5))));
+    let (turn, chunks) = seal(&mut stream, NOW);
+    assert_eq!(chunks.len(), 1);
+    assert_eq!(told(&commit(&mut stream, turn.unwrap())), Some(Ok(Some(5))));
+    assert_eq!(told(&ask(&mut stream, operator)), Some(Ok(Some(5))));
 }
 
 #[test]

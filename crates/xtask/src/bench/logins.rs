@@ -6,11 +6,17 @@
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use rustls::client::Resumption;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use serde_json::{Value, json};
 use socket2::{Domain, Protocol, Socket, Type};
 
@@ -18,7 +24,7 @@ use super::report::{Measured, Options};
 use crate::broker::{Broker, Kind};
 use crate::client::{Client, Event, Table};
 use crate::numbers::{median, table};
-use crate::procfs;
+use crate::{certificates, ports, procfs, run as programs};
 
 /// Pause between two publishes: the publisher is awake, and does not fill a processor by itself.
 const PUBLISH_PAUSE: Duration = Duration::from_millis(1);
@@ -33,6 +39,8 @@ const AMQP_RATE: u64 = 400;
 const AMQP_OPEN: usize = 512;
 /// Clients of the flood over HTTP.
 const HTTP_CLIENTS: usize = 20;
+/// Clients of the flood over TLS: each waits for the node's part of its handshakes.
+const TLS_CLIENTS: u64 = 16;
 /// When a client of a flood that hangs up does so.
 pub(super) const HANG_UP: Duration = Duration::from_millis(100);
 /// By how much the floods' threads stand back: floods come from other machines, and what it costs
@@ -61,6 +69,8 @@ enum Flood {
     Names,
     /// Over HTTP, by clients that hang up.
     Http,
+    /// Over AMQP with TLS, names that nobody has; no session is resumed.
+    Tls,
     /// Over AMQP at users with the costliest hash.
     Costly,
     /// Over AMQP from many addresses, each of which tries a few passwords.
@@ -71,6 +81,7 @@ const FLOODS: &[(Flood, &str)] = &[
     (Flood::Guesses, "one user over AMQP, unawaited"),
     (Flood::Names, "unknown users over AMQP"),
     (Flood::Http, "over HTTP, hanging up"),
+    (Flood::Tls, "unknown users over AMQP with TLS"),
     (Flood::Costly, "users with the costliest hash"),
     (Flood::Addresses, "unknown users from 1,000 addresses"),
 ];
@@ -170,6 +181,61 @@ fn flood_amqp(flood: Flood, to: SocketAddr, stop: &AtomicBool, sent: &AtomicU64)
             sent.fetch_add(1, Ordering::Relaxed);
         }
         thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Settings of clients that trust the authority in this folder, and begin each session anew.
+fn tls_settings(folder: &Path) -> Result<Arc<ClientConfig>> {
+    let authority = CertificateDer::from_pem_file(folder.join("ca_certificate.pem"))?;
+    let mut roots = RootCertStore::empty();
+    roots.add(authority)?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider);
+    let builder = builder.with_safe_default_protocol_versions()?;
+    let builder = builder.with_root_certificates(roots);
+    let mut settings = builder.with_no_client_auth();
+    settings.resumption = Resumption::disabled();
+    Ok(Arc::new(settings))
+}
+
+/// Sends wrong logins over AMQP with TLS at its share of the rate until it is told to stop.
+fn flood_tls(door: &TlsDoor, stop: &AtomicBool, sent: &AtomicU64) {
+    stand_back();
+    let mut open = std::collections::VecDeque::new();
+    let (started, mut number) = (Instant::now(), 0);
+    while !stop.load(Ordering::Relaxed) {
+        let due = started.elapsed().as_millis() as u64 * AMQP_RATE / 1_000 / TLS_CLIENTS;
+        while number < due && !stop.load(Ordering::Relaxed) {
+            number += 1;
+            let which = sent.fetch_add(1, Ordering::Relaxed);
+            let login = login(&format!("nobody-{which}"), &format!("wrong-{which}"));
+            // A broker that does not take it has turned it away, which is as good a flood.
+            if let Ok(stream) = door.log_in(&login) {
+                open.push_back(stream);
+            }
+            if open.len() > AMQP_OPEN / TLS_CLIENTS as usize {
+                open.pop_front();
+            }
+        }
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Where the node speaks TLS, and what its clients need.
+struct TlsDoor {
+    address: SocketAddr,
+    settings: Arc<ClientConfig>,
+}
+
+impl TlsDoor {
+    /// Sends a login, whose answer nobody awaits, behind a whole handshake.
+    fn log_in(&self, login: &[u8]) -> Result<StreamOwned<ClientConnection, TcpStream>> {
+        let stream = dial(STRANGER, self.address)?;
+        let name = self.address.ip().into();
+        let session = ClientConnection::new(Arc::clone(&self.settings), name)?;
+        let mut stream = StreamOwned::new(session, stream);
+        stream.write_all(login)?;
+        Ok(stream)
     }
 }
 
@@ -276,7 +342,7 @@ fn log_in(to: SocketAddr, next: &AtomicU64, stop: &AtomicBool) -> Result<(Vec<f6
 }
 
 fn play(
-    broker: &Broker,
+    (broker, tls): (&Broker, &TlsDoor),
     client: &mut Client,
     flood: Flood,
     next: &AtomicU64,
@@ -296,6 +362,11 @@ fn play(
             Flood::Http => {
                 for _ in 0..HTTP_CLIENTS {
                     scope.spawn(|| flood_http(http, &stop, &sent));
+                }
+            }
+            Flood::Tls => {
+                for _ in 0..TLS_CLIENTS {
+                    scope.spawn(|| flood_tls(tls, &stop, &sent));
                 }
             }
             _ => drop(scope.spawn(|| flood_amqp(flood, amqp, &stop, &sent))),
@@ -323,12 +394,24 @@ fn short() -> Table {
     arguments
 }
 
-/// A node whose users have slow hashes.
-fn start() -> Result<Broker> {
+/// A node whose users have slow hashes, and where it speaks TLS.
+fn start() -> Result<(Broker, TlsDoor)> {
+    let folder = programs::target_folder("bench/certificates")?;
+    certificates::make(&folder)?;
+    let door = TlsDoor {
+        address: ports::free(1)?[0],
+        settings: tls_settings(&folder)?,
+    };
+    let (tls, files) = (door.address, folder.display());
     let broker = Broker::start(
         Kind::Leveret,
         "logins",
-        &["password_hashing_module = argon2id"],
+        &[
+            "password_hashing_module = argon2id",
+            &format!("listeners.ssl.1 = {tls}"),
+            &format!("ssl_options.certfile = {files}/server_certificate.pem"),
+            &format!("ssl_options.keyfile = {files}/server_key.pem"),
+        ],
     )?;
     let honest = (0..HONEST_USERS).map(|number| format!("honest-{number}"));
     for user in honest.chain(["victim".to_owned(), "known".to_owned()]) {
@@ -338,7 +421,7 @@ fn start() -> Result<Broker> {
         let user = format!("costly-{number}");
         broker.ctl(&["add_user", &user, COSTLY_HASH, "--pre-hashed-password"])?;
     }
-    Ok(broker)
+    Ok((broker, door))
 }
 
 /// Each flood beside rounds without one.
@@ -349,7 +432,8 @@ pub fn run(options: &Options) -> Result<Measured> {
     };
     let (mut rows, mut records) = (Vec::new(), Vec::new());
     for (flood, name) in FLOODS.iter().filter(|(_, name)| options.wants(name)) {
-        let broker = start()?;
+        let (broker, tls) = start()?;
+        let doors = (&broker, &tls);
         let mut client = Client::connect(broker.amqp)?;
         client.declare_as("logins", &short())?;
         client.confirm_select()?;
@@ -357,8 +441,8 @@ pub fn run(options: &Options) -> Result<Measured> {
         let next = AtomicU64::new(0);
         let (mut without, mut with) = (Vec::new(), Vec::new());
         for _ in 0..rounds {
-            without.push(play(&broker, &mut client, Flood::None, &next, lasting)?);
-            with.push(play(&broker, &mut client, *flood, &next, lasting)?);
+            without.push(play(doors, &mut client, Flood::None, &next, lasting)?);
+            with.push(play(doors, &mut client, *flood, &next, lasting)?);
         }
         let (row, record) = told(name, &without, &with);
         println!("{record}");

@@ -13,7 +13,7 @@ use super::on_path::{DEEDS, OnPath};
 use super::scenarios::{await_member, await_traffic, number_of};
 use super::streams::{self, StreamNode};
 use super::{Scene, cluster, load, play};
-use crate::broker::Place;
+use crate::broker::Environment;
 use crate::cluster::{Cluster, Member};
 use crate::numbers::Random;
 use crate::ports;
@@ -50,7 +50,7 @@ impl Attacked {
             None => {
                 let own = ports::free(2 * NODES)?;
                 let (own, fronts) = own.split_at(NODES);
-                let places = own.iter().map(|address| (Place::Loopback, *address));
+                let places = own.iter().map(|address| (Environment::Loopback, *address));
                 (places.collect(), fronts.to_vec())
             }
         };
@@ -63,8 +63,8 @@ impl Attacked {
         let members: Vec<_> = places
             .into_iter()
             .zip(fronts)
-            .map(|((place, address), advertised)| Member {
-                place,
+            .map(|((environment, address), advertised)| Member {
+                environment,
                 address,
                 advertised,
             })

@@ -73,7 +73,7 @@ pub struct Delivery {
 }
 
 /// What one consumer has seen, as far as it matters for what comes next.
-pub struct View {
+pub struct ConsumerHistory {
     /// The last number of each publisher and connection of its.
     last_of: HashMap<(usize, usize), u64>,
     /// Its deliveries wait in a program of their own before they are heard of. What comes again to
@@ -81,10 +81,10 @@ pub struct View {
     hears_late: bool,
 }
 
-impl View {
+impl ConsumerHistory {
     /// Nothing seen yet.
-    pub fn new(hears_late: bool) -> View {
-        View {
+    pub fn new(hears_late: bool) -> ConsumerHistory {
+        ConsumerHistory {
             last_of: HashMap::new(),
             hears_late,
         }
@@ -264,7 +264,7 @@ impl Ledger {
         bytes: &[u8],
         redelivered: bool,
         queue: usize,
-        view: &mut View,
+        view: &mut ConsumerHistory,
     ) -> Option<Delivery> {
         let Some((publisher, sequence)) = read_body(bytes) else {
             self.accuse(format!(
@@ -443,7 +443,7 @@ mod tests {
         let ledger = Ledger::new(Rules::OneBroker);
         ledger.book(0).next = 3;
         ledger.book(0).confirmed.extend([0, 1, 2]);
-        let mut view = View::new(false);
+        let mut view = ConsumerHistory::new(false);
         let mut deliver = |sequence| {
             ledger.audit_delivery(NODE, &body(0, sequence, 5), false, 0, &mut view);
         };
@@ -470,7 +470,7 @@ mod tests {
                 ledger.book(0).begin_connection();
                 ledger.book(0).next = next;
             }
-            let mut view = View::new(false);
+            let mut view = ConsumerHistory::new(false);
             for sequence in sequences {
                 ledger.audit_delivery(NODE, &body(0, *sequence, 5), false, 0, &mut view);
             }
@@ -488,7 +488,7 @@ mod tests {
     fn what_was_settled_for_good_must_not_come_again() {
         let ledger = Ledger::new(Rules::Cluster);
         ledger.book(0).next = 2;
-        let mut view = View::new(false);
+        let mut view = ConsumerHistory::new(false);
         let mut deliver = |sequence, redelivered| {
             ledger
                 .audit_delivery(NODE, &body(0, sequence, 5), redelivered, 0, &mut view)
@@ -522,7 +522,7 @@ mod tests {
         let ledger = Ledger::new(Rules::Cluster);
         ledger.book(0).next = 1;
         let deliver = |hears_late| {
-            let mut view = View::new(hears_late);
+            let mut view = ConsumerHistory::new(hears_late);
             ledger.audit_delivery(NODE, &body(0, 0, 5), true, 0, &mut view)
         };
         let settled = deliver(false).expect("it is whole");

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 use super::foreign::{Library, Programs};
-use super::ledger::{BODY_BYTES_MAX, Delivery, Ledger, PUBLISHERS, QUEUES, View, body};
+use super::ledger::{BODY_BYTES_MAX, ConsumerHistory, Delivery, Ledger, PUBLISHERS, QUEUES, body};
 use super::streams::{self, StreamNode};
 use crate::broker;
 use crate::client::{Client, Event};
@@ -312,7 +312,7 @@ fn consume(
     } = connected;
     let in_transactions = ledger.settles_in_transactions();
     client.subscribe(&queue_name(queue), 200, in_transactions)?;
-    let mut view = View::new(hears_late);
+    let mut view = ConsumerHistory::new(hears_late);
     let mut settling = Settling::default();
     // A commit is waited for by the disks of a majority, and costs as much.
     let batch_max = if in_transactions { 150 } else { 12 };

@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result};
 
-use crate::broker::Place;
+use crate::broker::Environment;
 use crate::run;
 
 /// Where nodes listen for each other.
@@ -66,13 +66,13 @@ impl Namespaces {
     }
 
     /// Where each node runs, and its address for its peers.
-    pub fn members(&self) -> Vec<(Place, SocketAddr)> {
+    pub fn members(&self) -> Vec<(Environment, SocketAddr)> {
         let holders = self.holders.iter().enumerate();
         holders
             .map(|(node, holder)| {
                 let (ip, holder) = (address(node), holder.0.id());
-                let place = Place::Namespace { ip, holder };
-                (place, SocketAddr::new(ip, CLUSTER_PORT))
+                let environment = Environment::Namespace { ip, holder };
+                (environment, SocketAddr::new(ip, CLUSTER_PORT))
             })
             .collect()
     }
@@ -106,8 +106,8 @@ impl Namespaces {
         let mut words = words.split(' ');
         let mut command = Command::new(words.next().context("no command")?);
         command.args(words);
-        let (place, _) = &self.members()[node];
-        run::output(&mut place.enter(command))?;
+        let (environment, _) = &self.members()[node];
+        run::output(&mut environment.enter(command))?;
         Ok(())
     }
 }

@@ -233,7 +233,7 @@ fn baselines(programs: Vec<TestProgram>) -> Result<Vec<Tested>> {
             program.package,
             program.name,
             baseline.took.as_secs_f64(),
-            baseline.reach.len()
+            baseline.coverage.len()
         );
         Ok(Some((program, baseline)))
     });

@@ -17,7 +17,7 @@ use crate::run;
 
 /// Which tests of a program reach a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reach {
+pub enum Coverage {
     /// These.
     Tests(BTreeSet<String>),
     /// Somebody who is not a test's own thread, so that any of them may.
@@ -29,7 +29,7 @@ pub struct Baseline {
     /// How long all of its tests take.
     pub took: Duration,
     /// Who reaches which change.
-    pub reach: BTreeMap<u32, Reach>,
+    pub coverage: BTreeMap<u32, Coverage>,
 }
 
 /// What the tests made of a change.
@@ -76,7 +76,7 @@ pub fn baseline(program: &TestProgram) -> Result<Option<Baseline>> {
     }
     Ok(Some(Baseline {
         took: started.elapsed(),
-        reach: read_notes(&notes, &tests_of(program)?)?,
+        coverage: read_notes(&notes, &tests_of(program)?)?,
     }))
 }
 
@@ -88,11 +88,11 @@ pub fn tried(
     number: u32,
     longest: Duration,
 ) -> Result<Verdict> {
-    let Some(reach) = baseline.reach.get(&number) else {
+    let Some(coverage) = baseline.coverage.get(&number) else {
         return Ok(Verdict::NotReached);
     };
     let mut command = bounded(program)?;
-    if let Reach::Tests(names) = reach {
+    if let Coverage::Tests(names) = coverage {
         command.arg("--exact").args(names);
     }
     command.env("XTASK_MUTANT", number.to_string());
@@ -129,23 +129,23 @@ fn tests_of(program: &TestProgram) -> Result<BTreeSet<String>> {
 }
 
 /// Lines `NUMBER THREAD`.
-fn read_notes(path: &Path, tests: &BTreeSet<String>) -> Result<BTreeMap<u32, Reach>> {
+fn read_notes(path: &Path, tests: &BTreeSet<String>) -> Result<BTreeMap<u32, Coverage>> {
     // Without a change that is reached there is no file.
     let text = fs::read_to_string(path).unwrap_or_default();
-    let mut reach = BTreeMap::new();
+    let mut coverage = BTreeMap::new();
     for line in text.lines() {
         let (number, thread) = line.split_once(' ').context("a note has two words")?;
-        let reached = reach
+        let reached = coverage
             .entry(number.parse()?)
-            .or_insert_with(|| Reach::Tests(BTreeSet::new()));
+            .or_insert_with(|| Coverage::Tests(BTreeSet::new()));
         match reached {
-            Reach::Tests(names) if tests.contains(thread) => {
+            Coverage::Tests(names) if tests.contains(thread) => {
                 names.insert(thread.to_owned());
             }
-            other => *other = Reach::All,
+            other => *other = Coverage::All,
         }
     }
-    Ok(reach)
+    Ok(coverage)
 }
 
 /// Runs tests until one fails, all have passed, or it is too late.
@@ -232,7 +232,7 @@ mod tests {
         };
         let baseline = Baseline {
             took: Duration::ZERO,
-            reach: [(1, Reach::Tests(BTreeSet::new()))].into(),
+            coverage: [(1, Coverage::Tests(BTreeSet::new()))].into(),
         };
         let verdict = tried(&program, &baseline, 2, Duration::MAX).expect("it ran");
         assert_eq!(verdict, Verdict::NotReached);
@@ -248,9 +248,9 @@ mod tests {
         let path = std::env::temp_dir().join(format!("xtask-reach-{}", std::process::id()));
         fs::write(&path, "1 a::b\n2 a::b\n2 wal\n1 c\n").expect("it is written");
         let tests = ["a::b", "c"].map(str::to_owned).into();
-        let reach = read_notes(&path, &tests).expect("it is read");
-        assert_eq!(reach[&1], Reach::Tests(tests));
-        assert_eq!(reach[&2], Reach::All);
+        let coverage = read_notes(&path, &tests).expect("it is read");
+        assert_eq!(coverage[&1], Coverage::Tests(tests));
+        assert_eq!(coverage[&2], Coverage::All);
         fs::remove_file(path).expect("it is removed");
     }
 }

@@ -52,17 +52,24 @@ impl Report {
     }
 
     /// The report of a program that has ended: that it failed without naming a test is a failure of
-    /// its own, which shows the end of what was printed: the log may be where nobody can read it.
+    /// its own.
     pub(super) fn ended(self, program: &str, success: bool, log: &Path, printed: &str) -> Report {
         let mut report = self;
         if !success && report.failed.is_empty() {
-            let lines: Vec<&str> = printed.lines().collect();
-            let end = lines[lines.len().saturating_sub(SHOWN_LINES)..].join("\n");
-            let failure = format!("{program}: see {}, which ends with\n{end}", log.display());
-            report.failed.push(failure);
+            report
+                .failed
+                .push(failure(program, log, printed, SHOWN_LINES));
         }
         report
     }
+}
+
+/// Tells that a program failed, with the last lines that it printed: the log may be where nobody
+/// can read it.
+pub(super) fn failure(program: &str, log: &Path, printed: &str, shown: usize) -> String {
+    let lines: Vec<&str> = printed.lines().collect();
+    let end = lines[lines.len().saturating_sub(shown)..].join("\n");
+    format!("{program}: see {}, which ends with\n{end}", log.display())
 }
 
 /// What a suite is given.

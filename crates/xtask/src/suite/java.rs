@@ -8,10 +8,13 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::bench::{Bench, ControlledCluster, Report};
+use super::bench::{Bench, ControlledCluster, Report, failure};
 use crate::run;
 
 const DEADLINE: Duration = Duration::from_secs(600);
+
+/// Lines of a load that failed that are shown.
+const SHOWN_LINES: usize = 5;
 
 /// Maven with its repository below the target folder, in a copy of one of our projects.
 fn maven(bench_folder: &PathBuf, project: &str) -> Result<Command> {
@@ -236,7 +239,7 @@ pub fn perftest_smoke(bench: &Bench) -> Result<Report> {
         });
         match (success, received) {
             (Ok(true), Some(rate)) if rate > 0.0 => report.passed += 1,
-            _ => report.failed.push(format!("{name}: see {}", log.display())),
+            _ => report.failed.push(failure(name, &log, &text, SHOWN_LINES)),
         }
     }
     Ok(report)

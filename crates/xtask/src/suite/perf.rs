@@ -9,12 +9,15 @@ use std::time::Duration;
 use anyhow::Result;
 use serde_json::Value;
 
-use super::bench::{Bench, Report};
+use super::bench::{Bench, Report, failure};
 use crate::broker::{Kind, leveret_binary};
 use crate::run;
 
 /// A short form takes seconds; one that builds a backlog, a minute or two.
 const DEADLINE: Duration = Duration::from_secs(300);
+
+/// Lines of an experiment that failed that are shown.
+const SHOWN_LINES: usize = 5;
 
 /// What a result notes of a phase that was to end with a backlog, and did not.
 const NOT_REACHED: &str = "ended by its time, not by its backlog";
@@ -41,7 +44,10 @@ pub fn run(bench: &Bench) -> Result<Report> {
         if sound {
             report.passed += 1;
         } else {
-            report.failed.push(format!("{name}: see {}", log.display()));
+            let printed = fs::read_to_string(&log)?;
+            report
+                .failed
+                .push(failure(name, &log, &printed, SHOWN_LINES));
         }
     }
     Ok(report)

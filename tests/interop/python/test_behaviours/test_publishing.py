@@ -269,7 +269,8 @@ def test_a_channel_tells_what_happened_to_its_messages(queue):
     def told():
         connection.process_data_events(0)
         listed = interop.http("GET", "/api/channels")
-        own = [row for row in listed if row.get("connection_details", {}).get("name") in names()]
+        # Of a channel that it has only begun to count RabbitMQ says this with an empty list.
+        own = [row for row in listed if (row.get("connection_details") or {}).get("name") in names()]
         found = {row["number"]: row.get("message_stats", {}) for row in own}
         return all(
             found.get(number, {}).get(key) == count

@@ -114,6 +114,45 @@ def test_a_consumer_that_goes_gives_back_what_it_held_elsewhere(nodes, arguments
     publisher.queue_delete(queue)
 
 
+def test_queues_of_subscribers_at_a_lost_node_hold_up_no_publisher_and_go(nodes):
+    """Beside a durable queue an exchange leads to two of a node that dies and stays down: a client's
+    exclusive one, and a transient one."""
+    exchange, kept, shared = interop.unique("x"), interop.unique(), interop.unique()
+    channel = nodes.channel(0)
+    channel.exchange_declare(exchange, "fanout", durable=True)
+    channel.queue_declare(kept, durable=True, arguments=QUORUM)
+    subscriber = nodes.channel(2)
+    own = subscriber.queue_declare("", exclusive=True).method.queue
+    subscriber.queue_declare(shared)
+    for queue in (kept, own, shared):
+        subscriber.queue_bind(queue, exchange)
+    publishers = [nodes.channel(node) for node in range(2)]
+    for publisher in publishers:
+        publisher.confirm_delivery()
+
+    def is_taken(publisher):
+        """Until its node has noticed, publishes to the lost node wait, and are refused then."""
+        try:
+            publisher.basic_publish(exchange, "", b"after", PERSISTENT)
+        except pika.exceptions.NackError:
+            return False
+        return True
+
+    nodes.control(2, "kill")
+    try:
+        for publisher in publishers:
+            # Long before these queues are deleted.
+            interop.until(lambda of=publisher: is_taken(of), 5, what="a confirm")
+        interop.until(lambda: is_gone(nodes, shared), 30, what="the end of the transient queue")
+        interop.until(lambda: is_gone(nodes, own), 30, what="the end of the exclusive queue")
+        assert all(is_taken(publisher) for publisher in publishers)
+    finally:
+        nodes.control(2, "start")
+    assert len(drain(channel, kept)) >= 4
+    channel.exchange_delete(exchange)
+    channel.queue_delete(kept)
+
+
 @pytest.mark.parametrize("victim", [0, 1, 2])
 def test_what_was_confirmed_outlives_the_death_of_any_node(nodes, victim):
     """Publishers at the two other nodes go on while one is killed and comes back."""

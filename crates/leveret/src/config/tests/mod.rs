@@ -64,10 +64,10 @@ fn defaults_agree_with_the_limits_of_the_core() {
     assert_eq!(limits.heartbeat_seconds, limits::HEARTBEAT_SECONDS);
     assert_eq!(limits.message_bytes_max, limits::MESSAGE_BYTES_MAX);
     assert_eq!(limits.handshake_timeout_ms, limits::HANDSHAKE_MS_MAX);
-    assert_eq!(limits.admission.pending, limits::CONNECTIONS_PREAUTH_MAX);
+    assert_eq!(limits.admission.pending, limits::CONNECTIONS_PENDING_MAX);
     assert_eq!(
         limits.admission.pending_per_address,
-        limits::CONNECTIONS_PREAUTH_PER_IP_MAX
+        limits::CONNECTIONS_PENDING_PER_ADDRESS_MAX
     );
     assert_eq!(
         limits.consumers_per_channel_max,
@@ -80,6 +80,23 @@ fn defaults_agree_with_the_limits_of_the_core() {
     let storage = config("leveret.toml", "").storage;
     assert_eq!(storage.wal_file_bytes, limits::WAL_FILE_BYTES);
     assert_eq!(storage.cache_bytes, limits::CACHE_BYTES as u64);
+}
+
+#[test]
+fn threads_shards_and_log_files_have_the_bounds_that_a_node_starts_with() {
+    use leveret_types::limits::{IO_THREADS_MAX, SHARDS_MAX, WAL_FILE_BYTES_MAX};
+    for (key, most) in [
+        ("io_threads", IO_THREADS_MAX as u64),
+        ("shards", SHARDS_MAX as u64),
+        ("wal.file_size", WAL_FILE_BYTES_MAX),
+    ] {
+        let with = |value: u64| load("rabbitmq.conf", &format!("{key} = {value}\n"), &[]);
+        assert!(with(most).is_ok(), "{key}");
+        let Err(errors) = with(most + 1) else {
+            panic!("{key}: one beyond");
+        };
+        assert!(errors.iter().any(|error| error.contains(key)), "{errors:?}");
+    }
 }
 
 #[test]
@@ -171,7 +188,11 @@ ssl_options.versions.1 = tlsv1.3
 vm_memory_high_watermark.absolute = 512MiB
 "#;
     let config = config("leveret.toml", toml);
-    assert_eq!(config, self::config("rabbitmq.conf", conf));
+    let same = Config {
+        files: config.files.clone(),
+        ..self::config("rabbitmq.conf", conf)
+    };
+    assert_eq!(config, same);
     assert_eq!(config.listeners.amqp, ["0.0.0.0:5672".parse().unwrap()]);
     assert_eq!(config.listeners.http, "0.0.0.0:8080".parse().ok());
     assert_eq!(config.login.loopback_users, ["bob", "guest"]);

@@ -92,6 +92,7 @@ fn lines_of_public_files_are_obeyed_ignored_or_refused_with_the_reason() {
         ("management.listener.port = 15672", Ok(None)),
         ("management.listener.ssl = false", Ok(None)),
         ("management.path_prefix = /rabbit", Ok(None)),
+        ("management.login_session_timeout = 60", Ok(None)),
         (
             "management.ssl.idle_timeout = 60000",
             Ok(Some("the HTTP server tunes itself")),

@@ -17,7 +17,7 @@ use crate::serve::messages;
 use leveret_management::api::{Actor, LookedAt, Move, MoveMessages};
 use leveret_node::dead_letter::first_death;
 use leveret_node::{Question, QueueAnswer};
-use leveret_queue_host::quorum::link::Fetched;
+use leveret_queue_host::quorum::protocol::Fetched;
 use leveret_types::limits::QUEUE_LOOK_BYTES;
 use leveret_types::{Message, ProtocolError, ReplyCode};
 use running::Running;
@@ -26,7 +26,7 @@ use std::time::Instant;
 
 /// What tells a message from others: FNV-1a over its parts and their lengths. Not proof against
 /// whoever makes two messages alike on purpose, which then go together.
-fn fingerprint(message: &Message) -> u64 {
+pub(super) fn fingerprint(message: &Message) -> u64 {
     let parts = [
         message.exchange(),
         message.routing_key(),
@@ -59,13 +59,13 @@ fn destination(wanted: &MoveMessages, queue: &str, message: &Message) -> Result<
         return Err("died for another reason".to_owned());
     }
     match wanted.to.clone().or(died_in) {
-        None => Err("no dead letter: no queue is known that it came from".to_owned()),
+        None => Err("it is not a dead letter (no x-death header): name its target".to_owned()),
         Some(to) if to == queue => Err("would come back to this queue".to_owned()),
         Some(to) => Ok(to),
     }
 }
 
-fn refused(text: impl Into<String>) -> ProtocolError {
+pub(super) fn refused(text: impl Into<String>) -> ProtocolError {
     ProtocolError::channel(ReplyCode::PreconditionFailed, text.into())
 }
 
@@ -214,7 +214,7 @@ mod tests {
             (
                 &all,
                 &alive,
-                "no dead letter: no queue is known that it came from",
+                "it is not a dead letter (no x-death header): name its target",
             ),
         ] {
             assert_eq!(to(wanted, message), Err(why.to_owned()));

@@ -11,7 +11,7 @@ use leveret_management::api::{
 use leveret_node::{Caller, Env, LogPosition, Question, QueueAnswer, operator};
 use leveret_queue::{Oldest, Outcome};
 use leveret_queue_host::delayed;
-use leveret_queue_host::quorum::link::Fetched;
+use leveret_queue_host::quorum::protocol::Fetched;
 use leveret_queue_host::shard::{LocalQueueStats, Shard};
 use leveret_types::{ConnectionId, ProtocolError, QueueId, ReplyCode};
 use std::time::{Duration, Instant};
@@ -190,10 +190,14 @@ impl Admin {
         }
     }
 
-    pub(super) fn delayed_messages(&self, most: usize) -> (u64, Vec<DelayedMessage>) {
+    pub(super) fn delayed_messages(
+        &self,
+        from: (u64, u64),
+        most: usize,
+    ) -> (u64, Vec<DelayedMessage>) {
         let (total, first) = {
             let shard = self.broker.shard(delayed::SHARD);
-            (shard.delayed_count(), shard.first_delayed(most))
+            (shard.delayed_count(), shard.first_delayed(from, most))
         };
         let deadline = Instant::now() + READ_WAIT;
         let look = |which| {

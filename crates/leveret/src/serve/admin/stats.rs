@@ -2,13 +2,16 @@
 //! Apart because it only looks: nothing here changes the node or waits for it.
 
 use super::Admin;
+use crate::config::plugins::BUILT_IN;
 use crate::serve::{certificates, process, settings};
+use leveret_auth::Mechanism;
 use leveret_cluster::{BorrowedShard as _, Env as _};
 use leveret_management::Directory as _;
 use leveret_management::api::{
-    BrokerStats, ChannelStats, ConnectionContent, ConnectionStats, ConsumerStats, DiskUse, IoStats,
-    Listener, MemoryStats, MessageCounters, NodeStats, QueueDiskUse, QueueStats, ReplicaStats,
-    StreamConsumerStats, StreamProtocolStats, StreamPublisherStats, StreamStanding,
+    BrokerStats, ChannelStats, ConnectionContent, ConnectionStats, ConsumerStats, DiskUse,
+    FlowStats, FlowsOf, IoStats, Listener, MemoryStats, MessageCounters, NodeStats, PublishedStats,
+    QueueDiskUse, QueueStats, ReplicaStats, StreamConsumerStats, StreamProtocolStats,
+    StreamPublisherStats, StreamStanding,
 };
 use leveret_metadata::{QueueKind, QueueRecord};
 use leveret_node::traces::Traces;
@@ -27,6 +30,7 @@ use leveret_types::{ConnectionId, ConsumerId, FieldValue, QueueId, ReplicaId};
 use std::cell::LazyCell;
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Tags of consumers.
@@ -174,6 +178,7 @@ impl Admin {
                     ..self.deliveries_of(id)
                 },
                 follows: leader.is_some_and(|leader| leader != own),
+                damaged: stream.damaged,
                 ..QueueStats::default()
             }
         });
@@ -187,7 +192,15 @@ impl Admin {
         let stats = local_stats
             .iter()
             .map(|local_stats| self.stats_of(local_stats, &tags));
-        stats.collect()
+        let with_waiting = |stats: QueueStats| {
+            let shard = self.broker.shard(self.broker.shard_of(stats.id));
+            let waiting = shard.waiting(stats.id);
+            QueueStats {
+                waiting: waiting.map(|waiting| (waiting.by_priority_log, waiting.returned)),
+                ..stats
+            }
+        };
+        stats.map(with_waiting).collect()
     }
 
     /// The tags of the consumers of this node's clients that are named in figures of their queues.
@@ -314,6 +327,18 @@ impl Admin {
         label.unwrap_or_else(|| self.config.node_name.clone())
     }
 
+    /// The SASL mechanisms that are offered on any listener: EXTERNAL needs one that verifies
+    /// clients' certificates.
+    fn mechanisms(&self) -> Vec<&'static str> {
+        let tls = self.config.tls.as_ref();
+        let proves_names = tls.is_some_and(|tls| tls.client_authorities.is_some());
+        let offered = self.config.login.mechanisms.iter();
+        offered
+            .filter(|mechanism| proves_names || **mechanism != Mechanism::External)
+            .map(|mechanism| mechanism.name())
+            .collect()
+    }
+
     /// What is listened on now: for clients, unless an operator has suspended that.
     fn listeners(&self) -> Vec<Listener> {
         let all = self.listening.get().cloned().unwrap_or_default();
@@ -399,6 +424,10 @@ impl Admin {
                 .iter()
                 .map(|(path, _)| path.clone())
                 .collect::<Vec<PathBuf>>(),
+            config_files: self.config.files.clone(),
+            mechanisms: self.mechanisms(),
+            plugins: BUILT_IN,
+            tags: self.config.tags.clone(),
             listeners: self.listeners(),
             serving: self.broker.serving(),
             forgotten: self.broker.is_forgotten(),
@@ -527,6 +556,7 @@ impl Admin {
                     counters.messages_dead_lettered_delivery_limit,
                 ),
             ],
+            messages_refused: counters.messages_refused,
             connections_opened: counters.connections_opened,
             connections_closed: counters.connections_closed,
             channels_opened: counters.channels_opened,
@@ -552,6 +582,7 @@ impl Admin {
             message_bytes: counters.message_bytes,
             confirms: counters.confirms,
             stream_confirms: counters.stream_confirms,
+            waits: counters.waits,
             acknowledgements: counters.acknowledgements,
             stream: stream_protocol_stats(&counters, &there),
         }
@@ -600,6 +631,7 @@ impl Admin {
         (!status.vhost.is_empty()).then(|| ConnectionContent {
             channels: channel_stats(&status).collect(),
             consumers: self.consumers_in(&status),
+            published: published_stats(&status),
             connection: connection_stats(status),
         })
     }
@@ -619,6 +651,24 @@ impl Admin {
         let some = |ids: &[ConnectionId]| some_connections(&self.broker, &Which::These(ids.into()));
         let found = ids.chunks(LISTED_MAX).flat_map(some);
         found.filter_map(|status| self.content_of(status)).collect()
+    }
+
+    pub(super) fn flows_of(&self, of: FlowsOf<'_>) -> Vec<FlowStats> {
+        let flows = self.broker.registry().flows();
+        let flows = match of {
+            FlowsOf::Node => flows.all(None),
+            FlowsOf::Vhost(vhost) => flows.all(Some(vhost)),
+            FlowsOf::Queue(queue) => flows.to_queue(queue),
+            FlowsOf::Exchange { vhost, exchange } => flows.from_exchange(vhost, exchange),
+        };
+        let stats = flows.iter().map(|flow| FlowStats {
+            vhost: Arc::clone(&flow.vhost),
+            exchange: Arc::clone(&flow.exchange),
+            queue: flow.queue,
+            queue_name: Arc::clone(&flow.queue_name),
+            messages: flow.messages(),
+        });
+        stats.collect()
     }
 
     pub(super) fn consumers_of_queue(
@@ -665,7 +715,10 @@ impl Admin {
                 single_active,
                 unacknowledged: held,
                 oldest_unacknowledged_ms: since_ms,
-                arguments: consumer.arguments.clone(),
+                arguments: consumer.arguments.to_table(),
+                delivered: consumer.delivered.messages,
+                redelivered: consumer.delivered.redelivered,
+                acknowledged: consumer.acknowledged,
             }
         });
         let subscriptions = connection.stream_subscriptions.iter();
@@ -862,6 +915,16 @@ pub(super) fn channel_stats(
         messages: channel_counters(channel),
         ..ChannelStats::default()
     })
+}
+
+fn published_stats(connection: &ConnectionStatus) -> Vec<PublishedStats> {
+    let published = connection.published.iter().map(|published| PublishedStats {
+        channel: published.channel.0,
+        exchange: Arc::clone(&published.exchange),
+        messages: published.messages,
+        queues: published.queues.clone(),
+    });
+    published.collect()
 }
 
 fn channel_counters(channel: &ChannelStatus) -> MessageCounters {

@@ -3,15 +3,15 @@
 use super::super::messages;
 use super::Admin;
 use leveret_management::api::{
-    Browse, Browsed, StreamGroup, StreamGroups, StreamMessage, StreamPlace,
+    Browse, Browsed, StreamGroup, StreamGroups, StreamMessage, StreamStart,
 };
 use leveret_management::directory::Queue;
 use leveret_node::move_group;
 use leveret_queue_host::browsing::{Seen, look};
 use leveret_shell::stream_thread::StreamReading;
 use leveret_stream::{
-    Command, Event, Filter, OffsetSpec, ReaderId, Reference, Refusal, RequestId, SessionId,
-    SharedChunk, StoredBy, StreamStats,
+    Command, Event, Filter, OffsetSpec, ReaderId, Reference, Refusal, RequestId, SharedChunk,
+    StreamStats,
 };
 use leveret_types::QueueId;
 use leveret_types::limits::{STREAM_BROWSE_BYTES, STREAM_BROWSE_READ_BYTES, STREAM_BROWSERS_MAX};
@@ -53,32 +53,27 @@ impl Admin {
         let Some(reference) = Reference::new(name.as_bytes().to_vec().into()) else {
             return kept.then(|| Err("the name is none of a consumer".to_owned()));
         };
-        let store = Command::StoreOffset {
-            stream,
-            reference,
-            offset,
-            by: StoredBy::Operator,
-        };
-        // Nobody hears that there is room again: who asked tries again.
-        let store = || self.broker.streams.say(SessionId::Nobody, store);
-        kept.then(|| store().map_err(|_| "the node has no room for it now: try again".to_owned()))
+        match kept {
+            true => self.broker.streams.set_offset(stream, &reference, offset),
+            false => None,
+        }
     }
 
     pub(super) fn set_group(
         &self,
         stream: QueueId,
         name: &str,
-        to: StreamPlace,
+        to: StreamStart,
     ) -> Option<Result<u64, String>> {
         let kept = self.broker.streams.groups(Some(stream));
         let stats = kept.first()?.stats;
         let end = stats.committed_offset.unwrap_or(0);
         // A group goes on behind the offset that it has stored.
         let offset = match to {
-            StreamPlace::Offset(offset) => Ok(offset),
-            StreamPlace::Last => Ok(end),
-            StreamPlace::First => Ok(stats.first_chunk.unwrap_or(0).saturating_sub(1)),
-            StreamPlace::TimestampMs(_) => self.first_from(stream, to).map(|found| match found {
+            StreamStart::Offset(offset) => Ok(offset),
+            StreamStart::Last => Ok(end),
+            StreamStart::First => Ok(stats.first_chunk.unwrap_or(0).saturating_sub(1)),
+            StreamStart::TimestampMs(_) => self.first_from(stream, to).map(|found| match found {
                 Some(first) => first.saturating_sub(1),
                 None => end,
             }),
@@ -105,7 +100,7 @@ impl Admin {
     }
 
     /// The offset of the first chunk from a place on; none if there is none yet.
-    fn first_from(&self, stream: QueueId, from: StreamPlace) -> Result<Option<u64>, String> {
+    fn first_from(&self, stream: QueueId, from: StreamStart) -> Result<Option<u64>, String> {
         let browse = Browse {
             from,
             count: 1,
@@ -275,14 +270,14 @@ impl Look {
         let end = committed + 1;
         self.last = self.resolve(OffsetSpec::Last)?;
         let (spec, from) = match browse.from {
-            StreamPlace::First => (OffsetSpec::First, 0),
-            StreamPlace::Offset(from) => (OffsetSpec::Offset(from.min(self.last)), from),
-            StreamPlace::Last => {
+            StreamStart::First => (OffsetSpec::First, 0),
+            StreamStart::Offset(from) => (OffsetSpec::Offset(from.min(self.last)), from),
+            StreamStart::Last => {
                 let last = stats.last_record.unwrap_or(committed);
                 let from = (last + 1).saturating_sub(browse.count as u64);
                 (OffsetSpec::Offset(from.min(self.last)), from)
             }
-            StreamPlace::TimestampMs(time) => {
+            StreamStart::TimestampMs(time) => {
                 let spec = OffsetSpec::TimestampMs(time);
                 (spec, if self.resolve(spec)? < end { 0 } else { end })
             }

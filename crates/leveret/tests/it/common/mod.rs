@@ -12,34 +12,31 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
+use tempfile::TempDir;
 
 pub const BINARY: &str = env!("CARGO_BIN_EXE_leveret");
 
 /// A folder of a test's own, gone at its end.
-pub struct Folder(pub PathBuf);
+pub struct Folder(TempDir);
 
 impl Folder {
     pub fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("leveret-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&path);
-        fs::create_dir_all(&path).expect("a folder");
-        Self(path)
+        let prefix = format!("leveret-{name}-");
+        Self(TempDir::with_prefix(prefix).expect("a folder"))
+    }
+
+    pub fn path(&self) -> &Path {
+        self.0.path()
     }
 
     pub fn data(&self) -> PathBuf {
-        self.0.join("data")
+        self.path().join("data")
     }
 
     pub fn write(&self, name: &str, text: &str) -> PathBuf {
-        let path = self.0.join(name);
+        let path = self.path().join(name);
         fs::write(&path, text).expect("a file");
         path
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 

@@ -4,7 +4,9 @@
 //! Every script ends with the proof that the log says it all: replayed from nothing it gives the
 //! same durable content, and so does the snapshot.
 
-use leveret_metadata::{Catalogue, CatalogueError, Change, Command, Config, Endpoint, Outcome};
+use leveret_metadata::{
+    Catalogue, CatalogueError, Change, Command, Config, Endpoint, Outcome, Vhost,
+};
 use leveret_types::{ConnectionId, FieldTable, FieldValue, ProtocolError};
 
 pub struct World {
@@ -57,6 +59,28 @@ fn option<'a>(words: &[&'a str], name: &str) -> Option<&'a str> {
         .find_map(|word| word.strip_prefix(name)?.strip_prefix('='))
 }
 
+/// What all arguments of a catalogue come to, and what counts with them.
+fn arguments_of(catalogue: &Catalogue) -> u64 {
+    let value = |value: &FieldValue| size_of::<FieldValue>() + value.weight();
+    let of_vhost = |vhost: &Vhost| -> usize {
+        let exchanges = vhost
+            .exchanges()
+            .map(|exchange| exchange.arguments().weight());
+        let bindings = vhost.router().bindings();
+        let bindings = bindings.map(|binding| binding.arguments.weight());
+        let policies = vhost.policies().chain(vhost.operator_policies());
+        let policies = policies.map(|policy| policy.definition.weight());
+        let parameters = vhost.parameters().map(|(_, _, of)| value(of));
+        let all = exchanges.chain(bindings).chain(policies);
+        all.chain(parameters).sum()
+    };
+    let queues = catalogue.queues(None);
+    let queues: usize = queues.map(|queue| queue.arguments().weight()).sum();
+    let globals: usize = catalogue.global_parameters().map(|(_, of)| value(of)).sum();
+    let vhosts: usize = catalogue.vhosts().map(of_vhost).sum();
+    (queues + globals + vhosts) as u64
+}
+
 fn endpoint(word: &str) -> Endpoint {
     match word.strip_prefix('@') {
         Some(name) => Endpoint::Exchange(name.to_owned()),
@@ -101,6 +125,8 @@ impl World {
         let known = self.catalogue.unchanged_by(command);
         let would_create = self.catalogue.would_create(command);
         let applied = self.catalogue.apply(command);
+        let counted = self.catalogue.argument_bytes();
+        assert_eq!(counted, arguments_of(&self.catalogue), "{command:?}");
         self.check_known(command, known.as_ref(), &applied);
         if let Ok(outcome) = &applied {
             self.check_growth(command, would_create, outcome);
@@ -266,6 +292,7 @@ impl World {
             queues_max: 0,
             exchanges_max: 0,
             vhosts_max: 0,
+            argument_bytes_max: 0,
             ..Config::default()
         };
         let mut replayed = Catalogue::new(config());
@@ -279,6 +306,7 @@ impl World {
         assert_eq!(replayed.snapshot(), snapshot);
         let restored = Catalogue::restore(config(), &snapshot).expect("a snapshot");
         assert_eq!(restored.snapshot(), snapshot);
+        assert_eq!(restored.argument_bytes(), arguments_of(&restored));
         for queue in restored.queues(None) {
             assert_eq!(Some(queue), self.catalogue.queue(queue.id()));
         }

@@ -8,6 +8,7 @@
 //! attach 7 [noack]            a client consumes; also `prefetch=N`, and `narrow` without room
 //! cancel|detach|unblock 7     of a consumer
 //! publish N, accept 7 0..2    operations; also `reject`, `requeue`, `return`
+//! dead-letter 5               another queue's message, which leaves that once it is here
 //! get 9 [noack], purge, count, peek 0
 //! poll WORDS                  the same of one who asks again, and gets the answer so
 //! run MS                      time passes
@@ -22,10 +23,12 @@
 //! ```
 
 use super::*;
+use crate::effects::{Deferred, Then};
 use crate::link::Link;
+use crate::notify::Afterwards;
 use crate::queue_host::{Get, HostContext};
 use crate::quorum::RemoteQueues;
-use crate::quorum::link::{Event, Fetched, LocalDelivery, Origin};
+use crate::quorum::protocol::{Event, Fetched, LocalDelivery, Origin};
 use crate::quorum::remote_queues::Received;
 use leveret_queue::Outcome;
 use leveret_storage::{Folders, MemoryDisk, Options, ShardLogs, recover};
@@ -187,7 +190,7 @@ fn operation(of: &Operation) -> String {
     }
 }
 
-fn registration(of: &crate::quorum::link::Registration) -> String {
+fn registration(of: &crate::quorum::protocol::Registration) -> String {
     let mut text = format!("present {}", of.first_sequence);
     for subscription in &of.subscriptions {
         let kind = match subscription.consumer {
@@ -210,12 +213,13 @@ fn registration(of: &crate::quorum::link::Registration) -> String {
 
 fn command(of: &Command) -> String {
     match of {
-        Command::Present(of) => registration(of),
-        Command::Absent { term } => format!("absent {term}"),
+        Command::Register(of) => registration(of),
+        Command::NothingToRegister { term } => format!("absent {term}"),
         Command::Operations { first, operations } => {
             let all: Vec<String> = operations.iter().map(operation).collect();
             format!("{first}: {}", all.join(" & "))
         }
+        Command::Acknowledged { first } => format!("heard {first}"),
         Command::Attach(consumer) => format!("attach {}", consumer.id.0),
         Command::Cancel(consumer) => format!("cancel {}", consumer.0),
         Command::Detach(consumer) => format!("detach {}", consumer.0),
@@ -297,13 +301,16 @@ impl Desk {
         run(remote_queue, context)
     }
 
-    fn reach<R>(&mut self, run: impl FnOnce(&mut RemoteQueues, &mut Reach<'_>) -> R) -> R {
-        let reach = &mut Reach {
+    fn with_context<R>(
+        &mut self,
+        run: impl FnOnce(&mut RemoteQueues, &mut RemoteContext<'_>) -> R,
+    ) -> R {
+        let context = &mut RemoteContext {
             now: self.now,
             node: HERE,
             effects: &mut self.effects,
         };
-        run(&mut self.remote_queues, reach)
+        run(&mut self.remote_queues, context)
     }
 
     /// Does what a shard does after each event.
@@ -323,6 +330,17 @@ impl Desk {
             });
             self.remote_queues.note_deadline(QUEUE);
         }
+        for deferred in std::mem::take(&mut self.effects.deferred) {
+            let Deferred::Afterwards {
+                then: Then::DeadLettered { index, .. },
+                refused,
+            } = deferred
+            else {
+                panic!("{deferred:?}");
+            };
+            let became = if refused { "not arrived" } else { "arrived" };
+            heard.push(format!("{became} {index}"));
+        }
         let posts = std::mem::take(&mut self.effects.posts);
         heard.extend(posts.iter().map(|(_, event)| posted(event)));
     }
@@ -340,7 +358,7 @@ impl Desk {
 
     fn publish(&mut self, count: &str, words: &[&str]) {
         for _ in 0..number(count) {
-            let number = self.known().map_or(1, |of| of.journal.next());
+            let number = self.known().map_or(1, |of| of.pending_operations.next());
             let bytes = value(words, "bytes").unwrap_or(8) as usize;
             let (message, notify) = (message(number, bytes), Notify::Connection(ConnectionId(7)));
             let kept = self
@@ -350,6 +368,17 @@ impl Desk {
                 other => self.heard.push(format!("{other:?}").to_lowercase()),
             }
         }
+    }
+
+    fn dead_letter(&mut self, index: u64) {
+        let then = Afterwards::new(Then::DeadLettered {
+            queue: QueueId(512),
+            priority_log: 0,
+            index,
+        });
+        let (message, notify) = (message(index, 8), Notify::Then(Arc::clone(&then)));
+        self.with(|of, context| of.publish(context, &message, &mut Bodies::default(), &notify));
+        assert!(then.filled().is_none(), "it is under way");
     }
 
     fn known(&self) -> Option<&RemoteQueue> {
@@ -430,7 +459,7 @@ impl Desk {
             ["run", ms] => {
                 for _ in 0..number::<u64>(ms) {
                     self.now.monotonic_ms += 1;
-                    self.reach(|queues, reach| queues.tick(reach));
+                    self.with_context(|queues, context| queues.tick(context));
                     self.finish();
                 }
             }
@@ -442,14 +471,15 @@ impl Desk {
                 }),
             ["down", node] => {
                 let node = NodeId(number(node));
-                self.reach(|queues, reach| queues.peer_down(node, reach));
+                self.with_context(|queues, context| queues.peer_down(node, context));
             }
             ["up", node] => self.remote_queues.peer_up(self.now, NodeId(number(node))),
             ["single", node] => {
                 let nodes = [NodeId(number(node))];
                 self.remote_queues.place(QUEUE, &nodes, true);
             }
-            ["remove"] => self.reach(|queues, reach| queues.remove(QUEUE, reach)),
+            ["dead-letter", index] => self.dead_letter(number(index)),
+            ["remove"] => self.with_context(|queues, context| queues.remove(QUEUE, context)),
             ["active", of] => {
                 let active = self.with(|queue, _| queue.single_active(id(of)));
                 self.heard.push(format!("{active:?}"));
@@ -474,8 +504,9 @@ impl Desk {
         match *words {
             [node, ref words @ ..] => {
                 let (node, said) = (NodeId(number(node)), event(words));
-                let received =
-                    self.reach(|queues, reach| queues.receive(QUEUE, node, session, said, reach));
+                let received = self.with_context(|queues, context| {
+                    queues.receive(QUEUE, node, session, said, context)
+                });
                 if let Received::Answer(said) = received {
                     self.heard
                         .push(format!("to {}: {}", node.0, command(&said)));

@@ -1,8 +1,8 @@
 //! Where the leader is, and what it is told of this node when it is found.
 
 use super::leader_search::{ANSWER_MS, LeaderLocation};
-use super::{Reach, RemoteQueue};
-use crate::quorum::link::{HeldRange, Operation, RegisteredSubscription, Registration};
+use super::{RemoteContext, RemoteQueue};
+use crate::quorum::protocol::{HeldRange, Operation, RegisteredSubscription, Registration};
 use leveret_types::{NodeId, Now};
 
 impl RemoteQueue {
@@ -16,7 +16,7 @@ impl RemoteQueue {
     /// Presents itself to a node: with that a session begins.
     pub(super) fn present_to(&mut self, now: Now, node: NodeId, session: u64) {
         self.leader.ask(now, node);
-        self.session.begin(session, self.journal.first());
+        self.session.begin(session, self.pending_operations.first());
         for subscription in self.subscriptions.values_mut() {
             subscription.credit = (0, 0);
         }
@@ -28,13 +28,13 @@ impl RemoteQueue {
         node: NodeId,
         term: u64,
         session: u64,
-        reach: &mut Reach<'_>,
+        context: &mut RemoteContext<'_>,
     ) -> bool {
         if !self.leader.hears_of(term) {
             return false;
         }
-        self.end_waiting_deliveries(reach);
-        self.present_to(reach.now, node, session);
+        self.end_waiting_deliveries(context);
+        self.present_to(context.now, node, session);
         true
     }
 
@@ -44,23 +44,23 @@ impl RemoteQueue {
         from: NodeId,
         (term, leader): (u64, Option<NodeId>),
         next: u64,
-        reach: &mut Reach<'_>,
+        context: &mut RemoteContext<'_>,
     ) {
         if !self.leader.is_at(from) {
             return;
         }
-        self.lose(reach);
+        self.lose(context);
         if let Some(leader) = leader.filter(|_| self.leader.follows(term)) {
-            self.present_to(reach.now, leader, next);
+            self.present_to(context.now, leader, next);
         }
     }
 
     /// The leader is gone, or the way to it.
-    pub(crate) fn lose(&mut self, reach: &mut Reach<'_>) {
-        self.end_waiting_deliveries(reach);
-        let was = self.leader.place != LeaderLocation::Unknown;
+    pub(crate) fn lose(&mut self, context: &mut RemoteContext<'_>) {
+        self.end_waiting_deliveries(context);
+        let was = self.leader.location != LeaderLocation::Unknown;
         self.session.end(was);
-        self.leader.lose(reach.now);
+        self.leader.lose(context.now);
     }
 
     /// A node is up that may lead, or know who does: it is worth asking before long.
@@ -74,7 +74,9 @@ impl RemoteQueue {
             .map(|(id, subscription)| subscription.registered(*id))
             .collect();
         subscriptions.sort_unstable_by_key(|subscription| subscription.id);
-        for (number, pending) in (self.journal.first()..).zip(self.journal.iter()) {
+        for (number, pending) in
+            (self.pending_operations.first()..).zip(self.pending_operations.iter())
+        {
             let Operation::Settle(settle) = &pending.operation else {
                 continue;
             };
@@ -102,7 +104,7 @@ impl RemoteQueue {
         Registration {
             start,
             term: self.leader.term,
-            first_sequence: self.journal.first(),
+            first_sequence: self.pending_operations.first(),
             subscriptions,
         }
     }

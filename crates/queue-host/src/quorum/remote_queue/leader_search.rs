@@ -25,7 +25,7 @@ pub(crate) enum LeaderLocation {
 /// What is known of the leader, and how the search for it goes.
 #[derive(Debug)]
 pub(super) struct LeaderSearch {
-    pub(super) place: LeaderLocation,
+    pub(super) location: LeaderLocation,
     /// The latest term of which a leader was heard.
     pub(super) term: u64,
     /// Looks for the leader since it was last known.
@@ -37,7 +37,7 @@ pub(super) struct LeaderSearch {
 impl LeaderSearch {
     pub const fn new() -> Self {
         Self {
-            place: LeaderLocation::Unknown,
+            location: LeaderLocation::Unknown,
             term: 0,
             attempts: 0,
             hints: 0,
@@ -46,12 +46,12 @@ impl LeaderSearch {
     }
 
     pub(super) const fn is_known(&self) -> bool {
-        matches!(self.place, LeaderLocation::Led(_))
+        matches!(self.location, LeaderLocation::Led(_))
     }
 
     /// Whether this node leads, or was asked.
     pub(super) fn is_at(&self, node: NodeId) -> bool {
-        self.place == LeaderLocation::Asked(node) || self.place == LeaderLocation::Led(node)
+        self.location == LeaderLocation::Asked(node) || self.location == LeaderLocation::Led(node)
     }
 
     /// Who is to be asked next of those who are worth it, in their order; nobody where there is
@@ -68,7 +68,7 @@ impl LeaderSearch {
 
     /// A node is asked, which must answer in time.
     pub(super) const fn ask(&mut self, now: Now, node: NodeId) {
-        self.place = LeaderLocation::Asked(node);
+        self.location = LeaderLocation::Asked(node);
         self.retry_at_ms = now.monotonic_ms + ANSWER_MS;
     }
 
@@ -93,13 +93,13 @@ impl LeaderSearch {
 
     /// The leader has answered.
     pub(super) const fn found(&mut self, node: NodeId) {
-        self.place = LeaderLocation::Led(node);
+        self.location = LeaderLocation::Led(node);
         (self.attempts, self.hints) = (0, 0);
     }
 
     /// The leader, or who was asked, is not there any more.
     pub(super) fn lose(&mut self, now: Now) {
-        self.place = LeaderLocation::Unknown;
+        self.location = LeaderLocation::Unknown;
         self.look_later(now);
     }
 
@@ -111,7 +111,7 @@ impl LeaderSearch {
 
     /// A node is up that may lead, or know who does: it is worth asking before long.
     pub(super) fn look_soon(&mut self, now: Now) {
-        if self.place == LeaderLocation::Unknown {
+        if self.location == LeaderLocation::Unknown {
             self.retry_at_ms = self.retry_at_ms.min(now.monotonic_ms + RETRY_MS.start);
         }
     }

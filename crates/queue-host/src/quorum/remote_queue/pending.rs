@@ -2,7 +2,7 @@
 //! them.
 
 use crate::notify::Notify;
-use crate::quorum::link::Operation;
+use crate::quorum::protocol::Operation;
 use leveret_types::limits::{PENDING_OPERATION_BYTES_MAX, PENDING_OPERATIONS_MAX};
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -17,11 +17,12 @@ const OPERATION_BYTES: usize = 64;
 pub(super) struct PendingOperation {
     pub(super) operation: Operation,
     pub(super) notify: Notify,
-    /// Of the messages that a settle is about: see [`crate::quorum::link::HeldRange::acquired`].
+    /// Of the messages that a settle is about: see
+    /// [`crate::quorum::protocol::HeldRange::acquired`].
     pub(super) acquired: u32,
 }
 
-/// The bytes that all journals of a shard may keep together, and how many they do.
+/// The bytes that the pending operations of a shard may be together, and how many they do.
 #[derive(Debug)]
 pub(crate) struct Budget {
     max: usize,
@@ -39,7 +40,7 @@ impl Budget {
         })
     }
 
-    // Its journals are all in one shard: nobody else changes it meanwhile.
+    // Who shares it is in one shard: nobody else changes it meanwhile.
     fn change(&self, from: usize, to: usize) {
         let bytes = self.bytes.load(Ordering::Relaxed) - from + to;
         self.bytes.store(bytes, Ordering::Relaxed);
@@ -50,7 +51,7 @@ impl Budget {
     }
 
     /// Somebody is held back because it is used up; nothing if it is not.
-    pub(super) fn wait(&self) {
+    pub(super) fn register_waiter(&self) {
         if self.is_full() {
             self.is_awaited.store(true, Ordering::Relaxed);
         }
@@ -70,7 +71,7 @@ impl Budget {
 
 /// Operations without an answer, in order.
 #[derive(Debug)]
-pub(super) struct Journal {
+pub(super) struct PendingOperations {
     pending: VecDeque<PendingOperation>,
     /// Number of the first of them.
     first: u64,
@@ -78,13 +79,13 @@ pub(super) struct Journal {
     together: Arc<Budget>,
 }
 
-impl Drop for Journal {
+impl Drop for PendingOperations {
     fn drop(&mut self) {
         self.together.change(self.bytes, 0);
     }
 }
 
-impl Journal {
+impl PendingOperations {
     pub const fn new(together: Arc<Budget>) -> Self {
         Self {
             pending: VecDeque::new(),
@@ -94,7 +95,7 @@ impl Journal {
         }
     }
 
-    /// What it keeps in `together` with other journals.
+    /// What it keeps in `together` with other remote queues.
     pub(super) fn together(&self) -> &Budget {
         &self.together
     }
@@ -233,16 +234,16 @@ mod tests {
     }
 
     #[test]
-    fn journals_share_what_they_may_keep() {
+    fn remote_queues_share_what_they_may_keep() {
         let together = Budget::new(3 * OPERATION_BYTES);
-        let mut a = Journal::new(Arc::clone(&together));
-        let mut b = Journal::new(Arc::clone(&together));
+        let mut a = PendingOperations::new(Arc::clone(&together));
+        let mut b = PendingOperations::new(Arc::clone(&together));
         a.push(nothing());
         b.push(nothing());
         assert!(!a.is_full() && !b.is_full(), "one below the bound");
         a.push(nothing());
         assert!(a.is_full() && b.is_full(), "at the bound");
-        b.together().wait();
+        b.together().register_waiter();
         assert!(!together.has_room_again());
         a.pop_through(1);
         assert!(!together.has_room_again(), "not before half of it is free");
@@ -254,46 +255,49 @@ mod tests {
 
     #[test]
     fn there_is_room_again_when_half_of_it_is_free_of_the_number_and_of_the_bytes() {
-        let mut journal = Journal::new(Budget::new(usize::MAX));
+        let mut pending_operations = PendingOperations::new(Budget::new(usize::MAX));
         for _ in 0..PENDING_OPERATIONS_MAX {
-            assert!(!journal.is_full());
-            journal.push(nothing());
+            assert!(!pending_operations.is_full());
+            pending_operations.push(nothing());
         }
-        assert!(journal.is_full() && !journal.is_roomy());
+        assert!(pending_operations.is_full() && !pending_operations.is_roomy());
         let half = PENDING_OPERATIONS_MAX as u64 / 2;
-        (1..half).for_each(|_| drop(journal.pop_through(half)));
-        assert!(!journal.is_full() && !journal.is_roomy());
-        journal.pop_through(half);
-        assert!(journal.is_roomy());
+        (1..half).for_each(|_| drop(pending_operations.pop_through(half)));
+        assert!(!pending_operations.is_full() && !pending_operations.is_roomy());
+        pending_operations.pop_through(half);
+        assert!(pending_operations.is_roomy());
         let publish = || PendingOperation {
             operation: Operation::Publish(message(PENDING_OPERATION_BYTES_MAX / 4)),
             ..nothing()
         };
-        let mut journal = Journal::new(Budget::new(usize::MAX));
+        let mut pending_operations = PendingOperations::new(Budget::new(usize::MAX));
         for _ in 0..4 {
-            assert!(!journal.is_full());
-            journal.push(publish());
+            assert!(!pending_operations.is_full());
+            pending_operations.push(publish());
         }
-        assert!(journal.is_full() && !journal.is_roomy());
-        (1..=2).for_each(|number| drop(journal.pop_through(number)));
-        assert!(!journal.is_full() && !journal.is_roomy(), "more than half");
-        journal.pop_through(3);
-        assert!(journal.is_roomy());
+        assert!(pending_operations.is_full() && !pending_operations.is_roomy());
+        (1..=2).for_each(|number| drop(pending_operations.pop_through(number)));
+        assert!(
+            !pending_operations.is_full() && !pending_operations.is_roomy(),
+            "more than half"
+        );
+        pending_operations.pop_through(3);
+        assert!(pending_operations.is_roomy());
     }
 
     #[test]
     fn a_publish_that_is_answered_before_its_turn_weighs_no_more_than_its_place() {
-        let mut journal = Journal::new(Budget::new(usize::MAX));
+        let mut pending_operations = PendingOperations::new(Budget::new(usize::MAX));
         for _ in 0..4 {
-            journal.push(PendingOperation {
+            pending_operations.push(PendingOperation {
                 operation: Operation::Publish(message(PENDING_OPERATION_BYTES_MAX / 4)),
                 ..nothing()
             });
         }
-        assert!(journal.is_full());
+        assert!(pending_operations.is_full());
         let mut told = Vec::new();
-        journal.void(1..4, |number, _| told.push(number));
+        pending_operations.void(1..4, |number, _| told.push(number));
         assert_eq!(told, [1, 2, 3]);
-        assert!(!journal.is_full() && journal.is_roomy());
+        assert!(!pending_operations.is_full() && pending_operations.is_roomy());
     }
 }

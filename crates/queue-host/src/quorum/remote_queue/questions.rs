@@ -2,7 +2,7 @@
 
 use crate::events::QueueAnswer;
 use crate::queue_host::Asker;
-use crate::quorum::link::Command;
+use crate::quorum::protocol::Command;
 use leveret_queue::Consumer;
 use leveret_types::limits::{LEADER_WAIT_MS_MAX, PARKED_ANSWERS_MAX};
 use leveret_types::{ConsumerId, Now};

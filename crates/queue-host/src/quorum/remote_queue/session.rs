@@ -1,11 +1,13 @@
 //! What a remote queue and its leader say to each other in a session.
 
 use super::waiting_deliveries::Incoming;
-use super::{LeaderLocation, Put, Question, Reach, RemoteQueue, Request, Subscription, acquired};
+use super::{
+    LeaderLocation, Put, Question, RemoteContext, RemoteQueue, Request, Subscription, acquired,
+};
 use crate::events::{QueueAnswer, QueueEvent};
 use crate::notify::Notify;
 use crate::queue_host::Asker;
-use crate::quorum::link::{Command, Event, Operation, Settle};
+use crate::quorum::protocol::{Command, Event, Operation, Settle};
 use leveret_client::{Delivery, Reply};
 use leveret_queue::Outcome;
 use leveret_types::limits::QUORUM_QUIET_MS;
@@ -15,6 +17,8 @@ use std::ops::Range;
 
 /// Settles that are said together later than at once, at most.
 const PATIENT_SETTLES: u64 = 4;
+/// Times that a leader says that publishes are refused after which it is told that this is known.
+const REFUSALS_UNTOLD: u32 = 64;
 
 /// The session that was registered last.
 #[derive(Debug)]
@@ -32,6 +36,8 @@ pub(super) struct Session {
     pub(super) ever_sent: u64,
     /// When operations were said last, on the monotonic clock.
     pub(super) said_ms: u64,
+    /// How often something was refused since the leader was told what is known here.
+    pub(super) refusals: u32,
     /// What else is to be said, each before the operation of that number.
     pub(super) control: VecDeque<(u64, Command)>,
 }
@@ -45,6 +51,7 @@ impl Session {
             sent: 1,
             ever_sent: 1,
             said_ms: 0,
+            refusals: 0,
             control: VecDeque::new(),
         }
     }
@@ -54,6 +61,7 @@ impl Session {
         self.number = number;
         self.present = true;
         self.sent = first;
+        self.refusals = 0;
         self.control.clear();
     }
 
@@ -79,12 +87,12 @@ impl RemoteQueue {
         start: u64,
         mut put: impl FnMut(Put<'_, Box<dyn Iterator<Item = &'_ Operation> + '_>>),
     ) {
-        match self.leader.place {
+        match self.leader.location {
             LeaderLocation::Unknown => return,
             LeaderLocation::Asked(_) => {
                 if std::mem::take(&mut self.session.present) {
                     let registration = Box::new(self.registration(start));
-                    put(Put::Message(Command::Present(registration)));
+                    put(Put::Message(Command::Register(registration)));
                 }
                 return;
             }
@@ -92,10 +100,10 @@ impl RemoteQueue {
         }
         loop {
             let until = self.session.control.front().map_or(u64::MAX, |(at, _)| *at);
-            let until = until.min(self.journal.next());
+            let until = until.min(self.pending_operations.next());
             let sent = self.session.sent;
             if sent < until {
-                let operations = self.journal.range(sent..until);
+                let operations = self.pending_operations.range(sent..until);
                 put(Put::Operations(sent, Box::new(operations)));
                 self.session.sent_until(until);
             }
@@ -109,18 +117,18 @@ impl RemoteQueue {
     /// Whether nobody waits for what is to be said now: a few settles that come after a while, of
     /// consumers that may get as much as they hold without them.
     pub(crate) fn may_wait(&mut self, now: Now) -> bool {
-        let unsent = self.session.sent..self.journal.next();
+        let unsent = self.session.sent..self.pending_operations.next();
         if unsent.is_empty() {
             return false;
         }
         let said_ms = std::mem::replace(&mut self.session.said_ms, now.monotonic_ms);
         let is_after_a_while = now.monotonic_ms >= said_ms + QUORUM_QUIET_MS;
-        let is_led = matches!(self.leader.place, LeaderLocation::Led(_));
+        let is_led = matches!(self.leader.location, LeaderLocation::Led(_));
         let are_few = unsent.end - unsent.start <= PATIENT_SETTLES;
         if !is_after_a_while || !is_led || !are_few || !self.session.control.is_empty() {
             return false;
         }
-        let mut operations = self.journal.range(unsent);
+        let mut operations = self.pending_operations.range(unsent);
         operations.all(|operation| match operation {
             Operation::Settle(settle) => self.has_credit_besides(settle),
             Operation::Publish(_) | Operation::Nothing => false,
@@ -147,17 +155,17 @@ impl RemoteQueue {
         from: NodeId,
         message: Event,
         next: u64,
-        reach: &mut Reach<'_>,
+        context: &mut RemoteContext<'_>,
     ) {
         match message {
             Event::Leading { term } => {
-                self.leading(from, term, next, reach);
+                self.leading(from, term, next, context);
             }
             Event::NotLeader { term, leader } => {
-                self.not_leader(from, (term, leader), next, reach);
+                self.not_leader(from, (term, leader), next, context);
             }
-            Event::Committed { through } => self.committed(from, through, reach),
-            Event::Refused { sequences } => self.refused(sequences, reach),
+            Event::Committed { through } => self.committed(from, through, context),
+            Event::Refused { sequences } => self.refused(sequences, context),
             Event::Attached { consumer, result } => {
                 let answer = QueueAnswer::Attached { consumer, result };
                 let question =
@@ -168,7 +176,7 @@ impl RemoteQueue {
                         // It was attached to a leader before, and another is exclusive now.
                         if subscription.attached {
                             let cancel = QueueEvent::CancelConsumer(consumer);
-                            reach.post(subscription.connection, cancel);
+                            context.post(subscription.connection, cancel);
                         }
                         self.subscriptions.remove(&consumer);
                         self.say(Command::Detach(consumer));
@@ -176,34 +184,34 @@ impl RemoteQueue {
                     (None, Ok(())) => self.say(Command::Detach(consumer)),
                     (None, Err(_)) => {}
                 }
-                self.answer(question, answer, reach);
+                self.answer(question, answer, context);
             }
-            Event::Deliver(delivery) => self.arrive(Incoming::Whole(delivery), reach),
-            Event::DeliverLocal(delivery) => self.arrive(Incoming::Local(delivery), reach),
+            Event::Deliver(delivery) => self.arrive(Incoming::Whole(delivery), context),
+            Event::DeliverLocal(delivery) => self.arrive(Incoming::Local(delivery), context),
             Event::Fetched {
                 consumer,
                 priority_log,
                 index,
                 fetched,
-            } => self.fetched((consumer, priority_log, index), fetched, reach),
-            Event::Cancelled(consumer) => self.arrive(Incoming::Cancelled(consumer), reach),
-            Event::Got { subscription, got } => self.got(subscription, got, reach),
+            } => self.fetched((consumer, priority_log, index), fetched, context),
+            Event::Cancelled(consumer) => self.arrive(Incoming::Cancelled(consumer), context),
+            Event::Got { subscription, got } => self.got(subscription, got, context),
             Event::Purged { request, count } => {
-                self.answer_request(request, QueueAnswer::Purged(count), reach);
+                self.answer_request(request, QueueAnswer::Purged(count), context);
             }
             Event::Counted {
                 request,
                 queue_counts,
             } => {
                 self.queue_counts = queue_counts;
-                self.answer_request(request, QueueAnswer::Counted(queue_counts), reach);
+                self.answer_request(request, QueueAnswer::Counted(queue_counts), context);
             }
             Event::Peeked { request, fetched } => {
-                self.answer_request(request, QueueAnswer::Peeked(fetched), reach);
+                self.answer_request(request, QueueAnswer::Peeked(fetched), context);
             }
             Event::TimedOut(consumer) => {
                 if let Some(subscription) = self.subscriptions.get(&consumer) {
-                    reach.post(subscription.connection, QueueEvent::TimedOut(consumer));
+                    context.post(subscription.connection, QueueEvent::TimedOut(consumer));
                 }
             }
             Event::Active {
@@ -217,12 +225,17 @@ impl RemoteQueue {
         }
     }
 
-    pub(super) fn committed(&mut self, from: NodeId, through: u64, reach: &mut Reach<'_>) {
-        if self.leader.place == LeaderLocation::Asked(from) {
+    pub(super) fn committed(
+        &mut self,
+        from: NodeId,
+        through: u64,
+        context: &mut RemoteContext<'_>,
+    ) {
+        if self.leader.location == LeaderLocation::Asked(from) {
             self.established(from);
         }
         let mut told: Vec<ConnectionId> = Vec::new();
-        while let Some(pending) = self.journal.pop_through(through) {
+        while let Some(pending) = self.pending_operations.pop_through(through) {
             match pending.notify {
                 Notify::Nobody => {}
                 Notify::Connection(connection) => {
@@ -230,10 +243,15 @@ impl RemoteQueue {
                         told.push(connection);
                     }
                 }
-                Notify::Then(then) => reach.effects.deferred.extend(then.filled()),
+                Notify::Then(then) => context.effects.deferred.extend(then.filled()),
             }
         }
-        self.session.sent = self.session.sent.max(self.journal.first());
+        let first = self.pending_operations.first();
+        self.session.sent = self.session.sent.max(first);
+        if self.session.refusals >= REFUSALS_UNTOLD {
+            self.session.refusals = 0;
+            self.say(Command::Acknowledged { first });
+        }
         self.waiters.retain(|(until, connection)| {
             let waits = *until > through;
             if !waits && !told.contains(connection) {
@@ -243,33 +261,35 @@ impl RemoteQueue {
         });
         let queue = self.queue;
         for connection in told {
-            reach.post(connection, QueueEvent::Committed { queue, through });
+            context.post(connection, QueueEvent::Committed { queue, through });
         }
-        self.let_go_on(reach);
+        self.let_go_on(context);
     }
 
-    pub(super) fn refused(&mut self, sequences: Range<u64>, reach: &mut Reach<'_>) {
+    pub(super) fn refused(&mut self, sequences: Range<u64>, context: &mut RemoteContext<'_>) {
         let queue = self.queue;
-        self.journal.void(sequences, |number, notify| match notify {
-            Notify::Nobody => {}
-            Notify::Connection(connection) => {
-                let refused = QueueEvent::Refused {
-                    queue,
-                    sequences: number..number + 1,
-                };
-                reach.effects.posts.push((connection, refused));
-            }
-            Notify::Then(then) => {
-                then.refuse();
-                reach.effects.deferred.extend(then.filled());
-            }
-        });
+        self.session.refusals = self.session.refusals.saturating_add(1);
+        self.pending_operations
+            .void(sequences, |number, notify| match notify {
+                Notify::Nobody => {}
+                Notify::Connection(connection) => {
+                    let refused = QueueEvent::Refused {
+                        queue,
+                        sequences: number..number + 1,
+                    };
+                    context.effects.posts.push((connection, refused));
+                }
+                Notify::Then(then) => {
+                    then.refuse();
+                    context.effects.deferred.extend(then.filled());
+                }
+            });
     }
 
     /// A message for a consumer.
-    pub(super) fn deliver(&mut self, delivery: Delivery, reach: &mut Reach<'_>) {
+    pub(super) fn deliver(&mut self, delivery: Delivery, context: &mut RemoteContext<'_>) {
         // A leader on this node has asked the connection itself.
-        let is_admitted = self.is_led_here(reach);
+        let is_admitted = self.is_led_here(context);
         let Some(subscription) = self.subscriptions.get_mut(&delivery.consumer) else {
             return self.say_gone(delivery.consumer);
         };
@@ -278,12 +298,12 @@ impl RemoteQueue {
             subscription.hold(delivery.priority_log, delivery.index, acquired);
         }
         if is_admitted && subscription.waiting.is_empty() {
-            return reach.post(subscription.connection, QueueEvent::Deliver(delivery));
+            return context.post(subscription.connection, QueueEvent::Deliver(delivery));
         }
         let consumer = delivery.consumer;
         let session = if is_admitted { 0 } else { self.session.number };
         subscription.waiting.push_back((session, delivery));
-        self.forward(consumer, reach);
+        self.forward(consumer, context);
     }
 
     /// A delivery came for a subscription that is gone, and the leader has been told, or will be.
@@ -311,13 +331,13 @@ impl RemoteQueue {
     }
 
     /// No delivery for this consumer comes any more.
-    pub(super) fn cancelled(&mut self, consumer: ConsumerId, reach: &mut Reach<'_>) {
+    pub(super) fn cancelled(&mut self, consumer: ConsumerId, context: &mut RemoteContext<'_>) {
         if self.has_waiting_deliveries() {
             let keeps = self
                 .subscriptions
                 .get(&consumer)
                 .is_none_or(Subscription::settles);
-            self.clear_waiting_deliveries_of(consumer, keeps, reach);
+            self.clear_waiting_deliveries_of(consumer, keeps, context);
         }
         if let Some(subscription) = self.subscriptions.get_mut(&consumer) {
             let keeps = subscription.settles();
@@ -339,7 +359,7 @@ impl RemoteQueue {
                     });
                 } else {
                     // It is settled already: it goes to the client, room or not.
-                    reach.post(connection, QueueEvent::Deliver(delivery));
+                    context.post(connection, QueueEvent::Deliver(delivery));
                 }
             }
         }
@@ -347,7 +367,7 @@ impl RemoteQueue {
         if let Some(request) = self.take_request(is_it)
             && let Asker::Connection(connection) = request.asker
         {
-            reach.post(connection, QueueEvent::Reply(Reply::Done));
+            context.post(connection, QueueEvent::Reply(Reply::Done));
         }
         self.forget_if_done(consumer);
     }
@@ -356,7 +376,7 @@ impl RemoteQueue {
         &mut self,
         subscription: ConsumerId,
         got: Option<(Delivery, u64)>,
-        reach: &mut Reach<'_>,
+        context: &mut RemoteContext<'_>,
     ) {
         let of_get = |question: &Question| matches!(question, Question::Get { .. });
         let is_it =
@@ -376,7 +396,7 @@ impl RemoteQueue {
             subscription.hold(delivery.priority_log, delivery.index, acquired);
         }
         self.forget_if_done(subscription);
-        self.tell(request.asker, QueueAnswer::Got(got), reach);
+        self.tell(request.asker, QueueAnswer::Got(got), context);
     }
 
     pub(super) fn take_request(&mut self, is_it: impl Fn(&Question) -> bool) -> Option<Request> {
@@ -387,15 +407,20 @@ impl RemoteQueue {
         &mut self,
         is_it: impl Fn(&Question) -> bool,
         answer: QueueAnswer,
-        reach: &mut Reach<'_>,
+        context: &mut RemoteContext<'_>,
     ) {
         if let Some(request) = self.take_request(is_it) {
-            self.tell(request.asker, answer, reach);
+            self.tell(request.asker, answer, context);
         }
     }
 
     /// Answers a question, unless that asked for something else.
-    pub(super) fn answer_request(&mut self, id: u64, answer: QueueAnswer, reach: &mut Reach<'_>) {
+    pub(super) fn answer_request(
+        &mut self,
+        id: u64,
+        answer: QueueAnswer,
+        context: &mut RemoteContext<'_>,
+    ) {
         let fits = |question: &Question| {
             matches!(
                 (question, &answer),
@@ -406,15 +431,20 @@ impl RemoteQueue {
         };
         let is_it = |request: &Request| request.id == id && fits(&request.question);
         if let Some(request) = self.questions.take(is_it) {
-            self.tell(request.asker, answer, reach);
+            self.tell(request.asker, answer, context);
         }
     }
 
-    pub(super) fn tell(&mut self, asker: Asker, answer: QueueAnswer, reach: &mut Reach<'_>) {
+    pub(super) fn tell(
+        &mut self,
+        asker: Asker,
+        answer: QueueAnswer,
+        context: &mut RemoteContext<'_>,
+    ) {
         match asker {
             Asker::Connection(connection) => {
                 let queue = self.queue;
-                reach.post(connection, QueueEvent::Answered { queue, answer });
+                context.post(connection, QueueEvent::Answered { queue, answer });
             }
             Asker::Poll(poll) => self.questions.park(poll, answer),
         }

@@ -1,7 +1,7 @@
 //! Who holds messages of the queue on this node.
 
 use crate::link::ConsumerLink;
-use crate::quorum::link::{HeldRange, RegisteredSubscription};
+use crate::quorum::protocol::{HeldRange, RegisteredSubscription};
 use leveret_client::Delivery;
 use leveret_queue::{Consumer, RunMap};
 use leveret_types::{ConnectionId, ConsumerId};
@@ -21,7 +21,7 @@ pub(super) struct Subscription {
     /// Whether the leader has said that the consumer is attached.
     pub(super) attached: bool,
     /// What the leader has said of its turn, where the queue has a single active consumer:
-    /// [`Event::Active`](crate::quorum::link::Event::Active).
+    /// [`Event::Active`](crate::quorum::protocol::Event::Active).
     pub(super) activation: Option<u64>,
     pub(super) link: Option<ConsumerLink>,
     /// What it holds, by priority log, with the [`HeldRange::acquired`] of each message.

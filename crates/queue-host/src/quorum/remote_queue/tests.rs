@@ -228,8 +228,63 @@ fn where_the_only_node_is_down_nothing_waits() {
          up 2
          publish 1
          2 committed 2
-         remove => refused 3..4",
+         remove => committed 3",
     );
+}
+
+/// As in RabbitMQ. What the broker itself wants here may have another place to go to.
+#[test]
+fn publishes_under_way_to_a_queue_that_is_deleted_are_confirmed_and_dead_letters_go_again() {
+    play(
+        "attach 7 => to 2: present 1 get:7
+         publish 2
+         dead-letter 5
+         2 committed 0 => to 2: 1: m1 & m2 & m5, to 2: attach 7
+         2 attached 7 => attached 7
+         2 refused 2..3 => refused 2..3
+         count => to 2: count 2
+         remove => not arrived 5, unavailable, cancelled 7, committed 3",
+    );
+}
+
+#[test]
+fn what_the_next_leader_says_was_refused_is_not_confirmed_though_it_is_committed() {
+    play(
+        "publish 3 => to 2: present 1
+         dead-letter 7
+         dead-letter 8
+         2 committed 0 => to 2: 1: m1 & m2 & m3 & m7 & m8
+         down 2
+         run 60 => to 3: present 1
+         3 refused 2..5 => not arrived 7, refused 2..3, refused 3..4
+         3 committed 5 => arrived 8, committed 5",
+    );
+}
+
+#[test]
+fn a_leader_is_told_now_and_then_that_it_need_not_remember_what_it_refused() {
+    let all = |text: fn(u64) -> String, by: &str| {
+        let all: Vec<String> = (1..=65).map(text).collect();
+        all.join(by)
+    };
+    let messages = all(|number| format!("m{number}"), " & ");
+    let refused = |numbers: std::ops::Range<u64>| {
+        let lines = numbers.map(|number| {
+            let range = format!("{number}..{}", number + 1);
+            format!("2 refused {range} => refused {range}\n")
+        });
+        lines.collect::<String>()
+    };
+    play(&format!(
+        "publish 65 => to 2: present 1
+         2 committed 0 => to 2: 1: {messages}
+         {}2 committed 63
+         {}2 committed 64 => to 2: heard 65
+         2 refused 65..66 => refused 65..66
+         2 committed 65",
+        refused(1..64),
+        refused(64..65),
+    ));
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! What the remote queue does by the clock, and its end.
 
-use super::{Question, Reach, RemoteQueue, Request};
+use super::{Question, RemoteContext, RemoteQueue, Request};
 use crate::events::{QueueAnswer, QueueEvent};
+use crate::notify::Notify;
 use crate::queue_host::Asker;
-use crate::quorum::link::Command;
+use crate::quorum::protocol::Command;
 use leveret_client::Reply;
 use leveret_types::NodeId;
 
@@ -18,14 +19,14 @@ impl RemoteQueue {
     }
 
     /// Gives up questions that nobody has answered in time.
-    pub(crate) fn expire(&mut self, reach: &mut Reach<'_>) {
-        let now = reach.now.monotonic_ms;
+    pub(crate) fn expire(&mut self, context: &mut RemoteContext<'_>) {
+        let now = context.now.monotonic_ms;
         while let Some(request) = self.questions.take(|request| request.until_ms <= now) {
-            self.give_up(request, reach);
+            self.give_up(request, context);
         }
     }
 
-    fn give_up(&mut self, request: Request, reach: &mut Reach<'_>) {
+    fn give_up(&mut self, request: Request, context: &mut RemoteContext<'_>) {
         match request.question {
             Question::Attach(consumer) => {
                 self.subscriptions.remove(&consumer.id);
@@ -33,35 +34,52 @@ impl RemoteQueue {
             }
             Question::Cancel(consumer) => {
                 self.questions.put_back(request);
-                return self.cancelled(consumer, reach);
+                return self.cancelled(consumer, context);
             }
             Question::Get { subscription, .. } => self.forget_if_done(subscription),
             Question::Purge | Question::Count | Question::Peek { .. } => {}
         }
-        self.tell(request.asker, QueueAnswer::Unavailable, reach);
+        self.tell(request.asker, QueueAnswer::Unavailable, context);
     }
 
     /// Nobody will ever answer, or not until the queue's only node is back: publishes are refused,
     /// questions answered so, consumers cancelled.
-    pub(crate) fn abandon(&mut self, reach: &mut Reach<'_>) {
-        self.lose(reach);
+    pub(crate) fn abandon(&mut self, context: &mut RemoteContext<'_>) {
+        self.give_up_all(context);
+        let end = self.pending_operations.next();
+        self.refused(self.pending_operations.first()..end, context);
+        self.committed(NodeId(0), end - 1, context);
+    }
+
+    /// The queue is deleted: publishes that are under way are confirmed, as RabbitMQ does; those of
+    /// dead letters that must arrive are refused, for they may have another place to go to.
+    pub(crate) fn delete(&mut self, context: &mut RemoteContext<'_>) {
+        self.give_up_all(context);
+        for pending in self.pending_operations.iter() {
+            if let Notify::Then(then) = &pending.notify {
+                then.refuse();
+            }
+        }
+        self.committed(NodeId(0), self.pending_operations.next() - 1, context);
+    }
+
+    /// Answers questions as those of an unavailable queue, and cancels consumers.
+    fn give_up_all(&mut self, context: &mut RemoteContext<'_>) {
+        self.lose(context);
         for request in self.questions.take_all() {
             match request.question {
                 Question::Cancel(_) => {
                     if let Asker::Connection(connection) = request.asker {
-                        reach.post(connection, QueueEvent::Reply(Reply::Done));
+                        context.post(connection, QueueEvent::Reply(Reply::Done));
                     }
                 }
-                _ => self.tell(request.asker, QueueAnswer::Unavailable, reach),
+                _ => self.tell(request.asker, QueueAnswer::Unavailable, context),
             }
         }
         for (id, subscription) in self.subscriptions.drain() {
             if subscription.attached {
-                reach.post(subscription.connection, QueueEvent::CancelConsumer(id));
+                context.post(subscription.connection, QueueEvent::CancelConsumer(id));
             }
         }
-        let end = self.journal.next();
-        self.refused(self.journal.first()..end, reach);
-        self.committed(NodeId(0), end - 1, reach);
     }
 }

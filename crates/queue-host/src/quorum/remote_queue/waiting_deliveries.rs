@@ -7,9 +7,9 @@
 //! Invariant: nobody holds what stands in line, so that a leader that is told what is held returns
 //! it. With its session the line ends.
 
-use super::{LeaderLocation, Reach, RemoteQueue, acquired};
+use super::{LeaderLocation, RemoteContext, RemoteQueue, acquired};
 use crate::queue_host::QueueHost;
-use crate::quorum::link::{Command, Fetched, LocalDelivery, Settle};
+use crate::quorum::protocol::{Command, Fetched, LocalDelivery, Settle};
 use leveret_client::Delivery;
 use leveret_queue::Outcome;
 use leveret_types::limits::LINK_CONSUMER_MESSAGES_MAX;
@@ -102,41 +102,41 @@ impl WaitingDeliveries {
 
 impl RemoteQueue {
     /// Takes in what must keep its place among deliveries.
-    pub(super) fn arrive(&mut self, incoming: Incoming, reach: &mut Reach<'_>) {
+    pub(super) fn arrive(&mut self, incoming: Incoming, context: &mut RemoteContext<'_>) {
         let is_local = matches!(incoming, Incoming::Local(_));
         if self.waiting_deliveries.incoming.is_empty() && !is_local {
-            return self.let_in(incoming, reach);
+            return self.let_in(incoming, context);
         }
         // What is for nobody waits for nothing.
         if !self.holds(incoming.consumer()) {
             return match incoming {
-                Incoming::Cancelled(consumer) => self.cancelled(consumer, reach),
+                Incoming::Cancelled(consumer) => self.cancelled(consumer, context),
                 other => self.say_gone(other.consumer()),
             };
         }
         if self.waiting_deliveries.incoming.len()
             >= self.subscriptions.len() * WAITING_DELIVERIES_MAX
         {
-            tracing::error!(queue = %self.queue, "a leader delivers more than it may");
-            return self.lose(reach);
+            tracing::error!(queue = %self.queue, "the leader sent more than allowed: registering anew");
+            return self.lose(context);
         }
         self.waiting_deliveries.incoming.push_back(incoming);
     }
 
-    fn let_in(&mut self, incoming: Incoming, reach: &mut Reach<'_>) {
+    fn let_in(&mut self, incoming: Incoming, context: &mut RemoteContext<'_>) {
         match incoming {
-            Incoming::Whole(delivery) => self.deliver(delivery, reach),
+            Incoming::Whole(delivery) => self.deliver(delivery, context),
             Incoming::Local(delivery) => unreachable!("{delivery:?} has no message"),
-            Incoming::Cancelled(consumer) => self.cancelled(consumer, reach),
+            Incoming::Cancelled(consumer) => self.cancelled(consumer, context),
         }
     }
 
     /// The delivery that the replica here is to complete, once all before it have gone on.
-    pub(crate) fn next_local(&mut self, reach: &mut Reach<'_>) -> Option<LocalDelivery> {
+    pub(crate) fn next_local(&mut self, context: &mut RemoteContext<'_>) -> Option<LocalDelivery> {
         loop {
             let Some(first) = self.waiting_deliveries.first_local() else {
                 let incoming = self.waiting_deliveries.pop()?;
-                self.let_in(incoming, reach);
+                self.let_in(incoming, context);
                 continue;
             };
             if !self.holds(first.consumer) {
@@ -149,10 +149,10 @@ impl RemoteQueue {
     }
 
     /// The first in line has its message.
-    pub(crate) fn complete(&mut self, message: Message, reach: &mut Reach<'_>) {
+    pub(crate) fn complete(&mut self, message: Message, context: &mut RemoteContext<'_>) {
         if let Some(first) = self.waiting_deliveries.first_local() {
             self.waiting_deliveries.pop();
-            self.deliver(first.complete(self.queue, message), reach);
+            self.deliver(first.complete(self.queue, message), context);
         }
     }
 
@@ -187,7 +187,7 @@ impl RemoteQueue {
         &mut self,
         of: (ConsumerId, u8, u64),
         fetched: Fetched,
-        reach: &mut Reach<'_>,
+        context: &mut RemoteContext<'_>,
     ) {
         let Some(first) = self
             .waiting_deliveries
@@ -200,7 +200,7 @@ impl RemoteQueue {
             return;
         }
         match fetched {
-            Fetched::Message(message) => return self.complete(message, reach),
+            Fetched::Message(message) => return self.complete(message, context),
             Fetched::Gone => {}
             Fetched::Unreadable => {
                 let acquired = acquired(first.acquired_count, first.redelivered);
@@ -232,11 +232,11 @@ impl RemoteQueue {
         &mut self,
         consumer: ConsumerId,
         keeps: bool,
-        reach: &mut Reach<'_>,
+        context: &mut RemoteContext<'_>,
     ) {
         for incoming in self.waiting_deliveries.take(consumer) {
             match incoming {
-                Incoming::Whole(delivery) if !keeps => self.deliver(delivery, reach),
+                Incoming::Whole(delivery) if !keeps => self.deliver(delivery, context),
                 incoming => {
                     if let Some(message) = incoming.message() {
                         self.release(message, consumer);
@@ -255,21 +255,21 @@ impl RemoteQueue {
 
     /// The session is over, and what stands in line returns by that; but what was delivered without
     /// acknowledgement has left its queue.
-    pub(super) fn end_waiting_deliveries(&mut self, reach: &mut Reach<'_>) {
+    pub(super) fn end_waiting_deliveries(&mut self, context: &mut RemoteContext<'_>) {
         for incoming in std::mem::take(&mut self.waiting_deliveries).incoming {
             if let Incoming::Whole(delivery) = incoming
                 && let Some(subscription) = self.subscriptions.get(&delivery.consumer)
                 && !subscription.settles()
             {
-                self.deliver(delivery, reach);
+                self.deliver(delivery, context);
             }
         }
     }
 
     /// Whether the leader is on this node.
-    pub(super) fn is_led_here(&self, reach: &Reach<'_>) -> bool {
+    pub(super) fn is_led_here(&self, context: &RemoteContext<'_>) -> bool {
         use LeaderLocation::{Asked, Led};
-        matches!(self.leader.place, Asked(node) | Led(node) if node == reach.node)
+        matches!(self.leader.location, Asked(node) | Led(node) if node == context.node)
     }
 }
 

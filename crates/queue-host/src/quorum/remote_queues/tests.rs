@@ -10,7 +10,7 @@ fn a_node_that_was_asked_and_is_down_is_not_waited_for() {
     let mut remote_queues = RemoteQueues::new(Origin { node, start: 1 }, 1);
     let (queue, now) = (QueueId(1), Now::both(1_000));
     let mut effects = ShardEffects::default();
-    let reach = &mut Reach {
+    let context = &mut RemoteContext {
         now,
         node,
         effects: &mut effects,
@@ -24,12 +24,12 @@ fn a_node_that_was_asked_and_is_down_is_not_waited_for() {
     remote_queues.locate(now, queue, None);
     let place = |remote_queues: &RemoteQueues| {
         let remote_queue = remote_queues.known(queue).expect("it is used");
-        remote_queue.place()
+        remote_queue.leader_location()
     };
     assert_eq!(place(&remote_queues), LeaderLocation::Asked(NodeId(2)));
-    remote_queues.peer_down(NodeId(3), reach);
+    remote_queues.peer_down(NodeId(3), context);
     assert_eq!(place(&remote_queues), LeaderLocation::Asked(NodeId(2)));
-    remote_queues.peer_down(NodeId(2), reach);
+    remote_queues.peer_down(NodeId(2), context);
     assert_eq!(place(&remote_queues), LeaderLocation::Unknown);
 }
 
@@ -38,7 +38,7 @@ fn a_queue_that_was_never_placed_or_is_gone_is_not_had() {
     let node = NodeId(1);
     let mut remote_queues = RemoteQueues::new(Origin { node, start: 1 }, 1);
     let mut effects = ShardEffects::default();
-    let reach = &mut Reach {
+    let context = &mut RemoteContext {
         now: Now::both(1),
         node,
         effects: &mut effects,
@@ -46,7 +46,7 @@ fn a_queue_that_was_never_placed_or_is_gone_is_not_had() {
     assert!(!remote_queues.has(QueueId(1)));
     remote_queues.place(QueueId(1), &[NodeId(2)], false);
     assert!(remote_queues.has(QueueId(1)) && !remote_queues.has(QueueId(2)));
-    remote_queues.remove(QueueId(1), reach);
+    remote_queues.remove(QueueId(1), context);
     assert!(!remote_queues.has(QueueId(1)));
 }
 
@@ -63,7 +63,7 @@ fn held_back_until(is_gone: bool) {
     let mut remote_queues = RemoteQueues::new(Origin { node, start: 1 }, u16::MAX);
     let (busy, quiet, publisher) = (QueueId(1), QueueId(2), ConnectionId(7));
     let mut effects = ShardEffects::default();
-    let reach = &mut Reach {
+    let context = &mut RemoteContext {
         now: Now::both(1),
         node,
         effects: &mut effects,
@@ -83,8 +83,8 @@ fn held_back_until(is_gone: bool) {
     assert!(last > 1, "one operation is no bound");
     let through = Event::Committed { through: last };
     match is_gone {
-        false => drop(remote_queues.receive(busy, NodeId(2), 0, through, reach)),
-        true => remote_queues.remove(busy, reach),
+        false => drop(remote_queues.receive(busy, NodeId(2), 0, through, context)),
+        true => remote_queues.remove(busy, context),
     }
     assert!(!hold_back(&mut remote_queues, quiet));
     assert!(

@@ -18,7 +18,7 @@
 use super::header::Header;
 use super::wire::Malformed;
 use crate::events::PeerFrame;
-use crate::quorum::link::Origin;
+use crate::quorum::protocol::Origin;
 use bytes::Bytes;
 use leveret_replication::{Entry, EntryKind, Message};
 use leveret_types::limits::QUORUM_BATCH_BYTES;

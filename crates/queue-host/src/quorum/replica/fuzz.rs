@@ -2,7 +2,7 @@
 
 use super::entry_payload::{self, Decoded, EntryPayload, Published};
 use super::header::Header;
-use crate::quorum::link::Origin;
+use crate::quorum::protocol::Origin;
 use bytes::Bytes;
 use leveret_replication::{Body, Entry, EntryKind, Message as GroupMessage};
 use leveret_types::message::MessageSummary;

@@ -3,6 +3,7 @@
 //! ```text
 //! header:    version u8 = 2 | weight | origins | came | left | returned | delivered | leaving
 //!            each: count, items; version 3, of a view of a stream, has behind them: given
+//!            version 4, where something was refused, has behind them: refused | given: count
 //! weight:    bytes that the messages take behind the entry, lengths included
 //! origin:    node | start | through
 //! came:      priority log u8 | first index | count
@@ -11,6 +12,7 @@
 //! delivered: priority log u8 | through
 //! leaving:   priority log u8 | start | count | why u8
 //! given:     stream | when the newest chunk came | through | count, (start | count)
+//! refused:   count, (node | start | first | numbers: count, (from the one before | count))
 //! ```
 //! Version 1 had neither the last two of what returned, nor what is leaving. Numbers are LEB128
 //! ([`super::wire`]). The messages that came lie behind the entry
@@ -18,16 +20,20 @@
 //!
 //! Invariant: numbers are absolute, so that a header that is applied twice changes nothing.
 
-use super::wire::{Malformed, Reader, put, put_range};
-use crate::quorum::link::Origin;
+use super::wire::{Malformed, Reader, put, put_range, put_set, take_set};
+use crate::quorum::Refusals;
+use crate::quorum::protocol::Origin;
 use bytes::Bytes;
 use leveret_queue::{Reason, Returns};
+use leveret_types::limits::REFUSED_RANGES_MAX;
 use leveret_types::{NodeId, QueueId};
 use std::ops::Range;
 
 const VERSION: u8 = 2;
 /// The version of what a view's leader proposes that has been given messages.
 const VERSION_OF_VIEW: u8 = 3;
+/// The version of what has refused publishes in it.
+const VERSION_OF_REFUSALS: u8 = 4;
 /// The oldest version that is read.
 const VERSION_FIRST: u8 = 1;
 /// The highest priority log that messages may have: the last one has the headers.
@@ -105,6 +111,8 @@ pub(super) struct Header {
     /// Below this index of a priority log messages may be handed out once this is committed.
     pub(super) delivered: Vec<(u8, u64)>,
     pub(super) leaving: Vec<Leaving>,
+    /// Which publishes were refused, by whose they are.
+    pub(super) refused: Vec<(Origin, Refusals)>,
     /// What it was given, if it is a view of a stream.
     pub(super) given: Option<Box<Given>>,
 }
@@ -116,16 +124,20 @@ impl Header {
             && self.left.is_empty()
             && self.returned.is_empty()
             && self.leaving.is_empty()
+            && self.refused.is_empty()
             && self.given.is_none()
     }
 
     /// Items in it: what its size goes by.
     pub(super) fn items(&self) -> usize {
+        let refused = self.refused.iter();
+        let refused = refused.map(|(_, of)| of.numbers.interval_count());
         self.origins.len()
             + self.came.len()
             + self.left.len()
             + self.returned.len()
             + self.leaving.len()
+            + refused.sum::<usize>()
             + self
                 .given
                 .as_ref()
@@ -186,9 +198,23 @@ impl Header {
         }
     }
 
+    /// Notes that an origin's publish is refused. What is below `first` has reached whom it
+    /// concerns.
+    pub(super) fn refuse(&mut self, origin: Origin, first: u64, sequence: u64) {
+        let known = self.refused.iter().position(|(known, _)| *known == origin);
+        let at = known.unwrap_or_else(|| {
+            self.refused.push((origin, Refusals::default()));
+            self.refused.len() - 1
+        });
+        let (_, refusals) = &mut self.refused[at];
+        refusals.acknowledged(first.min(sequence));
+        refusals.refuse(sequence);
+    }
+
     pub(super) fn encode(&self) -> Bytes {
         let mut out = Vec::with_capacity(16 + 12 * self.items());
         out.push(match self.given {
+            _ if !self.refused.is_empty() => VERSION_OF_REFUSALS,
             None => VERSION,
             Some(_) => VERSION_OF_VIEW,
         });
@@ -227,15 +253,12 @@ impl Header {
             put_range(&mut out, &leaving.range);
             out.push(reason_byte(leaving.reason));
         }
+        if !self.refused.is_empty() {
+            put_refused(&mut out, &self.refused);
+            out.push(u8::from(self.given.is_some()));
+        }
         if let Some(given) = &self.given {
-            put(&mut out, given.source.0);
-            put(&mut out, given.read_ms.cast_unsigned());
-            put(&mut out, given.through);
-            put(&mut out, given.ranges.len() as u64);
-            given
-                .ranges
-                .iter()
-                .for_each(|range| put_range(&mut out, range));
+            put_given(&mut out, given);
         }
         Bytes::from(out)
     }
@@ -247,7 +270,7 @@ impl Header {
     pub(super) fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
         let mut reader = Reader::new(bytes);
         let version = reader.u8("the version of a batch")?;
-        if !(VERSION_FIRST..=VERSION_OF_VIEW).contains(&version) {
+        if !(VERSION_FIRST..=VERSION_OF_REFUSALS).contains(&version) {
             return Err(reader.fail("a batch of this version"));
         }
         let mut header = Self {
@@ -304,12 +327,27 @@ impl Header {
                 reason: take_reason(&mut reader)?,
             });
         }
-        if version == VERSION_OF_VIEW {
+        let is_given = match version {
+            VERSION_OF_REFUSALS => {
+                header.refused = take_refused(&mut reader)?;
+                flag(&mut reader, "whether a view was given messages")?
+            }
+            version => version == VERSION_OF_VIEW,
+        };
+        if is_given {
             header.given = Some(Box::new(take_given(&mut reader)?));
         }
         reader.end("what follows a batch")?;
         Ok(header)
     }
+}
+
+fn put_given(out: &mut Vec<u8>, given: &Given) {
+    put(out, given.source.0);
+    put(out, given.read_ms.cast_unsigned());
+    put(out, given.through);
+    put(out, given.ranges.len() as u64);
+    given.ranges.iter().for_each(|range| put_range(out, range));
 }
 
 fn take_given(reader: &mut Reader<'_>) -> Result<Given, Malformed> {
@@ -331,6 +369,50 @@ fn take_given(reader: &mut Reader<'_>) -> Result<Given, Malformed> {
         given.ranges.push(range);
     }
     Ok(given)
+}
+
+/// Writes which publishes were refused, of at least one origin.
+pub(super) fn put_refused(out: &mut Vec<u8>, refused: &[(Origin, Refusals)]) {
+    put(out, refused.len() as u64);
+    for (origin, refusals) in refused {
+        put(out, u64::from(origin.node.0));
+        put(out, origin.start);
+        put(out, refusals.first);
+        put_set(out, &refusals.numbers);
+    }
+}
+
+/// Reads which publishes were refused: of each origin some, and none that it has heard of.
+pub(super) fn take_refused(reader: &mut Reader<'_>) -> Result<Vec<(Origin, Refusals)>, Malformed> {
+    let count = reader.count("whose publishes were refused")?;
+    if count == 0 {
+        return Err(reader.fail("whose publishes were refused"));
+    }
+    let mut refused: Vec<(Origin, Refusals)> = Vec::new();
+    for _ in 0..count {
+        let origin = Origin {
+            node: NodeId(reader.u32("an origin's node")?),
+            start: reader.number("an origin's start")?,
+        };
+        let first = reader.number("an origin's first operation without an answer")?;
+        let numbers = take_set(reader, "refused publishes")?;
+        let is_known = refused.iter().any(|(known, _)| *known == origin);
+        let is_pending = numbers.first().is_some_and(|number| number >= first);
+        if is_known || !is_pending || numbers.interval_count() > REFUSED_RANGES_MAX {
+            return Err(reader.fail("refused publishes of an origin"));
+        }
+        refused.push((origin, Refusals { first, numbers }));
+    }
+    Ok(refused)
+}
+
+/// Whether something is so, as a byte.
+pub(super) fn flag(reader: &mut Reader<'_>, what: &'static str) -> Result<bool, Malformed> {
+    match reader.u8(what)? {
+        0 => Ok(false),
+        1 => Ok(true),
+        _ => Err(reader.fail(what)),
+    }
 }
 
 /// What an entry with this data weighs on its way to another node: what lies behind it is counted.
@@ -396,6 +478,7 @@ pub(super) fn priority_log(reader: &mut Reader<'_>) -> Result<u8, Malformed> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use leveret_types::RangeSet;
 
     /// What is in a header that has one of its parts, and nothing beside it.
     #[test]
@@ -456,6 +539,13 @@ mod tests {
                 },
                 1,
             ),
+            (
+                Header {
+                    refused: header_of_refusals(header()).refused,
+                    ..none()
+                },
+                3,
+            ),
         ];
         for (header, items) in parts {
             assert_eq!(header.items(), items, "{header:?}");
@@ -512,6 +602,64 @@ mod tests {
         header
     }
 
+    /// The header with refused publishes of two nodes beside what it has.
+    fn header_of_refusals(mut header: Header) -> Header {
+        let origin = |node, start| Origin {
+            node: NodeId(node),
+            start,
+        };
+        for sequence in [290, 291, 300] {
+            header.refuse(origin(1, 7), 280, sequence);
+        }
+        header.refuse(origin(2, u64::MAX), 0, 5);
+        header
+    }
+
+    #[test]
+    fn what_was_refused_is_of_its_origin_and_not_what_that_has_heard_of() {
+        let header = header_of_refusals(Header::default());
+        let refused = header.refused.iter().map(|(origin, of)| {
+            let numbers = of.numbers.iter().map(|range| (range.start, range.end));
+            (origin.node.0, of.first, numbers.collect())
+        });
+        let refused: Vec<(u32, u64, Vec<_>)> = refused.collect();
+        let expected = [(1, 280, vec![(290, 292), (300, 301)]), (2, 0, vec![(5, 6)])];
+        assert_eq!(refused, expected);
+        let (origin, _) = header.refused[0];
+        let mut later = header;
+        later.refuse(origin, 291, 301);
+        let numbers: Vec<_> = later.refused[0].1.numbers.iter().collect();
+        assert_eq!(numbers, [291..292, 300..302]);
+    }
+
+    #[test]
+    fn refused_publishes_of_nobody_or_that_were_heard_of_or_of_too_many_ranges_are_none() {
+        let encoded = |first, numbers: &RangeSet| {
+            let refusals = Refusals {
+                first,
+                numbers: numbers.clone(),
+            };
+            let header = Header {
+                refused: vec![(Origin::default(), refusals)],
+                ..Header::default()
+            };
+            header.encode()
+        };
+        let mut most: RangeSet = (1..=REFUSED_RANGES_MAX as u64)
+            .map(|number| 2 * number..2 * number + 1)
+            .collect();
+        assert!(Header::decode(&encoded(2, &most)).is_ok());
+        assert!(Header::decode(&encoded(3, &most)).is_err());
+        assert!(Header::decode(&encoded(0, &RangeSet::new())).is_err());
+        most.insert(2 * REFUSED_RANGES_MAX as u64 + 2);
+        assert!(Header::decode(&encoded(2, &most)).is_err());
+        let mut twice = header_of_refusals(Header::default());
+        twice.refused[1].0 = twice.refused[0].0;
+        assert!(Header::decode(&twice.encode()).is_err());
+        let nobody = [VERSION_OF_REFUSALS, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        assert!(Header::decode(&nobody).is_err());
+    }
+
     #[test]
     fn offsets_that_follow_each_other_are_one_range() {
         let given = header_of_view().given.expect("it was given some");
@@ -543,7 +691,8 @@ mod tests {
     #[test]
     fn a_header_with_any_one_thing_in_it_is_not_empty() {
         assert!(Header::default().is_empty());
-        let parts: [fn(&mut Header, Header); 6] = [
+        let parts: [fn(&mut Header, Header); 7] = [
+            |header, full| header.refused = header_of_refusals(full).refused,
             |header, _| header.given = header_of_view().given,
             |header, full| header.origins = full.origins,
             |header, full| header.came = full.came,
@@ -588,7 +737,14 @@ mod tests {
 
     #[test]
     fn a_header_comes_back_as_it_was() {
-        for header in [Header::default(), header(), header_of_view()] {
+        let headers = [
+            Header::default(),
+            header(),
+            header_of_view(),
+            header_of_refusals(header()),
+            header_of_refusals(header_of_view()),
+        ];
+        for header in headers {
             let bytes = header.encode();
             assert_eq!(Header::decode(&bytes), Ok(header));
         }
@@ -600,7 +756,13 @@ mod tests {
 
     #[test]
     fn every_cut_and_every_changed_byte_is_refused_or_another_header() {
-        [header(), header_of_view()].iter().for_each(check_changes);
+        let headers = [
+            header(),
+            header_of_view(),
+            header_of_refusals(header()),
+            header_of_refusals(header_of_view()),
+        ];
+        headers.iter().for_each(check_changes);
     }
 
     fn check_changes(header: &Header) {

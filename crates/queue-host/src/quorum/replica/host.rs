@@ -8,23 +8,23 @@ pub use status::{ReplicaStatus, UnfitReplicas};
 
 use super::entry_payload::{self, Decoded};
 use super::snapshot;
-use super::{Around, Broken, Replica};
-use crate::active::ActiveQueues;
+use super::{Broken, Replica, ShardContext};
 use crate::host_kind::{CountersByType, HostKind};
 use crate::peeked::{self, Found};
 use crate::queue_spec::LocalQueueStats;
-use crate::quorum::link::{Answer, Command, LocalDelivery};
+use crate::quorum::protocol::{Answer, Command, Fetched, LocalDelivery};
+use crate::sampled_queues::ActiveQueues;
 use crate::serving::serve;
 use crate::shard::Deferred;
-use crate::standstill::Standstill;
+use crate::stalled_log::StalledLog;
 use crate::stream_events::StreamNews;
 use bytes::Bytes;
 use hashbrown::HashMap;
-use leveret_queue::{Counters, Counts, Oldest, Position};
+use leveret_queue::{Counters, Counts, HeldMessage, Oldest, Position, Waiting};
 use leveret_replication::settle_durable;
 use leveret_storage::ShardLogs;
 use leveret_types::limits::GROUP_TICK_MS;
-use leveret_types::{NodeId, Now, QueueId, ReplicaId};
+use leveret_types::{ConsumerId, NodeId, Now, QueueId, ReplicaId};
 use std::collections::BTreeSet;
 use std::ops::Range;
 
@@ -49,7 +49,7 @@ pub struct Replicas {
     /// Replicas that wait for the write-ahead log.
     unsynced: Vec<QueueId>,
     /// How long they, and what is to be proposed, have waited for the log.
-    pub(super) standstill: Standstill,
+    pub(super) stalled_log: StalledLog,
     /// Groups for which time matters, and when it passes next.
     ticking: Vec<QueueId>,
     next_tick_ms: u64,
@@ -116,16 +116,16 @@ impl Replicas {
     /// Runs something on a replica, and takes note of what it has to do then.
     pub(super) fn with<R>(
         &mut self,
-        around: &mut Around<'_>,
+        context: &mut ShardContext<'_>,
         id: QueueId,
-        run: impl FnOnce(&mut Replica, &mut Around<'_>) -> R,
+        run: impl FnOnce(&mut Replica, &mut ShardContext<'_>) -> R,
     ) -> Option<R> {
         let replica = self.map.get_mut(&id)?;
-        let is_lease_expired = around.may_be_deposed && replica.group.can_be_deposed();
+        let is_lease_expired = context.may_be_deposed && replica.group.can_be_deposed();
         if let Some(leader) = &mut replica.leader {
             leader.is_lease_expired = is_lease_expired;
         }
-        let result = run(replica, around);
+        let result = run(replica, context);
         self.writes_soon |= std::mem::take(&mut replica.pace.writes_soon);
         let leader = replica.leader.as_ref();
         let listed = &mut replica.listed;
@@ -151,15 +151,15 @@ impl Replicas {
         );
         self.is_urgent |= leader.is_some_and(|l| l.holds_back());
         let waits = !self.open.is_empty() || !self.unsynced.is_empty();
-        self.standstill.note(around.now, waits);
+        self.stalled_log.note(context.now, waits);
         if (replica.group.wants_tick() || replica.sending.is_some()) && !listed.ticking {
             listed.ticking = true;
             if self.ticking.is_empty() {
-                self.next_tick_ms = around.now.monotonic_ms + GROUP_TICK_MS;
+                self.next_tick_ms = context.now.monotonic_ms + GROUP_TICK_MS;
             }
             self.ticking.push(id);
         }
-        let deadline = leader.map_or(0, |leader| leader.deadline_ms(around.now));
+        let deadline = leader.map_or(0, |leader| leader.deadline_ms(context.now));
         if deadline != replica.deadline_ms {
             self.deadlines.remove(&(replica.deadline_ms, id));
             replica.deadline_ms = deadline;
@@ -174,28 +174,33 @@ impl Replicas {
     }
 
     /// The stream of a view that a replica here may lead says something.
-    pub(crate) fn hear_stream(&mut self, around: &mut Around<'_>, view: QueueId, news: StreamNews) {
-        self.with(around, view, |replica, around| {
+    pub(crate) fn hear_stream(
+        &mut self,
+        context: &mut ShardContext<'_>,
+        view: QueueId,
+        news: StreamNews,
+    ) {
+        self.with(context, view, |replica, context| {
             if let Some(leader) = &mut replica.leader {
-                leader.hear_stream(around, news);
+                leader.hear_stream(context, news);
             }
         });
     }
 
     /// Proposes what has gathered, so that its headers are in the chunk with its messages.
-    pub(crate) fn before_seal(&mut self, around: &mut Around<'_>) {
+    pub(crate) fn before_seal(&mut self, context: &mut ShardContext<'_>) {
         self.is_urgent = false;
         for id in std::mem::take(&mut self.open) {
-            self.with(around, id, |replica, around| {
+            self.with(context, id, |replica, context| {
                 replica.listed.open = false;
-                replica.work(around);
-                let now = around.now;
+                replica.work(context);
+                let now = context.now;
                 if replica
                     .leader
                     .as_mut()
                     .is_some_and(|leader| leader.is_due(now))
                 {
-                    replica.close_batch(around);
+                    replica.close_batch(context);
                 }
             });
         }
@@ -204,7 +209,7 @@ impl Replicas {
     /// Takes a frame of another member. Anything may be in it.
     pub(crate) fn receive_peer(
         &mut self,
-        around: &mut Around<'_>,
+        context: &mut ShardContext<'_>,
         from: NodeId,
         queue: QueueId,
         frame: &Bytes,
@@ -213,26 +218,26 @@ impl Replicas {
             return;
         };
         let rest = frame.slice(1..);
-        let result = self.with(around, queue, |replica, around| match *kind {
+        let result = self.with(context, queue, |replica, context| match *kind {
             entry_payload::RAFT | entry_payload::REFERRING => {
-                let kept = |run, number| around.clients.published(queue, run, number);
+                let kept = |run, number| context.clients.published(queue, run, number);
                 let (message, arrived) = match entry_payload::decode(frame, &kept)? {
                     Decoded::Message(message, arrived) => (message, arrived),
                     Decoded::Lacking(index) => {
                         let answer = entry_payload::lacking(queue, index);
-                        around.effects.peer.push((from, answer));
+                        context.effects.peer.push((from, answer));
                         return Ok(());
                     }
                 };
                 if message.from.node() != from {
                     return Ok(());
                 }
-                replica.answer_stranger(around, message.from);
-                replica.step(around, message, arrived)
+                replica.answer_stranger(context, message.from);
+                replica.step(context, message, arrived)
             }
             entry_payload::LACKING => {
                 let index = entry_payload::told_lacking(&rest)?;
-                replica.told_lacking(around, from, index);
+                replica.told_lacking(context, from, index);
                 Ok(())
             }
             snapshot::GONE => {
@@ -240,7 +245,7 @@ impl Replicas {
                 Ok(())
             }
             kind => {
-                replica.receive_snapshot(around, from, kind, &rest)?;
+                replica.receive_snapshot(context, from, kind, &rest)?;
                 Ok(())
             }
         });
@@ -250,14 +255,14 @@ impl Replicas {
                     "the replica on this node is given up: {error}; remove it from the queue's \
                      members and add it again"
                 );
-                around
+                context
                     .effects
                     .deferred
                     .push(Deferred::Damage { queue, what });
                 if let Some(replica) = self.map.get_mut(&queue) {
-                    replica.note_lost(around);
+                    replica.note_lost(context);
                 }
-                self.give_up(around, queue);
+                self.give_up(context, queue);
             }
             Some(Err(error)) => tracing::error!(%queue, %from, %error, "a frame is dropped"),
             Some(Ok(())) | None => {}
@@ -267,13 +272,13 @@ impl Replicas {
     /// In the order of the queues' ids, so that the same happens each time.
     fn for_each(
         &mut self,
-        around: &mut Around<'_>,
-        mut run: impl FnMut(&mut Replica, &mut Around<'_>),
+        context: &mut ShardContext<'_>,
+        mut run: impl FnMut(&mut Replica, &mut ShardContext<'_>),
     ) {
         let mut ids: Vec<QueueId> = self.map.keys().copied().collect();
         ids.sort_unstable();
         for id in ids {
-            self.with(around, id, &mut run);
+            self.with(context, id, &mut run);
         }
     }
 
@@ -312,94 +317,94 @@ impl Replica {
 impl HostKind for Replicas {
     fn receive(
         &mut self,
-        around: &mut Around<'_>,
+        context: &mut ShardContext<'_>,
         from: NodeId,
         queue: QueueId,
         session: u64,
         command: Command,
     ) {
         if !self.has(queue) {
-            around
+            context
                 .answers
                 .extend(Answer::not_here(from, queue, &command));
             return;
         }
-        self.with(around, queue, |replica, around| {
-            serve(replica, around, from, session, command);
+        self.with(context, queue, |replica, context| {
+            serve(replica, context, from, session, command);
         });
     }
 
     fn dead_lettered(
         &mut self,
-        around: &mut Around<'_>,
+        context: &mut ShardContext<'_>,
         queue: QueueId,
         priority_log: u8,
         range: Range<u64>,
     ) {
-        self.with(around, queue, |replica, around| {
-            replica.dead_lettered(around, priority_log, range);
+        self.with(context, queue, |replica, context| {
+            replica.dead_lettered(context, priority_log, range);
         });
     }
 
     fn not_dead_lettered(
         &mut self,
-        around: &mut Around<'_>,
+        context: &mut ShardContext<'_>,
         queue: QueueId,
         priority_log: u8,
         index: u64,
     ) {
-        self.with(around, queue, |replica, around| {
+        self.with(context, queue, |replica, context| {
             if let Some(leader) = &mut replica.leader {
-                leader.not_dead_lettered(around, priority_log, index);
+                leader.not_dead_lettered(context, priority_log, index);
             }
         });
     }
 
-    fn loaded(&mut self, around: &mut Around<'_>, queue: QueueId) {
-        self.with(around, queue, |replica, around| {
-            replica.loaded(around);
-            replica.send_parts(around);
+    fn loaded(&mut self, context: &mut ShardContext<'_>, queue: QueueId) {
+        self.with(context, queue, |replica, context| {
+            replica.loaded(context);
+            replica.send_parts(context);
         });
     }
 
-    fn remove(&mut self, around: &mut Around<'_>, id: QueueId) -> Option<Counts> {
+    fn remove(&mut self, context: &mut ShardContext<'_>, id: QueueId) -> Option<Counts> {
         let Some(mut replica) = self.map.remove(&id) else {
-            self.delete_retired_replica(around.logs, id);
+            self.delete_retired_replica(context.logs, id);
             return None;
         };
         self.deadlines.remove(&(replica.deadline_ms, id));
-        replica.priority_logs.delete(around.logs);
-        around.logs.delete_log(replica.header_log());
-        let leader = replica.take_leader(around)?;
-        Some(leader.counts(around.now))
+        replica.priority_logs.delete(context.logs);
+        context.logs.delete_log(replica.header_log());
+        let leader = replica.take_leader(context)?;
+        Some(leader.counts(context.now))
     }
 
-    fn on_durable(&mut self, around: &mut Around<'_>) {
+    fn on_durable(&mut self, context: &mut ShardContext<'_>) {
         for id in std::mem::take(&mut self.unsynced) {
-            self.with(around, id, |replica, around| {
+            self.with(context, id, |replica, context| {
                 replica.listed.unsynced = false;
-                if settle_durable(replica, around) {
-                    replica.drive(around);
+                if settle_durable(replica, context) {
+                    replica.drive(context);
                 }
             });
         }
         let waits = self.waits_for_log();
-        self.standstill.ended(around.now, waits);
+        self.stalled_log.ended(context.now, waits);
     }
 
-    fn peer_up(&mut self, around: &mut Around<'_>, peer: NodeId) {
-        self.for_each(around, |replica, around| {
+    fn peer_up(&mut self, context: &mut ShardContext<'_>, peer: NodeId) {
+        self.for_each(context, |replica, context| {
             replica.group.peer_up(peer);
             replica.forget_outgoing(peer);
-            replica.drive(around);
+            replica.drive(context);
             if let Some(leader) = &mut replica.leader {
-                leader.peer_up(around, peer);
+                leader.peer_up(context, peer);
             }
         });
     }
 
-    fn peer_down(&mut self, around: &mut Around<'_>, peer: NodeId) {
-        self.for_each(around, |replica, around| {
+    fn peer_down(&mut self, context: &mut ShardContext<'_>, peer: NodeId) {
+        self.for_each(context, |replica, context| {
             if replica
                 .sending
                 .as_ref()
@@ -409,55 +414,55 @@ impl HostKind for Replicas {
             }
             replica.forget_outgoing(peer);
             replica.group.peer_down(peer);
-            replica.drive(around);
+            replica.drive(context);
             if let Some(leader) = &mut replica.leader {
-                leader.peer_down(around, peer);
+                leader.peer_down(context, peer);
             }
         });
     }
 
-    fn tick(&mut self, around: &mut Around<'_>) {
+    fn tick(&mut self, context: &mut ShardContext<'_>) {
         // What a leader does at its deadline it does in `finish`: until then, it stays due.
-        let now = around.now.monotonic_ms;
+        let now = context.now.monotonic_ms;
         let due = self.deadlines.iter().take_while(|(at, _)| *at <= now);
         for (at, id) in due.copied().collect::<Vec<_>>() {
             self.deadlines.remove(&(at, id));
-            self.with(around, id, |replica, _| {
+            self.with(context, id, |replica, _| {
                 replica.deadline_ms = 0;
                 if let Some(leader) = &mut replica.leader {
                     leader.dirty = true;
                 }
             });
         }
-        self.give_way(around);
-        if self.ticking.is_empty() || self.next_tick_ms > around.now.monotonic_ms {
+        self.give_way(context);
+        if self.ticking.is_empty() || self.next_tick_ms > context.now.monotonic_ms {
             return;
         }
-        self.next_tick_ms = around.now.monotonic_ms + GROUP_TICK_MS;
+        self.next_tick_ms = context.now.monotonic_ms + GROUP_TICK_MS;
         for id in std::mem::take(&mut self.ticking) {
-            self.with(around, id, |replica, around| {
+            self.with(context, id, |replica, context| {
                 replica.listed.ticking = false;
                 replica.group.tick();
                 replica.report_stuck();
-                replica.retry_outgoing(around);
-                replica.give_up_silent(around);
+                replica.retry_outgoing(context);
+                replica.give_up_silent(context);
                 if !replica.has_wanted_members() {
-                    replica.reconcile(around);
+                    replica.reconcile(context);
                 }
-                replica.drive(around);
+                replica.drive(context);
             });
         }
     }
 
-    fn finish(&mut self, around: &mut Around<'_>) {
+    fn finish(&mut self, context: &mut ShardContext<'_>) {
         while let Some(id) = self.gone.pop() {
-            self.retire_if_corrupt(around, id);
-            self.leave_if_gone(around, id);
+            self.retire_if_corrupt(context, id);
+            self.leave_if_gone(context, id);
         }
         let mut held = Vec::new();
         while let Some(id) = self.dirty.pop() {
             let replica = self.map.get(&id);
-            if around.may_be_deposed
+            if context.may_be_deposed
                 && replica.is_some_and(|replica| replica.group.can_be_deposed())
             {
                 held.push(id);
@@ -466,9 +471,9 @@ impl HostKind for Replicas {
             if let Some(replica) = self.map.get_mut(&id) {
                 self.active.note(id, &mut replica.listed.active);
             }
-            self.with(around, id, |replica, around| {
+            self.with(context, id, |replica, context| {
                 replica.listed.dirty = false;
-                replica.pump(around);
+                replica.pump(context);
             });
         }
         self.is_held = !held.is_empty();
@@ -482,7 +487,7 @@ impl HostKind for Replicas {
         // What is due already and held is looked at with the rest of that.
         let is_open = |at: &u64| held.is_none() || *at > now.monotonic_ms;
         let leaders = self.deadlines.iter().map(|(at, _)| *at).find(is_open);
-        let stuck = self.standstill.deadline_ms();
+        let stuck = self.stalled_log.deadline_ms();
         [leaders, held, groups, stuck].into_iter().flatten().min()
     }
 
@@ -509,6 +514,36 @@ impl HostKind for Replicas {
             consumers: Vec::new(),
             durable: true,
         })
+    }
+
+    fn waiting(&self, queue: QueueId) -> Option<Waiting> {
+        let leader = self.map.get(&queue)?.leader.as_ref()?;
+        Some(leader.queue().waiting())
+    }
+
+    fn held_behind(
+        &self,
+        queue: QueueId,
+        of: Option<&[ConsumerId]>,
+        before: u64,
+        count: usize,
+    ) -> Option<Vec<HeldMessage>> {
+        let leader = self.map.get(&queue)?.leader.as_ref()?;
+        let acts = leader.is_acting();
+        acts.then(|| leader.queue().held_behind(of, before, count))
+    }
+
+    fn show_held(
+        &mut self,
+        context: &mut ShardContext<'_>,
+        queue: QueueId,
+        held: &HeldMessage,
+    ) -> Option<Fetched> {
+        let replica = self.map.get(&queue);
+        match replica.and_then(|replica| replica.leader.as_ref()) {
+            Some(leader) => leader.show_held(context.logs, held),
+            None => Some(Fetched::Gone),
+        }
     }
 
     fn take_active(&mut self, out: &mut Vec<QueueId>) {

@@ -1,23 +1,23 @@
 //! The leader of a queue: the queue machine, what is on its way to being committed, and whom it
 //! serves on which node.
 
-use super::Around;
-use super::blob::ViewState;
+use super::ShardContext;
+use super::applied_state::ViewState;
 use super::entry_payload::EntryPayload;
 use super::header::Header;
 use crate::dead_letters::DeadLetters;
 use crate::peeked::Peeked;
-use crate::quorum::link::{Answer, Event};
+use crate::quorum::protocol::{Answer, Event};
 use crate::serving::Query;
 use crate::shard::QueueSpec;
 use crate::stream_view::StreamView;
 use active::Active;
-use handing_out::{Reach, ReplicatedTo};
+use handing_out::{DeliveryWatermarks, ReplicatedTo};
 use leveret_queue::{Effect, Log, Peek, Position, Queue, Reason, RecoveredPriorityLog, State};
 use leveret_storage::ShardLogs;
-use leveret_types::limits::QUORUM_PRESENT_MS_MAX;
+use leveret_types::limits::QUORUM_REGISTRATION_MS_MAX;
 use leveret_types::{ConsumerId, NodeId, Now, QueueId, ReplicaId};
-use served::{Place, Places, Served, Usage};
+use served::{Served, ServedSubscription, ServedSubscriptions, Usage};
 use std::ops::Range;
 use under_way::{Asked, Request, UnderWay};
 use viewing::Viewing;
@@ -37,10 +37,10 @@ pub(super) struct Leader {
     served: Served,
     active: Active,
     under_way: UnderWay,
-    looked: Peeked,
+    peeked: Peeked,
     replicated_to: ReplicatedTo,
     /// How far messages may be handed out.
-    reach: Reach,
+    watermarks: DeliveryWatermarks,
     dead: DeadLetters,
     /// What it has instead of logs of messages, where it is a view of a stream.
     viewing: Option<Box<Viewing>>,
@@ -54,52 +54,52 @@ pub(super) struct Leader {
 }
 
 /// What the queue machine sees of its surroundings.
-struct View<'a> {
+struct LeaderLog<'a> {
     queue: QueueId,
     own: NodeId,
     logs: &'a mut ShardLogs,
-    looked: &'a mut Peeked,
-    reach: &'a mut Reach,
+    peeked: &'a mut Peeked,
+    watermarks: &'a mut DeliveryWatermarks,
     stream: Option<&'a StreamView>,
-    subscriptions: &'a mut Places,
+    subscriptions: &'a mut ServedSubscriptions,
     clients: &'a mut dyn crate::quorum::Clients,
 }
 
-impl Log for View<'_> {
+impl Log for LeaderLog<'_> {
     fn peek(&mut self, position: Position) -> Peek {
         match self.stream {
             Some(view) => view.peek(position.index),
-            None => self.looked.peek(self.logs, self.queue, position),
+            None => self.peeked.peek(self.logs, self.queue, position),
         }
     }
 
     fn admit(&mut self, consumer: ConsumerId, bytes: u32) -> bool {
         match self.subscriptions.get_mut(&consumer) {
-            Some(place) if place.node == self.own => {
+            Some(served) if served.node == self.own => {
                 self.clients.admit(self.queue, consumer, bytes)
             }
-            Some(place) => place.window.take(bytes),
+            Some(served) => served.window.take(bytes),
             None => false,
         }
     }
 
     fn may_hand_out(&mut self, position: Position) -> bool {
-        self.reach.allows(position)
+        self.watermarks.allows(position)
     }
 }
 
 /// The queue machine with its view of the surroundings, for one call.
 macro_rules! on_queue {
-    ($leader:ident, $around:ident, |$queue:ident, $view:ident, $out:ident| $call:expr) => {{
-        let mut $view = View {
+    ($leader:ident, $context:ident, |$queue:ident, $view:ident, $out:ident| $call:expr) => {{
+        let mut $view = LeaderLog {
             queue: $leader.id,
-            own: $around.node,
-            logs: $around.logs,
-            looked: &mut $leader.looked,
-            reach: &mut $leader.reach,
+            own: $context.node,
+            logs: $context.logs,
+            peeked: &mut $leader.peeked,
+            watermarks: &mut $leader.watermarks,
             stream: $leader.viewing.as_ref().map(|viewing| &viewing.view),
             subscriptions: &mut $leader.served.subscriptions,
-            clients: $around.clients,
+            clients: $context.clients,
         };
         let ($queue, $out) = (&mut $leader.queue, &mut $leader.scratch);
         $call
@@ -133,7 +133,7 @@ impl Leader {
         let handed_out = state.priority_logs.iter();
         let handed_out = handed_out
             .map(|priority_log| (priority_log.priority_log, priority_log.delivered_through));
-        let reach = Reach::new(handed_out);
+        let watermarks = DeliveryWatermarks::new(handed_out);
         let mut queue = Queue::recover(spec.kind, spec.settings.clone(), now, priority_logs, state);
         queue.tell_returns();
         queue.hold_election();
@@ -142,12 +142,12 @@ impl Leader {
             term,
             queue,
             usage: Usage::new(spec.auto_delete),
-            served: Served::awaiting(nodes, now.monotonic_ms + QUORUM_PRESENT_MS_MAX),
+            served: Served::awaiting(nodes, now.monotonic_ms + QUORUM_REGISTRATION_MS_MAX),
             active: Active::default(),
             under_way: UnderWay::default(),
-            looked: Peeked::default(),
+            peeked: Peeked::default(),
             replicated_to: ReplicatedTo::new(entry),
-            reach,
+            watermarks,
             dead: DeadLetters::default(),
             viewing: None,
             waiting_gets: Vec::new(),
@@ -198,11 +198,11 @@ impl Leader {
         known.is_some_and(|(_, known)| known == session)
     }
 
-    fn answer(&self, around: &mut Around<'_>, to: NodeId, message: Event) {
+    fn answer(&self, context: &mut ShardContext<'_>, to: NodeId, message: Event) {
         let Some((_, session)) = self.served.session(to) else {
             return;
         };
-        around.answers.push(Answer {
+        context.answers.push(Answer {
             to,
             queue: self.id,
             session,
@@ -210,8 +210,8 @@ impl Leader {
         });
     }
 
-    fn leading(&self, around: &mut Around<'_>, to: NodeId) {
-        around.answers.push(Answer {
+    fn leading(&self, context: &mut ShardContext<'_>, to: NodeId) {
+        context.answers.push(Answer {
             to,
             queue: self.id,
             session: 0,
@@ -219,19 +219,29 @@ impl Leader {
         });
     }
 
-    /// A node has nothing to present to the leader of this term.
-    pub(super) fn absent(&mut self, around: &Around<'_>, from: NodeId, term: u64) {
+    /// A node has nothing to register with the leader of this term.
+    pub(super) fn nothing_to_register(
+        &mut self,
+        context: &ShardContext<'_>,
+        from: NodeId,
+        term: u64,
+    ) {
         if term == self.term {
-            self.heard_of(around.now, from);
+            self.heard_of(context.now, from);
             self.dirty = true;
         }
     }
 
     /// Whether what a node says in a session is to be taken; a node without one is told who leads.
-    pub(super) fn admits(&mut self, around: &mut Around<'_>, from: NodeId, session: u64) -> bool {
+    pub(super) fn admits(
+        &mut self,
+        context: &mut ShardContext<'_>,
+        from: NodeId,
+        session: u64,
+    ) -> bool {
         match self.served.session(from) {
             None => {
-                self.leading(around, from);
+                self.leading(context, from);
                 false
             }
             // Else it was said to a session that is over, or in one that this leader has not heard
@@ -244,20 +254,25 @@ impl Leader {
     }
 
     /// Stops deliveries to a consumer.
-    pub(super) fn cancel(&mut self, around: &mut Around<'_>, from: NodeId, consumer: ConsumerId) {
-        if self.queue.cancel(around.now, consumer, &mut self.scratch) {
+    pub(super) fn cancel(
+        &mut self,
+        context: &mut ShardContext<'_>,
+        from: NodeId,
+        consumer: ConsumerId,
+    ) {
+        if self.queue.cancel(context.now, consumer, &mut self.scratch) {
             self.usage.detached();
-            self.reach.consumers_changed();
+            self.watermarks.consumers_changed();
         }
-        self.carry_out(around);
-        self.answer(around, from, Event::Cancelled(consumer));
-        self.delete_if_unused(around);
+        self.carry_out(context);
+        self.answer(context, from, Event::Cancelled(consumer));
+        self.delete_if_unused(context);
     }
 
     /// Takes a question of a node's session.
     pub(super) fn query(
         &mut self,
-        around: &mut Around<'_>,
+        context: &mut ShardContext<'_>,
         from: NodeId,
         session: u64,
         what: Query,
@@ -270,7 +285,7 @@ impl Leader {
                 self.served
                     .subscriptions
                     .entry(subscription)
-                    .or_insert_with(|| Place::new(from, no_ack));
+                    .or_insert_with(|| ServedSubscription::new(from, no_ack));
                 Request::Get {
                     subscription,
                     no_ack,
@@ -281,53 +296,61 @@ impl Leader {
             Query::Count { request } => Request::Count { request },
             Query::Fetch { consumer, position } => {
                 let request = Request::Fetch { consumer, position };
-                return self.do_asked(around, Asked::new(from, session, request));
+                return self.do_asked(context, Asked::new(from, session, request));
             }
         };
-        self.ask(around, from, session, request);
+        self.ask(context, from, session, request);
     }
 
     /// Lets the queue act: deliver, expire, drop.
-    pub(super) fn pump(&mut self, around: &mut Around<'_>) {
+    pub(super) fn pump(&mut self, context: &mut ShardContext<'_>) {
         self.dirty = false;
-        self.begin_viewing(around);
-        self.dead.retry(around.now);
-        self.send_dead_letters(around);
-        self.act(around);
-        self.end_viewing(around);
-        self.looked.clear(self.served.subscriptions.is_empty());
+        self.begin_viewing(context);
+        self.dead.retry(context.now);
+        self.send_dead_letters(context);
+        self.act(context);
+        self.end_viewing(context);
+        self.peeked.clear(self.served.subscriptions.is_empty());
     }
 
-    fn act(&mut self, around: &mut Around<'_>) {
+    fn act(&mut self, context: &mut ShardContext<'_>) {
         if !self.is_acting() {
-            if around.now.monotonic_ms < self.served.await_until_ms {
+            if context.now.monotonic_ms < self.served.await_until_ms {
                 return;
             }
-            tracing::warn!(queue = %self.id, nodes = ?self.served.awaited, "consumers did not present themselves");
+            tracing::warn!(
+                queue = %self.id,
+                nodes = ?self.served.awaited,
+                "these nodes have not registered their consumers within 5 s; what those held is \
+                 delivered again"
+            );
             self.served.awaited.clear();
-            self.decide_claims(around.now);
+            self.decide_claims(context.now);
         }
-        self.choose_active(around);
+        self.choose_active(context);
         for asked in std::mem::take(&mut self.waiting_gets) {
-            self.do_asked(around, asked);
+            self.do_asked(context, asked);
         }
-        self.tick(around);
+        self.tick(context);
         while self.give_from_stream() {
-            self.send_dead_letters(around);
-            self.tick(around);
+            self.send_dead_letters(context);
+            self.tick(context);
         }
         // Operations that wait came before what was asked behind them.
         if self.under_way.is_clear() {
             for asked in std::mem::take(&mut self.under_way.batch.asked) {
-                self.do_asked(around, asked);
+                self.do_asked(context, asked);
             }
         }
     }
 
-    fn tick(&mut self, around: &mut Around<'_>) {
-        on_queue!(self, around, |queue, view, out| queue
-            .tick(around.now, &mut view, out));
-        self.carry_out(around);
+    fn tick(&mut self, context: &mut ShardContext<'_>) {
+        on_queue!(self, context, |queue, view, out| queue.tick(
+            context.now,
+            &mut view,
+            out
+        ));
+        self.carry_out(context);
     }
 
     /// Takes note of how far the logs of other members are the same as this one's.
@@ -353,29 +376,34 @@ impl Leader {
     }
 
     /// Messages that were read from disk have come.
-    pub(super) fn loaded(&mut self, around: &mut Around<'_>) {
+    pub(super) fn loaded(&mut self, context: &mut ShardContext<'_>) {
         self.queue.resume();
-        self.send_dead_letters(around);
+        self.send_dead_letters(context);
         self.dirty = true;
     }
 
     /// Messages that were dead-lettered are where they were to go.
     pub(super) fn dead_lettered(
         &mut self,
-        around: &mut Around<'_>,
+        context: &mut ShardContext<'_>,
         priority_log: u8,
         range: Range<u64>,
     ) {
         self.dead.arrived(priority_log, &range);
         self.queue
             .dead_lettered(priority_log, range, &mut self.scratch);
-        self.carry_out(around);
-        self.send_dead_letters(around);
+        self.carry_out(context);
+        self.send_dead_letters(context);
     }
 
     /// A message that must be dead-lettered could not be.
-    pub fn not_dead_lettered(&mut self, around: &mut Around<'_>, priority_log: u8, index: u64) {
-        self.dead.refused(around.now, priority_log, index);
+    pub fn not_dead_lettered(
+        &mut self,
+        context: &mut ShardContext<'_>,
+        priority_log: u8,
+        index: u64,
+    ) {
+        self.dead.refused(context.now, priority_log, index);
         self.dirty = true;
     }
 

@@ -1,22 +1,22 @@
 //! A member begins to lead, and leads no more.
 
-use super::blob::VIEW_LOG;
+use super::applied_state::VIEW_LOG;
 use super::leader::Leader;
-use super::{Around, Replica};
-use crate::quorum::link::{Answer, Event};
+use super::{Replica, ShardContext};
+use crate::quorum::protocol::{Answer, Event};
 use leveret_queue::{PriorityLogState, RecoveredPriorityLog, State};
 use leveret_replication::RoleChange;
 use leveret_storage::ShardLogs;
 use leveret_types::{NodeId, ReplicaId};
 
 impl Replica {
-    pub(super) fn begin_to_lead(&mut self, around: &mut Around<'_>, entry: u64) {
+    pub(super) fn begin_to_lead(&mut self, context: &mut ShardContext<'_>, entry: u64) {
         let Some(term) = self.leads else {
             return;
         };
         let recovered = match self.spec.view {
             Some(_) => self.messages_of_view().into_iter().collect(),
-            None => self.messages_of_logs(around.logs),
+            None => self.messages_of_logs(context.logs),
         };
         let state = State {
             priority_logs: recovered
@@ -24,14 +24,14 @@ impl Replica {
                 .map(|recovered| self.known_of(recovered.priority_log))
                 .collect(),
         };
-        let mut nodes = around.up.to_vec();
-        nodes.push(around.node);
+        let mut nodes = context.up.to_vec();
+        nodes.push(context.node);
         let (queue, spec) = (self.id, &self.spec);
         let recovered = (recovered, &state);
         let begun = (entry, term);
-        let mut leader = Leader::new(around.now, queue, begun, spec, recovered, nodes.clone());
+        let mut leader = Leader::new(context.now, queue, begun, spec, recovered, nodes.clone());
         leader.view(
-            around.now,
+            context.now,
             spec,
             self.applied.known_view(),
             self.view_numbers,
@@ -43,7 +43,7 @@ impl Replica {
         }
         self.leader = Some(Box::new(leader));
         for to in nodes {
-            around.answers.push(Answer {
+            context.answers.push(Answer {
                 to,
                 queue,
                 session: 0,
@@ -94,26 +94,26 @@ impl Replica {
     }
 
     /// It leads no more, or is gone: a view's leader leaves its stream.
-    pub(super) fn take_leader(&mut self, around: &mut Around<'_>) -> Option<Box<Leader>> {
+    pub(super) fn take_leader(&mut self, context: &mut ShardContext<'_>) -> Option<Box<Leader>> {
         let leader = self.leader.take()?;
-        leader.leave_stream(around);
+        leader.leave_stream(context);
         self.view_numbers = leader.view_numbers().unwrap_or(self.view_numbers);
         Some(leader)
     }
 
     /// This member does not lead, or not in this term.
-    pub(super) fn step_down(&mut self, around: &mut Around<'_>, role: RoleChange) {
+    pub(super) fn step_down(&mut self, context: &mut ShardContext<'_>, role: RoleChange) {
         self.leads = None;
         self.sending = None;
         self.outgoing.clear();
-        let Some(leader) = self.take_leader(around) else {
+        let Some(leader) = self.take_leader(context) else {
             return;
         };
         // The batch that was open goes with the leader.
-        self.priority_logs.cut(around.logs);
+        self.priority_logs.cut(context.logs);
         let to = role.leader.map(ReplicaId::node);
         for (node, _) in leader.sessions() {
-            around.answers.push(Answer {
+            context.answers.push(Answer {
                 to: node,
                 queue: self.id,
                 session: 0,
@@ -126,14 +126,14 @@ impl Replica {
     }
 
     /// Says who leads instead.
-    pub fn refuse(&self, around: &mut Around<'_>, to: NodeId) {
-        around.answers.push(Answer {
+    pub fn refuse(&self, context: &mut ShardContext<'_>, to: NodeId) {
+        context.answers.push(Answer {
             to,
             queue: self.id,
             session: 0,
             message: Event::NotLeader {
                 term: self.group.term(),
-                leader: self.leader_node().filter(|leader| *leader != around.node),
+                leader: self.leader_node().filter(|leader| *leader != context.node),
             },
         });
     }

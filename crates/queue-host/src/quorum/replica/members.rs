@@ -1,13 +1,13 @@
 //! Who belongs to the group, and who should.
 
-use super::{Around, Replica};
+use super::{Replica, ShardContext};
 use crate::shard::QueueSpec;
 use leveret_replication::{Leaving, Membership, WantedMembers};
 use leveret_types::{NodeId, ReplicaId};
 
 impl Replica {
     /// Proposes the next step from the members that the group has to those that it should have.
-    pub(super) fn reconcile(&mut self, around: &mut Around<'_>) {
+    pub(super) fn reconcile(&mut self, context: &mut ShardContext<'_>) {
         if self.leader.is_none() || self.spec.members.is_empty() {
             return;
         }
@@ -17,25 +17,25 @@ impl Replica {
             leaving: Leaving::Last,
         };
         match self.group.approach(&wanted) {
-            Ok(true) => self.drive(around),
+            Ok(true) => self.drive(context),
             Ok(false) => {}
             Err(error) => tracing::debug!(queue = %self.id, %error, "a change of members waits"),
         }
     }
 
     /// Tells who is no member any more that it is none, if it does not know.
-    pub(super) fn answer_stranger(&self, around: &mut Around<'_>, from: ReplicaId) {
+    pub(super) fn answer_stranger(&self, context: &mut ShardContext<'_>, from: ReplicaId) {
         let is_known = self.group.membership().contains(from) || self.spec.members.contains(&from);
         if self.leader.is_some() && !is_known {
-            self.say_gone(around, from);
+            self.say_gone(context, from);
         }
     }
 
     /// Tells those who were members that they are none any more.
-    pub(super) fn tell_who_is_gone(&self, around: &mut Around<'_>, now: &Membership) {
+    pub(super) fn tell_who_is_gone(&self, context: &mut ShardContext<'_>, now: &Membership) {
         for before in &self.members {
             if self.leads.is_some() && !now.contains(*before) {
-                self.say_gone(around, *before);
+                self.say_gone(context, *before);
             }
         }
     }

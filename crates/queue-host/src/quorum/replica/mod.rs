@@ -10,8 +10,9 @@
 //! batch is open, or a snapshot is under way. Invariant: messages enter the queue machine, and
 //! leave the logs, when the header that says so is committed.
 
+mod applied_state;
 mod blank;
-mod blob;
+mod comparison;
 mod entry_payload;
 mod fuzz;
 mod header;
@@ -25,25 +26,24 @@ mod restore;
 mod retired_replica;
 mod snapshot;
 mod spare;
-mod state;
 mod stuck;
 #[cfg(test)]
 mod tests;
 mod transfers;
 mod wire;
 
-pub use crate::around::Around;
+pub use crate::shard_context::ShardContext;
+pub use comparison::{PriorityLogContent, ReplicaState};
 pub use fuzz::{fuzz, seeds};
 pub use host::{ReplicaStatus, Replicas, UnfitReplicas};
 pub(crate) use restore::Adopted;
-pub use state::{PriorityLogContent, ReplicaState};
 pub use transfers::Transfers;
 
 use crate::group_log::GroupLog;
-use crate::quorum::link::{Operation, Registration};
+use crate::quorum::protocol::{Operation, Registration};
 use crate::serving::{Credit, Query, ServesNodes};
 use crate::shard::{QueueSpec, log_of};
-use blob::Applied;
+use applied_state::Applied;
 use entry_payload::Arrival;
 use header::Header;
 use leader::Leader;
@@ -147,8 +147,8 @@ impl Replica {
     }
 
     /// Does what the group wants done, until it wants nothing more.
-    fn drive(&mut self, around: &mut Around<'_>) {
-        drive(self, around);
+    fn drive(&mut self, context: &mut ShardContext<'_>) {
+        drive(self, context);
     }
 
     /// Takes entries back that another leader overwrites, as far as they are not in the group's
@@ -188,24 +188,24 @@ impl Replica {
         });
     }
 
-    fn apply_header(&mut self, around: &mut Around<'_>, entry: &Entry, header: &Header) {
+    fn apply_header(&mut self, context: &mut ShardContext<'_>, entry: &Entry, header: &Header) {
         let in_logs = header.left.iter().filter(|_| self.spec.view.is_none());
         for left in in_logs {
             let log = self.priority_logs.log(left.priority_log);
-            around.logs.settle(log, left.range.clone(), left.bytes);
+            context.logs.settle(log, left.range.clone(), left.bytes);
         }
         self.applied.apply(header);
-        self.pace.applied_ms = around.now.monotonic_ms;
+        self.pace.applied_ms = context.now.monotonic_ms;
         self.outgoing.applied(entry.index);
         if self.leads == Some(entry.term)
             && let Some(leader) = &mut self.leader
         {
-            leader.committed(around, entry.index, header);
+            leader.committed(context, entry.index, header);
         }
     }
 
     /// Proposes what the leader has gathered; whether there is room for more.
-    fn close_batch(&mut self, around: &mut Around<'_>) -> bool {
+    fn close_batch(&mut self, context: &mut ShardContext<'_>) -> bool {
         let Some(leader) = &mut self.leader else {
             return false;
         };
@@ -214,7 +214,7 @@ impl Replica {
         };
         match self.group.propose(closed.header.encode()) {
             Ok((index, _)) => {
-                leader.proposed(around.now, index);
+                leader.proposed(context.now, index);
                 self.priority_logs.cover(&closed.header);
                 self.outgoing.keep(index, closed.entry_payload);
                 self.proposed = Some(closed.header);
@@ -225,65 +225,70 @@ impl Replica {
                 return false;
             }
         }
-        self.drive(around);
+        self.drive(context);
         true
     }
 
     /// Takes operations that wait, and proposes full batches, and what comes alone.
-    fn work(&mut self, around: &mut Around<'_>) {
-        let was_log_awaited = around.logs.is_awaited();
+    fn work(&mut self, context: &mut ShardContext<'_>) {
+        let was_log_awaited = context.logs.is_awaited();
         while let Some(leader) = &mut self.leader {
-            leader.take_waiting(around, &mut self.priority_logs);
+            leader.take_waiting(context, &mut self.priority_logs);
             let full = leader.wants_close();
-            if !full || !self.close_batch(around) {
+            if !full || !self.close_batch(context) {
                 break;
             }
         }
-        self.propose_alone(around, was_log_awaited);
+        self.propose_alone(context, was_log_awaited);
     }
 
     /// Lets the leader act on what has happened.
-    fn pump(&mut self, around: &mut Around<'_>) {
+    fn pump(&mut self, context: &mut ShardContext<'_>) {
         if !self.has_wanted_members() {
-            self.reconcile(around);
+            self.reconcile(context);
         }
-        self.work(around);
+        self.work(context);
         if let Some(leader) = &mut self.leader
             && leader.dirty
         {
             leader.set_matched(self.group.matched());
-            leader.pump(around);
+            leader.pump(context);
         }
-        self.work(around);
+        self.work(context);
     }
 
     /// Messages that were read from disk have come.
-    fn loaded(&mut self, around: &mut Around<'_>) {
-        self.retry_outgoing(around);
+    fn loaded(&mut self, context: &mut ShardContext<'_>) {
+        self.retry_outgoing(context);
         if let Some(leader) = &mut self.leader {
-            leader.loaded(around);
+            leader.loaded(context);
         }
     }
 
-    fn dead_lettered(&mut self, around: &mut Around<'_>, priority_log: u8, range: Range<u64>) {
+    fn dead_lettered(
+        &mut self,
+        context: &mut ShardContext<'_>,
+        priority_log: u8,
+        range: Range<u64>,
+    ) {
         if let Some(leader) = &mut self.leader {
-            leader.dead_lettered(around, priority_log, range);
+            leader.dead_lettered(context, priority_log, range);
         }
     }
 
     /// Takes a message of another member, and what has come behind its entries.
     fn step(
         &mut self,
-        around: &mut Around<'_>,
+        context: &mut ShardContext<'_>,
         message: Message,
         arrived: VecDeque<Arrival>,
     ) -> Result<(), Broken> {
         // The group has another member on this node, so that it has let this one go.
         if message.to != self.group.replica() && self.spec.members.contains(&message.to) {
-            self.is_gone = message.to.node() == around.node;
+            self.is_gone = message.to.node() == context.node;
             return Ok(());
         }
-        match step(self, around, message) {
+        match step(self, context, message) {
             Ok(()) => {}
             Err(error) if error.is_final() => return Err(error.into()),
             Err(error) => {
@@ -291,7 +296,7 @@ impl Replica {
             }
         }
         self.arrived = arrived;
-        self.drive(around);
+        self.drive(context);
         self.arrived = VecDeque::new();
         if !self.has_wanted_members()
             && let Some(leader) = &mut self.leader
@@ -309,23 +314,23 @@ impl Replica {
     }
 }
 
-impl LogStore<Around<'_>> for GroupLog {
-    fn write(&mut self, around: &mut Around<'_>, write: &LogWrite<'_>) -> u64 {
-        (*self).write(around.logs, write);
-        around.logs.position()
+impl LogStore<ShardContext<'_>> for GroupLog {
+    fn write(&mut self, context: &mut ShardContext<'_>, write: &LogWrite<'_>) -> u64 {
+        (*self).write(context.logs, write);
+        context.logs.position()
     }
 
-    fn set_snapshot(&mut self, around: &mut Around<'_>, mark: &SnapshotMark, state: &[u8]) {
-        (*self).set_snapshot(around.logs, mark, state);
+    fn set_snapshot(&mut self, context: &mut ShardContext<'_>, mark: &SnapshotMark, state: &[u8]) {
+        (*self).set_snapshot(context.logs, mark, state);
     }
 
-    fn durable_through(&self, around: &Around<'_>) -> u64 {
-        around.logs.durable_through()
+    fn durable_through(&self, context: &ShardContext<'_>) -> u64 {
+        context.logs.durable_through()
     }
 }
 
 /// As the machine of its group: what entries mean, and what is beside them.
-impl Machine<Around<'_>> for Replica {
+impl Machine<ShardContext<'_>> for Replica {
     type Log = GroupLog;
     const SNAPSHOT_ENTRIES: u64 = QUORUM_HEADERS_KEPT;
 
@@ -334,121 +339,124 @@ impl Machine<Around<'_>> for Replica {
     }
 
     /// A member that took back what it had acknowledged still votes for who has all of that.
-    fn takes_part(&self, around: &Around<'_>, body: &Body) -> bool {
+    fn takes_part(&self, context: &ShardContext<'_>, body: &Body) -> bool {
         let is_made_up = match body {
             Body::Vote {
                 index, log_term, ..
             } => self.applied.is_made_up_by(*index, *log_term),
             _ => false,
         };
-        !around.is_outdated && (is_made_up || !self.is_non_voting())
+        !context.is_outdated && (is_made_up || !self.is_non_voting())
     }
 
-    fn role_changed(&mut self, around: &mut Around<'_>, change: RoleChange) {
+    fn role_changed(&mut self, context: &mut ShardContext<'_>, change: RoleChange) {
         let leads = change.role == Role::Leader;
         if !leads || self.leads != Some(change.term) {
-            self.step_down(around, change);
+            self.step_down(context, change);
         }
         if leads {
             self.leads = Some(change.term);
         }
     }
 
-    fn install(&mut self, around: &mut Around<'_>, mark: &SnapshotMark) -> Vec<u8> {
-        self.take_in_state(around, mark);
+    fn install(&mut self, context: &mut ShardContext<'_>, mark: &SnapshotMark) -> Vec<u8> {
+        self.take_in_state(context, mark);
         self.applied.encode(mark)
     }
 
-    fn appending(&mut self, around: &mut Around<'_>, truncate_from: Option<u64>, new: &[Entry]) {
-        self.abandon_receiving(around.logs);
+    fn appending(
+        &mut self,
+        context: &mut ShardContext<'_>,
+        truncate_from: Option<u64>,
+        new: &[Entry],
+    ) {
+        self.abandon_receiving(context.logs);
         if self.leads.is_none() {
-            self.pace.was_log_awaited = around.logs.is_awaited();
+            self.pace.was_log_awaited = context.logs.is_awaited();
         }
         if let Some(from) = truncate_from {
-            self.take_back(around.logs, from);
+            self.take_back(context.logs, from);
         }
         for entry in new {
-            self.append(around.logs, entry);
+            self.append(context.logs, entry);
         }
-        self.note_appended(around, new.len());
+        self.note_appended(context, new.len());
     }
 
-    fn written(&mut self, around: &mut Around<'_>, write: &LogWrite<'_>) {
+    fn written(&mut self, context: &mut ShardContext<'_>, write: &LogWrite<'_>) {
         let has_entries_alone =
             write.install.is_none() && write.hard_state.is_none() && write.truncate_from.is_none();
         if !has_entries_alone || self.pace.was_log_awaited {
             return;
         }
-        let is_for_nobody = self.appends_lazily(around);
+        let is_for_nobody = self.appends_lazily(context);
         if is_for_nobody || self.appends_soon() {
-            around.logs.await_nothing();
+            context.logs.await_nothing();
             self.pace.writes_soon |= !is_for_nobody;
         }
     }
 
-    fn send(&mut self, around: &mut Around<'_>, message: Message) {
-        self.send_message(around, message);
+    fn send(&mut self, context: &mut ShardContext<'_>, message: Message) {
+        self.send_message(context, message);
     }
 
-    fn send_snapshot(&mut self, around: &mut Around<'_>, message: Message) {
-        self.begin_snapshot(around, message);
+    fn send_snapshot(&mut self, context: &mut ShardContext<'_>, message: Message) {
+        self.begin_snapshot(context, message);
     }
 
-    fn apply(&mut self, around: &mut Around<'_>, entry: &Entry) {
+    fn apply(&mut self, context: &mut ShardContext<'_>, entry: &Entry) {
         let pending = self.tail.pop_front();
         let Some(Pending { header, .. }) = pending.filter(|p| p.entry.index == entry.index) else {
             panic!("entry {} of queue {} is not here", entry.index, self.id);
         };
         match entry.kind {
-            EntryKind::Normal => self.apply_header(around, entry, &header),
+            EntryKind::Normal => self.apply_header(context, entry, &header),
             // The first entry of this member's own term: all before it is committed.
             EntryKind::Empty if self.leads == Some(entry.term) => {
-                self.begin_to_lead(around, entry.index);
+                self.begin_to_lead(context, entry.index);
             }
             EntryKind::Empty | EntryKind::Membership => {}
         }
     }
 
-    fn members_changed(&mut self, around: &mut Around<'_>, membership: &Membership) {
-        self.tell_who_is_gone(around, membership);
+    fn members_changed(&mut self, context: &mut ShardContext<'_>, membership: &Membership) {
+        self.tell_who_is_gone(context, membership);
         self.members = membership.members();
         self.note_if_gone();
     }
 
-    fn snapshot(&mut self, _around: &mut Around<'_>, mark: &SnapshotMark) -> Vec<u8> {
+    fn snapshot(&mut self, _context: &mut ShardContext<'_>, mark: &SnapshotMark) -> Vec<u8> {
         self.applied.encode(mark)
     }
 }
 
 /// As remote queues see it: its leader, if it leads; else it says who does.
 impl ServesNodes for Replica {
-    type Context<'a> = Around<'a>;
+    type Context<'a> = ShardContext<'a>;
 
     fn present(
         &mut self,
-        around: &mut Around<'_>,
+        context: &mut ShardContext<'_>,
         from: NodeId,
         session: u64,
         registration: &Registration,
     ) {
         let applied = &self.applied;
         match &mut self.leader {
-            Some(leader) => leader.present(around, from, session, registration, |of| {
-                applied.through(of)
-            }),
-            None => self.refuse(around, from),
+            Some(leader) => leader.present(context, from, session, registration, applied),
+            None => self.refuse(context, from),
         }
     }
 
-    fn absent(&mut self, around: &mut Around<'_>, from: NodeId, term: u64) {
-        self.on_leader(|leader| leader.absent(around, from, term));
+    fn nothing_to_register(&mut self, context: &mut ShardContext<'_>, from: NodeId, term: u64) {
+        self.on_leader(|leader| leader.nothing_to_register(context, from, term));
     }
 
-    fn admits(&mut self, around: &mut Around<'_>, from: NodeId, session: u64) -> bool {
+    fn admits(&mut self, context: &mut ShardContext<'_>, from: NodeId, session: u64) -> bool {
         match &mut self.leader {
-            Some(leader) => leader.admits(around, from, session),
+            Some(leader) => leader.admits(context, from, session),
             None => {
-                self.refuse(around, from);
+                self.refuse(context, from);
                 false
             }
         }
@@ -456,39 +464,43 @@ impl ServesNodes for Replica {
 
     fn operations(
         &mut self,
-        around: &mut Around<'_>,
+        context: &mut ShardContext<'_>,
         from: NodeId,
         session: u64,
         first: u64,
         operations: Vec<Operation>,
     ) {
-        self.on_leader(|leader| leader.operations(around, from, session, first, operations));
-        self.work(around);
+        self.on_leader(|leader| leader.operations(context, from, session, first, operations));
+        self.work(context);
     }
 
-    fn attach(&mut self, around: &mut Around<'_>, from: NodeId, consumer: Consumer) {
-        self.on_leader(|leader| leader.attach(around, from, consumer));
+    fn attach(&mut self, context: &mut ShardContext<'_>, from: NodeId, consumer: Consumer) {
+        self.on_leader(|leader| leader.attach(context, from, consumer));
     }
 
-    fn cancel(&mut self, around: &mut Around<'_>, from: NodeId, consumer: ConsumerId) {
-        self.on_leader(|leader| leader.cancel(around, from, consumer));
+    fn cancel(&mut self, context: &mut ShardContext<'_>, from: NodeId, consumer: ConsumerId) {
+        self.on_leader(|leader| leader.cancel(context, from, consumer));
     }
 
-    fn detach(&mut self, around: &mut Around<'_>, from: NodeId, subscription: ConsumerId) {
-        self.on_leader(|leader| leader.detach(around, from, subscription));
+    fn detach(&mut self, context: &mut ShardContext<'_>, from: NodeId, subscription: ConsumerId) {
+        self.on_leader(|leader| leader.detach(context, from, subscription));
     }
 
     fn credit(
         &mut self,
-        around: &mut Around<'_>,
+        context: &mut ShardContext<'_>,
         _from: NodeId,
         consumer: ConsumerId,
         Credit { messages, bytes }: Credit,
     ) {
-        self.on_leader(|leader| leader.credit(around, consumer, messages, bytes));
+        self.on_leader(|leader| leader.credit(context, consumer, messages, bytes));
     }
 
-    fn ask(&mut self, around: &mut Around<'_>, from: NodeId, session: u64, what: Query) {
-        self.on_leader(|leader| leader.query(around, from, session, what));
+    fn acknowledged(&mut self, _context: &mut ShardContext<'_>, from: NodeId, first: u64) {
+        self.on_leader(|leader| leader.acknowledged(from, first));
+    }
+
+    fn ask(&mut self, context: &mut ShardContext<'_>, from: NodeId, session: u64, what: Query) {
+        self.on_leader(|leader| leader.query(context, from, session, what));
     }
 }

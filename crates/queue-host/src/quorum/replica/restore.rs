@@ -1,12 +1,13 @@
 //! How a replica begins: with the queue, after a restart, or without any state of the queue.
 
-use super::blob::{Applied, VOTES_NEVER};
+use super::applied_state::{Applied, VOTES_NEVER};
 use super::outgoing::Outgoing;
 use super::priority_logs::PriorityLogs;
 use super::spare::Pace;
 use super::{HEADER_LOG, Listed, Pending, Replica, entry_payload, header};
 use crate::group_log::{GroupLog, UnreadableEntry};
-use crate::quorum::link::Origin;
+use crate::quorum::Refusals;
+use crate::quorum::protocol::Origin;
 use crate::shard::{QueueSpec, log_of};
 use crate::stream_view::{SavedView, SavedViewError};
 use leveret_replication::{Entry, Group, GroupConfig, Host, Membership, SnapshotMark};
@@ -20,7 +21,7 @@ pub(super) enum RestoreError {
     #[error("its log is damaged: {0}")]
     Damaged(String),
     #[error("its state cannot be read: {0}")]
-    State(super::blob::Unreadable),
+    State(super::applied_state::Unreadable),
     #[error(transparent)]
     Entry(#[from] UnreadableEntry),
     #[error("priority log {priority_log} ends at {found}, and headers name messages up to {named}")]
@@ -182,6 +183,8 @@ pub(crate) struct Adopted {
     pub(crate) is_view: bool,
     /// Whose operations were taken, and how far.
     pub(crate) origins: Vec<(Origin, u64)>,
+    /// Which of these operations were refused, as far as their origins may not know it.
+    pub(crate) refused: Vec<(Origin, Refusals)>,
 }
 
 impl Adopted {
@@ -198,6 +201,7 @@ impl Adopted {
             view: view.map_err(damaged)?,
             is_view,
             origins: Vec::new(),
+            refused: Vec::new(),
         })
     }
 }
@@ -217,6 +221,7 @@ pub(super) fn adopt(
     let mut applied = Applied {
         replica: me,
         origins: known.origins.clone(),
+        refused: known.refused.clone(),
         ..Applied::default()
     };
     if let Some(view) = &known.view {
@@ -354,7 +359,7 @@ fn restore_priority_logs(
 
 #[cfg(test)]
 mod tests {
-    use super::super::blob::VIEW_LOG;
+    use super::super::applied_state::VIEW_LOG;
     use super::*;
     use leveret_queue::{QueueKind, Returns, Settings};
     use leveret_storage::{Folders, MemoryDisk, Options, recover};
@@ -440,6 +445,7 @@ mod tests {
             view: None,
             is_view: false,
             origins: Vec::new(),
+            refused: Vec::new(),
         });
         let found = applied.priority_log(VIEW_LOG).expect("it is there");
         assert_eq!((found.end, found.delivered), (11, 8));
@@ -464,6 +470,7 @@ mod tests {
             view: Some(saved),
             is_view: true,
             origins: Vec::new(),
+            refused: Vec::new(),
         });
         let (view, given) = applied.known_view().expect("it is a view");
         assert_eq!((view.source, given), (QueueId(9).of_stream(), 10));

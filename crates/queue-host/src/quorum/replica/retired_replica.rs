@@ -9,10 +9,10 @@
 //! it. A node's queues get their places from a catalogue that is newer than its start, so that a
 //! member that the catalogue names later is new.
 
+use super::applied_state::VOTES_NEVER;
 use super::blank::{priority_logs, renew};
-use super::blob::VOTES_NEVER;
 use super::members::member_on;
-use super::{Around, HEADER_LOG, Replica, Replicas};
+use super::{HEADER_LOG, Replica, Replicas, ShardContext};
 use crate::shard::{Deferred, QueueSpec, log_of};
 use leveret_replication::store_snapshot;
 use leveret_storage::ShardLogs;
@@ -21,58 +21,58 @@ use leveret_types::{QueueId, ReplicaId};
 impl Replicas {
     /// Follows the catalogue for a queue of which no replica takes part here: begins one if the
     /// node is to have one, and empties what is left of one that it is to have no more.
-    pub(crate) fn begin(&mut self, around: &mut Around<'_>, id: QueueId, spec: QueueSpec) {
-        let me = member_on(&spec, around.node);
+    pub(crate) fn begin(&mut self, context: &mut ShardContext<'_>, id: QueueId, spec: QueueSpec) {
+        let me = member_on(&spec, context.node);
         let quarantined = self.quarantined.get(&id).copied();
         if me.is_some() && me == quarantined {
             return;
         }
         let has_retired_replica =
-            quarantined.is_some() || around.logs.has_log(log_of(id, HEADER_LOG));
+            quarantined.is_some() || context.logs.has_log(log_of(id, HEADER_LOG));
         if me.is_none() && !has_retired_replica {
             return;
         }
-        let priority_logs = priority_logs(around.logs, id);
+        let priority_logs = priority_logs(context.logs, id);
         if me.is_none() || quarantined.is_some() {
             self.quarantined.remove(&id);
-            renew(around.logs, id, &priority_logs);
+            renew(context.logs, id, &priority_logs);
         }
         if me.is_some() {
-            self.add(around, id, spec, &priority_logs, &mut |_| {});
+            self.add(context, id, spec, &priority_logs, &mut |_| {});
         }
     }
 
     /// Gives a replica up that has found that it must not take part.
-    pub(super) fn give_up(&mut self, around: &mut Around<'_>, id: QueueId) {
+    pub(super) fn give_up(&mut self, context: &mut ShardContext<'_>, id: QueueId) {
         let Some(mut replica) = self.map.remove(&id) else {
             return;
         };
         self.deadlines.remove(&(replica.deadline_ms, id));
-        replica.take_leader(around);
+        replica.take_leader(context);
         self.quarantined.insert(id, replica.group.replica());
-        self.begin(around, id, replica.spec);
+        self.begin(context, id, replica.spec);
     }
 
     /// Has another member lead in the place of one that cannot read what the others need, and gives
     /// it up.
-    pub(super) fn retire_if_corrupt(&mut self, around: &mut Around<'_>, id: QueueId) {
+    pub(super) fn retire_if_corrupt(&mut self, context: &mut ShardContext<'_>, id: QueueId) {
         let Some(replica) = self.map.get(&id).filter(|replica| replica.may_retire()) else {
             return;
         };
         if replica.group.is_leader() {
-            self.with(around, id, |replica, around| {
+            self.with(context, id, |replica, context| {
                 replica.group.resign();
-                replica.drive(around);
+                replica.drive(context);
             });
             return;
         }
         let what = "the replica on this node has messages that cannot be read, and is given up; \
                     remove it from the queue's members and add it again";
-        around.effects.deferred.push(Deferred::Damage {
+        context.effects.deferred.push(Deferred::Damage {
             queue: id,
             what: what.to_owned(),
         });
-        self.give_up(around, id);
+        self.give_up(context, id);
     }
 
     /// Deletes all logs of a queue that is gone.
@@ -105,10 +105,10 @@ impl Replica {
 
     /// Notes for the starts to come that this member has lost what it had acknowledged, or its
     /// group has.
-    pub(super) fn note_lost(&mut self, around: &mut Around<'_>) {
+    pub(super) fn note_lost(&mut self, context: &mut ShardContext<'_>) {
         self.applied.votes_from = VOTES_NEVER;
         self.applied.votes_from_term = 0;
-        store_snapshot(self, around);
+        store_snapshot(self, context);
     }
 
     /// Something that is to be sent is not there yet, or never will be.

@@ -16,11 +16,11 @@
 //! Invariant: of one transfer no more than a window of parts is under way, and of a shard no more
 //! transfers than [`Transfers`] lets begin. A group asks again for what could not.
 
-use super::blob::{Applied, Unreadable, take_replica};
+use super::applied_state::{Applied, Unreadable, take_replica};
 use super::header::priority_log as take_priority_log;
 use super::transfers::{LivePriorityLog, PART, Receiving, Sending};
 use super::wire::{Malformed, Reader, put, put_range};
-use super::{Around, Replica, restore};
+use super::{Replica, ShardContext, restore};
 use crate::events::PeerFrame;
 use crate::stored;
 use bytes::Bytes;
@@ -40,7 +40,7 @@ const ALL: u64 = u64::MAX;
 
 impl Replica {
     /// Another member needs the state: begins to send it.
-    pub(super) fn begin_snapshot(&mut self, around: &mut Around<'_>, message: Message) {
+    pub(super) fn begin_snapshot(&mut self, context: &mut ShardContext<'_>, message: Message) {
         let to = message.to;
         let Body::Snapshot(mark) = &message.body else {
             return;
@@ -52,7 +52,7 @@ impl Replica {
             return self.group.report_snapshot(to, false);
         }
         self.sending = None;
-        let Some(place) = around.transfers.begin() else {
+        let Some(place) = context.transfers.begin() else {
             return self.group.report_snapshot(to, false);
         };
         let priority_logs: Vec<LivePriorityLog> = self
@@ -64,7 +64,7 @@ impl Replica {
             .map(|state| LivePriorityLog {
                 priority_log: state.priority_log,
                 end: state.end,
-                live: around
+                live: context
                     .logs
                     .live(self.priority_logs.log(state.priority_log))
                     .within(0..state.end)
@@ -107,36 +107,36 @@ impl Replica {
             unanswered: 1,
             is_wanted: false,
             is_done: false,
-            alive_ms: around.now.monotonic_ms,
+            alive_ms: context.now.monotonic_ms,
         }));
-        self.post(around, to, out);
+        self.post(context, to, out);
     }
 
-    fn post(&self, around: &mut Around<'_>, to: ReplicaId, bytes: Vec<u8>) {
+    fn post(&self, context: &mut ShardContext<'_>, to: ReplicaId, bytes: Vec<u8>) {
         let frame = PeerFrame::new(self.id, bytes);
-        around.effects.peer.push((to.node(), frame));
+        context.effects.peer.push((to.node(), frame));
     }
 
     /// Takes a frame of a transfer, from the node that is its other end or from one that was the
     /// other end of an earlier transfer with the same mark: what that one says means nothing.
     pub(super) fn receive_snapshot(
         &mut self,
-        around: &mut Around<'_>,
+        context: &mut ShardContext<'_>,
         from: NodeId,
         kind: u8,
         frame: &Bytes,
     ) -> Result<(), Malformed> {
         match kind {
-            OFFER => self.offered(around, from, frame),
-            WANT => self.wanted(around, from, frame),
-            PART => self.part(around, from, frame),
-            _ => self.got(around, from, frame),
+            OFFER => self.offered(context, from, frame),
+            WANT => self.wanted(context, from, frame),
+            PART => self.part(context, from, frame),
+            _ => self.got(context, from, frame),
         }
     }
 
     fn offered(
         &mut self,
-        around: &mut Around<'_>,
+        context: &mut ShardContext<'_>,
         node: NodeId,
         frame: &Bytes,
     ) -> Result<(), Malformed> {
@@ -152,18 +152,18 @@ impl Replica {
         let index = mark.index;
         let is_here = self.group.term_at(index) == Some(mark.term);
         if index <= self.group.last_applied() || is_here {
-            self.step_snapshot(around, message);
-            self.say_got(around, from, index, ALL);
+            self.step_snapshot(context, message);
+            self.say_got(context, from, index, ALL);
             return Ok(());
         }
-        self.abandon_receiving(around.logs);
-        self.take_back_doubtful(around, message.term, matched);
+        self.abandon_receiving(context.logs);
+        self.take_back_doubtful(context, message.term, matched);
         let mut out = vec![WANT];
         out.extend_from_slice(&from.0.to_le_bytes());
         put(&mut out, index);
         put(&mut out, priority_logs.len() as u64);
         for priority_log in &priority_logs {
-            let stats = around
+            let stats = context
                 .logs
                 .log_stats(self.priority_logs.log(priority_log.priority_log));
             out.push(priority_log.priority_log);
@@ -177,7 +177,7 @@ impl Replica {
             priority_logs,
             next: 1,
         }));
-        self.post(around, from, out);
+        self.post(context, from, out);
         Ok(())
     }
 
@@ -188,7 +188,7 @@ impl Replica {
     ///
     /// It is in that term from now on: an earlier leader counts on what is taken back, and is not
     /// heard any more.
-    fn take_back_doubtful(&mut self, around: &mut Around<'_>, term: u64, matched: u64) {
+    fn take_back_doubtful(&mut self, context: &mut ShardContext<'_>, term: u64, matched: u64) {
         let last = self.group.last_index();
         let applied = self.group.last_applied();
         let agreed = matched.max(self.group.acknowledged_in(term));
@@ -199,34 +199,34 @@ impl Replica {
         let Some(mark) = self.group.mark(applied) else {
             return;
         };
-        around.logs.truncate(self.header_log(), kept + 1);
-        self.take_back(around.logs, kept + 1);
+        context.logs.truncate(self.header_log(), kept + 1);
+        self.take_back(context.logs, kept + 1);
         let last_term = self.group.term_at(last).unwrap_or_default();
         self.applied.took_back(last, last_term);
         if term > self.group.term() {
-            around.logs.set_term_and_vote(self.header_log(), term, 0);
+            context.logs.set_term_and_vote(self.header_log(), term, 0);
         }
-        store_snapshot(self, around);
+        store_snapshot(self, context);
         let entries: Vec<_> = self
             .tail
             .iter()
             .map(|pending| pending.entry.clone())
             .collect();
         let me = self.group.replica();
-        let hard = self.group.log().hard_state(around.logs);
+        let hard = self.group.log().hard_state(context.logs);
         let config = restore::config(self.id, me);
         match Group::new(config, hard, mark, entries, applied) {
             Ok(group) => self.group.restart(group),
             Err(error) => panic!("what was a group is none any more: {error}"),
         }
         self.leads = None;
-        self.take_leader(around);
-        self.begin(around.up, false);
+        self.take_leader(context);
+        self.begin(context.up, false);
     }
 
     fn wanted(
         &mut self,
-        around: &mut Around<'_>,
+        context: &mut ShardContext<'_>,
         from: NodeId,
         frame: &Bytes,
     ) -> Result<(), Malformed> {
@@ -253,15 +253,15 @@ impl Replica {
                 }
             }
             sending.is_wanted = true;
-            sending.alive_ms = around.now.monotonic_ms;
+            sending.alive_ms = context.now.monotonic_ms;
         }
-        self.send_parts(around);
+        self.send_parts(context);
         Ok(())
     }
 
     fn got(
         &mut self,
-        around: &mut Around<'_>,
+        context: &mut ShardContext<'_>,
         from: NodeId,
         frame: &Bytes,
     ) -> Result<(), Malformed> {
@@ -277,13 +277,13 @@ impl Replica {
             .unanswered
             .max(number.saturating_add(1).min(sending.next));
         let to = sending.to;
-        sending.alive_ms = around.now.monotonic_ms;
+        sending.alive_ms = context.now.monotonic_ms;
         if number == ALL || (sending.is_done && sending.unanswered == sending.next) {
             self.sending = None;
             self.group.report_snapshot(to, true);
             return Ok(());
         }
-        self.send_parts(around);
+        self.send_parts(context);
         Ok(())
     }
 
@@ -297,15 +297,15 @@ impl Replica {
 
     /// Gives a transfer up that the other member has turned away from: it has gone, or takes
     /// entries instead. The group asks again for what is still needed.
-    pub(super) fn give_up_silent(&mut self, around: &Around<'_>) {
-        let silent = |alive_ms| around.now.monotonic_ms >= alive_ms + QUORUM_TRANSFER_SILENCE_MS;
+    pub(super) fn give_up_silent(&mut self, context: &ShardContext<'_>) {
+        let silent = |alive_ms| context.now.monotonic_ms >= alive_ms + QUORUM_TRANSFER_SILENCE_MS;
         if let Some(sending) = self.sending.take_if(|sending| silent(sending.alive_ms)) {
             self.group.report_snapshot(sending.to, false);
         }
     }
 
     /// Sends what the window allows and the logs have at hand.
-    pub(super) fn send_parts(&mut self, around: &mut Around<'_>) {
+    pub(super) fn send_parts(&mut self, context: &mut ShardContext<'_>) {
         let Some(mut sending) = self.sending.take() else {
             return;
         };
@@ -313,18 +313,18 @@ impl Replica {
             && !sending.is_done
             && sending.next - sending.unanswered < QUORUM_PARTS_IN_FLIGHT
         {
-            let Some(part) = sending.part(self.id, around.logs) else {
-                self.note_corruption(around.logs);
+            let Some(part) = sending.part(self.id, context.logs) else {
+                self.note_corruption(context.logs);
                 break;
             };
-            self.post(around, sending.to, part);
+            self.post(context, sending.to, part);
         }
         self.sending = Some(sending);
     }
 
     fn part(
         &mut self,
-        around: &mut Around<'_>,
+        context: &mut ShardContext<'_>,
         node: NodeId,
         frame: &Bytes,
     ) -> Result<(), Malformed> {
@@ -350,31 +350,31 @@ impl Replica {
             let (facts, size) = stored::summary(bytes).ok_or(reader.fail("a message"))?;
             let message = (size, facts.expiration_ms.is_some());
             self.priority_logs
-                .append_at(around.logs, (priority_log, index), bytes, message);
+                .append_at(context.logs, (priority_log, index), bytes, message);
         }
-        self.say_got(around, from, mark, number);
+        self.say_got(context, from, mark, number);
         if is_last && let Some(receiving) = &self.receiving {
             let message = receiving.message.clone();
-            self.step_snapshot(around, message);
+            self.step_snapshot(context, message);
             // If the group did not want it any more.
-            self.abandon_receiving(around.logs);
+            self.abandon_receiving(context.logs);
         }
         Ok(())
     }
 
-    fn say_got(&self, around: &mut Around<'_>, to: ReplicaId, mark: u64, number: u64) {
+    fn say_got(&self, context: &mut ShardContext<'_>, to: ReplicaId, mark: u64, number: u64) {
         let mut out = vec![GOT];
         out.extend_from_slice(&to.0.to_le_bytes());
         put(&mut out, mark);
         put(&mut out, number);
-        self.post(around, to, out);
+        self.post(context, to, out);
     }
 
     /// Tells a replica that it is no member any more.
-    pub(super) fn say_gone(&self, around: &mut Around<'_>, to: ReplicaId) {
+    pub(super) fn say_gone(&self, context: &mut ShardContext<'_>, to: ReplicaId) {
         let mut out = vec![GONE];
         out.extend_from_slice(&to.0.to_le_bytes());
-        self.post(around, to, out);
+        self.post(context, to, out);
     }
 
     /// The leader says that this replica is no member any more. It believes that if the catalogue
@@ -387,9 +387,9 @@ impl Replica {
         Ok(())
     }
 
-    fn step_snapshot(&mut self, around: &mut Around<'_>, message: Message) {
-        if let Err(error) = self.step(around, message, std::collections::VecDeque::new()) {
-            tracing::warn!(queue = %self.id, %error, "a snapshot is passed over");
+    fn step_snapshot(&mut self, context: &mut ShardContext<'_>, message: Message) {
+        if let Err(error) = self.step(context, message, std::collections::VecDeque::new()) {
+            tracing::warn!(queue = %self.id, %error, "ignored a snapshot that does not fit");
         }
     }
 
@@ -401,7 +401,7 @@ impl Replica {
     }
 
     /// The group takes the mark of the state in that has come: so do the messages' logs.
-    pub(super) fn take_in_state(&mut self, around: &mut Around<'_>, mark: &SnapshotMark) {
+    pub(super) fn take_in_state(&mut self, context: &mut ShardContext<'_>, mark: &SnapshotMark) {
         let receiving = self.receiving.take().filter(|r| r.mark == mark.index);
         let Some(receiving) = receiving else {
             panic!("queue {} takes in a state that did not come", self.id);
@@ -410,10 +410,10 @@ impl Replica {
         for priority_log in &receiving.priority_logs {
             let log = self
                 .priority_logs
-                .open(around.logs, priority_log.priority_log);
-            around.logs.skip_to(log, priority_log.end);
-            around.logs.truncate(log, priority_log.end);
-            settle_dead(around.logs, log, &priority_log.live);
+                .open(context.logs, priority_log.priority_log);
+            context.logs.skip_to(log, priority_log.end);
+            context.logs.truncate(log, priority_log.end);
+            settle_dead(context.logs, log, &priority_log.live);
             self.priority_logs
                 .set_end(priority_log.priority_log, priority_log.end);
         }

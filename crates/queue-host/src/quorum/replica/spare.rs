@@ -12,7 +12,7 @@
 //! answers; if one that is needed fails, is slow, or counts as spare in the eyes of the others, an
 //! entry waits no longer than that.
 
-use super::{Around, Replica};
+use super::{Replica, ShardContext};
 use leveret_replication::{Body, Membership, Message};
 use leveret_types::limits::QUORUM_QUIET_MS;
 use leveret_types::{NodeId, ReplicaId};
@@ -60,17 +60,17 @@ pub(super) fn is_spare(
 
 impl Replica {
     /// Whether a member is spare, and the queue so quiet that it may take its time.
-    fn may_take_time(&self, around: &Around<'_>, member: ReplicaId) -> bool {
+    fn may_take_time(&self, context: &ShardContext<'_>, member: ReplicaId) -> bool {
         let Some(leader) = self.group.leader().filter(|_| self.pace.is_quiet) else {
             return false;
         };
-        let at = (around.node, around.up);
+        let at = (context.node, context.up);
         is_spare(self.group.membership(), (leader, member), at)
     }
 
     /// Whether nobody waits for what is appended here now.
-    pub(super) fn appends_lazily(&self, around: &Around<'_>) -> bool {
-        self.leads.is_none() && self.may_take_time(around, self.group.replica())
+    pub(super) fn appends_lazily(&self, context: &ShardContext<'_>) -> bool {
+        self.leads.is_none() && self.may_take_time(context, self.group.replica())
     }
 
     /// Whether what is appended here now may wait a moment for others, with which it shares a write
@@ -85,32 +85,32 @@ impl Replica {
     /// Proposes what has come after a while, and with nothing on its way: its entry goes to the
     /// followers before the log is written, whose write here and there it shares with others.
     /// `was_log_awaited` is from before the batch's messages were appended.
-    pub(super) fn propose_alone(&mut self, around: &mut Around<'_>, was_log_awaited: bool) {
-        let is_after_a_while = around.now.monotonic_ms >= self.pace.applied_ms + QUORUM_QUIET_MS;
+    pub(super) fn propose_alone(&mut self, context: &mut ShardContext<'_>, was_log_awaited: bool) {
+        let is_after_a_while = context.now.monotonic_ms >= self.pace.applied_ms + QUORUM_QUIET_MS;
         let leader = self.leader.as_ref().filter(|_| is_after_a_while);
         if leader.is_some_and(|leader| leader.is_alone(QUIET_MESSAGES as usize)) {
             self.pace.was_log_awaited = was_log_awaited;
             self.pace.proposes_alone = true;
-            self.close_batch(around);
+            self.close_batch(context);
             self.pace.proposes_alone = false;
         }
     }
 
     /// Whether a message may wait for others to the same node.
-    pub(super) fn sends_lazily(&self, around: &Around<'_>, message: &Message) -> bool {
+    pub(super) fn sends_lazily(&self, context: &ShardContext<'_>, message: &Message) -> bool {
         match &message.body {
             Body::Append { entries, .. } if !entries.is_empty() => {
-                self.may_take_time(around, message.to)
+                self.may_take_time(context, message.to)
             }
-            Body::AppendReply { refused: None, .. } => self.may_take_time(around, message.from),
+            Body::AppendReply { refused: None, .. } => self.may_take_time(context, message.from),
             _ => false,
         }
     }
 
     /// So many entries were appended: whether they are small, and follow the last ones after a
     /// while.
-    pub(super) fn note_appended(&mut self, around: &Around<'_>, count: usize) {
-        let now_ms = around.now.monotonic_ms;
+    pub(super) fn note_appended(&mut self, context: &ShardContext<'_>, count: usize) {
+        let now_ms = context.now.monotonic_ms;
         let newest = self.tail.iter().rev().take(count);
         let messages: u64 = newest.map(|pending| pending.header.messages()).sum();
         let is_after_a_while = now_ms >= self.pace.appended_ms + QUORUM_QUIET_MS;

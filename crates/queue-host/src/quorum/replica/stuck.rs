@@ -3,7 +3,7 @@
 //! followers that do not follow, for whatever reason: the leader says so.
 
 use super::host::Replicas;
-use super::{Around, Replica};
+use super::{Replica, ShardContext};
 use leveret_replication::MemberStatus;
 use leveret_types::{NodeId, QueueId, ReplicaId};
 
@@ -41,33 +41,33 @@ impl Replica {
 impl Replicas {
     /// Hands over what is led here if the log is stuck, to members whose logs are known to move: on
     /// a drive that all share nobody would gain. Again after as long, for a transfer may fail.
-    pub(super) fn give_way(&mut self, around: &mut Around<'_>) {
+    pub(super) fn give_way(&mut self, context: &mut ShardContext<'_>) {
         let waits = self.waits_for_log();
-        if !self.standstill.is_due(around.now, waits) {
+        if !self.stalled_log.is_due(context.now, waits) {
             return;
         }
         let writing = self.writing_elsewhere();
-        match self.hand_over(around, &writing) {
+        match self.hand_over(context, &writing) {
             0 => {
-                self.propose_open(around);
-                self.standstill.look_again(around.now);
+                self.propose_open(context);
+                self.stalled_log.look_again(context.now);
             }
             queues => tracing::warn!(
                 queues,
-                "the log is not written; others are to lead its queues"
+                "the disk has not taken writes of the log for 2 s: handing over queues that this node leads"
             ),
         }
     }
 
     /// Lets members on these nodes lead what is led here, where a majority is up without this
     /// node's; answers how many queues that concerns.
-    pub(crate) fn hand_over(&mut self, around: &mut Around<'_>, nodes: &[NodeId]) -> usize {
+    pub(crate) fn hand_over(&mut self, context: &mut ShardContext<'_>, nodes: &[NodeId]) -> usize {
         let led = self.map.iter();
         let led = led.filter_map(|(id, replica)| Some((*id, replica.way_out(nodes)?)));
         let mut led: Vec<(QueueId, ReplicaId)> = led.collect();
         led.sort_unstable();
         for (id, to) in &led {
-            if let Some(Err(error)) = self.transfer(around, *id, to.node()) {
+            if let Some(Err(error)) = self.transfer(context, *id, to.node()) {
                 tracing::debug!(queue = %id, %error, "nobody else is to lead yet");
             }
         }
@@ -86,9 +86,9 @@ impl Replicas {
 
     /// Proposes what waits for the next seal, which does not come: whether the others write it says
     /// whether their logs move.
-    fn propose_open(&mut self, around: &mut Around<'_>) {
+    fn propose_open(&mut self, context: &mut ShardContext<'_>) {
         for id in self.open.clone() {
-            self.with(around, id, |replica, around| replica.close_batch(around));
+            self.with(context, id, |replica, context| replica.close_batch(context));
         }
     }
 }

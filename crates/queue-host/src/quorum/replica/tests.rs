@@ -16,6 +16,7 @@ mod non_voting;
 mod quiet;
 mod reaching;
 mod referring;
+mod refused;
 mod registered;
 mod restored;
 mod sending;
@@ -92,6 +93,8 @@ struct Node {
 struct Ledger {
     next: u64,
     confirmed: BTreeSet<u64>,
+    /// Publishes that were refused.
+    refused: usize,
     /// Acknowledged by a client whose node may die before that is committed.
     settled: BTreeSet<u64>,
     delivered: BTreeMap<u64, u32>,
@@ -329,9 +332,11 @@ impl World {
                     self.ledger.confirmed.extend(done.into_values());
                 }
                 QueueEvent::Refused { sequences, .. } => {
+                    let before = running.published.len();
                     running
                         .published
                         .retain(|number, _| !sequences.contains(number));
+                    self.ledger.refused += before - running.published.len();
                 }
                 QueueEvent::Deliver(delivery) => {
                     let number = number_of(&delivery.message);
@@ -468,11 +473,10 @@ impl World {
             self.expiration_ms,
             self.now.wall_ms,
         );
-        let enqueued = self.with(at, |shard, now| {
-            let notify = Notify::Connection(CLIENT);
-            shard.publish(now, QUEUE, &message, &mut Bodies::default(), &notify)
-        });
+        let (now, notify) = (self.now, Notify::Connection(CLIENT));
         let running = self.nodes[at].running.as_mut().expect("it runs");
+        let shard = &mut running.shard;
+        let enqueued = shard.publish(now, QUEUE, &message, &mut Bodies::default(), &notify);
         match enqueued {
             Enqueued::Kept { sequence, .. } => {
                 running.published.insert(sequence, number);
@@ -480,6 +484,8 @@ impl World {
             other => panic!("{other:?}"),
         }
         self.say(format!("{at} publishes {number} as {enqueued:?}"));
+        // A leader beside it may answer at once.
+        self.with(at, |_, _| {});
     }
 
     fn consume(&mut self, at: usize, prefetch: u32) {

@@ -1,6 +1,6 @@
 //! States of queues on their way between members: what is known of each, and how many there may be.
 
-use super::blob::Applied;
+use super::applied_state::Applied;
 use super::wire::put;
 use crate::shard::log_of;
 use leveret_replication::Message;

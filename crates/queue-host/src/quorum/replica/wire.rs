@@ -1,5 +1,7 @@
 //! Numbers as the replica's bytes have them: LEB128, so that what is small takes one byte.
 
+use leveret_types::RangeSet;
+
 /// Appends a number.
 pub(super) fn put(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
@@ -108,4 +110,35 @@ impl<'a> Reader<'a> {
 pub(super) fn put_range(out: &mut Vec<u8>, range: &std::ops::Range<u64>) {
     put(out, range.start);
     put(out, range.end - range.start);
+}
+
+/// Appends a set of numbers as how far each of its ranges is from the one before, and its length.
+pub(super) fn put_set(out: &mut Vec<u8>, set: &RangeSet) {
+    put(out, set.interval_count() as u64);
+    let mut end = 0;
+    for range in set.iter() {
+        put(out, range.start - end);
+        put(out, range.end - range.start);
+        end = range.end;
+    }
+}
+
+/// Reads such a set.
+pub(super) fn take_set(reader: &mut Reader<'_>, what: &'static str) -> Result<RangeSet, Malformed> {
+    let mut set = RangeSet::new();
+    let mut end: u64 = 0;
+    for at in 0..reader.count(what)? {
+        let between = reader.number(what)?;
+        let length = reader.number(what)?;
+        let start = end.checked_add(between);
+        let next = start.and_then(|start| start.checked_add(length));
+        match start.zip(next) {
+            Some((start, next)) if length > 0 && (at == 0 || between > 0) => {
+                set.insert_range(start..next);
+                end = next;
+            }
+            _ => return Err(reader.fail(what)),
+        }
+    }
+    Ok(set)
 }

@@ -1,9 +1,11 @@
 //! Queues that are on this node alone, and what the remote queues of another node hear of them.
 
 use super::*;
-use crate::quorum::link::{Answer, Command, Event, Operation, Registration};
-use leveret_queue::Consumer;
-use leveret_types::ConsumerId;
+use crate::effects::Then;
+use crate::notify::Afterwards;
+use crate::quorum::protocol::{Answer, Command, Event, Operation, Registration};
+use leveret_queue::{Consumer, Overflow};
+use leveret_types::{ConnectionId, ConsumerId, ReplicaId};
 
 const NODE: NodeId = NodeId(2);
 const SESSION: u64 = 5;
@@ -25,7 +27,7 @@ impl World {
                 first_sequence: 1,
                 subscriptions: Vec::new(),
             };
-            world.tell(queue, Command::Present(Box::new(registration)));
+            world.tell(queue, Command::Register(Box::new(registration)));
         }
         world.heard();
         world
@@ -37,8 +39,8 @@ impl World {
 
     fn tell_in(&mut self, session: u64, queue: u64, command: Command) {
         let queue = QueueId(queue);
-        self.shard.on_kind(self.now, queue, |kind, around| {
-            kind.receive(around, NODE, queue, session, command);
+        self.shard.on_kind(self.now, queue, |kind, context| {
+            kind.receive(context, NODE, queue, session, command);
         });
     }
 
@@ -207,4 +209,82 @@ fn a_gap_and_an_unknown_session_make_a_node_present_itself() {
     let heard = world.heard();
     assert!(matches!(heard[..], [(1, Event::Leading { term: 0 })]));
     assert_eq!(world.ready(1), 0);
+}
+
+#[test]
+fn what_was_refused_is_said_to_who_asks_anew_also_by_the_group_that_the_queue_becomes() {
+    let mut world = World::with_queues(false);
+    let mut full = spec();
+    full.settings.length_max = Some(1);
+    full.settings.overflow = Overflow::RejectPublish;
+    world
+        .shard
+        .update_queue(world.now, QueueId(1), full.clone());
+    (1..=5).for_each(|number| world.tell(1, publish(number)));
+    world.tell(1, Command::Acknowledged { first: 3 });
+    world.sync();
+    let present = |first_sequence| {
+        let registration = Registration {
+            start: 1,
+            term: 0,
+            first_sequence,
+            subscriptions: Vec::new(),
+        };
+        Command::Register(Box::new(registration))
+    };
+    let answers = |world: &mut World, session, first| {
+        world.heard();
+        world.tell_in(session, 1, present(first));
+        let heard = world.heard().into_iter().map(|(_, event)| match event {
+            Event::Refused { sequences } => (Some(sequences), None),
+            Event::Committed { through } => (None, Some(through)),
+            other => panic!("{other:?}"),
+        });
+        heard.collect::<Vec<_>>()
+    };
+    let expected = [(Some(3..6), None), (None, Some(5))];
+    assert_eq!(answers(&mut world, SESSION + 1, 1), expected);
+    full.members = vec![ReplicaId::new(NodeId(1), 0)];
+    full.founders = full.members.clone();
+    world.shard.update_queue(world.now, QueueId(1), full);
+    for _ in 0..10 {
+        world.shard.before_seal(world.now);
+        world.sync();
+    }
+    assert_eq!(answers(&mut world, SESSION + 2, 1), expected);
+    let of_later = [(Some(4..6), None), (None, Some(5))];
+    assert_eq!(answers(&mut world, SESSION + 3, 4), of_later);
+}
+
+/// Whoever publishes to a durable queue beside it is not refused for its sake. A message that
+/// another queue still has stays there: this may be the only one that it goes to.
+#[test]
+fn a_queue_that_went_with_its_nodes_process_refuses_only_what_another_queue_still_has() {
+    let durable = QueueId(1);
+    let transient = QueueId(QueueId::TRANSIENT_MARK | 2);
+    for (queue, expected) in [(durable, Enqueued::Rejected), (transient, Enqueued::Gone)] {
+        let mut world = World::new();
+        let spec = QueueSpec {
+            home: NODE,
+            durable: !queue.is_transient(),
+            ..spec()
+        };
+        world.shard.add_queue(world.now, queue, spec, Vec::new());
+        let (client, now) = (Notify::Connection(ConnectionId(7)), world.now);
+        let put = |world: &mut World, notify: &Notify| {
+            let bodies = &mut Bodies::default();
+            let shard = &mut world.shard;
+            shard.publish(now, queue, &message(), bodies, notify)
+        };
+        assert_eq!(put(&mut world, &client), expected);
+        assert_eq!(put(&mut world, &Notify::Nobody), expected);
+        let moved = Notify::Then(Afterwards::new(Then::Nothing));
+        assert_eq!(put(&mut world, &moved), Enqueued::Rejected);
+        let published = Notify::Then(Afterwards::of_publish());
+        assert_eq!(put(&mut world, &published), expected);
+        world.shard.peer_up(now, NODE);
+        assert!(matches!(put(&mut world, &client), Enqueued::Kept { .. }));
+        world.shard.peer_down(now, NODE);
+        assert_eq!(put(&mut world, &client), expected);
+    }
 }

@@ -3,7 +3,7 @@
 use super::{
     declare, eventually, free_addresses, log_in, member, publish, put_vhost, select, start,
 };
-use crate::client::Scratch;
+use crate::client::scratch;
 use leveret_cluster::Env;
 use leveret_metadata::Command;
 use leveret_shell::node::Node;
@@ -26,10 +26,10 @@ fn voters(node: &Node) -> (Vec<u32>, Vec<u32>) {
 
 #[test]
 fn a_node_that_joins_by_mistake_leaves_no_vote_behind() {
-    let scratch = Scratch::new("cluster-mistaken");
+    let scratch = scratch("cluster-mistaken");
     let [own, mistaken, wanted] = free_addresses::<3>();
-    let first = start(member(&scratch.0, own, &[], b"secret"));
-    let joined = start(member(&scratch.0, mistaken, &[own], b"secret"));
+    let first = start(member(scratch.path(), own, &[], b"secret"));
+    let joined = start(member(scratch.path(), mistaken, &[own], b"secret"));
     eventually("it is there", || voters(&first).1 == [2]);
     assert_eq!(voters(&first).0, [1], "it has not stayed");
     let mut client = log_in(&joined);
@@ -52,7 +52,7 @@ fn a_node_that_joins_by_mistake_leaves_no_vote_behind() {
 
     // One that an operator wants need not stay first.
     let begun = Instant::now();
-    let another = start(member(&scratch.0, wanted, &[own], b"secret"));
+    let another = start(member(scratch.path(), wanted, &[own], b"secret"));
     let promote = Command::NodePromote { node: 3 };
     first
         .broker
@@ -67,11 +67,11 @@ fn a_node_that_joins_by_mistake_leaves_no_vote_behind() {
 
 #[test]
 fn a_node_that_joins_votes_when_it_has_stayed() {
-    let scratch = Scratch::new("cluster-stayed");
+    let scratch = scratch("cluster-stayed");
     let [own, other] = free_addresses::<2>();
-    let first = start(member(&scratch.0, own, &[], b"secret"));
+    let first = start(member(scratch.path(), own, &[], b"secret"));
     let begun = Instant::now();
-    let second = start(member(&scratch.0, other, &[own], b"secret"));
+    let second = start(member(scratch.path(), other, &[own], b"secret"));
     let may_vote = || {
         first
             .broker

@@ -1,7 +1,7 @@
 //! What operators have carried out at a node that is cut off from most others: several commands
 //! together.
 
-use super::client::Scratch;
+use super::client::scratch;
 use super::{eventually, free_addresses, member, start, three};
 use leveret_cluster::Env as _;
 use leveret_metadata::{CatalogueError, Command};
@@ -57,9 +57,9 @@ fn leader(node: &Node) -> Option<NodeId> {
 
 #[test]
 fn of_commands_together_a_minority_answers_those_before_the_first_that_changes_something() {
-    let scratch = Scratch::new("cluster-minority-together");
+    let scratch = scratch("cluster-minority-together");
     let addresses = free_addresses();
-    let mut nodes = three(&scratch, addresses);
+    let mut nodes = three(scratch.path(), addresses);
     let left = nodes.remove(0);
     carry_out(&left.broker, &[declare("first"), declare("second")]).expect("a majority is up");
     nodes.into_iter().for_each(Node::shut_down);
@@ -80,7 +80,7 @@ fn of_commands_together_a_minority_answers_those_before_the_first_that_changes_s
     let together = [declare("second"), delete("first"), declare("first")];
     let returned = std::thread::scope(|scope| {
         let waiting = scope.spawn(|| carry_out(&left.broker, &together));
-        let returned = start(member(&scratch.0, addresses[1], &[], b"secret"));
+        let returned = start(member(scratch.path(), addresses[1], &[], b"secret"));
         assert_eq!(waiting.join().expect("no panic"), Ok(()));
         returned
     });

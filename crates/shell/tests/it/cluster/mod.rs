@@ -9,7 +9,7 @@ mod streams;
 mod tls_links;
 mod views;
 
-use crate::client::{self, Client, Scratch, address, config, connect};
+use crate::client::{self, Client, address, config, connect, scratch};
 use leveret_amqp::encode;
 use leveret_amqp::frame::FrameKind;
 use leveret_amqp::{
@@ -112,9 +112,9 @@ fn knows(node: &Node, vhost: &str) -> bool {
 
 #[test]
 fn nodes_find_each_other_share_what_is_declared_and_find_it_again() {
-    let scratch = Scratch::new("cluster");
+    let scratch = scratch("cluster");
     let addresses = free_addresses::<3>();
-    let configs = || addresses.map(|own| member(&scratch.0, own, &addresses, b"secret"));
+    let configs = || addresses.map(|own| member(scratch.path(), own, &addresses, b"secret"));
     let nodes = start_all(configs().into());
     for (index, node) in nodes.iter().enumerate() {
         put_vhost(node, &format!("of-{index}"));
@@ -140,16 +140,16 @@ fn nodes_find_each_other_share_what_is_declared_and_find_it_again() {
 
 #[test]
 fn a_majority_goes_on_and_who_returns_has_what_it_missed() {
-    let scratch = Scratch::new("cluster-majority");
+    let scratch = scratch("cluster-majority");
     let addresses = free_addresses::<3>();
-    let configs = addresses.map(|own| member(&scratch.0, own, &addresses, b"secret"));
+    let configs = addresses.map(|own| member(scratch.path(), own, &addresses, b"secret"));
     let mut nodes = start_all(configs.into());
     all_vote_and_are_up(&nodes);
     let gone = nodes.remove(0);
     gone.shut_down();
     put_vhost(&nodes[0], "while it was away");
     // Not its list but its folder says where it belongs.
-    let returned = start(member(&scratch.0, addresses[0], &[], b"secret"));
+    let returned = start(member(scratch.path(), addresses[0], &[], b"secret"));
     assert!(knows(&returned, "while it was away"));
     returned.shut_down();
     nodes.into_iter().for_each(Node::shut_down);
@@ -157,9 +157,9 @@ fn a_majority_goes_on_and_who_returns_has_what_it_missed() {
 
 #[test]
 fn strangers_are_dropped_before_anything_of_them_is_looked_at() {
-    let scratch = Scratch::new("cluster-strangers");
+    let scratch = scratch("cluster-strangers");
     let [own] = free_addresses::<1>();
-    let node = start(member(&scratch.0, own, &[], b"secret"));
+    let node = start(member(scratch.path(), own, &[], b"secret"));
     let address = node.cluster_address().expect("it is in a cluster");
     let garbage: [&[u8]; 3] = [&[0xFF; 200], b"GET / HTTP/1.1\r\n\r\n", &[0; 132]];
     for bytes in garbage {
@@ -179,31 +179,31 @@ fn strangers_are_dropped_before_anything_of_them_is_looked_at() {
 
 #[test]
 fn what_an_operator_has_to_change_is_said() {
-    let scratch = Scratch::new("cluster-refusals");
+    let scratch = scratch("cluster-refusals");
     let refusal = |config| match Node::start(config, RealDisk::new()) {
         Ok(_) => panic!("it must not start"),
         Err(error) => error.to_string(),
     };
     let [own, alone] = free_addresses::<2>();
     let anywhere = SocketAddr::from(([0, 0, 0, 0], 0));
-    let open = member(&scratch.0, anywhere, &[], b"");
+    let open = member(scratch.path(), anywhere, &[], b"");
     assert!(refusal(open).contains("cluster.secret is not set"));
 
-    let apart = member(&scratch.0, own, &[own, alone], b"");
+    let apart = member(scratch.path(), own, &[own, alone], b"");
     assert!(refusal(apart).contains("cluster.secret_file"));
 
     // A node of its own that is then to join has data that would have to go.
-    let folder = scratch.0.join(alone.port().to_string());
+    let folder = scratch.path().join(alone.port().to_string());
     client::start(&folder, None).shut_down();
     let mut listed = [own, alone];
     listed.sort_by_key(ToString::to_string);
     if listed[0] == own {
-        let joins = member(&scratch.0, alone, &listed, b"secret");
+        let joins = member(scratch.path(), alone, &listed, b"secret");
         assert!(refusal(joins).contains("data of its own"));
     }
 
-    start(member(&scratch.0, own, &[], b"secret")).shut_down();
-    let folder = scratch.0.join(own.port().to_string());
+    start(member(scratch.path(), own, &[], b"secret")).shut_down();
+    let folder = scratch.path().join(own.port().to_string());
     match Node::start(config(&folder, None), RealDisk::new()) {
         Err(StartError::Clustered) => {}
         Err(other) => panic!("{other}"),
@@ -211,14 +211,14 @@ fn what_an_operator_has_to_change_is_said() {
     }
 }
 
-type Guest = Client<TcpStream>;
+type AmqpClient = Client<TcpStream>;
 
-fn log_in(node: &Node) -> Guest {
+fn log_in(node: &Node) -> AmqpClient {
     Client::log_in(connect(address(node, false)), "PLAIN", b"\0guest\0guest").expect("logged in")
 }
 
 /// Declares a queue; answers how many messages are ready, or the code that closed the channel.
-fn declare(client: &mut Guest, name: &str, passive: bool, kind: &str) -> Result<u32, u16> {
+fn declare(client: &mut AmqpClient, name: &str, passive: bool, kind: &str) -> Result<u32, u16> {
     let mut arguments = TableBuilder::new();
     arguments.push("x-queue-type", &FieldValue::text(kind));
     let declare = queue::Declare {
@@ -239,7 +239,7 @@ fn declare(client: &mut Guest, name: &str, passive: bool, kind: &str) -> Result<
 }
 
 /// Publishes a persistent message on a channel with confirms; answers how that was answered.
-fn publish(client: &mut Guest, exchange: &str, key: &str) -> String {
+fn publish(client: &mut AmqpClient, exchange: &str, key: &str) -> String {
     let mut bytes = Vec::new();
     let method = basic::Publish {
         exchange: exchange.as_bytes(),
@@ -267,7 +267,7 @@ fn publish(client: &mut Guest, exchange: &str, key: &str) -> String {
     answer.name().to_owned()
 }
 
-fn select(client: &mut Guest) {
+fn select(client: &mut AmqpClient) {
     let answer = client.call(1, &confirm::Select { nowait: false });
     answer.expect("confirms");
 }
@@ -284,8 +284,8 @@ fn all_vote_and_are_up(nodes: &[Node]) {
 }
 
 /// Three nodes of one cluster, all of which vote.
-fn three(scratch: &Scratch, addresses: [SocketAddr; 3]) -> Vec<Node> {
-    let configs = addresses.map(|own| member(&scratch.0, own, &addresses, b"secret"));
+fn three(folder: &Path, addresses: [SocketAddr; 3]) -> Vec<Node> {
+    let configs = addresses.map(|own| member(folder, own, &addresses, b"secret"));
     let nodes = start_all(configs.into());
     all_vote_and_are_up(&nodes);
     nodes
@@ -293,9 +293,9 @@ fn three(scratch: &Scratch, addresses: [SocketAddr; 3]) -> Vec<Node> {
 
 #[test]
 fn what_one_node_has_answered_for_every_other_one_knows() {
-    let scratch = Scratch::new("cluster-looks");
-    let nodes = three(&scratch, free_addresses());
-    let mut clients: Vec<Guest> = nodes.iter().map(log_in).collect();
+    let scratch = scratch("cluster-looks");
+    let nodes = three(scratch.path(), free_addresses());
+    let mut clients: Vec<AmqpClient> = nodes.iter().map(log_in).collect();
     clients.iter_mut().for_each(select);
     for round in 0..60 {
         let name = format!("thing-{round}");
@@ -333,8 +333,8 @@ fn what_one_node_has_answered_for_every_other_one_knows() {
 
 #[test]
 fn a_minority_answers_what_it_knows_and_refuses_what_it_cannot_decide() {
-    let scratch = Scratch::new("cluster-minority");
-    let mut nodes = three(&scratch, free_addresses());
+    let scratch = scratch("cluster-minority");
+    let mut nodes = three(scratch.path(), free_addresses());
     let left = nodes.remove(0);
     let mut client = log_in(&left);
     assert_eq!(declare(&mut client, "known", false, "quorum"), Ok(0));
@@ -406,8 +406,8 @@ fn a_minority_answers_what_it_knows_and_refuses_what_it_cannot_decide() {
 
 #[test]
 fn a_node_that_was_forgotten_serves_nobody() {
-    let scratch = Scratch::new("cluster-forgotten");
-    let mut nodes = three(&scratch, free_addresses());
+    let scratch = scratch("cluster-forgotten");
+    let mut nodes = three(scratch.path(), free_addresses());
     let follows = |node: &Node| {
         let leader = node.broker.cluster().and_then(|cluster| cluster.leader());
         leader.is_some_and(|leader| leader != node.broker.node_id())
@@ -453,9 +453,9 @@ fn led_by(node: NodeId, seen_from: &Node) -> usize {
 
 #[test]
 fn leaders_are_spread_when_queues_are_declared_and_again_when_a_node_returns() {
-    let scratch = Scratch::new("cluster-leaders");
+    let scratch = scratch("cluster-leaders");
     let addresses = free_addresses();
-    let mut nodes = three(&scratch, addresses);
+    let mut nodes = three(scratch.path(), addresses);
     let mut client = log_in(&nodes[0]);
     for queue in 0..9 {
         let name = format!("queue-{queue}");
@@ -469,7 +469,7 @@ fn leaders_are_spread_when_queues_are_declared_and_again_when_a_node_returns() {
     eventually("two lead all", || {
         led_by(ids[0], &nodes[0]) + led_by(ids[1], &nodes[0]) == 9
     });
-    nodes.push(start(member(&scratch.0, addresses[2], &[], b"secret")));
+    nodes.push(start(member(scratch.path(), addresses[2], &[], b"secret")));
     eventually("the third has its leaders again", || {
         led_by(ids[2], &nodes[0]) == 3
     });
@@ -479,9 +479,9 @@ fn leaders_are_spread_when_queues_are_declared_and_again_when_a_node_returns() {
 
 #[test]
 fn a_node_alone_that_founds_a_cluster_keeps_what_its_quorum_queues_have() {
-    let scratch = Scratch::new("cluster-founded");
+    let scratch = scratch("cluster-founded");
     let addresses = free_addresses::<3>();
-    let folder = scratch.0.join(addresses[0].port().to_string());
+    let folder = scratch.path().join(addresses[0].port().to_string());
     std::fs::create_dir_all(&folder).expect("a folder");
     let alone = client::start(&folder, None);
     let mut client = log_in(&alone);
@@ -494,7 +494,7 @@ fn a_node_alone_that_founds_a_cluster_keeps_what_its_quorum_queues_have() {
     }
     drop(client);
     alone.shut_down();
-    let mut founder = member(&scratch.0, addresses[0], &[], b"secret");
+    let mut founder = member(scratch.path(), addresses[0], &[], b"secret");
     founder.catalogue.membership.trigger_interval_ms = 100;
     let first = start(founder);
     let mut client = log_in(&first);
@@ -505,7 +505,7 @@ fn a_node_alone_that_founds_a_cluster_keeps_what_its_quorum_queues_have() {
     }
     let others: Vec<Node> = addresses[1..]
         .iter()
-        .map(|own| start(member(&scratch.0, *own, &addresses[..1], b"secret")))
+        .map(|own| start(member(scratch.path(), *own, &addresses[..1], b"secret")))
         .collect();
     let voters = || {
         let id = {

@@ -1,12 +1,13 @@
 //! Somebody between two nodes, who reads what they say and changes it.
 
 use super::{eventually, free_addresses, knows, member, put_vhost, start_all};
-use crate::client::Scratch;
+use crate::client::scratch;
 use leveret_cluster::Env;
 use leveret_shell::cluster::handshake::Protection;
 use leveret_shell::node::Node;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -172,12 +173,12 @@ fn read_record(from: &mut TcpStream) -> io::Result<Vec<u8>> {
 }
 
 /// Two nodes with somebody between them, on the way to the second.
-fn two(scratch: &Scratch, protection: Protection) -> (Vec<Node>, Arc<OnPath>) {
+fn two(folder: &Path, protection: Protection) -> (Vec<Node>, Arc<OnPath>) {
     let [first, second, front] = free_addresses::<3>();
     let path = OnPath::stand(front, second, protection);
     let list = [first, front];
     let configs = [(first, first), (second, front)].map(|(own, advertised)| {
-        let mut config = member(&scratch.0, own, &list, b"secret");
+        let mut config = member(folder, own, &list, b"secret");
         let cluster = config.cluster.as_mut().expect("it is to be in a cluster");
         cluster.advertised = advertised.to_string();
         cluster.protection = protection;
@@ -197,8 +198,8 @@ fn all_are_up(nodes: &[Node]) {
 #[test]
 fn who_is_between_two_nodes_reads_nothing_unless_an_operator_says_so() {
     for (protection, reads) in [(Protection::Sealed, false), (Protection::Plain, true)] {
-        let scratch = Scratch::new(&format!("cluster-overheard-{reads}"));
-        let (nodes, path) = two(&scratch, protection);
+        let scratch = scratch(&format!("cluster-overheard-{reads}"));
+        let (nodes, path) = two(scratch.path(), protection);
         for node in &nodes {
             put_vhost(node, "a name for members alone");
         }
@@ -216,8 +217,8 @@ fn who_is_between_two_nodes_reads_nothing_unless_an_operator_says_so() {
 
 #[test]
 fn who_is_between_two_nodes_ends_their_link_and_changes_nothing() {
-    let scratch = Scratch::new("cluster-altered");
-    let (nodes, path) = two(&scratch, Protection::Sealed);
+    let scratch = scratch("cluster-altered");
+    let (nodes, path) = two(scratch.path(), Protection::Sealed);
     let deeds = [
         Deed::Flip,
         Deed::Repeat,

@@ -4,7 +4,7 @@ use super::{
     all_vote_and_are_up, declare, eventually, free_addresses, led_by, log_in, member, publish,
     select, start, three,
 };
-use crate::client::Scratch;
+use crate::client::scratch;
 use leveret_cluster::Env;
 use leveret_shell::cluster::electorate::Electorate;
 use leveret_shell::node::Node;
@@ -38,17 +38,17 @@ fn counts_without(node: &Node, outdated: &str) {
 /// together with another one: they are not lost when that one comes back later than the rest.
 #[test]
 fn an_older_copy_of_a_members_folder_elects_nobody() {
-    let scratch = Scratch::new("cluster-outdated");
+    let scratch = scratch("cluster-outdated");
     let addresses = free_addresses::<3>();
-    let mut nodes = three(&scratch, addresses);
+    let mut nodes = three(scratch.path(), addresses);
     let numbers: Vec<NodeId> = nodes.iter().map(|node| node.broker.node_id()).collect();
     let mut client = log_in(&nodes[1]);
     assert_eq!(declare(&mut client, "q", false, "quorum"), Ok(0));
     drop(client);
-    let config = |at: usize| member(&scratch.0, addresses[at], &addresses, b"secret");
+    let config = |at: usize| member(scratch.path(), addresses[at], &addresses, b"secret");
     nodes.remove(0).shut_down();
-    let folder = scratch.0.join(addresses[0].port().to_string());
-    let copy = scratch.0.join("copy");
+    let folder = scratch.path().join(addresses[0].port().to_string());
+    let copy = scratch.path().join("copy");
     copy_folder(&folder, &copy);
     nodes.insert(0, start(config(0)));
     all_vote_and_are_up(&nodes);

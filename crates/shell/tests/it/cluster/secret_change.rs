@@ -1,19 +1,19 @@
 //! The cluster's secret, changed while its nodes run.
 
 use super::{all_vote_and_are_up, eventually, free_addresses, knows, member, put_vhost, start};
-use crate::client::Scratch;
+use crate::client::scratch;
 use leveret_cluster::Env;
 use leveret_shell::cluster::acceptor;
 use leveret_shell::cluster::credentials::{Credentials, Proof};
 use leveret_shell::cluster::handshake::{Hello, Protection, Purpose};
-use leveret_shell::cluster::places::KnownAddresses;
+use leveret_shell::cluster::pending_connections::KnownAddresses;
 use leveret_shell::node::{Node, NodeConfig};
 use leveret_types::NodeId;
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 const OLD: &str = "the old secret of this cluster, 1";
 const NEW: &str = "the new secret of this cluster, 2";
@@ -27,12 +27,12 @@ struct Member {
 }
 
 impl Member {
-    fn new(scratch: &Scratch, address: SocketAddr, others: &[SocketAddr]) -> Self {
-        let file = scratch.0.join(format!("secret-{}", address.port()));
+    fn new(folder: &Path, address: SocketAddr, others: &[SocketAddr]) -> Self {
+        let file = folder.join(format!("secret-{}", address.port()));
         Self {
             address,
             others: others.to_vec(),
-            folder: scratch.0.clone(),
+            folder: folder.to_owned(),
             file,
         }
     }
@@ -93,9 +93,9 @@ pub fn all_are_up(nodes: &[Node]) {
 /// The steps of `docs/cluster.md`, with a node that starts anew in the middle of each.
 #[test]
 fn the_secret_is_changed_node_by_node_while_the_cluster_serves() {
-    let scratch = Scratch::new("cluster-secret-change");
+    let scratch = scratch("cluster-secret-change");
     let addresses = free_addresses::<3>();
-    let members = addresses.map(|own| Member::new(&scratch, own, &addresses));
+    let members = addresses.map(|own| Member::new(scratch.path(), own, &addresses));
     members.iter().for_each(|member| member.write(&[OLD]));
     let configs = members.iter().map(Member::config).collect();
     let mut nodes = super::start_all(configs);
@@ -132,9 +132,9 @@ fn the_secret_is_changed_node_by_node_while_the_cluster_serves() {
 
 #[test]
 fn a_file_that_is_no_good_leaves_the_secrets_as_they_are() {
-    let scratch = Scratch::new("cluster-secret-bad");
+    let scratch = scratch("cluster-secret-bad");
     let [own] = free_addresses::<1>();
-    let member = Member::new(&scratch, own, &[]);
+    let member = Member::new(scratch.path(), own, &[]);
     member.write(&[OLD]);
     let node = start(member.config());
     member.write(&[]);

@@ -1,10 +1,10 @@
 //! Streams that live on one node of a cluster, used by clients of another one.
 
 use super::{
-    Guest, all_vote_and_are_up, declare, eventually, free_addresses, log_in, member, publish,
+    AmqpClient, all_vote_and_are_up, declare, eventually, free_addresses, log_in, member, publish,
     select, start, start_all, three,
 };
-use crate::client::Scratch;
+use crate::client::scratch;
 use crate::stream_client::{OK, RESPONSE, StreamClient, text};
 use leveret_amqp::{Method, basic};
 use leveret_cluster::Env;
@@ -64,8 +64,8 @@ fn leader_port(client: &mut StreamClient, stream: &str) -> Option<u16> {
 
 #[test]
 fn a_stream_is_published_to_read_and_deleted_from_every_node() {
-    let scratch = Scratch::new("cluster-streams");
-    let nodes = three(&scratch, free_addresses());
+    let scratch = scratch("cluster-streams");
+    let nodes = three(scratch.path(), free_addresses());
     let mut clients: Vec<StreamClient> = nodes.iter().map(open).collect();
     assert_eq!(clients[0].create("s"), OK);
     leader_of(&mut clients, &nodes, "s");
@@ -93,8 +93,8 @@ fn a_stream_is_published_to_read_and_deleted_from_every_node() {
 
 #[test]
 fn of_batches_with_filter_values_a_client_of_another_node_gets_those_that_it_asked_for() {
-    let scratch = Scratch::new("cluster-streams-filtered");
-    let nodes = three(&scratch, free_addresses());
+    let scratch = scratch("cluster-streams-filtered");
+    let nodes = three(scratch.path(), free_addresses());
     let mut clients: Vec<StreamClient> = nodes.iter().map(open).collect();
     let one = [&text("initial-cluster-size")[..], &text("1")].concat();
     let created = clients[0].ask(0x0d, &[&text("s"), &1_u32.to_be_bytes(), &one]);
@@ -116,8 +116,8 @@ fn of_batches_with_filter_values_a_client_of_another_node_gets_those_that_it_ask
 
 #[test]
 fn a_client_hears_that_a_stream_is_not_available_when_its_only_node_has_gone() {
-    let scratch = Scratch::new("cluster-streams-lost");
-    let mut nodes = three(&scratch, free_addresses());
+    let scratch = scratch("cluster-streams-lost");
+    let mut nodes = three(scratch.path(), free_addresses());
     let mut clients: Vec<StreamClient> = nodes.iter().map(open).collect();
     let one = [&text("initial-cluster-size")[..], &text("1")].concat();
     let created = clients[0].ask(0x0d, &[&text("s"), &1_u32.to_be_bytes(), &one]);
@@ -138,8 +138,8 @@ fn a_client_hears_that_a_stream_is_not_available_when_its_only_node_has_gone() {
 
 #[test]
 fn a_stream_goes_on_with_all_that_was_confirmed_when_its_leaders_node_has_gone() {
-    let scratch = Scratch::new("cluster-streams-failover");
-    let mut nodes = three(&scratch, free_addresses());
+    let scratch = scratch("cluster-streams-failover");
+    let mut nodes = three(scratch.path(), free_addresses());
     let mut clients: Vec<StreamClient> = nodes.iter().map(open).collect();
     assert_eq!(clients[0].create("s"), OK);
     let leader = leader_of(&mut clients, &nodes, "s");
@@ -163,7 +163,7 @@ fn a_stream_goes_on_with_all_that_was_confirmed_when_its_leaders_node_has_gone()
     nodes.into_iter().for_each(Node::shut_down);
 }
 
-fn declare_everywhere(clients: &mut [Guest], name: &str) {
+fn declare_everywhere(clients: &mut [AmqpClient], name: &str) {
     assert_eq!(declare(&mut clients[0], name, false, "stream"), Ok(0));
     for client in clients {
         let known = || declare(client, name, true, "stream") == Ok(0);
@@ -173,9 +173,9 @@ fn declare_everywhere(clients: &mut [Guest], name: &str) {
 
 #[test]
 fn amqp_clients_of_another_node_publish_to_a_stream_and_consume_from_it() {
-    let scratch = Scratch::new("cluster-streams-amqp");
-    let mut nodes = three(&scratch, free_addresses());
-    let mut clients: Vec<Guest> = nodes.iter().map(log_in).collect();
+    let scratch = scratch("cluster-streams-amqp");
+    let mut nodes = three(scratch.path(), free_addresses());
+    let mut clients: Vec<AmqpClient> = nodes.iter().map(log_in).collect();
     declare_everywhere(&mut clients, "s");
     clients.iter_mut().for_each(select);
     for client in &mut clients {
@@ -233,8 +233,8 @@ fn amqp_clients_of_another_node_publish_to_a_stream_and_consume_from_it() {
 
 #[test]
 fn a_replica_that_is_added_to_a_stream_takes_over_when_the_first_one_is_taken_away() {
-    let scratch = Scratch::new("cluster-streams-members");
-    let nodes = three(&scratch, free_addresses());
+    let scratch = scratch("cluster-streams-members");
+    let nodes = three(scratch.path(), free_addresses());
     let mut clients: Vec<StreamClient> = nodes.iter().map(open).collect();
     let one = [&text("initial-cluster-size")[..], &text("1")].concat();
     let created = clients[0].ask(0x0d, &[&text("s"), &1_u32.to_be_bytes(), &one]);
@@ -301,9 +301,9 @@ fn tamper(path: &std::path::Path, change: impl FnOnce(&mut Vec<u8>)) {
 
 #[test]
 fn damage_on_a_replicas_disk_is_never_served_and_copied_again_from_another_one() {
-    let scratch = Scratch::new("cluster-streams-damage");
+    let scratch = scratch("cluster-streams-damage");
     let addresses = free_addresses::<3>();
-    let configs = addresses.map(|own| member(&scratch.0, own, &addresses, b"secret"));
+    let configs = addresses.map(|own| member(scratch.path(), own, &addresses, b"secret"));
     let mut nodes = start_all(configs.into());
     all_vote_and_are_up(&nodes);
     let mut clients: Vec<StreamClient> = nodes.iter().map(open).collect();
@@ -322,11 +322,11 @@ fn damage_on_a_replicas_disk_is_never_served_and_copied_again_from_another_one()
     // While it is down its disk changes a bit of the oldest segment, and the head of the newest.
     nodes.remove(damaged).shut_down();
     let own = addresses[damaged];
-    let files = segment_files(&scratch.0.join(own.port().to_string()));
+    let files = segment_files(&scratch.path().join(own.port().to_string()));
     assert!(files.len() > 3, "{files:?}");
     tamper(&files[0], |bytes| bytes[700] ^= 1);
     tamper(&files[files.len() - 1], |bytes| bytes[..80].fill(0));
-    let node = start(member(&scratch.0, own, &[], b"secret"));
+    let node = start(member(scratch.path(), own, &[], b"secret"));
     eventually("its replica shows all again", || {
         let Ok(mut client) = StreamClient::open(node.stream_listening[0].0, "guest") else {
             return false;
@@ -342,10 +342,10 @@ fn damage_on_a_replicas_disk_is_never_served_and_copied_again_from_another_one()
 
 #[test]
 fn a_stream_that_was_declared_with_more_replicas_than_nodes_gets_them_when_nodes_come() {
-    let scratch = Scratch::new("cluster-streams-growth");
+    let scratch = scratch("cluster-streams-growth");
     let addresses = free_addresses::<3>();
     let [first, second, third] = addresses;
-    let two = [first, second].map(|own| member(&scratch.0, own, &[first, second], b"secret"));
+    let two = [first, second].map(|own| member(scratch.path(), own, &[first, second], b"secret"));
     let mut nodes = start_all(two.into());
     all_vote_and_are_up(&nodes);
     let mut client = open(&nodes[0]);
@@ -360,7 +360,7 @@ fn a_stream_that_was_declared_with_more_replicas_than_nodes_gets_them_when_nodes
     assert_eq!(members(&nodes[0]), 2);
     eventually("it is led", || client.declare_publisher("s") == OK);
     client.publish(1, &["one", "two"]);
-    nodes.push(start(member(&scratch.0, third, &[first], b"secret")));
+    nodes.push(start(member(scratch.path(), third, &[first], b"secret")));
     all_vote_and_are_up(&nodes);
     eventually("the new node has one", || members(&nodes[2]) == 3);
     eventually("what was there is read at the new node", || {

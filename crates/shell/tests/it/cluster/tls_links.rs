@@ -2,7 +2,7 @@
 
 use super::secret_change::{all_are_up, asks_with};
 use super::{all_vote_and_are_up, eventually, free_addresses, knows, member, put_vhost, start};
-use crate::client::Scratch;
+use crate::client::scratch;
 use leveret_shell::cluster::credentials::Credentials;
 use leveret_shell::cluster::link_tls::LinkTlsFiles;
 use leveret_shell::node::{Node, NodeConfig};
@@ -70,19 +70,19 @@ fn with_tls(mut config: NodeConfig, files: &LinkTlsFiles) -> NodeConfig {
 
 #[test]
 fn where_nodes_have_certificates_the_secret_alone_lets_nobody_in() {
-    let scratch = Scratch::new("cluster-tls");
+    let scratch = scratch("cluster-tls");
     let authority = Authority::new();
     let [own] = free_addresses::<1>();
-    let of_node = files(&scratch.0, "node", &authority, "127.0.0.1");
-    let config = with_tls(member(&scratch.0, own, &[], b"secret"), &of_node);
+    let of_node = files(scratch.path(), "node", &authority, "127.0.0.1");
+    let config = with_tls(member(scratch.path(), own, &[], b"secret"), &of_node);
     let node = start(config);
-    let member = files(&scratch.0, "member", &authority, "127.0.0.1");
+    let member = files(scratch.path(), "member", &authority, "127.0.0.1");
     assert_eq!(asks(&node, b"secret", Some(&member)), Ok(()));
 
     let no_certificate = asks(&node, b"secret", None).expect_err("no certificate");
     assert!(no_certificate.contains("cluster.tls"), "{no_certificate}");
     // It trusts this node, which does not trust it.
-    let stranger = files(&scratch.0, "stranger", &Authority::new(), "127.0.0.1");
+    let stranger = files(scratch.path(), "stranger", &Authority::new(), "127.0.0.1");
     trust(&stranger, &[&authority]);
     let refused = asks(&node, b"secret", Some(&stranger)).expect_err("a stranger");
     assert!(refused.contains("TLS between the nodes"), "{refused}");
@@ -105,7 +105,7 @@ fn where_nodes_have_certificates_the_secret_alone_lets_nobody_in() {
     node.shut_down();
 
     // One that wants no certificates is not talked to without.
-    let plain = start(super::member(&scratch.0, own, &[], b"secret"));
+    let plain = start(super::member(scratch.path(), own, &[], b"secret"));
     let refused = asks(&plain, b"secret", Some(&member)).expect_err("no TLS there");
     assert!(refused.contains("TLS between the nodes"), "{refused}");
     plain.shut_down();
@@ -114,16 +114,16 @@ fn where_nodes_have_certificates_the_secret_alone_lets_nobody_in() {
 /// Three steps as for the secret: trust both, show the new ones, trust the new one alone.
 #[test]
 fn the_authority_of_a_cluster_is_changed_while_it_serves() {
-    let scratch = Scratch::new("cluster-tls-change");
+    let scratch = scratch("cluster-tls-change");
     let (old, new) = (Authority::new(), Authority::new());
     let addresses = free_addresses::<3>();
     let of_nodes = addresses.map(|own| {
         let name = own.port().to_string();
-        files(&scratch.0, &name, &old, "127.0.0.1")
+        files(scratch.path(), &name, &old, "127.0.0.1")
     });
     let config = |at: usize| {
         let own: SocketAddr = addresses[at];
-        let config = member(&scratch.0, own, &addresses, b"secret");
+        let config = member(scratch.path(), own, &addresses, b"secret");
         with_tls(config, &of_nodes[at])
     };
     let mut nodes = super::start_all((0..3).map(config).collect());
@@ -148,7 +148,7 @@ fn the_authority_of_a_cluster_is_changed_while_it_serves() {
             eventually("all know it", || knows(node, &name));
         }
     }
-    let former = files(&scratch.0, "former", &old, "127.0.0.1");
+    let former = files(scratch.path(), "former", &old, "127.0.0.1");
     trust(&former, &[&new]);
     for node in &nodes {
         assert!(asks(node, b"secret", Some(&former)).is_err());

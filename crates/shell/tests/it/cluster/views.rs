@@ -1,7 +1,7 @@
 //! A quorum view of a stream over nodes that come and go: what was settled does not come again.
 
-use super::{Guest, eventually, free_addresses, log_in, member, publish, select, start};
-use crate::client::{self, Scratch};
+use super::{AmqpClient, eventually, free_addresses, log_in, member, publish, select, start};
+use crate::client::{self, scratch};
 use leveret_amqp::{Method, RawTable, TableBuilder, basic, exchange, queue};
 use leveret_cluster::Env;
 use leveret_metadata::Command;
@@ -11,13 +11,13 @@ use leveret_types::{FieldValue, QueueId};
 const STREAM: &[(&str, &str)] = &[("x-queue-type", "stream")];
 const VIEW: &[(&str, &str)] = &[("x-queue-type", "quorum"), ("x-stream-source", "s")];
 
-fn call(client: &mut Guest, method: &impl leveret_amqp::EncodeMethod, answered: &str) {
+fn call(client: &mut AmqpClient, method: &impl leveret_amqp::EncodeMethod, answered: &str) {
     let answer = client.call(1, method).expect("an answer");
     let answer = Method::decode(&answer).expect("a method");
     assert_eq!(answer.name(), answered, "{answer:?}");
 }
 
-fn declare(client: &mut Guest, name: &str, said: &[(&str, &str)]) {
+fn declare(client: &mut AmqpClient, name: &str, said: &[(&str, &str)]) {
     let mut arguments = TableBuilder::new();
     for (argument, value) in said {
         arguments.push(argument, &FieldValue::text(value));
@@ -35,7 +35,7 @@ fn declare(client: &mut Guest, name: &str, said: &[(&str, &str)]) {
 }
 
 /// A stream that an exchange leads to, and a view of it.
-fn declare_all(client: &mut Guest) {
+fn declare_all(client: &mut AmqpClient) {
     declare(client, "s", STREAM);
     let exchange = exchange::Declare {
         exchange: "x",
@@ -60,7 +60,7 @@ fn declare_all(client: &mut Guest) {
 }
 
 /// A client that consumes from the view, a few messages at a time.
-fn consumer(node: &Node, prefetch: u16) -> Guest {
+fn consumer(node: &Node, prefetch: u16) -> AmqpClient {
     let mut client = log_in(node);
     let prefetch = basic::Qos {
         prefetch_size: 0,
@@ -83,7 +83,7 @@ fn consumer(node: &Node, prefetch: u16) -> Guest {
 
 /// The next deliveries: the key that each was published with, and whether it may have come before.
 #[track_caller]
-fn expect(client: &mut Guest, wanted: &[(&str, bool)]) {
+fn expect(client: &mut AmqpClient, wanted: &[(&str, bool)]) {
     for (key, is_again) in wanted {
         let answer = client.answer().expect("a delivery");
         match Method::decode(&answer).expect("a method") {
@@ -97,7 +97,7 @@ fn expect(client: &mut Guest, wanted: &[(&str, bool)]) {
     }
 }
 
-fn ack(client: &mut Guest, delivery_tag: u64, multiple: bool) {
+fn ack(client: &mut AmqpClient, delivery_tag: u64, multiple: bool) {
     let ack = basic::Ack {
         delivery_tag,
         multiple,
@@ -105,7 +105,7 @@ fn ack(client: &mut Guest, delivery_tag: u64, multiple: bool) {
     client.send(1, &ack).expect("sent");
 }
 
-fn fill(client: &mut Guest, keys: &[&str]) {
+fn fill(client: &mut AmqpClient, keys: &[&str]) {
     for key in keys {
         eventually("the stream is led", || {
             publish(client, "x", key) == "basic.ack"
@@ -140,9 +140,9 @@ fn unsettled(nodes: &[&Node]) -> Option<u64> {
 
 #[test]
 fn a_quorum_view_of_a_node_alone_goes_on_with_three_members_and_with_one_again() {
-    let scratch = Scratch::new("cluster-view-founded");
+    let scratch = scratch("cluster-view-founded");
     let addresses = free_addresses::<3>();
-    let folder = scratch.0.join(addresses[0].port().to_string());
+    let folder = scratch.path().join(addresses[0].port().to_string());
     std::fs::create_dir_all(&folder).expect("a folder");
     let alone = client::start(&folder, None);
     let mut publisher = log_in(&alone);
@@ -156,10 +156,10 @@ fn a_quorum_view_of_a_node_alone_goes_on_with_three_members_and_with_one_again()
     drop((worker, publisher));
     alone.shut_down();
 
-    let mut founder = member(&scratch.0, addresses[0], &[], b"secret");
+    let mut founder = member(scratch.path(), addresses[0], &[], b"secret");
     founder.catalogue.membership.trigger_interval_ms = 100;
     let first = start(founder);
-    let joined = |own| start(member(&scratch.0, own, &addresses[..1], b"secret"));
+    let joined = |own| start(member(scratch.path(), own, &addresses[..1], b"secret"));
     let others: Vec<Node> = addresses[1..].iter().copied().map(joined).collect();
     eventually("the view has all members", || voters(&first) == 3);
     // What was settled alone stays so, and what was delivered there says so.
@@ -176,7 +176,7 @@ fn a_quorum_view_of_a_node_alone_goes_on_with_three_members_and_with_one_again()
     let both = [&others[0], &others[1]];
     eventually("it is settled", || unsettled(&both) == Some(2));
 
-    let first = start(member(&scratch.0, addresses[0], &[], b"secret"));
+    let first = start(member(scratch.path(), addresses[0], &[], b"secret"));
     let mut publisher = log_in(&others[0]);
     select(&mut publisher);
     fill(&mut publisher, &["5"]);

@@ -21,6 +21,7 @@ pub trait AnyConnection {
     fn output(&mut self) -> &mut OutBuffer;
     fn written(&mut self, now: Now, env: &NodeEnv);
     fn teardown(&mut self, now: Now, env: &NodeEnv);
+    fn gather_published(&mut self);
     fn status(&self) -> ConnectionStatus;
 }
 
@@ -71,6 +72,10 @@ impl<S: Session> AnyConnection for Connection<S> {
 
     fn teardown(&mut self, now: Now, env: &NodeEnv) {
         Self::teardown(self, now, env);
+    }
+
+    fn gather_published(&mut self) {
+        Self::gather_published(self);
     }
 
     fn status(&self) -> ConnectionStatus {

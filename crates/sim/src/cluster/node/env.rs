@@ -37,13 +37,17 @@ pub struct NodeEnv {
     pub(super) shards: Vec<RefCell<Shard>>,
     /// How often shards were borrowed, all together.
     pub shards_borrowed: Cell<u64>,
+    /// How often the catalogue was borrowed.
+    pub catalogues_borrowed: Cell<u64>,
     pub(super) durable: Vec<Cell<u64>>,
     /// The catalogue as far as this node has applied it.
     pub catalogue: RefCell<Catalogue>,
     pub(super) posts: RefCell<VecDeque<(ConnectionId, ConnectionEvent)>>,
     /// What is on its way to other nodes, in order.
     pub frames: RefCell<VecDeque<(NodeId, PeerFrame)>>,
-    pub(super) deferred: RefCell<Vec<Deferred>>,
+    pub(super) deferred: RefCell<VecDeque<Deferred>>,
+    /// The most that was done of that in one turn, in units.
+    pub deferred_work_most: Cell<usize>,
     pub(super) stream_inputs: RefCell<Vec<StreamInput>>,
     /// What queues of shards say to streams, in order.
     said: RefCell<VecDeque<(SessionId, leveret_stream::Command)>>,
@@ -86,10 +90,12 @@ impl NodeEnv {
             durable: durable.map(Cell::new).collect(),
             shards: shards.into_iter().map(RefCell::new).collect(),
             shards_borrowed: Cell::new(0),
+            catalogues_borrowed: Cell::new(0),
             catalogue: RefCell::new(catalogue),
             posts: RefCell::default(),
             frames: RefCell::default(),
             deferred: RefCell::default(),
+            deferred_work_most: Cell::default(),
             stream_inputs: RefCell::default(),
             said: RefCell::default(),
             heard: RefCell::default(),
@@ -232,6 +238,7 @@ impl leveret_cluster::Env for NodeEnv {
     }
 
     fn catalogue(&self) -> Ref<'_, Catalogue> {
+        self.catalogues_borrowed.update(|borrowed| borrowed + 1);
         self.catalogue.borrow()
     }
 
@@ -344,7 +351,7 @@ impl Env for NodeEnv {
     }
 
     fn defer(&self, work: Deferred) {
-        self.deferred.borrow_mut().push(work);
+        self.deferred.borrow_mut().push_back(work);
     }
 
     fn consumer_id(&self) -> ConsumerId {

@@ -6,8 +6,8 @@ use super::streams::StreamInput;
 use bytes::Bytes;
 use leveret_cluster::Env as _;
 use leveret_cluster::streams::{
-    ClientAddresses, Guests, Place, RelayEffect, Said, StreamChange, StreamNews, StreamRelay,
-    command_bytes, goes_with_publishes,
+    ClientAddresses, PeerLink, RelayEffect, Said, StreamChange, StreamLocation, StreamNews,
+    StreamRelay, command_bytes, goes_with_publishes,
 };
 use leveret_node::env::{ConnectionEvent, Env, PeerFrame};
 use leveret_stream::{Command, Event, SessionId};
@@ -20,16 +20,16 @@ use std::collections::{BTreeMap, VecDeque};
 pub(super) struct Relayed {
     relay: StreamRelay,
     /// Sessions of other nodes, by the numbers that the streams know them by.
-    guests: RefCell<BTreeMap<u64, (Guests, SessionId)>>,
+    remote_sessions: RefCell<BTreeMap<u64, (PeerLink, SessionId)>>,
     /// The last of these numbers.
-    last_guest: Cell<u64>,
+    last_remote: Cell<u64>,
 }
 
 impl Relayed {
     /// A stream is led by this node, or by another one.
     pub(super) fn place(&self, change: &StreamChange) {
         let elsewhere = |leader| {
-            Some(Place {
+            Some(StreamLocation {
                 leader,
                 is_here: false,
             })
@@ -37,17 +37,17 @@ impl Relayed {
         match change {
             StreamChange::Replica(here) => {
                 let is_led_here = here.leader == here.node;
-                let place = if is_led_here {
+                let location = if is_led_here {
                     None
                 } else {
                     elsewhere(here.leader)
                 };
-                self.relay.place(here.stream, place);
+                self.relay.set_location(here.stream, location);
             }
             StreamChange::Elsewhere(stream, leader) => {
-                self.relay.place(*stream, elsewhere(*leader));
+                self.relay.set_location(*stream, elsewhere(*leader));
             }
-            StreamChange::Deleted(stream) => self.relay.place(*stream, None),
+            StreamChange::Deleted(stream) => self.relay.set_location(*stream, None),
             StreamChange::Begun(..) | StreamChange::Changed(..) => {}
         }
     }
@@ -96,12 +96,12 @@ impl Relayed {
 
     /// Tells a session what its stream has said, on whichever node it is.
     pub(super) fn hear(&self, session: SessionId, event: Event, env: &NodeEnv) {
-        let SessionId::Guest(guest) = session else {
+        let SessionId::Remote(remote) = session else {
             return hear(env, session, event);
         };
-        let guest = self.guests.borrow().get(&guest).copied();
-        if let Some((guests, of)) = guest {
-            self.relay.hear(guests, of, event, &post_to(env));
+        let remote = self.remote_sessions.borrow().get(&remote).copied();
+        if let Some((link, of)) = remote {
+            self.relay.hear(link, of, event, &post_to(env));
         }
     }
 
@@ -112,55 +112,58 @@ impl Relayed {
                 RelayEffect::Room(SessionId::Connection(connection)) => {
                     env.post(connection, ConnectionEvent::Stream(StreamNews::Room));
                 }
-                RelayEffect::Say(guests, session, command) => {
-                    self.guest_says(guests, session, command, env);
+                RelayEffect::Say(link, session, command) => {
+                    self.remote_says(link, session, command, env);
                 }
-                RelayEffect::Left(guests) => self.guests_left(guests, env),
+                RelayEffect::Left(link) => self.remote_left(link, env),
                 // Those of replicas, and room for queues, which try again by themselves.
                 _ => {}
             }
         }
     }
 
-    fn guest_says(&self, guests: Guests, session: SessionId, command: Command, env: &NodeEnv) {
-        let number = self.number_of(guests, session);
+    fn remote_says(&self, link: PeerLink, session: SessionId, command: Command, env: &NodeEnv) {
+        let number = self.number_of(link, session);
         let bytes = command_bytes(&command) as u64;
         let (publishes, others) = match goes_with_publishes(&command) {
             true => (bytes, 0),
             false => (0, bytes),
         };
         match command {
-            Command::Leave => self.guests.borrow_mut().remove(&number),
-            _ => self.guests.borrow_mut().insert(number, (guests, session)),
+            Command::Leave => self.remote_sessions.borrow_mut().remove(&number),
+            _ => self
+                .remote_sessions
+                .borrow_mut()
+                .insert(number, (link, session)),
         };
-        input(env, SessionId::Guest(number), command);
-        self.relay.taken(guests, publishes, others, &post_to(env));
+        input(env, SessionId::Remote(number), command);
+        self.relay.taken(link, publishes, others, &post_to(env));
     }
 
     /// The number of a session of another node, which it keeps until it leaves.
-    fn number_of(&self, guests: Guests, session: SessionId) -> u64 {
-        let known = self.guests.borrow();
+    fn number_of(&self, link: PeerLink, session: SessionId) -> u64 {
+        let known = self.remote_sessions.borrow();
         let mut known = known.iter();
-        let number = known.find(|(_, of)| **of == (guests, session));
+        let number = known.find(|(_, of)| **of == (link, session));
         number.map_or_else(
             || {
-                self.last_guest.set(self.last_guest.get() + 1);
-                self.last_guest.get()
+                self.last_remote.set(self.last_remote.get() + 1);
+                self.last_remote.get()
             },
             |(number, _)| *number,
         )
     }
 
-    fn guests_left(&self, guests: Guests, env: &NodeEnv) {
+    fn remote_left(&self, link: PeerLink, env: &NodeEnv) {
         let gone: Vec<u64> = {
-            let mut known = self.guests.borrow_mut();
-            let gone = known.iter().filter(|(_, (of, _))| *of == guests);
+            let mut known = self.remote_sessions.borrow_mut();
+            let gone = known.iter().filter(|(_, (of, _))| *of == link);
             let gone = gone.map(|(number, _)| *number).collect();
-            known.retain(|_, (of, _)| *of != guests);
+            known.retain(|_, (of, _)| *of != link);
             gone
         };
         gone.into_iter()
-            .for_each(|number| input(env, SessionId::Guest(number), Command::Leave));
+            .for_each(|number| input(env, SessionId::Remote(number), Command::Leave));
     }
 }
 
@@ -180,6 +183,6 @@ fn hear(env: &NodeEnv, session: SessionId, event: Event) {
             env.post(connection, news);
         }
         SessionId::Queue(_) => env.heard.borrow_mut().push_back((session, event)),
-        SessionId::Guest(_) | SessionId::Operator(_) | SessionId::Nobody => {}
+        SessionId::Remote(_) | SessionId::Operator(_) | SessionId::Nobody => {}
     }
 }

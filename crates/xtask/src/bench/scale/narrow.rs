@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 
 use super::measure::{Figure, WAIT, figure, pipelined};
 use crate::bench::logins::timed_login;
-use crate::broker::{Broker, Kind, Place};
+use crate::broker::{Broker, Environment, Kind};
 use crate::client::Client;
 use crate::{http, procfs};
 
@@ -90,10 +90,10 @@ pub fn control_group(kind: Kind, fast: bool) -> Result<Vec<Figure>> {
         return Ok(Vec::new());
     }
     let group = Group::make().context("only the superuser may make a control group")?;
-    let place = Place::Shell {
+    let environment = Environment::Shell {
         first: group.enter(),
     };
-    let mut broker = Broker::plan_at(kind, "scale-group", place, "")?;
+    let mut broker = Broker::plan_at(kind, "scale-group", environment, "")?;
     broker.launch()?;
     let node = &http::get(broker.http, "/api/nodes")?[0];
     let limit = node["mem_limit"].as_f64().context("no memory limit")?;
@@ -154,10 +154,10 @@ pub fn few_descriptors(kind: Kind, _fast: bool) -> Result<Vec<Figure>> {
     if kind == Kind::RabbitMq {
         return Ok(Vec::new());
     }
-    let place = Place::Shell {
+    let environment = Environment::Shell {
         first: format!("ulimit -n {DESCRIPTORS}"),
     };
-    let mut broker = Broker::plan_at(kind, "scale-descriptors", place, "")?;
+    let mut broker = Broker::plan_at(kind, "scale-descriptors", environment, "")?;
     broker.launch()?;
     let to = broker.amqp;
     let log_in = || timed_login(Ipv4Addr::LOCALHOST, to, "guest", "guest");

@@ -8,13 +8,14 @@ use leveret_cluster::Env as _;
 use leveret_management::api::{MoveEnd, MoveMessages};
 use leveret_node::dead_letter::redriven;
 use leveret_node::operator::Published;
-use leveret_node::{Caller, Env, operator};
+use leveret_node::{Caller, Env, Question, QueueAnswer, operator};
 use leveret_queue::Outcome;
+use leveret_queue_host::quorum::protocol::Fetched;
 use leveret_shell::broker::Broker;
 use leveret_types::limits::{
     MOVE_BATCH_BYTES, MOVE_BATCH_MESSAGES_MAX, MOVE_HELD_MAX, MOVE_PLACES_MAX,
 };
-use leveret_types::{ConsumerId, Message, QueueId, RangeSet};
+use leveret_types::{ConsumerId, Message, ProtocolError, QueueId, RangeSet};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Instant;
@@ -109,6 +110,9 @@ impl Running {
         if source.map_err(|error| error.text.into_owned())? != self.source {
             return Err("the queue is another than it was".to_owned());
         }
+        if self.wanted.dry_run {
+            return self.look(&caller);
+        }
         let mut sent = Vec::new();
         let next = self.gather(&caller, &mut sent);
         self.broker.run_deferred_work();
@@ -138,26 +142,10 @@ impl Running {
             };
             self.looked_at += 1;
             self.begun.told().looked_at = self.looked_at;
-            let to = destination(&self.wanted, &self.queue, &delivery.message);
-            // Whoever published the messages may have named as many queues as there are messages.
-            if known.len() >= MOVE_PLACES_MAX {
-                known.clear();
-            }
-            let found = to.and_then(|to| {
-                let look = || caller.queue_to_put_into(&to, &*self.broker);
-                let queue = known.entry(to.clone()).or_insert_with(look);
-                match queue {
-                    Ok(queue) => Ok((to, *queue)),
-                    Err(error) => Err(format!("{to}: {}", error.text)),
-                }
-            });
+            let found = self.way(caller, &mut known, &delivery.message);
             match found {
                 Err(why) => {
                     self.begun.kept(&why);
-                    self.hold(&delivery);
-                }
-                Ok((to, _)) if self.wanted.dry_run => {
-                    self.begun.moved(&to);
                     self.hold(&delivery);
                 }
                 Ok((to, queue)) => {
@@ -175,6 +163,64 @@ impl Running {
             }
         }
         Ok(Next::GoesOn)
+    }
+
+    /// Looks at messages where they are, and says what would become of each: nobody can tell from
+    /// them later that somebody looked.
+    fn look(&mut self, caller: &Caller) -> Result<Next, String> {
+        let mut known = HashMap::new();
+        for _ in 0..MOVE_BATCH_MESSAGES_MAX {
+            if self.begun.stops() {
+                return Ok(Next::Ends(MoveEnd::Stopped));
+            }
+            if self.looked_at >= self.most {
+                return Ok(Next::Ends(MoveEnd::Done));
+            }
+            let Some(message) = self.peek()? else {
+                return Ok(Next::Ends(MoveEnd::Done));
+            };
+            self.looked_at += 1;
+            self.begun.told().looked_at = self.looked_at;
+            match self.way(caller, &mut known, &message) {
+                Err(why) => self.begun.kept(&why),
+                Ok((to, _)) => self.begun.moved(&to),
+            }
+        }
+        Ok(Next::GoesOn)
+    }
+
+    /// The queue that a message goes to, with its name; why it stays, otherwise.
+    fn way(
+        &self,
+        caller: &Caller,
+        known: &mut HashMap<String, Result<QueueId, ProtocolError>>,
+        message: &Message,
+    ) -> Result<(String, QueueId), String> {
+        let to = destination(&self.wanted, &self.queue, message)?;
+        // Whoever published the messages may have named as many queues as there are messages.
+        if known.len() >= MOVE_PLACES_MAX {
+            known.clear();
+        }
+        let look = || caller.queue_to_put_into(&to, &*self.broker);
+        match known.entry(to.clone()).or_insert_with(look) {
+            Ok(queue) => Ok((to, *queue)),
+            Err(error) => Err(format!("{to}: {}", error.text)),
+        }
+    }
+
+    /// The message behind those that were looked at; nothing if there is none.
+    fn peek(&self) -> Result<Option<Message>, String> {
+        let number = self.broker.consumer_id().0;
+        let question = Question::Peek(self.looked_at);
+        let look = || {
+            let now = self.broker.now();
+            operator::ask(self.source, question, number, now, &*self.broker)
+        };
+        match self.broker.wait_until(Instant::now() + READ_WAIT, look) {
+            Some(QueueAnswer::Peeked(Fetched::Message(message))) => Ok(Some(message)),
+            Some(QueueAnswer::Peeked(Fetched::Gone)) => Ok(None),
+            _ => Err("a message could not be read in time".to_owned()),
+        }
     }
 
     /// The message as its new queue gets it. Its time to live begins there.

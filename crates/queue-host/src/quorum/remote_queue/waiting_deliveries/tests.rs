@@ -7,7 +7,7 @@ use crate::link::{ConsumerLink, Link};
 use crate::peeked::Found;
 use crate::queue_host::{Get, HostContext, QueueHost};
 use crate::quorum::RemoteQueues;
-use crate::quorum::link::{Event, Origin, Registration};
+use crate::quorum::protocol::{Event, Origin, Registration};
 use crate::quorum::remote_queue::Put;
 use crate::shard::ShardEffects;
 use crate::subscriber::Subscriber;
@@ -130,7 +130,7 @@ impl World {
         self.said();
         self.events();
         match said.into_iter().next() {
-            Some(Command::Present(registration)) => *registration,
+            Some(Command::Register(registration)) => *registration,
             other => panic!("{other:?}"),
         }
     }
@@ -194,13 +194,16 @@ impl World {
         self.use_queue(|remote_queue, context| remote_queue.settle(context, settle))
     }
 
-    fn reach<R>(&mut self, run: impl FnOnce(&mut RemoteQueues, &mut Reach<'_>) -> R) -> R {
-        let reach = &mut Reach {
+    fn with_context<R>(
+        &mut self,
+        run: impl FnOnce(&mut RemoteQueues, &mut RemoteContext<'_>) -> R,
+    ) -> R {
+        let context = &mut RemoteContext {
             now: self.now,
             node: HERE,
             effects: &mut self.effects,
         };
-        run(&mut self.remote_queues, reach)
+        run(&mut self.remote_queues, context)
     }
 
     fn hear(&mut self, message: Event) {
@@ -212,19 +215,21 @@ impl World {
             .remote_queues
             .known(QUEUE)
             .map_or(0, RemoteQueue::session);
-        self.reach(|remote_queues, reach| {
-            remote_queues.receive(QUEUE, node, session, message, reach)
+        self.with_context(|remote_queues, context| {
+            remote_queues.receive(QUEUE, node, session, message, context)
         });
     }
 
     /// The index of the message that the replica is asked for.
     fn next(&mut self) -> Option<u64> {
-        self.reach(|remote_queues, reach| remote_queues.next_local(QUEUE, reach))
+        self.with_context(|remote_queues, context| remote_queues.next_local(QUEUE, context))
             .map(|delivery| delivery.index)
     }
 
     fn find(&mut self, found: Found) {
-        self.reach(|remote_queues, reach| remote_queues.found_local(QUEUE, found, reach));
+        self.with_context(|remote_queues, context| {
+            remote_queues.found_local(QUEUE, found, context)
+        });
     }
 
     /// The replica has all that is asked for.
@@ -344,7 +349,7 @@ fn what_nobody_can_read_is_passed_over_and_given_back_if_it_is_held() {
             _ => Vec::new(),
         });
         let released = operations.filter(|operation| {
-            matches!(operation, crate::quorum::link::Operation::Settle(settle)
+            matches!(operation, crate::quorum::protocol::Operation::Settle(settle)
                 if settle.subscription == A && settle.range == (1..2)
                     && settle.outcome == Outcome::Release)
         });
@@ -442,7 +447,7 @@ fn a_leader_that_delivers_more_than_it_may_is_left() {
     world.hear(by_reference(A, 3 * WAITING_DELIVERIES_MAX as u64));
     assert_eq!(world.next(), None);
     let remote_queue = world.remote_queues.known(QUEUE).expect("it is there");
-    assert_eq!(remote_queue.place(), LeaderLocation::Unknown);
+    assert_eq!(remote_queue.leader_location(), LeaderLocation::Unknown);
 }
 
 #[test]
@@ -452,7 +457,7 @@ fn what_comes_whole_goes_on_at_once_where_nothing_waits_however_much_that_is() {
     (0..all).for_each(|index| world.hear(whole(A, index)));
     let remote_queue = world.remote_queues.known(QUEUE).expect("it is there");
     assert!(!remote_queue.has_waiting_deliveries());
-    assert_eq!(remote_queue.place(), LeaderLocation::Led(LEADER));
+    assert_eq!(remote_queue.leader_location(), LeaderLocation::Led(LEADER));
     let events = world.events();
     let is_in_order = events
         .iter()
@@ -472,7 +477,7 @@ fn a_delivery_of_a_leader_that_has_moved_here_does_not_overtake_what_waits_for_r
     world.hear_from(HERE, Event::Leading { term: 2 });
     world.hear_from(HERE, Event::Committed { through: 0 });
     let remote_queue = world.remote_queues.known(QUEUE).expect("it is there");
-    assert_eq!(remote_queue.place(), LeaderLocation::Led(HERE));
+    assert_eq!(remote_queue.leader_location(), LeaderLocation::Led(HERE));
     world.hear_from(HERE, whole(late, 1));
     assert_eq!(world.events(), [], "it is behind the first");
     link.give(taken, taken);
@@ -510,7 +515,9 @@ fn what_waits_for_room_when_its_consumer_is_cancelled_returns_or_is_delivered_if
             _ => Vec::new(),
         });
         let released = said.filter_map(|operation| match operation {
-            crate::quorum::link::Operation::Settle(settle) => Some((settle.range, settle.outcome)),
+            crate::quorum::protocol::Operation::Settle(settle) => {
+                Some((settle.range, settle.outcome))
+            }
             _ => None,
         });
         let released: Vec<_> = released.collect();
@@ -555,8 +562,8 @@ fn what_is_said_in_another_session_or_by_another_node_means_nothing() {
         (LEADER, session + 1),
         (NodeId(3), session),
     ] {
-        world.reach(|remote_queues, reach| {
-            remote_queues.receive(QUEUE, node, session, whole(A, 0), reach)
+        world.with_context(|remote_queues, context| {
+            remote_queues.receive(QUEUE, node, session, whole(A, 0), context)
         });
         assert_eq!(world.events(), []);
     }
@@ -573,12 +580,15 @@ fn a_leader_that_says_it_leads_no_more_is_left_for_the_one_that_it_names() {
     };
     world.hear_from(NodeId(4), not_leader(4));
     assert_eq!(
-        world.known().place(),
+        world.known().leader_location(),
         LeaderLocation::Led(LEADER),
         "a stranger's word"
     );
     world.hear_from(LEADER, not_leader(3));
-    assert_eq!(world.known().place(), LeaderLocation::Asked(NodeId(3)));
+    assert_eq!(
+        world.known().leader_location(),
+        LeaderLocation::Asked(NodeId(3))
+    );
 }
 
 #[test]

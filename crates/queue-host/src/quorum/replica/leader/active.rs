@@ -5,8 +5,8 @@
 //! registered or had their time for it; who was the active one last stays it.
 
 use super::Leader;
-use crate::quorum::link::{Event, RegisteredSubscription};
-use crate::quorum::replica::Around;
+use crate::quorum::protocol::{Event, RegisteredSubscription};
+use crate::quorum::replica::ShardContext;
 use leveret_types::ConsumerId;
 
 /// What a leader knows of the single active consumer beside the queue.
@@ -16,7 +16,7 @@ pub(super) struct Active {
     activation: u64,
     /// Who was activated by that; it may be gone since.
     consumer: Option<ConsumerId>,
-    /// Whether this leader has chosen: it knows better then than who presents itself.
+    /// Whether this leader has chosen: it knows better then than who registers.
     has_chosen: bool,
     /// Consumers that were attached and not told yet whether they wait.
     untold: Vec<ConsumerId>,
@@ -41,40 +41,40 @@ impl Leader {
     }
 
     /// Chooses the active consumer, if that was put off, and tells new consumers that they wait.
-    pub(super) fn choose_active(&mut self, around: &mut Around<'_>) {
+    pub(super) fn choose_active(&mut self, context: &mut ShardContext<'_>) {
         let before = self.active.consumer;
         self.active.has_chosen = true;
         self.queue
-            .resume_election(around.now, before, &mut self.scratch);
-        self.carry_out(around);
+            .resume_election(context.now, before, &mut self.scratch);
+        self.carry_out(context);
         for consumer in std::mem::take(&mut self.active.untold) {
             if self.queue.active() != Some(consumer) {
-                self.tell_activation(around, consumer, 0);
+                self.tell_activation(context, consumer, 0);
             }
         }
     }
 
     /// The queue has made this consumer the active one.
-    pub(super) fn activated(&mut self, around: &mut Around<'_>, consumer: ConsumerId) {
+    pub(super) fn activated(&mut self, context: &mut ShardContext<'_>, consumer: ConsumerId) {
         let activation = self.active.activation.saturating_add(1);
         self.active.activation = activation;
         self.active.consumer = Some(consumer);
-        self.tell_activation(around, consumer, activation);
+        self.tell_activation(context, consumer, activation);
     }
 
     /// Tells a consumer's node the number of its activation; 0 if it waits.
     pub(super) fn tell_activation(
         &self,
-        around: &mut Around<'_>,
+        context: &mut ShardContext<'_>,
         consumer: ConsumerId,
         activation: u64,
     ) {
-        if let Some(place) = self.served.subscriptions.get(&consumer) {
+        if let Some(served) = self.served.subscriptions.get(&consumer) {
             let message = Event::Active {
                 consumer,
                 activation,
             };
-            self.answer(around, place.node, message);
+            self.answer(context, served.node, message);
         }
     }
 }

@@ -1,13 +1,13 @@
 //! Operations on their way to being committed: taken into a batch, proposed, and taking effect.
 
 use super::under_way::{GivenBack, Waiting};
-use super::{Closed, Leader, View};
+use super::{Closed, Leader, LeaderLog};
 use crate::peeked::meta_of;
-use crate::quorum::link::{Event, Operation, Origin, Settle};
+use crate::quorum::protocol::{Event, Operation, Origin, Settle};
 use crate::quorum::replica::entry_payload::{EntryPayload, Published, REFERRED_BYTES_MIN};
 use crate::quorum::replica::header::{Header, Leaving, Returned};
 use crate::quorum::replica::priority_logs::PriorityLogs;
-use crate::quorum::replica::{Around, entry_payload};
+use crate::quorum::replica::{ShardContext, entry_payload};
 use crate::shard::{DeadLetter, Deferred};
 use crate::stored;
 use bytes::Bytes;
@@ -19,20 +19,20 @@ impl Leader {
     /// Takes operations of a node's session, from number `first` on.
     pub(in super::super) fn operations(
         &mut self,
-        around: &mut Around<'_>,
+        context: &mut ShardContext<'_>,
         from: NodeId,
         session: u64,
         first: u64,
         operations: Vec<Operation>,
     ) {
         let known = match self.served.session(from) {
-            None => return self.leading(around, from),
+            None => return self.leading(context, from),
             Some((_, known)) if known != session => return,
             Some((known, _)) => known,
         };
         let next = self.under_way.next_of(from).unwrap_or(known.taken + 1);
         if first > next {
-            return self.leading(around, from);
+            return self.leading(context, from);
         }
         let skipped = usize::try_from(next - first).unwrap_or(usize::MAX);
         if skipped >= operations.len() {
@@ -53,7 +53,7 @@ impl Leader {
     /// Takes operations that wait, until the batch is full.
     pub(in super::super) fn take_waiting(
         &mut self,
-        around: &mut Around<'_>,
+        context: &mut ShardContext<'_>,
         priority_logs: &mut PriorityLogs,
     ) {
         if self.is_lease_expired {
@@ -71,7 +71,7 @@ impl Leader {
             while !self.under_way.batch.is_full()
                 && let Some(operation) = operations.next()
             {
-                self.operation(around, priority_logs, waiting.node, sequence, operation);
+                self.operation(context, priority_logs, waiting.node, sequence, operation);
                 sequence += 1;
             }
             if sequence < waiting.first + count {
@@ -81,15 +81,15 @@ impl Leader {
                 return;
             }
             if let Some(subscription) = waiting.gone {
-                self.take_away(around, subscription, true);
-                self.delete_if_unused(around);
+                self.take_away(context, subscription, true);
+                self.delete_if_unused(context);
             }
         }
     }
 
     pub(super) fn operation(
         &mut self,
-        around: &mut Around<'_>,
+        context: &mut ShardContext<'_>,
         priority_logs: &mut PriorityLogs,
         from: NodeId,
         sequence: u64,
@@ -105,21 +105,21 @@ impl Leader {
         self.under_way.batch.is_awaited |= !matches!(operation, Operation::Settle(_));
         match operation {
             Operation::Publish(message) => {
-                self.publish(around, priority_logs, origin, sequence, &message);
+                self.publish(context, priority_logs, origin, sequence, &message);
             }
             // Nobody else may get it before a leader that follows knows that it is free.
             Operation::Settle(settle)
                 if matches!(settle.outcome, Outcome::Requeue { .. } | Outcome::Release) =>
             {
                 self.under_way.batch.is_awaited = true;
-                self.foresee(around.now, &settle);
+                self.foresee(context.now, &settle);
                 self.under_way.batch.returns.push(GivenBack {
                     from,
                     settle,
-                    at: around.now,
+                    at: context.now,
                 });
             }
-            Operation::Settle(settle) => self.settle(around, around.now, settle),
+            Operation::Settle(settle) => self.settle(context, context.now, settle),
             Operation::Nothing => {}
         }
     }
@@ -152,21 +152,24 @@ impl Leader {
 
     pub fn publish(
         &mut self,
-        around: &mut Around<'_>,
+        context: &mut ShardContext<'_>,
         priority_logs: &mut PriorityLogs,
         origin: Origin,
         sequence: u64,
         message: &Message,
     ) {
         if self.viewing.is_some() {
-            let sequences = sequence..sequence + 1;
-            return self.answer(around, origin.node, Event::Refused { sequences });
+            return self.refuse(context, origin, sequence);
         }
         let bytes = message.size();
-        let offer = on_queue!(self, around, |queue, view, out| queue
-            .offer(around.now, bytes, &mut view, out));
+        let offer = on_queue!(self, context, |queue, view, out| queue.offer(
+            context.now,
+            bytes,
+            &mut view,
+            out
+        ));
         if !self.scratch.is_empty() {
-            self.carry_out(around);
+            self.carry_out(context);
         }
         if let Offer::Reject { dead_letter } = offer {
             if dead_letter {
@@ -176,10 +179,9 @@ impl Leader {
                     message: message.clone(),
                     reason: Reason::MaxLength,
                 };
-                around.effects.deferred.push(Deferred::DeadLetter(dead));
+                context.effects.deferred.push(Deferred::DeadLetter(dead));
             }
-            let sequences = sequence..sequence + 1;
-            return self.answer(around, origin.node, Event::Refused { sequences });
+            return self.refuse(context, origin, sequence);
         }
         let header = stored::header(message);
         let pieces = stored::pieces(&header, message);
@@ -188,14 +190,14 @@ impl Leader {
         entry_payload::put_message(&mut self.under_way.batch.entry_payload, &pieces);
         let stored = &self.under_way.batch.entry_payload[before + 4..];
         let index = priority_logs.append(
-            around.logs,
+            context.logs,
             priority_log,
             stored,
             (bytes, message.summary.expiration_ms.is_some()),
         );
         let batch = &mut self.under_way.batch;
         let at = before..batch.entry_payload.len();
-        if origin.node != around.node && at.len() >= REFERRED_BYTES_MIN {
+        if origin.node != context.node && at.len() >= REFERRED_BYTES_MIN {
             batch.published.push(Published {
                 origin,
                 sequence,
@@ -214,7 +216,29 @@ impl Leader {
         self.queue.announce(bytes);
     }
 
-    pub(super) fn settle(&mut self, around: &mut Around<'_>, at: Now, settle: Settle) {
+    /// Refuses a publish, also whenever its node asks for its answer anew.
+    fn refuse(&mut self, context: &mut ShardContext<'_>, origin: Origin, sequence: u64) {
+        let first = self.served.run(origin.node).map_or(0, |run| run.first);
+        self.under_way.batch.header.refuse(origin, first, sequence);
+        let sequences = sequence..sequence + 1;
+        self.answer(context, origin.node, Event::Refused { sequences });
+    }
+
+    /// Says which publishes of an entry are refused to nodes that have begun a session since those
+    /// were taken.
+    fn repeat_refusals(&self, context: &mut ShardContext<'_>, header: &Header) {
+        for (origin, refusals) in &header.refused {
+            let session = self.served.run(origin.node);
+            let Some(session) = session.filter(|session| session.origin == *origin) else {
+                continue;
+            };
+            for sequences in refusals.numbers.within(0..session.taken_before + 1) {
+                self.answer(context, origin.node, Event::Refused { sequences });
+            }
+        }
+    }
+
+    pub(super) fn settle(&mut self, context: &mut ShardContext<'_>, at: Now, settle: Settle) {
         let Settle {
             subscription,
             priority_log,
@@ -229,14 +253,14 @@ impl Leader {
             outcome,
             &mut self.scratch,
         );
-        self.carry_out(around);
+        self.carry_out(context);
     }
 
     /// Whether anything is to be proposed.
     pub(in super::super) fn has_open_batch(&self) -> bool {
         !self.under_way.batch.header.is_empty()
             || !self.under_way.batch.asked.is_empty()
-            || self.reach.is_wanted
+            || self.watermarks.is_wanted
     }
 
     /// Whether something is on its way to being committed.
@@ -248,7 +272,7 @@ impl Leader {
     /// What a view is given leaves nothing but that entry in the log, and is read for somebody.
     pub(in super::super) fn holds_back(&self) -> bool {
         let is_given = self.viewing.is_some() && !self.under_way.batch.came.is_empty();
-        self.reach.is_awaited || is_given
+        self.watermarks.is_awaited || is_given
     }
 
     /// Whether the batch is to be proposed now: at once if somebody waits for it; settles alone may
@@ -256,7 +280,7 @@ impl Leader {
     pub(in super::super) fn is_due(&mut self, now: Now) -> bool {
         if self.under_way.batch.is_awaited
             || !self.under_way.batch.asked.is_empty()
-            || self.reach.is_wanted
+            || self.watermarks.is_wanted
         {
             return true;
         }
@@ -281,11 +305,11 @@ impl Leader {
 
     /// Ends the batch: it is to be proposed, and [`Self::proposed`] or [`Self::reopen`] called.
     pub(in super::super) fn close(&mut self, priority_logs: &PriorityLogs) -> Option<Closed> {
-        if self.under_way.batch.header.is_empty() && !self.reach.is_wanted {
+        if self.under_way.batch.header.is_empty() && !self.watermarks.is_wanted {
             return None;
         }
         let mut header = std::mem::take(&mut self.under_way.batch.header);
-        self.put_reach(&mut header, priority_logs);
+        self.put_watermarks(&mut header, priority_logs);
         if header.is_empty() && header.delivered.is_empty() {
             self.under_way.batch.header = header;
             return None;
@@ -316,7 +340,7 @@ impl Leader {
     pub(in super::super) fn reopen(&mut self, closed: Closed) {
         self.under_way.batch.header = closed.header;
         self.under_way.batch.header.delivered.clear();
-        self.reach.not_proposed();
+        self.watermarks.not_proposed();
         self.under_way.batch.is_awaited = true;
         self.under_way.batch.entry_payload = closed.entry_payload.bytes.into();
         self.under_way.batch.published = closed.entry_payload.published;
@@ -326,11 +350,11 @@ impl Leader {
     /// the logs.
     pub(in super::super) fn committed(
         &mut self,
-        around: &mut Around<'_>,
+        context: &mut ShardContext<'_>,
         index: u64,
         header: &Header,
     ) {
-        let Some(mut entry) = self.under_way.commit(around.now) else {
+        let Some(mut entry) = self.under_way.commit(context.now) else {
             panic!("entry {index} is committed, and none is in flight");
         };
         assert_eq!(entry.index, index, "entries are committed in order");
@@ -340,23 +364,24 @@ impl Leader {
         }
         self.under_way.keep(entry.came);
         for (priority_log, through) in &header.delivered {
-            self.reach.committed(*priority_log, *through);
+            self.watermarks.committed(*priority_log, *through);
         }
         for came in &header.came {
             self.replicated_to
                 .came(index, came.priority_log, came.range.end);
         }
+        self.repeat_refusals(context, header);
         for (origin, through) in &header.origins {
             let through = *through;
             let session = self.served.session(origin.node);
             if session.is_some_and(|(session, _)| session.origin == *origin) {
-                self.answer(around, origin.node, Event::Committed { through });
+                self.answer(context, origin.node, Event::Committed { through });
             }
         }
         for GivenBack { settle, at, .. } in entry.returns {
             // What is known of them now is in the entry already.
             self.under_way.is_foreseen = true;
-            self.settle(around, at, settle);
+            self.settle(context, at, settle);
             self.under_way.is_foreseen = false;
         }
         for leaving in &header.leaving {
@@ -367,9 +392,9 @@ impl Leader {
             } = *leaving;
             self.dead.push(priority_log, range.clone(), reason);
         }
-        self.send_dead_letters(around);
+        self.send_dead_letters(context);
         for asked in entry.asked {
-            self.do_asked(around, asked);
+            self.do_asked(context, asked);
         }
         self.dirty = true;
     }

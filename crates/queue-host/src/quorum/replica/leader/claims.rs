@@ -6,7 +6,7 @@
 
 use super::Leader;
 use super::served::Claim;
-use crate::quorum::link::{HeldRange, Registration};
+use crate::quorum::protocol::{HeldRange, Registration};
 use leveret_types::{ConsumerId, NodeId, Now};
 use std::cmp::Reverse;
 

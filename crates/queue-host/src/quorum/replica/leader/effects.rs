@@ -3,8 +3,8 @@
 use super::Leader;
 use crate::effects::delivery_of;
 use crate::peeked::Found;
-use crate::quorum::link::{Event, LocalDelivery};
-use crate::quorum::replica::Around;
+use crate::quorum::protocol::{Event, LocalDelivery};
+use crate::quorum::replica::ShardContext;
 use crate::quorum::replica::header::{Leaving, Returned};
 use crate::shard::Deferred;
 use leveret_client::Delivery;
@@ -18,7 +18,7 @@ impl Leader {
     pub(super) fn find(&mut self, logs: &mut ShardLogs, position: Position) -> Found {
         match &self.viewing {
             Some(viewing) => viewing.view.find(position.index),
-            None => self.looked.find(logs, self.id, position),
+            None => self.peeked.find(logs, self.id, position),
         }
     }
 
@@ -56,10 +56,10 @@ impl Leader {
         })
     }
 
-    pub(super) fn carry_out(&mut self, around: &mut Around<'_>) {
+    pub(super) fn carry_out(&mut self, context: &mut ShardContext<'_>) {
         let mut effects = std::mem::take(&mut self.scratch);
         for effect in effects.drain(..) {
-            self.carry_out_one(around, effect);
+            self.carry_out_one(context, effect);
         }
         assert!(self.scratch.is_empty(), "an effect of an effect");
         self.scratch = effects;
@@ -72,18 +72,18 @@ impl Leader {
         self.under_way.batch.header.left(priority_log, range, bytes);
     }
 
-    pub(super) fn carry_out_one(&mut self, around: &mut Around<'_>, effect: Effect) {
+    pub(super) fn carry_out_one(&mut self, context: &mut ShardContext<'_>, effect: Effect) {
         match effect {
             Effect::Deliver(delivery) => {
-                let Some(place) = self.served.subscriptions.get(&delivery.consumer) else {
+                let Some(served) = self.served.subscriptions.get(&delivery.consumer) else {
                     return;
                 };
-                let node = place.node;
-                let is_near = node == around.node;
+                let node = served.node;
+                let is_near = node == context.node;
                 // What is delivered without acknowledgement leaves the replicas at once, and those
                 // of a view have no messages.
-                let may_read = !is_near && !place.no_ack && self.viewing.is_none();
-                let Some(delivery) = self.delivery(around.logs, &delivery) else {
+                let may_read = !is_near && !served.no_ack && self.viewing.is_none();
+                let Some(delivery) = self.delivery(context.logs, &delivery) else {
                     tracing::error!(queue = %self.id, "a message that was there cannot be read");
                     return;
                 };
@@ -92,7 +92,7 @@ impl Leader {
                     Some(local) => Event::DeliverLocal(local),
                     None => Event::Deliver(delivery),
                 };
-                self.answer(around, node, message);
+                self.answer(context, node, message);
             }
             Effect::Settled {
                 priority_log,
@@ -126,12 +126,12 @@ impl Leader {
                     .served
                     .subscriptions
                     .get(&subscription)
-                    .map(|place| place.node)
+                    .map(|served| served.node)
                 {
-                    self.answer(around, node, Event::TimedOut(subscription));
+                    self.answer(context, node, Event::TimedOut(subscription));
                 }
             }
-            Effect::Damaged { position } => around.effects.deferred.push(Deferred::Damage {
+            Effect::Damaged { position } => context.effects.deferred.push(Deferred::Damage {
                 queue: self.id,
                 what: format!(
                     "message {} of priority log {} cannot be read; it is set aside, see \
@@ -139,29 +139,29 @@ impl Leader {
                     position.index, position.priority_log,
                 ),
             }),
-            Effect::Expired => around.effects.deferred.push(Deferred::DeleteQueue {
+            Effect::Expired => context.effects.deferred.push(Deferred::DeleteQueue {
                 queue: self.id,
                 expired: true,
             }),
-            Effect::Activate { consumer } => self.activated(around, consumer),
-            Effect::Deactivate { consumer } => self.tell_activation(around, consumer, 0),
+            Effect::Activate { consumer } => self.activated(context, consumer),
+            Effect::Deactivate { consumer } => self.tell_activation(context, consumer, 0),
         }
     }
 
     /// Hands messages over to be dead-lettered; those that are on disk only once they have been
     /// read.
-    pub(super) fn send_dead_letters(&mut self, around: &mut Around<'_>) {
+    pub(super) fn send_dead_letters(&mut self, context: &mut ShardContext<'_>) {
         if self.is_lease_expired {
             self.dirty = true;
             return;
         }
-        let (queue, looked, viewing) = (self.id, &mut self.looked, self.viewing.as_ref());
+        let (queue, peeked, viewing) = (self.id, &mut self.peeked, self.viewing.as_ref());
         let mut find = |at: Position| match viewing {
             Some(viewing) => viewing.view.find(at.index),
-            None => looked.find(around.logs, queue, at),
+            None => peeked.find(context.logs, queue, at),
         };
         while let Some(dead) = self.dead.take(queue, &mut find) {
-            around.effects.deferred.push(Deferred::DeadLetter(dead));
+            context.effects.deferred.push(Deferred::DeadLetter(dead));
         }
     }
 }

@@ -1,21 +1,21 @@
 //! How a leader hands messages out: how far it may, and whom it need not send them whole.
 //!
-//! It may as far as a committed entry says so ([`Reach`]). Whoever leads next flags all below that
-//! as redelivered, for it may have been. The mark runs ahead of what is handed out, by what
-//! consumers may take, so that deliveries need not wait for it: entries that bring or take messages
-//! carry it along.
+//! It may as far as a committed entry says so ([`DeliveryWatermarks`]). Whoever leads next flags
+//! all below that as redelivered, for it may have been. The mark runs ahead of what is handed out,
+//! by what consumers may take, so that deliveries need not wait for it: entries that bring or take
+//! messages carry it along.
 //!
 //! A delivery need not carry its message to a node whose member has the message in its own logs
 //! ([`ReplicatedTo`]).
 
 use super::Leader;
-use crate::quorum::replica::blob::VIEW_LOG;
+use crate::quorum::replica::applied_state::VIEW_LOG;
 use crate::quorum::replica::header::Header;
 use crate::quorum::replica::priority_logs::PriorityLogs;
 use leveret_queue::Position;
 use leveret_types::limits::{
-    ENTRIES_REMEMBERED, QUORUM_REACH_MESSAGES_GOT, QUORUM_REACH_MESSAGES_MAX,
-    QUORUM_REACH_MESSAGES_MIN,
+    ENTRIES_REMEMBERED, QUORUM_WATERMARK_MESSAGES_GOT, QUORUM_WATERMARK_MESSAGES_MAX,
+    QUORUM_WATERMARK_MESSAGES_MIN,
 };
 use leveret_types::{NodeId, ReplicaId};
 use smallvec::SmallVec;
@@ -23,7 +23,7 @@ use std::collections::VecDeque;
 
 /// How far one priority log's messages may be handed out.
 #[derive(Clone, Copy, Debug)]
-struct Mark {
+struct Watermark {
     priority_log: u8,
     /// A committed entry says so.
     committed: u64,
@@ -35,8 +35,8 @@ struct Mark {
 
 /// How far a leader may hand messages out.
 #[derive(Debug, Default)]
-pub(super) struct Reach {
-    marks: Vec<Mark>,
+pub(super) struct DeliveryWatermarks {
+    marks: Vec<Watermark>,
     /// Whether an entry is to move a mark, for what is below it will soon be handed out or is.
     pub(super) is_wanted: bool,
     /// Whether somebody waits for that entry.
@@ -47,9 +47,9 @@ pub(super) struct Reach {
     ahead: Option<u64>,
 }
 
-impl Reach {
+impl DeliveryWatermarks {
     pub fn new(handed_out: impl Iterator<Item = (u8, u64)>) -> Self {
-        let mark = |(priority_log, through)| Mark {
+        let mark = |(priority_log, through)| Watermark {
             priority_log,
             committed: through,
             proposed: through,
@@ -64,7 +64,7 @@ impl Reach {
         }
     }
 
-    fn mark(&mut self, priority_log: u8) -> &mut Mark {
+    fn mark(&mut self, priority_log: u8) -> &mut Watermark {
         let at = match self
             .marks
             .iter()
@@ -72,7 +72,7 @@ impl Reach {
         {
             Some(at) => at,
             None => {
-                self.marks.push(Mark {
+                self.marks.push(Watermark {
                     priority_log,
                     committed: 0,
                     proposed: 0,
@@ -192,31 +192,31 @@ impl Leader {
     /// How many messages consumers may take before the next entry: twice what they may hold, and so
     /// many at least that who settles and gets more finds the mark ahead.
     fn ahead(&mut self) -> u64 {
-        if let Some(ahead) = self.reach.ahead {
+        if let Some(ahead) = self.watermarks.ahead {
             return ahead;
         }
         let takes = self.queue.consumers().map(|one| match one.consumer {
-            consumer if consumer.no_ack || consumer.prefetch == 0 => QUORUM_REACH_MESSAGES_MAX,
+            consumer if consumer.no_ack || consumer.prefetch == 0 => QUORUM_WATERMARK_MESSAGES_MAX,
             consumer => 2 * u64::from(consumer.prefetch),
         });
         let sum = takes.fold(0, u64::saturating_add);
         let ahead = match sum {
             // Somebody gets messages one by one.
-            0 => QUORUM_REACH_MESSAGES_GOT,
-            sum => sum.clamp(QUORUM_REACH_MESSAGES_MIN, QUORUM_REACH_MESSAGES_MAX),
+            0 => QUORUM_WATERMARK_MESSAGES_GOT,
+            sum => sum.clamp(QUORUM_WATERMARK_MESSAGES_MIN, QUORUM_WATERMARK_MESSAGES_MAX),
         };
-        self.reach.ahead = Some(ahead);
+        self.watermarks.ahead = Some(ahead);
         ahead
     }
 
     /// Says in a header that is about to be proposed how far messages may be handed out once it is
     /// committed.
-    pub(super) fn put_reach(&mut self, header: &mut Header, priority_logs: &PriorityLogs) {
-        let is_wanted = std::mem::take(&mut self.reach.is_wanted);
-        self.reach.is_awaited = false;
+    pub(super) fn put_watermarks(&mut self, header: &mut Header, priority_logs: &PriorityLogs) {
+        let is_wanted = std::mem::take(&mut self.watermarks.is_wanted);
+        self.watermarks.is_awaited = false;
         let has_consumers = self.usage.has_consumers();
-        self.reach.is_got |= is_wanted && !has_consumers;
-        let ahead = match is_wanted || has_consumers || self.reach.is_got {
+        self.watermarks.is_got |= is_wanted && !has_consumers;
+        let ahead = match is_wanted || has_consumers || self.watermarks.is_got {
             true => self.ahead(),
             // Nobody is there to take anything.
             false => 0,
@@ -245,7 +245,7 @@ impl Leader {
                 0 => handed_out,
                 ahead => end.min(next + ahead).max(handed_out),
             };
-            let mark = self.reach.mark(priority_log);
+            let mark = self.watermarks.mark(priority_log);
             mark.has_more = through < end;
             if through > mark.proposed {
                 mark.proposed = through;
@@ -261,44 +261,47 @@ mod tests {
 
     #[test]
     fn the_next_mark_is_wanted_when_half_is_used_and_awaited_by_nobody_then() {
-        let mut reach = Reach::new([(4, 100)].into_iter());
-        reach.ahead = Some(64);
+        let mut watermarks = DeliveryWatermarks::new([(4, 100)].into_iter());
+        watermarks.ahead = Some(64);
         let at = |index| Position {
             priority_log: 4,
             index,
         };
-        assert!(reach.allows(at(67)) && !reach.is_wanted);
-        assert!(reach.allows(at(68)) && reach.is_wanted && !reach.is_awaited);
-        assert!(!reach.allows(at(100)) && reach.is_awaited);
+        assert!(watermarks.allows(at(67)) && !watermarks.is_wanted);
+        assert!(watermarks.allows(at(68)) && watermarks.is_wanted && !watermarks.is_awaited);
+        assert!(!watermarks.allows(at(100)) && watermarks.is_awaited);
         // At the end of what there is, the next message brings its own.
-        (reach.is_wanted, reach.mark(4).has_more) = (false, false);
-        assert!(reach.allows(at(99)) && !reach.is_wanted);
+        (watermarks.is_wanted, watermarks.mark(4).has_more) = (false, false);
+        assert!(watermarks.allows(at(99)) && !watermarks.is_wanted);
     }
 
     #[test]
     fn only_what_is_committed_is_reached_and_what_is_under_way_is_not_asked_for_again() {
-        let mut reach = Reach::new([(4, 10)].into_iter());
+        let mut watermarks = DeliveryWatermarks::new([(4, 10)].into_iter());
         let at = |priority_log, index| Position {
             priority_log,
             index,
         };
-        assert!(reach.allows(at(4, 9)) && !reach.is_wanted);
-        assert!(!reach.allows(at(4, 10)) && reach.is_wanted);
-        reach.is_wanted = false;
-        reach.mark(4).proposed = 20;
-        assert!(!reach.allows(at(4, 19)) && !reach.is_wanted, "under way");
-        assert!(!reach.allows(at(4, 20)) && reach.is_wanted);
-        reach.committed(4, 20);
-        assert!(reach.allows(at(4, 19)));
+        assert!(watermarks.allows(at(4, 9)) && !watermarks.is_wanted);
+        assert!(!watermarks.allows(at(4, 10)) && watermarks.is_wanted);
+        watermarks.is_wanted = false;
+        watermarks.mark(4).proposed = 20;
         assert!(
-            !reach.allows(at(5, 0)),
+            !watermarks.allows(at(4, 19)) && !watermarks.is_wanted,
+            "under way"
+        );
+        assert!(!watermarks.allows(at(4, 20)) && watermarks.is_wanted);
+        watermarks.committed(4, 20);
+        assert!(watermarks.allows(at(4, 19)));
+        assert!(
+            !watermarks.allows(at(5, 0)),
             "a priority log of which nothing is known"
         );
-        reach.mark(4).proposed = 30;
-        reach.is_wanted = false;
-        reach.not_proposed();
-        assert!(reach.is_wanted);
-        assert_eq!(reach.mark(4).proposed, 20);
+        watermarks.mark(4).proposed = 30;
+        watermarks.is_wanted = false;
+        watermarks.not_proposed();
+        assert!(watermarks.is_wanted);
+        assert_eq!(watermarks.mark(4).proposed, 20);
     }
 
     const FOLLOWER: NodeId = NodeId(2);

@@ -1,11 +1,12 @@
 //! What is asked of a leader, and answered once all that came before is committed.
 
 use super::under_way::{Asked, Request};
-use super::{Leader, View};
+use super::{Leader, LeaderLog};
 use crate::peeked::{self, Found};
-use crate::quorum::link::{Event, Fetched, QueueCounts};
-use crate::quorum::replica::Around;
-use leveret_queue::{Got, Position};
+use crate::quorum::protocol::{Event, Fetched, QueueCounts};
+use crate::quorum::replica::ShardContext;
+use leveret_queue::{Got, HeldMessage, Position};
+use leveret_storage::ShardLogs;
 use leveret_types::limits::PARKED_ANSWERS_MAX;
 use leveret_types::{ConsumerId, NodeId};
 
@@ -13,13 +14,13 @@ impl Leader {
     /// Answers who was to read a message from its own node's replica, which does not have it.
     fn fetch(
         &mut self,
-        around: &mut Around<'_>,
+        context: &mut ShardContext<'_>,
         asked: Asked,
         consumer: ConsumerId,
         position: Position,
     ) {
         let found = match self.queue.has(consumer, position) {
-            true => Some(self.find(around.logs, position)),
+            true => Some(self.find(context.logs, position)),
             false => None,
         };
         let fetched = match found {
@@ -44,19 +45,15 @@ impl Leader {
             index,
             fetched,
         };
-        self.answer(around, asked.node, answer);
+        self.answer(context, asked.node, answer);
     }
 
     /// Shows a message that is ready. While it is being read, others may go before it: it stays the
     /// one that is shown.
-    fn look(&mut self, around: &mut Around<'_>, asked: Asked, request: u64, at: Position) {
+    fn look(&mut self, context: &mut ShardContext<'_>, asked: Asked, request: u64, at: Position) {
         let ready = self.queue.ready_from(at.priority_log, at.index).next();
         let is_ready = ready.is_some_and(|range| range.start == at.index);
-        let found = match &self.viewing {
-            Some(viewing) => viewing.view.find(at.index),
-            None => peeked::read(around.logs, self.id, at),
-        };
-        let fetched = match found {
+        let fetched = match self.read(context.logs, at) {
             _ if !is_ready => Fetched::Gone,
             Found::Message(message) => {
                 self.queue.note_head(at, message.summary.published_ms);
@@ -74,30 +71,56 @@ impl Leader {
                 Fetched::Unreadable
             }
         };
-        self.peeked(around, asked, request, fetched);
+        self.peeked(context, asked, request, fetched);
     }
 
-    fn peeked(&mut self, around: &mut Around<'_>, asked: Asked, request: u64, fetched: Fetched) {
-        self.answer(around, asked.node, Event::Peeked { request, fetched });
+    /// A message where the queue keeps its messages.
+    fn read(&self, logs: &mut ShardLogs, at: Position) -> Found {
+        match &self.viewing {
+            Some(viewing) => viewing.view.find(at.index),
+            None => peeked::read(logs, self.id, at),
+        }
+    }
+
+    /// A message that somebody holds, which stays so; nothing while it is being read from disk.
+    pub(in crate::quorum::replica) fn show_held(
+        &self,
+        logs: &mut ShardLogs,
+        held: &HeldMessage,
+    ) -> Option<Fetched> {
+        match self.queue.has(held.consumer, held.position) {
+            true => self.read(logs, held.position).fetched(),
+            false => Some(Fetched::Gone),
+        }
+    }
+
+    fn peeked(
+        &mut self,
+        context: &mut ShardContext<'_>,
+        asked: Asked,
+        request: u64,
+        fetched: Fetched,
+    ) {
+        self.answer(context, asked.node, Event::Peeked { request, fetched });
     }
 
     /// Does what is asked once all that came before is committed.
     pub(super) fn ask(
         &mut self,
-        around: &mut Around<'_>,
+        context: &mut ShardContext<'_>,
         node: NodeId,
         session: u64,
         request: Request,
     ) {
         let asked = Asked::new(node, session, request);
         if let Some(asked) = self.under_way.ask_behind(asked) {
-            self.do_asked(around, asked);
+            self.do_asked(context, asked);
         }
     }
 
     fn get(
         &mut self,
-        around: &mut Around<'_>,
+        context: &mut ShardContext<'_>,
         asked: Asked,
         subscription: ConsumerId,
         no_ack: bool,
@@ -105,8 +128,8 @@ impl Leader {
         if !self.is_acting() || self.is_lease_expired {
             return self.waiting_gets.push(asked);
         }
-        let got = on_queue!(self, around, |queue, view, out| queue.get(
-            around.now,
+        let got = on_queue!(self, context, |queue, view, out| queue.get(
+            context.now,
             subscription,
             no_ack,
             &mut view,
@@ -114,19 +137,19 @@ impl Leader {
         ));
         let got = match got {
             Got::Message { delivery, ready } => self
-                .delivery(around.logs, &delivery)
+                .delivery(context.logs, &delivery)
                 .map(|delivery| (delivery, ready)),
             Got::Empty if !self.may_have_more() => None,
             Got::Empty | Got::Pending => {
                 self.waiting_gets.push(asked);
-                return self.carry_out(around);
+                return self.carry_out(context);
             }
         };
-        self.answer(around, asked.node, Event::Got { subscription, got });
-        self.carry_out(around);
+        self.answer(context, asked.node, Event::Got { subscription, got });
+        self.carry_out(context);
     }
 
-    pub(super) fn do_asked(&mut self, around: &mut Around<'_>, asked: Asked) {
+    pub(super) fn do_asked(&mut self, context: &mut ShardContext<'_>, asked: Asked) {
         if !self.is_current(asked.node, asked.session) {
             return;
         }
@@ -134,41 +157,41 @@ impl Leader {
             Request::Get {
                 subscription,
                 no_ack,
-            } => self.get(around, asked, subscription, no_ack),
+            } => self.get(context, asked, subscription, no_ack),
             // What somebody may still claim is not ready.
             Request::Purge { .. } if !self.is_acting() => self.waiting_gets.push(asked),
             // What a view was given before goes too, but only once that is committed.
             Request::Purge { .. } if self.viewing.is_some() && self.count_under_way() > 0 => {
-                self.ask(around, asked.node, asked.session, asked.request);
+                self.ask(context, asked.node, asked.session, asked.request);
             }
             Request::Purge { request } => {
                 let count = self.queue.purge(&mut self.scratch) + self.purge_view();
-                self.carry_out(around);
+                self.carry_out(context);
                 let purged = Request::Purged { request, count };
-                self.ask(around, asked.node, asked.session, purged);
+                self.ask(context, asked.node, asked.session, purged);
             }
             Request::Fetch { consumer, position } => {
-                self.fetch(around, asked, consumer, position);
+                self.fetch(context, asked, consumer, position);
             }
             // What somebody may still claim is not ready.
             Request::Peek { .. } if !self.is_acting() || self.is_lease_expired => {
                 self.waiting_gets.push(asked);
             }
             Request::Peek { request, before } => match self.queue.ready_behind(before) {
-                Some(position) => self.look(around, asked, request, position),
-                None => self.peeked(around, asked, request, Fetched::Gone),
+                Some(position) => self.look(context, asked, request, position),
+                None => self.peeked(context, asked, request, Fetched::Gone),
             },
             Request::Look { request, position } => {
-                self.look(around, asked, request, position);
+                self.look(context, asked, request, position);
             }
             Request::Purged { request, count } => {
-                self.answer(around, asked.node, Event::Purged { request, count });
+                self.answer(context, asked.node, Event::Purged { request, count });
             }
             Request::Count { request } => {
-                let counts = self.counts(around.now);
+                let counts = self.counts(context.now);
                 let queue_counts = QueueCounts::from(&counts);
                 self.answer(
-                    around,
+                    context,
                     asked.node,
                     Event::Counted {
                         request,

@@ -1,6 +1,6 @@
 //! Whom a leader serves: nodes in their sessions, and subscriptions where they are.
 
-use crate::quorum::link::{HeldRange, Origin, Window};
+use crate::quorum::protocol::{HeldRange, Origin, Window};
 use hashbrown::HashMap;
 use leveret_types::{ConsumerId, NodeId};
 
@@ -13,11 +13,16 @@ pub(super) struct Session {
     pub(super) number: Option<u64>,
     /// The last operation that was taken, committed or not.
     pub(super) taken: u64,
+    /// The last one that was taken before the session began: of later ones that were refused, the
+    /// session was told.
+    pub(super) taken_before: u64,
+    /// What is below has reached whom it concerns on the node.
+    pub(super) first: u64,
 }
 
 /// Where a subscription is.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct ServedSubscription {
     pub(super) node: NodeId,
     /// Whether what is delivered to it leaves by that.
     pub(super) no_ack: bool,
@@ -25,7 +30,7 @@ pub(super) struct Place {
     pub(super) window: Window,
 }
 
-impl Place {
+impl ServedSubscription {
     pub(super) fn new(node: NodeId, no_ack: bool) -> Self {
         Self {
             node,
@@ -36,7 +41,8 @@ impl Place {
 }
 
 /// Subscriptions, each with where it is.
-pub(super) type Places = HashMap<ConsumerId, Place, foldhash::fast::FixedState>;
+pub(super) type ServedSubscriptions =
+    HashMap<ConsumerId, ServedSubscription, foldhash::fast::FixedState>;
 
 /// Messages that a subscription claims.
 #[derive(Debug)]
@@ -49,7 +55,7 @@ pub(super) struct Claim {
 #[derive(Debug, Default)]
 pub(super) struct Served {
     sessions: Vec<Session>,
-    pub(super) subscriptions: Places,
+    pub(super) subscriptions: ServedSubscriptions,
     /// Nodes that have not registered yet, and until when they may.
     pub(super) awaited: Vec<NodeId>,
     pub(super) await_until_ms: u64,
@@ -106,7 +112,7 @@ impl Served {
             session.number = None;
         }
         let subscriptions = self.subscriptions.iter();
-        let of_node = subscriptions.filter(|(_, place)| place.node == node);
+        let of_node = subscriptions.filter(|(_, served)| served.node == node);
         let mut gone: Vec<ConsumerId> = of_node.map(|(id, _)| *id).collect();
         gone.sort_unstable();
         gone

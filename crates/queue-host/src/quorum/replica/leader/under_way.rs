@@ -1,6 +1,6 @@
 //! What is on its way to being committed, from an operation that waits to an entry in flight.
 
-use crate::quorum::link::{Operation, Settle};
+use crate::quorum::protocol::{Operation, Settle};
 use crate::quorum::replica::entry_payload::Published;
 use crate::quorum::replica::header::Header;
 use leveret_queue::{Meta, Position};

@@ -6,8 +6,8 @@
 use super::Leader;
 use super::under_way::Request;
 use crate::queue_spec::ViewSpec;
-use crate::quorum::replica::Around;
-use crate::quorum::replica::blob::ViewState;
+use crate::quorum::replica::ShardContext;
+use crate::quorum::replica::applied_state::ViewState;
 use crate::stream_events::StreamNews;
 use crate::stream_view::{KnownView, StreamView};
 use leveret_queue::{Counts, Meta, Position, Queue};
@@ -53,25 +53,29 @@ impl Leader {
     }
 
     /// The stream says something.
-    pub(in super::super) fn hear_stream(&mut self, around: &mut Around<'_>, news: StreamNews) {
+    pub(in super::super) fn hear_stream(
+        &mut self,
+        context: &mut ShardContext<'_>,
+        news: StreamNews,
+    ) {
         if let Some(viewing) = &mut self.viewing {
             let out = &mut self.scratch;
-            viewing.view.hear(around.now, news, &mut self.queue, out);
+            viewing.view.hear(context.now, news, &mut self.queue, out);
             self.note_given();
-            self.carry_out(around);
+            self.carry_out(context);
             self.dirty = true;
         }
     }
 
     /// Does what is due for the view, before the queue acts.
-    pub(super) fn begin_viewing(&mut self, around: &mut Around<'_>) {
+    pub(super) fn begin_viewing(&mut self, context: &mut ShardContext<'_>) {
         let Some(viewing) = &mut self.viewing else {
             return;
         };
-        let now = around.now;
+        let now = context.now;
         let out = &mut self.scratch;
         viewing.view.give_up_lost(&mut self.queue, out);
-        self.carry_out(around);
+        self.carry_out(context);
         let Some(viewing) = &mut self.viewing else {
             return;
         };
@@ -118,20 +122,20 @@ impl Leader {
     }
 
     /// Hands over what is to be said to the stream.
-    pub(super) fn end_viewing(&mut self, around: &mut Around<'_>) {
+    pub(super) fn end_viewing(&mut self, context: &mut ShardContext<'_>) {
         if let Some(viewing) = &mut self.viewing {
             let session = SessionId::Queue(self.id);
             let said = viewing.view.commands.drain(..);
             let said = said.map(|command| (session, command));
-            around.effects.streams.extend(said);
+            context.effects.streams.extend(said);
         }
     }
 
     /// It leads no more: the stream need not know it.
-    pub(in super::super) fn leave_stream(&self, around: &mut Around<'_>) {
+    pub(in super::super) fn leave_stream(&self, context: &mut ShardContext<'_>) {
         if self.viewing.is_some() {
             let session = SessionId::Queue(self.id);
-            around.effects.streams.push((session, Command::Leave));
+            context.effects.streams.push((session, Command::Leave));
         }
     }
 

@@ -29,9 +29,9 @@ fn arrive(world: &mut World, range: std::ops::Range<u64>, numbers: &[Option<u64>
         }
     }
     world.with(0, |shard, now| {
-        shard.with_replicas(now, |_, around| {
+        shard.with_replicas(now, |_, context| {
             let mut all = PriorityLogs::new(OTHER);
-            all.append_arrived(around.logs, &header, &bodies.into());
+            all.append_arrived(context.logs, &header, &bodies.into());
         });
     });
 }

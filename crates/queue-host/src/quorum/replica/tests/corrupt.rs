@@ -1,7 +1,7 @@
 //! A leader whose disk has damaged a message that another member needs.
 
 use super::super::transfers::{LivePriorityLog, Sending};
-use super::super::{Around, Replicas};
+use super::super::{Replicas, ShardContext};
 use super::*;
 use leveret_types::{LogId, RangeSet};
 
@@ -63,7 +63,7 @@ fn a_leader_that_cannot_read_what_a_member_needs_lets_another_lead_and_takes_no_
 
 /// A member of which a message is damaged is replaced by another one on its node, after something
 /// has happened to it and to its log of messages.
-fn replaced_after(happens: impl FnOnce(&mut Replicas, &mut Around<'_>, LogId)) {
+fn replaced_after(happens: impl FnOnce(&mut Replicas, &mut ShardContext<'_>, LogId)) {
     let (mut world, leader, follower) = World::filled(2, 12, 30_000);
     world.damage(follower, 0);
     let log = world.log(follower);
@@ -74,7 +74,7 @@ fn replaced_after(happens: impl FnOnce(&mut Replicas, &mut Around<'_>, LogId)) {
         world.read(follower);
     }
     world.with(follower, |shard, now| {
-        shard.with_replicas(now, |replicas, around| happens(replicas, around, log));
+        shard.with_replicas(now, |replicas, context| happens(replicas, context, log));
     });
     let running = world.nodes[follower].running.as_ref().expect("it runs");
     assert!(running.shard.logs.damage(log).is_some(), "it was read");
@@ -99,10 +99,10 @@ fn a_damaged_member_that_is_replaced_on_its_own_node_begins_with_nothing() {
 
 #[test]
 fn a_member_of_whose_damaged_log_nothing_is_left_can_be_replaced_on_its_node() {
-    replaced_after(|replicas, around, log| {
-        replicas.give_up(around, QUEUE);
-        around.logs.truncate(log, 0);
-        around.logs.set_state(log, &[]);
+    replaced_after(|replicas, context, log| {
+        replicas.give_up(context, QUEUE);
+        context.logs.truncate(log, 0);
+        context.logs.set_state(log, &[]);
     });
 }
 
@@ -147,14 +147,14 @@ fn a_part_of_a_state_does_not_leave_out_what_cannot_be_read() {
         world.read(leader);
     }
     let to = world.spec.members[other];
-    world.with_replica(leader, |_, around| {
-        assert!(around.logs.damage(log).is_some(), "it was read");
+    world.with_replica(leader, |_, context| {
+        assert!(context.logs.damage(log).is_some(), "it was read");
         // The last message is in memory.
         for (index, is_sent) in [(3, false), (11, true)] {
             let mut live = RangeSet::new();
             live.insert_range(index..index + 1);
             let mut sending = Sending {
-                _place: around.transfers.begin().expect("a place"),
+                _place: context.transfers.begin().expect("a place"),
                 to,
                 mark: 1,
                 priority_logs: vec![LivePriorityLog {
@@ -169,7 +169,7 @@ fn a_part_of_a_state_does_not_leave_out_what_cannot_be_read() {
                 is_done: false,
                 alive_ms: 0,
             };
-            let part = sending.part(QUEUE, around.logs);
+            let part = sending.part(QUEUE, context.logs);
             assert_eq!(part.is_some(), is_sent, "{index}");
         }
     });

@@ -4,8 +4,8 @@
 
 use super::*;
 use crate::golden::{assert_frozen, bytes};
-use crate::quorum::link::Origin;
-use crate::quorum::replica::blob::Applied;
+use crate::quorum::protocol::Origin;
+use crate::quorum::replica::applied_state::Applied;
 use crate::quorum::replica::header::{Header, Leaving, Returned};
 use leveret_queue::{Reason, Returns};
 use leveret_replication::{Membership, SnapshotMark};
@@ -142,6 +142,38 @@ fn what_a_view_writes_is_read() {
     assert_frozen(&state.encode(&mark()), STATE_OF_VIEW);
     let (read, of) = Applied::decode(&bytes(STATE_OF_VIEW)).expect("it is one");
     assert_eq!((of, read.view), (mark(), state.view));
+}
+
+/// What the header of version 2 has, and refused publishes.
+const HEADER_OF_REFUSALS: &str = "\
+    04b88e03020107ac02c801ffffffffffffffffff0105020428321f00010204001569041e0105010416020304\
+    80d095ffbc310204401f01040418010004190101041a0102041b0103\
+    020107980202a202020801c801ffffffffffffffffff010001050100";
+const STATE_OF_REFUSALS: &str = "\
+    05020000000300000041a01f0901010202000000010000000200000003000000020200000003000000020000\
+    00040000000202000000050000000200000006000000010200000004000000bc1e08020107ac02c801ffffff\
+    ffffffffffff010502045a401f010101041602030480d095ffbc31040418010004190101041a0102041b0103\
+    020107980202a202020801c801ffffffffffffffffff010001050100";
+
+#[test]
+fn what_was_refused_is_read() {
+    let mut header = header(RETURNS, true);
+    for sequence in [290, 291, 300] {
+        header.refuse(origin(1, 7), 280, sequence);
+    }
+    header.refuse(origin(200, u64::MAX), 0, 5);
+    assert_frozen(&header.encode(), HEADER_OF_REFUSALS);
+    let read = Header::decode(&bytes(HEADER_OF_REFUSALS));
+    assert_eq!(read.expect("it is one"), header);
+    let mut state = Applied {
+        replica: ReplicaId::new(NodeId(3), 2),
+        ..Applied::default()
+    };
+    state.apply(&header);
+    (state.votes_from, state.votes_from_term) = (3_900, 8);
+    assert_frozen(&state.encode(&mark()), STATE_OF_REFUSALS);
+    let (read, of) = Applied::decode(&bytes(STATE_OF_REFUSALS)).expect("it is one");
+    assert_eq!((of, read.refused), (mark(), state.refused));
 }
 
 #[test]

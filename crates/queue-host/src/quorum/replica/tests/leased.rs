@@ -2,7 +2,7 @@
 //! gives nothing out until it knows.
 
 use super::*;
-use leveret_types::limits::{LEADER_LEASE_MS, QUORUM_PRESENT_MS_MAX};
+use leveret_types::limits::{LEADER_LEASE_MS, QUORUM_REGISTRATION_MS_MAX};
 
 impl World {
     /// The node knows that its leaders lead.
@@ -58,11 +58,11 @@ fn what_is_due_at_a_leader_that_may_not_be_one_is_not_looked_at_over_and_over() 
     let mut world = World::new(2, 3, spec(3));
     world.rest(100);
     let leader = world.leader().expect("it is led");
-    world.expiration_ms = Some(2 * LEADER_LEASE_MS + QUORUM_PRESENT_MS_MAX);
+    world.expiration_ms = Some(2 * LEADER_LEASE_MS + QUORUM_REGISTRATION_MS_MAX);
     world.publish(leader);
     world.rest(20);
     world.know(leader);
-    world.wait(3 * LEADER_LEASE_MS + QUORUM_PRESENT_MS_MAX);
+    world.wait(3 * LEADER_LEASE_MS + QUORUM_REGISTRATION_MS_MAX);
     world.with(leader, |shard, now| shard.tick(now));
     let next = |world: &World| {
         let running = world.nodes[leader].running.as_ref().expect("it runs");

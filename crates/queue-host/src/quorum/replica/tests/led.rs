@@ -6,11 +6,13 @@
 //! ```text
 //! 1 present [7 8=0..3@1]      a session begins, with consumers and what they hold; @ is how often
 //!                             somebody had that, and `get:9=0..1@0` somebody who only gets
-//! 1 absent                    there is nothing to present
+//! 1 present first=3           the first operation without an answer, if it is not the next one
+//! 1 absent                    there is nothing to register
 //! 1 publish N [WORDS]         messages; `prio=9`, `ttl=MS`, `bytes=N`
 //! 1 accept 7 0..3             also `reject`, `requeue` (counted), `return` (not), `release`
 //! 1 attach 7 [WORDS]          `prefetch=N`, `prio=N`, `noack`, `exclusive`, `timeout=MS`
 //! 1 cancel|detach|credit|get|purge|count|peek|fetch
+//! 1 heard N                   what became of all before has reached whom it concerns
 //! set WORDS                   settings that are in force from now on
 //! commit                      what is under way is written and agreed upon; no time passes
 //! run MS                      time passes, and all is written and agreed upon
@@ -43,7 +45,7 @@ use super::source::{STREAM, Source};
 use super::*;
 use crate::host_kind::HostKind;
 use crate::queue_spec::ViewSpec;
-use crate::quorum::link::{
+use crate::quorum::protocol::{
     Command, Event, Fetched, HeldRange, Operation, RegisteredSubscription, Registration, Settle,
     TO_LEADER, decode_to_remote_queue,
 };
@@ -439,8 +441,8 @@ impl Led {
         let from = self.world.nodes[at].id;
         let session = self.sessions[(at + 3 - self.first) % 3];
         self.run(self.leader, |running, now| {
-            running.shard.with_replicas(now, |replicas, around| {
-                replicas.receive(around, from, QUEUE, session, command);
+            running.shard.with_replicas(now, |replicas, context| {
+                replicas.receive(context, from, QUEUE, session, command);
             });
         });
     }
@@ -475,16 +477,19 @@ impl Led {
             "present" => {
                 let node = (at + 3 - self.first) % 3;
                 self.sessions[node] += 1;
-                Command::Present(Box::new(Registration {
+                let subscriptions = words[1..].iter().copied();
+                let subscriptions = subscriptions.filter(|word| !word.starts_with("first="));
+                Command::Register(Box::new(Registration {
                     start: 1 << 41,
                     term: 0,
-                    first_sequence: self.next[node],
-                    subscriptions: words[1..].iter().copied().map(subscription).collect(),
+                    first_sequence: value(words, "first").unwrap_or(self.next[node]),
+                    subscriptions: subscriptions.map(subscription).collect(),
                 }))
             }
-            "absent" => Command::Absent { term: self.term() },
+            "absent" => Command::NothingToRegister { term: self.term() },
             "publish" => return self.publish(at, id, rest),
             "nothing" => return self.operations(at, vec![Operation::Nothing]),
+            "heard" => Command::Acknowledged { first: number(id) },
             "attach" => Command::Attach(consumer(id, rest)),
             "cancel" => Command::Cancel(subscription_of(id)),
             "detach" => Command::Detach(subscription_of(id)),
@@ -708,8 +713,8 @@ impl Led {
         let states: Vec<_> = (0..3)
             .map(|at| {
                 self.run(at, |running, now| {
-                    running.shard.with_replicas(now, |replicas, around| {
-                        replicas.state(around.logs, QUEUE).expect("it is here")
+                    running.shard.with_replicas(now, |replicas, context| {
+                        replicas.state(context.logs, QUEUE).expect("it is here")
                     })
                 })
             })

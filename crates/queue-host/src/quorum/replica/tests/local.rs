@@ -3,7 +3,7 @@
 use super::*;
 use crate::peeked::Found;
 use crate::quorum::LocalDeliveries;
-use crate::quorum::link::{
+use crate::quorum::protocol::{
     Command, Encoder, Event, Fetched, LocalDelivery, decode_to_remote_queue,
 };
 use leveret_queue::Position;

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::queue_host::Asker;
-use crate::quorum::link::Fetched;
+use crate::quorum::protocol::Fetched;
 use leveret_queue::Oldest;
 use leveret_types::limits::{LEADER_LEASE_MS, PARKED_ANSWERS_MAX};
 

@@ -2,10 +2,10 @@
 //! messages that nobody waits for the next one.
 
 use super::*;
-use leveret_types::limits::QUORUM_REACH_MESSAGES_MIN;
+use leveret_types::limits::QUORUM_WATERMARK_MESSAGES_MIN;
 
 /// Enough for many entries, if each lets consumers have the fewest.
-const MESSAGES: u64 = 6 * QUORUM_REACH_MESSAGES_MIN;
+const MESSAGES: u64 = 6 * QUORUM_WATERMARK_MESSAGES_MIN;
 
 impl World {
     pub(super) fn consumer(id: u64, no_ack: bool, prefetch: u32) -> Consumer {

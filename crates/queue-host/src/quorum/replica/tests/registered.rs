@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::host_kind::HostKind;
-use crate::quorum::link::{
+use crate::quorum::protocol::{
     Command, Event, Operation, RegisteredSubscription, Registration, decode_to_remote_queue,
 };
 
@@ -10,15 +10,15 @@ use crate::quorum::link::{
 fn present(world: &mut World, at: usize, number: u64, start: u64, term: u64) -> Option<u64> {
     let from = NodeId(3);
     world.with(at, |shard, now| {
-        shard.with_replicas(now, |replicas, around| {
+        shard.with_replicas(now, |replicas, context| {
             let registration = Registration {
                 start,
                 term,
                 first_sequence: 1,
                 subscriptions: Vec::new(),
             };
-            let message = Command::Present(Box::new(registration));
-            replicas.receive(around, from, QUEUE, number, message);
+            let message = Command::Register(Box::new(registration));
+            replicas.receive(context, from, QUEUE, number, message);
             let leader = replicas.map[&QUEUE].leader.as_ref().expect("it leads");
             let mut sessions = leader.sessions().filter(|(node, _)| *node == from);
             sessions.next().map(|(_, number)| number)
@@ -120,9 +120,9 @@ fn present_consumer(
         }],
     };
     world.with(leader, |shard, now| {
-        shard.with_replicas(now, |replicas, around| {
-            let message = Command::Present(Box::new(registration));
-            replicas.receive(around, from, QUEUE, session, message);
+        shard.with_replicas(now, |replicas, context| {
+            let message = Command::Register(Box::new(registration));
+            replicas.receive(context, from, QUEUE, session, message);
         });
     });
     let others = [1, 2].map(|further| (leader, (leader + further) % 3));
@@ -202,8 +202,8 @@ fn say(
     let at = (leader + further) % 3;
     let from = world.nodes[at].id;
     world.with(leader, |shard, now| {
-        shard.with_replicas(now, |replicas, around| {
-            replicas.receive(around, from, QUEUE, session, command);
+        shard.with_replicas(now, |replicas, context| {
+            replicas.receive(context, from, QUEUE, session, command);
         });
     });
     local::answers(world, (leader, at))
@@ -244,7 +244,7 @@ fn a_node_that_presents_a_consumer_of_another_node_does_not_get_its_messages() {
             held: Vec::new(),
         }],
     };
-    say(&mut led, 2, 1, Command::Present(Box::new(registration(1))));
+    say(&mut led, 2, 1, Command::Register(Box::new(registration(1))));
     let (world, leader) = &mut led;
     let leader = *leader;
     world.publish(leader);
@@ -287,9 +287,9 @@ fn a_queue_goes_with_its_last_consumer_though_that_left_behind_operations_that_w
     let (world, leader) = &mut led;
     let from = world.nodes[(*leader + 2) % 3].id;
     let deferred = world.with(*leader, |shard, now| {
-        shard.with_replicas(now, |replicas, around| {
+        shard.with_replicas(now, |replicas, context| {
             let term = replicas.map[&QUEUE].group.term();
-            replicas.receive(around, from, QUEUE, 0, Command::Absent { term });
+            replicas.receive(context, from, QUEUE, 0, Command::NothingToRegister { term });
         });
         shard.finish(now);
         std::mem::take(&mut shard.effects).deferred
@@ -328,9 +328,9 @@ fn answered_when_all_have_spoken(command: Command) {
     let (world, leader) = &mut led;
     let (leader, from) = (*leader, world.nodes[(*leader + 2) % 3].id);
     world.with(leader, |shard, now| {
-        shard.with_replicas(now, |replicas, around| {
+        shard.with_replicas(now, |replicas, context| {
             let term = replicas.map[&QUEUE].group.term();
-            replicas.receive(around, from, QUEUE, 0, Command::Absent { term });
+            replicas.receive(context, from, QUEUE, 0, Command::NothingToRegister { term });
         });
     });
     let said = local::answers(world, (leader, (leader + 1) % 3));

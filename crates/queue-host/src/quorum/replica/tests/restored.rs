@@ -54,7 +54,7 @@ fn a_member_whose_messages_end_before_its_headers_say_takes_no_part() {
 #[test]
 fn a_member_that_has_lost_what_it_acknowledged_takes_no_part_after_any_start() {
     let (mut world, _, follower) = World::filled(2, 5, 64);
-    world.with_replica(follower, |replica, around| replica.note_lost(around));
+    world.with_replica(follower, |replica, context| replica.note_lost(context));
     for _ in 0..2 {
         world.sync(follower);
         world.crash(follower);

@@ -4,7 +4,7 @@ use super::super::outgoing::Parked;
 use super::led::PLAIN;
 use super::*;
 use crate::quorum::replica::header::Header;
-use crate::quorum::replica::{Around, Replica};
+use crate::quorum::replica::{Replica, ShardContext};
 use leveret_replication::{Body, Entry, EntryKind, Message as GroupMessage};
 use leveret_types::limits::{QUORUM_BATCH_BYTES, QUORUM_BATCH_ITEMS};
 
@@ -13,12 +13,12 @@ impl World {
     pub(super) fn with_replica<R>(
         &mut self,
         at: usize,
-        run: impl FnOnce(&mut Replica, &mut Around<'_>) -> R,
+        run: impl FnOnce(&mut Replica, &mut ShardContext<'_>) -> R,
     ) -> R {
         self.with(at, |shard, now| {
-            shard.with_replicas(now, |replicas, around| {
+            shard.with_replicas(now, |replicas, context| {
                 let replica = replicas.map.get_mut(&QUEUE).expect("it is here");
-                run(replica, around)
+                run(replica, context)
             })
         })
     }
@@ -64,23 +64,23 @@ fn led() -> (World, usize, [ReplicaId; 2]) {
 #[test]
 fn entries_do_not_overtake_those_that_wait_for_a_read() {
     let (mut world, leader, [one, other]) = led();
-    world.with_replica(leader, |replica, around| {
+    world.with_replica(leader, |replica, context| {
         let waits = Parked::new(append(replica, one, 1));
         replica.outgoing.parked.push_back(waits);
-        let before = around.effects.peer.len();
+        let before = context.effects.peer.len();
         let (behind, elsewhere) = (append(replica, one, 2), append(replica, other, 2));
-        replica.send_message(around, behind);
-        assert_eq!(around.effects.peer.len(), before, "it waits its turn");
+        replica.send_message(context, behind);
+        assert_eq!(context.effects.peer.len(), before, "it waits its turn");
         assert_eq!(replica.outgoing.parked.len(), 2);
-        replica.send_message(around, elsewhere);
-        assert_eq!(around.effects.peer.len(), before + 1, "others do not wait");
+        replica.send_message(context, elsewhere);
+        assert_eq!(context.effects.peer.len(), before + 1, "others do not wait");
         // What has no entries may go at once: nobody takes an old word for a new one.
         let mut heartbeat = append(replica, one, 2);
         heartbeat.body = Body::Heartbeat { commit: 0 };
-        replica.send_message(around, heartbeat);
-        assert_eq!(around.effects.peer.len(), before + 2);
-        replica.retry_outgoing(around);
-        assert_eq!(around.effects.peer.len(), before + 4);
+        replica.send_message(context, heartbeat);
+        assert_eq!(context.effects.peer.len(), before + 2);
+        replica.retry_outgoing(context);
+        assert_eq!(context.effects.peer.len(), before + 4);
         assert!(replica.outgoing.parked.is_empty());
     });
 }
@@ -91,18 +91,18 @@ fn what_waits_behind_a_message_that_is_being_read_waits_on() {
     let to = world.spec.members[(leader + 1) % 3];
     let mut header = Header::default();
     header.message(PLAIN, 0);
-    world.with_replica(leader, |replica, around| {
+    world.with_replica(leader, |replica, context| {
         let (mut reads, mut behind) = (append(replica, to, 1), append(replica, to, 2));
         for (message, data) in [(&mut reads, header.encode()), (&mut behind, Bytes::new())] {
             if let Body::Append { entries, .. } = &mut message.body {
                 entries[0].data = data;
             }
         }
-        let before = around.effects.peer.len();
-        replica.send_message(around, reads);
-        replica.send_message(around, behind);
-        replica.retry_outgoing(around);
-        assert_eq!(around.effects.peer.len(), before);
+        let before = context.effects.peer.len();
+        replica.send_message(context, reads);
+        replica.send_message(context, behind);
+        replica.retry_outgoing(context);
+        assert_eq!(context.effects.peer.len(), before);
         assert_eq!(replica.outgoing.parked.len(), 2);
     });
     world.read(leader);
@@ -123,10 +123,10 @@ fn what_was_to_go_to_a_node_is_not_sent_once_it_was_gone() {
     let (own, gone) = (world.nodes[leader].id, one.node());
     assert_ne!(own, gone);
     world.with(leader, |shard, now| shard.peer_down(now, gone));
-    world.with_replica(leader, |replica, around| {
-        let before = around.effects.peer.len();
-        replica.retry_outgoing(around);
-        let sent = around.effects.peer.split_off(before);
+    world.with_replica(leader, |replica, context| {
+        let before = context.effects.peer.len();
+        replica.retry_outgoing(context);
+        let sent = context.effects.peer.split_off(before);
         let to: Vec<NodeId> = sent.into_iter().map(|(to, _)| to).collect();
         assert_eq!(to, [other.node()]);
     });
@@ -176,10 +176,10 @@ fn a_stranger_is_told_that_it_is_one_and_a_member_is_not() {
     let (mut world, leader, [one, _]) = led();
     let stranger = ReplicaId::new(one.node(), 77);
     let answers = |world: &mut World, at: usize, from: ReplicaId| {
-        world.with_replica(at, |replica, around| {
-            let before = around.effects.peer.len();
-            replica.answer_stranger(around, from);
-            let said = around.effects.peer.split_off(before);
+        world.with_replica(at, |replica, context| {
+            let before = context.effects.peer.len();
+            replica.answer_stranger(context, from);
+            let said = context.effects.peer.split_off(before);
             said.iter()
                 .map(|(to, frame)| (*to, frame.pieces[0][0]))
                 .collect::<Vec<_>>()
@@ -270,13 +270,13 @@ fn an_entry_takes_as_many_messages_as_it_may_and_one_more_at_most() {
 #[test]
 fn what_waits_for_a_member_that_lacks_something_is_void() {
     let (mut world, leader, [one, other]) = led();
-    world.with_replica(leader, |replica, around| {
+    world.with_replica(leader, |replica, context| {
         for to in [one, other] {
             let waits = Parked::new(append(replica, to, 1));
             replica.outgoing.parked.push_back(waits);
         }
         let last = replica.group.last_index();
-        replica.told_lacking(around, one.node(), last);
+        replica.told_lacking(context, one.node(), last);
         let parked = replica.outgoing.parked.iter();
         let waits: Vec<ReplicaId> = parked.map(|parked| parked.message.to).collect();
         assert_eq!(waits, [other]);
@@ -408,15 +408,15 @@ fn a_node_that_lacks_something_again_counts_once() {
     let (mut world, leader, [one, other]) = led();
     world.publish(leader);
     world.sync(leader);
-    world.with_replica(leader, |replica, around| {
+    world.with_replica(leader, |replica, context| {
         let last = replica.group.last_index();
         replica
             .outgoing
             .lacking
             .extend([(one.node(), 1), (other.node(), last)]);
-        replica.told_lacking(around, one.node(), last);
+        replica.told_lacking(context, one.node(), last);
         // The one that was told of first does for all.
-        replica.told_lacking(around, one.node(), last);
+        replica.told_lacking(context, one.node(), last);
         let expected = [(other.node(), last), (one.node(), last)];
         assert_eq!(replica.outgoing.lacking[..], expected);
     });

@@ -1,7 +1,7 @@
 //! The state of a queue on its way to a member that is behind: how much of it is under way, when it
 //! is over, and how many there are at once.
 
-use super::super::blob::take_replica;
+use super::super::applied_state::take_replica;
 use super::super::snapshot::{GOT, OFFER, WANT};
 use super::super::transfers::PART;
 use super::super::wire::{Reader, put};
@@ -169,9 +169,9 @@ fn a_member_that_has_the_state_already_says_so_and_is_sent_nothing() {
     world.publish(leader);
     world.rest(20);
     let other = world.spec.members[(leader + 1) % 3];
-    world.with_replica(leader, |replica, around| {
+    world.with_replica(leader, |replica, context| {
         let message = state_for(other, replica);
-        replica.begin_snapshot(around, message);
+        replica.begin_snapshot(context, message);
     });
     assert!(world.is_sending(leader));
     let before = world.now.monotonic_ms;
@@ -249,14 +249,14 @@ fn begun(
     (world, leader, to): (&mut World, usize, ReplicaId),
     change: impl FnOnce(&mut GroupMessage),
 ) -> Vec<u8> {
-    world.with_replica(leader, |replica, around| {
+    world.with_replica(leader, |replica, context| {
         let mut message = state_for(to, replica);
         change(&mut message);
-        let before = around.effects.peer.len();
-        replica.begin_snapshot(around, message);
+        let before = context.effects.peer.len();
+        replica.begin_snapshot(context, message);
         // Something was read meanwhile.
-        replica.send_parts(around);
-        let sent = around.effects.peer[before..].iter();
+        replica.send_parts(context);
+        let sent = context.effects.peer[before..].iter();
         sent.map(|(_, frame)| frame.pieces[0][0]).collect()
     })
 }
@@ -299,8 +299,8 @@ fn a_state_is_offered_as_it_is_now_and_nothing_of_it_sent_before_it_is_wanted() 
 #[test]
 fn a_member_that_needs_the_state_again_takes_no_second_place() {
     let (mut world, [leader, _], member) = with_another();
-    let mut places = world.with_replica(leader, |_, around| {
-        std::iter::from_fn(|| around.transfers.begin()).collect::<Vec<_>>()
+    let mut places = world.with_replica(leader, |_, context| {
+        std::iter::from_fn(|| context.transfers.begin()).collect::<Vec<_>>()
     });
     assert_eq!(begun((&mut world, leader, member), |_| {}), []);
     places.pop();
@@ -378,11 +378,11 @@ fn an_answer_to_an_earlier_transfer_means_nothing_for_this_one() {
     let (mut world, [leader, _], member) = with_another();
     assert_eq!(begun((&mut world, leader, member), |_| {}), [OFFER]);
     let mut say_all = |later: u64| {
-        world.with_replica(leader, |replica, around| {
+        world.with_replica(leader, |replica, context| {
             let mut frame = replica.group.replica().0.to_le_bytes().to_vec();
             put(&mut frame, replica.group.last_applied() - 1 + later);
             put(&mut frame, u64::MAX);
-            let taken = replica.receive_snapshot(around, member.node(), GOT, &frame.into());
+            let taken = replica.receive_snapshot(context, member.node(), GOT, &frame.into());
             assert!(taken.is_ok());
             replica.sending.is_none()
         })
@@ -399,14 +399,14 @@ fn a_part_that_is_out_of_its_turn_is_not_taken() {
     assert_eq!(parts, QUORUM_PARTS_IN_FLIGHT);
     let from = world.nodes[leader].id;
     for (number, is_next) in [(parts, false), (parts + 2, false), (parts + 1, true)] {
-        world.with_replica(behind, |replica, around| {
+        world.with_replica(behind, |replica, context| {
             let mark = replica.receiving.as_ref().expect("it receives").mark;
             let mut frame = replica.group.replica().0.to_le_bytes().to_vec();
             put(&mut frame, mark);
             put(&mut frame, number);
             // It is not the last, and brings nothing.
             frame.push(0);
-            let taken = replica.receive_snapshot(around, from, PART, &frame.into());
+            let taken = replica.receive_snapshot(context, from, PART, &frame.into());
             assert!(taken.is_ok());
             let next = replica.receiving.as_ref().expect("it receives").next;
             assert_eq!(next, parts + 1 + u64::from(is_next), "{number}");
@@ -419,7 +419,7 @@ fn a_part_of_another_state_is_not_taken() {
     let (mut world, leader, behind) = one_is_behind(4 * QUORUM_PARTS_IN_FLIGHT, HALF_A_PART);
     let (_, parts) = world.rest_without_answers((leader, behind), 50);
     let from = world.nodes[leader].id;
-    world.with_replica(behind, |replica, around| {
+    world.with_replica(behind, |replica, context| {
         let mark = replica.receiving.as_ref().expect("it receives").mark;
         for (mark, is_it) in [(mark - 1, false), (mark + 1, false), (mark, true)] {
             let mut frame = replica.group.replica().0.to_le_bytes().to_vec();
@@ -427,7 +427,7 @@ fn a_part_of_another_state_is_not_taken() {
             put(&mut frame, parts + 1);
             // It is not the last, and brings nothing.
             frame.push(0);
-            let taken = replica.receive_snapshot(around, from, PART, &frame.into());
+            let taken = replica.receive_snapshot(context, from, PART, &frame.into());
             assert!(taken.is_ok());
             let next = replica.receiving.as_ref().expect("it receives").next;
             assert_eq!(next, parts + 1 + u64::from(is_it));
@@ -519,14 +519,14 @@ fn an_offer_of_another_state_than_its_message_says_is_not_answered() {
 fn a_wish_with_something_behind_it_is_refused() {
     let (mut world, [leader, _], member) = with_another();
     assert_eq!(begun((&mut world, leader, member), |_| {}), [OFFER]);
-    world.with_replica(leader, |replica, around| {
+    world.with_replica(leader, |replica, context| {
         let mut frame = replica.group.replica().0.to_le_bytes().to_vec();
         put(&mut frame, replica.group.last_applied());
         put(&mut frame, 0);
         let longer = [&frame[..], &[0]].concat();
         let from = member.node();
         for (frame, is_refused) in [(longer, true), (frame, false)] {
-            let taken = replica.receive_snapshot(around, from, WANT, &frame.into());
+            let taken = replica.receive_snapshot(context, from, WANT, &frame.into());
             assert_eq!(taken.is_err(), is_refused);
         }
     });
@@ -541,7 +541,7 @@ fn a_transfer_ends_with_the_leader_and_with_the_receivers_node() {
         let of_behind = world.nodes[behind].id;
         world.with(leader, |shard, now| match goes {
             true => shard.peer_down(now, of_behind),
-            false => shard.with_replicas(now, |replicas, around| replicas.resign_all(around)),
+            false => shard.with_replicas(now, |replicas, context| replicas.resign_all(context)),
         });
         assert!(!world.is_sending(leader), "the node goes: {goes}");
     }
@@ -674,8 +674,8 @@ fn an_earlier_leader_that_knows_of_what_was_taken_back_is_not_believed() {
         last(&mut world) < before,
         "it is nobody's that this leader knows"
     );
-    let taken = world.with_replica(other, |replica, around| {
-        replica.step(around, late, VecDeque::new())
+    let taken = world.with_replica(other, |replica, context| {
+        replica.step(context, late, VecDeque::new())
     });
     assert!(taken.is_ok(), "{taken:?}");
     for at in [leader, third] {

@@ -177,6 +177,45 @@ class StreamClusterTest {
     return answers.await(60, TimeUnit.SECONDS) && refused.get() == 0;
   }
 
+  /** The same in the same order. Else it says where they part, what is missing and what is twice. */
+  private static void assertSame(List<String> expected, List<String> found) {
+    if (!expected.equals(found)) {
+      int first = 0;
+      while (first < Math.min(expected.size(), found.size())
+          && expected.get(first).equals(found.get(first))) {
+        first++;
+      }
+      List<String> missing = new ArrayList<>(expected);
+      missing.removeAll(Set.copyOf(found));
+      List<String> twice = new ArrayList<>(found);
+      Set.copyOf(found).forEach(twice::remove);
+      throw new AssertionError(
+          String.format(
+              "%d expected, %d found; from place %d on %s, found %s; missing %d: %s; twice %d: %s",
+              expected.size(),
+              found.size(),
+              first,
+              some(expected, first),
+              some(found, first),
+              missing.size(),
+              some(missing, 0),
+              twice.size(),
+              some(twice, 0)));
+    }
+  }
+
+  private static List<String> some(List<String> all, int from) {
+    return all.subList(from, Math.min(all.size(), from + 5));
+  }
+
+  /**
+   * Without what is there twice. A producer without a name publishes again what was not confirmed
+   * when the stream's leader went elsewhere, as it does some seconds after its node is back.
+   */
+  private static List<String> once(List<String> found) {
+    return found.stream().distinct().collect(Collectors.toList());
+  }
+
   /** What a consumer is given up to this number. */
   private static List<String> read(ConsumerBuilder builder, int last) throws Exception {
     Queue<String> found = new ConcurrentLinkedQueue<>();
@@ -238,19 +277,19 @@ class StreamClusterTest {
       List<String> all = numbers(0, published);
       ConsumerBuilder first =
           environment.consumerBuilder().stream(stream).offset(OffsetSpecification.first());
-      assertEquals(all, read(first, last));
+      assertSame(all, read(first, last));
       ConsumerBuilder middle =
           environment.consumerBuilder().stream(stream).offset(OffsetSpecification.offset(1_234));
-      assertEquals(all.subList(1_234, published), read(middle, last));
+      assertSame(all.subList(1_234, published), read(middle, last));
       ConsumerBuilder later =
           environment.consumerBuilder().stream(stream)
               .offset(OffsetSpecification.timestamp(between));
-      assertEquals(all.subList(1_000, published), read(later, last));
+      assertSame(all.subList(1_000, published), read(later, last));
       ConsumerBuilder end =
           environment.consumerBuilder().stream(stream).offset(OffsetSpecification.last());
       List<String> ofLast = read(end, last);
       assertTrue(ofLast.size() < published);
-      assertEquals(all.subList(published - ofLast.size(), published), ofLast);
+      assertSame(all.subList(published - ofLast.size(), published), ofLast);
       Queue<String> found = new ConcurrentLinkedQueue<>();
       try (AutoCloseable consumer =
               environment.consumerBuilder().stream(stream)
@@ -261,7 +300,7 @@ class StreamClusterTest {
         assertTrue(publish(more, false, 0, 100));
         until(() -> found.size() >= 100, "what comes next");
       }
-      assertEquals(numbers(0, 100), new ArrayList<>(found));
+      assertSame(numbers(0, 100), new ArrayList<>(found));
       environment.deleteStream(stream);
     }
   }
@@ -299,15 +338,18 @@ class StreamClusterTest {
           }
         }
         if (part == 0) {
-          crash(leaderPort(batches));
-          // Each waits until there is one.
-          leaderPort(batches);
-          leaderPort(filtered);
+          int port = leaderPort(batches);
+          int other = leaderPort(filtered);
+          crash(port);
+          // Leaders go back to a node that is up again. This client cannot publish again what it
+          // has compressed: it frees that once it is written.
+          untilLedAt(batches, port);
+          untilLedAt(filtered, other);
         }
       }
       ConsumerBuilder all =
           environment.consumerBuilder().stream(batches).offset(OffsetSpecification.first());
-      assertEquals(numbers(0, 2_000), read(all, 1_999));
+      assertSame(numbers(0, 2_000), once(read(all, 1_999)));
       ConsumerBuilder west =
           environment.consumerBuilder().stream(filtered)
               .offset(OffsetSpecification.first())
@@ -315,7 +357,7 @@ class StreamClusterTest {
               .values("west")
               .postFilter(message -> true)
               .builder();
-      assertEquals(numbers(0, 200), read(west, 199));
+      assertSame(numbers(0, 200), once(read(west, 199)));
       environment.deleteStream(batches);
       environment.deleteStream(filtered);
     }
@@ -428,6 +470,14 @@ class StreamClusterTest {
       }
     }
     return read;
+  }
+
+  private static void untilLedAt(String stream, int port) throws Exception {
+    long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(60);
+    while (leaderPort(stream) != port) {
+      assertTrue(System.nanoTime() < deadline, "the leader did not go back");
+      Thread.sleep(50);
+    }
   }
 
   /** The port at which the stream's leader serves the stream protocol. */

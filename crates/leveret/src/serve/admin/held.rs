@@ -1,0 +1,126 @@
+//! Messages that clients hold, looked at where they are, and who holds them.
+
+use super::Admin;
+use super::moves::{fingerprint, refused};
+use super::operations::READ_WAIT;
+use crate::serve::messages;
+use leveret_client::{HeldDelivery, HeldPlace};
+use leveret_cluster::Env as _;
+use leveret_management::api::{Actor, HeldAt, HeldLook, HeldMessage, Holder, LookedAt};
+use leveret_node::ConnectionStatus;
+use leveret_queue_host::quorum::protocol::Fetched;
+use leveret_shell::node::{Which, holders_of, some_connections};
+use leveret_types::limits::QUEUE_LOOK_BYTES;
+use leveret_types::{ConsumerId, Message, Now, ProtocolError, QueueId};
+use std::time::Instant;
+
+/// A moment of the monotonic clock as milliseconds since the Unix epoch: one that was rounded up
+/// may lie ahead.
+const fn wall_ms(monotonic_ms: u64, now: Now) -> u64 {
+    let age_ms = now.monotonic_ms.saturating_sub(monotonic_ms);
+    now.wall_ms.saturating_sub(age_ms)
+}
+
+fn looked_at(message: &Message) -> LookedAt {
+    LookedAt {
+        fingerprint: fingerprint(message),
+        taken_ms: message.summary.published_ms,
+        message: messages::to_operator(message, false, 0),
+    }
+}
+
+/// A held message as an operator is told who holds it.
+fn holder(of: &ConnectionStatus, held: &HeldDelivery, now: Now) -> Holder {
+    let mut consumers = of.consumers.iter();
+    let consumer = consumers.find(|consumer| consumer.id == held.place.subscription);
+    let place = held.place;
+    Holder {
+        at: HeldAt(place.subscription.0, place.priority_log, place.index),
+        connection: of.name.clone(),
+        user: of.user.clone(),
+        channel: held.channel.0,
+        consumer_tag: consumer.map(|consumer| consumer.tag.clone()),
+        delivery_tag: held.tag,
+        redelivered: held.redelivered,
+        since_ms: wall_ms(held.since_ms, now),
+    }
+}
+
+impl Admin {
+    /// Messages of a queue that clients hold; nothing where this node does not lead it.
+    pub(super) fn look_at_held(
+        &self,
+        actor: Actor<'_>,
+        vhost: &str,
+        queue: &str,
+        look: &HeldLook,
+    ) -> Result<Option<Vec<HeldMessage>>, ProtocolError> {
+        let caller = self.caller(actor, vhost);
+        let id = caller.readable_queue(queue, &*self.broker)?;
+        let of: Option<Vec<ConsumerId>> = look
+            .of
+            .as_ref()
+            .map(|of| of.iter().copied().map(ConsumerId).collect());
+        let now = self.broker.now();
+        let shard = self.broker.shard_of(id);
+        let held = self.broker.with_shard(now, shard, |shard| {
+            shard.held_behind(id, of.as_deref(), look.before, look.count)
+        });
+        let Some(held) = held else {
+            return Ok(None);
+        };
+        let deadline = Instant::now() + READ_WAIT;
+        let (mut found, mut bytes) = (Vec::new(), 0);
+        for held in held {
+            let read = || {
+                let now = self.broker.now();
+                self.broker
+                    .with_shard(now, shard, |shard| shard.show_held(now, id, &held))
+            };
+            let message = match self.broker.wait_until(deadline, read) {
+                Some(Fetched::Message(message)) => Some(looked_at(&message)),
+                Some(Fetched::Unreadable) => None,
+                // It was settled meanwhile: those behind it have moved up.
+                Some(Fetched::Gone) => continue,
+                None if !found.is_empty() => break,
+                None => return Err(refused(format!("a message of '{queue}' cannot be read"))),
+            };
+            bytes += message.as_ref().map_or(0, |one| one.message.payload.len());
+            let position = held.position;
+            found.push(HeldMessage {
+                at: HeldAt(held.consumer.0, position.priority_log, position.index),
+                since_ms: held.since_ms.map(|since| wall_ms(since, now)),
+                message,
+            });
+            if bytes >= QUEUE_LOOK_BYTES || Instant::now() >= deadline {
+                break;
+            }
+        }
+        Ok(Some(found))
+    }
+
+    /// Who of this node's clients holds which of these messages.
+    pub(super) fn holders_among(&self, held: &[HeldAt]) -> Vec<Holder> {
+        let place = |HeldAt(subscription, priority_log, index): &HeldAt| HeldPlace {
+            subscription: ConsumerId(*subscription),
+            priority_log: *priority_log,
+            index: *index,
+        };
+        let mut places: Vec<_> = held.iter().map(place).collect();
+        places.sort_unstable();
+        let now = self.broker.now();
+        let holding = holders_of(&self.broker, &places.into());
+        let all = holding.iter().flat_map(|(connection, held)| {
+            held.iter().map(move |held| holder(connection, held, now))
+        });
+        all.collect()
+    }
+
+    /// The consumers of this tag that this node's clients have at a queue.
+    pub(super) fn consumers_with_tag(&self, queue: QueueId, tag: &str) -> Vec<u64> {
+        let connections = some_connections(&self.broker, &Which::Consuming(queue));
+        let all = connections.iter().flat_map(|of| &of.consumers);
+        let meant = all.filter(|consumer| consumer.queue == queue && consumer.tag == tag);
+        meant.map(|consumer| consumer.id.0).collect()
+    }
+}

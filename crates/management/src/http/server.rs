@@ -1,0 +1,705 @@
+//! The HTTP server: one thread that waits for sockets, a few that do the work, and a bound on
+//! everything.
+//!
+//! Invariant: no handler runs on the thread that waits for sockets.
+
+use crate::access::Who;
+use crate::app::{App, Claim};
+use crate::changes;
+use crate::cluster_lists::Order;
+use crate::http::browser::Sender;
+use crate::http::chunked_body::{Content, Pieces};
+use crate::http::connection_limiter::{ConnectionLimiter, ConnectionPermit};
+use crate::http::handshakes::Handshakes;
+use crate::http::listeners::{
+    self, Bound, Endpoint, ListenAddress, Listener, Open, Service, Stream, Way,
+};
+use crate::http::reply::{ApiError, Reply};
+use crate::http::router;
+use crate::http::slow_reader::Paced;
+use crate::live::stream::Streams;
+use crate::live::subject::LIVE_PATH;
+use crate::metrics;
+use crate::overview;
+use crate::routes::ROUTES;
+use bytes::Bytes;
+use hyper::body::Incoming;
+use hyper::header::{self, HeaderName, HeaderValue};
+use hyper::service::service_fn;
+use hyper::{HeaderMap, Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use leveret_types::limits::{
+    HTTP_BODY_BYTES_MAX, HTTP_DEFINITIONS_BYTES_MAX, HTTP_FIRST_BYTE_MS_MAX, HTTP_HEAD_BYTES_MAX,
+    HTTP_LOGIN_BYTES_MAX, HTTP_WORKERS_MAX, TLS_HANDSHAKE_MS_MAX,
+};
+use serde_json::Value;
+use std::convert::Infallible;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::oneshot;
+
+/// Where a form logs in.
+const LOGIN_PATH: &str = "/api/login";
+/// What is read of a head that is too large, so that it can be refused.
+const HEAD_BYTES_READ: usize = HTTP_HEAD_BYTES_MAX + 8 * 1024;
+/// Within this a request's headers must have come.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How much less urgent the threads that do the work are than those that serve clients of queues:
+/// who lists everything uses what those leave, a third of a processor where they leave nothing.
+const NICENESS: i32 = 5;
+
+/// Makes the calling thread less urgent than those that serve clients of queues.
+fn let_clients_go_first() {
+    // Where the system refuses, it is as urgent as others.
+    let _ = rustix::process::setpriority_process(None, NICENESS);
+}
+
+/// A running server.
+#[derive(Debug)]
+pub struct Server {
+    bound: Vec<Bound>,
+    files: Vec<PathBuf>,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<std::thread::JoinHandle<()>>,
+    /// What TLS handshakes wait for, where it is spoken, and the thread that computes them.
+    handshakes: Option<(Arc<Handshakes>, std::thread::JoinHandle<()>)>,
+}
+
+impl Server {
+    /// Binds the endpoints and serves them until the server is dropped.
+    ///
+    /// # Errors
+    /// If an endpoint cannot be bound, or the system has no thread left.
+    pub fn start(app: impl Into<Arc<App>>, endpoints: &[Endpoint]) -> io::Result<Self> {
+        let (stop, stopped) = oneshot::channel();
+        let mut server = Self {
+            bound: Vec::new(),
+            files: Vec::new(),
+            stop: Some(stop),
+            thread: None,
+            handshakes: None,
+        };
+        let mut listeners = Vec::new();
+        for endpoint in endpoints {
+            let (listener, bound) = listeners::bind(endpoint)?;
+            listeners.push((listener, endpoint.service));
+            server.bound.extend(bound);
+            if let ListenAddress::File(path) = &endpoint.address {
+                server.files.push(path.clone());
+            }
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .max_blocking_threads(HTTP_WORKERS_MAX)
+            .thread_keep_alive(Duration::from_secs(10))
+            .thread_name("http-worker")
+            .on_thread_start(let_clients_go_first)
+            .build()?;
+        let app = app.into();
+        let handshakes = Arc::new(Handshakes::default());
+        if server.bound.iter().any(|bound| bound.tls) {
+            let all = Arc::clone(&handshakes);
+            let thread = std::thread::Builder::new().name("http-handshakes".to_owned());
+            let thread = thread.spawn(move || {
+                let_clients_go_first();
+                all.run();
+            })?;
+            server.handshakes = Some((Arc::clone(&handshakes), thread));
+        }
+        let thread = std::thread::Builder::new().name("http".to_owned());
+        server.thread = Some(thread.spawn(move || {
+            runtime.block_on(async {
+                let streams = Streams::new();
+                for (listener, service) in listeners {
+                    let shared = (
+                        Arc::clone(&app),
+                        Arc::clone(&streams),
+                        Arc::clone(&handshakes),
+                    );
+                    tokio::spawn(accept(listener, service, shared));
+                }
+                // An error is a sender that was dropped, which means the same.
+                let _ = stopped.await;
+            });
+            runtime.shutdown_timeout(Duration::from_secs(1));
+        })?);
+        Ok(server)
+    }
+
+    /// The addresses that are listened on, in the order of their endpoints.
+    #[must_use]
+    pub fn bound(&self) -> &[Bound] {
+        &self.bound
+    }
+
+    /// Where a service is to be had without TLS, if it is.
+    #[must_use]
+    pub fn plain_address(&self, service: Service) -> Option<SocketAddr> {
+        let mut bound = self.bound.iter();
+        let found = bound.find(|bound| bound.service == service && !bound.tls);
+        found.map(|bound| bound.address)
+    }
+}
+
+impl Drop for Server {
+    /// Stops accepting, ends requests under way within a second.
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // A panic of that thread has been reported where it happened.
+            let _ = thread.join();
+        }
+        if let Some((handshakes, thread)) = self.handshakes.take() {
+            handshakes.stop();
+            let _ = thread.join();
+        }
+        for file in &self.files {
+            // What stays is replaced at the next start.
+            let _ = std::fs::remove_file(file);
+        }
+    }
+}
+
+async fn accept(
+    listener: Listener,
+    service: Service,
+    (app, streams, handshakes): (Arc<App>, Arc<Streams>, Arc<Handshakes>),
+) {
+    let listener = Open::new(listener);
+    let limiter = ConnectionLimiter::new();
+    loop {
+        let Ok((stream, peer, way)) = listener.next().await else {
+            // No descriptor left, or the peer has gone: a pause keeps the loop from spinning.
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            continue;
+        };
+        let (permit, leave) = limiter.admit(peer);
+        let client = Client {
+            app: Arc::clone(&app),
+            streams: Arc::clone(&streams),
+            service,
+            peer,
+            way,
+            permit,
+        };
+        let handshakes = Arc::clone(&handshakes);
+        tokio::spawn(until(leave, client.begin(stream, handshakes)));
+    }
+}
+
+/// Goes on until it is done, or its permit must be left.
+async fn until(leave: oneshot::Receiver<()>, work: impl Future<Output = ()>) {
+    let (mut leave, mut work) = (pin!(leave), pin!(work));
+    let either = poll_fn(|context| match leave.as_mut().poll(context) {
+        Poll::Ready(_) => Poll::Ready(()),
+        Poll::Pending => work.as_mut().poll(context),
+    });
+    either.await;
+}
+
+/// A connection, and what its requests share.
+#[derive(Clone)]
+struct Client {
+    app: Arc<App>,
+    streams: Arc<Streams>,
+    service: Service,
+    peer: IpAddr,
+    way: Way,
+    permit: Arc<ConnectionPermit>,
+}
+
+impl Client {
+    /// Serves a connection that brings something before long.
+    async fn begin(self, stream: Stream, handshakes: Arc<Handshakes>) {
+        let first_byte = Duration::from_millis(HTTP_FIRST_BYTE_MS_MAX);
+        if !matches!(
+            tokio::time::timeout(first_byte, stream.readable()).await,
+            Ok(Ok(()))
+        ) {
+            return;
+        }
+        match stream {
+            Stream::Tcp(stream) => serve(self, stream).await,
+            Stream::File(stream) => serve(self, stream).await,
+            Stream::Tls(stream, acceptor) => {
+                let time = Duration::from_millis(TLS_HANDSHAKE_MS_MAX);
+                let handshake = handshakes.result_of(self.peer, acceptor.accept(stream));
+                let handshake = tokio::time::timeout(time, handshake);
+                // A handshake that fails is the client's affair.
+                if let Ok(Some(Ok(stream))) = handshake.await {
+                    serve(self, stream).await;
+                }
+            }
+        }
+    }
+}
+
+/// Answers the requests of one connection until it ends.
+async fn serve<S>(client: Client, stream: S)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let stream = Paced::new(stream, Arc::clone(&client.permit));
+    let handler = service_fn(move |request| {
+        let client = client.clone();
+        async move { Ok::<_, Infallible>(answer(client, request).await) }
+    });
+    // What ends a connection early is the client's affair.
+    let _ = hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .max_buf_size(HEAD_BYTES_READ)
+        .serve_connection(TokioIo::new(stream), handler)
+        .await;
+}
+
+type HttpResponse = Response<Content>;
+
+async fn answer(client: Client, request: Request<Incoming>) -> HttpResponse {
+    let Client {
+        app,
+        streams,
+        service,
+        peer,
+        way,
+        permit,
+    } = client;
+    let request = without_prefix(request, &app.prefix);
+    let sender = Sender {
+        method: request.method(),
+        path: request.uri().path(),
+        headers: request.headers(),
+        is_local: way != Way::Network,
+    };
+    let asks_user = !sender.is_script();
+    let encoding = Encoding::of(sender.headers);
+    // What a browser must be told of pages of other origins.
+    let (origins, headers) = (Arc::clone(&app), sender.headers.clone());
+    let is_question = sender.method == Method::OPTIONS;
+    let checked = check_head(&request).and_then(|()| sender.check(&app.hosts, &app.origins));
+    if checked.is_ok()
+        && service == Service::Api
+        && let Some(file) = crate::ui::answer(
+            sender.method.as_str(),
+            sender.path,
+            sender.headers,
+            encoding == Encoding::Gzip,
+        )
+    {
+        return file;
+    }
+    // Whoever may scrape need not be known: they leave threads to those who have to be.
+    let turn = match service {
+        Service::Metrics => Arc::clone(&app.scrapes).acquire_owned().await.ok(),
+        Service::Api => None,
+    };
+    let result = match (checked, service) {
+        (Err(error), _) => Err(error),
+        (Ok(()), Service::Api) => {
+            match api(Arc::clone(&app), (peer, way), request, &permit).await {
+                Ok(Reply::Live(wanted)) => streams.begin(&app, &wanted, (peer, &permit)),
+                other => other,
+            }
+        }
+        (Ok(()), Service::Metrics) => scrape(app, request).await,
+    };
+    let worker = permit.worker().await;
+    let made = blocking(move || {
+        let _worker = worker;
+        Ok(respond(result, encoding))
+    })
+    .await;
+    drop(turn);
+    let mut response = made.unwrap_or_else(|error| respond(Err(error), Encoding::Plain));
+    let methods = response.headers().get(header::ALLOW);
+    let methods = methods.filter(|_| is_question).cloned();
+    for (name, value) in origins.origins.headers(&headers, methods.as_ref()) {
+        response.headers_mut().insert(name, value);
+    }
+    if !asks_user {
+        response.headers_mut().remove(header::WWW_AUTHENTICATE);
+    }
+    match permit.hold(response.body().bytes()) {
+        Some(held) => response.map(|content| content.holding(held)),
+        None => respond(Err(ApiError::Crowded), Encoding::Plain),
+    }
+}
+
+/// The request as it would be without the prefix of a proxy's, if it has that.
+fn without_prefix(request: Request<Incoming>, prefix: &str) -> Request<Incoming> {
+    let rest = request.uri().path().strip_prefix(prefix);
+    let Some(path) =
+        rest.filter(|rest| !prefix.is_empty() && (rest.is_empty() || rest.starts_with('/')))
+    else {
+        return request;
+    };
+    let path = if path.is_empty() { "/" } else { path };
+    let query = request.uri().query().map(|query| format!("?{query}"));
+    let rest = format!("{path}{}", query.unwrap_or_default());
+    // A part of an address is one: if not, nothing is there.
+    let Ok(uri) = rest.parse() else {
+        return request;
+    };
+    let (mut head, body) = request.into_parts();
+    head.uri = uri;
+    Request::from_parts(head, body)
+}
+
+/// How the body of an answer is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Encoding {
+    Plain,
+    Gzip,
+}
+
+impl Encoding {
+    /// What a client takes.
+    fn of(headers: &HeaderMap) -> Self {
+        let accepted = headers.get(header::ACCEPT_ENCODING);
+        let accepted = accepted
+            .and_then(|value| value.to_str().ok())
+            .unwrap_or_default();
+        let takes_gzip = |coding: &str| {
+            let mut parts = coding.split(';').map(str::trim);
+            let is_gzip = parts.next() == Some("gzip");
+            is_gzip && !parts.any(|part| part == "q=0" || part == "q=0.0")
+        };
+        match accepted.split(',').map(str::trim).any(takes_gzip) {
+            true => Self::Gzip,
+            false => Self::Plain,
+        }
+    }
+}
+
+/// When who found no room for a body may find some.
+const RETRY_SECONDS: &str = "5";
+
+/// Answers that are shorter are not worth it.
+const GZIP_BYTES_MIN: usize = 1_024;
+
+/// Refuses a line and headers that are too large together, as they usually stand.
+fn check_head(request: &Request<Incoming>) -> Result<(), ApiError> {
+    const BETWEEN: usize = "  HTTP/1.1\r\n\r\n".len();
+    let line = request.method().as_str().len() + request.uri().to_string().len() + BETWEEN;
+    let headers = request.headers().iter();
+    let headers = headers.map(|(name, value)| name.as_str().len() + value.len() + ": \r\n".len());
+    match line + headers.sum::<usize>() > HTTP_HEAD_BYTES_MAX {
+        true => Err(ApiError::HeadTooLarge),
+        false => Ok(()),
+    }
+}
+
+/// Runs blocking work on a worker; a panic there ends the process in a release build, and is a
+/// failure in a test.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
+) -> Result<T, ApiError> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result,
+        Err(_) => Err(ApiError::Failed("the node is stopping".to_owned())),
+    }
+}
+
+async fn api(
+    app: Arc<App>,
+    (peer, way): (IpAddr, Way),
+    request: Request<Incoming>,
+    permit: &ConnectionPermit,
+) -> Result<Reply, ApiError> {
+    let (head, body) = request.into_parts();
+    let found = match router::find(ROUTES, head.method.as_str(), head.uri.path()) {
+        // Which methods there are is no secret.
+        Err(ApiError::MethodNotAllowed(methods)) if head.method == Method::OPTIONS => {
+            return Ok(Reply::Methods(methods));
+        }
+        found => found?,
+    };
+    check_accept(&head.headers, &found)?;
+    if way != Way::File {
+        app.rate_limit.count_address(peer)?;
+    }
+    let query = crate::http::input::Query::parse(head.uri.query().unwrap_or_default())?;
+    let text = |name| {
+        let value = head.headers.get(name).and_then(|v| v.to_str().ok());
+        value.map(str::to_owned)
+    };
+    let authorization = text("authorization");
+    let (reason, content_type, known) = (
+        text("x-reason"),
+        text("content-type"),
+        text("if-none-match"),
+    );
+    // Nothing of a body is read before its sender may send one.
+    let delay = app.failure_delay;
+    let admitted = match app.claim(authorization.as_deref(), way) {
+        Ok(Claim::Proven(who)) => Ok(who),
+        Ok(Claim::Password { user, password }) => log_in(&app, user, password, peer).await,
+        Err(error) => Err(error),
+    };
+    let who = slow_to_refuse(admitted, delay).await?;
+    let (who, found) = {
+        let app = Arc::clone(&app);
+        blocking(move || {
+            if let Who::User { name, .. } = &who {
+                app.rate_limit.count_user(name)?;
+            }
+            app.admit(&who, &found)?;
+            Ok((who, found))
+        })
+        .await?
+    };
+    let most = body_bytes_max(head.uri.path(), &who);
+    let bytes = permit.bodies().read(body, most, (who.name(), peer)).await?;
+    // Who logs in by a form is who the form says, if the password is right.
+    let who = match head.uri.path().trim_end_matches('/') {
+        LOGIN_PATH if head.method == Method::POST => {
+            let kind = content_type.as_deref().unwrap_or_default();
+            let (user, password) = overview::login_form(&bytes, kind)?;
+            let logged_in = log_in(&app, user, password, peer).await;
+            slow_to_refuse(logged_in, delay).await?
+        }
+        _ => who,
+    };
+    permit.set_waiting(true);
+    let order = Order::of(&query, None);
+    let is_ordered = order.field.is_some() && !order.is_by_name();
+    let first = move || {
+        let call = router::Call {
+            app: &app,
+            who: &who,
+            of: (found.method.name, found.pattern),
+            from: peer,
+            params: found.params.clone(),
+            query,
+            bytes: &bytes,
+            content_type: content_type.unwrap_or_default(),
+            reason,
+        };
+        changes::answer(&call, &found, head.uri.path())
+    };
+    let reply = work(permit, is_ordered, first).await;
+    permit.set_waiting(false);
+    let reply = slow_to_refuse(reply, delay).await?;
+    Ok(reply.unless_known(known.as_deref()))
+}
+
+/// Carries out a request, turn by turn. Others have a worker between two turns.
+async fn work(
+    permit: &ConnectionPermit,
+    is_ordered: bool,
+    first: impl FnOnce() -> Result<Reply, ApiError> + Send + 'static,
+) -> Result<Reply, ApiError> {
+    let _order = match is_ordered {
+        true => Some(permit.order().await),
+        false => None,
+    };
+    let mut reply = turn(permit, first).await;
+    while let Ok(Reply::Unfinished(rest)) = reply {
+        reply = turn(permit, move || rest.go_on()).await;
+    }
+    reply
+}
+
+/// Works as soon as there is a worker for the peer's address: whoever has waited longest has it.
+async fn turn(
+    permit: &ConnectionPermit,
+    work: impl FnOnce() -> Result<Reply, ApiError> + Send + 'static,
+) -> Result<Reply, ApiError> {
+    let worker = permit.worker().await;
+    blocking(move || {
+        // Whoever hangs up meanwhile has it until the work is done.
+        let _worker = worker;
+        work()
+    })
+    .await
+}
+
+/// Refuses a client that takes no answer of the kind that the resource has.
+fn check_accept(headers: &HeaderMap, found: &router::Found) -> Result<(), ApiError> {
+    let kinds: &[&str] = match found.pattern {
+        LIVE_PATH => &["text/*", "text/event-stream"],
+        _ => &["application/*", "application/json", "application/bert"],
+    };
+    match found.is_for_people || takes(headers, kinds) {
+        true => Ok(()),
+        false => Err(ApiError::NotAcceptable),
+    }
+}
+
+/// Whether a client takes one of these kinds of answers: one that does not say does, and so does
+/// one that says in a way of its own.
+fn takes(headers: &HeaderMap, kinds: &[&str]) -> bool {
+    let Some(accept) = headers.get(header::ACCEPT).and_then(|a| a.to_str().ok()) else {
+        return true;
+    };
+    let takes = |range: &str| {
+        let kind = range.split(';').next().unwrap_or_default().trim();
+        matches!(kind, "" | "*" | "*/*") || kinds.contains(&kind)
+    };
+    accept.split(',').any(takes)
+}
+
+/// Has a password checked. Whoever hangs up meanwhile does not wait any more: the check is then not
+/// run.
+async fn log_in(
+    app: &Arc<App>,
+    user: String,
+    password: String,
+    peer: IpAddr,
+) -> Result<Who, ApiError> {
+    let (user, answered) = {
+        let app = Arc::clone(app);
+        blocking(move || {
+            let answered = app.check_login(&user, &password, peer);
+            Ok((user, answered))
+        })
+        .await?
+    };
+    let verdict = answered.await.ok();
+    let app = Arc::clone(app);
+    blocking(move || app.logged_in(&user, verdict)).await
+}
+
+/// Lets who failed to log in wait for the answer, so that passwords cannot be tried out quickly.
+async fn slow_to_refuse<T>(result: Result<T, ApiError>, delay: Duration) -> Result<T, ApiError> {
+    if matches!(result, Err(ApiError::LoginFailed)) {
+        tokio::time::sleep(delay).await;
+    }
+    result
+}
+
+/// Bytes of a body at this path.
+fn body_bytes_max(path: &str, who: &Who) -> usize {
+    let below = |prefix: &str| path.starts_with(prefix);
+    if *who == Who::Nobody {
+        return HTTP_LOGIN_BYTES_MAX;
+    }
+    if below("/api/definitions") || below("/api/all-configuration") {
+        HTTP_DEFINITIONS_BYTES_MAX
+    } else if below("/api/login") {
+        HTTP_LOGIN_BYTES_MAX
+    } else {
+        HTTP_BODY_BYTES_MAX
+    }
+}
+
+async fn scrape(app: Arc<App>, request: Request<Incoming>) -> Result<Reply, ApiError> {
+    let method = request.method().as_str();
+    if method != "GET" && method != "HEAD" {
+        return Err(ApiError::MethodNotAllowed("GET".to_owned()));
+    }
+    let path = request.uri().path().trim_end_matches('/').to_owned();
+    let query = request.uri().query().unwrap_or_default().to_owned();
+    blocking(move || {
+        let pieces = metrics::page(&app, &path, &query)?;
+        Ok(Reply::Pieces(
+            "text/plain; version=0.0.4; charset=utf-8",
+            pieces,
+        ))
+    })
+    .await
+}
+
+/// Makes the answer, but for the pieces of a long one behind its first. Must be called where work
+/// may take its time.
+fn respond(result: Result<Reply, ApiError>, encoding: Encoding) -> HttpResponse {
+    const JSON: &str = "application/json";
+    let json = |value: &Value| Content::whole(value.to_string());
+    let none = || Content::whole(Bytes::new());
+    let (status, kind, body, extra) = match result {
+        Ok(Reply::Json(value)) => {
+            let text = value.to_string();
+            match encoding == Encoding::Gzip && text.len() >= GZIP_BYTES_MIN {
+                true => {
+                    let gzip = Some((header::CONTENT_ENCODING, "gzip".to_owned()));
+                    let texts = Pieces::of_texts(vec![text.into_bytes()]);
+                    (200, JSON, texts.gzipped().begin(), gzip)
+                }
+                false => (200, JSON, Content::whole(text), None),
+            }
+        }
+        Ok(Reply::Pieces(kind, pieces)) if encoding == Encoding::Gzip => {
+            let gzip = Some((header::CONTENT_ENCODING, "gzip".to_owned()));
+            (200, kind, pieces.gzipped().begin(), gzip)
+        }
+        Ok(Reply::Pieces(kind, pieces)) => (200, kind, pieces.begin(), None),
+        Ok(Reply::Tagged(pieces, tag)) => (200, JSON, pieces.begin(), Some((header::ETAG, tag))),
+        Ok(Reply::Unchanged(tag)) => (304, JSON, none(), Some((header::ETAG, tag))),
+        Ok(Reply::Created(place)) => (201, JSON, none(), place.map(|p| (header::LOCATION, p))),
+        Ok(Reply::Accepted) => (202, JSON, none(), None),
+        Ok(Reply::Done) => (204, JSON, none(), None),
+        Ok(Reply::Methods(methods)) => (200, JSON, none(), Some((header::ALLOW, methods))),
+        Ok(Reply::Moved(place)) => (301, JSON, none(), Some((header::LOCATION, place))),
+        Ok(Reply::Html(text)) => (200, "text/html; charset=utf-8", Content::whole(text), None),
+        Ok(Reply::Unwell(value)) => (503, JSON, json(&value), None),
+        Ok(Reply::Events(events)) => {
+            // A proxy that holds answers back until they are whole is told to let these through.
+            let flows = Some((
+                HeaderName::from_static("x-accel-buffering"),
+                "no".to_owned(),
+            ));
+            (200, "text/event-stream", Content::live(events), flows)
+        }
+        // The server has begun with the one, and made events of it, and let the other go on.
+        Ok(Reply::Live(_) | Reply::Unfinished(_)) => (500, JSON, none(), None),
+        Err(error) => {
+            let extra = match &error {
+                ApiError::NotAuthorised(_) | ApiError::LoginFailed => Some((
+                    header::WWW_AUTHENTICATE,
+                    "Basic realm=\"RabbitMQ Management\"".to_owned(),
+                )),
+                ApiError::MethodNotAllowed(methods) => Some((header::ALLOW, methods.clone())),
+                ApiError::TooMany(_, seconds) => Some((header::RETRY_AFTER, seconds.to_string())),
+                ApiError::NoRoom => Some((header::RETRY_AFTER, RETRY_SECONDS.to_owned())),
+                _ => None,
+            };
+            (error.status(), JSON, json(&error.json()), extra)
+        }
+    };
+    finished((status, kind), body, extra)
+}
+
+/// An answer with its headers.
+fn finished(
+    (status, kind): (u16, &'static str),
+    body: Content,
+    extra: Option<(HeaderName, String)>,
+) -> HttpResponse {
+    let mut response = Response::new(body);
+    *response.status_mut() =
+        StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let headers = response.headers_mut();
+    let fixed = [
+        (header::CONTENT_TYPE, kind),
+        (header::CACHE_CONTROL, "no-cache"),
+        (
+            header::CONTENT_SECURITY_POLICY,
+            "default-src 'self'; frame-ancestors 'none'",
+        ),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (
+            header::VARY,
+            "accept, accept-encoding, authorization, origin",
+        ),
+    ];
+    for (name, value) in fixed {
+        if !matches!(status, 204 | 304) || name != header::CONTENT_TYPE {
+            headers.insert(name, HeaderValue::from_static(value));
+        }
+    }
+    // What a client sent comes back percent-encoded or not at all: it cannot break a header.
+    if let Some((name, value)) = extra
+        && let Ok(value) = HeaderValue::from_str(&value)
+    {
+        headers.insert(name, value);
+    }
+    response
+}

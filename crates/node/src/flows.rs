@@ -1,0 +1,163 @@
+//! How many messages came to each queue from each exchange, on this node: what was published to the
+//! exchange by clients of this node and went into the queue, by whatever way.
+//!
+//! Connections count for themselves and add what has gathered now and then (`connection/
+//! published.rs`), so that nothing here is locked where messages are published.
+
+use leveret_metadata::Catalogue;
+use leveret_types::QueueId;
+use leveret_types::limits::FLOWS_MAX;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// What comes to a queue from an exchange.
+#[derive(Debug)]
+pub struct Flow {
+    /// The virtual host of both.
+    pub vhost: Arc<str>,
+    /// The exchange's name; empty for the default one.
+    pub exchange: Arc<str>,
+    /// The queue.
+    pub queue: QueueId,
+    /// The queue's name.
+    pub queue_name: Arc<str>,
+    messages: AtomicU64,
+    has_ended: AtomicBool,
+}
+
+impl Flow {
+    /// Messages since the node's start, or since both were declared.
+    pub fn messages(&self) -> u64 {
+        self.messages.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn add(&self, messages: u64) {
+        self.messages.fetch_add(messages, Ordering::Relaxed);
+    }
+
+    /// Whether one of both is gone: another one of the same name begins anew.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.has_ended.load(Ordering::Relaxed)
+    }
+}
+
+/// What comes to queues of this node's clients, by queue and exchange; no more than [`FLOWS_MAX`].
+#[derive(Debug, Default)]
+pub struct Flows(Mutex<Known>);
+
+type Exchange = (Arc<str>, Arc<str>);
+
+#[derive(Debug, Default)]
+struct Known {
+    of_exchanges: HashMap<Exchange, HashMap<QueueId, Arc<Flow>>>,
+    of_queues: HashMap<QueueId, Vec<Arc<Flow>>>,
+    count: usize,
+}
+
+impl Flows {
+    /// What comes to this queue from this exchange of its virtual host; none where no further one
+    /// is counted, or the queue is gone.
+    pub(crate) fn flow(
+        &self,
+        exchange: &str,
+        queue: QueueId,
+        catalogue: &Catalogue,
+    ) -> Option<Arc<Flow>> {
+        let record = catalogue.queue(queue)?;
+        let mut known = self.lock();
+        let of_queue = known.of_queues.get(&queue).into_iter().flatten();
+        if let Some(flow) = of_queue
+            .into_iter()
+            .find(|flow| *flow.exchange == *exchange)
+        {
+            return Some(Arc::clone(flow));
+        }
+        if known.count >= FLOWS_MAX {
+            return None;
+        }
+        let (vhost, exchange): Exchange = (record.vhost().into(), exchange.into());
+        let flow = Arc::new(Flow {
+            vhost: Arc::clone(&vhost),
+            exchange: Arc::clone(&exchange),
+            queue,
+            queue_name: record.name().into(),
+            messages: AtomicU64::new(0),
+            has_ended: AtomicBool::new(false),
+        });
+        known.count += 1;
+        let of_exchange = known.of_exchanges.entry((vhost, exchange)).or_default();
+        of_exchange.insert(queue, Arc::clone(&flow));
+        let of_queue = known.of_queues.entry(queue).or_default();
+        of_queue.push(Arc::clone(&flow));
+        Some(flow)
+    }
+
+    /// Counts a message that went from an exchange into queues.
+    pub(crate) fn count(&self, exchange: &str, queues: &[QueueId], catalogue: &Catalogue) {
+        for queue in queues {
+            if let Some(flow) = self.flow(exchange, *queue, catalogue) {
+                flow.add(1);
+            }
+        }
+    }
+
+    /// What comes to a queue.
+    pub fn to_queue(&self, queue: QueueId) -> Vec<Arc<Flow>> {
+        let known = self.lock();
+        known.of_queues.get(&queue).cloned().unwrap_or_default()
+    }
+
+    /// What comes from an exchange.
+    pub fn from_exchange(&self, vhost: &str, exchange: &str) -> Vec<Arc<Flow>> {
+        let known = self.lock();
+        let of_exchange = known.of_exchanges.get(&(vhost.into(), exchange.into()));
+        of_exchange.map_or_else(Vec::new, |flows| flows.values().cloned().collect())
+    }
+
+    /// All of them, of one virtual host or of the node.
+    pub fn all(&self, vhost: Option<&str>) -> Vec<Arc<Flow>> {
+        let known = self.lock();
+        let flows = known.of_queues.values().flatten();
+        let meant = flows.filter(|flow| vhost.is_none_or(|vhost| *flow.vhost == *vhost));
+        meant.cloned().collect()
+    }
+
+    /// A queue is gone.
+    pub(crate) fn forget_queue(&self, queue: QueueId) {
+        let mut known = self.lock();
+        let known = &mut *known;
+        for flow in known.of_queues.remove(&queue).unwrap_or_default() {
+            flow.has_ended.store(true, Ordering::Relaxed);
+            known.count -= 1;
+            let exchange = (Arc::clone(&flow.vhost), Arc::clone(&flow.exchange));
+            if let Some(queues) = known.of_exchanges.get_mut(&exchange) {
+                queues.remove(&queue);
+                if queues.is_empty() {
+                    known.of_exchanges.remove(&exchange);
+                }
+            }
+        }
+    }
+
+    /// An exchange is gone.
+    pub(crate) fn forget_exchange(&self, vhost: &str, exchange: &str) {
+        let mut known = self.lock();
+        let known = &mut *known;
+        let flows = known.of_exchanges.remove(&(vhost.into(), exchange.into()));
+        for (queue, flow) in flows.unwrap_or_default() {
+            flow.has_ended.store(true, Ordering::Relaxed);
+            known.count -= 1;
+            if let Some(flows) = known.of_queues.get_mut(&queue) {
+                flows.retain(|of_queue| !Arc::ptr_eq(of_queue, &flow));
+                if flows.is_empty() {
+                    known.of_queues.remove(&queue);
+                }
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

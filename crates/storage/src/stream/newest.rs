@@ -1,0 +1,127 @@
+//! Which segment of a stream was begun last: the name of an empty file beside the segments says so.
+//! Without it nobody would miss that segment, for nothing else tells of one but those that follow.
+//!
+//! Invariant: a segment has its name durably before it is named here, and when it goes, one before
+//! it is named first. So after a crash none that is named is missing.
+//! Invariant: it is named durably before anything in it is said to be synced.
+
+use crate::disk::Disk;
+use crate::error::{Fatal, OpenError};
+use crate::stream::files::StreamFiles;
+use crate::stream::format::newest_file_name;
+use crate::stream::recover::RecoveredStream;
+use crate::wal::pool::is_full;
+use leveret_types::QueueId;
+use std::io;
+use std::path::PathBuf;
+
+impl<D: Disk> StreamFiles<D> {
+    fn newest_path(&self, stream: QueueId, segment: u64) -> PathBuf {
+        let folder = self.files.folder();
+        folder.join(newest_file_name(stream, segment))
+    }
+
+    /// Names a segment as the stream's newest one, or none. The name is durable with the next sync
+    /// of the stream. On a full disk an older one stays named, or none is.
+    pub(crate) fn name_newest(
+        &mut self,
+        stream: QueueId,
+        segment: Option<u64>,
+    ) -> Result<(), Fatal> {
+        let before = self.streams.get(&stream).and_then(|state| state.newest);
+        if before == segment {
+            return Ok(());
+        }
+        let disk = self.files.disk();
+        let old = before.map(|before| self.newest_path(stream, before));
+        let new = segment.map(|segment| self.newest_path(stream, segment));
+        let delete = || match old.as_ref().map(|old| disk.delete(old)) {
+            Some(Err(error)) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        };
+        let renamed = match (&old, &new) {
+            (Some(old), Some(new)) => match disk.rename(old, new) {
+                // An operator may have let the stream go on without what is missing.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    disk.create_new(new).map(drop)
+                }
+                renamed => renamed,
+            },
+            (None, Some(new)) => disk.create_new(new).map(drop),
+            (_, None) => delete(),
+        };
+        let named = match renamed {
+            Ok(()) => Ok(segment),
+            Err(error) if is_full(&error) && before < segment => Ok(before),
+            Err(error) if is_full(&error) => delete().map(|()| None),
+            Err(error) => Err(error),
+        };
+        let path = || new.clone().or_else(|| old.clone()).unwrap_or_default();
+        let named = named.map_err(|error| Fatal::new("name", &path(), error))?;
+        self.has_new_names = true;
+        self.streams.entry(stream).or_default().newest = named;
+        Ok(())
+    }
+
+    /// A segment goes that may be named as the newest one: one before it is, durably.
+    pub(crate) fn unname_newest(&mut self, stream: QueueId, segment: u64) -> Result<(), Fatal> {
+        let Some(state) = self.streams.get(&stream) else {
+            return Ok(());
+        };
+        if state.newest != Some(segment) {
+            return Ok(());
+        }
+        let before = state.segments.iter().rfind(|other| **other < segment);
+        let before = before.copied();
+        self.name_newest(stream, before)?;
+        self.sync_names()
+    }
+
+    /// The stream has all that it should have: what is named behind its end is not missed any
+    /// more.
+    ///
+    /// # Errors
+    /// Must end the process.
+    pub fn miss_nothing(&mut self, stream: QueueId) -> Result<(), Fatal> {
+        let named = self.streams.get(&stream).and_then(|state| state.newest);
+        let last = self.last_segment(stream);
+        match named > last {
+            true => self.name_newest(stream, last),
+            false => Ok(()),
+        }
+    }
+
+    /// The segment that was begun last, where it is not there. Streams of earlier versions of
+    /// Leveret name none.
+    pub(crate) fn missing_segment(&self, stream: QueueId) -> Option<u64> {
+        let state = self.streams.get(&stream)?;
+        let is_there = state.newest <= state.segments.last().copied();
+        state.newest.filter(|_| !is_there)
+    }
+
+    /// That the newest segment is missing, of a stream that nobody else has.
+    pub(crate) fn no_segment(&self, stream: QueueId, missing: u64) -> OpenError {
+        OpenError::NoSegment {
+            missing: self.files.path((stream, missing)),
+            named_by: self.newest_path(stream, missing),
+        }
+    }
+
+    /// Notes what a replica without its newest segment lacks.
+    pub(crate) fn note_missing(
+        &mut self,
+        stream: QueueId,
+        missing: u64,
+        out: &mut RecoveredStream,
+    ) {
+        let state = self.streams.get(&stream);
+        let state = state.filter(|state| !state.segments.is_empty());
+        let from = state.map_or(0, |state| state.next_offset);
+        out.note_damage(from);
+        out.damage.push(format!(
+            "{} is missing, the newest file of its messages: what was confirmed from offset {from} \
+             on is not here, and is copied from another replica if one has it",
+            self.files.path((stream, missing)).display()
+        ));
+    }
+}
