@@ -390,14 +390,8 @@ impl Broker {
         let Some(mut child) = self.child.take() else {
             return Ok(());
         };
-        if self.kind == Kind::RabbitMq {
-            // The shell's child does the work; killing the shell alone would leave it running.
-            for pid in crate::procfs::descendants(child.id()) {
-                let _ = run::signal(pid, "KILL");
-            }
-        }
-        child.kill()?;
-        child.wait()?;
+        // RabbitMQ is a shell's child; killing the shell alone would leave it running.
+        run::kill_family(&mut child)?;
         self.stop_helpers();
         Ok(())
     }

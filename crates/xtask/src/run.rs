@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
+use crate::procfs;
+
 /// How long a poll of a child process waits between looks.
 const POLL: Duration = Duration::from_millis(20);
 
@@ -87,6 +89,7 @@ pub fn output(command: &mut Command) -> Result<String> {
 }
 
 /// Runs a command with both outputs into one file, within a deadline. Gives whether it succeeded.
+/// What it started itself ends with it where it is not done in time: brokers, browsers.
 pub fn logged(command: &mut Command, log: &Path, deadline: Duration) -> Result<bool> {
     let file = File::create(log).with_context(|| format!("create {}", log.display()))?;
     command
@@ -99,8 +102,7 @@ pub fn logged(command: &mut Command, log: &Path, deadline: Duration) -> Result<b
     match wait(&mut child, deadline)? {
         Some(success) => Ok(success),
         None => {
-            child.kill()?;
-            child.wait()?;
+            kill_family(&mut child)?;
             bail!(
                 "not finished after {} s: see {}",
                 deadline.as_secs(),
@@ -124,6 +126,19 @@ pub fn wait(child: &mut Child, deadline: Duration) -> Result<Option<bool>> {
     }
 }
 
+/// Kills a child and all that it started, and waits for the child.
+pub fn kill_family(child: &mut Child) -> Result<()> {
+    // Looked up before the child is gone: its children are then nobody's.
+    let descendants = procfs::descendants(child.id());
+    child.kill()?;
+    child.wait()?;
+    for descendant in descendants {
+        // One that ended by itself is no error.
+        let _ = signal(descendant, "KILL");
+    }
+    Ok(())
+}
+
 /// Sends a signal, by name, to one process.
 pub fn signal(pid: u32, name: &str) -> Result<()> {
     check(
@@ -137,4 +152,41 @@ pub fn signal(pid: u32, name: &str) -> Result<()> {
 pub fn last_lines(text: &str, count: usize) -> String {
     let lines: Vec<&str> = text.lines().collect();
     lines[lines.len().saturating_sub(count)..].join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_command_started_ends_with_it_at_the_deadline() {
+        let folder = fresh_folder("run-tests").expect("a folder");
+        let told = folder.join("pid");
+        // Renamed once it is whole, so that nobody reads half a number.
+        let script = format!(
+            "sleep 600 & echo $! >{0}.new; mv {0}.new {0}; wait",
+            told.display()
+        );
+        let log = folder.join("log");
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &script]);
+        let ended = thread::spawn(move || logged(&mut shell, &log, Duration::from_secs(5)));
+        while !told.exists() {
+            assert!(!ended.is_finished(), "the shell starts its child");
+            thread::sleep(POLL);
+        }
+        let pid = fs::read_to_string(&told).expect("the child's id");
+        let stat = format!("/proc/{}/stat", pid.trim());
+        ended
+            .join()
+            .expect("no panic")
+            .expect_err("it is not done in time");
+        // A zombie of a parent that does not wait for it is gone as well.
+        let runs = || fs::read_to_string(&stat).is_ok_and(|stat| !stat.contains(") Z "));
+        let since = Instant::now();
+        while runs() {
+            assert!(since.elapsed() < Duration::from_secs(10), "it still runs");
+            thread::sleep(POLL);
+        }
+    }
 }
