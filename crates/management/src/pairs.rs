@@ -58,8 +58,12 @@ const fn counters_of(consumer: &ConsumerStats) -> [u64; PAIR_FIELDS] {
     ]
 }
 
-fn publish_stats(app: &App, key: u64, messages: u64) -> Value {
+fn publish_rate(app: &App, key: u64, messages: u64) -> f64 {
     let [rate, ..] = app.pair_rates(key, [messages, 0, 0]);
+    rate
+}
+
+fn publish_stats(messages: u64, rate: f64) -> Value {
     json!({"publish": messages, "publish_details": {"rate": rate}})
 }
 
@@ -90,12 +94,24 @@ fn thing(vhost: &str, name: &str) -> Value {
     json!({"name": name, "vhost": vhost})
 }
 
-fn flow_json(app: &App, flow: &FlowStats) -> Value {
+fn flow_json(flow: &FlowStats, rate: f64) -> Value {
     json!({
         "exchange": thing(&flow.vhost, &flow.exchange),
         "queue": thing(&flow.vhost, &flow.queue_name),
-        "stats": publish_stats(app, flow_key(flow), flow.messages),
+        "stats": publish_stats(flow.messages, rate),
     })
+}
+
+/// Rows of the busiest flows: of the others there may be very many, and none is made.
+fn busiest_flows(app: &App, flows: &[FlowStats]) -> Vec<Value> {
+    let rate = |flow| publish_rate(app, flow_key(flow), flow.messages);
+    let mut rated: Vec<(f64, &FlowStats)> = flows.iter().map(|flow| (rate(flow), flow)).collect();
+    if rated.len() > PAIRS_TOLD_MAX {
+        rated.select_nth_unstable_by(PAIRS_TOLD_MAX, |a, b| b.0.total_cmp(&a.0));
+        rated.truncate(PAIRS_TOLD_MAX);
+    }
+    let rows = rated.into_iter().map(|(rate, flow)| flow_json(flow, rate));
+    rows.collect()
 }
 
 /// A channel that publishes to an exchange; what of it comes to one queue, where that is meant.
@@ -114,10 +130,11 @@ fn published_json(
             queues[at].1
         }
     };
+    let rate = publish_rate(app, published_key(c, published, queue), messages);
     Some(json!({
         "channel_details": channel_details(node, c, published.channel),
         "exchange": thing(&c.vhost, &published.exchange),
-        "stats": publish_stats(app, published_key(c, published, queue), messages),
+        "stats": publish_stats(messages, rate),
     }))
 }
 
@@ -164,7 +181,7 @@ fn known(app: &App, of: &PairSelection) -> Pairs {
     };
     if let Some(flows) = flows {
         let flows = node.flows(flows);
-        pairs.flows = flows.iter().map(|flow| flow_json(app, flow)).collect();
+        pairs.flows = busiest_flows(app, &flows);
     }
     keep_busiest(&mut pairs.flows);
     keep_busiest(&mut pairs.channels);

@@ -51,7 +51,8 @@ type Exchange = (Arc<str>, Arc<str>);
 #[derive(Debug, Default)]
 struct Known {
     of_exchanges: HashMap<Exchange, HashMap<QueueId, Arc<Flow>>>,
-    of_queues: HashMap<QueueId, Vec<Arc<Flow>>>,
+    /// By exchange, in the queue's virtual host: one queue may be bound to all exchanges.
+    of_queues: HashMap<QueueId, HashMap<Arc<str>, Arc<Flow>>>,
     count: usize,
 }
 
@@ -66,11 +67,8 @@ impl Flows {
     ) -> Option<Arc<Flow>> {
         let record = catalogue.queue(queue)?;
         let mut known = self.lock();
-        let of_queue = known.of_queues.get(&queue).into_iter().flatten();
-        if let Some(flow) = of_queue
-            .into_iter()
-            .find(|flow| *flow.exchange == *exchange)
-        {
+        let of_queue = known.of_queues.get(&queue);
+        if let Some(flow) = of_queue.and_then(|flows| flows.get(exchange)) {
             return Some(Arc::clone(flow));
         }
         if known.count >= FLOWS_MAX {
@@ -86,10 +84,10 @@ impl Flows {
             has_ended: AtomicBool::new(false),
         });
         known.count += 1;
+        let of_queue = known.of_queues.entry(queue).or_default();
+        of_queue.insert(Arc::clone(&exchange), Arc::clone(&flow));
         let of_exchange = known.of_exchanges.entry((vhost, exchange)).or_default();
         of_exchange.insert(queue, Arc::clone(&flow));
-        let of_queue = known.of_queues.entry(queue).or_default();
-        of_queue.push(Arc::clone(&flow));
         Some(flow)
     }
 
@@ -105,7 +103,8 @@ impl Flows {
     /// What comes to a queue.
     pub fn to_queue(&self, queue: QueueId) -> Vec<Arc<Flow>> {
         let known = self.lock();
-        known.of_queues.get(&queue).cloned().unwrap_or_default()
+        let of_queue = known.of_queues.get(&queue);
+        of_queue.map_or_else(Vec::new, |flows| flows.values().cloned().collect())
     }
 
     /// What comes from an exchange.
@@ -118,7 +117,7 @@ impl Flows {
     /// All of them, of one virtual host or of the node.
     pub fn all(&self, vhost: Option<&str>) -> Vec<Arc<Flow>> {
         let known = self.lock();
-        let flows = known.of_queues.values().flatten();
+        let flows = known.of_queues.values().flat_map(HashMap::values);
         let meant = flows.filter(|flow| vhost.is_none_or(|vhost| *flow.vhost == *vhost));
         meant.cloned().collect()
     }
@@ -127,10 +126,11 @@ impl Flows {
     pub(crate) fn forget_queue(&self, queue: QueueId) {
         let mut known = self.lock();
         let known = &mut *known;
-        for flow in known.of_queues.remove(&queue).unwrap_or_default() {
+        let flows = known.of_queues.remove(&queue);
+        for (exchange, flow) in flows.unwrap_or_default() {
             flow.has_ended.store(true, Ordering::Relaxed);
             known.count -= 1;
-            let exchange = (Arc::clone(&flow.vhost), Arc::clone(&flow.exchange));
+            let exchange = (Arc::clone(&flow.vhost), exchange);
             if let Some(queues) = known.of_exchanges.get_mut(&exchange) {
                 queues.remove(&queue);
                 if queues.is_empty() {
@@ -149,7 +149,7 @@ impl Flows {
             flow.has_ended.store(true, Ordering::Relaxed);
             known.count -= 1;
             if let Some(flows) = known.of_queues.get_mut(&queue) {
-                flows.retain(|of_queue| !Arc::ptr_eq(of_queue, &flow));
+                flows.remove(exchange);
                 if flows.is_empty() {
                     known.of_queues.remove(&queue);
                 }
@@ -159,5 +159,59 @@ impl Flows {
 
     fn lock(&self) -> MutexGuard<'_, Known> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use leveret_metadata::{Command, Config};
+    use leveret_types::FieldTable;
+
+    fn catalogue_with_a_queue() -> (Catalogue, QueueId) {
+        let mut catalogue = Catalogue::new(Config::default());
+        let vhost = Command::VhostPut {
+            vhost: "/".to_owned(),
+            description: None,
+            tags: None,
+            default_queue_type: None,
+            protected: None,
+            tracing: None,
+        };
+        catalogue.apply(&vhost).expect("a virtual host");
+        let queue = Command::QueueDeclare {
+            vhost: "/".to_owned(),
+            name: "q".to_owned(),
+            durable: true,
+            exclusive: None,
+            auto_delete: false,
+            arguments: FieldTable::new(),
+            random: [0; 16],
+            shards: 1,
+            id: None,
+        };
+        let declared = catalogue.apply(&queue).expect("a queue");
+        (catalogue, declared.queue.expect("its number"))
+    }
+
+    #[test]
+    fn as_many_are_counted_as_the_bound_says_even_of_one_queue_and_none_outlives_its_exchange() {
+        let (catalogue, queue) = catalogue_with_a_queue();
+        let flows = Flows::default();
+        for number in 0..FLOWS_MAX {
+            flows.count(&format!("x{number}"), &[queue], &catalogue);
+        }
+        assert!(flows.flow("one more", queue, &catalogue).is_none());
+        assert!(flows.flow("x7", queue, &catalogue).is_some());
+        assert_eq!(flows.to_queue(queue).len(), FLOWS_MAX);
+        let seventh = flows.from_exchange("/", "x7");
+        for number in 0..FLOWS_MAX {
+            flows.forget_exchange("/", &format!("x{number}"));
+        }
+        assert!(seventh[0].has_ended());
+        assert!(flows.all(None).is_empty() && flows.to_queue(queue).is_empty());
+        assert!(flows.flow("one more", queue, &catalogue).is_some());
+        flows.forget_queue(queue);
+        assert!(flows.from_exchange("/", "one more").is_empty());
     }
 }
