@@ -252,9 +252,9 @@ pub trait Session {
     fn oldest_held(&self) -> Vec<(ConsumerId, u64)>;
     /// What a consumer of it was given.
     fn delivered_to(&self, consumer: ConsumerId) -> DeliveredTo;
-    /// Which of these messages, given in ascending order, the client holds. Of very many
-    /// deliveries some may not be looked at.
-    fn held_among(&self, _messages: &[HeldPlace]) -> Vec<HeldDelivery> {
+    /// Which of these messages, given in ascending order, the client holds on these channels. Of
+    /// very many deliveries some may not be looked at.
+    fn held_among(&self, _channels: &[ChannelId], _messages: &[HeldPlace]) -> Vec<HeldDelivery> {
         Vec::new()
     }
     /// What listings show of it.

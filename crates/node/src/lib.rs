@@ -51,7 +51,9 @@ pub use env::{
 pub use flows::{Flow, Flows};
 pub use identity::Peer;
 pub use latency_totals::LatencyTotals;
-pub use status::{ChannelStatus, ConnectionStatus, ConsumerStatus, KeptArguments, PublishedStatus};
+pub use status::{
+    ChannelStatus, ConnectionStatus, ConsumerStatus, Holding, KeptArguments, PublishedStatus,
+};
 pub use stream_connection::{StreamConnection, move_group};
 pub use topology::{Answer, Caller, Question};
 

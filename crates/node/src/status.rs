@@ -3,11 +3,23 @@
 use crate::identity::Peer;
 use bytes::Bytes;
 use leveret_amqp::{RawTable, TableBuilder};
-use leveret_client::{ChannelCounters, DeliveredTo};
+use leveret_client::{ChannelCounters, DeliveredTo, HeldDelivery};
 use leveret_stream_session::{PublisherStatus, SubscriptionStatus};
 use leveret_types::limits::CONSUMER_ARGUMENTS_BYTES_MAX;
 use leveret_types::{ChannelId, ConnectionId, ConsumerId, FieldTable, QueueId};
 use std::sync::Arc;
+
+/// Messages that a connection holds, of those that were asked about.
+#[derive(Clone, Debug)]
+pub struct Holding {
+    /// The connection's name.
+    pub connection: String,
+    /// Its user.
+    pub user: String,
+    /// The messages, each with the tag of the consumer that it was delivered to; without, where
+    /// that was cancelled, or it was fetched.
+    pub deliveries: Vec<(HeldDelivery, Option<String>)>,
+}
 
 /// What is known of a connection, for listings.
 #[derive(Clone, Debug)]

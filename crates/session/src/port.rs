@@ -83,7 +83,7 @@ impl Session for Connection {
         fn held_by(&self, channel: ChannelId, consumer: ConsumerId) -> usize;
         fn oldest_held(&self) -> Vec<(ConsumerId, u64)>;
         fn delivered_to(&self, consumer: ConsumerId) -> DeliveredTo;
-        fn held_among(&self, messages: &[HeldPlace]) -> Vec<HeldDelivery>;
+        fn held_among(&self, channels: &[ChannelId], places: &[HeldPlace]) -> Vec<HeldDelivery>;
     }
 
     fn status(&self) -> SessionStatus {

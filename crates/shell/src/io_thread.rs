@@ -16,7 +16,7 @@ use crate::listener::{Listener, Origin, Reserve};
 use crate::read_size::ReadSize;
 use crate::transport::{HandshakeDone, Transport};
 use client::Client;
-use leveret_node::{ConnectionEvent, ConnectionStatus, Env, HeldDelivery, HeldPlace};
+use leveret_node::{ConnectionEvent, ConnectionStatus, Env, HeldPlace, Holding};
 use leveret_types::limits::{
     CLIENT_GONE_MS_MAX, SHUTDOWN_CLIENT_MS, SOCKET_OUTPUT_BYTES_MAX, SOCKET_STALL_MS_MAX,
     UNFINISHED_PROBE_MS, UNREAD_PROBE_MS,
@@ -55,48 +55,74 @@ pub enum Which {
     These(Arc<[ConnectionId]>),
 }
 
-/// A connection that holds messages, and which.
-pub type Holder = (ConnectionStatus, Vec<HeldDelivery>);
-
 /// Connections that an IO thread looks at in one turn for whoever lists all of them.
 pub const LISTED_MAX: usize = 64;
 /// Channels, consumers and publishers, beside those of one connection more, that it copies then.
 const CONTENTS_LISTED: usize = 2_048;
 
 /// What an IO thread says in one turn of its connections.
-#[derive(Debug, Default)]
-pub struct Portion {
+#[derive(Debug)]
+pub struct Portion<T> {
     /// Facts about some.
-    pub status: Vec<ConnectionStatus>,
+    pub found: Vec<T>,
     /// Where the next turn goes on; none when that was all.
     pub next: Option<usize>,
 }
 
-impl Portion {
-    /// What the slots from this one on hold.
-    fn of(slots: &mut [Option<Slot>], from: usize) -> Self {
-        let mut portion = Self::default();
-        let mut contents = 0;
+/// What one connection has to say, and how much it took to know that.
+struct Look<T> {
+    found: Option<T>,
+    /// Channels, consumers, publishers and their like.
+    contents: usize,
+}
+
+impl<T> Portion<T> {
+    /// What the slots from this one on hold, until enough has been looked at.
+    fn of(
+        slots: &mut [Option<Slot>],
+        from: usize,
+        mut look: impl FnMut(&mut Client) -> Look<T>,
+    ) -> Self {
+        let (mut found, mut contents) = (Vec::new(), 0);
         for (slot, state) in slots.iter_mut().enumerate().skip(from) {
             if slot == from + LISTED_MAX || contents >= CONTENTS_LISTED {
-                portion.next = Some(slot);
-                break;
+                let next = Some(slot);
+                return Self { found, next };
             }
-            let Some(state) = state.as_mut().filter(|state| !state.client.over()) else {
-                continue;
-            };
-            let status = state.client.status();
-            contents += status.channels.len() + status.consumers.len();
-            contents += status
-                .published
-                .iter()
-                .map(|to| to.queues.len())
-                .sum::<usize>();
-            contents += status.stream_publishers.len() + status.stream_subscriptions.len();
-            portion.status.push(status);
+            if let Some(state) = state.as_mut().filter(|state| !state.client.over()) {
+                let look = look(&mut state.client);
+                contents += look.contents;
+                found.extend(look.found);
+            }
         }
-        portion
+        Self { found, next: None }
     }
+}
+
+/// All that listings show of a client.
+fn look_at_all(client: &mut Client) -> Look<ConnectionStatus> {
+    let status = client.status();
+    let published = status.published.iter().map(|to| to.queues.len());
+    let contents = status.channels.len()
+        + status.consumers.len()
+        + published.sum::<usize>()
+        + status.stream_publishers.len()
+        + status.stream_subscriptions.len();
+    Look {
+        found: Some(status),
+        contents,
+    }
+}
+
+/// Which of these messages, given in ascending order, a client holds.
+fn look_at_held(client: &Client, messages: &[HeldPlace]) -> Look<Holding> {
+    let found = client.held_among(messages);
+    let contents = match found {
+        // It has looked through its deliveries: that is enough for one turn.
+        Some(_) => CONTENTS_LISTED,
+        None => client.serving_channels(),
+    };
+    Look { found, contents }
 }
 
 /// The slot of a connection in its thread.
@@ -124,10 +150,11 @@ pub enum ThreadEvent {
     Displaced(ConnectionId),
     /// Somebody asks for facts about connections.
     List(Which, SyncSender<Vec<ConnectionStatus>>),
-    /// Somebody asks which connections hold these messages, given in ascending order.
-    Holders(Arc<[HeldPlace]>, SyncSender<Vec<Holder>>),
     /// Somebody wants facts about all connections, portion by portion: the one that begins here.
-    ListFrom(usize, SyncSender<Portion>),
+    ListFrom(usize, SyncSender<Portion<ConnectionStatus>>),
+    /// Somebody asks which connections from this slot on hold these messages, given in ascending
+    /// order.
+    HoldingFrom(usize, Arc<[HeldPlace]>, SyncSender<Portion<Holding>>),
     /// The alarms have changed: connections are to be blocked or let go on.
     AlarmsChanged,
     /// Close the connections that are open.
@@ -368,16 +395,6 @@ impl IoThread {
         meant.map(|s| s.client.status()).collect()
     }
 
-    /// Those of the thread's connections that hold any of these messages.
-    fn holders(&mut self, messages: &[HeldPlace]) -> Vec<Holder> {
-        let states = self.slots.iter_mut().flatten();
-        let holders = states.filter(|s| !s.client.over()).filter_map(|s| {
-            let held = s.client.held_among(messages);
-            (!held.is_empty()).then(|| (s.client.status(), held))
-        });
-        holders.collect()
-    }
-
     fn touch(&mut self, slot: usize) {
         if let Some(state) = &mut self.slots[slot]
             && !state.touched
@@ -488,11 +505,13 @@ impl IoThread {
                 // Whoever asked may have given up.
                 let _ = answer.try_send(self.status_of(&which));
             }
-            ThreadEvent::Holders(messages, answer) => {
-                let _ = answer.try_send(self.holders(&messages));
-            }
             ThreadEvent::ListFrom(slot, answer) => {
-                let _ = answer.try_send(Portion::of(&mut self.slots, slot));
+                let portion = Portion::of(&mut self.slots, slot, look_at_all);
+                let _ = answer.try_send(portion);
+            }
+            ThreadEvent::HoldingFrom(slot, messages, answer) => {
+                let look = |client: &mut Client| look_at_held(client, &messages);
+                let _ = answer.try_send(Portion::of(&mut self.slots, slot, look));
             }
             ThreadEvent::AlarmsChanged => {
                 for slot in 0..self.slots.len() {

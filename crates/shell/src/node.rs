@@ -6,8 +6,8 @@ use crate::cluster::{self, ClusterConfig, ClusterError, Links, PrepareError};
 use crate::disk::RealDisk;
 use crate::found_streams;
 use crate::inbox::Inbox;
-pub use crate::io_thread::{Holder, LISTED_MAX, Which};
-use crate::io_thread::{IoThread, TOKEN_WAKER, ThreadEvent};
+use crate::io_thread::{IoThread, Portion, TOKEN_WAKER, ThreadEvent};
+pub use crate::io_thread::{LISTED_MAX, Which};
 use crate::listener::{Listener, Protocol, TlsSettings};
 use crate::logins;
 use crate::read_threads;
@@ -19,7 +19,7 @@ use crate::wal_thread::WalThread;
 use leveret_cluster::{BorrowedShard, Env as _};
 use leveret_cluster::{Cluster, group};
 use leveret_metadata::{CatalogueError, Command};
-use leveret_node::{ConnectionStatus, Env, HeldPlace, NodeSettings, StreamSessions};
+use leveret_node::{ConnectionStatus, Env, HeldPlace, Holding, NodeSettings, StreamSessions};
 use leveret_queue_host::shard::Shard;
 use leveret_storage::{
     Disk, Folders, Generation, LogSummary, OpenError, Options, ReadRequest, Reader, Recovered,
@@ -404,26 +404,8 @@ impl Node {
 /// Facts about some connections, asked of their threads, which copy nothing of the others; a thread
 /// that does not answer within a second is left out.
 pub fn some_connections(broker: &Broker, which: &Which) -> Vec<ConnectionStatus> {
-    of_all_threads(broker, |answer| {
-        ThreadEvent::List(which.clone(), answer.clone())
-    })
-}
-
-/// The connections that hold any of these messages, given in ascending order; a thread that does
-/// not answer within a second is left out.
-pub fn holders_of(broker: &Broker, messages: &Arc<[HeldPlace]>) -> Vec<Holder> {
-    of_all_threads(broker, |answer| {
-        ThreadEvent::Holders(Arc::clone(messages), answer.clone())
-    })
-}
-
-/// What all IO threads answer within a second.
-fn of_all_threads<T>(
-    broker: &Broker,
-    question: impl Fn(&SyncSender<Vec<T>>) -> ThreadEvent,
-) -> Vec<T> {
     let (answer, answers) = sync_channel(broker.thread_count());
-    broker.broadcast(|| question(&answer));
+    broker.broadcast(|| ThreadEvent::List(which.clone(), answer.clone()));
     drop(answer);
     let deadline = Instant::now() + Duration::from_secs(1);
     let mut all = Vec::new();
@@ -440,19 +422,37 @@ fn of_all_threads<T>(
 /// Hands over facts about all connections, portion by portion, so that no thread copies many in one
 /// turn; a thread that does not answer within a second is left out from there on.
 pub fn each_portion(broker: &Broker, see: &mut dyn FnMut(Vec<ConnectionStatus>)) {
+    portions(broker, ThreadEvent::ListFrom, see);
+}
+
+/// The connections that hold any of these messages, given in ascending order, asked for portion by
+/// portion; a thread that does not answer within a second is left out from there on.
+pub fn holding_connections(broker: &Broker, messages: &Arc<[HeldPlace]>) -> Vec<Holding> {
+    let mut all = Vec::new();
+    let question = |slot, answer| ThreadEvent::HoldingFrom(slot, Arc::clone(messages), answer);
+    portions(broker, question, &mut |found| all.extend(found));
+    all
+}
+
+/// Asks one IO thread after the other, from one slot on, until it has looked at all of them.
+fn portions<T>(
+    broker: &Broker,
+    question: impl Fn(usize, SyncSender<Portion<T>>) -> ThreadEvent,
+    see: &mut dyn FnMut(Vec<T>),
+) {
     for thread in 0..broker.thread_count() {
         let mut from = Some(0);
         while let Some(slot) = from {
             let (answer, answers) = sync_channel(1);
             let inbox = broker.inbox(thread);
-            inbox.post([ThreadEvent::ListFrom(slot, answer)]);
+            inbox.post([question(slot, answer)]);
             inbox.ring();
             let Ok(portion) = answers.recv_timeout(Duration::from_secs(1)) else {
                 break;
             };
             from = portion.next;
-            if !portion.status.is_empty() {
-                see(portion.status);
+            if !portion.found.is_empty() {
+                see(portion.found);
             }
         }
     }

@@ -165,6 +165,19 @@ impl Consumers {
         found.map(|(channel, _)| *channel)
     }
 
+    /// The channels that hold, or may hold, messages for any of these subscriptions, given in
+    /// ascending order.
+    pub(super) fn channels_of(&self, subscriptions: &[ConsumerId]) -> Vec<ChannelId> {
+        let consumers = subscriptions.iter().copied();
+        let mut found: BTreeSet<_> = consumers.filter_map(|id| self.channel_of(id)).collect();
+        let others = self.channels.iter().filter(|(_, channel)| {
+            let of_channel = [&channel.subscriptions, &channel.getters];
+            of_channel.iter().any(|of| of.has_any(subscriptions))
+        });
+        found.extend(others.map(|(channel, _)| *channel));
+        found.into_iter().collect()
+    }
+
     pub(super) fn getting_channel(&self, subscription: ConsumerId) -> Option<ChannelId> {
         let mut channels = self.channels.iter();
         let found = channels.find(|(_, channel)| channel.getters.contains(subscription));
@@ -187,6 +200,32 @@ mod tests {
             flow: Flow::Prefetch(0),
             arguments: FieldTable::default(),
         }
+    }
+
+    #[test]
+    fn channels_are_found_by_who_holds_messages_for_them() {
+        let mut consumers = Consumers::default();
+        for number in 0..6 {
+            let of = consume(number);
+            let subscription = Subscription::new(of, Some(QueueId(1)));
+            consumers.insert(ConsumerId(number.into()), subscription);
+        }
+        let add = |to: &mut Subscriptions, id| to.add(ConsumerId(id), QueueId(id), |_, _| true);
+        for (channel, held_by) in [(3, 30), (4, 40)] {
+            let channel = consumers.channels.get_mut(&ChannelId(channel));
+            let channel = channel.expect("it is there");
+            match held_by {
+                30 => add(&mut channel.getters, held_by),
+                _ => add(&mut channel.subscriptions, held_by),
+            }
+        }
+        let of = |ids: &[u64]| -> Vec<u16> {
+            let ids: Vec<_> = ids.iter().copied().map(ConsumerId).collect();
+            let found = consumers.channels_of(&ids);
+            found.into_iter().map(|channel| channel.0).collect()
+        };
+        assert_eq!(of(&[1, 3, 30, 40]), [1, 3, 4]);
+        assert_eq!(of(&[31, 60]), [0; 0]);
     }
 
     #[test]

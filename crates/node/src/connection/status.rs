@@ -1,9 +1,9 @@
 //! What listings show of a connection. Apart because it only looks.
 
 use super::Connection;
-use crate::status::ConnectionStatus;
-use leveret_client::{HeldDelivery, HeldPlace, Session, SessionState};
-use leveret_types::QueueId;
+use crate::status::{ConnectionStatus, Holding};
+use leveret_client::{HeldPlace, Session, SessionState};
+use leveret_types::{ConsumerId, QueueId};
 
 impl<S: Session> Connection<S> {
     /// Whether it has a consumer of this queue.
@@ -18,9 +18,30 @@ impl<S: Session> Connection<S> {
         self.publisher.gather();
     }
 
-    /// Which of these messages, given in ascending order, it holds.
-    pub fn held_among(&self, messages: &[HeldPlace]) -> Vec<HeldDelivery> {
-        self.session.held_among(messages)
+    /// Its channels that have had messages of a queue: what a look at them costs.
+    pub fn serving_channels(&self) -> usize {
+        self.consumers.channels.len()
+    }
+
+    /// Which of these messages, given in ascending order, it holds; nothing where no channel of it
+    /// takes messages for any of their subscriptions.
+    pub fn held_among(&self, messages: &[HeldPlace]) -> Option<Holding> {
+        let mut subscriptions: Vec<ConsumerId> =
+            messages.iter().map(|place| place.subscription).collect();
+        subscriptions.dedup();
+        let channels = self.consumers.channels_of(&subscriptions);
+        if channels.is_empty() {
+            return None;
+        }
+        let held = self.session.held_among(&channels, messages).into_iter();
+        let tag = |of: ConsumerId| Some(self.consumers.get(of)?.tag.clone());
+        Some(Holding {
+            connection: self.identity.name.clone(),
+            user: self.login.user_name().to_owned(),
+            deliveries: held
+                .map(|held| (held, tag(held.place.subscription)))
+                .collect(),
+        })
     }
 
     /// Facts for listings.

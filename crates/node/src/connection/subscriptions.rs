@@ -42,6 +42,11 @@ impl Subscriptions {
         self.subscriptions.contains_key(&subscription)
     }
 
+    /// Whether any of these is among them.
+    pub(super) fn has_any(&self, subscriptions: &[ConsumerId]) -> bool {
+        !self.subscriptions.is_empty() && subscriptions.iter().any(|id| self.contains(*id))
+    }
+
     /// The newest subscription of a queue's messages.
     pub(super) fn of(&self, queue: QueueId) -> Option<ConsumerId> {
         self.of_queues.get(&queue).copied()

@@ -159,13 +159,19 @@ impl Connection {
         found.into_iter().collect()
     }
 
-    /// Which of these messages, given in ascending order, the client holds, and since when. Of a
-    /// channel, the first [`UNACKED_LOOKED_AT_MAX`] deliveries are looked at.
-    pub fn held_among(&self, messages: &[HeldPlace]) -> Vec<HeldDelivery> {
+    /// Which of these messages, given in ascending order, the client holds on these channels, and
+    /// since when. [`UNACKED_LOOKED_AT_MAX`] deliveries are looked at: as many of each channel, the
+    /// first ones.
+    pub fn held_among(&self, channels: &[ChannelId], messages: &[HeldPlace]) -> Vec<HeldDelivery> {
         let now = self.times.now;
+        let looked_at = UNACKED_LOOKED_AT_MAX / channels.len().max(1);
         let mut found = Vec::new();
-        for (number, channel) in self.channels.iter() {
-            for held in channel.unacked.iter().take(UNACKED_LOOKED_AT_MAX) {
+        for number in channels {
+            let channel = self.channels.get(&number.0);
+            let deliveries = channel
+                .into_iter()
+                .flat_map(|channel| channel.unacked.iter());
+            for held in deliveries.take(looked_at) {
                 let place = HeldPlace {
                     subscription: held.subscription,
                     priority_log: held.priority_log,
@@ -174,7 +180,7 @@ impl Connection {
                 if messages.binary_search(&place).is_ok() {
                     found.push(HeldDelivery {
                         place,
-                        channel: ChannelId(number),
+                        channel: *number,
                         tag: held.tag,
                         redelivered: held.redelivered,
                         since_ms: now.monotonic_ms.saturating_sub(held.held_ms(now)),

@@ -2,6 +2,7 @@
 
 use crate::harness::{OPEN, check, check_open, check_with};
 use leveret_session::Settings;
+use leveret_types::limits::UNACKED_LOOKED_AT_MAX;
 
 const CONSUMING: &str = "1:consume q c => ?1:consume q c prefetch=0; 1<consume-ok c";
 
@@ -69,6 +70,38 @@ fn when_each_consumer_was_given_the_oldest_that_it_holds_is_known() {
         oldest 1 c d e =>
         ",
     );
+}
+
+#[test]
+fn what_a_client_holds_is_looked_for_on_the_channels_that_are_named() {
+    check_consuming(
+        "
+        2:open => ?channel 2; 2<open-ok
+        2:consume q c => ?2:consume q c prefetch=0; 2<consume-ok c
+        deliver 1 c 10 => true; 1<deliver c 1 x/k body
+        deliver 1 c 11 => true; 1<deliver c 2 x/k body
+        deliver 2 c 12 => true; 2<deliver c 1 x/k body
+        held 1 c/11 c/12 => 1:2=11
+        held 2 c/11 c/12 => 2:1=12
+        held 1,2 c/10 c/12 => 1:1=10; 2:1=12
+        held 3 c/10 =>
+        1:ack 1 => !1:accept 10
+        held 1,2 c/10 c/12 => 2:1=12
+        ",
+    );
+}
+
+#[test]
+fn of_very_many_deliveries_the_first_of_each_channel_are_looked_at() {
+    let mut script = format!("{OPEN}\n{CONSUMING}\n");
+    let half = UNACKED_LOOKED_AT_MAX / 2;
+    for tag in 1..=half + 1 {
+        script += &format!("deliver 1 c {tag} => true; 1<deliver c {tag} x/k body\n");
+    }
+    let next = half + 1;
+    script += &format!("held 1 c/{next} => 1:{next}={next}\n");
+    script += &format!("held 1,2 c/{half} c/{next} => 1:{half}={half}\n");
+    check(&script);
 }
 
 #[test]

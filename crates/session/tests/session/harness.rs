@@ -14,7 +14,9 @@ use leveret_amqp::{
     ContentHeader, Method, PROTOCOL_HEADER, Properties, RawTable, RawValue, TableBuilder, access,
     basic, channel, confirm, connection, exchange, queue, tx,
 };
-use leveret_client::{Answered, ChannelCounters, Session, SessionLatencies};
+use leveret_client::{
+    Answered, ChannelCounters, HeldDelivery, HeldPlace, Session, SessionLatencies,
+};
 use leveret_session::contract::{
     Awaited, Consume, LoginOutcome, Publish, Reply, Request, Settle, SettleOutcome, Topology,
 };
@@ -286,6 +288,26 @@ impl Talk {
                     let found = oldest.iter().find(|(of, _)| *of == id);
                     shown.extend(found.map(|(_, ms)| format!("{tag} {ms}")));
                 }
+            }
+            // Channels that are looked at, and `tag/index` of messages that are looked for.
+            ["held", channels, places @ ..] => {
+                let numbers = channels.split(',').map(|number| int(number) as u16);
+                let channels: Vec<_> = numbers.map(ChannelId).collect();
+                let place = |place: &&str| {
+                    let (tag, index) = place.split_once('/').expect("tag/index");
+                    let of = |number: &ChannelId| HeldPlace {
+                        subscription: fuzz::consumer_of(*number, tag),
+                        priority_log: 0,
+                        index: int(index),
+                    };
+                    channels.iter().map(of).collect::<Vec<_>>()
+                };
+                let mut places: Vec<_> = places.iter().flat_map(place).collect();
+                places.sort_unstable();
+                let held = self.connection.held_among(&channels, &places);
+                let show =
+                    |of: &HeldDelivery| format!("{}:{}={}", of.channel.0, of.tag, of.place.index);
+                shown.extend(held.iter().map(show));
             }
             ["latencies"] => shown.push(show_latencies(&mut self.connection)),
             // The socket holds more, which is left there; the client lived at that time.

@@ -5,8 +5,7 @@ use crate::broker::Broker;
 use crate::listener::Protocol;
 use bytes::Bytes;
 use leveret_node::{
-    Connection, ConnectionEvent, ConnectionStatus, Env, HeldDelivery, HeldPlace, Peer,
-    StreamConnection,
+    Connection, ConnectionEvent, ConnectionStatus, Env, HeldPlace, Holding, Peer, StreamConnection,
 };
 use leveret_session::Connection as AmqpSession;
 use leveret_types::{ConnectionId, Now, OutBuffer, QueueId};
@@ -187,10 +186,18 @@ impl Client {
     }
 
     /// Which of these messages, given in ascending order, it holds. Nothing of a stream is held.
-    pub(super) fn held_among(&self, messages: &[HeldPlace]) -> Vec<HeldDelivery> {
+    pub(super) fn held_among(&self, messages: &[HeldPlace]) -> Option<Holding> {
         match self {
             Self::Amqp(client) => client.held_among(messages),
-            Self::Stream(_) => Vec::new(),
+            Self::Stream(_) => None,
+        }
+    }
+
+    /// Its channels that have had messages of a queue.
+    pub(super) fn serving_channels(&self) -> usize {
+        match self {
+            Self::Amqp(client) => client.serving_channels(),
+            Self::Stream(_) => 0,
         }
     }
 

@@ -7,9 +7,9 @@ use crate::serve::messages;
 use leveret_client::{HeldDelivery, HeldPlace};
 use leveret_cluster::Env as _;
 use leveret_management::api::{Actor, HeldAt, HeldLook, HeldMessage, Holder, LookedAt};
-use leveret_node::ConnectionStatus;
+use leveret_node::Holding;
 use leveret_queue_host::quorum::protocol::Fetched;
-use leveret_shell::node::{Which, holders_of, some_connections};
+use leveret_shell::node::{Which, holding_connections, some_connections};
 use leveret_types::limits::QUEUE_LOOK_BYTES;
 use leveret_types::{ConsumerId, Message, Now, ProtocolError, QueueId};
 use std::time::Instant;
@@ -30,16 +30,14 @@ fn looked_at(message: &Message) -> LookedAt {
 }
 
 /// A held message as an operator is told who holds it.
-fn holder(of: &ConnectionStatus, held: &HeldDelivery, now: Now) -> Holder {
-    let mut consumers = of.consumers.iter();
-    let consumer = consumers.find(|consumer| consumer.id == held.place.subscription);
+fn holder(of: &Holding, held: &HeldDelivery, consumer_tag: Option<&str>, now: Now) -> Holder {
     let place = held.place;
     Holder {
         at: HeldAt(place.subscription.0, place.priority_log, place.index),
-        connection: of.name.clone(),
+        connection: of.connection.clone(),
         user: of.user.clone(),
         channel: held.channel.0,
-        consumer_tag: consumer.map(|consumer| consumer.tag.clone()),
+        consumer_tag: consumer_tag.map(str::to_owned),
         delivery_tag: held.tag,
         redelivered: held.redelivered,
         since_ms: wall_ms(held.since_ms, now),
@@ -109,9 +107,10 @@ impl Admin {
         let mut places: Vec<_> = held.iter().map(place).collect();
         places.sort_unstable();
         let now = self.broker.now();
-        let holding = holders_of(&self.broker, &places.into());
-        let all = holding.iter().flat_map(|(connection, held)| {
-            held.iter().map(move |held| holder(connection, held, now))
+        let holding = holding_connections(&self.broker, &places.into());
+        let all = holding.iter().flat_map(|of| {
+            let held = of.deliveries.iter();
+            held.map(move |(held, tag)| holder(of, held, tag.as_deref(), now))
         });
         all.collect()
     }
