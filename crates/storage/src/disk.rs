@@ -176,6 +176,8 @@ impl Content {
 
 #[derive(Debug, Default)]
 struct MemoryDiskState {
+    /// Folders that were made; a file that is created brings its own.
+    folders: BTreeSet<PathBuf>,
     files: BTreeMap<PathBuf, Arc<Mutex<Content>>>,
     /// Files that were deleted while somebody may have had them open.
     deleted: Vec<Weak<Mutex<Content>>>,
@@ -256,6 +258,7 @@ impl MemoryDisk {
             .collect();
         Self(Arc::new(Mutex::new(MemoryDiskState {
             files,
+            folders: state.folders.clone(),
             ..MemoryDiskState::default()
         })))
     }
@@ -285,7 +288,9 @@ impl Disk for MemoryDisk {
     type File = MemoryFile;
     type Lock = MemoryLock;
 
-    fn create_dir_all(&self, _: &Path) -> io::Result<()> {
+    fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
+        let folders = dir.ancestors().map(Path::to_owned);
+        locked(&self.0).folders.extend(folders);
         Ok(())
     }
 
@@ -311,6 +316,10 @@ impl Disk for MemoryDisk {
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         let mut state = locked(&self.0);
+        let folder = to.parent().unwrap_or(to);
+        if from.parent() != Some(folder) && !state.folders.contains(folder) {
+            return Err(missing(folder));
+        }
         let bytes = state.files.remove(from).ok_or_else(|| missing(from))?;
         state.files.insert(to.to_owned(), bytes);
         Ok(())

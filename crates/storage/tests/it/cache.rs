@@ -61,6 +61,20 @@ fn volatile_bodies_go_to_segments_when_they_exceed_the_cache_by_a_byte() {
 
 /// Durable ones are let go as soon as they are on the disk: no page-out helps against them.
 #[test]
+fn volatile_bodies_that_are_taken_at_once_take_no_more_than_the_cache() {
+    let mut store = with_cache_of(4);
+    for n in 0..40 {
+        let shard = &mut store.shards[0];
+        let body = shard.body(Durability::Volatile, &[&payload(n, CHUNK_BYTES)]);
+        shard.append(A, body, CHUNK_BYTES as u32);
+        shard.settle(A, n..n + 1, CHUNK_BYTES as u64);
+    }
+    // One more still gathers.
+    let cached = store.shards[0].stats().cached_bytes;
+    assert!(cached < 6 * CHUNK_BYTES, "{cached}");
+}
+
+#[test]
 fn volatile_bodies_stay_while_durable_ones_take_half_of_the_cache() {
     let mut store = with_cache_of(4);
     fill_durable(&mut store, 4);

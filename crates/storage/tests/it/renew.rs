@@ -80,6 +80,19 @@ fn a_crash_leaves_the_old_log_or_the_new_one() {
 }
 
 #[test]
+fn what_the_old_log_had_in_segments_is_not_counted_as_alive() {
+    let world = World::new();
+    let mut store = with_a_first_life(&world);
+    flush_all(&mut store);
+    let alive = |store: &Store<MemoryDisk>| store.shards[0].stats().segment_live_bytes;
+    let both = alive(&store);
+    store.shards[0].renew_log(A);
+    // Of 160 entries 10 are the other log's.
+    let left = alive(&store);
+    assert!(left > 0 && left < both / 10, "{left} of {both}");
+}
+
+#[test]
 fn an_id_is_used_over_and_over_while_files_of_the_log_are_recycled() {
     let world = World::with_wal_files_of(64 * 1024);
     let (mut store, _) = world.open();

@@ -245,6 +245,24 @@ fn journaled(chunks: u64) -> (MemoryDisk, StreamFiles<MemoryDisk>) {
 }
 
 #[test]
+fn a_journal_whose_making_was_broken_off_is_made_anew_under_its_name() {
+    let (disk, mut files) = journaled(1);
+    for stream in [FIRST, SECOND] {
+        files.sync(stream).unwrap();
+    }
+    drop(files);
+    let journal = path_of(&disk, "streams-0.journal");
+    assert!(disk.tamper(&journal, |bytes| bytes.truncate(100)));
+    let mut files = open(&disk);
+    for stream in [FIRST, SECOND] {
+        newest(&mut files, stream);
+    }
+    append_to_all(&mut files, &[FIRST, SECOND], 1, 100);
+    files.sync_together(&[FIRST, SECOND]).unwrap();
+    assert_eq!(batches(&disk).len(), 1);
+}
+
+#[test]
 fn streams_start_on_a_full_disk_that_writes_elsewhere_what_the_journal_has() {
     let (disk, files) = journaled(10);
     drop(files);
