@@ -307,8 +307,14 @@ impl Session {
         self.publishers.weigh();
     }
 
+    /// Publishes were not taken. Where the stream knows nothing of their publisher, it has lost its
+    /// leader, which the client is about to be told: they are left unanswered, as those behind that
+    /// news are.
     pub(crate) fn refused(&mut self, number: PublisherId, ids: &[u64], refusal: &Refusal) {
-        if let Some((publisher_id, publisher)) = self.publishers.settled(number, ids.len()) {
+        let settled = self.publishers.settled(number, ids.len());
+        if let Some((publisher_id, publisher)) = settled
+            && *refusal != Refusal::Id
+        {
             publisher.errored += ids.len() as u64;
             self.publish_failed(publisher_id, ids, code_of(refusal));
         }

@@ -1,7 +1,7 @@
 //! What publishers send while their stream gets another leader.
 
 use super::{Play, declare, publish};
-use leveret_stream::Event;
+use leveret_stream::{Event, Refusal};
 use leveret_types::QueueId;
 use leveret_types::limits::STREAM_LOST_PUBLISHER_MS;
 
@@ -34,6 +34,22 @@ fn what_was_sent_before_a_client_knew_that_a_leader_was_lost_is_not_refused() {
     ]);
     play.bytes(publish(1, &[5]));
     play.expect(&["! publish 7 [5] [None]"]);
+}
+
+#[test]
+fn what_reaches_a_leader_that_has_just_gone_is_left_unanswered() {
+    let mut play = Play::with_stream();
+    play.bytes(publish(1, &[5, 6]));
+    play.expect(&["! publish 7 [5, 6] [None, None]"]);
+    let publisher = play.node.publishers[0];
+    play.hear(Event::Refused {
+        publisher,
+        ids: vec![5, 6],
+        refusal: Refusal::Id,
+    });
+    play.expect(&[]);
+    play.hear(Event::Lost { stream: QueueId(7) });
+    play.expect(&["! no reader of 7", "> gone s STREAM_NOT_AVAILABLE"]);
 }
 
 #[test]
