@@ -6,9 +6,9 @@
 
 use leveret_metadata::Catalogue;
 use leveret_types::QueueId;
-use leveret_types::limits::FLOWS_MAX;
+use leveret_types::limits::{FLOWS_MAX, PUBLISHED_PLACES_NODE_MAX};
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What comes to a queue from an exchange.
@@ -44,7 +44,47 @@ impl Flow {
 
 /// What comes to queues of this node's clients, by queue and exchange; no more than [`FLOWS_MAX`].
 #[derive(Debug, Default)]
-pub struct Flows(Mutex<Known>);
+pub struct Flows {
+    known: Mutex<Known>,
+    /// Places that connections have taken for what they publish.
+    places: Arc<AtomicUsize>,
+}
+
+/// Places that a connection has taken of the node's [`PUBLISHED_PLACES_NODE_MAX`]; they are given
+/// back when it is gone.
+#[derive(Debug, Default)]
+pub(crate) struct Places {
+    taken: usize,
+    of_node: Option<Arc<AtomicUsize>>,
+}
+
+impl Places {
+    /// Takes one more; `false` if the node has none left.
+    pub(crate) fn take(&mut self, flows: &Flows) -> bool {
+        let of_node = self
+            .of_node
+            .get_or_insert_with(|| Arc::clone(&flows.places));
+        let one_more = |taken| (taken < PUBLISHED_PLACES_NODE_MAX).then_some(taken + 1);
+        let took = of_node.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
+        self.taken += usize::from(took.is_ok());
+        took.is_ok()
+    }
+
+    /// Gives back all but so many.
+    pub(crate) fn keep(&mut self, kept: usize) {
+        let given_back = self.taken.saturating_sub(kept);
+        self.taken -= given_back;
+        if let Some(of_node) = &self.of_node {
+            of_node.fetch_sub(given_back, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for Places {
+    fn drop(&mut self) {
+        self.keep(0);
+    }
+}
 
 type Exchange = (Arc<str>, Arc<str>);
 
@@ -158,7 +198,7 @@ impl Flows {
     }
 
     fn lock(&self) -> MutexGuard<'_, Known> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -192,6 +232,21 @@ mod tests {
         };
         let declared = catalogue.apply(&queue).expect("a queue");
         (catalogue, declared.queue.expect("its number"))
+    }
+
+    #[test]
+    fn connections_share_the_places_of_a_node_and_give_theirs_back() {
+        let flows = Flows::default();
+        let (mut one, mut other) = (Places::default(), Places::default());
+        for _ in 1..PUBLISHED_PLACES_NODE_MAX {
+            assert!(one.take(&flows));
+        }
+        assert!(other.take(&flows), "the last one");
+        assert!(!other.take(&flows) && !one.take(&flows));
+        one.keep(PUBLISHED_PLACES_NODE_MAX - 2);
+        assert!(other.take(&flows) && !other.take(&flows));
+        drop(other);
+        assert!(one.take(&flows) && one.take(&flows) && !one.take(&flows));
     }
 
     #[test]

@@ -22,6 +22,53 @@ impl Outboxes {
     pub fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
     }
+
+    /// Bytes that may wait at one connection before its next delivery does.
+    pub fn bytes_max_each(&self) -> usize {
+        match self.bytes() >= OUTBOXES_BYTES_MAX {
+            true => OUTBOX_BYTES_SCARCE,
+            false => OUTBOX_BYTES_MAX,
+        }
+    }
+}
+
+/// What waits at one connection for which no queue takes credit: deliveries of streams.
+#[derive(Debug, Default)]
+pub struct StreamOutbox {
+    node: Option<Arc<Outboxes>>,
+    /// Bytes that it has there.
+    counted: usize,
+}
+
+impl StreamOutbox {
+    /// From now on it counts towards what all connections of the node have.
+    pub fn count_in(&mut self, node: &Arc<Outboxes>) {
+        self.node.get_or_insert_with(|| Arc::clone(node));
+    }
+
+    /// So many bytes wait there now.
+    pub fn note(&mut self, waiting: usize) {
+        let counts = waiting.saturating_sub(OUTBOX_BYTES_SCARCE);
+        let before = std::mem::replace(&mut self.counted, counts);
+        if let Some(node) = &self.node
+            && counts != before
+        {
+            node.bytes.fetch_add(counts, Ordering::Relaxed);
+            node.bytes.fetch_sub(before, Ordering::Relaxed);
+        }
+    }
+
+    /// Bytes that may wait before the next delivery does.
+    pub fn bytes_max(&self) -> usize {
+        let node = self.node.as_ref();
+        node.map_or(OUTBOX_BYTES_MAX, |node| node.bytes_max_each())
+    }
+}
+
+impl Drop for StreamOutbox {
+    fn drop(&mut self) {
+        self.note(0);
+    }
 }
 
 /// Shared by a connection and the shards that deliver to it. Shards take, the connection gives back
@@ -47,10 +94,8 @@ impl Link {
     /// Bytes that may be on their way before the next delivery waits. Where that is less than there
     /// are, the client has some yet to take: it is told to go on when it has.
     fn bytes_max(&self) -> usize {
-        match self.node.get() {
-            Some(node) if node.bytes() >= OUTBOXES_BYTES_MAX => OUTBOX_BYTES_SCARCE,
-            _ => OUTBOX_BYTES_MAX,
-        }
+        let node = self.node.get();
+        node.map_or(OUTBOX_BYTES_MAX, |node| node.bytes_max_each())
     }
 
     /// Takes credit for one delivery; false, and remembered as congested, if there is none left.
@@ -314,6 +359,32 @@ mod tests {
         assert!(link.give(OUTBOX_MESSAGES_MAX / 2, OUTBOX_MESSAGES_MAX / 2));
         assert!(!link.give(1, 1), "told once");
         assert!(link.take(1));
+    }
+
+    #[test]
+    fn readers_of_streams_that_read_nothing_hold_so_much_together() {
+        const MESSAGE: usize = 1_000;
+        let node = Arc::new(Outboxes::default());
+        let fill = || {
+            let mut outbox = StreamOutbox::default();
+            outbox.count_in(&node);
+            let mut waiting = 0;
+            while waiting < outbox.bytes_max() {
+                waiting += MESSAGE;
+            }
+            outbox.note(waiting);
+            (outbox, waiting)
+        };
+        let mut stuck: Vec<(StreamOutbox, usize)> = (0..300).map(|_| fill()).collect();
+        let total: usize = stuck.iter().map(|(_, waiting)| waiting).sum();
+        let most = OUTBOXES_BYTES_MAX + OUTBOX_BYTES_MAX + 300 * (OUTBOX_BYTES_SCARCE + MESSAGE);
+        assert!(total <= most, "{total}");
+        // One more gets what each may have in any case, and all of it once others have gone.
+        assert!(fill().1 < 2 * OUTBOX_BYTES_SCARCE);
+        stuck.iter_mut().for_each(|(outbox, _)| outbox.note(0));
+        assert_eq!(node.bytes(), 0);
+        assert!(fill().1 >= OUTBOX_BYTES_MAX);
+        assert_eq!(node.bytes(), 0, "what is gone counts no more");
     }
 
     #[test]

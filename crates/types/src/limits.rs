@@ -95,7 +95,7 @@ pub const CONNECTIONS_MAX: usize = 65_536;
 /// Consumers of one channel by default (`consumer_max_per_channel`).
 pub const CONSUMERS_PER_CHANNEL_MAX: usize = 10_000;
 /// Unsettled deliveries of a channel that are looked at for the oldest of each consumer: one that
-/// has none among these is not told to have any.
+/// has none among these is not told to have any. And of a connection, for who holds a message.
 pub const UNACKED_LOOKED_AT_MAX: usize = 10_000;
 /// Moments at which publishes of a channel began that are remembered, of those that wait for a
 /// confirm: of 16 bytes each. Before there are more, those of long ago become fewer.
@@ -373,6 +373,8 @@ pub const FLOWS_MAX: usize = 65_536;
 pub const PUBLISHED_WAYS_MAX: usize = 512;
 /// Queues, of all these pairs together, for which they are counted.
 pub const PUBLISHED_QUEUES_MAX: usize = 1_024;
+/// Such pairs and queues of all connections of a node together; further ones are not counted.
+pub const PUBLISHED_PLACES_NODE_MAX: usize = 131_072;
 /// Publishes that a remembered route gathers before they are added to the sums of the node.
 pub const PUBLISHED_GATHERED_MAX: u64 = 1_024;
 /// Samples of one figure in an answer: the age that is asked for, divided by the distance.

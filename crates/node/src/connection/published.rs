@@ -3,7 +3,7 @@
 //! A publish whose route is remembered is counted there, by one addition ([`super::routes`]). What
 //! has gathered comes here when the route is forgotten, another channel uses it, or somebody asks.
 
-use crate::flows::{Flow, Flows};
+use crate::flows::{Flow, Flows, Places};
 use crate::status::PublishedStatus;
 use leveret_metadata::Catalogue;
 use leveret_types::limits::{PUBLISHED_QUEUES_MAX, PUBLISHED_WAYS_MAX};
@@ -11,12 +11,14 @@ use leveret_types::{ChannelId, QueueId};
 use std::sync::Arc;
 
 /// Publishes of a connection by channel and exchange, in this order. Beyond
-/// [`PUBLISHED_WAYS_MAX`] of these, and [`PUBLISHED_QUEUES_MAX`] queues together, nothing is
-/// counted by pairs.
+/// [`PUBLISHED_WAYS_MAX`] of these, and [`PUBLISHED_QUEUES_MAX`] queues together, and beyond what
+/// all connections of the node may have, nothing is counted by pairs.
 #[derive(Debug, Default)]
 pub(super) struct Published {
     ways: Vec<Way>,
     queues: usize,
+    /// One for each of both.
+    places: Places,
     /// The catalogue's generation when it was last looked for queues that are gone.
     swept: u64,
 }
@@ -62,6 +64,7 @@ impl Published {
         let at = match self.find(portion.channel, portion.exchange) {
             Ok(at) => at,
             Err(_) if self.ways.len() >= PUBLISHED_WAYS_MAX => return,
+            Err(_) if !self.places.take(sums.flows) => return,
             Err(at) => {
                 let way = Way {
                     channel: portion.channel,
@@ -82,6 +85,7 @@ impl Published {
             let place = match place {
                 Ok(place) => place,
                 Err(_) if !self.has_room(sums.catalogue.generation()) => continue,
+                Err(_) if !self.places.take(sums.flows) => continue,
                 Err(_) => self.reach(at, *queue, sums),
             };
             let way = &mut self.ways[at];
@@ -116,7 +120,7 @@ impl Published {
     /// Forgets what a channel has published: it is closed.
     pub(super) fn forget(&mut self, channel: ChannelId) {
         self.ways.retain(|way| way.channel != channel);
-        self.queues = self.ways.iter().map(|way| way.queues.len()).sum();
+        self.count_queues();
     }
 
     /// For listings.
@@ -146,9 +150,15 @@ impl Published {
             let is_there = |to: &Reached| to.flow.as_ref().is_none_or(|flow| !flow.has_ended());
             let ways = self.ways.iter_mut();
             ways.for_each(|way| way.queues.retain(is_there));
-            self.queues = self.ways.iter().map(|way| way.queues.len()).sum();
+            self.count_queues();
         }
         self.queues < PUBLISHED_QUEUES_MAX
+    }
+
+    /// Some may be gone.
+    fn count_queues(&mut self) {
+        self.queues = self.ways.iter().map(|way| way.queues.len()).sum();
+        self.places.keep(self.ways.len() + self.queues);
     }
 
     /// A way reaches a queue that it did not before; answers its place.

@@ -2,6 +2,7 @@
 
 use crate::stream_deliveries::Delivered;
 use leveret_queue_host::fixed_map::FixedMap;
+use leveret_queue_host::link::StreamOutbox;
 use leveret_queue_host::stream_reader::Reader;
 use leveret_stream::{BatchBuilder, Command, PublisherId, ReaderId, SharedBatchBuilder};
 use leveret_types::{ConsumerId, QueueId};
@@ -58,6 +59,8 @@ pub(super) struct Streams {
     /// Bytes that were decompressed in this turn: at most
     /// [`leveret_types::limits::STREAM_UNPACK_TURN_BYTES`].
     pub(super) unpacked_bytes: usize,
+    /// What waits to be written, as the node counts it.
+    pub(super) outbox: StreamOutbox,
     /// The entry that is being made.
     pub(super) entry: Vec<u8>,
 }

@@ -15,7 +15,7 @@ use leveret_cluster::streams::StreamNews;
 use leveret_message::{as_amqp091, entry_of, filter_value};
 use leveret_queue_host::stream_reader::Reader;
 use leveret_stream::{BatchBuilder, Command, Event, PublisherId, ReaderId, Refusal, RequestId};
-use leveret_types::limits::{OUTBOX_BYTES_MAX, STREAM_CHUNKS_READ_AHEAD, STREAM_UNPACK_TURN_BYTES};
+use leveret_types::limits::{STREAM_CHUNKS_READ_AHEAD, STREAM_UNPACK_TURN_BYTES};
 use leveret_types::{ConsumerId, Message, Now, ProtocolError, QueueId, ReplyCode};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
@@ -58,8 +58,10 @@ impl<S: Session> Connection<S> {
     /// The output is empty.
     pub(super) fn stream_output_written(&mut self) {
         // Behind an answer that is not durable yet there may be much that was not written.
-        let has_room = self.session.output().len() < OUTBOX_BYTES_MAX;
+        let waiting = self.session.output().len();
         if let Some(streams) = &mut self.streams {
+            streams.outbox.note(waiting);
+            let has_room = waiting < streams.outbox.bytes_max();
             streams.is_due = has_room && streams.readers.values().any(Reader::may_deliver);
         }
     }
@@ -320,6 +322,7 @@ impl<S: Session> Connection<S> {
             env.counters().stream_deliveries.of(stream, is_there)
         };
         let streams = self.streams();
+        streams.outbox.count_in(env.registry().outboxes());
         streams.counts.insert(stream, counts);
         let id = ReaderId(streams.number());
         let mut reader = Reader::new(id, stream, &consume.queue, arguments.first, consume.flow);
@@ -410,7 +413,8 @@ impl<S: Session> Connection<S> {
         };
         let mut budget = STREAM_UNPACK_TURN_BYTES.saturating_sub(streams.unpacked_bytes);
         let (mut is_due, mut delivered) = (false, 0);
-        while self.session.output().len() < OUTBOX_BYTES_MAX {
+        let bytes_max = streams.outbox.bytes_max();
+        while self.session.output().len() < bytes_max {
             let next = reader.next(&mut budget);
             chunks += reader.take_finished();
             let Some((offset, message)) = next else {
@@ -439,7 +443,9 @@ impl<S: Session> Connection<S> {
         }
         let (stream, id) = (reader.stream, reader.id);
         let auto_ack = self.consumers.get(consumer).is_some_and(|of| of.no_ack);
+        let waiting = self.session.output().len();
         let streams = self.streams();
+        streams.outbox.note(waiting);
         if delivered > 0
             && let Some(counts) = streams.counts.get(&stream)
         {
