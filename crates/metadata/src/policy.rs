@@ -8,7 +8,9 @@ use crate::error::CatalogueError;
 use crate::kinds::{Kind, SOURCE};
 use leveret_auth::Pattern;
 use leveret_stream::{StreamSettings, retention_groups};
-use leveret_types::limits::{DELIVERY_LIMIT, TTL_MS_MAX};
+use leveret_types::limits::{
+    DELIVERY_LIMIT, STREAM_SEGMENT_BYTES_MAX, STREAM_SEGMENT_BYTES_MIN, TTL_MS_MAX,
+};
 use leveret_types::{DelayedRetry, FieldTable, FieldValue, Overflow, QueueKind, Retried};
 use std::sync::Arc;
 
@@ -582,9 +584,19 @@ fn resolve_queue(kind: QueueKind, arguments: &FieldTable, policy: &FieldTable) -
 }
 
 /// What is in force for a stream. A policy's value that cannot be, which an older version took, is
-/// left out.
+/// left out. RabbitMQ's policies take any size of segments: here the nearest that may be is in
+/// force.
 fn stream_settings(find: impl Fn(&str) -> Option<FieldValue>) -> StreamSettings {
-    let text = |key| Some((key, find(key)?.to_string()));
+    let text = |key| {
+        let value = find(key)?;
+        let bytes = value.as_integer().filter(|_| key == SEGMENT_SIZE);
+        let bytes = bytes.and_then(|bytes| u64::try_from(bytes).ok());
+        let clamp = |bytes: u64| bytes.clamp(STREAM_SEGMENT_BYTES_MIN, STREAM_SEGMENT_BYTES_MAX);
+        Some((
+            key,
+            bytes.map_or_else(|| value.to_string(), |bytes| clamp(bytes).to_string()),
+        ))
+    };
     let mut said: Vec<(&str, String)> = STREAM_KEYS.iter().filter_map(|key| text(*key)).collect();
     loop {
         let pairs = said.iter().map(|(key, value)| (*key, value.as_str()));
@@ -595,11 +607,12 @@ fn stream_settings(find: impl Fn(&str) -> Option<FieldValue>) -> StreamSettings 
     }
 }
 
+const SEGMENT_SIZE: &str = "stream-max-segment-size-bytes";
 /// What arguments, with `x-` before them, and policies say of a stream.
 const STREAM_KEYS: &[&str] = &[
     "max-length-bytes",
     "max-age",
-    "stream-max-segment-size-bytes",
+    SEGMENT_SIZE,
     "stream-filter-size-bytes",
     "flush",
     "flush-interval-ms",

@@ -6,6 +6,7 @@ use leveret_types::FieldValue;
 use leveret_types::limits::{
     STREAM_FILTER_BYTES, STREAM_FILTER_BYTES_MAX, STREAM_RETENTION_ALARM_BYTES,
     STREAM_RETENTION_GROUPS_MAX, STREAM_SEGMENT_BYTES, STREAM_SEGMENT_BYTES_MAX,
+    STREAM_SEGMENT_BYTES_MIN,
 };
 
 /// When what was published is confirmed.
@@ -103,7 +104,8 @@ impl StreamSettings {
                 }
                 "stream-max-segment-size-bytes" => {
                     let bytes = number(value, 1..=STREAM_SEGMENT_BYTES_MAX);
-                    settings.segment_bytes = bytes.ok_or_else(|| wrong(SEGMENT))?;
+                    let bytes = bytes.ok_or_else(|| wrong(SEGMENT))?;
+                    settings.segment_bytes = bytes.max(STREAM_SEGMENT_BYTES_MIN);
                 }
                 "stream-filter-size-bytes" => {
                     let bytes = number(value, 16..=u64::from(STREAM_FILTER_BYTES_MAX));
@@ -228,6 +230,17 @@ mod tests {
         assert_eq!((none.flush, none.segment_bytes), (Flush::Sync, 500_000_000));
         let plain = StreamSettings::from_arguments([("flush", "interval")]).unwrap();
         assert_eq!(plain.flush, Flush::Interval(100));
+    }
+
+    #[test]
+    fn segments_are_no_smaller_than_the_floor() {
+        let floor = STREAM_SEGMENT_BYTES_MIN;
+        for (asked, is) in [(1, floor), (floor, floor), (floor + 1, floor + 1)] {
+            let asked = asked.to_string();
+            let argument = ("stream-max-segment-size-bytes", &asked[..]);
+            let settings = StreamSettings::from_arguments([argument]).unwrap();
+            assert_eq!(settings.segment_bytes, is);
+        }
     }
 
     #[test]

@@ -101,14 +101,21 @@ impl Tracking {
 
     /// Stores a consumer's offset, with the next chunk. Where there are too many already, those are
     /// forgotten that stand where messages have been deleted, which begin with `first`; if there
-    /// are none, the one that was stored longest ago. False if all were stored since the last
-    /// chunk.
-    pub fn set_offset(&mut self, reference: &Reference, offset: u64, first: u64) -> bool {
+    /// are none, the one that was stored longest ago. None of `kept` is forgotten so. False if all
+    /// were stored since the last chunk.
+    pub fn set_offset(
+        &mut self,
+        reference: &Reference,
+        offset: u64,
+        first: u64,
+        kept: &[Reference],
+    ) -> bool {
         if self.offset(reference).is_some() {
             self.offsets.renew(reference);
         } else {
             if self.is_full() {
-                self.forget_before(first);
+                self.renew(kept);
+                self.forget_before(first, kept);
             }
             if self.is_full() && !self.forget_oldest() {
                 return false;
@@ -123,6 +130,17 @@ impl Tracking {
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.offsets.len() + self.new_offsets >= STREAM_OFFSETS_MAX
+    }
+
+    /// Stores the offsets of these names once more: they are the youngest, here and for whoever reads
+    /// the chunks, who does not know what is forgotten here.
+    fn renew(&mut self, names: &[Reference]) {
+        for name in names {
+            if let Some(offset) = self.offset(name) {
+                self.offsets.renew(name);
+                self.changed_offsets.insert(name.clone(), offset);
+            }
+        }
     }
 
     /// False if there is none that has not been stored anew since.
@@ -146,11 +164,13 @@ impl Tracking {
     }
 
     /// Forgets who stands where all messages have been deleted.
-    fn forget_before(&mut self, first: u64) {
+    fn forget_before(&mut self, first: u64, kept: &[Reference]) {
         if first > self.forgot_before {
             self.forgot_before = first;
             let changed = &self.changed_offsets;
-            let stays = |of: &Reference, offset| offset >= first || changed.contains_key(of);
+            let stays = |of: &Reference, offset| {
+                offset >= first || changed.contains_key(of) || kept.contains(of)
+            };
             self.offsets.retain(stays);
         }
     }
@@ -338,7 +358,7 @@ mod tests {
     fn the_bytes_are_those_of_osiris() {
         let mut tracking = Tracking::default();
         tracking.set_sequence(&name("w"), 258);
-        tracking.set_offset(&name("rd"), 3, 0);
+        tracking.set_offset(&name("rd"), 3, 0, &[]);
         assert_eq!(tracking.snapshot(), b"", "no chunk says it yet");
         let changes = b"\0\x01w\0\0\0\0\0\0\x01\x02\x01\x02rd\0\0\0\0\0\0\0\x03";
         assert_eq!(tracking.take_changes(5), changes);
@@ -352,10 +372,10 @@ mod tests {
         let mut tracking = Tracking::default();
         tracking.set_sequence(&name("w"), 1);
         let first = chunk(ChunkKind::User, &tracking.take_changes(7));
-        tracking.set_offset(&name("r"), 40, 0);
+        tracking.set_offset(&name("r"), 40, 0, &[]);
         let second = chunk(ChunkKind::TrackingDelta, &tracking.take_changes(7));
         let mut replayed = Tracking::default();
-        replayed.set_offset(&name("gone with the snapshot"), 1, 0);
+        replayed.set_offset(&name("gone with the snapshot"), 1, 0, &[]);
         let empty = chunk(ChunkKind::TrackingSnapshot, &[]);
         for chunk in [empty, first, second] {
             replayed.replay(&chunk).unwrap();
@@ -395,12 +415,18 @@ mod tests {
         for n in 0..STREAM_OFFSETS_MAX as u64 {
             // The lowest offset is the youngest one.
             let offset = 2 * STREAM_OFFSETS_MAX as u64 - n;
-            assert!(tracking.set_offset(&name(&format!("r{n:05}")), offset, 5));
+            assert!(tracking.set_offset(&name(&format!("r{n:05}")), offset, 5, &[]));
         }
-        assert!(!tracking.set_offset(&name("more"), 7, 5), "all are new");
+        assert!(
+            !tracking.set_offset(&name("more"), 7, 5, &[]),
+            "all are new"
+        );
         drop(tracking.take_changes(2_000));
-        assert!(tracking.set_offset(&name("r00000"), 11, 5), "it is in use");
-        assert!(tracking.set_offset(&name("more"), u64::MAX, 5));
+        assert!(
+            tracking.set_offset(&name("r00000"), 11, 5, &[]),
+            "it is in use"
+        );
+        assert!(tracking.set_offset(&name("more"), u64::MAX, 5, &[]));
         assert_eq!(tracking.offset(&name("r00001")), None);
         for (kept, offset) in [("r00000", 11), ("r00002", 19_998), ("more", u64::MAX)] {
             assert_eq!(tracking.offset(&name(kept)), Some(offset));
@@ -411,7 +437,7 @@ mod tests {
         let mut again = Tracking::default();
         let snapshot = chunk(ChunkKind::TrackingSnapshot, &tracking.snapshot());
         again.replay(&snapshot).unwrap();
-        assert!(again.set_offset(&name("even more"), 7, 5));
+        assert!(again.set_offset(&name("even more"), 7, 5, &[]));
         assert_eq!(again.offset(&name("r00002")), None);
         assert_eq!(again.offset(&name("r00000")), Some(11));
     }
@@ -426,12 +452,12 @@ mod tests {
             assert!(*replica == *tracking);
         };
         for n in 0..STREAM_OFFSETS_MAX as u64 {
-            tracking.set_offset(&name(&format!("r{n:05}")), n, 0);
+            tracking.set_offset(&name(&format!("r{n:05}")), n, 0, &[]);
         }
         say(&mut tracking, &mut replica);
         // One that is new goes before the oldest one, which is stored anew.
         for stored in ["r00000", "new", "r00002", "newer"] {
-            assert!(tracking.set_offset(&name(stored), 9, 0));
+            assert!(tracking.set_offset(&name(stored), 9, 0, &[]));
         }
         say(&mut tracking, &mut replica);
         assert_eq!(tracking.offset(&name("r00001")), None);
@@ -442,11 +468,14 @@ mod tests {
     fn one_name_more_is_stored_for_those_whose_messages_have_been_deleted() {
         let mut tracking = Tracking::default();
         for n in 0..STREAM_OFFSETS_MAX as u64 {
-            assert!(tracking.set_offset(&name(&format!("r{n}")), n, 0));
+            assert!(tracking.set_offset(&name(&format!("r{n}")), n, 0, &[]));
         }
         drop(tracking.take_changes(2_000));
-        assert!(tracking.set_offset(&name("r1"), 500, 2), "it has gone on");
-        assert!(tracking.set_offset(&name("more"), 7, 2));
+        assert!(
+            tracking.set_offset(&name("r1"), 500, 2, &[]),
+            "it has gone on"
+        );
+        assert!(tracking.set_offset(&name("more"), 7, 2, &[]));
         assert_eq!(tracking.offset(&name("r0")), None);
         assert_eq!(tracking.offset(&name("r1")), Some(500));
         assert_eq!(tracking.offset(&name("r2")), Some(2));
@@ -458,19 +487,19 @@ mod tests {
     fn a_forgotten_name_makes_room_for_one_more() {
         let mut tracking = Tracking::default();
         for n in 0..STREAM_OFFSETS_MAX as u64 - 1 {
-            assert!(tracking.set_offset(&name(&format!("r{n}")), n, 0));
+            assert!(tracking.set_offset(&name(&format!("r{n}")), n, 0, &[]));
         }
         drop(tracking.take_changes(2_000));
-        assert!(tracking.set_offset(&name("new"), 1, 0));
-        assert!(tracking.set_offset(&name("r0"), 5, 0));
+        assert!(tracking.set_offset(&name("new"), 1, 0, &[]));
+        assert!(tracking.set_offset(&name("r0"), 5, 0, &[]));
         for (forgotten, comes) in [("new", "a"), ("r0", "b"), ("r1", "c")] {
             assert!(tracking.forget_offset(&name(forgotten)));
             assert!(!tracking.forget_offset(&name(forgotten)));
             assert_eq!(tracking.offset(&name(forgotten)), None);
-            assert!(tracking.set_offset(&name(comes), 1, 0), "{forgotten}");
+            assert!(tracking.set_offset(&name(comes), 1, 0, &[]), "{forgotten}");
             assert_eq!(tracking.offset(&name("r10")), Some(10), "{forgotten}");
         }
-        assert!(tracking.set_offset(&name("more"), 1, 0));
+        assert!(tracking.set_offset(&name("more"), 1, 0, &[]));
         assert_eq!(tracking.offset(&name("r10")), None);
     }
 
@@ -486,6 +515,31 @@ mod tests {
             let mut tracking = Tracking::default();
             let replayed = tracking.replay(&chunk(ChunkKind::TrackingDelta, bad));
             assert_eq!(replayed, Err(TrackingError));
+        }
+    }
+
+    #[test]
+    fn names_that_are_to_be_kept_outlast_any_number_of_others() {
+        let kept = [name("zebra"), name("audit")];
+        let mut tracking = Tracking::default();
+        for (n, name) in kept.iter().enumerate() {
+            assert!(tracking.set_offset(name, n as u64, 0, &kept));
+        }
+        let mut chunks = vec![chunk(ChunkKind::User, &tracking.take_changes(7))];
+        for n in 0..3 * STREAM_OFFSETS_MAX as u64 {
+            // Messages are deleted meanwhile as well.
+            assert!(tracking.set_offset(&name(&format!("m{n}")), 9 + n / 4, n / 5, &kept));
+            if n % 7 == 0 {
+                chunks.push(chunk(ChunkKind::User, &tracking.take_changes(7)));
+            }
+        }
+        chunks.push(chunk(ChunkKind::User, &tracking.take_changes(7)));
+        let mut replayed = Tracking::default();
+        chunks.iter().for_each(|c| replayed.replay(c).unwrap());
+        for tracking in [&tracking, &replayed] {
+            let offsets = kept.each_ref().map(|name| tracking.offset(name));
+            assert_eq!(offsets, [Some(0), Some(1)]);
+            assert!(tracking.offsets.len() <= STREAM_OFFSETS_MAX);
         }
     }
 }

@@ -801,6 +801,18 @@ pub const STREAM_CROWDED_TELL_MS: u64 = 10 * 60 * 1_000;
 /// Milliseconds between two lines in the log that say of one stream that a part of it is damaged
 /// that no other replica has, while readers come to it.
 pub const STREAM_DAMAGE_TELL_MS: u64 = 10 * 60 * 1_000;
+/// Milliseconds that the leader of a stream that is to move waits for what is under way to be
+/// committed, and so many more for another one to lead.
+pub const STREAM_HANDOVER_MS: u64 = 1_000;
+/// Bytes of publishes that it holds meanwhile; with more it takes them.
+pub const STREAM_HANDOVER_BYTES_MAX: usize = STREAM_UNCONFIRMED_BYTES_MAX;
+/// Milliseconds without an append after which it is noted beside a stream's segments how far it is
+/// synced; at most twice as many.
+pub const STREAM_IDLE_MS: u64 = 5_000;
+/// Idle streams for which that is noted in one turn. Others wait [`STREAM_MARKS_MS`].
+pub const STREAM_MARKS_PER_TURN_MAX: usize = 64;
+/// Milliseconds between two turns in which it is noted how far idle streams are synced.
+pub const STREAM_MARKS_MS: u64 = 20;
 /// Bytes of a chunk's filter by default (`stream-filter-size-bytes`).
 pub const STREAM_FILTER_BYTES: u8 = 16;
 /// Bytes of a chunk's filter at most.
@@ -816,6 +828,9 @@ pub const STREAM_RUNS_HELD_MAX: usize = 64;
 pub const STREAM_CREDIT_MAX: u32 = 65_535;
 /// Bytes of a segment file of a stream by default (`stream-max-segment-size-bytes`).
 pub const STREAM_SEGMENT_BYTES: u64 = 500_000_000;
+/// Bytes of a segment file of a stream at least: where less is asked for, it is this. A file takes a
+/// block of most file systems anyway, and with less there is one for each chunk.
+pub const STREAM_SEGMENT_BYTES_MIN: u64 = 4 * 1024;
 /// Bytes of a segment file of a stream at most.
 pub const STREAM_SEGMENT_BYTES_MAX: u64 = 3_000_000_000;
 /// Chunks of a segment file of a stream.

@@ -2,7 +2,9 @@
 
 use crate::world::{World, check};
 use leveret_metadata::{Config, Overflow, QueueSettings};
-use leveret_types::limits::{DELIVERY_LIMIT, TTL_MS_MAX};
+use leveret_types::limits::{
+    DELIVERY_LIMIT, STREAM_SEGMENT_BYTES_MAX, STREAM_SEGMENT_BYTES_MIN, TTL_MS_MAX,
+};
 
 fn refused(definition: &str, text: &str) {
     let mut world = World::new(Config::default());
@@ -270,6 +272,25 @@ fn the_highest_priority_applies() {
         ),
         applies("b")
     );
+}
+
+/// As in RabbitMQ a policy may say any size; the nearest that may be is in force.
+#[test]
+fn a_policys_size_of_segments_is_brought_within_bounds() {
+    for (said, is) in [
+        (0, STREAM_SEGMENT_BYTES_MIN),
+        (STREAM_SEGMENT_BYTES_MIN - 1, STREAM_SEGMENT_BYTES_MIN),
+        (STREAM_SEGMENT_BYTES_MIN + 1, STREAM_SEGMENT_BYTES_MIN + 1),
+        (STREAM_SEGMENT_BYTES_MAX, STREAM_SEGMENT_BYTES_MAX),
+        (1_000_000_000_000, STREAM_SEGMENT_BYTES_MAX),
+    ] {
+        let mut world = World::new(Config::default());
+        world.run("queue s durable x-queue-type=stream");
+        world.run(&format!("policy p s stream-max-segment-size-bytes={said}"));
+        let record = world.catalogue.queue_by_name("/", "s").expect("declared");
+        let settings = record.settings().stream.as_ref().expect("it is a stream");
+        assert_eq!(settings.segment_bytes, is, "{said}");
+    }
 }
 
 /// A request brings no such pattern: an earlier version stored it, or definitions have it.

@@ -600,9 +600,10 @@ fn what_a_named_group_has_not_had_stays_whatever_its_age_and_an_operator_is_told
     store(&mut host, b"search", 105);
     let (first, _, _) = fill(&mut host, 61..62);
     assert!((91..=105).contains(&first.unwrap()), "{first:?}");
+    fill(&mut host, 62..63);
     store(&mut host, b"billing", 629);
     store(&mut host, b"search", 629);
-    let (first, held, alarms) = fill(&mut host, 62..63);
+    let (first, held, alarms) = fill(&mut host, 63..64);
     assert!(first.unwrap() > 500, "{first:?}");
     assert_eq!((held, alarms.as_slice()), (0, &[(stream, None)][..]));
     // Without groups size alone decides.
@@ -611,8 +612,52 @@ fn what_a_named_group_has_not_had_stays_whatever_its_age_and_an_operator_is_told
         ..settings
     };
     host.set_settings(stream, settings);
-    let (first, held, _) = fill(&mut host, 63..90);
+    let (first, held, _) = fill(&mut host, 64..90);
     assert!(first.unwrap() > 800 && held == 0, "{first:?}");
+}
+
+/// Whatever a group says, it has had nothing that is not there yet.
+#[test]
+fn a_named_group_with_an_offset_beyond_the_end_holds_what_comes() {
+    let mut host = host(&MemoryDisk::new());
+    let stream = QueueId(1);
+    let settings = StreamSettings {
+        bytes_max: Some(2_000),
+        segment_bytes: 1_000,
+        retention_groups: leveret_stream::retention_groups("billing").unwrap(),
+        ..StreamSettings::default()
+    };
+    host.begin(stream, settings).unwrap();
+    declare(&mut host, stream);
+    let store = |host: &mut StreamHost<MemoryDisk>, group: &'static [u8], offset| {
+        let reference = leveret_stream::Reference::new(group.into()).unwrap();
+        let by = StoredBy::Anyone;
+        let store = Command::StoreOffset {
+            stream,
+            reference: reference.clone(),
+            offset,
+            by,
+        };
+        give(host, Now::both(0), store);
+        let tracking = host.tracking(stream);
+        tracking.and_then(|tracking| tracking.offset(&reference))
+    };
+    assert_eq!(store(&mut host, b"billing", 1 << 63), None, "it is empty");
+    let fill = |host: &mut StreamHost<MemoryDisk>, rounds: std::ops::Range<u64>| {
+        for round in rounds {
+            let ids = round * 10..round * 10 + 10;
+            give(host, Now::both(round), publish(stream, ids));
+            end_turn(host, Now::both(round));
+        }
+        host.expire(Now::both(0));
+        end_turn(host, Now::both(0));
+        let (_, stats) = host.stats().next().unwrap();
+        stats.first_chunk.unwrap()
+    };
+    assert_eq!(fill(&mut host, 0..20), 0);
+    assert_eq!(store(&mut host, b"billing", 1 << 63), Some(199));
+    assert_eq!(store(&mut host, b"others", 1 << 63), Some(1 << 63));
+    assert!((150..=199).contains(&fill(&mut host, 20..60)));
 }
 
 /// A leader without followers in reach does not know what is committed.

@@ -124,8 +124,13 @@ impl Stream {
 
     pub(super) fn store_offset(&mut self, now: Now, reference: &Reference, offset: u64) {
         let first = self.segments.first_offset().unwrap_or(0);
+        let kept = &self.settings.retention_groups;
+        let Some(offset) = self.plausible(reference, offset) else {
+            self.offset_counts.refused += 1;
+            return;
+        };
         let is_one_more = self.tracking.offset(reference).is_none() && self.tracking.is_full();
-        if self.tracking.set_offset(reference, offset, first) {
+        if self.tracking.set_offset(reference, offset, first, kept) {
             self.rates.stored(reference, now.monotonic_ms, offset);
             self.tracking_schedule.changed(now);
         } else {
@@ -134,6 +139,15 @@ impl Stream {
         // Where those went that stand where messages have been deleted, nobody minds.
         if is_one_more && self.tracking.is_full() {
             self.offset_counts.crowded += 1;
+        }
+    }
+
+    /// The offset as it is stored. A group that retention waits for has had nothing that is not
+    /// there: with an offset beyond the end it would hold nothing of what comes.
+    fn plausible(&self, reference: &Reference, offset: u64) -> Option<u64> {
+        match self.settings.retention_groups.contains(reference) {
+            true => Some(offset.min(self.next_offset.checked_sub(1)?)),
+            false => Some(offset),
         }
     }
 
