@@ -14,6 +14,7 @@
 
 mod carry;
 mod damage;
+mod marks;
 mod outside;
 mod reads;
 mod replicas;
@@ -30,8 +31,9 @@ use leveret_stream::{
     Command, Effect, Events, Flush, GroupOffset, Reference, Refusal, ReplicaEvent, RetentionAlarm,
     SessionId, Stream, StreamSettings, StreamStats,
 };
-use leveret_types::limits::STREAM_CROWDED_TELL_MS;
+use leveret_types::limits::{STREAM_CROWDED_TELL_MS, STREAM_IDLE_MS};
 use leveret_types::{Now, QueueId};
+use marks::Marks;
 use outside::Outside;
 use reads::Reads;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -65,6 +67,10 @@ struct Hosted {
     has_met_damage: bool,
     /// When it is due, as [`StreamHost`] knows it.
     noted_due_ms: Option<u64>,
+    /// When it was written to last.
+    written_ms: Option<u64>,
+    /// Whether it is looked at whether it is idle.
+    is_watched: bool,
 }
 
 impl Hosted {
@@ -146,6 +152,7 @@ pub struct StreamHost<D: Disk> {
     syncs: Vec<StreamSync<D>>,
     is_disk_full: bool,
     tails: Tails,
+    marks: Marks,
     /// Whether groups hold too much of a stream, where that has changed.
     held: Vec<(QueueId, Option<RetentionAlarm>)>,
     /// Streams that keep as many offsets of consumers as they may, and how many more came.
@@ -196,6 +203,7 @@ impl<D: Disk> StreamHost<D> {
             syncs: Vec::new(),
             is_disk_full: false,
             tails: Tails::default(),
+            marks: Marks::default(),
             held: Vec::new(),
             crowded: Vec::new(),
             outside: Outside::default(),
@@ -258,6 +266,11 @@ impl<D: Disk> StreamHost<D> {
 
     fn host(&mut self, id: QueueId, machine: Stream) {
         self.runs += 1;
+        // What was found is synced now.
+        let has_files = self.files.last_segment(id).is_some();
+        if has_files {
+            self.marks.look_soon(id);
+        }
         let hosted = Hosted {
             machine,
             run: self.runs,
@@ -273,6 +286,8 @@ impl<D: Disk> StreamHost<D> {
             damage_told_ms: None,
             has_met_damage: false,
             noted_due_ms: None,
+            written_ms: None,
+            is_watched: has_files,
         };
         self.active.insert(id);
         let before = self.streams.insert(id, hosted);
@@ -359,7 +374,8 @@ impl<D: Disk> StreamHost<D> {
         if !self.touched.is_empty() && !self.is_disk_full || self.reads.can_resume() {
             return Some(0);
         }
-        self.due.first().map(|(at, _)| *at)
+        let streams = self.due.first().map(|(at, _)| *at);
+        streams.into_iter().chain(self.marks.due_ms()).min()
     }
 
     /// Deletes with the next turn what is too old in all streams. For now and then.
@@ -456,6 +472,7 @@ impl<D: Disk> StreamHost<D> {
         }
         self.syncs.extend(self.files.begin_journal_syncs()?);
         self.bound_ahead(&touched);
+        self.mark_idle(now)?;
         for id in touched {
             self.note_due(id);
             self.active.insert(id);
@@ -576,6 +593,24 @@ impl<D: Disk> StreamHost<D> {
     }
 
     /// Whether all that a stream had to write is written.
+    /// Notes how far streams are synced that are idle.
+    fn mark_idle(&mut self, now: Now) -> Result<(), Fatal> {
+        for id in self.marks.take_due(now) {
+            let Some(hosted) = self.streams.get_mut(&id) else {
+                continue;
+            };
+            let is_synced = hosted.sync_at_ms.is_none() && !hosted.is_syncing;
+            let idle_from_ms = hosted.written_ms.map_or(0, |at_ms| at_ms + STREAM_IDLE_MS);
+            if !is_synced || now.monotonic_ms < idle_from_ms {
+                self.marks.wait(now, id);
+                continue;
+            }
+            hosted.is_watched = false;
+            self.files.mark_durable(id)?;
+        }
+        Ok(())
+    }
+
     fn write(
         &mut self,
         now: Now,
@@ -682,6 +717,10 @@ impl<D: Disk> StreamHost<D> {
             return Ok(());
         };
         match hosted.machine.settings().flush {
+        hosted.written_ms = Some(now.monotonic_ms);
+        if !std::mem::replace(&mut hosted.is_watched, true) {
+            self.marks.wait(now, id);
+        }
             Flush::Sync => self.files.make_durable(id)?,
             Flush::Interval(ms) => {
                 hosted.sync_at_ms.get_or_insert(now.monotonic_ms + ms);

@@ -147,6 +147,18 @@ pub struct Recovered {
     pub newest: Vec<SharedChunk>,
 }
 
+    /// The offset behind the newest chunk; more where chunks are damaged behind that one.
+    pub next_offset: u64,
+}
+
+impl Recovered {
+    /// The offset that it goes on with.
+    fn goes_on_with(&self) -> u64 {
+        let last = self.newest.last().map(|chunk| chunk.header().next_offset());
+        let empty_from = || self.segments.last().map(|segment| segment.first_offset);
+        let known = last.or_else(empty_from).unwrap_or(0);
+        known.max(self.next_offset)
+    }
 /// Events, each for one session.
 pub type Events = Vec<(SessionId, Event)>;
 
@@ -196,8 +208,7 @@ impl Stream {
         }
         let last = recovered.newest.last().map(SharedChunk::header);
         let segments = Segments::new(recovered.segments);
-        let empty_from = segments.last().map_or(0, |segment| segment.first_offset);
-        let next_offset = last.map_or(empty_from, ChunkHeader::next_offset);
+        let next_offset = recovered.goes_on_with();
         Ok(Self {
             id,
             epoch: 1,
@@ -462,6 +473,7 @@ impl Stream {
             self.expire(now);
         }
         let is_due = begins || self.tracking_schedule.is_snapshot_due();
+            || self.is_last_segment_damaged()
         // With nothing to be kept every chunk is a start for replays.
         if is_due && !self.tracking.is_empty() {
             self.tracking_schedule.begin_snapshot();

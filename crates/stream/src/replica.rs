@@ -172,7 +172,8 @@ pub enum ReplicaEvent {
         /// It is at or behind this offset, in the same segment.
         from: u64,
     },
-    /// A follower has cut what its leader does not have, or copies the stream anew.
+    /// A follower has cut what its leader does not have, or copies the stream anew. Nothing of it
+    /// was committed that this replica knew of, but what it has damaged and copies again.
     Cut {
         /// The offset behind what was left; 0 of one that is copied anew.
         next_offset: u64,

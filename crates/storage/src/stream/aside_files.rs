@@ -100,7 +100,10 @@ fn what(name: &str) -> AsideWhat {
         let messages = parse_name(name);
         let messages = messages.map(|(stream, from)| AsideWhat::Messages { stream, from });
         let newest = parse_newest_name(name);
-        let newest = newest.map(|(stream, from)| AsideWhat::Newest { stream, from });
+        let newest = newest.map(|(stream, newest)| AsideWhat::Newest {
+            stream,
+            from: newest.segment,
+        });
         messages.or(newest).or_else(|| {
             let stream = parse_replica_name(name)?;
             Some(AsideWhat::Replica { stream })

@@ -3,7 +3,7 @@
 use crate::disk::{Disk, DiskFile, zeros};
 use crate::error::{Fatal, OpenError, WalError};
 use crate::stream::format::{
-    FileHead, RECORDS_START, RecordHead, parse_name, parse_newest_name, parse_replica_name,
+    FileHead, Newest, RECORDS_START, RecordHead, parse_name, parse_newest_name, parse_replica_name,
 };
 use crate::stream::journal::Journal;
 use crate::stream::open::OpenFiles;
@@ -32,8 +32,8 @@ pub(crate) struct StreamState {
     /// First offsets of its segments, ascending.
     pub(crate) segments: Vec<u64>,
     pub(crate) last: Option<LastSegment>,
-    /// The segment that is named as the one that was begun last.
-    pub(crate) newest: Option<u64>,
+    /// What is noted of the segment that was begun last.
+    pub(crate) newest: Option<Newest>,
     /// The offset after the last record.
     pub(crate) next_offset: u64,
     /// The offset below which all is synced, in its segments or in the journal.

@@ -197,14 +197,45 @@ pub(crate) fn parse_name(name: &str) -> Option<(QueueId, u64)> {
     parse_segment_name(name, SUFFIX)
 }
 
-/// The name of the empty file that says which segment was begun last.
-pub(crate) fn newest_file_name(stream: QueueId, first_offset: u64) -> String {
-    segment_name(stream, first_offset, NEWEST_SUFFIX)
+/// What the name of an empty file says of the segment that was begun last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Newest {
+    /// Its first offset.
+    pub(crate) segment: u64,
+    /// The stream's mark: all below this offset was synced.
+    pub(crate) durable: Option<u64>,
 }
 
-/// Which segment such a file names; `None` if it is none.
-pub(crate) fn parse_newest_name(name: &str) -> Option<(QueueId, u64)> {
-    parse_segment_name(name, NEWEST_SUFFIX)
+impl Newest {
+    /// The segment, of which nothing is said.
+    pub(crate) const fn of(segment: u64) -> Self {
+        Self {
+            segment,
+            durable: None,
+        }
+    }
+}
+
+/// The name of the empty file that says which segment was begun last.
+pub(crate) fn newest_file_name(stream: QueueId, newest: Newest) -> String {
+    let Newest { segment, durable } = newest;
+    match durable {
+        None => segment_name(stream, segment, NEWEST_SUFFIX),
+        Some(durable) => {
+            let suffix = format!("-{durable:020}{NEWEST_SUFFIX}");
+            segment_name(stream, segment, &suffix)
+        }
+    }
+}
+
+/// What such a file says; `None` if it is none.
+pub(crate) fn parse_newest_name(name: &str) -> Option<(QueueId, Newest)> {
+    let mut parts = name.strip_suffix(NEWEST_SUFFIX)?.split('-');
+    let stream = QueueId(u64::from_str_radix(parts.next()?, 16).ok()?);
+    let segment = parts.next()?.parse().ok()?;
+    let durable = parts.next().map(str::parse).transpose().ok()?;
+    let newest = Newest { segment, durable };
+    (newest_file_name(stream, newest) == name).then_some((stream, newest))
 }
 
 fn segment_name(stream: QueueId, first_offset: u64, suffix: &str) -> String {
@@ -222,9 +253,9 @@ fn parse_segment_name(name: &str, suffix: &str) -> Option<(QueueId, u64)> {
 
 /// Whose file it is by its name; `None` if it is no stream's.
 pub(crate) fn stream_of(name: &str) -> Option<QueueId> {
-    let of_segment = parse_name(name).or_else(|| parse_newest_name(name));
+    let of_segment = parse_name(name).map(|(stream, _)| stream);
     of_segment
-        .map(|(stream, _)| stream)
+        .or_else(|| parse_newest_name(name).map(|(stream, _)| stream))
         .or_else(|| parse_replica_name(name))
 }
 
@@ -283,8 +314,16 @@ mod tests {
             "0000000000000102-00000000000000000007.stream"
         );
         assert_eq!(
-            newest_file_name(FILE.stream, 7),
+            newest_file_name(FILE.stream, Newest::of(7)),
             "0000000000000102-00000000000000000007.newest"
+        );
+        let marked = Newest {
+            segment: 7,
+            durable: Some(12),
+        };
+        assert_eq!(
+            newest_file_name(FILE.stream, marked),
+            "0000000000000102-00000000000000000007-00000000000000000012.newest"
         );
     }
 
@@ -342,6 +381,22 @@ mod tests {
     #[test]
     fn only_names_that_are_written_are_read() {
         assert_eq!(parse_name(&file_name(QueueId(9), 3)), Some((QueueId(9), 3)));
+        for durable in [None, Some(0), Some(u64::MAX)] {
+            let newest = Newest {
+                segment: 3,
+                durable,
+            };
+            let name = newest_file_name(QueueId(9), newest);
+            assert_eq!(parse_newest_name(&name), Some((QueueId(9), newest)));
+            assert_eq!(stream_of(&name), Some(QueueId(9)));
+        }
+        for name in [
+            "0000000000000009-00000000000000000003-4.newest",
+            "0000000000000009-00000000000000000003-00000000000000000004-5.newest",
+            "0000000000000009-00000000000000000003-.newest",
+        ] {
+            assert_eq!(parse_newest_name(name), None, "{name}");
+        }
         for name in [
             "9-3.stream",
             "leveret.lock",

@@ -1,9 +1,10 @@
 //! What a stream's files hold after a start: the last segment's end is looked for and read, the
 //! other segments' first records.
 //!
-//! A record says how far the stream was synced when it was written. So of two places where a record
-//! is not what was written one may tell: above that mark it is the torn end of what was being
-//! written, and is cut; below it is corruption, which is reported, kept as it is and never served.
+//! A record says how far the stream was synced when it was written, and so does the mark of a stream
+//! that was idle (see [`super::newest`]). So of two places where a record is not what was written
+//! one may tell: above that it is the torn end of what was being written, and is cut; below it is
+//! corruption, which is reported, kept as it is and never served.
 
 use crate::disk::{Disk, DiskFile};
 use crate::error::OpenError;
@@ -46,7 +47,9 @@ struct End {
     newest: Vec<Found>,
     /// Where the next record goes.
     end: u64,
-    /// How far the stream was synced, as its newest record knows.
+    /// The offset behind the last record, or behind what is damaged there.
+    next_offset: u64,
+    /// How far the stream was synced, as its newest record and its mark know.
     durable: u64,
     damage: Vec<String>,
     damaged_from: Option<u64>,
@@ -77,6 +80,7 @@ impl<D: Disk> StreamFiles<D> {
     ) -> Result<RecoveredStream, OpenError> {
         let mut out = RecoveredStream::default();
         let newest = self.streams.get(&stream).and_then(|state| state.newest);
+        let newest = newest.map(|newest| newest.segment);
         let missing = self.missing_segment(stream);
         if let Some(missing) = missing.filter(|_| !has_replicas) {
             return Err(self.no_segment(stream, missing));
@@ -88,7 +92,8 @@ impl<D: Disk> StreamFiles<D> {
             let file = self.files.get(name).map_err(failed)?;
             match SegmentReader::open(&*file, name, None).map_err(failed)? {
                 Ok(reader) => {
-                    let end = end_of(&reader).map_err(failed)?;
+                    let mark = self.mark(stream, segment);
+                    let end = end_of(&reader, mark).map_err(failed)?;
                     // Whoever goes on with the segment before begins this one again, with all that
                     // must be known without the chunks before it.
                     if end.newest.is_empty() && end.damage.is_empty() && !self.is_only(name) {
@@ -197,7 +202,8 @@ impl<D: Disk> StreamFiles<D> {
             false => 0,
         };
         let last = end.newest.last().map(|(_, record)| record);
-        let next_offset = last.map_or(end.head.first_offset, |last| last.chunk.next_offset());
+        let next_offset = end.next_offset;
+        out.recovered.next_offset = next_offset;
         if let Some(state) = self.streams.get_mut(&stream) {
             state.next_offset = next_offset;
             state.durable = end.head.first_offset;
@@ -250,15 +256,15 @@ impl<D: Disk> StreamFiles<D> {
     }
 }
 
-/// Looks for the end of a segment from its back.
-fn end_of<F: DiskFile>(reader: &SegmentReader<'_, F>) -> io::Result<End> {
+/// Looks for the end of a segment from its back. All below the mark was synced.
+fn end_of<F: DiskFile>(reader: &SegmentReader<'_, F>, mark: Option<u64>) -> io::Result<End> {
     let mut window = WINDOW_BYTES;
     loop {
         let from = reader.end.saturating_sub(window).max(RECORDS_START);
         let records = sound_records(reader, from)?;
         // How far the stream was synced, as the newest record knows it.
         let durable = records.iter().map(|(_, record)| record.durable).max();
-        let durable = durable.unwrap_or(reader.head.first_offset);
+        let durable = durable.max(mark).unwrap_or(reader.head.first_offset);
         let is_durable = |(_, record): &Found| record.chunk.first_offset <= durable;
         // All before a record below the mark was synced: it needs no look.
         let is_anchored = from == RECORDS_START || records.iter().any(is_durable);
@@ -294,36 +300,49 @@ fn cut<F>(reader: &SegmentReader<'_, F>, records: Vec<Found>, durable: u64, from
         head: reader.head,
         newest: Vec::new(),
         end: RECORDS_START,
+        next_offset: reader.head.first_offset,
         durable,
         damage: Vec::new(),
         damaged_from: None,
     };
-    let mut next_offset = reader.head.first_offset;
     for found in records {
         let (position, record) = found;
         // What lies before the window is known to be sound as far as it needs to be.
         let is_first = end.newest.is_empty() && end.damage.is_empty() && from > RECORDS_START;
-        let follows = position == end.end && record.chunk.first_offset == next_offset;
+        let follows = position == end.end && record.chunk.first_offset == end.next_offset;
         if !is_first && !follows {
-            if next_offset >= durable {
+            if end.next_offset >= durable {
                 break;
             }
-            end.damage.push(format!(
-                "offsets {next_offset} to {} of segment {} are damaged on disk, at position {}: \
-                 they are not served, and offsets or sequences that were stored with them may be \
-                 older ones",
-                record.chunk.first_offset.saturating_sub(1),
-                reader.head.first_offset,
-                end.end,
-            ));
-            end.damaged_from.get_or_insert(next_offset);
+            end.note_hole(record.chunk.first_offset);
             end.newest.clear();
         }
         end.end = position + record.stride();
-        next_offset = record.chunk.next_offset();
+        end.next_offset = record.chunk.next_offset();
         end.newest.push(found);
     }
+    if end.next_offset < durable {
+        // What follows is written behind all that was there.
+        end.note_hole(durable);
+        end.end = reader.end.next_multiple_of(SECTOR_BYTES).max(end.end);
+        end.next_offset = durable;
+    }
     end
+}
+
+impl End {
+    /// What was synced is not there, from the end as it is known so far to before this offset.
+    fn note_hole(&mut self, before: u64) {
+        self.damage.push(format!(
+            "offsets {} to {} of segment {} are damaged on disk, at position {}: they are not \
+             served, and offsets or sequences that were stored with them may be older ones",
+            self.next_offset,
+            before.saturating_sub(1),
+            self.head.first_offset,
+            self.end,
+        ));
+        self.damaged_from.get_or_insert(self.next_offset);
+    }
 }
 
 /// Leaves the records from which tracking is replayed.
@@ -377,7 +396,7 @@ mod tests {
         let name = (STREAM, 0);
         let (file, path) = (files.files.get(name).unwrap(), files.files.path(name));
         let reader = SegmentReader::open(&*file, name, None).unwrap().unwrap();
-        let end = end_of(&reader).unwrap();
+        let end = end_of(&reader, None).unwrap();
         assert_eq!(end.newest.len(), 4);
         for (position, record) in &end.newest[1..3] {
             let last = (position + record.bytes()) as usize - 1;

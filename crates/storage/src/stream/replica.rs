@@ -155,14 +155,7 @@ impl<D: Disk> StreamFiles<D> {
     pub fn cut(&mut self, stream: QueueId, next_offset: u64) -> Result<(), Fatal> {
         self.forget_journaled(stream)?;
         self.delete_left_out(stream)?;
-        if let Some(state) = self.streams.get(&stream)
-            && state.newest.is_some_and(|newest| newest >= next_offset)
-        {
-            let mut left = state.segments.iter();
-            let left = left.rfind(|segment| **segment < next_offset).copied();
-            self.name_newest(stream, left)?;
-            self.sync_names()?;
-        }
+        self.name_left_by_cut(stream, next_offset)?;
         // The newest one first: what is left has no gap.
         while let Some(segment) = self.last_segment(stream)
             && segment >= next_offset

@@ -141,15 +141,16 @@ impl<D: Disk> StreamFiles<D> {
         Ok(syncs)
     }
 
-    /// Syncs all streams in their segments and ends the journal: before an orderly end.
+    /// Syncs all streams in their segments, notes that, and ends the journal: before an orderly end.
     ///
     /// # Errors
     /// Must end the process.
     pub fn sync_all(&mut self) -> Result<(), Fatal> {
         let streams: Vec<QueueId> = self.streams.keys().copied().collect();
-        streams
-            .into_iter()
-            .try_for_each(|stream| self.sync(stream))?;
+        for stream in streams {
+            self.sync(stream)?;
+            self.mark_durable(stream)?;
+        }
         self.journal.end()?;
         // A file that came back would be written over what has changed since.
         self.has_new_names = true;

@@ -17,6 +17,7 @@ mod golden;
 mod golden_streams;
 mod inspected;
 mod large;
+mod marked_streams;
 mod missing_segments;
 mod model;
 mod named;

@@ -4,6 +4,7 @@
 
 mod common;
 mod damage;
+mod marks;
 mod readers;
 mod reads;
 mod replicas;

@@ -1,7 +1,7 @@
 //! Reads are handed out: who publishes waits for none, and what becomes of a stream meanwhile harms
 //! nobody.
 
-use crate::common::{declare, end_turn, give, host, publish, subscribe_first};
+use crate::common::{declare, end_turn, give, host, publish, soon_ms, subscribe_first};
 use leveret_storage::MemoryDisk;
 use leveret_stream::{
     BatchBuilder, Command, Event, Events, PublisherId, ReaderId, SharedChunk, StreamSettings,
@@ -94,7 +94,7 @@ fn who_publishes_or_reads_what_is_new_waits_for_no_read() {
     };
     assert!(events.iter().any(is_new), "{events:?}");
     // Nor while the read is under way.
-    assert_eq!((reads.len(), host.due_ms()), (1, None));
+    assert_eq!((reads.len(), soon_ms(&host)), (1, None));
     give(&mut host, NOW, publish(QueueId(2), 21..22));
     assert!(turn(&mut host).0.iter().any(is_new));
     assert_eq!(disk.counts().reads, before);
@@ -132,7 +132,7 @@ fn so_many_reads_are_under_way_and_who_has_waited_longest_comes_next() {
         assert_eq!(readers_of(&mut host, read), [stream]);
     }
     assert_eq!(turn(&mut host).1.len(), 0);
-    assert_eq!(host.due_ms(), None, "nothing is left to do");
+    assert_eq!(soon_ms(&host), None, "nothing is left to do");
 }
 
 #[test]

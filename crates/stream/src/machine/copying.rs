@@ -2,7 +2,7 @@
 
 use super::replicated::{Following, Replica, Role};
 use super::{Effect, Events, Recovered, Stream};
-use crate::chunk::{ChunkError, ChunkHeader, ChunkKind, SharedChunk};
+use crate::chunk::{ChunkError, ChunkKind, SharedChunk};
 use crate::replica::{Attachment, EpochStart, ReplicaEvent, ReplicaMessage, ends};
 use crate::segments::{Segments, stored_bytes};
 use crate::tracking::{Tracking, TrackingError};
@@ -198,11 +198,9 @@ impl Stream {
             tracking.replay(chunk)?;
         }
         self.tracking = tracking;
-        let last = left.newest.last().map(SharedChunk::header);
-        let last = last.copied();
+        self.next_offset = left.goes_on_with();
         self.segments = Segments::new(left.segments);
-        let empty_from = self.segments.last().map_or(0, |last| last.first_offset);
-        self.next_offset = last.as_ref().map_or(empty_from, ChunkHeader::next_offset);
+        let last = left.newest.last().map(SharedChunk::header);
         self.timestamp_ms = last.map_or(self.timestamp_ms, |last| last.timestamp_ms);
         self.tracking_schedule.begin_snapshot();
         self.tail.clear();

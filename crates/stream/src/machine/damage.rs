@@ -60,6 +60,15 @@ impl Stream {
         self.damage.0.range(first..).copied()
     }
 
+    /// Whether nothing is to be appended to the last segment, as it is damaged for good: readers of
+    /// what follows would come to the damage.
+    pub(super) fn is_last_segment_damaged(&self) -> bool {
+        let last = self.segments.last().map(|last| last.first_offset);
+        let has_chunks = |first: &u64| *first < self.next_offset;
+        last.filter(has_chunks)
+            .is_some_and(|first| self.damage.0.range(first..).next().is_some())
+    }
+
     /// The offset at or behind which this replica's log is not trusted until it has been copied
     /// again.
     #[must_use]

@@ -150,12 +150,13 @@ impl Turns {
         for chunk in newest {
             self.copied(0, chunk.header());
         }
-        if newest.is_empty() && first < next_offset {
+        // Also what is damaged behind the newest chunk.
+        if self.sealed_behind(first) < next_offset {
             self.sealed.push_back(Turn {
                 number: 0,
                 next_offset,
-                last_user: None,
-                last_chunk: None,
+                last_user: self.last_user,
+                last_chunk: self.last_chunk,
             });
         }
         if self.committed.next_offset > next_offset || self.committed.last_chunk.is_none() {
@@ -168,6 +169,10 @@ impl Turns {
         }
         let committed = self.committed.next_offset;
         self.sealed.retain(|turn| turn.next_offset > committed);
+    }
+
+    fn sealed_behind(&self, first: u64) -> u64 {
+        self.sealed.back().map_or(first, |turn| turn.next_offset)
     }
 
     /// The log begins anew with this offset.

@@ -49,6 +49,7 @@ impl Disk {
                 .iter()
                 .map(|(chunk, _)| chunk.clone())
                 .collect(),
+            next_offset: 0,
         }
     }
 

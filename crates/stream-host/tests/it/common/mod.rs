@@ -7,6 +7,7 @@ use leveret_stream::{
 use leveret_stream_host::StreamHost;
 use leveret_types::{ConnectionId, Now, QueueId};
 use std::path::Path;
+use leveret_types::limits::STREAM_IDLE_MS;
 
 pub const SESSION: SessionId = SessionId::Connection(ConnectionId(1));
 
@@ -16,6 +17,12 @@ pub fn host(disk: &MemoryDisk) -> StreamHost<MemoryDisk> {
 
 pub fn give(host: &mut StreamHost<MemoryDisk>, now: Now, command: Command) -> Vec<Event> {
     let mut events = Events::new();
+/// When a turn is due for anything but to look whether streams are idle that were written to at 0
+/// or later.
+pub fn soon_ms(host: &StreamHost<MemoryDisk>) -> Option<u64> {
+    host.due_ms().filter(|at_ms| *at_ms < STREAM_IDLE_MS)
+}
+
     host.handle(now, SESSION, command, &mut events);
     events.into_iter().map(|(_, event)| event).collect()
 }
