@@ -43,6 +43,7 @@ fn state(epoch: u64, cut: Option<u64>) -> ReplicaState {
         forgot: false,
         cut,
         damaged: None,
+        fenced: None,
         epochs: Vec::new(),
     }
 }

@@ -32,6 +32,13 @@ impl Hosted {
 
     /// What is damaged here, in words for an operator.
     fn damage(&self) -> Option<String> {
+        if let Some(committed) = self.machine.fenced() {
+            return Some(format!(
+                "the replica on this node knows that all below offset {committed} was committed, \
+                 and the stream's leader has not all of that: it keeps what it has and takes no \
+                 part until it is removed (`rabbitmq-streams delete_replica`)"
+            ));
+        }
         if let Some(from) = self.machine.damage_to_mend() {
             return Some(format!(
                 "the replica on this node is damaged from offset {from} on, and takes no part until \

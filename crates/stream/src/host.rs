@@ -452,6 +452,9 @@ pub struct StreamStats {
     /// Whether something of it cannot be read on this node, or it is not served here, for its files
     /// are damaged. Not told to other nodes.
     pub damaged: bool,
+    /// Whether the replica on this node takes no part, as its leader had not all that was
+    /// committed. Not told to other nodes.
+    pub fenced: bool,
 }
 
 /// What a session hears.

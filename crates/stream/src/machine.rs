@@ -32,6 +32,7 @@ use leveret_types::{NodeId, Now, QueueId};
 mod copying;
 mod damage;
 mod early;
+mod fence;
 mod filling;
 mod groups;
 mod lasting_damage;
@@ -146,7 +147,6 @@ pub struct Recovered {
     /// offsets and sequences.
     pub newest: Vec<SharedChunk>,
 }
-
     /// The offset behind the newest chunk; more where chunks are damaged behind that one.
     pub next_offset: u64,
 }
@@ -159,6 +159,7 @@ impl Recovered {
         let known = last.or_else(empty_from).unwrap_or(0);
         known.max(self.next_offset)
     }
+
 /// Events, each for one session.
 pub type Events = Vec<(SessionId, Event)>;
 
@@ -207,8 +208,8 @@ impl Stream {
             tracking.replay(chunk)?;
         }
         let last = recovered.newest.last().map(SharedChunk::header);
-        let segments = Segments::new(recovered.segments);
         let next_offset = recovered.goes_on_with();
+        let segments = Segments::new(recovered.segments);
         Ok(Self {
             id,
             epoch: 1,
@@ -472,8 +473,8 @@ impl Stream {
             self.effects.push(Effect::BeginSegment { first_offset });
             self.expire(now);
         }
-        let is_due = begins || self.tracking_schedule.is_snapshot_due();
             || self.is_last_segment_damaged()
+        let is_due = begins || self.tracking_schedule.is_snapshot_due();
         // With nothing to be kept every chunk is a start for replays.
         if is_due && !self.tracking.is_empty() {
             self.tracking_schedule.begin_snapshot();
@@ -607,6 +608,7 @@ impl Stream {
     pub const fn tracking(&self) -> &Tracking {
         &self.tracking
     }
+            fenced: self.fenced().is_some(),
 
     /// The stream goes: what its sessions are told.
     pub fn end(&mut self, out: &mut Events) {

@@ -206,6 +206,10 @@ impl Readers {
         self.0.keys().map(|key| key.session)
     }
 
+    pub(crate) fn keys(&self) -> Vec<Key> {
+        self.0.keys().copied().collect()
+    }
+
     /// Readers that could be sent something.
     pub(crate) fn waiting(&self) -> Vec<Key> {
         let waits = |reader: &Reader| reader.credit > 0 && !reader.is_loading;

@@ -203,6 +203,16 @@ pub enum ReplicaMessage {
     /// From whoever elects: promise to take nothing from leaders of older epochs.
     Prepare {
         /// The epoch that is to begin.
+/// What keeps a replica from following a leader: see [`ReplicaEvent::Fenced`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fence {
+    /// All below this offset was committed.
+    pub committed: u64,
+    /// The leader's log is another one from this offset on; `None` where that was found before the
+    /// node started.
+    pub leader_parts_at: Option<u64>,
+}
+
         epoch: Epoch,
     },
     /// Answers it, to the node that asked.

@@ -709,6 +709,7 @@ fn take_stats(from: &mut Reader) -> Result<StreamStats, FrameError> {
         offsets_refused: from.u64()?,
         held_bytes: from.u64()?,
         damaged: false,
+        fenced: false,
     })
 }
 

@@ -7,6 +7,7 @@ use super::{LedStream, StreamThread, StreamThreadEvent};
 use leveret_cluster::ElectionRequest;
 use leveret_cluster::streams::{ReplicaHere, has_room, replica_frame};
 use leveret_storage::Disk;
+use leveret_stream::replica::Fence;
 use leveret_stream::{
     Epoch, Event, Events, ReplicaEvent, ReplicaMessage, ReplicaOrder, ReplicaReport, ReplicaRole,
 };
@@ -281,4 +282,18 @@ impl<D: Disk, C: Fn() -> Now, H: FnMut(Vec<StreamThreadEvent>)> StreamThread<D, 
         let waits = heard.len() > before;
         self.copies.waiting_ms = waits.then_some(now.monotonic_ms + STREAM_WAITING_MS);
     }
+}
+
+/// That a replica is fenced, in words for an operator.
+fn told_of_fence(fence: Fence) -> String {
+    let found = match fence.leader_parts_at {
+        Some(offset) => format!("the stream's leader has another log from offset {offset} on"),
+        None => "a leader of the stream had not all of that before this node started".to_owned(),
+    };
+    format!(
+        "all below offset {} was committed, as this node's replica knows, and {found}: nothing is \
+         cut here, and the replica takes no part until it is removed with `rabbitmq-streams \
+         delete_replica`, which deletes what it has",
+        fence.committed
+    )
 }

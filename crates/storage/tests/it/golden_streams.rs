@@ -51,6 +51,7 @@ fn state() -> ReplicaState {
         forgot: false,
         cut: None,
         damaged: None,
+        fenced: None,
         epochs: vec![EpochStart {
             epoch: Epoch(3),
             first_offset: 0,

@@ -4,6 +4,7 @@
 
 mod common;
 mod damage;
+mod fences;
 mod marks;
 mod readers;
 mod reads;

@@ -11,12 +11,12 @@ use leveret_types::NodeId;
 use leveret_types::limits::STREAM_COPY_BYTES;
 
 /// What a leader says of its log to a follower that attaches.
-struct Parted {
-    at: u64,
-    first_offset: u64,
-    whole_at: u64,
-    committed: u64,
-    epochs: Vec<EpochStart>,
+pub(super) struct Parted {
+    pub(super) at: u64,
+    pub(super) first_offset: u64,
+    pub(super) whole_at: u64,
+    pub(super) committed: u64,
+    pub(super) epochs: Vec<EpochStart>,
 }
 
 /// What a leader sends.
@@ -70,13 +70,14 @@ impl Stream {
         following.said = None;
         replica.attachment = Attachment(replica.attachment.0.wrapping_add(1));
         let (attachment, is_cutting) = (replica.attachment, replica.is_cutting);
+        let is_fenced = replica.state.fenced.is_some();
         let message = ReplicaMessage::Attach {
             epoch: following.epoch,
             attachment,
             ends: ends(&replica.state.epochs, next_offset),
         };
         self.set_following(following);
-        if !is_cutting {
+        if !is_cutting && !is_fenced {
             self.send(following.leader, message);
         }
     }
@@ -107,7 +108,10 @@ impl Stream {
                     committed,
                     epochs,
                 };
-                self.part(following, parted, out);
+                match self.fence_against(&parted) {
+                    Some(fence) => self.fence(fence, out),
+                    None => self.part(following, parted, out),
+                }
             }
             ReplicaMessage::Unattached { attachment, .. } if attachment == current => self.attach(),
             ReplicaMessage::Chunks {

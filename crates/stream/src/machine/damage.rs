@@ -76,9 +76,11 @@ impl Stream {
         self.replica.as_ref()?.state.damaged
     }
 
-    /// Whether something of it cannot be read here.
+    /// Whether something of it cannot be read here, or all of it as it is fenced.
     #[must_use]
     pub fn is_damaged(&self) -> bool {
-        self.damage_to_mend().is_some() || self.damage_for_good().next().is_some()
+        self.damage_to_mend().is_some()
+            || self.damage_for_good().next().is_some()
+            || self.fenced().is_some()
     }
 }

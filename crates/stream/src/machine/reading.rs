@@ -38,8 +38,12 @@ impl Finding {
 
     /// The stream goes: what those hear who have asked.
     pub(super) fn end(&mut self, out: &mut Events) {
+        self.refuse(&Refusal::NotFound, out);
+    }
+
+    pub(super) fn refuse(&mut self, refusal: &Refusal, out: &mut Events) {
         for (session, request) in std::mem::take(&mut self.asked).into_values() {
-            let result = Err(Refusal::NotFound);
+            let result = Err(refusal.clone());
             out.push((session, Event::ResolvedOffset { request, result }));
         }
     }

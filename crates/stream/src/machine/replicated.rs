@@ -1,11 +1,12 @@
 //! A stream as one of several replicas: what the catalogue orders, and what the leader does.
 
+use super::fence::FENCED;
 use super::{Effect, Events, Stream};
 use crate::chunk::SharedChunk;
 use crate::host::{Command, Event, Refusal, SessionId};
 use crate::replica::leading::Leading;
 use crate::replica::{
-    Attachment, Epoch, EpochEnd, EpochStart, LogPosition, ReplicaEvent, ReplicaMessage,
+    Attachment, Epoch, EpochEnd, EpochStart, Fence, LogPosition, ReplicaEvent, ReplicaMessage,
     ReplicaOrder, ReplicaOrigin, ReplicaRole, ReplicaState, ends, parting,
 };
 use leveret_types::NodeId;
@@ -139,6 +140,12 @@ impl Stream {
         self.take_turns(newest);
     }
 
+        if let Some(committed) = self.fenced() {
+            self.report(ReplicaEvent::Fenced(Fence {
+                committed,
+                leader_parts_at: None,
+            }));
+        }
     /// The newest attachment; `None` of a stream of one node alone.
     #[must_use]
     pub fn attachment(&self) -> Option<Attachment> {
@@ -236,6 +243,11 @@ impl Stream {
             }
             _ => return None,
         };
+            Command::Subscribe { .. } | Command::ResolveOffset { .. }
+                if replica.state.fenced.is_some() =>
+            {
+                FENCED
+            }
         Some(Refusal::NotAvailable(reason.to_owned()))
     }
 
@@ -304,7 +316,8 @@ impl Stream {
         // not durable here, others have under the same epoch.
         let is_first = epoch == Epoch(1) && state.promised == Epoch(0) && state.is_whole;
         let is_prepared = epoch == state.promised && epoch > state.log_epoch;
-        if replica.is_cutting || state.forgot || !is_first && !is_prepared {
+        let is_fit = !replica.is_cutting && !state.forgot && state.fenced.is_none();
+        if !is_fit || !is_first && !is_prepared {
             // It does not promise the epoch now: that would look as if it had been prepared.
             let promised = state.promised.max(epoch);
             let reason = format!("this node cannot lead epoch {epoch} any more");
@@ -451,6 +464,9 @@ impl Stream {
                 let life = replica.attachment.life();
                 replica.state.promise(epoch, life);
             }
+        if replica.state.fenced.is_some() {
+            return;
+        }
             self.save();
         }
         let next_offset = self.next_offset;

@@ -8,20 +8,23 @@ use leveret_types::limits::STREAM_EPOCHS_MAX;
 const FORGOTTEN_EPOCHS: u64 = 1 << 32;
 
 const MAGIC: [u8; 8] = *b"LVRTREPL";
-/// Without and with the offset of damage.
+/// Without and with the offset of damage; with that of a fence.
 const VERSION: u16 = 1;
 const VERSION_DAMAGED: u16 = 2;
+const VERSION_FENCED: u16 = 3;
 /// Bytes before the epochs: magic, version, flags, CRC, promised, log epoch, cut.
 const HEAD_BYTES: usize = 8 + 2 + 2 + 4 + 8 + 8 + 8;
 const IS_WHOLE: u16 = 1;
 const HAS_CUT: u16 = 2;
 const FORGOT: u16 = 4;
+/// With version 3: the log is damaged as well.
+const IS_DAMAGED: u16 = 8;
 
 /// What a replica keeps beside its chunks. It changes with elections and attachments alone.
 ///
 /// ```text
 /// "LVRTREPL" | version u16 | flags u16 | CRC-32 u32 of all that follows
-/// promised u64 | log epoch u64 | cut u64 | version 2: damaged u64
+/// promised u64 | log epoch u64 | cut u64 | versions 2 and 3: damaged u64 | version 3: fenced u64
 /// epochs: (epoch u64, first offset u64) …
 /// ```
 ///
@@ -41,6 +44,9 @@ pub struct ReplicaState {
     pub cut: Option<u64>,
     /// The log is not trusted from this offset on: it is damaged there on disk.
     pub damaged: Option<u64>,
+    /// All below this offset was committed, as this replica knew, and a leader that came later has
+    /// not all of it: the replica keeps what it has and takes no part, until it is deleted.
+    pub fenced: Option<u64>,
     /// Where epochs begin in the log, ascending: those that it may have chunks of.
     pub epochs: Vec<EpochStart>,
 }
@@ -66,8 +72,11 @@ impl ReplicaState {
         body.put_u64(self.promised.0);
         body.put_u64(self.log_epoch.0);
         body.put_u64(self.cut.unwrap_or(0));
-        if let Some(from) = self.damaged {
+        if let Some(from) = self.damaged.or(self.fenced.map(|_| 0)) {
             body.put_u64(from);
+        }
+        if let Some(committed) = self.fenced {
+            body.put_u64(committed);
         }
         for start in &self.epochs {
             body.put_u64(start.epoch.0);
@@ -76,10 +85,15 @@ impl ReplicaState {
         let whole = if self.is_whole { IS_WHOLE } else { 0 };
         let cut = self.cut.map_or(0, |_| HAS_CUT);
         let forgot = if self.forgot { FORGOT } else { 0 };
+        let damaged = self.fenced.and(self.damaged).map_or(0, |_| IS_DAMAGED);
         let mut out = Vec::with_capacity(16 + body.len());
         out.put_slice(&MAGIC);
-        out.put_u16(self.damaged.map_or(VERSION, |_| VERSION_DAMAGED));
-        out.put_u16(whole | cut | forgot);
+        out.put_u16(match (self.fenced, self.damaged) {
+            (Some(_), _) => VERSION_FENCED,
+            (None, Some(_)) => VERSION_DAMAGED,
+            (None, None) => VERSION,
+        });
+        out.put_u16(whole | cut | forgot | damaged);
         let mut crc = crc32fast::Hasher::new();
         crc.update(&out[8..]);
         crc.update(&body);
@@ -102,11 +116,17 @@ impl ReplicaState {
         if magic != MAGIC || sum.finalize() != crc {
             return Err(StateError::Damaged);
         }
-        if version > VERSION_DAMAGED {
+        if version > VERSION_FENCED {
             return Err(StateError::Newer(version));
         }
-        let is_damaged = version == VERSION_DAMAGED;
-        let before_epochs = HEAD_BYTES - 16 + if is_damaged { 8 } else { 0 };
+        let (has_damaged, is_fenced) = (version >= VERSION_DAMAGED, version == VERSION_FENCED);
+        let is_damaged = if is_fenced {
+            flags & IS_DAMAGED != 0
+        } else {
+            has_damaged
+        };
+        let before_epochs =
+            HEAD_BYTES - 16 + 8 * (usize::from(has_damaged) + usize::from(is_fenced));
         let epochs_bytes = body.len().checked_sub(before_epochs);
         let epochs_bytes = epochs_bytes.ok_or(StateError::Damaged)?;
         if epochs_bytes % 16 != 0 || epochs_bytes / 16 > STREAM_EPOCHS_MAX {
@@ -115,7 +135,8 @@ impl ReplicaState {
         let mut body = body;
         let (promised, log_epoch) = (Epoch(body.get_u64()), Epoch(body.get_u64()));
         let cut = body.get_u64();
-        let damaged = is_damaged.then(|| body.get_u64());
+        let damaged = has_damaged.then(|| body.get_u64()).filter(|_| is_damaged);
+        let fenced = is_fenced.then(|| body.get_u64());
         let start = |bytes: &[u8]| {
             let mut bytes = bytes;
             EpochStart {
@@ -130,6 +151,7 @@ impl ReplicaState {
             forgot: flags & FORGOT != 0,
             cut: (flags & HAS_CUT != 0).then_some(cut),
             damaged,
+            fenced,
             epochs: body.chunks_exact(16).map(start).collect(),
         })
     }
@@ -184,6 +206,7 @@ mod tests {
             forgot: false,
             cut: Some(3),
             damaged: None,
+            fenced: None,
             epochs: Vec::new(),
         };
         for n in 0..epochs {
@@ -202,7 +225,19 @@ mod tests {
             forgot: true,
             ..ReplicaState::default()
         };
-        for state in [ReplicaState::default(), state(0), state(3), damaged, forgot] {
+        let fenced = ReplicaState {
+            fenced: Some(7),
+            ..state(2)
+        };
+        let both = ReplicaState {
+            fenced: Some(7),
+            ..damaged.clone()
+        };
+        let others = [damaged, forgot, fenced, both];
+        for state in [ReplicaState::default(), state(0), state(3)]
+            .into_iter()
+            .chain(others)
+        {
             let bytes = state.encode();
             assert_eq!(ReplicaState::decode(&bytes), Ok(state));
             for at in 0..bytes.len() {

@@ -840,9 +840,12 @@ fn stream_protocol_stats(counters: &CounterValues, there: &There) -> StreamProto
 /// What connections of the stream protocol say that they speak.
 const STREAM_PROTOCOL: &str = "stream";
 
-/// Members of replicated queues that do not do what they are there for, as far as this node knows.
+/// Members of replicated queues that do not do what they are there for, as far as this node knows,
+/// and replicas of streams that are fenced.
 fn unfit_replicas(broker: &Broker) -> UnfitReplicas {
     let mut all = UnfitReplicas::default();
+    let streams = broker.streams.stats().into_iter();
+    all.quarantined += streams.filter(|(_, stats)| stats.fenced).count();
     for shard in broker.shard_ids() {
         let unfit = broker.shard(shard).unfit_replicas();
         all.quarantined += unfit.quarantined;

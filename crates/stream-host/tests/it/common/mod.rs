@@ -1,13 +1,15 @@
 //! One session with the streams of a node over a disk in memory.
 
+pub mod pair;
+
 use leveret_storage::{MemoryDisk, StreamFiles};
 use leveret_stream::{
     BatchBuilder, Command, Event, Events, OffsetSpec, PublisherId, ReaderId, RequestId, SessionId,
 };
 use leveret_stream_host::StreamHost;
+use leveret_types::limits::STREAM_IDLE_MS;
 use leveret_types::{ConnectionId, Now, QueueId};
 use std::path::Path;
-use leveret_types::limits::STREAM_IDLE_MS;
 
 pub const SESSION: SessionId = SessionId::Connection(ConnectionId(1));
 
@@ -15,14 +17,14 @@ pub fn host(disk: &MemoryDisk) -> StreamHost<MemoryDisk> {
     StreamHost::new(StreamFiles::open(disk.clone(), Path::new("streams"), 9).unwrap())
 }
 
-pub fn give(host: &mut StreamHost<MemoryDisk>, now: Now, command: Command) -> Vec<Event> {
-    let mut events = Events::new();
 /// When a turn is due for anything but to look whether streams are idle that were written to at 0
 /// or later.
 pub fn soon_ms(host: &StreamHost<MemoryDisk>) -> Option<u64> {
     host.due_ms().filter(|at_ms| *at_ms < STREAM_IDLE_MS)
 }
 
+pub fn give(host: &mut StreamHost<MemoryDisk>, now: Now, command: Command) -> Vec<Event> {
+    let mut events = Events::new();
     host.handle(now, SESSION, command, &mut events);
     events.into_iter().map(|(_, event)| event).collect()
 }
