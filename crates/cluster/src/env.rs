@@ -94,6 +94,9 @@ pub trait Env {
         _message: leveret_stream::ReplicaMessage,
     ) {
     }
+    /// Has a stream that is led here let what is under way commit; then it is handed over by
+    /// [`crate::hand_stream_over`]. One that is not led here stays. Nothing may be borrowed.
+    fn settle_stream(&self, _stream: QueueId, _to: NodeId) {}
     /// Where clients of streams reach another node, as far as it has said so.
     fn stream_clients(&self, _node: NodeId) -> Option<ClientAddresses> {
         None

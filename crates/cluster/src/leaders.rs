@@ -133,7 +133,7 @@ fn hand_over_here<E: Env>(now: Now, queue: QueueId, to: NodeId, env: &E) {
         return;
     }
     if queue.is_stream() {
-        return hand_stream_over(queue, to, env);
+        return env.settle_stream(queue, to);
     }
     let result = env.with_shard(now, env.shard_of(queue), |shard| {
         match shard.replica_leader(queue) {
@@ -146,8 +146,9 @@ fn hand_over_here<E: Env>(now: Now, queue: QueueId, to: NodeId, env: &E) {
     }
 }
 
-/// Asks whoever leads the catalogue's group to let another node lead a stream, if this one does.
-pub(super) fn hand_stream_over<E: Env>(stream: QueueId, to: NodeId, env: &E) {
+/// Asks whoever leads the catalogue's group to let another node lead a stream, if this one does:
+/// once the stream has nothing under way. Nothing may be borrowed.
+pub fn hand_stream_over<E: Env>(stream: QueueId, to: NodeId, env: &E) {
     let own = env.node_id();
     let leads = {
         let catalogue = env.catalogue();
@@ -158,7 +159,10 @@ pub(super) fn hand_stream_over<E: Env>(stream: QueueId, to: NodeId, env: &E) {
         return;
     };
     match cluster.leader() {
-        Some(leader) if leader == own => cluster.move_stream(own, stream, to),
+        Some(leader) if leader == own => {
+            cluster.move_stream(own, stream, to);
+            env.wake_cluster();
+        }
         Some(leader) => env.post_peer(leader, crate::stream_relay::move_frame(stream, to)),
         None => {}
     }
@@ -194,7 +198,7 @@ pub fn hand_over_leaders<E: Env>(now: Now, env: &E) {
         );
     }
     for (stream, to) in streams {
-        hand_stream_over(stream, to, env);
+        env.settle_stream(stream, to);
     }
 }
 

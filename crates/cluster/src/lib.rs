@@ -43,7 +43,7 @@ pub use catalogue_changes::follow_nodes;
 pub use election_request::ElectionRequest;
 pub use env::{BorrowedShard, Env};
 pub use groups::Group;
-pub use leaders::{hand_over_leaders, leaders_known, transfer};
+pub use leaders::{hand_over_leaders, hand_stream_over, leaders_known, transfer};
 pub use peers::{PeerAddress, PeerView, Peers};
 pub use placement::{NodeLoad, loads};
 pub use starts::KnownStarts;

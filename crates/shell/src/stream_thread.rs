@@ -61,6 +61,7 @@ enum Input {
     Connected(NodeId),
     /// Another node has taken so many bytes of messages.
     Copied(NodeId, u64),
+    HandOver(QueueId, NodeId),
     Begin(QueueId, Box<StreamSettings>),
     Change(QueueId, Box<StreamSettings>),
     Synced(StreamSynced),
@@ -144,6 +145,8 @@ pub enum StreamThreadEvent {
     Crowded(QueueId, u64),
     /// A part of a stream is damaged here, at or behind this offset, that nobody else has.
     Damaged(QueueId, u64),
+    /// A stream that is to be led by another node has nothing under way here.
+    MayMove(QueueId, NodeId),
     /// Something is to be said in the log, of a stream that its operators know by name.
     Told(QueueId, tracing::Level, String),
     /// Groups hold more of a stream than they may; or, without an alarm, do so no more.
@@ -353,6 +356,11 @@ impl StreamHandle {
     /// The link to another node is new.
     pub fn connected(&self, node: NodeId) {
         self.put(Input::Connected(node));
+    }
+
+    /// Another node is to lead a stream, once it has nothing under way here.
+    pub fn hand_over(&self, stream: QueueId, to: NodeId) {
+        self.put(Input::HandOver(stream, to));
     }
 
     /// Another node has taken so many bytes of messages of replicas.
@@ -633,6 +641,7 @@ impl<D: Disk, C: Fn() -> Now, H: FnMut(Vec<StreamThreadEvent>)> StreamThread<D, 
                 self.copies.connected(node);
                 self.host.connected(node);
             }
+            Input::HandOver(stream, to) => self.host.hand_over((self.clock)(), stream, to),
             Input::Copied(node, bytes) => self.copies.copied(node, bytes),
             Input::Begin(stream, settings) => match self.host.begin(stream, *settings) {
                 Ok(found) => (self.hear)(told_of_found(stream, &found).collect()),

@@ -443,6 +443,7 @@ impl<D: Disk> StreamHost<D> {
         for id in in_turn {
             if let Some(hosted) = self.streams.get_mut(&id) {
                 hosted.machine.refuse_early(Some(now), out);
+                hosted.machine.bound_handover(now, out);
             }
             if self.write(now, id, &mut turn, out)? {
                 written.push(id);
@@ -471,8 +472,8 @@ impl<D: Disk> StreamHost<D> {
             self.commit(now, id, out)?;
         }
         self.syncs.extend(self.files.begin_journal_syncs()?);
-        self.bound_ahead(&touched);
         self.mark_idle(now)?;
+        self.bound_ahead(&touched);
         for id in touched {
             self.note_due(id);
             self.active.insert(id);
@@ -592,7 +593,6 @@ impl<D: Disk> StreamHost<D> {
         }
     }
 
-    /// Whether all that a stream had to write is written.
     /// Notes how far streams are synced that are idle.
     fn mark_idle(&mut self, now: Now) -> Result<(), Fatal> {
         for id in self.marks.take_due(now) {
@@ -611,6 +611,7 @@ impl<D: Disk> StreamHost<D> {
         Ok(())
     }
 
+    /// Whether all that a stream had to write is written.
     fn write(
         &mut self,
         now: Now,
@@ -716,11 +717,11 @@ impl<D: Disk> StreamHost<D> {
         let Some(sealed) = hosted.sealed.take() else {
             return Ok(());
         };
-        match hosted.machine.settings().flush {
         hosted.written_ms = Some(now.monotonic_ms);
         if !std::mem::replace(&mut hosted.is_watched, true) {
             self.marks.wait(now, id);
         }
+        match hosted.machine.settings().flush {
             Flush::Sync => self.files.make_durable(id)?,
             Flush::Interval(ms) => {
                 hosted.sync_at_ms.get_or_insert(now.monotonic_ms + ms);

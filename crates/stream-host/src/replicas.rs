@@ -13,7 +13,7 @@ use leveret_stream::{
     Events, Flush, ReplicaMessage, ReplicaOrder, ReplicaOrigin, ReplicaReport, ReplicaRole, Stream,
     StreamSettings,
 };
-use leveret_types::{NodeId, QueueId};
+use leveret_types::{NodeId, Now, QueueId};
 
 impl<D: Disk> StreamHost<D> {
     /// Begins to run this node's replica of a stream. It waits for the catalogue's orders. One
@@ -77,6 +77,15 @@ impl<D: Disk> StreamHost<D> {
     pub fn order(&mut self, id: QueueId, order: ReplicaOrder, out: &mut Events) {
         if let Some(hosted) = self.streams.get_mut(&id) {
             hosted.machine.order(order, out);
+            self.touched.insert(id);
+        }
+    }
+
+    /// Another node is to lead a stream that this one leads: what is under way is committed first,
+    /// and then reported ([`leveret_stream::ReplicaEvent::MayMove`]).
+    pub fn hand_over(&mut self, now: Now, id: QueueId, to: NodeId) {
+        if let Some(hosted) = self.streams.get_mut(&id) {
+            hosted.machine.hand_over(now, to);
             self.touched.insert(id);
         }
     }

@@ -35,6 +35,7 @@ mod early;
 mod fence;
 mod filling;
 mod groups;
+mod handover;
 mod lasting_damage;
 mod publishers;
 mod reading;
@@ -146,7 +147,6 @@ pub struct Recovered {
     /// The newest chunks, from the last one of which nothing before it is needed to know all
     /// offsets and sequences.
     pub newest: Vec<SharedChunk>,
-}
     /// The offset behind the newest chunk; more where chunks are damaged behind that one.
     pub next_offset: u64,
 }
@@ -159,6 +159,7 @@ impl Recovered {
         let known = last.or_else(empty_from).unwrap_or(0);
         known.max(self.next_offset)
     }
+}
 
 /// Events, each for one session.
 pub type Events = Vec<(SessionId, Event)>;
@@ -207,8 +208,8 @@ impl Stream {
         for chunk in &recovered.newest {
             tracking.replay(chunk)?;
         }
-        let last = recovered.newest.last().map(SharedChunk::header);
         let next_offset = recovered.goes_on_with();
+        let last = recovered.newest.last().map(SharedChunk::header);
         let segments = Segments::new(recovered.segments);
         Ok(Self {
             id,
@@ -271,6 +272,9 @@ impl Stream {
             Command::DeletePublisher { publisher, .. } => {
                 self.publishers.delete((session, publisher));
             }
+            Command::Publish {
+                publisher, batch, ..
+            } if self.holds_publishes() => self.hold(now, session, publisher, batch, out),
             Command::Publish {
                 publisher, batch, ..
             } => self.publish(now, session, publisher, &batch, out),
@@ -427,7 +431,11 @@ impl Stream {
     #[must_use]
     pub fn due_ms(&self) -> Option<u64> {
         let tracking = self.tracking_schedule.due_ms();
-        tracking.into_iter().chain(self.early.due_ms()).min()
+        let others = [self.early.due_ms(), self.handover_due_ms()];
+        tracking
+            .into_iter()
+            .chain(others.into_iter().flatten())
+            .min()
     }
 
     fn end_chunk(&mut self, now: Now) {
@@ -465,6 +473,7 @@ impl Stream {
             |last: &Segment| last.bytes > 0 && last.bytes + bytes > self.settings.segment_bytes;
         let is_full = self.segments.last().is_none_or(is_full);
         let begins = is_full
+            || self.is_last_segment_damaged()
             || steps_back && self.segments.last().is_some_and(|last| last.bytes > 0)
             || self.segments.chunks_appended() >= STREAM_SEGMENT_CHUNKS_MAX;
         if begins {
@@ -473,7 +482,6 @@ impl Stream {
             self.effects.push(Effect::BeginSegment { first_offset });
             self.expire(now);
         }
-            || self.is_last_segment_damaged()
         let is_due = begins || self.tracking_schedule.is_snapshot_due();
         // With nothing to be kept every chunk is a start for replays.
         if is_due && !self.tracking.is_empty() {
@@ -600,6 +608,7 @@ impl Stream {
             offsets_refused: self.offset_counts.refused,
             held_bytes: self.held_bytes,
             damaged: self.is_damaged(),
+            fenced: self.fenced().is_some(),
         }
     }
 
@@ -608,7 +617,6 @@ impl Stream {
     pub const fn tracking(&self) -> &Tracking {
         &self.tracking
     }
-            fenced: self.fenced().is_some(),
 
     /// The stream goes: what its sessions are told.
     pub fn end(&mut self, out: &mut Events) {

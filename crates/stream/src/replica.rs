@@ -180,6 +180,15 @@ pub enum ReplicaEvent {
         /// So many offsets went.
         offsets: u64,
     },
+    /// The leader has not all that was committed, as this replica knows: it does not cut what it
+    /// has, and takes no part until an operator has it deleted or made anew.
+    Fenced(Fence),
+    /// A leader that was asked to hand over has nothing under way any more, or waits no longer:
+    /// another node may lead now.
+    MayMove {
+        /// Which one.
+        to: NodeId,
+    },
     /// A message of another replica cannot be right; nothing was taken from it.
     Rejected {
         /// Whose.
@@ -194,15 +203,6 @@ pub enum ReplicaEvent {
     },
 }
 
-/// A report of one stream's replica.
-pub type ReplicaReport = (QueueId, ReplicaEvent);
-
-/// What replicas of one stream, and whoever elects their leader, say to each other.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ReplicaMessage {
-    /// From whoever elects: promise to take nothing from leaders of older epochs.
-    Prepare {
-        /// The epoch that is to begin.
 /// What keeps a replica from following a leader: see [`ReplicaEvent::Fenced`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fence {
@@ -213,6 +213,15 @@ pub struct Fence {
     pub leader_parts_at: Option<u64>,
 }
 
+/// A report of one stream's replica.
+pub type ReplicaReport = (QueueId, ReplicaEvent);
+
+/// What replicas of one stream, and whoever elects their leader, say to each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReplicaMessage {
+    /// From whoever elects: promise to take nothing from leaders of older epochs.
+    Prepare {
+        /// The epoch that is to begin.
         epoch: Epoch,
     },
     /// Answers it, to the node that asked.

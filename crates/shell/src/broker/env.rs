@@ -144,6 +144,10 @@ impl leveret_cluster::Env for Broker {
         self.cluster.links.ring();
     }
 
+    fn settle_stream(&self, stream: QueueId, to: NodeId) {
+        self.streams.hand_over(stream, to);
+    }
+
     fn stream_clients(&self, node: NodeId) -> Option<ClientAddresses> {
         self.stream_relay.clients(node)
     }

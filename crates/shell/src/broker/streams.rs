@@ -56,6 +56,9 @@ impl Broker {
                 StreamThreadEvent::ElectionRequest(election_request) => {
                     self.need_leader(election_request)
                 }
+                StreamThreadEvent::MayMove(stream, to) => {
+                    leveret_cluster::hand_stream_over(stream, to, self);
+                }
                 StreamThreadEvent::Crowded(stream, came) => self.tell_crowded(stream, came),
                 StreamThreadEvent::Damaged(stream, from) => self.tell_damaged(stream, from),
                 StreamThreadEvent::Told(stream, level, text) => {
@@ -116,6 +119,7 @@ impl Broker {
         };
         match level {
             tracing::Level::ERROR => tracing::error!(vhost, stream = name, "{text}"),
+            tracing::Level::INFO => tracing::info!(vhost, stream = name, "{text}"),
             _ => tracing::warn!(vhost, stream = name, "{text}"),
         }
     }

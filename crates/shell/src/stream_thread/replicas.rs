@@ -224,7 +224,7 @@ impl<D: Disk, C: Fn() -> Now, H: FnMut(Vec<StreamThreadEvent>)> StreamThread<D, 
                 next_offset: 0,
                 offsets,
             } => (
-                Level::WARN,
+                Level::INFO,
                 format!(
                     "the stream is copied anew from its leader, which has nothing that follows \
                      what was here ({offsets} offsets, which its retention has passed, or which \
@@ -235,13 +235,15 @@ impl<D: Disk, C: Fn() -> Now, H: FnMut(Vec<StreamThreadEvent>)> StreamThread<D, 
                 next_offset,
                 offsets,
             } => (
-                Level::WARN,
+                Level::INFO,
                 format!(
                     "{offsets} offsets from {next_offset} on are cut off, and copied again from \
                      the stream's leader as that one has them: they were damaged here, or never \
                      committed"
                 ),
             ),
+            ReplicaEvent::MayMove { to } => return Some(StreamThreadEvent::MayMove(stream, to)),
+            ReplicaEvent::Fenced(fence) => (Level::ERROR, told_of_fence(fence)),
             ReplicaEvent::Rejected { from, reason } => (
                 Level::ERROR,
                 format!("what node {from} says of the stream cannot be: {reason}"),

@@ -182,7 +182,18 @@ impl World {
                 self.heal();
                 self.elect();
             }
+            4 => self.hand_over(),
             _ => {}
+        }
+    }
+
+    /// The leader is to go in order.
+    fn hand_over(&mut self) {
+        let (now, leader) = (self.now(), self.catalogue.leader);
+        let to = self.catalogue.members.iter().find(|node| **node != leader);
+        let (to, at) = (to.copied(), self.at(leader));
+        if let (Some(host), Some(to)) = (&mut self.nodes[at].host, to) {
+            host.hand_over(now, STREAM, to);
         }
     }
 
@@ -505,6 +516,10 @@ impl World {
                         "{id} finds damage from {from} on that nobody has done"
                     );
                 }
+                ReplicaEvent::Fenced(fence) => {
+                    panic!("{id} knows of more than its leader: {fence:?}")
+                }
+                ReplicaEvent::MayMove { .. } => self.elect(),
                 ReplicaEvent::Cut { .. } => {}
             }
         }

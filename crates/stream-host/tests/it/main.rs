@@ -5,6 +5,7 @@
 mod common;
 mod damage;
 mod fences;
+mod handovers;
 mod marks;
 mod readers;
 mod reads;

@@ -83,6 +83,10 @@ impl Publishers {
         self.owed.back().is_some_and(|owed| owed.turn == turn)
     }
 
+    pub(super) fn are_owed_nothing(&self) -> bool {
+        self.owed.is_empty()
+    }
+
     /// All turns up to this one are committed: publishers hear of it.
     pub(super) fn confirm(&mut self, turn: u64, out: &mut Vec<(SessionId, Event)>) {
         while let Some(owed) = self.owed.pop_front_if(|owed| owed.turn <= turn) {

@@ -1,6 +1,7 @@
 //! A stream as one of several replicas: what the catalogue orders, and what the leader does.
 
 use super::fence::FENCED;
+use super::handover::Handover;
 use super::{Effect, Events, Stream};
 use crate::chunk::SharedChunk;
 use crate::host::{Command, Event, Refusal, SessionId};
@@ -34,6 +35,8 @@ pub(super) struct Replica {
     pub(super) has_copied: bool,
     /// How often it has asked for an epoch in which it may count, as its promises are lost.
     pub(super) asked_for_epoch: u8,
+    /// Another node is to lead.
+    pub(super) handover: Option<Box<Handover>>,
     /// The disk has no room for what is to be written.
     is_disk_full: bool,
     /// Followers that have heard of an epoch that this node leads before this node has.
@@ -129,23 +132,24 @@ impl Stream {
             is_cutting: false,
             has_copied: false,
             asked_for_epoch: 0,
+            handover: None,
             is_disk_full: false,
             early: BTreeMap::new(),
         }));
         if let Some(from) = damaged_from {
             self.report(ReplicaEvent::Damaged { from });
         }
-        // What is committed, the leader knows.
-        self.turns.forget_committed_chunk();
-        self.take_turns(newest);
-    }
-
         if let Some(committed) = self.fenced() {
             self.report(ReplicaEvent::Fenced(Fence {
                 committed,
                 leader_parts_at: None,
             }));
         }
+        // What is committed, the leader knows.
+        self.turns.forget_committed_chunk();
+        self.take_turns(newest);
+    }
+
     /// The newest attachment; `None` of a stream of one node alone.
     #[must_use]
     pub fn attachment(&self) -> Option<Attachment> {
@@ -238,16 +242,16 @@ impl Stream {
                 Role::Leading(_) => return None,
                 _ => "this node has no leader of it",
             },
-            Command::Subscribe { .. } | Command::ResolveOffset { .. } if !replica.is_ready => {
-                "its replicas have not found each other yet"
-            }
-            _ => return None,
-        };
             Command::Subscribe { .. } | Command::ResolveOffset { .. }
                 if replica.state.fenced.is_some() =>
             {
                 FENCED
             }
+            Command::Subscribe { .. } | Command::ResolveOffset { .. } if !replica.is_ready => {
+                "its replicas have not found each other yet"
+            }
+            _ => return None,
+        };
         Some(Refusal::NotAvailable(reason.to_owned()))
     }
 
@@ -388,6 +392,7 @@ impl Stream {
             return;
         };
         let before = std::mem::replace(&mut replica.role, Role::Waiting);
+        replica.handover = None;
         if !matches!(before, Role::Leading(_)) {
             return;
         }
@@ -458,15 +463,15 @@ impl Stream {
         let Some(replica) = self.replica.as_deref() else {
             return;
         };
+        if replica.state.fenced.is_some() {
+            return;
+        }
         if epoch > replica.state.promised || replica.state.forgot {
             self.step_down(out);
             if let Some(replica) = self.replica.as_deref_mut() {
                 let life = replica.attachment.life();
                 replica.state.promise(epoch, life);
             }
-        if replica.state.fenced.is_some() {
-            return;
-        }
             self.save();
         }
         let next_offset = self.next_offset;
@@ -641,6 +646,7 @@ impl Stream {
         }
         self.serve_followers();
         self.say_durable();
+        self.tell_if_settled();
     }
 
     /// Below which offset retention may delete; `None` where the leader says what goes. By size and

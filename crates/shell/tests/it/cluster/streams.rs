@@ -12,6 +12,7 @@ use leveret_cluster::transfer;
 use leveret_shell::node::Node;
 
 const NOT_AVAILABLE: u16 = 6;
+const METADATA_UPDATE: u16 = 0x10;
 
 fn open(node: &Node) -> StreamClient {
     StreamClient::open(node.stream_listening[0].0, "guest").expect("open")
@@ -273,6 +274,66 @@ fn a_replica_that_is_added_to_a_stream_takes_over_when_the_first_one_is_taken_aw
     assert_eq!(clients[other].read("s", 2), ["one", "two"]);
     drop(clients);
     nodes.into_iter().for_each(Node::shut_down);
+}
+
+/// A client that publishes without waiting, and without a reference: what is confirmed is stored,
+/// and nothing else is, so that it can publish the rest again.
+#[test]
+fn a_leader_that_moves_on_purpose_confirms_all_that_it_stores() {
+    let scratch = scratch("cluster-streams-move");
+    let nodes = three(scratch.path(), free_addresses());
+    let mut clients: Vec<StreamClient> = nodes.iter().map(open).collect();
+    assert_eq!(clients[0].create("s"), OK);
+    let first = leader_of(&mut clients, &nodes, "s");
+    let other = (first + 1) % 3;
+    eventually("it is led", || clients[first].declare_publisher("s") == OK);
+    clients[first].publish(1, &["1"]);
+    let broker = &nodes[first].broker;
+    let stream = {
+        let catalogue = broker.catalogue();
+        let record = catalogue.queue_by_name("/", "s").expect("the stream");
+        record.id()
+    };
+    let publisher = &mut clients[first];
+    for id in 2..=400_u64 {
+        if id == 200 {
+            let to = nodes[other].broker.node_id();
+            transfer(broker.now(), stream, to, &**broker);
+        }
+        let body = id.to_string();
+        let length = (body.len() as u32).to_be_bytes();
+        let one = 1_u32.to_be_bytes();
+        publisher.send(
+            0x02,
+            &[&[1], &one, &id.to_be_bytes(), &length, body.as_bytes()],
+        );
+    }
+    let mut confirmed = vec![1];
+    let lost = loop {
+        match publisher.heard() {
+            (0x03, body) => confirmed.extend(ids_of(&body[5..])),
+            (key, body) => break (key, u16::from_be_bytes([body[0], body[1]])),
+        }
+    };
+    assert_eq!(lost, (METADATA_UPDATE, NOT_AVAILABLE));
+    drop(clients);
+    let mut clients: Vec<StreamClient> = nodes.iter().map(open).collect();
+    assert_eq!(leader_of(&mut clients, &nodes, "s"), other);
+    let client = &mut clients[other];
+    eventually("it is led again", || client.declare_publisher("s") == OK);
+    client.publish(1, &["end"]);
+    let stored = client.read("s", confirmed.len() + 1);
+    let expected = confirmed.iter().map(u64::to_string);
+    let expected: Vec<String> = expected.chain(["end".to_owned()]).collect();
+    assert_eq!(stored, expected);
+    drop(clients);
+    nodes.into_iter().for_each(Node::shut_down);
+}
+
+/// The publishing ids of a confirm.
+fn ids_of(bytes: &[u8]) -> impl Iterator<Item = u64> {
+    let ids = bytes.chunks_exact(8);
+    ids.map(|id| u64::from_be_bytes(id.try_into().expect("eight octets")))
 }
 
 /// The segment files of streams below a node's folder, oldest first.
