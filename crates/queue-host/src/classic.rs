@@ -13,7 +13,7 @@ use crate::dead_letters::DeadLetters;
 use crate::effects::{Deferred, ShardEffects, delivery_of};
 use crate::events::QueueEvent;
 use crate::link::ConsumerLink;
-use crate::log_ids::log_of;
+use crate::log_ids::{log_of, lost_of};
 use crate::peeked::{self, Found, Peeked, meta_of};
 use crate::queue_host::HostContext;
 use crate::queue_spec::{LocalQueueStats, QueueSpec};
@@ -510,9 +510,12 @@ impl ClassicQueue {
             let subscriber = self.consumers.get(&view.consumer.id)?.subscriber;
             Some((view, subscriber))
         });
+        let mut counts = self.counts_now(now);
+        let lost = lost_of(logs, self.id, self.priority_logs.iter().copied());
+        counts.damaged = counts.damaged.max(lost);
         LocalQueueStats {
             id: self.id,
-            counts: self.counts_now(now),
+            counts,
             oldest: self.queue.oldest(published),
             counters: *self.queue.counters(),
             consumers: consumers.collect(),

@@ -1,5 +1,6 @@
 //! Where the ids of queues and logs lead: from a queue to its shard and its logs, and back.
 
+use leveret_storage::ShardLogs;
 use leveret_types::{LogId, QueueId, ShardId};
 
 /// The shard that a queue lives on at a node with `shards` of them: part of its id. The nodes of a
@@ -19,6 +20,16 @@ pub const fn log_of(queue: QueueId, priority_log: u8) -> LogId {
 #[must_use]
 pub const fn queue_of(log: LogId) -> (QueueId, u8) {
     (QueueId(log.0 >> 8), (log.0 & 0xFF) as u8)
+}
+
+/// How many entries of a queue's logs cannot be read; `priority_logs` are those that it has.
+pub(crate) fn lost_of(
+    logs: &ShardLogs,
+    queue: QueueId,
+    priority_logs: impl Iterator<Item = u8>,
+) -> u64 {
+    let damage = priority_logs.filter_map(|priority_log| logs.damage(log_of(queue, priority_log)));
+    damage.map(|damage| damage.lost.len()).sum()
 }
 
 /// The log of the catalogue's commands, on shard 0. No queue has it: their ids start at 1.

@@ -460,9 +460,7 @@ impl Shard {
     #[must_use]
     pub fn local_stats(&self, now: Now, queue: QueueId) -> Option<LocalQueueStats> {
         let mut kinds = self.kinds().into_iter();
-        let mut stats = kinds.find_map(|kind| kind.local_stats(now, &self.logs, queue))?;
-        stats.counts.damaged = stats.counts.damaged.max(self.lost_of(queue));
-        Some(stats)
+        kinds.find_map(|kind| kind.local_stats(now, &self.logs, queue))
     }
 
     /// Counts of a queue that is on this node alone, or led from here and acting.
@@ -503,15 +501,9 @@ impl Shard {
 
     /// Facts about all queues.
     pub fn all_local_stats(&self, now: Now) -> impl Iterator<Item = LocalQueueStats> + '_ {
-        let lost = self.lost_entries();
-        let all = self.kinds().into_iter().flat_map(move |kind| {
+        self.kinds().into_iter().flat_map(move |kind| {
             let ids = kind.queues().into_iter();
             ids.filter_map(move |id| kind.local_stats(now, &self.logs, id))
-        });
-        all.map(move |mut stats| {
-            let lost = lost.get(&stats.id).copied().unwrap_or(0);
-            stats.counts.damaged = stats.counts.damaged.max(lost);
-            stats
         })
     }
 

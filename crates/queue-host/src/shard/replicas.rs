@@ -1,6 +1,6 @@
 //! The shard's replicas of queues that live on several nodes.
 
-use super::{CATALOGUE_LOG, QueueSpec, Shard, log_of, queue_of};
+use super::{CATALOGUE_LOG, QueueSpec, Shard, queue_of};
 use crate::peeked::Found;
 use crate::quorum::protocol::LocalDelivery;
 use crate::quorum::replica::{ReplicaState, ReplicaStatus, UnfitReplicas};
@@ -165,7 +165,7 @@ impl Shard {
     }
 
     /// How many entries of queues' logs cannot be read, of those that have such.
-    pub(super) fn lost_entries(&self) -> BTreeMap<QueueId, u64> {
+    fn lost_entries(&self) -> BTreeMap<QueueId, u64> {
         let mut lost = BTreeMap::new();
         for log in self.logs.log_ids() {
             if let Some(damage) = self.logs.damage(log) {
@@ -174,13 +174,6 @@ impl Shard {
         }
         lost.remove(&queue_of(CATALOGUE_LOG).0);
         lost
-    }
-
-    /// The same of one queue.
-    pub(super) fn lost_of(&self, queue: QueueId) -> u64 {
-        let logs = (0..=u8::MAX).map(|priority_log| log_of(queue, priority_log));
-        let damage = logs.filter_map(|log| self.logs.damage(log));
-        damage.map(|damage| damage.lost.len()).sum()
     }
 
     /// How many members do not do what they are there for, as far as is known here.

@@ -10,6 +10,7 @@ use super::entry_payload::{self, Decoded};
 use super::snapshot;
 use super::{Broken, Replica, ShardContext};
 use crate::host_kind::{CountersByType, HostKind};
+use crate::log_ids::lost_of;
 use crate::peeked::{self, Found};
 use crate::queue_spec::LocalQueueStats;
 use crate::quorum::protocol::{Answer, Command, Fetched, LocalDelivery};
@@ -499,13 +500,15 @@ impl HostKind for Replicas {
     fn local_stats(&self, now: Now, logs: &ShardLogs, queue: QueueId) -> Option<LocalQueueStats> {
         let replica = self.map.get(&queue)?;
         let published = |at| peeked::published_ms(logs, queue, at);
-        let (counts, oldest, counters) = match &replica.leader {
+        let (mut counts, oldest, counters) = match &replica.leader {
             Some(leader) => {
                 let led = leader.queue();
                 (leader.counts(now), led.oldest(published), *led.counters())
             }
             None => (replica.live_counts(logs), Oldest::None, Counters::default()),
         };
+        let lost = lost_of(logs, queue, replica.logs().into_iter());
+        counts.damaged = counts.damaged.max(lost);
         Some(LocalQueueStats {
             id: queue,
             counts,
