@@ -1,10 +1,10 @@
 //! What a node answers when another one asks it: see [`crate::question`].
 
-use crate::api::QueueStats;
 use crate::app::App;
 use crate::history::ranges::Ranges;
 use crate::http::chunked_body::write_json;
 use crate::peers::without_zeros;
+use crate::priority::let_others_run;
 use crate::question::Question;
 use crate::{
     attempts, changes, client_lists, delayed, disk, history::vhost_sums, moves, overview, pairs,
@@ -33,7 +33,7 @@ pub fn answer(app: &Arc<App>, asked: &[u8]) -> Vec<u8> {
         }
         Some(Question::QueuesOf { ids, ranges }) => {
             let ids: Vec<QueueId> = ids.into_iter().map(QueueId).collect();
-            return led(app, app.node().queues_of(&ids), &ranges);
+            return led(app, &ids, &ranges);
         }
         Some(question) => one(app, question),
     };
@@ -41,19 +41,27 @@ pub fn answer(app: &Arc<App>, asked: &[u8]) -> Vec<u8> {
     serde_json::to_vec(&without_zeros(answer)).unwrap_or_default()
 }
 
-/// Figures of those queues that are led here, and readers of other streams here, as a list. One row
-/// is made at a time.
-fn led(app: &App, queues: Vec<QueueStats>, ranges: &Ranges) -> Vec<u8> {
-    let owners = queues::owners(app, &queues);
+/// Queues whose figures are held at once.
+const FIGURES: usize = 128;
+
+/// Figures of those of some queues that are led here, and readers of other streams here, as a list.
+/// One row is made at a time.
+fn led(app: &App, ids: &[QueueId], ranges: &Ranges) -> Vec<u8> {
     let mut out = Vec::new();
     let separate = |out: &mut Vec<u8>| out.push(if out.is_empty() { b'[' } else { b',' });
-    for queue in queues {
-        if !queue.follows {
-            separate(&mut out);
-            queues::write_stats(app, &queue, &owners, ranges, &mut out);
-        } else if let Some(row) = queues::at_replica(app, &queue) {
-            separate(&mut out);
-            write_json(&mut out, &without_zeros(row));
+    for ids in ids.chunks(FIGURES) {
+        // Once for all of these: many may wait for this thread to answer.
+        let_others_run(0);
+        let queues = app.node().queues_of(ids);
+        let owners = queues::owners(app, &queues);
+        for queue in &queues {
+            if !queue.follows {
+                separate(&mut out);
+                queues::write_stats(app, queue, &owners, ranges, &mut out);
+            } else if let Some(row) = queues::at_replica(app, queue) {
+                separate(&mut out);
+                write_json(&mut out, &without_zeros(row));
+            }
         }
     }
     out.extend_from_slice(if out.is_empty() { b"[]" } else { b"]" });

@@ -3,7 +3,7 @@
 
 use crate::catalogue_directory::{CatalogueDirectory, view};
 use crate::directory::{BindingId, BindingScope};
-use crate::http::chunked_body::let_others_run;
+use crate::priority::let_others_run;
 use leveret_metadata::{Catalogue, Vhost};
 use leveret_routing::Destination;
 use leveret_types::QueueId;

@@ -1,8 +1,9 @@
 //! The text of definitions, made item by item while it is read: arguments are the catalogue's own,
 //! and no more of them is text, or a value, than is on its way.
 
-use crate::http::chunked_body::{Pieces, let_others_run, write_json};
+use crate::http::chunked_body::{Pieces, write_json};
 use crate::http::reply::{EntityTag, Reply, Unfinished};
+use crate::priority::let_others_run;
 use bytes::Bytes;
 use leveret_metadata::{
     BindingDefinition, Definitions, ExchangeDefinition, PermissionDefinition, QueueDefinition,

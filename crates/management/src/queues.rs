@@ -28,7 +28,7 @@ pub(crate) use list::{list_among, own_part};
 pub(crate) use readers::at_replica;
 use remote_stats::{Told, told_elsewhere_of};
 pub(crate) use remote_stats::{owners, write_stats};
-use row::QueueRow;
+use row::RowMaker;
 
 type Answer = Result<Reply, ApiError>;
 
@@ -59,7 +59,10 @@ pub(crate) fn row(call: &Call<'_>, queue: &Queue) -> Result<Value, ApiError> {
     let elsewhere = told_elsewhere_of(app, own.as_ref(), queue.id, &ranges);
     let owners = owners(app, &own);
     let told = Told::of(app, own.as_ref(), elsewhere.as_ref(), &owners, &ranges);
-    Ok(QueueRow::new(app, &app.node().name(), queue, told.as_ref()).whole())
+    let name = app.node().name();
+    Ok(RowMaker::new()
+        .row(app, &name, queue, told.as_ref())
+        .whole())
 }
 
 /// `GET /api/queues/{vhost}/{name}`

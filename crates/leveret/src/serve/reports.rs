@@ -104,6 +104,7 @@ pub fn answer_others(broker: &Arc<Broker>, app: &Arc<App>) -> io::Result<()> {
     }));
     let (broker, app) = (Arc::downgrade(broker), Arc::downgrade(app));
     let answer = move || {
+        leveret_management::let_clients_go_first();
         while let Ok(ask) = asked.recv() {
             if answer_one(&broker, &app, &ask).is_none() {
                 return;

@@ -51,6 +51,10 @@ struct Sample<const N: usize> {
 #[derive(Debug)]
 pub struct Rates<K, const N: usize> {
     samples: HashMap<K, Sample<N>>,
+    /// Until when none of them is to be forgotten, as far as that is known.
+    full_until: Option<Instant>,
+    #[cfg(test)]
+    sweeps: usize,
 }
 
 impl<K: Eq + Hash, const N: usize> Rates<K, N> {
@@ -59,15 +63,17 @@ impl<K: Eq + Hash, const N: usize> Rates<K, N> {
     pub fn new() -> Self {
         Self {
             samples: HashMap::new(),
+            full_until: None,
+            #[cfg(test)]
+            sweeps: 0,
         }
     }
 
     /// The rates, per second, of an object whose counters are now these.
     pub fn of(&mut self, key: K, counters: [u64; N], now: Instant) -> [f64; N] {
-        if self.samples.len() >= RATED_OBJECTS_MAX && !self.samples.contains_key(&key) {
-            self.samples
-                .retain(|_, sample| now.duration_since(sample.taken) < FORGET);
-            if self.samples.len() >= RATED_OBJECTS_MAX {
+        if self.is_full() && !self.samples.contains_key(&key) {
+            self.make_room(now);
+            if self.is_full() {
                 return [0.0; N];
             }
         }
@@ -88,6 +94,26 @@ impl<K: Eq + Hash, const N: usize> Rates<K, N> {
             sample.counters = counters;
         }
         sample.rates
+    }
+
+    fn is_full(&self) -> bool {
+        self.samples.len() >= RATED_OBJECTS_MAX
+    }
+
+    /// Forgets those that nobody asked about for long. All are looked at for that, and not again
+    /// before the oldest of those that stay may go: further ones may be very many.
+    fn make_room(&mut self, now: Instant) {
+        if self.full_until.is_some_and(|until| now < until) {
+            return;
+        }
+        self.samples
+            .retain(|_, sample| now.duration_since(sample.taken) < FORGET);
+        let oldest = self.samples.values().map(|sample| sample.taken).min();
+        self.full_until = oldest.map(|oldest| oldest + FORGET);
+        #[cfg(test)]
+        {
+            self.sweeps += 1;
+        }
     }
 }
 
@@ -124,6 +150,10 @@ mod tests {
             rates.of(key, [0], start);
         }
         assert_eq!(rates.samples.len(), RATED_OBJECTS_MAX);
+        for key in RATED_OBJECTS_MAX..2 * RATED_OBJECTS_MAX {
+            assert_eq!(rates.of(key, [0], start), [0.0]);
+        }
+        assert_eq!(rates.sweeps, 1, "all are looked at once");
         let later = start + FORGET;
         rates.of(RATED_OBJECTS_MAX + 1, [0], later);
         assert_eq!(rates.samples.len(), 1);

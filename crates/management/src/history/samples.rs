@@ -103,7 +103,8 @@ pub(crate) struct Samples {
     /// Ticks that were taken, as runs of consecutive ones, oldest first: what lies between two runs
     /// nobody looked at.
     runs: VecDeque<(u32, u32)>,
-    /// Whether an object was ever forgotten: one that appears may then have been there before.
+    /// Whether an object was ever forgotten, or there was no room for it: one that appears may then
+    /// have been there before.
     has_forgotten: bool,
     /// Whether room was made during this tick: once is enough.
     made_room: bool,
@@ -191,12 +192,22 @@ impl Samples {
         !self.has_forgotten
     }
 
+    /// By how much a second an object's `count` values changed between the two newest ticks:
+    /// nothing of one that is not known, as nothing has happened to it, unless it may have been
+    /// forgotten.
+    pub(crate) fn rates_or_still(&self, subject: Subject, count: usize) -> Option<Vec<f64>> {
+        let is_still = self.are_taken() && self.remembers_all();
+        let rates = self.rates(subject);
+        rates.or_else(|| is_still.then(|| vec![0.0; count]))
+    }
+
     /// Takes note of what an object stands at. If it is not known yet, it stood at `since` at the
     /// tick before; without that its history begins now.
     pub(crate) fn note(&mut self, subject: Subject, values: &[u64], since: Option<&[u64]>) {
         let tick = self.now();
         if !self.objects.contains_key(&subject) {
             if self.objects.len() >= self.bounds.objects && !self.make_room() {
+                self.has_forgotten = true;
                 return;
             }
             let begin = match (since, self.before_now()) {

@@ -19,7 +19,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// What a queue is sampled by: its messages' counters, then its depths.
-const QUEUE_VALUES: usize = MESSAGE_FIELDS + 3;
+pub(crate) const QUEUE_VALUES: usize = MESSAGE_FIELDS + 3;
 
 /// The thread that takes samples; ends when this is dropped.
 #[derive(Debug)]

@@ -1,8 +1,9 @@
 //! Answers that are made piece by piece, while they are read: what an answer holds does not grow
-//! with its length, and nobody works for a client that does not read.
+//! with its length, and for a client that does not read no more is made than the next piece.
 
 use crate::events::Events;
 use crate::http::connection_limiter::Held;
+use crate::priority::let_others_run;
 use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -14,29 +15,22 @@ use std::fmt::{Debug, Formatter};
 use std::future::Future;
 use std::io::{self, Write};
 use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use tokio::task::JoinHandle;
 
 /// What compressing takes beside its input and output: a window, and tables of what was seen.
 const GZIP_STATE_BYTES: usize = 256 * 1024;
 
+/// Room of a piece beyond its length: its last row may be longer than what is left. Without it,
+/// most pieces would be copied to twice the room.
+const LAST_ROW_BYTES: usize = 4 * 1024;
+
 /// Pieces that are made for one that is compressed at most, which may then be short, or have
 /// nothing yet.
 const GZIP_PIECES: usize = 4;
 
-/// Rows that are made, or written, before whoever else waits for the processor has it.
-const ROWS_A_TURN: usize = 8;
-
-/// Has others run, every few rows. Clients of queues wait for a processor otherwise until this
-/// thread's time slice is over, which is milliseconds, for all that it is less urgent: a system
-/// that does not interrupt one thread for another looks at neither until then.
-pub(crate) fn let_others_run(row: usize) {
-    if row.is_multiple_of(ROWS_A_TURN) {
-        std::thread::yield_now();
-    }
-}
-
-/// The rest of an answer: each piece is made when the one before it has left.
+/// The rest of an answer: each piece is made while the one before it leaves.
 pub struct Pieces {
     make: Box<dyn Iterator<Item = Bytes> + Send>,
     held_bytes: usize,
@@ -85,9 +79,10 @@ impl Pieces {
     ) -> Self {
         let (mut open, mut close) = (Some(frame.open), Some(frame.close));
         let (mut rows, mut written) = (Vec::new().into_iter(), 0);
+        let spare = SpareRoom::default();
         let make = move || {
             close.as_ref()?;
-            let mut out = Vec::with_capacity(HTTP_PIECE_BYTES);
+            let mut out = spare.take();
             out.extend(open.take().into_iter().flatten());
             let mut made = 0;
             while out.len() < HTTP_PIECE_BYTES && made < HTTP_PIECE_ROWS {
@@ -106,7 +101,7 @@ impl Pieces {
                 write(&row, &mut out);
                 (made, written) = (made + 1, written + 1);
             }
-            Some(Bytes::from(out))
+            Some(spare.piece(out))
         };
         Self::new(std::iter::from_fn(make), held_bytes)
     }
@@ -155,6 +150,52 @@ impl Pieces {
             },
         };
         form.into()
+    }
+}
+
+/// The room of an answer's pieces that have left, for the next ones: to ask the system for so much
+/// again and again costs more than to write there. There is no more of it than pieces were there
+/// at once.
+#[derive(Clone, Default)]
+struct SpareRoom(Arc<Mutex<Vec<Vec<u8>>>>);
+
+impl SpareRoom {
+    /// Room for a piece, with nothing in it.
+    fn take(&self) -> Vec<u8> {
+        let room = self.lock().pop();
+        room.unwrap_or_else(|| Vec::with_capacity(HTTP_PIECE_BYTES + LAST_ROW_BYTES))
+    }
+
+    /// A piece, whose room is spare once nobody has it any more.
+    fn piece(&self, bytes: Vec<u8>) -> Bytes {
+        let spare = self.clone();
+        Bytes::from_owner(Piece { bytes, spare })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Vec<u8>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct Piece {
+    bytes: Vec<u8>,
+    spare: SpareRoom,
+}
+
+impl AsRef<[u8]> for Piece {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for Piece {
+    fn drop(&mut self) {
+        let mut room = std::mem::take(&mut self.bytes);
+        // One that a long row made large is not kept.
+        if room.capacity() <= 2 * HTTP_PIECE_BYTES {
+            room.clear();
+            self.spare.lock().push(room);
+        }
     }
 }
 
@@ -215,9 +256,9 @@ enum Form {
 
 /// Where the rest of a streamed answer is.
 enum Rest {
-    /// Nobody makes the next piece: the one before it has not left.
+    /// Nobody makes the next piece: the one before it has not been taken.
     Waits(Pieces),
-    /// A worker makes the next piece.
+    /// A worker makes the next piece, or has made it.
     IsMade(JoinHandle<Option<(Bytes, Pieces)>>),
     /// There is no more.
     Ended,
@@ -289,13 +330,18 @@ impl From<Form> for Content {
 }
 
 impl Rest {
-    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+    /// Has a worker make the next piece, unless one does already.
+    fn begin(&mut self) {
         if let Self::Waits(_) = self
             && let Self::Waits(mut pieces) = std::mem::replace(self, Self::Ended)
         {
             let make = move || pieces.next().map(|piece| (piece, pieces));
             *self = Self::IsMade(tokio::task::spawn_blocking(make));
         }
+    }
+
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+        self.begin();
         let Self::IsMade(worker) = self else {
             return Poll::Ready(None);
         };
@@ -327,10 +373,16 @@ impl Body for Content {
     ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         let piece = match &mut self.form {
             Form::Whole(bytes) => bytes.take().map(Ok),
-            Form::Streamed { ready, rest } => match ready.pop_front() {
-                Some(piece) => Some(Ok(piece)),
-                None => ready!(rest.poll_next(context)),
-            },
+            Form::Streamed { ready, rest } => {
+                let piece = match ready.pop_front() {
+                    Some(piece) => Some(Ok(piece)),
+                    None => ready!(rest.poll_next(context)),
+                };
+                if ready.is_empty() {
+                    rest.begin();
+                }
+                piece
+            }
             Form::Live(events) => ready!(events.poll_next(context)).map(Ok),
         };
         Poll::Ready(piece.map(|piece| piece.map(Frame::data)))
@@ -358,7 +410,6 @@ mod tests {
     use crate::http::connection_limiter::ConnectionLimiter;
     use serde_json::{Value, json};
     use std::net::Ipv4Addr;
-    use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::task::Waker;
 
@@ -403,6 +454,19 @@ mod tests {
     }
 
     #[test]
+    fn a_piece_is_made_where_one_that_has_left_was() {
+        let mut pieces = rows(50_000);
+        let first = pieces.next().expect("a piece");
+        let second = pieces.next().expect("a piece");
+        let place = first.as_ptr();
+        assert_ne!(second.as_ptr(), place);
+        drop(first);
+        let third = pieces.next().expect("a piece");
+        assert_eq!(third.as_ptr(), place);
+        assert_ne!(pieces.next().expect("a piece").as_ptr(), place);
+    }
+
+    #[test]
     fn short_rows_are_made_a_bounded_number_at_a_time() {
         let made = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&made);
@@ -425,6 +489,34 @@ mod tests {
             let most = piece * GZIP_PIECES * HTTP_PIECE_ROWS;
             assert_eq!(made.load(Ordering::Relaxed), most);
         }
+    }
+
+    #[test]
+    fn one_piece_is_made_while_the_one_before_it_leaves_and_no_more() {
+        let (sender, made) = std::sync::mpsc::channel();
+        let mut numbers = 0..10_u8;
+        let make = std::iter::from_fn(move || {
+            let number = numbers.next()?;
+            sender.send(number).expect("somebody counts");
+            Some(Bytes::from(vec![number]))
+        });
+        let mut content = Pieces::new(make, 0).begin();
+        let wait = std::time::Duration::from_secs(10);
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        let runtime = runtime.expect("a runtime");
+        let mut taken = || {
+            let frame = std::future::poll_fn(|context| Pin::new(&mut content).poll_frame(context));
+            let frame = runtime.block_on(frame).expect("a piece");
+            frame.expect("a good one").into_data()
+        };
+        assert_eq!(made.try_iter().collect::<Vec<_>>(), [0, 1]);
+        taken().expect("data");
+        assert_eq!(made.try_iter().count(), 0, "one is there still");
+        for number in 2..5 {
+            taken().expect("data");
+            assert_eq!(made.recv_timeout(wait), Ok(number));
+        }
+        assert_eq!(made.try_iter().count(), 0);
     }
 
     #[test]

@@ -21,6 +21,7 @@ use crate::live::stream::Streams;
 use crate::live::subject::LIVE_PATH;
 use crate::metrics;
 use crate::overview;
+use crate::priority::let_clients_go_first;
 use crate::routes::ROUTES;
 use bytes::Bytes;
 use hyper::body::Incoming;
@@ -51,16 +52,6 @@ const LOGIN_PATH: &str = "/api/login";
 const HEAD_BYTES_READ: usize = HTTP_HEAD_BYTES_MAX + 8 * 1024;
 /// Within this a request's headers must have come.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// How much less urgent the threads that do the work are than those that serve clients of queues:
-/// who lists everything uses what those leave, a third of a processor where they leave nothing.
-const NICENESS: i32 = 5;
-
-/// Makes the calling thread less urgent than those that serve clients of queues.
-fn let_clients_go_first() {
-    // Where the system refuses, it is as urgent as others.
-    let _ = rustix::process::setpriority_process(None, NICENESS);
-}
 
 /// A running server.
 #[derive(Debug)]

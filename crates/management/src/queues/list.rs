@@ -6,14 +6,13 @@ use super::remote_stats::{
     Owners, Row as TextOfRow, Told, depth_rates_of, message_rates_of, question_of, told_elsewhere,
     told_in,
 };
-use super::row::QueueRow;
+use super::row::{QueueRow, RowMaker};
 use super::{as_wanted, owners};
 use crate::api::{Answers, QueueStats};
 use crate::app::App;
 use crate::cluster_lists::{Order, Part};
 use crate::directory::Queue;
 use crate::history::ranges::Ranges;
-use crate::http::chunked_body::let_others_run;
 use crate::http::input::Query;
 use crate::http::reply::{ApiError, Reply};
 use crate::http::router::Call;
@@ -21,6 +20,7 @@ use crate::list_query::{self, NameFilter};
 use crate::message_stats::{DEPTHS, MESSAGE_NAMES, fields};
 use crate::ordering::Unordered;
 use crate::peers::Peers;
+use crate::priority::let_others_run;
 use crate::question::Question;
 use crate::row_lists::{self, Found, Keyed, Row, Source};
 use crate::selection::QueueSelection;
@@ -184,10 +184,11 @@ impl Queues {
     fn rows_by_id(&self, ids: &[QueueId]) -> HashMap<QueueId, QueueRow> {
         let (app, here) = (&self.app, self.known_here(ids));
         let owners = owners(app, here.values());
+        let mut maker = RowMaker::new();
         let row = |(number, queue): (usize, Queue)| {
             let_others_run(number);
             let told = self.told_of(here.get(&queue.id), queue.id, &owners);
-            let row = QueueRow::new(app, &self.node, &queue, told.as_ref());
+            let row = maker.row(app, &self.node, &queue, told.as_ref());
             (queue.id, row)
         };
         let queues = app.node().queues_by_id(ids).into_iter();

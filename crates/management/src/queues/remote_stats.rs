@@ -7,6 +7,7 @@ use crate::app::App;
 use crate::connections::connection_details;
 use crate::history::ranges::{Part, Ranges};
 use crate::history::rates::{MESSAGE_FIELDS, Subject};
+use crate::history::sampling::QUEUE_VALUES;
 use crate::history::{Details, History};
 use crate::http::chunked_body::write_json;
 use crate::http::reply::merge;
@@ -93,10 +94,11 @@ fn write_figures(app: &App, stats: &QueueStats, ranges: &Ranges, told: &mut Obje
     write_moving(depths, rates, of_depths, told);
 }
 
-/// The rates that samples show of a queue, from the first of those that are meant on; none where it
-/// is not sampled.
+/// The rates that samples show of a queue, from the first of those that are meant on; none where
+/// they do not tell.
 fn sampled<const N: usize>(app: &App, stats: &QueueStats, first: usize) -> Option<[f64; N]> {
-    let rates = app.samples().rates(Subject::Queue(stats.id.0))?;
+    let subject = Subject::Queue(stats.id.0);
+    let rates = app.samples().rates_or_still(subject, QUEUE_VALUES)?;
     rates.get(first..first + N)?.try_into().ok()
 }
 

@@ -9,15 +9,19 @@ use crate::http::chunked_body::write_json;
 use crate::http::input::json_of;
 use crate::json_writer::{Fields, Object};
 use crate::row_lists::Row;
+use bytes::{Bytes, BytesMut};
 use leveret_types::limits::DELIVERY_LIMIT;
 use leveret_types::{FieldValue, NodeId};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::LazyLock;
 
 /// Bytes for which a row has room without growing: most have somewhat less.
 const ROW_BYTES: usize = 2_048;
+/// Bytes that rows are made in together.
+const ROWS_BYTES: usize = 16 * ROW_BYTES;
 
 /// Fields that quorum queues alone have.
 const QUORUM_ONLY: [&str; 2] = ["messages_dlx", "message_bytes_dlx"];
@@ -25,60 +29,115 @@ const QUORUM_ONLY: [&str; 2] = ["messages_dlx", "message_bytes_dlx"];
 /// What happened to messages: an object of which what is 0 is not told either.
 const MESSAGE_STATS: &str = "message_stats";
 
-/// A field of a queue in which nothing is and nothing happened.
-struct Zero {
-    name: String,
-    /// The field in an object: `"name":value`.
+/// The fields of a queue in which nothing is and nothing happened, in the order of their names.
+struct Zeros {
+    names: Vec<String>,
+    /// The fields in an object, one behind the other: `"name":value,"name":value`.
     text: Vec<u8>,
+    /// Where each ends in it.
+    ends: Vec<usize>,
 }
 
-impl Zero {
-    fn of((name, value): (String, Value)) -> Self {
-        let mut text = Vec::new();
-        write_json(&mut text, &name);
-        text.push(b':');
-        write_json(&mut text, &value);
-        Self { name, text }
+impl Zeros {
+    /// Those of this object that are meant.
+    fn of(fields: Value, is_meant: impl Fn(&str) -> bool) -> Self {
+        let mut zeros = Self {
+            names: Vec::new(),
+            text: Vec::new(),
+            ends: Vec::new(),
+        };
+        let Value::Object(fields) = fields else {
+            return zeros;
+        };
+        let fields = fields.into_iter().filter(|(name, _)| is_meant(name));
+        let mut fields: Vec<(String, Value)> = fields.collect();
+        fields.sort_by(|(one, _), (other, _)| one.cmp(other));
+        for (name, value) in fields {
+            if !zeros.text.is_empty() {
+                zeros.text.push(b',');
+            }
+            write_json(&mut zeros.text, &name);
+            zeros.text.push(b':');
+            write_json(&mut zeros.text, &value);
+            zeros.ends.push(zeros.text.len());
+            zeros.names.push(name);
+        }
+        zeros
+    }
+
+    /// The text of neighbours.
+    fn text_of(&self, some: Range<usize>) -> &[u8] {
+        let behind = |end: usize| self.ends[end] + 1;
+        let start = some.start.checked_sub(1).map_or(0, behind);
+        &self.text[start..self.ends[some.end - 1]]
+    }
+
+    /// Writes what is not told. Little is told of most queues, so that the text is in few pieces.
+    fn write(&self, told: &Fields<'_>, out: &mut Object<'_>) {
+        let place = |name: &str| {
+            self.names
+                .binary_search_by(|known| (**known).cmp(name))
+                .ok()
+        };
+        let mut told: Vec<usize> = told.iter().filter_map(|(name, _)| place(name)).collect();
+        told.sort_unstable();
+        let mut from = 0;
+        for at in told.into_iter().chain([self.names.len()]) {
+            if from < at {
+                out.whole(self.text_of(from..at));
+            }
+            from = at + 1;
+        }
     }
 }
 
-fn zeros(fields: Value) -> Vec<Zero> {
-    match fields {
-        Value::Object(fields) => fields.into_iter().map(Zero::of).collect(),
-        _ => Vec::new(),
-    }
-}
+static OF_QUORUM: LazyLock<Zeros> = LazyLock::new(|| Zeros::of(no_stats(), |_| true));
 
-static OF_QUORUM: LazyLock<Vec<Zero>> = LazyLock::new(|| zeros(no_stats()));
-
-static OF_OTHERS: LazyLock<Vec<Zero>> = LazyLock::new(|| {
-    let zeros = zeros(no_stats()).into_iter();
-    let is_meant = |zero: &Zero| !QUORUM_ONLY.contains(&zero.name.as_str());
-    zeros.filter(is_meant).collect()
-});
+static OF_OTHERS: LazyLock<Zeros> =
+    LazyLock::new(|| Zeros::of(no_stats(), |name| !QUORUM_ONLY.contains(&name)));
 
 /// Those of what happened to messages.
-static OF_MESSAGES: LazyLock<Vec<Zero>> = LazyLock::new(|| zeros(no_stats()[MESSAGE_STATS].take()));
+static OF_MESSAGES: LazyLock<Zeros> =
+    LazyLock::new(|| Zeros::of(no_stats()[MESSAGE_STATS].take(), |_| true));
 
-/// Writes what is not told.
-fn write_zeros(zeros: &[Zero], told: &Fields<'_>, out: &mut Object<'_>) {
-    for zero in zeros {
-        if told.get(&zero.name).is_none() {
-            out.whole(&zero.text);
+/// Makes rows that share memory: of that each would take a piece too large to be had at once.
+#[derive(Debug)]
+pub(super) struct RowMaker {
+    row: Vec<u8>,
+    rows: BytesMut,
+}
+
+impl RowMaker {
+    pub(super) fn new() -> Self {
+        Self {
+            row: Vec::with_capacity(ROW_BYTES),
+            rows: BytesMut::with_capacity(ROWS_BYTES),
         }
+    }
+
+    /// A queue as RabbitMQ's API shows it, with what is told of it; this node's name is `node`.
+    pub(super) fn row(
+        &mut self,
+        app: &App,
+        node: &str,
+        queue: &Queue,
+        told: Option<&Told<'_>>,
+    ) -> QueueRow {
+        self.row.clear();
+        QueueRow::write_to(&mut self.row, app, node, queue, told);
+        self.rows.extend_from_slice(&self.row);
+        QueueRow(self.rows.split().freeze())
     }
 }
 
 /// The row of a queue in lists: the text of an object.
 #[derive(Debug)]
-pub(crate) struct QueueRow(Vec<u8>);
+pub(crate) struct QueueRow(Bytes);
 
 impl QueueRow {
-    /// A queue as RabbitMQ's API shows it, with what is told of it; this node's name is `node`.
-    pub(crate) fn new(app: &App, node: &str, queue: &Queue, told: Option<&Told<'_>>) -> Self {
+    fn write_to(text: &mut Vec<u8>, app: &App, node: &str, queue: &Queue, told: Option<&Told<'_>>) {
         let led = leader(app, node, queue, told.map(|told| told.by));
-        let mut text = Vec::with_capacity(ROW_BYTES);
-        let mut row = Object::open(&mut text);
+        let mut row = Object::open(text);
         write_record(node, queue, led, &mut row);
         let is_quorum = queue.kind == "quorum";
         if is_quorum || queue.kind == "stream" {
@@ -101,10 +160,9 @@ impl QueueRow {
         }
         if told.is_some() {
             let zeros = if is_quorum { &OF_QUORUM } else { &OF_OTHERS };
-            write_zeros(zeros, &fields, &mut row);
+            zeros.write(&fields, &mut row);
         }
         row.close();
-        Self(text)
     }
 
     /// The row with these of its fields alone, none of which is within another.
@@ -119,7 +177,7 @@ impl QueueRow {
             }
         }
         row.close();
-        Self(text)
+        Self(text.into())
     }
 }
 
@@ -127,7 +185,7 @@ impl Row for QueueRow {
     fn of(fields: Value) -> Self {
         let mut text = Vec::new();
         write_json(&mut text, &fields);
-        Self(text)
+        Self(text.into())
     }
 
     fn whole(self) -> Value {
@@ -199,7 +257,7 @@ fn write_told(told: &Fields<'_>, is_quorum: bool, row: &mut Object<'_>) {
                 for (name, value) in told.iter() {
                     messages.raw(name, value);
                 }
-                write_zeros(&OF_MESSAGES, &told, &mut messages);
+                OF_MESSAGES.write(&told, &mut messages);
                 messages.close();
             }
             name => row.raw(name, value),
@@ -294,6 +352,35 @@ mod tests {
     use super::*;
     use crate::http::input::Query;
     use crate::list_query;
+
+    /// What is written of these zeros where such fields are told.
+    fn written(zeros: &Zeros, told: &Value) -> Value {
+        let told = told.to_string();
+        let told = Fields::of(told.as_bytes()).expect("an object");
+        let mut out = Vec::new();
+        let mut object = Object::open(&mut out);
+        zeros.write(&told, &mut object);
+        object.close();
+        serde_json::from_slice(&out).expect("JSON")
+    }
+
+    #[test]
+    fn zeros_are_written_but_for_those_that_are_told() {
+        let zeros = json!({"c": 0, "a": {"rate": 0.0}, "b": null, "left out": 0});
+        let zeros = Zeros::of(zeros, |name| name != "left out");
+        for (told, expected) in [
+            (json!({}), json!({"a": {"rate": 0.0}, "b": null, "c": 0})),
+            (json!({"x": 1, "a": 1}), json!({"b": null, "c": 0})),
+            (json!({"b": 1}), json!({"a": {"rate": 0.0}, "c": 0})),
+            (json!({"c": 1, "b": 2}), json!({"a": {"rate": 0.0}})),
+            (json!({"c": 1, "b": 2, "a": 3}), json!({})),
+        ] {
+            assert_eq!(written(&zeros, &told), expected, "{told}");
+        }
+        let none = Zeros::of(json!({"a": 0}), |_| false);
+        assert_eq!(written(&none, &json!({"a": 1})), json!({}));
+        assert_eq!(written(&none, &json!({})), json!({}));
+    }
 
     #[test]
     fn columns_are_the_same_picked_from_a_rows_text_and_from_its_values() {

@@ -104,6 +104,26 @@ fn an_object_that_is_new_began_at_what_it_is_said_to_have_stood_at() {
 }
 
 #[test]
+fn nothing_happened_to_an_object_that_is_not_known_unless_it_may_have_been_forgotten() {
+    let bounds = Bounds {
+        objects: 2,
+        bytes: usize::MAX,
+    };
+    let mut samples = Samples::with_bounds(bounds);
+    let (one, other, third) = (Subject::Queue(1), Subject::Queue(2), Subject::Queue(3));
+    assert_eq!(samples.rates_or_still(one, 1), None, "nobody looks");
+    samples.begin(0);
+    assert_eq!(samples.rates_or_still(one, 1), Some(vec![0.0]));
+    samples.note(one, &[1], None);
+    samples.note(other, &[1], None);
+    assert_eq!(samples.rates_or_still(third, 1), Some(vec![0.0]));
+    // Both others are of this tick, so that there is no room for it.
+    samples.note(third, &[1], None);
+    assert_eq!(samples.rates_or_still(third, 1), None);
+    assert_eq!(samples.rates_or_still(one, 1), Some(vec![0.0]));
+}
+
+#[test]
 fn a_value_that_falls_has_a_rate_below_zero() {
     let mut samples = Samples::default();
     run(&mut samples, 0..=10, |second| 100 - second);
