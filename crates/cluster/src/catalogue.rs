@@ -23,32 +23,16 @@ const SNAPSHOT_COMMANDS: u64 = 64;
 /// Queues that follow a change before others get at the catalogue.
 pub const CHANGES_AT_ONCE: usize = 64;
 
-/// Changes the catalogue, writes the change down, and lets the shards follow. The catalogue is
-/// borrowed for writing throughout, so that nobody sees a queue that no shard has.
+/// Changes the catalogue, writes the change down, and lets the node follow. The catalogue is
+/// borrowed for writing meanwhile, so that nobody sees a queue that no shard has; only where a
+/// command has deleted or changed very much, `let_in` is called between parts of that, to let
+/// others get at the catalogue. What they see of it then is all that the command has changed; some
+/// shards have queues still that it has deleted, or that it gave other settings. Changes that were
+/// followed are freed with their part: the answer has none of them. It is to be dropped where the
+/// catalogue is borrowed no more.
 ///
 /// # Errors
 /// What is wrong with the command; nothing has changed then.
-pub fn execute<E: Env>(
-    catalogue: &mut Catalogue,
-    now: Now,
-    command: &Command,
-    env: &E,
-) -> Result<Executed, CatalogueError> {
-    let executed = write_down(catalogue, now, command, env)?;
-    for change in &executed.outcome.changes {
-        follow(catalogue, change, now, env);
-    }
-    Ok(executed)
-}
-
-/// The same for a command that may change very many queues: `let_in` is called between its parts,
-/// to let others get at the catalogue. What they see of it then is all that the command has
-/// changed; some shards have queues still that it has deleted, or that it gave other settings.
-/// Changes that were followed are freed with their part: the answer has none of them. It is to be
-/// dropped where the catalogue is borrowed no more.
-///
-/// # Errors
-/// See [`execute`].
 pub fn execute_in_parts<E: Env, G: DerefMut<Target = Catalogue>>(
     catalogue: &mut G,
     now: Now,

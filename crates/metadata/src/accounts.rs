@@ -218,8 +218,8 @@ impl Catalogue {
         let Some(vhost) = self.vhosts.remove(name) else {
             return Ok(outcome);
         };
-        // Bindings go with the virtual host, not queue by queue. Nothing is freed here, as the
-        // catalogue is borrowed.
+        // Bindings and exchanges go with the virtual host, not one by one. Nothing is freed here,
+        // as the catalogue is borrowed.
         outcome.changes.reserve(vhost.queues.len());
         for id in vhost.queues.values() {
             let record = self.forget_queue(*id);
@@ -227,13 +227,6 @@ impl Catalogue {
         }
         self.exchange_count -= vhost.exchanges.len();
         self.argument_bytes -= vhost_weight(&vhost);
-        let exchanges = vhost.exchanges.keys();
-        outcome
-            .changes
-            .extend(exchanges.map(|exchange| Change::ExchangeDeleted {
-                vhost: Arc::clone(&vhost.name),
-                exchange: Arc::clone(exchange),
-            }));
         let deleted = Change::VhostDeleted(Arc::clone(&vhost.name));
         outcome.changes.push(deleted);
         outcome.taken_out = TakenOut::vhost(vhost);

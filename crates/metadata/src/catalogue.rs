@@ -100,7 +100,8 @@ pub enum Change {
         /// Its name.
         exchange: Arc<str>,
     },
-    /// An exchange is gone, and what was kept for it with it.
+    /// An exchange is gone, and what was kept for it with it; not told of those that go with their
+    /// virtual host.
     ExchangeDeleted {
         /// Its virtual host.
         vhost: Arc<str>,
@@ -129,8 +130,8 @@ pub enum Change {
     VhostCreated(Arc<str>),
     /// Description, tags, default type, protection, tracing or limits of a virtual host changed.
     VhostChanged(Arc<str>),
-    /// A virtual host is gone: its connections are closed. Its queues and exchanges have been named
-    /// before.
+    /// A virtual host is gone, and its exchanges with it: its connections are closed. Its queues
+    /// have been named before.
     VhostDeleted(Arc<str>),
     /// Password, tags, limits or permissions of a user changed.
     UserChanged(Arc<str>),

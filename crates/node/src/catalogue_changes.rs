@@ -36,6 +36,8 @@ pub fn clients_follow<E: Env>(catalogue: &Catalogue, change: &Change, now: Now, 
         Change::VhostCreated(_) | Change::VhostChanged(_) => note_traces(catalogue, env),
         Change::VhostDeleted(name) => {
             note_traces(catalogue, env);
+            // At once: another one of its name may come, with exchanges of the same names.
+            env.history().forget_vhost(name);
             env.registry().for_each_of_vhost(name, |connection| {
                 let error = forced(format!("vhost '{name}' is deleted"));
                 env.post(connection, ConnectionEvent::Close(error));

@@ -137,16 +137,19 @@ impl History {
 
     /// The exchange is gone.
     pub fn forget(&self, vhost: &str, exchange: &str) {
+        let name = (vhost.to_owned(), exchange.to_owned());
+        self.lock().forget(&name);
+    }
+
+    /// The virtual host is gone, with all of its exchanges. Those that remember something are
+    /// looked at, however many others there were.
+    pub fn forget_vhost(&self, vhost: &str) {
         let mut kept = self.lock();
-        let messages = kept
-            .exchanges
-            .remove(&(vhost.to_owned(), exchange.to_owned()));
-        let messages = messages.unwrap_or_default();
-        if let Some((number, _)) = messages.front() {
-            kept.oldest.remove(number);
+        let names = kept.exchanges.keys();
+        let gone: Vec<Arc<Name>> = names.filter(|name| name.0 == vhost).cloned().collect();
+        for name in gone {
+            kept.forget(&name);
         }
-        let bytes: usize = messages.iter().map(|(_, message)| bytes_of(message)).sum();
-        kept.bytes -= bytes;
     }
 
     fn lock(&self) -> MutexGuard<'_, Kept> {
@@ -155,6 +158,15 @@ impl History {
 }
 
 impl Kept {
+    fn forget(&mut self, name: &Name) {
+        let messages = self.exchanges.remove(name).unwrap_or_default();
+        if let Some((number, _)) = messages.front() {
+            self.oldest.remove(number);
+        }
+        let bytes: usize = messages.iter().map(|(_, message)| bytes_of(message)).sum();
+        self.bytes -= bytes;
+    }
+
     fn forget_oldest_of(&mut self, name: &Arc<Name>) {
         let Some(messages) = self.exchanges.get_mut(name) else {
             return;
@@ -261,6 +273,23 @@ mod tests {
         assert_eq!(bodies(&history, "c"), ["c1", "c2"]);
         assert_eq!(history.lock().bytes, 3 * one);
         assert_eq!(history.lock().exchanges.len(), 2, "an empty one is none");
+    }
+
+    #[test]
+    fn a_virtual_host_that_goes_takes_what_its_exchanges_remember_and_no_more() {
+        let history = History::default();
+        for (vhost, exchange) in [("gone", "a"), ("/", "a"), ("gone", "b"), ("/", "b")] {
+            history.remember(vhost, exchange, 10, &message(exchange, None));
+        }
+        history.forget_vhost("gone");
+        for exchange in ["a", "b"] {
+            let gone = history.recall("gone", exchange, 0..u64::MAX);
+            assert_eq!(gone.messages.len(), 0);
+            assert_eq!(bodies(&history, exchange), [exchange]);
+        }
+        let left = 2 * bytes_of(&message("a", None));
+        assert_eq!(history.lock().bytes, left);
+        assert_eq!(history.lock().oldest.len(), 2);
     }
 
     /// While a queue is bound everybody waits: it gets what is remembered in pieces, and each once.

@@ -152,12 +152,9 @@ fn a_virtual_host_takes_everything_with_it() {
     }
     world.changes.clear();
     assert_eq!(world.run("delete-vhost v").as_deref(), Some("ok"));
-    let changed = world.changed();
-    assert!(changed.starts_with("queue q deleted, queue t deleted, exchange amq.direct deleted"));
-    assert!(
-        changed.ends_with("exchange x deleted, vhost v deleted"),
-        "{changed}"
-    );
+    // However many exchanges it has, nobody follows each of them.
+    let expected = "queue q deleted, queue t deleted, vhost v deleted";
+    assert_eq!(world.changed(), expected);
     assert_eq!(
         (
             world.catalogue.queue_count(),

@@ -9,6 +9,7 @@ use crate::wake_ups::WakeUps;
 use bytes::Bytes;
 use leveret_auth::{LoginCheck, Verdict};
 use leveret_cluster::Env as _;
+use leveret_cluster::catalogue::execute_in_parts;
 use leveret_cluster::streams::{ClientAddresses, StreamChange, StreamLocation};
 use leveret_cluster::{Cluster, Peers, Waiter};
 use leveret_metadata::{Catalogue, CatalogueError, Change, Command};
@@ -24,7 +25,7 @@ use leveret_queue_host::shard::Deferred;
 use leveret_stream::{Command as StreamCommand, ReplicaMessage, SessionId};
 use leveret_types::limits::WAL_BACKLOG_BYTES_MAX;
 use leveret_types::{ConnectionId, ConsumerId, NodeId, Now, QueueId, ShardId};
-use parking_lot::RwLockReadGuard;
+use parking_lot::{RwLockReadGuard, RwLockWriteGuard};
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::{Arc, Weak};
@@ -70,7 +71,9 @@ impl leveret_cluster::Env for Broker {
                 log_position: None,
             });
         }
-        leveret_cluster::catalogue::execute(&mut self.catalogue.write(), now, command, self)
+        let mut catalogue = self.catalogue.write();
+        let let_in = RwLockWriteGuard::bump;
+        execute_in_parts(&mut catalogue, now, command, self, let_in)
     }
 
     fn durable(&self, shard: ShardId) -> u64 {
