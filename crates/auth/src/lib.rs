@@ -1,4 +1,5 @@
-//! Who may do what: SASL mechanisms, password hashes, permissions.
+//! Who may do what: SASL mechanisms, password hashes, permissions; and whose turn it is where
+//! strangers can bring more than can be computed.
 //!
 //! Everything here is a computation on values that the caller brings: the catalogue of users, the
 //! salt, the peer's address. Every entrance of the broker (AMQP, HTTP, command line) asks the same
@@ -12,6 +13,7 @@
 //! bounded when it is compiled. One that a request brings costs one step for each byte of a name.
 //! Invariant: nobody logs in by `ANONYMOUS` but as the user that an operator named for it.
 
+pub mod address_turns;
 pub mod guesses;
 pub mod login;
 pub mod password;
@@ -20,6 +22,7 @@ mod pattern_cost;
 pub mod permission;
 pub mod sasl;
 
+pub use address_turns::{AddressLines, AddressTurns, Origin};
 pub use guesses::{Guesser, Guesses, network_of};
 pub use login::{Fingerprint, LoginCheck, Remembered, Verdict};
 pub use password::{

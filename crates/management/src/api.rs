@@ -750,6 +750,10 @@ pub trait Running: Send + Sync + 'static {
     /// Whether this user may log in: password, loopback. The check of a slow password waits for its
     /// turn and is told from another thread; it is not run if nobody waits for it by then.
     fn authenticate(&self, login: Login<'_>, answer: LoginAnswer);
+    /// Whether somebody has logged in from this address of late, over whatever protocol.
+    fn is_familiar(&self, _address: IpAddr) -> bool {
+        false
+    }
     /// What the node is and how it is.
     fn node_stats(&self) -> NodeStats;
     /// Its name, which takes no look at how it is.

@@ -6,14 +6,12 @@
 //! somebody has logged in have most turns, and places of their own. What nobody waits for any more
 //! is not computed.
 
-use crate::address_turns::AddressTurns;
 use crate::logins::give_way;
-use leveret_auth::network_of;
+use leveret_auth::{AddressLines, Origin};
 use leveret_types::limits::{
     HANDSHAKES_WAITING_MAX, HANDSHAKES_WAITING_PER_ADDRESS_MAX, HANDSHAKES_WAITING_UNFAMILIAR_MAX,
 };
 use parking_lot::{Condvar, Mutex};
-use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::Weak;
 
@@ -35,9 +33,6 @@ impl Step {
     }
 }
 
-/// Whether somebody has logged in from an address, and the address.
-type Origin = (bool, IpAddr);
-
 /// The steps that wait.
 #[derive(Default)]
 pub(crate) struct Handshakes {
@@ -47,73 +42,34 @@ pub(crate) struct Handshakes {
 
 #[derive(Default)]
 struct State {
-    by_origin: HashMap<Origin, VecDeque<Step>>,
-    turns: AddressTurns,
-    /// How many steps there are from where nobody has logged in, and of others.
-    counts: [usize; 2],
+    waiting: AddressLines<Step>,
     is_stopped: bool,
 }
 
 impl State {
     fn is_full_for(&self, origin: Origin) -> bool {
-        let of_address = self.by_origin.get(&origin).map_or(0, VecDeque::len);
-        let [unfamiliar, familiar] = self.counts;
+        let [unfamiliar, familiar] = self.waiting.counts();
         unfamiliar + familiar >= HANDSHAKES_WAITING_MAX
-            || of_address >= HANDSHAKES_WAITING_PER_ADDRESS_MAX
-            || !origin.0 && unfamiliar >= HANDSHAKES_WAITING_UNFAMILIAR_MAX
+            || self.waiting.len_of(origin) >= HANDSHAKES_WAITING_PER_ADDRESS_MAX
+            || !origin.is_familiar() && unfamiliar >= HANDSHAKES_WAITING_UNFAMILIAR_MAX
     }
 
     /// Adds a step; false if too many wait.
     fn push(&mut self, step: Step) -> bool {
-        let (is_familiar, address) = (step.is_familiar, network_of(step.from));
-        let origin = (is_familiar, address);
+        let origin = Origin::new(step.from, step.is_familiar);
         if self.is_full_for(origin) {
-            self.forget_unwanted();
+            self.waiting.retain(Step::is_wanted);
         }
         if self.is_full_for(origin) {
             return false;
         }
-        self.counts[usize::from(is_familiar)] += 1;
-        let line = self.by_origin.entry(origin).or_insert_with(|| {
-            self.turns.push(address, is_familiar);
-            VecDeque::new()
-        });
-        line.push_back(step);
+        self.waiting.push(origin, step);
         true
     }
 
     /// The next step that somebody waits for.
     fn pop(&mut self) -> Option<Step> {
-        while let Some(origin) = self.turns.next() {
-            let Some(line) = self.by_origin.get_mut(&origin) else {
-                continue;
-            };
-            let (is_familiar, address) = origin;
-            let before = line.len();
-            let next = std::iter::from_fn(|| line.pop_front()).find(Step::is_wanted);
-            self.counts[usize::from(is_familiar)] -= before - line.len();
-            match line.is_empty() {
-                true => drop(self.by_origin.remove(&origin)),
-                false => self.turns.push(address, is_familiar),
-            }
-            if next.is_some() {
-                return next;
-            }
-        }
-        None
-    }
-
-    /// Makes room: drops what nobody waits for.
-    fn forget_unwanted(&mut self) {
-        self.counts = [0; 2];
-        self.by_origin.retain(|(is_familiar, _), line| {
-            line.retain(Step::is_wanted);
-            self.counts[usize::from(*is_familiar)] += line.len();
-            !line.is_empty()
-        });
-        let by_origin = &self.by_origin;
-        self.turns
-            .retain(|is_familiar, address| by_origin.contains_key(&(is_familiar, address)));
+        self.waiting.pop(Step::is_wanted)
     }
 }
 
@@ -217,7 +173,7 @@ mod tests {
         pool.bring(1, 3, &pool.open, false);
         drop(gone);
         assert_eq!(pool.work(), [3]);
-        assert_eq!(pool.handshakes.state.lock().counts, [0, 0]);
+        assert_eq!(pool.handshakes.state.lock().waiting.counts(), [0, 0]);
     }
 
     #[test]

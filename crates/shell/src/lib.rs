@@ -28,7 +28,6 @@ pub mod stream_thread;
 pub mod timers_and_alarms;
 pub mod tls;
 
-mod address_turns;
 mod buffers;
 mod clock;
 mod descriptors;

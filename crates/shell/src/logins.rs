@@ -238,7 +238,7 @@ impl Logins {
     }
 
     /// Whether anybody has logged in from this address of late.
-    pub(crate) fn is_familiar(&self, address: IpAddr) -> bool {
+    pub fn is_familiar(&self, address: IpAddr) -> bool {
         self.state.lock().guesses.is_familiar_address(address)
     }
 

@@ -235,6 +235,10 @@ impl Running for Admin {
         logins.check(login.from, check, Box::new(waiter));
     }
 
+    fn is_familiar(&self, address: IpAddr) -> bool {
+        self.broker.logins.is_familiar(address)
+    }
+
     fn node_stats(&self) -> NodeStats {
         self.node_stats()
     }

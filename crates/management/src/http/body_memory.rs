@@ -8,10 +8,10 @@
 //!
 //! Invariant: what is held is at most the bound and the largest body.
 
-use crate::http::connection_limiter::network_of;
 use crate::http::reply::ApiError;
 use http_body_util::BodyExt;
 use hyper::body::{Body as _, Bytes, Frame, Incoming};
+use leveret_auth::network_of;
 use leveret_types::limits::{
     HTTP_BODIES_BYTES_MAX, HTTP_BODY_BYTES_FREE, HTTP_BODY_BYTES_MAX, HTTP_BODY_BYTES_PER_MS_MIN,
     HTTP_BODY_LOOK_MS, HTTP_BODY_MS_MAX, HTTP_BODY_SILENCE_MS, HTTP_BODY_VALUE_BYTES,

@@ -5,12 +5,13 @@
 //! that no address can keep another one out.
 
 use crate::http::body_memory::Bodies;
+use leveret_auth::network_of;
 use leveret_types::limits::{
     HTTP_CONNECTIONS_MAX, HTTP_HELD_BYTES_MAX, HTTP_UNREAD_GRACE_MS, HTTP_WORKERS_MAX,
     HTTP_WORKERS_OF_ADDRESS_MAX,
 };
 use std::collections::{BTreeMap, HashMap};
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -290,17 +291,6 @@ impl Drop for Held {
             client.held_bytes -= self.bytes;
             taken.held_bytes -= self.bytes;
         }
-    }
-}
-
-/// What counts as one address: of IPv6 a network of 64 bits, which is what one customer has.
-pub(crate) fn network_of(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => {
-            let network = u128::from(address) & !u128::from(u64::MAX);
-            IpAddr::V6(Ipv6Addr::from(network))
-        }
-        v4 => v4,
     }
 }
 

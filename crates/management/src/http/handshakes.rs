@@ -1,35 +1,95 @@
-//! TLS handshakes, on a thread of their own that gives way to clients of queues: each takes a
+//! TLS handshakes, on threads of their own that give way to clients of queues: each takes a
 //! millisecond or more of a processor, and the thread that waits for sockets has all other clients
 //! of the API. Strangers bring as many as they like.
 //!
-//! Addresses take turns, a step of one handshake at a time. What nobody waits for any more is not
-//! computed.
+//! Those from where somebody has logged in have a thread of their own, and that of the others
+//! stands back behind all that the API does. In each of them addresses take turns, a step of one
+//! handshake at a time. What nobody waits for any more is not computed.
 
-use leveret_auth::network_of;
-use std::collections::{HashMap, VecDeque};
+use crate::http::niceness::{self, stand_back};
+use leveret_auth::{AddressLines, Origin};
 use std::fmt;
 use std::future::{Future, poll_fn};
-use std::net::IpAddr;
+use std::io;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Wake, Waker};
+use std::thread::JoinHandle;
 use tokio::sync::oneshot;
 
-/// The handshakes that have a step to be computed. There are as many as there are connections at
-/// most, which the connection limiter bounds.
+/// The handshakes of a server, and the threads that compute them.
+#[derive(Debug)]
+pub(crate) struct HandshakeThreads {
+    familiar: Arc<Handshakes>,
+    strangers: Arc<Handshakes>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl HandshakeThreads {
+    /// Starts the threads.
+    ///
+    /// # Errors
+    /// If the system has none left.
+    pub(crate) fn start() -> io::Result<Self> {
+        let mut all = Self {
+            familiar: Arc::default(),
+            strangers: Arc::default(),
+            threads: Vec::new(),
+        };
+        for (name, niceness, handshakes) in [
+            ("http-handshakes", niceness::WORK, &all.familiar),
+            ("http-strangers", niceness::STRANGERS, &all.strangers),
+        ] {
+            let handshakes = Arc::clone(handshakes);
+            let thread = std::thread::Builder::new().name(name.to_owned());
+            all.threads.push(thread.spawn(move || {
+                stand_back(niceness);
+                handshakes.run();
+            })?);
+        }
+        Ok(all)
+    }
+
+    /// Where handshakes from there wait.
+    pub(crate) fn of(&self, origin: Origin) -> &Arc<Handshakes> {
+        match origin.is_familiar() {
+            true => &self.familiar,
+            false => &self.strangers,
+        }
+    }
+}
+
+impl Drop for HandshakeThreads {
+    /// Ends the threads; what is under way is not computed any more.
+    fn drop(&mut self) {
+        self.familiar.stop();
+        self.strangers.stop();
+        for thread in self.threads.drain(..) {
+            // A panic of that thread has been reported where it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The handshakes that have a step to be computed by one thread. There are as many as there are
+/// connections at most, which the connection limiter bounds.
 #[derive(Default)]
 pub(crate) struct Handshakes {
-    lines: Mutex<Lines>,
+    waiting: Mutex<Waiting>,
     waker: Condvar,
 }
 
 #[derive(Default)]
-struct Lines {
-    by_address: HashMap<IpAddr, VecDeque<Arc<Handshake>>>,
-    /// The addresses of these lines, each once.
-    turns: VecDeque<IpAddr>,
+struct Waiting {
+    lines: AddressLines<Arc<Handshake>>,
     is_stopped: bool,
+}
+
+impl Waiting {
+    fn pop(&mut self) -> Option<Arc<Handshake>> {
+        self.lines.pop(|_| true)
+    }
 }
 
 impl fmt::Debug for Handshakes {
@@ -42,7 +102,7 @@ type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// A handshake: it waits for a step to be computed, or for its peer.
 struct Handshake {
-    from: IpAddr,
+    from: Origin,
     all: Weak<Handshakes>,
     is_in_line: AtomicBool,
     /// Nothing once it is done.
@@ -85,7 +145,7 @@ impl Handshakes {
     /// ends. Who drops this drops the handshake.
     pub(crate) async fn result_of<T: Send + 'static>(
         self: &Arc<Self>,
-        from: IpAddr,
+        from: Origin,
         handshake: impl Future<Output = T> + Send + 'static,
     ) -> Option<T> {
         let (tell, told) = oneshot::channel();
@@ -103,7 +163,7 @@ impl Handshakes {
             Poll::Ready(())
         });
         Arc::new(Handshake {
-            from: network_of(from),
+            from,
             all: Arc::downgrade(self),
             is_in_line: AtomicBool::new(false),
             work: Mutex::new(Some(Box::pin(work))),
@@ -113,17 +173,7 @@ impl Handshakes {
     }
 
     fn push(&self, handshake: Arc<Handshake>) {
-        let mut lines = locked(&self.lines);
-        let Lines {
-            by_address, turns, ..
-        } = &mut *lines;
-        let from = handshake.from;
-        let line = by_address.entry(from).or_insert_with(|| {
-            turns.push_back(from);
-            VecDeque::new()
-        });
-        line.push_back(handshake);
-        drop(lines);
+        locked(&self.waiting).lines.push(handshake.from, handshake);
         self.waker.notify_one();
     }
 
@@ -135,14 +185,14 @@ impl Handshakes {
     }
 
     fn next(&self) -> Option<Arc<Handshake>> {
-        let mut lines = locked(&self.lines);
-        while !lines.is_stopped {
-            match lines.pop() {
+        let mut waiting = locked(&self.waiting);
+        while !waiting.is_stopped {
+            match waiting.pop() {
                 Some(handshake) => return Some(handshake),
                 None => {
-                    lines = self
+                    waiting = self
                         .waker
-                        .wait(lines)
+                        .wait(waiting)
                         .unwrap_or_else(PoisonError::into_inner);
                 }
             }
@@ -152,31 +202,19 @@ impl Handshakes {
 
     /// Ends the thread; what is under way is not computed any more.
     pub(crate) fn stop(&self) {
-        let mut lines = locked(&self.lines);
-        lines.is_stopped = true;
-        let dropped = std::mem::take(&mut lines.by_address);
-        drop(lines);
+        let mut waiting = locked(&self.waiting);
+        waiting.is_stopped = true;
+        let dropped = std::mem::take(&mut waiting.lines);
+        drop(waiting);
         drop(dropped);
         self.waker.notify_all();
-    }
-}
-
-impl Lines {
-    fn pop(&mut self) -> Option<Arc<Handshake>> {
-        let from = self.turns.pop_front()?;
-        let line = self.by_address.get_mut(&from)?;
-        let next = line.pop_front();
-        match line.is_empty() {
-            true => drop(self.by_address.remove(&from)),
-            false => self.turns.push_back(from),
-        }
-        next
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::IpAddr;
 
     /// A handshake from this address in so many steps, each of which is noted.
     fn handshake(
@@ -208,7 +246,8 @@ mod tests {
         done: &Arc<Mutex<Vec<usize>>>,
     ) -> Vec<Begun> {
         let one = |(number, last): (usize, &u8)| {
-            let (all, address) = (Arc::clone(handshakes), IpAddr::from([10, 0, 0, *last]));
+            let address = Origin::new(IpAddr::from([10, 0, 0, *last]), false);
+            let all = Arc::clone(handshakes);
             let handshake = handshake(steps, number, done);
             let mut begun: Begun = Box::pin(async move { all.result_of(address, handshake).await });
             let context = &mut Context::from_waker(Waker::noop());
@@ -220,7 +259,7 @@ mod tests {
 
     fn compute(handshakes: &Handshakes) {
         loop {
-            let next = locked(&handshakes.lines).pop();
+            let next = locked(&handshakes.waiting).pop();
             let Some(next) = next else { return };
             next.step();
         }
@@ -245,7 +284,28 @@ mod tests {
         drop(begun.remove(1));
         compute(&handshakes);
         assert_eq!(*locked(&done), [0, 2]);
-        assert!(locked(&handshakes.lines).by_address.is_empty());
+        assert_eq!(locked(&handshakes.waiting).lines.counts(), [0, 0]);
+    }
+
+    #[test]
+    fn who_comes_from_where_somebody_has_logged_in_waits_for_no_stranger() {
+        let threads = HandshakeThreads::start().expect("threads");
+        type Boxed = Pin<Box<dyn Future<Output = bool> + Send>>;
+        let begin = |origin, handshake: Boxed| threads.of(origin).result_of(origin, handshake);
+        let origin = |last, is_familiar| Origin::new([10, 0, 0, last].into(), is_familiar);
+        // A step of a stranger's that does not end before the other handshake has.
+        let (tell, told) = std::sync::mpsc::channel::<()>();
+        let endless: Boxed = Box::pin(async move { told.recv().is_ok() });
+        let mut stranger = Box::pin(begin(origin(1, false), endless));
+        let context = &mut Context::from_waker(Waker::noop());
+        assert!(stranger.as_mut().poll(context).is_pending());
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        let runtime = runtime.expect("a runtime");
+        let known: Boxed = Box::pin(async { true });
+        let known = begin(origin(2, true), known);
+        assert_eq!(runtime.block_on(known), Some(true));
+        tell.send(()).expect("the stranger waits");
+        assert_eq!(runtime.block_on(stranger), Some(true));
     }
 
     #[test]

@@ -188,6 +188,9 @@ impl Open {
                     // What is left is for files. The caller's pause keeps whoever comes waiting.
                     return Err(Errno::MFILE.into());
                 }
+                // What follows the end of a TLS handshake would wait for the client to acknowledge
+                // that. Where the system refuses, answers are late and whole.
+                let _ = stream.set_nodelay(true);
                 let way = match stream.local_addr()?.ip().to_canonical().is_loopback() {
                     true => Way::Loopback,
                     false => Way::Network,
@@ -212,4 +215,29 @@ impl Open {
 fn taken<L>(listener: io::Result<L>) -> L {
     // It is bound and non-blocking: only a runtime without a driver refuses it.
     listener.unwrap_or_else(|error| unreachable!("a bound listener was refused: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_answered_does_not_wait_for_what_was_answered_before() {
+        let endpoint = Endpoint {
+            service: Service::Api,
+            address: ListenAddress::Tcp(([127, 0, 0, 1], 0).into(), None),
+        };
+        let (listener, bound) = bind(&endpoint).expect("a port");
+        let address = bound.expect("an address").address;
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_io().build().expect("a runtime");
+        let accepted = runtime.block_on(async {
+            let _client = std::net::TcpStream::connect(address).expect("it listens");
+            Open::new(listener).next().await.map(|(stream, ..)| stream)
+        });
+        let Ok(Stream::Tcp(stream)) = accepted else {
+            panic!("no connection");
+        };
+        assert!(stream.nodelay().expect("a socket"));
+    }
 }

@@ -3,8 +3,8 @@
 //!
 //! Invariant: buckets are bounded in number ([`RATE_BUCKETS_MAX`]); a full one is as good as none.
 
-use crate::http::connection_limiter::network_of;
 use crate::http::reply::ApiError;
+use leveret_auth::network_of;
 use leveret_types::limits::{RATE_BUCKETS_MAX, RATE_BURST_SECONDS};
 use std::collections::BTreeMap;
 use std::net::IpAddr;

@@ -10,10 +10,11 @@ use crate::cluster_lists::Order;
 use crate::http::browser::Sender;
 use crate::http::chunked_body::{Content, Pieces};
 use crate::http::connection_limiter::{ConnectionLimiter, ConnectionPermit};
-use crate::http::handshakes::Handshakes;
+use crate::http::handshakes::HandshakeThreads;
 use crate::http::listeners::{
     self, Bound, Endpoint, ListenAddress, Listener, Open, Service, Stream, Way,
 };
+use crate::http::niceness;
 use crate::http::reply::{ApiError, Reply};
 use crate::http::router;
 use crate::http::slow_reader::Paced;
@@ -29,6 +30,7 @@ use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::service::service_fn;
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use leveret_auth::Origin;
 use leveret_types::limits::{
     HTTP_BODY_BYTES_MAX, HTTP_DEFINITIONS_BYTES_MAX, HTTP_FIRST_BYTE_MS_MAX, HTTP_HEAD_BYTES_MAX,
     HTTP_LOGIN_BYTES_MAX, HTTP_WORKERS_MAX, TLS_HANDSHAKE_MS_MAX,
@@ -60,8 +62,6 @@ pub struct Server {
     files: Vec<PathBuf>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<std::thread::JoinHandle<()>>,
-    /// What TLS handshakes wait for, where it is spoken, and the thread that computes them.
-    handshakes: Option<(Arc<Handshakes>, std::thread::JoinHandle<()>)>,
 }
 
 impl Server {
@@ -76,7 +76,6 @@ impl Server {
             files: Vec::new(),
             stop: Some(stop),
             thread: None,
-            handshakes: None,
         };
         let mut listeners = Vec::new();
         for endpoint in endpoints {
@@ -92,29 +91,20 @@ impl Server {
             .max_blocking_threads(HTTP_WORKERS_MAX)
             .thread_keep_alive(Duration::from_secs(10))
             .thread_name("http-worker")
-            .on_thread_start(let_clients_go_first)
+            .on_thread_start(|| niceness::stand_back(niceness::WORK))
             .build()?;
         let app = app.into();
-        let handshakes = Arc::new(Handshakes::default());
-        if server.bound.iter().any(|bound| bound.tls) {
-            let all = Arc::clone(&handshakes);
-            let thread = std::thread::Builder::new().name("http-handshakes".to_owned());
-            let thread = thread.spawn(move || {
-                let_clients_go_first();
-                all.run();
-            })?;
-            server.handshakes = Some((Arc::clone(&handshakes), thread));
-        }
+        let speaks_tls = server.bound.iter().any(|bound| bound.tls);
+        let handshakes = match speaks_tls {
+            true => Some(Arc::new(HandshakeThreads::start()?)),
+            false => None,
+        };
         let thread = std::thread::Builder::new().name("http".to_owned());
         server.thread = Some(thread.spawn(move || {
             runtime.block_on(async {
                 let streams = Streams::new();
                 for (listener, service) in listeners {
-                    let shared = (
-                        Arc::clone(&app),
-                        Arc::clone(&streams),
-                        Arc::clone(&handshakes),
-                    );
+                    let shared = (Arc::clone(&app), Arc::clone(&streams), handshakes.clone());
                     tokio::spawn(accept(listener, service, shared));
                 }
                 // An error is a sender that was dropped, which means the same.
@@ -148,10 +138,6 @@ impl Drop for Server {
             // A panic of that thread has been reported where it happened.
             let _ = thread.join();
         }
-        if let Some((handshakes, thread)) = self.handshakes.take() {
-            handshakes.stop();
-            let _ = thread.join();
-        }
         for file in &self.files {
             // What stays is replaced at the next start.
             let _ = std::fs::remove_file(file);
@@ -162,7 +148,7 @@ impl Drop for Server {
 async fn accept(
     listener: Listener,
     service: Service,
-    (app, streams, handshakes): (Arc<App>, Arc<Streams>, Arc<Handshakes>),
+    (app, streams, handshakes): (Arc<App>, Arc<Streams>, Option<Arc<HandshakeThreads>>),
 ) {
     let listener = Open::new(listener);
     let limiter = ConnectionLimiter::new();
@@ -181,7 +167,7 @@ async fn accept(
             way,
             permit,
         };
-        let handshakes = Arc::clone(&handshakes);
+        let handshakes = handshakes.clone();
         tokio::spawn(until(leave, client.begin(stream, handshakes)));
     }
 }
@@ -209,7 +195,7 @@ struct Client {
 
 impl Client {
     /// Serves a connection that brings something before long.
-    async fn begin(self, stream: Stream, handshakes: Arc<Handshakes>) {
+    async fn begin(self, stream: Stream, threads: Option<Arc<HandshakeThreads>>) {
         let first_byte = Duration::from_millis(HTTP_FIRST_BYTE_MS_MAX);
         if !matches!(
             tokio::time::timeout(first_byte, stream.readable()).await,
@@ -222,7 +208,12 @@ impl Client {
             Stream::File(stream) => serve(self, stream).await,
             Stream::Tls(stream, acceptor) => {
                 let time = Duration::from_millis(TLS_HANDSHAKE_MS_MAX);
-                let handshake = handshakes.result_of(self.peer, acceptor.accept(stream));
+                let origin = Origin::new(self.peer, self.app.node().is_familiar(self.peer));
+                let handshakes = threads.as_deref().map(|threads| threads.of(origin));
+                let Some(handshakes) = handshakes.map(Arc::clone) else {
+                    return;
+                };
+                let handshake = handshakes.result_of(origin, acceptor.accept(stream));
                 let handshake = tokio::time::timeout(time, handshake);
                 // A handshake that fails is the client's affair.
                 if let Ok(Some(Ok(stream))) = handshake.await {

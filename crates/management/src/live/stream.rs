@@ -12,11 +12,12 @@
 
 use crate::app::App;
 use crate::events::Events;
-use crate::http::connection_limiter::{ConnectionPermit, network_of};
+use crate::http::connection_limiter::ConnectionPermit;
 use crate::http::reply::{ApiError, Reply};
 use crate::live::subject::Wanted;
 use crate::live::{Answer, Content, Key, Live, Watch, keys};
 use bytes::Bytes;
+use leveret_auth::network_of;
 use leveret_types::limits::{LIVE_PERIOD_MS, LIVE_STREAMS_EACH_MAX, LIVE_STREAMS_MAX};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;

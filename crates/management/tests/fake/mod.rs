@@ -22,6 +22,7 @@ use leveret_types::{
     ConnectionId, FieldTable, FieldValue, LatencyCounts, NodeId, ProtocolError, QueueId, ReplyCode,
 };
 use serde_json::Value;
+use std::net::IpAddr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
@@ -29,6 +30,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 #[derive(Default)]
 pub struct Fake {
     pub asked: Mutex<Vec<String>>,
+    /// Whether somebody has logged in from wherever a client comes from.
+    pub is_familiar: AtomicBool,
     pub alarm: Mutex<bool>,
     pub stopped: Mutex<bool>,
     pub counters: Mutex<MessageCounters>,
@@ -275,6 +278,10 @@ impl Running for Fake {
             _ if right => answer.tell(LoginVerdict::Right),
             _ => answer.tell(LoginVerdict::Wrong),
         }
+    }
+
+    fn is_familiar(&self, _: IpAddr) -> bool {
+        self.is_familiar.load(Relaxed)
     }
 
     fn node_stats(&self) -> NodeStats {

@@ -4,10 +4,11 @@ use crate::certificate::Certificate;
 use crate::client::exchange;
 use crate::fake::Fake;
 use crate::http::WHOAMI;
-use leveret_management::{App, Endpoint, ListenAddress, Server, Service, Tls};
+use leveret_management::{App, Endpoint, ListenAddress, Node, Server, Service, Tls};
 use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 
 /// Settings with a new certificate, and what a client must trust to like it.
@@ -86,8 +87,9 @@ fn handshakes_are_not_computed_where_all_sockets_wait() {
         threads: Mutex::default(),
     });
     settings.cert_resolver = Arc::clone(&noting) as _;
-    let app = App::new(Arc::new(Fake::default()), Some("token".to_owned()), false)
-        .with_token_on_loopback();
+    let fake = Arc::new(Fake::default());
+    let node = Arc::clone(&fake) as Arc<dyn Node>;
+    let app = App::new(node, Some("token".to_owned()), false).with_token_on_loopback();
     let tls = Tls::new(Arc::new(settings));
     let endpoint = Endpoint {
         service: Service::Api,
@@ -97,7 +99,13 @@ fn handshakes_are_not_computed_where_all_sockets_wait() {
     for _ in 0..3 {
         ask_by_tls(server.bound()[0].address, &trusted).expect("an answer");
     }
-    let threads = noting.threads.lock().expect("threads");
-    let threads: Vec<&str> = threads.iter().map(String::as_str).collect();
-    assert_eq!(threads, ["http-handshakes"]);
+    let threads = || -> Vec<String> {
+        let threads = std::mem::take(&mut *noting.threads.lock().expect("threads"));
+        threads.into_iter().collect()
+    };
+    assert_eq!(threads(), ["http-strangers"]);
+    // Once somebody has logged in from there.
+    fake.is_familiar.store(true, Relaxed);
+    ask_by_tls(server.bound()[0].address, &trusted).expect("an answer");
+    assert_eq!(threads(), ["http-handshakes"]);
 }

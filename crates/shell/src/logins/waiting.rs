@@ -1,8 +1,7 @@
 //! Checks that wait: for their turn, or until their time comes.
 
 use super::LoginWaiter;
-use crate::address_turns::AddressTurns;
-use leveret_auth::{Fingerprint, Guesser, LoginCheck, Verdict};
+use leveret_auth::{AddressTurns, Fingerprint, Guesser, LoginCheck, Verdict};
 use leveret_types::limits::{
     LOGINS_HELD_MAX, LOGINS_HELD_PER_ADDRESS_MAX, LOGINS_WAITING_MAX,
     LOGINS_WAITING_PER_ADDRESS_MAX, LOGINS_WAITING_UNFAMILIAR_MAX,
@@ -201,7 +200,7 @@ impl Waiting {
 
     /// The next check that somebody waits for.
     pub(super) fn pop(&mut self) -> Option<Job> {
-        while let Some((_, address)) = self.turns.next() {
+        while let Some((_, address)) = self.turns.take_next() {
             let Some(line) = self.by_address.get_mut(&address) else {
                 continue;
             };
