@@ -17,7 +17,7 @@ mod traces;
 mod web;
 
 use crate::cli::node_file::{self, NodeFile};
-use crate::config::{Config, Loaded};
+use crate::config::{Config, Loaded, machine};
 use crate::file_modes;
 use admin::Admin;
 use leveret_management::api::DamagedQueue;
@@ -153,7 +153,7 @@ fn start_web(
         listening: Arc::clone(&listening),
     };
     let app = App::new(Arc::new(admin), token, config.metrics_per_object)
-        .with_hosts(config.management_hosts.clone())
+        .with_hosts(machine::host_name(), config.management_hosts.clone())
         .with_path_prefix(config.management_prefix.clone())
         .with_origins(
             config.management_origins.clone(),

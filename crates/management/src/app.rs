@@ -7,6 +7,7 @@ use crate::history::latencies::Lately;
 use crate::history::rates::{MESSAGE_FIELDS, NODE_FIELDS, PAIR_FIELDS, Rates, Subject};
 use crate::history::samples::{Clock, Moment, Samples};
 use crate::history::sums::Sums;
+use crate::http::browser::HostNames;
 use crate::http::cors::Origins;
 use crate::http::listeners::Way;
 use crate::http::rate_limit::RateLimit;
@@ -48,7 +49,7 @@ pub struct App {
     /// Whether `/metrics` shows each object.
     pub(crate) per_object: bool,
     /// Names by which the node is known beside its addresses.
-    pub(crate) hosts: Vec<String>,
+    pub(crate) hosts: HostNames,
     /// What may stand before every path; empty, or a slash and more.
     pub(crate) prefix: String,
     /// Minutes that a login on the page lasts; 0: as long as its tab is open.
@@ -97,7 +98,7 @@ impl App {
             token,
             token_on_loopback: false,
             per_object,
-            hosts: Vec::new(),
+            hosts: HostNames::default(),
             prefix: String::new(),
             session_minutes: 0,
             origins: Origins::default(),
@@ -123,11 +124,12 @@ impl App {
         }
     }
 
-    /// Is known by these names too, beside the addresses of this machine: pages of theirs are the
-    /// node's own.
+    /// Is known by what its machine calls itself, and by the names that an operator has listed,
+    /// beside the addresses of this machine: pages of theirs are the node's own. Where some are
+    /// listed, those of others are refused from elsewhere too.
     #[must_use]
-    pub fn with_hosts(mut self, hosts: Vec<String>) -> Self {
-        self.hosts = hosts;
+    pub fn with_hosts(mut self, of_machine: String, listed: Vec<String>) -> Self {
+        self.hosts = HostNames { of_machine, listed };
         self
     }
 

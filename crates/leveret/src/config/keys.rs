@@ -185,7 +185,7 @@ pub const KEYS: &[Key] = &[
     // HTTP.
     key("management.tcp.port", Port, "15672", "Port of the HTTP API; `none` turns it off."),
     key("management.tcp.ip", Ip, "", "Address that the HTTP API listens on; every IPv4 interface where only the port is given, as in RabbitMQ, and 127.0.0.1 where neither is."),
-    key("management.hosts.$name", Text, "", "Names by which browsers reach the HTTP API beside this machine's own addresses, as behind a proxy: requests of pages under other names are refused."),
+    key("management.hosts.$name", Text, "", "Names by which browsers reach the HTTP API, as behind a proxy, beside addresses and the machine's own name. Once some are listed, requests of pages under other names are refused; without any, they are refused at loopback addresses alone."),
     key("management.path_prefix", Text, "", "What stands before every path of the HTTP API and the page, such as `/rabbit`; without it they are there too."),
     key("management.cors.allow_origins", NONE, "", "`none`: pages of no other origin may call the HTTP API, as by default."),
     key("management.cors.allow_origins.$name", Text, "", "Origins, such as `https://page.example.com`, whose pages may call the HTTP API; `*`: all. None by default."),

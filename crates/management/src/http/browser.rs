@@ -16,6 +16,33 @@ const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 const X_REQUESTED_WITH: HeaderName = HeaderName::from_static("x-requested-with");
 
+/// The names by which browsers reach a node, beside its addresses.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct HostNames {
+    /// What its machine calls itself; empty where that is not known.
+    pub(crate) of_machine: String,
+    /// What an operator has listed.
+    pub(crate) listed: Vec<String>,
+}
+
+impl HostNames {
+    fn lists(&self, name: &str) -> bool {
+        let mut listed = self.listed.iter();
+        listed.any(|known| known.eq_ignore_ascii_case(name))
+    }
+
+    /// Whether a page under this name is the node's own. A machine's name with another domain
+    /// behind it may be anybody's.
+    fn has(&self, name: &str) -> bool {
+        let machine = self.of_machine.as_str();
+        let short = machine.split('.').next().unwrap_or_default();
+        let is_of_machine = [machine, short]
+            .into_iter()
+            .any(|own| !own.is_empty() && own.eq_ignore_ascii_case(name));
+        is_of_machine || is_of_this_machine(name) || self.lists(name)
+    }
+}
+
 /// The method, path and headers of a request, as far as they tell who had it sent.
 pub(crate) struct Sender<'a> {
     pub(crate) method: &'a Method,
@@ -62,7 +89,7 @@ impl Sender<'_> {
 
     /// Whether the request may be answered at a node that is known by `names`, beside its own
     /// addresses, and that lets pages of these `origins` call it.
-    pub(crate) fn check(&self, names: &[String], origins: &Origins) -> Result<(), ApiError> {
+    pub(crate) fn check(&self, names: &HostNames, origins: &Origins) -> Result<(), ApiError> {
         if !self.is_browser() {
             return Ok(());
         }
@@ -80,11 +107,13 @@ impl Sender<'_> {
     }
 
     /// A name that somebody else gave this machine's own address is that of a page which would be
-    /// taken for this node's own.
-    fn check_host(&self, names: &[String]) -> Result<(), ApiError> {
+    /// taken for this node's own. From elsewhere a node is reached by names that it cannot know,
+    /// unless an operator has listed them.
+    fn check_host(&self, names: &HostNames) -> Result<(), ApiError> {
         let host = self.text(&HOST).unwrap_or_default();
         let name = host_of(host).unwrap_or_default();
-        if !self.is_local || is_of_this_machine(name) || is_among(names, name) {
+        let is_judged = self.is_local || !names.listed.is_empty();
+        if !is_judged || names.has(name) {
             return Ok(());
         }
         refuse(format!(
@@ -92,11 +121,11 @@ impl Sender<'_> {
         ))
     }
 
-    fn check_origin(&self, names: &[String]) -> Result<(), ApiError> {
+    fn check_origin(&self, names: &HostNames) -> Result<(), ApiError> {
         let origin = self.text(&ORIGIN);
         let is_named = || {
             let name = origin.and_then(authority_of).and_then(|of| host_of(of));
-            name.is_some_and(|name| is_among(names, name))
+            name.is_some_and(|name| names.lists(name))
         };
         let is_own = match (self.text(&SEC_FETCH_SITE), origin) {
             // The browser has compared what it knows better, also behind a proxy.
@@ -182,15 +211,26 @@ fn is_of_this_machine(name: &str) -> bool {
     name == "localhost" || name.ends_with(".localhost") || name.parse::<IpAddr>().is_ok()
 }
 
-fn is_among(names: &[String], name: &str) -> bool {
-    names.iter().any(|known| known.eq_ignore_ascii_case(name))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// What is said to this request by a node on the machine `mq` that is listed as
+    /// `mq.example.com`.
     fn judge(method: &str, path: &str, is_local: bool, headers: &str) -> Result<(), ApiError> {
+        let names = HostNames {
+            of_machine: "mq".to_owned(),
+            listed: vec!["mq.example.com".to_owned()],
+        };
+        judge_by(&names, (method, path), is_local, headers)
+    }
+
+    fn judge_by(
+        names: &HostNames,
+        (method, path): (&str, &str),
+        is_local: bool,
+        headers: &str,
+    ) -> Result<(), ApiError> {
         let mut all = HeaderMap::new();
         for header in headers.split(';').map(str::trim).filter(|h| !h.is_empty()) {
             let (name, value) = header.split_once(": ").expect("a header");
@@ -203,7 +243,7 @@ mod tests {
             headers: &all,
             is_local,
         };
-        sender.check(&["mq.example.com".to_owned()], &Origins::default())
+        sender.check(names, &Origins::default())
     }
 
     #[test]
@@ -334,15 +374,37 @@ mod tests {
             assert!(at("evil.example:15672", mark).is_err(), "{mark}");
         }
         assert_eq!(at("evil.example:15672", "user-agent: curl/8"), Ok(()));
-        // From elsewhere a name leads to the node only where its owner wanted that.
-        assert_eq!(
-            judge(
-                "GET",
-                "/api/users",
-                false,
-                "host: mq.internal; user-agent: Mozilla/5.0"
-            ),
-            Ok(())
-        );
+    }
+
+    #[test]
+    fn from_elsewhere_names_are_judged_once_some_are_listed() {
+        let browser = "user-agent: Mozilla/5.0";
+        let names = |listed: &[&str]| HostNames {
+            of_machine: "hare.example.org".to_owned(),
+            listed: listed.iter().map(|name| (*name).to_owned()).collect(),
+        };
+        let ask = |names: &HostNames, is_local, host: &str, mark: &str| {
+            let headers = format!("host: {host}; {mark}");
+            judge_by(names, ("GET", "/api/users"), is_local, &headers)
+        };
+        let (none, some) = (names(&[]), names(&["mq.example.com"]));
+        for host in [
+            "192.0.2.7:15672",
+            "[2001:db8::7]:15672",
+            "hare:15672",
+            "HARE.example.org",
+            "MQ.example.com:443",
+        ] {
+            assert_eq!(ask(&some, false, host, browser), Ok(()), "{host}");
+        }
+        for host in ["hare.evil.example", "mq.internal", "mq.example.com.evil"] {
+            assert!(ask(&some, false, host, browser).is_err(), "{host}");
+            assert_eq!(ask(&some, false, host, "user-agent: curl/8"), Ok(()));
+            assert_eq!(ask(&none, false, host, browser), Ok(()), "{host}");
+            assert!(ask(&none, true, host, browser).is_err(), "{host}");
+        }
+        assert_eq!(ask(&none, true, "hare:15672", browser), Ok(()));
+        let nameless = judge_by(&HostNames::default(), ("GET", "/"), true, browser);
+        assert!(nameless.is_err(), "a node of no name is not meant by none");
     }
 }
