@@ -274,6 +274,20 @@ mod tests {
     }
 
     #[test]
+    fn the_page_knows_how_large_definitions_may_be() {
+        let file = FILES.iter().find(|file| file.path == "pages/admin.js");
+        let text = std::str::from_utf8(file.expect("a file").bytes).expect("UTF-8");
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix("const IMPORT_BYTES_MAX = "));
+        let most = line.expect("a limit").replace('_', "");
+        assert_eq!(
+            most,
+            leveret_types::limits::HTTP_DEFINITIONS_BYTES_MAX.to_string()
+        );
+    }
+
+    #[test]
     fn a_known_tag_is_answered_without_a_body() {
         let tag = ask("/app.js").expect("a file").headers()[header::ETAG].clone();
         let mut headers = HeaderMap::new();

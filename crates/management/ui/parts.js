@@ -426,10 +426,24 @@ function Input ({ id, field, value, onValue }) {
     return html`<textarea id=${id} rows=${field.rows ?? 5} value=${value} onInput=${onInput} spellcheck="false" required=${field.required} aria-describedby=${described}></textarea>`
   }
   if (field.type === 'file') {
-    return html`<input id=${id} type="file" accept=${field.accept} required=${field.required} onChange=${async (e) => onValue(await e.target.files[0]?.text() ?? '')} />`
+    return html`<input id=${id} type="file" accept=${field.accept} required=${field.required} aria-describedby=${described} onChange=${(e) => chosen(e.target, field, onValue)} />`
   }
   return html`<input id=${id} type=${field.type ?? 'text'} value=${value} onInput=${onInput} required=${field.required} min=${field.min} max=${field.max}
     autocomplete=${field.autocomplete ?? 'off'} spellcheck="false" aria-describedby=${described} />`
+}
+
+// `field.read(file)` gives what becomes of a file, if that is not its text, or throws a text for people.
+async function chosen (input, field, onValue) {
+  const file = input.files[0]
+  const read = field.read ?? ((file) => file.text())
+  input.setCustomValidity('')
+  try {
+    onValue(file ? await read(file) : '')
+  } catch (problem) {
+    onValue('')
+    input.setCustomValidity(problem.message)
+    input.reportValidity()
+  }
 }
 
 const ARGUMENT_TYPES = ['string', 'number', 'boolean', 'JSON']

@@ -303,6 +303,9 @@ pub const STREAM_FRAMES_PER_TURN_MAX: usize = REQUESTS_PER_READ_MAX;
 pub const HTTP_BODY_BYTES_MAX: usize = 10_000_000;
 /// Bytes of the body of an HTTP request that carries definitions.
 pub const HTTP_DEFINITIONS_BYTES_MAX: usize = 50_000_000;
+/// Bytes of a file of `load_definitions`, which is imported in pieces where it is larger than
+/// [`HTTP_DEFINITIONS_BYTES_MAX`]. All of it is read before.
+pub const LOAD_DEFINITIONS_BYTES_MAX: usize = 20 * HTTP_DEFINITIONS_BYTES_MAX;
 /// Bytes of a login form: all that a stranger may send.
 pub const HTTP_LOGIN_BYTES_MAX: usize = 8_192;
 /// Bytes that the bodies of HTTP requests at a port hold together, while they arrive and while they

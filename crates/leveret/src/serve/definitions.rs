@@ -6,7 +6,7 @@ use leveret_management::definitions_pieces::definitions_pieces;
 use leveret_metadata::{Catalogue, CatalogueError, Definitions};
 use leveret_node::Env;
 use leveret_shell::broker::Broker;
-use leveret_types::limits::HTTP_DEFINITIONS_BYTES_MAX;
+use leveret_types::limits::LOAD_DEFINITIONS_BYTES_MAX;
 use std::fmt::Display;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -14,9 +14,6 @@ use std::time::{Duration, Instant};
 
 /// Name of the file in the data folder that says which definitions were imported last.
 pub const MARK_FILE: &str = "definitions.imported";
-/// Bytes of a file. It is imported in pieces where it is larger than one import may be, and all of
-/// it is read before.
-const FILE_BYTES_MAX: u64 = 20 * HTTP_DEFINITIONS_BYTES_MAX as u64;
 /// How long the write-ahead log may take to hold what was imported.
 const DURABLE_WAIT: Duration = Duration::from_secs(30);
 
@@ -140,10 +137,13 @@ pub fn files_of(source: &Path) -> Result<Vec<PathBuf>, String> {
 /// # Errors
 /// If it cannot be read, or is too large.
 pub fn read(file: &Path) -> Result<Vec<u8>, String> {
+    read_at_most(LOAD_DEFINITIONS_BYTES_MAX as u64, file)
+}
+
+fn read_at_most(most: u64, file: &Path) -> Result<Vec<u8>, String> {
     let failed =
         |error: std::io::Error| format!("cannot read definitions {}: {error}", file.display());
     let mut bytes = Vec::new();
-    let most = FILE_BYTES_MAX;
     let opened = std::fs::File::open(file).map_err(failed)?;
     opened
         .take(most + 1)
@@ -196,4 +196,23 @@ fn fingerprint(contents: &[Vec<u8>]) -> String {
         text.push_str(&format!("{}-{fingerprint:016x} ", bytes.len()));
     }
     text.trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_has_so_many_bytes_and_not_one_more() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("definitions.json");
+        for (bytes, is_taken) in [(100, true), (101, false)] {
+            std::fs::write(&file, vec![b' '; bytes]).expect("written");
+            let read = read_at_most(100, &file);
+            assert_eq!(read.is_ok_and(|read| read.len() == bytes), is_taken);
+        }
+        let error = read_at_most(100, &file).expect_err("too large");
+        assert!(error.contains("larger than 100 bytes; split"), "{error}");
+        assert_eq!(LOAD_DEFINITIONS_BYTES_MAX, 1_000_000_000);
+    }
 }

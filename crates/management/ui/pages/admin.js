@@ -334,6 +334,8 @@ function LimitTable ({ title, subject, only }) {
 // ---- definitions
 
 const PASSED_OVER_SHOWN = 100
+const IMPORT_BYTES_MAX = 50_000_000
+const TOO_LARGE = 'The file has more than the 50 MB that one request takes: import it on a node with `leveret import FILE`, which sends it in pieces.'
 
 export function Definitions () {
   const vhosts = useVhosts()
@@ -359,9 +361,9 @@ export function Definitions () {
           <footer><code class="quiet">GET /api/${address}</code><button class="primary">Save the file</button></footer>
         </form></>
       <${Section} title="Import">
-        <${Form} stay=${true} submit="Import" fields=${[{ name: 'file', label: 'File', type: 'file', accept: '.json,application/json', required: true }, scope]}
+        <${Form} stay=${true} submit="Import" fields=${[{ name: 'file', label: 'File', type: 'file', accept: '.json,application/json', required: true, read: definitionsOf, hint: 'Up to 50 MB. Import a larger one on a node with: leveret import FILE' }, scope]}
           message=${({ passed_over: lines }) => lines.length ? `Imported, but for ${count(lines.length)} that are passed over.` : 'Imported.'}
-          request=${(v) => ({ method: 'POST', address: (v.vhost ? path('definitions', v.vhost) : 'definitions') + '?passed_over=true', body: parsed(v.file), isLong: true })}
+          request=${(v) => ({ method: 'POST', address: (v.vhost ? path('definitions', v.vhost) : 'definitions') + '?passed_over=true', body: v.file || undefined, isLong: true })}
           done=${({ passed_over: lines }) => setPassedOver(lines)}>
           <p>What the file names is made or changed; nothing is deleted. A file that RabbitMQ exported will do.</p></>
         ${passedOver.length > 0 && html`<h3>Passed over</h3><ul class="fields">${passedOver.slice(0, PASSED_OVER_SHOWN).map((line) => html`<li><bdi>${shown(line)}</bdi></li>`)}</ul>
@@ -369,10 +371,18 @@ export function Definitions () {
     </div>`
 }
 
-function parsed (file) {
-  if (file === '') return undefined
+// The definitions in a file that one request takes.
+async function definitionsOf (file) {
+  // Without the spaces that people like it may be small enough.
+  if (file.size > 4 * IMPORT_BYTES_MAX) throw new Error(TOO_LARGE)
+  const definitions = parsed(await file.text())
+  if (file.size > IMPORT_BYTES_MAX && new Blob([JSON.stringify(definitions)]).size > IMPORT_BYTES_MAX) throw new Error(TOO_LARGE)
+  return definitions
+}
+
+function parsed (text) {
   try {
-    return JSON.parse(file)
+    return JSON.parse(text)
   } catch {
     throw new Error('The file is not JSON.')
   }
