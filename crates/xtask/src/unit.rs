@@ -40,11 +40,16 @@ const UNIT_LINES: &[&str] = &[
     "CapabilityBoundingSet=CAP_NET_BIND_SERVICE",
 ];
 
+/// Programs that a unit may run beside the node: those that each Debian has, however small it is.
+const PROGRAMS: &[&str] = &["/usr/bin/leveret", "/bin/sh"];
+
 /// Each line that is not there any more.
 pub fn faults(root: &Path) -> Result<Vec<String>> {
     let read =
         |file: &str| fs::read_to_string(root.join(file)).with_context(|| format!("read {file}"));
-    let mut wrong = missing(UNIT, &read(UNIT)?, UNIT_LINES);
+    let unit = read(UNIT)?;
+    let mut wrong = missing(UNIT, &unit, UNIT_LINES);
+    wrong.extend(unknown_programs(&unit));
     let image = read(IMAGE)?;
     wrong.extend(missing(IMAGE, &image, &["USER leveret"]));
     wrong.extend(unreachable(&image));
@@ -96,6 +101,16 @@ fn unforwarded(image: &str, compose: &str) -> Vec<String> {
     wrong
 }
 
+/// Each program of the unit that a small system may lack.
+fn unknown_programs(unit: &str) -> Vec<String> {
+    let lines = unit.lines().filter(|line| line.starts_with("Exec"));
+    let programs = lines.filter_map(|line| line.split_once('=')?.1.split_whitespace().next());
+    programs
+        .filter(|program| !PROGRAMS.contains(program))
+        .map(|program| format!("{UNIT}: not every system has `{program}`"))
+        .collect()
+}
+
 fn missing(file: &str, text: &str, wanted: &[&str]) -> Vec<String> {
     let lines: Vec<&str> = text.lines().collect();
     let absent = wanted.iter().filter(|line| !lines.contains(line));
@@ -119,6 +134,16 @@ mod tests {
         assert_eq!(
             faults(&crate::run::root()).expect("both are there"),
             Vec::<String>::new()
+        );
+    }
+
+    #[test]
+    fn a_program_that_a_small_system_lacks_is_found() {
+        let unit = "ExecStart=/usr/bin/leveret serve\nExecReload=/bin/sh -c 'kill -HUP $MAINPID'";
+        assert_eq!(unknown_programs(unit), [""; 0]);
+        assert_eq!(
+            unknown_programs("ExecReload=/bin/kill -HUP $MAINPID").len(),
+            1
         );
     }
 
