@@ -139,8 +139,9 @@ fn one(app: &App, question: Question) -> Value {
             vhost,
             queue,
             look,
+            sought,
             truncate,
-        } => unacked::own_messages(app, (&vhost, &queue), &look, truncate),
+        } => unacked::own_messages(app, (&vhost, &queue), &look, (sought.as_ref(), truncate)),
         Question::Holders { held } => unacked::own_holders(app, &held),
         Question::ConsumersTagged { queue, tag } => {
             unacked::own_consumers_tagged(app, QueueId(queue), &tag)

@@ -65,6 +65,7 @@ pub mod routes;
 mod row_lists;
 mod schemas;
 mod selection;
+mod sought;
 mod streams;
 pub mod timestamps;
 mod ui;

@@ -109,6 +109,11 @@ const POSITION: &[Parameter] = &[
 
 const OF_CONSUMER: &[Parameter] = &[text("consumer", "only those of consumers with this tag")];
 
+const UNACKED: &[Parameter] = &[flag(
+    "unacked",
+    "whether messages that clients hold are searched, not those that are ready",
+)];
+
 const SEARCH: &[Parameter] = &[
     text("key", "a text within the routing key"),
     text(
@@ -170,7 +175,8 @@ const PATH: &[Parameter] = &[text(
 )];
 
 /// All of them, for who looks for a name.
-static GROUPS: [&[Parameter]; 23] = [
+static GROUPS: [&[Parameter]; 24] = [
+    UNACKED,
     OF_CONSUMER,
     COLUMNS,
     LIST,
@@ -280,7 +286,9 @@ fn own(method: &str, pattern: &str) -> &'static [&'static [Parameter]] {
         ("GET", "/api/leveret/exchanges/{vhost}/{}/route") => &[ROUTE],
         ("GET", "/api/leveret/queues/{vhost}/{}/messages") => &[POSITION, TRUNCATE],
         ("GET", "/api/leveret/queues/{vhost}/{}/unacked") => &[OF_CONSUMER, POSITION, TRUNCATE],
-        ("GET", "/api/leveret/queues/{vhost}/{}/search") => &[SEARCH, POSITION, TRUNCATE],
+        ("GET", "/api/leveret/queues/{vhost}/{}/search") => {
+            &[SEARCH, UNACKED, OF_CONSUMER, POSITION, TRUNCATE]
+        }
         ("GET", "/api/leveret/streams/{vhost}/{}/messages") => &[BROWSE],
         (
             "GET",

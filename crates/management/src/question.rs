@@ -9,6 +9,7 @@ use crate::history::ranges::Ranges;
 use crate::selection::{
     ClientKey, ClientSelection, DelayedSelection, Kind, PairSelection, QueueSelection,
 };
+use crate::sought::Sought;
 use crate::streams::start::{Browse, StreamStart};
 use leveret_types::ConnectionId;
 use leveret_types::limits::REPORT_ASK_BYTES_MAX;
@@ -176,6 +177,8 @@ pub enum Question {
         queue: String,
         /// Which.
         look: HeldLook,
+        /// What those that are shown must have.
+        sought: Option<Sought>,
         /// Bytes of each body that are shown.
         truncate: usize,
     },

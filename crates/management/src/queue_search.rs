@@ -1,5 +1,6 @@
-//! `/api/leveret/queues/{vhost}/{name}/search`: ready messages of a queue that have something, by
-//! key, header, body or age. They are looked at and left where they are.
+//! `/api/leveret/queues/{vhost}/{name}/search`: messages of a queue that have something, by key,
+//! header, body or age: ready ones, or those that clients hold. They are looked at and left where
+//! they are.
 //!
 //! Invariant: one request looks at so many messages for so long, and says where to go on; few
 //! requests search at once. What is looked for in a body costs time by its length, whatever both
@@ -7,12 +8,13 @@
 
 use crate::api::{Actor, LookedAt};
 use crate::app::App;
-use crate::http::input::Query;
 use crate::http::reply::{ApiError, Reply};
 use crate::http::router::Call;
 use crate::json_pointer::{Pointer, ReferencedValue};
 use crate::moves::{SHOWN_BYTES, looked_at_json, number};
 use crate::queues::declared;
+use crate::sought::Sought;
+use crate::unacked::{self, Look};
 use leveret_types::limits::{
     HTTP_BODY_BYTES_MAX, QUEUE_LOOK_MESSAGES_MAX, QUEUE_SEARCH_MESSAGES_MAX, QUEUE_SEARCH_MS_MAX,
     QUEUE_SEARCHES_MAX,
@@ -28,9 +30,9 @@ type Answer = Result<Reply, ApiError>;
 /// Messages that are found where the client does not say how many.
 const COUNT: usize = 20;
 
-/// What a message must have, all of it.
+/// What a message must have, all of it, as it is looked for.
 #[derive(Debug)]
-struct Wanted {
+pub(crate) struct Wanted {
     /// Text within its routing key.
     key: Option<String>,
     /// Headers, each with its value where that matters.
@@ -52,10 +54,13 @@ fn pair(text: &str) -> (String, Option<String>) {
 }
 
 impl Wanted {
-    fn of(query: &Query) -> Result<Self, ApiError> {
-        let text = |name| query.get(name).map(str::to_owned);
+    /// What is to be looked for.
+    ///
+    /// # Errors
+    /// If a part of it makes no sense.
+    pub(crate) fn of(sought: &Sought) -> Result<Self, ApiError> {
         let wrong = |reason: &str| ApiError::BadRequest(reason.to_owned());
-        let json = query.get("json").map(|text| {
+        let json = sought.json.as_deref().map(|text| {
             let (at, value) = pair(text);
             let pointer = Pointer::of(&at).ok_or_else(|| {
                 wrong(
@@ -66,9 +71,8 @@ impl Wanted {
             pointer.map(|pointer| (pointer, value))
         });
         // Unlike a look at every place of the body, it takes no longer for texts that repeat.
-        let body = query
-            .get("body")
-            .map(|part| Regex::new(&regex::escape(part)));
+        let body = sought.body.as_deref();
+        let body = body.map(|part| Regex::new(&regex::escape(part)));
         let body = body.transpose();
         let body = body.map_err(|_| wrong("body is too long a text"))?;
         let seconds = |text: &str| {
@@ -76,15 +80,15 @@ impl Wanted {
                 .map_err(|_| wrong("older_than must be in seconds"))
         };
         Ok(Self {
-            key: text("key"),
-            headers: query.all("header").map(pair).collect(),
+            key: sought.key.clone(),
+            headers: sought.headers.iter().map(|text| pair(text)).collect(),
             body,
             json: json.transpose()?,
-            older_than_s: query.get("older_than").map(seconds).transpose()?,
+            older_than_s: sought.older_than.as_deref().map(seconds).transpose()?,
         })
     }
 
-    fn takes(&self, found: &LookedAt, now_ms: u64) -> bool {
+    pub(crate) fn takes(&self, found: &LookedAt, now_ms: u64) -> bool {
         let message = &found.message;
         let waited_ms = now_ms.saturating_sub(found.taken_ms);
         self.key
@@ -152,8 +156,9 @@ impl Drop for Turn<'_> {
 }
 
 /// `GET /api/leveret/queues/{vhost}/{name}/search?key=&header=&body=&json=&older_than=&position=
-/// &count=&truncate=`: the next messages that have all of it, from a position (1: the next to be
-/// handed out) on, how many were looked at, and where to go on.
+/// &count=&truncate=&unacked=&consumer=`: the next messages that have all of it, from a position
+/// (1: the next to be handed out) on, how many were looked at, and where to go on. With `unacked`
+/// these are messages that clients hold.
 pub fn search(call: &Call<'_>) -> Answer {
     let queue = declared(call)?;
     if queue.kind == "stream" {
@@ -163,8 +168,19 @@ pub fn search(call: &Call<'_>) -> Answer {
     let first = number(call, "position", 1, u64::MAX)?.unwrap_or(1);
     let count = number(call, "count", 1, QUEUE_LOOK_MESSAGES_MAX as u64)?;
     let truncate = number(call, "truncate", 0, HTTP_BODY_BYTES_MAX as u64)?;
-    let wanted = Wanted::of(&call.query)?;
+    let sought = Sought::of(&call.query);
+    let wanted = Wanted::of(&sought)?;
     let _turn = Turn::of(call.app)?;
+    let over = Instant::now() + Duration::from_millis(QUEUE_SEARCH_MS_MAX);
+    if call.query.flag("unacked") {
+        let look = Look {
+            first,
+            count: count.map_or(COUNT, |count| count as usize),
+            truncate: truncate.map_or(SHOWN_BYTES, |bytes| bytes as usize),
+            sought: Some(sought),
+        };
+        return unacked::search(call, &queue, &look, over);
+    }
     let mut search = Search {
         wanted,
         now_ms: call.app.moment().wall_ms,
@@ -175,7 +191,6 @@ pub fn search(call: &Call<'_>) -> Answer {
         rows: Vec::new(),
         left: HTTP_BODY_BYTES_MAX,
     };
-    let over = Instant::now() + Duration::from_millis(QUEUE_SEARCH_MS_MAX);
     let (mut has_ended, mut unreadable) = (false, None);
     while !search.is_enough() && Instant::now() < over {
         let (actor, before): (Actor<'_>, u64) = (call.who.actor(), search.position - 1);
@@ -246,6 +261,7 @@ impl Search {
 mod tests {
     use super::*;
     use crate::api::Got;
+    use crate::http::input::Query;
 
     fn message(key: &str, headers: FieldTable, body: &str) -> LookedAt {
         LookedAt {
@@ -260,6 +276,10 @@ mod tests {
                 payload: body.as_bytes().to_vec(),
             },
         }
+    }
+
+    fn wanted(query: &str) -> Result<Wanted, ApiError> {
+        Wanted::of(&Sought::of(&Query::parse(query).expect("a query")))
     }
 
     #[test]
@@ -292,19 +312,16 @@ mod tests {
             ("key=new&json=/id:12&header=n:7&older_than=1", true),
             ("key=new&json=/id:12&header=n:8&older_than=1", false),
         ] {
-            let wanted = Wanted::of(&Query::parse(query).expect("a query")).expect(query);
+            let wanted = wanted(query).expect(query);
             assert_eq!(wanted.takes(&order, 15_000), expected, "{query}");
         }
         let text = message("k", FieldTable::new(), "no JSON");
         for (query, expected) in [("json=/id", false), ("body=JSON", true)] {
-            let wanted = Wanted::of(&Query::parse(query).expect("a query")).expect(query);
+            let wanted = wanted(query).expect(query);
             assert_eq!(wanted.takes(&text, 0), expected, "{query}");
         }
         for wrong in ["json=id", "older_than=x", "older_than=-1"] {
-            assert!(
-                Wanted::of(&Query::parse(wrong).expect("a query")).is_err(),
-                "{wrong}"
-            );
+            assert!(wanted(wrong).is_err(), "{wrong}");
         }
     }
 }

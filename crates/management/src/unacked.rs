@@ -4,17 +4,23 @@
 
 use crate::api::{Actor, HeldAt, HeldLook, HeldMessage, Holder};
 use crate::app::App;
+use crate::directory::Queue;
 use crate::http::reply::{ApiError, Reply, merge};
 use crate::http::router::Call;
 use crate::moves::{SHOWN_BYTES, looked_at_json, number};
 use crate::peers;
 use crate::question::Question;
+use crate::queue_search::Wanted;
 use crate::queues::declared;
-use leveret_types::limits::{HTTP_BODY_BYTES_MAX, QUEUE_LOOK_MESSAGES_MAX};
+use crate::sought::Sought;
+use leveret_types::limits::{
+    HTTP_BODY_BYTES_MAX, QUEUE_LOOK_MESSAGES_MAX, QUEUE_SEARCH_MESSAGES_MAX,
+};
 use leveret_types::{NodeId, QueueId};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::HashMap;
+use std::time::Instant;
 
 type Answer = Result<Reply, ApiError>;
 
@@ -24,6 +30,26 @@ const COUNT: usize = 20;
 /// A message, and where it is.
 #[derive(Serialize, Deserialize)]
 struct Row(HeldAt, Value);
+
+/// What one look has found.
+#[derive(Default, Serialize, Deserialize)]
+struct Found {
+    /// Those that are wanted, each with its position.
+    rows: Vec<Row>,
+    /// How many messages were looked at for them.
+    looked_at: u64,
+}
+
+/// Which messages a client wants to see, and how much of each.
+pub(crate) struct Look {
+    /// The position of the first one.
+    pub(crate) first: u64,
+    pub(crate) count: usize,
+    /// Bytes of a body that are shown.
+    pub(crate) truncate: usize,
+    /// What they must have.
+    pub(crate) sought: Option<Sought>,
+}
 
 /// What other nodes say in a text, as fields that are 0 are left out of anything else.
 fn told<T: for<'a> Deserialize<'a>>(answers: Vec<(NodeId, Value)>) -> impl Iterator<Item = T> {
@@ -47,45 +73,104 @@ pub fn unacked(call: &Call<'_>) -> Answer {
                       /api/leveret/streams/{vhost}/{name}/messages";
         return Err(ApiError::BadRequest(reason.to_owned()));
     }
-    let position = number(call, "position", 1, u64::MAX)?.unwrap_or(1);
     let count = number(call, "count", 1, QUEUE_LOOK_MESSAGES_MAX as u64)?;
     let truncate = number(call, "truncate", 0, HTTP_BODY_BYTES_MAX as u64)?;
-    let truncate = truncate.map_or(SHOWN_BYTES, |bytes| bytes as usize);
-    let tag = call.query.get("consumer");
-    let look = HeldLook {
-        of: tag.map(|tag| consumers_tagged(call.app, queue.id, tag)),
-        before: position - 1,
+    let look = Look {
+        first: number(call, "position", 1, u64::MAX)?.unwrap_or(1),
         count: count.map_or(COUNT, |count| count as usize),
+        truncate: truncate.map_or(SHOWN_BYTES, |bytes| bytes as usize),
+        sought: None,
     };
-    let (vhost, name) = (&queue.vhost, &queue.name);
-    let node = call.app.node();
-    let own = node.held_messages(call.who.actor(), vhost, name, &look)?;
-    let rows = match own {
-        Some(own) => rows(own, truncate),
-        None => {
-            let question = Question::Held {
-                vhost: vhost.clone(),
-                queue: name.clone(),
-                look,
-                truncate,
-            };
-            let first = told(peers::ask(call.app, &question)).next();
-            first.ok_or_else(|| {
-                ApiError::Unavailable(format!(
-                    "no node that leads the queue '{name}' answers: try again"
-                ))
-            })?
+    let held = HeldLook {
+        of: consumers(call, &queue),
+        before: look.first - 1,
+        count: look.count,
+    };
+    let found = found(call, &queue, held, &look)?;
+    Ok(Reply::Json(shown(call.app, found.rows).into()))
+}
+
+/// The next messages that somebody holds and that have what is sought, how many were looked at, and
+/// where to go on.
+pub(crate) fn search(call: &Call<'_>, queue: &Queue, look: &Look, over: Instant) -> Answer {
+    let of = consumers(call, queue);
+    let (mut rows, mut position) = (Vec::new(), look.first);
+    let (mut has_ended, mut bytes) = (false, 0);
+    while rows.len() < look.count
+        && bytes < HTTP_BODY_BYTES_MAX
+        && position - look.first < QUEUE_SEARCH_MESSAGES_MAX
+        && Instant::now() < over
+    {
+        let held = HeldLook {
+            of: of.clone(),
+            before: position - 1,
+            count: QUEUE_LOOK_MESSAGES_MAX,
+        };
+        let found = found(call, queue, held, look)?;
+        if found.looked_at == 0 {
+            has_ended = true;
+            break;
         }
+        position += found.looked_at;
+        let bodies = found.rows.iter();
+        let bodies = bodies.filter_map(|Row(_, row)| row["payload"].as_str());
+        bytes += bodies.map(str::len).sum::<usize>();
+        rows.extend(found.rows);
+    }
+    // Whoever goes on does so behind the last one that is shown.
+    if rows.len() > look.count {
+        rows.truncate(look.count);
+        let last = rows.last().and_then(|Row(_, row)| row["position"].as_u64());
+        position = last.map_or(position, |last| last + 1);
+    }
+    Ok(Reply::Json(json!({
+        "messages": shown(call.app, rows),
+        "looked_at": position - look.first,
+        "next_position": (!has_ended).then_some(position),
+        "unreadable": null,
+    })))
+}
+
+/// The consumers whose messages are wanted; none where those of all are.
+fn consumers(call: &Call<'_>, queue: &Queue) -> Option<Vec<u64>> {
+    let tag = call.query.get("consumer");
+    tag.map(|tag| consumers_tagged(call.app, queue.id, tag))
+}
+
+/// What this node finds if it leads the queue, or else what the one does that leads it.
+fn found(call: &Call<'_>, queue: &Queue, held: HeldLook, look: &Look) -> Result<Found, ApiError> {
+    let (vhost, name) = (&queue.vhost, &queue.name);
+    let before = held.before;
+    let own = call
+        .app
+        .node()
+        .held_messages(call.who.actor(), vhost, name, &held)?;
+    if let Some(own) = own {
+        return rows(call.app, own, before, (look.sought.as_ref(), look.truncate));
+    }
+    let question = Question::Held {
+        vhost: vhost.clone(),
+        queue: name.clone(),
+        look: held,
+        sought: look.sought.clone(),
+        truncate: look.truncate,
     };
+    let first = told(peers::ask(call.app, &question)).next();
+    first.ok_or_else(|| {
+        ApiError::Unavailable(format!(
+            "no node that leads the queue '{name}' answers: try again"
+        ))
+    })
+}
+
+/// The messages with who holds them.
+fn shown(app: &App, rows: Vec<Row>) -> Vec<Value> {
     let held: Vec<HeldAt> = rows.iter().map(|Row(at, _)| *at).collect();
-    let holders = holders(call.app, &held);
-    let now_ms = call.app.moment().wall_ms;
-    let shown = rows.into_iter().zip(position..);
-    let shown = shown.map(|(Row(at, row), position)| {
-        let holder = holders.get(&at);
-        with_holder(row, position, holder, now_ms)
-    });
-    Ok(Reply::Json(shown.collect()))
+    let holders = holders(app, &held);
+    let now_ms = app.moment().wall_ms;
+    let rows = rows.into_iter();
+    rows.map(|Row(at, row)| with_holder(row, holders.get(&at), now_ms))
+        .collect()
 }
 
 /// The numbers of all consumers of this tag that a queue has.
@@ -107,30 +192,53 @@ pub(crate) fn own_consumers_tagged(app: &App, queue: QueueId, tag: &str) -> Valu
     text_of(&found)
 }
 
-fn rows(held: Vec<HeldMessage>, truncate: usize) -> Vec<Row> {
+/// Those of these messages that have what is sought; so many others are before them.
+fn rows(
+    app: &App,
+    held: Vec<HeldMessage>,
+    before: u64,
+    (sought, truncate): (Option<&Sought>, usize),
+) -> Result<Found, ApiError> {
+    let wanted = sought.map(Wanted::of).transpose()?;
+    let now_ms = app.moment().wall_ms;
+    let takes = |held: &HeldMessage| match (&wanted, &held.message) {
+        (None, _) => true,
+        (Some(_), None) => false,
+        (Some(wanted), Some(message)) => wanted.takes(message, now_ms),
+    };
+    let looked_at = held.len() as u64;
     let mut left = HTTP_BODY_BYTES_MAX;
-    let rows = held.into_iter().map(|held| {
-        let mut row = match &held.message {
-            Some(message) => looked_at_json(message, 0, truncate, &mut left),
-            None => json!({"unreadable": true}),
-        };
-        row["held_since"] = held.since_ms.into();
-        Row(held.at, row)
-    });
-    rows.collect()
+    let meant = held.into_iter().zip(before + 1..);
+    let rows = meant
+        .filter(|(held, _)| takes(held))
+        .map(|(held, position)| {
+            let mut row = match &held.message {
+                Some(message) => looked_at_json(message, position, truncate, &mut left),
+                None => json!({"unreadable": true, "position": position}),
+            };
+            row["held_since"] = held.since_ms.into();
+            Row(held.at, row)
+        });
+    Ok(Found {
+        rows: rows.collect(),
+        looked_at,
+    })
 }
 
-/// The messages that this node shows another one, which has seen to it that its user may read
-/// them; nothing where this node does not lead the queue.
+/// What this node shows another one, which has seen to it that its user may read the messages;
+/// nothing where this node does not lead the queue.
 pub(crate) fn own_messages(
     app: &App,
     (vhost, queue): (&str, &str),
     look: &HeldLook,
-    truncate: usize,
+    shown: (Option<&Sought>, usize),
 ) -> Value {
     let node = app.node();
     match node.held_messages(Actor::Operator, vhost, queue, look) {
-        Ok(Some(held)) => text_of(&rows(held, truncate)),
+        Ok(Some(held)) => {
+            let found = rows(app, held, look.before, shown);
+            found.map_or(Value::Null, |found| text_of(&found))
+        }
         Ok(None) | Err(_) => Value::Null,
     }
 }
@@ -175,12 +283,11 @@ fn holders(app: &App, held: &[HeldAt]) -> HashMap<HeldAt, Value> {
 }
 
 /// A message with who holds it; without, where nobody knows (its client may just have gone).
-fn with_holder(mut row: Value, position: u64, holder: Option<&Value>, now_ms: u64) -> Value {
+fn with_holder(mut row: Value, holder: Option<&Value>, now_ms: u64) -> Value {
     let nobody = json!({
         "connection": null, "channel": null, "node": null, "user": null, "consumer_tag": null,
         "delivery_tag": null, "redelivered": null,
     });
-    row["position"] = position.into();
     merge(&mut row, holder.cloned().unwrap_or(nobody));
     let since_ms = row["held_since"].as_u64();
     let held_s = since_ms.map(|since| now_ms.saturating_sub(since) / 1_000);

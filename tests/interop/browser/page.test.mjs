@@ -566,6 +566,11 @@ inPage('what clients hold is shown with who holds it, and stays where it is', as
     assert.equal(await dialog.getByLabel('Body').textContent(), 'a')
     for (const text of ['stuck', / \(1\)$/]) await dialog.getByText(text, { exact: true }).first().waitFor()
   }
+  await submit(page, 'Show', { 'Body has': 'none of it' })
+  await dialog.getByText('1 held messages were looked at, 0 found.').waitFor()
+  assert.equal(await dialog.getByRole('heading', { name: /^Message/ }).count(), 0)
+  await submit(page, 'Show', { 'Body has': 'a' })
+  await dialog.getByRole('heading', { name: 'Message 1' }).waitFor()
   const { json: [held] } = await api('GET', 'leveret/queues/%2F/holding/unacked')
   assert.deepEqual([held.consumer_tag, held.redelivered, held.payload], ['stuck', false, 'a'])
   const { json: queue } = await api('GET', 'queues/%2F/holding')
@@ -794,6 +799,31 @@ inPage('an import says what it passed over, and takes as long as it takes', asyn
   await page.getByText('Imported.', { exact: true }).waitFor()
   assert.equal(await page.getByText('amq.gen-import').count(), 0)
   await api('DELETE', 'queues/%2F/imported')
+})
+
+inPage('definitions that no request takes are told so before they are sent', async (page) => {
+  await open(page, 'definitions')
+  await page.getByText('Import a larger one on a node with: leveret import FILE').waitFor()
+  const choose = (spaces, letters) => page.evaluate(([spaces, letters]) => {
+    const input = document.querySelector('input[type=file]')
+    const files = new DataTransfer()
+    files.items.add(new File(['{"permissions": [],' + ' '.repeat(spaces) + '"explanation": "' + 'x'.repeat(letters) + '"}'], 'large.json'))
+    input.files = files.files
+    input.dispatchEvent(new Event('change', { bubbles: true }))
+  }, [spaces, letters])
+  const said = () => page.evaluate(() => document.querySelector('input[type=file]').validationMessage)
+  let sent = 0
+  page.on('request', (request) => { if (request.method() === 'POST') sent++ })
+  await choose(0, 50_000_000)
+  await page.waitForFunction(() => document.querySelector('input[type=file]').validationMessage.includes('leveret import FILE'))
+  await button(page, 'Import').click()
+  assert.equal(sent, 0)
+  // What makes it large are spaces, which are not sent.
+  await choose(50_000_000, 10)
+  await page.waitForFunction(() => document.querySelector('input[type=file]').validationMessage === '')
+  await button(page, 'Import').click()
+  await page.getByText('Imported.', { exact: true }).waitFor()
+  assert.deepEqual([sent, await said()], [1, ''])
 })
 
 inPage('a connection of the stream protocol is shown with what it publishes and reads', async (page) => {

@@ -80,6 +80,12 @@ pub(super) struct PeekOptions {
     /// Of those only one that consumers with this tag hold
     #[arg(long, value_name = "TAG", requires = "unacked")]
     consumer: Option<String>,
+    /// The first one from there on whose routing key has this text
+    #[arg(long, value_name = "TEXT")]
+    key: Option<String>,
+    /// The first one from there on whose body has this text
+    #[arg(long, value_name = "TEXT")]
+    body: Option<String>,
     /// Its virtual host
     #[arg(short = 'p', long, value_name = "NAME", default_value = "/")]
     vhost: String,
@@ -292,24 +298,61 @@ fn watched(table: &Rows, is_first: bool) -> String {
 pub(super) fn peek(options: &PeekOptions) -> Result<String, String> {
     let (vhost, queue) = (segment(&options.vhost), segment(&options.queue));
     let position = options.position;
-    let which = if options.unacked {
-        "unacked"
-    } else {
-        "messages"
-    };
-    let of = options.consumer.as_deref().map(segment);
-    let of = of.map_or(String::new(), |tag| format!("&consumer={tag}"));
-    let found = get(
-        &options.ask.target()?,
-        &format!("/api/leveret/queues/{vhost}/{queue}/{which}?position={position}&count=1{of}"),
-    )?;
+    let target = options.ask.target()?;
+    let path = format!("/api/leveret/queues/{vhost}/{queue}");
     let what = if options.unacked { "unacked " } else { "" };
-    let found = found.get(0);
-    let found = found.ok_or_else(|| format!("no {what}message at position {position}"))?;
+    let query = wanted(options);
+    let is_sought = options.key.is_some() || options.body.is_some();
+    let found = match is_sought {
+        true => first_found(&target, &format!("{path}/search?{query}"), position)?,
+        false => {
+            let which = if options.unacked {
+                "unacked"
+            } else {
+                "messages"
+            };
+            let all = format!("{path}/{which}?{query}&position={position}");
+            get(&target, &all)?.get(0).cloned()
+        }
+    };
+    let found = found.ok_or_else(|| match is_sought {
+        true => format!("no {what}message from position {position} on has that"),
+        false => format!("no {what}message at position {position}"),
+    })?;
     Ok(match options.ask.json {
         true => format!("{found:#}\n"),
-        false => peeked_text(found),
+        false => peeked_text(&found),
     })
+}
+
+/// Which message is wanted, as a request says it, but for its position.
+fn wanted(options: &PeekOptions) -> String {
+    let unacked = options.unacked && (options.key.is_some() || options.body.is_some());
+    let texts = [
+        ("consumer", &options.consumer),
+        ("key", &options.key),
+        ("body", &options.body),
+    ];
+    let texts = texts
+        .into_iter()
+        .filter_map(|(name, text)| Some(format!("&{name}={}", segment(text.as_deref()?))));
+    let unacked = if unacked { "&unacked=true" } else { "" };
+    format!("count=1{unacked}{}", texts.collect::<String>())
+}
+
+/// The first message that a search finds. One request looks at so many messages; others follow.
+fn first_found(target: &Target, search: &str, position: u64) -> Result<Option<Value>, String> {
+    let mut position = position;
+    loop {
+        let answer = get(target, &format!("{search}&position={position}"))?;
+        if let Some(found) = answer["messages"].get(0) {
+            return Ok(Some(found.clone()));
+        }
+        match answer["next_position"].as_u64() {
+            Some(next) if next > position => position = next,
+            _ => return Ok(None),
+        }
+    }
 }
 
 /// A message as people read it: who holds it where somebody does, then what it is.

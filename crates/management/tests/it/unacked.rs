@@ -113,6 +113,32 @@ fn those_of_one_consumer_are_shown_and_parts_of_all() {
 }
 
 #[test]
+fn those_that_have_something_are_found_on_whatever_node() {
+    let cluster = start();
+    let search = |query: &str| cluster.get(&format!("leveret/queues/%2F/q/search?{query}"));
+    let found = search("unacked=true&body=5");
+    assert_eq!(of(&found["messages"], "position"), [json!(2)]);
+    assert_eq!(of(&found["messages"], "channel"), [json!("c -> d (0)")]);
+    assert_eq!(
+        (&found["looked_at"], &found["next_position"]),
+        (&json!(3), &Value::Null)
+    );
+    // One that cannot be read has nothing that could be sought.
+    let all = search("unacked=true&key=q");
+    assert_eq!(of(&all["messages"], "payload"), ["0", "5"]);
+    let first = search("unacked=true&key=q&count=1");
+    assert_eq!(of(&first["messages"], "payload"), ["0"]);
+    assert_eq!(first["next_position"], 2);
+    let rest = search("unacked=true&key=q&count=1&position=2");
+    assert_eq!(of(&rest["messages"], "payload"), ["5"]);
+    let of_one = search("unacked=true&consumer=t&key=q");
+    assert_eq!(of(&of_one["messages"], "payload"), ["0"]);
+    assert_eq!(search("unacked=true&key=none")["messages"], json!([]));
+    let wrong = "leveret/queues/%2F/q/search?unacked=true&older_than=x";
+    assert_eq!(cluster.send("GET", wrong).status, 400);
+}
+
+#[test]
 fn a_queue_that_no_node_leads_shows_nothing_and_says_so() {
     let cluster = start();
     *cluster.nodes[1].held.lock().expect("held") = None;

@@ -156,14 +156,22 @@ export function Look ({ q }) {
 // Messages that clients hold, and who: they stay where they are.
 export function Held ({ q }) {
   const [found, setFound] = useState([])
-  return html`<${Form} submit="Show" stay=${true} message=${(found) => found.length ? '' : 'Nobody holds a message there.'}
+  const isSearch = (v) => SOUGHT.some(({ name }) => v[name])
+  const address = (v) => isSearch(v) ? addressOf(q, 'search') + query({ ...v, unacked: true }) : addressOf(q, 'unacked') + query(v)
+  const message = (answer) => {
+    if (Array.isArray(answer)) return answer.length ? '' : 'Nobody holds a message there.'
+    const looked = `${count(answer.looked_at)} held messages were looked at, ${count(answer.messages.length)} found.`
+    return answer.next_position === null ? looked : `${looked} Go on at position ${count(answer.next_position)}.`
+  }
+  return html`<${Form} submit="Show" stay=${true} message=${message}
     fields=${[
       { name: 'consumer', label: 'Consumer tag', hint: 'Empty: all that is held, by whomever.' },
       { name: 'position', label: 'Position among them', type: 'number', value: '1', min: 1, required: true },
-      { name: 'count', label: 'How many', type: 'number', value: '10', min: 1, max: 100, required: true }
+      { name: 'count', label: 'How many', type: 'number', value: '10', min: 1, max: 100, required: true },
+      ...SOUGHT
     ]}
-    request=${(v) => ({ method: 'GET', address: addressOf(q, 'unacked') + query(v) })}
-    done=${setFound} />
+    request=${(v) => ({ method: 'GET', address: address(v) })}
+    done=${(answer) => setFound(Array.isArray(answer) ? answer : answer.messages)} />
     ${found.map((one) => html`<div key=${one.position}>
       <h3>Message ${count(one.position)}</h3>
       <${Facts} rows=${[
