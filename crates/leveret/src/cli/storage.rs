@@ -12,8 +12,8 @@ use leveret_queue_host::quorum::replica::HEADER_LOG;
 use leveret_queue_host::shard::{CATALOGUE_GROUP_LOG, CATALOGUE_LOG, queue_of, shard_of};
 use leveret_shell::disk::RealDisk;
 use leveret_storage::inspect::{self, InspectError, Inspection, LogInspection, ReadOnly, Repair};
-use leveret_storage::rebuild::rebuild;
-use leveret_storage::{AsideFile, Folders, OpenError, files_set_aside};
+use leveret_storage::rebuild::{Rebuilt, RebuiltLog, rebuild};
+use leveret_storage::{AsideFile, Damage, Folders, OpenError, files_set_aside};
 use leveret_types::LogId;
 use serde_json::{Value, json};
 use std::io;
@@ -43,6 +43,9 @@ pub enum StorageCommand {
         /// Really give it up
         #[arg(long)]
         accept_loss: bool,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
     },
     /// Copy all that can be found of a store that does not open any more into a new one
     ///
@@ -56,6 +59,9 @@ pub enum StorageCommand {
         /// Folder for the new store; put it in the place of the old one when you are content
         #[arg(long, value_name = "FOLDER")]
         into: PathBuf,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
     },
 }
 
@@ -90,19 +96,22 @@ impl Looked {
     ) -> Result<String, String> {
         let names = Names::read(disk, folders);
         match self.json {
-            true => json_of(disk, folders, found, &names),
+            true => Ok(format!(
+                "{:#}\n",
+                inspection_json(disk, folders, found, &names)?
+            )),
             false => Ok(described(found, &names) + &aside(disk, folders)?),
         }
     }
 }
 
 /// What was found, for programs.
-fn json_of(
+fn inspection_json(
     disk: &RealDisk,
     folders: &Folders,
     found: &Inspection,
     names: &Names,
-) -> Result<String, String> {
+) -> Result<Value, String> {
     let lookup = names.lookup();
     let log = |log: &LogInspection| {
         let damage = log.damage.as_ref();
@@ -119,7 +128,7 @@ fn json_of(
     };
     let (folder, files) = set_aside(disk, folders)?;
     let file = |file: &AsideFile| json!({"name": file.name, "bytes": file.bytes, "what": file.what.to_string()});
-    let told = json!({
+    Ok(json!({
         "store": uuid_text(found.uuid),
         "shards": found.shards,
         "segment_bytes": found.segment_bytes,
@@ -129,8 +138,7 @@ fn json_of(
         "logs": found.logs.iter().map(log).collect::<Value>(),
         "set_aside_folder": folder.display().to_string(),
         "set_aside": files.iter().map(file).collect::<Value>(),
-    });
-    Ok(format!("{told:#}\n"))
+    }))
 }
 
 /// The folder of what starts have set aside, and its files.
@@ -181,27 +189,59 @@ pub fn run(command: &StorageCommand) -> Result<String, String> {
             store,
             logs,
             accept_loss,
+            json,
         } => {
             let logs: Vec<LogId> = logs.iter().copied().map(LogId).collect();
             let folders = store.folders()?;
             if *accept_loss {
-                return repair(&disk, &folders, &logs);
+                let repaired = repair(&disk, &folders, &logs)?;
+                let names = Names::read(&disk, &folders);
+                return match json {
+                    true => repaired.json(&disk, &folders, &names),
+                    false => Ok(repaired.text(&names)),
+                };
             }
             let found = inspect::verify(&disk, &folders).map_err(told)?;
-            would_be_lost(&found, &logs, &Names::read(&disk, &folders))
+            would_be_lost(&found, &logs, &Names::read(&disk, &folders), *json)
         }
-        StorageCommand::Rebuild { store, into } => {
+        StorageCommand::Rebuild { store, into, json } => {
             let folders = store.folders()?;
-            rebuild_store(&disk, &folders, &Folders::within(into)).map_err(told)
+            let new = Folders::within(into);
+            let rebuilt = rebuild_store(&disk, &folders, &new).map_err(told)?;
+            let folder = new.data.display();
+            Ok(match json {
+                true => rebuilt_json(&rebuilt, &new, &Names::read(&disk, &new)),
+                false => format!("{rebuilt}the new store is in {folder} and beside it\n"),
+            })
         }
     }
+}
+
+/// What a rebuild has found, for programs.
+fn rebuilt_json(rebuilt: &Rebuilt, new: &Folders, names: &Names) -> String {
+    let lookup = names.lookup();
+    let log = |log: &RebuiltLog| {
+        json!({
+            "log": log.log.0,
+            "of": lookup(log.log),
+            "entries": log.entries,
+            "lost": log.lost,
+            "told": log.told,
+        })
+    };
+    let told = json!({
+        "folder": new.data.display().to_string(),
+        "logs": rebuilt.logs.iter().map(log).collect::<Value>(),
+        "notes": rebuilt.notes,
+    });
+    format!("{told:#}\n")
 }
 
 fn rebuild_store(
     disk: &RealDisk,
     folders: &Folders,
     into: &Folders,
-) -> Result<String, InspectError> {
+) -> Result<Rebuilt, InspectError> {
     let mut uuid = [0; 16];
     getrandom::fill(&mut uuid).map_err(|error| OpenError::Io {
         path: into.data.clone(),
@@ -212,11 +252,7 @@ fn rebuild_store(
         CATALOGUE_LOG => catalogue::SHARD.0,
         log => shard_of(queue_of(log).0, shards).0,
     };
-    let report = rebuild(disk, folders, into, uuid, &shard_of)?;
-    let folder = into.data.display();
-    Ok(format!(
-        "{report}the new store is in {folder} and beside it\n"
-    ))
+    rebuild(disk, folders, into, uuid, &shard_of)
 }
 
 /// The catalogue that a store holds, its own or its copy of the cluster's.
@@ -342,8 +378,40 @@ fn aside(disk: &RealDisk, folders: &Folders) -> Result<String, String> {
     Ok(text + SET_ASIDE)
 }
 
+/// What a repair has given up, and what it found if it could not give up all.
+struct Repaired {
+    repairs: Vec<Repair>,
+    left: Option<Inspection>,
+}
+
+impl Repaired {
+    fn text(&self, names: &Names) -> String {
+        let left = self.left.as_ref().map(|found| described(found, names));
+        repaired(&self.repairs, names) + &left.unwrap_or_default()
+    }
+
+    fn json(&self, disk: &RealDisk, folders: &Folders, names: &Names) -> Result<String, String> {
+        let lookup = names.lookup();
+        let row = |repair: &Repair| {
+            json!({
+                "log": repair.log.0,
+                "of": lookup(repair.log),
+                "lost": repair.lost,
+                "notes": repair.damage.notes,
+            })
+        };
+        let left = self.left.as_ref();
+        let left = left.map(|found| inspection_json(disk, folders, found, names));
+        let told = json!({
+            "repaired": self.repairs.iter().map(row).collect::<Value>(),
+            "left": left.transpose()?,
+        });
+        Ok(format!("{told:#}\n"))
+    }
+}
+
 /// Accepts the loss of what is damaged, but for replicas.
-fn repair(disk: &RealDisk, folders: &Folders, logs: &[LogId]) -> Result<String, String> {
+fn repair(disk: &RealDisk, folders: &Folders, logs: &[LogId]) -> Result<Repaired, String> {
     let found = match inspect::inspect(disk, folders) {
         Err(InspectError::Open(OpenError::Damaged { .. })) => {
             // With no log chosen, it is the checkpoint that is mended.
@@ -363,22 +431,16 @@ fn repair(disk: &RealDisk, folders: &Folders, logs: &[LogId]) -> Result<String, 
     let damaged = found.damaged().map(|log| log.log);
     let chosen = damaged.filter(|log| is_chosen(log) && !is_replicated(&found, *log));
     let chosen: Vec<LogId> = chosen.collect();
-    let mut text = match chosen.is_empty() {
-        true => NOTHING_DAMAGED.to_owned(),
-        false => {
-            let names = Names::read(disk, folders);
-            repaired(
-                &inspect::repair(disk, folders, &chosen).map_err(told)?,
-                &names,
-            )
-        }
+    let repairs = match chosen.is_empty() {
+        true => Vec::new(),
+        false => inspect::repair(disk, folders, &chosen).map_err(told)?,
     };
     let left = found.damaged().filter(|log| is_replicated(&found, log.log));
-    if left.count() > 0 {
-        let found = inspect::verify(disk, folders).map_err(told)?;
-        text.push_str(&described(&found, &Names::read(disk, folders)));
-    }
-    Ok(text)
+    let left = match left.count() {
+        0 => None,
+        _ => Some(inspect::verify(disk, folders).map_err(told)?),
+    };
+    Ok(Repaired { repairs, left })
 }
 
 /// What is said where nothing can be given up.
@@ -402,21 +464,42 @@ fn repaired(repairs: &[Repair], names: &Names) -> String {
 }
 
 /// What a repair of these logs, or of all, would give up.
-fn would_be_lost(found: &Inspection, logs: &[LogId], names: &Names) -> Result<String, String> {
-    let mut text = String::new();
-    for log in found.damaged() {
-        if let Some(damage) = &log.damage
-            && (logs.is_empty() || logs.contains(&log.log))
-            && !is_replicated(found, log.log)
-        {
-            let lost = damage.lost.len();
-            let log = names.log(log.log);
-            text.push_str(&format!("{log}: {lost} messages would be lost\n"));
+fn would_be_lost(
+    found: &Inspection,
+    logs: &[LogId],
+    names: &Names,
+    json: bool,
+) -> Result<String, String> {
+    let is_chosen = |log: LogId| logs.is_empty() || logs.contains(&log);
+    let damaged = found.damaged().filter_map(|log| {
+        let may_be = is_chosen(log.log) && !is_replicated(found, log.log);
+        let damage = log.damage.as_ref().filter(|_| may_be)?;
+        Some((log.log, damage))
+    });
+    let damaged: Vec<_> = damaged.collect();
+    if json {
+        let lookup = names.lookup();
+        let row = |(log, damage): &(LogId, &Damage)| {
+            let (of, lost) = (lookup(*log), damage.lost.len());
+            json!({"log": log.0, "of": of, "lost": lost, "notes": damage.notes})
+        };
+        let told = json!({"would_be_lost": damaged.iter().map(row).collect::<Value>()});
+        let text = format!("{told:#}\n");
+        if damaged.is_empty() {
+            return Ok(text);
         }
+        // What reads JSON reads it from where it always is.
+        super::print(&text);
+        return Err("nothing was changed: give --accept-loss as well".to_owned());
     }
-    if text.is_empty() {
+    if damaged.is_empty() {
         return Ok(NOTHING_DAMAGED.to_owned());
     }
+    let line = |(log, damage): &(LogId, &Damage)| {
+        let (log, lost) = (names.log(*log), damage.lost.len());
+        format!("{log}: {lost} messages would be lost\n")
+    };
+    let text: String = damaged.iter().map(line).collect();
     Err(format!(
         "nothing was changed\n\n{text}\ncopy the folders, then give --accept-loss as well"
     ))

@@ -5,6 +5,7 @@ use crate::common::Folder;
 use leveret_shell::disk::RealDisk;
 use leveret_storage::{Durability, Folders, LogKind, Options, Store};
 use leveret_types::LogId;
+use serde_json::{Value, json};
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -185,6 +186,50 @@ fn damage_is_found_and_given_up_only_when_that_is_accepted() {
         &["verify"],
         true,
         &["log 256: 2 entries", "5 entries were read"],
+    );
+}
+
+/// What a command says to programs, and whether it succeeded.
+fn told(root: &Path, words: &[&str]) -> (Value, bool) {
+    let output = leveret(root, words);
+    let told = serde_json::from_slice(&output.stdout);
+    let told = told.unwrap_or_else(|error| panic!("{error}: {words:?} {output:?}"));
+    (told, output.status.success())
+}
+
+#[test]
+fn repairs_and_rebuilds_are_told_to_programs() {
+    let scratch = Folder::new("storage-told");
+    let root = &scratch.path().join("store");
+    write_store(root);
+    let accept = ["repair", "--accept-loss", "--json"];
+    let nothing = json!({"repaired": [], "left": null});
+    assert_eq!(told(root, &accept), (nothing, true));
+    assert_eq!(
+        told(root, &["repair", "--json"]),
+        (json!({"would_be_lost": []}), true)
+    );
+    spoil(root, "message 1 of log 256");
+    let (lost, succeeds) = told(root, &["repair", "--json"]);
+    let lost = &lost["would_be_lost"][0];
+    assert!(
+        !succeeds && lost["log"] == 256 && lost["lost"] == 1,
+        "{lost}"
+    );
+    let (repaired, succeeds) = told(root, &accept);
+    let log = &repaired["repaired"][0];
+    assert!(succeeds && log["log"] == 256 && log["lost"] == 1, "{log}");
+    assert!(log["notes"].is_array() && repaired["left"].is_null());
+    let new = scratch.path().join("new").display().to_string();
+    let (rebuilt, succeeds) = told(root, &["rebuild", "--into", &new, "--json"]);
+    let entries = rebuilt["logs"].as_array().expect("logs").iter();
+    let entries: u64 = entries.filter_map(|log| log["entries"].as_u64()).sum();
+    assert!(succeeds && entries == 5, "{rebuilt}");
+    assert!(
+        rebuilt["folder"]
+            .as_str()
+            .expect("a folder")
+            .starts_with(&new)
     );
 }
 
