@@ -114,6 +114,8 @@ pub struct VhostDefinition {
     pub protected_from_deletion: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tracing: Option<bool>,
+    /// Told as RabbitMQ tells it; an import takes them from the parameters.
+    pub limits: Json,
 }
 
 /// The same as beside it, where newer versions of RabbitMQ look.

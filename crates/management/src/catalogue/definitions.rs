@@ -13,7 +13,17 @@ use leveret_types::limits::IMPORT_JSON_FACTOR;
 use serde_json::json;
 
 fn definitions(call: &Call<'_>, vhost: Option<&str>) -> Answer {
+    let cluster = || call.app.node().node_stats().cluster_name;
+    let (explanation, original_cluster_name) = match vhost {
+        Some(vhost) => (format!("Definitions of virtual host '{vhost}'"), None),
+        None => {
+            let name = cluster();
+            (format!("Definitions of cluster '{name}'"), Some(name))
+        }
+    };
     let definitions = Definitions {
+        explanation: Some(explanation),
+        original_cluster_name,
         rabbit_version: Some(RABBITMQ_VERSION.to_owned()),
         rabbitmq_version: Some(RABBITMQ_VERSION.to_owned()),
         product_name: Some("Leveret".to_owned()),

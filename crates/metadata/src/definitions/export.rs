@@ -157,6 +157,7 @@ fn export_vhost(vhost: &Vhost) -> VhostDefinition {
         },
         protected_from_deletion: Some(vhost.protected()),
         tracing: Some(vhost.tracing()),
+        limits: Json(FieldValue::Table(limits_table(vhost.limits()))),
     }
 }
 
