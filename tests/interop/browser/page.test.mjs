@@ -563,7 +563,7 @@ inPage('what clients hold is shown with who holds it, and stays where it is', as
     await submit(page, 'Show', { 'Consumer tag': tag })
     await dialog.getByRole('heading', { name: 'Message 1' }).waitFor()
     assert.equal(await dialog.getByRole('heading', { name: /^Message/ }).count(), 1)
-    assert.equal(await dialog.getByLabel('Body').textContent(), 'a')
+    assert.equal(await dialog.getByLabel('Body', { exact: true }).textContent(), 'a')
     for (const text of ['stuck', / \(1\)$/]) await dialog.getByText(text, { exact: true }).first().waitFor()
   }
   await submit(page, 'Show', { 'Body has': 'none of it' })
