@@ -10,7 +10,6 @@ pub(crate) mod handshakes;
 pub mod input;
 pub(crate) mod listeners;
 pub(crate) mod multipart;
-pub(crate) mod niceness;
 pub(crate) mod rate_limit;
 pub(crate) mod reply;
 pub(crate) mod router;

@@ -181,15 +181,12 @@ fn consumers_tagged(app: &App, queue: QueueId, tag: &str) -> Vec<u64> {
         tag: tag.to_owned(),
     };
     found.extend(told::<Vec<u64>>(peers::ask(app, &question)).flatten());
-    found.truncate(QUEUE_LOOK_MESSAGES_MAX);
     found
 }
 
 /// Those of this node.
 pub(crate) fn own_consumers_tagged(app: &App, queue: QueueId, tag: &str) -> Value {
-    let mut found = app.node().consumers_tagged(queue, tag);
-    found.truncate(QUEUE_LOOK_MESSAGES_MAX);
-    text_of(&found)
+    text_of(&app.node().consumers_tagged(queue, tag))
 }
 
 /// Those of these messages that have what is sought; so many others are before them.

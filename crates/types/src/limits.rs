@@ -471,6 +471,9 @@ pub const MOVE_BATCH_MESSAGES_MAX: usize = 256;
 pub const MOVE_BATCH_BYTES: usize = 4 * 1024 * 1024;
 /// Messages of a queue that one look at it shows at most.
 pub const QUEUE_LOOK_MESSAGES_MAX: usize = 100;
+/// Consumers of one tag, at each node, of which a look at unacknowledged messages shows what they
+/// hold. Further ones are left out.
+pub const QUEUE_LOOK_CONSUMERS_MAX: usize = 2_048;
 /// Messages of a queue that one search looks at before it says where to go on.
 pub const QUEUE_SEARCH_MESSAGES_MAX: u64 = 5_000;
 /// Milliseconds after which a search in a queue says where to go on.

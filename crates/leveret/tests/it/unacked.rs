@@ -1,6 +1,6 @@
 //! Messages that clients hold, as any node of a cluster shows them to operators.
 
-use crate::common::{Folder, Node};
+use crate::common::{Folder, Node, serve};
 use crate::serve::{QUORUM, connect, eventually, frame, read_frame, start_three};
 use serde_json::{Value, json};
 use std::io::Write;
@@ -140,4 +140,38 @@ fn what_clients_hold_is_shown_at_any_node_with_who_holds_it_and_stays() {
         told.contains("\"messages_by_priority\":{\"4\":4}"),
         "{told}"
     );
+}
+
+#[test]
+fn what_very_many_consumers_of_one_tag_hold_is_shown() {
+    const CONSUMERS: u16 = 150;
+    let folder = Folder::new("unacked-tag");
+    let data = folder.data();
+    let node = Node::start(&mut serve(&data), &data);
+    let created = node.http("PUT", "/api/queues/%2f/q", r#"{"durable": true}"#);
+    assert!(created.starts_with("HTTP/1.1 201"), "{created}");
+    let mut client = connect(node.port("amqp"));
+    let on = |channel: u16, method: &[u8]| {
+        let mut bytes = frame(1, method);
+        bytes[1..3].copy_from_slice(&channel.to_be_bytes());
+        bytes
+    };
+    for channel in 1..=CONSUMERS {
+        let qos = [0, 60, 0, 10, 0, 0, 0, 0, 0, 1, 0];
+        let (queue, tag, rest) = (short("q"), short("worker"), [0; 5]);
+        let consume = [&[0, 60, 0, 20, 0, 0][..], &queue, &tag, &rest].concat();
+        for (method, answer) in [
+            (&[0, 20, 0, 10, 0][..], [0, 20, 0, 11]),
+            (&qos, [0, 60, 0, 11]),
+            (&consume, [0, 60, 0, 21]),
+        ] {
+            client.write_all(&on(channel, method)).expect("written");
+            assert_eq!(read_frame(&mut client).expect("an answer"), answer);
+        }
+    }
+    for _ in 0..CONSUMERS {
+        node.publish("%2f", "q", "held");
+    }
+    let last = || shown(&node, "q", "?consumer=worker&position=101&count=100").len();
+    eventually(|| last().to_string(), |rows| rows == "50");
 }

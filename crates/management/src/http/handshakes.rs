@@ -6,7 +6,7 @@
 //! stands back behind all that the API does. In each of them addresses take turns, a step of one
 //! handshake at a time. What nobody waits for any more is not computed.
 
-use crate::http::niceness::{self, stand_back};
+use crate::priority::{self, stand_back};
 use leveret_auth::{AddressLines, Origin};
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -38,8 +38,8 @@ impl HandshakeThreads {
             threads: Vec::new(),
         };
         for (name, niceness, handshakes) in [
-            ("http-handshakes", niceness::WORK, &all.familiar),
-            ("http-strangers", niceness::STRANGERS, &all.strangers),
+            ("http-handshakes", priority::WORK, &all.familiar),
+            ("http-strangers", priority::STRANGERS, &all.strangers),
         ] {
             let handshakes = Arc::clone(handshakes);
             let thread = std::thread::Builder::new().name(name.to_owned());

@@ -14,7 +14,6 @@ use crate::http::handshakes::HandshakeThreads;
 use crate::http::listeners::{
     self, Bound, Endpoint, ListenAddress, Listener, Open, Service, Stream, Way,
 };
-use crate::http::niceness;
 use crate::http::reply::{ApiError, Reply};
 use crate::http::router;
 use crate::http::slow_reader::Paced;
@@ -91,7 +90,7 @@ impl Server {
             .max_blocking_threads(HTTP_WORKERS_MAX)
             .thread_keep_alive(Duration::from_secs(10))
             .thread_name("http-worker")
-            .on_thread_start(|| niceness::stand_back(niceness::WORK))
+            .on_thread_start(let_clients_go_first)
             .build()?;
         let app = app.into();
         let speaks_tls = server.bound.iter().any(|bound| bound.tls);

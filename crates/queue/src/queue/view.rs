@@ -341,7 +341,7 @@ impl Queue {
 
     /// Messages that are held, behind so many of them and so many at most: those of one
     /// subscription after those of another, by their ids; of each the highest priority first, then
-    /// the first that came. All subscriptions', or only these.
+    /// the first that came. All subscriptions', or only these, given in ascending order.
     #[must_use]
     pub fn held_behind(
         &self,
@@ -349,7 +349,7 @@ impl Queue {
         mut before: u64,
         count: usize,
     ) -> Vec<HeldMessage> {
-        let is_meant = |id: ConsumerId| of.is_none_or(|of| of.contains(&id));
+        let is_meant = |id: ConsumerId| of.is_none_or(|of| of.binary_search(&id).is_ok());
         let all = self.subscriptions.iter().map(|(_, one)| one);
         let mut meant: Vec<_> = all
             .filter(|one| one.held_count > 0 && is_meant(one.id))

@@ -10,7 +10,7 @@ use leveret_management::api::{Actor, HeldAt, HeldLook, HeldMessage, Holder, Look
 use leveret_node::Holding;
 use leveret_queue_host::quorum::protocol::Fetched;
 use leveret_shell::node::{Which, holding_connections, some_connections};
-use leveret_types::limits::QUEUE_LOOK_BYTES;
+use leveret_types::limits::{QUEUE_LOOK_BYTES, QUEUE_LOOK_CONSUMERS_MAX};
 use leveret_types::{ConsumerId, Message, Now, ProtocolError, QueueId};
 use std::time::Instant;
 
@@ -55,10 +55,11 @@ impl Admin {
     ) -> Result<Option<Vec<HeldMessage>>, ProtocolError> {
         let caller = self.caller(actor, vhost);
         let id = caller.readable_queue(queue, &*self.broker)?;
-        let of: Option<Vec<ConsumerId>> = look
-            .of
-            .as_ref()
-            .map(|of| of.iter().copied().map(ConsumerId).collect());
+        let of: Option<Vec<ConsumerId>> = look.of.as_ref().map(|of| {
+            let mut of: Vec<_> = of.iter().copied().map(ConsumerId).collect();
+            of.sort_unstable();
+            of
+        });
         let now = self.broker.now();
         let shard = self.broker.shard_of(id);
         let held = self.broker.with_shard(now, shard, |shard| {
@@ -120,6 +121,7 @@ impl Admin {
         let connections = some_connections(&self.broker, &Which::Consuming(queue));
         let all = connections.iter().flat_map(|of| &of.consumers);
         let meant = all.filter(|consumer| consumer.queue == queue && consumer.tag == tag);
-        meant.map(|consumer| consumer.id.0).collect()
+        let ids = meant.map(|consumer| consumer.id.0);
+        ids.take(QUEUE_LOOK_CONSUMERS_MAX).collect()
     }
 }
