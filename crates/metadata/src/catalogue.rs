@@ -1,4 +1,4 @@
-//! The catalogue: what there is, and the door through which every change goes.
+//! The catalogue: what there is, and the one function through which every change goes.
 
 use crate::cluster::{Circumstances, Cluster};
 use crate::command::{Command, Endpoint};
@@ -411,6 +411,7 @@ impl Catalogue {
 
     /// A virtual host.
     #[must_use]
+    #[inline]
     pub fn vhost(&self, name: &str) -> Option<&Vhost> {
         self.vhosts.get(name)
     }
@@ -438,6 +439,7 @@ impl Catalogue {
 
     /// A queue.
     #[must_use]
+    #[inline]
     pub fn queue(&self, id: QueueId) -> Option<&QueueRecord> {
         self.queues.get(&id).map(Box::as_ref)
     }

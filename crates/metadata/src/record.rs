@@ -331,6 +331,7 @@ impl Vhost {
     }
     /// Whether messages are copied to `amq.rabbitmq.trace`.
     #[must_use]
+    #[inline]
     pub const fn tracing(&self) -> bool {
         self.tracing
     }
@@ -347,16 +348,19 @@ impl Vhost {
     }
     /// Its exchanges and bindings, to route by. Listings find bindings there, too.
     #[must_use]
+    #[inline]
     pub const fn router(&self) -> &Router {
         &self.router
     }
     /// An exchange; the default one has no record.
     #[must_use]
+    #[inline]
     pub fn exchange(&self, name: &str) -> Option<&ExchangeRecord> {
         self.exchanges.get(name)
     }
     /// What passed through an exchange; the default one has the empty name.
     #[must_use]
+    #[inline]
     pub fn traffic(&self, exchange: &str) -> Option<&Traffic> {
         match exchange {
             "" => Some(&self.default_traffic),
@@ -369,6 +373,7 @@ impl Vhost {
     }
     /// The id of a queue.
     #[must_use]
+    #[inline]
     pub fn queue_id(&self, name: &str) -> Option<QueueId> {
         self.queues.get(name).copied()
     }
