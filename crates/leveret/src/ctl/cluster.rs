@@ -388,8 +388,8 @@ pub(super) fn change(context: &Context<'_>, what: &str, body: &Value) -> Result<
 
 pub(super) fn patterns(context: &Context<'_>) -> Value {
     json!({
-        "vhosts": context.options.vhost_pattern,
-        "queues": context.options.queue_pattern,
+        "vhosts": context.options.named("--vhost-pattern").unwrap_or(".*"),
+        "queues": context.options.named("--queue-pattern").unwrap_or(".*"),
     })
 }
 

@@ -1,4 +1,4 @@
-//! What `rabbitmq-diagnostics` asks that is no list: checks, facts, the whole report.
+//! What `rabbitmq-diagnostics` asks that is no list: checks, figures, the whole report.
 
 use super::node::{self, check, in_unit, size_unit};
 use super::{Context, Failure, Output, cluster, code};
@@ -53,7 +53,7 @@ pub fn report(context: &Context<'_>) -> Result<Output> {
     for (title, run) in PARTS {
         let silent = context.without_banner();
         let text = match run(&silent) {
-            Ok(output) => context.options.render(output),
+            Ok(output) => context.options.layout.render(output),
             Err(failure) => format!("{}\n", failure.text),
         };
         let _ = writeln!(out, "## {title}\n\n{text}");
@@ -68,8 +68,8 @@ pub fn nothing_to_do(context: &Context<'_>) -> Result<Output> {
 }
 
 pub fn check_certificate_expiration(context: &Context<'_>) -> Result<Output> {
-    let within = context.options.within;
-    let unit = context.options.unit.as_deref().unwrap_or("weeks");
+    let within = context.options.numbers.within;
+    let unit = context.options.named("--unit").unwrap_or("weeks");
     let path = format!("certificate-expiration/{within}/{}", segment(unit));
     let banner = format!("Checking certificate expiration within {within} {unit}");
     let good = format!("No certificates are expiring within {within} {unit}.");
@@ -77,7 +77,7 @@ pub fn check_certificate_expiration(context: &Context<'_>) -> Result<Output> {
 }
 
 pub fn check_leaders(context: &Context<'_>) -> Result<Output> {
-    let everywhere = context.options.everywhere;
+    let everywhere = context.options.has("--across-all-vhosts");
     let mut path = "quorum-queues-without-elected-leaders/".to_owned();
     match everywhere {
         true => path.push_str("all-vhosts"),
@@ -197,7 +197,7 @@ pub fn log_tail(context: &Context<'_>) -> Result<Output> {
     let text = end_of(file)
         .map_err(|error| Failure::new(code::UNAVAILABLE, format!("cannot read {file}: {error}")))?;
     let lines: Vec<&str> = text.lines().collect();
-    let from = lines.len().saturating_sub(context.options.lines);
+    let from = lines.len().saturating_sub(context.options.numbers.lines);
     Ok(Output::Text(lines[from..].join("\n")))
 }
 
@@ -276,7 +276,7 @@ pub fn resolve_hostname(context: &Context<'_>) -> Result<Output> {
 
 pub fn list_plugins(context: &Context<'_>) -> Result<Output> {
     let version = env!("CARGO_PKG_VERSION");
-    let line = |name: &&str| match context.options.minimal {
+    let line = |name: &&str| match context.options.has("--minimal") {
         true => (*name).to_owned(),
         false => format!("[E*] {name} {version}"),
     };

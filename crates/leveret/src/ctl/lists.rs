@@ -23,7 +23,7 @@ impl List {
     ) -> Result<Output, Failure> {
         let named: Vec<&str> = context.arguments.iter().map(String::as_str).collect();
         let all: Vec<&str> = self.columns.iter().map(|(name, _)| *name).collect();
-        let named = match (named.is_empty(), context.options.verbose) {
+        let named = match (named.is_empty(), context.options.has("--verbose")) {
             (true, true) => &all,
             (true, false) => self.default,
             (false, _) => &named,
@@ -253,7 +253,7 @@ pub(super) fn list(command: &str) -> Option<&'static List> {
 }
 
 pub fn list_queues(context: &Context<'_>) -> Result<Output, Failure> {
-    let seconds = context.options.timeout.as_secs_f64();
+    let seconds = context.options.address.timeout.as_secs_f64();
     let lines = [
         format!("Timeout: {seconds:.1} seconds ..."),
         format!("Listing queues for vhost {} ...", context.vhost()),

@@ -66,9 +66,9 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 /// Finds the node as soon as there is one: it may be about to start.
 fn await_target(options: &Options) -> Result<Target, Failure> {
-    let deadline = Instant::now() + options.timeout;
+    let deadline = Instant::now() + options.address.timeout;
     loop {
-        match Target::find(&options.address()) {
+        match Target::find(&options.address) {
             Ok(target) => return Ok(target),
             Err(CallError::Unreachable(_)) if Instant::now() < deadline => {
                 std::thread::sleep(Duration::from_millis(100));
@@ -88,7 +88,7 @@ pub fn run(words: &[String], print: &mut dyn FnMut(&str)) -> Result<(), Failure>
             text: commands::usage(None),
         });
     };
-    if name == "help" && options.list_commands {
+    if name == "help" && options.has("--list-commands") {
         let names: Vec<&str> = commands::names().collect();
         print(&(names.join("\n") + "\n"));
         return Ok(());
@@ -98,7 +98,7 @@ pub fn run(words: &[String], print: &mut dyn FnMut(&str)) -> Result<(), Failure>
         return Ok(());
     }
     let command = commands::find(name)?;
-    if options.help {
+    if options.has("--help") {
         print(&help::of(command));
         return Ok(());
     }
@@ -119,7 +119,7 @@ pub fn run(words: &[String], print: &mut dyn FnMut(&str)) -> Result<(), Failure>
             command.usage
         )));
     }
-    let quiet = options.is_quiet();
+    let quiet = options.layout.is_quiet();
     let lines = std::cell::RefCell::new(String::new());
     let banner = |line: &str| {
         if !quiet {
@@ -131,7 +131,7 @@ pub fn run(words: &[String], print: &mut dyn FnMut(&str)) -> Result<(), Failure>
     let target = match command.offline {
         true => Target::nowhere(),
         false if command.waits => await_target(&options)?,
-        false => Target::find(&options.address())?,
+        false => Target::find(&options.address)?,
     };
     let context = Context {
         command: command.name,
@@ -143,6 +143,6 @@ pub fn run(words: &[String], print: &mut dyn FnMut(&str)) -> Result<(), Failure>
     let result = (command.run)(&context);
     print(&lines.borrow());
     let output = result.map_err(|failure| failure.of_command(command.name))?;
-    print(&options.render(output));
+    print(&options.layout.render(output));
     Ok(())
 }

@@ -59,8 +59,8 @@ pub fn delete_queue(context: &Context<'_>) -> Result<Output> {
     let queue = or_no_queue(context, context.target.get(&path))?;
     let options = context.options;
     let mut conditions = Vec::new();
-    conditions.extend(options.if_empty.then_some("if-empty=true"));
-    conditions.extend(options.if_unused.then_some("if-unused=true"));
+    conditions.extend(options.has("--if-empty").then_some("if-empty=true"));
+    conditions.extend(options.has("--if-unused").then_some("if-unused=true"));
     let path = format!("{path}?{}", conditions.join("&"));
     or_no_queue(context, context.target.call("DELETE", &path, None))?;
     let ready = queue["messages"].as_u64().unwrap_or(0);
@@ -105,7 +105,7 @@ fn close_all(
     wanted: impl Fn(&Value) -> bool,
 ) -> Result<Output> {
     let all = context.target.get("/api/connections")?;
-    let limit = match context.options.limit {
+    let limit = match context.options.numbers.limit {
         0 => usize::MAX,
         limit => limit,
     };
@@ -119,14 +119,14 @@ fn close_all(
         .collect();
     for name in &names {
         close(context, name, reason)?;
-        std::thread::sleep(context.options.delay);
+        std::thread::sleep(context.options.numbers.delay);
     }
     Ok(Output::Text(format!("Closed {} connections", names.len())))
 }
 
 pub fn close_all_connections(context: &Context<'_>) -> Result<Output> {
     let (reason, vhost) = (context.argument(0), context.vhost());
-    if context.options.global {
+    if context.options.has("--global") {
         context.banner(format!(
             "Closing all connections to node (reason: {reason})..."
         ));
@@ -351,7 +351,7 @@ const UNITS: [(&str, u64); 9] = [
 
 /// The unit that `--unit` names for sizes; gigabytes where it does not.
 pub(super) fn size_unit(context: &Context<'_>) -> Result<(&'static str, u64)> {
-    let Some(name) = context.options.unit.as_deref() else {
+    let Some(name) = context.options.named("--unit") else {
         return Ok(UNITS[5]);
     };
     let known = UNITS
@@ -424,7 +424,7 @@ pub fn ping(context: &Context<'_>) -> Result<Output> {
     let name = context.target.name()?;
     context.banner(format!(
         "Will ping {name}. This only checks if the OS process is running and answers. Timeout: {} ms.",
-        context.options.timeout.as_millis()
+        context.options.address.timeout.as_millis()
     ));
     context.target.get("/api/whoami")?;
     Ok(Output::Text("Ping succeeded".to_owned()))
@@ -437,7 +437,7 @@ fn wait_for(
     missing: &str,
     there: impl Fn() -> std::result::Result<bool, CallError>,
 ) -> Result<Output> {
-    let deadline = Instant::now() + context.options.timeout;
+    let deadline = Instant::now() + context.options.address.timeout;
     loop {
         let not_yet = match there() {
             Ok(true) => return Ok(Output::Done),
@@ -675,7 +675,7 @@ pub fn check_port_connectivity(context: &Context<'_>) -> Result<Output> {
             continue;
         };
         let address = crate::cli::node_file::reachable(address);
-        if let Err(error) = TcpStream::connect_timeout(&address, context.options.timeout) {
+        if let Err(error) = TcpStream::connect_timeout(&address, context.options.address.timeout) {
             let text = format!("connection to {address} of node {name} failed: {error}");
             return Err(Failure::new(code::UNAVAILABLE, text));
         }
@@ -717,7 +717,7 @@ pub fn listeners(context: &Context<'_>) -> Result<Output> {
 
 /// `enable` and `set`: what is part of the broker is enabled, and nothing else can be.
 pub fn enable_plugins(context: &Context<'_>) -> Result<Output> {
-    if context.command == "enable" && !context.options.all {
+    if context.command == "enable" && !context.options.has("--all") {
         check_plugins(context)?;
     }
     let unknown: Vec<&str> = context
@@ -739,7 +739,7 @@ pub fn enable_plugins(context: &Context<'_>) -> Result<Output> {
 
 /// `disable`: what the broker does not have is off, and what it has cannot be turned off.
 pub fn disable_plugins(context: &Context<'_>) -> Result<Output> {
-    if context.options.all {
+    if context.options.has("--all") {
         let text = "plugins are part of the broker and cannot be turned off";
         return Err(Failure::new(code::SOFTWARE, text));
     }

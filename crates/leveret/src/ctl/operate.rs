@@ -70,7 +70,7 @@ pub fn shutdown(context: &Context<'_>) -> Result<Output> {
 }
 
 fn await_end(context: &Context<'_>) -> Result<Output> {
-    let deadline = Instant::now() + context.options.timeout;
+    let deadline = Instant::now() + context.options.address.timeout;
     while Instant::now() < deadline {
         if let Err(CallError::Unreachable(_)) = context.target.get("/api/overview") {
             return Ok(Output::Done);

@@ -4,7 +4,6 @@ use super::{Failure, Output};
 use crate::cli::password::PasswordSource;
 use crate::cli::target::{self, Address};
 use crate::trust::Trust;
-use std::path::PathBuf;
 use std::time::Duration;
 
 /// How a list is shown.
@@ -35,13 +34,9 @@ pub enum Which {
     Local,
 }
 
-/// The options that were given, with the defaults of those that were not.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Options {
-    /// `-p`, `--vhost`
-    pub vhost: String,
-    /// Whether `-p` was given: some lists are of every virtual host without it.
-    pub vhost_given: bool,
+/// How results are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
     /// `-q`
     pub quiet: bool,
     /// `-s`: quiet, and no table headers either.
@@ -50,82 +45,48 @@ pub struct Options {
     pub headers: bool,
     /// `--formatter`
     pub formatter: Formatter,
-    /// `--help`
-    pub help: bool,
-    /// `--global`
-    pub global: bool,
-    /// `--if-empty`
-    pub if_empty: bool,
-    /// `--if-unused`
-    pub if_unused: bool,
-    /// `--pre-hashed-password`
-    pub pre_hashed: bool,
-    /// `--apply-to`
-    pub apply_to: String,
+}
+
+/// The options whose values are numbers, with the defaults of those that were not given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Numbers {
     /// `--priority`
     pub priority: i64,
-    /// `--description`
-    pub description: Option<String>,
-    /// `--tags`
-    pub tags: Option<String>,
-    /// `--default-queue-type`
-    pub default_queue_type: Option<String>,
-    /// `--vhost-pattern`
-    pub vhost_pattern: String,
-    /// `--queue-pattern`
-    pub queue_pattern: String,
     /// `--limit`: how many at most; 0: all.
     pub limit: usize,
     /// `--per-connection-delay`, in milliseconds.
     pub delay: Duration,
-    /// `-t`: how long the node may take.
-    pub timeout: Duration,
-    /// `--within`: how many of `unit`.
+    /// `--within`: how many of `--unit`.
     pub within: u32,
-    /// `--unit`: days, weeks, months, years; or of sizes.
-    pub unit: Option<String>,
-    /// `--list-commands`
-    pub list_commands: bool,
     /// `-N`, `--number`: how many lines of a log.
     pub lines: usize,
-    /// `--across-all-vhosts`
-    pub everywhere: bool,
-    /// `-m`, `--minimal`
-    pub minimal: bool,
-    /// `--all`
-    pub all: bool,
-    /// `--offset`: of what a stream keeps by name, the offsets of consumers.
-    pub offset: bool,
-    /// `--writer`: of the same, the publishing ids of publishers.
-    pub writer: bool,
-    /// `--tracking`: what a stream keeps by name, not how it stands.
-    pub tracking: bool,
-    /// `--create`: a group that is not there is made.
-    pub create: bool,
-    /// `--verbose`: every column, where none is named.
-    pub verbose: bool,
-    /// Options of one command or another, each with its value.
-    named: Vec<(String, String)>,
-    /// The names of all options that were given, as they were written.
-    given: Vec<String>,
+}
+
+/// The options that were given, with the defaults of those that were not.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    /// `-p`, `--vhost`
+    pub vhost: String,
+    /// Whether `-p` was given: some lists are of every virtual host without it.
+    pub vhost_given: bool,
+    /// How the result is shown.
+    pub layout: Layout,
+    /// The node that is asked, who asks, and how long that may take.
+    pub address: Address,
+    /// What is a number.
+    pub numbers: Numbers,
     /// `--online`, `--offline`, `--local`: which queues are listed; all if it is none.
     pub which: Option<Which>,
-    /// `-n`, `--node`: the node that is meant, where the command says it.
-    pub node: Option<String>,
-    /// `--data-dir`
-    pub data_dir: PathBuf,
-    /// `--url`
-    pub url: Option<String>,
     /// `--user` of `list_user_limits`: whose limits.
     pub limits_of: Option<String>,
     /// `--user`, until it is known what the command means by it.
     command_user: Option<String>,
-    /// `--user`, or `--username`: who asks.
-    pub user: String,
-    /// `--password`, `--password-file`
-    pub password: PasswordSource,
-    /// `--ca-file`, `--insecure`
-    pub trust: Trust,
+    /// Options without values, each by its long name ([`FLAGS`]).
+    flags: Vec<&'static str>,
+    /// Options of one command or another, each with its value.
+    named: Vec<(String, String)>,
+    /// The names of all options that were given, as they were written.
+    given: Vec<String>,
 }
 
 /// Options that every command takes.
@@ -165,6 +126,7 @@ const COMMON: &[&str] = &[
 
 /// Options with a short form of their own.
 const SHORT: &[(&str, &str)] = &[
+    ("-h", "--help"),
     ("-e", "--if-empty"),
     ("-u", "--if-unused"),
     ("-m", "--minimal"),
@@ -174,8 +136,33 @@ const SHORT: &[(&str, &str)] = &[
     ("-V", "--verbose"),
 ];
 
+/// Options of one command or another that have no value.
+const FLAGS: &[&str] = &[
+    "--help",
+    "--list-commands",
+    "--global",
+    "--if-empty",
+    "--if-unused",
+    "--pre-hashed-password",
+    "--across-all-vhosts",
+    "--minimal",
+    "--all",
+    "--offset",
+    "--writer",
+    "--tracking",
+    "--create",
+    "--verbose",
+];
+
 /// Options of one command or another, which are taken as they are.
 const NAMED: &[&str] = &[
+    "--apply-to",
+    "--description",
+    "--tags",
+    "--vhost-pattern",
+    "--queue-pattern",
+    "--default-queue-type",
+    "--unit",
     "--address-family",
     "--partitions",
     "--binding-keys",
@@ -208,53 +195,39 @@ impl Options {
         Self {
             vhost: "/".to_owned(),
             vhost_given: false,
-            quiet: false,
-            silent: false,
-            headers: true,
-            formatter: Formatter::Usual,
-            help: false,
-            global: false,
-            if_empty: false,
-            if_unused: false,
-            pre_hashed: false,
-            apply_to: "all".to_owned(),
-            priority: 0,
-            description: None,
-            tags: None,
-            default_queue_type: None,
-            vhost_pattern: ".*".to_owned(),
-            queue_pattern: ".*".to_owned(),
-            limit: 0,
-            delay: Duration::ZERO,
-            timeout: TIMEOUT,
-            within: 4,
-            unit: None,
-            list_commands: false,
-            lines: 50,
-            everywhere: false,
-            minimal: false,
-            all: false,
-            offset: false,
-            writer: false,
-            tracking: false,
-            create: false,
-            verbose: false,
-            named: Vec::new(),
-            given: Vec::new(),
+            layout: Layout {
+                quiet: false,
+                silent: false,
+                headers: true,
+                formatter: Formatter::Usual,
+            },
+            address: Address {
+                node: None,
+                data_dir: variable("LEVERET_DATA_DIR", "./leveret-data").into(),
+                url: None,
+                user: "guest".to_owned(),
+                password: PasswordSource::default(),
+                trust: Trust::System,
+                timeout: TIMEOUT,
+            },
+            numbers: Numbers {
+                priority: 0,
+                limit: 0,
+                delay: Duration::ZERO,
+                within: 4,
+                lines: 50,
+            },
             which: None,
-            node: None,
-            data_dir: variable("LEVERET_DATA_DIR", "./leveret-data").into(),
-            url: None,
             limits_of: None,
             command_user: None,
-            user: "guest".to_owned(),
-            password: PasswordSource::default(),
-            trust: Trust::System,
+            flags: Vec::new(),
+            named: Vec::new(),
+            given: Vec::new(),
         }
     }
 }
 
-impl Options {
+impl Layout {
     /// Whether only the result is wanted.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
@@ -264,43 +237,6 @@ impl Options {
                 self.formatter,
                 Formatter::Json | Formatter::JsonStream | Formatter::Csv
             )
-    }
-
-    /// The options that were given and that a command does not take whose usage this is. One that
-    /// had no effect could have been what kept something from being deleted.
-    pub fn not_taken<'a>(&'a self, usage: &str) -> Vec<&'a str> {
-        let words = usage.split(|c: char| !(c == '-' || c.is_ascii_alphanumeric()));
-        let words: Vec<&str> = words.collect();
-        let is_taken = |option: &str| {
-            let long = SHORT.iter().find(|(short, _)| *short == option);
-            let long = long.map_or(option, |(_, long)| *long);
-            words.contains(&option) || words.contains(&long) || COMMON.contains(&option)
-        };
-        let given = self.given.iter().map(String::as_str);
-        given.filter(|option| !is_taken(option)).collect()
-    }
-
-    /// The value of an option of one command or another.
-    #[must_use]
-    pub fn named(&self, option: &str) -> Option<&str> {
-        let mut given = self.named.iter().rev();
-        given
-            .find(|(name, _)| name == option)
-            .map(|(_, value)| value.as_str())
-    }
-
-    /// Which node is meant.
-    #[must_use]
-    pub fn address(&self) -> Address {
-        Address {
-            node: target::meant(self.node.as_deref(), self.url.as_deref()),
-            data_dir: self.data_dir.clone(),
-            url: self.url.clone(),
-            user: self.user.clone(),
-            password: self.password.clone(),
-            trust: self.trust.clone(),
-            timeout: self.timeout,
-        }
     }
 
     /// A result in the form that was asked for.
@@ -325,39 +261,62 @@ impl Options {
             }
         }
     }
+}
+
+impl Options {
+    /// The options that were given and that a command does not take whose usage this is. One that
+    /// had no effect could have been what kept something from being deleted.
+    pub fn not_taken<'a>(&'a self, usage: &str) -> Vec<&'a str> {
+        let words = usage.split(|c: char| !(c == '-' || c.is_ascii_alphanumeric()));
+        let words: Vec<&str> = words.collect();
+        let is_taken = |option: &str| {
+            let long = long_form(option);
+            words.contains(&option) || words.contains(&long) || COMMON.contains(&option)
+        };
+        let given = self.given.iter().map(String::as_str);
+        given.filter(|option| !is_taken(option)).collect()
+    }
+
+    /// The value of an option of one command or another.
+    #[must_use]
+    pub fn named(&self, option: &str) -> Option<&str> {
+        let mut given = self.named.iter().rev();
+        given
+            .find(|(name, _)| name == option)
+            .map(|(_, value)| value.as_str())
+    }
+
+    /// Whether an option without a value was given, by its long name.
+    #[must_use]
+    pub fn has(&self, flag: &str) -> bool {
+        debug_assert!(FLAGS.contains(&flag), "{flag} is in the list");
+        self.flags.contains(&flag)
+    }
 
     /// Takes an option without a value; false if it is none.
     fn take_flag(&mut self, name: &str) -> bool {
         match name {
-            "-q" | "--quiet" => self.quiet = true,
-            "-s" | "--silent" => self.silent = true,
-            "-h" | "--help" => self.help = true,
-            "--table-headers" => self.headers = true,
-            "--no-table-headers" => self.headers = false,
-            "--global" => self.global = true,
-            "-e" | "--if-empty" => self.if_empty = true,
-            "-u" | "--if-unused" => self.if_unused = true,
-            "--pre-hashed-password" => self.pre_hashed = true,
-            "--across-all-vhosts" => self.everywhere = true,
-            "-m" | "--minimal" => self.minimal = true,
-            "--insecure" => self.trust = Trust::Anybody,
+            "-q" | "--quiet" => self.layout.quiet = true,
+            "-s" | "--silent" => self.layout.silent = true,
+            "--table-headers" => self.layout.headers = true,
+            "--no-table-headers" => self.layout.headers = false,
+            "--json" => self.layout.formatter = Formatter::Json,
+            "--insecure" => self.address.trust = Trust::Anybody,
             "--online" => self.which = Some(Which::Online),
             "--offline" => self.which = Some(Which::Offline),
             "--local" => self.which = Some(Which::Local),
             // They choose among name forms, of which there is one, or all of something.
             "-l" | "--longnames" | "--no-silent" | "-E" | "--enabled" | "-v" => {}
-            "--all" => self.all = true,
-            "--offset" => self.offset = true,
-            "--writer" => self.writer = true,
-            "--tracking" => self.tracking = true,
-            "--create" => self.create = true,
-            "-V" | "--verbose" => self.verbose = true,
-            "--json" => self.formatter = Formatter::Json,
             // A change of members is made or refused as a whole: there is no list to shorten. What
             // is imported again changes nothing; of deprecated features there is none.
             "--errors-only" | "--skip-if-unchanged" | "--used" => {}
-            "--list-commands" => self.list_commands = true,
-            _ => return false,
+            _ => {
+                let long = long_form(name);
+                let Some(flag) = FLAGS.iter().find(|flag| **flag == long) else {
+                    return false;
+                };
+                self.flags.push(flag);
+            }
         }
         true
     }
@@ -370,9 +329,11 @@ impl Options {
                 self.vhost = value.to_owned();
                 self.vhost_given = true;
             }
-            "-t" | "--timeout" => self.timeout = timeout(value).ok_or_else(|| bad("seconds"))?,
+            "-t" | "--timeout" => {
+                self.address.timeout = timeout(value).ok_or_else(|| bad("seconds"))?;
+            }
             "--formatter" => {
-                self.formatter = match value {
+                self.layout.formatter = match value {
                     "table" => Formatter::Table,
                     "pretty_table" => Formatter::PrettyTable,
                     "json" => Formatter::Json,
@@ -381,46 +342,47 @@ impl Options {
                     _ => return Err(bad("one of table, pretty_table, json, json_stream, csv")),
                 }
             }
-            "--apply-to" => self.apply_to = value.to_owned(),
             "--priority" => {
-                self.priority = value.parse().map_err(|_| bad("a whole number"))?;
+                self.numbers.priority = value.parse().map_err(|_| bad("a whole number"))?;
             }
-            "--description" => self.description = Some(value.to_owned()),
-            "--tags" => self.tags = Some(value.to_owned()),
-            "--vhost-pattern" => self.vhost_pattern = value.to_owned(),
-            "--queue-pattern" => self.queue_pattern = value.to_owned(),
-            "--default-queue-type" => self.default_queue_type = Some(value.to_owned()),
-            "--limit" => self.limit = value.parse().map_err(|_| bad("a whole number"))?,
+            "--limit" => self.numbers.limit = value.parse().map_err(|_| bad("a whole number"))?,
             "--per-connection-delay" => {
                 let delay = value.parse().ok().map(Duration::from_millis);
                 let delay = delay.filter(|d| *d <= TIMEOUT_MAX);
-                self.delay = delay.ok_or_else(|| bad("milliseconds"))?;
+                self.numbers.delay = delay.ok_or_else(|| bad("milliseconds"))?;
             }
             // Every new member catches up first, and votes when it has.
             "--membership" if matches!(value, "promotable" | "voter") => {}
             "--membership" => return Err(bad("promotable or voter")),
-            "--within" => self.within = value.parse().map_err(|_| bad("a whole number"))?,
-            "--unit" => self.unit = Some(value.to_owned()),
-            "-N" | "--number" => self.lines = value.parse().map_err(|_| bad("a whole number"))?,
-            "--data-dir" => self.data_dir = value.into(),
-            "--url" => self.url = Some(value.to_owned()),
+            "--within" => self.numbers.within = value.parse().map_err(|_| bad("a whole number"))?,
+            "-N" | "--number" => {
+                self.numbers.lines = value.parse().map_err(|_| bad("a whole number"))?
+            }
+            "--data-dir" => self.address.data_dir = value.into(),
+            "--url" => self.address.url = Some(value.to_owned()),
             "--user" => self.command_user = Some(value.to_owned()),
-            "--username" => self.user = value.to_owned(),
-            "--password" => self.password.given = Some(value.to_owned()),
-            "--password-file" => self.password.file = Some(value.into()),
-            "--ca-file" => self.trust = Trust::File(value.into()),
+            "--username" => self.address.user = value.to_owned(),
+            "--password" => self.address.password.given = Some(value.to_owned()),
+            "--password-file" => self.address.password.file = Some(value.into()),
+            "--ca-file" => self.address.trust = Trust::File(value.into()),
             // A queue that does not answer is found without waiting for it.
             "--queue-timeout" => {
                 let _: u64 = value.parse().map_err(|_| bad("milliseconds"))?;
             }
             _ if NAMED.contains(&name) => self.named.push((name.to_owned(), value.to_owned())),
-            "-n" | "--node" => self.node = Some(value.to_owned()),
+            "-n" | "--node" => self.address.node = Some(value.to_owned()),
             // The node trusts who may read its data folder: there is no cookie.
             "--erlang-cookie" | "--script-name" | "--printer" | "-P" | "--pid" => {}
             _ => return Err(unknown(name)),
         }
         Ok(())
     }
+}
+
+/// The long form of an option.
+fn long_form(option: &str) -> &str {
+    let long = SHORT.iter().find(|(short, _)| *short == option);
+    long.map_or(option, |(_, long)| *long)
 }
 
 /// The failure of a command that does not take this option.
@@ -479,7 +441,9 @@ pub fn parse(words: &[String]) -> Result<(Options, Vec<String>), Failure> {
     {
         options.limits_of = options.command_user.take();
     } else if let Some(user) = options.command_user.take() {
-        options.user = user;
+        options.address.user = user;
     }
+    let address = &mut options.address;
+    address.node = target::meant(address.node.as_deref(), address.url.as_deref());
     Ok((options, rest))
 }

@@ -127,7 +127,7 @@ pub fn set_stream_group_offset(context: &Context<'_>) -> Result<Output> {
     if let Some(partition) = context.options.named("--partition") {
         body.insert("partition".to_owned(), partition.into());
     }
-    if context.options.create {
+    if context.options.has("--create") {
         body.insert("create".to_owned(), true.into());
     }
     let set = context

@@ -293,8 +293,8 @@ fn rows_of<'a>(tracked: &'a Value, part: &str, kind: &'a str) -> impl Iterator<I
 
 pub fn list_tracking(context: &Context<'_>) -> Result<Output> {
     let options = context.options;
-    let chosen = [options.all, options.offset, options.writer];
-    if chosen.iter().filter(|chosen| **chosen).count() > 1 {
+    let chosen = ["--all", "--offset", "--writer"];
+    if chosen.iter().filter(|flag| options.has(flag)).count() > 1 {
         return Err(Failure::usage(
             "Specify only one of --all, --offset, --writer.",
         ));
@@ -305,13 +305,13 @@ pub fn list_tracking(context: &Context<'_>) -> Result<Output> {
     ));
     let tracked = tracked(context)?;
     let mut rows = Vec::new();
-    if !options.writer {
+    if !options.has("--writer") {
         rows.extend(rows_of(&tracked, "offsets", "offset"));
     }
-    if !options.offset {
+    if !options.has("--offset") {
         rows.extend(rows_of(&tracked, "writers", "writer"));
     }
-    let column = match options.offset {
+    let column = match options.has("--offset") {
         true => "offset",
         false => "offset (sequence)",
     };
@@ -325,7 +325,7 @@ pub fn stream_status(context: &Context<'_>) -> Result<Output> {
     let node = context.target.name()?;
     let name = context.argument(0);
     context.banner(format!("Status of stream {name} on node {node} ..."));
-    if context.options.tracking {
+    if context.options.has("--tracking") {
         let tracked = tracked(context)?;
         let offsets = rows_of(&tracked, "offsets", "offsets");
         let rows = offsets.chain(rows_of(&tracked, "writers", "sequences"));

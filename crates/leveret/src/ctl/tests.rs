@@ -787,10 +787,13 @@ fn whose_limits_are_listed_is_that_commands_option() {
     let words = ["list_user_limits", "--user", "bob", "--username", "admin"].map(str::to_owned);
     let (options, rest) = options::parse(&words).unwrap();
     assert_eq!(options.limits_of.as_deref(), Some("bob"));
-    assert_eq!((options.user.as_str(), rest.len()), ("admin", 1));
+    assert_eq!((options.address.user.as_str(), rest.len()), ("admin", 1));
     let words = ["--user", "bob", "list_users"].map(str::to_owned);
     let (options, _) = options::parse(&words).unwrap();
-    assert_eq!((options.user.as_str(), options.limits_of), ("bob", None));
+    assert_eq!(
+        (options.address.user.as_str(), options.limits_of),
+        ("bob", None)
+    );
 }
 
 #[test]
@@ -816,9 +819,9 @@ fn options_stand_anywhere_and_a_bare_dash_ends_them() {
     assert_eq!(options.vhost, "v");
     assert_eq!(rest, ["set_policy", "--name", "-x", "{}"]);
     let (options, rest) = options::parse(&words("list_queues -n rabbit@h -t 5 -s name")).unwrap();
-    assert_eq!(options.timeout.as_secs(), 5);
-    assert_eq!(options.node.as_deref(), Some("rabbit@h"));
-    assert!(options.silent);
+    assert_eq!(options.address.timeout.as_secs(), 5);
+    assert_eq!(options.address.node.as_deref(), Some("rabbit@h"));
+    assert!(options.layout.silent);
     assert_eq!(rest, ["list_queues", "name"]);
     assert_eq!(segment(&options.vhost), "%2F");
 }

@@ -92,14 +92,14 @@ pub fn add_user(context: &Context<'_>) -> Result<Output> {
         let text = format!("User \"{name}\" already exists");
         return Err(Failure::new(code::SOFTWARE, text));
     }
-    let field = if context.options.pre_hashed {
+    let field = if context.options.has("--pre-hashed-password") {
         "password_hash"
     } else {
         "password"
     };
     let body = json!({field: password, "tags": ""});
     context.target.call("PUT", &user_path(name), Some(&body))?;
-    Ok(match context.options.is_quiet() {
+    Ok(match context.options.layout.is_quiet() {
         true => Output::Done,
         false => Output::Text(
             "Done. Don't forget to grant the user permissions to some virtual hosts! See 'rabbitmqctl help set_permissions' to learn more."
@@ -322,13 +322,13 @@ pub fn list_user_topic_permissions(context: &Context<'_>) -> Result<Output> {
 fn vhost_body(context: &Context<'_>) -> Value {
     let options = context.options;
     let mut body = json!({});
-    if let Some(description) = &options.description {
+    if let Some(description) = options.named("--description") {
         body["description"] = json!(description);
     }
-    if let Some(tags) = &options.tags {
+    if let Some(tags) = options.named("--tags") {
         body["tags"] = json!(tags);
     }
-    if let Some(kind) = &options.default_queue_type {
+    if let Some(kind) = options.named("--default-queue-type") {
         body["default_queue_type"] = json!(kind);
     }
     body
@@ -424,8 +424,8 @@ fn set_a_policy(context: &Context<'_>, kind: &str) -> Result<Output> {
     let body = json!({
         "pattern": context.argument(1),
         "definition": json_argument(context.argument(2))?,
-        "priority": context.options.priority,
-        "apply-to": context.options.apply_to,
+        "priority": context.options.numbers.priority,
+        "apply-to": context.options.named("--apply-to").unwrap_or("all"),
     });
     let path = format!(
         "/api/{kind}/{}/{}",
@@ -442,7 +442,7 @@ fn describe_policy(context: &Context<'_>, what: &str) -> String {
         context.argument(0),
         context.argument(1),
         context.argument(2),
-        context.options.priority,
+        context.options.numbers.priority,
         context.vhost()
     )
 }
@@ -588,7 +588,7 @@ pub fn clear_vhost_limits(context: &Context<'_>) -> Result<Output> {
 }
 
 pub fn list_vhost_limits(context: &Context<'_>) -> Result<Output> {
-    if context.options.vhost_given && !context.options.global {
+    if context.options.vhost_given && !context.options.has("--global") {
         let host = context.vhost();
         context.banner(format!("Listing limits for vhost \"{host}\" ..."));
         vhost(context.target, host)?;
@@ -625,7 +625,7 @@ pub fn list_user_limits(context: &Context<'_>) -> Result<Output> {
     let options = context.options;
     let given = context.arguments.first();
     match given.or(options.limits_of.as_ref()) {
-        Some(name) if !options.global => {
+        Some(name) if !options.has("--global") => {
             context.banner(format!("Listing limits for user \"{name}\" ..."));
             user(context.target, name)?;
             let path = format!("/api/user-limits/{}", segment(name));
