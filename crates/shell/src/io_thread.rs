@@ -7,24 +7,22 @@
 mod accept;
 mod client;
 mod handshake;
+mod slot;
 
 use crate::admission::PendingLogin;
 use crate::broker::Broker;
 use crate::buffers::ReadBuffers;
 use crate::input_coalescing::InputCoalescing;
 use crate::listener::{Listener, Origin, Reserve};
-use crate::read_size::ReadSize;
 use crate::transport::{HandshakeDone, Transport};
 use client::Client;
 use leveret_node::{ConnectionEvent, ConnectionStatus, Env, HeldPlace, Holding};
-use leveret_types::limits::{
-    CLIENT_GONE_MS_MAX, SHUTDOWN_CLIENT_MS, SOCKET_OUTPUT_BYTES_MAX, SOCKET_STALL_MS_MAX,
-    UNFINISHED_PROBE_MS, UNREAD_PROBE_MS,
-};
+use leveret_types::limits::{SHUTDOWN_CLIENT_MS, SOCKET_OUTPUT_BYTES_MAX, SOCKET_STALL_MS_MAX};
 use leveret_types::{ConnectionId, Now, QueueId};
 use mio::event::Event;
 use mio::net::TcpStream;
 use mio::{Events, Poll, Token};
+use slot::{Slot, lost};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io::{self, IoSlice};
@@ -63,7 +61,7 @@ const CONTENTS_LISTED: usize = 2_048;
 /// What an IO thread says in one turn of its connections.
 #[derive(Debug)]
 pub struct Portion<T> {
-    /// Facts about some.
+    /// The status of some.
     pub found: Vec<T>,
     /// Where the next turn goes on; none when that was all.
     pub next: Option<usize>,
@@ -148,9 +146,9 @@ pub enum ThreadEvent {
     Handshake(ConnectionId, HandshakeDone),
     /// A connection that has not logged in has to go, for others come.
     Displaced(ConnectionId),
-    /// Somebody asks for facts about connections.
+    /// Somebody asks for the status of connections.
     List(Which, SyncSender<Vec<ConnectionStatus>>),
-    /// Somebody wants facts about all connections, portion by portion: the one that begins here.
+    /// Somebody wants the status of all connections, portion by portion: the one that begins here.
     ListFrom(usize, SyncSender<Portion<ConnectionStatus>>),
     /// Somebody asks which connections from this slot on hold these messages, given in ascending
     /// order.
@@ -166,45 +164,6 @@ pub enum ThreadEvent {
     Drain,
     /// End now.
     Stop,
-}
-
-struct Slot {
-    id: ConnectionId,
-    transport: Transport,
-    client: Client,
-    /// Held until the client has logged in.
-    pending_login: Option<PendingLogin>,
-    /// The socket may hold bytes that have not been read.
-    unread: bool,
-    read_size: ReadSize,
-    /// When it must have brought its first byte, in monotonic milliseconds; 0 once it has.
-    first_byte_until_ms: u64,
-    /// The client sends nothing more: behind what the socket holds is its end, of which no edge
-    /// tells again.
-    ending: bool,
-    /// Since when that is known, and what it had sent before is not to be read; 0 if it is.
-    gone_ms: u64,
-    /// When it is next seen to whether the client is still there though its input is not to be
-    /// read; 0 if that is read.
-    probe_ms: u64,
-    /// In the list of connections to be read in this turn.
-    queued: bool,
-    /// In the list of connections that something happened to in this turn.
-    touched: bool,
-    /// In the list of connections that wait for the write-ahead log.
-    awaiting: bool,
-    /// The socket took less than it was given.
-    write_blocked: bool,
-    /// When the socket last took something while output waited.
-    write_progress_ms: u64,
-    /// When the socket last took something, or, if that is later, when an orderly end began.
-    taken_ms: u64,
-    /// The deadline that stands in the heap, so that it is not entered twice.
-    deadline_ms: u64,
-    torn_down: bool,
-    /// The client has been shown the end of the output.
-    output_ended: bool,
-    broken: bool,
 }
 
 /// One IO thread.
@@ -353,10 +312,10 @@ impl IoThread {
         let Some(Some(state)) = self.slots.get_mut(slot) else {
             return;
         };
-        state.ending |= event.is_read_closed();
+        state.input.ending |= event.is_read_closed();
         let has_gone = state.has_gone();
-        if event.is_writable() && (state.write_blocked || state.transport.wants_write()) {
-            state.write_blocked = false;
+        if event.is_writable() && (state.output.blocked || state.transport.wants_write()) {
+            state.output.blocked = false;
             self.touch(slot);
         }
         if has_gone {
@@ -366,22 +325,22 @@ impl IoThread {
             let Some(Some(state)) = self.slots.get_mut(slot) else {
                 return;
             };
-            state.unread = true;
-            state.first_byte_until_ms = 0;
+            state.input.unread = true;
+            state.input.first_byte_until_ms = 0;
             self.queue_read(slot);
         }
     }
 
     fn queue_read(&mut self, slot: usize) {
         if let Some(state) = &mut self.slots[slot]
-            && !state.queued
+            && !state.listed.queued
         {
-            state.queued = true;
+            state.listed.queued = true;
             self.ready.push(slot);
         }
     }
 
-    /// Facts about those of the thread's connections that are asked about.
+    /// The status of those of the thread's connections that are asked about.
     fn status_of(&mut self, which: &Which) -> Vec<ConnectionStatus> {
         if let Which::These(ids) = which {
             let state = |id: &ConnectionId| {
@@ -397,9 +356,9 @@ impl IoThread {
 
     fn touch(&mut self, slot: usize) {
         if let Some(state) = &mut self.slots[slot]
-            && !state.touched
+            && !state.listed.touched
         {
-            state.touched = true;
+            state.listed.touched = true;
             self.touched.push(slot);
         }
     }
@@ -410,14 +369,14 @@ impl IoThread {
         let Some(state) = &mut self.slots[slot] else {
             return 0;
         };
-        state.queued = false;
-        if !state.unread || state.broken || state.transport.is_away() {
+        state.listed.queued = false;
+        if !state.input.unread || state.broken || state.transport.is_away() {
             return 0;
         }
         if !state.is_read() {
             // Read on when the connection says so: `finish` looks. It also waits no longer than it
             // must for a client that is gone.
-            if state.ending {
+            if state.input.ending {
                 self.touch(slot);
             }
             return 0;
@@ -425,7 +384,7 @@ impl IoThread {
         let direct = state.client.room();
         let is_direct = direct.is_some();
         let room = direct.unwrap_or_else(|| self.buffers.room());
-        let offered = room.len().min(state.read_size.bytes());
+        let offered = room.len().min(state.input.read_size.bytes());
         let room = &mut room[..offered];
         let mut requests = 0;
         match state.transport.read(room) {
@@ -434,10 +393,10 @@ impl IoThread {
                 // A read that did not fill the buffer has emptied the socket: the next edge tells
                 // of more. TLS may hold on to records that it has read already, so it is asked
                 // until it has none.
-                let more = state.ending || matches!(state.transport, Transport::Tls(_));
-                state.unread = count == offered || more;
+                let more = state.input.ending || matches!(state.transport, Transport::Tls(_));
+                state.input.unread = count == offered || more;
                 // What was there before the socket was watched has no edge of its own.
-                state.first_byte_until_ms = 0;
+                state.input.first_byte_until_ms = 0;
                 if !state.client.secured() && state.transport.established() {
                     state.client.secure(
                         state.transport.peer_certificate().map(<[u8]>::to_vec),
@@ -449,9 +408,9 @@ impl IoThread {
                     true => client.receive_into_room(now, count, broker),
                     false => client.receive(now, self.buffers.take(count), broker),
                 };
-                state.read_size.note(count, requests);
+                state.input.read_size.note(count, requests);
             }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => state.unread = false,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => state.input.unread = false,
             Err(error) => lost(state, &error),
         }
         self.hand_over_handshake(slot);
@@ -530,7 +489,7 @@ impl IoThread {
                 self.draining = true;
                 self.listeners.clear();
                 for state in self.slots.iter_mut().flatten() {
-                    state.taken_ms = now.monotonic_ms;
+                    state.output.taken_ms = now.monotonic_ms;
                 }
                 self.close_all(now);
             }
@@ -554,7 +513,7 @@ impl IoThread {
         }
         for slot in std::mem::take(&mut self.awaiting) {
             if let Some(state) = &mut self.slots[slot] {
-                state.awaiting = false;
+                state.listed.awaiting = false;
                 state.client.durable(now, &self.broker);
                 self.touch(slot);
             }
@@ -568,15 +527,15 @@ impl IoThread {
             }
             self.deadlines.pop();
             if let Some(state) = &mut self.slots[slot]
-                && state.deadline_ms == at
+                && state.listed.deadline_ms == at
             {
-                state.deadline_ms = 0;
-                if state.unread {
+                state.listed.deadline_ms = 0;
+                if state.input.unread {
                     // Bytes that wait behind output that is not taken are no sign of life: to take
                     // it would be.
                     let stuck = state.client.output().len() > SOCKET_OUTPUT_BYTES_MAX;
                     let monotonic_ms = match stuck {
-                        true => state.write_progress_ms,
+                        true => state.output.progress_ms,
                         false => now.monotonic_ms,
                     };
                     state.client.unread(Now {
@@ -585,13 +544,13 @@ impl IoThread {
                     });
                 }
                 state.client.tick(now, &self.broker);
-                let stalled = state.write_blocked
-                    && now.monotonic_ms - state.write_progress_ms > SOCKET_STALL_MS_MAX;
+                let stalled = state.output.blocked
+                    && now.monotonic_ms - state.output.progress_ms > SOCKET_STALL_MS_MAX;
                 state.broken |= stalled;
                 if self.draining {
                     // The system tells of room in a socket when a third of it is free, for which a
                     // slow client may take longer than it is waited for.
-                    state.write_blocked = false;
+                    state.output.blocked = false;
                 }
                 self.touch(slot);
             }
@@ -614,7 +573,7 @@ impl IoThread {
         let Some(state) = &mut self.slots[slot] else {
             return;
         };
-        state.touched = false;
+        state.listed.touched = false;
         // Nobody hears any more what becomes of the login: its check, or handshake, is not run.
         state.broken |= state.has_gone() || state.waits_in_vain();
         let first_byte_at = state.check_pending_login(now);
@@ -629,7 +588,7 @@ impl IoThread {
             return;
         };
         let probe_at = state.probe(now);
-        while !state.broken && !state.write_blocked {
+        while !state.broken && !state.output.blocked {
             write_output(state, now);
             state.client.written(now, &self.broker);
             // What was held back while the output was full may have gone into it now.
@@ -637,27 +596,13 @@ impl IoThread {
                 break;
             }
         }
-        let mut gone_at = None;
-        if !state.ending || state.is_read() {
-            state.gone_ms = 0;
-        } else {
-            // Nobody waits for what is held back any more. It has a while to be carried out still.
-            if state.gone_ms == 0 {
-                state.gone_ms = now.monotonic_ms.max(1);
-            }
-            let at = state.gone_ms + CLIENT_GONE_MS_MAX;
-            state.broken |= at <= now.monotonic_ms;
-            gone_at = Some(at);
-        }
+        let gone_at = state.check_gone(now);
         // An orderly end waits for who still takes what waits for it, and for no last words else.
-        let given_up_at = self.draining.then(|| state.taken_ms + SHUTDOWN_CLIENT_MS);
+        let given_up_at = self
+            .draining
+            .then(|| state.output.taken_ms + SHUTDOWN_CLIENT_MS);
         state.broken |= given_up_at.is_some_and(|at| at <= now.monotonic_ms);
-        let written = state.client.output().is_empty();
-        if written && !state.output_ended && state.client.ends_output() {
-            state.output_ended = true;
-            // A socket that cannot be told so is gone.
-            state.broken |= state.transport.end_output().is_err();
-        }
+        let written = state.end_output();
         // A node that goes down waits for nobody's last words.
         let over = state.client.closed() || self.draining && state.client.over();
         if state.broken || over && written {
@@ -665,27 +610,17 @@ impl IoThread {
             return;
         }
         // A publisher ahead of the write-ahead log is read on when that has gone on.
-        let ahead = state.unread && state.client.publishes() && self.broker.log_congested();
-        if (ahead || state.client.awaiting()) && !state.awaiting {
-            state.awaiting = true;
+        let ahead = state.input.unread && state.client.publishes() && self.broker.log_congested();
+        if (ahead || state.client.awaiting()) && !state.listed.awaiting {
+            state.listed.awaiting = true;
             self.awaiting.push(slot);
             self.broker.await_durable(self.index, epoch);
         }
         let own = [gone_at, given_up_at, first_byte_at, probe_at];
-        let deadlines = own.into_iter().chain([state.client.deadline()]);
-        let deadline = deadlines.flatten().min();
-        let deadline = match (deadline, state.write_blocked) {
-            (Some(at), false) => Some(at),
-            (at, true) => Some(at.unwrap_or(u64::MAX).min(now.monotonic_ms + 10_000)),
-            (None, false) => None,
-        };
-        if let Some(at) = deadline
-            && (state.deadline_ms == 0 || at < state.deadline_ms)
-        {
-            state.deadline_ms = at.max(1);
-            self.deadlines.push(Reverse((state.deadline_ms, slot)));
+        if let Some(at) = state.new_deadline(now, own) {
+            self.deadlines.push(Reverse((at, slot)));
         }
-        if state.unread && !ahead && state.is_read() {
+        if state.input.unread && !ahead && state.is_read() {
             self.queue_read(slot);
         }
     }
@@ -707,75 +642,7 @@ impl IoThread {
     }
 }
 
-impl Slot {
-    /// Whether the client has hung up while others compute what it needs to go on.
-    fn has_gone(&self) -> bool {
-        self.ending && (self.client.checking() || self.transport.awaits_answer())
-    }
-
-    /// Whether the client's input may be read.
-    fn is_read(&mut self) -> bool {
-        self.client.reading() && self.client.output().len() <= SOCKET_OUTPUT_BYTES_MAX
-    }
-
-    /// Whether a publish waits for room that can never become whole: the client sends no more, and
-    /// what it has sent is not all of it.
-    fn waits_in_vain(&self) -> bool {
-        let lacks = self.client.lacks_bytes().filter(|_| self.ending);
-        lacks.is_some_and(|bytes| self.transport.unread_bytes_max() < bytes)
-    }
-
-    /// A client that has gone hides behind what it had sent while that is not read: where the
-    /// socket has no room for it all, the end does not come. To say something finds it out, for its
-    /// system refuses to take that. Says when that is done next, if it is.
-    fn probe(&mut self, now: Now) -> Option<u64> {
-        if !self.unread || self.ending || self.write_blocked || self.is_read() {
-            self.probe_ms = 0;
-            return None;
-        }
-        // Others wait behind one that waits for room.
-        let wait_ms = match self.client.lacks_bytes() {
-            Some(_) => UNFINISHED_PROBE_MS,
-            None => UNREAD_PROBE_MS,
-        };
-        if self.probe_ms > 0 && self.probe_ms <= now.monotonic_ms {
-            self.client.beat();
-            self.probe_ms = 0;
-        }
-        let probe_ms = now.monotonic_ms + wait_ms;
-        self.probe_ms = match self.probe_ms {
-            0 => probe_ms,
-            at => at.min(probe_ms),
-        };
-        Some(self.probe_ms)
-    }
-
-    /// Gives back its place among those that have not logged in once it has, or tells whether it is
-    /// the node's turn; says when it must have brought its first byte, if it has not.
-    fn check_pending_login(&mut self, now: Now) -> Option<u64> {
-        let pending_login = self.pending_login.as_ref()?;
-        if self.client.open() {
-            self.pending_login = None;
-            return None;
-        }
-        pending_login.set_checked(self.client.checking());
-        let until_ms = Some(self.first_byte_until_ms).filter(|until| *until > 0);
-        self.broken |= until_ms.is_some_and(|until| until <= now.monotonic_ms);
-        until_ms
-    }
-}
-
-/// Says why a connection has ended that its stream ended.
-fn lost(state: &mut Slot, error: &io::Error) {
-    let connection = state.client.name();
-    match state.transport.established() {
-        true => tracing::debug!(%error, %connection, "connection lost"),
-        // A certificate that is refused, say: the client is told less than this.
-        false => tracing::warn!(%error, %connection, "TLS handshake failed"),
-    }
-    state.broken = true;
-}
-
+/// Writes what there is, as far as the socket takes it.
 fn write_output(state: &mut Slot, now: Now) {
     state.client.flush();
     loop {
@@ -791,11 +658,11 @@ fn write_output(state: &mut Slot, now: Now) {
             }
             Ok(written) => {
                 state.client.output().advance(written);
-                state.write_progress_ms = now.monotonic_ms;
-                state.taken_ms = now.monotonic_ms;
+                state.output.progress_ms = now.monotonic_ms;
+                state.output.taken_ms = now.monotonic_ms;
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                state.write_blocked = true;
+                state.output.blocked = true;
                 return;
             }
             Err(error) => {
@@ -805,9 +672,9 @@ fn write_output(state: &mut Slot, now: Now) {
             }
         }
     }
-    state.write_progress_ms = now.monotonic_ms;
+    state.output.progress_ms = now.monotonic_ms;
     match state.transport.flush() {
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => state.write_blocked = true,
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => state.output.blocked = true,
         Err(_) => state.broken = true,
         Ok(()) => {}
     }

@@ -7,10 +7,10 @@ use super::{IoThread, Slot, TOKEN_LISTENER, ThreadEvent};
 use crate::admission::PendingLogin;
 use crate::broker::thread_of;
 use crate::listener::{Accepted, Origin};
-use crate::read_size::ReadSize;
+
 use leveret_cluster::Env;
 use leveret_node::Peer;
-use leveret_types::limits::{CONNECTION_FIRST_BYTE_MS_MAX, CONNECTIONS_MAX};
+use leveret_types::limits::CONNECTIONS_MAX;
 use leveret_types::{ConnectionId, Now};
 use mio::net::TcpStream;
 use mio::{Interest, Token};
@@ -161,28 +161,7 @@ impl IoThread {
             return;
         }
         let client = Client::new(protocol, id, peer, now, &self.broker);
-        let state = Slot {
-            id,
-            transport,
-            client,
-            pending_login: Some(pending_login),
-            unread: true,
-            read_size: ReadSize::default(),
-            first_byte_until_ms: now.monotonic_ms + CONNECTION_FIRST_BYTE_MS_MAX,
-            ending: false,
-            gone_ms: 0,
-            probe_ms: 0,
-            queued: false,
-            touched: false,
-            awaiting: false,
-            write_blocked: false,
-            write_progress_ms: now.monotonic_ms,
-            taken_ms: now.monotonic_ms,
-            deadline_ms: 0,
-            torn_down: false,
-            output_ended: false,
-            broken: false,
-        };
+        let state = Slot::new(id, transport, client, pending_login, now);
         self.slots[slot] = Some(state);
         self.open += 1;
         self.broker.connection_opened();

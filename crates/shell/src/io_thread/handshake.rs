@@ -15,7 +15,7 @@ impl IoThread {
         let Some(step) = state.transport.take_handshake() else {
             return;
         };
-        state.first_byte_until_ms = 0;
+        state.input.first_byte_until_ms = 0;
         if !self.broker.compute_handshake(state.id, step) {
             let connection = state.client.name();
             tracing::warn!(%connection, "connection refused: too many TLS handshakes wait");
@@ -33,14 +33,14 @@ impl IoThread {
             return;
         }
         let result = state.transport.put_back(done);
-        state.write_blocked = false;
+        state.output.blocked = false;
         match result {
             Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => state.write_blocked = true,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => state.output.blocked = true,
             Err(error) => lost(state, &error),
         }
         // What came meanwhile has no edge of its own.
-        state.unread = true;
+        state.input.unread = true;
         self.queue_read(slot);
         self.touch(slot);
     }
