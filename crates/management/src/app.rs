@@ -4,8 +4,9 @@ use crate::access::{Who, permit};
 use crate::api::{Login, LoginAnswer, LoginTally, LoginVerdict, Running};
 use crate::directory::{Counts, Directory};
 use crate::history::latencies::Lately;
-use crate::history::rates::{MESSAGE_FIELDS, NODE_FIELDS, PAIR_FIELDS, Rates, Subject};
+use crate::history::rates::{PAIR_FIELDS, Subject};
 use crate::history::samples::{Clock, Moment, Samples};
+use crate::history::shared_rates::AllRates;
 use crate::history::sums::Sums;
 use crate::http::browser::HostNames;
 use crate::http::cors::Origins;
@@ -17,7 +18,6 @@ use crate::kept_changes::Changes;
 use crate::metrics::SharedTable;
 use base64::Engine;
 use leveret_types::limits::{LOGIN_FAILURE_DELAY_MS, METRICS_SCRAPES_MAX};
-use std::hash::Hash;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -39,13 +39,35 @@ pub(crate) enum Claim {
     Password { user: String, password: String },
 }
 
+/// What proves the operator.
+struct OperatorToken {
+    /// The command line's token; none where it may not come in this way.
+    text: Option<String>,
+    /// Whether it is taken also by TCP from this machine: a node without a socket file.
+    on_loopback: bool,
+}
+
+impl OperatorToken {
+    /// Whether it is this one, and may come this way.
+    fn is(&self, token: &str, way: Way) -> bool {
+        let may = way == Way::File || self.on_loopback && way == Way::Loopback;
+        let expected = self.text.as_deref().filter(|_| may);
+        expected.is_some_and(|expected| same(expected.as_bytes(), token.as_bytes()))
+    }
+}
+
+/// What was, over time.
+struct History {
+    clock: Clock,
+    samples: Mutex<Samples>,
+    /// How long confirms, deliveries and acknowledgements took in the last minute.
+    lately: Mutex<Lately>,
+}
+
 /// What all requests share.
 pub struct App {
     node: Arc<dyn Node>,
-    /// The command line's token; none where it may not come in this way.
-    token: Option<String>,
-    /// Whether the token is taken also by TCP from this machine: a node without a socket file.
-    token_on_loopback: bool,
+    token: OperatorToken,
     /// Whether `/metrics` shows each object.
     pub(crate) per_object: bool,
     /// Names by which the node is known beside its addresses.
@@ -66,27 +88,14 @@ pub struct App {
     pub(crate) scrapes: Arc<Semaphore>,
     /// How long the answer to a failed login is held back.
     pub(crate) failure_delay: Duration,
-    messages: Mutex<Rates<Subject, MESSAGE_FIELDS>>,
-    depths: Mutex<Rates<Subject, 3>>,
-    /// Bytes received and sent, by connection.
-    traffic: Mutex<Rates<u64, 2>>,
-    /// The same of all connections of a virtual host.
-    vhost_traffic: Mutex<Rates<u64, 2>>,
-    pairs: Mutex<Rates<u64, PAIR_FIELDS>>,
-    /// Messages in and out, by exchange.
-    exchanges: Mutex<Rates<u64, 2>>,
-    /// What this node has and does.
-    itself: Mutex<Rates<(), NODE_FIELDS>>,
+    pub(crate) rates: AllRates,
     logins: Arc<LoginTally>,
     /// Logins that operators wanted forgotten.
     pub(crate) attempts_forgotten: Mutex<Attempts>,
     /// What operators have changed.
     pub(crate) changes: Mutex<Changes>,
-    clock: Clock,
-    samples: Mutex<Samples>,
+    history: History,
     pub(crate) sums: Mutex<Sums>,
-    /// How long confirms, deliveries and acknowledgements took in the last minute.
-    lately: Mutex<Lately>,
 }
 
 impl App {
@@ -95,8 +104,10 @@ impl App {
     pub fn new(node: Arc<dyn Node>, token: Option<String>, per_object: bool) -> Self {
         Self {
             node,
-            token,
-            token_on_loopback: false,
+            token: OperatorToken {
+                text: token,
+                on_loopback: false,
+            },
             per_object,
             hosts: HostNames::default(),
             prefix: String::new(),
@@ -107,20 +118,16 @@ impl App {
             queue_table: SharedTable::default(),
             scrapes: Arc::new(Semaphore::new(METRICS_SCRAPES_MAX)),
             failure_delay: Duration::from_millis(LOGIN_FAILURE_DELAY_MS),
-            messages: Mutex::default(),
-            depths: Mutex::default(),
-            traffic: Mutex::default(),
-            vhost_traffic: Mutex::default(),
-            pairs: Mutex::default(),
-            exchanges: Mutex::default(),
-            itself: Mutex::default(),
+            rates: AllRates::default(),
             logins: Arc::default(),
             attempts_forgotten: Mutex::default(),
             changes: Mutex::default(),
-            clock: Clock::of_machine(),
-            samples: Mutex::default(),
+            history: History {
+                clock: Clock::of_machine(),
+                samples: Mutex::default(),
+                lately: Mutex::default(),
+            },
             sums: Mutex::default(),
-            lately: Mutex::default(),
         }
     }
 
@@ -137,7 +144,7 @@ impl App {
     /// socket file. Elsewhere it is taken by the socket file alone.
     #[must_use]
     pub const fn with_token_on_loopback(mut self) -> Self {
-        self.token_on_loopback = true;
+        self.token.on_loopback = true;
         self
     }
 
@@ -175,7 +182,7 @@ impl App {
     /// Tells the times of samples by this clock.
     #[must_use]
     pub fn with_clock(mut self, clock: impl Fn() -> Moment + Send + Sync + 'static) -> Self {
-        self.clock = Clock(Box::new(clock));
+        self.history.clock = Clock(Box::new(clock));
         self
     }
 
@@ -198,97 +205,32 @@ impl App {
         self.node.counts()
     }
 
-    pub(crate) fn message_rates(
-        &self,
-        subject: Subject,
-        counters: [u64; MESSAGE_FIELDS],
-        now: Instant,
-    ) -> [f64; MESSAGE_FIELDS] {
-        // Rates are guesses about the past: a writer that panicked left none that harm.
-        let mut rates = self.messages.lock().unwrap_or_else(PoisonError::into_inner);
-        rates.of(subject, counters, now)
-    }
-
-    pub(crate) fn depth_rates(&self, subject: Subject, depths: [u64; 3], now: Instant) -> [f64; 3] {
-        let mut rates = self.depths.lock().unwrap_or_else(PoisonError::into_inner);
-        rates.of(subject, depths, now)
-    }
-
-    pub(crate) fn traffic_rates(&self, connection: u64, bytes: [u64; 2], now: Instant) -> [f64; 2] {
-        let mut rates = self.traffic.lock().unwrap_or_else(PoisonError::into_inner);
-        rates.of(connection, bytes, now)
-    }
-
-    pub(crate) fn vhost_traffic_rates(
-        &self,
-        vhost: u64,
-        bytes: [u64; 2],
-        now: Instant,
-    ) -> [f64; 2] {
-        let rates = self.vhost_traffic.lock();
-        let mut rates = rates.unwrap_or_else(PoisonError::into_inner);
-        rates.of(vhost, bytes, now)
-    }
-
     /// The rates of a pair: as they are sampled, or between two questions.
     pub(crate) fn pair_rates(&self, pair: u64, counters: [u64; PAIR_FIELDS]) -> [f64; PAIR_FIELDS] {
         let sampled = self.samples().rates(Subject::Pair(pair));
         if let Some(rates) = sampled.and_then(|rates| rates.try_into().ok()) {
             return rates;
         }
-        let mut rates = self.pairs.lock().unwrap_or_else(PoisonError::into_inner);
-        rates.of(pair, counters, Instant::now())
-    }
-
-    pub(crate) fn exchange_rates(
-        &self,
-        exchange: u64,
-        messages: [u64; 2],
-        now: Instant,
-    ) -> [f64; 2] {
-        let rates = self.exchanges.lock();
-        let mut rates = rates.unwrap_or_else(PoisonError::into_inner);
-        rates.of(exchange, messages, now)
-    }
-
-    pub(crate) fn node_rates(
-        &self,
-        counters: [u64; NODE_FIELDS],
-        now: Instant,
-    ) -> [f64; NODE_FIELDS] {
-        let mut rates = self.itself.lock().unwrap_or_else(PoisonError::into_inner);
-        rates.of((), counters, now)
+        self.rates.pairs.of(pair, counters, Instant::now())
     }
 
     /// The time, on both clocks.
     pub(crate) fn moment(&self) -> Moment {
-        (self.clock.0)()
+        (self.history.clock.0)()
     }
 
     /// What was, over time.
     pub(crate) fn samples(&self) -> MutexGuard<'_, Samples> {
         // As with rates: a writer that panicked left nothing that harms.
-        self.samples.lock().unwrap_or_else(PoisonError::into_inner)
+        let samples = self.history.samples.lock();
+        samples.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How long confirms, deliveries and acknowledgements took in the last minute.
     pub(crate) fn lately(&self) -> MutexGuard<'_, Lately> {
         // The same.
-        self.lately.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Begins to measure all rates anew.
-    pub(crate) fn forget_rates(&self) {
-        fn forget<K: Eq + Hash, const N: usize>(rates: &Mutex<Rates<K, N>>) {
-            *rates.lock().unwrap_or_else(PoisonError::into_inner) = Rates::new();
-        }
-        forget(&self.messages);
-        forget(&self.depths);
-        forget(&self.traffic);
-        forget(&self.vhost_traffic);
-        forget(&self.pairs);
-        forget(&self.exchanges);
-        forget(&self.itself);
+        let lately = self.history.lately.lock();
+        lately.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What this `Authorization` header claims.
@@ -299,9 +241,7 @@ impl App {
         };
         let (scheme, credentials) = header.split_once(' ').ok_or_else(failed)?;
         if scheme.eq_ignore_ascii_case("bearer") {
-            let may = way == Way::File || self.token_on_loopback && way == Way::Loopback;
-            let token = self.token.as_deref().filter(|_| may).ok_or_else(failed)?;
-            return match same(token.as_bytes(), credentials.trim().as_bytes()) {
+            return match self.token.is(credentials.trim(), way) {
                 true => Ok(Claim::Proven(Who::Operator)),
                 false => Err(failed()),
             };

@@ -54,7 +54,9 @@ pub(crate) fn connection_json(
 ) -> Value {
     let ((host, port), (peer_host, peer_port)) = (address(c.local), address(c.peer));
     let [received, sent] =
-        app.traffic_rates(c.id.0, [c.received_bytes, c.sent_bytes], Instant::now());
+        app.rates
+            .traffic
+            .of(c.id.0, [c.received_bytes, c.sent_bytes], Instant::now());
     let mut json = json!({
         "name": c.name,
         "user_provided_name": c.user_provided_name,

@@ -37,7 +37,7 @@ pub(crate) fn subject(vhost: &str, exchange: &str) -> Subject {
 fn exchange_json(app: &App, exchange: &Exchange, ranges: &Ranges) -> Value {
     let counters = [exchange.published_in, exchange.published_out];
     let key = key(&exchange.vhost, &exchange.name);
-    let rates = app.exchange_rates(key, counters, Instant::now());
+    let rates = app.rates.exchanges.of(key, counters, Instant::now());
     let mut json = json!({
         "message_stats": {
             "publish_in": exchange.published_in,

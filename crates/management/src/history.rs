@@ -6,6 +6,7 @@ pub(crate) mod ranges;
 pub(crate) mod rates;
 pub(crate) mod samples;
 pub(crate) mod sampling;
+pub(crate) mod shared_rates;
 pub(crate) mod sums;
 pub(crate) mod vhost_sums;
 

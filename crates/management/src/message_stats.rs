@@ -151,7 +151,7 @@ pub(crate) fn message_rates(
     counters: &MessageCounters,
 ) -> [f64; MESSAGE_FIELDS] {
     let counts = fields(counters).map(|(_, count)| count);
-    app.message_rates(subject, counts, Instant::now())
+    app.rates.messages.of(subject, counts, Instant::now())
 }
 
 /// Counters with the rates at which they grow.
@@ -166,7 +166,7 @@ pub(crate) fn messages_at(counters: &MessageCounters, rates: [f64; MESSAGE_FIELD
 
 /// `messages`, `messages_ready` and `messages_unacknowledged` with the rates at which they change.
 pub(crate) fn depths(app: &App, subject: Subject, depths: [u64; 3]) -> Value {
-    let rates = app.depth_rates(subject, depths, Instant::now());
+    let rates = app.rates.depths.of(subject, depths, Instant::now());
     depths_at(depths, rates)
 }
 

@@ -31,7 +31,10 @@ type Answer = Result<Reply, ApiError>;
 /// The counters of this node, each with its rate.
 fn own_counters(app: &App, node: &NodeStats, broker: &BrokerStats, ranges: &Ranges) -> Value {
     let fields = node_fields(node, broker, app.lately().p99_ms());
-    let rates = app.node_rates(fields.map(|(_, count)| count), Instant::now());
+    let rates = app
+        .rates
+        .node
+        .of((), fields.map(|(_, count)| count), Instant::now());
     let mut counters = counters_at(fields, rates);
     history::write(app, Subject::Node, ranges, &[Part::Node], &mut counters);
     counters
@@ -646,12 +649,12 @@ pub fn logout(_: &Call<'_>) -> Answer {
 /// named, begin anew.
 pub fn reset(call: &Call<'_>) -> Answer {
     let Some(node) = call.params.first() else {
-        call.app.forget_rates();
+        call.app.rates.forget();
         peers::ask(call.app, &Question::ForgetRates { node: None });
         return Ok(Reply::Done);
     };
     let own = |app: &App| {
-        app.forget_rates();
+        app.rates.forget();
         Value::Bool(true)
     };
     let question = Question::ForgetRates {
@@ -664,7 +667,7 @@ pub fn reset(call: &Call<'_>) -> Answer {
 pub(crate) fn reset_own(app: &App, node: Option<&str>) -> Value {
     match node.is_none_or(|node| app.node().name() == node) {
         true => {
-            app.forget_rates();
+            app.rates.forget();
             json!(true)
         }
         false => Value::Null,

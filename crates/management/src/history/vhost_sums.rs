@@ -45,7 +45,10 @@ impl Sum {
     fn json(&self, app: &App, vhost: &str, ranges: &Ranges) -> Value {
         let key = fingerprint(vhost.as_bytes());
         let subject = Subject::Vhost(key);
-        let rates = app.vhost_traffic_rates(key, self.traffic, Instant::now());
+        let rates = app
+            .rates
+            .vhost_traffic
+            .of(key, self.traffic, Instant::now());
         let mut json = depths(app, subject, self.depths);
         merge(&mut json, traffic(self.traffic, rates));
         json["message_stats"] = message_stats(app, subject, &self.messages);

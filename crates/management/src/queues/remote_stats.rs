@@ -110,7 +110,11 @@ pub(super) fn message_rates_of(app: &App, stats: &QueueStats) -> [f64; MESSAGE_F
 
 /// The same of its depths.
 pub(super) fn depth_rates_of(app: &App, stats: &QueueStats) -> [f64; 3] {
-    let guess = || app.depth_rates(Subject::Queue(stats.id.0), depths_of(stats), Instant::now());
+    let guess = || {
+        app.rates
+            .depths
+            .of(Subject::Queue(stats.id.0), depths_of(stats), Instant::now())
+    };
     sampled(app, stats, MESSAGE_FIELDS).unwrap_or_else(guess)
 }
 
