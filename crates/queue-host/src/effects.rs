@@ -90,6 +90,18 @@ pub struct DeadLetter {
     pub reason: leveret_queue::Reason,
 }
 
+impl DeadLetter {
+    /// A message that a queue refused because it is full.
+    pub(crate) fn refused(queue: QueueId, message: &Message) -> Self {
+        Self {
+            queue,
+            position: None,
+            message: message.clone(),
+            reason: leveret_queue::Reason::MaxLength,
+        }
+    }
+}
+
 /// What is to be done once a message is in all the queues that it was put into.
 #[derive(Clone, Debug)]
 pub enum Then {

@@ -55,16 +55,7 @@ fn percentiles(of: Option<&Percentiles>) -> String {
     let Some(of) = of else {
         return ",".repeat(6);
     };
-    let values = [
-        of.p50_us,
-        of.p75_us,
-        of.p95_us,
-        of.p99_us,
-        of.p99_9_us,
-        of.p99_99_us,
-        of.max_us,
-    ];
-    values.map(|value| value.to_string()).join(",")
+    of.shown_us().map(|value| value.to_string()).join(",")
 }
 
 /// Each second of each local broker.

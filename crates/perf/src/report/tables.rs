@@ -76,15 +76,7 @@ pub(super) fn latencies(run: &RunResult) -> Table {
 
 fn latency_row(name: String, latency: &Latency) -> Vec<String> {
     let of = &latency.percentiles;
-    let times = [
-        of.p50_us,
-        of.p75_us,
-        of.p95_us,
-        of.p99_us,
-        of.p99_9_us,
-        of.p99_99_us,
-        of.max_us,
-    ];
+    let times = of.shown_us();
     let mut row = vec![name, Unit::Count.write(of.count as f64)];
     row.extend(times.map(|time| Unit::Micros.write(time as f64)));
     row.push(Unit::Micros.write(of.mean_us));

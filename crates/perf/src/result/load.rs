@@ -152,6 +152,21 @@ pub struct Percentiles {
     pub max_us: u64,
 }
 
+impl Percentiles {
+    /// The times of tables: from the median to the longest.
+    pub(crate) const fn shown_us(&self) -> [u64; 7] {
+        [
+            self.p50_us,
+            self.p75_us,
+            self.p95_us,
+            self.p99_us,
+            self.p99_9_us,
+            self.p99_99_us,
+            self.max_us,
+        ]
+    }
+}
+
 /// A latency over the measured time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Latency {

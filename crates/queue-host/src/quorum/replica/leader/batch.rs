@@ -11,7 +11,7 @@ use crate::quorum::replica::{ShardContext, entry_payload};
 use crate::shard::{DeadLetter, Deferred};
 use crate::stored;
 use bytes::Bytes;
-use leveret_queue::{Offer, Outcome, Position, Reason};
+use leveret_queue::{Offer, Outcome, Position};
 use leveret_types::limits::QUORUM_SETTLES_GATHER_MS;
 use leveret_types::{Message, NodeId, Now};
 
@@ -173,12 +173,7 @@ impl Leader {
         }
         if let Offer::Reject { dead_letter } = offer {
             if dead_letter {
-                let dead = DeadLetter {
-                    queue: self.id,
-                    position: None,
-                    message: message.clone(),
-                    reason: Reason::MaxLength,
-                };
+                let dead = DeadLetter::refused(self.id, message);
                 context.effects.deferred.push(Deferred::DeadLetter(dead));
             }
             return self.refuse(context, origin, sequence);
