@@ -312,35 +312,35 @@ mod tests {
 
     #[test]
     fn so_many_guesses_are_free_and_then_they_come_one_by_one() {
-        let mut door = Attempts::new();
+        let mut attempts = Attempts::new();
         for _ in 1..GUESSES_FREE_PER_USER_AND_ADDRESS {
-            assert!(!door.fail("u", "10.0.0.1", 5));
+            assert!(!attempts.fail("u", "10.0.0.1", 5));
         }
-        assert_eq!(door.hold("u", "10.0.0.1", 5), 0);
-        assert!(door.fail("u", "10.0.0.1", 5));
-        assert_eq!(door.hold("u", "10.0.0.1", 5), USER_AND_ADDRESS_MS);
+        assert_eq!(attempts.hold("u", "10.0.0.1", 5), 0);
+        assert!(attempts.fail("u", "10.0.0.1", 5));
+        assert_eq!(attempts.hold("u", "10.0.0.1", 5), USER_AND_ADDRESS_MS);
         let at_ms = 5 + USER_AND_ADDRESS_MS;
-        assert_eq!(door.hold("u", "10.0.0.1", at_ms - 1), 1);
-        assert_eq!(door.hold("u", "10.0.0.1", at_ms), 0);
+        assert_eq!(attempts.hold("u", "10.0.0.1", at_ms - 1), 1);
+        assert_eq!(attempts.hold("u", "10.0.0.1", at_ms), 0);
         // Others are not held, nor others of the address.
-        assert_eq!(door.hold("u", "10.0.0.2", 5), 0);
-        assert_eq!(door.hold("v", "10.0.0.1", 5), 0);
+        assert_eq!(attempts.hold("u", "10.0.0.2", 5), 0);
+        assert_eq!(attempts.hold("v", "10.0.0.1", 5), 0);
         // Over a day it is one in its time, and the free ones.
-        let mut door = Attempts::new();
+        let mut attempts = Attempts::new();
         let most = GUESSES_FREE_PER_USER_AND_ADDRESS + DAY_MS / USER_AND_ADDRESS_MS;
-        assert_eq!(door.guess("u", "10.0.0.1", 0, DAY_MS), most);
+        assert_eq!(attempts.guess("u", "10.0.0.1", 0, DAY_MS), most);
     }
 
     #[test]
     fn who_tries_one_user_after_the_other_is_held_by_the_address() {
-        let mut door = Attempts::new();
+        let mut attempts = Attempts::new();
         let mut count = 0;
         let mut now_ms = 0;
         while now_ms < 60_000 {
             let user = count.to_string();
-            now_ms += door.hold(&user, "2001:db8::1", now_ms);
+            now_ms += attempts.hold(&user, "2001:db8::1", now_ms);
             // The addresses of one network are one.
-            door.fail(&user, &format!("2001:db8::{count:x}"), now_ms);
+            attempts.fail(&user, &format!("2001:db8::{count:x}"), now_ms);
             count += 1;
         }
         let most = GUESSES_FREE_PER_ADDRESS + 60_000 / ADDRESS_MS;
@@ -359,8 +359,8 @@ mod tests {
         ] {
             let of = |address: &str| network_of(address.parse().expect("an address"));
             assert_eq!(of(one) == of(other), is_same, "{one} {other}");
-            let door = Attempts::new();
-            assert_eq!(door.guesser("u", one).network(), of(one));
+            let attempts = Attempts::new();
+            assert_eq!(attempts.guesser("u", one).network(), of(one));
         }
     }
 
@@ -369,11 +369,11 @@ mod tests {
     #[test]
     fn what_is_counted_is_bounded_to_the_millisecond() {
         let held = |failures: u64| {
-            let mut door = Attempts::new();
+            let mut attempts = Attempts::new();
             for _ in 0..failures {
-                door.fail("u", "10.0.0.1", 1);
+                attempts.fail("u", "10.0.0.1", 1);
             }
-            door.hold("u", "10.0.0.1", 1)
+            attempts.hold("u", "10.0.0.1", 1)
         };
         let free = GUESSES_FREE_PER_USER_AND_ADDRESS;
         let most = (free + 1) * USER_AND_ADDRESS_MS;
@@ -385,84 +385,99 @@ mod tests {
 
     #[test]
     fn a_user_who_is_guessed_at_from_everywhere_is_held_briefly_and_once() {
-        let mut door = Attempts::new();
-        let own = door.guesser("u", "10.0.0.1");
-        door.guesses.succeeded(&own);
+        let mut attempts = Attempts::new();
+        let own = attempts.guesser("u", "10.0.0.1");
+        attempts.guesses.succeeded(&own);
         for network in 0..10_000 {
-            door.fail("u", &format!("2001:db8:0:{network:x}::1"), 1);
+            attempts.fail("u", &format!("2001:db8:0:{network:x}::1"), 1);
         }
-        assert_eq!(door.hold("u", "10.0.0.2", 1), LOGIN_HELD_FOR_USER_MS_MAX);
-        let new = door.guesser("u", "10.0.0.2");
-        assert_eq!(door.guesses.held_still_ms(&new, 1), 0);
+        assert_eq!(
+            attempts.hold("u", "10.0.0.2", 1),
+            LOGIN_HELD_FOR_USER_MS_MAX
+        );
+        let new = attempts.guesser("u", "10.0.0.2");
+        assert_eq!(attempts.guesses.held_still_ms(&new, 1), 0);
         // From where the user has been before, not at all.
-        assert_eq!(door.hold("u", "10.0.0.1", 1), 0);
-        assert_eq!(door.hold("v", "10.0.0.2", 1), 0);
+        assert_eq!(attempts.hold("u", "10.0.0.1", 1), 0);
+        assert_eq!(attempts.hold("v", "10.0.0.2", 1), 0);
         // It is forgotten in bounded time.
         let forgotten_ms = 1 + 2 * GUESSES_FREE_PER_USER * USER_MS;
-        assert_eq!(door.hold("u", "10.0.0.2", forgotten_ms), 0);
+        assert_eq!(attempts.hold("u", "10.0.0.2", forgotten_ms), 0);
     }
 
     #[test]
     fn a_user_who_has_logged_in_from_there_is_not_held_for_others_of_the_address() {
-        let mut door = Attempts::new();
-        let own = door.guesser("u", "10.0.0.1");
-        door.guesses.succeeded(&own);
+        let mut attempts = Attempts::new();
+        let own = attempts.guesser("u", "10.0.0.1");
+        attempts.guesses.succeeded(&own);
         for user in 0..2 * GUESSES_FREE_PER_ADDRESS {
-            door.fail(&user.to_string(), "10.0.0.1", 0);
+            attempts.fail(&user.to_string(), "10.0.0.1", 0);
         }
-        assert_eq!(door.hold("u", "10.0.0.1", 0), 0);
-        assert_eq!(door.guesses.held_still_ms(&own, 0), 0);
-        assert!(door.hold("v", "10.0.0.1", 0) > 0);
+        assert_eq!(attempts.hold("u", "10.0.0.1", 0), 0);
+        assert_eq!(attempts.guesses.held_still_ms(&own, 0), 0);
+        assert!(attempts.hold("v", "10.0.0.1", 0) > 0);
         // Its own wrong passwords count all the same.
         for _ in 0..GUESSES_FREE_PER_USER_AND_ADDRESS {
-            door.fail("u", "10.0.0.1", 0);
+            attempts.fail("u", "10.0.0.1", 0);
         }
-        assert_eq!(door.hold("u", "10.0.0.1", 0), USER_AND_ADDRESS_MS);
+        assert_eq!(attempts.hold("u", "10.0.0.1", 0), USER_AND_ADDRESS_MS);
     }
 
     #[test]
     fn so_many_are_looked_up_for_who_is_held_where_its_user_has_logged_in_and_not_one_more() {
-        let mut door = Attempts::new();
-        let own = door.guesser("u", "10.0.0.1");
-        assert!(!door.guesses.may_look_up(&own, 0), "it is not known there");
-        door.guesses.succeeded(&own);
+        let mut attempts = Attempts::new();
+        let own = attempts.guesser("u", "10.0.0.1");
+        assert!(
+            !attempts.guesses.may_look_up(&own, 0),
+            "it is not known there"
+        );
+        attempts.guesses.succeeded(&own);
         for number in 0..HELD_LOOK_UPS_FREE {
-            assert!(door.guesses.may_look_up(&own, 0), "{number}");
-            door.guesses.looked_up_in_vain(&own, 0);
+            assert!(attempts.guesses.may_look_up(&own, 0), "{number}");
+            attempts.guesses.looked_up_in_vain(&own, 0);
         }
-        assert!(!door.guesses.may_look_up(&own, LOOK_UP_MS - 1));
-        assert!(door.guesses.may_look_up(&own, LOOK_UP_MS));
+        assert!(!attempts.guesses.may_look_up(&own, LOOK_UP_MS - 1));
+        assert!(attempts.guesses.may_look_up(&own, LOOK_UP_MS));
         // Others, and the same user elsewhere, are looked up by themselves.
-        let elsewhere = door.guesser("u", "10.0.0.2");
-        door.guesses.succeeded(&elsewhere);
-        assert!(door.guesses.may_look_up(&elsewhere, 0));
-        assert_eq!(door.hold("u", "10.0.0.1", 0), 0, "it is no wrong password");
+        let elsewhere = attempts.guesser("u", "10.0.0.2");
+        attempts.guesses.succeeded(&elsewhere);
+        assert!(attempts.guesses.may_look_up(&elsewhere, 0));
+        assert_eq!(
+            attempts.hold("u", "10.0.0.1", 0),
+            0,
+            "it is no wrong password"
+        );
     }
 
     #[test]
     fn an_honest_first_login_is_not_held_for_a_second_because_others_guess_at_its_user() {
-        let mut door = Attempts::new();
+        let mut attempts = Attempts::new();
         for network in 0..10_000 {
-            door.fail("u", &format!("2001:db8:0:{network:x}::1"), 1);
+            attempts.fail("u", &format!("2001:db8:0:{network:x}::1"), 1);
         }
-        let held_ms = door.hold("u", "10.0.0.2", 1);
+        let held_ms = attempts.hold("u", "10.0.0.2", 1);
         assert!((1..1_000).contains(&held_ms), "{held_ms} ms");
     }
 
     #[test]
     fn who_has_logged_in_is_known_from_there_and_the_address_is_familiar() {
-        let mut door = Attempts::new();
-        let own = door.guesser("u", "10.0.0.1");
-        let neighbour = door.guesser("v", "10.0.0.1");
-        let elsewhere = door.guesser("u", "10.0.0.2");
+        let mut attempts = Attempts::new();
+        let own = attempts.guesser("u", "10.0.0.1");
+        let neighbour = attempts.guesser("v", "10.0.0.1");
+        let elsewhere = attempts.guesser("u", "10.0.0.2");
         for guesser in [&own, &neighbour, &elsewhere] {
-            assert!(!door.guesses.is_known(guesser) && !door.guesses.is_familiar(guesser));
+            assert!(!attempts.guesses.is_known(guesser) && !attempts.guesses.is_familiar(guesser));
         }
-        door.guesses.succeeded(&own);
+        attempts.guesses.succeeded(&own);
         let address = |text: &str| text.parse().expect("an address");
-        assert!(door.guesses.is_familiar_address(address("10.0.0.1")));
-        assert!(!door.guesses.is_familiar_address(address("10.0.0.2")));
-        let told = |of| (door.guesses.is_known(of), door.guesses.is_familiar(of));
+        assert!(attempts.guesses.is_familiar_address(address("10.0.0.1")));
+        assert!(!attempts.guesses.is_familiar_address(address("10.0.0.2")));
+        let told = |of| {
+            (
+                attempts.guesses.is_known(of),
+                attempts.guesses.is_familiar(of),
+            )
+        };
         assert_eq!(told(&own), (true, true));
         assert_eq!(told(&neighbour), (false, true));
         assert_eq!(told(&elsewhere), (false, false));
@@ -470,14 +485,14 @@ mod tests {
 
     #[test]
     fn the_same_wrong_password_is_known_for_its_user_alone() {
-        let mut door = Attempts::new();
-        let guesser = door.guesser("u", "10.0.0.1");
-        let fingerprint = door.remembered.fingerprint(&check("u", "p"));
-        assert!(!door.guesses.knows_wrong(fingerprint));
-        door.guesses.failed(&guesser, fingerprint, 0);
-        assert!(door.guesses.knows_wrong(fingerprint));
-        let other = door.remembered.fingerprint(&check("v", "p"));
-        assert!(!door.guesses.knows_wrong(other));
+        let mut attempts = Attempts::new();
+        let guesser = attempts.guesser("u", "10.0.0.1");
+        let fingerprint = attempts.remembered.fingerprint(&check("u", "p"));
+        assert!(!attempts.guesses.knows_wrong(fingerprint));
+        attempts.guesses.failed(&guesser, fingerprint, 0);
+        assert!(attempts.guesses.knows_wrong(fingerprint));
+        let other = attempts.remembered.fingerprint(&check("v", "p"));
+        assert!(!attempts.guesses.knows_wrong(other));
     }
 
     #[test]

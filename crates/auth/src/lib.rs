@@ -3,7 +3,7 @@
 //!
 //! Everything here is a computation on values that the caller brings: the catalogue of users, the
 //! salt, the peer's address. Every entrance of the broker (AMQP, HTTP, command line) asks the same
-//! functions, so that no door is less well guarded than another.
+//! functions, so that no entrance is less well guarded than another.
 //!
 //! Invariant: this crate never reads a clock, a socket, a file or a source of randomness. Salts
 //! arrive as arguments.

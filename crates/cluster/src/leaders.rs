@@ -2,7 +2,7 @@
 //! node that is being emptied or whose disk is full, and back to a node that has returned.
 //!
 //! A queue's first member is the one that is to lead it. Only the leader can hand over, and only
-//! the members know who leads: the wish goes to all of them.
+//! the members know who leads: the request goes to all of them.
 //!
 //! ```text
 //! frame for queue 0   kind 3 u8 | queue u64 | node u32
@@ -207,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wish_is_read_as_it_was_written_and_nothing_else_is() {
+    fn a_request_is_read_as_it_was_written_and_nothing_else_is() {
         let mut frame = vec![KIND_TRANSFER];
         frame.extend(7u64.to_be_bytes());
         frame.extend(3u32.to_be_bytes());

@@ -2,9 +2,9 @@
 //! done.
 //!
 //! ```text
-//! wish ──► Planner ──► Plan: commands, in their order ──► Goal: what is to come true after
-//!             │
-//!             └──────► Rebalance: a command for each group, then its leader is asked to hand over
+//! request ──► Planner ──► Plan: commands, in their order ──► Goal: what is to come true after
+//!                │
+//!                └──────► Rebalance: a command for each group, then its leader is asked to hand over
 //! ```
 //!
 //! Invariant: nothing is decided by what changes meanwhile: a plan is made of one look at the
@@ -80,7 +80,7 @@ impl CatalogueView {
     }
 }
 
-/// What an operator's wish comes down to.
+/// What the request of an operator comes down to.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
     /// What is to be carried out, in this order, each once the one before it is. Nothing follows

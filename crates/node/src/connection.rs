@@ -291,7 +291,7 @@ impl<S: Session> Connection<S> {
         }
         self.stream_output_written();
         let Encoded { messages, bytes } = self.replies.take_encoded();
-        if messages > 0 && self.consumers.link.give(messages, bytes) {
+        if messages > 0 && self.consumers.credit.give(messages, bytes) {
             self.unblock_consumers(now, env);
         }
     }

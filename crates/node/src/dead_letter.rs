@@ -105,14 +105,14 @@ impl Dead {
             properties: &bytes,
             body: message.body(),
         };
-        let facts = MessageSummary {
+        let summary = MessageSummary {
             expiration_ms: None,
             published_ms: now.wall_ms,
             dead_lettered: true,
             ..message.summary
         };
         Self {
-            message: Message::from_parts(parts, facts),
+            message: Message::from_parts(parts, summary),
             deaths,
         }
     }

@@ -170,8 +170,8 @@ impl Login {
 /// Whether topic permissions concern an exchange of this virtual host: they do those of type topic.
 pub(crate) fn is_topic_exchange(catalogue: &Catalogue, vhost: &str, exchange: &str) -> bool {
     let vhost = catalogue.vhost(vhost);
-    let facts = vhost.and_then(|vhost| vhost.router().exchange(exchange));
-    facts.is_some_and(|facts| matches!(facts.kind, leveret_routing::Kind::Topic))
+    let exchange = vhost.and_then(|vhost| vhost.router().exchange(exchange));
+    exchange.is_some_and(|exchange| matches!(exchange.kind, leveret_routing::Kind::Topic))
 }
 
 /// What a client's response says of it.

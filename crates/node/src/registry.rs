@@ -2,7 +2,7 @@
 //! have together.
 
 use crate::flows::Flows;
-use leveret_queue_host::link::Outboxes;
+use leveret_queue_host::delivery_credit::Outboxes;
 use leveret_types::{ConnectionId, ProtocolError};
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -60,10 +60,10 @@ pub(crate) fn route<E: Env>(
     permit(sender, catalogue, exchange, message)?;
     let vhost = vhost_of(catalogue, origin.vhost)?;
     let keys = keys_of(message)?;
-    let facts = vhost.router().exchange(exchange);
+    let target = vhost.router().exchange(exchange);
     // An internal one takes nothing, and keeps nothing back.
-    let open = facts.as_ref().filter(|facts| !facts.internal);
-    match open.map(|facts| facts.kind) {
+    let open = target.as_ref().filter(|target| !target.internal);
+    match open.map(|target| target.kind) {
         Some(Kind::Delayed(_)) => {
             if let Some(delay_ms) = delayed::delay_of(message.properties()) {
                 let due = now.wall_ms + delay_ms;
@@ -93,7 +93,7 @@ pub(crate) fn route<E: Env>(
     let is_plain = !has_headers(message)
         && !lazy.asked()
         && scratch.random_state() == random_before
-        && !facts.is_some_and(|facts| looks_at_each(facts.kind))
+        && !target.is_some_and(|target| looks_at_each(target.kind))
         && !vhost.tracing();
     let traffic = vhost.traffic(exchange);
     if let Some(traffic) = traffic {
@@ -116,7 +116,7 @@ pub(crate) fn check(
     let vhost = vhost_of(catalogue, sender.origin.vhost)?;
     let known = vhost.router().exchange(exchange);
     let error = match known {
-        Some(facts) if facts.internal => RouteError::Internal,
+        Some(target) if target.internal => RouteError::Internal,
         None if !exchange.is_empty() => RouteError::NotFound,
         _ => return copies(message.properties()).map(drop),
     };

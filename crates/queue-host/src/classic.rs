@@ -10,9 +10,9 @@ mod viewing;
 pub(crate) use queues::{ClassicQueues, HandedOver};
 
 use crate::dead_letters::DeadLetters;
+use crate::delivery_credit::ConsumerCredit;
 use crate::effects::{Deferred, ShardEffects, delivery_of};
 use crate::events::QueueEvent;
-use crate::link::ConsumerLink;
 use crate::log_ids::{log_of, lost_of};
 use crate::peeked::{self, Found, Peeked, meta_of};
 use crate::queue_host::HostContext;
@@ -36,7 +36,7 @@ const FRESH_MAX: usize = 4_096;
 #[derive(Debug)]
 struct Attached {
     subscriber: Subscriber,
-    link: ConsumerLink,
+    credit: ConsumerCredit,
 }
 
 /// A `basic.get` that waits for a message to be read from disk.
@@ -100,7 +100,7 @@ impl Log for ClassicLog<'_> {
     fn admit(&mut self, consumer: ConsumerId, bytes: u32) -> bool {
         self.consumers
             .get(&consumer)
-            .is_some_and(|c| c.link.admit(bytes as usize))
+            .is_some_and(|c| c.credit.admit(bytes as usize))
     }
 }
 

@@ -98,7 +98,7 @@ pub(crate) trait HostKind {
     /// How a queue stands that is led here and acts; nothing of any other.
     fn led_counts(&self, now: Now, queue: QueueId) -> Option<Counts>;
 
-    /// Facts about a queue: all of them where it is led, elsewhere what lives.
+    /// The stats of a queue: all of them where it is led, elsewhere what lives.
     fn local_stats(&self, now: Now, logs: &ShardLogs, queue: QueueId) -> Option<LocalQueueStats>;
 
     /// Which messages of a quorum queue wait; nothing of any other, and where it is not led here.

@@ -12,9 +12,9 @@
 //! What is asked may be answered at once or later. Whoever calls says how the answer finds it: a
 //! connection is posted it; see [`Asker`].
 
+use crate::delivery_credit::ConsumerCredit;
 use crate::effects::ShardEffects;
 use crate::events::QueueAnswer;
-use crate::link::ConsumerLink;
 use crate::notify::Notify;
 use crate::outcome::{Bodies, Enqueued, GetOutcome};
 use crate::quorum::protocol::{Answer, Settle};
@@ -92,7 +92,7 @@ pub(crate) trait QueueHost {
         context: &mut HostContext<'_>,
         consumer: Consumer,
         subscriber: Subscriber,
-        link: ConsumerLink,
+        credit: ConsumerCredit,
     ) -> Result<When, Option<AttachError>>;
 
     /// Stops deliveries to a consumer; what it holds stays with it. If that is answered later, it
@@ -107,7 +107,7 @@ pub(crate) trait QueueHost {
     /// Takes a subscription away; what it holds returns to the queue.
     fn detach(&mut self, context: &mut HostContext<'_>, subscription: ConsumerId);
 
-    /// A consumer's link or channel has credit again.
+    /// A consumer's connection or channel has credit again.
     fn unblock(&mut self, context: &mut HostContext<'_>, consumer: ConsumerId);
 
     /// Gets one message.

@@ -456,7 +456,7 @@ impl Shard {
         [&self.classic, &self.replicas]
     }
 
-    /// Facts about one queue.
+    /// The stats of one queue.
     #[must_use]
     pub fn local_stats(&self, now: Now, queue: QueueId) -> Option<LocalQueueStats> {
         let mut kinds = self.kinds().into_iter();
@@ -499,7 +499,7 @@ impl Shard {
         })
     }
 
-    /// Facts about all queues.
+    /// The stats of all queues.
     pub fn all_local_stats(&self, now: Now) -> impl Iterator<Item = LocalQueueStats> + '_ {
         self.kinds().into_iter().flat_map(move |kind| {
             let ids = kind.queues().into_iter();

@@ -8,10 +8,10 @@
 //!
 //! Invariant: who waits for a publish hears of it once: when the stream has it, or that it may not.
 
+use crate::delivery_credit::ConsumerCredit;
 use crate::effects::ShardEffects;
 use crate::events::{QueueAnswer, QueueEvent};
 use crate::fixed_map::FixedMap;
-use crate::link::ConsumerLink;
 use crate::notify::Notify;
 use crate::outcome::{Bodies, Enqueued, GetOutcome};
 use crate::queue_host::{Asker, Get, HostContext, QueueHost, When};
@@ -211,7 +211,7 @@ impl QueueHost for StreamQueue<'_> {
         _context: &mut HostContext<'_>,
         _consumer: Consumer,
         _subscriber: Subscriber,
-        _link: ConsumerLink,
+        _credit: ConsumerCredit,
     ) -> Result<When, Option<AttachError>> {
         Err(None)
     }

@@ -7,12 +7,12 @@
 
 pub mod sync;
 
+#[path = "../../queue-host/src/delivery_credit.rs"]
+pub mod delivery_credit;
 #[path = "../../shell/src/durable_signal.rs"]
 pub mod durable_signal;
 #[path = "../../shell/src/inbox.rs"]
 pub mod inbox;
-#[path = "../../queue-host/src/link.rs"]
-pub mod link;
 #[path = "../../queue-host/src/missing.rs"]
 pub mod missing;
 #[path = "../../shell/src/waker.rs"]

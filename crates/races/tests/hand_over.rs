@@ -2,9 +2,9 @@
 //!
 //! A thread that sleeps for good because a wake-up was lost is reported by loom as a deadlock.
 
+use leveret_races::delivery_credit::{DeliveryCredit, Limiter};
 use leveret_races::durable_signal::DurableSignal;
 use leveret_races::inbox::Inbox;
-use leveret_races::link::{Limiter, Link};
 use leveret_races::missing::Missing;
 use leveret_races::sync::Waker;
 use leveret_races::waker::{Signal, Woken};
@@ -217,21 +217,21 @@ fn who_waits_for_the_disk_hears_when_something_is_durable() {
 /// Queues that deliver one message each over one link that a first message has used up, while the
 /// connection gives that back. Whatever was taken is given back in the end.
 fn deliver_over_a_full_link(queues: usize) {
-    let link = Arc::new(Link::default());
-    assert!(link.take(OUTBOX_BYTES_MAX));
+    let credit = Arc::new(DeliveryCredit::default());
+    assert!(credit.take(OUTBOX_BYTES_MAX));
     let shards: Vec<_> = (0..queues)
         .map(|_| {
-            let link = Arc::clone(&link);
-            thread::spawn(move || link.take(OUTBOX_BYTES_MAX))
+            let credit = Arc::clone(&credit);
+            thread::spawn(move || credit.take(OUTBOX_BYTES_MAX))
         })
         .collect();
-    let mut is_told = link.give(1, OUTBOX_BYTES_MAX);
+    let mut is_told = credit.give(1, OUTBOX_BYTES_MAX);
     let taken: Vec<bool> = shards
         .into_iter()
         .map(|shard| shard.join().expect("no panic"))
         .collect();
     for _ in taken.iter().filter(|taken| **taken) {
-        is_told |= link.give(1, OUTBOX_BYTES_MAX);
+        is_told |= credit.give(1, OUTBOX_BYTES_MAX);
     }
     let is_somebody_waiting = taken.contains(&false);
     assert!(

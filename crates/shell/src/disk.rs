@@ -101,10 +101,10 @@ impl RealDisk {
     }
 
     fn wrap(&self, path: &Path, file: File) -> io::Result<RealFile> {
-        let facts = file.metadata()?;
-        let number = facts.ino();
+        let metadata = file.metadata()?;
+        let number = metadata.ino();
         if let Some(quota) = &self.quota {
-            quota.found(number, facts.len());
+            quota.found(number, metadata.len());
         }
         Ok(RealFile {
             file,

@@ -1,5 +1,5 @@
 //! What a connection remembers of its client's last request while the streams are at work: the
-//! facts alone, so that the session can have them and whoever asks can go on with them.
+//! values alone, so that the session can have them and whoever asks can go on with them.
 
 use crate::publishers::Declare;
 use crate::readers::Subscribe;

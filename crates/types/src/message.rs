@@ -215,7 +215,7 @@ impl Message {
     }
 
     /// The message as logs keep it ([`crate::encoded`]), if its buffer is that and nothing else:
-    /// then it need not be copied. Nothing also where its facts have changed since it was made.
+    /// then it need not be copied. Nothing also where its summary has changed since it was made.
     #[must_use]
     pub fn encoded(&self) -> Option<Bytes> {
         let mut end = encoded::HEADER_BYTES as u32;

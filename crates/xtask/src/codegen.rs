@@ -458,11 +458,11 @@ fn generate_enum(out: &mut String, methods: &[Method]) {
         let _ = writeln!(out, "Self::{}(m) => m.encode(out),", method.variant());
     }
     let _ = writeln!(out, "}}\n}}\n");
-    generate_facts(out, methods);
+    generate_method_ids(out, methods);
     let _ = writeln!(out, "}}");
 }
 
-fn generate_facts(out: &mut String, methods: &[Method]) {
+fn generate_method_ids(out: &mut String, methods: &[Method]) {
     let _ = writeln!(
         out,
         "/// Class id and method id.\n#[must_use]\n\

@@ -1,4 +1,4 @@
-//! What comes of operators' wishes, by what there is.
+//! What comes of operators' requests, by what there is.
 
 use super::*;
 use crate::test_catalogue::TestCatalogue;
@@ -52,9 +52,9 @@ impl World {
         record.map_or("?", QueueRecord::name)
     }
 
-    /// What comes of a wish, in short.
-    fn told(&self, wish: Wish) -> String {
-        let plan = match wish(&self.planner()) {
+    /// What comes of a request, in short.
+    fn told(&self, request: Request) -> String {
+        let plan = match request(&self.planner()) {
             Ok(plan) => plan,
             Err(refused) => return refused.to_string(),
         };
@@ -79,7 +79,7 @@ impl World {
     }
 }
 
-type Wish = fn(&Planner<'_>) -> Result<Plan, Refused>;
+type Request = fn(&Planner<'_>) -> Result<Plan, Refused>;
 
 /// All queues.
 const ALL: Meant<'static> = Meant {
@@ -97,11 +97,11 @@ const NAMED_B: Meant<'static> = Meant {
     is_even: false,
 };
 
-/// Each wish with these others up, and what comes of it, or how that begins.
-fn check(up: &[u32], wishes: &[(Wish, &str)]) {
+/// Each request with these others up, and what comes of it, or how that begins.
+fn check(up: &[u32], requests: &[(Request, &str)]) {
     let world = World::new(up);
-    for (wish, expected) in wishes {
-        let told = world.told(*wish);
+    for (request, expected) in requests {
+        let told = world.told(*request);
         assert!(told.starts_with(expected), "{told}\nexpected: {expected}");
     }
 }
@@ -188,7 +188,7 @@ fn members_of_many_queues_change_where_they_are_meant_and_streams_never() {
 
 #[test]
 fn a_leader_goes_to_a_member_while_a_majority_is_up() {
-    let transfer: Wish = |p| p.transfer("/", "a", "2");
+    let transfer: Request = |p| p.transfer("/", "a", "2");
     check(
         &[2],
         &[

@@ -501,8 +501,8 @@ fn status(ask: &AskOptions) -> Result<String, String> {
     if cluster.is_object() {
         status.extend(crate::ctl::in_short(&cluster));
     }
-    let fact = |(name, value): &(&str, String)| format!("{:<12} {value}\n", name.to_lowercase());
-    Ok(status.iter().map(fact).collect())
+    let line = |(name, value): &(&str, String)| format!("{:<12} {value}\n", name.to_lowercase());
+    Ok(status.iter().map(line).collect())
 }
 
 /// Where the API has a list, and which of its fields are shown to people.

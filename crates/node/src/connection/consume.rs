@@ -16,7 +16,7 @@ use leveret_client::{
 };
 use leveret_metadata::{QueueKind, QueueRecord};
 use leveret_queue::{AttachError, Consumer, Outcome};
-use leveret_queue_host::link::{ChannelBound, ConsumerLink};
+use leveret_queue_host::delivery_credit::{ChannelBound, ConsumerCredit};
 use leveret_queue_host::shard::When;
 use leveret_types::limits::{CREDIT_UNSETTLED_MAX, OUTBOX_BYTES_MAX};
 use leveret_types::{ChannelId, ConsumerId, FieldTable, Now, ProtocolError, QueueId, ReplyCode};
@@ -85,15 +85,15 @@ impl<S: Session> Connection<S> {
                 is_holding(subscription, queue, now, env)
             });
         }
-        self.consumers.link.count_in(env.registry().outboxes());
-        let link = ConsumerLink {
-            link: Arc::clone(&self.consumers.link),
+        self.consumers.credit.count_in(env.registry().outboxes());
+        let credit = ConsumerCredit {
+            connection: Arc::clone(&self.consumers.credit),
             limiter: Some(bound),
         };
         // The answer goes through the inbox, where deliveries come after it.
         let attached = env.with_shard(now, env.shard_of(queue), |shard| {
             shard
-                .attach(now, queue, consumer, self.identity.id, link)
+                .attach(now, queue, consumer, self.identity.id, credit)
                 .inspect(|when| {
                     if *when == When::Now {
                         let reply = QueueEvent::Reply(Reply::Consuming { consumer: id });
@@ -204,8 +204,8 @@ impl<S: Session> Connection<S> {
         }
     }
 
-    /// A reply comes from no queue: it has taken no credit of the link and gives none back. It is
-    /// delivered at most once, and not to a client that leaves its socket unread.
+    /// A reply comes from no queue: it has taken no credit of the connection and gives none back.
+    /// It is delivered at most once, and not to a client that leaves its socket unread.
     fn deliver_reply(&mut self, delivery: &Delivery) {
         if self.session.output().len() < OUTBOX_BYTES_MAX {
             self.session.deliver(delivery);
@@ -312,7 +312,7 @@ impl<S: Session> Connection<S> {
         }
     }
 
-    /// Lets consumers go on whose link has credit again.
+    /// Lets consumers go on whose connection has credit again.
     pub(super) fn unblock_consumers<E: Env>(&self, now: Now, env: &E) {
         for (id, subscription) in self.consumers.iter() {
             if let Some(queue) = subscription.queue {

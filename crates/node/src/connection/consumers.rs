@@ -3,8 +3,8 @@
 use super::subscriptions::Subscriptions;
 use crate::status::KeptArguments;
 use leveret_client::{Consume, Flow};
+use leveret_queue_host::delivery_credit::{DeliveryCredit, Limiter};
 use leveret_queue_host::fixed_map::FixedMap;
-use leveret_queue_host::link::{Limiter, Link};
 use leveret_types::{ChannelId, ConsumerId, QueueId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 #[derive(Debug, Default)]
 pub(super) struct Consumers {
     /// The credit of the connection with all queues.
-    pub(super) link: Arc<Link>,
+    pub(super) credit: Arc<DeliveryCredit>,
     by_id: FixedMap<ConsumerId, Subscription>,
     /// An ordered map: the numbers are the client's choice, and so would collisions be.
     pub(super) channels: BTreeMap<ChannelId, Box<Channel>>,

@@ -44,7 +44,7 @@ impl<S: Session> Connection<S> {
         })
     }
 
-    /// Facts for listings.
+    /// Its status, for listings.
     pub fn status(&self) -> ConnectionStatus {
         let session = &self.session;
         let status = session.status();

@@ -316,7 +316,7 @@ impl StreamConnection {
         self.session.reads(stream)
     }
 
-    /// Facts for listings.
+    /// Its status, for listings.
     pub fn status(&self) -> ConnectionStatus {
         let (session, side) = (self.session.status(), &self.side);
         let mut properties = FieldTable::default();

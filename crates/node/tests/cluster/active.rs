@@ -125,8 +125,8 @@ fn a_queue_with_a_single_active_consumer_is_not_got_from() {
 fn single_active(world: &World, name: &str) -> Option<bool> {
     let client = &world.clients[name];
     let node = &world.nodes[&client.node];
-    let facts = node.connections[&client.connection].status();
-    let consumer = &facts.consumers[0];
+    let status = node.connections[&client.connection].status();
+    let consumer = &status.consumers[0];
     let shard = node.env.shard(node.env.shard_of(consumer.queue));
     shard.single_active(consumer.queue, consumer.id)
 }

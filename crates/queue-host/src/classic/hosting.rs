@@ -2,9 +2,9 @@
 //! answered at once.
 
 use super::{Attached, ClassicLog, ClassicQueue, WaitingGet};
+use crate::delivery_credit::ConsumerCredit;
 use crate::effects::{DeadLetter, Deferred};
 use crate::events::{QueueAnswer, QueueEvent};
-use crate::link::ConsumerLink;
 use crate::notify::Notify;
 use crate::outcome::{Bodies, Enqueued, GetOutcome};
 use crate::peeked::{self, Found};
@@ -12,7 +12,7 @@ use crate::queue_host::{Asker, Get, HostContext, QueueHost, When};
 use crate::quorum::protocol::{Event, Fetched, QueueCounts, Settle};
 use crate::stored;
 use crate::subscriber::Subscriber;
-use leveret_queue::{AttachError, Consumer, Got, HeldMessage, Offer, Position, Reason};
+use leveret_queue::{AttachError, Consumer, Got, HeldMessage, Offer, Position};
 use leveret_storage::{BodyId, Durability, ShardLogs, SharedBody};
 use leveret_types::limits::CHUNK_BYTES;
 use leveret_types::{ConsumerId, Message, Now};
@@ -125,12 +125,12 @@ impl ClassicQueue {
         context: &mut HostContext<'_>,
         consumer: Consumer,
         subscriber: Subscriber,
-        link: ConsumerLink,
+        credit: ConsumerCredit,
     ) -> Result<(), AttachError> {
         self.queue.attach(context.now, consumer, context.scratch)?;
         self.had_consumer = true;
         self.consumers
-            .insert(consumer.id, Attached { subscriber, link });
+            .insert(consumer.id, Attached { subscriber, credit });
         self.carry_out(context);
         Ok(())
     }
@@ -151,12 +151,7 @@ impl QueueHost for ClassicQueue {
         self.carry_out(context);
         if let Offer::Reject { dead_letter } = offer {
             if dead_letter {
-                let dead = DeadLetter {
-                    queue: self.id,
-                    position: None,
-                    message: message.clone(),
-                    reason: Reason::MaxLength,
-                };
+                let dead = DeadLetter::refused(self.id, message);
                 context.effects.deferred.push(Deferred::DeadLetter(dead));
             }
             return Enqueued::Rejected;
@@ -188,9 +183,9 @@ impl QueueHost for ClassicQueue {
         context: &mut HostContext<'_>,
         consumer: Consumer,
         subscriber: Subscriber,
-        link: ConsumerLink,
+        credit: ConsumerCredit,
     ) -> Result<When, Option<AttachError>> {
-        let taken = self.take_consumer(context, consumer, subscriber, link);
+        let taken = self.take_consumer(context, consumer, subscriber, credit);
         taken.map(|()| When::Now).map_err(Some)
     }
 

@@ -7,7 +7,7 @@
 //! What the queue knows of a node goes with the way to that node: the remote queue there has given
 //! up everything by then, so that nothing is taken twice.
 
-use crate::link::Link;
+use crate::delivery_credit::DeliveryCredit;
 use crate::quorum::Refusals;
 use crate::quorum::protocol::{Answer, Event, Origin};
 use hashbrown::HashMap;
@@ -28,7 +28,7 @@ pub(super) struct NodeSession {
     /// Operations that are committed once the shard's log is durable through a chunk.
     awaiting: VecDeque<(u64, u64)>,
     /// Its consumers, and what may be under way to each.
-    pub(super) links: HashMap<ConsumerId, Arc<Link>, foldhash::fast::FixedState>,
+    pub(super) credits: HashMap<ConsumerId, Arc<DeliveryCredit>, foldhash::fast::FixedState>,
     /// All who may hold something.
     pub(super) subscriptions: BTreeSet<ConsumerId>,
 }

@@ -2,7 +2,7 @@
 
 use super::ClassicQueue;
 use super::node_sessions::NodeSession;
-use crate::link::{ConsumerLink, Link};
+use crate::delivery_credit::{ConsumerCredit, DeliveryCredit};
 use crate::notify::Notify;
 use crate::outcome::{Bodies, Enqueued};
 use crate::queue_host::{Get, HostContext, QueueHost};
@@ -150,9 +150,9 @@ impl ServesNodes for ClassicQueue {
             tracing::warn!(queue = %self.id, node = %from, consumer = %id, "a node brings a consumer that is there already");
             return;
         }
-        let link = Arc::<Link>::default();
-        let place = ConsumerLink {
-            link: Arc::clone(&link),
+        let credit = Arc::<DeliveryCredit>::default();
+        let place = ConsumerCredit {
+            connection: Arc::clone(&credit),
             limiter: None,
         };
         let subscriber = Subscriber::Node(from);
@@ -160,7 +160,7 @@ impl ServesNodes for ClassicQueue {
         if result.is_ok()
             && let Some(node_session) = self.node_sessions.get_mut(from)
         {
-            node_session.links.insert(id, link);
+            node_session.credits.insert(id, credit);
             node_session.subscriptions.insert(id);
         }
         let consumer = id;
@@ -183,7 +183,7 @@ impl ServesNodes for ClassicQueue {
     fn detach(&mut self, context: &mut HostContext<'_>, from: NodeId, subscription: ConsumerId) {
         QueueHost::detach(self, context, subscription);
         if let Some(node_session) = self.node_sessions.get_mut(from) {
-            node_session.links.remove(&subscription);
+            node_session.credits.remove(&subscription);
             node_session.subscriptions.remove(&subscription);
         }
     }
@@ -196,9 +196,9 @@ impl ServesNodes for ClassicQueue {
         Credit { messages, bytes }: Credit,
     ) {
         let node_session = self.node_sessions.get(from);
-        let link = node_session.and_then(|node_session| node_session.links.get(&consumer));
+        let credit = node_session.and_then(|node_session| node_session.credits.get(&consumer));
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-        if link.is_some_and(|link| link.give(messages as usize, bytes)) {
+        if credit.is_some_and(|credit| credit.give(messages as usize, bytes)) {
             self.unblock(context, consumer);
         }
     }

@@ -32,9 +32,9 @@ pub(crate) use leader_search::LeaderLocation;
 pub(crate) use pending::Budget;
 
 use super::protocol::{Command, Operation, QueueCounts, Settle};
+use crate::delivery_credit::ConsumerCredit;
 use crate::events::QueueAnswer;
 use crate::events::QueueEvent;
-use crate::link::ConsumerLink;
 use crate::notify::Notify;
 use crate::outcome::{Bodies, Enqueued, GetOutcome};
 use crate::queue_host::{Asker, Get, HostContext, QueueHost, When};
@@ -417,12 +417,12 @@ impl QueueHost for RemoteQueue {
         context: &mut HostContext<'_>,
         consumer: Consumer,
         subscriber: Subscriber,
-        link: ConsumerLink,
+        credit: ConsumerCredit,
     ) -> Result<When, Option<AttachError>> {
         let connection = connection_of(subscriber);
         let mut subscription = Subscription::new(connection);
         subscription.consumer = Some(consumer);
-        subscription.link = Some(link);
+        subscription.connection_credit = Some(credit);
         self.subscriptions.insert(consumer.id, subscription);
         let asker = Asker::Connection(connection);
         self.ask(context.now, asker, Question::Attach(consumer));

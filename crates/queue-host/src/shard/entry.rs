@@ -2,8 +2,8 @@
 //! [`QueueHost`], by the queue's id.
 
 use super::{Bodies, Enqueued, GetOutcome, QueueSpec, Shard};
+use crate::delivery_credit::ConsumerCredit;
 use crate::events::QueueAnswer;
-use crate::link::ConsumerLink;
 use crate::notify::Notify;
 use crate::queue_host::{Asker, Get, HostContext, QueueHost, When};
 use crate::quorum::protocol::{Fetched, QueueCounts, Settle};
@@ -112,11 +112,11 @@ impl Shard {
         queue: QueueId,
         consumer: Consumer,
         connection: ConnectionId,
-        link: ConsumerLink,
+        credit: ConsumerCredit,
     ) -> Result<When, Option<AttachError>> {
         let client = Subscriber::Client(connection);
         let attached = self.on_queue(now, queue, |host, context| {
-            host.attach(context, consumer, client, link)
+            host.attach(context, consumer, client, credit)
         });
         attached.ok_or(None)?
     }
@@ -165,7 +165,7 @@ impl Shard {
         known.is_some_and(|host| host.holds(subscription))
     }
 
-    /// A consumer's link or channel has credit again.
+    /// A consumer's connection or channel has credit again.
     pub fn unblock(&mut self, now: Now, queue: QueueId, consumer: ConsumerId) {
         self.on_queue(now, queue, |host, context| host.unblock(context, consumer));
     }

@@ -81,14 +81,14 @@ impl World {
             properties: &[0, 0],
             ..MessageParts::default()
         };
-        let facts = MessageSummary {
+        let summary = MessageSummary {
             persistent: true,
             priority,
             expiration_ms,
             published_ms: self.now.wall_ms,
             ..MessageSummary::default()
         };
-        let message = Message::from_parts(parts, facts);
+        let message = Message::from_parts(parts, summary);
         if self.shard.counts(self.now, queue).is_none() {
             self.shard.add_queue(self.now, queue, spec(), Vec::new());
         }

@@ -1,4 +1,4 @@
-//! How a connection and its channels end: for an error, by the client's wish, or because the socket
+//! How a connection and its channels end: for an error, as the client asks, or because the socket
 //! is gone. Whatever they held is given back by the requests that this makes.
 
 use super::{Connection, End, Phase};

@@ -9,7 +9,7 @@ fn channels_open_and_close() {
         2:open => ?channel 2; 2<open-ok
         1:close => !closed 1; 1<close-ok
         1:open => ?channel 1; 1<open-ok
-        facts => 1: consumers=0 prefetch=0 unacked=0 unconfirmed=0 uncommitted=0+0; \
+        status => 1: consumers=0 prefetch=0 unacked=0 unconfirmed=0 uncommitted=0+0; \
             2: consumers=0 prefetch=0 unacked=0 unconfirmed=0 uncommitted=0+0
         ",
     );
@@ -84,7 +84,7 @@ fn after_an_error_nothing_is_heard_until_the_client_agrees() {
         1:publish x k body =>
         1:body stray =>
         1:open =>
-        facts =>
+        status =>
         1:close-ok =>
         1:open => ?channel 1; 1<open-ok
         1:purge '' => !closed 1; 1<close 404 NOT_FOUND - no previously declared queue (50,30)

@@ -198,12 +198,12 @@ fn what_a_transaction_does_is_counted_when_it_is_said() {
 
 #[test]
 fn to_choose_again_how_a_channel_publishes_loses_nothing() {
-    let facts = "1: consumers=0 prefetch=0 unacked=0";
+    let idle = "1: consumers=0 prefetch=0 unacked=0";
     check_open(&format!(
         "1:tx => 1<select-ok
         1:publish x k one => !1:check #0 x/k one
         1:tx => 1<select-ok
-        facts => {facts} unconfirmed=0 uncommitted=1+0 tx
+        status => {idle} unconfirmed=0 uncommitted=1+0 tx
         1:commit => !1:publish #0 x/k one; ?1:commit; 1<commit-ok"
     ));
     check_open(&format!(
@@ -211,7 +211,7 @@ fn to_choose_again_how_a_channel_publishes_loses_nothing() {
         1:publish x k a => !1:publish #1 x/k a
         1:confirm => 1<select-ok
         1:publish x k b => !1:publish #2 x/k b
-        facts => {facts} unconfirmed=2 uncommitted=0+0 confirm
+        status => {idle} unconfirmed=2 uncommitted=0+0 confirm
         accepted 1 1 & accepted 1 2 => 1<ack 2 multiple"
     ));
 }

@@ -154,7 +154,7 @@ fn prefetch_is_for_consumers_to_come_or_for_all_together() {
         1:qos 0 5 => !1:prefetch 0; 1<qos-ok
         1:qos 0 5 => 1<qos-ok
         1:qos 0 0 global => !1:prefetch 0; 1<qos-ok
-        facts => 1: consumers=3 prefetch=5 unacked=0 unconfirmed=0 uncommitted=0+0
+        status => 1: consumers=3 prefetch=5 unacked=0 unconfirmed=0 uncommitted=0+0
         1:qos 1 5 => !closed 1; 0<close 540 NOT_IMPLEMENTED - prefetch_size!=0 (1) (60,10)
         ",
     );
@@ -294,7 +294,7 @@ fn what_needs_no_settling_has_a_tag_that_cannot_be_settled() {
         deliver 1 c 10 => true; 1<deliver c 1 x/k body
         deliver 1 auto 11 => true; 1<deliver auto 2 x/k body
         deliver 1 c 12 => true; 1<deliver c 3 x/k body
-        facts => 1: consumers=2 prefetch=0 unacked=2 unconfirmed=0 uncommitted=0+0
+        status => 1: consumers=2 prefetch=0 unacked=2 unconfirmed=0 uncommitted=0+0
         1:ack 3 => !1:accept 12
         1:ack 2 => !closed 1; 1<close 406 PRECONDITION_FAILED - unknown delivery tag 2 (60,80)
         ",

@@ -233,14 +233,14 @@ impl Talk {
                 }
             }
             ["suspended"] => shown.push(connection.suspended().to_string()),
-            ["facts"] => {
-                let mut facts: Vec<_> = connection.channels().collect();
-                facts.sort_by_key(|f| f.number);
-                shown.extend(facts.iter().map(show_facts));
+            ["status"] => {
+                let mut channels: Vec<_> = connection.channels().collect();
+                channels.sort_by_key(|f| f.number);
+                shown.extend(channels.iter().map(show_channel));
             }
             ["counted"] => {
-                let facts = connection.channels();
-                shown.extend(facts.map(|facts| show_counters(&facts.counters)));
+                let channels = connection.channels();
+                shown.extend(channels.map(|channel| show_counters(&channel.counters)));
             }
             _ => return self.node_mood(words, shown),
         }
@@ -811,13 +811,16 @@ fn show_publish(publish: &Publish) -> String {
     } = publish;
     let [exchange, key, body] =
         [message.exchange(), message.routing_key(), message.body()].map(text_of);
-    let facts = message.summary;
+    let summary = message.summary;
     let mut shown = format!("!{channel}:publish #{number} {exchange}/{key} {body}");
-    shown += &flags(&[("mandatory", *mandatory), ("persistent", facts.persistent)]);
-    if let Some(priority) = facts.priority {
+    shown += &flags(&[
+        ("mandatory", *mandatory),
+        ("persistent", summary.persistent),
+    ]);
+    if let Some(priority) = summary.priority {
         let _ = write!(shown, " priority={priority}");
     }
-    if let Some(expiration) = facts.expiration_ms {
+    if let Some(expiration) = summary.expiration_ms {
         let _ = write!(shown, " expiration={expiration}");
     }
     shown.trim_end().to_owned()
@@ -930,17 +933,17 @@ fn show(operation: &Topology) -> String {
     }
 }
 
-fn show_facts(facts: &leveret_session::ChannelStatus) -> String {
+fn show_channel(channel: &leveret_session::ChannelStatus) -> String {
     format!(
         "{}: consumers={} prefetch={} unacked={} unconfirmed={} uncommitted={}+{}{}",
-        facts.number,
-        facts.consumers,
-        facts.prefetch,
-        facts.unacknowledged,
-        facts.unconfirmed,
-        facts.uncommitted,
-        facts.uncommitted_acks,
-        flags(&[("confirm", facts.confirm), ("tx", facts.transactional)])
+        channel.number,
+        channel.consumers,
+        channel.prefetch,
+        channel.unacknowledged,
+        channel.unconfirmed,
+        channel.uncommitted,
+        channel.uncommitted_acks,
+        flags(&[("confirm", channel.confirm), ("tx", channel.transactional)])
     )
 }
 

@@ -193,7 +193,7 @@ fn publishes_are_numbered_in_confirm_mode_and_confirmed_together() {
         1:confirm nowait =>
         pipelined 1:publish x k a + 1:publish x k b + 1:publish x k c \
             => !1:publish #1 x/k a; !1:publish #2 x/k b; !1:publish #3 x/k c
-        facts => 1: consumers=0 prefetch=0 unacked=0 unconfirmed=3 uncommitted=0+0 confirm
+        status => 1: consumers=0 prefetch=0 unacked=0 unconfirmed=3 uncommitted=0+0 confirm
         accepted 1 1 0@7 =>
         accepted 1 2 0@7 =>
         accepted 1 3 0@8 1@2 =>
@@ -205,7 +205,7 @@ fn publishes_are_numbered_in_confirm_mode_and_confirmed_together() {
         rejected 1 4 => 1<nack 4
         1:publish x k e => !1:publish #5 x/k e
         accepted 1 5 => 1<ack 5
-        facts => 1: consumers=0 prefetch=0 unacked=0 unconfirmed=0 uncommitted=0+0 confirm
+        status => 1: consumers=0 prefetch=0 unacked=0 unconfirmed=0 uncommitted=0+0 confirm
         accepted 1 5 =>
         accepted 1 6 =>
         accepted 7 1 =>

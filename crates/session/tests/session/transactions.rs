@@ -26,11 +26,11 @@ fn a_commit_sends_off_what_has_gathered() {
         1:ack 1 =>
         1:publish x k two mandatory mode=2 => !1:check #0 x/k two mandatory persistent
         1:nack 3 requeue =>
-        facts => 1: consumers=1 prefetch=0 unacked=1 unconfirmed=0 uncommitted=2+2 tx
+        status => 1: consumers=1 prefetch=0 unacked=1 unconfirmed=0 uncommitted=2+2 tx
         1:commit => !1:publish #0 x/k one; !1:publish #0 x/k two mandatory persistent; \
             !1:accept 10; !1:requeue 12; ?1:commit; 1<commit-ok
         1:commit => ?1:commit; 1<commit-ok
-        facts => 1: consumers=1 prefetch=0 unacked=1 unconfirmed=0 uncommitted=0+0 tx
+        status => 1: consumers=1 prefetch=0 unacked=1 unconfirmed=0 uncommitted=0+0 tx
         1:tx => 1<select-ok
         ",
     );
@@ -44,7 +44,7 @@ fn a_rollback_forgets_publishes_and_gives_deliveries_back() {
         1:ack 2 =>
         1:ack 3 multiple =>
         1:rollback => 1<rollback-ok
-        facts => 1: consumers=1 prefetch=0 unacked=3 unconfirmed=0 uncommitted=0+0 tx
+        status => 1: consumers=1 prefetch=0 unacked=3 unconfirmed=0 uncommitted=0+0 tx
         1:commit => ?1:commit; 1<commit-ok
         1:ack 2 multiple =>
         1:commit => !1:accept 10-11; ?1:commit; 1<commit-ok

@@ -199,7 +199,7 @@ fn tls_settings(folder: &Path) -> Result<Arc<ClientConfig>> {
 }
 
 /// Sends wrong logins over AMQP with TLS at its share of the rate until it is told to stop.
-fn flood_tls(door: &TlsDoor, stop: &AtomicBool, sent: &AtomicU64) {
+fn flood_tls(target: &TlsTarget, stop: &AtomicBool, sent: &AtomicU64) {
     stand_back();
     let mut open = std::collections::VecDeque::new();
     let (started, mut number) = (Instant::now(), 0);
@@ -210,7 +210,7 @@ fn flood_tls(door: &TlsDoor, stop: &AtomicBool, sent: &AtomicU64) {
             let which = sent.fetch_add(1, Ordering::Relaxed);
             let login = login(&format!("nobody-{which}"), &format!("wrong-{which}"));
             // A broker that does not take it has turned it away, which is as good a flood.
-            if let Ok(stream) = door.log_in(&login) {
+            if let Ok(stream) = target.log_in(&login) {
                 open.push_back(stream);
             }
             if open.len() > AMQP_OPEN / TLS_CLIENTS as usize {
@@ -222,12 +222,12 @@ fn flood_tls(door: &TlsDoor, stop: &AtomicBool, sent: &AtomicU64) {
 }
 
 /// Where the node speaks TLS, and what its clients need.
-struct TlsDoor {
+struct TlsTarget {
     address: SocketAddr,
     settings: Arc<ClientConfig>,
 }
 
-impl TlsDoor {
+impl TlsTarget {
     /// Sends a login, whose answer nobody awaits, behind a whole handshake.
     fn log_in(&self, login: &[u8]) -> Result<StreamOwned<ClientConnection, TcpStream>> {
         let stream = dial(STRANGER, self.address)?;
@@ -342,7 +342,7 @@ fn log_in(to: SocketAddr, next: &AtomicU64, stop: &AtomicBool) -> Result<(Vec<f6
 }
 
 fn play(
-    (broker, tls): (&Broker, &TlsDoor),
+    (broker, tls): (&Broker, &TlsTarget),
     client: &mut Client,
     flood: Flood,
     next: &AtomicU64,
@@ -395,14 +395,14 @@ fn short() -> Table {
 }
 
 /// A node whose users have slow hashes, and where it speaks TLS.
-fn start() -> Result<(Broker, TlsDoor)> {
+fn start() -> Result<(Broker, TlsTarget)> {
     let folder = programs::target_folder("bench/certificates")?;
     certificates::make(&folder)?;
-    let door = TlsDoor {
+    let target = TlsTarget {
         address: ports::free(1)?[0],
         settings: tls_settings(&folder)?,
     };
-    let (tls, files) = (door.address, folder.display());
+    let (tls, files) = (target.address, folder.display());
     let broker = Broker::start(
         Kind::Leveret,
         "logins",
@@ -421,7 +421,7 @@ fn start() -> Result<(Broker, TlsDoor)> {
         let user = format!("costly-{number}");
         broker.ctl(&["add_user", &user, COSTLY_HASH, "--pre-hashed-password"])?;
     }
-    Ok((broker, door))
+    Ok((broker, target))
 }
 
 /// Each flood beside rounds without one.
@@ -433,7 +433,7 @@ pub fn run(options: &Options) -> Result<Measured> {
     let (mut rows, mut records) = (Vec::new(), Vec::new());
     for (flood, name) in FLOODS.iter().filter(|(_, name)| options.wants(name)) {
         let (broker, tls) = start()?;
-        let doors = (&broker, &tls);
+        let targets = (&broker, &tls);
         let mut client = Client::connect(broker.amqp)?;
         client.declare_as("logins", &short())?;
         client.confirm_select()?;
@@ -441,8 +441,8 @@ pub fn run(options: &Options) -> Result<Measured> {
         let next = AtomicU64::new(0);
         let (mut without, mut with) = (Vec::new(), Vec::new());
         for _ in 0..rounds {
-            without.push(play(doors, &mut client, Flood::None, &next, lasting)?);
-            with.push(play(doors, &mut client, *flood, &next, lasting)?);
+            without.push(play(targets, &mut client, Flood::None, &next, lasting)?);
+            with.push(play(targets, &mut client, *flood, &next, lasting)?);
         }
         let (row, record) = told(name, &without, &with);
         println!("{record}");

@@ -37,7 +37,7 @@ use std::sync::atomic::Ordering;
 type Tags = HashMap<ConsumerId, String>;
 
 impl Admin {
-    /// Facts about the queues that are here, and whether each is a replica that does not lead.
+    /// The stats of the queues that are here, and whether each is a replica that does not lead.
     pub(super) fn queue_local_stats(&self) -> Vec<(LocalQueueStats, bool)> {
         let now = self.broker.now();
         let shards = self.broker.shard_ids();
@@ -185,7 +185,7 @@ impl Admin {
         stats.collect()
     }
 
-    /// Facts as figures. Connections are asked for their consumers' tags only where a queue shows
+    /// Local stats as the API has them. Connections are asked for their consumers' tags only where a queue shows
     /// one, and no others than those that have these consumers.
     pub(super) fn stats_of_all(&self, local_stats: &[(LocalQueueStats, bool)]) -> Vec<QueueStats> {
         let tags = self.tags_shown(local_stats);

@@ -23,8 +23,8 @@
 //! ```
 
 use super::*;
+use crate::delivery_credit::DeliveryCredit;
 use crate::effects::{Deferred, Then};
-use crate::link::Link;
 use crate::notify::Afterwards;
 use crate::queue_host::{Get, HostContext};
 use crate::quorum::RemoteQueues;
@@ -48,7 +48,7 @@ struct Desk {
     effects: ShardEffects,
     logs: ShardLogs,
     now: Now,
-    links: Vec<(ConsumerId, Arc<Link>)>,
+    credits: Vec<(ConsumerId, Arc<DeliveryCredit>)>,
     heard: Vec<String>,
 }
 
@@ -277,7 +277,7 @@ impl Desk {
             effects: ShardEffects::default(),
             logs: recovered.expect("a store").shards.remove(0),
             now: Now::both(1_000),
-            links: Vec::new(),
+            credits: Vec::new(),
             heard: Vec::new(),
         };
         let nodes = [NodeId(2), NodeId(3)];
@@ -346,13 +346,13 @@ impl Desk {
     }
 
     fn attach(&mut self, consumer: Consumer) {
-        let link = Arc::<Link>::default();
-        self.links.push((consumer.id, Arc::clone(&link)));
-        let link = ConsumerLink {
-            link,
+        let credit = Arc::<DeliveryCredit>::default();
+        self.credits.push((consumer.id, Arc::clone(&credit)));
+        let credit = ConsumerCredit {
+            connection: credit,
             limiter: None,
         };
-        let attached = self.with(|of, context| of.attach(context, consumer, CLIENT, link));
+        let attached = self.with(|of, context| of.attach(context, consumer, CLIENT, credit));
         assert_eq!(attached, Ok(When::Later));
     }
 
@@ -430,15 +430,18 @@ impl Desk {
             ["attach", of, ref words @ ..] => {
                 self.attach(consumer(of, words));
                 if words.contains(&"narrow") {
-                    let (_, link) = self.links.last().expect("it was just attached");
-                    while link.take(1) {}
+                    let (_, credit) = self.credits.last().expect("it was just attached");
+                    while credit.take(1) {}
                 }
             }
             ["roomy", of, ref count @ ..] => {
-                let found = self.links.iter().find(|(consumer, _)| *consumer == id(of));
-                let (_, link) = found.expect("it is attached");
+                let found = self
+                    .credits
+                    .iter()
+                    .find(|(consumer, _)| *consumer == id(of));
+                let (_, credit) = found.expect("it is attached");
                 let count = count.first().map_or(OUTBOX_MESSAGES_MAX, |of| number(of));
-                link.give(count, count);
+                credit.give(count, count);
             }
             ["cancel", of] => {
                 self.with(|queue, context| queue.cancel(context, id(of), CLIENT));

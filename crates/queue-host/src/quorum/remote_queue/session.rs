@@ -343,7 +343,7 @@ impl RemoteQueue {
             let keeps = subscription.settles();
             subscription.consumer = None;
             subscription.attached = false;
-            subscription.link = None;
+            subscription.connection_credit = None;
             let (connection, waiting) = (
                 subscription.connection,
                 std::mem::take(&mut subscription.waiting),

@@ -1,6 +1,6 @@
 //! Who holds messages of the queue on this node.
 
-use crate::link::ConsumerLink;
+use crate::delivery_credit::ConsumerCredit;
 use crate::quorum::protocol::{HeldRange, RegisteredSubscription};
 use leveret_client::Delivery;
 use leveret_queue::{Consumer, RunMap};
@@ -23,7 +23,7 @@ pub(super) struct Subscription {
     /// What the leader has said of its turn, where the queue has a single active consumer:
     /// [`Event::Active`](crate::quorum::protocol::Event::Active).
     pub(super) activation: Option<u64>,
-    pub(super) link: Option<ConsumerLink>,
+    pub(super) connection_credit: Option<ConsumerCredit>,
     /// What it holds, by priority log, with the [`HeldRange::acquired`] of each message.
     pub(super) held: Vec<(u8, RunMap<u32>)>,
     pub(super) held_count: u64,
@@ -41,7 +41,7 @@ impl Subscription {
             consumer: None,
             attached: false,
             activation: None,
-            link: None,
+            connection_credit: None,
             held: Vec::new(),
             held_count: 0,
             waiting: VecDeque::new(),
@@ -83,8 +83,8 @@ impl Subscription {
     }
 
     pub(super) fn admits(&self, bytes: u32) -> bool {
-        let link = self.link.as_ref();
-        link.is_some_and(|link| link.admit(bytes as usize))
+        let credit = self.connection_credit.as_ref();
+        credit.is_some_and(|credit| credit.admit(bytes as usize))
     }
 
     pub(super) fn registered(&self, id: ConsumerId) -> RegisteredSubscription {

@@ -181,10 +181,10 @@ impl PriorityLogs {
         for came in &header.came {
             for index in came.range.clone() {
                 let body = entry_payload::next(&mut rest);
-                let facts = body.and_then(stored::summary);
-                let body = body.zip(facts).map(|(body, (facts, bytes))| {
+                let summary = body.and_then(stored::summary);
+                let body = body.zip(summary).map(|(body, (summary, bytes))| {
                     let body = logs.body(Durability::Durable, &[body]);
-                    (body, bytes, facts.expiration_ms.is_some())
+                    (body, bytes, summary.expiration_ms.is_some())
                 });
                 found.push((came.priority_log, index, body));
             }

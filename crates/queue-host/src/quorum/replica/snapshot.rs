@@ -347,8 +347,8 @@ impl Replica {
             let index = reader.number("an index")?;
             let len = reader.count("a message")?;
             let bytes = reader.bytes(len, "a message")?;
-            let (facts, size) = stored::summary(bytes).ok_or(reader.fail("a message"))?;
-            let message = (size, facts.expiration_ms.is_some());
+            let (summary, size) = stored::summary(bytes).ok_or(reader.fail("a message"))?;
+            let message = (size, summary.expiration_ms.is_some());
             self.priority_logs
                 .append_at(context.logs, (priority_log, index), bytes, message);
         }

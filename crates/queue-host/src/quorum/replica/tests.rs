@@ -27,8 +27,8 @@ mod transferring;
 mod viewed;
 
 use super::HEADER_LOG;
+use crate::delivery_credit::ConsumerCredit;
 use crate::events::{PeerFrame, QueueAnswer, QueueEvent};
-use crate::link::ConsumerLink;
 use crate::notify::Notify;
 use crate::shard::{Bodies, Deferred, Enqueued, QueueSpec, Shard, queue_of};
 use bytes::Bytes;
@@ -163,13 +163,13 @@ fn message(number: u64, len: usize, expiration_ms: Option<u64>, published_ms: u6
         properties: &[0, 0],
         body: &body,
     };
-    let facts = MessageSummary {
+    let summary = MessageSummary {
         persistent: true,
         expiration_ms,
         published_ms,
         ..MessageSummary::default()
     };
-    Message::from_parts(parts, facts)
+    Message::from_parts(parts, summary)
 }
 
 fn number_of(message: &Message) -> u64 {
@@ -499,15 +499,15 @@ impl World {
             prefetch,
             timeout_ms: None,
         };
-        let link = ConsumerLink {
-            link: std::sync::Arc::default(),
+        let credit = ConsumerCredit {
+            connection: std::sync::Arc::default(),
             limiter: None,
         };
         self.say(format!("{at} consumes as {id}"));
         self.nodes[at].running.as_mut().expect("it runs").consumer = Some(id);
         self.with(at, |shard, now| {
             shard
-                .attach(now, QUEUE, consumer, CLIENT, link)
+                .attach(now, QUEUE, consumer, CLIENT, credit)
                 .expect("it attaches");
         });
     }

@@ -2,8 +2,8 @@
 //! 1.
 
 use super::*;
+use crate::delivery_credit::{ConsumerCredit, DeliveryCredit};
 use crate::events::QueueEvent;
-use crate::link::{ConsumerLink, Link};
 use crate::peeked::Found;
 use crate::queue_host::{Get, HostContext, QueueHost};
 use crate::quorum::RemoteQueues;
@@ -104,12 +104,12 @@ impl World {
                 prefetch: 0,
                 timeout_ms: None,
             };
-            let link = ConsumerLink {
-                link: std::sync::Arc::default(),
+            let credit = ConsumerCredit {
+                connection: std::sync::Arc::default(),
                 limiter: None,
             };
             let attached = world.use_queue(|remote_queue, context| {
-                remote_queue.attach(context, consumer, CLIENT, link)
+                remote_queue.attach(context, consumer, CLIENT, credit)
             });
             assert!(attached.is_ok());
         }
@@ -149,9 +149,9 @@ impl World {
         run(remote_queue, context)
     }
 
-    /// Attaches one more consumer, with the link to its connection.
-    fn attach_narrow(&mut self, id: ConsumerId, no_ack: bool) -> Arc<Link> {
-        let link = Arc::<Link>::default();
+    /// Attaches one more consumer, with the credit of its connection.
+    fn attach_narrow(&mut self, id: ConsumerId, no_ack: bool) -> Arc<DeliveryCredit> {
+        let credit = Arc::<DeliveryCredit>::default();
         let consumer = Consumer {
             id,
             priority: 0,
@@ -160,8 +160,8 @@ impl World {
             prefetch: 0,
             timeout_ms: None,
         };
-        let narrow = ConsumerLink {
-            link: Arc::clone(&link),
+        let narrow = ConsumerCredit {
+            connection: Arc::clone(&credit),
             limiter: None,
         };
         let attached = self.use_queue(|remote_queue, context| {
@@ -172,7 +172,7 @@ impl World {
             consumer: id,
             result: Ok(()),
         });
-        link
+        credit
     }
 
     fn known(&self) -> &RemoteQueue {
@@ -470,8 +470,8 @@ fn what_comes_whole_goes_on_at_once_where_nothing_waits_however_much_that_is() {
 #[test]
 fn a_delivery_of_a_leader_that_has_moved_here_does_not_overtake_what_waits_for_room() {
     let mut world = World::new();
-    let (late, link) = (ConsumerId(4), world.attach_narrow(ConsumerId(4), false));
-    let taken = std::iter::from_fn(|| link.take(1).then_some(())).count();
+    let (late, credit) = (ConsumerId(4), world.attach_narrow(ConsumerId(4), false));
+    let taken = std::iter::from_fn(|| credit.take(1).then_some(())).count();
     world.hear(whole(late, 0));
     assert_eq!(world.events(), [], "there is no room");
     world.hear_from(HERE, Event::Leading { term: 2 });
@@ -480,7 +480,7 @@ fn a_delivery_of_a_leader_that_has_moved_here_does_not_overtake_what_waits_for_r
     assert_eq!(remote_queue.leader_location(), LeaderLocation::Led(HERE));
     world.hear_from(HERE, whole(late, 1));
     assert_eq!(world.events(), [], "it is behind the first");
-    link.give(taken, taken);
+    credit.give(taken, taken);
     world.use_queue(|remote_queue, context| remote_queue.unblock(context, late));
     assert_eq!(world.events(), [(4, 0), (4, 1)]);
 }
@@ -502,8 +502,8 @@ fn what_waits_for_room_when_its_consumer_is_cancelled_returns_or_is_delivered_if
     for (no_ack, delivered) in [(false, 0), (true, 2)] {
         let mut world = World::new();
         let late = ConsumerId(4);
-        let link = world.attach_narrow(late, no_ack);
-        while link.take(1) {}
+        let credit = world.attach_narrow(late, no_ack);
+        while credit.take(1) {}
         (0..2).for_each(|index| world.hear(whole(late, index)));
         assert_eq!(world.events(), [], "there is no room");
         world.cancel(late);

@@ -23,8 +23,8 @@ fn arrive(world: &mut World, range: std::ops::Range<u64>, numbers: &[Option<u64>
             None => put_gone(&mut bodies),
             Some(number) => {
                 let message = message(*number, 8, None, 0);
-                let facts = stored::header(&message);
-                put_message(&mut bodies, &stored::pieces(&facts, &message));
+                let summary = stored::header(&message);
+                put_message(&mut bodies, &stored::pieces(&summary, &message));
             }
         }
     }

@@ -31,8 +31,8 @@ impl World {
 
     fn ready(&mut self) -> u64 {
         let leader = self.leader().expect("it is led");
-        let facts = self.with(leader, |shard, now| shard.local_stats(now, QUEUE));
-        facts.expect("it leads").counts.ready
+        let stats = self.with(leader, |shard, now| shard.local_stats(now, QUEUE));
+        stats.expect("it leads").counts.ready
     }
 
     /// The state of the only priority log, at each node.

@@ -163,12 +163,12 @@ fn what_is_not_acknowledged_is_sent_with_its_bytes() {
         prefetch: 0,
         timeout_ms: None,
     };
-    let link = ConsumerLink {
-        link: std::sync::Arc::default(),
+    let credit = ConsumerCredit {
+        connection: std::sync::Arc::default(),
         limiter: None,
     };
     world.with(follower, |shard, now| {
-        let attached = shard.attach(now, QUEUE, consumer, CLIENT, link);
+        let attached = shard.attach(now, QUEUE, consumer, CLIENT, credit);
         attached.expect("it attaches");
     });
     world.rest(5);

@@ -20,12 +20,12 @@ impl World {
     }
 
     fn attach(&mut self, at: usize, consumer: Consumer) {
-        let link = ConsumerLink {
-            link: std::sync::Arc::default(),
+        let credit = ConsumerCredit {
+            connection: std::sync::Arc::default(),
             limiter: None,
         };
         self.with(at, |shard, now| {
-            let attached = shard.attach(now, QUEUE, consumer, CLIENT, link);
+            let attached = shard.attach(now, QUEUE, consumer, CLIENT, credit);
             attached.expect("it attaches");
         });
     }

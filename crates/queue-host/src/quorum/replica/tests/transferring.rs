@@ -516,7 +516,7 @@ fn an_offer_of_another_state_than_its_message_says_is_not_answered() {
 }
 
 #[test]
-fn a_wish_with_something_behind_it_is_refused() {
+fn a_request_with_something_behind_it_is_refused() {
     let (mut world, [leader, _], member) = with_another();
     assert_eq!(begun((&mut world, leader, member), |_| {}), [OFFER]);
     world.with_replica(leader, |replica, context| {

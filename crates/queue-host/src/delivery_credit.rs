@@ -75,7 +75,7 @@ impl Drop for StreamOutbox {
 /// once the socket has taken the bytes. Counts may be seen a moment late by the other side, which
 /// delays a delivery or lets one more through; nothing else.
 #[derive(Debug, Default)]
-pub struct Link {
+pub struct DeliveryCredit {
     messages: AtomicUsize,
     bytes: AtomicUsize,
     congested: AtomicBool,
@@ -85,7 +85,7 @@ pub struct Link {
     counted: AtomicUsize,
 }
 
-impl Link {
+impl DeliveryCredit {
     /// From now on it counts towards what all connections of the node have.
     pub fn count_in(&self, node: &Arc<Outboxes>) {
         self.node.get_or_init(|| Arc::clone(node));
@@ -147,7 +147,7 @@ impl Link {
     }
 }
 
-impl Drop for Link {
+impl Drop for DeliveryCredit {
     fn drop(&mut self) {
         self.uncount(usize::MAX);
     }
@@ -320,23 +320,23 @@ impl ChannelBound {
     }
 }
 
-/// Where the deliveries for a consumer go, and what they may use.
+/// What the deliveries for a consumer may use.
 #[derive(Clone, Debug)]
-pub struct ConsumerLink {
+pub struct ConsumerCredit {
     /// The credit of its connection.
-    pub link: Arc<Link>,
+    pub connection: Arc<DeliveryCredit>,
     /// The bound of its channel.
     pub limiter: Option<ChannelBound>,
 }
 
-impl ConsumerLink {
+impl ConsumerCredit {
     /// Takes credit for one delivery of this weight.
     #[must_use]
     pub fn admit(&self, bytes: usize) -> bool {
         if self.limiter.as_ref().is_some_and(|bound| !bound.admit()) {
             return false;
         }
-        let admitted = self.link.take(bytes);
+        let admitted = self.connection.take(bytes);
         if !admitted && let Some(bound) = self.limiter.as_ref().filter(|bound| bound.counts) {
             bound.limiter.give(1);
         }
@@ -350,15 +350,15 @@ mod tests {
 
     #[test]
     fn a_link_takes_its_bound_and_no_more_and_says_when_to_go_on() {
-        let link = Link::default();
+        let credit = DeliveryCredit::default();
         for _ in 0..OUTBOX_MESSAGES_MAX {
-            assert!(link.take(1));
+            assert!(credit.take(1));
         }
-        assert!(!link.take(1));
-        assert!(!link.give(1, 1), "not before half of it is free");
-        assert!(link.give(OUTBOX_MESSAGES_MAX / 2, OUTBOX_MESSAGES_MAX / 2));
-        assert!(!link.give(1, 1), "told once");
-        assert!(link.take(1));
+        assert!(!credit.take(1));
+        assert!(!credit.give(1, 1), "not before half of it is free");
+        assert!(credit.give(OUTBOX_MESSAGES_MAX / 2, OUTBOX_MESSAGES_MAX / 2));
+        assert!(!credit.give(1, 1), "told once");
+        assert!(credit.take(1));
     }
 
     #[test]
@@ -392,13 +392,13 @@ mod tests {
         const MESSAGE: usize = 1_000;
         let node = Arc::new(Outboxes::default());
         let fill = || {
-            let link = Link::default();
-            link.count_in(&node);
-            let taken = (0..OUTBOX_MESSAGES_MAX).take_while(|_| link.take(MESSAGE));
+            let credit = DeliveryCredit::default();
+            credit.count_in(&node);
+            let taken = (0..OUTBOX_MESSAGES_MAX).take_while(|_| credit.take(MESSAGE));
             let bytes = taken.count() * MESSAGE;
-            (link, bytes)
+            (credit, bytes)
         };
-        let mut stuck: Vec<(Link, usize)> = (0..300).map(|_| fill()).collect();
+        let mut stuck: Vec<(DeliveryCredit, usize)> = (0..300).map(|_| fill()).collect();
         let held: usize = stuck.iter().map(|(_, bytes)| bytes).sum();
         let most = OUTBOXES_BYTES_MAX + OUTBOX_BYTES_MAX + 300 * (OUTBOX_BYTES_SCARCE + MESSAGE);
         assert!(held <= most, "{held} bytes of {most}");
@@ -414,8 +414,8 @@ mod tests {
         // Who leaves, or has read all, has no part in it any more.
         let others = stuck.split_off(stuck.len() / 2);
         drop(others);
-        for (link, bytes) in &stuck {
-            link.give(bytes / MESSAGE, *bytes);
+        for (credit, bytes) in &stuck {
+            credit.give(bytes / MESSAGE, *bytes);
         }
         assert_eq!(node.bytes(), 0);
         let (_, bytes) = fill();
