@@ -1,8 +1,8 @@
 //! What a connection keeps of the streams that it publishes to and reads.
 
 use crate::stream_deliveries::Delivered;
+use leveret_queue_host::delivery_credit::StreamOutbox;
 use leveret_queue_host::fixed_map::FixedMap;
-use leveret_queue_host::link::StreamOutbox;
 use leveret_queue_host::stream_reader::Reader;
 use leveret_stream::{BatchBuilder, Command, PublisherId, ReaderId, SharedBatchBuilder};
 use leveret_types::{ConsumerId, QueueId};
