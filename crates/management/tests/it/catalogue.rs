@@ -608,8 +608,24 @@ fn definitions_move_from_one_node_to_another() {
         let answer = send(&from, "guest", method, path, body);
         assert_eq!(answer.status, 201, "{method} {path}: {answer:?}");
     }
+    let limit = ("/api/vhost-limits/v/max-queues", r#"{"value":9}"#);
+    let answer = send(&from, "guest", "PUT", limit.0, limit.1);
+    assert!((200..300).contains(&answer.status), "{answer:?}");
     let definitions = get(&from, "/api/definitions");
     assert_eq!(definitions["product_name"], "Leveret");
+    let cluster = get(&from, "/api/cluster-name")["name"].clone();
+    assert_eq!(definitions["original_cluster_name"], cluster);
+    let told = format!(
+        "Definitions of cluster '{}'",
+        cluster.as_str().expect("a name")
+    );
+    assert_eq!(definitions["explanation"], told);
+    let limits = definitions["vhosts"].as_array().expect("a list").iter();
+    let limits: Vec<Value> = limits.map(|vhost| vhost["limits"].clone()).collect();
+    assert_eq!(limits, [json!({}), json!({"max-queues": 9})]);
+    let of_one = get(&from, "/api/definitions/v");
+    assert_eq!(of_one["explanation"], "Definitions of virtual host 'v'");
+    assert!(of_one.get("original_cluster_name").is_none());
     let answer = send(
         &to,
         "guest",
