@@ -401,8 +401,8 @@ impl Node {
     }
 }
 
-/// The status of some connections, asked of their threads, which copy nothing of the others; a thread
-/// that does not answer within a second is left out.
+/// The status of some connections, asked of their threads, which copy nothing of the others; a
+/// thread that does not answer within a second is left out.
 pub fn some_connections(broker: &Broker, which: &Which) -> Vec<ConnectionStatus> {
     let (answer, answers) = sync_channel(broker.thread_count());
     broker.broadcast(|| ThreadEvent::List(which.clone(), answer.clone()));
@@ -419,8 +419,8 @@ pub fn some_connections(broker: &Broker, which: &Which) -> Vec<ConnectionStatus>
     all
 }
 
-/// Hands over the status of all connections, portion by portion, so that no thread copies many in one
-/// turn; a thread that does not answer within a second is left out from there on.
+/// Hands over the status of all connections, portion by portion, so that no thread copies many in
+/// one turn; a thread that does not answer within a second is left out from there on.
 pub fn each_portion(broker: &Broker, see: &mut dyn FnMut(Vec<ConnectionStatus>)) {
     portions(broker, ThreadEvent::ListFrom, see);
 }

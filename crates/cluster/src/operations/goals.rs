@@ -48,8 +48,8 @@ impl Goal {
     }
 }
 
-/// After which a leader is asked again to hand over: the request may be lost, or fail because another
-/// member was ahead.
+/// After which a leader is asked again to hand over: the request may be lost, or fail because
+/// another member was ahead.
 const HAND_OVER_AGAIN_MS: u64 = 2_000;
 /// After which the other nodes are asked again who leads.
 const ASK_AGAIN_MS: u64 = 50;

@@ -72,8 +72,8 @@ impl Admin {
         answer.unwrap_or(QueueAnswer::Unavailable)
     }
 
-    /// The stats of one queue. When its oldest message was taken is read from disk where it must be,
-    /// for so long as nobody minds; it is known from then on, or at the next look.
+    /// The stats of one queue. When its oldest message was taken is read from disk where it must
+    /// be, for so long as nobody minds; it is known from then on, or at the next look.
     pub(super) fn local_stats_with_oldest(
         &self,
         queue: QueueId,
