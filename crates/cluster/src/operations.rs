@@ -4,7 +4,7 @@
 //! ```text
 //! request ──► Planner ──► Plan: commands, in their order ──► Goal: what is to come true after
 //!                │
-//!                └──────► Rebalance: a command for each group, then its leader is asked to hand over
+//!                └──────► Rebalance: a command for each group; its leader is asked to hand over
 //! ```
 //!
 //! Invariant: nothing is decided by what changes meanwhile: a plan is made of one look at the

@@ -7,7 +7,6 @@ use super::{IoThread, Slot, TOKEN_LISTENER, ThreadEvent};
 use crate::admission::PendingLogin;
 use crate::broker::thread_of;
 use crate::listener::{Accepted, Origin};
-
 use leveret_cluster::Env;
 use leveret_node::Peer;
 use leveret_types::limits::CONNECTIONS_MAX;

@@ -185,8 +185,8 @@ impl Admin {
         stats.collect()
     }
 
-    /// Local stats as the API has them. Connections are asked for their consumers' tags only where a
-    /// queue shows one, and no others than those that have these consumers.
+    /// Local stats as the API has them. Connections are asked for their consumers' tags only where
+    /// a queue shows one, and no others than those that have these consumers.
     pub(super) fn stats_of_all(&self, local_stats: &[(LocalQueueStats, bool)]) -> Vec<QueueStats> {
         let tags = self.tags_shown(local_stats);
         let stats = local_stats
