@@ -10,62 +10,81 @@ use std::ops::Bound;
 use std::sync::{Arc, OnceLock};
 
 /// What waits to be written at all connections of a node, as far as it is more than each may have
-/// in any case: connections whose sockets take what comes have no part in it, and do not write to
-/// it.
-#[derive(Debug, Default)]
+/// in any case ([`OUTBOX_BYTES_SCARCE`]): connections whose sockets take what comes have no part in
+/// it, and do not write to it.
+#[derive(Debug)]
 pub struct Outboxes {
     bytes: AtomicUsize,
+    /// Bytes beyond which each may have no more than in any case.
+    bytes_max: usize,
+    /// Bytes that each may have until then.
+    bytes_max_each: usize,
+}
+
+impl Default for Outboxes {
+    /// Those of deliveries.
+    fn default() -> Self {
+        Self::of(OUTBOXES_BYTES_MAX, OUTBOX_BYTES_MAX)
+    }
 }
 
 impl Outboxes {
+    /// All together up to the first of these, each up to the second.
+    #[must_use]
+    pub fn of(bytes_max: usize, bytes_max_each: usize) -> Self {
+        Self {
+            bytes: AtomicUsize::new(0),
+            bytes_max,
+            bytes_max_each,
+        }
+    }
+
     /// Bytes that count.
     pub fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Bytes that may wait at one connection before its next delivery does.
+    /// Bytes that may wait at one connection before it gets no more.
     pub fn bytes_max_each(&self) -> usize {
-        match self.bytes() >= OUTBOXES_BYTES_MAX {
+        match self.bytes() >= self.bytes_max {
             true => OUTBOX_BYTES_SCARCE,
-            false => OUTBOX_BYTES_MAX,
+            false => self.bytes_max_each,
         }
     }
 }
 
-/// What waits at one connection for which no queue takes credit: deliveries of streams.
-#[derive(Debug, Default)]
-pub struct StreamOutbox {
-    node: Option<Arc<Outboxes>>,
+/// What waits at one connection for which no queue takes credit, as it says itself: deliveries of
+/// streams, or all that its socket has not taken.
+#[derive(Debug)]
+pub struct OutboxShare {
+    node: Arc<Outboxes>,
     /// Bytes that it has there.
     counted: usize,
 }
 
-impl StreamOutbox {
-    /// From now on it counts towards what all connections of the node have.
-    pub fn count_in(&mut self, node: &Arc<Outboxes>) {
-        self.node.get_or_insert_with(|| Arc::clone(node));
+impl OutboxShare {
+    /// One of a connection where nothing waits.
+    pub const fn of(node: Arc<Outboxes>) -> Self {
+        Self { node, counted: 0 }
     }
 
     /// So many bytes wait there now.
     pub fn note(&mut self, waiting: usize) {
         let counts = waiting.saturating_sub(OUTBOX_BYTES_SCARCE);
         let before = std::mem::replace(&mut self.counted, counts);
-        if let Some(node) = &self.node
-            && counts != before
-        {
-            node.bytes.fetch_add(counts, Ordering::Relaxed);
-            node.bytes.fetch_sub(before, Ordering::Relaxed);
+        if counts != before {
+            self.node.bytes.fetch_add(counts, Ordering::Relaxed);
+            self.node.bytes.fetch_sub(before, Ordering::Relaxed);
         }
     }
 
-    /// Bytes that may wait before the next delivery does.
+    /// Bytes that may wait before the connection gets no more.
     pub fn bytes_max(&self) -> usize {
-        let node = self.node.as_ref();
-        node.map_or(OUTBOX_BYTES_MAX, |node| node.bytes_max_each())
+        self.node.bytes_max_each()
     }
 }
 
-impl Drop for StreamOutbox {
+impl Drop for OutboxShare {
     fn drop(&mut self) {
         self.note(0);
     }
@@ -366,8 +385,7 @@ mod tests {
         const MESSAGE: usize = 1_000;
         let node = Arc::new(Outboxes::default());
         let fill = || {
-            let mut outbox = StreamOutbox::default();
-            outbox.count_in(&node);
+            let mut outbox = OutboxShare::of(Arc::clone(&node));
             let mut waiting = 0;
             while waiting < outbox.bytes_max() {
                 waiting += MESSAGE;
@@ -375,7 +393,7 @@ mod tests {
             outbox.note(waiting);
             (outbox, waiting)
         };
-        let mut stuck: Vec<(StreamOutbox, usize)> = (0..300).map(|_| fill()).collect();
+        let mut stuck: Vec<(OutboxShare, usize)> = (0..300).map(|_| fill()).collect();
         let total: usize = stuck.iter().map(|(_, waiting)| waiting).sum();
         let most = OUTBOXES_BYTES_MAX + OUTBOX_BYTES_MAX + 300 * (OUTBOX_BYTES_SCARCE + MESSAGE);
         assert!(total <= most, "{total}");

@@ -17,7 +17,7 @@ use crate::listener::{Listener, Origin, Reserve};
 use crate::transport::{HandshakeDone, Transport};
 use client::Client;
 use leveret_node::{ConnectionEvent, ConnectionStatus, Env, HeldPlace, Holding};
-use leveret_types::limits::{SHUTDOWN_CLIENT_MS, SOCKET_OUTPUT_BYTES_MAX, SOCKET_STALL_MS_MAX};
+use leveret_types::limits::{SHUTDOWN_CLIENT_MS, SOCKET_STALL_MS_MAX};
 use leveret_types::{ConnectionId, Now, QueueId};
 use mio::event::Event;
 use mio::net::TcpStream;
@@ -533,8 +533,7 @@ impl IoThread {
                 if state.input.unread {
                     // Bytes that wait behind output that is not taken are no sign of life: to take
                     // it would be.
-                    let stuck = state.client.output().len() > SOCKET_OUTPUT_BYTES_MAX;
-                    let monotonic_ms = match stuck {
+                    let monotonic_ms = match state.is_stuck() {
                         true => state.output.progress_ms,
                         false => now.monotonic_ms,
                     };
@@ -596,6 +595,8 @@ impl IoThread {
                 break;
             }
         }
+        let waiting = state.client.output().len();
+        state.output.share.note(waiting);
         let gone_at = state.check_gone(now);
         // An orderly end waits for who still takes what waits for it, and for no last words else.
         let given_up_at = self

@@ -289,6 +289,9 @@ pub const POOL_BUFFER_BYTES_MAX: usize = 1024 * 1024;
 pub const SOCKET_READ_BYTES: usize = 128 * 1024;
 /// Bytes that may wait to be written to one socket before its input is left unread.
 pub const SOCKET_OUTPUT_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Bytes that may wait to be written to all sockets of clients of a node beyond
+/// [`OUTBOX_BYTES_SCARCE`] each; above it, the input of who has that much is left unread.
+pub const SOCKET_OUTPUTS_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// Milliseconds for which a client may take nothing of what it is sent before its connection is
 /// dropped.
 pub const SOCKET_STALL_MS_MAX: u64 = 120_000;

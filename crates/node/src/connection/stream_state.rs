@@ -1,7 +1,7 @@
 //! What a connection keeps of the streams that it publishes to and reads.
 
 use crate::stream_deliveries::Delivered;
-use leveret_queue_host::delivery_credit::StreamOutbox;
+use leveret_queue_host::delivery_credit::OutboxShare;
 use leveret_queue_host::fixed_map::FixedMap;
 use leveret_queue_host::stream_reader::Reader;
 use leveret_stream::{BatchBuilder, Command, PublisherId, ReaderId, SharedBatchBuilder};
@@ -59,8 +59,8 @@ pub(super) struct Streams {
     /// Bytes that were decompressed in this turn: at most
     /// [`leveret_types::limits::STREAM_UNPACK_TURN_BYTES`].
     pub(super) unpacked_bytes: usize,
-    /// What waits to be written, as the node counts it.
-    pub(super) outbox: StreamOutbox,
+    /// What waits to be written, as the node counts it; none for who reads no stream.
+    pub(super) outbox: Option<OutboxShare>,
     /// The entry that is being made.
     pub(super) entry: Vec<u8>,
 }

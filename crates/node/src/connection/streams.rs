@@ -13,12 +13,14 @@ use crate::env::Env;
 use leveret_client::{Consume, Delivery, Reply, Session, Settle, SettleOutcome};
 use leveret_cluster::streams::StreamNews;
 use leveret_message::{as_amqp091, entry_of, filter_value};
+use leveret_queue_host::delivery_credit::OutboxShare;
 use leveret_queue_host::stream_reader::Reader;
 use leveret_stream::{BatchBuilder, Command, Event, PublisherId, ReaderId, Refusal, RequestId};
 use leveret_types::limits::{STREAM_CHUNKS_READ_AHEAD, STREAM_UNPACK_TURN_BYTES};
 use leveret_types::{ConsumerId, Message, Now, ProtocolError, QueueId, ReplyCode};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 impl<S: Session> Connection<S> {
     fn streams(&mut self) -> &mut Streams {
@@ -60,8 +62,10 @@ impl<S: Session> Connection<S> {
         // Behind an answer that is not durable yet there may be much that was not written.
         let waiting = self.session.output().len();
         if let Some(streams) = &mut self.streams {
-            streams.outbox.note(waiting);
-            let has_room = waiting < streams.outbox.bytes_max();
+            let has_room = streams.outbox.as_mut().is_some_and(|outbox| {
+                outbox.note(waiting);
+                waiting < outbox.bytes_max()
+            });
             streams.is_due = has_room && streams.readers.values().any(Reader::may_deliver);
         }
     }
@@ -322,7 +326,10 @@ impl<S: Session> Connection<S> {
             env.counters().stream_deliveries.of(stream, is_there)
         };
         let streams = self.streams();
-        streams.outbox.count_in(env.registry().outboxes());
+        let outboxes = env.registry().outboxes();
+        streams
+            .outbox
+            .get_or_insert_with(|| OutboxShare::of(Arc::clone(outboxes)));
         streams.counts.insert(stream, counts);
         let id = ReaderId(streams.number());
         let mut reader = Reader::new(id, stream, &consume.queue, arguments.first, consume.flow);
@@ -413,7 +420,8 @@ impl<S: Session> Connection<S> {
         };
         let mut budget = STREAM_UNPACK_TURN_BYTES.saturating_sub(streams.unpacked_bytes);
         let (mut is_due, mut delivered) = (false, 0);
-        let bytes_max = streams.outbox.bytes_max();
+        let outbox = streams.outbox.as_ref();
+        let bytes_max = outbox.map_or(0, OutboxShare::bytes_max);
         while self.session.output().len() < bytes_max {
             let next = reader.next(&mut budget);
             chunks += reader.take_finished();
@@ -445,7 +453,9 @@ impl<S: Session> Connection<S> {
         let auto_ack = self.consumers.get(consumer).is_some_and(|of| of.no_ack);
         let waiting = self.session.output().len();
         let streams = self.streams();
-        streams.outbox.note(waiting);
+        if let Some(outbox) = &mut streams.outbox {
+            outbox.note(waiting);
+        }
         if delivered > 0
             && let Some(counts) = streams.counts.get(&stream)
         {

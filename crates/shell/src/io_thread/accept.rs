@@ -9,11 +9,13 @@ use crate::broker::thread_of;
 use crate::listener::{Accepted, Origin};
 use leveret_cluster::Env;
 use leveret_node::Peer;
+use leveret_queue_host::delivery_credit::OutboxShare;
 use leveret_types::limits::CONNECTIONS_MAX;
 use leveret_types::{ConnectionId, Now};
 use mio::net::TcpStream;
 use mio::{Interest, Token};
 use std::io;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// A connection's id: node, number, slot (16 bits), thread (8 bits).
@@ -160,7 +162,8 @@ impl IoThread {
             return;
         }
         let client = Client::new(protocol, id, peer, now, &self.broker);
-        let state = Slot::new(id, transport, client, pending_login, now);
+        let share = OutboxShare::of(Arc::clone(self.broker.socket_outputs()));
+        let state = Slot::new(id, transport, client, pending_login, share, now);
         self.slots[slot] = Some(state);
         self.open += 1;
         self.broker.connection_opened();

@@ -4,9 +4,9 @@ use super::client::Client;
 use crate::admission::PendingLogin;
 use crate::read_size::ReadSize;
 use crate::transport::Transport;
+use leveret_queue_host::delivery_credit::OutboxShare;
 use leveret_types::limits::{
-    CLIENT_GONE_MS_MAX, CONNECTION_FIRST_BYTE_MS_MAX, SOCKET_OUTPUT_BYTES_MAX, UNFINISHED_PROBE_MS,
-    UNREAD_PROBE_MS,
+    CLIENT_GONE_MS_MAX, CONNECTION_FIRST_BYTE_MS_MAX, UNFINISHED_PROBE_MS, UNREAD_PROBE_MS,
 };
 use leveret_types::{ConnectionId, Now};
 use std::io;
@@ -55,6 +55,8 @@ pub(super) struct OutputProgress {
     pub(super) taken_ms: u64,
     /// The client has been shown the end of the output.
     pub(super) ended: bool,
+    /// What waits to be written, as the node counts it.
+    pub(super) share: OutboxShare,
 }
 
 /// In which lists of its thread a connection stands, so that it is not entered twice.
@@ -77,6 +79,7 @@ impl Slot {
         transport: Transport,
         client: Client,
         pending_login: PendingLogin,
+        share: OutboxShare,
         now: Now,
     ) -> Self {
         Self {
@@ -97,6 +100,7 @@ impl Slot {
                 progress_ms: now.monotonic_ms,
                 taken_ms: now.monotonic_ms,
                 ended: false,
+                share,
             },
             listed: Listed::default(),
             torn_down: false,
@@ -111,7 +115,12 @@ impl Slot {
 
     /// Whether the client's input may be read.
     pub(super) fn is_read(&mut self) -> bool {
-        self.client.reading() && self.client.output().len() <= SOCKET_OUTPUT_BYTES_MAX
+        self.client.reading() && !self.is_stuck()
+    }
+
+    /// Whether so much waits to be written that the client must take some of it first.
+    pub(super) fn is_stuck(&mut self) -> bool {
+        self.client.output().len() > self.output.share.bytes_max()
     }
 
     /// Whether a publish waits for room that can never become whole: the client sends no more, and
