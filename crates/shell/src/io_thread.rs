@@ -7,27 +7,28 @@
 mod accept;
 mod client;
 mod handshake;
+mod listing;
 mod slot;
 
-use crate::admission::PendingLogin;
 use crate::broker::Broker;
 use crate::buffers::ReadBuffers;
 use crate::input_coalescing::InputCoalescing;
-use crate::listener::{Listener, Origin, Reserve};
-use crate::transport::{HandshakeDone, Transport};
+use crate::listener::{Listener, Reserve};
+use crate::thread_event::{ThreadEvent, Which};
+use crate::transport::Transport;
 use client::Client;
-use leveret_node::{ConnectionEvent, ConnectionStatus, Env, HeldPlace, Holding};
+use leveret_node::{ConnectionStatus, Env};
 use leveret_types::limits::{SHUTDOWN_CLIENT_MS, SOCKET_STALL_MS_MAX};
-use leveret_types::{ConnectionId, Now, QueueId};
+use leveret_types::{ConnectionId, Now};
+pub use listing::LISTED_MAX;
+use listing::{is_asked_about, look_at_all, look_at_held, portion};
 use mio::event::Event;
-use mio::net::TcpStream;
 use mio::{Events, Poll, Token};
 use slot::{Slot, lost};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io::{self, IoSlice};
 use std::sync::Arc;
-use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 /// The token of the thread's waker.
@@ -42,128 +43,9 @@ const INBOX_ROUNDS_MAX: usize = 8;
 /// Slices of one vectored write.
 const SLICES_MAX: usize = 64;
 
-/// Which connections somebody asks about.
-#[derive(Clone, Debug)]
-pub enum Which {
-    /// The one of this name.
-    Named(Arc<str>),
-    /// Those that have consumers of this queue.
-    Consuming(QueueId),
-    /// These.
-    These(Arc<[ConnectionId]>),
-}
-
-/// Connections that an IO thread looks at in one turn for whoever lists all of them.
-pub const LISTED_MAX: usize = 64;
-/// Channels, consumers and publishers, beside those of one connection more, that it copies then.
-const CONTENTS_LISTED: usize = 2_048;
-
-/// What an IO thread says in one turn of its connections.
-#[derive(Debug)]
-pub struct Portion<T> {
-    /// The status of some.
-    pub found: Vec<T>,
-    /// Where the next turn goes on; none when that was all.
-    pub next: Option<usize>,
-}
-
-/// What one connection has to say, and how much it took to know that.
-struct Look<T> {
-    found: Option<T>,
-    /// Channels, consumers, publishers and their like.
-    contents: usize,
-}
-
-impl<T> Portion<T> {
-    /// What the slots from this one on hold, until enough has been looked at.
-    fn of(
-        slots: &mut [Option<Slot>],
-        from: usize,
-        mut look: impl FnMut(&mut Client) -> Look<T>,
-    ) -> Self {
-        let (mut found, mut contents) = (Vec::new(), 0);
-        for (slot, state) in slots.iter_mut().enumerate().skip(from) {
-            if slot == from + LISTED_MAX || contents >= CONTENTS_LISTED {
-                let next = Some(slot);
-                return Self { found, next };
-            }
-            if let Some(state) = state.as_mut().filter(|state| !state.client.over()) {
-                let look = look(&mut state.client);
-                contents += look.contents;
-                found.extend(look.found);
-            }
-        }
-        Self { found, next: None }
-    }
-}
-
-/// All that listings show of a client.
-fn look_at_all(client: &mut Client) -> Look<ConnectionStatus> {
-    let status = client.status();
-    let published = status.published.iter().map(|to| to.queues.len());
-    let contents = status.channels.len()
-        + status.consumers.len()
-        + published.sum::<usize>()
-        + status.stream_publishers.len()
-        + status.stream_subscriptions.len();
-    Look {
-        found: Some(status),
-        contents,
-    }
-}
-
-/// Which of these messages, given in ascending order, a client holds.
-fn look_at_held(client: &Client, messages: &[HeldPlace]) -> Look<Holding> {
-    let found = client.held_among(messages);
-    let contents = match found {
-        // It has looked through its deliveries: that is enough for one turn.
-        Some(_) => CONTENTS_LISTED,
-        None => client.serving_channels(),
-    };
-    Look { found, contents }
-}
-
 /// The slot of a connection in its thread.
 const fn slot_of(id: ConnectionId) -> usize {
     (id.0 >> 8 & 0xFFFF) as usize
-}
-
-fn is_asked_about(client: &Client, which: &Which) -> bool {
-    match which {
-        Which::Named(name) => client.name() == &**name,
-        Which::Consuming(queue) => client.consumes(*queue),
-        Which::These(_) => true,
-    }
-}
-
-/// What is posted to an IO thread.
-pub enum ThreadEvent {
-    /// For one of its connections.
-    Connection(ConnectionId, ConnectionEvent),
-    /// A new connection, with its place among those that have not logged in.
-    Accepted(TcpStream, Origin, PendingLogin),
-    /// A step of a connection's TLS handshake was computed.
-    Handshake(ConnectionId, HandshakeDone),
-    /// A connection that has not logged in has to go, for others come.
-    Displaced(ConnectionId),
-    /// Somebody asks for the status of connections.
-    List(Which, SyncSender<Vec<ConnectionStatus>>),
-    /// Somebody wants the status of all connections, portion by portion: the one that begins here.
-    ListFrom(usize, SyncSender<Portion<ConnectionStatus>>),
-    /// Somebody asks which connections from this slot on hold these messages, given in ascending
-    /// order.
-    HoldingFrom(usize, Arc<[HeldPlace]>, SyncSender<Portion<Holding>>),
-    /// The alarms have changed: connections are to be blocked or let go on.
-    AlarmsChanged,
-    /// Close the connections that are open.
-    CloseAll,
-    /// Listen, or listen no more; the connections that are open go on. Answers what kept a
-    /// listener from it.
-    Listen(bool, SyncSender<io::Result<()>>),
-    /// Take no new connections, close those that are open, then end.
-    Drain,
-    /// End now.
-    Stop,
 }
 
 /// One IO thread.
@@ -465,12 +347,12 @@ impl IoThread {
                 let _ = answer.try_send(self.status_of(&which));
             }
             ThreadEvent::ListFrom(slot, answer) => {
-                let portion = Portion::of(&mut self.slots, slot, look_at_all);
+                let portion = portion(&mut self.slots, slot, look_at_all);
                 let _ = answer.try_send(portion);
             }
             ThreadEvent::HoldingFrom(slot, messages, answer) => {
                 let look = |client: &mut Client| look_at_held(client, &messages);
-                let _ = answer.try_send(Portion::of(&mut self.slots, slot, look));
+                let _ = answer.try_send(portion(&mut self.slots, slot, look));
             }
             ThreadEvent::AlarmsChanged => {
                 for slot in 0..self.slots.len() {

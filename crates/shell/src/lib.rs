@@ -25,6 +25,7 @@ pub mod logins;
 pub mod node;
 pub mod small_file;
 pub mod stream_thread;
+mod thread_event;
 pub mod timers_and_alarms;
 pub mod tls;
 

@@ -15,6 +15,7 @@
 mod codec;
 mod elect;
 pub mod fuzz;
+pub(crate) mod handover;
 pub(crate) mod leading;
 mod state;
 
@@ -212,6 +213,10 @@ pub struct Fence {
     /// node started.
     pub leader_parts_at: Option<u64>,
 }
+
+/// Why nothing is read at a replica that follows no leader for that.
+pub(crate) const FENCED: &str =
+    "the replica on this node has messages that its leader lacks, and takes no part";
 
 /// A report of one stream's replica.
 pub type ReplicaReport = (QueueId, ReplicaEvent);

@@ -132,8 +132,8 @@ impl Tracking {
         self.offsets.len() + self.new_offsets >= STREAM_OFFSETS_MAX
     }
 
-    /// Stores the offsets of these names once more: they are the youngest, here and for whoever reads
-    /// the chunks, who does not know what is forgotten here.
+    /// Stores the offsets of these names once more: they are the youngest, here and for whoever
+    /// reads the chunks, who does not know what is forgotten here.
     fn renew(&mut self, names: &[Reference]) {
         for name in names {
             if let Some(offset) = self.offset(name) {

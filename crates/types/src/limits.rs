@@ -837,8 +837,8 @@ pub const STREAM_RUNS_HELD_MAX: usize = 64;
 pub const STREAM_CREDIT_MAX: u32 = 65_535;
 /// Bytes of a segment file of a stream by default (`stream-max-segment-size-bytes`).
 pub const STREAM_SEGMENT_BYTES: u64 = 500_000_000;
-/// Bytes of a segment file of a stream at least: where less is asked for, it is this. A file takes a
-/// block of most file systems anyway, and with less there is one for each chunk.
+/// Bytes of a segment file of a stream at least: where less is asked for, it is this. A file takes
+/// a block of most file systems anyway, and with less there is one for each chunk.
 pub const STREAM_SEGMENT_BYTES_MIN: u64 = 4 * 1024;
 /// Bytes of a segment file of a stream at most.
 pub const STREAM_SEGMENT_BYTES_MAX: u64 = 3_000_000_000;

@@ -2,17 +2,22 @@
 //! a client may have. Loads are small: what is measured at length is measured in benchmarks.
 
 use crate::common::{Folder, Node, free_addresses, serve};
+use crate::serve::{connect, frame, read_frame};
 use leveret_amqp::{
     ContentHeader, EncodeMethod, FrameKind, Method, PROTOCOL_HEADER, Properties, TableBuilder,
     basic, channel, confirm, connection, encode, next_frame, queue,
 };
 use leveret_types::FieldValue;
-use leveret_types::limits::{FRAME_BYTES_MAX, FRAME_OVERHEAD_BYTES};
+use leveret_types::limits::{
+    FRAME_BYTES_MAX, FRAME_OVERHEAD_BYTES, OUTBOX_BYTES_SCARCE, SOCKET_OUTPUTS_BYTES_MAX,
+    SOCKET_READ_BYTES,
+};
 use socket2::{Domain, Socket, Type};
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::process::{Command, Stdio};
+use std::thread;
 use std::time::Duration;
 
 /// Long enough for an answer on a busy machine.
@@ -553,4 +558,59 @@ fn a_pattern_matches_no_name_that_only_looks_alike() {
     for name in ["\u{663}", "\u{212a}", "kk"] {
         assert_eq!(declare(name), Some(403), "{name:?}");
     }
+}
+
+/// Publishes that nobody takes, and that come back, to a client that reads none of them: until it
+/// can send no more.
+fn leave_returns_unread(port: u16) -> TcpStream {
+    const BODY: usize = 100_000;
+    let mut client = connect(port);
+    client
+        .write_all(&frame(1, &[0, 20, 0, 10, 0]))
+        .expect("written");
+    read_frame(&mut client).expect("channel.open-ok");
+    let publish = b"\0\x3c\0\x28\0\0\x0aamq.direct\x06nobody\x01";
+    let size = (BODY as u64).to_be_bytes();
+    let header = [&[0, 60, 0, 0][..], &size, &[0, 0]].concat();
+    let message = [frame(1, publish), frame(2, &header), frame(3, &[0; BODY])].concat();
+    let patience = Some(Duration::from_secs(3));
+    client.set_write_timeout(patience).expect("a deadline");
+    // More than its and the node's sockets hold, and what the node would keep of one connection.
+    for _ in 0..400 {
+        if client.write_all(&message).is_err() {
+            break;
+        }
+    }
+    client
+}
+
+#[test]
+fn what_clients_leave_unread_is_bounded_for_all_together() {
+    const CLIENTS: usize = 60;
+    let folder = Folder::new("unread");
+    let data = folder.data();
+    let node = Node::start(&mut serve(&data), &data);
+    let port = node.port("amqp");
+    let clients: Vec<_> = (0..CLIENTS)
+        .map(|_| thread::spawn(move || leave_returns_unread(port)))
+        .collect();
+    let clients: Vec<_> = clients.into_iter().map(|client| client.join()).collect();
+    let answer = node.http("GET", "/api/connections?columns=send_pend", "");
+    let body = answer.split_once("\r\n\r\n").map(|(_, body)| body);
+    let rows: Vec<serde_json::Value> =
+        serde_json::from_str(body.expect("a body")).expect("a list of connections");
+    assert_eq!(rows.len(), CLIENTS);
+    let unread = rows.iter().filter_map(|row| row["send_pend"].as_u64());
+    let unread = unread.sum::<u64>() as usize;
+    // What one read brings may exceed a bound.
+    let most = SOCKET_OUTPUTS_BYTES_MAX + CLIENTS * 2 * (OUTBOX_BYTES_SCARCE + SOCKET_READ_BYTES);
+    assert!(unread > SOCKET_OUTPUTS_BYTES_MAX / 2, "{unread}");
+    assert!(unread < most, "{unread} of {most}");
+    assert!(clients.iter().all(Result::is_ok));
+    // Others are served.
+    let mut other = connect(port);
+    other
+        .write_all(&frame(1, &[0, 20, 0, 10, 0]))
+        .expect("written");
+    assert_eq!(read_frame(&mut other).expect("an answer"), [0, 20, 0, 11]);
 }

@@ -286,7 +286,7 @@ fn a_policys_size_of_segments_is_brought_within_bounds() {
     ] {
         let mut world = World::new(Config::default());
         world.run("queue s durable x-queue-type=stream");
-        world.run(&format!("policy p s stream-max-segment-size-bytes={said}"));
+        world.run(&format!("policy p s stream-max-segment-size-bytes={said}l"));
         let record = world.catalogue.queue_by_name("/", "s").expect("declared");
         let settings = record.settings().stream.as_ref().expect("it is a stream");
         assert_eq!(settings.segment_bytes, is, "{said}");

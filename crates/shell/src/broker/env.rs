@@ -3,8 +3,8 @@
 use super::shards::ShardGuard;
 use super::{Broker, random_bytes, thread_of};
 use crate::inbox::Inbox;
-use crate::io_thread::ThreadEvent;
 use crate::logins::LoginWaiter;
+use crate::thread_event::ThreadEvent;
 use crate::wake_ups::WakeUps;
 use bytes::Bytes;
 use leveret_auth::{LoginCheck, Verdict};

@@ -1,8 +1,8 @@
 //! Between connections, the streams of this node and those of other nodes.
 
 use super::{Broker, thread_of};
-use crate::io_thread::ThreadEvent;
 use crate::stream_thread::StreamThreadEvent;
+use crate::thread_event::ThreadEvent;
 use bytes::Bytes;
 use leveret_cluster::streams::{
     ClientAddresses, RelayEffect, Said, StreamNews, copied_frame, election_request_frame,

@@ -3,10 +3,11 @@
 //! sockets.
 
 use super::client::Client;
-use super::{IoThread, Slot, TOKEN_LISTENER, ThreadEvent};
+use super::{IoThread, Slot, TOKEN_LISTENER};
 use crate::admission::PendingLogin;
 use crate::broker::thread_of;
 use crate::listener::{Accepted, Origin};
+use crate::thread_event::ThreadEvent;
 use leveret_cluster::Env;
 use leveret_node::Peer;
 use leveret_queue_host::delivery_credit::OutboxShare;

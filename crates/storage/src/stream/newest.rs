@@ -1,9 +1,9 @@
 //! Which segment of a stream was begun last: the name of an empty file beside the segments says so.
 //! Without it nobody would miss that segment, for nothing else tells of one but those that follow.
 //!
-//! Once a stream is idle, the name says as well how far it is synced: its mark. Each record says how
-//! far the stream was synced before it; of the last one only the mark tells that it was whole, so
-//! that its damage is not taken for the torn end of a write.
+//! Once a stream is idle, the name says as well how far it is synced: its mark. Each record says
+//! how far the stream was synced before it; of the last one only the mark tells that it was whole,
+//! so that its damage is not taken for the torn end of a write.
 //!
 //! Invariant: a segment has its name durably before it is named here, and when it goes, one before
 //! it is named first. So after a crash none that is named is missing.

@@ -1,10 +1,10 @@
 //! What a stream's files hold after a start: the last segment's end is looked for and read, the
 //! other segments' first records.
 //!
-//! A record says how far the stream was synced when it was written, and so does the mark of a stream
-//! that was idle (see [`super::newest`]). So of two places where a record is not what was written
-//! one may tell: above that it is the torn end of what was being written, and is cut; below it is
-//! corruption, which is reported, kept as it is and never served.
+//! A record says how far the stream was synced when it was written, and so does the mark of a
+//! stream that was idle (see [`super::newest`]). So of two places where a record is not what was
+//! written one may tell: above that it is the torn end of what was being written, and is cut; below
+//! it is corruption, which is reported, kept as it is and never served.
 
 use crate::disk::{Disk, DiskFile};
 use crate::error::OpenError;

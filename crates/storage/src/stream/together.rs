@@ -141,7 +141,8 @@ impl<D: Disk> StreamFiles<D> {
         Ok(syncs)
     }
 
-    /// Syncs all streams in their segments, notes that, and ends the journal: before an orderly end.
+    /// Syncs all streams in their segments, notes that, and ends the journal: before an orderly
+    /// end.
     ///
     /// # Errors
     /// Must end the process.

@@ -1,5 +1,5 @@
-//! A leader that lacks what a replica knew to be committed: nothing is cut, and the replica takes no
-//! part until it is removed.
+//! A leader that lacks what a replica knew to be committed: nothing is cut, and the replica takes
+//! no part until it is removed.
 
 use crate::common::pair::*;
 use leveret_storage::MemoryDisk;

@@ -1,11 +1,11 @@
-//! What a replica knew to be committed is never cut. No election has it cut where replicas keep what
-//! they say they have: a leader that lacks it was chosen after others had lost more than the flush
-//! level lets them, or by an error. This replica may have the last copy then.
+//! What a replica knew to be committed is never cut. No election has it cut where replicas keep
+//! what they say they have: a leader that lacks it was chosen after others had lost more than the
+//! flush level lets them, or by an error. This replica may have the last copy then.
 
 use super::copying::Parted;
 use super::{Events, Stream};
 use crate::host::Refusal;
-use crate::replica::{Fence, ReplicaEvent, ends, parting};
+use crate::replica::{FENCED, Fence, ReplicaEvent, ends, parting};
 
 impl Stream {
     /// Where the leader's log parts from what was committed, as this replica knows, if it does.
@@ -51,7 +51,3 @@ impl Stream {
         self.replica.as_ref()?.state.fenced
     }
 }
-
-/// Why nothing is read at such a replica.
-pub(super) const FENCED: &str =
-    "the replica on this node has messages that its leader lacks, and takes no part";

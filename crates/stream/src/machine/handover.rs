@@ -7,35 +7,9 @@ use super::{Events, Stream};
 use crate::batch::Batch;
 use crate::host::{PublisherId, SessionId};
 use crate::replica::ReplicaEvent;
-use leveret_types::limits::{STREAM_HANDOVER_BYTES_MAX, STREAM_HANDOVER_MS};
+use crate::replica::handover::{Handover, Held};
+use leveret_types::limits::STREAM_HANDOVER_BYTES_MAX;
 use leveret_types::{NodeId, Now};
-
-/// A publish that is held.
-#[derive(Debug)]
-struct Held {
-    session: SessionId,
-    publisher: PublisherId,
-    batch: Batch,
-}
-
-/// That another node is to lead.
-#[derive(Debug)]
-pub(super) struct Handover {
-    to: NodeId,
-    since_ms: u64,
-    /// Whether all that was under way is committed, or was waited for long enough.
-    is_ready: bool,
-    held: Vec<Held>,
-    held_bytes: usize,
-}
-
-impl Handover {
-    /// When it goes on though nothing comes.
-    fn due_ms(&self) -> u64 {
-        let waits_ms = if self.is_ready { 2 } else { 1 } * STREAM_HANDOVER_MS;
-        self.since_ms + waits_ms
-    }
-}
 
 impl Stream {
     /// Another node is to lead: [`ReplicaEvent::MayMove`] says when it may. If nobody does, this

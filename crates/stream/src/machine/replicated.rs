@@ -1,14 +1,13 @@
 //! A stream as one of several replicas: what the catalogue orders, and what the leader does.
 
-use super::fence::FENCED;
-use super::handover::Handover;
 use super::{Effect, Events, Stream};
 use crate::chunk::SharedChunk;
 use crate::host::{Command, Event, Refusal, SessionId};
+use crate::replica::handover::Handover;
 use crate::replica::leading::Leading;
 use crate::replica::{
-    Attachment, Epoch, EpochEnd, EpochStart, Fence, LogPosition, ReplicaEvent, ReplicaMessage,
-    ReplicaOrder, ReplicaOrigin, ReplicaRole, ReplicaState, ends, parting,
+    Attachment, Epoch, EpochEnd, EpochStart, FENCED, Fence, LogPosition, ReplicaEvent,
+    ReplicaMessage, ReplicaOrder, ReplicaOrigin, ReplicaRole, ReplicaState, ends, parting,
 };
 use leveret_types::NodeId;
 use leveret_types::limits::STREAM_FOLLOWERS_MAX;

@@ -1,0 +1,62 @@
+//! What is said to the IO threads: by each other, by the threads of other work, and by who wants to
+//! know of their connections.
+
+use crate::admission::PendingLogin;
+use crate::listener::Origin;
+use crate::transport::HandshakeDone;
+use leveret_node::{ConnectionEvent, ConnectionStatus, HeldPlace, Holding};
+use leveret_types::{ConnectionId, QueueId};
+use mio::net::TcpStream;
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
+
+/// What is posted to an IO thread.
+pub enum ThreadEvent {
+    /// For one of its connections.
+    Connection(ConnectionId, ConnectionEvent),
+    /// A new connection, with its place among those that have not logged in.
+    Accepted(TcpStream, Origin, PendingLogin),
+    /// A step of a connection's TLS handshake was computed.
+    Handshake(ConnectionId, HandshakeDone),
+    /// A connection that has not logged in has to go, for others come.
+    Displaced(ConnectionId),
+    /// Somebody asks for the status of connections.
+    List(Which, SyncSender<Vec<ConnectionStatus>>),
+    /// Somebody wants the status of all connections, portion by portion: the one that begins here.
+    ListFrom(usize, SyncSender<Portion<ConnectionStatus>>),
+    /// Somebody asks which connections from this slot on hold these messages, given in ascending
+    /// order.
+    HoldingFrom(usize, Arc<[HeldPlace]>, SyncSender<Portion<Holding>>),
+    /// The alarms have changed: connections are to be blocked or let go on.
+    AlarmsChanged,
+    /// Close the connections that are open.
+    CloseAll,
+    /// Listen, or listen no more; the connections that are open go on. Answers what kept a
+    /// listener from it.
+    Listen(bool, SyncSender<io::Result<()>>),
+    /// Take no new connections, close those that are open, then end.
+    Drain,
+    /// End now.
+    Stop,
+}
+
+/// Which connections somebody asks about.
+#[derive(Clone, Debug)]
+pub enum Which {
+    /// The one of this name.
+    Named(Arc<str>),
+    /// Those that have consumers of this queue.
+    Consuming(QueueId),
+    /// These.
+    These(Arc<[ConnectionId]>),
+}
+
+/// What an IO thread says in one turn of its connections.
+#[derive(Debug)]
+pub struct Portion<T> {
+    /// The status of some.
+    pub found: Vec<T>,
+    /// Where the next turn goes on; none when that was all.
+    pub next: Option<usize>,
+}
