@@ -219,7 +219,7 @@ impl<S: Session> Connection<S> {
     /// When [`Self::tick`] is to be called at the latest, in monotonic milliseconds.
     pub fn deadline(&self) -> Option<u64> {
         let delayed = self.pending_login.due_ms();
-        let is_waiting = !self.requests.is_empty() && self.goes_on();
+        let is_waiting = !self.requests.is_empty() && self.goes_on() && !self.waits_for_output();
         let waiting = (is_waiting || self.has_stream_deliveries_due()).then_some(0);
         let alarm = self.alarm_wait.as_ref().map(|wait| wait.again_ms());
         [delayed, waiting, alarm, self.session.deadline()]
@@ -289,6 +289,7 @@ impl<S: Session> Connection<S> {
         if self.session.output().writable_len() > 0 {
             return;
         }
+        self.output_taken();
         self.stream_output_written();
         let Encoded { messages, bytes } = self.replies.take_encoded();
         if messages > 0 && self.consumers.credit.give(messages, bytes) {

@@ -3,20 +3,35 @@
 
 use crate::flows::Flows;
 use leveret_queue_host::delivery_credit::Outboxes;
+use leveret_types::limits::{SOCKET_OUTPUT_BYTES_MAX, SOCKET_OUTPUTS_BYTES_MAX};
 use leveret_types::{ConnectionId, ProtocolError};
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Counts of what is open, by user and by virtual host.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Registry {
     counts: Mutex<Counts>,
     /// Whether any virtual host is traced: looked at for each delivery, where the catalogue would
     /// cost too much.
     traces: AtomicBool,
     outboxes: Arc<Outboxes>,
+    socket_outputs: Arc<Outboxes>,
     flows: Flows,
+}
+
+impl Default for Registry {
+    fn default() -> Self {
+        let socket_outputs = Outboxes::of(SOCKET_OUTPUTS_BYTES_MAX, SOCKET_OUTPUT_BYTES_MAX);
+        Self {
+            counts: Mutex::default(),
+            traces: AtomicBool::default(),
+            outboxes: Arc::default(),
+            socket_outputs: Arc::new(socket_outputs),
+            flows: Flows::default(),
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -27,9 +42,14 @@ struct Counts {
 }
 
 impl Registry {
-    /// What waits to be written at all connections.
+    /// What of deliveries waits to be written at all connections.
     pub const fn outboxes(&self) -> &Arc<Outboxes> {
         &self.outboxes
+    }
+
+    /// What waits to be written at all connections, whatever it is.
+    pub const fn socket_outputs(&self) -> &Arc<Outboxes> {
+        &self.socket_outputs
     }
 
     /// What came to queues from exchanges.

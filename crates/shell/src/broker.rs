@@ -38,7 +38,6 @@ use leveret_cluster::{BorrowedShard as _, Env};
 use leveret_cluster::{Cluster, Waiter, alarms_together, known_without_majority};
 use leveret_metadata::{Catalogue, CatalogueError, Command, Outcome};
 use leveret_node::{Alarms, LogPosition, NodeSettings, memory_permit};
-use leveret_queue_host::delivery_credit::Outboxes;
 use leveret_queue_host::events::QueueEvent;
 use leveret_queue_host::shard::Shard;
 use leveret_storage::ReadRequest;
@@ -231,11 +230,6 @@ impl Broker {
     /// Connections that are open.
     pub fn connection_count(&self) -> usize {
         self.clients.open_count()
-    }
-
-    /// What clients' sockets have not taken yet.
-    pub(crate) const fn socket_outputs(&self) -> &Arc<Outboxes> {
-        &self.clients.socket_outputs
     }
 
     pub(crate) fn connection_opened(&self) {

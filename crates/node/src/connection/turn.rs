@@ -41,6 +41,8 @@ pub(super) struct Turn {
     waiting: VecDeque<Request>,
     /// Whether this turn is over, and the next one has not begun.
     is_over: bool,
+    /// Whether the next one waits until the client has taken what it was answered.
+    awaits_output: bool,
 }
 
 impl Turn {
@@ -56,19 +58,34 @@ impl<S: Session> Connection<S> {
         self.turn.is_over && self.has_requests()
     }
 
+    /// Whether they wait until the client has taken what it was answered: it may have asked for
+    /// very much in few words.
+    pub(super) const fn waits_for_output(&self) -> bool {
+        self.turn.awaits_output && self.waits_for_turn()
+    }
+
+    /// The client has taken what it was answered.
+    pub(super) const fn output_taken(&mut self) {
+        self.turn.awaits_output = false;
+    }
+
     /// The connection has its next turn.
     pub(super) const fn begin_turn(&mut self) {
         self.turn.is_over = false;
     }
 
-    /// Carries out requests until none are left, one waits, or the turn is over. Answers how many
-    /// there were.
+    /// Carries out requests until none are left, one waits, or the turn is over, as it also is when
+    /// the client has too much to take. Answers how many there were.
     pub(super) fn process<E: Env>(&mut self, now: Now, env: &E) -> usize {
         let mut count = 0;
         if !self.waits_for_turn() {
+            let output_max = env.registry().socket_outputs().bytes_max_each();
             let work;
-            (count, work) = self.carry_out(TURN_WORK_MAX, now, env);
-            self.turn.is_over = work >= TURN_WORK_MAX && self.has_requests();
+            (count, work) = self.carry_out((TURN_WORK_MAX, output_max), now, env);
+            self.turn.awaits_output =
+                self.has_requests() && self.session.output().len() > output_max;
+            self.turn.is_over =
+                self.turn.awaits_output || work >= TURN_WORK_MAX && self.has_requests();
         }
         self.flush_streams(env);
         let latencies = self.session.latencies();
@@ -83,7 +100,7 @@ impl<S: Session> Connection<S> {
     pub(super) fn finish_turn<E: Env>(&mut self, now: Now, env: &E) {
         if self.waits_for_turn() {
             self.begin_turn();
-            self.carry_out(usize::MAX, now, env);
+            self.carry_out((usize::MAX, usize::MAX), now, env);
         }
     }
 
@@ -107,7 +124,7 @@ impl<S: Session> Connection<S> {
     /// of.
     pub(super) fn process_left<E: Env>(&mut self, now: Now, env: &E) {
         self.begin_turn();
-        let (_, work) = self.carry_out(LEFT_WORK_MAX, now, env);
+        let (_, work) = self.carry_out((LEFT_WORK_MAX, usize::MAX), now, env);
         if work >= LEFT_WORK_MAX && self.has_requests() {
             if self.drop_messages() {
                 tracing::warn!(
@@ -116,7 +133,7 @@ impl<S: Session> Connection<S> {
                      what it published is dropped",
                 );
             }
-            self.carry_out(usize::MAX, now, env);
+            self.carry_out((usize::MAX, usize::MAX), now, env);
         }
         self.process(now, env);
     }
@@ -143,13 +160,19 @@ impl<S: Session> Connection<S> {
         is_any
     }
 
-    /// Carries out requests until none are left, one waits, or so much was done. Answers how many
-    /// there were, and how much was done, in units.
-    fn carry_out<E: Env>(&mut self, work_max: usize, now: Now, env: &E) -> (usize, usize) {
+    /// Carries out requests until none are left, one waits, so much was done, or more bytes than
+    /// that wait to be written. Answers how many there were, and how much was done, in units.
+    fn carry_out<E: Env>(
+        &mut self,
+        (work_max, output_max): (usize, usize),
+        now: Now,
+        env: &E,
+    ) -> (usize, usize) {
         let mut count = 0;
         let work = Run::with(env, now, |run| {
             while self.goes_on()
                 && run.work() < work_max
+                && self.session.output().len() <= output_max
                 && let Some(request) = self.next_request(&mut count)
             {
                 run.spend(work_of(&request));

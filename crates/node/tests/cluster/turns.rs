@@ -3,7 +3,7 @@
 use crate::world::World;
 use leveret_node::Env as _;
 use leveret_types::NodeId;
-use leveret_types::limits::{LEFT_WORK_MAX, RUN_WORK_MAX, TURN_WORK_MAX};
+use leveret_types::limits::{LEFT_WORK_MAX, RUN_WORK_MAX, SOCKET_OUTPUT_BYTES_MAX, TURN_WORK_MAX};
 
 const NODE: NodeId = NodeId(1);
 /// Queues that each message of these tests goes to, and what that costs at least and at most.
@@ -91,6 +91,35 @@ fn a_read_that_is_much_work_is_done_in_turns_and_others_have_theirs_between() {
     world.say("b", "declare late passive");
     let late = format!("b: declared late {} 0", messages - first);
     assert_eq!(world.heard(), late);
+}
+
+#[test]
+fn who_asks_for_much_in_few_words_takes_some_of_it_before_more_is_made() {
+    const MESSAGES: usize = 200;
+    const BYTES: usize = 100_000;
+    let mut world = World::new(1);
+    for client in ["a", "b"] {
+        world.connect(client, NODE);
+        world.rest();
+    }
+    world.say("a", "declare q");
+    world.say("a", &format!("publish q {MESSAGES}x{BYTES}"));
+    world.pass(100);
+    world.heard();
+    let gets = ["get", "q", "noack", "&"].repeat(MESSAGES);
+    world.unread.insert("a".to_owned());
+    world.say_all("a", &gets[..gets.len() - 1]);
+    world.pass(100);
+    world.say("b", "declare q passive");
+    world.rest();
+    let most = SOCKET_OUTPUT_BYTES_MAX / BYTES + 1;
+    let left = MESSAGES - most;
+    assert_eq!(world.heard(), format!("b: declared q {left} 0"));
+    // Who takes it has all of it.
+    world.unread.clear();
+    world.pass(100);
+    let heard = world.heard();
+    assert!(heard.contains(&format!("got {MESSAGES} left=0")), "{heard}");
 }
 
 #[test]

@@ -40,6 +40,8 @@ pub struct World {
     config: Config,
     /// Nodes that nothing arrives at, and that nobody takes for down.
     pub ignoring_input: BTreeSet<NodeId>,
+    /// Clients whose sockets take nothing.
+    pub unread: BTreeSet<String>,
     /// Nodes whose processes are stopped, and those of which the thread that looks after the others
     /// has not run since.
     stopped: BTreeSet<NodeId>,
@@ -86,6 +88,7 @@ impl World {
             proposals: 0,
             syncing: BTreeSet::new(),
             ignoring_input: BTreeSet::new(),
+            unread: BTreeSet::new(),
             stopped: BTreeSet::new(),
             drowsy: BTreeSet::new(),
             behind: BTreeMap::new(),
@@ -493,7 +496,12 @@ impl World {
     fn write_out(&mut self, id: NodeId) -> bool {
         let node = self.nodes.get_mut(&id).expect("it is up");
         let mut busy = false;
-        for client in self.clients.values_mut().filter(|c| c.node == id) {
+        let unread = &self.unread;
+        let clients = self
+            .clients
+            .iter_mut()
+            .filter(|(name, client)| client.node == id && !unread.contains(*name));
+        for (_, client) in clients {
             let written = node.take_output(client.connection, self.now);
             if written.is_empty() {
                 continue;

@@ -4,10 +4,7 @@ use leveret_node::NodeCounters;
 use leveret_node::history::History;
 use leveret_node::registry::Registry;
 use leveret_node::reply_to::Replies;
-use leveret_queue_host::delivery_credit::Outboxes;
-use leveret_types::limits::{SOCKET_OUTPUT_BYTES_MAX, SOCKET_OUTPUTS_BYTES_MAX};
 use leveret_types::{ConsumerId, NodeId};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// Bits of a consumer's id that a node counts up; those above are the node's number.
@@ -22,8 +19,6 @@ pub(super) struct Clients {
     pub(super) registry: Registry,
     pub(super) replies: Replies,
     pub(super) history: History,
-    /// What sockets have not taken yet.
-    pub(super) socket_outputs: Arc<Outboxes>,
 }
 
 impl Clients {
@@ -39,10 +34,6 @@ impl Clients {
             registry,
             replies: Replies::default(),
             history: History::default(),
-            socket_outputs: Arc::new(Outboxes::of(
-                SOCKET_OUTPUTS_BYTES_MAX,
-                SOCKET_OUTPUT_BYTES_MAX,
-            )),
         }
     }
 

@@ -9,7 +9,7 @@ use crate::broker::thread_of;
 use crate::listener::{Accepted, Origin};
 use crate::thread_event::ThreadEvent;
 use leveret_cluster::Env;
-use leveret_node::Peer;
+use leveret_node::{Env as _, Peer};
 use leveret_queue_host::delivery_credit::OutboxShare;
 use leveret_types::limits::CONNECTIONS_MAX;
 use leveret_types::{ConnectionId, Now};
@@ -163,7 +163,7 @@ impl IoThread {
             return;
         }
         let client = Client::new(protocol, id, peer, now, &self.broker);
-        let share = OutboxShare::of(Arc::clone(self.broker.socket_outputs()));
+        let share = OutboxShare::of(Arc::clone(self.broker.registry().socket_outputs()));
         let state = Slot::new(id, transport, client, pending_login, share, now);
         self.slots[slot] = Some(state);
         self.open += 1;
