@@ -219,9 +219,11 @@ for (const [what, hold] of [
     }
     assert.equal(await page.getByText('The node does not answer').count(), 0)
     // Once it lets events through they come that way, and nothing is asked for any more.
+    // The longest pause between two tries is a minute. Waited for from before they may come.
+    const live = (response) => response.url().includes('/api/leveret/live?') && response.ok()
+    const answered = page.waitForResponse(live, { timeout: 120000 })
     await page.unroute('**/api/leveret/live?*')
-    // The longest pause between two tries is a minute.
-    await page.waitForResponse((response) => response.url().includes('/api/leveret/live?') && response.ok(), { timeout: 120000 })
+    await answered
     await api('POST', 'exchanges/%2F/amq.default/publish', message)
     await until('a backlog of 3', async () => await ready.textContent() === '3')
     await api('DELETE', 'queues/%2F/asked-for')
