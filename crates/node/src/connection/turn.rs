@@ -33,6 +33,15 @@ fn work_of(request: &Request) -> usize {
     }
 }
 
+/// Whether what it is answered may be more than the client has said. A message that is published
+/// may come back, and no more than that.
+const fn is_answered(request: &Request) -> bool {
+    !matches!(
+        request,
+        Request::Publish(_) | Request::Check(_) | Request::Settle(_)
+    )
+}
+
 /// What a connection has still to carry out.
 #[derive(Default)]
 pub(super) struct Turn {
@@ -169,15 +178,18 @@ impl<S: Session> Connection<S> {
         env: &E,
     ) -> (usize, usize) {
         let mut count = 0;
+        let mut is_full = self.session.output().len() > output_max;
         let work = Run::with(env, now, |run| {
-            while self.goes_on()
+            while !is_full
+                && self.goes_on()
                 && run.work() < work_max
-                && self.session.output().len() <= output_max
                 && let Some(request) = self.next_request(&mut count)
             {
+                let is_answered = is_answered(&request);
                 run.spend(work_of(&request));
                 self.request(request, run);
                 run.let_others_in();
+                is_full = is_answered && self.session.output().len() > output_max;
             }
             run.work()
         });
