@@ -7,7 +7,7 @@ use crate::env::Env;
 use crate::run::Run;
 use leveret_client::{Request, Session};
 use leveret_types::Now;
-use leveret_types::limits::{LEFT_WORK_MAX, TURN_WORK_MAX};
+use leveret_types::limits::{LEFT_WORK_MAX, OUTBOX_BYTES_SCARCE, TURN_WORK_MAX};
 use std::collections::VecDeque;
 
 /// Requests that a connection keeps room for when it has nothing to do.
@@ -73,9 +73,10 @@ impl<S: Session> Connection<S> {
         self.turn.awaits_output && self.waits_for_turn()
     }
 
-    /// The client has taken what it was answered.
-    pub(super) const fn output_taken(&mut self) {
-        self.turn.awaits_output = false;
+    /// The client has taken what it could. Behind an answer that is not durable yet there may be
+    /// much that was not written: that is waited for, too.
+    pub(super) fn output_taken(&mut self) {
+        self.turn.awaits_output &= self.session.output().len() > OUTBOX_BYTES_SCARCE;
     }
 
     /// The connection has its next turn.
