@@ -54,6 +54,10 @@ impl CatalogueGroup {
                 waiter,
                 command,
             } => {
+                if let Err(error) = command.check_readable() {
+                    self.answer(waiter, id, Err(error), context.cluster, context.env);
+                    return;
+                }
                 let patience = match &waiter {
                     Waiter::ReadBarrier(_) => READ_BARRIER_MS_MAX,
                     _ => PROPOSAL_MS_MAX,

@@ -11,6 +11,7 @@
 use crate::error::CatalogueError;
 use crate::table;
 use leveret_auth::PasswordHash;
+use leveret_types::limits::DEFINITIONS_DEPTH_MAX;
 use leveret_types::{FieldTable, FieldValue, QueueId};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -428,7 +429,21 @@ impl Command {
     pub fn decode(bytes: &[u8]) -> Result<Self, CatalogueError> {
         decode("command", bytes)
     }
+
+    /// Whether the bytes of the command could be read again. Nothing is written down that could
+    /// not: a node would not start from it, and a replica would not apply it.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn check_readable(&self) -> Result<(), CatalogueError> {
+        Self::decode(&self.encode()).map(drop)
+    }
 }
+
+/// Depth of CBOR that is read: a table in a table is three levels of it (a variant, a list, a pair),
+/// and no deeper tables are taken from clients and definitions than [`DEFINITIONS_DEPTH_MAX`]. What
+/// is around them has fewer levels than the fourth of each.
+const CBOR_DEPTH_MAX: usize = 4 * DEFINITIONS_DEPTH_MAX;
 
 /// A value behind the version of the format.
 pub(crate) fn encode<T: Serialize>(value: &T) -> Vec<u8> {
@@ -454,7 +469,8 @@ pub(crate) fn decode<T: DeserializeOwned>(
     let unreadable = |reason: String| CatalogueError::Unreadable { what, reason };
     match bytes.split_first() {
         Some((&FORMAT_VERSION, rest)) => {
-            ciborium::from_reader(rest).map_err(|error| unreadable(error.to_string()))
+            ciborium::de::from_reader_with_recursion_limit(rest, CBOR_DEPTH_MAX)
+                .map_err(|error| unreadable(error.to_string()))
         }
         Some((version, _)) => Err(unreadable(format!("format version {version}"))),
         None => Err(unreadable("no bytes".to_owned())),

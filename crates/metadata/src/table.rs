@@ -56,8 +56,13 @@ impl<'de> Deserialize<'de> for ByteString {
             fn visit_bytes<E: serde::de::Error>(self, bytes: &[u8]) -> Result<ByteString, E> {
                 Ok(ByteString(bytes.to_vec()))
             }
+            fn visit_byte_buf<E: serde::de::Error>(self, bytes: Vec<u8>) -> Result<ByteString, E> {
+                Ok(ByteString(bytes))
+            }
         }
-        deserializer.deserialize_bytes(Bytes)
+        // Not `deserialize_bytes`: ciborium reads what is lent from a buffer of 4 KiB alone, and
+        // refuses what is longer.
+        deserializer.deserialize_byte_buf(Bytes)
     }
 }
 

@@ -3,6 +3,7 @@
 //! All in one program, as to link each by itself takes longer than most of them run.
 
 mod accounts;
+mod arguments;
 mod cluster;
 mod definitions;
 mod golden;
