@@ -82,6 +82,7 @@ pub struct Ledger {
     queues: Queues,
     confirmed: RangeSet,
     rejected: RangeSet,
+    ahead: Ahead,
     /// When they were numbered.
     began: Began,
 }
@@ -217,12 +218,13 @@ impl Ledger {
         self.undecided.len() + waiting.sum::<u64>() + self.queues.len() + ready
     }
 
-    /// Gives all answers that are ready, in as few frames as say it. How long those took that are
-    /// confirmed is added to `latencies`.
+    /// Gives all answers that are ready, in as few frames as say it, in the order of the publishes.
+    /// How long those took that are confirmed is added to `latencies`.
     ///
-    /// `multiple` speaks of everything without an answer up to a number, so it may only be used
-    /// below the first publish of which something else is, or will be, true. Rejections go first:
-    /// then what is left below is confirmed.
+    /// `multiple` speaks of everything without an answer up to a number, so it is used below the
+    /// first publish without an answer alone, and for neighbours of one answer. Nor does it reach
+    /// over a publish that was given the other answer ahead of its turn: there are clients that
+    /// take it for the answer of that one as well (amqp091-go's `NotifyPublish`).
     pub fn flush(
         &mut self,
         now_ms: u64,
@@ -230,14 +232,50 @@ impl Ledger {
         mut answer: impl FnMut(Answer),
     ) {
         let decided = self.first_open();
-        let until = decided.min(self.confirmed.first().unwrap_or(u64::MAX));
         for numbers in self.confirmed.iter() {
             let count = |ms, count| latencies.add(ms, count);
             self.began.measure(numbers, now_ms, count);
         }
-        drain(&mut self.rejected, until, false, &mut answer);
-        drain(&mut self.confirmed, decided, true, &mut answer);
+        while let Some(next) = self.next_answer(decided) {
+            answer(next);
+        }
         self.began.forget_before(decided);
+    }
+
+    /// The answer to the first publish whose answer is ready, and to those that it may speak of.
+    /// Of those from `decided` on, each has a frame of its own.
+    fn next_answer(&mut self, decided: u64) -> Option<Answer> {
+        let (confirmed, rejected) = (self.confirmed.first(), self.rejected.first());
+        let is_confirmed = match (confirmed, rejected) {
+            (Some(confirmed), Some(rejected)) => confirmed < rejected,
+            (confirmed, None) => confirmed.map(|_| true)?,
+            (None, Some(_)) => false,
+        };
+        let (ready, number, other) = match is_confirmed {
+            true => (&mut self.confirmed, confirmed?, rejected),
+            false => (&mut self.rejected, rejected?, confirmed),
+        };
+        if number >= decided || number <= self.ahead.last(!is_confirmed) {
+            if number >= decided {
+                self.ahead.note(is_confirmed, number);
+            }
+            ready.pop_first();
+            return Some(Answer {
+                number,
+                multiple: false,
+                confirmed: is_confirmed,
+                count: 1,
+            });
+        }
+        let until = other.unwrap_or(u64::MAX).min(decided);
+        let last = ready.within(0..until).last()?.end - 1;
+        let count = ready.remove_range(0..until);
+        Some(Answer {
+            number: last,
+            multiple: count > 1,
+            confirmed: is_confirmed,
+            count,
+        })
     }
 
     /// Gives memory back that nothing is in.
@@ -259,25 +297,28 @@ impl Ledger {
     }
 }
 
-/// Answers all of `ready`: what is below `until` in one frame, each of the rest in its own.
-fn drain(ready: &mut RangeSet, until: u64, confirmed: bool, answer: &mut impl FnMut(Answer)) {
-    let below = ready.within(0..until).last().map(|range| range.end - 1);
-    if let Some(number) = below {
-        let count = ready.remove_range(0..until);
-        answer(Answer {
-            number,
-            multiple: count > 1,
-            confirmed,
-            count,
-        });
+/// The last publish that was confirmed, and the last that was rejected, while one before it had no
+/// answer; 0 for none.
+#[derive(Debug, Default)]
+struct Ahead {
+    confirmed: u64,
+    rejected: u64,
+}
+
+impl Ahead {
+    const fn last(&self, confirmed: bool) -> u64 {
+        match confirmed {
+            true => self.confirmed,
+            false => self.rejected,
+        }
     }
-    while let Some(number) = ready.pop_first() {
-        answer(Answer {
-            number,
-            multiple: false,
-            confirmed,
-            count: 1,
-        });
+
+    fn note(&mut self, confirmed: bool, number: u64) {
+        let last = match confirmed {
+            true => &mut self.confirmed,
+            false => &mut self.rejected,
+        };
+        *last = number.max(*last);
     }
 }
 

@@ -82,10 +82,14 @@ fn answers_are_merged_as_far_as_they_may_be() {
         // Rejections.
         ("p1 r1 f", "-1"),
         ("p3 r1 r2 r3 f", "-3*"),
-        ("p3 a1 r2 a3 f", "-2 3*"),
+        ("p3 a1 r2 a3 f", "1 -2 3"),
         ("p3 r1 a2 a3 f", "-1 3*"),
-        ("p4 r1 r2 a3 r4 f", "-2* -4 3"),
-        ("p4 r2 r3 f a1 a4 f", "-2 -3 | 4*"),
+        ("p4 r1 r2 a3 r4 f", "-2* 3 -4"),
+        ("p4 r2 r3 f a1 a4 f", "-2 -3 | 1 4"),
+        // No confirm reaches over what was rejected ahead of it, nor the other way round.
+        ("p9 r7 f a1 a2 a3 a4 a5 a6 a8 a9 f", "-7 | 1 2 3 4 5 6 9*"),
+        ("p6 a3 f r1 r2 r4 r5 r6 f", "3 | -1 -2 -6*"),
+        ("p6 a1 a2 r3 r4 a5 a6 f", "2* -4* 6*"),
         // Nothing is confirmed before every log has it.
         ("p1 a1@7 f d6 f d7 f", " |  | 1"),
         ("p3 a1@7 a2@7 a3@7 d7 f", "3*"),
@@ -94,12 +98,12 @@ fn answers_are_merged_as_far_as_they_may_be() {
         ("p2 a1@7,1:4 a2@7 d7 f d1:3 f d1:4 f", "2 |  | 1"),
         ("p2 a1@1:7 a2@7 d7 f d1:9 f", "2 | 1"),
         ("p2 a1@7 a2 f d7 f", "2 | 1"),
-        ("p3 a1@7 r2 a3@7 f d7 f", "-2 | 3*"),
+        ("p3 a1@7 r2 a3@7 f d7 f", "-2 | 1 3"),
         // Queues of the cluster.
         ("p3 a1@q1:1 a2@q1:2 a3@q1:3 f cq1:2 f cq1:3 f", " | 2* | 3"),
         ("p3 a1@q1:4 a2@q2:1 a3@q1:6 cq1:6 f cq2:1 f", "1 3 | 2"),
-        ("p3 a1@q1:1 a2@q1:2 a3@q1:3 nq1:2 f cq1:3 f", "-2 | 3*"),
-        ("p3 a1@q1:1 a2@q1:2 a3@q1:3 nq1:1 nq1:3 cq1:3 f", "-1 -3 2"),
+        ("p3 a1@q1:1 a2@q1:2 a3@q1:3 nq1:2 f cq1:3 f", "-2 | 1 3"),
+        ("p3 a1@q1:1 a2@q1:2 a3@q1:3 nq1:1 nq1:3 cq1:3 f", "-1 2 -3"),
         ("p2 a1@q1:1,7 a2@q1:2 cq1:2 f d7 f", "2 | 1"),
         ("p1 a1@q1:1,q2:1 nq1:1 f cq2:1 f", " | -1"),
         ("p2 a1@q1:9 a2@q1:3 cq1:3 f cq1:9 f", "2 | 1"),
@@ -128,8 +132,21 @@ fn answers_are_merged_as_far_as_they_may_be() {
     }
 }
 
-/// What a client makes of the answers.
-fn client_reads(unanswered: &mut BTreeMap<u64, ()>, answer: Answer) -> Vec<(u64, bool)> {
+/// What a client makes of the answers. One that takes `multiple` for all that is before it, even for
+/// what has its answer, must hear the same.
+fn client_reads(
+    unanswered: &mut BTreeMap<u64, ()>,
+    heard: &BTreeMap<u64, bool>,
+    answer: Answer,
+) -> Vec<(u64, bool)> {
+    if answer.multiple {
+        let open = unanswered
+            .first_key_value()
+            .map_or(0, |(number, ())| *number);
+        let others = heard.range(open..answer.number);
+        let mut others = others.filter(|(_, confirmed)| **confirmed != answer.confirmed);
+        assert_eq!(others.next(), None, "{answer:?}");
+    }
     let first = if answer.multiple { 0 } else { answer.number };
     let numbers: Vec<u64> = unanswered
         .range(first..=answer.number)
@@ -201,7 +218,7 @@ fn a_client_hears_the_truth_of_every_publish_once() {
                     tell(&mut ledger, PLACES[place], durable[place]);
                 }
                 _ => ledger.flush(0, &mut Latencies::default(), |answer| {
-                    for (number, confirmed) in client_reads(&mut client, answer) {
+                    for (number, confirmed) in client_reads(&mut client, &heard, answer) {
                         assert_eq!(truth.get(&number), Some(&confirmed), "publish {number}");
                         if confirmed {
                             // A wait that was true when it was given is seen at the next report of
@@ -222,7 +239,8 @@ fn a_client_hears_the_truth_of_every_publish_once() {
             tell(&mut ledger, place, through);
         }
         ledger.flush(0, &mut Latencies::default(), |answer| {
-            heard.extend(client_reads(&mut client, answer))
+            let read = client_reads(&mut client, &heard, answer);
+            heard.extend(read);
         });
         assert_eq!(heard, truth);
         assert!(!ledger.is_ready() && !ledger.awaits());
