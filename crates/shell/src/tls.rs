@@ -4,8 +4,8 @@ use leveret_node::certificate;
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
-use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{
     CertificateError, DigitallySignedStruct, DistinguishedName, RootCertStore, ServerConfig,
     SignatureScheme, SupportedProtocolVersion,
@@ -92,9 +92,15 @@ impl TlsFiles {
         } else {
             builder.with_no_client_auth()
         };
-        let config = builder
+        let mut config = builder
             .with_single_cert(chain, key)
             .map_err(|error| mismatch(&self.key, &self.certificate, &error))?;
+        if self.verify_peer {
+            // Who goes on with an earlier session shows no certificate: nobody would see that it
+            // has ended meanwhile.
+            config.session_storage = Arc::new(NoServerSessionStorage {});
+            config.send_tls13_tickets = 0;
+        }
         Ok(Arc::new(config))
     }
 

@@ -4,7 +4,10 @@ use crate::client::{Client, address, connect, scratch, start};
 use leveret_shell::tls::TlsFiles;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use rustls::{
+    ClientConfig, ClientConnection, HandshakeKind, RootCertStore, StreamOwned,
+    SupportedProtocolVersion,
+};
 use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -119,15 +122,36 @@ fn log_in_over<S: Read + Write>(
     authority: &Authority,
     shown: Option<(&Authority, &str)>,
 ) -> io::Result<TlsClient<S>> {
+    let versions = rustls::DEFAULT_VERSIONS;
+    let stream = session(socket, client_config(authority, shown, versions));
+    match shown {
+        Some(_) => Client::log_in(stream, "EXTERNAL", b""),
+        None => Client::log_in(stream, "PLAIN", b"\0guest\0guest"),
+    }
+}
+
+fn session<S: Read + Write>(
+    socket: S,
+    config: Arc<ClientConfig>,
+) -> StreamOwned<ClientConnection, S> {
+    let name = "localhost".try_into().expect("a name");
+    let session = ClientConnection::new(config, name).expect("a session");
+    StreamOwned::new(session, socket)
+}
+
+/// What a client trusts, shows and speaks.
+fn client_config(
+    authority: &Authority,
+    shown: Option<(&Authority, &str)>,
+    versions: &[&'static SupportedProtocolVersion],
+) -> Arc<ClientConfig> {
     let mut roots = RootCertStore::empty();
     roots.add(authority.der.clone()).expect("an authority");
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider);
-    let builder = builder
-        .with_safe_default_protocol_versions()
-        .expect("versions");
+    let builder = builder.with_protocol_versions(versions).expect("versions");
     let builder = builder.with_root_certificates(roots);
-    let config = match shown {
+    Arc::new(match shown {
         None => builder.with_no_client_auth(),
         Some((signer, name)) => {
             let (certificate, key) = signer.sign(name);
@@ -138,14 +162,7 @@ fn log_in_over<S: Read + Write>(
             chain.push(authority.der.clone());
             builder.with_client_auth_cert(chain, key).expect("a pair")
         }
-    };
-    let name = "localhost".try_into().expect("a name");
-    let session = ClientConnection::new(Arc::new(config), name).expect("a session");
-    let stream = StreamOwned::new(session, socket);
-    match shown {
-        Some(_) => Client::log_in(stream, "EXTERNAL", b""),
-        None => Client::log_in(stream, "PLAIN", b"\0guest\0guest"),
-    }
+    })
 }
 
 #[test]
@@ -171,6 +188,32 @@ fn a_certificate_is_a_login_if_the_right_authority_signed_it() {
         log_in(at, &stranger, Some((&authority, "guest"))).is_err(),
         "a node not trusted"
     );
+    node.shut_down();
+}
+
+#[test]
+fn who_must_show_a_certificate_shows_it_at_each_connection() {
+    let scratch = scratch("tls-again");
+    let authority = Authority::new();
+    let node = start(
+        scratch.path(),
+        Some(authority.write_files(scratch.path(), true)),
+    );
+    for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
+        let config = client_config(&authority, Some((&authority, "guest")), &[version]);
+        for _ in 0..2 {
+            let mut stream = session(connect(address(&node, true)), Arc::clone(&config));
+            stream
+                .conn
+                .complete_io(&mut stream.sock)
+                .expect("a session");
+            let kind = stream.conn.handshake_kind();
+            assert_eq!(kind, Some(HandshakeKind::Full), "{version:?}");
+            Client::log_in(stream, "EXTERNAL", b"")
+                .expect("let in")
+                .close();
+        }
+    }
     node.shut_down();
 }
 
