@@ -9,6 +9,8 @@ pub enum ClusterEvent {
     /// This node has seen what the cluster had agreed on when the connection asked for a read
     /// barrier, or will not in time.
     ReadBarrierPassed,
+    /// Other nodes have told anew what their clients have open of what is limited.
+    CountsRenewed,
     /// The cluster has carried out a change of the catalogue, or refused it.
     Executed {
         /// What [`Cluster::propose`](crate::Cluster::propose) said.

@@ -6,6 +6,7 @@ mod certificates;
 pub mod check;
 mod cluster;
 pub(crate) mod definitions;
+mod limited_counts;
 mod log;
 mod log_file;
 mod log_lines;
@@ -168,6 +169,8 @@ fn start_web(
     reports::answer_others(&node.broker, &app)
         .map_err(|error| format!("cannot start a thread: {error}"))?;
     alarms::follow_others(&node.broker)
+        .map_err(|error| format!("cannot start a thread: {error}"))?;
+    limited_counts::follow_others(&node.broker)
         .map_err(|error| format!("cannot start a thread: {error}"))?;
     let web = Web::start(app, config)?;
     // The ports are known by now, those that the system chose as well.

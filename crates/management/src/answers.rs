@@ -80,6 +80,7 @@ fn one(app: &App, question: Question) -> Value {
         Question::StreamConsumers => rows::own_consumers(app).into(),
         Question::Node { ranges } => overview::own_node(app, &ranges),
         Question::Memory => overview::own_memory(app),
+        Question::LimitedCounts => node.limited_counts(),
         Question::Overview { ranges } => overview::own_overview(app, &ranges),
         Question::Vhosts { only, ranges } => vhost_sums::own(app, only.as_deref(), &ranges),
         Question::Replica { queue } => queues::own_replica(app, QueueId(queue)),

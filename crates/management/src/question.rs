@@ -66,6 +66,8 @@ pub enum Question {
     },
     /// Where its memory is.
     Memory,
+    /// What its clients have open of users and virtual hosts that have a limit on it.
+    LimitedCounts,
     /// Its part of `/api/overview`.
     Overview {
         /// Over which time.
@@ -315,6 +317,7 @@ mod tests {
             },
             Question::close(ConnectionId(3), "because 7"),
             Question::Memory,
+            Question::LimitedCounts,
         ] {
             let sent = question.encode();
             assert_eq!(Question::decode(sent.as_bytes()), Some(question), "{sent}");

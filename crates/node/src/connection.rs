@@ -130,9 +130,9 @@ impl<S: Session> Connection<S> {
                 self.executed(id, result, now, env);
             }
             ConnectionEvent::LoginChecked(verdict) => self.login_checked(verdict, now, env),
-            ConnectionEvent::Cluster(ClusterEvent::ReadBarrierPassed) => {
-                self.retry_after_barrier(now, env)
-            }
+            ConnectionEvent::Cluster(
+                ClusterEvent::ReadBarrierPassed | ClusterEvent::CountsRenewed,
+            ) => self.look_again(now, env),
             ConnectionEvent::Stream(news) => self.stream_news(news, now, env),
             ConnectionEvent::Close(error) => {
                 self.finish_turn(now, env);

@@ -3,6 +3,7 @@
 use crate::certificate;
 use crate::env::Env;
 use crate::firehose::TraceOrigin;
+use crate::registry::LimitReached;
 use crate::route_publish::Sender;
 use leveret_amqp::RawTable;
 use leveret_auth::{Access, Credentials, Mechanism, Resource, Rights, sasl};
@@ -69,13 +70,11 @@ impl Login {
         connection: ConnectionId,
         name: &str,
         env: &E,
-    ) -> Result<(), ProtocolError> {
+    ) -> Result<(), LimitReached> {
         let catalogue = env.catalogue();
         if catalogue.vhost(name).is_none() {
-            return Err(ProtocolError::connection(
-                ReplyCode::NotAllowed,
-                format!("vhost {name} not found"),
-            ));
+            let why = format!("vhost {name} not found");
+            return Err(ProtocolError::connection(ReplyCode::NotAllowed, why).into());
         }
         name.clone_into(&mut self.vhost);
         self.rights = None;

@@ -381,6 +381,10 @@ pub const PUBLISHED_WAYS_MAX: usize = 512;
 pub const PUBLISHED_QUEUES_MAX: usize = 1_024;
 /// Such pairs and queues of all connections of a node together; further ones are not counted.
 pub const PUBLISHED_PLACES_NODE_MAX: usize = 131_072;
+/// Exclusive queues that go at once with their connection; further ones go while others are let in.
+pub const EXCLUSIVE_DELETED_AT_ONCE: usize = 64;
+/// Users, and virtual hosts, with limits of which a node tells the others how much they have open.
+pub const LIMITED_TOLD_MAX: usize = 10_000;
 /// Publishes that a remembered route gathers before they are added to the sums of the node.
 pub const PUBLISHED_GATHERED_MAX: u64 = 1_024;
 /// Samples of one figure in an answer: the age that is asked for, divided by the distance.
@@ -388,10 +392,15 @@ pub const SAMPLES_SHOWN_MAX: u64 = 500;
 /// Connections that are served at once at a port for HTTP or metrics. At the limit a new connection
 /// is still admitted: one of the address that has the most is closed for it.
 pub const HTTP_CONNECTIONS_MAX: usize = 1_024;
-/// Threads that carry out requests over HTTP.
+/// Threads that carry out requests over HTTP that only look at what there is.
 pub const HTTP_WORKERS_MAX: usize = 8;
-/// Threads that carry out requests over HTTP of one address at once: the others are left to others.
+/// Such threads for requests of one address at once: the others are left to others.
 pub const HTTP_WORKERS_OF_ADDRESS_MAX: usize = 6;
+/// Threads that carry out requests over HTTP that change something, and may wait for a disk, a
+/// queue's leader or the cluster.
+pub const HTTP_CHANGES_MAX: usize = 32;
+/// Such threads for requests of one address at once: the others are left to others.
+pub const HTTP_CHANGES_OF_ADDRESS_MAX: usize = 24;
 /// Rows of a list that are made at once at most, however short they are: between two pieces of an
 /// answer a worker does what others have asked.
 pub const HTTP_PIECE_ROWS: usize = 128;
@@ -447,6 +456,8 @@ pub const LIVE_ANSWER_BYTES_MAX: usize = 1024 * 1024;
 pub const LIVE_HELD_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Answers for who watches that are made at once: the other threads are for single requests.
 pub const LIVE_WORKERS_MAX: usize = 3;
+/// Of these, answers for one user.
+pub const LIVE_WORKERS_OF_USER_MAX: usize = 2;
 /// Characters of an HTTP `name` filter.
 pub const HTTP_FILTER_MAX: usize = 1_024;
 /// Changes by operators over HTTP that a node keeps to be looked at; older ones give way.
@@ -482,7 +493,9 @@ pub const QUEUE_SEARCH_MESSAGES_MAX: u64 = 5_000;
 /// Milliseconds after which a search in a queue says where to go on.
 pub const QUEUE_SEARCH_MS_MAX: u64 = 2_000;
 /// Searches that run on a node at once.
-pub const QUEUE_SEARCHES_MAX: usize = 2;
+pub const QUEUE_SEARCHES_MAX: usize = 4;
+/// Of these, one user's.
+pub const QUEUE_SEARCHES_OF_USER_MAX: usize = 2;
 /// Bytes of bodies after which one look at messages of a queue ends; the last of them may exceed
 /// it.
 pub const QUEUE_LOOK_BYTES: usize = 4 * 1024 * 1024;
@@ -697,6 +710,9 @@ pub const CLUSTER_NODES_MAX: usize = 64;
 pub const GROUP_MEMBERS_MAX: usize = 32;
 /// Bytes of one entry of a replicated log. Messages lie beside it and are not counted here.
 pub const ENTRY_BYTES_MAX: usize = 1024 * 1024;
+/// Bytes of one change of the catalogue, with the names and arguments of what it declares. An entry
+/// has it with the nodes that are up.
+pub const COMMAND_BYTES_MAX: usize = 1_000_000;
 /// Entries of one message between members of a group.
 pub const APPEND_ENTRIES_MAX: usize = 1_024;
 /// Bytes of one message between members of a group, with what lies beside its entries. A larger
@@ -989,6 +1005,8 @@ pub const TRACED_MESSAGES_MAX: usize = 1_024;
 const _: () = assert!(FRAME_BYTES_MAX >= FRAME_BYTES_PREAUTH_MAX);
 const _: () = assert!(FRAME_BYTES_PREAUTH_MAX >= FRAME_BYTES_MIN);
 const _: () = assert!(HTTP_WORKERS_OF_ADDRESS_MAX < HTTP_WORKERS_MAX);
+const _: () = assert!(LIVE_WORKERS_OF_USER_MAX < LIVE_WORKERS_MAX);
+const _: () = assert!(HTTP_CHANGES_OF_ADDRESS_MAX < HTTP_CHANGES_MAX);
 const _: () = assert!(LIVE_STREAMS_MAX < HTTP_CONNECTIONS_MAX);
 const _: () = assert!(LIVE_ANSWER_BYTES_MAX < LIVE_HELD_BYTES_MAX);
 const _: () = assert!(HTTP_BODIES_BYTES_MAX >= HTTP_DEFINITIONS_BYTES_MAX);
@@ -1014,7 +1032,7 @@ const _: () = assert!(
     "spans and lengths are 32 bits wide"
 );
 const _: () = assert!(
-    ENTRY_BYTES_MAX as u64 <= UNCOMMITTED_BYTES_MAX,
+    ENTRY_BYTES_MAX as u64 <= UNCOMMITTED_BYTES_MAX && COMMAND_BYTES_MAX < ENTRY_BYTES_MAX,
     "the library lets a first entry in, however large, but refuses the next"
 );
 const _: () = assert!(APPEND_BYTES_MAX <= UNCOMMITTED_BYTES_MAX);

@@ -12,7 +12,7 @@ pub(super) struct PendingRequests {
     pub(super) asked: Option<Asked>,
     /// What waits at the read barrier for a name that is not known, and whether that is passed.
     pub(super) retry: Option<Retry>,
-    pub(super) has_passed_barrier: bool,
+    pub(super) has_looked_again: bool,
 }
 
 /// What an operation waits for.

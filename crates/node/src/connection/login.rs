@@ -6,6 +6,7 @@ use super::retry::Retry;
 use crate::counters::add;
 use crate::env::{Env, LoginFrom};
 use crate::login::{NotLetIn, credentials};
+use crate::registry::LimitReached;
 use leveret_auth::{LoginCheck, Mechanism, Verdict, login_refused_text};
 use leveret_client::{LoginOutcome, Reply, Session};
 use leveret_types::{ChannelId, Now, ProtocolError, ReplyCode};
@@ -148,7 +149,8 @@ impl<S: Session> Connection<S> {
                 self.reply(now, Reply::Done);
             }
             Err(_) if self.is_stranger(name, env) && self.await_barrier(again, env) => {}
-            Err(error) => self.fail(now, error.at(10, 40)),
+            Err(refused) if self.await_counts(&refused, again(), env) => {}
+            Err(refused) => self.fail(now, refused.error.at(10, 40)),
         }
     }
 
@@ -180,7 +182,8 @@ impl<S: Session> Connection<S> {
                 add(&env.counters().channels_opened, 1);
                 self.reply(now, Reply::Done);
             }
-            Err(error) => {
+            Err(refused) if self.await_counts(&refused, Retry::OpenChannel(channel), env) => {}
+            Err(LimitReached { error, .. }) => {
                 tracing::debug!(%channel, "{error}");
                 self.fail(now, error.at(20, 10));
             }

@@ -8,6 +8,7 @@
 use super::Connection;
 use super::retry::Retry;
 use crate::env::Env;
+use crate::registry::LimitReached;
 use crate::run::Run;
 use leveret_client::Session;
 use leveret_types::{Now, ProtocolError, ReplyCode};
@@ -15,7 +16,7 @@ use leveret_types::{Now, ProtocolError, ReplyCode};
 impl<S: Session> Connection<S> {
     /// Whether a name that is not known may be known behind a read barrier.
     pub(super) fn may_await_barrier<E: Env>(&self, env: &E) -> bool {
-        !self.pending.has_passed_barrier && env.cluster().is_some()
+        !self.pending.has_looked_again && env.cluster().is_some()
     }
 
     /// Has something done again behind a read barrier, if one is worth it: nothing is to be
@@ -39,12 +40,29 @@ impl<S: Session> Connection<S> {
         error.code == ReplyCode::NotFound && self.await_barrier(retry, env)
     }
 
-    /// This node has seen what the cluster had agreed on.
-    pub(super) fn retry_after_barrier<E: Env>(&mut self, now: Now, env: &E) {
+    /// Has something done again that is refused because of what other nodes have open, once they
+    /// have told that anew: a client may have left there a moment ago. Nothing is to be answered
+    /// now then.
+    pub(super) fn await_counts<E: Env>(
+        &mut self,
+        refused: &LimitReached,
+        retry: Retry,
+        env: &E,
+    ) -> bool {
+        let may_change = refused.by_others && !self.pending.has_looked_again;
+        if may_change {
+            env.registry().await_counts(self.identity.id);
+            self.pending.retry = Some(retry);
+        }
+        may_change
+    }
+
+    /// This node has seen what the cluster had agreed on, or what other nodes have open.
+    pub(super) fn look_again<E: Env>(&mut self, now: Now, env: &E) {
         let Some(retry) = self.pending.retry.take() else {
             return;
         };
-        self.pending.has_passed_barrier = true;
+        self.pending.has_looked_again = true;
         match retry {
             Retry::Topology(operation) => self.topology(operation, now, env),
             Retry::Consume(consume) => self.consume(consume, now, env),
@@ -60,7 +78,8 @@ impl<S: Session> Connection<S> {
                 response,
             } => self.log_in(&mechanism, &response, now, env),
             Retry::OpenVhost(vhost) => self.open_vhost(&vhost, now, env),
+            Retry::OpenChannel(channel) => self.open_channel(channel, now, env),
         }
-        self.pending.has_passed_barrier = false;
+        self.pending.has_looked_again = false;
     }
 }

@@ -1,9 +1,10 @@
-//! What is done again once a connection has passed its read barrier.
+//! What is done again once this node knows what others do: behind a read barrier, or when others
+//! have told what their clients have open.
 
 use leveret_client::{Consume, Publish, Topology};
 use leveret_types::ChannelId;
 
-/// What is done again behind the read barrier.
+/// What is done again, once.
 #[derive(Debug)]
 pub(super) enum Retry {
     Topology(Topology),
@@ -20,4 +21,5 @@ pub(super) enum Retry {
         response: Vec<u8>,
     },
     OpenVhost(String),
+    OpenChannel(ChannelId),
 }

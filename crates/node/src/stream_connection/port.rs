@@ -2,6 +2,7 @@
 
 use super::Side;
 use crate::env::{ConnectionEvent, Env};
+use crate::registry::LimitReached;
 use leveret_auth::{Access, Resource};
 use leveret_queue_host::stream_events::StreamNews;
 use leveret_stream::Command;
@@ -86,7 +87,7 @@ impl<E: Env> Port for NodePort<'_, E> {
         let (connection, user) = (&side.identity.name, side.login.user_name());
         match entered {
             Ok(()) => tracing::info!(%connection, user, vhost, "stream connection opened"),
-            Err(error) => {
+            Err(LimitReached { error, .. }) => {
                 tracing::warn!(%connection, user, "stream connection refused: {}", error.text);
                 return false;
             }
