@@ -30,7 +30,7 @@ const RECALL_WORK: usize = 5_000;
 /// What an item costs beside what is counted where it is done, in units.
 const fn work_of(item: &Deferred) -> usize {
     match item {
-        Deferred::DeleteQueue { .. } => CHANGE_WORK,
+        Deferred::DeleteQueue { .. } | Deferred::DeleteExclusive(_) => CHANGE_WORK,
         Deferred::Recall { .. } => RECALL_WORK,
         Deferred::DeadLetter(_)
         | Deferred::Publish { .. }
@@ -76,6 +76,10 @@ fn carry_out<E: Env>(item: Deferred, scratch: &mut Scratch, run: &mut Run<'_, E>
         Deferred::DeleteQueue { queue, expired } => {
             run.release();
             delete_queue(queue, expired, run.now, run.env);
+        }
+        Deferred::DeleteExclusive(queue) => {
+            run.release();
+            delete_known(queue, run.now, run.env);
         }
         Deferred::Recall {
             queue,
@@ -282,6 +286,11 @@ fn delete_queue<E: Env>(queue: QueueId, expired: bool, now: Now, env: &E) {
     if !env.with_shard(now, shard, |shard| shard.is_unused(now, queue)) {
         return;
     }
+    delete_known(queue, now, env);
+}
+
+/// Deletes a queue, if it is there.
+fn delete_known<E: Env>(queue: QueueId, now: Now, env: &E) {
     let command = {
         let catalogue = env.catalogue();
         catalogue.queue(queue).map(QueueRecord::deletion)

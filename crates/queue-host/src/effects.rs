@@ -32,6 +32,8 @@ pub enum Deferred {
         /// Whether its lease is over.
         expired: bool,
     },
+    /// Delete a queue of a connection that is gone.
+    DeleteExclusive(QueueId),
     /// Route a message of the broker's own, or one whose delay is over, and settle it where it was
     /// kept.
     Publish {

@@ -5,6 +5,8 @@ use crate::env::{Env, Proposal};
 use crate::memory_permit;
 use leveret_client::Session;
 use leveret_metadata::{Catalogue, CatalogueError, Command};
+use leveret_queue_host::effects::Deferred;
+use leveret_types::limits::EXCLUSIVE_DELETED_AT_ONCE;
 use leveret_types::{Now, ProtocolError, QueueId};
 
 impl<S: Session> Connection<S> {
@@ -38,14 +40,20 @@ impl<S: Session> Connection<S> {
         if !std::mem::take(&mut self.has_exclusive) {
             return;
         }
-        let owned: Vec<Command> = {
+        let (owned, others): (Vec<Command>, Vec<QueueId>) = {
             let catalogue = env.catalogue();
-            catalogue
-                .exclusive_queues(self.identity.id)
-                .iter()
-                .map(|queue| queue.deletion())
-                .collect()
+            let owned = catalogue.exclusive_queues(self.identity.id);
+            let (first, others) = owned.split_at(owned.len().min(EXCLUSIVE_DELETED_AT_ONCE));
+            let others = others.iter().map(|queue| queue.id());
+            (
+                first.iter().map(|queue| queue.deletion()).collect(),
+                others.collect(),
+            )
         };
+        // Whoever has very many is gone, and others wait for this thread.
+        for queue in others {
+            env.defer(Deferred::DeleteExclusive(queue));
+        }
         for command in owned {
             // Nobody waits for the answer.
             if let Err(error) = env.propose(now, self.identity.id, &command) {

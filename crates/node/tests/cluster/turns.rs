@@ -3,7 +3,9 @@
 use crate::world::World;
 use leveret_node::Env as _;
 use leveret_types::NodeId;
-use leveret_types::limits::{LEFT_WORK_MAX, RUN_WORK_MAX, SOCKET_OUTPUT_BYTES_MAX, TURN_WORK_MAX};
+use leveret_types::limits::{
+    EXCLUSIVE_DELETED_AT_ONCE, LEFT_WORK_MAX, RUN_WORK_MAX, SOCKET_OUTPUT_BYTES_MAX, TURN_WORK_MAX,
+};
 
 const NODE: NodeId = NodeId(1);
 /// Queues that each message of these tests goes to, and what that costs at least and at most.
@@ -169,6 +171,36 @@ fn a_client_that_has_gone_leaves_no_more_to_do_than_is_done_for_one() {
     world.heard();
     world.say("b", "declare own passive");
     assert!(world.heard().contains("close 404"), "it is gone");
+}
+
+#[test]
+fn very_many_exclusive_queues_go_with_others_let_in_between() {
+    // What is done in a turn, in units, and what the end of a queue costs.
+    const IN_A_TURN: usize = EXCLUSIVE_DELETED_AT_ONCE + TURN_WORK_MAX / 500;
+    let mut world = World::new(1);
+    world.connect("a", NODE);
+    world.rest();
+    let exclusive = |world: &World| {
+        let catalogue = world.nodes[&NODE].env.catalogue();
+        catalogue.queues(None).count()
+    };
+    for count in [EXCLUSIVE_DELETED_AT_ONCE, 3 * IN_A_TURN] {
+        world.connect("owner", NODE);
+        world.rest();
+        for number in 0..count {
+            world.say("owner", &format!("declare q{number} exclusive"));
+        }
+        assert_eq!(exclusive(&world), count);
+        world.drop_client("owner");
+        let left = exclusive(&world);
+        let least = count.saturating_sub(2 * IN_A_TURN);
+        assert!(left >= least, "{left} of {count} are left behind a turn");
+        if count == EXCLUSIVE_DELETED_AT_ONCE {
+            assert_eq!(left, 0, "so many go at once");
+        }
+        world.pass(100);
+        assert_eq!(exclusive(&world), 0);
+    }
 }
 
 #[test]
