@@ -6,7 +6,7 @@ use leveret_metadata::{Definitions, UserDefinition};
 use rustix::fs::Mode;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// Permissions of users that are neither a file's owner nor in its group.
@@ -70,15 +70,21 @@ fn has_password(file: &Path) -> bool {
     definitions.users.iter().any(of)
 }
 
-/// Writes a file with something in it that is its user's alone. One that is there keeps its
-/// permissions.
+/// Writes a file with something in it that is its user's alone. One that is there keeps the
+/// permissions of its group; others lose theirs.
 ///
 /// # Errors
 /// If the system refuses.
 pub fn write_private(path: &Path, text: &str) -> io::Result<()> {
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(true).mode(0o600);
-    options.open(path)?.write_all(text.as_bytes())
+    let mut file = options.open(path)?;
+    let metadata = file.metadata()?;
+    let mode = metadata.mode() & 0o7777;
+    if metadata.is_file() && mode & OF_OTHERS != 0 {
+        file.set_permissions(fs::Permissions::from_mode(mode & !OF_OTHERS))?;
+    }
+    file.write_all(text.as_bytes())
 }
 
 /// The permissions of what is there; what is not exposes nothing.
@@ -105,7 +111,6 @@ fn keys(config: &Config) -> impl Iterator<Item = &Path> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn what_has_password_hashes_is_written_for_its_user_alone() {
@@ -114,8 +119,8 @@ mod tests {
         let _ = fs::remove_file(&path);
         write_private(&path, "long enough").expect("written");
         assert_eq!(mode(&path).map(|mode| mode & 0o077), Some(0));
-        // Who has let others in wants that.
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).expect("its own");
+        // Who has let a group in wants that; everybody is let in by what made an older file.
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).expect("its own");
         write_private(&path, "short").expect("written");
         assert_eq!(mode(&path), Some(0o640));
         assert_eq!(fs::read_to_string(&path).expect("text"), "short");

@@ -22,6 +22,7 @@ use leveret_types::{
     ConnectionId, FieldTable, LatencyCounts, MESSAGE_SIZES, NodeId, ProtocolError, QueueId,
     RaftCounts,
 };
+use serde_json::Value;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -613,6 +614,10 @@ pub enum Taken {
 pub struct Get {
     /// How many at most.
     pub count: u32,
+    /// Bytes of each body that are wanted.
+    pub shown: usize,
+    /// No further one is got when so many bytes have been.
+    pub bytes: usize,
     /// What becomes of them.
     pub then: AfterGet,
 }
@@ -641,8 +646,10 @@ pub struct Got {
     pub remaining: u64,
     /// Properties by RabbitMQ's names.
     pub properties: FieldTable,
-    /// Body.
+    /// Body, or as much of it as was wanted.
     pub payload: Vec<u8>,
+    /// Bytes of the whole body.
+    pub body_bytes: usize,
 }
 
 /// A message that was looked at.
@@ -765,6 +772,11 @@ pub trait Running: Send + Sync + 'static {
     /// Where the node's memory is.
     fn memory(&self) -> MemoryStats {
         MemoryStats::default()
+    }
+    /// What its clients have open of users and virtual hosts that have a limit on it, as another
+    /// node of its kind reads it.
+    fn limited_counts(&self) -> Value {
+        Value::Null
     }
     /// Says of each queue that is led here its figures, in no order, but for tags of consumers. Few
     /// are copied at a time.

@@ -14,12 +14,13 @@ use crate::http::listeners::Way;
 use crate::http::rate_limit::RateLimit;
 use crate::http::reply::ApiError;
 use crate::http::router::Found;
+use crate::http::workers::Workers;
 use crate::kept_changes::Changes;
 use crate::metrics::SharedTable;
 use base64::Engine;
 use leveret_types::limits::{LOGIN_FAILURE_DELAY_MS, METRICS_SCRAPES_MAX};
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::{Semaphore, oneshot};
@@ -80,12 +81,14 @@ pub struct App {
     pub(crate) origins: Origins,
     /// How many requests one may send.
     pub(crate) rate_limit: RateLimit,
-    /// Searches in queues that run.
-    pub(crate) searches: AtomicUsize,
+    /// Searches in queues that run, by who has begun them.
+    pub(crate) searches: Mutex<Vec<String>>,
     /// What scrapes of all queues share.
     pub(crate) queue_table: SharedTable,
     /// Scrapes that may be worked on besides those that are.
     pub(crate) scrapes: Arc<Semaphore>,
+    /// Who carries out requests.
+    pub(crate) workers: Workers,
     /// How long the answer to a failed login is held back.
     pub(crate) failure_delay: Duration,
     pub(crate) rates: AllRates,
@@ -114,9 +117,10 @@ impl App {
             session_minutes: 0,
             origins: Origins::default(),
             rate_limit: RateLimit::new(0),
-            searches: AtomicUsize::new(0),
+            searches: Mutex::default(),
             queue_table: SharedTable::default(),
             scrapes: Arc::new(Semaphore::new(METRICS_SCRAPES_MAX)),
+            workers: Workers::of_node(),
             failure_delay: Duration::from_millis(LOGIN_FAILURE_DELAY_MS),
             rates: AllRates::default(),
             logins: Arc::default(),

@@ -317,6 +317,8 @@ pub fn aliveness(call: &Call<'_>) -> Answer {
     let routed = node.publish(actor, vhost, message)? == Taken::ByAll;
     let get = Get {
         count: 1,
+        shown: usize::MAX,
+        bytes: usize::MAX,
         then: AfterGet::Accept,
     };
     let got = node.get(actor, vhost, QUEUE, get)?;

@@ -15,3 +15,4 @@ pub(crate) mod reply;
 pub(crate) mod router;
 pub(crate) mod server;
 pub(crate) mod slow_reader;
+pub(crate) mod workers;

@@ -23,7 +23,7 @@ use crate::routes::ROUTES;
 use bytes::Bytes;
 use leveret_types::limits::{
     LIVE_ANSWER_BYTES_MAX, LIVE_APART_MS, LIVE_HELD_BYTES_MAX, LIVE_PERIOD_MS, LIVE_TOO_LARGE_MS,
-    LIVE_WORKERS_MAX,
+    LIVE_WORKERS_MAX, LIVE_WORKERS_OF_USER_MAX,
 };
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -48,9 +48,17 @@ const NOT_LIVE: [&str; 10] = [
 ];
 
 /// The same of paths that end so: messages are read from disk.
-const NOT_LIVE_ENDS: [&str; 2] = ["/messages", "/search"];
+const NOT_LIVE_ENDS: [&str; 3] = ["/messages", "/search", "/unacked"];
 
 impl Watcher {
+    /// The user's name; none of an operator who needs no user.
+    fn name(&self) -> &str {
+        match self {
+            Self::Operator => "",
+            Self::User { name, .. } => name,
+        }
+    }
+
     /// What it may.
     fn who(&self) -> Who {
         match self {
@@ -144,6 +152,8 @@ impl Drop for Held {
 pub(crate) struct Live {
     watches: Mutex<BTreeMap<Key, Weak<Watch>>>,
     workers: Semaphore,
+    /// What of these each user may have: whose answers take long holds up no others'.
+    of_users: Mutex<BTreeMap<String, Weak<Semaphore>>>,
     held_bytes: AtomicUsize,
 }
 
@@ -196,6 +206,7 @@ impl Live {
         Arc::new(Self {
             watches: Mutex::default(),
             workers: Semaphore::new(LIVE_WORKERS_MAX),
+            of_users: Mutex::default(),
             held_bytes: AtomicUsize::new(0),
         })
     }
@@ -231,11 +242,29 @@ impl Live {
         watch
     }
 
+    /// What a watcher's user may have of the workers, all that it watches together.
+    fn turns_of(&self, watcher: &Watcher) -> Arc<Semaphore> {
+        // Whole values are stored.
+        let of_users = self.of_users.lock();
+        let mut of_users = of_users.unwrap_or_else(PoisonError::into_inner);
+        of_users.retain(|_, turns| turns.strong_count() > 0);
+        let name = watcher.name();
+        if let Some(turns) = of_users.get(name).and_then(Weak::upgrade) {
+            return turns;
+        }
+        let turns = Arc::new(Semaphore::new(LIVE_WORKERS_OF_USER_MAX));
+        of_users.insert(name.to_owned(), Arc::downgrade(&turns));
+        turns
+    }
+
     /// Answers a path again and again, until nobody watches it.
     async fn answer_on(self: Arc<Self>, app: Arc<App>, key: Key, watch: Weak<Watch>) {
+        let turns = self.turns_of(&key.watcher);
         loop {
+            // Neither is ever closed.
+            let turn = turns.acquire().await;
             let worker = self.workers.acquire().await;
-            let (Ok(worker), Some(watched)) = (worker, watch.upgrade()) else {
+            let Some(watched) = watch.upgrade() else {
                 break;
             };
             let begun = Instant::now();
@@ -243,7 +272,7 @@ impl Live {
                 let (live, app, key) = (Arc::clone(&self), Arc::clone(&app), key.clone());
                 tokio::task::spawn_blocking(move || live.answer(&app, &key)).await
             };
-            drop(worker);
+            drop((worker, turn));
             // The node is stopping.
             let Ok(content) = made else { break };
             let pause = match content {

@@ -17,12 +17,12 @@ use crate::sought::Sought;
 use crate::unacked::{self, Look};
 use leveret_types::limits::{
     HTTP_BODY_BYTES_MAX, QUEUE_LOOK_MESSAGES_MAX, QUEUE_SEARCH_MESSAGES_MAX, QUEUE_SEARCH_MS_MAX,
-    QUEUE_SEARCHES_MAX,
+    QUEUE_SEARCHES_MAX, QUEUE_SEARCHES_OF_USER_MAX,
 };
 use leveret_types::{FieldTable, FieldValue, ReplyCode};
 use regex::bytes::Regex;
 use serde_json::{Value, json};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 type Answer = Result<Reply, ApiError>;
@@ -133,25 +133,42 @@ fn text_of(value: &Value) -> String {
 }
 
 /// One that searches, until it is dropped.
-struct Turn<'a>(&'a AtomicUsize);
+struct Turn<'a> {
+    running: &'a Mutex<Vec<String>>,
+    who: &'a str,
+}
 
 impl<'a> Turn<'a> {
-    fn of(app: &'a App) -> Result<Self, ApiError> {
-        let searches = &app.searches;
-        let turn = Self(searches);
-        match searches.fetch_add(1, Ordering::Relaxed) >= QUEUE_SEARCHES_MAX {
-            true => {
-                let reason = format!("{QUEUE_SEARCHES_MAX} searches run at this node: try again");
-                Err(ApiError::TooMany(reason, 1))
-            }
-            false => Ok(turn),
+    /// A turn of somebody's, if others and their own leave room for it.
+    fn of(running: &'a Mutex<Vec<String>>, who: &'a str) -> Result<Self, ApiError> {
+        let mut all = Self::all(running);
+        let own = all.iter().filter(|name| *name == who).count();
+        let too_many = match (own, all.len()) {
+            (QUEUE_SEARCHES_OF_USER_MAX.., _) => Some((own, "of yours ")),
+            (_, QUEUE_SEARCHES_MAX..) => Some((all.len(), "")),
+            _ => None,
+        };
+        if let Some((count, whose)) = too_many {
+            let reason = format!("{count} searches {whose}run at this node: try again");
+            return Err(ApiError::TooMany(reason, 1));
         }
+        all.push(who.to_owned());
+        drop(all);
+        Ok(Self { running, who })
+    }
+
+    fn all(running: &Mutex<Vec<String>>) -> MutexGuard<'_, Vec<String>> {
+        // Each change is whole before anything can panic.
+        running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        let mut all = Self::all(self.running);
+        if let Some(at) = all.iter().position(|name| name == self.who) {
+            all.swap_remove(at);
+        }
     }
 }
 
@@ -170,7 +187,7 @@ pub fn search(call: &Call<'_>) -> Answer {
     let truncate = number(call, "truncate", 0, HTTP_BODY_BYTES_MAX as u64)?;
     let sought = Sought::of(&call.query);
     let wanted = Wanted::of(&sought)?;
-    let _turn = Turn::of(call.app)?;
+    let _turn = Turn::of(&call.app.searches, call.who.name())?;
     let over = Instant::now() + Duration::from_millis(QUEUE_SEARCH_MS_MAX);
     if call.query.flag("unacked") {
         let look = Look {
@@ -263,6 +280,23 @@ mod tests {
     use crate::api::Got;
     use crate::http::input::Query;
 
+    #[test]
+    fn so_many_search_at_once_and_of_one_user_fewer() {
+        let running = Mutex::default();
+        let mut turns = Vec::new();
+        for _ in 0..QUEUE_SEARCHES_OF_USER_MAX {
+            turns.push(Turn::of(&running, "one").expect("a turn"));
+        }
+        assert!(Turn::of(&running, "one").is_err());
+        for _ in QUEUE_SEARCHES_OF_USER_MAX..QUEUE_SEARCHES_MAX {
+            turns.push(Turn::of(&running, "other").expect("others have theirs"));
+        }
+        assert!(Turn::of(&running, "third").is_err(), "one more");
+        turns.pop();
+        assert!(Turn::of(&running, "third").is_ok());
+        assert!(Turn::of(&running, "one").is_err());
+    }
+
     fn message(key: &str, headers: FieldTable, body: &str) -> LookedAt {
         LookedAt {
             fingerprint: 0,
@@ -274,6 +308,7 @@ mod tests {
                 remaining: 0,
                 properties: FieldTable::from([("headers", FieldValue::Table(headers))]),
                 payload: body.as_bytes().to_vec(),
+                body_bytes: body.len(),
             },
         }
     }

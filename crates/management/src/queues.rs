@@ -286,10 +286,17 @@ pub fn get(call: &Call<'_>) -> Answer {
         Some(_) => usize::try_from(body.integer_or("truncate", 0)?).unwrap_or(0),
         None => usize::MAX,
     };
-    let get = Get { count, then };
+    // What is not shown is not got: it would be gone unseen.
+    let get = Get {
+        count,
+        shown: truncate,
+        bytes: GET_BYTES_MAX,
+        then,
+    };
     let (vhost, name) = (call.param(0), call.param(1));
     let got = call.app.node().get(call.who.actor(), vhost, name, get)?;
-    let mut left = GET_BYTES_MAX;
+    // The last one may exceed it.
+    let mut left = usize::MAX;
     let items = got
         .iter()
         .map(|m| got_json(m, is_base64, truncate, &mut left));
@@ -346,7 +353,7 @@ fn got_json(got: &Got, is_base64: bool, truncate: usize, left: &mut usize) -> Va
         "message_count": got.remaining,
         "properties": json_of(&got.properties),
         "payload": payload,
-        "payload_bytes": got.payload.len(),
+        "payload_bytes": got.body_bytes,
         "payload_encoding": encoding,
     })
 }

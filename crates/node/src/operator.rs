@@ -270,8 +270,19 @@ impl Published {
     }
 }
 
-/// Takes one message out of a queue for `subscription`, with how many are left behind it. `Err`
-/// while it is being read from disk: ask again.
+/// What a queue has for who gets one message.
+#[derive(Debug)]
+pub enum GotOne {
+    /// A message, and how many are left behind it.
+    Message(Delivery, u64),
+    /// It is empty, or gone.
+    Nothing,
+    /// It has no leader that answers.
+    Unavailable,
+}
+
+/// Takes one message out of a queue for `subscription`. `Err` while it is being read from disk: ask
+/// again.
 ///
 /// # Errors
 /// See above.
@@ -280,13 +291,14 @@ pub fn get<E: Env>(
     subscription: ConsumerId,
     now: Now,
     env: &E,
-) -> Result<Option<(Delivery, u64)>, Pending> {
+) -> Result<GotOne, Pending> {
     let outcome = env.with_shard(now, env.shard_of(queue), |shard| {
         shard.get(now, queue, subscription, None, false)
     });
     match outcome {
-        GetOutcome::Message(delivery, left) => Ok(Some((delivery, left))),
-        GetOutcome::Empty | GetOutcome::Gone | GetOutcome::Unavailable => Ok(None),
+        GetOutcome::Message(delivery, left) => Ok(GotOne::Message(delivery, left)),
+        GetOutcome::Empty | GetOutcome::Gone => Ok(GotOne::Nothing),
+        GetOutcome::Unavailable => Ok(GotOne::Unavailable),
         GetOutcome::Pending => Err(Pending),
     }
 }

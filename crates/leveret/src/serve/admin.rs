@@ -10,7 +10,7 @@ mod streams;
 pub use moves::Moves;
 
 use super::log::Logs;
-use super::{cluster, reports};
+use super::{cluster, limited_counts, reports};
 use crate::config::{Config, LogLevel};
 use leveret_auth::password::SALT_BYTES_GIVEN;
 use leveret_auth::{Access, LoginCheck, Verdict};
@@ -36,6 +36,7 @@ use leveret_shell::node::{Which, close_connection, set_listening, some_connectio
 use leveret_shell::timers_and_alarms::{TimersAndAlarms, Watermarks};
 use leveret_stream::Reference;
 use leveret_types::{ConnectionId, NodeId, ProtocolError, QueueId, ReplyCode, ShardId};
+use serde_json::Value;
 use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, OnceLock};
@@ -249,6 +250,10 @@ impl Running for Admin {
 
     fn memory(&self) -> MemoryStats {
         self.memory_stats()
+    }
+
+    fn limited_counts(&self) -> Value {
+        limited_counts::answer(&self.broker)
     }
 
     fn broker_stats(&self) -> BrokerStats {

@@ -1,6 +1,7 @@
 //! Messages between operators, who name properties, and the node, which keeps them as bytes.
 
 use leveret_amqp::{Properties, TableBuilder};
+use leveret_client::Delivery;
 use leveret_management::api::{Got, Publish};
 use leveret_types::message::MessageSummary;
 use leveret_types::{FieldTable, FieldValue, Message, MessageParts, Now, ProtocolError, ReplyCode};
@@ -58,14 +59,46 @@ pub fn from_operator(publish: &Publish, now: Now) -> Result<Message, ProtocolErr
 
 /// A message as an operator sees it.
 pub fn to_operator(message: &Message, redelivered: bool, remaining: u64) -> Got {
+    part_of(message, redelivered, remaining, usize::MAX)
+}
+
+fn part_of(message: &Message, redelivered: bool, remaining: u64, body_bytes_max: usize) -> Got {
+    let body = message.body();
     Got {
         exchange: String::from_utf8_lossy(message.exchange()).into_owned(),
         routing_key: String::from_utf8_lossy(message.routing_key()).into_owned(),
         redelivered,
         remaining,
         properties: leveret_node::properties::by_name(message),
-        payload: message.body().to_vec(),
+        payload: body[..body.len().min(body_bytes_max)].to_vec(),
+        body_bytes: body.len(),
     }
+}
+
+/// A message that was got, behind which so many are left: so much of its body.
+pub fn shown(delivery: &Delivery, left: u64, body_bytes_max: usize) -> Got {
+    part_of(
+        &delivery.message,
+        delivery.redelivered,
+        left,
+        body_bytes_max,
+    )
+}
+
+/// A message of nothing, for the place of one that need not be held.
+pub fn nothing() -> Message {
+    let parts = MessageParts {
+        exchange: &[],
+        routing_key: &[],
+        properties: &[],
+        body: &[],
+    };
+    Message::from_parts(parts, MessageSummary::default())
+}
+
+/// Bytes that it holds, about.
+pub fn bytes_of(got: &Got) -> usize {
+    got.payload.len() + got.properties.weight() + got.exchange.len() + got.routing_key.len()
 }
 
 /// Properties by RabbitMQ's names.

@@ -153,14 +153,17 @@ impl Sender<'_> {
         let agent = self.agent();
         let is_old = agent.starts_with("Mozilla/") && !agent.contains("PowerShell/");
         let is_judged = is_old || self.is_of_a_page();
-        let Some(kind) = self.text(&CONTENT_TYPE).filter(|_| is_judged) else {
-            return Ok(());
+        // Only these two have been compared with what this node is.
+        let is_own = self.headers.contains_key(ORIGIN) || self.headers.contains_key(SEC_FETCH_SITE);
+        let kind = match self.text(&CONTENT_TYPE) {
+            Some(kind) if is_judged => kind,
+            // Pages may send what has no type as well.
+            None if is_old && !is_own && *self.method == Method::POST && !self.is_script() => "",
+            _ => return Ok(()),
         };
         let kind = kind.split(';').next().unwrap_or_default().trim();
         let is = |wanted: &str| kind.eq_ignore_ascii_case(wanted);
         let imports = ["/api/definitions", "/api/all-configuration"];
-        // Only these two have been compared with what this node is.
-        let is_own = self.headers.contains_key(ORIGIN) || self.headers.contains_key(SEC_FETCH_SITE);
         let is_upload = is_own && imports.iter().any(|of| self.path.starts_with(of));
         let permitted = is("application/json")
             || is("multipart/form-data") && is_upload
@@ -348,6 +351,18 @@ mod tests {
             }
             let headers = format!("host: mq; {mark}; content-type: application/json");
             assert_eq!(judge("POST", "/api/users/u", false, &headers), Ok(()));
+        }
+        // Nor what is of no type, unless a script says that it asks, which no other page's may.
+        let old = "host: mq; user-agent: Mozilla/5.0 (X11)";
+        assert!(judge("POST", "/api/definitions", false, old).is_err());
+        for (method, more) in [
+            ("POST", "; x-requested-with: XMLHttpRequest"),
+            ("POST", "; sec-fetch-site: same-origin"),
+            ("DELETE", ""),
+        ] {
+            let headers = format!("{old}{more}");
+            let judged = judge(method, "/api/rebalance/queues", false, &headers);
+            assert_eq!(judged, Ok(()), "{method} {headers}");
         }
     }
 

@@ -5,6 +5,7 @@
 //! that no address can keep another one out.
 
 use crate::http::body_memory::Bodies;
+use crate::http::workers::{Errand, Place, Workers};
 use leveret_auth::network_of;
 use leveret_types::limits::{
     HTTP_CONNECTIONS_MAX, HTTP_HELD_BYTES_MAX, HTTP_UNREAD_GRACE_MS, HTTP_WORKERS_MAX,
@@ -39,7 +40,7 @@ struct Taken {
 /// What a network may have at once, all of its connections together.
 #[derive(Clone, Debug)]
 struct Share {
-    workers: Arc<Semaphore>,
+    workers: Workers,
     /// Lists that are put in order, whether a worker works for them or is awaited.
     orders: Arc<Semaphore>,
 }
@@ -47,7 +48,7 @@ struct Share {
 impl Share {
     fn new() -> Self {
         Self {
-            workers: Arc::new(Semaphore::new(HTTP_WORKERS_OF_ADDRESS_MAX)),
+            workers: Workers::of_network(),
             orders: Arc::new(Semaphore::new(HTTP_WORKERS_OF_ADDRESS_MAX)),
         }
     }
@@ -210,11 +211,10 @@ pub(crate) struct OrderPermit {
 }
 
 impl ConnectionPermit {
-    /// Waits until the peer's address may have one more worker, and has it until what is answered
-    /// is dropped. So some workers are left to others, however much one address asks for.
-    pub(crate) async fn worker(&self) -> Option<OwnedSemaphorePermit> {
-        // It is never closed.
-        Arc::clone(&self.share.workers).acquire_owned().await.ok()
+    /// Waits until the peer's address may have one more worker for this, and has it until what is
+    /// answered is dropped. So some workers are left to others, however much one address asks for.
+    pub(crate) async fn worker(&self, errand: Errand) -> Place {
+        self.share.workers.place(errand).await
     }
 
     /// Waits until one more list may be put in order for the peer's address, and at the port. It
@@ -297,6 +297,7 @@ impl Drop for Held {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::pin::pin;
     use std::task::{Context, Poll, Waker};
     use tokio::sync::oneshot::error::TryRecvError;
 
@@ -320,20 +321,25 @@ mod tests {
     fn an_address_has_its_workers_and_not_one_more_and_others_have_theirs() {
         let limiter = ConnectionLimiter::with_bounds(10, 10);
         let permit = |from: &str| limiter.admit(address(from)).0;
-        let worker =
-            |permit: &ConnectionPermit| Arc::clone(&permit.share.workers).try_acquire_owned();
+        let worker = |permit: &ConnectionPermit| {
+            let place = pin!(permit.worker(Errand::Look));
+            match place.poll(&mut Context::from_waker(Waker::noop())) {
+                Poll::Ready(place) => place,
+                Poll::Pending => None,
+            }
+        };
         let (first, second, other) = (permit("10.0.0.1"), permit("10.0.0.1"), permit("10.0.0.2"));
         let mut taken = Vec::new();
         for _ in 0..HTTP_WORKERS_OF_ADDRESS_MAX {
             taken.push(worker(&first).expect("there are so many"));
         }
         assert!(
-            worker(&second).is_err(),
+            worker(&second).is_none(),
             "all connections of an address share"
         );
-        assert!(worker(&other).is_ok());
+        assert!(worker(&other).is_some());
         taken.pop();
-        assert!(worker(&second).is_ok());
+        assert!(worker(&second).is_some());
     }
 
     #[test]

@@ -14,11 +14,12 @@ use crate::http::handshakes::HandshakeThreads;
 use crate::http::listeners::{
     self, Bound, Endpoint, ListenAddress, Listener, Open, Service, Stream, Way,
 };
-use crate::http::reply::{ApiError, Reply};
+use crate::http::reply::{ApiError, Reply, Unfinished};
 use crate::http::router;
 use crate::http::slow_reader::Paced;
+use crate::http::workers::{Errand, Place, THREADS_MAX, Workers};
 use crate::live::stream::Streams;
-use crate::live::subject::LIVE_PATH;
+use crate::live::subject::{LIVE_PATH, Wanted};
 use crate::metrics;
 use crate::overview;
 use crate::priority::let_clients_go_first;
@@ -32,7 +33,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use leveret_auth::Origin;
 use leveret_types::limits::{
     HTTP_BODY_BYTES_MAX, HTTP_DEFINITIONS_BYTES_MAX, HTTP_FIRST_BYTE_MS_MAX, HTTP_HEAD_BYTES_MAX,
-    HTTP_LOGIN_BYTES_MAX, HTTP_WORKERS_MAX, TLS_HANDSHAKE_MS_MAX,
+    HTTP_LOGIN_BYTES_MAX, TLS_HANDSHAKE_MS_MAX,
 };
 use serde_json::Value;
 use std::convert::Infallible;
@@ -87,7 +88,7 @@ impl Server {
         }
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
-            .max_blocking_threads(HTTP_WORKERS_MAX)
+            .max_blocking_threads(THREADS_MAX)
             .thread_keep_alive(Duration::from_secs(10))
             .thread_name("http-worker")
             .on_thread_start(let_clients_go_first)
@@ -244,6 +245,41 @@ where
 
 type HttpResponse = Response<Content>;
 
+/// What a request comes to.
+enum Answered {
+    /// An answer, made as far as its first piece.
+    Whole(HttpResponse),
+    /// Events, from now on.
+    Live(Wanted),
+}
+
+/// A turn of the work for a request is over.
+enum Turned {
+    /// There is more to do.
+    Unfinished(Unfinished),
+    /// That was the last one.
+    Answered(Answered),
+}
+
+/// How an answer is made of what the work has found.
+#[derive(Clone)]
+struct Made {
+    /// What the client has already, by entity tags.
+    known: Option<String>,
+    encoding: Encoding,
+}
+
+impl Made {
+    /// Must be called where work may take its time.
+    fn of(&self, reply: Reply) -> Turned {
+        match reply.unless_known(self.known.as_deref()) {
+            Reply::Unfinished(rest) => Turned::Unfinished(rest),
+            Reply::Live(wanted) => Turned::Answered(Answered::Live(wanted)),
+            reply => Turned::Answered(Answered::Whole(respond(Ok(reply), self.encoding))),
+        }
+    }
+}
+
 async fn answer(client: Client, request: Request<Incoming>) -> HttpResponse {
     let Client {
         app,
@@ -282,24 +318,22 @@ async fn answer(client: Client, request: Request<Incoming>) -> HttpResponse {
         Service::Metrics => Arc::clone(&app.scrapes).acquire_owned().await.ok(),
         Service::Api => None,
     };
-    let result = match (checked, service) {
+    let answered = match (checked, service) {
         (Err(error), _) => Err(error),
         (Ok(()), Service::Api) => {
-            match api(Arc::clone(&app), (peer, way), request, &permit).await {
-                Ok(Reply::Live(wanted)) => streams.begin(&app, &wanted, (peer, &permit)),
-                other => other,
+            match api(Arc::clone(&app), (peer, way), request, &permit, encoding).await {
+                Ok(Answered::Live(wanted)) => {
+                    let events = streams.begin(&app, &wanted, (peer, &permit));
+                    events.map(|events| respond(Ok(events), Encoding::Plain))
+                }
+                Ok(Answered::Whole(response)) => Ok(response),
+                Err(error) => Err(error),
             }
         }
-        (Ok(()), Service::Metrics) => scrape(app, request).await,
+        (Ok(()), Service::Metrics) => scrape(app, request, encoding).await,
     };
-    let worker = permit.worker().await;
-    let made = blocking(move || {
-        let _worker = worker;
-        Ok(respond(result, encoding))
-    })
-    .await;
     drop(turn);
-    let mut response = made.unwrap_or_else(|error| respond(Err(error), Encoding::Plain));
+    let mut response = answered.unwrap_or_else(|error| respond(Err(error), Encoding::Plain));
     let methods = response.headers().get(header::ALLOW);
     let methods = methods.filter(|_| is_question).cloned();
     for (name, value) in origins.origins.headers(&headers, methods.as_ref()) {
@@ -394,12 +428,16 @@ async fn api(
     (peer, way): (IpAddr, Way),
     request: Request<Incoming>,
     permit: &ConnectionPermit,
-) -> Result<Reply, ApiError> {
+    encoding: Encoding,
+) -> Result<Answered, ApiError> {
     let (head, body) = request.into_parts();
     let found = match router::find(ROUTES, head.method.as_str(), head.uri.path()) {
         // Which methods there are is no secret.
         Err(ApiError::MethodNotAllowed(methods)) if head.method == Method::OPTIONS => {
-            return Ok(Reply::Methods(methods));
+            return Ok(Answered::Whole(respond(
+                Ok(Reply::Methods(methods)),
+                encoding,
+            )));
         }
         found => found?,
     };
@@ -450,6 +488,7 @@ async fn api(
         _ => who,
     };
     permit.set_waiting(true);
+    let workers = app.workers.clone();
     let order = Order::of(&query, None);
     let is_ordered = order.field.is_some() && !order.is_by_name();
     let first = move || {
@@ -466,39 +505,53 @@ async fn api(
         };
         changes::answer(&call, &found, head.uri.path())
     };
-    let reply = work(permit, is_ordered, first).await;
+    let workers = (workers, Errand::of(&head.method));
+    let made = Made { known, encoding };
+    let answered = work(permit, workers, (is_ordered, made), first).await;
     permit.set_waiting(false);
-    let reply = slow_to_refuse(reply, delay).await?;
-    Ok(reply.unless_known(known.as_deref()))
+    slow_to_refuse(answered, delay).await
 }
 
-/// Carries out a request, turn by turn. Others have a worker between two turns.
+/// Carries out a request, turn by turn. Others have a worker between two turns. The answer is made
+/// in the last one: what was found does not wait for another, in nobody's count.
 async fn work(
     permit: &ConnectionPermit,
-    is_ordered: bool,
+    (workers, errand): (Workers, Errand),
+    (is_ordered, made): (bool, Made),
     first: impl FnOnce() -> Result<Reply, ApiError> + Send + 'static,
-) -> Result<Reply, ApiError> {
+) -> Result<Answered, ApiError> {
     let _order = match is_ordered {
         true => Some(permit.order().await),
         false => None,
     };
-    let mut reply = turn(permit, first).await;
-    while let Ok(Reply::Unfinished(rest)) = reply {
-        reply = turn(permit, move || rest.go_on()).await;
+    let place = worker(&workers, permit, errand).await;
+    let mut turned = turn(place, made.clone(), first).await?;
+    loop {
+        let rest = match turned {
+            Turned::Unfinished(rest) => rest,
+            Turned::Answered(answered) => return Ok(answered),
+        };
+        let place = worker(&workers, permit, errand).await;
+        turned = turn(place, made.clone(), move || rest.go_on()).await?;
     }
-    reply
 }
 
-/// Works as soon as there is a worker for the peer's address: whoever has waited longest has it.
+/// Waits for a worker, of those that the peer's address may have and of all.
+async fn worker(workers: &Workers, permit: &ConnectionPermit, errand: Errand) -> (Place, Place) {
+    let of_network = permit.worker(errand).await;
+    (of_network, workers.place(errand).await)
+}
+
+/// Works as long as it has this worker.
 async fn turn(
-    permit: &ConnectionPermit,
+    worker: (Place, Place),
+    made: Made,
     work: impl FnOnce() -> Result<Reply, ApiError> + Send + 'static,
-) -> Result<Reply, ApiError> {
-    let worker = permit.worker().await;
+) -> Result<Turned, ApiError> {
     blocking(move || {
         // Whoever hangs up meanwhile has it until the work is done.
         let _worker = worker;
-        work()
+        Ok(made.of(work()?))
     })
     .await
 }
@@ -572,7 +625,11 @@ fn body_bytes_max(path: &str, who: &Who) -> usize {
     }
 }
 
-async fn scrape(app: Arc<App>, request: Request<Incoming>) -> Result<Reply, ApiError> {
+async fn scrape(
+    app: Arc<App>,
+    request: Request<Incoming>,
+    encoding: Encoding,
+) -> Result<HttpResponse, ApiError> {
     let method = request.method().as_str();
     if method != "GET" && method != "HEAD" {
         return Err(ApiError::MethodNotAllowed("GET".to_owned()));
@@ -581,10 +638,8 @@ async fn scrape(app: Arc<App>, request: Request<Incoming>) -> Result<Reply, ApiE
     let query = request.uri().query().unwrap_or_default().to_owned();
     blocking(move || {
         let pieces = metrics::page(&app, &path, &query)?;
-        Ok(Reply::Pieces(
-            "text/plain; version=0.0.4; charset=utf-8",
-            pieces,
-        ))
+        const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
+        Ok(respond(Ok(Reply::Pieces(TEXT, pieces)), encoding))
     })
     .await
 }

@@ -130,7 +130,7 @@ fn message_json(message: &StreamMessage, left: &mut usize) -> Value {
                 "routing_key": got.routing_key,
                 "properties": json_of(&got.properties),
                 "payload": payload,
-                "payload_bytes": got.payload.len(),
+                "payload_bytes": got.body_bytes,
                 "payload_encoding": encoding,
             })
         }

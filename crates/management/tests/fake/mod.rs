@@ -61,6 +61,8 @@ pub struct Fake {
     pub most_at_once: AtomicU64,
     /// Whoever asks for records of queues comes by it.
     pub gate: Gate,
+    /// Shut where the cluster has no majority.
+    pub change_gate: Gate,
     pub all_held: Mutex<()>,
     /// How often all connections have been walked over.
     pub walks: AtomicU64,
@@ -571,6 +573,7 @@ impl Running for Fake {
                 remaining: 0,
                 properties: [("app_id", FieldValue::text("shop"))].into(),
                 payload: payload.to_vec(),
+                body_bytes: payload.len(),
             }),
         };
         let unreadable = StreamMessage {
@@ -686,6 +689,7 @@ impl Running for Fake {
             remaining: 3,
             properties: [("delivery_mode", FieldValue::U8(2))].into(),
             payload: payload.to_vec(),
+            body_bytes: payload.len(),
         };
         Ok(vec![got(b"text"), got(&[0xFF, 0x00])])
     }
@@ -1063,6 +1067,7 @@ impl Directory for Fake {
     }
 
     fn alter(&self, by: &str, alteration: Alteration) -> Result<(), AlterError> {
+        self.change_gate.pass();
         match &alteration {
             Alteration::DeleteUser { name } | Alteration::DeleteVhost { name }
                 if name == "none" =>

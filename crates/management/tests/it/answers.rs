@@ -3,7 +3,9 @@
 use crate::client::{Answer, basic, exchange};
 use crate::fake::Fake;
 use leveret_management::{App, Endpoint, Server, Service};
-use leveret_types::limits::HTTP_WORKERS_OF_ADDRESS_MAX;
+use leveret_types::limits::{
+    HTTP_CHANGES_OF_ADDRESS_MAX, HTTP_WORKERS_MAX, HTTP_WORKERS_OF_ADDRESS_MAX,
+};
 use serde_json::Value;
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
@@ -31,10 +33,10 @@ fn start(more_queues: u64) -> Api {
     Api { node, server }
 }
 
-fn request(path: &str) -> Vec<u8> {
+fn request(method: &str, path: &str) -> Vec<u8> {
     let authorization = basic("administrator", "administrator");
     format!(
-        "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: {authorization}\r\n\r\n"
+        "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: {authorization}\r\n\r\n"
     )
     .into_bytes()
 }
@@ -45,15 +47,19 @@ impl Api {
     }
 
     fn get(&self, service: Service, path: &str) -> Answer {
-        let answer = exchange(self.address(service), &request(path));
+        let answer = exchange(self.address(service), &request("GET", path));
         assert_eq!(answer.status, 200, "{path}: {}", answer.head);
         answer
     }
 
     /// A client that has asked.
     fn ask(&self, service: Service, path: &str) -> TcpStream {
+        self.send(service, "GET", path)
+    }
+
+    fn send(&self, service: Service, method: &str, path: &str) -> TcpStream {
         let mut stream = TcpStream::connect(self.address(service)).expect("a server");
-        stream.write_all(&request(path)).expect("sent");
+        stream.write_all(&request(method, path)).expect("sent");
         stream
     }
 
@@ -292,6 +298,25 @@ fn whoever_asks_for_little_has_a_turn_while_lists_of_the_same_address_are_put_in
     assert!(passed.is_some(), "it waits until a list is in order");
     gate.open();
     drop(lists);
+}
+
+#[test]
+fn changes_that_wait_for_the_cluster_hold_up_nobody_who_looks() {
+    let api = start(MANY);
+    let gate = &api.node.change_gate;
+    gate.shut();
+    let change = |number| api.send(Service::Api, "PUT", &format!("/api/vhosts/v{number}"));
+    let mut changes: Vec<TcpStream> = (0..HTTP_CHANGES_OF_ADDRESS_MAX).map(change).collect();
+    gate.await_waiting(HTTP_CHANGES_OF_ADDRESS_MAX);
+    changes.push(change(HTTP_CHANGES_OF_ADDRESS_MAX));
+    for _ in 0..2 * HTTP_WORKERS_MAX {
+        let overview: Value = api.get(Service::Api, "/api/overview").json();
+        assert!(overview["node"].is_string());
+    }
+    // One more of this address waits for its turn.
+    gate.await_waiting(HTTP_CHANGES_OF_ADDRESS_MAX);
+    gate.open();
+    drop(changes);
 }
 
 #[test]

@@ -19,6 +19,7 @@ fn message(due_ms: u64, index: u64, exchange: &str) -> DelayedMessage {
             remaining: 0,
             properties: FieldTable::new(),
             payload: b"later".to_vec(),
+            body_bytes: 5,
         },
     }
 }

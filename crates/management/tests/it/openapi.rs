@@ -26,6 +26,7 @@ fn full() -> Api {
             remaining: 0,
             properties: FieldTable::new(),
             payload: b"x".to_vec(),
+            body_bytes: 1,
         },
     };
     api.node

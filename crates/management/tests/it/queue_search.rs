@@ -19,6 +19,7 @@ fn filled(messages: usize) -> Api {
             remaining: 0,
             properties: FieldTable::new(),
             payload: format!("{{\"n\":{n}}}").into_bytes(),
+            body_bytes: format!("{{\"n\":{n}}}").len(),
         },
     };
     *api.node.waiting.lock().expect("messages") = (0..messages).map(message).collect();

@@ -17,6 +17,7 @@ fn message(at: HeldAt, since_ms: Option<u64>) -> HeldMessage {
             remaining: 0,
             properties: FieldTable::new(),
             payload: format!("{}", at.2).into_bytes(),
+            body_bytes: format!("{}", at.2).len(),
         },
     };
     HeldMessage {

@@ -8,7 +8,8 @@ use leveret_cluster::Env as _;
 use leveret_management::api::{
     Actor, AfterGet, Changed, DelayedMessage, Get, Got, Publish, Taken, Topology,
 };
-use leveret_node::{Caller, Env, LogPosition, Question, QueueAnswer, operator};
+use leveret_node::operator::{self, GotOne};
+use leveret_node::{Caller, Env, LogPosition, Question, QueueAnswer};
 use leveret_queue::{Oldest, Outcome};
 use leveret_queue_host::delayed;
 use leveret_queue_host::quorum::protocol::Fetched;
@@ -233,42 +234,51 @@ impl Admin {
         &self,
         actor: Actor<'_>,
         vhost: &str,
-        queue: &str,
+        name: &str,
         get: Get,
     ) -> Result<Vec<Got>, ProtocolError> {
         let caller = self.caller(actor, vhost);
-        let queue = caller.gettable_queue(queue, &*self.broker)?;
+        let queue = caller.gettable_queue(name, &*self.broker)?;
         let subscription = self.broker.consumer_id();
-        let mut taken = Vec::new();
+        let (mut got, mut taken) = (Vec::new(), Vec::new());
+        let mut bytes_left = get.bytes;
         let deadline = Instant::now() + READ_WAIT;
         let look = || {
             let now = self.broker.now();
             operator::get(queue, subscription, now, &*self.broker).ok()
         };
-        while taken.len() < get.count as usize {
-            // Nothing in time is as nothing there.
-            match self.broker.wait_until(deadline, look) {
-                Some(Some(found)) => taken.push(found),
-                Some(None) | None => break,
-            }
+        while got.len() < get.count as usize && bytes_left > 0 {
+            let (mut delivery, left) = match self.broker.wait_until(deadline, look) {
+                Some(GotOne::Message(delivery, left)) => (delivery, left),
+                Some(GotOne::Nothing) => break,
+                // Whoever got some may ask for the rest.
+                Some(GotOne::Unavailable) | None if !got.is_empty() => break,
+                Some(GotOne::Unavailable) | None => return Err(no_answer(vhost, name)),
+            };
+            caller.trace_got(&delivery, &*self.broker);
+            let shown = messages::shown(&delivery, left, get.shown);
+            bytes_left = bytes_left.saturating_sub(messages::bytes_of(&shown));
+            got.push(shown);
+            // Only what is shown of it is kept until all are settled.
+            delivery.message = messages::nothing();
+            taken.push(delivery);
         }
         let outcome = match get.then {
             AfterGet::Accept => Outcome::Accept,
             AfterGet::Requeue => Outcome::Requeue { count: false },
             AfterGet::Reject => Outcome::Reject,
         };
-        for (delivery, _) in &taken {
-            caller.trace_got(delivery, &*self.broker);
+        for delivery in &taken {
             operator::settle(delivery, outcome, self.broker.now(), &*self.broker);
         }
         self.broker.run_deferred_work();
-        Ok(taken
-            .iter()
-            .map(|(delivery, left)| {
-                messages::to_operator(&delivery.message, delivery.redelivered, *left)
-            })
-            .collect())
+        Ok(got)
     }
+}
+
+fn no_answer(vhost: &str, queue: &str) -> ProtocolError {
+    let text = format!("queue '{queue}' in vhost '{vhost}' has no leader that answers");
+    ProtocolError::channel(ReplyCode::InternalError, text)
 }
 
 fn operation(change: Topology) -> Operation {

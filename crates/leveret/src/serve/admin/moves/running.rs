@@ -7,7 +7,7 @@ use leveret_client::Delivery;
 use leveret_cluster::Env as _;
 use leveret_management::api::{MoveEnd, MoveMessages};
 use leveret_node::dead_letter::redriven;
-use leveret_node::operator::Published;
+use leveret_node::operator::{GotOne, Published};
 use leveret_node::{Caller, Env, Question, QueueAnswer, operator};
 use leveret_queue::Outcome;
 use leveret_queue_host::quorum::protocol::Fetched;
@@ -239,8 +239,9 @@ impl Running {
             operator::get(self.source, self.subscription, now, &*self.broker).ok()
         };
         match self.broker.wait_until(Instant::now() + READ_WAIT, look) {
-            Some(Some((delivery, _))) => Ok(Some(delivery)),
-            Some(None) => Ok(None),
+            Some(GotOne::Message(delivery, _)) => Ok(Some(delivery)),
+            Some(GotOne::Nothing) => Ok(None),
+            Some(GotOne::Unavailable) => Err("the queue has no leader that answers".to_owned()),
             None => Err("a message could not be read in time".to_owned()),
         }
     }
