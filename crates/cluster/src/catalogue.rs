@@ -80,7 +80,7 @@ fn write_down<E: Env>(
     command: &Command,
     env: &E,
 ) -> Result<Executed, CatalogueError> {
-    command.check_readable()?;
+    command.check_writable()?;
     let outcome = catalogue.apply(command)?;
     let log_position = (!outcome.log.is_empty()).then(|| {
         env.with_shard(now, SHARD, |shard| {

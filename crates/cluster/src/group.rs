@@ -54,7 +54,7 @@ impl CatalogueGroup {
                 waiter,
                 command,
             } => {
-                if let Err(error) = command.check_readable() {
+                if let Err(error) = command.check_writable() {
                     self.answer(waiter, id, Err(error), context.cluster, context.env);
                     return;
                 }

@@ -11,7 +11,7 @@
 use crate::error::CatalogueError;
 use crate::table;
 use leveret_auth::PasswordHash;
-use leveret_types::limits::DEFINITIONS_DEPTH_MAX;
+use leveret_types::limits::{COMMAND_BYTES_MAX, DEFINITIONS_DEPTH_MAX};
 use leveret_types::{FieldTable, FieldValue, QueueId};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -430,13 +430,23 @@ impl Command {
         decode("command", bytes)
     }
 
-    /// Whether the bytes of the command could be read again. Nothing is written down that could
-    /// not: a node would not start from it, and a replica would not apply it.
+    /// Whether the command may be written down: it is not too large, and its bytes can be read
+    /// again. A node would not start from what cannot be read, and a replica would not apply it.
     ///
     /// # Errors
     /// Why not.
-    pub fn check_readable(&self) -> Result<(), CatalogueError> {
-        Self::decode(&self.encode()).map(drop)
+    pub fn check_writable(&self) -> Result<(), CatalogueError> {
+        let bytes = self.encode();
+        check_size(&bytes)?;
+        Self::decode(&bytes).map(drop)
+    }
+
+    /// The first of these, which is told before any of several commands is carried out.
+    ///
+    /// # Errors
+    /// How large it is.
+    pub fn check_size(&self) -> Result<(), CatalogueError> {
+        check_size(&self.encode())
     }
 }
 
@@ -444,6 +454,16 @@ impl Command {
 /// and no deeper tables are taken from clients and definitions than [`DEFINITIONS_DEPTH_MAX`]. What
 /// is around them has fewer levels than the fourth of each.
 const CBOR_DEPTH_MAX: usize = 4 * DEFINITIONS_DEPTH_MAX;
+
+fn check_size(bytes: &[u8]) -> Result<(), CatalogueError> {
+    match bytes.len() {
+        bytes if bytes > COMMAND_BYTES_MAX => Err(CatalogueError::CommandBytes {
+            bytes,
+            max: COMMAND_BYTES_MAX,
+        }),
+        _ => Ok(()),
+    }
+}
 
 /// A value behind the version of the format.
 pub(crate) fn encode<T: Serialize>(value: &T) -> Vec<u8> {

@@ -107,6 +107,11 @@ pub enum CatalogueError {
     )]
     ArgumentBytes { max_mb: u64 },
     #[error(
+        "what is declared or set takes {bytes} bytes with its names and arguments, and one thing \
+            may take {max}"
+    )]
+    CommandBytes { bytes: usize, max: usize },
+    #[error(
         "access to vhost '{vhost}' refused for user '{user}': connection limit ({limit}) is reached"
     )]
     ConnectionLimitOfVhost {

@@ -165,6 +165,7 @@ struct TrafficCounters {
 
 impl Traffic {
     /// Counts a message that was published to the exchange and went into `queues` queues.
+    #[inline]
     pub fn count(&self, queues: usize) {
         self.0.published_in.fetch_add(1, Ordering::Relaxed);
         let queues = u64::try_from(queues).unwrap_or(u64::MAX);

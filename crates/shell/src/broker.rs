@@ -438,6 +438,9 @@ impl Broker {
                 Ok(commands) => commands,
                 Err(error) => return (log_positions, Err(error)),
             };
+            if let Err(error) = commands.iter().try_for_each(Command::check_size) {
+                return (log_positions, Err(error));
+            }
             let is_one = commands.len() == 1;
             let result = match self.cluster.part.is_some() {
                 true => self.execute_all_in_cluster(commands),

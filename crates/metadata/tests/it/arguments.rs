@@ -2,7 +2,7 @@
 //! catalogue that cannot be read keeps a node from starting.
 
 use leveret_metadata::{Catalogue, CatalogueError, Command, Config, Endpoint};
-use leveret_types::limits::{DEFINITIONS_DEPTH_MAX, FRAME_BYTES_MAX};
+use leveret_types::limits::{COMMAND_BYTES_MAX, DEFINITIONS_DEPTH_MAX, FRAME_BYTES_MAX};
 use leveret_types::{FieldTable, FieldValue};
 
 fn vhost() -> Command {
@@ -124,10 +124,18 @@ fn what_could_not_be_read_again_is_told_before_it_is_written_down() {
     let in_array = |value| FieldValue::Array(vec![value]);
     let too_deep = nested(10 * DEFINITIONS_DEPTH_MAX, in_array);
     for command in commands(&too_deep) {
-        let told = command.check_readable();
+        let told = command.check_writable();
         assert!(matches!(told, Err(CatalogueError::Unreadable { .. })));
     }
+    // What is around the text takes less than 1,000 bytes, and 255 of its own where it is a key.
+    let long = |more: usize| FieldValue::LongString(vec![b'z'; COMMAND_BYTES_MAX - 1_000 + more]);
+    for (fits, not) in commands(&long(0)).iter().zip(commands(&long(1_000))) {
+        assert_eq!(fits.check_writable(), Ok(()));
+        let told = not.check_size();
+        assert!(matches!(told, Err(CatalogueError::CommandBytes { .. })));
+        assert_eq!(not.check_writable(), told);
+    }
     for command in commands(&FieldValue::Void) {
-        assert_eq!(command.check_readable(), Ok(()));
+        assert_eq!(command.check_writable(), Ok(()));
     }
 }
