@@ -13,9 +13,10 @@ mod slot;
 use crate::broker::Broker;
 use crate::buffers::ReadBuffers;
 use crate::input_coalescing::InputCoalescing;
-use crate::listener::{Listener, Reserve};
+use crate::listener::Listener;
 use crate::thread_event::{ThreadEvent, Which};
 use crate::transport::Transport;
+use accept::AcceptState;
 use client::Client;
 use leveret_node::{ConnectionStatus, Env};
 use leveret_types::limits::{SHUTDOWN_CLIENT_MS, SOCKET_STALL_MS_MAX};
@@ -53,10 +54,7 @@ pub struct IoThread {
     index: usize,
     broker: Arc<Broker>,
     poll: Poll,
-    listeners: Vec<Listener>,
-    reserve: Reserve,
-    /// When to look at the listeners without being told to; 0 for never.
-    accept_again_ms: u64,
+    accepting: AcceptState,
     slots: Vec<Option<Slot>>,
     free: Vec<usize>,
     open: usize,
@@ -67,8 +65,6 @@ pub struct IoThread {
     inbox: Vec<ThreadEvent>,
     buffers: ReadBuffers,
     input_coalescing: InputCoalescing,
-    next_thread: usize,
-    next_connection: u64,
     draining: bool,
     stopped: bool,
 }
@@ -92,9 +88,7 @@ impl IoThread {
             index,
             broker,
             poll,
-            reserve: Reserve::take(),
-            listeners,
-            accept_again_ms: 0,
+            accepting: AcceptState::new(listeners),
             slots: Vec::new(),
             free: Vec::new(),
             open: 0,
@@ -105,8 +99,6 @@ impl IoThread {
             inbox: Vec::new(),
             buffers: ReadBuffers::default(),
             input_coalescing: InputCoalescing::default(),
-            next_thread: 0,
-            next_connection: 0,
             draining: false,
             stopped: false,
         })
@@ -138,7 +130,7 @@ impl IoThread {
             return;
         }
         let deadline = self.deadlines.peek().map(|Reverse((at, _))| *at);
-        let again = Some(self.accept_again_ms).filter(|at| *at > 0);
+        let again = Some(self.accepting.again_ms).filter(|at| *at > 0);
         let timeout = deadline.into_iter().chain(again).min().map(|at| {
             match at {
                 // A connection has its next turn.
@@ -369,7 +361,7 @@ impl IoThread {
             }
             ThreadEvent::Drain => {
                 self.draining = true;
-                self.listeners.clear();
+                self.accepting.listeners.clear();
                 for state in self.slots.iter_mut().flatten() {
                     state.output.taken_ms = now.monotonic_ms;
                 }

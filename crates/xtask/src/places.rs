@@ -13,10 +13,11 @@ const HEAD: &str = "| what | file | function |";
 /// The second one's.
 const PROOFS: &str = "| promise | kept in | proved by |";
 /// Heads of the lists of functions, and in how many files these may be.
-const WAYS: [(&str, usize); 3] = [
+const WAYS: [(&str, usize); 4] = [
     ("### The same by function, for a classic queue", 30),
     ("### A settle by function", 30),
     ("### The same by function, from a follower's node", 50),
+    ("### The same by function, for a stream on its own node", 30),
 ];
 
 /// Each row whose file or function is not there.

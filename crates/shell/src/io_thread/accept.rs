@@ -6,7 +6,7 @@ use super::client::Client;
 use super::{IoThread, Slot, TOKEN_LISTENER};
 use crate::admission::PendingLogin;
 use crate::broker::thread_of;
-use crate::listener::{Accepted, Origin};
+use crate::listener::{Accepted, Listener, Origin, Reserve};
 use crate::thread_event::ThreadEvent;
 use leveret_cluster::Env;
 use leveret_node::{Env as _, Peer};
@@ -33,17 +33,41 @@ fn take_some(mut take: impl FnMut() -> bool) -> bool {
     (0..ACCEPTED_PER_TURN).all(|_| take())
 }
 
+/// How a thread lets connections in.
+pub(super) struct AcceptState {
+    pub(super) listeners: Vec<Listener>,
+    reserve: Reserve,
+    /// When to look at the listeners without being told to; 0 for never.
+    pub(super) again_ms: u64,
+    /// The thread that has the next connection, of all threads in turn.
+    next_thread: usize,
+    /// The number of the last connection here.
+    next_connection: u64,
+}
+
+impl AcceptState {
+    pub(super) fn new(listeners: Vec<Listener>) -> Self {
+        Self {
+            listeners,
+            reserve: Reserve::take(),
+            again_ms: 0,
+            next_thread: 0,
+            next_connection: 0,
+        }
+    }
+}
+
 impl IoThread {
     pub(super) fn accept(&mut self, listener: usize) {
         if take_some(|| self.accept_one(listener)) {
             // The poll does not tell of the others again.
-            self.accept_again_ms = self.broker.now().monotonic_ms + 1;
+            self.accepting.again_ms = self.broker.now().monotonic_ms + 1;
         }
     }
 
     /// Takes the next connection that waits; false if none does, or it cannot be taken now.
     fn accept_one(&mut self, listener: usize) -> bool {
-        let (socket, origin) = match self.listeners[listener].accept() {
+        let (socket, origin) = match self.accepting.listeners[listener].accept() {
             Accepted::Connection(socket, origin) => (socket, origin),
             Accepted::Nobody => return false,
             Accepted::Failed(error) => return self.turn_away(listener, &error),
@@ -55,8 +79,8 @@ impl IoThread {
             return true;
         };
         let threads = self.broker.thread_count();
-        let target = self.next_thread % threads;
-        self.next_thread += 1;
+        let target = self.accepting.next_thread % threads;
+        self.accepting.next_thread += 1;
         if target == self.index {
             self.open(socket, origin, pending_login);
         } else {
@@ -70,23 +94,26 @@ impl IoThread {
     /// Tells a client that there is no file descriptor for it; false if that cannot be done now.
     fn turn_away(&mut self, listener: usize, error: &io::Error) -> bool {
         if let Some(untold) = self.broker.admission().tell(Instant::now()) {
-            let address = self.listeners[listener].local();
+            let address = self.accepting.listeners[listener].local();
             tracing::warn!(%error, %address, untold, "connection refused: cannot accept it");
         }
-        let is_done = self.reserve.turn_away(&self.listeners[listener]);
+        let is_done = self
+            .accepting
+            .reserve
+            .turn_away(&self.accepting.listeners[listener]);
         if !is_done {
-            self.accept_again_ms = self.broker.now().monotonic_ms + ACCEPT_AGAIN_MS;
+            self.accepting.again_ms = self.broker.now().monotonic_ms + ACCEPT_AGAIN_MS;
         }
         is_done
     }
 
     /// Looks after those whom nobody could take when they came.
     pub(super) fn accept_again(&mut self, now: Now) {
-        if self.accept_again_ms == 0 || now.monotonic_ms < self.accept_again_ms {
+        if self.accepting.again_ms == 0 || now.monotonic_ms < self.accepting.again_ms {
             return;
         }
-        self.accept_again_ms = 0;
-        for listener in 0..self.listeners.len() {
+        self.accepting.again_ms = 0;
+        for listener in 0..self.accepting.listeners.len() {
             self.accept(listener);
         }
     }
@@ -128,8 +155,8 @@ impl IoThread {
             tracing::warn!(remote = %origin.remote, "connection refused: the node has {CONNECTIONS_MAX}");
             return;
         };
-        self.next_connection += 1;
-        let number = self.next_connection & NUMBERS_MASK;
+        self.accepting.next_connection += 1;
+        let number = self.accepting.next_connection & NUMBERS_MASK;
         let node = u64::from(self.broker.node_id().0) << NODE_SHIFT;
         let id = ConnectionId(node | number << 24 | (slot as u64) << 8 | self.index as u64);
         let peer = Peer {
@@ -174,7 +201,7 @@ impl IoThread {
 
     pub(super) fn set_listening(&mut self, listen: bool) -> io::Result<()> {
         let mut result = Ok(());
-        for (number, listener) in self.listeners.iter_mut().enumerate() {
+        for (number, listener) in self.accepting.listeners.iter_mut().enumerate() {
             match listen {
                 false => listener.suspend(),
                 true if listener.is_listening() => {}
