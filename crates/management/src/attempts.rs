@@ -18,11 +18,7 @@ const PROTOCOLS: [&str; 3] = ["amqp091", "stream", "http"];
 
 fn since_start(app: &App) -> Attempts {
     let broker = app.node().broker_stats();
-    [
-        (broker.logins_succeeded, broker.logins_failed),
-        (broker.stream_logins_succeeded, broker.stream_logins_failed),
-        app.http_logins(),
-    ]
+    [broker.logins.amqp, broker.logins.stream, app.http_logins()]
 }
 
 fn forgotten(app: &App) -> MutexGuard<'_, Attempts> {

@@ -31,12 +31,12 @@ impl From<AlterError> for ApiError {
     }
 }
 
-fn alter(call: &Call<'_>, alteration: Alteration) -> Result<(), ApiError> {
-    Ok(call.app.node().alter(call.who.name(), alteration)?)
+fn alter(call: &Call<'_>, alteration: impl Into<Alteration>) -> Result<(), ApiError> {
+    Ok(call.app.node().alter(call.who.name(), alteration.into())?)
 }
 
 /// Creates (201) or changes (204).
-fn put(call: &Call<'_>, existed: bool, alteration: Alteration) -> Answer {
+fn put(call: &Call<'_>, existed: bool, alteration: impl Into<Alteration>) -> Answer {
     // What the change refers to and is not there is the client's mistake, not a missing resource.
     match alter(call, alteration) {
         Err(ApiError::NotFound) => Err(ApiError::BadRequest(
@@ -48,7 +48,7 @@ fn put(call: &Call<'_>, existed: bool, alteration: Alteration) -> Answer {
     }
 }
 
-fn delete(call: &Call<'_>, alteration: Alteration) -> Answer {
+fn delete(call: &Call<'_>, alteration: impl Into<Alteration>) -> Answer {
     alter(call, alteration).map(|()| Reply::Done)
 }
 

@@ -4,17 +4,18 @@
 use crate::api::{self, Running};
 use crate::catalogue_walk;
 use crate::directory::{
-    AlterError, Alteration, BindingId, BindingScope, Counts, Directory, Exchange, Parameter,
-    Permission, Policy, Queue, Secret, TopicPermission, Traffic, User, Vhost,
+    AlterError, Alteration, BindingId, BindingScope, Counts, Directory, Exchange, Queue, Secret,
+    Traffic, User, Vhost,
 };
 use leveret_auth::password::SALT_BYTES_GIVEN;
 use leveret_auth::{HashingAlgorithm, PasswordHash, Pattern};
 use leveret_metadata::{
-    Catalogue, CatalogueError, Command, Definitions, QueueRecord, User as UserRecord,
-    Vhost as VhostRecord, merge_policies,
+    Catalogue, CatalogueError, Command, Definitions, GlobalParameterDefinition, Json,
+    ParameterDefinition, PermissionDefinition, PolicyDefinition, QueueRecord,
+    TopicPermissionDefinition, User as UserRecord, Vhost as VhostRecord, merge_policies,
 };
 use leveret_routing::Destination;
-use leveret_types::{FieldTable, FieldValue, QueueId, QueueKind, ReplyCode};
+use leveret_types::{FieldTable, QueueId, QueueKind, ReplyCode};
 use serde_json::Value;
 
 /// Why commands were not carried out.
@@ -107,38 +108,24 @@ impl<K: CatalogueDirectory> Directory for K {
         view(self, |catalogue| catalogue.user(name).map(user_of))
     }
 
-    fn permissions(&self) -> Vec<Permission> {
+    fn permissions(&self) -> Vec<PermissionDefinition> {
         view(self, |catalogue| {
-            let of_user = |user: &UserRecord| -> Vec<Permission> {
-                let all = user.permissions();
-                all.map(|(vhost, p)| permission_of(user, vhost, p))
-                    .collect()
-            };
-            catalogue.users().flat_map(of_user).collect()
+            let users = catalogue.users();
+            users.flat_map(UserRecord::permission_definitions).collect()
         })
     }
 
-    fn permission(&self, user: &str, vhost: &str) -> Option<Permission> {
+    fn permission(&self, user: &str, vhost: &str) -> Option<PermissionDefinition> {
         view(self, |catalogue| {
-            let user = catalogue.user(user)?;
-            Some(permission_of(user, vhost, user.permission(vhost)?))
+            catalogue.user(user)?.permission_definition(vhost)
         })
     }
 
-    fn topic_permissions(&self) -> Vec<TopicPermission> {
+    fn topic_permissions(&self) -> Vec<TopicPermissionDefinition> {
         view(self, |catalogue| {
-            let of_user = |user: &UserRecord| -> Vec<TopicPermission> {
-                let all = user.topic_permissions();
-                all.map(|(vhost, exchange, topic)| TopicPermission {
-                    user: user.name().to_owned(),
-                    vhost: vhost.to_owned(),
-                    exchange: exchange.to_owned(),
-                    write: topic.write().to_owned(),
-                    read: topic.read().to_owned(),
-                })
-                .collect()
-            };
-            catalogue.users().flat_map(of_user).collect()
+            let users = catalogue.users();
+            let all = users.flat_map(UserRecord::topic_permission_definitions);
+            all.collect()
         })
     }
 
@@ -146,10 +133,10 @@ impl<K: CatalogueDirectory> Directory for K {
         catalogue_walk::each_policy(self, operator, see);
     }
 
-    fn policy(&self, operator: bool, vhost: &str, name: &str) -> Option<Policy> {
+    fn policy(&self, operator: bool, vhost: &str, name: &str) -> Option<PolicyDefinition> {
         view(self, |catalogue| {
             let policy = catalogue.vhost(vhost)?.policy(operator, name)?;
-            Some(policy_of(vhost, policy))
+            Some(policy.to_definition(vhost))
         })
     }
 
@@ -157,14 +144,14 @@ impl<K: CatalogueDirectory> Directory for K {
         catalogue_walk::each_parameter(self, see);
     }
 
-    fn parameter(&self, vhost: &str, component: &str, name: &str) -> Option<Parameter> {
+    fn parameter(&self, vhost: &str, component: &str, name: &str) -> Option<ParameterDefinition> {
         view(self, |catalogue| {
             let value = catalogue.vhost(vhost)?.parameter(component, name)?;
-            Some(Parameter {
-                component: component.to_owned(),
+            Some(ParameterDefinition {
+                value: Json(value.clone()),
                 vhost: vhost.to_owned(),
+                component: component.to_owned(),
                 name: name.to_owned(),
-                value: value.clone(),
             })
         })
     }
@@ -173,13 +160,11 @@ impl<K: CatalogueDirectory> Directory for K {
         catalogue_walk::each_global_parameter(self, see);
     }
 
-    fn global_parameter(&self, name: &str) -> Option<Parameter> {
+    fn global_parameter(&self, name: &str) -> Option<GlobalParameterDefinition> {
         view(self, |catalogue| {
-            Some(Parameter {
-                component: String::new(),
-                vhost: String::new(),
+            Some(GlobalParameterDefinition {
                 name: name.to_owned(),
-                value: catalogue.global_parameter(name)?.clone(),
+                value: Json(catalogue.global_parameter(name)?.clone()),
             })
         })
     }
@@ -369,31 +354,6 @@ fn user_of(user: &UserRecord) -> User {
     }
 }
 
-fn permission_of(
-    user: &UserRecord,
-    vhost: &str,
-    permission: &leveret_auth::Permission,
-) -> Permission {
-    Permission {
-        user: user.name().to_owned(),
-        vhost: vhost.to_owned(),
-        configure: permission.configure.as_str().to_owned(),
-        write: permission.write.as_str().to_owned(),
-        read: permission.read.as_str().to_owned(),
-    }
-}
-
-fn policy_of(vhost: &str, policy: &leveret_metadata::Policy) -> Policy {
-    Policy {
-        vhost: vhost.to_owned(),
-        name: policy.name.to_string(),
-        pattern: policy.pattern.as_str().to_owned(),
-        apply_to: policy.apply_to.name().to_owned(),
-        priority: policy.priority,
-        definition: policy.definition.clone(),
-    }
-}
-
 /// The default exchange, which the catalogue keeps no record of.
 /// The type of the default exchange.
 const DEFAULT_KIND: &str = "direct";
@@ -520,7 +480,7 @@ fn hash_of(
 /// stored already, or imported by an administrator, is kept and applies to nothing.
 fn check_cost(alteration: &Alteration) -> Result<(), AlterError> {
     match alteration {
-        Alteration::PutPolicy { policy, .. } => Pattern::of_request(&policy.pattern)
+        Alteration::Command(Command::PolicySet { pattern, .. }) => Pattern::of_request(pattern)
             .map(drop)
             .map_err(|error| AlterError::Invalid(error.to_string())),
         _ => Ok(()),
@@ -532,145 +492,12 @@ fn command_of(
     usual: HashingAlgorithm,
     salt: [u8; SALT_BYTES_GIVEN],
 ) -> Result<Command, AlterError> {
-    Ok(match alteration {
-        Alteration::PutVhost {
-            name,
-            description,
-            tags,
-            default_queue_type,
-            tracing,
-        } => Command::VhostPut {
-            vhost: name,
-            description,
-            tags,
-            default_queue_type,
-            protected: None,
-            tracing,
-        },
-        Alteration::ProtectVhost { name, protected } => Command::VhostPut {
-            vhost: name,
-            description: None,
-            tags: None,
-            default_queue_type: None,
-            protected: Some(protected),
-            tracing: None,
-        },
-        Alteration::DeleteVhost { name } => Command::VhostDelete { vhost: name },
-        Alteration::PutUser { name, tags, secret } => Command::UserPut {
+    match alteration {
+        Alteration::PutUser { name, tags, secret } => Ok(Command::UserPut {
             user: name,
             password: hash_of(secret, usual, salt)?,
             tags: Some(tags),
-        },
-        Alteration::DeleteUser { name } => Command::UserDelete { user: name },
-        Alteration::SetVhostLimit {
-            vhost,
-            name,
-            value: Some(value),
-        } => Command::VhostLimitSet {
-            vhost,
-            limit: name,
-            value,
-        },
-        Alteration::SetVhostLimit {
-            vhost,
-            name,
-            value: None,
-        } => Command::VhostLimitClear {
-            vhost,
-            limit: Some(name),
-        },
-        Alteration::SetUserLimit {
-            user,
-            name,
-            value: Some(value),
-        } => Command::UserLimitSet {
-            user,
-            limit: name,
-            value,
-        },
-        Alteration::SetUserLimit {
-            user,
-            name,
-            value: None,
-        } => Command::UserLimitClear {
-            user,
-            limit: Some(name),
-        },
-        other => rule_command_of(other),
-    })
-}
-
-/// The commands of permissions, policies and parameters: these need nothing but their fields.
-fn rule_command_of(alteration: Alteration) -> Command {
-    match alteration {
-        Alteration::PutPermission(p) => Command::PermissionSet {
-            vhost: p.vhost,
-            user: p.user,
-            configure: p.configure,
-            write: p.write,
-            read: p.read,
-        },
-        Alteration::DeletePermission { user, vhost } => Command::PermissionClear { vhost, user },
-        Alteration::PutTopicPermission(p) => Command::TopicPermissionSet {
-            vhost: p.vhost,
-            user: p.user,
-            exchange: p.exchange,
-            write: p.write,
-            read: p.read,
-        },
-        Alteration::DeleteTopicPermission {
-            user,
-            vhost,
-            exchange,
-        } => Command::TopicPermissionClear {
-            vhost,
-            user,
-            exchange,
-        },
-        Alteration::PutPolicy { operator, policy } => Command::PolicySet {
-            vhost: policy.vhost,
-            name: policy.name,
-            operator,
-            pattern: policy.pattern,
-            apply_to: policy.apply_to,
-            priority: policy.priority,
-            definition: policy.definition,
-        },
-        Alteration::DeletePolicy {
-            operator,
-            vhost,
-            name,
-        } => Command::PolicyClear {
-            vhost,
-            name,
-            operator,
-        },
-        Alteration::PutParameter(p) if p.component.is_empty() => Command::GlobalParameterSet {
-            name: p.name,
-            value: p.value,
-        },
-        Alteration::PutParameter(p) => Command::ParameterSet {
-            vhost: p.vhost,
-            component: p.component,
-            name: p.name,
-            value: p.value,
-        },
-        Alteration::DeleteParameter {
-            component, name, ..
-        } if component.is_empty() => Command::GlobalParameterClear { name },
-        Alteration::DeleteParameter {
-            component,
-            vhost,
-            name,
-        } => Command::ParameterClear {
-            vhost,
-            component,
-            name,
-        },
-        Alteration::SetClusterName { name } => Command::GlobalParameterSet {
-            name: "cluster_name".to_owned(),
-            value: FieldValue::text(&name),
-        },
-        other => unreachable!("{other:?} is no rule"),
+        }),
+        Alteration::Command(command) => Ok(command),
     }
 }

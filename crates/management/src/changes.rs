@@ -108,7 +108,7 @@ const SHOWN_BY: [(&str, Handler); 9] = [
 /// The limits of this node at which publishers are held back.
 fn node_limits(call: &Call<'_>) -> Answer {
     let stats = call.app.node().node_stats();
-    let (memory, disk) = (stats.memory_limit_bytes, stats.disk_limit_bytes);
+    let (memory, disk) = (stats.memory.limit_bytes, stats.disk.limit_bytes);
     Ok(Reply::Json(
         json!({"mem_limit": memory, "disk_free_limit": disk}),
     ))

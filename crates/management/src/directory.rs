@@ -1,9 +1,14 @@
 //! What the HTTP API reads and writes of the catalogue (virtual hosts, users, policies, exchanges,
-//! queues, bindings), as a trait of plain values.
+//! queues, bindings), as a trait of plain values. What is shown as definitions have it is one of
+//! these, and what is changed is a command of the catalogue; only what the API shows more of, or
+//! otherwise, has a type here.
 
 use crate::api::Binding;
-use leveret_metadata::Definitions;
-use leveret_types::{ConnectionId, FieldTable, FieldValue, NodeId, QueueId};
+use leveret_metadata::{
+    Command, Definitions, GlobalParameterDefinition, ParameterDefinition, PermissionDefinition,
+    PolicyDefinition, TopicPermissionDefinition,
+};
+use leveret_types::{ConnectionId, FieldTable, NodeId, QueueId};
 use serde_json::Value;
 
 /// How many of each thing there are.
@@ -48,58 +53,6 @@ pub struct User {
     pub hashing_algorithm: String,
     /// Limits by RabbitMQ's names (`max-connections`, `max-channels`).
     pub limits: Vec<(String, i64)>,
-}
-
-/// What a user may do in a virtual host.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[allow(missing_docs)] // Patterns, by what they permit.
-pub struct Permission {
-    pub user: String,
-    pub vhost: String,
-    pub configure: String,
-    pub write: String,
-    pub read: String,
-}
-
-/// What a user may do with the routing keys of a topic exchange.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[allow(missing_docs)] // Patterns, by what they permit.
-pub struct TopicPermission {
-    pub user: String,
-    pub vhost: String,
-    pub exchange: String,
-    pub write: String,
-    pub read: String,
-}
-
-/// A policy, a user's or an operator's.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Policy {
-    /// Virtual host.
-    pub vhost: String,
-    /// Name.
-    pub name: String,
-    /// Regular expression of the names it applies to.
-    pub pattern: String,
-    /// `all`, `queues`, `exchanges`, `classic_queues`, `quorum_queues`, `streams`.
-    pub apply_to: String,
-    /// Of several that fit, the highest holds.
-    pub priority: i64,
-    /// Keys and values.
-    pub definition: FieldTable,
-}
-
-/// A runtime parameter.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Parameter {
-    /// What it belongs to; empty for a global one.
-    pub component: String,
-    /// Virtual host; empty for a global one.
-    pub vhost: String,
-    /// Name.
-    pub name: String,
-    /// Value.
-    pub value: FieldValue,
 }
 
 /// An exchange.
@@ -218,73 +171,24 @@ pub enum Secret {
 
 /// A change to the catalogue, but for what AMQP declares.
 #[derive(Clone, Debug, PartialEq)]
-#[allow(missing_docs)] // The fields are those of the things above.
 pub enum Alteration {
-    /// Creates or changes: what is none stays as it is.
-    PutVhost {
-        name: String,
-        description: Option<String>,
-        tags: Option<Vec<String>>,
-        default_queue_type: Option<String>,
-        tracing: Option<bool>,
-    },
-    ProtectVhost {
-        name: String,
-        protected: bool,
-    },
-    DeleteVhost {
-        name: String,
-    },
+    /// Creates or changes a user, whose password the node may have to hash.
     PutUser {
+        /// Name.
         name: String,
+        /// Tags.
         tags: Vec<String>,
+        /// Its password.
         secret: Secret,
     },
-    DeleteUser {
-        name: String,
-    },
-    PutPermission(Permission),
-    DeletePermission {
-        user: String,
-        vhost: String,
-    },
-    PutTopicPermission(TopicPermission),
-    /// On one exchange, or on all.
-    DeleteTopicPermission {
-        user: String,
-        vhost: String,
-        exchange: Option<String>,
-    },
-    PutPolicy {
-        operator: bool,
-        policy: Policy,
-    },
-    DeletePolicy {
-        operator: bool,
-        vhost: String,
-        name: String,
-    },
-    /// A value below 0, or none, takes the limit away.
-    SetVhostLimit {
-        vhost: String,
-        name: String,
-        value: Option<i64>,
-    },
-    /// The same of a user.
-    SetUserLimit {
-        user: String,
-        name: String,
-        value: Option<i64>,
-    },
-    PutParameter(Parameter),
-    DeleteParameter {
-        component: String,
-        vhost: String,
-        name: String,
-    },
-    SetClusterName {
-        name: String,
-    },
+    /// Any other, as the catalogue has it.
+    Command(Command),
+}
+
+impl From<Command> for Alteration {
+    fn from(command: Command) -> Self {
+        Self::Command(command)
+    }
 }
 
 /// Why a change to the catalogue was refused.
@@ -320,24 +224,24 @@ pub trait Directory: Send + Sync + 'static {
     /// One user.
     fn user(&self, name: &str) -> Option<User>;
     /// All permissions.
-    fn permissions(&self) -> Vec<Permission>;
+    fn permissions(&self) -> Vec<PermissionDefinition>;
     /// What a user may do in a virtual host; none where it may do nothing.
-    fn permission(&self, user: &str, vhost: &str) -> Option<Permission>;
+    fn permission(&self, user: &str, vhost: &str) -> Option<PermissionDefinition>;
     /// All topic permissions.
-    fn topic_permissions(&self) -> Vec<TopicPermission>;
+    fn topic_permissions(&self) -> Vec<TopicPermissionDefinition>;
     /// Says of each policy, users' or operators', its virtual host and its name, in their order.
     fn each_policy(&self, operator: bool, see: &mut dyn FnMut(&str, &str));
     /// One policy.
-    fn policy(&self, operator: bool, vhost: &str, name: &str) -> Option<Policy>;
+    fn policy(&self, operator: bool, vhost: &str, name: &str) -> Option<PolicyDefinition>;
     /// Says of each parameter of virtual hosts, but for policies and limits, its virtual host, its
     /// component and its name, in their order.
     fn each_parameter(&self, see: &mut dyn FnMut(&str, &str, &str));
     /// One of these.
-    fn parameter(&self, vhost: &str, component: &str, name: &str) -> Option<Parameter>;
+    fn parameter(&self, vhost: &str, component: &str, name: &str) -> Option<ParameterDefinition>;
     /// Says the name of each global parameter, in their order.
     fn each_global_parameter(&self, see: &mut dyn FnMut(&str));
     /// A global parameter.
-    fn global_parameter(&self, name: &str) -> Option<Parameter>;
+    fn global_parameter(&self, name: &str) -> Option<GlobalParameterDefinition>;
     /// Says of each exchange, of one virtual host or all, its virtual host and its name, by virtual
     /// host and name. What is called must not ask the directory anything.
     fn each_exchange(&self, vhost: Option<&str>, see: &mut dyn FnMut(&str, &str));

@@ -69,8 +69,8 @@ fn own(app: &App) -> Value {
     };
     json!({
         "node": stats.name,
-        "disk_free": stats.disk_free_bytes,
-        "disk_free_limit": stats.disk_limit_bytes,
+        "disk_free": stats.disk.free_bytes,
+        "disk_free_limit": stats.disk.limit_bytes,
         "wal_files": disk.wal.0,
         "wal_bytes": disk.wal.1,
         "segment_files": disk.segments.0,

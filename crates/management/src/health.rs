@@ -287,7 +287,7 @@ pub fn certificates(call: &Call<'_>) -> Answer {
 /// `GET /api/health/checks/below-node-connection-limit`
 pub fn below_connection_limit(call: &Call<'_>) -> Answer {
     let limit = call.app.node().node_stats().connections_max;
-    let open = call.app.node().broker_stats().connections;
+    let open = call.app.node().broker_stats().open.connections;
     if limit == 0 || open < limit {
         return well();
     }

@@ -38,10 +38,10 @@ pub(crate) fn node_fields(
 ) -> [(&'static str, u64); NODE_FIELDS] {
     let [confirms, waits, acknowledgements] = latencies::of_clients(broker);
     [
-        ("mem_used", node.memory_used_bytes),
-        ("fd_used", node.fds_used),
-        ("sockets_used", node.sockets_used),
-        ("disk_free", node.disk_free_bytes),
+        ("mem_used", node.memory.used_bytes),
+        ("fd_used", node.descriptors.used),
+        ("sockets_used", node.descriptors.sockets),
+        ("disk_free", node.disk.free_bytes),
         ("io_read_count", node.io.reads),
         ("io_read_bytes", node.io.read_bytes),
         ("io_write_count", node.io.writes),
@@ -58,13 +58,13 @@ pub(crate) fn node_fields(
         ("deliver_ack_ms", acknowledgements.total_ms),
         ("deliver_ack_p99_ms", p99_ms[2]),
         ("cpu_ms", node.cpu_ms),
-        ("connection_created", broker.connections_opened),
-        ("connection_closed", broker.connections_closed),
-        ("channel_created", broker.channels_opened),
-        ("channel_closed", broker.channels_closed),
-        ("queue_declared", broker.queues_declared),
-        ("queue_created", broker.queues_created),
-        ("queue_deleted", broker.queues_deleted),
+        ("connection_created", broker.churn.connections_opened),
+        ("connection_closed", broker.churn.connections_closed),
+        ("channel_created", broker.churn.channels_opened),
+        ("channel_closed", broker.churn.channels_closed),
+        ("queue_declared", broker.churn.queues_declared),
+        ("queue_created", broker.churn.queues_created),
+        ("queue_deleted", broker.churn.queues_deleted),
     ]
 }
 

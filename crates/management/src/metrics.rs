@@ -24,7 +24,7 @@ use clients::{
     ClientTables, channel_deliveries, channel_metrics, channel_processes, channel_publishes,
     client_tables, connection_bytes, connection_metrics,
 };
-use cluster::{cluster, of_ra, raft, start_time};
+use cluster::{RaftRows, cluster, of_ra, raft, start_time};
 use exchanges::{exchange_bindings, exchange_metrics, exchange_names, queue_exchange_metrics};
 use global::global;
 use leveret_types::limits::METRICS_NAMES_MAX;
@@ -68,7 +68,11 @@ pub fn page(app: &App, path: &str, query: &str) -> Result<Pieces, ApiError> {
     auth_attempts(&mut page, app, &broker);
     global(&mut page, &broker);
     cluster(&mut page, app);
-    raft(&mut page, app, per_object, !per_object);
+    let shown = match per_object {
+        true => RaftRows::Each,
+        false => RaftRows::Sums,
+    };
+    raft(&mut page, app, shown);
     of_ra(&mut page);
     start_time(&mut page, &node);
     let queues = queue_table(app, &Scope::default(), per_object);
@@ -210,7 +214,7 @@ fn one_family(
         "node_coarse_metrics" => node_usage(page, node),
         "node_persister_metrics" => node_persister(page, node),
         "ra_metrics" => {
-            raft(page, app, true, true);
+            raft(page, app, RaftRows::EachWithCounts);
             of_ra(page);
         }
         "queue_coarse_metrics" => queue_coarse(page, queues()),

@@ -11,7 +11,8 @@ use crate::http::reply::{ApiError, Reply};
 use crate::http::router::Call;
 use crate::queues::exchange_name;
 use leveret_routing::{
-    Destination, HeadersMatcher, Kind, PartitionRouting, Router, SUPER_STREAM_ROUTING, Scratch,
+    Destination, ExchangeSettings, HeadersMatcher, Kind, PartitionRouting, Router,
+    SUPER_STREAM_ROUTING, Scratch,
 };
 use leveret_types::limits::{
     HTTP_WAY_ANSWER_BYTES_MAX, HTTP_WAY_BINDINGS_BYTES_MAX, HTTP_WAY_BINDINGS_MAX,
@@ -405,7 +406,7 @@ fn steps_from(
     let is_chance = matches!(kind.routes_as(), Kind::Random | Kind::LocalRandom);
     let bindings = topology.bindings.get(&name).map_or(&[][..], Vec::as_slice);
     let mut router = Router::new();
-    router.add_exchange(&name, kind.clone(), false, false, None);
+    router.add_exchange(&name, kind.clone(), ExchangeSettings::default());
     let mut ids: BTreeMap<String, QueueId> = BTreeMap::new();
     let mut own = Vec::new();
     for (at, binding) in bindings.iter().enumerate() {
@@ -433,47 +434,60 @@ fn steps_from(
     let found: BTreeSet<QueueId> = found.into_iter().collect();
     let step = |(binding, id): (&Value, QueueId)| {
         let taken = (!is_chance).then(|| found.contains(&id));
-        let is_by_hash = topology.is_by_hash(exchange, binding, key);
+        let seen = SeenBinding {
+            kind: &kind,
+            is_by_hash: topology.is_by_hash(exchange, binding, key),
+            binding,
+            is_taken: taken == Some(true),
+        };
         Step {
             binding: binding.clone(),
             taken,
-            why: why(&kind, is_by_hash, binding, taken == Some(true), headers),
+            why: seen.why(headers),
         }
     };
     Ok(bindings.iter().zip(own).map(step).collect())
 }
 
-/// Why a message goes by a binding, or does not.
-fn why(
-    kind: &Kind,
+/// A binding by which a message came.
+struct SeenBinding<'a> {
+    /// The exchange's kind.
+    kind: &'a Kind,
+    /// Whether the key's hash chooses, of a super stream.
     is_by_hash: bool,
-    binding: &Value,
+    binding: &'a Value,
+    /// Whether the message goes by it.
     is_taken: bool,
-    headers: &FieldTable,
-) -> String {
-    let key = show(&binding["routing_key"]);
-    match (kind.routes_as(), is_taken) {
-        (Kind::SuperStream(_), false)
-            if binding["arguments"]["x-stream-partition-drained"] == true =>
-        {
-            "it is drained".to_owned()
+}
+
+impl SeenBinding<'_> {
+    /// Why a message with these headers goes by it, or does not.
+    fn why(&self, headers: &FieldTable) -> String {
+        let arguments = &self.binding["arguments"];
+        let key = show(&self.binding["routing_key"]);
+        match (self.kind.routes_as(), self.is_taken) {
+            (Kind::SuperStream(_), false) if arguments["x-stream-partition-drained"] == true => {
+                "it is drained".to_owned()
+            }
+            (Kind::SuperStream(_), true) if self.is_by_hash => {
+                "the hash of the key leads here".to_owned()
+            }
+            (Kind::SuperStream(_), false) if self.is_by_hash => {
+                "the hash of the key leads elsewhere".to_owned()
+            }
+            (Kind::Direct | Kind::SuperStream(_), true) => "the key is the same".to_owned(),
+            (Kind::Direct | Kind::SuperStream(_), false) => format!("its key is \"{key}\""),
+            (Kind::Fanout | Kind::RecentHistory { .. }, _) => "it sends to all".to_owned(),
+            (Kind::Topic, true) => format!("\"{key}\" matches"),
+            (Kind::Topic, false) => format!("\"{key}\" does not match"),
+            (Kind::Headers, true) => "the headers match".to_owned(),
+            (Kind::Headers, false) => missing_header(arguments, headers),
+            (Kind::ConsistentHash(_) | Kind::ModulusHash, true) => "the hash leads here".to_owned(),
+            (Kind::ConsistentHash(_) | Kind::ModulusHash, false) => {
+                "the hash leads elsewhere".to_owned()
+            }
+            _ => "chance chooses one of its bindings".to_owned(),
         }
-        (Kind::SuperStream(_), true) if is_by_hash => "the hash of the key leads here".to_owned(),
-        (Kind::SuperStream(_), false) if is_by_hash => {
-            "the hash of the key leads elsewhere".to_owned()
-        }
-        (Kind::Direct | Kind::SuperStream(_), true) => "the key is the same".to_owned(),
-        (Kind::Direct | Kind::SuperStream(_), false) => format!("its key is \"{key}\""),
-        (Kind::Fanout | Kind::RecentHistory { .. }, _) => "it sends to all".to_owned(),
-        (Kind::Topic, true) => format!("\"{key}\" matches"),
-        (Kind::Topic, false) => format!("\"{key}\" does not match"),
-        (Kind::Headers, true) => "the headers match".to_owned(),
-        (Kind::Headers, false) => missing_header(&binding["arguments"], headers),
-        (Kind::ConsistentHash(_) | Kind::ModulusHash, true) => "the hash leads here".to_owned(),
-        (Kind::ConsistentHash(_) | Kind::ModulusHash, false) => {
-            "the hash leads elsewhere".to_owned()
-        }
-        _ => "chance chooses one of its bindings".to_owned(),
     }
 }
 

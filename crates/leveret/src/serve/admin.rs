@@ -1,9 +1,11 @@
 //! The node as the management interface sees it.
 
 pub(super) mod audit;
+mod client_stats;
 mod held;
 mod moves;
 mod operations;
+mod queue_stats;
 mod stats;
 mod streams;
 

@@ -152,11 +152,11 @@ fn changes_reach_the_node() {
         ),
         (
             "set_permissions|-p|other|nobody|a|b|c",
-            r#"(operator): PutPermission(Permission { user: "nobody", vhost: "other", configure: "a", write: "b", read: "c" })"#,
+            r#"(operator): PermissionSet { vhost: "other", user: "nobody", configure: "a", write: "b", read: "c" }"#,
         ),
         (
             "trace_on|-p|other",
-            r#"(operator): PutVhost { name: "other", description: None, tags: None, default_queue_type: None, tracing: Some(true) }"#,
+            r#"(operator): VhostPut { vhost: "other", description: None, tags: None, default_queue_type: None, protected: None, tracing: Some(true) }"#,
         ),
         (
             "purge_queue|a/b",

@@ -1,10 +1,11 @@
 //! Limits of virtual hosts and of users.
 
 use super::{Answer, delete, limits_json, list, list_by, put};
-use crate::directory::{Alteration, User, Vhost};
+use crate::directory::{User, Vhost};
 use crate::http::input::Body;
 use crate::http::reply::ApiError;
 use crate::http::router::Call;
+use leveret_metadata::Command;
 use serde_json::json;
 
 /// `GET /api/vhost-limits`
@@ -32,29 +33,28 @@ pub fn limits_of_vhost(call: &Call<'_>) -> Answer {
 }
 
 /// The value of a limit: `{"value": 10}`.
-fn limit(body: &Body) -> Result<Option<i64>, ApiError> {
+fn limit(body: &Body) -> Result<i64, ApiError> {
     body.required("value")?;
-    body.integer_or("value", -1).map(Some)
+    body.integer_or("value", -1)
 }
 
 /// `PUT /api/vhost-limits/{vhost}/{name}`
 pub fn put_vhost_limit(call: &Call<'_>) -> Answer {
-    let alteration = Alteration::SetVhostLimit {
+    let command = Command::VhostLimitSet {
         vhost: call.param(0).to_owned(),
-        name: call.param(1).to_owned(),
+        limit: call.param(1).to_owned(),
         value: limit(&call.body()?)?,
     };
-    put(call, true, alteration)
+    put(call, true, command)
 }
 
 /// `DELETE /api/vhost-limits/{vhost}/{name}`
 pub fn delete_vhost_limit(call: &Call<'_>) -> Answer {
-    let alteration = Alteration::SetVhostLimit {
+    let command = Command::VhostLimitClear {
         vhost: call.param(0).to_owned(),
-        name: call.param(1).to_owned(),
-        value: None,
+        limit: Some(call.param(1).to_owned()),
     };
-    delete(call, alteration)
+    delete(call, command)
 }
 
 /// `GET /api/user-limits`
@@ -81,20 +81,19 @@ pub fn limits_of_user(call: &Call<'_>) -> Answer {
 
 /// `PUT /api/user-limits/{user}/{name}`
 pub fn put_user_limit(call: &Call<'_>) -> Answer {
-    let alteration = Alteration::SetUserLimit {
+    let command = Command::UserLimitSet {
         user: call.param(0).to_owned(),
-        name: call.param(1).to_owned(),
+        limit: call.param(1).to_owned(),
         value: limit(&call.body()?)?,
     };
-    put(call, true, alteration)
+    put(call, true, command)
 }
 
 /// `DELETE /api/user-limits/{user}/{name}`
 pub fn delete_user_limit(call: &Call<'_>) -> Answer {
-    let alteration = Alteration::SetUserLimit {
+    let command = Command::UserLimitClear {
         user: call.param(0).to_owned(),
-        name: call.param(1).to_owned(),
-        value: None,
+        limit: Some(call.param(1).to_owned()),
     };
-    delete(call, alteration)
+    delete(call, command)
 }

@@ -1,11 +1,11 @@
 //! Parameters of components and global ones; the cluster's name is one of these.
 
 use super::{Answer, delete, found, list_one_by_one, put};
-use crate::directory::{Alteration, Parameter};
 use crate::http::input::{Body, json_of, table_of};
 use crate::http::reply::ApiError;
 use crate::http::router::Call;
 use crate::row_lists::{self, Found};
+use leveret_metadata::{Command, GlobalParameterDefinition, ParameterDefinition};
 use leveret_types::{FieldTable, FieldValue};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -24,8 +24,8 @@ fn field_value(body: &Body) -> Result<FieldValue, ApiError> {
         .unwrap_or(FieldValue::Void))
 }
 
-fn parameter_json(p: &Parameter) -> Value {
-    json!({"component": p.component, "vhost": p.vhost, "name": p.name, "value": value_json(&p.value)})
+fn parameter_json(p: &ParameterDefinition) -> Value {
+    json!({"component": p.component, "vhost": p.vhost, "name": p.name, "value": value_json(&p.value.0)})
 }
 
 /// Those that are meant, by their virtual host and component.
@@ -72,7 +72,7 @@ pub fn parameters_of_vhost(call: &Call<'_>) -> Answer {
     })
 }
 
-fn find_parameter(call: &Call<'_>) -> Option<Parameter> {
+fn find_parameter(call: &Call<'_>) -> Option<ParameterDefinition> {
     let (component, vhost, name) = (call.param(0), call.param(1), call.param(2));
     call.app.node().parameter(vhost, component, name)
 }
@@ -91,16 +91,16 @@ pub fn put_parameter(call: &Call<'_>) -> Answer {
 
 /// `DELETE /api/parameters/{component}/{vhost}/{name}`
 pub fn delete_parameter(call: &Call<'_>) -> Answer {
-    let alteration = Alteration::DeleteParameter {
-        component: call.param(0).to_owned(),
+    let command = Command::ParameterClear {
         vhost: call.param(1).to_owned(),
+        component: call.param(0).to_owned(),
         name: call.param(2).to_owned(),
     };
-    delete(call, alteration)
+    delete(call, command)
 }
 
-fn global_json(p: &Parameter) -> Value {
-    json!({"name": p.name, "value": value_json(&p.value)})
+fn global_json(p: &GlobalParameterDefinition) -> Value {
+    json!({"name": p.name, "value": value_json(&p.value.0)})
 }
 
 /// `GET /api/global-parameters`
@@ -118,7 +118,7 @@ pub fn global_parameters(call: &Call<'_>) -> Answer {
     list_one_by_one(call, found, name_bytes, row)
 }
 
-fn find_global(call: &Call<'_>) -> Option<Parameter> {
+fn find_global(call: &Call<'_>) -> Option<GlobalParameterDefinition> {
     call.app.node().global_parameter(call.param(0))
 }
 
@@ -129,31 +129,24 @@ pub fn global_parameter(call: &Call<'_>) -> Answer {
 
 /// `PUT /api/global-parameters/{name}`
 pub fn put_global_parameter(call: &Call<'_>) -> Answer {
-    let parameter = Parameter {
-        component: String::new(),
-        vhost: String::new(),
+    let command = Command::GlobalParameterSet {
         name: call.param(0).to_owned(),
         value: field_value(&call.body()?)?,
     };
-    put(
-        call,
-        find_global(call).is_some(),
-        Alteration::PutParameter(parameter),
-    )
+    put(call, find_global(call).is_some(), command)
 }
 
 /// `DELETE /api/global-parameters/{name}`
 pub fn delete_global_parameter(call: &Call<'_>) -> Answer {
-    let alteration = Alteration::DeleteParameter {
-        component: String::new(),
-        vhost: String::new(),
-        name: call.param(0).to_owned(),
-    };
-    delete(call, alteration)
+    let name = call.param(0).to_owned();
+    delete(call, Command::GlobalParameterClear { name })
 }
 
 /// `PUT /api/cluster-name`: `{"name": "rabbit"}`
 pub fn put_cluster_name(call: &Call<'_>) -> Answer {
-    let name = call.body()?.text("name")?.to_owned();
-    delete(call, Alteration::SetClusterName { name })
+    let command = Command::GlobalParameterSet {
+        name: "cluster_name".to_owned(),
+        value: FieldValue::text(call.body()?.text("name")?),
+    };
+    delete(call, command)
 }

@@ -1,17 +1,17 @@
 //! Permissions of users in virtual hosts, and those for topics.
 
 use super::{Answer, delete, found, list, list_by, put};
-use crate::directory::{Alteration, Permission, TopicPermission};
 use crate::http::reply::ApiError;
 use crate::http::router::Call;
 use crate::queues::exchange_name;
+use leveret_metadata::{Command, PermissionDefinition, TopicPermissionDefinition};
 use serde_json::{Value, json};
 
-fn permission_json(p: &Permission) -> Value {
+fn permission_json(p: &PermissionDefinition) -> Value {
     json!({"user": p.user, "vhost": p.vhost, "configure": p.configure, "write": p.write, "read": p.read})
 }
 
-fn topic_json(p: &TopicPermission) -> Value {
+fn topic_json(p: &TopicPermissionDefinition) -> Value {
     json!({"user": p.user, "vhost": p.vhost, "exchange": p.exchange, "write": p.write, "read": p.read})
 }
 
@@ -22,7 +22,7 @@ pub fn permissions(call: &Call<'_>) -> Answer {
 
 fn permissions_where(
     call: &Call<'_>,
-    keep: impl Fn(&Permission) -> bool,
+    keep: impl Fn(&PermissionDefinition) -> bool,
     filtered_by: &str,
 ) -> Answer {
     let all = call.app.node().permissions();
@@ -58,29 +58,34 @@ pub fn put_permission(call: &Call<'_>) -> Answer {
     let body = call.body()?;
     let (vhost, user) = (call.param(0).to_owned(), call.param(1).to_owned());
     let existed = call.app.node().permission(&user, &vhost).is_some();
-    let permission = Permission {
-        user,
-        vhost,
-        configure: body.text("configure")?.to_owned(),
-        write: body.text("write")?.to_owned(),
-        read: body.text("read")?.to_owned(),
-    };
+    let (configure, write, read) = (
+        body.text("configure")?.to_owned(),
+        body.text("write")?.to_owned(),
+        body.text("read")?.to_owned(),
+    );
     let node = call.app.node();
-    if node.user(&permission.user).is_none() || node.vhost(&permission.vhost).is_none() {
+    if node.user(&user).is_none() || node.vhost(&vhost).is_none() {
         return Err(ApiError::BadRequest("vhost_or_user_not_found".to_owned()));
     }
-    put(call, existed, Alteration::PutPermission(permission))
+    let command = Command::PermissionSet {
+        vhost,
+        user,
+        configure,
+        write,
+        read,
+    };
+    put(call, existed, command)
 }
 
 /// `DELETE /api/permissions/{vhost}/{user}`
 pub fn delete_permission(call: &Call<'_>) -> Answer {
     let (vhost, user) = (call.param(0).to_owned(), call.param(1).to_owned());
-    delete(call, Alteration::DeletePermission { user, vhost })
+    delete(call, Command::PermissionClear { vhost, user })
 }
 
 fn topics_where(
     call: &Call<'_>,
-    keep: impl Fn(&TopicPermission) -> bool,
+    keep: impl Fn(&TopicPermissionDefinition) -> bool,
     filtered_by: &str,
 ) -> Answer {
     let all = call.app.node().topic_permissions();
@@ -106,7 +111,8 @@ pub fn topic_permissions_of_user(call: &Call<'_>) -> Answer {
 
 /// `GET /api/topic-permissions/{vhost}/{user}`
 pub fn topic_permission(call: &Call<'_>) -> Answer {
-    let is_it = |p: &&TopicPermission| p.vhost == call.param(0) && p.user == call.param(1);
+    let is_it =
+        |p: &&TopicPermissionDefinition| p.vhost == call.param(0) && p.user == call.param(1);
     let all = call.app.node().topic_permissions();
     let items: Vec<_> = all.iter().filter(is_it).map(topic_json).collect();
     match items.is_empty() {
@@ -130,30 +136,30 @@ pub fn put_topic_permission(call: &Call<'_>) -> Answer {
         Some(exchange) => exchange_name(exchange),
         None => body.text("exchange")?,
     };
-    let permission = TopicPermission {
-        user: call.param(1).to_owned(),
-        vhost: call.param(0).to_owned(),
+    let (vhost, user) = (call.param(0), call.param(1));
+    let command = Command::TopicPermissionSet {
+        vhost: vhost.to_owned(),
+        user: user.to_owned(),
         exchange: exchange.to_owned(),
         write: body.text("write")?.to_owned(),
         read: body.text("read")?.to_owned(),
     };
-    let is_it = |p: &TopicPermission| {
-        (&p.user, &p.vhost, &p.exchange)
-            == (&permission.user, &permission.vhost, &permission.exchange)
+    let is_it = |p: &TopicPermissionDefinition| {
+        (&*p.user, &*p.vhost, &*p.exchange) == (user, vhost, exchange)
     };
     let existed = call.app.node().topic_permissions().iter().any(is_it);
-    put(call, existed, Alteration::PutTopicPermission(permission))
+    put(call, existed, command)
 }
 
 /// `DELETE /api/topic-permissions/{vhost}/{user}` and `/{exchange}`
 pub fn delete_topic_permission(call: &Call<'_>) -> Answer {
-    let alteration = Alteration::DeleteTopicPermission {
-        user: call.param(1).to_owned(),
+    let command = Command::TopicPermissionClear {
         vhost: call.param(0).to_owned(),
+        user: call.param(1).to_owned(),
         exchange: call
             .params
             .get(2)
             .map(|name| exchange_name(name).to_owned()),
     };
-    delete(call, alteration)
+    delete(call, command)
 }

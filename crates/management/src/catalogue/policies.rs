@@ -1,21 +1,21 @@
 //! Policies, and operators' policies: the same paths twice.
 
 use super::{Answer, delete, found, list_one_by_one, put};
-use crate::directory::{Alteration, Policy};
 use crate::http::input::json_of;
 use crate::http::router::Call;
 use crate::row_lists::{self, Found};
+use leveret_metadata::{Command, PolicyDefinition};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// A policy in the API's words.
-pub(crate) fn policy_json(p: &Policy) -> Value {
+pub(crate) fn policy_json(p: &PolicyDefinition) -> Value {
     json!({
         "vhost": p.vhost,
         "name": p.name,
         "pattern": p.pattern,
         "apply-to": p.apply_to,
-        "definition": json_of(&p.definition),
+        "definition": p.definition.as_table().map(json_of),
         "priority": p.priority,
     })
 }
@@ -42,7 +42,7 @@ fn list_policies(call: &Call<'_>, operator: bool, vhost: Option<&str>) -> Answer
     list_one_by_one(call, found, name_bytes, row)
 }
 
-fn find_policy(call: &Call<'_>, operator: bool) -> Option<Policy> {
+fn find_policy(call: &Call<'_>, operator: bool) -> Option<PolicyDefinition> {
     let (vhost, name) = (call.param(0), call.param(1));
     call.app.node().policy(operator, vhost, name)
 }
@@ -51,28 +51,27 @@ fn set_policy(call: &Call<'_>, operator: bool) -> Answer {
     let body = call.body()?;
     body.required("definition")?;
     let default = if operator { "queues" } else { "all" };
-    let policy = Policy {
+    let command = Command::PolicySet {
         vhost: call.param(0).to_owned(),
         name: call.param(1).to_owned(),
+        operator,
         pattern: body.text("pattern")?.to_owned(),
         apply_to: body.text_or("apply-to", default)?.to_owned(),
         priority: body.integer_or("priority", 0)?,
         definition: body.table("definition")?,
     };
     let existed = find_policy(call, operator).is_some();
-    put(call, existed, Alteration::PutPolicy { operator, policy })
+    put(call, existed, command)
 }
 
 fn clear_policy(call: &Call<'_>, operator: bool) -> Answer {
     let (vhost, name) = (call.param(0).to_owned(), call.param(1).to_owned());
-    delete(
-        call,
-        Alteration::DeletePolicy {
-            operator,
-            vhost,
-            name,
-        },
-    )
+    let command = Command::PolicyClear {
+        vhost,
+        name,
+        operator,
+    };
+    delete(call, command)
 }
 
 /// `GET /api/policies`

@@ -4,6 +4,7 @@ use super::{Answer, alter, delete, found, limits_json, list, put, tags};
 use crate::directory::{Alteration, Secret, User};
 use crate::http::reply::{ApiError, Reply};
 use crate::http::router::Call;
+use leveret_metadata::Command;
 use serde_json::{Value, json};
 
 fn user_json(user: &User) -> Value {
@@ -65,8 +66,8 @@ pub fn put_user(call: &Call<'_>) -> Answer {
 
 /// `DELETE /api/users/{user}`
 pub fn delete_user(call: &Call<'_>) -> Answer {
-    let name = call.param(0).to_owned();
-    delete(call, Alteration::DeleteUser { name })
+    let user = call.param(0).to_owned();
+    delete(call, Command::UserDelete { user })
 }
 
 /// `POST /api/users/bulk-delete`: `{"users": ["a", "b"]}`
@@ -79,12 +80,8 @@ pub fn delete_users(call: &Call<'_>) -> Answer {
         .map(|n| n.as_str().ok_or_else(bad))
         .collect::<Result<_, _>>()?;
     for name in names {
-        match alter(
-            call,
-            Alteration::DeleteUser {
-                name: name.to_owned(),
-            },
-        ) {
+        let user = name.to_owned();
+        match alter(call, Command::UserDelete { user }) {
             Ok(()) | Err(ApiError::NotFound) => {}
             Err(other) => return Err(other),
         }

@@ -3,11 +3,12 @@
 use super::{Answer, alter, delete, found, list, put, tags};
 use crate::access::Who;
 use crate::app::App;
-use crate::directory::{Alteration, Permission, Vhost};
+use crate::directory::Vhost;
 use crate::history::ranges::Ranges;
 use crate::history::vhost_sums;
 use crate::http::reply::{ApiError, Reply, merge};
 use crate::http::router::Call;
+use leveret_metadata::Command;
 use serde_json::{Value, json};
 
 /// A virtual host that is in this state on the nodes of the cluster.
@@ -87,28 +88,29 @@ pub fn put_vhost(call: &Call<'_>) -> Answer {
         None => Ok(None),
     };
     let kind = text("default_queue_type")?;
-    let alteration = Alteration::PutVhost {
-        name,
+    let command = Command::VhostPut {
+        vhost: name,
         description: text("description")?,
         tags: body.get("tags").map(tags).transpose()?,
         default_queue_type: kind.filter(|kind| kind != "undefined"),
+        protected: None,
         tracing: match body.get("tracing") {
             Some(_) => Some(body.flag_or("tracing", false)?),
             None => None,
         },
     };
-    let reply = put(call, existed, alteration)?;
+    let reply = put(call, existed, command)?;
     // As in RabbitMQ, whoever made it may use it.
     if let (Reply::Created(_), Who::User { name, .. }) = (&reply, call.who) {
         let everything = || ".*".to_owned();
-        let permission = Permission {
-            user: name.clone(),
+        let command = Command::PermissionSet {
             vhost: call.param(0).to_owned(),
+            user: name.clone(),
             configure: everything(),
             write: everything(),
             read: everything(),
         };
-        alter(call, Alteration::PutPermission(permission))?;
+        alter(call, command)?;
     }
     Ok(reply)
 }
@@ -122,7 +124,7 @@ pub fn delete_vhost(call: &Call<'_>) -> Answer {
             "Refusing to delete virtual host '{name}' because it is protected from deletion"
         )));
     }
-    delete(call, Alteration::DeleteVhost { name })
+    delete(call, Command::VhostDelete { vhost: name })
 }
 
 /// `POST /api/vhosts/{vhost}/start/{node}`: it runs on every node that does.
@@ -147,6 +149,13 @@ pub fn unprotect_vhost(call: &Call<'_>) -> Answer {
 }
 
 fn set_protection(call: &Call<'_>, protected: bool) -> Answer {
-    let name = call.param(0).to_owned();
-    delete(call, Alteration::ProtectVhost { name, protected })
+    let command = Command::VhostPut {
+        vhost: call.param(0).to_owned(),
+        description: None,
+        tags: None,
+        default_queue_type: None,
+        protected: Some(protected),
+        tracing: None,
+    };
+    delete(call, command)
 }

@@ -18,9 +18,13 @@ type Measured = [LatencyCounts; 3];
 
 /// Of a node's clients, whatever protocol they speak.
 pub(crate) fn of_clients(broker: &BrokerStats) -> Measured {
-    let mut confirms = broker.confirms;
-    confirms.add_all(&broker.stream_confirms);
-    [confirms, broker.waits, broker.acknowledgements]
+    let mut confirms = broker.latencies.confirms;
+    confirms.add_all(&broker.latencies.stream_confirms);
+    [
+        confirms,
+        broker.latencies.waits,
+        broker.latencies.acknowledgements,
+    ]
 }
 
 /// What was measured at each of the last looks, oldest first.

@@ -90,14 +90,14 @@ impl App {
         }
         let mut sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
         let broker = self.node().broker_stats();
-        let deleted = broker.queues_deleted != sums.queues_deleted;
-        sums.queues_deleted = broker.queues_deleted;
+        let deleted = broker.churn.queues_deleted != sums.queues_deleted;
+        sums.queues_deleted = broker.churn.queues_deleted;
         let is_new = self.sample_queues(&mut sums);
         if is_new || deleted || !sums.is_begun {
             self.sum_up_depths(&mut sums);
         }
-        if broker.connections <= SAMPLED_CONNECTIONS_MAX {
-            self.sample_connections(&mut sums, broker.connections > 0);
+        if broker.open.connections <= SAMPLED_CONNECTIONS_MAX {
+            self.sample_connections(&mut sums, broker.open.connections > 0);
         }
         let published = broker.all_messages().published;
         if published != sums.published {

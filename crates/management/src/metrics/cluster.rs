@@ -290,9 +290,20 @@ const COUNTERS: [(&str, Kind, &str); COUNTS] = [
     ),
 ];
 
-/// The replicas here, each by its queue, or their sums; `with_counts` shows what they have done
-/// too. A node alone has none, and looks at no queue for that.
-pub(super) fn raft(page: &mut Page, app: &App, per_object: bool, with_counts: bool) {
+/// What is shown of the replicas of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RaftRows {
+    /// Their sums, and those of what they have done.
+    Sums,
+    /// Each by its queue.
+    Each,
+    /// Each by its queue, and what it has done.
+    EachWithCounts,
+}
+
+/// The replicas here. A node alone has none, and looks at no queue for that.
+pub(super) fn raft(page: &mut Page, app: &App, shown: RaftRows) {
+    let per_object = shown != RaftRows::Sums;
     let mut rows: Vec<(String, [f64; ALL])> = Vec::new();
     let mut sums = [0.0; ALL];
     let mut slowest = 0.0_f64;
@@ -339,7 +350,7 @@ pub(super) fn raft(page: &mut Page, app: &App, per_object: bool, with_counts: bo
     }
     let table = Table::new(rows);
     page.table(&table, 0, &METRICS);
-    if with_counts {
+    if shown != RaftRows::Each {
         page.table(&table, STATS, &COUNTERS);
     }
 }

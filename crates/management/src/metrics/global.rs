@@ -105,8 +105,8 @@ fn latencies(page: &mut Page, broker: &BrokerStats) {
             "Time from the read of a publish to the write of its confirm",
         ),
         &[
-            (amqp.clone(), broker.confirms),
-            (stream, broker.stream_confirms),
+            (amqp.clone(), broker.latencies.confirms),
+            (stream, broker.latencies.stream_confirms),
         ],
     );
     page.latencies(
@@ -114,14 +114,14 @@ fn latencies(page: &mut Page, broker: &BrokerStats) {
             "message_queue_duration_seconds",
             "Time from when a message was taken to its first delivery",
         ),
-        &[(amqp.clone(), broker.waits)],
+        &[(amqp.clone(), broker.latencies.waits)],
     );
     page.latencies(
         (
             "message_acknowledgement_duration_seconds",
             "Time from the delivery of a message to its acknowledgement",
         ),
-        &[(amqp, broker.acknowledgements)],
+        &[(amqp, broker.latencies.acknowledgements)],
     );
 }
 
@@ -212,7 +212,7 @@ fn clients(page: &mut Page, broker: &BrokerStats) {
         Gauge,
         "Publishers currently connected",
         [
-            (amqp.clone(), broker.publishers),
+            (amqp.clone(), broker.open.publishers),
             (stream.clone(), broker.stream.publishers),
         ],
     );
@@ -220,7 +220,10 @@ fn clients(page: &mut Page, broker: &BrokerStats) {
         "global_consumers",
         Gauge,
         "Consumers currently connected",
-        [(amqp, broker.consumers), (stream, broker.stream.consumers)],
+        [
+            (amqp, broker.open.consumers),
+            (stream, broker.stream.consumers),
+        ],
     );
 }
 
@@ -279,12 +282,12 @@ fn unfit_replicas(page: &mut Page, broker: &BrokerStats) {
             "replicas_quarantined",
             "Replicas on this node that take no part, as their logs are damaged or lack what they \
              had acknowledged",
-            broker.replicas_quarantined,
+            broker.replicas.quarantined,
         ),
         (
             "replicas_stuck",
             "Replicas of queues led on this node whose nodes are up, and that do not follow",
-            broker.replicas_stuck,
+            broker.replicas.stuck,
         ),
     ] {
         page.one(&format!("leveret_{name}"), Gauge, help, count as u64);
@@ -297,17 +300,17 @@ fn from_replicas(page: &mut Page, broker: &BrokerStats) {
         (
             "messages_delivered_from_replica",
             "Total number of messages delivered out of a follower's log to consumers on its node",
-            broker.replica_deliveries,
+            broker.replicas.deliveries,
         ),
         (
             "bytes_delivered_from_replica",
             "Total number of bytes of bodies of these messages",
-            broker.replica_delivered_bytes,
+            broker.replicas.delivered_bytes,
         ),
         (
             "messages_fetched_for_replica",
             "Total number of messages that a follower had to ask its leader for, to deliver them",
-            broker.replica_fetches,
+            broker.replicas.fetches,
         ),
     ] {
         page.one(&format!("leveret_{name}_total"), Counter, help, count);

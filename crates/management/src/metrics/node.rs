@@ -40,17 +40,17 @@ pub(super) fn identity(page: &mut Page, node: &NodeStats, endpoint: &str) {
         page,
         "alarms_memory_used_watermark",
         text,
-        node.memory_alarm,
+        node.memory.alarm,
     );
     let text = "is 1 if free disk space watermark is in effect";
     alarm(
         page,
         "alarms_free_disk_space_watermark",
         text,
-        node.disk_alarm,
+        node.disk.alarm,
     );
     let text = "is 1 if file descriptor limit alarm is in effect";
-    let short = node.fds_max > 0 && node.fds_used >= node.fds_max;
+    let short = node.descriptors.max > 0 && node.descriptors.used >= node.descriptors.max;
     alarm(page, "alarms_file_descriptor_limit", text, short);
 }
 
@@ -63,17 +63,17 @@ pub(super) fn node_limits(page: &mut Page, node: &NodeStats) {
         (
             "process_max_fds",
             "Open file descriptors limit",
-            node.fds_max as f64,
+            node.descriptors.max as f64,
         ),
         (
             "resident_memory_limit_bytes",
             "Memory high watermark in bytes",
-            node.memory_limit_bytes as f64,
+            node.memory.limit_bytes as f64,
         ),
         (
             "disk_space_available_limit_bytes",
             "Free disk space low watermark in bytes",
-            node.disk_limit_bytes as f64,
+            node.disk.limit_bytes as f64,
         ),
         (
             "erlang_uptime_seconds",
@@ -92,17 +92,17 @@ pub(super) fn node_usage(page: &mut Page, node: &NodeStats) {
         (
             "process_open_fds",
             "Open file descriptors",
-            node.fds_used as f64,
+            node.descriptors.used as f64,
         ),
         (
             "process_resident_memory_bytes",
             "Memory used in bytes",
-            node.memory_used_bytes as f64,
+            node.memory.used_bytes as f64,
         ),
         (
             "disk_space_available_bytes",
             "Disk space available in bytes",
-            node.disk_free_bytes as f64,
+            node.disk.free_bytes as f64,
         ),
     ];
     for (name, help, value) in metrics {
@@ -112,14 +112,14 @@ pub(super) fn node_usage(page: &mut Page, node: &NodeStats) {
 
 /// What RabbitMQ has no metric of: sockets, processor time.
 pub(super) fn node_process(page: &mut Page, node: &NodeStats) {
-    let sockets = node.sockets_used;
+    let sockets = node.descriptors.sockets;
     page.one(
         "process_open_tcp_sockets",
         Gauge,
         "Open TCP sockets",
         sockets,
     );
-    let most = node.fds_max;
+    let most = node.descriptors.max;
     page.one(
         "process_max_tcp_sockets",
         Gauge,
@@ -252,19 +252,19 @@ pub(super) fn totals(page: &mut Page, app: &App, broker: &BrokerStats) {
         "connections",
         Gauge,
         "Connections currently open",
-        broker.connections,
+        broker.open.connections,
     );
     page.one(
         "channels",
         Gauge,
         "Channels currently open",
-        broker.channels,
+        broker.open.channels,
     );
     page.one(
         "consumers",
         Gauge,
         "Consumers currently connected",
-        broker.consumers,
+        broker.open.consumers,
     );
     page.one("queues", Gauge, "Queues available", app.counts().queues);
 }
@@ -272,13 +272,10 @@ pub(super) fn totals(page: &mut Page, app: &App, broker: &BrokerStats) {
 /// Logins by protocol: the family `auth_attempt_metrics`.
 pub(super) fn auth_attempts(page: &mut Page, app: &App, broker: &BrokerStats) {
     let (by_http, failed_by_http) = app.http_logins();
+    let logins = &broker.logins;
     let by_protocol = [
-        ("amqp091", broker.logins_succeeded, broker.logins_failed),
-        (
-            "stream",
-            broker.stream_logins_succeeded,
-            broker.stream_logins_failed,
-        ),
+        ("amqp091", logins.amqp.0, logins.amqp.1),
+        ("stream", logins.stream.0, logins.stream.1),
         ("http", by_http, failed_by_http),
     ];
     type Count = fn(u64, u64) -> u64;
@@ -312,52 +309,52 @@ pub(super) fn churn(page: &mut Page, broker: &BrokerStats) {
         (
             "connections_opened_total",
             "Total number of connections opened",
-            broker.connections_opened,
+            broker.churn.connections_opened,
         ),
         (
             "connections_closed_total",
             "Total number of connections closed or terminated",
-            broker.connections_closed,
+            broker.churn.connections_closed,
         ),
         (
             "channels_opened_total",
             "Total number of channels opened",
-            broker.channels_opened,
+            broker.churn.channels_opened,
         ),
         (
             "channels_closed_total",
             "Total number of channels closed",
-            broker.channels_closed,
+            broker.churn.channels_closed,
         ),
         (
             "queues_declared_total",
             "Total number of queues declared",
-            broker.queues_declared,
+            broker.churn.queues_declared,
         ),
         (
             "queues_created_total",
             "Total number of queues created",
-            broker.queues_created,
+            broker.churn.queues_created,
         ),
         (
             "queues_deleted_total",
             "Total number of queues deleted",
-            broker.queues_deleted,
+            broker.churn.queues_deleted,
         ),
         (
             "leveret_logins_held_total",
             "Total number of logins held because of many wrong passwords before them",
-            broker.logins_held,
+            broker.logins.held,
         ),
         (
             "leveret_trace_spans_exported_total",
             "Total number of spans of traced messages that the collector took",
-            broker.trace_spans_exported,
+            broker.spans.exported,
         ),
         (
             "leveret_trace_spans_dropped_total",
             "Total number of spans of traced messages that were dropped",
-            broker.trace_spans_dropped,
+            broker.spans.dropped,
         ),
     ] {
         page.one(name, Counter, help, count);

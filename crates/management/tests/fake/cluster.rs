@@ -2,7 +2,7 @@
 //! things, and they ask each other.
 
 use super::Fake;
-use leveret_management::api::{BrokerStats, ReplicaStats};
+use leveret_management::api::{BrokerStats, Latencies, ReplicaStats};
 use leveret_management::question::Question;
 use leveret_management::{App, answers};
 use leveret_types::{ConnectionId, LatencyCounts, NodeId, QueueId, RaftCounts};
@@ -130,10 +130,12 @@ pub struct Group {
 pub fn with_latencies(latencies: [LatencyCounts; 4]) -> BrokerStats {
     let [confirms, stream_confirms, acknowledgements, waits] = latencies;
     BrokerStats {
-        confirms,
-        stream_confirms,
-        acknowledgements,
-        waits,
+        latencies: Latencies {
+            confirms,
+            stream_confirms,
+            acknowledgements,
+            waits,
+        },
         ..BrokerStats::default()
     }
 }

@@ -17,7 +17,10 @@ use leveret_management::api::*;
 use leveret_management::cluster::{ClusterChange, ClusterNode, ClusterView};
 use leveret_management::directory::*;
 use leveret_management::question::Question;
-use leveret_metadata::Definitions;
+use leveret_metadata::{
+    Command, Definitions, GlobalParameterDefinition, Json, ParameterDefinition,
+    PermissionDefinition, PolicyDefinition, TopicPermissionDefinition,
+};
 use leveret_types::{
     ConnectionId, FieldTable, FieldValue, LatencyCounts, NodeId, ProtocolError, QueueId, ReplyCode,
 };
@@ -294,9 +297,18 @@ impl Running for Fake {
             },
             cluster_name: "hares".to_owned(),
             cluster_id: "id-1".to_owned(),
-            memory_alarm: *self.alarm.lock().unwrap(),
-            fds_max: 1_024,
-            config_files: vec!["/etc/leveret.toml".into()],
+            memory: MemoryUse {
+                alarm: *self.alarm.lock().unwrap(),
+                ..MemoryUse::default()
+            },
+            descriptors: Descriptors {
+                max: 1_024,
+                ..Descriptors::default()
+            },
+            files: NodeFiles {
+                config: vec!["/etc/leveret.toml".into()],
+                ..NodeFiles::default()
+            },
             mechanisms: vec!["PLAIN", "EXTERNAL"],
             plugins: &["rabbitmq_stream"],
             tags: [vec![("region".to_owned(), "eu".to_owned())], Vec::new()],
@@ -324,10 +336,15 @@ impl Running for Fake {
             ]
             .map(|(reason, count)| ("classic", reason, count))
             .into(),
-            connections: 2,
-            logins_held: 7,
-            stream_logins_succeeded: 4,
-            stream_logins_failed: 5,
+            open: OpenCounts {
+                connections: 2,
+                ..OpenCounts::default()
+            },
+            logins: LoginCounts {
+                amqp: (0, 0),
+                stream: (4, 5),
+                held: 7,
+            },
             stream: match self.has_stream() {
                 true => StreamProtocolStats {
                     received: 40,
@@ -824,16 +841,16 @@ impl Directory for Fake {
     }
 
     /// Every user has permissions in `/`, nobody in `other`.
-    fn permissions(&self) -> Vec<Permission> {
+    fn permissions(&self) -> Vec<PermissionDefinition> {
         USERS
             .iter()
             .filter_map(|name| self.permission(name, "/"))
             .collect()
     }
 
-    fn permission(&self, user: &str, vhost: &str) -> Option<Permission> {
+    fn permission(&self, user: &str, vhost: &str) -> Option<PermissionDefinition> {
         let is_there = USERS.contains(&user) && vhost == "/";
-        (is_there && !self.has_no_permissions.load(Relaxed)).then(|| Permission {
+        (is_there && !self.has_no_permissions.load(Relaxed)).then(|| PermissionDefinition {
             user: user.to_owned(),
             vhost: vhost.to_owned(),
             configure: ".*".to_owned(),
@@ -842,7 +859,7 @@ impl Directory for Fake {
         })
     }
 
-    fn topic_permissions(&self) -> Vec<TopicPermission> {
+    fn topic_permissions(&self) -> Vec<TopicPermissionDefinition> {
         Vec::new()
     }
 
@@ -851,19 +868,19 @@ impl Directory for Fake {
         see("/", if operator { "op" } else { "ttl" });
     }
 
-    fn policy(&self, operator: bool, vhost: &str, name: &str) -> Option<Policy> {
+    fn policy(&self, operator: bool, vhost: &str, name: &str) -> Option<PolicyDefinition> {
         let definition = match (operator, vhost, name) {
             (true, "/", "op") | (false, "/", "ttl") => [("message-ttl", FieldValue::I64(5))].into(),
             (_, "/", name) if name.starts_with("more-") => self.more_arguments(),
             _ => return None,
         };
-        Some(Policy {
+        Some(PolicyDefinition {
             vhost: "/".to_owned(),
             name: name.to_owned(),
             pattern: "^q".to_owned(),
             apply_to: "queues".to_owned(),
             priority: 1,
-            definition,
+            definition: Json(FieldValue::Table(definition)),
         })
     }
 
@@ -872,13 +889,13 @@ impl Directory for Fake {
             .for_each(|name| see("/", "mine", &name));
     }
 
-    fn parameter(&self, vhost: &str, component: &str, name: &str) -> Option<Parameter> {
+    fn parameter(&self, vhost: &str, component: &str, name: &str) -> Option<ParameterDefinition> {
         let is_there = (vhost, component) == ("/", "mine") && name.starts_with("more-");
-        is_there.then(|| Parameter {
+        is_there.then(|| ParameterDefinition {
             component: component.to_owned(),
             vhost: vhost.to_owned(),
             name: name.to_owned(),
-            value: FieldValue::Table(self.more_arguments()),
+            value: Json(FieldValue::Table(self.more_arguments())),
         })
     }
 
@@ -887,16 +904,14 @@ impl Directory for Fake {
         self.more_settings().for_each(|name| see(&name));
     }
 
-    fn global_parameter(&self, name: &str) -> Option<Parameter> {
-        Some(Parameter {
-            component: String::new(),
-            vhost: String::new(),
+    fn global_parameter(&self, name: &str) -> Option<GlobalParameterDefinition> {
+        Some(GlobalParameterDefinition {
             name: name.to_owned(),
-            value: match name {
+            value: Json(match name {
                 "cluster_name" => FieldValue::text("hares"),
                 name if name.starts_with("more-") => FieldValue::Table(self.more_arguments()),
                 _ => return None,
-            },
+            }),
         })
     }
 
@@ -1068,18 +1083,16 @@ impl Directory for Fake {
 
     fn alter(&self, by: &str, alteration: Alteration) -> Result<(), AlterError> {
         self.change_gate.pass();
-        match &alteration {
-            Alteration::DeleteUser { name } | Alteration::DeleteVhost { name }
-                if name == "none" =>
-            {
-                return Err(AlterError::NotFound("none".to_owned()));
-            }
-            Alteration::PutPolicy { policy, .. } if policy.pattern == "(" => {
+        self.ask(match alteration {
+            Alteration::Command(
+                Command::UserDelete { user: name } | Command::VhostDelete { vhost: name },
+            ) if name == "none" => return Err(AlterError::NotFound(name)),
+            Alteration::Command(Command::PolicySet { pattern, .. }) if pattern == "(" => {
                 return Err(AlterError::Invalid("the pattern is broken".to_owned()));
             }
-            _ => {}
-        }
-        self.ask(format!("{by}: {alteration:?}"));
+            Alteration::Command(command) => format!("{by}: {command:?}"),
+            put_user @ Alteration::PutUser { .. } => format!("{by}: {put_user:?}"),
+        });
         Ok(())
     }
 

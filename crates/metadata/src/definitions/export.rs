@@ -188,16 +188,9 @@ fn export_parameters(record: &Vhost, vhost: &str, definitions: &mut Definitions)
             .push(parameter("operator_policy", &policy.name, value));
     }
     // No component reads other parameters: what an earlier version let in would be refused.
-    definitions
-        .policies
-        .extend(record.policies().map(|policy: &Policy| PolicyDefinition {
-            vhost: vhost.to_owned(),
-            name: policy.name.to_string(),
-            pattern: policy.pattern.as_str().to_owned(),
-            apply_to: policy.apply_to.name().to_owned(),
-            definition: Json(FieldValue::Table(policy.definition.clone())),
-            priority: policy.priority,
-        }));
+    let policies = record.policies();
+    let policies = policies.map(|policy| policy.to_definition(vhost));
+    definitions.policies.extend(policies);
 }
 
 fn limits_table<'a>(limits: impl Iterator<Item = (&'a str, i64)>) -> FieldTable {
@@ -215,29 +208,60 @@ fn export_user(user: &User, definitions: &mut Definitions) {
         tags: Tags(user.tags().to_vec()),
         limits: Json(FieldValue::Table(limits_table(user.limits()))),
     });
-    definitions
-        .permissions
-        .extend(
-            user.permissions()
-                .map(|(vhost, permission)| PermissionDefinition {
-                    user: user.name().to_owned(),
-                    vhost: vhost.to_owned(),
-                    configure: permission.configure.as_str().to_owned(),
-                    write: permission.write.as_str().to_owned(),
-                    read: permission.read.as_str().to_owned(),
-                }),
-        );
-    definitions
-        .topic_permissions
-        .extend(user.topic_permissions().map(|(vhost, exchange, topic)| {
-            TopicPermissionDefinition {
-                user: user.name().to_owned(),
-                vhost: vhost.to_owned(),
-                exchange: exchange.to_owned(),
-                write: topic.write().to_owned(),
-                read: topic.read().to_owned(),
-            }
-        }));
+    let (permissions, topics) = (
+        user.permission_definitions(),
+        user.topic_permission_definitions(),
+    );
+    definitions.permissions.extend(permissions);
+    definitions.topic_permissions.extend(topics);
+}
+
+impl User {
+    /// Its permissions in a virtual host.
+    #[must_use]
+    pub fn permission_definition(&self, vhost: &str) -> Option<PermissionDefinition> {
+        let permission = self.permission(vhost)?;
+        Some(PermissionDefinition {
+            user: self.name().to_owned(),
+            vhost: vhost.to_owned(),
+            configure: permission.configure.as_str().to_owned(),
+            write: permission.write.as_str().to_owned(),
+            read: permission.read.as_str().to_owned(),
+        })
+    }
+
+    /// All its permissions.
+    pub fn permission_definitions(&self) -> impl Iterator<Item = PermissionDefinition> {
+        let vhosts = self.permissions().map(|(vhost, _)| vhost);
+        vhosts.filter_map(|vhost| self.permission_definition(vhost))
+    }
+
+    /// All its topic permissions.
+    pub fn topic_permission_definitions(&self) -> impl Iterator<Item = TopicPermissionDefinition> {
+        let all = self.topic_permissions();
+        all.map(|(vhost, exchange, topic)| TopicPermissionDefinition {
+            user: self.name().to_owned(),
+            vhost: vhost.to_owned(),
+            exchange: exchange.to_owned(),
+            write: topic.write().to_owned(),
+            read: topic.read().to_owned(),
+        })
+    }
+}
+
+impl Policy {
+    /// The policy as one of this virtual host.
+    #[must_use]
+    pub fn to_definition(&self, vhost: &str) -> PolicyDefinition {
+        PolicyDefinition {
+            vhost: vhost.to_owned(),
+            name: self.name.to_string(),
+            pattern: self.pattern.as_str().to_owned(),
+            apply_to: self.apply_to.name().to_owned(),
+            definition: Json(FieldValue::Table(self.definition.clone())),
+            priority: self.priority,
+        }
+    }
 }
 
 #[cfg(test)]
