@@ -10,6 +10,7 @@ use leveret_types::limits::{
     REGEX_BYTES_MAX, REGEX_PROGRAM_BYTES_MAX, REGEX_REQUEST_PROGRAM_BYTES_MAX,
 };
 use regex::bytes::{Regex, RegexBuilder};
+use regex_automata::util::syntax;
 use std::fmt;
 
 /// Why a pattern is not accepted.
@@ -222,13 +223,13 @@ fn compile(expression: &str, shown: &str, for_use: Use) -> Result<Regex, Pattern
         Ok(built) => (Ok(built), false),
         Err(_) => (build(true), true),
     };
+    let syntax = syntax::Config::new()
+        .unicode(is_unicode)
+        .case_insensitive(for_use.is_caseless);
     let too_costly = || PatternError::TooCostly(shown.to_owned());
     match built {
         Err(regex::Error::CompiledTooBig(_)) if for_use.is_bounded => Err(too_costly()),
-        Ok(_)
-            if for_use.is_bounded
-                && !pattern_cost::is_bounded(expression, is_unicode, for_use.is_caseless) =>
-        {
+        Ok(_) if for_use.is_bounded && !pattern_cost::is_bounded(expression, syntax) => {
             Err(too_costly())
         }
         built => built.map_err(|error| PatternError::Invalid {

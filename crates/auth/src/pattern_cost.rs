@@ -24,12 +24,9 @@ const AROUND: [(&[u8], usize); 5] = [
 ];
 
 /// Whether all states of an expression's automaton take at most [`REGEX_STATES_BYTES_MAX`].
-pub(crate) fn is_bounded(expression: &str, is_unicode: bool, is_caseless: bool) -> bool {
+pub(crate) fn is_bounded(expression: &str, syntax: syntax::Config) -> bool {
+    let syntax = syntax.utf8(false);
     [false, true].into_iter().all(|backwards| {
-        let syntax = syntax::Config::new()
-            .unicode(is_unicode)
-            .utf8(false)
-            .case_insensitive(is_caseless);
         let program = NFA::config()
             .utf8(false)
             .reverse(backwards)

@@ -4,7 +4,7 @@
 use crate::catalogue::{Catalogue, Change, Outcome, TakenOut};
 use crate::command::Command;
 use crate::error::CatalogueError;
-use crate::policy::Policy;
+use crate::policy::{Policy, PolicyWanted};
 use crate::record::{User, Vhost};
 use crate::topology::check_length;
 use crate::weights::{value_weight, vhost_weight, weight};
@@ -94,10 +94,15 @@ impl Catalogue {
                 definition,
             } => {
                 check_length(name)?;
-                let stored = self.replaying;
-                let policy = Policy::new(
-                    name, *operator, pattern, apply_to, *priority, definition, stored,
-                )?;
+                let wanted = PolicyWanted {
+                    name,
+                    operator: *operator,
+                    pattern,
+                    apply_to,
+                    priority: *priority,
+                    definition,
+                };
+                let policy = Policy::new(wanted, self.replaying)?;
                 let of_kind = policies(self.vhost_mut(vhost)?, *operator);
                 let before = of_kind.insert(name.clone(), policy);
                 let before = before.map_or(0, |policy| weight(&policy.definition));

@@ -81,6 +81,17 @@ pub struct Policy {
     pub definition: FieldTable,
 }
 
+/// A policy as a command gives it.
+pub(crate) struct PolicyWanted<'a> {
+    pub(crate) name: &'a str,
+    /// Whether it is an operator policy.
+    pub(crate) operator: bool,
+    pub(crate) pattern: &'a str,
+    pub(crate) apply_to: &'a str,
+    pub(crate) priority: i64,
+    pub(crate) definition: &'a FieldTable,
+}
+
 impl Policy {
     /// Checks a policy. One that is `stored` was accepted once: a store opens under rules that came
     /// later.
@@ -89,15 +100,15 @@ impl Policy {
     ///
     /// # Errors With RabbitMQ's text, if a key is not known or a value is not right for it, or the
     /// pattern does not compile.
-    pub fn new(
-        name: &str,
-        operator: bool,
-        pattern: &str,
-        apply_to: &str,
-        priority: i64,
-        definition: &FieldTable,
-        stored: bool,
-    ) -> Result<Self, CatalogueError> {
+    pub(crate) fn new(wanted: PolicyWanted<'_>, stored: bool) -> Result<Self, CatalogueError> {
+        let PolicyWanted {
+            name,
+            operator,
+            pattern,
+            apply_to,
+            priority,
+            definition,
+        } = wanted;
         let apply_to = ApplyTo::ALL
             .into_iter()
             .find(|candidate| candidate.name() == apply_to)

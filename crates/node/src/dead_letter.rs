@@ -45,16 +45,15 @@ impl Dead {
         let headers = properties.headers();
         let mut deaths = recorded_deaths(message, headers.to_table());
         let first = deaths.is_empty();
-        let keys = original_keys(message, &headers.to_table());
-        count_death(
-            &mut deaths,
-            message,
+        let death = Death {
             queue,
             reason,
-            &keys,
-            properties.expiration,
-            now,
-        );
+            at: now,
+            exchange: message.exchange(),
+            routing_keys: original_keys(message, &headers.to_table()),
+            expiration: properties.expiration,
+        };
+        count_death(&mut deaths, death);
 
         let dropped: &[&str] = match (message.summary.dead_lettered, routing_key) {
             // A client's claim to an earlier death is not believed.
@@ -194,19 +193,26 @@ fn original_keys(message: &Message, headers: &FieldTable) -> FieldValue {
     FieldValue::Array(keys)
 }
 
-/// Puts this death first: one more of the same queue and reason if there was one, else a new one.
-fn count_death(
-    deaths: &mut Vec<FieldTable>,
-    message: &Message,
-    queue: &str,
+/// What `x-death` says of a message that has died for the first time in a queue for a reason.
+struct Death<'a> {
+    queue: &'a str,
     reason: Reason,
-    keys: &FieldValue,
-    expiration: Option<&[u8]>,
-    now: Now,
-) {
-    let (queue, reason_text) = (FieldValue::text(queue), FieldValue::text(reason.name()));
+    at: Now,
+    /// The exchange to which the message was published, and the keys.
+    exchange: &'a [u8],
+    routing_keys: FieldValue,
+    /// The message's own time to live.
+    expiration: Option<&'a [u8]>,
+}
+
+/// Puts this death first: one more of the same queue and reason if there was one, else a new one.
+fn count_death(deaths: &mut Vec<FieldTable>, new: Death<'_>) {
+    let (queue, reason) = (
+        FieldValue::text(new.queue),
+        FieldValue::text(new.reason.name()),
+    );
     let known = deaths.iter().position(|death| {
-        death.get("queue") == Some(&queue) && death.get("reason") == Some(&reason_text)
+        death.get("queue") == Some(&queue) && death.get("reason") == Some(&reason)
     });
     if let Some(at) = known {
         let mut death = deaths.remove(at);
@@ -220,16 +226,13 @@ fn count_death(
     }
     let mut death = FieldTable::from([
         ("count", FieldValue::I64(1)),
-        ("reason", reason_text),
+        ("reason", reason),
         ("queue", queue),
-        ("time", FieldValue::Timestamp(now.wall_ms / 1_000)),
-        (
-            "exchange",
-            FieldValue::LongString(message.exchange().to_vec()),
-        ),
-        ("routing-keys", keys.clone()),
+        ("time", FieldValue::Timestamp(new.at.wall_ms / 1_000)),
+        ("exchange", FieldValue::LongString(new.exchange.to_vec())),
+        ("routing-keys", new.routing_keys),
     ]);
-    if let Some(expiration) = expiration {
+    if let Some(expiration) = new.expiration {
         death.set(
             "original-expiration",
             FieldValue::LongString(expiration.to_vec()),

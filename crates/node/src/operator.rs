@@ -10,7 +10,7 @@ use crate::topology::{Caller, Question, may_get};
 use leveret_amqp::Properties;
 use leveret_auth::{Access, Resource, check_user_id};
 use leveret_client::{Answered, Awaited, Delivery};
-use leveret_queue::Outcome;
+use leveret_queue::{Outcome, Settle};
 use leveret_queue_host::delayed;
 use leveret_queue_host::shard::GetOutcome;
 use leveret_queue_host::{
@@ -321,16 +321,14 @@ pub struct Pending;
 
 /// Says what becomes of a message that [`get`] has given.
 pub fn settle<E: Env>(delivery: &Delivery, outcome: Outcome, now: Now, env: &E) {
-    let range = delivery.index..delivery.index + 1;
+    let settle = Settle {
+        subscription: delivery.consumer,
+        priority_log: delivery.priority_log,
+        range: delivery.index..delivery.index + 1,
+        outcome,
+    };
     env.with_shard(now, env.shard_of(delivery.queue), |shard| {
-        shard.settle(
-            now,
-            delivery.queue,
-            delivery.consumer,
-            delivery.priority_log,
-            range,
-            outcome,
-        );
+        shard.settle(now, delivery.queue, settle);
     });
 }
 

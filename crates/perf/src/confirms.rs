@@ -25,6 +25,17 @@ pub struct Waiting {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unexpected;
 
+/// `basic.ack` or `basic.nack`.
+#[derive(Clone, Copy, Debug)]
+pub struct Confirm {
+    /// The message.
+    pub tag: u64,
+    /// Whether it is for all messages up to that one, too.
+    pub multiple: bool,
+    /// Whether it is a `basic.nack`.
+    pub refused: bool,
+}
+
 /// What waits on one channel. Delivery tags count from 1.
 #[derive(Clone, Debug, Default)]
 pub struct Confirms {
@@ -82,19 +93,17 @@ impl Confirms {
         (self.settled, self.outstanding) = (0, 0);
     }
 
-    /// `basic.ack` (or, where `refused`, `basic.nack`) for `tag`, or for all up to it: `on` is
-    /// given the due time of each message that it is for.
+    /// The broker has settled messages: `on` is given the due time of each.
     ///
     /// # Errors
     /// If no message waits for it.
     #[inline]
-    pub fn settle(
-        &mut self,
-        tag: u64,
-        multiple: bool,
-        refused: bool,
-        mut on: impl FnMut(u64),
-    ) -> Result<(), Unexpected> {
+    pub fn settle(&mut self, confirm: Confirm, mut on: impl FnMut(u64)) -> Result<(), Unexpected> {
+        let Confirm {
+            tag,
+            multiple,
+            refused,
+        } = confirm;
         // A tag of 0 with `multiple` stands for everything.
         let tag = match (tag, multiple) {
             (0, true) => self.settled + self.waiting.len() as u64,
@@ -152,7 +161,12 @@ impl Confirms {
                 .binary_search_by_key(&sequence, |message| message.sequence)
                 .map_err(|_| Unexpected)?,
         };
-        self.settle(self.settled + 1 + place as u64, false, refused, on)
+        let confirm = Confirm {
+            tag: self.settled + 1 + place as u64,
+            multiple: false,
+            refused,
+        };
+        self.settle(confirm, on)
     }
 
     #[inline]
@@ -184,13 +198,26 @@ mod tests {
         Waiting { sequence, due_us }
     }
 
+    fn confirm(tag: u64, multiple: bool) -> Confirm {
+        Confirm {
+            tag,
+            multiple,
+            refused: false,
+        }
+    }
+
     fn after(settles: &[(u64, bool, bool)]) -> (Vec<u64>, Result<(), Unexpected>, Confirms) {
         let mut confirms = Confirms::default();
         (1..=6).for_each(|number| confirms.push(message(number)));
         let mut dues = Vec::new();
         let mut last = Ok(());
         for (tag, multiple, refused) in settles {
-            last = confirms.settle(*tag, *multiple, *refused, |due| dues.push(due));
+            let confirm = Confirm {
+                tag: *tag,
+                multiple: *multiple,
+                refused: *refused,
+            };
+            last = confirms.settle(confirm, |due| dues.push(due));
         }
         (dues, last, confirms)
     }
@@ -236,13 +263,13 @@ mod tests {
             (confirms.outstanding(), confirms.unconfirmed().len()),
             (0, 0)
         );
-        assert_eq!(confirms.settle(1, false, false, |_| {}), Err(Unexpected));
+        assert_eq!(confirms.settle(confirm(1, false), |_| {}), Err(Unexpected));
         resend
             .into_iter()
             .for_each(|message| confirms.push(message));
         let mut dues = Vec::new();
         confirms
-            .settle(2, true, false, |due| dues.push(due))
+            .settle(confirm(2, true), |due| dues.push(due))
             .unwrap();
         assert_eq!(dues, [20, 50]);
         let left: Vec<_> = confirms.unconfirmed().iter().collect();

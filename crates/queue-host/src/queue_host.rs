@@ -17,9 +17,9 @@ use crate::effects::ShardEffects;
 use crate::events::QueueAnswer;
 use crate::notify::Notify;
 use crate::outcome::{Bodies, Enqueued, GetOutcome};
-use crate::quorum::protocol::{Answer, Settle};
+use crate::quorum::protocol::Answer;
 use crate::subscriber::Subscriber;
-use leveret_queue::{AttachError, Consumer, Effect};
+use leveret_queue::{AttachError, Consumer, Effect, Settle};
 use leveret_storage::ShardLogs;
 use leveret_types::{ConnectionId, ConsumerId, Message, NodeId, Now};
 

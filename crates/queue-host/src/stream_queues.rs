@@ -15,11 +15,11 @@ use crate::fixed_map::FixedMap;
 use crate::notify::Notify;
 use crate::outcome::{Bodies, Enqueued, GetOutcome};
 use crate::queue_host::{Asker, Get, HostContext, QueueHost, When};
-use crate::quorum::protocol::{QueueCounts, Settle};
+use crate::quorum::protocol::QueueCounts;
 use crate::stream_events::StreamNews;
 use crate::subscriber::Subscriber;
 use leveret_message::{as_amqp091, entry_of, filter_value};
-use leveret_queue::{AttachError, Consumer};
+use leveret_queue::{AttachError, Consumer, Settle};
 use leveret_stream::{
     BatchBuilder, Command, Event, PublisherId, RequestId, SessionId, StreamStats,
 };

@@ -1,7 +1,9 @@
 //! Prints what a settle costs when a consumer holds very many messages and settles them in random
 //! order, and the memory that they take.
 
-use leveret_queue::{Consumer, Log, Meta, Outcome, Peek, Position, Queue, QueueKind, Settings};
+use leveret_queue::{
+    Consumer, Log, Meta, Outcome, Peek, Position, Queue, QueueKind, Settings, Settle,
+};
 use leveret_types::{ConsumerId, Now};
 use std::time::Instant;
 
@@ -52,8 +54,13 @@ fn main() {
         let (started, mut slowest) = (Instant::now(), 0);
         for index in order {
             let began = Instant::now();
-            let settled = index..index + 1;
-            let count = queue.settle(now, id, 0, settled, Outcome::Accept, &mut effects);
+            let settle = Settle {
+                subscription: id,
+                priority_log: 0,
+                range: index..index + 1,
+                outcome: Outcome::Accept,
+            };
+            let count = queue.settle(now, settle, &mut effects);
             assert_eq!(count, 1);
             effects.clear();
             slowest = slowest.max(began.elapsed().as_micros());

@@ -3,7 +3,7 @@
 //! Run with `cargo run --release -p leveret-queue --example throughput`.
 
 use leveret_queue::{
-    Consumer, Effect, Log, Meta, Outcome, Peek, Position, Queue, QueueKind, Settings,
+    Consumer, Effect, Log, Meta, Outcome, Peek, Position, Queue, QueueKind, Settings, Settle,
 };
 use leveret_types::{ConsumerId, Now};
 use std::time::Instant;
@@ -70,24 +70,14 @@ fn run(name: &str, settings: Settings, consumers: u64, batch: u64, settle_each: 
         }));
         if settle_each {
             for (consumer, index) in held.drain(..) {
-                queue.settle(
-                    now,
-                    consumer,
-                    0,
-                    index..index + 1,
-                    Outcome::Accept,
-                    &mut out,
-                );
+                queue.settle(now, accepted(consumer, index..index + 1), &mut out);
             }
         } else {
             held.clear();
             for id in 1..=consumers {
                 queue.settle(
                     now,
-                    ConsumerId(id),
-                    0,
-                    first..first + batch,
-                    Outcome::Accept,
+                    accepted(ConsumerId(id), first..first + batch),
                     &mut out,
                 );
             }
@@ -141,4 +131,14 @@ fn main() {
         100,
         true,
     );
+}
+
+/// That a consumer accepts these.
+const fn accepted(subscription: ConsumerId, range: std::ops::Range<u64>) -> Settle {
+    Settle {
+        subscription,
+        priority_log: 0,
+        range,
+        outcome: Outcome::Accept,
+    }
 }

@@ -117,6 +117,19 @@ impl Reason {
     }
 }
 
+/// What became of messages that a subscription has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settle {
+    /// Who holds them.
+    pub subscription: ConsumerId,
+    /// The priority log.
+    pub priority_log: u8,
+    /// Indexes in the priority log. What of them the subscription does not hold is left alone.
+    pub range: Range<u64>,
+    /// What became of them.
+    pub outcome: Outcome,
+}
+
 /// What a subscription says of messages that it holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {

@@ -48,7 +48,9 @@
 //! queue.pump(now, &mut log, &mut effects);
 //! assert!(matches!(effects[..], [Effect::Deliver(_)]));
 //!
-//! queue.settle(now, id, 0, 0..1, Outcome::Accept, &mut effects);
+//! let (subscription, outcome) = (id, Outcome::Accept);
+//! let settle = Settle { subscription, priority_log: 0, range: 0..1, outcome };
+//! queue.settle(now, settle, &mut effects);
 //! assert_eq!(effects[1], Effect::Settled { priority_log: 0, range: 0..1, bytes: 5 });
 //! # Ok::<(), leveret_queue::AttachError>(())
 //! ```
@@ -71,7 +73,7 @@ mod settings;
 mod state;
 
 pub use consumer::{AttachError, Consumer, ConsumerView};
-pub use effect::{Delivery, Effect, Got, Offer, Outcome, Reason};
+pub use effect::{Delivery, Effect, Got, Offer, Outcome, Reason, Settle};
 pub use leveret_types::QueueKind;
 pub use leveret_types::{DelayedRetry, Overflow, Retried};
 pub use log::{Log, Meta, Peek, Position};

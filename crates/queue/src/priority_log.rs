@@ -4,6 +4,33 @@ use crate::log::Meta;
 use crate::returns::Returns;
 use crate::runs::RunMap;
 use leveret_types::RangeSet;
+use std::ops::Range;
+
+/// Neighbouring messages of one size.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct MessageRun {
+    /// Their priority log.
+    pub(crate) priority_log: u8,
+    /// Their indexes in it.
+    pub(crate) range: Range<u64>,
+    /// Bytes of each.
+    pub(crate) bytes: u32,
+}
+
+impl MessageRun {
+    pub(crate) const fn count(&self) -> u64 {
+        self.range.end - self.range.start
+    }
+
+    pub(crate) const fn total_bytes(&self) -> u64 {
+        self.count() * self.bytes as u64
+    }
+
+    /// Those of them with these indexes.
+    pub(crate) const fn part(&self, range: Range<u64>) -> Self {
+        Self { range, ..*self }
+    }
+}
 
 /// The messages of one priority, apart from those that subscriptions have.
 #[derive(Debug, Default)]

@@ -1,6 +1,7 @@
 //! What the queue knows of messages that came back, and how long they wait before they go out
 //! again.
 
+use crate::priority_log::MessageRun;
 use crate::settings::Settings;
 use leveret_types::Retried;
 use std::collections::BTreeMap;
@@ -89,17 +90,15 @@ impl Delayed {
         self.due.keys().next().map(|(at, ..)| *at)
     }
 
-    /// Messages of `bytes` each wait until `ready_ms`.
-    pub(crate) fn insert(
-        &mut self,
-        ready_ms: u64,
-        priority_log: u8,
-        range: Range<u64>,
-        bytes: u32,
-    ) {
-        let count = range.end - range.start;
-        self.count += count;
-        self.bytes += count * u64::from(bytes);
+    /// Messages wait until `ready_ms`.
+    pub(crate) fn insert(&mut self, ready_ms: u64, run: MessageRun) {
+        self.count += run.count();
+        self.bytes += run.total_bytes();
+        let MessageRun {
+            priority_log,
+            range,
+            bytes,
+        } = run;
         // Neighbours that came back together wait together.
         let mut before = self.due.range_mut(..(ready_ms, priority_log, range.start));
         if let Some(((at, of, _), (end, size))) = before.next_back()
@@ -118,7 +117,7 @@ impl Delayed {
     }
 
     /// Takes out the next messages that are due at `wall_ms`.
-    pub(crate) fn pop_due(&mut self, wall_ms: u64) -> Option<(u8, Range<u64>, u32)> {
+    pub(crate) fn pop_due(&mut self, wall_ms: u64) -> Option<MessageRun> {
         let first = self
             .due
             .first_entry()
@@ -128,11 +127,7 @@ impl Delayed {
     }
 
     /// Takes out what waits of a range.
-    pub(crate) fn take(
-        &mut self,
-        priority_log: u8,
-        range: &Range<u64>,
-    ) -> Option<(u8, Range<u64>, u32)> {
+    pub(crate) fn take(&mut self, priority_log: u8, range: &Range<u64>) -> Option<MessageRun> {
         let (key, (end, bytes)) = self.due.iter().find_map(|(key, (end, bytes))| {
             let hit = key.1 == priority_log && key.2 < range.end && *end > range.start;
             hit.then_some((*key, (*end, *bytes)))
@@ -151,15 +146,19 @@ impl Delayed {
     }
 
     /// Takes out some of all that waits.
-    pub(crate) fn take_any(&mut self) -> Option<(u8, Range<u64>, u32)> {
+    pub(crate) fn take_any(&mut self) -> Option<MessageRun> {
         self.pop_due(u64::MAX)
     }
 
-    fn taken(&mut self, priority_log: u8, range: Range<u64>, bytes: u32) -> (u8, Range<u64>, u32) {
-        let count = range.end - range.start;
-        self.count -= count;
-        self.bytes -= count * u64::from(bytes);
-        (priority_log, range, bytes)
+    fn taken(&mut self, priority_log: u8, range: Range<u64>, bytes: u32) -> MessageRun {
+        let run = MessageRun {
+            priority_log,
+            range,
+            bytes,
+        };
+        self.count -= run.count();
+        self.bytes -= run.total_bytes();
+        run
     }
 }
 
@@ -168,23 +167,31 @@ mod tests {
     use super::*;
 
     /// What waits, in the order of its time.
-    fn left(mut delayed: Delayed) -> Vec<(u8, Range<u64>, u32)> {
+    fn left(mut delayed: Delayed) -> Vec<MessageRun> {
         std::iter::from_fn(|| delayed.take_any()).collect()
+    }
+
+    fn run(range: Range<u64>) -> MessageRun {
+        MessageRun {
+            priority_log: 4,
+            range,
+            bytes: 3,
+        }
     }
 
     fn waiting() -> Delayed {
         let mut delayed = Delayed::default();
-        delayed.insert(500, 4, 10..20, 3);
+        delayed.insert(500, run(10..20));
         delayed
     }
 
     #[test]
     fn taking_the_middle_of_what_waits_leaves_both_ends_waiting() {
         let mut delayed = waiting();
-        assert_eq!(delayed.take(4, &(13..16)), Some((4, 13..16, 3)));
+        assert_eq!(delayed.take(4, &(13..16)), Some(run(13..16)));
         assert_eq!(delayed.sums(), (7, 21));
         assert_eq!(delayed.next_ms(), Some(500));
-        assert_eq!(left(delayed), [(4, 10..13, 3), (4, 16..20, 3)]);
+        assert_eq!(left(delayed), [run(10..13), run(16..20)]);
     }
 
     #[test]
@@ -196,12 +203,12 @@ mod tests {
             (18..99, 18..20, 10..18),
         ] {
             let mut delayed = waiting();
-            assert_eq!(delayed.take(4, &range), Some((4, taken.clone(), 3)));
+            assert_eq!(delayed.take(4, &range), Some(run(taken.clone())));
             assert_eq!(delayed.sums().0, 10 - (taken.end - taken.start));
-            assert_eq!(left(delayed), [(4, rest, 3)], "without {range:?}");
+            assert_eq!(left(delayed), [run(rest)], "without {range:?}");
         }
         let mut delayed = waiting();
-        assert_eq!(delayed.take(4, &(0..99)), Some((4, 10..20, 3)));
+        assert_eq!(delayed.take(4, &(0..99)), Some(run(10..20)));
         assert!(delayed.is_empty());
         assert_eq!(delayed.sums(), (0, 0));
     }
@@ -216,6 +223,6 @@ mod tests {
                 "priority log {priority_log}, {range:?}"
             );
         }
-        assert_eq!(left(delayed), [(4, 10..20, 3)]);
+        assert_eq!(left(delayed), [run(10..20)]);
     }
 }

@@ -1,7 +1,7 @@
 //! The hot path allocates nothing, and what waits takes no memory.
 
 use leveret_queue::{
-    Consumer, Effect, Log, Meta, Outcome, Peek, Position, Queue, QueueKind, Settings,
+    Consumer, Effect, Log, Meta, Outcome, Peek, Position, Queue, QueueKind, Settings, Settle,
 };
 use leveret_types::{ConsumerId, Now};
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -73,6 +73,16 @@ fn enqueue(queue: &mut Queue, index: u64) {
     );
 }
 
+/// What the consumer says of one message.
+fn settle(index: u64, outcome: Outcome) -> Settle {
+    Settle {
+        subscription: ConsumerId(1),
+        priority_log: 0,
+        range: index..index + 1,
+        outcome,
+    }
+}
+
 /// Publishes, delivers and settles a batch of ten.
 fn round(queue: &mut Queue, first: u64, out: &mut Vec<Effect>, requeue: bool) {
     for index in first..first + 10 {
@@ -81,24 +91,10 @@ fn round(queue: &mut Queue, first: u64, out: &mut Vec<Effect>, requeue: bool) {
     queue.pump(NOW, &mut FreeLog, out);
     for index in first..first + 10 {
         if requeue && index % 3 == 0 {
-            queue.settle(
-                NOW,
-                ConsumerId(1),
-                0,
-                index..index + 1,
-                Outcome::Requeue { count: false },
-                out,
-            );
+            queue.settle(NOW, settle(index, Outcome::Requeue { count: false }), out);
             queue.pump(NOW, &mut FreeLog, out);
         }
-        queue.settle(
-            NOW,
-            ConsumerId(1),
-            0,
-            index..index + 1,
-            Outcome::Accept,
-            out,
-        );
+        queue.settle(NOW, settle(index, Outcome::Accept), out);
     }
     assert!(out.len() >= 11, "ten deliveries and what left");
     out.clear();

@@ -226,7 +226,7 @@ impl Body {
                 commit,
                 commit_term,
             } => {
-                put_flags(out, *is_trial, *is_transfer);
+                put_flags(out, [*is_trial, *is_transfer]);
                 put_numbers(out, &[*index, *log_term, *commit, *commit_term]);
             }
             Self::Voted {
@@ -235,7 +235,7 @@ impl Body {
                 commit,
                 commit_term,
             } => {
-                put_flags(out, *is_trial, *is_granted);
+                put_flags(out, [*is_trial, *is_granted]);
                 put_numbers(out, &[*commit, *commit_term]);
             }
             Self::Heartbeat { commit } | Self::HeartbeatReply { commit } => {
@@ -366,7 +366,7 @@ fn put_numbers(out: &mut Vec<u8>, numbers: &[u64]) {
     numbers.iter().for_each(|number| put_number(out, *number));
 }
 
-fn put_flags(out: &mut Vec<u8>, first: bool, second: bool) {
+fn put_flags(out: &mut Vec<u8>, [first, second]: [bool; 2]) {
     out.push(u8::from(first) | u8::from(second) << 1);
 }
 

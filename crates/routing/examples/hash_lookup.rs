@@ -1,7 +1,7 @@
 //! Prints how long it takes to make 100,000 bindings of a consistent-hash exchange, each to a queue
 //! of its own, to route a message by them, and to take them away.
 
-use leveret_routing::{Destination, HashOn, Kind, Router, Scratch};
+use leveret_routing::{Destination, ExchangeSettings, HashOn, Kind, Router, Scratch};
 use leveret_types::{FieldTable, QueueId};
 use std::time::Instant;
 
@@ -11,7 +11,7 @@ const SAMPLES: u32 = 200_000;
 fn main() {
     let mut router = Router::new();
     let kind = Kind::ConsistentHash(HashOn::RoutingKey);
-    router.add_exchange("h", kind, false, false, None);
+    router.add_exchange("h", kind, ExchangeSettings::default());
     let names: Vec<String> = (0..BINDINGS).map(|number| format!("q{number}")).collect();
     for (number, name) in (0..).zip(&names) {
         router.add_queue(name, QueueId(number));

@@ -1,7 +1,7 @@
 //! Prints how long it takes to make 100,000 bindings of a headers exchange, to route a message by
 //! them, and to take them away.
 
-use leveret_routing::{Destination, Kind, Router, Scratch};
+use leveret_routing::{Destination, ExchangeSettings, Kind, Router, Scratch};
 use leveret_types::{FieldTable, FieldValue, QueueId};
 use std::time::Instant;
 
@@ -19,7 +19,7 @@ fn headers(order: i32, mode: Option<&str>) -> FieldTable {
 
 fn main() {
     let mut router = Router::new();
-    router.add_exchange("h", Kind::Headers, false, false, None);
+    router.add_exchange("h", Kind::Headers, ExchangeSettings::default());
     router.add_queue("q", QueueId(1));
     let started = Instant::now();
     for order in 0..BINDINGS {

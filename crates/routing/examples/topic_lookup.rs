@@ -1,7 +1,7 @@
 //! Prints how long one lookup among 100,000 topic bindings takes, and the worst key that the limits
 //! allow.
 
-use leveret_routing::{Destination, Kind, Router, Scratch};
+use leveret_routing::{Destination, ExchangeSettings, Kind, Router, Scratch};
 use leveret_types::{FieldTable, QueueId};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ const SAMPLES: usize = 200_000;
 
 fn main() {
     let mut router = Router::new();
-    router.add_exchange("t", Kind::Topic, false, false, None);
+    router.add_exchange("t", Kind::Topic, ExchangeSettings::default());
     for queue in 0..QUEUES {
         router.add_queue(&format!("q{queue}"), QueueId(queue as u64));
     }
@@ -66,7 +66,7 @@ fn main() {
 /// The longest key against patterns whose wildcards can take its words in any way.
 fn worst_key() {
     let mut router = Router::new();
-    router.add_exchange("t", Kind::Topic, false, false, None);
+    router.add_exchange("t", Kind::Topic, ExchangeSettings::default());
     let patterns = [
         "#.*".to_owned() + &".*".repeat(123) + ".#",
         "#.".to_owned() + &".".repeat(250) + ".#",

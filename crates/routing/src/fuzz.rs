@@ -1,7 +1,7 @@
 //! Entry points for fuzzing: each reads a case out of arbitrary bytes and checks the tables against
 //! the plain definition.
 
-use crate::{Destination, HeadersMatcher, Kind, Router, Scratch, topic_match};
+use crate::{Destination, ExchangeSettings, HeadersMatcher, Kind, Router, Scratch, topic_match};
 use leveret_types::limits::TOPIC_HASHES_MAX;
 use leveret_types::{FieldTable, FieldValue, QueueId};
 
@@ -18,7 +18,7 @@ pub fn topic(data: &[u8]) {
     };
     let patterns: Vec<&[u8]> = lines.filter(is_allowed).take(64).collect();
     let mut router = Router::new();
-    router.add_exchange("t", Kind::Topic, false, false, None);
+    router.add_exchange("t", Kind::Topic, ExchangeSettings::default());
     let names: Vec<String> = (0..patterns.len()).map(|i| format!("q{i}")).collect();
     let none = FieldTable::new();
     for (index, pattern) in patterns.iter().enumerate() {

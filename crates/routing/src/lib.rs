@@ -28,6 +28,7 @@
 //! Invariant: this crate never reads a clock or a source of randomness; random exchanges draw from
 //! the state in [`Scratch`].
 
+mod arguments;
 pub mod fuzz;
 mod hash;
 mod hash_tree;
@@ -38,6 +39,7 @@ mod ordered;
 mod partitions;
 mod route;
 mod router;
+mod slab;
 mod targets;
 mod topic;
 mod visited;
@@ -50,5 +52,5 @@ pub use partitions::{
     SUPER_STREAM_ROUTING, is_drained, partition_hash, partition_order,
 };
 pub use route::{MessageProperties, RouteError, Scratch};
-pub use router::{Binding, Destination, Exchange, Router, Unbound};
+pub use router::{Binding, Destination, Exchange, ExchangeSettings, Router, Unbound};
 pub use topic::topic_match;

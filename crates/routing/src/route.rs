@@ -133,6 +133,14 @@ impl Scratch {
     }
 }
 
+/// Where a message comes to the exchanges.
+struct Entrance<'a> {
+    /// The name of the first one.
+    exchange: &'a [u8],
+    /// Whether it may be one that clients do not publish to.
+    may_be_internal: bool,
+}
+
 impl Router {
     /// Appends to `out` every queue that a message published to `exchange` with these keys goes to,
     /// each once. Several keys are what `CC` and `BCC` headers give: the message goes wherever any
@@ -149,7 +157,11 @@ impl Router {
         scratch: &mut Scratch,
         out: &mut Vec<QueueId>,
     ) -> Result<(), RouteError> {
-        self.route_from(exchange, false, keys, message, scratch, out)
+        let entrance = Entrance {
+            exchange,
+            may_be_internal: false,
+        };
+        self.route_from(entrance, keys, message, scratch, out)
     }
 
     /// As [`Self::route`], for a message that the broker itself publishes: to internal exchanges as
@@ -166,25 +178,30 @@ impl Router {
         scratch: &mut Scratch,
         out: &mut Vec<QueueId>,
     ) -> Result<(), RouteError> {
-        self.route_from(exchange, true, keys, message, scratch, out)
+        let entrance = Entrance {
+            exchange,
+            may_be_internal: true,
+        };
+        self.route_from(entrance, keys, message, scratch, out)
     }
 
     fn route_from(
         &self,
-        exchange: &[u8],
-        may_be_internal: bool,
+        entrance: Entrance<'_>,
         keys: &[&[u8]],
         message: &dyn MessageProperties,
         scratch: &mut Scratch,
         out: &mut Vec<QueueId>,
     ) -> Result<(), RouteError> {
         scratch.begin();
-        if exchange.is_empty() {
+        if entrance.exchange.is_empty() {
             self.route_by_queue_name(keys, scratch, out);
             return Ok(());
         }
-        let first = self.find_exchange(exchange).ok_or(RouteError::NotFound)?;
-        if self.exchanges.get(first).internal && !may_be_internal {
+        let first = self
+            .find_exchange(entrance.exchange)
+            .ok_or(RouteError::NotFound)?;
+        if self.exchanges.get(first).internal && !entrance.may_be_internal {
             return Err(RouteError::Internal);
         }
         scratch.visited.insert(Target::Exchange(first));

@@ -1,18 +1,20 @@
 //! The exchanges and bindings of one virtual host: what there is, and how it changes.
 
+use crate::arguments::{hash_table, same_table, sorted};
 use crate::hash;
 use crate::hash_tree::HashTree;
-use crate::headers::{HeadersMatcher, firsts_of_names};
+use crate::headers::HeadersMatcher;
 use crate::headers_index::{self, HeadersIndex, IndexSlots};
 use crate::kind::{self, BindError, Kind};
 use crate::ordered::Ordered;
 use crate::partitions::Partitions;
+use crate::slab::Slab;
 use crate::targets::{Entries, Entry, Target};
 use crate::topic::{self, Trie};
 use foldhash::fast::RandomState;
 use hashbrown::{HashMap, HashTable};
 use leveret_types::limits::TOPIC_HASHES_MAX;
-use leveret_types::{FieldTable, FieldValue, QueueId};
+use leveret_types::{FieldTable, QueueId};
 use std::cmp::Ordering;
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -117,6 +119,17 @@ pub(crate) struct ExchangeEntry {
     incoming: Vec<u32>,
 }
 
+/// What an exchange is declared with, beside its name and kind.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ExchangeSettings<'a> {
+    /// Whether clients may not publish to it.
+    pub internal: bool,
+    /// Whether it goes with the last binding from it.
+    pub auto_delete: bool,
+    /// The exchange for messages that match none of its bindings.
+    pub alternate: Option<&'a str>,
+}
+
 #[derive(Debug)]
 pub(crate) struct QueueEntry {
     pub(crate) name: Arc<str>,
@@ -150,63 +163,6 @@ pub(crate) struct BindingEntry {
     /// Node (topic) and slot (topic, direct, consistent hash) in the source's index.
     index_node: u32,
     index_slot: u32,
-}
-
-/// A vector whose freed places are used again.
-#[derive(Debug)]
-pub(crate) struct Slab<T> {
-    pub(crate) items: Vec<Option<T>>,
-    free: Vec<u32>,
-}
-
-impl<T> Slab<T> {
-    const fn new() -> Self {
-        Self {
-            items: Vec::new(),
-            free: Vec::new(),
-        }
-    }
-
-    fn insert(&mut self, item: T) -> u32 {
-        match self.free.pop() {
-            Some(index) => {
-                self.items[index as usize] = Some(item);
-                index
-            }
-            None => {
-                self.items.push(Some(item));
-                self.items.len() as u32 - 1
-            }
-        }
-    }
-
-    fn remove(&mut self, index: u32) -> T {
-        match self.items[index as usize].take() {
-            Some(item) => {
-                self.free.push(index);
-                item
-            }
-            None => panic!("no item at index {index}"),
-        }
-    }
-
-    pub(crate) fn get(&self, index: u32) -> &T {
-        match &self.items[index as usize] {
-            Some(item) => item,
-            None => panic!("no item at index {index}"),
-        }
-    }
-
-    fn get_mut(&mut self, index: u32) -> &mut T {
-        match &mut self.items[index as usize] {
-            Some(item) => item,
-            None => panic!("no item at index {index}"),
-        }
-    }
-
-    fn iter(&self) -> impl Iterator<Item = &T> {
-        self.items.iter().flatten()
-    }
 }
 
 /// The exchanges and bindings of one virtual host.
@@ -424,14 +380,7 @@ impl Router {
 
     /// Adds an exchange; false if there is one of that name, which is left as it is. The default
     /// exchange exists already.
-    pub fn add_exchange(
-        &mut self,
-        name: &str,
-        kind: Kind,
-        internal: bool,
-        auto_delete: bool,
-        alternate: Option<&str>,
-    ) -> bool {
+    pub fn add_exchange(&mut self, name: &str, kind: Kind, settings: ExchangeSettings<'_>) -> bool {
         if name.is_empty() || self.find_exchange(name.as_bytes()).is_some() {
             return false;
         }
@@ -439,9 +388,9 @@ impl Router {
             name: name.into(),
             index: Index::of(&kind),
             kind,
-            internal,
-            auto_delete,
-            alternate: alternate.map(Into::into),
+            internal: settings.internal,
+            auto_delete: settings.auto_delete,
+            alternate: settings.alternate.map(Into::into),
             outgoing: Entries::default(),
             incoming: Vec::new(),
         });
@@ -835,66 +784,11 @@ fn unlink_key(
     moved
 }
 
-/// Arguments in the order of their names, the first of several of one name kept: the form in which
-/// they identify a binding.
-fn sorted(arguments: &FieldTable) -> FieldTable {
-    let entries = firsts_of_names(arguments.iter().collect());
-    let owned = |(name, value): (&str, &FieldValue)| (name.to_owned(), value.clone());
-    entries.into_iter().map(owned).collect()
-}
-
-/// Whether two tables are the same, bit for bit: unlike with `==`, a NaN equals itself, so that its
-/// binding can be removed.
-fn same_table(a: &FieldTable, b: &FieldTable) -> bool {
-    a.len() == b.len()
-        && a.iter()
-            .zip(b.iter())
-            .all(|((name_a, a), (name_b, b))| name_a == name_b && same_value(a, b))
-}
-
-/// Feeds a hash with what [`same_value`] compares.
-fn hash_value(value: &FieldValue, state: &mut impl Hasher) {
-    std::mem::discriminant(value).hash(state);
-    match value {
-        FieldValue::LongString(bytes) | FieldValue::Bytes(bytes) => bytes.hash(state),
-        FieldValue::Bool(value) => value.hash(state),
-        FieldValue::Timestamp(seconds) => seconds.hash(state),
-        FieldValue::F32(value) => value.to_bits().hash(state),
-        FieldValue::F64(value) => value.to_bits().hash(state),
-        FieldValue::Decimal { scale, value } => (scale, value).hash(state),
-        FieldValue::Array(items) => {
-            items.len().hash(state);
-            items.iter().for_each(|item| hash_value(item, state));
-        }
-        FieldValue::Table(table) => hash_table(table, state),
-        integer => integer.as_integer().hash(state),
-    }
-}
-
-fn hash_table(table: &FieldTable, state: &mut impl Hasher) {
-    table.len().hash(state);
-    for (name, value) in table.iter() {
-        name.hash(state);
-        hash_value(value, state);
-    }
-}
-
-fn same_value(a: &FieldValue, b: &FieldValue) -> bool {
-    match (a, b) {
-        (FieldValue::F32(a), FieldValue::F32(b)) => a.to_bits() == b.to_bits(),
-        (FieldValue::F64(a), FieldValue::F64(b)) => a.to_bits() == b.to_bits(),
-        (FieldValue::Array(a), FieldValue::Array(b)) => {
-            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same_value(a, b))
-        }
-        (FieldValue::Table(a), FieldValue::Table(b)) => same_table(a, b),
-        _ => a == b,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use foldhash::fast::FixedState;
+    use leveret_types::FieldValue;
     use std::collections::HashSet;
 
     /// The hash of a binding whose argument is this.

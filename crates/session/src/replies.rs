@@ -204,7 +204,10 @@ impl Connection {
                 },
                 Reply::Consuming { consumer },
             ) => {
-                self.consuming(channel, tag, no_ack, nowait, consumer);
+                if !nowait {
+                    self.send(channel, &basic::ConsumeOk { consumer_tag: &tag });
+                }
+                self.consuming(channel, tag, no_ack, consumer);
             }
             (
                 Asked::Cancel {
@@ -244,17 +247,7 @@ impl Connection {
         }
     }
 
-    fn consuming(
-        &mut self,
-        number: u16,
-        tag: String,
-        no_ack: bool,
-        nowait: bool,
-        consumer: ConsumerId,
-    ) {
-        if !nowait {
-            self.send(number, &basic::ConsumeOk { consumer_tag: &tag });
-        }
+    fn consuming(&mut self, number: u16, tag: String, no_ack: bool, consumer: ConsumerId) {
         let tag = tag.into_boxed_str();
         if let Some(channel) = self.channels.get_mut(&number) {
             channel.consumers.insert(tag.clone(), consumer);

@@ -146,6 +146,21 @@ const COMMANDS_PER_LOOK: usize = 1024;
 /// How often an import is prepared that is refused because others have changed the catalogue.
 const PREPARATIONS_MAX: u32 = 3;
 
+/// What a broker is made of.
+pub(crate) struct BrokerParts {
+    pub(crate) settings: NodeSettings,
+    pub(crate) catalogue: Catalogue,
+    pub(crate) shards: Vec<Shard>,
+    /// One for each IO thread.
+    pub(crate) inboxes: Vec<Inbox<ThreadEvent>>,
+    /// Where the reader threads take what is to be read.
+    pub(crate) reads: Sender<ReadRequest>,
+    pub(crate) links: Links,
+    /// The cluster, if the node is in one.
+    pub(crate) cluster: Option<Cluster>,
+    pub(crate) admission: AdmissionLimits,
+}
+
 impl ThreadWaker for Broker {
     fn wake_now(&self, wake_ups: WakeUps) {
         if wake_ups.wal {
@@ -164,15 +179,17 @@ impl ThreadWaker for Broker {
 
 impl Broker {
     /// A node over these shards and this catalogue.
-    pub(crate) fn new(
-        settings: NodeSettings,
-        catalogue: Catalogue,
-        shards: Vec<Shard>,
-        inboxes: Vec<Inbox<ThreadEvent>>,
-        reads: Sender<ReadRequest>,
-        (links, cluster): (Links, Option<Cluster>),
-        admission: AdmissionLimits,
-    ) -> Self {
+    pub(crate) fn new(parts: BrokerParts) -> Self {
+        let BrokerParts {
+            settings,
+            catalogue,
+            shards,
+            inboxes,
+            reads,
+            links,
+            cluster,
+            admission,
+        } = parts;
         assert_eq!(shards.len(), usize::from(settings.shard_count));
         let are_traced = leveret_node::any_traced(&catalogue);
         Self {

@@ -1,7 +1,7 @@
 //! A node from start to end: the store opened, the threads started, and all of it ended in order.
 
 use crate::admission::AdmissionLimits;
-use crate::broker::Broker;
+use crate::broker::{Broker, BrokerParts};
 use crate::cluster::{self, ClusterConfig, ClusterError, Links, PrepareError};
 use crate::disk::RealDisk;
 use crate::found_streams;
@@ -11,7 +11,7 @@ use crate::io_thread::{IoThread, TOKEN_WAKER};
 use crate::listener::{Listener, Protocol, TlsSettings};
 use crate::logins;
 use crate::read_threads;
-use crate::segment_thread::SegmentThread;
+use crate::segment_thread::{SegmentFiles, SegmentThread, WalFiles};
 use crate::stream_thread::StreamThread;
 pub use crate::thread_event::Which;
 use crate::thread_event::{Portion, ThreadEvent};
@@ -247,30 +247,33 @@ impl Node {
                 |_| {},
             );
         }
-        let broker = Arc::new(Broker::new(
+        let broker = Arc::new(Broker::new(BrokerParts {
             settings,
             catalogue,
             shards,
             inboxes,
             reads,
-            (links, cluster),
-            config.admission,
-        ));
+            links,
+            cluster,
+            admission: config.admission,
+        }));
 
         let (rolled, rolled_files) = channel();
         let (prepared, prepared_files) = channel();
         let first_files = recovered.wal.files_with_room();
         let first_rolled = rolled.clone();
         let wal = WalThread::new(Arc::clone(&broker), recovered.wal, rolled, prepared_files);
-        let segment = SegmentThread::new(
-            Arc::clone(&broker),
-            recovered.segment,
-            recovered.checkpoint,
-            recovered.pool,
-            rolled_files,
+        let segment_files = SegmentFiles {
+            writer: recovered.segment,
+            checkpoints: recovered.checkpoint,
+            pool: recovered.pool,
+        };
+        let wal_files = WalFiles {
+            rolled: rolled_files,
             prepared,
-            first_files,
-        );
+            ready: first_files,
+        };
+        let segment = SegmentThread::new(Arc::clone(&broker), segment_files, wal_files);
         let wal_thread = spawn("wal", move || wal.run())?;
         let segment_thread = spawn("segments", move || segment.run())?;
         start_readers(&broker, &recovered.reader, read_requests)?;

@@ -36,16 +36,33 @@ const FLUSH_BYTES_SHORT: u64 = 8 * 1024 * 1024;
 /// one.
 const END_COPY_MAX: Duration = Duration::from_secs(1);
 
+/// What the thread writes to.
+pub struct SegmentFiles<D: Disk> {
+    /// The segments.
+    pub writer: SegmentWriter<D>,
+    /// The checkpoints.
+    pub checkpoints: CheckpointWriter<D>,
+    /// Where new files of the log come from.
+    pub pool: WalPool<D>,
+}
+
+/// The files of the log on their way between its thread and this one.
+pub struct WalFiles {
+    /// Those that are full.
+    pub rolled: Receiver<Generation>,
+    /// Those to write next.
+    pub prepared: Sender<PreparedFile>,
+    /// Files handed to the log and not rolled since: it has these, less the one that it writes.
+    pub ready: usize,
+}
+
 /// The segment writer's thread.
 pub struct SegmentThread<D: Disk> {
     broker: Arc<Broker>,
     writer: SegmentWriter<D>,
     checkpoints: CheckpointWriter<D>,
     pool: WalPool<D>,
-    rolled: Receiver<Generation>,
-    prepared: Sender<PreparedFile>,
-    /// Files handed to the log and not rolled since: it has these, less the one that it writes.
-    ready: usize,
+    wal_files: WalFiles,
     /// Prepared files that are kept when the log no longer needs them.
     keep: usize,
     /// The last full file, and the last one that a checkpoint has let go.
@@ -58,24 +75,14 @@ pub struct SegmentThread<D: Disk> {
 }
 
 impl<D: Disk> SegmentThread<D> {
-    /// The thread of these writers. `ready` files are with the log already.
-    pub fn new(
-        broker: Arc<Broker>,
-        writer: SegmentWriter<D>,
-        checkpoints: CheckpointWriter<D>,
-        pool: WalPool<D>,
-        rolled: Receiver<Generation>,
-        prepared: Sender<PreparedFile>,
-        ready: usize,
-    ) -> Self {
+    /// The thread of these writers.
+    pub fn new(broker: Arc<Broker>, files: SegmentFiles<D>, wal_files: WalFiles) -> Self {
         Self {
             broker,
-            writer,
-            checkpoints,
-            pool,
-            rolled,
-            prepared,
-            ready,
+            writer: files.writer,
+            checkpoints: files.checkpoints,
+            pool: files.pool,
+            wal_files,
             keep: WAL_FILES_KEPT,
             full: None,
             done: 0,
@@ -110,7 +117,7 @@ impl<D: Disk> SegmentThread<D> {
     /// to read, or no more of it than cannot be copied in a second. The log's thread has ended by
     /// now, and `last` is its last file.
     pub fn finish(mut self, last: Option<Generation>) {
-        while let Ok(generation) = self.rolled.try_recv() {
+        while let Ok(generation) = self.wal_files.rolled.try_recv() {
             self.full = Some(generation);
         }
         self.full = last.or(self.full);
@@ -128,7 +135,7 @@ impl<D: Disk> SegmentThread<D> {
     }
 
     fn flush_rolled(&mut self) {
-        while let Ok(generation) = self.rolled.try_recv() {
+        while let Ok(generation) = self.wal_files.rolled.try_recv() {
             self.note_rolled(generation);
         }
         let Some(through) = self.full.filter(|full| *full > self.done) else {
@@ -142,7 +149,7 @@ impl<D: Disk> SegmentThread<D> {
 
     fn note_rolled(&mut self, generation: Generation) {
         self.full = Some(generation);
-        self.ready = self.ready.saturating_sub(1);
+        self.wal_files.ready = self.wal_files.ready.saturating_sub(1);
         let behind = generation.saturating_sub(self.done) > WAL_FILES_MAX as u64;
         if self.done != 0 && behind {
             self.broker.set_segments_behind(true);
@@ -267,14 +274,14 @@ impl<D: Disk> SegmentThread<D> {
     ) -> (Result<Written, SegmentError>, Vec<Generation>) {
         let Self {
             writer,
-            rolled,
+            wal_files,
             broker,
             ..
         } = self;
         let mut waiting = Vec::new();
         let mut pace = Pace::new(COMPACTION_BYTES_PER_SECOND);
         let written = writer.compact(plan, &mut |bytes| {
-            waiting.extend(rolled.try_iter());
+            waiting.extend(wal_files.rolled.try_iter());
             if broker.signals.segments.stopped() {
                 return ControlFlow::Break(());
             }
@@ -311,17 +318,18 @@ impl<D: Disk> SegmentThread<D> {
             return false;
         }
         let next_file = self.writer.next_file();
-        let released = match self
-            .checkpoints
-            .write(&parts, next_file, &mut self.pool, self.ready)
-        {
-            Ok(released) => released,
-            Err(CheckpointError::NoSpace) => {
-                self.wait_for_space();
-                return false;
-            }
-            Err(CheckpointError::Fatal(error)) => crate::fatal(&error.to_string()),
-        };
+        let released =
+            match self
+                .checkpoints
+                .write(&parts, next_file, &mut self.pool, self.wal_files.ready)
+            {
+                Ok(released) => released,
+                Err(CheckpointError::NoSpace) => {
+                    self.wait_for_space();
+                    return false;
+                }
+                Err(CheckpointError::Fatal(error)) => crate::fatal(&error.to_string()),
+            };
         for part in &parts {
             let shard = ShardId(u16::from(part.shard()));
             self.broker.lock_shard(shard).logs.finish_checkpoint(part);
@@ -358,7 +366,7 @@ impl<D: Disk> SegmentThread<D> {
         if let Err(error) = kept.and_then(|_| self.pool.keep_reserve()) {
             crate::fatal(&error.to_string());
         }
-        while self.ready < count {
+        while self.wal_files.ready < count {
             match self.pool.prepare() {
                 Ok(file) => self.supply(file),
                 Err(PrepareError::NoSpace) => {
@@ -372,10 +380,10 @@ impl<D: Disk> SegmentThread<D> {
     }
 
     fn supply(&mut self, file: PreparedFile) {
-        self.ready += 1;
+        self.wal_files.ready += 1;
         // At an orderly end the log's thread has gone before this one; the file stays where it is,
         // for the next start.
-        let _ = self.prepared.send(file);
+        let _ = self.wal_files.prepared.send(file);
     }
 
     fn wait_for_space(&mut self) {

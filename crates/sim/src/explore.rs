@@ -118,7 +118,13 @@ pub fn crash_points(seed: u64, plan: &Plan) -> Result<Report, Found> {
         if plan.only.is_some_and(|only| only != point) {
             return Ok(());
         }
-        crash_here(seed, point, plan, &files, model, &mut report, &mut place)
+        let moment = Moment {
+            seed,
+            point,
+            files: &files,
+            model,
+        };
+        crash_here(&moment, plan, &mut report, &mut place)
     });
     report.operations = world.disk.operations();
     report.covered = world.covered;
@@ -140,16 +146,28 @@ pub fn crash_points(seed: u64, plan: &Plan) -> Result<Report, Found> {
     }
 }
 
+/// A moment of a workload.
+struct Moment<'a> {
+    seed: u64,
+    /// Its number.
+    point: u64,
+    files: &'a FileSystem,
+    model: &'a Model,
+}
+
 /// Crashes at one moment in several ways.
 fn crash_here(
-    seed: u64,
-    point: u64,
+    moment: &Moment<'_>,
     plan: &Plan,
-    files: &FileSystem,
-    model: &Model,
     report: &mut Report,
     place: &mut String,
 ) -> Result<(), Violation> {
+    let Moment {
+        seed,
+        point,
+        files,
+        model,
+    } = *moment;
     let mut try_one = |variant: u64, cut: Option<Cut<'_>>, report: &mut Report| {
         *place = format!("point {point}, crash {variant}");
         let mut files = files.clone();

@@ -91,12 +91,17 @@ fn main() -> ExitCode {
             flags.number("--count", 1_000)?,
             flags.number("--from", 0)?,
         )),
-        "cluster" => Ok(live_clusters(
-            flags.number("--seeds", 20_000)?,
-            flags.number("--from", 0)?,
-            flags.number("--cuts", 1)? != 0,
-            flags.number("--views", 0)? != 0,
-        )),
+        "cluster" => {
+            let plan = cluster::Plan {
+                has_cuts: flags.number("--cuts", 1)? != 0,
+                ..match flags.number("--views", 0)? {
+                    0 => cluster::Plan::default(),
+                    _ => cluster::Plan::of_views(),
+                }
+            };
+            let (count, from) = (flags.number("--seeds", 20_000)?, flags.number("--from", 0)?);
+            Ok(live_clusters(count, from, plan))
+        }
         "fleet" => Ok(play_fleet(
             flags.number("--nodes", 10)?,
             flags.number("--queues", 10_000)?,
@@ -268,14 +273,7 @@ struct SimulationRuns {
 /// Broken promises after which there is no need for more.
 const FOUND_MAX: usize = 50;
 
-fn live_clusters(count: u64, from: u64, has_cuts: bool, has_views: bool) -> ExitCode {
-    let plan = cluster::Plan {
-        has_cuts,
-        ..match has_views {
-            true => cluster::Plan::of_views(),
-            false => cluster::Plan::default(),
-        }
-    };
+fn live_clusters(count: u64, from: u64, plan: cluster::Plan) -> ExitCode {
     std::panic::set_hook(Box::new(move |panic| {
         let seed = cluster::seed();
         println!(

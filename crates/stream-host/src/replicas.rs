@@ -10,8 +10,8 @@ use crate::{BeginError, Found, StreamHost};
 use leveret_storage::{Disk, OpenError, WalError};
 use leveret_stream::replica::Epoch;
 use leveret_stream::{
-    Events, Flush, ReplicaMessage, ReplicaOrder, ReplicaOrigin, ReplicaReport, ReplicaRole, Stream,
-    StreamSettings,
+    Events, Flush, KeptReplica, ReplicaMessage, ReplicaOrder, ReplicaOrigin, ReplicaReport,
+    ReplicaRole, Stream, StreamSettings,
 };
 use leveret_types::{NodeId, Now, QueueId};
 
@@ -62,8 +62,13 @@ impl<D: Disk> StreamHost<D> {
         }
         let newest = found.recovered.newest.clone();
         let mut machine = Stream::new(id, settings, found.recovered)?;
-        let (life, damaged_from) = (self.files.life(), found.damaged_from);
-        machine.replicate(me, life, state, origin, damaged_from, &newest);
+        let kept = KeptReplica {
+            state,
+            origin,
+            damaged_from: found.damaged_from,
+            newest: &newest,
+        };
+        machine.replicate(me, self.files.life(), kept);
         machine.attach_above(self.attached);
         self.host(id, machine);
         self.touched.insert(id);

@@ -35,7 +35,9 @@ pub use host::{
     Command, Event, Generation, MemberId, OffsetSpec, PublisherId, ReaderId, Reference, Refusal,
     RequestId, SessionId, StoredBy, StreamStats,
 };
-pub use machine::{Effect, Events, GroupOffset, Recovered, RetentionAlarm, Seek, Stream};
+pub use machine::{
+    Effect, Events, GroupOffset, KeptReplica, Recovered, RetentionAlarm, Seek, Stream,
+};
 pub use reader::{Key, Loaded};
 pub use replica::{
     Epoch, LogPosition, ReplicaEvent, ReplicaMessage, ReplicaOrder, ReplicaOrigin, ReplicaReport,

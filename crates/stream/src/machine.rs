@@ -12,6 +12,7 @@ use self::filling::Filling;
 use self::lasting_damage::Damage;
 use self::publishers::Publishers;
 use self::reading::Finding;
+pub use self::replicated::KeptReplica;
 use self::replicated::Replica;
 use self::tracking_schedule::{OffsetCounts, TrackingSchedule};
 use self::turns::Turns;

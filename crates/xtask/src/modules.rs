@@ -44,6 +44,25 @@ struct Module {
     named: BTreeSet<Vec<String>>,
 }
 
+/// A file that is to be read.
+struct Waiting {
+    path: PathBuf,
+    /// Where the files of its modules lie.
+    children: PathBuf,
+    parent: Option<ModuleAt>,
+    /// The module's name.
+    name: String,
+}
+
+/// Where a module stands.
+struct Place {
+    file: FileAt,
+    parent: Option<ModuleAt>,
+    name: String,
+    /// Where the files of its modules lie.
+    folder: PathBuf,
+}
+
 /// What a `use` brings.
 struct Import {
     path: Vec<String>,
@@ -76,23 +95,40 @@ impl Sources {
     ) -> Result<Self> {
         let folder = root.parent().context("a root file without a folder")?;
         let mut sources = Self::default();
-        let mut waiting = vec![(root.to_owned(), folder.to_owned(), None, String::new())];
-        while let Some((path, children, parent, name)) = waiting.pop() {
+        let mut waiting = vec![Waiting {
+            path: root.to_owned(),
+            children: folder.to_owned(),
+            parent: None,
+            name: String::new(),
+        }];
+        while let Some(next) = waiting.pop() {
+            let path = next.path;
             let text = load(&path)?;
             let parsed =
                 syn::parse_file(&text).with_context(|| format!("parse {}", path.display()))?;
             let shown = path.strip_prefix(folder).unwrap_or(&path);
             sources.files.push(shown.display().to_string());
             let file = sources.files.len() - 1;
+            let place = Place {
+                file,
+                parent: next.parent,
+                name: next.name,
+                folder: next.children,
+            };
             let mut outside = Vec::new();
-            sources.add(file, parent, &name, &children, &parsed.items, &mut outside);
+            sources.add(place, &parsed.items, &mut outside);
             for (parent, name, folder) in outside {
                 let flat = folder.join(format!("{name}.rs"));
                 let path = match exists(&flat) {
                     true => flat,
                     false => folder.join(&name).join("mod.rs"),
                 };
-                waiting.push((path, folder.join(&name), Some(parent), name));
+                waiting.push(Waiting {
+                    path,
+                    children: folder.join(&name),
+                    parent: Some(parent),
+                    name,
+                });
             }
         }
         Ok(sources)
@@ -101,13 +137,16 @@ impl Sources {
     /// Adds a module; what it declares and lies in files of its own is in `outside`.
     fn add(
         &mut self,
-        file: FileAt,
-        parent: Option<ModuleAt>,
-        name: &str,
-        folder: &Path,
+        place: Place,
         items: &[syn::Item],
         outside: &mut Vec<(ModuleAt, String, PathBuf)>,
     ) {
+        let Place {
+            file,
+            parent,
+            name,
+            folder,
+        } = place;
         let at = self.modules.len();
         self.modules.push(Module {
             file,
@@ -115,7 +154,7 @@ impl Sources {
             ..Module::default()
         });
         if let Some(parent) = parent {
-            self.modules[parent].children.insert(name.to_owned(), at);
+            self.modules[parent].children.insert(name, at);
         }
         for item in items.iter().filter(|item| !is_test(attributes(item))) {
             match item {
@@ -123,11 +162,17 @@ impl Sources {
                     let name = module.ident.to_string();
                     match &module.content {
                         Some((_, items)) => {
-                            self.add(file, Some(at), &name, &folder.join(&name), items, outside);
+                            let inner = Place {
+                                file,
+                                parent: Some(at),
+                                folder: folder.join(&name),
+                                name,
+                            };
+                            self.add(inner, items, outside);
                         }
                         // A file of another crate, which is looked at there.
                         None if module.attrs.iter().any(|one| one.path().is_ident("path")) => {}
-                        None => outside.push((at, name, folder.to_owned())),
+                        None => outside.push((at, name, folder.clone())),
                     }
                 }
                 syn::Item::Use(used) => {

@@ -7,7 +7,7 @@ use crate::cli::storage::catalogue_of;
 use crate::config::Config;
 use leveret_cluster::{catalogue, group};
 use leveret_metadata::Catalogue;
-use leveret_shell::cluster::ClusterConfig;
+use leveret_shell::cluster::{ClusterConfig, StoredCatalogue};
 use leveret_shell::disk::RealDisk;
 use leveret_shell::node::StartError;
 use leveret_storage::inspect::{self, InspectError, ReadOnly};
@@ -196,12 +196,16 @@ fn opened(
     let is_clustered = group::is_on_disk(store.shard(usize::from(catalogue::SHARD.0)).0);
     let read = catalogue_of(store, of_catalogue.clone());
     let has_data = |catalogue: &Catalogue| catalogue.vhosts().next().is_some();
-    let has_data = !is_clustered && read.as_ref().is_ok_and(has_data);
+    let stored = match is_clustered {
+        true => StoredCatalogue::OfCluster,
+        false if read.as_ref().is_ok_and(has_data) => StoredCatalogue::Own,
+        false => StoredCatalogue::None,
+    };
     let refused = match cluster {
         None if is_clustered => Some(StartError::Clustered.to_string()),
         None => None,
         Some(cluster) => {
-            let checked = cluster.check_store(uuid, is_clustered, has_data);
+            let checked = cluster.check_store(uuid, stored);
             checked.err().map(|error| error.to_string())
         }
     };

@@ -7,7 +7,7 @@ use crate::command::Command;
 use crate::error::CatalogueError;
 use crate::record::{ExchangeRecord, Traffic, resource};
 use crate::weights::{exchange_weight, weight};
-use leveret_routing::{Kind, SUPER_STREAM_ROUTING, Unbound};
+use leveret_routing::{ExchangeSettings, Kind, SUPER_STREAM_ROUTING, Unbound};
 use leveret_types::{FieldTable, FieldValue};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -104,13 +104,12 @@ impl Catalogue {
             traffic: Traffic::default(),
         };
         let alternate = alternate(&record.arguments, &definition);
-        let added = vhost.router.add_exchange(
-            &name,
-            kind,
-            wanted.internal,
-            wanted.auto_delete,
-            alternate.as_deref(),
-        );
+        let settings = ExchangeSettings {
+            internal: wanted.internal,
+            auto_delete: wanted.auto_delete,
+            alternate: alternate.as_deref(),
+        };
+        let added = vhost.router.add_exchange(&name, kind, settings);
         assert!(
             added,
             "exchange {name:?} is in the router but not in the catalogue"

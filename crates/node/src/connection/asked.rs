@@ -22,14 +22,20 @@ pub(super) enum Waits {
     Queue(QueueId),
 }
 
-/// An operation that waits for an answer.
+/// An operation that takes several steps.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct Operation {
     pub(super) caller: Caller,
     /// Class and method to blame.
     pub(super) blame: (u16, u16),
     /// Whether it declares an exclusive queue.
-    pub(super) exclusive: bool,
+    pub(super) declares_exclusive: bool,
+}
+
+/// An operation that waits for an answer.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub(super) operation: Operation,
     pub(super) waits: Waits,
     pub(super) then: Then,
 }

@@ -263,14 +263,13 @@ impl<S: Session> Connection<S> {
         };
         let now = run.now;
         let shard = run.shard(run.env.shard_of(settle.queue));
-        let count = shard.settle(
-            now,
-            settle.queue,
-            settle.subscription,
-            settle.priority_log,
-            settle.range.clone(),
+        let of_queue = leveret_queue::Settle {
+            subscription: settle.subscription,
+            priority_log: settle.priority_log,
+            range: settle.range.clone(),
             outcome,
-        );
+        };
+        let count = shard.settle(now, settle.queue, of_queue);
         let awaited = match shard.is_remote(settle.queue) {
             true => Awaited::Queue(settle.queue),
             false => Awaited::Shard(run.env.shard_of(settle.queue)),

@@ -5,7 +5,7 @@
 //! elsewhere.
 
 use super::Connection;
-use super::asked::{Asked, Waits};
+use super::asked::{Asked, Operation, Waits};
 use super::retry::Retry;
 use crate::env::{Env, Proposal, ProposalId, QueueAnswer};
 use crate::topology::{Caller, Step, StepAnswer, blamed, ids};
@@ -29,25 +29,28 @@ fn is_unknown(operation: &Topology, step: &Result<Step, ProtocolError>) -> bool 
 }
 
 impl<S: Session> Connection<S> {
-    pub(super) fn topology<E: Env>(&mut self, operation: Topology, now: Now, env: &E) {
-        let exclusive = matches!(
-            &operation,
+    pub(super) fn topology<E: Env>(&mut self, topology: Topology, now: Now, env: &E) {
+        let declares_exclusive = matches!(
+            &topology,
             Topology::QueueDeclare {
                 exclusive: true,
                 ..
             }
         );
-        let blame = ids(&operation);
-        let caller = self.caller(env);
-        let again = self.may_await_barrier(env).then(|| operation.clone());
-        let step = caller.begin(operation, env);
+        let operation = Operation {
+            caller: self.caller(env),
+            blame: ids(&topology),
+            declares_exclusive,
+        };
+        let again = self.may_await_barrier(env).then(|| topology.clone());
+        let step = operation.caller.begin(topology, env);
         if let Some(again) = again
             && is_unknown(&again, &step)
             && self.await_barrier(|| Retry::Topology(again), env)
         {
             return;
         }
-        self.go_on(caller, blame, exclusive, step, now, env);
+        self.go_on(operation, step, now, env);
     }
 
     /// This connection as a caller.
@@ -62,22 +65,21 @@ impl<S: Session> Connection<S> {
     /// Takes steps until one waits for an answer.
     fn go_on<E: Env>(
         &mut self,
-        caller: Caller,
-        blame: (u16, u16),
-        exclusive: bool,
+        operation: Operation,
         mut step: Result<Step, ProtocolError>,
         now: Now,
         env: &E,
     ) {
+        let caller = &operation.caller;
         loop {
             let (waits, then) = match step {
-                Err(error) => return self.fail(now, blamed(error, blame)),
+                Err(error) => return self.fail(now, blamed(error, operation.blame)),
                 Ok(Step::Answered(reply, log_position)) => {
-                    self.has_exclusive |= exclusive;
+                    self.has_exclusive |= operation.declares_exclusive;
                     return self.reply_when_durable(now, log_position, reply, env);
                 }
                 Ok(Step::Change { command, then }) => match self.propose(now, &command, env) {
-                    Err(error) => return self.fail(now, blamed(error.into(), blame)),
+                    Err(error) => return self.fail(now, blamed(error.into(), operation.blame)),
                     Ok(Proposal::Done(executed)) => {
                         let changed = StepAnswer::Changed(executed.outcome, executed.log_position);
                         step = caller.resume(then, changed, now, env);
@@ -102,9 +104,7 @@ impl<S: Session> Connection<S> {
                 }
             };
             self.pending.asked = Some(Asked {
-                caller,
-                blame,
-                exclusive,
+                operation,
                 waits,
                 then,
             });
@@ -128,16 +128,13 @@ impl<S: Session> Connection<S> {
             return;
         };
         let Asked {
-            caller,
-            blame,
-            exclusive,
-            then,
-            ..
+            operation, then, ..
         } = asked;
-        let step = result
-            .map_err(ProtocolError::from)
-            .and_then(|outcome| caller.resume(then, StepAnswer::Changed(outcome, None), now, env));
-        self.go_on(caller, blame, exclusive, step, now, env);
+        let step = result.map_err(ProtocolError::from).and_then(|outcome| {
+            let changed = StepAnswer::Changed(outcome, None);
+            operation.caller.resume(then, changed, now, env)
+        });
+        self.go_on(operation, step, now, env);
     }
 
     /// A queue of the cluster has answered.
@@ -154,14 +151,11 @@ impl<S: Session> Connection<S> {
             .take_if(|asked| asked.waits == Waits::Queue(queue))
         {
             let Asked {
-                caller,
-                blame,
-                exclusive,
-                then,
-                ..
+                operation, then, ..
             } = asked;
-            let step = caller.resume(then, StepAnswer::Answer(answer), now, env);
-            return self.go_on(caller, blame, exclusive, step, now, env);
+            let answer = StepAnswer::Answer(answer);
+            let step = operation.caller.resume(then, answer, now, env);
+            return self.go_on(operation, step, now, env);
         }
         match answer {
             QueueAnswer::Attached { consumer, result } => {

@@ -1,7 +1,7 @@
 //! The first step of each operation: whether the caller may, and what is to be changed or asked.
 
 use super::Caller;
-use super::step::{Question, Step, Then, change, counts_of, declaration};
+use super::step::{DeleteOnly, Question, Step, Then, change, counts_of, declaration};
 use crate::env::Env;
 use crate::reply_to;
 use leveret_auth::{Access, Resource};
@@ -10,6 +10,44 @@ use leveret_metadata::{Command, Endpoint};
 use leveret_routing::{Kind, is_super_stream};
 use leveret_types::limits::QUEUE_REDECLARATIONS_MAX;
 use leveret_types::{FieldTable, ProtocolError, QueueId, ReplyCode};
+
+/// A binding that a client makes or undoes.
+struct BindingChange {
+    /// Whether it is made.
+    binds: bool,
+    source: String,
+    destination: Endpoint,
+    routing_key: Vec<u8>,
+    arguments: FieldTable,
+}
+
+impl BindingChange {
+    fn command(self, vhost: String) -> Command {
+        let Self {
+            binds,
+            source,
+            destination,
+            routing_key,
+            arguments,
+        } = self;
+        match binds {
+            true => Command::Bind {
+                vhost,
+                source,
+                destination,
+                routing_key,
+                arguments,
+            },
+            false => Command::Unbind {
+                vhost,
+                source,
+                destination,
+                routing_key,
+                arguments,
+            },
+        }
+    }
+}
 
 impl Caller {
     /// Begins an operation. Nothing may be borrowed.
@@ -82,8 +120,14 @@ impl Caller {
                 routing_key,
                 arguments,
             } => {
-                let destination = Endpoint::Exchange(destination);
-                self.bind_or_unbind(binds, destination, source, routing_key, arguments, env)
+                let change = BindingChange {
+                    binds,
+                    source,
+                    destination: Endpoint::Exchange(destination),
+                    routing_key,
+                    arguments,
+                };
+                self.bind_or_unbind(change, env)
             }
             Topology::QueueBind {
                 queue,
@@ -109,7 +153,14 @@ impl Caller {
                         usable?;
                     }
                 }
-                self.bind_or_unbind(binds, destination, exchange, routing_key, arguments, env)
+                let change = BindingChange {
+                    binds,
+                    source: exchange,
+                    destination,
+                    routing_key,
+                    arguments,
+                };
+                self.bind_or_unbind(change, env)
             }
             Topology::QueueDeclare { name, .. } if reply_to::is_name(&stripped(&name)) => {
                 self.reply_queue(stripped(&name), env)
@@ -154,7 +205,14 @@ impl Caller {
                 queue,
                 if_unused,
                 if_empty,
-            } => self.delete_queue(queue, if_unused, if_empty, env),
+            } => self.delete_queue(
+                queue,
+                DeleteOnly {
+                    if_unused,
+                    if_empty,
+                },
+                env,
+            ),
         }
     }
 
@@ -173,34 +231,19 @@ impl Caller {
     /// Makes a binding, or undoes it.
     fn bind_or_unbind<E: Env>(
         &self,
-        binds: bool,
-        destination: Endpoint,
-        source: String,
-        routing_key: Vec<u8>,
-        arguments: FieldTable,
+        wanted: BindingChange,
         env: &E,
     ) -> Result<Step, ProtocolError> {
-        self.may_bind(&destination, &source, &routing_key, env)?;
-        if binds {
-            self.may_make_partition(&destination, &source, env)?;
+        self.may_bind(
+            &wanted.destination,
+            &wanted.source,
+            &wanted.routing_key,
+            env,
+        )?;
+        if wanted.binds {
+            self.may_make_partition(&wanted.destination, &wanted.source, env)?;
         }
-        let vhost = self.vhost.clone();
-        Ok(change(match binds {
-            true => Command::Bind {
-                vhost,
-                source,
-                destination,
-                routing_key,
-                arguments,
-            },
-            false => Command::Unbind {
-                vhost,
-                source,
-                destination,
-                routing_key,
-                arguments,
-            },
-        }))
+        Ok(change(wanted.command(self.vhost.clone())))
     }
 
     fn may_bind<E: Env>(
@@ -326,8 +369,7 @@ impl Caller {
     fn delete_queue<E: Env>(
         &self,
         name: String,
-        if_unused: bool,
-        if_empty: bool,
+        only: DeleteOnly,
         env: &E,
     ) -> Result<Step, ProtocolError> {
         self.may(Access::Configure, Resource::Queue(&name))?;
@@ -360,12 +402,7 @@ impl Caller {
         Ok(Step::Ask {
             queue,
             question: Question::Count,
-            then: Then::Deletable {
-                queue,
-                name,
-                if_unused,
-                if_empty,
-            },
+            then: Then::Deletable { queue, name, only },
         })
     }
 }

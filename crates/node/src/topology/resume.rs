@@ -87,28 +87,20 @@ impl Caller {
                 };
                 Ok(Step::Answered(reply, log_position))
             }
-            (
-                Then::Deletable {
-                    queue,
-                    name,
-                    if_unused,
-                    if_empty,
-                },
-                StepAnswer::Answer(answer),
-            ) => {
+            (Then::Deletable { queue, name, only }, StepAnswer::Answer(answer)) => {
                 let queue_counts = match answer {
                     QueueAnswer::Counted(queue_counts) => queue_counts,
-                    _ if if_unused || if_empty => return Err(unavailable()),
+                    _ if only.if_unused || only.if_empty => return Err(unavailable()),
                     _ => QueueCounts::default(),
                 };
                 let refuse = |why: &str| {
                     let text = format!("queue '{name}' in vhost '{}' {why}", self.vhost);
                     Err(ProtocolError::channel(ReplyCode::PreconditionFailed, text))
                 };
-                if if_unused && queue_counts.consumers > 0 {
+                if only.if_unused && queue_counts.consumers > 0 {
                     return refuse("in use");
                 }
-                if if_empty && queue_counts.ready > 0 {
+                if only.if_empty && queue_counts.ready > 0 {
                     return refuse("not empty");
                 }
                 let command = Command::QueueDelete {

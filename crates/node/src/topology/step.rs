@@ -67,6 +67,15 @@ pub struct Redeclaration {
     pub(super) left: u8,
 }
 
+/// On what condition a queue is deleted.
+#[derive(Clone, Copy, Debug)]
+pub struct DeleteOnly {
+    /// Without consumers.
+    pub(super) if_unused: bool,
+    /// Without messages.
+    pub(super) if_empty: bool,
+}
+
 /// What follows a step.
 #[derive(Debug)]
 pub enum Then {
@@ -89,10 +98,8 @@ pub enum Then {
         queue: QueueId,
         /// Its name.
         name: String,
-        /// Only without consumers.
-        if_unused: bool,
-        /// Only without messages.
-        if_empty: bool,
+        /// On what condition.
+        only: DeleteOnly,
     },
     /// A queue was deleted that had so many messages.
     Deleted(u64),

@@ -222,7 +222,16 @@ pub fn say(words: &[&str]) -> Vec<u8> {
             }
         }
         "publish-mandatory" => {
-            publish_as(&mut out, "", word(0), word(1).as_bytes(), true, true);
+            publish_as(
+                &mut out,
+                "",
+                word(0),
+                word(1).as_bytes(),
+                Marks {
+                    persistent: true,
+                    mandatory: true,
+                },
+            );
         }
         "flow" => encode::method(&mut out, 1, &channel::Flow { active: true }),
         "recover" => encode::method(&mut out, 1, &basic::Recover { requeue: true }),
@@ -325,7 +334,11 @@ fn push_arguments(arguments: &mut TableBuilder, words: &[&str]) {
 }
 
 fn publish(out: &mut Vec<u8>, exchange: &str, key: &str, body: &[u8], persistent: bool) {
-    publish_as(out, exchange, key, body, persistent, false);
+    let marks = Marks {
+        persistent,
+        mandatory: false,
+    };
+    publish_as(out, exchange, key, body, marks);
 }
 
 /// To an exchange that keeps the message back for so many milliseconds.
@@ -347,22 +360,21 @@ fn publish_delayed(out: &mut Vec<u8>, exchange: &str, body: &[u8], delay_ms: u64
     leveret_amqp::client::publish(out, 1, &method, &properties, body, FRAME_BYTES_MAX);
 }
 
-fn publish_as(
-    out: &mut Vec<u8>,
-    exchange: &str,
-    key: &str,
-    body: &[u8],
+/// What a publisher asks for a message.
+struct Marks {
     persistent: bool,
     mandatory: bool,
-) {
+}
+
+fn publish_as(out: &mut Vec<u8>, exchange: &str, key: &str, body: &[u8], marks: Marks) {
     let method = basic::Publish {
         exchange: exchange.as_bytes(),
         routing_key: key.as_bytes(),
-        mandatory,
+        mandatory: marks.mandatory,
         immediate: false,
     };
     let properties = Properties {
-        delivery_mode: Some(1 + u8::from(persistent)),
+        delivery_mode: Some(1 + u8::from(marks.persistent)),
         ..Properties::default()
     };
     let properties = properties.to_bytes();

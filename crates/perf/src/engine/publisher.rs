@@ -7,7 +7,7 @@ use leveret_types::ranges::RangeSet;
 use super::shared::{Clock, Progress, Tally};
 use super::stream_template::StreamTemplate;
 use super::template::Template;
-use crate::confirms::{Confirms, Unexpected, Waiting};
+use crate::confirms::{Confirm, Confirms, Unexpected, Waiting};
 use crate::schedule::Schedule;
 use crate::spec::Rate;
 use crate::stamp::{SEQUENCE_MAX, Stamp};
@@ -100,6 +100,15 @@ pub enum Hold {
     Disconnected,
 }
 
+/// How much a publisher may send.
+#[derive(Clone, Copy, Debug)]
+pub struct Allowance {
+    /// Bytes that may wait for the socket.
+    pub room: usize,
+    /// Whether it need not keep to its schedule.
+    pub unlimited: bool,
+}
+
 /// What a publisher waits for, after it has sent what it could.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
@@ -184,13 +193,12 @@ impl Publisher {
     pub fn pump(
         &mut self,
         out: &mut Vec<u8>,
-        room: usize,
-        unlimited: bool,
+        allowed: Allowance,
         clock: &Clock,
         tally: &mut Tally,
         progress: &mut Progress,
     ) -> Next {
-        let next = self.pump_due(out, room, unlimited, clock, tally, progress);
+        let next = self.pump_due(out, allowed, clock, tally, progress);
         self.template.finish(out);
         next
     }
@@ -198,8 +206,7 @@ impl Publisher {
     fn pump_due(
         &mut self,
         out: &mut Vec<u8>,
-        room: usize,
-        unlimited: bool,
+        allowed: Allowance,
         clock: &Clock,
         tally: &mut Tally,
         progress: &mut Progress,
@@ -220,11 +227,11 @@ impl Publisher {
                 self.held = Some((Hold::Window, now_us));
                 return Next::Held;
             }
-            if out.len() >= room {
+            if out.len() >= allowed.room {
                 self.held = Some((Hold::Socket, now_us));
                 return Next::Held;
             }
-            let due_us = match self.schedule.next_us().filter(|_| !unlimited) {
+            let due_us = match self.schedule.next_us().filter(|_| !allowed.unlimited) {
                 None => {
                     until_look -= 1;
                     if until_look == 0 {
@@ -281,23 +288,21 @@ impl Publisher {
     #[inline]
     pub fn on_settle(
         &mut self,
-        tag: u64,
-        multiple: bool,
-        refused: bool,
+        confirm: Confirm,
         now_us: u64,
         tally: &mut Tally,
         progress: &mut Progress,
     ) -> Result<(), Unexpected> {
         let mut count = 0;
         let histogram = &mut tally.confirm;
-        self.confirms.settle(tag, multiple, refused, |due_us| {
+        self.confirms.settle(confirm, |due_us| {
             count += 1;
-            if !refused {
+            if !confirm.refused {
                 histogram.record(now_us.saturating_sub(due_us));
             }
         })?;
         progress.settled += count;
-        if refused {
+        if confirm.refused {
             tally.refused += count;
             progress.returned += count;
         } else {

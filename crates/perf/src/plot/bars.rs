@@ -2,7 +2,7 @@
 
 use super::paint::{Paint, Part};
 use super::scale::FittedAxis;
-use super::svg::{self, Anchor, Area, Canvas};
+use super::svg::{self, Anchor, Area, Canvas, TextStyle};
 use super::{BarSeries, Bars, Figure, GROUPS_MAX, SERIES_MAX, Scale};
 
 /// Widest that a bar gets, so that two of them do not look like walls.
@@ -257,13 +257,22 @@ fn draw_value(canvas: &mut Canvas, bar: Area, text: &str, stand: Stand) {
     let ink = canvas.paint.part(Part::Text).into_owned();
     match stand {
         Stand::Across => {
-            let size = r#" font-size="10.5""#;
-            canvas.styled(middle, foot, Anchor::Middle, &ink, size, text);
+            let style = TextStyle {
+                anchor: Anchor::Middle,
+                colour: &ink,
+                attributes: r#" font-size="10.5""#,
+            };
+            canvas.styled((middle, foot), style, text);
         }
         Stand::Upright => {
             let x = middle + 3.5;
             let turn = format!(r#" font-size="10" transform="rotate(-90 {x:.1} {foot:.1})""#);
-            canvas.styled(x, foot, Anchor::Start, &ink, &turn, text);
+            let style = TextStyle {
+                anchor: Anchor::Start,
+                colour: &ink,
+                attributes: &turn,
+            };
+            canvas.styled((x, foot), style, text);
         }
         Stand::Nowhere => {}
     }
@@ -283,7 +292,12 @@ fn draw_group_name(canvas: &mut Canvas, at: (f64, f64), lay: Lay, name: &str) {
             let ink = canvas.paint.part(Part::Text).into_owned();
             let turn =
                 format!(r#" font-size="11" transform="rotate(-{SLANT_DEGREES} {x:.1} {y:.1})""#);
-            canvas.styled(x, y, Anchor::End, &ink, &turn, name);
+            let style = TextStyle {
+                anchor: Anchor::End,
+                colour: &ink,
+                attributes: &turn,
+            };
+            canvas.styled((x, y), style, name);
         }
     }
 }

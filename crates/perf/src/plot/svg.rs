@@ -46,6 +46,15 @@ pub(super) enum Anchor {
     End,
 }
 
+/// What a text looks like.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TextStyle<'a> {
+    pub(super) anchor: Anchor,
+    pub(super) colour: &'a str,
+    /// Attributes of the element, which begin with a space.
+    pub(super) attributes: &'a str,
+}
+
 /// A picture being written.
 pub(super) struct Canvas {
     text: String,
@@ -101,33 +110,28 @@ impl Canvas {
             };
             self.fill(strip, 3.0, Part::Banner);
             let ground = self.paint.part(Part::Ground).into_owned();
-            self.styled(
-                12.0,
-                15.5,
-                Anchor::Start,
-                &ground,
-                r#" font-size="13" font-weight="700""#,
-                warning,
-            );
+            let style = TextStyle {
+                anchor: Anchor::Start,
+                colour: &ground,
+                attributes: r#" font-size="13" font-weight="700""#,
+            };
+            self.styled((12.0, 15.5), style, warning);
         }
         let ink = self.paint.part(Part::Text).into_owned();
-        self.styled(
-            12.0,
-            banner + 20.0,
-            Anchor::Start,
-            &ink,
-            r#" font-size="15" font-weight="700""#,
-            &fitted(&figure.title, TITLE_LETTERS),
-        );
+        let title = TextStyle {
+            anchor: Anchor::Start,
+            colour: &ink,
+            attributes: r#" font-size="15" font-weight="700""#,
+        };
+        let shown = fitted(&figure.title, TITLE_LETTERS);
+        self.styled((12.0, banner + 20.0), title, &shown);
         let muted = self.paint.part(Part::Muted).into_owned();
-        self.styled(
-            12.0,
-            banner + 38.0,
-            Anchor::Start,
-            &muted,
-            r#" font-size="12""#,
-            &figure.subtitle,
-        );
+        let subtitle = TextStyle {
+            anchor: Anchor::Start,
+            colour: &muted,
+            attributes: r#" font-size="12""#,
+        };
+        self.styled((12.0, banner + 38.0), subtitle, &figure.subtitle);
     }
 
     /// The finished document.
@@ -139,19 +143,21 @@ impl Canvas {
     /// Text of the usual size.
     pub fn label(&mut self, x: f64, y: f64, anchor: Anchor, part: Part, content: &str) {
         let colour = self.paint.part(part).into_owned();
-        self.styled(x, y, anchor, &colour, r#" font-size="11.5""#, content);
+        let style = TextStyle {
+            anchor,
+            colour: &colour,
+            attributes: r#" font-size="11.5""#,
+        };
+        self.styled((x, y), style, content);
     }
 
-    /// Text with attributes of its own, which begin with a space.
-    pub fn styled(
-        &mut self,
-        x: f64,
-        y: f64,
-        anchor: Anchor,
-        colour: &str,
-        attributes: &str,
-        content: &str,
-    ) {
+    /// Text of a style of its own.
+    pub fn styled(&mut self, (x, y): (f64, f64), style: TextStyle<'_>, content: &str) {
+        let TextStyle {
+            anchor,
+            colour,
+            attributes,
+        } = style;
         let anchor = match anchor {
             Anchor::Start => "start",
             Anchor::Middle => "middle",

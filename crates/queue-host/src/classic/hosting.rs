@@ -9,10 +9,10 @@ use crate::notify::Notify;
 use crate::outcome::{Bodies, Enqueued, GetOutcome};
 use crate::peeked::{self, Found};
 use crate::queue_host::{Asker, Get, HostContext, QueueHost, When};
-use crate::quorum::protocol::{Event, Fetched, QueueCounts, Settle};
+use crate::quorum::protocol::{Event, Fetched, QueueCounts};
 use crate::stored;
 use crate::subscriber::Subscriber;
-use leveret_queue::{AttachError, Consumer, Got, HeldMessage, Offer, Position};
+use leveret_queue::{AttachError, Consumer, Got, HeldMessage, Offer, Position, Settle};
 use leveret_storage::{BodyId, Durability, ShardLogs, SharedBody};
 use leveret_types::limits::CHUNK_BYTES;
 use leveret_types::{ConsumerId, Message, Now};
@@ -166,14 +166,7 @@ impl QueueHost for ClassicQueue {
     }
 
     fn settle(&mut self, context: &mut HostContext<'_>, settle: Settle) -> u64 {
-        let count = self.queue.settle(
-            context.now,
-            settle.subscription,
-            settle.priority_log,
-            settle.range,
-            settle.outcome,
-            context.scratch,
-        );
+        let count = self.queue.settle(context.now, settle, context.scratch);
         self.carry_out(context);
         count
     }

@@ -25,7 +25,7 @@ pub use codec::{
 pub use fuzz::{fuzz, seeds};
 
 use leveret_client::Delivery;
-use leveret_queue::{AttachError, Consumer, Counts, Outcome};
+use leveret_queue::{AttachError, Consumer, Counts, Settle};
 use leveret_types::limits::{LINK_CONSUMER_BYTES_MAX, LINK_CONSUMER_MESSAGES_MAX};
 use leveret_types::{ConsumerId, Message, NodeId, QueueId};
 use smallvec::SmallVec;
@@ -57,19 +57,6 @@ pub enum Operation {
     /// An operation that is answered already and only keeps its number, or one that changes nothing
     /// and says that somebody waits for those before it.
     Nothing,
-}
-
-/// What became of messages that a subscription has.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settle {
-    /// Who holds them.
-    pub subscription: ConsumerId,
-    /// The priority log.
-    pub priority_log: u8,
-    /// Indexes in the priority log. What of them the subscription does not hold is left alone.
-    pub range: Range<u64>,
-    /// What became of them.
-    pub outcome: Outcome,
 }
 
 /// Somebody who holds messages, or may, as a remote queue tells a leader that does not know it.

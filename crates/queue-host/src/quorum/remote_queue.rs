@@ -31,7 +31,7 @@ mod waiting_deliveries;
 pub(crate) use leader_search::LeaderLocation;
 pub(crate) use pending::Budget;
 
-use super::protocol::{Command, Operation, QueueCounts, Settle};
+use super::protocol::{Command, Operation, QueueCounts};
 use crate::delivery_credit::ConsumerCredit;
 use crate::events::QueueAnswer;
 use crate::events::QueueEvent;
@@ -42,7 +42,7 @@ use crate::shard::ShardEffects;
 use crate::subscriber::Subscriber;
 use hashbrown::HashMap;
 use leader_search::LeaderSearch;
-use leveret_queue::{AttachError, Consumer};
+use leveret_queue::{AttachError, Consumer, Settle};
 use leveret_types::limits::{LINK_CONSUMER_BYTES_MAX, LINK_CONSUMER_MESSAGES_MAX};
 use leveret_types::{ConnectionId, ConsumerId, Message, NodeId, Now, QueueId};
 use pending::{PendingOperation, PendingOperations};

@@ -6,11 +6,10 @@ use crate::delivery_credit::ConsumerCredit;
 use crate::events::QueueAnswer;
 use crate::notify::Notify;
 use crate::queue_host::{Asker, Get, HostContext, QueueHost, When};
-use crate::quorum::protocol::{Fetched, QueueCounts, Settle};
+use crate::quorum::protocol::{Fetched, QueueCounts};
 use crate::subscriber::Subscriber;
-use leveret_queue::{AttachError, Consumer, Outcome};
+use leveret_queue::{AttachError, Consumer, Settle};
 use leveret_types::{ConnectionId, ConsumerId, Message, NodeId, Now, QueueId};
-use std::ops::Range;
 
 impl Shard {
     /// Gives a queue that is elsewhere, or on several nodes, its remote queue; false if it is on
@@ -82,22 +81,8 @@ impl Shard {
 
     /// Takes note of what became of messages that a consumer held. Answers how many of them it
     /// really held; all, if the queue is gone and nobody can tell.
-    pub fn settle(
-        &mut self,
-        now: Now,
-        queue: QueueId,
-        subscription: ConsumerId,
-        priority_log: u8,
-        range: Range<u64>,
-        outcome: Outcome,
-    ) -> u64 {
-        let all = range.end - range.start;
-        let settle = Settle {
-            subscription,
-            priority_log,
-            range,
-            outcome,
-        };
+    pub fn settle(&mut self, now: Now, queue: QueueId, settle: Settle) -> u64 {
+        let all = settle.range.end - settle.range.start;
         let count = self.on_queue(now, queue, |host, context| host.settle(context, settle));
         count.unwrap_or(all)
     }

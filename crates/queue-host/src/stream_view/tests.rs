@@ -4,7 +4,9 @@ use super::loss::SHORT_MS;
 use super::*;
 use crate::queue_spec::ViewSpec;
 use crate::test_chunks;
-use leveret_queue::{Consumer, Log, Outcome, QueueKind, RecoveredPriorityLog, Settings, State};
+use leveret_queue::{
+    Consumer, Log, Outcome, QueueKind, RecoveredPriorityLog, Settings, Settle, State,
+};
 use leveret_types::limits::{VIEW_READY_MAX, VIEW_UNSETTLED_MAX};
 use leveret_types::{ConsumerId, RangeSet};
 
@@ -196,8 +198,13 @@ impl World {
 
     fn settle(&mut self, consumer: ConsumerId, range: Range<u64>, outcome: Outcome) {
         let mut out = Vec::new();
-        self.queue
-            .settle(self.now, consumer, 0, range, outcome, &mut out);
+        let settle = Settle {
+            subscription: consumer,
+            priority_log: 0,
+            range,
+            outcome,
+        };
+        self.queue.settle(self.now, settle, &mut out);
         self.carry_out(out);
         self.pump();
     }

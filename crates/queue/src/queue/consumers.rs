@@ -4,6 +4,7 @@
 use super::Queue;
 use crate::consumer::{AttachError, Consumer, Slot};
 use crate::effect::{Effect, Outcome};
+use crate::priority_log::MessageRun;
 use leveret_types::QueueKind;
 use leveret_types::{ConsumerId, Now};
 
@@ -133,7 +134,12 @@ impl Queue {
         let (gone, was_consumer) = self.subscriptions.remove(slot);
         for (priority_log, held) in &gone.held {
             for (range, held) in held.iter() {
-                self.release(now, *priority_log, range, held.bytes, outcome, out);
+                let run = MessageRun {
+                    priority_log: *priority_log,
+                    range,
+                    bytes: held.bytes,
+                };
+                self.release(now, run, outcome, out);
             }
         }
         if was_consumer {

@@ -4,6 +4,7 @@
 
 use super::Queue;
 use crate::log::Meta;
+use crate::priority_log::MessageRun;
 use crate::returns::Returns;
 use crate::settings::Settings;
 use crate::state::{PriorityLogState, RecoveredPriorityLog, State};
@@ -79,8 +80,8 @@ impl Queue {
             self.priority_logs.occupy(number);
         }
         for range in leaving {
-            let bytes = self.take_ready(number, range.clone());
-            self.sets_out(number, range, bytes);
+            let run = self.take_ready(number, range);
+            self.sets_out(&run);
         }
         for (range, ready_ms) in delayed {
             let parts: Vec<_> = self
@@ -90,19 +91,19 @@ impl Queue {
                 .within(range)
                 .collect();
             for part in parts {
-                let bytes = self.take_ready(number, part.clone());
-                self.delayed.insert(ready_ms, number, part, bytes);
+                let run = self.take_ready(number, part);
+                self.delayed.insert(ready_ms, run);
             }
         }
     }
 
-    /// Takes a range out of what is ready, all of which is, and says how many bytes each of its
-    /// messages has, as far as that is known: what the priority log's messages have on average.
-    pub(super) fn take_ready(&mut self, number: u8, range: Range<u64>) -> u32 {
+    /// Takes a range out of what is ready, all of which is. Each of its messages counts for the
+    /// bytes that the priority log's messages have on average: no more is known.
+    pub(super) fn take_ready(&mut self, number: u8, range: Range<u64>) -> MessageRun {
         let priority_log = self.priority_logs.held(number);
         // At most the size of the largest message, which has 32 bits.
         let bytes = (priority_log.ready_bytes / priority_log.ready.len()) as u32;
-        let count = priority_log.ready.remove_range(range);
+        let count = priority_log.ready.remove_range(range.clone());
         let freed = match priority_log.ready.is_empty() {
             true => priority_log.ready_bytes,
             false => count * u64::from(bytes),
@@ -112,7 +113,11 @@ impl Queue {
             self.priority_logs.vacate(number);
         }
         self.ready.take(count, freed);
-        bytes
+        MessageRun {
+            priority_log: number,
+            range,
+            bytes,
+        }
     }
 
     /// Gives a subscription what it had of these messages before this queue was made, as far as
@@ -132,8 +137,8 @@ impl Queue {
         acquired: u32,
     ) -> u64 {
         // Whoever gave it to the subscription had another clock.
-        while let Some((priority_log, part, bytes)) = self.delayed.take(number, &range) {
-            self.requeue(priority_log, part, bytes);
+        while let Some(run) = self.delayed.take(number, &range) {
+            self.requeue(run);
         }
         let Some(priority_log) = self.priority_logs.get_mut(number) else {
             return 0;
@@ -141,14 +146,13 @@ impl Queue {
         let parts: Vec<Range<u64>> = priority_log.ready.within(range).collect();
         let mut adopted = 0;
         for part in parts {
-            let bytes = self.take_ready(number, part.clone());
-            let count = part.end - part.start;
+            let run = self.take_ready(number, part);
             let priority_log = self.priority_logs.held(number);
-            priority_log.delivered_through = priority_log.delivered_through.max(part.end);
-            self.unsettled.add(count, count * u64::from(bytes));
-            self.note_acquired(number, part.clone(), acquired);
-            self.hold_adopted(now, subscription, number, part, bytes);
-            adopted += count;
+            priority_log.delivered_through = priority_log.delivered_through.max(run.range.end);
+            self.unsettled.add(run.count(), run.total_bytes());
+            self.note_acquired(number, run.range.clone(), acquired);
+            adopted += run.count();
+            self.hold_adopted(now, subscription, run);
         }
         self.note_able(now);
         adopted
@@ -167,14 +171,7 @@ impl Queue {
         returns.update(range, at_least, |_, _| {});
     }
 
-    fn hold_adopted(
-        &mut self,
-        now: Now,
-        subscription: ConsumerId,
-        priority_log: u8,
-        range: Range<u64>,
-        bytes: u32,
-    ) {
+    fn hold_adopted(&mut self, now: Now, subscription: ConsumerId, run: MessageRun) {
         let slot = self.subscriptions.getter_slot(subscription);
         let own = self
             .subscriptions
@@ -183,14 +180,14 @@ impl Queue {
             .and_then(|c| c.timeout_ms);
         let timeout_ms = own.or(self.settings.consumer_timeout_ms);
         let meta = Meta {
-            bytes,
+            bytes: run.bytes,
             published_ms: 0,
             expiration_ms: None,
         };
         let held = self.held(now, &meta, timeout_ms);
         let found = self.subscriptions.get_mut(slot);
         found.timeout_ms = timeout_ms;
-        found.hold_range(priority_log, range, held);
+        found.hold_range(run.priority_log, run.range, held);
         if !found.has_credit() {
             self.subscriptions.leave_ring(slot);
         }

@@ -2,6 +2,7 @@
 
 use super::{Amount, Queue};
 use crate::effect::{Effect, Reason};
+use crate::priority_log::MessageRun;
 use std::ops::Range;
 
 /// Ranges for which the list of what a settle took keeps its memory.
@@ -10,8 +11,8 @@ const TAKEN_KEPT: usize = 256;
 impl Queue {
     /// Takes away all that is ready or waits for its time, and says how many messages that were.
     pub fn purge(&mut self, out: &mut Vec<Effect>) -> u64 {
-        while let Some((priority_log, range, bytes)) = self.delayed.take_any() {
-            self.requeue(priority_log, range, bytes);
+        while let Some(run) = self.delayed.take_any() {
+            self.requeue(run);
         }
         let purged = self.ready.messages;
         for number in 0..=u8::MAX {
@@ -72,10 +73,9 @@ impl Queue {
         let parts: Vec<Range<u64>> = priority_log.ready.within(range).collect();
         let mut lost = 0;
         for part in parts {
-            let bytes = self.take_ready(number, part.clone());
-            let count = part.end - part.start;
-            lost += count;
-            self.leave(number, part, count * u64::from(bytes), out);
+            let gone = self.take_ready(number, part);
+            lost += gone.count();
+            self.leave(number, gone.range.clone(), gone.total_bytes(), out);
         }
         self.counters.dropped += lost;
         self.flush(out);
@@ -89,20 +89,14 @@ impl Queue {
 
     /// Messages that are nowhere any more go: to the dead-letter exchange where there is one, else
     /// away.
-    pub(super) fn discard(
-        &mut self,
-        number: u8,
-        range: Range<u64>,
-        bytes: u32,
-        reason: Reason,
-        out: &mut Vec<Effect>,
-    ) {
+    pub(super) fn discard(&mut self, run: MessageRun, reason: Reason, out: &mut Vec<Effect>) {
         if !self.settings.dead_letter {
-            let bytes = u64::from(bytes) * (range.end - range.start);
-            self.leave(number, range, bytes, out);
+            let bytes = run.total_bytes();
+            self.leave(run.priority_log, run.range, bytes, out);
             return;
         }
-        self.sets_out(number, range.clone(), bytes);
+        self.sets_out(&run);
+        let (number, range) = (run.priority_log, run.range);
         match out.last_mut() {
             Some(Effect::DeadLetter {
                 priority_log,
@@ -119,11 +113,11 @@ impl Queue {
         }
     }
 
-    /// Messages of `bytes` each are on their way to the dead-letter exchange.
-    pub(super) fn sets_out(&mut self, number: u8, range: Range<u64>, bytes: u32) {
-        let count = range.end - range.start;
-        self.leaving.add(count, count * u64::from(bytes));
-        self.priority_logs.held(number).leaving.insert(range, bytes);
+    /// Messages are on their way to the dead-letter exchange.
+    pub(super) fn sets_out(&mut self, run: &MessageRun) {
+        self.leaving.add(run.count(), run.total_bytes());
+        let leaving = &mut self.priority_logs.held(run.priority_log).leaving;
+        leaving.insert(run.range.clone(), run.bytes);
     }
 
     pub(super) fn leave(

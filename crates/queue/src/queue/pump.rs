@@ -4,6 +4,7 @@ use super::{DELIVERY_TIME_MS, Queue};
 use crate::consumer::{Consumer, Held, Slot};
 use crate::effect::{Delivery, Effect, Reason};
 use crate::log::{Log, Meta, Peek, Position};
+use crate::priority_log::MessageRun;
 use crate::returns::Returns;
 use leveret_types::{ConsumerId, Now};
 use leveret_types::{Overflow, QueueKind};
@@ -255,7 +256,12 @@ impl Queue {
             Reason::Expired => self.counters.expired += 1,
             _ => self.counters.dropped += 1,
         }
-        self.discard(number, index..index + 1, bytes, reason, out);
+        let run = MessageRun {
+            priority_log: number,
+            range: index..index + 1,
+            bytes,
+        };
+        self.discard(run, reason, out);
     }
 
     /// Drops messages until the length limits are kept, and says whether any went.

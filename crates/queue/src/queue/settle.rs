@@ -2,23 +2,22 @@
 //! the queue's kind has it.
 
 use super::Queue;
-use crate::effect::{Effect, Outcome, Reason};
+use crate::effect::{Effect, Outcome, Reason, Settle};
+use crate::priority_log::MessageRun;
 use crate::returns::{Return, Returns};
+use leveret_types::Now;
 use leveret_types::QueueKind;
-use leveret_types::{ConsumerId, Now};
 use std::ops::Range;
 
 impl Queue {
-    /// Settles what `subscription` really holds of a range, and says how many messages that were.
-    pub fn settle(
-        &mut self,
-        now: Now,
-        subscription: ConsumerId,
-        priority_log: u8,
-        range: Range<u64>,
-        outcome: Outcome,
-        out: &mut Vec<Effect>,
-    ) -> u64 {
+    /// Settles what the subscription really holds of a range, and says how many messages that were.
+    pub fn settle(&mut self, now: Now, settle: Settle, out: &mut Vec<Effect>) -> u64 {
+        let Settle {
+            subscription,
+            priority_log,
+            range,
+            outcome,
+        } = settle;
         let Some(slot) = self.subscriptions.find(subscription) else {
             return 0;
         };
@@ -31,7 +30,12 @@ impl Queue {
         found.held_count -= count;
         let holds_nothing = found.held_count == 0;
         for (range, bytes) in taken.drain(..) {
-            self.release(now, priority_log, range, bytes, outcome, out);
+            let run = MessageRun {
+                priority_log,
+                range,
+                bytes,
+            };
+            self.release(now, run, outcome, out);
         }
         self.keep(taken);
         self.flush(out);
@@ -48,104 +52,91 @@ impl Queue {
         count
     }
 
-    /// Messages that a subscription had, of `bytes` each, go where `outcome` says.
+    /// Messages that a subscription had go where `outcome` says.
     pub(super) fn release(
         &mut self,
         now: Now,
-        priority_log: u8,
-        range: Range<u64>,
-        bytes: u32,
+        run: MessageRun,
         outcome: Outcome,
         out: &mut Vec<Effect>,
     ) {
-        let count = range.end - range.start;
-        self.unsettled.take(count, count * u64::from(bytes));
+        let (count, bytes) = (run.count(), run.total_bytes());
+        self.unsettled.take(count, bytes);
         match outcome {
             Outcome::Accept => {
                 self.counters.accepted += count;
-                self.leave(priority_log, range, count * u64::from(bytes), out);
+                self.leave(run.priority_log, run.range, bytes, out);
             }
             Outcome::Requeue { .. } | Outcome::Release => {
                 self.counters.requeued += count;
                 match (self.kind, return_of(outcome)) {
                     (QueueKind::Quorum, Some(how)) => {
-                        self.requeue_counted(now, priority_log, range, bytes, how, out);
+                        self.requeue_counted(now, run, how, out);
                     }
-                    _ => self.requeue(priority_log, range, bytes),
+                    _ => self.requeue(run),
                 }
             }
             Outcome::Reject => {
                 self.counters.rejected += count;
-                self.discard(priority_log, range, bytes, Reason::Rejected, out);
+                self.discard(run, Reason::Rejected, out);
             }
         }
     }
 
-    pub(super) fn requeue(&mut self, number: u8, range: Range<u64>, bytes: u32) {
-        let priority_log = self.priority_logs.held(number);
-        let count = priority_log.ready.insert_range(range.clone());
+    pub(super) fn requeue(&mut self, run: MessageRun) {
+        let (count, bytes) = (run.count(), run.total_bytes());
+        let priority_log = self.priority_logs.held(run.priority_log);
         assert_eq!(
+            priority_log.ready.insert_range(run.range.clone()),
             count,
-            range.end - range.start,
-            "part of {range:?} was both held and ready"
+            "part of {:?} was both held and ready",
+            run.range
         );
-        priority_log.ready_bytes += count * u64::from(bytes);
-        self.ready.add(count, count * u64::from(bytes));
-        self.priority_logs.occupy(number);
+        priority_log.ready_bytes += bytes;
+        self.ready.add(count, bytes);
+        self.priority_logs.occupy(run.priority_log);
     }
 
-    fn requeue_counted(
-        &mut self,
-        now: Now,
-        number: u8,
-        range: Range<u64>,
-        bytes: u32,
-        how: Return,
-        out: &mut Vec<Effect>,
-    ) {
+    fn requeue_counted(&mut self, now: Now, run: MessageRun, how: Return, out: &mut Vec<Effect>) {
         let mut parts = Vec::new();
         let settings = &self.settings;
         let change = |before| Returns::after(before, how, settings, now.wall_ms);
-        self.priority_logs
-            .held(number)
-            .returns
-            .update(range, change, |part, known| parts.push((part, known)));
+        self.priority_logs.held(run.priority_log).returns.update(
+            run.range.clone(),
+            change,
+            |part, known| {
+                parts.push((run.part(part), known));
+            },
+        );
         for (part, known) in parts {
             if how == Return::Failed && Returns::exceeds(known.failed, &self.settings) {
-                self.counters.delivery_limited += part.end - part.start;
-                self.discard(number, part, bytes, Reason::DeliveryLimit, out);
+                self.counters.delivery_limited += part.count();
+                self.discard(part, Reason::DeliveryLimit, out);
                 continue;
             }
             if self.tells_returns {
                 self.flush(out);
                 out.push(Effect::Returned {
-                    priority_log: number,
-                    range: part.clone(),
+                    priority_log: part.priority_log,
+                    range: part.range.clone(),
                     returns: known,
                 });
             }
             match known.ready_ms > now.wall_ms {
-                true => self.delayed.insert(known.ready_ms, number, part, bytes),
-                false => self.requeue(number, part, bytes),
+                true => self.delayed.insert(known.ready_ms, part),
+                false => self.requeue(part),
             }
         }
     }
 
     /// What [`Self::settle`] at this moment would make known of messages that come back by it, for
     /// who must write that down before it happens. Says it of what the subscription really holds.
-    pub fn foresee(
-        &self,
-        now: Now,
-        subscription: ConsumerId,
-        number: u8,
-        range: &Range<u64>,
-        outcome: Outcome,
-        mut told: impl FnMut(Range<u64>, Returns),
-    ) {
-        let (Some(slot), Some(how)) = (self.subscriptions.find(subscription), return_of(outcome))
-        else {
+    pub fn foresee(&self, now: Now, settle: &Settle, mut told: impl FnMut(Range<u64>, Returns)) {
+        let found = self.subscriptions.find(settle.subscription);
+        let (Some(slot), Some(how)) = (found, return_of(settle.outcome)) else {
             return;
         };
+        let (number, range) = (settle.priority_log, &settle.range);
         let Some(priority_log) = self
             .priority_logs
             .get(number)
@@ -168,8 +159,8 @@ impl Queue {
 
     /// Makes ready what has waited for its time.
     pub(super) fn release_due(&mut self, now: Now) {
-        while let Some((priority_log, range, bytes)) = self.delayed.pop_due(now.wall_ms) {
-            self.requeue(priority_log, range, bytes);
+        while let Some(run) = self.delayed.pop_due(now.wall_ms) {
+            self.requeue(run);
         }
     }
 }

@@ -4,7 +4,7 @@ use crate::script::run;
 use crate::world::World;
 use leveret_queue::{
     Consumer, ConsumerView, Effect, Got, Meta, Oldest, Outcome, Position, Queue, QueueKind,
-    Returns, Settings,
+    Returns, Settings, Settle,
 };
 use leveret_types::{ConsumerId, Now};
 use std::cmp::Reverse;
@@ -12,6 +12,16 @@ use std::cmp::Reverse;
 /// The script's consumer of that number.
 fn consumer(number: u64) -> ConsumerId {
     ConsumerId(number * 2)
+}
+
+/// That a consumer accepts these.
+fn accepted(subscription: ConsumerId, range: std::ops::Range<u64>) -> Settle {
+    Settle {
+        subscription,
+        priority_log: 0,
+        range,
+        outcome: Outcome::Accept,
+    }
 }
 
 fn behind(queue: &Queue, before: u64) -> Option<(u8, u64)> {
@@ -190,7 +200,7 @@ fn what_leaves_in_several_calls_is_told_as_one_range_where_it_is_one() {
         let now = Now::both(0);
         world
             .queue
-            .settle(now, consumer(1), 0, range, Outcome::Accept, &mut out);
+            .settle(now, accepted(consumer(1), range), &mut out);
     }
     let told: Vec<_> = out
         .iter()
@@ -214,7 +224,7 @@ fn able_ms(script: &str, act: impl FnOnce(&mut Queue, Now, &mut Vec<Effect>)) ->
 #[test]
 fn the_time_in_which_a_consumer_is_able_begins_and_ends_with_what_changes_it() {
     let settled = able_ms("publish a; consume c1 prefetch=1", |queue, now, out| {
-        queue.settle(now, consumer(1), 0, 0..1, Outcome::Accept, out);
+        queue.settle(now, accepted(consumer(1), 0..1), out);
     });
     assert_eq!(settled, 20, "it has room again from then on");
     let left = able_ms("consume c1", |queue, now, out| {
@@ -253,13 +263,15 @@ fn a_message_that_goes_by_its_next_failure_is_not_said_to_wait() {
         run("declare quorum limit=1 retry=all:100; publish a; get g1; return g1 a; at 100; get g1");
     let mut told = Vec::new();
     let (now, number) = (Now::both(100), world.queue.priority_log_for(None));
-    let outcome = Outcome::Requeue { count: true };
-    let getter = ConsumerId(3);
-    world
-        .queue
-        .foresee(now, getter, number, &(0..1), outcome, |range, returns| {
-            told.push((range, returns));
-        });
+    let settle = Settle {
+        subscription: ConsumerId(3),
+        priority_log: number,
+        range: 0..1,
+        outcome: Outcome::Requeue { count: true },
+    };
+    world.queue.foresee(now, &settle, |range, returns| {
+        told.push((range, returns));
+    });
     let gone = Returns {
         failed: 2,
         acquired: 2,

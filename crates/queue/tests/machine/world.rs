@@ -2,7 +2,7 @@
 
 use leveret_queue::{
     Consumer, ConsumerView, Delivery, Effect, Got, Log, Meta, Offer, Outcome, Peek, Position,
-    Queue, QueueKind, RecoveredPriorityLog, Settings, State,
+    Queue, QueueKind, RecoveredPriorityLog, Settings, Settle, State,
 };
 use leveret_types::{ConsumerId, Now};
 use std::collections::{BTreeMap, BTreeSet};
@@ -156,7 +156,13 @@ impl World {
             });
         }
         self.call(|queue, now, _, out| {
-            queue.settle(now, subscription, priority_log, range, outcome, out)
+            let settle = Settle {
+                subscription,
+                priority_log,
+                range,
+                outcome,
+            };
+            queue.settle(now, settle, out)
         })
     }
 

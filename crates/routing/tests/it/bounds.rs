@@ -1,6 +1,8 @@
 //! Limits, incremental change, and agreement with the plain definitions on seeded random cases.
 
-use leveret_routing::{Destination, HeadersMatcher, Kind, RouteError, Router, Scratch, fuzz};
+use leveret_routing::{
+    Destination, ExchangeSettings, HeadersMatcher, Kind, RouteError, Router, Scratch, fuzz,
+};
 use leveret_types::limits::{ROUTE_EXCHANGES_MAX, ROUTE_WORK_MAX};
 use leveret_types::{FieldTable, FieldValue, QueueId};
 
@@ -53,7 +55,11 @@ fn chain(length: usize) -> Router {
     let mut router = Router::new();
     router.add_queue("q", QueueId(1));
     for index in 0..length {
-        router.add_exchange(&format!("x{index}"), Kind::Fanout, false, false, None);
+        router.add_exchange(
+            &format!("x{index}"),
+            Kind::Fanout,
+            ExchangeSettings::default(),
+        );
     }
     let none = FieldTable::new();
     for index in 1..length {
@@ -90,7 +96,7 @@ fn the_way_of_a_message_is_bounded() {
 #[test]
 fn keys_of_255_dots_end() {
     let mut router = Router::new();
-    router.add_exchange("t", Kind::Topic, false, false, None);
+    router.add_exchange("t", Kind::Topic, ExchangeSettings::default());
     let patterns = [
         "#.*".to_owned() + &".*".repeat(100) + ".#",
         "#.".to_owned() + &".".repeat(100) + ".#",
@@ -124,7 +130,7 @@ fn keys_of_255_dots_end() {
 /// them are under way at every word of a key.
 fn all_under_way() -> Router {
     let mut router = Router::new();
-    router.add_exchange("t", Kind::Topic, false, false, None);
+    router.add_exchange("t", Kind::Topic, ExchangeSettings::default());
     router.add_queue("q", QueueId(1));
     for number in 0..1 << 11 {
         let word = |bit| if number >> bit & 1 == 0 { "*" } else { "a" };
@@ -161,7 +167,7 @@ fn what_a_way_costs_grows_with_the_bindings_that_are_looked_at() {
         ("d", Kind::Direct),
         ("h", Kind::Headers),
     ] {
-        router.add_exchange(name, kind, false, false, None);
+        router.add_exchange(name, kind, ExchangeSettings::default());
     }
     router.add_queue("q", QueueId(1));
     for number in 0..50_000 {
@@ -204,7 +210,7 @@ fn what_a_way_costs_grows_with_the_bindings_that_are_looked_at() {
 #[test]
 fn a_fan_out_to_100_000_queues_costs_a_tenth_of_what_a_way_may_cost() {
     let mut router = Router::new();
-    router.add_exchange("f", Kind::Fanout, false, false, None);
+    router.add_exchange("f", Kind::Fanout, ExchangeSettings::default());
     for number in 0..100_000 {
         let name = format!("q{number}");
         router.add_queue(&name, QueueId(number));
@@ -228,7 +234,7 @@ fn in_which_order_queues_are_reached_does_not_hang_on_the_seed_of_the_tables() {
     let headers = FieldTable::from_iter(headers);
     let order = || {
         let mut router = Router::new();
-        router.add_exchange("h", Kind::Headers, false, false, None);
+        router.add_exchange("h", Kind::Headers, ExchangeSettings::default());
         for number in 0..40 {
             let name = format!("q{number}");
             router.add_queue(&name, QueueId(number));
@@ -249,7 +255,7 @@ fn in_which_order_queues_are_reached_does_not_hang_on_the_seed_of_the_tables() {
 fn binding_is_incremental() {
     for kind in [Kind::Topic, Kind::Direct, Kind::Fanout, Kind::Headers] {
         let mut router = Router::new();
-        router.add_exchange("x", kind.clone(), false, false, None);
+        router.add_exchange("x", kind.clone(), ExchangeSettings::default());
         let none = FieldTable::new();
         let names: Vec<String> = (0..1_000).map(|n| format!("q{n}")).collect();
         for (index, name) in names.iter().enumerate() {
@@ -321,7 +327,7 @@ fn a_headers_exchange_finds_what_each_binding_asks_for() {
             table
         };
         let mut router = Router::new();
-        router.add_exchange("h", Kind::Headers, false, false, None);
+        router.add_exchange("h", Kind::Headers, ExchangeSettings::default());
         let mut bound: Vec<(String, FieldTable)> = Vec::new();
         for step in 0..60 {
             if !bound.is_empty() && random.below(3) == 0 {
@@ -362,7 +368,7 @@ fn a_headers_exchange_finds_what_each_binding_asks_for() {
 #[test]
 fn what_a_publisher_keeps_does_not_grow_with_the_number_of_queues() {
     let mut router = Router::new();
-    router.add_exchange("t", Kind::Topic, false, false, None);
+    router.add_exchange("t", Kind::Topic, ExchangeSettings::default());
     let none = FieldTable::new();
     for number in 0..50_000 {
         let name = format!("q{number}");

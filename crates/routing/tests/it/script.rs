@@ -1,7 +1,7 @@
 //! Scripts against a router: each line is a command, and each `publish` line appends where the
 //! message went to the answer.
 
-use leveret_routing::{Destination, Kind, RouteError, Router, Scratch, Unbound};
+use leveret_routing::{Destination, ExchangeSettings, Kind, RouteError, Router, Scratch, Unbound};
 use leveret_types::{FieldTable, FieldValue, QueueId};
 
 /// `k=v` words as a table: `void`, `true`, `false` and integers are of those types, all else is
@@ -68,10 +68,12 @@ impl World {
                     Ok(kind) => kind,
                     Err(error) => return Some(error.to_string()),
                 };
-                let (internal, auto) = (options.contains(&"internal"), options.contains(&"auto"));
-                let new = self
-                    .router
-                    .add_exchange(name, kind, internal, auto, alternate);
+                let settings = ExchangeSettings {
+                    internal: options.contains(&"internal"),
+                    auto_delete: options.contains(&"auto"),
+                    alternate,
+                };
+                let new = self.router.add_exchange(name, kind, settings);
                 (!new).then(|| "exists".to_owned())
             }
             ("queue", names) => {

@@ -37,6 +37,7 @@ mod start;
 pub(crate) use admission::MembersAdmission;
 pub(crate) use link_thread::{LinkThread, TOKEN_WAKER};
 pub use outbox::Links;
+pub use start::StoredCatalogue;
 pub(crate) use start::{PrepareError, Prepared, Running, prepare};
 
 use crate::tls::TlsError;

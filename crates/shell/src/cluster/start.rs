@@ -261,6 +261,17 @@ impl Running {
     }
 }
 
+/// Which catalogue a store has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoredCatalogue {
+    /// None, or an empty one.
+    None,
+    /// That of a node which was alone.
+    Own,
+    /// A cluster's.
+    OfCluster,
+}
+
 impl ClusterConfig {
     /// What can be told to be wrong without a start.
     ///
@@ -273,21 +284,15 @@ impl ClusterConfig {
         secret_file::known(self).map(drop)
     }
 
-    /// What a start would say to a store of this identity. `is_on_disk` is whether it has a
-    /// cluster's catalogue, `has_data` whether it has one of its own that is not empty.
+    /// What a start would say to a store of this identity.
     ///
     /// # Errors
     /// What the operator has to change.
-    pub fn check_store(
-        &self,
-        uuid: [u8; 16],
-        is_on_disk: bool,
-        has_data: bool,
-    ) -> Result<(), ClusterError> {
-        let file = read_identity(self, uuid, is_on_disk)?;
+    pub fn check_store(&self, uuid: [u8; 16], stored: StoredCatalogue) -> Result<(), ClusterError> {
+        let file = read_identity(self, uuid, stored == StoredCatalogue::OfCluster)?;
         match file.joined {
             Some(_) => Ok(()),
-            None => join::forming(self, &file, has_data).map(drop),
+            None => join::forming(self, &file, stored == StoredCatalogue::Own).map(drop),
         }
     }
 }

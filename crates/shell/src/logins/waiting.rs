@@ -145,10 +145,14 @@ impl Waiting {
             }
         }
         let is_known = standing == Standing::Known;
-        if self.is_full_for(address, is_familiar, is_known) {
+        let is_full = |waiting: &Self| {
+            waiting.is_full_for(address, is_known)
+                || !is_familiar && waiting.unfamiliar >= LOGINS_WAITING_UNFAMILIAR_MAX
+        };
+        if is_full(self) {
             self.forget_unwanted();
         }
-        if self.is_full_for(address, is_familiar, is_known) {
+        if is_full(self) {
             return Some(job);
         }
         if !self.by_address.contains_key(&address) {
@@ -187,15 +191,13 @@ impl Waiting {
     }
 
     /// Known users have places of their own beside a flood from their address.
-    fn is_full_for(&self, address: IpAddr, is_familiar: bool, is_known: bool) -> bool {
+    fn is_full_for(&self, address: IpAddr, is_known: bool) -> bool {
         let of_address = self.by_address.get(&address);
         let of_address = of_address.map_or(0, |line| match is_known {
             true => line.known.len(),
             false => line.others.len(),
         });
-        self.count >= LOGINS_WAITING_MAX
-            || of_address >= LOGINS_WAITING_PER_ADDRESS_MAX
-            || !is_familiar && self.unfamiliar >= LOGINS_WAITING_UNFAMILIAR_MAX
+        self.count >= LOGINS_WAITING_MAX || of_address >= LOGINS_WAITING_PER_ADDRESS_MAX
     }
 
     /// The next check that somebody waits for.

@@ -69,6 +69,19 @@ pub(super) struct Following {
     pub(super) is_becoming_whole: bool,
 }
 
+/// What a node has kept of a replica.
+#[derive(Clone, Debug)]
+pub struct KeptReplica<'a> {
+    /// `None` if there is no such file, or it cannot be read.
+    pub state: Option<ReplicaState>,
+    /// How the replica came to the node.
+    pub origin: ReplicaOrigin,
+    /// The first offset that is damaged.
+    pub damaged_from: Option<u64>,
+    /// The newest chunks.
+    pub newest: &'a [SharedChunk],
+}
+
 impl Replica {
     /// A follower attaches that has heard of an epoch before this node has.
     fn note_early(&mut self, from: NodeId, epoch: Epoch, attachment: Attachment) {
@@ -92,17 +105,14 @@ impl Replica {
 
 impl Stream {
     /// Makes the stream one of several replicas, on this node: it waits for the catalogue's orders.
-    /// `life` is drawn anew for each run of the process; `state` is what was kept, `None` if there
-    /// is no such file, or it cannot be read.
-    pub fn replicate(
-        &mut self,
-        me: NodeId,
-        life: u32,
-        state: Option<ReplicaState>,
-        origin: ReplicaOrigin,
-        damaged_from: Option<u64>,
-        newest: &[SharedChunk],
-    ) {
+    /// `life` is drawn anew for each run of the process.
+    pub fn replicate(&mut self, me: NodeId, life: u32, kept: KeptReplica<'_>) {
+        let KeptReplica {
+            state,
+            origin,
+            damaged_from,
+            newest,
+        } = kept;
         let is_known = state.is_some();
         let is_new = origin == ReplicaOrigin::NewStream;
         let mut state = state.unwrap_or_else(|| ReplicaState {

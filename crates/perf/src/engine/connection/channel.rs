@@ -5,6 +5,7 @@ use leveret_amqp::table::RawValue;
 use leveret_amqp::{ContentHeader, Properties, basic};
 
 use super::Shared;
+use crate::confirms::Confirm;
 use crate::engine::consumer::{Consumer, Delivery};
 use crate::engine::publisher::Publisher;
 use crate::engine::template::Stamped;
@@ -85,11 +86,21 @@ impl Channel {
             }
             ACK => {
                 let ack = basic::Ack::decode(fields).map_err(|e| e.to_string())?;
-                self.settle(ack.delivery_tag, ack.multiple, false, now_us, shared)
+                let confirm = Confirm {
+                    tag: ack.delivery_tag,
+                    multiple: ack.multiple,
+                    refused: false,
+                };
+                self.settle(confirm, now_us, shared)
             }
             NACK => {
                 let nack = basic::Nack::decode(fields).map_err(|e| e.to_string())?;
-                self.settle(nack.delivery_tag, nack.multiple, true, now_us, shared)
+                let confirm = Confirm {
+                    tag: nack.delivery_tag,
+                    multiple: nack.multiple,
+                    refused: true,
+                };
+                self.settle(confirm, now_us, shared)
             }
             RETURN => {
                 self.incoming = Some(Incoming::new(None));
@@ -102,12 +113,11 @@ impl Channel {
     #[inline]
     fn settle(
         &mut self,
-        tag: u64,
-        multiple: bool,
-        refused: bool,
+        confirm: Confirm,
         now_us: u64,
         shared: &mut Shared,
     ) -> Result<Found, String> {
+        let tag = confirm.tag;
         let Role::Publisher(publisher) = &mut self.role else {
             return Err(format!(
                 "a confirm ({tag}) for a channel without publishers"
@@ -115,7 +125,7 @@ impl Channel {
         };
         let tally = &mut shared.tallies[publisher.load];
         let progress = &mut shared.progress[publisher.load];
-        let settled = publisher.on_settle(tag, multiple, refused, now_us, tally, progress);
+        let settled = publisher.on_settle(confirm, now_us, tally, progress);
         settled.map_err(|_| format!("message {tag} was confirmed and waits for no confirm"))?;
         Ok(Found::Nothing)
     }

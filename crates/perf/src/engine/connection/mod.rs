@@ -12,7 +12,7 @@ use wire::{OUTPUT_BYTES, input_buffer};
 
 use super::consumer::Consumer;
 use super::outage::{Outage, Redial};
-use super::publisher::{Hold, Next, Publisher};
+use super::publisher::{Allowance, Hold, Next, Publisher};
 use super::shared::{CONSUME, Clock, PUBLISH, Progress, Tally, UNLIMITED};
 use crate::client::{CLOSE, Opened};
 use crate::error::Error;
@@ -246,9 +246,12 @@ fn pump_publisher(
             return Next::Held;
         }
     }
-    let unlimited = load == 0 && shared.flags & UNLIMITED != 0;
+    let allowed = Allowance {
+        room: OUTPUT_BYTES,
+        unlimited: load == 0 && shared.flags & UNLIMITED != 0,
+    };
     let progress = &mut shared.progress[load];
-    publisher.pump(out, OUTPUT_BYTES, unlimited, &shared.clock, tally, progress)
+    publisher.pump(out, allowed, &shared.clock, tally, progress)
 }
 
 fn follow_consumer(

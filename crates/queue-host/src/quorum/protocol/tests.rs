@@ -1,5 +1,6 @@
 use super::*;
 use bytes::Bytes;
+use leveret_queue::Outcome;
 use leveret_types::MessageParts;
 use leveret_types::limits::{
     LINK_CONSUMER_BYTES_MAX, LINK_CONSUMER_MESSAGES_MAX, LINK_FRAME_BYTES, LINK_RECORDS_MAX,

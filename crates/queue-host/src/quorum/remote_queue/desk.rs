@@ -30,7 +30,7 @@ use crate::queue_host::{Get, HostContext};
 use crate::quorum::RemoteQueues;
 use crate::quorum::protocol::{Event, Fetched, LocalDelivery, Origin};
 use crate::quorum::remote_queues::Received;
-use leveret_queue::Outcome;
+use leveret_queue::{Outcome, Settle};
 use leveret_storage::{Folders, MemoryDisk, Options, ShardLogs, recover};
 use leveret_types::MessageParts;
 use leveret_types::limits::OUTBOX_MESSAGES_MAX;

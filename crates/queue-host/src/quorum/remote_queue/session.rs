@@ -7,9 +7,9 @@ use super::{
 use crate::events::{QueueAnswer, QueueEvent};
 use crate::notify::Notify;
 use crate::queue_host::Asker;
-use crate::quorum::protocol::{Command, Event, Operation, Settle};
+use crate::quorum::protocol::{Command, Event, Operation};
 use leveret_client::{Delivery, Reply};
-use leveret_queue::Outcome;
+use leveret_queue::{Outcome, Settle};
 use leveret_types::limits::QUORUM_QUIET_MS;
 use leveret_types::{ConnectionId, ConsumerId, NodeId, Now};
 use std::collections::VecDeque;

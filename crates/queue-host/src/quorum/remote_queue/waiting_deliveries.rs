@@ -9,9 +9,9 @@
 
 use super::{LeaderLocation, RemoteContext, RemoteQueue, acquired};
 use crate::queue_host::QueueHost;
-use crate::quorum::protocol::{Command, Fetched, LocalDelivery, Settle};
+use crate::quorum::protocol::{Command, Fetched, LocalDelivery};
 use leveret_client::Delivery;
-use leveret_queue::Outcome;
+use leveret_queue::{Outcome, Settle};
 use leveret_types::limits::LINK_CONSUMER_MESSAGES_MAX;
 use leveret_types::{ConsumerId, Message, Now};
 use std::collections::VecDeque;

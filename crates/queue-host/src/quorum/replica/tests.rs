@@ -32,7 +32,7 @@ use crate::events::{PeerFrame, QueueAnswer, QueueEvent};
 use crate::notify::Notify;
 use crate::shard::{Bodies, Deferred, Enqueued, QueueSpec, Shard, queue_of};
 use bytes::Bytes;
-use leveret_queue::{Consumer, Outcome, QueueKind, Settings};
+use leveret_queue::{Consumer, Outcome, QueueKind, Settings, Settle};
 use leveret_storage::{
     Folders, MemoryDisk, Options, Reader, SealedChunk, StoreLock, WalWriter, recover,
 };
@@ -527,14 +527,13 @@ impl World {
             _ => self.ledger.requeued += 1,
         }
         self.with(at, |shard, now| {
-            shard.settle(
-                now,
-                QUEUE,
-                consumer,
+            let settle = Settle {
+                subscription: consumer,
                 priority_log,
-                index..index + 1,
+                range: index..index + 1,
                 outcome,
-            );
+            };
+            shard.settle(now, QUEUE, settle);
             shard.unblock(now, QUEUE, consumer);
         });
         true

@@ -9,7 +9,7 @@ use leveret_management::api::{MoveEnd, MoveMessages};
 use leveret_node::dead_letter::redriven;
 use leveret_node::operator::{GotOne, Published};
 use leveret_node::{Caller, Env, Question, QueueAnswer, operator};
-use leveret_queue::Outcome;
+use leveret_queue::{Outcome, Settle};
 use leveret_queue_host::quorum::protocol::Fetched;
 use leveret_shell::broker::Broker;
 use leveret_types::limits::{
@@ -289,10 +289,15 @@ impl Running {
         let shard = self.broker.shard_of(self.source);
         for (priority_log, held) in std::mem::take(&mut self.held) {
             for range in held.iter() {
-                let outcome = Outcome::Requeue { count: false };
-                let (queue, subscription) = (self.source, self.subscription);
+                let settle = Settle {
+                    subscription: self.subscription,
+                    priority_log,
+                    range,
+                    outcome: Outcome::Requeue { count: false },
+                };
+                let queue = self.source;
                 self.broker.with_shard(now, shard, |shard| {
-                    shard.settle(now, queue, subscription, priority_log, range, outcome);
+                    shard.settle(now, queue, settle);
                 });
             }
         }

@@ -11,7 +11,7 @@ use crate::quorum::protocol::{Event, Origin, Registration};
 use crate::quorum::remote_queue::Put;
 use crate::shard::ShardEffects;
 use crate::subscriber::Subscriber;
-use leveret_queue::Consumer;
+use leveret_queue::{Consumer, Settle};
 use leveret_storage::{Folders, MemoryDisk, Options, ShardLogs, recover};
 use leveret_types::message::MessageSummary;
 use leveret_types::{ConnectionId, MessageParts, NodeId, QueueId};

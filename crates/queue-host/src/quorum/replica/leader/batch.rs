@@ -3,7 +3,7 @@
 use super::under_way::{GivenBack, Waiting};
 use super::{Closed, Leader, LeaderLog};
 use crate::peeked::meta_of;
-use crate::quorum::protocol::{Event, Operation, Origin, Settle};
+use crate::quorum::protocol::{Event, Operation, Origin};
 use crate::quorum::replica::entry_payload::{EntryPayload, Published, REFERRED_BYTES_MIN};
 use crate::quorum::replica::header::{Header, Leaving, Returned};
 use crate::quorum::replica::priority_logs::PriorityLogs;
@@ -11,7 +11,7 @@ use crate::quorum::replica::{ShardContext, entry_payload};
 use crate::shard::{DeadLetter, Deferred};
 use crate::stored;
 use bytes::Bytes;
-use leveret_queue::{Offer, Outcome, Position};
+use leveret_queue::{Offer, Outcome, Position, Settle};
 use leveret_types::limits::QUORUM_SETTLES_GATHER_MS;
 use leveret_types::{Message, NodeId, Now};
 
@@ -126,28 +126,14 @@ impl Leader {
 
     /// Writes down what will be known of messages that come back.
     pub(super) fn foresee(&mut self, now: Now, settle: &Settle) {
-        let Settle {
-            subscription,
-            priority_log,
-            range,
-            outcome,
-        } = settle;
         let (queue, returned) = (&self.queue, &mut self.under_way.batch.header.returned);
-        queue.foresee(
-            now,
-            *subscription,
-            *priority_log,
-            range,
-            *outcome,
-            |range, known| {
-                let priority_log = *priority_log;
-                returned.push(Returned {
-                    priority_log,
-                    range,
-                    known,
-                });
-            },
-        );
+        queue.foresee(now, settle, |range, known| {
+            returned.push(Returned {
+                priority_log: settle.priority_log,
+                range,
+                known,
+            });
+        });
     }
 
     pub fn publish(
@@ -234,20 +220,7 @@ impl Leader {
     }
 
     pub(super) fn settle(&mut self, context: &mut ShardContext<'_>, at: Now, settle: Settle) {
-        let Settle {
-            subscription,
-            priority_log,
-            range,
-            outcome,
-        } = settle;
-        self.queue.settle(
-            at,
-            subscription,
-            priority_log,
-            range,
-            outcome,
-            &mut self.scratch,
-        );
+        self.queue.settle(at, settle, &mut self.scratch);
         self.carry_out(context);
     }
 

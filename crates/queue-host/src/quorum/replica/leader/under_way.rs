@@ -1,9 +1,9 @@
 //! What is on its way to being committed, from an operation that waits to an entry in flight.
 
-use crate::quorum::protocol::{Operation, Settle};
+use crate::quorum::protocol::Operation;
 use crate::quorum::replica::entry_payload::Published;
 use crate::quorum::replica::header::Header;
-use leveret_queue::{Meta, Position};
+use leveret_queue::{Meta, Position, Settle};
 use leveret_types::limits::{QUORUM_BATCH_BYTES, QUORUM_BATCH_ITEMS};
 use leveret_types::{ConsumerId, NodeId, Now};
 use std::collections::VecDeque;

@@ -46,11 +46,11 @@ use super::*;
 use crate::host_kind::HostKind;
 use crate::queue_spec::ViewSpec;
 use crate::quorum::protocol::{
-    Command, Event, Fetched, HeldRange, Operation, RegisteredSubscription, Registration, Settle,
-    TO_LEADER, decode_to_remote_queue,
+    Command, Event, Fetched, HeldRange, Operation, RegisteredSubscription, Registration, TO_LEADER,
+    decode_to_remote_queue,
 };
 use crate::stream_events::StreamNews;
-use leveret_queue::Overflow;
+use leveret_queue::{Overflow, Settle};
 use leveret_stream::{Command as StreamCommand, Event as StreamEvent, SessionId};
 use leveret_types::limits::LEADER_LEASE_MS;
 

@@ -323,8 +323,13 @@ fn an_entry_names_as_many_ranges_as_it_may_and_no_more() {
     assert_eq!(places.len(), QUORUM_BATCH_ITEMS);
     for (priority_log, index) in places {
         world.with(leader, |shard, now| {
-            let range = index..index + 1;
-            shard.settle(now, QUEUE, consumer, priority_log, range, Outcome::Accept);
+            let settle = Settle {
+                subscription: consumer,
+                priority_log,
+                range: index..index + 1,
+                outcome: Outcome::Accept,
+            };
+            shard.settle(now, QUEUE, settle);
         });
     }
     let items: Vec<usize> = world.with_replica(leader, |replica, _| {
