@@ -2,10 +2,10 @@
 //! things, and they ask each other.
 
 use super::Fake;
-use leveret_management::api::{BrokerStats, Latencies, ReplicaStats};
+use leveret_management::api::ReplicaStats;
 use leveret_management::question::Question;
 use leveret_management::{App, answers};
-use leveret_types::{ConnectionId, LatencyCounts, NodeId, QueueId, RaftCounts};
+use leveret_types::{ConnectionId, NodeId, QueueId, RaftCounts};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
@@ -124,18 +124,4 @@ pub struct Group {
     pub down: Option<NodeId>,
     /// Who says that it leads, when it is asked.
     pub leads: Option<NodeId>,
-}
-
-/// What a node tells beside these latencies is nothing.
-pub fn with_latencies(latencies: [LatencyCounts; 4]) -> BrokerStats {
-    let [confirms, stream_confirms, acknowledgements, waits] = latencies;
-    BrokerStats {
-        latencies: Latencies {
-            confirms,
-            stream_confirms,
-            acknowledgements,
-            waits,
-        },
-        ..BrokerStats::default()
-    }
 }

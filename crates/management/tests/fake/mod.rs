@@ -2,6 +2,7 @@
 
 #[allow(dead_code)] // Most tests have no cluster.
 pub mod cluster;
+mod counts;
 #[allow(dead_code)] // Most tests hold up nobody.
 pub mod gate;
 pub mod kept;
@@ -323,41 +324,8 @@ impl Running for Fake {
     }
 
     fn broker_stats(&self) -> BrokerStats {
-        BrokerStats {
-            messages: vec![
-                ("classic", *self.counters.lock().unwrap()),
-                ("quorum", MessageCounters::default()),
-            ],
-            dead_lettered: [
-                ("expired", 3),
-                ("maxlen", 0),
-                ("rejected", 0),
-                ("delivery_limit", 0),
-            ]
-            .map(|(reason, count)| ("classic", reason, count))
-            .into(),
-            open: OpenCounts {
-                connections: 2,
-                ..OpenCounts::default()
-            },
-            logins: LoginCounts {
-                amqp: (0, 0),
-                stream: (4, 5),
-                held: 7,
-            },
-            stream: match self.has_stream() {
-                true => StreamProtocolStats {
-                    received: 40,
-                    confirmed: 39,
-                    delivered: 30,
-                    publishers: 1,
-                    consumers: 2,
-                    errors: std::array::from_fn(|code| if code == 2 { 3 } else { 0 }),
-                },
-                false => StreamProtocolStats::default(),
-            },
-            ..cluster::with_latencies(*self.latencies.lock().unwrap())
-        }
+        let (messages, latencies) = (self.counters.lock(), self.latencies.lock());
+        counts::of_node(*messages.unwrap(), *latencies.unwrap(), self.has_stream())
     }
 
     fn look(

@@ -1,5 +1,5 @@
-//! How the thread of the streams is reached, and what it says: its inbox, and the handle that others
-//! have of it.
+//! How the thread of the streams is reached, and what it says: its inbox, and the handle by which
+//! others know it.
 
 use super::asking::Question;
 use leveret_cluster::streams::{

@@ -1,4 +1,4 @@
-//! What the node counts, in the words of the management interface: clients, memory, disks, replicas.
+//! What the node counts, in the management interface's words: clients, memory, disks, replicas.
 //! Apart because it only looks: nothing here changes the node or waits for it.
 
 use super::Admin;
@@ -267,15 +267,7 @@ impl Admin {
         };
         let mut quorum = MessageCounters::default();
         self.add_deliveries(&mut classic, &mut quorum);
-        let unfit = unfit_replicas(&self.broker);
         let kind = "classic";
-        let shards = self.broker.shard_ids();
-        let local = shards.map(|id| self.broker.shard(id).local_deliveries());
-        let local = local.fold(LocalDeliveries::default(), |sum, of| LocalDeliveries {
-            read: sum.read + of.read,
-            read_bytes: sum.read_bytes + of.read_bytes,
-            fetched: sum.fetched + of.fetched,
-        });
         let traces = self.broker.settings().traces.as_deref();
         let spans = traces.map_or((0, 0), Traces::counts);
         BrokerStats {
@@ -293,47 +285,50 @@ impl Admin {
             messages_refused: counters.messages_refused,
             message_sizes: counters.message_sizes,
             message_bytes: counters.message_bytes,
-            churn: Churn {
-                connections_opened: counters.connections_opened,
-                connections_closed: counters.connections_closed,
-                channels_opened: counters.channels_opened,
-                channels_closed: counters.channels_closed,
-                queues_declared: counters.queues_declared,
-                queues_created: counters.queues_created,
-                queues_deleted: counters.queues_deleted,
-            },
-            logins: LoginCounts {
-                amqp: (counters.logins_succeeded, counters.logins_failed),
-                stream: (
-                    counters.stream_logins_succeeded,
-                    counters.stream_logins_failed,
-                ),
-                held: self.broker.logins.held().0,
-            },
+            churn: churn(&counters),
+            logins: self.logins(&counters),
             open: OpenCounts {
                 connections: there.connections,
                 channels: there.channels,
                 consumers: there.consumers,
                 publishers: there.publishers,
             },
-            replicas: ReplicaSums {
-                quarantined: unfit.quarantined,
-                stuck: unfit.stuck,
-                deliveries: local.read,
-                delivered_bytes: local.read_bytes,
-                fetches: local.fetched,
-            },
-            latencies: Latencies {
-                confirms: counters.confirms,
-                stream_confirms: counters.stream_confirms,
-                acknowledgements: counters.acknowledgements,
-                waits: counters.waits,
-            },
+            replicas: self.replica_sums(),
+            latencies: latencies(&counters),
             spans: SpanCounts {
                 exported: spans.0,
                 dropped: spans.1,
             },
             stream: stream_protocol_stats(&counters, &there),
+        }
+    }
+
+    fn logins(&self, counters: &CounterValues) -> LoginCounts {
+        LoginCounts {
+            amqp: (counters.logins_succeeded, counters.logins_failed),
+            stream: (
+                counters.stream_logins_succeeded,
+                counters.stream_logins_failed,
+            ),
+            held: self.broker.logins.held().0,
+        }
+    }
+
+    fn replica_sums(&self) -> ReplicaSums {
+        let unfit = unfit_replicas(&self.broker);
+        let shards = self.broker.shard_ids();
+        let local = shards.map(|id| self.broker.shard(id).local_deliveries());
+        let local = local.fold(LocalDeliveries::default(), |sum, of| LocalDeliveries {
+            read: sum.read + of.read,
+            read_bytes: sum.read_bytes + of.read_bytes,
+            fetched: sum.fetched + of.fetched,
+        });
+        ReplicaSums {
+            quarantined: unfit.quarantined,
+            stuck: unfit.stuck,
+            deliveries: local.read,
+            delivered_bytes: local.read_bytes,
+            fetches: local.fetched,
         }
     }
 
@@ -365,6 +360,27 @@ impl Admin {
                 sum.acknowledged += counters.accepted;
             }
         }
+    }
+}
+
+fn churn(counters: &CounterValues) -> Churn {
+    Churn {
+        connections_opened: counters.connections_opened,
+        connections_closed: counters.connections_closed,
+        channels_opened: counters.channels_opened,
+        channels_closed: counters.channels_closed,
+        queues_declared: counters.queues_declared,
+        queues_created: counters.queues_created,
+        queues_deleted: counters.queues_deleted,
+    }
+}
+
+fn latencies(counters: &CounterValues) -> Latencies {
+    Latencies {
+        confirms: counters.confirms,
+        stream_confirms: counters.stream_confirms,
+        acknowledgements: counters.acknowledgements,
+        waits: counters.waits,
     }
 }
 
