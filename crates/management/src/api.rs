@@ -21,13 +21,13 @@ pub use crate::streams::stats::{
 };
 use leveret_auth::Access;
 use leveret_types::{ConnectionId, FieldTable, NodeId, ProtocolError, QueueId};
+use serde_json::Value;
 pub use stats::{
     BrokerStats, ChannelStats, Churn, ConnectionStats, ConsumerStats, DamagedQueue, Descriptors,
     DiskSpace, IO_SYNC_SLOTS, IoStats, Latencies, Listener, LoginCounts, MemoryStats, MemoryUse,
     MessageCounters, NodeFiles, NodeStats, OpenCounts, QueueStats, ReplicaStats, ReplicaSums,
     SpanCounts,
 };
-use serde_json::Value;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

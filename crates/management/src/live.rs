@@ -51,14 +51,6 @@ const NOT_LIVE: [&str; 10] = [
 const NOT_LIVE_ENDS: [&str; 3] = ["/messages", "/search", "/unacked"];
 
 impl Watcher {
-    /// The user's name; none of an operator who needs no user.
-    fn name(&self) -> &str {
-        match self {
-            Self::Operator => "",
-            Self::User { name, .. } => name,
-        }
-    }
-
     /// What it may.
     fn who(&self) -> Who {
         match self {

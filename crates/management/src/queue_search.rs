@@ -7,7 +7,6 @@
 //! are, and no memory.
 
 use crate::api::{Actor, LookedAt};
-use crate::app::App;
 use crate::http::reply::{ApiError, Reply};
 use crate::http::router::Call;
 use crate::json_pointer::{Pointer, ReferencedValue};

@@ -352,7 +352,7 @@ mod tests {
         registry.set_elsewhere(told);
         assert!(!open("guest"), "three of the cluster are open");
         assert!(open("other"));
-        let mut connection = |user, vhost| {
+        let connection = |user, vhost| {
             let check = |of_vhost, of_user| below(2, of_vhost).and_then(|()| below(1, of_user));
             registry
                 .open_connection(ConnectionId(1), user, vhost, check)

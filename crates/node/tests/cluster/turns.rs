@@ -181,7 +181,7 @@ fn very_many_exclusive_queues_go_with_others_let_in_between() {
     world.connect("a", NODE);
     world.rest();
     let exclusive = |world: &World| {
-        let catalogue = world.nodes[&NODE].env.catalogue();
+        let catalogue = world.nodes[&NODE].env.catalogue.borrow();
         catalogue.queues(None).count()
     };
     for count in [EXCLUSIVE_DELETED_AT_ONCE, 3 * IN_A_TURN] {
