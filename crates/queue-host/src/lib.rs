@@ -31,6 +31,7 @@ mod missing;
 pub mod notify;
 pub mod outcome;
 mod peeked;
+pub mod peer_rooms;
 pub mod queue_host;
 pub mod queue_spec;
 pub mod quorum;

@@ -16,11 +16,12 @@ pub use crate::host_kind::CountersByType;
 use crate::host_kind::HostKind;
 pub use crate::log_ids::{CATALOGUE_GROUP_LOG, CATALOGUE_LOG, log_of, queue_of, shard_of};
 pub use crate::outcome::{Bodies, Enqueued, GetOutcome, unavailable};
+use crate::peer_rooms::{PeerRooms, Waiter};
 pub use crate::queue_host::When;
 pub use crate::queue_spec::{LocalQueueStats, QueueSpec, ViewSpec};
-use crate::quorum::RemoteQueues;
 use crate::quorum::protocol::{self, Answer, Fetched, Origin};
 use crate::quorum::replica::{Replicas, Transfers};
+use crate::quorum::{HeldAnswers, RemoteQueues};
 use crate::shard_context::ShardContext;
 use crate::stream_events::StreamNews;
 use crate::stream_queues::StreamQueues;
@@ -83,6 +84,10 @@ pub struct Shard {
     standing: Standing,
     /// What leaders in this shard say to remote queues, those in this shard included.
     pub(crate) answers: Vec<Answer>,
+    /// The same of those on other nodes that there is no room for on the way there.
+    pub(crate) held_answers: HeldAnswers,
+    /// Room on the way to other nodes.
+    pub peer_rooms: PeerRooms,
 }
 
 impl Shard {
@@ -106,6 +111,8 @@ impl Shard {
             transfers: Transfers::of_shard(count),
             standing: Standing::default(),
             answers: Vec::new(),
+            held_answers: HeldAnswers::default(),
+            peer_rooms: PeerRooms::unbounded(),
         }
     }
 
@@ -183,6 +190,8 @@ impl Shard {
         if !self.standing.up.contains(&peer) {
             self.standing.up.push(peer);
         }
+        self.peer_rooms.open(peer);
+        self.held_answers.forget(peer);
         self.remote_queues.peer_up(now, peer);
         self.for_each_kind(now, |kind, context| kind.peer_up(context, peer));
     }
@@ -190,8 +199,26 @@ impl Shard {
     /// Another node is down: the failure detector has given it up.
     pub fn peer_down(&mut self, now: Now, peer: NodeId) {
         self.standing.up.retain(|up| *up != peer);
+        self.peer_rooms.close(peer);
+        self.held_answers.forget(peer);
         self.link_peer_down(now, peer);
         self.for_each_kind(now, |kind, context| kind.peer_down(context, peer));
+    }
+
+    /// There is room for so many bytes more on the way to another node: those who stand in line for
+    /// it send, one after the other, until it is used up.
+    pub fn give_peer_room(&mut self, now: Now, peer: NodeId, bytes: usize) {
+        self.peer_rooms.give(peer, bytes);
+        while let Some(who) = self.peer_rooms.begin_turn(peer) {
+            match who {
+                Waiter::Operations(queue) => self.flush_remote_queue(now, queue),
+                Waiter::Entries(queue) => self.with_replicas(now, |replicas, context| {
+                    replicas.retry_outgoing(context, queue);
+                }),
+                Waiter::Answers(queue) => self.flush_held_answers(peer, queue),
+            }
+            self.peer_rooms.end_turn(peer);
+        }
     }
 
     /// The node that this shard is part of; 0 outside clusters.
@@ -408,6 +435,7 @@ impl Shard {
             effects: &mut self.effects,
             answers: &mut self.answers,
             transfers: &self.transfers,
+            peer_rooms: &mut self.peer_rooms,
             clients: &mut self.remote_queues,
             scratch: &mut self.scratch,
         };

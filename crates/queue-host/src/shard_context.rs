@@ -1,6 +1,7 @@
 //! What hosts of queues reach while they run.
 
 use crate::effects::ShardEffects;
+use crate::peer_rooms::PeerRooms;
 use crate::queue_host::HostContext;
 use crate::quorum::Clients;
 use crate::quorum::protocol::Answer;
@@ -31,6 +32,8 @@ pub struct ShardContext<'a> {
     pub answers: &'a mut Vec<Answer>,
     /// States of queues on their way to other nodes.
     pub transfers: &'a Transfers,
+    /// Room on the way to other nodes.
+    pub peer_rooms: &'a mut PeerRooms,
     /// The clients of this node.
     pub clients: &'a mut dyn Clients,
     /// What queue machines want done: empty between calls.

@@ -22,12 +22,14 @@ use leveret_cluster::{BorrowedShard, Env as _};
 use leveret_cluster::{Cluster, group};
 use leveret_metadata::{CatalogueError, Command};
 use leveret_node::{ConnectionStatus, Env, HeldPlace, Holding, NodeSettings, StreamSessions};
+use leveret_queue_host::peer_rooms::PeerRooms;
 use leveret_queue_host::shard::Shard;
 use leveret_storage::{
     Disk, Folders, Generation, LogSummary, OpenError, Options, ReadRequest, Reader, Recovered,
     RecoveryReport, ShardLogs, StoreLock, StreamFiles, WalWriter, recover,
 };
 use leveret_stream_host::StreamHost;
+use leveret_types::limits::PEER_OUTBOX_BYTES_CONGESTED;
 use leveret_types::{ConnectionId, NodeId, ProtocolError, ShardId};
 use mio::{Poll, Waker};
 use parking_lot::{Mutex, RwLock};
@@ -549,6 +551,8 @@ fn make_shards(logs: Vec<ShardLogs>, node: NodeId, cluster: Option<&Cluster>) ->
             let mut shard = Shard::new(ShardId(index as u16), count, node, logs);
             if let Some(cluster) = cluster {
                 shard.set_start(cluster.identity().start);
+                let share = PEER_OUTBOX_BYTES_CONGESTED / usize::from(count.max(1));
+                shard.peer_rooms = PeerRooms::bounded(share);
             }
             shard
         })

@@ -668,6 +668,9 @@ pub const PEER_KEY_RECORDS_MAX: u64 = 1_000_000_000;
 pub const PEER_OUTBOX_BYTES_MAX: usize = 128 * 1024 * 1024;
 /// Bytes that wait for another node above which no more is made for it than must be.
 pub const PEER_OUTBOX_BYTES_CONGESTED: usize = 16 * 1024 * 1024;
+/// Bytes that a queue may send another node at a time while others wait to send it something; one
+/// message may exceed it.
+pub const PEER_TURN_BYTES: usize = 256 * 1024;
 /// Bytes of a request or an answer on the cluster's port outside of a link, such as to join.
 pub const PEER_CONTROL_BYTES_MAX: usize = 1024 * 1024;
 /// Members of a quorum queue's group by default (`x-quorum-initial-group-size`).
@@ -743,6 +746,9 @@ pub const QUORUM_BATCH_ITEMS: usize = 4_096;
 pub const QUORUM_HEADERS_KEPT: u64 = 32;
 /// Bytes of uncommitted messages that a leader keeps at hand for its followers, besides the log.
 pub const QUORUM_SENT_BYTES: usize = 4 * 1024 * 1024;
+/// The same of all queues of a node together, in equal parts for its shards: of each queue the
+/// newest entry is kept at hand however many there are.
+pub const QUORUM_SENT_NODE_BYTES: usize = 64 * 1024 * 1024;
 /// Bytes of one part of a queue's state on its way to another member; the last message of it may
 /// exceed it.
 pub const QUORUM_PART_BYTES: usize = 256 * 1024;

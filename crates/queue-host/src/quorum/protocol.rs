@@ -31,6 +31,9 @@ use leveret_types::{ConsumerId, Message, NodeId, QueueId};
 use smallvec::SmallVec;
 use std::ops::Range;
 
+/// What a message takes at most besides its own bytes.
+const MESSAGE_BYTES: usize = 64;
+
 /// First byte of a frame from a remote queue to a leader.
 pub const TO_LEADER: u8 = 1;
 /// First byte of a frame from a leader to a remote queue.
@@ -287,6 +290,22 @@ pub enum Event {
         /// A number that is greater than those of all who were it before; 0 if it waits.
         activation: u64,
     },
+}
+
+impl Event {
+    /// What the message in it weighs; nothing where there is none.
+    pub(crate) fn weight(&self) -> usize {
+        let message = match self {
+            Self::Deliver(delivery) => Some(&delivery.message),
+            Self::Got { got, .. } => got.as_ref().map(|(delivery, _)| &delivery.message),
+            Self::Fetched { fetched, .. } | Self::Peeked { fetched, .. } => match fetched {
+                Fetched::Message(message) => Some(message),
+                Fetched::Gone | Fetched::Unreadable => None,
+            },
+            _ => None,
+        };
+        message.map_or(0, |message| MESSAGE_BYTES + message.weight())
+    }
 }
 
 /// What became of the message of a delivery that came without it.

@@ -8,6 +8,7 @@ use super::protocol::{
 use super::remote_queue::{Budget, LeaderLocation, Put, RemoteContext, RemoteQueue};
 use crate::events::PeerFrame;
 use crate::peeked::Found;
+use crate::peer_rooms::{PeerRooms, Waiter};
 use crate::shard::{Shard, ShardEffects};
 use bytes::Bytes;
 use hashbrown::HashMap;
@@ -199,10 +200,12 @@ impl RemoteQueues {
         remote_queue.is_some_and(|remote_queue| remote_queue.may_wait(now))
     }
 
-    /// Gives what a remote queue has to say to `put`, with where it goes and in which session.
+    /// Gives what a remote queue has to say to `put`, with where it goes and in which session, as
+    /// far as there is room on the way there.
     pub(crate) fn flush(
         &mut self,
         queue: QueueId,
+        peer_rooms: &mut PeerRooms,
         mut put: impl FnMut(NodeId, u64, Put<'_, Box<dyn Iterator<Item = &'_ Operation> + '_>>),
     ) {
         let start = self.origin.start;
@@ -216,7 +219,10 @@ impl RemoteQueues {
         if let LeaderLocation::Asked(node) | LeaderLocation::Led(node) =
             remote_queue.leader_location()
         {
-            remote_queue.flush(start, |what| put(node, session, what));
+            let is_here = node == self.origin.node;
+            let who = Waiter::Operations(queue);
+            let room = |bytes| is_here || peer_rooms.take(node, bytes, who);
+            remote_queue.flush(start, room, |what| put(node, session, what));
         }
     }
 
@@ -560,7 +566,8 @@ impl Shard {
         self.remote_queues.local_deliveries()
     }
 
-    fn flush_remote_queue(&mut self, now: Now, queue: QueueId) {
+    /// Lets a remote queue say what it has to say, as far as there is room for it.
+    pub(crate) fn flush_remote_queue(&mut self, now: Now, queue: QueueId) {
         self.complete_local(now, queue);
         let hint = self.replica_leader(queue);
         self.remote_queues.locate(now, queue, hint);
@@ -568,24 +575,27 @@ impl Shard {
         let mut encoder: Option<(NodeId, Encoder)> = None;
         let mut local: Vec<(u64, Command)> = Vec::new();
         let may_wait = self.remote_queues.may_wait(now, queue);
-        self.remote_queues.flush(queue, |node, session, put| {
-            if node == own {
-                let message = match put {
-                    Put::Operations(first, operations) => Command::Operations {
-                        first,
-                        operations: operations.cloned().collect(),
-                    },
-                    Put::Message(message) => message,
-                };
-                local.push((session, message));
-                return;
-            }
-            let (_, encoder) = encoder.get_or_insert_with(|| (node, Encoder::to_leader(session)));
-            match put {
-                Put::Operations(first, operations) => encoder.put_operations(first, operations),
-                Put::Message(message) => encoder.put_to_leader(&message),
-            }
-        });
+        let peer_rooms = &mut self.peer_rooms;
+        self.remote_queues
+            .flush(queue, peer_rooms, |node, session, put| {
+                if node == own {
+                    let message = match put {
+                        Put::Operations(first, operations) => Command::Operations {
+                            first,
+                            operations: operations.cloned().collect(),
+                        },
+                        Put::Message(message) => message,
+                    };
+                    local.push((session, message));
+                    return;
+                }
+                let (_, encoder) =
+                    encoder.get_or_insert_with(|| (node, Encoder::to_leader(session)));
+                match put {
+                    Put::Operations(first, operations) => encoder.put_operations(first, operations),
+                    Put::Message(message) => encoder.put_to_leader(&message),
+                }
+            });
         self.remote_queues.note_deadline(queue);
         if let Some((node, encoder)) = encoder {
             let before = self.effects.peer.len();
@@ -616,6 +626,11 @@ impl Shard {
                 self.tell_remote_queue(now, own, queue, session, message);
                 continue;
             }
+            let is_behind = self.held_answers.has(to, queue);
+            if is_behind || !has_room(&mut self.peer_rooms, to, queue, &message) {
+                self.held_answers.hold(to, queue, session, message);
+                continue;
+            }
             let place = (to, queue, session);
             if let Some((to, queue, _, encoder)) =
                 open.take_if(|(to, queue, session, _)| (*to, *queue, *session) != place)
@@ -635,6 +650,29 @@ impl Shard {
         }
     }
 
+    /// Tells a node's remote queue what was held, as far as there is room for it.
+    pub(crate) fn flush_held_answers(&mut self, to: NodeId, queue: QueueId) {
+        let mut open: Option<(u64, Encoder)> = None;
+        let Self {
+            held_answers,
+            peer_rooms,
+            effects,
+            ..
+        } = self;
+        let mut room = |event: &Event| has_room(peer_rooms, to, queue, event);
+        while let Some((session, event)) = held_answers.next(to, queue, &mut room) {
+            if let Some((_, encoder)) = open.take_if(|(of, _)| *of != session) {
+                post(effects, to, queue, encoder);
+            }
+            let (_, encoder) =
+                open.get_or_insert_with(|| (session, Encoder::to_remote_queue(session)));
+            encoder.put_to_remote_queue(&event);
+        }
+        if let Some((_, encoder)) = open {
+            post(effects, to, queue, encoder);
+        }
+    }
+
     pub(crate) fn link_tick(&mut self, now: Now) {
         with_remote_queues!(self, now, |remote_queues, context| remote_queues
             .tick(context));
@@ -649,6 +687,12 @@ impl Shard {
         with_remote_queues!(self, now, |remote_queues, context| remote_queues
             .remove(queue, context));
     }
+}
+
+/// Whether a remote queue on another node can be told something: what has no message needs no room.
+fn has_room(rooms: &mut PeerRooms, to: NodeId, queue: QueueId, event: &Event) -> bool {
+    let bytes = event.weight();
+    bytes == 0 || rooms.take(to, bytes, Waiter::Answers(queue))
 }
 
 /// Sends frames to another node.

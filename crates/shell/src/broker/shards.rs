@@ -4,6 +4,7 @@
 use super::Broker;
 use crate::wake_ups::WakeUps;
 use leveret_cluster::BorrowedShard;
+use leveret_queue_host::peer_rooms::PeerRooms;
 use leveret_queue_host::shard::Shard;
 use leveret_storage::{ReadRequest, Urgency};
 use leveret_types::ShardId;
@@ -120,6 +121,16 @@ impl Shards {
     }
 }
 
+impl Broker {
+    /// Tells a shard how much room there is on the ways to other nodes, behind what it has just
+    /// sent; whether it has more, so that the links' thread is to be woken.
+    fn look_for_room(&self, rooms: &mut PeerRooms) -> bool {
+        let links = &self.cluster.links;
+        rooms.refresh(|peer| links.room(peer));
+        links.await_room(rooms.newly_awaited())
+    }
+}
+
 /// A locked shard.
 pub struct ShardGuard<'a> {
     broker: &'a Broker,
@@ -197,6 +208,7 @@ impl BorrowedShard for ShardGuard<'_> {
         let woken = broker.io.post(&mut shard.effects.posts);
         let sends = !shard.effects.peer.is_empty()
             && broker.cluster.links.post(shard.effects.peer.drain(..));
+        let awaits_room = broker.look_for_room(&mut shard.peer_rooms);
         let refused = broker.say_for_queues(&mut shard.effects.streams);
         broker.deferred.append(&mut shard.effects.deferred);
         if shard.logs.has_reads() {
@@ -216,7 +228,7 @@ impl BorrowedShard for ShardGuard<'_> {
         }
         broker.wake(WakeUps {
             io_threads: woken,
-            links: sends,
+            links: sends || awaits_room,
             wal: wants_write,
             wal_soon: wants_soon,
             wal_lazily: lazy,

@@ -20,7 +20,7 @@ use leveret_cluster::PeerAddress;
 use leveret_cluster::detector::Detector;
 use leveret_node::PeerFrame;
 use leveret_types::limits::{GROUP_TICK_MS, PEER_FRAMES_GATHER_MS, PEER_HEARTBEAT_MS};
-use leveret_types::{NodeId, Now};
+use leveret_types::{NodeId, Now, ShardId};
 use mio::event::Event;
 use mio::{Events, Interest, Poll, Token};
 use std::collections::BTreeMap;
@@ -53,6 +53,8 @@ struct Peer {
     backoff_ms: u64,
     next_dial_ms: u64,
     up_since_ms: u64,
+    /// Whose turn it is of the shards that wait for room.
+    next_shard: u16,
     /// Since when frames wait for others, on the monotonic clock; 0 if none do.
     gathers_since_ms: u64,
     /// Links in a row that broke soon.
@@ -140,6 +142,7 @@ impl LinkThread {
             // What was posted until now is sent here, and is no reason to look again.
             self.take_inbox(now);
             self.send_all(now);
+            self.give_room(now);
             let come = std::mem::take(&mut self.bytes_come);
             let left = std::mem::take(&mut self.bytes_left);
             self.quiet_turns = self.quiet_turns.saturating_add(1);
@@ -488,6 +491,30 @@ impl LinkThread {
         self.broker.progress.tell();
     }
 
+    /// Lets shards send what waited for room, to nodes that have taken enough of what was sent
+    /// them: one shard after the other, until there is too much again.
+    fn give_room(&mut self, now: Now) {
+        let broker = Arc::clone(&self.broker);
+        let awaited = |peer: &Peer| peer.up && peer.outbox.has_room_again();
+        let peers = self.peers.iter_mut().filter(|(_, peer)| awaited(peer));
+        for (node, peer) in peers {
+            let shards = broker.shard_count();
+            for _ in 0..shards {
+                if peer.outbox.congested() {
+                    peer.outbox.await_room();
+                    break;
+                }
+                let shard = ShardId(peer.next_shard % shards);
+                peer.next_shard = (shard.0 + 1) % shards;
+                broker.with_shard(now, shard, |shard| {
+                    let share = shard.peer_rooms.share();
+                    shard.give_peer_room(now, *node, share);
+                });
+            }
+            broker.run_deferred(now);
+        }
+    }
+
     // --- by the clock ---------------------------------------------------------------------------
 
     fn look(&mut self, now: Now) {
@@ -573,6 +600,7 @@ impl LinkThread {
                 backoff_ms: BACKOFF_MS.start,
                 next_dial_ms: now.monotonic_ms,
                 up_since_ms: 0,
+                next_shard: 0,
                 gathers_since_ms: 0,
                 broken_soon: 0,
                 not_before_ms: 0,

@@ -18,6 +18,8 @@ pub struct Outbox {
     state: Mutex<State>,
     /// Bytes that wait here or on their way into the socket.
     bytes: AtomicUsize,
+    /// Whether somebody has more for this node than there is room for.
+    is_room_awaited: AtomicBool,
 }
 
 /// What waits in an outbox.
@@ -49,12 +51,14 @@ impl Outbox {
             ..State::default()
         };
         self.bytes.store(0, Ordering::Relaxed);
+        self.is_room_awaited.store(false, Ordering::Relaxed);
     }
 
     /// Drops what waits, and what is posted from now on.
     pub fn close(&self) {
         *self.state.lock() = State::default();
         self.bytes.store(0, Ordering::Relaxed);
+        self.is_room_awaited.store(false, Ordering::Relaxed);
     }
 
     /// Adds a frame, if there is room.
@@ -65,7 +69,8 @@ impl Outbox {
         }
         let size = frame.len() + HEADER_BYTES;
         let before = self.bytes.fetch_add(size, Ordering::Relaxed);
-        if before > 0 && before + size > PEER_OUTBOX_BYTES_MAX {
+        let is_too_much = before + size > PEER_OUTBOX_BYTES_MAX;
+        if before > PEER_OUTBOX_BYTES_CONGESTED && is_too_much {
             // A frame that is left out would be missed: the link is broken as a whole.
             state.overflowed = true;
             state.frames.clear();
@@ -111,6 +116,22 @@ impl Outbox {
     /// Whether no more should be made for this node than must be.
     pub fn congested(&self) -> bool {
         self.waiting_bytes() > PEER_OUTBOX_BYTES_CONGESTED
+    }
+
+    /// Bytes that may be added before [`Self::congested`].
+    pub fn room(&self) -> usize {
+        PEER_OUTBOX_BYTES_CONGESTED.saturating_sub(self.waiting_bytes())
+    }
+
+    /// Somebody has more for this node than there is room for.
+    pub fn await_room(&self) {
+        self.is_room_awaited.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether there is room again, half of all or more, for somebody who awaits it; said once.
+    pub fn has_room_again(&self) -> bool {
+        self.room() >= PEER_OUTBOX_BYTES_CONGESTED / 2
+            && self.is_room_awaited.swap(false, Ordering::Relaxed)
     }
 
     /// Bytes that have not left for good.
@@ -210,6 +231,29 @@ impl Links {
         self.ring();
     }
 
+    /// Bytes that may be added for a node before so much waits that no more should be made for it.
+    pub(crate) fn room(&self, peer: NodeId) -> usize {
+        let outboxes = self.outboxes.read();
+        outboxes.get(&peer).map_or(0, |outbox| outbox.room())
+    }
+
+    /// Somebody has more for these nodes than there is room for; whether the thread is to be woken,
+    /// which lets him go on once there is some.
+    pub(crate) fn await_room(&self, peers: impl Iterator<Item = NodeId>) -> bool {
+        let mut is_awaited = false;
+        for peer in peers {
+            let outboxes = self.outboxes.read();
+            if let Some(outbox) = outboxes.get(&peer) {
+                outbox.await_room();
+                is_awaited = true;
+            }
+        }
+        if is_awaited {
+            self.note_work();
+        }
+        is_awaited
+    }
+
     /// Whether so much waits for a node that no more should be made for it.
     #[must_use]
     pub fn congested(&self, peer: NodeId) -> bool {
@@ -276,6 +320,34 @@ mod tests {
         outbox.open();
         outbox.post(frame(2 * PEER_OUTBOX_BYTES_MAX));
         assert!(outbox.drain(&mut frames), "one frame may exceed the bound");
+        outbox.open();
+        outbox.post(frame(PEER_OUTBOX_BYTES_CONGESTED));
+        outbox.post(frame(PEER_OUTBOX_BYTES_MAX));
+        assert!(outbox.drain(&mut frames), "also behind what others sent");
+        outbox.post(frame(HEADER_BYTES));
+        assert!(!outbox.drain(&mut frames), "but not behind another one");
+    }
+
+    #[test]
+    fn who_awaits_room_goes_on_when_half_of_it_is_free_and_is_told_once() {
+        let outbox = Outbox::default();
+        outbox.open();
+        assert_eq!(outbox.room(), PEER_OUTBOX_BYTES_CONGESTED);
+        let half = PEER_OUTBOX_BYTES_CONGESTED / 2;
+        outbox.post(frame(half + 1));
+        outbox.post(frame(PEER_OUTBOX_BYTES_CONGESTED));
+        assert_eq!(outbox.room(), 0);
+        outbox.await_room();
+        assert!(!outbox.has_room_again());
+        outbox.sent(PEER_OUTBOX_BYTES_CONGESTED);
+        assert!(!outbox.has_room_again(), "one byte is missing");
+        outbox.sent(1);
+        assert!(outbox.has_room_again());
+        assert!(!outbox.has_room_again());
+        outbox.await_room();
+        outbox.close();
+        outbox.open();
+        assert!(!outbox.has_room_again(), "what waited is void");
     }
 
     #[test]

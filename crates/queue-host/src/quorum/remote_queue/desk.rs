@@ -14,6 +14,8 @@
 //! run MS                      time passes
 //! due                         in how many milliseconds something is to be done
 //! down 2, up 2                a node goes, and comes
+//! narrow-way BYTES            there is room for so many bytes at a time to each node
+//! room 2 BYTES                there is room for so many more to a node, and one turn
 //! single 2                    the queue is on node 2 alone from now on
 //! roomy 7 [N]                 the connection of a consumer that was `narrow` takes all there is,
 //!                             or so many messages more
@@ -26,6 +28,7 @@ use super::*;
 use crate::delivery_credit::DeliveryCredit;
 use crate::effects::{Deferred, Then};
 use crate::notify::Afterwards;
+use crate::peer_rooms::{PeerRooms, Waiter};
 use crate::queue_host::{Get, HostContext};
 use crate::quorum::RemoteQueues;
 use crate::quorum::protocol::{Event, Fetched, LocalDelivery, Origin};
@@ -50,6 +53,7 @@ struct Desk {
     now: Now,
     credits: Vec<(ConsumerId, Arc<DeliveryCredit>)>,
     heard: Vec<String>,
+    peer_rooms: PeerRooms,
 }
 
 fn number<T: std::str::FromStr>(word: &str) -> T {
@@ -279,6 +283,7 @@ impl Desk {
             now: Now::both(1_000),
             credits: Vec::new(),
             heard: Vec::new(),
+            peer_rooms: PeerRooms::unbounded(),
         };
         let nodes = [NodeId(2), NodeId(3)];
         desk.remote_queues.place(QUEUE, &nodes, false);
@@ -318,7 +323,8 @@ impl Desk {
         let heard = &mut self.heard;
         while self.remote_queues.pop_dirty().is_some() {
             self.remote_queues.locate(self.now, QUEUE, None);
-            self.remote_queues.flush(QUEUE, |node, _, put| {
+            let peer_rooms = &mut self.peer_rooms;
+            self.remote_queues.flush(QUEUE, peer_rooms, |node, _, put| {
                 let said = match put {
                     Put::Operations(first, operations) => Command::Operations {
                         first,
@@ -480,6 +486,21 @@ impl Desk {
             ["single", node] => {
                 let nodes = [NodeId(number(node))];
                 self.remote_queues.place(QUEUE, &nodes, true);
+            }
+            ["narrow-way", bytes] => {
+                self.peer_rooms = PeerRooms::bounded(number(bytes));
+                for node in [2, 3] {
+                    self.peer_rooms.open(NodeId(node));
+                }
+            }
+            ["room", node, bytes] => {
+                let node = NodeId(number(node));
+                self.peer_rooms.give(node, number(bytes));
+                let who = self.peer_rooms.begin_turn(node);
+                assert_eq!(who, Some(Waiter::Operations(QUEUE)));
+                self.remote_queues.used(QUEUE);
+                self.finish();
+                self.peer_rooms.end_turn(node);
             }
             ["dead-letter", index] => self.dead_letter(number(index)),
             ["remove"] => self.with_context(|queues, context| queues.remove(QUEUE, context)),

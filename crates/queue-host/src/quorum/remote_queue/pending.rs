@@ -162,6 +162,16 @@ impl PendingOperations {
             .map(|pending| &pending.operation)
     }
 
+    /// The number before which those of `numbers` lie that there is room for.
+    pub(super) fn fitting(&self, numbers: Range<u64>, room: impl FnMut(usize) -> bool) -> u64 {
+        if numbers.is_empty() {
+            return numbers.end;
+        }
+        let start = numbers.start;
+        let weights = self.range(numbers).map(weight);
+        start + weights.map(room).take_while(|fits| *fits).count() as u64
+    }
+
     /// All operations.
     pub(super) fn iter(&self) -> impl Iterator<Item = &PendingOperation> {
         self.pending.iter()

@@ -81,10 +81,12 @@ impl Session {
 }
 
 impl RemoteQueue {
-    /// Puts out what is to be said to the leader.
+    /// Puts out what is to be said to the leader, as far as there is room for it: `room` takes what
+    /// an operation weighs.
     pub(crate) fn flush(
         &mut self,
         start: u64,
+        mut room: impl FnMut(usize) -> bool,
         mut put: impl FnMut(Put<'_, Box<dyn Iterator<Item = &'_ Operation> + '_>>),
     ) {
         match self.leader.location {
@@ -102,10 +104,14 @@ impl RemoteQueue {
             let until = self.session.control.front().map_or(u64::MAX, |(at, _)| *at);
             let until = until.min(self.pending_operations.next());
             let sent = self.session.sent;
-            if sent < until {
-                let operations = self.pending_operations.range(sent..until);
+            let fits = self.pending_operations.fitting(sent..until, &mut room);
+            if sent < fits {
+                let operations = self.pending_operations.range(sent..fits);
                 put(Put::Operations(sent, Box::new(operations)));
-                self.session.sent_until(until);
+                self.session.sent_until(fits);
+            }
+            if fits < until {
+                break;
             }
             match self.session.control.pop_front() {
                 Some((_, message)) => put(Put::Message(message)),

@@ -507,3 +507,40 @@ fn what_a_leader_on_this_node_delivers_has_room_already_and_keeps_its_place() {
          accept 8 2..7 => to 1: 1: accept 8 2..7",
     );
 }
+
+/// A message of 33 bytes weighs 100 with its place.
+#[test]
+fn what_is_kept_for_a_leader_goes_as_far_as_there_is_room_and_what_is_behind_it_stays_behind_it() {
+    play(
+        "narrow-way 250
+         publish 6 bytes=33 => to 2: present 1
+         count
+         2 committed 0 => to 2: 1: m1 & m2
+         publish 1
+         2 committed 1 => committed 1
+         room 2 100000 => to 2: 3: m3 & m4 & m5 & m6, to 2: count 1, to 2: 7: m7
+         2 committed 7 => committed 7",
+    );
+    // Another leader is told all that has no answer, by the room on the way there.
+    play(
+        "narrow-way 250
+         publish 4 bytes=33 => to 2: present 1
+         2 committed 0 => to 2: 1: m1 & m2
+         2 not-leader 2 3 => to 3: present 1
+         3 committed 1 => to 3: 2: m2 & m3, committed 1
+         room 3 1 => to 3: 4: m4
+         3 committed 4 => committed 4",
+    );
+}
+
+#[test]
+fn a_message_that_is_larger_than_all_room_goes_when_it_is_its_turn() {
+    play(
+        "narrow-way 100
+         publish 2 bytes=1000000 => to 2: present 1
+         2 committed 0
+         room 2 100 => to 2: 1: m1
+         room 2 100 => to 2: 2: m2
+         2 committed 2 => committed 2",
+    );
+}

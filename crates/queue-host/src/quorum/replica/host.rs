@@ -270,6 +270,13 @@ impl Replicas {
         }
     }
 
+    /// A queue's replica sends what waits, as far as there is room for it.
+    pub(crate) fn retry_outgoing(&mut self, context: &mut ShardContext<'_>, queue: QueueId) {
+        self.with(context, queue, |replica, context| {
+            replica.retry_outgoing(context);
+        });
+    }
+
     /// In the order of the queues' ids, so that the same happens each time.
     fn for_each(
         &mut self,

@@ -216,7 +216,8 @@ impl Replica {
             Ok((index, _)) => {
                 leader.proposed(context.now, index);
                 self.priority_logs.cover(&closed.header);
-                self.outgoing.keep(index, closed.entry_payload);
+                let together = &context.transfers.kept;
+                self.outgoing.keep(index, closed.entry_payload, together);
                 self.proposed = Some(closed.header);
             }
             Err(error) => {

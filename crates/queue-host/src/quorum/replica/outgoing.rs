@@ -1,19 +1,23 @@
 //! A member sends to the others: messages of the group, and behind their entries the messages of
-//! the queue, out of what it keeps to that end or out of the log.
+//! the queue, out of what it keeps to that end or out of the log, as far as there is room on the way
+//! to them.
 
 use super::entry_payload::{self, EntryPayload};
-use super::{Replica, ShardContext};
+use super::{Replica, ShardContext, header};
+use crate::peer_rooms::{PeerRooms, Waiter};
 use crate::quorum::protocol::Origin;
 use crate::shard::log_of;
 use bytes::Bytes;
 use leveret_replication::Message;
 use leveret_storage::{Read, ShardLogs};
-use leveret_types::limits::QUORUM_SENT_BYTES;
+use leveret_types::limits::{QUORUM_SENT_BYTES, QUORUM_SENT_NODE_BYTES};
 use leveret_types::{NodeId, QueueId};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A message that waits until what lies behind its entries has been read.
+/// A message that waits for room on its way, or until what lies behind its entries has been read.
 #[derive(Debug)]
 pub(super) struct Parked {
     pub(super) message: Message,
@@ -26,6 +30,35 @@ pub(super) struct Parked {
     /// is: what has been read is not held until all is there.
     partial: Vec<u8>,
     read: usize,
+    /// Whether it has room on its way.
+    has_room: bool,
+}
+
+/// Bytes that all replicas of a shard keep at hand for sending.
+#[derive(Clone, Debug)]
+pub(super) struct KeptTogether {
+    bytes: Arc<AtomicUsize>,
+    max: usize,
+}
+
+impl KeptTogether {
+    /// Those of one of `shards` of a node.
+    pub(super) fn of_shard(shards: u16) -> Self {
+        Self {
+            bytes: Arc::default(),
+            max: QUORUM_SENT_NODE_BYTES / usize::from(shards.max(1)),
+        }
+    }
+
+    // Who shares it is in one shard: nobody else changes it meanwhile.
+    fn change(&self, from: usize, to: usize) {
+        let bytes = self.bytes.load(Ordering::Relaxed) - from + to;
+        self.bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    fn is_exceeded(&self) -> bool {
+        self.bytes.load(Ordering::Relaxed) > self.max
+    }
 }
 
 /// What is kept for sending.
@@ -34,24 +67,47 @@ pub(super) struct Outgoing {
     /// What lies behind the newest entries, ascending by index: all followers get the same bytes.
     kept: VecDeque<(u64, EntryPayload)>,
     kept_bytes: usize,
+    /// What it keeps together with others, once it keeps something.
+    together: Option<KeptTogether>,
     pub(super) parked: VecDeque<Parked>,
     /// Nodes that did not have what they were referred to: entries up to that one go whole.
     pub(super) lacking: SmallVec<[(NodeId, u64); 2]>,
 }
 
+impl Drop for Outgoing {
+    fn drop(&mut self) {
+        self.reweigh(self.kept_bytes, 0);
+    }
+}
+
 impl Outgoing {
-    /// Keeps what lies behind an entry that this member proposes.
-    pub(super) fn keep(&mut self, index: u64, entry_payload: EntryPayload) {
-        self.kept_bytes += entry_payload.weight();
+    /// Keeps what lies behind an entry that this member proposes: the newest, as far as neither
+    /// this queue nor all `together` keep too much.
+    pub(super) fn keep(
+        &mut self,
+        index: u64,
+        entry_payload: EntryPayload,
+        together: &KeptTogether,
+    ) {
+        self.together.get_or_insert_with(|| together.clone());
+        self.reweigh(0, entry_payload.weight());
         self.kept.push_back((index, entry_payload));
-        while self.kept_bytes > QUORUM_SENT_BYTES && self.kept.len() > 1 {
+        while self.kept.len() > 1 && (self.kept_bytes > QUORUM_SENT_BYTES || together.is_exceeded())
+        {
             self.drop_first();
+        }
+    }
+
+    fn reweigh(&mut self, from: usize, to: usize) {
+        self.kept_bytes = self.kept_bytes - from + to;
+        if let Some(together) = &self.together {
+            together.change(from, to);
         }
     }
 
     fn drop_first(&mut self) {
         if let Some((_, entry_payload)) = self.kept.pop_front() {
-            self.kept_bytes -= entry_payload.weight();
+            self.reweigh(entry_payload.weight(), 0);
         }
     }
 
@@ -68,7 +124,7 @@ impl Outgoing {
 
     pub(super) fn forget_from(&mut self, index: u64) {
         while let Some((_, entry_payload)) = self.kept.pop_back_if(|(last, _)| *last >= index) {
-            self.kept_bytes -= entry_payload.weight();
+            self.reweigh(entry_payload.weight(), 0);
         }
     }
 
@@ -80,6 +136,17 @@ impl Outgoing {
     fn get(&self, index: u64) -> Option<&EntryPayload> {
         let at = self.kept.binary_search_by_key(&index, |(index, _)| *index);
         Some(&self.kept[at.ok()?].1)
+    }
+
+    /// The group sends a member entries again, from some place on: what waits to be sent from there
+    /// on is not sent twice.
+    fn forget_superseded(&mut self, message: &Message) {
+        let first = message.entries().first().map(|entry| entry.index);
+        let is_superseded = |parked: &Parked| {
+            let of_it = parked.message.entries().first().map(|entry| entry.index);
+            parked.message.to == message.to && of_it >= first
+        };
+        self.parked.retain(|parked| !is_superseded(parked));
     }
 
     /// Whether a node may be referred to what it has published of the entry at `index`.
@@ -98,7 +165,19 @@ impl Parked {
             referring: None,
             partial: Vec::new(),
             read: 0,
+            has_room: false,
         }
+    }
+
+    /// Takes the room on its way, for the entries with what lies behind them, unless it has it.
+    fn take_room(&mut self, peer_rooms: &mut PeerRooms, queue: QueueId) -> bool {
+        let entries = self.message.entries().iter();
+        let weight: u64 = entries.map(|entry| header::weigh(&entry.data)).sum();
+        let bytes = usize::try_from(weight).unwrap_or(usize::MAX);
+        let to = self.message.to.node();
+        self.has_room =
+            self.has_room || bytes == 0 || peer_rooms.take(to, bytes, Waiter::Entries(queue));
+        self.has_room
     }
 
     /// Reads what lies behind the next entry; false while that is under way.
@@ -157,6 +236,9 @@ impl Replica {
         // What follows the entries must not overtake them.
         let parked = &self.outgoing.parked;
         let waits = has_entries && parked.iter().any(|p| p.message.to == message.to);
+        if waits {
+            self.outgoing.forget_superseded(&message);
+        }
         let mut parked = Parked::new(message);
         if waits || !self.try_send(context, &mut parked) {
             self.outgoing.parked.push_back(parked);
@@ -165,6 +247,9 @@ impl Replica {
     }
 
     fn try_send(&self, context: &mut ShardContext<'_>, parked: &mut Parked) -> bool {
+        if !parked.take_room(context.peer_rooms, self.id) {
+            return false;
+        }
         while parked.entries < parked.message.entries().len() {
             if !parked.build(&self.outgoing, context.logs, self.id) {
                 return false;
@@ -178,7 +263,7 @@ impl Replica {
         true
     }
 
-    /// Tries again what waited for a read.
+    /// Tries again what waited for room or a read.
     pub(super) fn retry_outgoing(&mut self, context: &mut ShardContext<'_>) {
         let mut blocked = Vec::new();
         for mut parked in std::mem::take(&mut self.outgoing.parked) {
@@ -232,8 +317,8 @@ mod tests {
 
     #[test]
     fn what_is_applied_takes_no_room_any_more() {
-        let mut outgoing = Outgoing::default();
-        (1..=1_000).for_each(|index| outgoing.keep(index, payload(8)));
+        let (mut outgoing, together) = (Outgoing::default(), KeptTogether::of_shard(1));
+        (1..=1_000).for_each(|index| outgoing.keep(index, payload(8), &together));
         outgoing.applied(999);
         assert_eq!((outgoing.kept.len(), outgoing.kept_bytes), (1, 8));
         outgoing.applied(1_000);
@@ -242,14 +327,41 @@ mod tests {
 
     #[test]
     fn the_newest_entries_are_kept_as_far_as_there_is_room_and_the_last_in_any_case() {
-        let mut outgoing = Outgoing::default();
-        (1..=4).for_each(|index| outgoing.keep(index, payload(QUORUM_SENT_BYTES / 4)));
+        let (mut outgoing, together) = (Outgoing::default(), KeptTogether::of_shard(1));
+        let quarter = || payload(QUORUM_SENT_BYTES / 4);
+        (1..=4).for_each(|index| outgoing.keep(index, quarter(), &together));
         assert_eq!(outgoing.kept.len(), 4, "as much as there may be");
-        outgoing.keep(5, payload(1));
+        outgoing.keep(5, payload(1), &together);
         assert!(outgoing.get(1).is_none() && outgoing.get(2).is_some());
-        outgoing.keep(6, payload(QUORUM_SENT_BYTES + 1));
+        outgoing.keep(6, payload(QUORUM_SENT_BYTES + 1), &together);
         assert!(outgoing.get(5).is_none() && outgoing.get(6).is_some());
         outgoing.forget_from(6);
         assert_eq!((outgoing.kept.len(), outgoing.kept_bytes), (0, 0));
+    }
+
+    #[test]
+    fn all_queues_of_a_shard_together_keep_so_much_and_of_each_the_newest_entry() {
+        let together = KeptTogether::of_shard(16);
+        let (each, max) = (QUORUM_SENT_BYTES / 4, QUORUM_SENT_NODE_BYTES / 16);
+        let mut queues: Vec<Outgoing> = (0..max / each).map(|_| Outgoing::default()).collect();
+        for queue in &mut queues {
+            queue.keep(1, payload(each), &together);
+        }
+        assert!(!together.is_exceeded(), "to the last byte");
+        queues[0].keep(2, payload(1), &together);
+        assert_eq!(
+            queues[0].kept.len(),
+            1,
+            "the older one is read from the log"
+        );
+        queues[0].keep(3, payload(each + 1), &together);
+        assert_eq!(queues[0].kept.len(), 1, "the newest is kept");
+        assert!(together.is_exceeded());
+        queues.pop();
+        assert!(!together.is_exceeded(), "what is gone keeps nothing");
+        queues[0].clear();
+        queues[1].applied(1);
+        let left = (queues.len() - 2) * each;
+        assert_eq!(together.bytes.load(Ordering::Relaxed), left);
     }
 }

@@ -12,6 +12,7 @@ mod leased;
 mod led;
 mod local;
 mod looking;
+mod narrow;
 mod non_voting;
 mod quiet;
 mod reaching;
@@ -110,6 +111,9 @@ struct Ledger {
     sent: BTreeMap<(usize, usize), usize>,
     /// References that named nothing.
     lacking: u32,
+    /// The most bytes that waited on a way, and how often one was too narrow.
+    most_waiting: usize,
+    narrow: u32,
 }
 
 struct World {
@@ -136,6 +140,10 @@ struct World {
     asked: Vec<(usize, SessionId, leveret_stream::Command)>,
     /// What nodes said of damage, each with the node.
     told_damage: Vec<(usize, String)>,
+    /// Bytes that may wait on a way before what can wait itself does.
+    share: usize,
+    /// Ways on which a node would send more than there is room for.
+    awaited: BTreeSet<(usize, usize)>,
 }
 
 fn spec(count: u32) -> QueueSpec {
@@ -239,6 +247,8 @@ impl World {
             corrupt: BTreeSet::new(),
             asked: Vec::new(),
             told_damage: Vec::new(),
+            share: usize::MAX,
+            awaited: BTreeSet::new(),
         };
         for at in 0..world.nodes.len() {
             world.start(at);
@@ -267,6 +277,7 @@ impl World {
         self.say(format!("start {at}"));
         let (now, spec) = (self.now, self.spec.clone());
         self.nodes[at].start(now, &spec);
+        self.narrow_ways_of(at);
         self.with(at, |_, _| {});
         for other in 0..self.count() {
             if other != at && self.connected(at, other) {
@@ -390,6 +401,7 @@ impl World {
             }
         }
         said.into_iter().for_each(|text| self.say(text));
+        self.look_for_room(at);
     }
 
     fn count_local(&mut self, at: usize) {
@@ -414,6 +426,7 @@ impl World {
         self.with(way.1, |shard, now| {
             shard.receive_peer(now, from, frame.queue, bytes);
         });
+        self.give_room();
     }
 
     /// Makes a node's log durable.
@@ -453,6 +466,7 @@ impl World {
     fn tick(&mut self, ms: u64) {
         self.now.monotonic_ms += ms;
         self.now.wall_ms += ms;
+        self.give_room();
         for at in 0..self.count() {
             let Some(running) = &self.nodes[at].running else {
                 continue;

@@ -1,6 +1,7 @@
 //! States of queues on their way between members: what is known of each, and how many there may be.
 
 use super::applied_state::Applied;
+use super::outgoing::KeptTogether;
 use super::wire::put;
 use crate::shard::log_of;
 use leveret_replication::Message;
@@ -20,11 +21,13 @@ pub(super) struct LivePriorityLog {
     pub(super) live: RangeSet,
 }
 
-/// The transfers that a shard's replicas have under way, and how many they may be.
+/// The transfers that a shard's replicas have under way, and how many they may be; and what they
+/// keep at hand for other members.
 #[derive(Debug)]
 pub struct Transfers {
     places: Arc<()>,
     max: usize,
+    pub(super) kept: KeptTogether,
 }
 
 impl Transfers {
@@ -34,6 +37,7 @@ impl Transfers {
         Self {
             places: Arc::default(),
             max: (QUORUM_TRANSFERS_MAX / usize::from(shards.max(1))).max(1),
+            kept: KeptTogether::of_shard(shards),
         }
     }
 

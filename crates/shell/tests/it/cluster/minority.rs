@@ -1,13 +1,18 @@
-//! What operators have carried out at a node that is cut off from most others: several commands
-//! together.
+//! A node that is cut off from most others: what operators have carried out there, several commands
+//! together, and what becomes of what clients publish.
 
 use super::client::scratch;
-use super::{eventually, free_addresses, member, start, three};
+use super::{all_vote_and_are_up, start, start_all, three};
+use super::{declare as declare_queue, eventually, free_addresses, log_in, member, select};
+use crate::messages::publish;
+use leveret_amqp::Method;
 use leveret_cluster::Env as _;
 use leveret_metadata::{CatalogueError, Command};
 use leveret_shell::broker::Broker;
 use leveret_shell::node::Node;
+use leveret_types::limits::{PEER_OUTBOX_BYTES_MAX, PENDING_OPERATION_BYTES_MAX};
 use leveret_types::{FieldTable, NodeId, QueueId};
+use std::collections::BTreeSet;
 
 fn declare(name: &str) -> Command {
     Command::QueueDeclare {
@@ -89,6 +94,59 @@ fn of_commands_together_a_minority_answers_those_before_the_first_that_changes_s
             queue(node, "first").is_some_and(|queue| queue != before)
         });
         assert!(queue(node, "second").is_some());
+    }
+    returned.shut_down();
+    left.shut_down();
+}
+
+/// The node keeps more than may wait on the link to another one. Sent at once it would break that
+/// link, and again after each reconnection.
+#[test]
+fn what_a_minority_kept_of_many_queues_goes_as_the_link_takes_it() {
+    const BODY_BYTES: usize = 120_000;
+    let scratch = scratch("cluster-minority-kept");
+    let addresses = free_addresses::<3>();
+    // All that a node may keep, in one shard.
+    let config = |own, join: &[_]| {
+        let mut config = member(scratch.path(), own, join, b"secret");
+        config.settings.shard_count = 1;
+        config
+    };
+    let mut nodes = start_all(addresses.map(|own| config(own, &addresses)).into());
+    all_vote_and_are_up(&nodes);
+    let left = nodes.remove(0);
+    let mut client = log_in(&left);
+    let of_each = (PENDING_OPERATION_BYTES_MAX - 1) / (BODY_BYTES + 1_000);
+    let queues = PEER_OUTBOX_BYTES_MAX / (of_each * BODY_BYTES) + 3;
+    for queue in 0..queues {
+        let name = format!("q{queue}");
+        assert_eq!(declare_queue(&mut client, &name, false, "quorum"), Ok(0));
+    }
+    select(&mut client);
+    nodes.into_iter().for_each(Node::shut_down);
+    eventually("it is alone", || left.broker.peers().up().is_empty());
+    let body = vec![b'm'; BODY_BYTES];
+    for queue in 0..queues {
+        let bytes = publish(&format!("q{queue}"), &body);
+        for _ in 0..of_each {
+            client.send_bytes(&bytes).expect("it is read");
+        }
+    }
+    let returned = start(config(addresses[1], &[]));
+    let mut waiting: BTreeSet<u64> = (1..=(queues * of_each) as u64).collect();
+    while let Some(first) = waiting.first().copied() {
+        let answer = client.answer().expect("an answer");
+        match Method::decode(&answer) {
+            Ok(Method::BasicAck(ack)) => {
+                let from = if ack.multiple {
+                    first
+                } else {
+                    ack.delivery_tag
+                };
+                waiting.retain(|tag| !(from..=ack.delivery_tag).contains(tag));
+            }
+            other => panic!("{other:?}"),
+        }
     }
     returned.shut_down();
     left.shut_down();

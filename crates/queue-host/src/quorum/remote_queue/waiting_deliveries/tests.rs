@@ -5,6 +5,7 @@ use super::*;
 use crate::delivery_credit::{ConsumerCredit, DeliveryCredit};
 use crate::events::QueueEvent;
 use crate::peeked::Found;
+use crate::peer_rooms::PeerRooms;
 use crate::queue_host::{Get, HostContext, QueueHost};
 use crate::quorum::RemoteQueues;
 use crate::quorum::protocol::{Event, Origin, Registration};
@@ -259,7 +260,8 @@ impl World {
     /// What the leader is told.
     fn said(&mut self) -> Vec<Command> {
         let mut said = Vec::new();
-        self.remote_queues.flush(QUEUE, |_, _, put| {
+        let rooms = &mut PeerRooms::unbounded();
+        self.remote_queues.flush(QUEUE, rooms, |_, _, put| {
             said.push(match put {
                 Put::Operations(first, operations) => Command::Operations {
                     first,
