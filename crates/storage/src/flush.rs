@@ -619,6 +619,17 @@ mod tests {
         store
     }
 
+    #[test]
+    fn what_one_compaction_copies_no_other_does_until_it_is_given_up() {
+        let mut store = filled();
+        store.flush().unwrap();
+        store.shards[0].settle(LOG, 0..90, 90 * BYTES);
+        let plan = store.shards[0].begin_compaction().unwrap();
+        assert!(store.shards[0].begin_compaction().is_none());
+        store.shards[0].abandon_compaction(&plan);
+        assert!(store.shards[0].begin_compaction().is_some());
+    }
+
     /// Each entry that is cut off for good would be noted once more, for as long as the node runs.
     #[test]
     fn truncations_are_noted_for_work_under_way_and_not_after_it_was_given_up() {

@@ -673,6 +673,27 @@ mod tests {
         assert_eq!(found([Some(headless), None]), (vec![], 0));
     }
 
+    /// Both at once may be torn by a power cut, and would need twice the room on a full disk that
+    /// writes elsewhere what is written over.
+    #[test]
+    fn the_copies_of_a_head_are_renewed_one_after_the_other_and_both_durably() {
+        let (disk, folder) = (MemoryDisk::new(), Path::new("streams"));
+        disk.copy_on_write();
+        let (mut journal, _) = Journal::open(disk.clone(), folder, SALT).unwrap();
+        journal.write(&[part(1, 900)]).unwrap();
+        journal.synced(QueueId(1));
+        let before = disk.bytes();
+        disk.set_bytes_max(Some(before + SECTOR_BYTES));
+        journal.forget().unwrap();
+        assert_eq!(disk.bytes(), before, "nothing waits for a sync");
+        let path = folder.join(NAMES[0]);
+        let bytes = read_whole(&disk, &path).expect("it was not given up for want of room");
+        for copy in bytes.chunks_exact(SECTOR_BYTES as usize).take(2) {
+            let head = Head::decode(&path, copy).unwrap().expect("it is sound");
+            assert_eq!(head.generation, 3);
+        }
+    }
+
     #[test]
     fn a_batch_that_does_not_fit_is_for_the_other_file_or_for_none() {
         let (disk, folder) = (MemoryDisk::new(), Path::new("streams"));

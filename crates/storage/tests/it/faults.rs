@@ -112,6 +112,21 @@ fn a_lost_sector_below_the_mark_costs_what_was_in_it_and_is_repaired_by_command_
 }
 
 #[test]
+fn the_head_of_a_batch_that_is_known_from_its_copy_alone_is_told_of() {
+    let world = three_batches();
+    let wal = world.only_file(".wal");
+    world.disk.tamper(&wal, |bytes| bytes[4096 + 20] ^= 1);
+    let (mut store, report) = world.open();
+    let notes: Vec<_> = report.notes.iter().map(String::as_str).collect();
+    assert_eq!(
+        notes,
+        ["the head of the batch at 4096 of file 1 is damaged; its copy is used"]
+    );
+    assert_eq!(state(&mut store, A, 1), Some([true; 2]));
+    assert_eq!(state(&mut store, B, 2), Some([true; 2]));
+}
+
+#[test]
 fn a_damaged_body_is_known_by_its_entry() {
     let world = World::new();
     let (mut store, _) = world.open();

@@ -221,33 +221,38 @@ fn a_large_message_is_moved_from_segment_to_segment_in_pieces() {
 
 #[test]
 fn a_large_message_that_is_damaged_is_set_aside_alone() {
-    let disk = Measured::new();
-    let mut store = open(&disk);
-    let logs = fill(&mut store);
-    drop(store);
-    let needle = payload(3, LARGE_BYTES + 3);
-    for path in disk.disk.paths() {
-        disk.disk.tamper(&path, |bytes| {
-            let found = bytes
-                .windows(64)
-                .position(|w| *w == needle[LARGE_BYTES - 64..LARGE_BYTES]);
-            if let Some(at) = found {
-                bytes[at] ^= 1;
-            }
-        });
-    }
-    let mut store = open(&disk);
-    store.roll();
-    store.flush().expect("a disk");
-    for (log, messages) in &logs {
-        for (index, (number, bytes)) in (0..).zip(messages) {
-            match store.read(*log, index) {
-                Read::Damaged(_) => assert_eq!(*number, 3),
-                Read::Ready(read) => assert_eq!(read, payload(*number, *bytes)),
-                other => panic!("{other:?}"),
+    // One that both logs have, and one of the first alone.
+    for (damaged, of) in [(3, &[A, B][..]), (0, &[A])] {
+        let disk = Measured::new();
+        let mut store = open(&disk);
+        let logs = fill(&mut store);
+        drop(store);
+        let needle = payload(damaged, LARGE_BYTES + damaged as usize);
+        for path in disk.disk.paths() {
+            disk.disk.tamper(&path, |bytes| {
+                let found = bytes
+                    .windows(64)
+                    .position(|w| *w == needle[LARGE_BYTES - 64..LARGE_BYTES]);
+                if let Some(at) = found {
+                    bytes[at] ^= 1;
+                }
+            });
+        }
+        let mut store = open(&disk);
+        store.roll();
+        store.flush().expect("a disk");
+        for (log, messages) in &logs {
+            // The flush has noted it, before anybody reads it.
+            let damage = store.shards[0].damage(*log);
+            let lost = damage.map_or(0, |damage| damage.lost.len());
+            assert_eq!(lost, u64::from(of.contains(log)));
+            for (index, (number, bytes)) in (0..).zip(messages) {
+                match store.read(*log, index) {
+                    Read::Damaged(_) => assert_eq!(*number, damaged),
+                    Read::Ready(read) => assert_eq!(read, payload(*number, *bytes)),
+                    other => panic!("{other:?}"),
+                }
             }
         }
-        let damage = store.shards[0].damage(*log).expect("it is noted");
-        assert_eq!(damage.lost.len(), 1);
     }
 }

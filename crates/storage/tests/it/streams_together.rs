@@ -222,7 +222,9 @@ fn a_start_writes_again_what_nothing_says_was_synced_and_no_more() {
     newest(&mut files, FIRST);
     let before = disk.counts().written_bytes;
     files.write_tail_again(FIRST).unwrap();
-    assert!(disk.counts().written_bytes - before > 10_000);
+    let records = (0..5).map(|offset| 32 + chunk(offset, 1, 2_000).bytes().len() as u64);
+    let written = disk.counts().written_bytes - before;
+    assert_eq!(written, 80 + records.sum::<u64>(), "with its head");
 }
 
 /// Whether a disk has a file of this name.
@@ -344,6 +346,21 @@ fn a_cut_leaves_the_room_that_is_kept_for_what_others_have_in_the_journal() {
     files.cut_and_recover(third, 2).unwrap();
     assert_eq!(newest(&mut files, third), Some(chunk(1, 1, 2_000)));
     assert!(has(&disk, "journal.reserve"));
+}
+
+#[test]
+fn a_cut_on_a_full_disk_has_the_room_of_a_journal_that_has_nothing() {
+    let (disk, mut files) = journaled(4);
+    // The first cut ends what the journal has of both, while there is room.
+    files.cut_and_recover(FIRST, 3).unwrap();
+    assert!(has(&disk, "journal.reserve"));
+    disk.set_bytes_max(Some(disk.bytes()));
+    files.cut_and_recover(SECOND, 2).unwrap();
+    assert!(!has(&disk, "journal.reserve"), "it gave its room");
+    drop(files);
+    let mut files = open(&disk);
+    assert_eq!(newest(&mut files, FIRST), Some(chunk(2, 1, 2_000)));
+    assert_eq!(newest(&mut files, SECOND), Some(chunk(1, 1, 2_000)));
 }
 
 /// A disk that counts the files that are open.

@@ -6,6 +6,7 @@ use leveret_storage::{
 use leveret_types::LogId;
 use std::path::{Path, PathBuf};
 
+pub mod power;
 pub mod streams;
 
 pub const A: LogId = LogId(1);

@@ -1,0 +1,238 @@
+//! A disk in memory that knows what a power cut would leave, and remembers how it was before each
+//! call that changed something: whatever a test does on it, every moment can be looked at later.
+
+use leveret_storage::{Disk, DiskFile};
+use std::collections::BTreeMap;
+use std::io::{self, IoSlice};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// A file's bytes as a process sees them, and as its last sync promised them.
+#[derive(Clone, Default)]
+struct Content {
+    now: Arc<Vec<u8>>,
+    promised: Arc<Vec<u8>>,
+}
+
+/// Names of files, each with its place among the contents.
+type Names = BTreeMap<PathBuf, usize>;
+
+/// All that a disk has.
+#[derive(Clone, Default)]
+struct Image {
+    names: Names,
+    promised_names: Names,
+    contents: Vec<Content>,
+}
+
+/// What a power cut leaves of names and of bytes that no sync has promised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Left {
+    /// All of it: the process was killed.
+    All,
+    /// The names.
+    Names,
+    /// The bytes.
+    Bytes,
+    /// Nothing.
+    Nothing,
+}
+
+impl Left {
+    pub const EACH: [Left; 4] = [Left::All, Left::Names, Left::Bytes, Left::Nothing];
+}
+
+#[derive(Default)]
+struct State {
+    image: Image,
+    /// How it was before each call that changed something, and the test's step at that time.
+    before: Vec<(usize, Image)>,
+    step: usize,
+}
+
+/// The disk. Clones share the files.
+#[derive(Clone, Default)]
+pub struct PowerDisk(Arc<Mutex<State>>);
+
+pub struct PowerFile {
+    disk: PowerDisk,
+    at: usize,
+}
+
+impl PowerDisk {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().expect("no test panics with it")
+    }
+
+    /// What follows is a step of the test's.
+    pub fn begin_step(&self, step: usize) {
+        self.state().step = step;
+    }
+
+    /// How many calls have changed something.
+    pub fn calls(&self) -> usize {
+        self.state().before.len()
+    }
+
+    /// Which step the process was in as it ended before a call, and the disk that the next one
+    /// finds.
+    pub fn ended_before(&self, call: usize, left: Left) -> (usize, Self) {
+        let state = self.state();
+        let (step, image) = &state.before[call];
+        (*step, image.left(left))
+    }
+
+    /// What the next process finds if this one ends now.
+    pub fn ended(&self, left: Left) -> Self {
+        self.state().image.left(left)
+    }
+
+    /// The files whose names end so.
+    pub fn files(&self, ending: &str) -> Vec<PathBuf> {
+        let state = self.state();
+        let paths = state.image.names.keys();
+        let ends = |path: &&PathBuf| path.to_string_lossy().ends_with(ending);
+        paths.filter(ends).cloned().collect()
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Image) -> io::Result<T>) -> io::Result<T> {
+        let mut state = self.state();
+        let before = (state.step, state.image.clone());
+        state.before.push(before);
+        change(&mut state.image)
+    }
+}
+
+impl Image {
+    fn left(&self, left: Left) -> PowerDisk {
+        let mut image = self.clone();
+        if matches!(left, Left::Bytes | Left::Nothing) {
+            image.names = image.promised_names.clone();
+        }
+        for content in &mut image.contents {
+            if matches!(left, Left::Names | Left::Nothing) {
+                content.now = Arc::clone(&content.promised);
+            }
+        }
+        if left != Left::All {
+            // The system has started again: what it reads is what the disk has.
+            image.promised_names = image.names.clone();
+            for content in &mut image.contents {
+                content.promised = Arc::clone(&content.now);
+            }
+        }
+        let state = State {
+            image,
+            ..State::default()
+        };
+        PowerDisk(Arc::new(Mutex::new(state)))
+    }
+}
+
+fn missing() -> io::Error {
+    io::ErrorKind::NotFound.into()
+}
+
+impl Disk for PowerDisk {
+    type File = PowerFile;
+    type Lock = ();
+
+    fn create_dir_all(&self, _: &Path) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn create_new(&self, path: &Path) -> io::Result<PowerFile> {
+        if self.state().image.names.contains_key(path) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        self.change(|image| {
+            let (disk, at) = (self.clone(), image.contents.len());
+            image.contents.push(Content::default());
+            image.names.insert(path.to_owned(), at);
+            Ok(PowerFile { disk, at })
+        })
+    }
+
+    fn open(&self, path: &Path) -> io::Result<PowerFile> {
+        let at = self.state().image.names.get(path).copied();
+        let disk = self.clone();
+        at.map(|at| PowerFile { disk, at }).ok_or_else(missing)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.change(|image| {
+            let at = image.names.remove(from).ok_or_else(missing)?;
+            image.names.insert(to.to_owned(), at);
+            Ok(())
+        })
+    }
+
+    fn delete(&self, path: &Path) -> io::Result<()> {
+        if !self.state().image.names.contains_key(path) {
+            return Err(missing());
+        }
+        self.change(|image| {
+            image.names.remove(path);
+            Ok(())
+        })
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        let state = self.state();
+        let inside = state.image.names.keys();
+        let inside = inside.filter(|path| path.parent() == Some(dir));
+        let names = inside.filter_map(|path| path.file_name()?.to_str().map(str::to_owned));
+        Ok(names.collect())
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.change(|image| {
+            let is_inside = |path: &PathBuf| path.parent() == Some(dir);
+            image.promised_names.retain(|path, _| !is_inside(path));
+            let now = image.names.iter().filter(|(path, _)| is_inside(path));
+            let now: Vec<_> = now.map(|(path, at)| (path.clone(), *at)).collect();
+            image.promised_names.extend(now);
+            Ok(())
+        })
+    }
+
+    fn lock(&self, _: &Path) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl DiskFile for PowerFile {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let state = self.disk.state();
+        let bytes = &state.image.contents[self.at].now;
+        let from = (offset as usize).min(bytes.len());
+        let count = buffer.len().min(bytes.len() - from);
+        buffer[..count].copy_from_slice(&bytes[from..from + count]);
+        Ok(count)
+    }
+
+    fn write_at(&self, slices: &[IoSlice<'_>], offset: u64) -> io::Result<()> {
+        self.disk.change(|image| {
+            let bytes = Arc::make_mut(&mut image.contents[self.at].now);
+            let mut at = offset as usize;
+            for slice in slices {
+                bytes.resize(bytes.len().max(at + slice.len()), 0);
+                bytes[at..at + slice.len()].copy_from_slice(slice);
+                at += slice.len();
+            }
+            Ok(())
+        })
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.disk.change(|image| {
+            let content = &mut image.contents[self.at];
+            content.promised = Arc::clone(&content.now);
+            Ok(())
+        })
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.disk.state().image.contents[self.at].now.len() as u64)
+    }
+}
