@@ -209,6 +209,19 @@ mod tests {
         assert_eq!(lines.counts(), [0, 0]);
     }
 
+    /// While nobody else waits, each turn is theirs: also the one that familiar ones leave.
+    #[test]
+    fn strangers_that_wait_behind_others_have_every_turn_while_nobody_else_waits() {
+        let mut turns = AddressTurns::default();
+        let count = 3 * TURNS as u8;
+        let address = |last| IpAddr::from([10, 0, 0, last]);
+        (0..count).for_each(|last| turns.push_behind(address(last)));
+        for last in 0..count {
+            assert_eq!(turns.take_next(), Some((false, address(last))));
+        }
+        assert_eq!(turns.take_next(), None);
+    }
+
     #[test]
     fn a_network_of_ipv6_is_one_origin() {
         let mut lines = AddressLines::default();

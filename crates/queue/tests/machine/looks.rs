@@ -108,6 +108,20 @@ fn a_subscription_has_what_it_holds_and_nothing_beside_it() {
 }
 
 #[test]
+fn what_is_held_is_shown_by_priority_in_whatever_order_it_came() {
+    let (world, _) = run(
+        "declare prio=2; consume c1 prefetch=9; publish a b; publish x:p=2; publish y:p=1 c z:p=2",
+    );
+    let all = world.queue.held_behind(None, 0, 100);
+    let priorities: Vec<u8> = all.iter().map(|held| held.position.priority_log).collect();
+    assert_eq!(priorities.len(), 6);
+    assert!(
+        priorities.is_sorted_by_key(|priority| Reverse(*priority)),
+        "{priorities:?}"
+    );
+}
+
+#[test]
 fn what_is_held_is_shown_by_subscriptions_from_any_place_on() {
     let (world, _) = run(
         "declare prio=2; publish a b c x:p=2 d e; consume c1 prefetch=3; consume c2 prefetch=2; \

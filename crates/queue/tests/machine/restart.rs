@@ -408,3 +408,11 @@ fn a_state_says_where_messages_may_have_a_time_to_live_of_their_own() {
         assert!(!state.may_expire(1), "nothing is known of it");
     }
 }
+
+#[test]
+fn a_priority_log_that_got_a_message_with_a_time_to_live_says_so_after_a_crash() {
+    let state = State::default().expiring(3);
+    assert!(state.may_expire(3) && !state.may_expire(2));
+    let state = state.expiring(1);
+    assert!(state.may_expire(3) && state.may_expire(1) && !state.may_expire(2));
+}

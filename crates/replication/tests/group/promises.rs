@@ -470,6 +470,12 @@ fn a_learner_that_lacks_the_last_few_entries_at_most_may_vote() {
     );
     acknowledge(&mut group, 4, enough);
     assert_eq!(group.promotable_learners().next(), Some(replica(4)));
+    group.peer_down(NodeId(4));
+    assert_eq!(
+        group.promotable_learners().next(),
+        None,
+        "a majority might hang on a member that is not there"
+    );
 }
 
 #[test]
@@ -700,6 +706,25 @@ fn entries_have_a_largest_size() {
     group.propose(large(ENTRY_BYTES_MAX)).expect("taken");
     let why = group.propose(large(ENTRY_BYTES_MAX + 1));
     assert_eq!(why, Err(ProposeError::TooLarge));
+}
+
+#[test]
+fn a_change_of_members_is_refused_where_too_much_waits_for_a_majority() {
+    let mut group = leader_of(1);
+    let one = UNCOMMITTED_BYTES_MAX as usize / 8;
+    for _ in 0..8 {
+        group.propose(Bytes::from(vec![1; one])).expect("taken");
+    }
+    let add = MembershipChange::add(replica(4));
+    assert_eq!(group.propose_membership(&add), Err(ProposeError::Full));
+    // A commit makes room; the library takes a change for pending until one more entry is there.
+    for _ in 0..2 {
+        persist_all(&mut group);
+        let last = group.last_index();
+        acknowledge(&mut group, 2, last);
+        group.propose(Bytes::from_static(b"x")).expect("taken");
+    }
+    group.propose_membership(&add).expect("there is room");
 }
 
 #[test]
