@@ -315,3 +315,29 @@ impl<D: Disk> Store<D> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Fatal;
+    use std::io;
+    use std::path::Path;
+
+    #[test]
+    fn a_full_disk_is_told_from_what_must_end_the_process() {
+        let fatal = || Fatal::new("write", Path::new("f"), io::ErrorKind::Other.into());
+        for (error, is_no_space) in [
+            (StoreError::from(WalError::NoSpace), true),
+            (SegmentError::NoSpace.into(), true),
+            (CheckpointError::NoSpace.into(), true),
+            (PrepareError::NoSpace.into(), true),
+            (WalError::from(fatal()).into(), false),
+            (SegmentError::from(fatal()).into(), false),
+            (CheckpointError::from(fatal()).into(), false),
+            (PrepareError::from(fatal()).into(), false),
+            (SegmentError::BrokenOff.into(), false),
+        ] {
+            assert_eq!(error.is_no_space(), is_no_space, "{error}");
+        }
+    }
+}

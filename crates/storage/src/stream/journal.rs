@@ -694,6 +694,24 @@ mod tests {
         }
     }
 
+    /// What went to the one that is gone would be confirmed and nowhere.
+    #[test]
+    fn a_file_that_is_given_up_on_a_full_disk_is_made_anew_for_the_next_batch() {
+        let (disk, folder) = (MemoryDisk::new(), Path::new("streams"));
+        disk.copy_on_write();
+        let (mut journal, _) = Journal::open(disk.clone(), folder, SALT).unwrap();
+        journal.write(&[part(1, 900)]).unwrap();
+        journal.synced(QueueId(1));
+        disk.set_bytes_max(Some(disk.bytes()));
+        journal.forget().unwrap();
+        assert!(!disk.paths().contains(&folder.join(NAMES[0])));
+        disk.set_bytes_max(None);
+        let next = [part(2, 700)];
+        assert_eq!(journal.write(&next).unwrap(), Written::Durable);
+        let (_, found) = Journal::open(disk, folder, SALT).unwrap();
+        assert_eq!((found.parts, found.damage), (next.to_vec(), Vec::new()));
+    }
+
     #[test]
     fn a_batch_that_does_not_fit_is_for_the_other_file_or_for_none() {
         let (disk, folder) = (MemoryDisk::new(), Path::new("streams"));

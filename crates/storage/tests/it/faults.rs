@@ -126,6 +126,102 @@ fn the_head_of_a_batch_that_is_known_from_its_copy_alone_is_told_of() {
     assert_eq!(state(&mut store, B, 2), Some([true; 2]));
 }
 
+/// The batch that created it is gone, and so is the copy of that batch's head.
+#[test]
+fn a_log_of_which_nothing_is_known_but_later_entries_is_there_and_damaged() {
+    let world = World::new();
+    let (mut store, _) = world.open();
+    for (log, n) in [(A, 1), (A, 2), (B, 3)] {
+        append(&mut store, log, &payload(n, 100));
+        store.sync().unwrap();
+    }
+    store.mark_idle().unwrap();
+    drop(store);
+    let wal = world.only_file(".wal");
+    let mut copy_at = 0;
+    world.disk.tamper(&wal, |bytes| {
+        let head = bytes[4096..4096 + 40].to_vec();
+        let second = &bytes[2 * 4096..3 * 4096];
+        let copy = second.windows(40).position(|part| part == head);
+        copy_at = 2 * 4096 + copy.expect("the second batch has a copy");
+        bytes[4096..2 * 4096].fill(0xEE);
+        bytes[copy_at + 20] ^= 1;
+    });
+    let (mut store, _) = world.open();
+    let damage = store.shards[0].damage(A).expect("it is damaged");
+    let notes = damage.notes.join("; ");
+    assert!(
+        notes.contains("the record that created log 1 is lost"),
+        "{notes}"
+    );
+    assert_eq!(store.read(A, 1), Read::Ready(payload(2, 100).into()));
+    assert_eq!(store.read(B, 0), Read::Ready(payload(3, 100).into()));
+}
+
+/// A drive that lost the end of the log's file while the broker runs: what memory had let go of is
+/// damaged, whoever asks first, a reader or a flush.
+#[test]
+fn entries_whose_part_of_the_log_cannot_be_read_are_damaged_and_no_others() {
+    const BYTES: usize = 50_000;
+    const EACH: u64 = 20;
+    for is_flushed in [false, true] {
+        let mut world = World::with_wal_files_of(64 << 20);
+        world.options.cache_bytes = 64 * 1024;
+        let (mut store, _) = world.open();
+        let mut ends = Vec::new();
+        for n in 0..EACH {
+            append(&mut store, A, &payload(n, BYTES));
+            store.sync().unwrap();
+            ends.push(world.used_bytes(&world.only_file(".wal")));
+        }
+        let log = world.only_file(".wal");
+        world.disk.tamper(&log, |bytes| bytes.truncate(ends[9]));
+        if is_flushed {
+            store.roll();
+            store.flush().unwrap();
+            let damage = store.shards[0]
+                .damage(A)
+                .expect("it cannot be read")
+                .clone();
+            assert_eq!(damage.lost.first_range(), Some(10..EACH));
+        }
+        for n in 0..EACH - 1 {
+            let read = store.read(A, n);
+            match n < 10 {
+                true => assert_eq!(read, Read::Ready(payload(n, BYTES).into())),
+                false => assert!(matches!(read, Read::Damaged(_)), "{n}: {read:?}"),
+            }
+        }
+        if !is_flushed {
+            // It is in memory still.
+            let newest = Read::Ready(payload(EACH - 1, BYTES).into());
+            assert_eq!(store.read(A, EACH - 1), newest);
+        }
+    }
+}
+
+#[test]
+fn a_checkpoint_that_has_no_room_even_in_what_is_kept_for_it_can_be_written_later() {
+    let world = World::new();
+    let options = &world.options;
+    let mut parts = leveret_storage::recover(&world.disk, &world.folders, options).unwrap();
+    assert!(parts.checkpoint.keep_reserve().unwrap());
+    assert!(parts.checkpoint.keep_reserve().unwrap(), "it is there");
+    let told = [parts.shards[0].checkpoint_part()];
+    let next_file = parts.segment.next_file();
+    world.disk.set_bytes_max(Some(0));
+    for _ in 0..2 {
+        let refused = parts.checkpoint.write(&told, next_file, &mut parts.pool, 0);
+        assert!(matches!(
+            refused,
+            Err(leveret_storage::CheckpointError::NoSpace)
+        ));
+    }
+    world.disk.set_bytes_max(None);
+    let written = parts.checkpoint.write(&told, next_file, &mut parts.pool, 0);
+    assert!(written.unwrap().checkpoint_bytes > 0);
+}
+
 #[test]
 fn a_damaged_body_is_known_by_its_entry() {
     let world = World::new();

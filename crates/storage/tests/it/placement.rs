@@ -26,7 +26,9 @@ fn fill(world: &World, is_first_apart: bool) -> Store<MemoryDisk> {
     if is_first_apart {
         store.shards[0].place_apart(A);
     }
+    assert!(!store.shards[0].is_apart(B));
     store.shards[0].place_apart(B);
+    assert!(store.shards[0].is_apart(B));
     move_all(&mut store);
     store
 }

@@ -4,8 +4,10 @@
 use crate::common::power::{Left, PowerDisk};
 use crate::common::streams::chunk;
 use crate::common::{A, B, payload};
+use leveret_storage::rebuild::mend_checkpoint;
 use leveret_storage::{
-    Durability, Fatal, Folders, LogKind, Options, Read, Store, StoreError, StreamFiles,
+    Disk, Durability, Fatal, Folders, LogKind, Options, Read, Store, StoreError, StreamFiles,
+    files_set_aside,
 };
 use leveret_stream::{Epoch, ReplicaState, Seek};
 use leveret_types::{LogId, QueueId};
@@ -154,6 +156,7 @@ fn served(files: &mut StreamFiles<PowerDisk>, stream: QueueId) -> Result<Found, 
     if !recovered.damage.is_empty() {
         return Err(recovered.damage.join("; "));
     }
+    let next = recovered.recovered.next_offset;
     let mut offsets = Vec::new();
     for segment in recovered.recovered.segments {
         let mut seek = Seek::Offset(segment.first_offset);
@@ -177,17 +180,22 @@ fn served(files: &mut StreamFiles<PowerDisk>, stream: QueueId) -> Result<Found, 
     if offsets.windows(2).any(|pair| pair[0] + 1 != pair[1]) {
         return Err(format!("a gap: {offsets:?}"));
     }
-    let first = offsets.first().copied();
+    let ends = offsets.last().map(|last| last + 1);
+    if ends.is_some_and(|ends| ends != next) {
+        return Err(format!("{offsets:?}, and the next one is {next}"));
+    }
     Ok(Found {
-        offsets: first.map(|first| (first, offsets[offsets.len() - 1] + 1)),
+        first: offsets.first().copied(),
+        next,
         epoch: epoch.map(|state| state.promised.0),
     })
 }
 
-/// What a start has found of a stream: its offsets, first and next, if it has any.
+/// What a start has found of a stream: its first offset, if it has any, and the next one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Found {
-    offsets: Option<(u64, u64)>,
+    first: Option<u64>,
+    next: u64,
     epoch: Option<u64>,
 }
 
@@ -195,17 +203,39 @@ struct Found {
 fn agrees(found: &Found, before: &Plain, after: &Plain) -> bool {
     let plain = [before, after];
     let confirmed = before.durable.min(after.durable);
-    let next = found.offsets.map_or(0, |(_, next)| next);
+    let next = found.next;
     let first_of = |plain: &Plain| plain.segments.first().copied();
     let begins = |first| plain.iter().any(|plain| first_of(plain) == Some(first));
     (confirmed..=before.next_offset.max(after.next_offset)).contains(&next.max(confirmed))
-        && found.offsets.is_none_or(|(first, _)| begins(first))
-        && (next >= confirmed || first_of(after).is_none_or(|first| first >= confirmed))
+        && found.first.is_none_or(begins)
+        && (next >= confirmed || after.segments.is_empty())
         && plain.iter().any(|plain| plain.epoch == found.epoch)
+}
+
+/// A segment of which something was confirmed is named as the newest one: else nobody would miss
+/// it.
+fn check_named(disk: &PowerDisk, before: &Streams, after: &Streams) -> Result<(), String> {
+    let names = disk.files(".newest");
+    for (stream, plain) in before {
+        let of = |plain: &Plain| plain.segments.last().copied();
+        let stays = after.get(stream).and_then(of) == of(plain);
+        let Some(segment) = of(plain).filter(|first| stays && *first < plain.durable) else {
+            continue;
+        };
+        let name = format!("{FOLDER}/{:016x}-{segment:020}", stream.0);
+        if !names
+            .iter()
+            .any(|path| path.to_string_lossy().starts_with(&name))
+        {
+            return Err(format!("{name} is not among {names:?}"));
+        }
+    }
+    Ok(())
 }
 
 /// What the next process does, and the one after the next power cut.
 fn go_on(disk: &PowerDisk, step: Step, before: &Streams, after: &Streams) -> Result<(), String> {
+    check_named(disk, before, after)?;
     let mut files = open(disk);
     let damage = files.take_journal_damage();
     if !damage.is_empty() {
@@ -242,7 +272,7 @@ fn go_on(disk: &PowerDisk, step: Step, before: &Streams, after: &Streams) -> Res
         if now != found {
             return Err(format!("{now:?} once more, {found:?} before"));
         }
-        let next = found.offsets.map_or(0, |(_, next)| next);
+        let next = found.next;
         if files.last_segment(stream).is_none() {
             files
                 .begin_segment(stream, next)
@@ -252,9 +282,9 @@ fn go_on(disk: &PowerDisk, step: Step, before: &Streams, after: &Streams) -> Res
         appended.map_err(|error| error.to_string())?;
         files.sync(stream).map_err(|error| error.to_string())?;
         let mut files = open(&again.ended(Left::Nothing));
-        let now = served(&mut files, stream)?.offsets.map(|(_, next)| next);
-        if now != Some(next + 1) {
-            return Err(format!("{now:?} behind what was appended at {next}"));
+        let now = served(&mut files, stream)?.next;
+        if now != next + 1 {
+            return Err(format!("{now} behind what was appended at {next}"));
         }
     }
     Ok(())
@@ -333,6 +363,7 @@ fn streams_that_are_synced_together_keep_what_was_confirmed() {
     }
     steps.extend([
         Step::Begin(1),
+        Step::DeleteFirstSegment(1),
         Step::Append(1, 1, 0),
         Step::Append(2, 1, 0),
         Step::Together,
@@ -383,6 +414,128 @@ fn replicas_that_cut_and_promise_keep_what_was_confirmed() {
     ]);
 }
 
+/// Streams with one segment of so many chunks each, which are synced.
+fn filled(disk: &PowerDisk, streams: &[QueueId], chunks: u64) -> StreamFiles<PowerDisk> {
+    let mut files = open(disk);
+    for stream in streams {
+        files.begin_segment(*stream, 0).unwrap();
+        for offset in 0..chunks {
+            files.append(*stream, &chunk(offset, 1, 100), true).unwrap();
+        }
+        files.sync(*stream).unwrap();
+    }
+    files
+}
+
+#[test]
+fn a_mark_that_has_no_room_is_left_away_and_a_cut_needs_none() {
+    const STREAM: QueueId = QueueId(1);
+    let disk = PowerDisk::default();
+    let mut files = filled(&disk, &[STREAM], 4);
+    let unmarked = disk.files(".newest");
+    disk.refuse_names(true);
+    files.mark_durable(STREAM).unwrap();
+    assert_eq!(disk.files(".newest"), unmarked);
+    // It is tried again, and goes before what it says is cut.
+    disk.refuse_names(false);
+    files.mark_durable(STREAM).unwrap();
+    assert_ne!(disk.files(".newest"), unmarked);
+    disk.refuse_names(true);
+    files.cut(STREAM, 2).unwrap();
+    assert!(disk.files(".newest").is_empty());
+    disk.refuse_names(false);
+    let found = open(&disk).recover(STREAM).unwrap();
+    assert_eq!((found.damage.len(), found.recovered.next_offset), (0, 2));
+}
+
+/// An operator lets a stream go on without what is missing so.
+#[test]
+fn a_note_of_the_newest_segment_that_somebody_has_deleted_is_made_again_or_is_gone() {
+    const STREAM: QueueId = QueueId(1);
+    for is_deleted in [true, false] {
+        let disk = PowerDisk::default();
+        let mut files = filled(&disk, &[STREAM], 4);
+        let note = disk.files(".newest").remove(0);
+        disk.delete(&note).unwrap();
+        match is_deleted {
+            true => {
+                files.delete_stream(STREAM).unwrap();
+                assert!(disk.files(".stream").is_empty());
+            }
+            false => {
+                files.begin_segment(STREAM, 4).unwrap();
+                assert_eq!(disk.files(".newest").len(), 1);
+            }
+        }
+    }
+}
+
+#[test]
+fn nothing_is_set_aside_where_there_is_no_folder_for_it() {
+    let disk = PowerDisk::default();
+    let folders = Folders::within(Path::new("/store"));
+    let (folder, files) = files_set_aside(&disk, &folders).unwrap();
+    assert_eq!((folder.starts_with("/store"), files.len()), (true, 0));
+    let mut streams = filled(&disk, &[QueueId(1), QueueId(2)], 1);
+    assert_eq!(streams.what_is_set_aside().unwrap(), None);
+    streams.set_aside(QueueId(1)).unwrap();
+    let found = streams.what_is_set_aside().unwrap();
+    assert_eq!(found.map(|found| found.files), Some(2));
+}
+
+/// Who is told that a stream was set aside forgets it: no cut may bring it back, or lose it.
+#[test]
+fn what_is_set_aside_is_in_one_folder_or_the_other() {
+    let disk = PowerDisk::default();
+    let mut files = filled(&disk, &[QueueId(1), QueueId(2)], 2);
+    let before = disk.calls();
+    files.set_aside(QueueId(1)).unwrap();
+    drop(files);
+    for call in before..=disk.calls() {
+        for left in Left::EACH {
+            let found = match call < disk.calls() {
+                true => disk.ended_before(call, left).1,
+                false => disk.ended(left),
+            };
+            let stream = |path: &&std::path::PathBuf| {
+                let name = path.file_name().and_then(|name| name.to_str());
+                name.is_some_and(|name| name.starts_with("0000000000000001-"))
+            };
+            let files = found.files(".stream");
+            let count = files.iter().filter(stream).count();
+            assert!(count == 1 || count == 2, "{call}, {left:?}: {files:?}");
+            if call == disk.calls() {
+                assert_eq!(count, 1);
+                assert_eq!(open(&found).streams().collect::<Vec<_>>(), [QueueId(2)]);
+            }
+        }
+    }
+}
+
+/// The two folders that a start is noted in are of one age wherever it ends.
+#[test]
+fn a_start_that_ends_while_it_is_noted_finds_the_folders_to_be_of_one_start() {
+    let data = Path::new("data");
+    let mut disk = PowerDisk::default();
+    for salt in 1..4 {
+        let start = |disk: &PowerDisk, salt: u64| {
+            let mut files = StreamFiles::open(disk.clone(), Path::new(FOLDER), salt).unwrap();
+            files.note_start(data).unwrap()
+        };
+        disk = disk.ended(Left::Nothing);
+        assert!(start(&disk, salt));
+        for call in 0..disk.calls() {
+            for left in Left::EACH {
+                let (_, found) = disk.ended_before(call, left);
+                for again in 1..3 {
+                    let is_same = start(&found, 10 * salt + again);
+                    assert!(is_same, "start {salt}, call {call}, {left:?} left, {again}");
+                }
+            }
+        }
+    }
+}
+
 /// A step of a process with logs.
 #[derive(Clone, Copy, Debug)]
 enum LogStep {
@@ -395,6 +548,8 @@ enum LogStep {
     Vote(LogId, u64),
     State(LogId, u8),
     Delete(LogId),
+    /// It has segments in a folder of its own from now on.
+    Apart(LogId),
     Sync,
     Idle,
     Prepare(usize),
@@ -460,6 +615,7 @@ fn carry_out_on_logs(
             shard.delete_log(id);
             logs.remove(&id);
         }
+        LogStep::Apart(id) => shard.place_apart(id),
         LogStep::Sync => store.sync()?,
         LogStep::Idle => store.mark_idle()?,
         LogStep::Prepare(count) => store.prepare(count)?,
@@ -562,6 +718,7 @@ fn logs_keep_what_was_confirmed() {
         LogStep::Sync,
         LogStep::Idle,
         LogStep::Settle(A, 1),
+        LogStep::Apart(B),
         LogStep::Append(A, 1, 20_000),
         LogStep::Sync,
         LogStep::Flush,
@@ -622,5 +779,122 @@ fn logs_keep_what_was_confirmed() {
                 );
             }
         }
+    }
+}
+
+/// Else nobody would miss the file before, which is the newest one then.
+#[test]
+fn a_file_of_the_log_that_is_given_up_leaves_the_one_before_named() {
+    let disk = PowerDisk::default();
+    let mut store = open_store(&disk).unwrap();
+    let mut logs = Logs::new();
+    let mut play = |store: &mut Store<PowerDisk>, steps: &[LogStep]| {
+        for step in steps {
+            carry_out_on_logs(store, &mut logs, *step).unwrap();
+        }
+    };
+    let begun = [
+        LogStep::Prepare(2),
+        LogStep::Create(A),
+        LogStep::Append(A, 1, 900),
+        LogStep::Sync,
+    ];
+    play(&mut store, &begun);
+    store.roll();
+    let before = disk.calls();
+    disk.refuse_next_write();
+    play(&mut store, &[LogStep::Append(A, 1, 900), LogStep::Sync]);
+    for call in before..disk.calls() {
+        let (_, found) = disk.ended_before(call, Left::All);
+        assert_eq!(found.files(".newest").len(), 1, "call {call}");
+        // Before the file goes, the one before is named for good.
+        let goes = found.files("2.wal").len() == 1
+            && call + 1 < disk.calls()
+            && disk
+                .ended_before(call + 1, Left::All)
+                .1
+                .files("2.wal")
+                .is_empty();
+        if goes {
+            let named = disk.ended_before(call, Left::Nothing).1.files("1.newest");
+            assert_eq!(named.len(), 1, "call {call}");
+        }
+        let mut store = open_store(&found).unwrap();
+        assert_eq!(store.read(A, 0), Read::Ready(payload(0, 900).into()));
+    }
+}
+
+#[test]
+fn a_checkpoint_that_is_mended_is_whole_or_can_be_mended_once_more() {
+    let disk = PowerDisk::default();
+    let mut store = open_store(&disk).unwrap();
+    let mut logs = Logs::new();
+    for step in [
+        LogStep::Create(A),
+        LogStep::Append(A, 3, 900),
+        LogStep::Sync,
+        LogStep::Flush,
+    ] {
+        carry_out_on_logs(&mut store, &mut logs, step).unwrap();
+    }
+    drop(store);
+    let [checkpoint] = &disk.files(".checkpoint")[..] else {
+        panic!("a checkpoint");
+    };
+    disk.tamper(checkpoint, |bytes| {
+        let half = bytes.len() / 2;
+        bytes[20] ^= 1;
+        bytes[half + 40] ^= 1;
+    });
+    let folders = Folders::within(Path::new("/store"));
+    assert!(open_store(&disk).is_err());
+    // An earlier try has ended while it wrote.
+    let begun = Path::new("/store/data/checkpoint.tmp");
+    disk.create_new(begun).unwrap();
+    let before = disk.calls();
+    assert!(mend_checkpoint(&disk, &folders).unwrap());
+    let mended = disk.ended(Left::Nothing);
+    assert_eq!(logs_of(&mut open_store(&mended).unwrap()), Ok(logs.clone()));
+    for call in before..disk.calls() {
+        for left in Left::EACH {
+            let (_, found) = disk.ended_before(call, left);
+            mend_checkpoint(&found, &folders).unwrap();
+            let again = logs_of(&mut open_store(&found).unwrap()).unwrap();
+            assert_eq!(again, logs, "call {call}, {left:?} left");
+        }
+    }
+}
+
+/// What is read wrongly may be said to be damaged, or be refused: it is not put in the place of
+/// what is there.
+#[test]
+fn a_start_that_reads_wrongly_once_costs_nothing() {
+    let sound = PowerDisk::default();
+    let mut store = open_store(&sound).unwrap();
+    let mut logs = Logs::new();
+    let steps = [
+        LogStep::Prepare(2),
+        LogStep::Create(A),
+        LogStep::Append(A, 2, 3_000),
+        LogStep::Sync,
+        LogStep::Create(B),
+        LogStep::Append(B, 2, 3_000),
+        LogStep::Sync,
+        LogStep::Idle,
+    ];
+    for step in steps {
+        carry_out_on_logs(&mut store, &mut logs, step).unwrap();
+    }
+    drop(store);
+    for read in 0.. {
+        let disk = sound.ended(Left::All);
+        disk.read_wrongly(read);
+        drop(open_store(&disk));
+        if disk.reads() <= read {
+            break;
+        }
+        let found = open_store(&disk.ended(Left::All));
+        let found = found.and_then(|mut store| logs_of(&mut store));
+        assert_eq!(found, Ok(logs.clone()), "read {read}");
     }
 }

@@ -103,6 +103,23 @@ fn two_copies_damaged_at_different_places_are_mended_by_repair_and_by_nothing_el
 }
 
 #[test]
+fn a_rebuild_takes_no_folder_that_has_a_store() {
+    let world = scene();
+    let (other, into) = (World::new(), Folders::within(Path::new("/rebuilt")));
+    let mut in_place = world.on_copy(|_| ());
+    in_place.folders = into.clone();
+    in_place.options.uuid = [9; 16];
+    let (mut store, _) = in_place.open();
+    append_all(&mut store, A, 2, 10);
+    store.close().unwrap();
+    let rebuilt = rebuild(&in_place.disk, &other.folders, &into, [8; 16], &|_| 0);
+    let refused = rebuilt.expect_err("there is a store").to_string();
+    assert!(refused.contains("there is a store in /rebuilt/data already"));
+    let (mut store, _) = in_place.open();
+    check_all(&mut store, A, 0..2, 10);
+}
+
+#[test]
 fn damage_at_one_place_of_both_copies_costs_what_was_said_there() {
     let world = scene();
     // What the entries of B count for.

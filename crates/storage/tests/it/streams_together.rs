@@ -307,6 +307,24 @@ fn a_journal_goes_on_and_is_forgotten_on_a_full_disk_that_writes_elsewhere() {
 }
 
 #[test]
+fn a_tail_is_not_written_again_on_a_full_disk_that_writes_elsewhere() {
+    let disk = MemoryDisk::new();
+    let mut files = begun(&disk, &[FIRST]);
+    append_to_all(&mut files, &[FIRST], 0, 2_000);
+    files.sync(FIRST).unwrap();
+    drop(files);
+    disk.copy_on_write();
+    let mut files = open(&disk);
+    newest(&mut files, FIRST);
+    disk.set_bytes_max(Some(disk.bytes()));
+    files.write_tail_again(FIRST).unwrap();
+    disk.set_bytes_max(None);
+    append_to_all(&mut files, &[FIRST], 1, 100);
+    files.sync(FIRST).unwrap();
+    assert_eq!(newest(&mut open(&disk), FIRST), Some(chunk(1, 1, 100)));
+}
+
+#[test]
 fn a_torn_end_is_cut_on_a_full_disk_that_writes_elsewhere() {
     let disk = MemoryDisk::new();
     let mut files = begun(&disk, &[FIRST]);

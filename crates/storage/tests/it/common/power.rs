@@ -2,7 +2,7 @@
 //! call that changed something: whatever a test does on it, every moment can be looked at later.
 
 use leveret_storage::{Disk, DiskFile};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -48,6 +48,14 @@ struct State {
     /// How it was before each call that changed something, and the test's step at that time.
     before: Vec<(usize, Image)>,
     step: usize,
+    /// Whether the next write finds no room.
+    is_full: bool,
+    /// Whether no name has room.
+    refuses_names: bool,
+    /// How many reads there were, and the one of which a bit is another.
+    reads: usize,
+    wrong_read: Option<usize>,
+    folders: BTreeSet<PathBuf>,
 }
 
 /// The disk. Clones share the files.
@@ -67,6 +75,43 @@ impl PowerDisk {
     /// What follows is a step of the test's.
     pub fn begin_step(&self, step: usize) {
         self.state().step = step;
+    }
+
+    /// Changes a file's bytes, durably, behind the engine's back.
+    pub fn tamper(&self, path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
+        let mut state = self.state();
+        let at = state.image.names[path];
+        let content = &mut state.image.contents[at];
+        change(Arc::make_mut(&mut content.now));
+        content.promised = Arc::clone(&content.now);
+    }
+
+    /// The next write finds no room, as one on a disk that writes elsewhere what is written over.
+    pub fn refuse_next_write(&self) {
+        self.state().is_full = true;
+    }
+
+    /// From now on no file has room for its name, or all have again.
+    pub fn refuse_names(&self, refuses: bool) {
+        self.state().refuses_names = refuses;
+    }
+
+    /// A bit of this read is another, counted from now on, and of no read after it.
+    pub fn read_wrongly(&self, read: usize) {
+        let mut state = self.state();
+        (state.reads, state.wrong_read) = (0, Some(read));
+    }
+
+    /// How many reads there were since.
+    pub fn reads(&self) -> usize {
+        self.state().reads
+    }
+
+    fn room_for_a_name(&self) -> io::Result<()> {
+        match self.state().refuses_names {
+            true => Err(io::ErrorKind::StorageFull.into()),
+            false => Ok(()),
+        }
     }
 
     /// How many calls have changed something.
@@ -137,7 +182,9 @@ impl Disk for PowerDisk {
     type File = PowerFile;
     type Lock = ();
 
-    fn create_dir_all(&self, _: &Path) -> io::Result<()> {
+    fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
+        let folders = dir.ancestors().map(Path::to_owned);
+        self.state().folders.extend(folders);
         Ok(())
     }
 
@@ -145,6 +192,7 @@ impl Disk for PowerDisk {
         if self.state().image.names.contains_key(path) {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
+        self.room_for_a_name()?;
         self.change(|image| {
             let (disk, at) = (self.clone(), image.contents.len());
             image.contents.push(Content::default());
@@ -160,6 +208,10 @@ impl Disk for PowerDisk {
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        if !self.state().image.names.contains_key(from) {
+            return Err(missing());
+        }
+        self.room_for_a_name()?;
         self.change(|image| {
             let at = image.names.remove(from).ok_or_else(missing)?;
             image.names.insert(to.to_owned(), at);
@@ -182,7 +234,12 @@ impl Disk for PowerDisk {
         let inside = state.image.names.keys();
         let inside = inside.filter(|path| path.parent() == Some(dir));
         let names = inside.filter_map(|path| path.file_name()?.to_str().map(str::to_owned));
-        Ok(names.collect())
+        let names: Vec<String> = names.collect();
+        match names.is_empty() && !state.folders.contains(dir) {
+            // As a drive.
+            true => Err(missing()),
+            false => Ok(names),
+        }
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
@@ -203,15 +260,22 @@ impl Disk for PowerDisk {
 
 impl DiskFile for PowerFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        let state = self.disk.state();
-        let bytes = &state.image.contents[self.at].now;
+        let mut state = self.disk.state();
+        let bytes = Arc::clone(&state.image.contents[self.at].now);
         let from = (offset as usize).min(bytes.len());
         let count = buffer.len().min(bytes.len() - from);
         buffer[..count].copy_from_slice(&bytes[from..from + count]);
+        if state.wrong_read == Some(state.reads) && count > 0 {
+            buffer[count / 2] ^= 4;
+        }
+        state.reads += 1;
         Ok(count)
     }
 
     fn write_at(&self, slices: &[IoSlice<'_>], offset: u64) -> io::Result<()> {
+        if std::mem::take(&mut self.disk.state().is_full) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
         self.disk.change(|image| {
             let bytes = Arc::make_mut(&mut image.contents[self.at].now);
             let mut at = offset as usize;
