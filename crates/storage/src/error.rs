@@ -116,6 +116,20 @@ pub enum OpenError {
         /// The empty file that tells of it.
         named_by: PathBuf,
     },
+    /// The head of the newest segment of a stream is damaged, without which none of it can be read.
+    #[error(
+        "the head of {} is damaged, the newest file of a stream's messages: what was confirmed \
+         last may be in it and nowhere else. Put the file back, or delete it{} to let the stream \
+         go on without it after the next start, where offsets may come twice",
+        damaged.display(),
+        and_file(named_by.as_deref())
+    )]
+    DamagedSegment {
+        /// The file.
+        damaged: PathBuf,
+        /// The empty file that tells of it, if there is one.
+        named_by: Option<PathBuf>,
+    },
     /// Written by a later version of Leveret.
     #[error("{} was written by a later version (format {version})", path.display())]
     Newer {
@@ -146,6 +160,11 @@ pub enum OpenError {
     /// The disk is full.
     #[error("no space to make the store ready")]
     NoSpace,
+}
+
+/// Words for one more file, if there is one.
+fn and_file(file: Option<&Path>) -> String {
+    file.map_or_else(String::new, |file| format!(" and {}", file.display()))
 }
 
 impl OpenError {

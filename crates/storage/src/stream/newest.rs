@@ -179,6 +179,16 @@ impl<D: Disk> StreamFiles<D> {
         }
     }
 
+    /// That nobody can read this segment, the last one of a stream that nobody else has.
+    pub(crate) fn damaged_segment(&self, stream: QueueId, segment: u64) -> OpenError {
+        let named = self.streams.get(&stream).and_then(|state| state.newest);
+        let named = named.filter(|newest| newest.segment == segment);
+        OpenError::DamagedSegment {
+            damaged: self.files.path((stream, segment)),
+            named_by: named.map(|newest| self.newest_path(stream, newest)),
+        }
+    }
+
     /// Notes what a replica without its newest segment lacks.
     pub(crate) fn note_missing(
         &mut self,

@@ -116,10 +116,7 @@ impl<D: Disk> StreamFiles<D> {
                         self.leave_out(stream, segment, &mut out);
                         continue;
                     }
-                    return Err(OpenError::Damaged {
-                        path,
-                        what: "the head of a stream's segment",
-                    });
+                    return Err(self.damaged_segment(stream, segment));
                 }
                 // It was being made. Nothing in it was confirmed.
                 Err(HeadError::Damaged) => {

@@ -225,8 +225,27 @@ fn a_segment_that_was_being_made_is_forgotten_and_a_damaged_or_later_one_is_refu
     made.tamper(&last, |bytes| bytes.truncate(33));
     // Once it is named, it was durable.
     let named = open_err(&made);
-    assert!(matches!(named, OpenError::Damaged { .. }), "{named}");
     let newest = path_of(&made, ".newest");
+    let OpenError::DamagedSegment {
+        damaged,
+        named_by: Some(named_by),
+    } = &named
+    else {
+        panic!("{named}");
+    };
+    assert_eq!((damaged, named_by), (&last, &newest));
+    // The operator is told what to do, and the stream goes on once that is done.
+    let text = named.to_string();
+    let delete = format!("delete it and {} to let", newest.display());
+    assert!(
+        text.contains("Put the file back") && text.contains(&delete),
+        "{text}"
+    );
+    let mended = made.copy();
+    mended.delete(damaged).unwrap();
+    mended.delete(named_by).unwrap();
+    let (_, found) = open(&mended);
+    assert_eq!(found.recovered.segments.len(), 1);
     made.rename(&newest, &paths(&made)[0].with_extension("newest"))
         .unwrap();
     let (mut files, found) = open(&made);
@@ -239,7 +258,7 @@ fn a_segment_that_was_being_made_is_forgotten_and_a_damaged_or_later_one_is_refu
     let mut files = StreamFiles::open(damaged, Path::new(FOLDER), 1).unwrap();
     assert!(matches!(
         files.recover(STREAM),
-        Err(OpenError::Damaged { .. })
+        Err(OpenError::DamagedSegment { .. })
     ));
 }
 
@@ -318,7 +337,9 @@ fn a_head_in_the_wrong_place_is_damage_and_no_data_go_for_it() {
         disk.tamper(&last, |bytes| bytes[..80].copy_from_slice(&wrong));
         let mut files = StreamFiles::open(disk.clone(), Path::new(FOLDER), 1).unwrap();
         let refused = files.recover(STREAM);
-        assert!(matches!(refused, Err(OpenError::Damaged { path, .. }) if path == last));
+        assert!(
+            matches!(refused, Err(OpenError::DamagedSegment { damaged, .. }) if damaged == last)
+        );
         let mut files = StreamFiles::open(disk.clone(), Path::new(FOLDER), 1).unwrap();
         let found = files.recover_replica(STREAM).unwrap();
         assert_eq!(found.damaged_from, Some(left as u64 * 2));
