@@ -23,25 +23,40 @@ const ACCOUNTS: [&str; 3] = ["users", "permissions", "topic_permissions"];
 /// What one import takes: the definitions as they are, or pieces of them that are to be imported
 /// in this order, where they are larger than [`HTTP_DEFINITIONS_BYTES_MAX`]. Pieces have what an
 /// import makes something of, and are smaller than they would have to be, as an import takes
-/// several times its text. What are no definitions at all is left to the node to refuse.
-#[must_use]
-pub fn definitions_pieces(definitions: Vec<u8>) -> Vec<Vec<u8>> {
+/// several times its text.
+///
+/// # Errors
+/// As [`cut`]. What is wrong in definitions that are not cut is left to the node to say.
+pub fn definitions_pieces(definitions: Vec<u8>) -> Result<Vec<Vec<u8>>, NoDefinitions> {
     match definitions.len() > HTTP_DEFINITIONS_BYTES_MAX {
-        true => cut(&definitions, HTTP_BODY_BYTES_MAX).unwrap_or_else(|| vec![definitions]),
-        false => vec![definitions],
+        true => cut(&definitions, HTTP_BODY_BYTES_MAX),
+        false => Ok(vec![definitions]),
     }
 }
 
-/// Pieces of so many bytes at most each, but that no object is cut. Nothing if these are no
-/// definitions.
-#[must_use]
-pub fn cut(definitions: &[u8], bytes_max: usize) -> Option<Vec<Vec<u8>>> {
-    let fields: BTreeMap<String, &RawValue> = serde_json::from_slice(definitions).ok()?;
-    let list = |name: &str| -> Option<Vec<&RawValue>> {
-        let list = fields.get(name);
-        list.map_or(Some(Vec::new()), |list| {
-            serde_json::from_str(list.get()).ok()
-        })
+/// Why something cannot be cut, in the words of an import.
+#[derive(Debug, thiserror::Error)]
+pub enum NoDefinitions {
+    /// It is no object of JSON.
+    #[error("these are no definitions: {0}")]
+    Text(serde_json::Error),
+    /// What should be a list is none.
+    #[error("these are no definitions: \"{0}\" is no list")]
+    List(String),
+}
+
+/// Pieces of so many bytes at most each, but that no object is cut.
+///
+/// # Errors
+/// If these are no definitions.
+pub fn cut(definitions: &[u8], bytes_max: usize) -> Result<Vec<Vec<u8>>, NoDefinitions> {
+    let fields: BTreeMap<String, &RawValue> =
+        serde_json::from_slice(definitions).map_err(NoDefinitions::Text)?;
+    let list = |name: &str| -> Result<Vec<&RawValue>, NoDefinitions> {
+        let Some(list) = fields.get(name) else {
+            return Ok(Vec::new());
+        };
+        serde_json::from_str(list.get()).map_err(|_| NoDefinitions::List(name.to_owned()))
     };
     let (limits, others): (Vec<_>, Vec<_>) = list(PARAMETERS)?.into_iter().partition(is_limit);
     let (views, queues): (Vec<_>, Vec<_>) = list(QUEUES)?.into_iter().partition(is_view);
@@ -63,7 +78,7 @@ pub fn cut(definitions: &[u8], bytes_max: usize) -> Option<Vec<Vec<u8>>> {
         pieces.add(name, list(name)?);
     }
     pieces.end();
-    Some(pieces.whole)
+    Ok(pieces.whole)
 }
 
 fn is_limit(parameter: &&RawValue) -> bool {

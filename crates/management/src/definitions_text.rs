@@ -106,6 +106,9 @@ impl Text {
             original_cluster_name: definitions.original_cluster_name.clone(),
             original_vhost_name: definitions.original_vhost_name.clone(),
             explanation: definitions.explanation.clone(),
+            description: definitions.description.clone(),
+            metadata: definitions.metadata.clone(),
+            limits: definitions.limits.clone(),
             ..Definitions::default()
         };
         let mut fields: BTreeMap<String, Field> = BTreeMap::new();
@@ -216,6 +219,7 @@ impl Iterator for Text {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use leveret_metadata::{Json, VhostMetadata};
     use serde_json::json;
 
     /// Definitions with something in each list, and so many bindings.
@@ -261,6 +265,9 @@ mod tests {
     fn the_text_is_that_of_the_value_of_all_whatever_is_in_it() {
         let bare = Definitions {
             rabbitmq_definition_format: Some("single_virtual_host".to_owned()),
+            description: Some("d".to_owned()),
+            metadata: Some(VhostMetadata::default()),
+            limits: Some(Json::default()),
             ..Definitions::default()
         };
         let all = [

@@ -35,6 +35,14 @@ pub struct Definitions {
     pub original_vhost_name: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub explanation: Option<String>,
+    /// This and the next two are of the virtual host, where these are the definitions of one alone.
+    /// An import leaves them unread, as RabbitMQ does: limits are among the parameters.
+    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<VhostMetadata>,
+    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
+    pub limits: Option<Json>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub users: Vec<UserDefinition>,
     #[serde(skip_serializing_if = "Vec::is_empty")]

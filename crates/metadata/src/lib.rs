@@ -42,7 +42,7 @@ pub use command::{Command, Endpoint, FORMAT_VERSION};
 pub use definitions::{
     BindingDefinition, Definitions, ExchangeDefinition, GlobalParameterDefinition,
     ParameterDefinition, PermissionDefinition, PolicyDefinition, QueueDefinition, Tags,
-    TopicPermissionDefinition, Trial, UserDefinition, VhostDefinition,
+    TopicPermissionDefinition, Trial, UserDefinition, VhostDefinition, VhostMetadata,
 };
 pub use error::CatalogueError;
 pub use leveret_stream::{Flush, StreamSettings};

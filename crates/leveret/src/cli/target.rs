@@ -212,7 +212,9 @@ impl Target {
     /// Imports definitions: those that are larger than one import may be in pieces, one after the
     /// other. What an import has made stays where a later one is refused.
     pub fn import(&self, definitions: Vec<u8>) -> Result<(), CallError> {
-        let pieces = definitions_pieces(definitions);
+        // In the words of a node that refuses a smaller file.
+        let pieces = definitions_pieces(definitions)
+            .map_err(|error| CallError::Refused(400, error.to_string()))?;
         let count = pieces.len();
         for (done, piece) in pieces.into_iter().enumerate() {
             let imported = self.upload("/api/definitions", piece);

@@ -48,9 +48,9 @@ impl Import {
             return Ok(());
         }
         for (file, bytes) in files.iter().zip(contents) {
-            for piece in definitions_pieces(bytes) {
-                let passed_over = import(broker, &piece)
-                    .map_err(|error| format!("cannot import {}: {error}", file.display()))?;
+            let failed = |error: &dyn Display| format!("cannot import {}: {error}", file.display());
+            for piece in definitions_pieces(bytes).map_err(|error| failed(&error))? {
+                let passed_over = import(broker, &piece).map_err(|error| failed(&error))?;
                 for line in passed_over {
                     tracing::warn!(file = %file.display(), "passed over in an import: {line}");
                 }

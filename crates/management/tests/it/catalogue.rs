@@ -626,6 +626,12 @@ fn definitions_move_from_one_node_to_another() {
     let of_one = get(&from, "/api/definitions/v");
     assert_eq!(of_one["explanation"], "Definitions of virtual host 'v'");
     assert!(of_one.get("original_cluster_name").is_none());
+    let mut of_all = definitions["vhosts"].as_array().expect("a list").iter();
+    let of_all = of_all.find(|vhost| vhost["name"] == "v");
+    for field in ["description", "metadata", "limits"] {
+        assert_eq!(of_one[field], of_all.expect("the virtual host")[field]);
+        assert!(of_one[field] != Value::Null && definitions.get(field).is_none());
+    }
     let answer = send(
         &to,
         "guest",

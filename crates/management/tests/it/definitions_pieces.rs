@@ -159,7 +159,7 @@ fn definitions_are_cut_where_one_import_does_not_take_them() {
     let parameters: Vec<Value> = (0..51).map(parameter).collect();
     let mut text = json!({"global_parameters": parameters}).to_string();
     assert!(text.len() > HTTP_DEFINITIONS_BYTES_MAX);
-    let pieces = definitions_pieces(text.clone().into_bytes());
+    let pieces = definitions_pieces(text.clone().into_bytes()).expect("definitions");
     assert_eq!(pieces.len(), 6, "nine in each, and six in the last one");
     assert!(
         pieces
@@ -168,10 +168,20 @@ fn definitions_are_cut_where_one_import_does_not_take_them() {
     );
 
     let small = br#"{"queues": [1]}"#.to_vec();
-    assert_eq!(definitions_pieces(small.clone()), [small]);
+    let pieces = definitions_pieces(small.clone());
+    assert_eq!(pieces.expect("one piece"), [small], "a node refuses it");
+
+    let refused = |text: String| {
+        let pieces = definitions_pieces(text.into_bytes());
+        pieces.expect_err("no definitions").to_string()
+    };
+    let null = text.replacen('{', "{\"policies\":null,", 1);
+    let no_list = "these are no definitions: \"policies\" is no list";
+    assert_eq!(refused(null), no_list);
     text.push('!');
-    assert_eq!(
-        definitions_pieces(text.clone().into_bytes()),
-        [text.into_bytes()]
+    let error = refused(text);
+    assert!(
+        error.starts_with("these are no definitions: trailing"),
+        "{error}"
     );
 }

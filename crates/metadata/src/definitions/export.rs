@@ -41,6 +41,11 @@ impl Catalogue {
         if let Some(vhost) = vhost {
             definitions.rabbitmq_definition_format = Some("single_virtual_host".to_owned());
             definitions.original_vhost_name = Some(vhost.to_owned());
+            if let Some(of) = self.vhost(vhost).map(export_vhost) {
+                definitions.description = of.description;
+                definitions.metadata = Some(of.metadata);
+                definitions.limits = Some(of.limits);
+            }
             return definitions;
         }
         definitions.rabbitmq_definition_format = Some("cluster".to_owned());
