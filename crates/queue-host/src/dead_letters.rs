@@ -4,7 +4,9 @@
 use crate::peeked::Found;
 use crate::shard::DeadLetter;
 use leveret_queue::{Position, Reason};
-use leveret_types::limits::{DEAD_LETTER_RETRY_MS, DEAD_LETTERS_UNDER_WAY_MAX};
+use leveret_types::limits::{
+    DEAD_LETTER_RETRY_MS, DEAD_LETTERS_UNDER_WAY_BYTES_MAX, DEAD_LETTERS_UNDER_WAY_MAX,
+};
 use leveret_types::{Now, QueueId};
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -15,11 +17,21 @@ pub(crate) struct DeadLetters {
     /// What is to go, in this order.
     waiting: VecDeque<(u8, Range<u64>, Reason)>,
     /// What has been handed over, and has not arrived.
-    under_way: VecDeque<(Position, Reason)>,
+    under_way: VecDeque<UnderWay>,
+    /// Bytes of that.
+    under_way_bytes: usize,
     /// What did not arrive.
-    later: Vec<(Position, Reason)>,
+    later: Vec<UnderWay>,
     /// When that is tried again, on the monotonic clock.
     retry_at_ms: u64,
+}
+
+/// A message that has been handed over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct UnderWay {
+    position: Position,
+    reason: Reason,
+    bytes: usize,
 }
 
 impl DeadLetters {
@@ -45,7 +57,7 @@ impl DeadLetters {
         while let Some((position, reason)) = self.next() {
             match find(position) {
                 Found::Message(message) => {
-                    self.sent();
+                    self.sent(message.weight());
                     return Some(DeadLetter {
                         queue,
                         position: Some((position.priority_log, position.index)),
@@ -75,12 +87,21 @@ impl DeadLetters {
             priority_log: *priority_log,
             index: range.start,
         };
-        (self.under_way.len() < DEAD_LETTERS_UNDER_WAY_MAX).then_some((position, *reason))
+        let has_room = self.under_way.len() < DEAD_LETTERS_UNDER_WAY_MAX
+            && self.under_way_bytes < DEAD_LETTERS_UNDER_WAY_BYTES_MAX;
+        has_room.then_some((position, *reason))
     }
 
-    /// The next message was handed over.
-    fn sent(&mut self) {
-        self.under_way.extend(self.next());
+    /// The next message, of so many bytes, was handed over.
+    fn sent(&mut self, bytes: usize) {
+        if let Some((position, reason)) = self.next() {
+            self.under_way_bytes += bytes;
+            self.under_way.push_back(UnderWay {
+                position,
+                reason,
+                bytes,
+            });
+        }
         self.skip();
     }
 
@@ -96,8 +117,20 @@ impl DeadLetters {
 
     /// These messages are where they were to go.
     pub(crate) fn arrived(&mut self, priority_log: u8, range: &Range<u64>) {
-        self.under_way
-            .retain(|(at, _)| at.priority_log != priority_log || !range.contains(&at.index));
+        self.keep_under_way(|of| {
+            of.position.priority_log != priority_log || !range.contains(&of.position.index)
+        });
+    }
+
+    fn keep_under_way(&mut self, keep: impl Fn(&UnderWay) -> bool) {
+        let bytes = &mut self.under_way_bytes;
+        self.under_way.retain(|of| {
+            let stays = keep(of);
+            if !stays {
+                *bytes -= of.bytes;
+            }
+            stays
+        });
     }
 
     /// A message did not arrive, and must.
@@ -106,7 +139,7 @@ impl DeadLetters {
             priority_log,
             index,
         };
-        let Some(at) = self.under_way.iter().position(|(of, _)| *of == position) else {
+        let Some(at) = self.under_way.iter().position(|of| of.position == position) else {
             return;
         };
         if self.later.is_empty() {
@@ -120,17 +153,14 @@ impl DeadLetters {
     pub(crate) fn retry(&mut self, now: Now) {
         if self.deadline_ms().is_some_and(|at| at <= now.monotonic_ms) {
             let again = std::mem::take(&mut self.later);
-            self.under_way.retain(|one| !again.contains(one));
-            for (
-                Position {
-                    priority_log,
-                    index,
-                },
-                reason,
-            ) in again.into_iter().rev()
+            self.keep_under_way(|one| !again.contains(one));
+            for UnderWay {
+                position, reason, ..
+            } in again.into_iter().rev()
             {
+                let range = position.index..position.index + 1;
                 self.waiting
-                    .push_front((priority_log, index..index + 1, reason));
+                    .push_front((position.priority_log, range, reason));
             }
         }
     }
@@ -146,9 +176,13 @@ mod tests {
     use super::*;
 
     fn send_all(letters: &mut DeadLetters) -> Vec<u64> {
+        send_all_of(1, letters)
+    }
+
+    fn send_all_of(bytes: usize, letters: &mut DeadLetters) -> Vec<u64> {
         let mut sent = Vec::new();
         while let Some((position, _)) = letters.next() {
-            letters.sent();
+            letters.sent(bytes);
             sent.push(position.index);
         }
         sent
@@ -163,6 +197,23 @@ mod tests {
         assert_eq!(send_all(&mut letters).len() as u64, max, "all but one");
         letters.arrived(4, &(7..8));
         assert_eq!(send_all(&mut letters), [max]);
+    }
+
+    #[test]
+    fn only_so_many_bytes_are_under_way_and_one_message_more() {
+        let half = DEAD_LETTERS_UNDER_WAY_BYTES_MAX / 2;
+        let mut letters = DeadLetters::default();
+        letters.push(0, 0..10, Reason::Expired);
+        assert_eq!(send_all_of(half + 1, &mut letters), [0, 1]);
+        letters.refused(Now::both(10), 0, 0);
+        assert_eq!(send_all_of(half, &mut letters), [] as [u64; 0]);
+        letters.arrived(0, &(1..2));
+        assert_eq!(send_all_of(10 * half, &mut letters), [2], "larger than all");
+        letters.arrived(0, &(2..3));
+        letters.retry(Now::both(10 + DEAD_LETTER_RETRY_MS));
+        assert_eq!(send_all_of(half, &mut letters), [0, 3]);
+        letters.arrived(0, &(0..4));
+        assert_eq!(letters.under_way_bytes, 0);
     }
 
     #[test]

@@ -229,6 +229,8 @@ pub const HANDSHAKES_WAITING_PER_ADDRESS_MAX: usize = 1_024;
 pub const HANDSHAKES_WAITING_UNFAMILIAR_MAX: usize = 3_072;
 /// Dead-lettered messages of one queue that may be on their way to their new queues at once.
 pub const DEAD_LETTERS_UNDER_WAY_MAX: usize = 256;
+/// Bytes of these messages; the last one may exceed it.
+pub const DEAD_LETTERS_UNDER_WAY_BYTES_MAX: usize = 1024 * 1024;
 /// Pieces of work that shards hand over, such as messages to be dead-lettered, of which a thread
 /// that comes does a turn, and leaves the rest to the timers' thread. With more it stays until no
 /// more are left, so that those who make work do not get ahead of it.
