@@ -214,6 +214,18 @@ fn a_file_that_is_given_back_makes_room_first_for_what_starts_need() {
 }
 
 #[test]
+fn prepared_files_of_another_size_go_with_the_next_start() {
+    let mut world = World::with_wal_files_of(1 << 20);
+    begun(&world, 3);
+    assert_eq!(world.files(".free").len(), 2);
+    world.options.wal_file_bytes = 2 << 20;
+    let parts = open(&world);
+    assert_eq!(world.files(".free").len(), parts.wal.prepared_files());
+    drop(parts);
+    holds(&world, 1, 100);
+}
+
+#[test]
 fn no_file_is_prepared_where_there_is_no_room_for_it() {
     let world = World::with_wal_files_of(4 << 20);
     let mut parts = open(&world);

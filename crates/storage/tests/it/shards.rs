@@ -35,6 +35,11 @@ fn flush(parts: &mut Recovered<MemoryDisk>, shard: usize) {
     let each = &mut |_| ControlFlow::Continue(());
     let written = parts.segment.flush(&plan, each).unwrap();
     parts.shards[shard].finish_flush(&plan, written);
+    checkpoint(parts);
+}
+
+/// Writes a checkpoint of all shards.
+fn checkpoint(parts: &mut Recovered<MemoryDisk>) {
     let told: Vec<_> = parts
         .shards
         .iter_mut()

@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use std::io::{self, IoSlice};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 const FOLDER: &str = "streams";
 const FIRST: QueueId = QueueId(1);
@@ -389,11 +389,14 @@ struct Counting {
     most: Arc<AtomicUsize>,
     /// Descriptors that it has for its files.
     descriptors: u64,
+    /// Whether no sync succeeds.
+    fails: Arc<AtomicBool>,
 }
 
 struct CountedFile {
     file: <MemoryDisk as Disk>::File,
     open: Arc<AtomicUsize>,
+    fails: Arc<AtomicBool>,
 }
 
 impl Drop for CountedFile {
@@ -406,8 +409,11 @@ impl Counting {
     fn count(&self, file: <MemoryDisk as Disk>::File) -> CountedFile {
         let open = self.open.fetch_add(1, Ordering::Relaxed) + 1;
         self.most.fetch_max(open, Ordering::Relaxed);
-        let open = Arc::clone(&self.open);
-        CountedFile { file, open }
+        CountedFile {
+            file,
+            open: Arc::clone(&self.open),
+            fails: Arc::clone(&self.fails),
+        }
     }
 }
 
@@ -452,7 +458,10 @@ impl DiskFile for CountedFile {
         self.file.write_at(slices, offset)
     }
     fn sync_data(&self) -> io::Result<()> {
-        self.file.sync_data()
+        match self.fails.load(Ordering::Relaxed) {
+            true => Err(io::Error::other("the drive is gone")),
+            false => self.file.sync_data(),
+        }
     }
     fn len(&self) -> io::Result<u64> {
         self.file.len()
@@ -472,6 +481,27 @@ fn streams_need_no_more_open_files_than_there_are_descriptors_for_them() {
     open_at_once(100, 80, 20);
 }
 
+/// No later sync makes that good: what was in the file is neither on the disk nor in memory.
+#[test]
+fn a_failed_sync_of_a_file_that_was_to_be_closed_is_told_before_anything_is_confirmed() {
+    let disk = Counting {
+        disk: MemoryDisk::new(),
+        open: Arc::default(),
+        most: Arc::default(),
+        descriptors: 4,
+        fails: Arc::default(),
+    };
+    let mut files = begun(&disk, &[FIRST, SECOND]);
+    append_to_all(&mut files, &[FIRST], 0, 100);
+    disk.fails.store(true, Ordering::Relaxed);
+    // One file is open at a time: a reader of the second one has the first one closed.
+    let read = files.read(SECOND, 0, Seek::Offset(0), u64::MAX, 1);
+    assert!(read.is_err(), "there is no room for its file");
+    disk.fails.store(false, Ordering::Relaxed);
+    let error = files.sync_together(&[SECOND]).expect_err("it must end");
+    assert!(error.to_string().contains("0000000000000001-"), "{error}");
+}
+
 /// Writes to so many streams and reads them where there are so many descriptors, and has as many
 /// of their files open as `expected`.
 fn open_at_once(streams: u64, descriptors: u64, expected: usize) {
@@ -480,6 +510,7 @@ fn open_at_once(streams: u64, descriptors: u64, expected: usize) {
         open: Arc::default(),
         most: Arc::default(),
         descriptors,
+        fails: Arc::default(),
     };
     let streams = all(streams);
     let mut files = begun(&disk, &streams);
