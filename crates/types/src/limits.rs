@@ -107,8 +107,7 @@ pub const EXCHANGES_MAX: usize = 100_000;
 /// What the arguments of all queues, exchanges and bindings, the definitions of policies and the
 /// values of parameters come to at most: bytes of memory, and no fewer than they take in a snapshot
 /// of the catalogue, which is held as a whole while it is written, and goes as a whole to a node
-/// that joins. 150,000 queues with five arguments each have room, or 375,000 bindings with
-/// three.
+/// that joins. 150,000 queues with five arguments each have room, or 375,000 bindings with three.
 pub const CATALOGUE_ARGUMENTS_BYTES_MAX: u64 = 96 * 1024 * 1024;
 /// Virtual hosts of one node by default (`vhost_max`).
 pub const VHOSTS_MAX: usize = 1_000;
