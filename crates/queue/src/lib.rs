@@ -13,7 +13,7 @@
 //!
 //! ```
 //! use leveret_queue::{
-//!     Consumer, Effect, Log, Meta, Outcome, Peek, Position, Queue, QueueKind, Settings,
+//!     Consumer, Effect, Log, Meta, Outcome, Peek, Position, Queue, QueueKind, Settings, Settle,
 //! };
 //! use leveret_types::{ConsumerId, Now};
 //!
