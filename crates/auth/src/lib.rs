@@ -16,6 +16,7 @@
 pub mod address_turns;
 pub mod guesses;
 pub mod login;
+pub mod login_sources;
 pub mod password;
 pub mod pattern;
 mod pattern_cost;
@@ -25,6 +26,7 @@ pub mod sasl;
 pub use address_turns::{AddressLines, AddressTurns, Origin};
 pub use guesses::{Guesser, Guesses, network_of};
 pub use login::{Fingerprint, LoginCheck, Remembered, Verdict};
+pub use login_sources::{LoginCounts, LoginProtocol, LoginSource, LoginSources};
 pub use password::{
     HashMemory, HashingAlgorithm, PasswordError, PasswordHash, verify_login, verify_login_in,
 };

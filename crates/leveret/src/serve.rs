@@ -23,6 +23,7 @@ use crate::file_modes;
 use admin::Admin;
 use leveret_management::api::DamagedQueue;
 use leveret_management::{App, Bound, Service};
+use leveret_node::Env as _;
 use leveret_shell::disk::RealDisk;
 use leveret_shell::node::Node;
 use leveret_shell::small_file;
@@ -74,6 +75,8 @@ pub fn run(loaded: Loaded) -> Result<(), String> {
         .map_err(|error| error.to_string())?;
     starting.store(false, Ordering::SeqCst);
     report(&node);
+    let sources = &node.broker.counters().login_sources;
+    sources.track(config.tracks_login_sources);
     let exporter = traces::start(&config, &node.broker)?;
     let web = start_web(&config, loaded.effective, logs.clone(), &node)?;
     announce(&config, &node, &web, begun);

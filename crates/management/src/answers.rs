@@ -134,6 +134,17 @@ fn one(app: &App, question: Question) -> Value {
             }
             false => Value::Null,
         },
+        Question::AuthSources => attempts::own_sources(app),
+        Question::TrackAuthSources {
+            node: name,
+            tracked,
+        } => match node.name() == name {
+            true => {
+                node.login_sources().track(tracked);
+                json!(true)
+            }
+            false => Value::Null,
+        },
         Question::ForgetRates { node: named } => overview::reset_own(app, named.as_deref()),
         Question::Changes => changes::own(app),
         Question::Held {

@@ -19,7 +19,7 @@ pub use crate::streams::stats::{
     Browsed, STREAM_ERROR_CODES, StreamConsumerStats, StreamGroup, StreamGroups, StreamMessage,
     StreamProtocolStats, StreamPublisherStats, StreamStanding, StreamTracking,
 };
-use leveret_auth::Access;
+use leveret_auth::{Access, LoginSources};
 use leveret_types::{ConnectionId, FieldTable, NodeId, ProtocolError, QueueId};
 use serde_json::Value;
 pub use stats::{
@@ -287,6 +287,8 @@ pub trait Running: Send + Sync + 'static {
     /// Whether this user may log in: password, loopback. The check of a slow password waits for its
     /// turn and is told from another thread; it is not run if nobody waits for it by then.
     fn authenticate(&self, login: Login<'_>, answer: LoginAnswer);
+    /// Logins by where they come from, over all protocols.
+    fn login_sources(&self) -> &LoginSources;
     /// Whether somebody has logged in from this address of late, over whatever protocol.
     fn is_familiar(&self, _address: IpAddr) -> bool {
         false

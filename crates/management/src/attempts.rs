@@ -1,6 +1,8 @@
-//! `/api/auth/attempts`: logins that succeeded and failed, by protocol.
+//! `/api/auth/attempts`: logins that succeeded and failed, by protocol, and by where they come from
+//! while an operator wants that.
 //!
-//! Counters of metrics never go back: what is forgotten here is counted from then on, beside them.
+//! Counters of metrics by protocol never go back: what is forgotten here is counted from then on,
+//! beside them.
 
 use crate::app::{App, Attempts};
 use crate::http::reply::{ApiError, Reply};
@@ -8,6 +10,7 @@ use crate::http::router::Call;
 use crate::overview::knows_node;
 use crate::peers;
 use crate::question::Question;
+use leveret_auth::LoginCounts;
 use serde_json::{Value, json};
 use std::sync::{MutexGuard, PoisonError};
 
@@ -43,9 +46,27 @@ pub(crate) fn own(app: &App) -> Value {
     .collect()
 }
 
-/// Counts this node's anew.
+/// Counts this node's anew, by source too.
 pub(crate) fn forget_own(app: &App) {
     *forgotten(app) = since_start(app);
+    app.node().login_sources().forget();
+}
+
+/// This node's by protocol, address and user.
+pub(crate) fn own_sources(app: &App) -> Value {
+    let rows = app.node().login_sources().rows().into_iter();
+    rows.map(|(source, LoginCounts { succeeded, failed })| {
+        let address = source.address.map(|address| address.to_string());
+        json!({
+            "remote_address": address.unwrap_or_default(),
+            "username": source.user,
+            "protocol": source.protocol.name(),
+            "auth_attempts": succeeded + failed,
+            "auth_attempts_failed": failed,
+            "auth_attempts_succeeded": succeeded,
+        })
+    })
+    .collect()
 }
 
 /// What the node that the path names answers: this one by `own`, another one to `question`.
@@ -69,10 +90,14 @@ pub(crate) fn at(call: &Call<'_>, own: impl FnOnce(&App) -> Value, question: &Qu
 /// `GET /api/auth/attempts/{node}`
 pub fn attempts(call: &Call<'_>) -> Answer {
     let question = Question::AuthAttempts { forget: None };
-    let Reply::Json(told) = at(call, own, &question)? else {
+    rows(at(call, own, &question)?)
+}
+
+/// Rows with all their counts: zeros may be left out on the way from another node.
+fn rows(told: Reply) -> Answer {
+    let Reply::Json(told) = told else {
         return Err(ApiError::NotFound);
     };
-    // Zeros may be left out on the way from another node.
     let rows = told.as_array().cloned().unwrap_or_default().into_iter();
     let shape = json!({
         "auth_attempts": 0,
@@ -83,7 +108,8 @@ pub fn attempts(call: &Call<'_>) -> Answer {
     Ok(Reply::Json(rows.collect()))
 }
 
-/// `DELETE /api/auth/attempts/{node}`: they are counted anew.
+/// `DELETE /api/auth/attempts/{node}` and `DELETE /api/auth/attempts/{node}/source`: they are
+/// counted anew, by protocol and by source, as in RabbitMQ.
 pub fn forget(call: &Call<'_>) -> Answer {
     let own = |app: &App| {
         forget_own(app);
@@ -95,16 +121,23 @@ pub fn forget(call: &Call<'_>) -> Answer {
     at(call, own, &question).map(|_| Reply::Done)
 }
 
-/// `GET /api/auth/attempts/{node}/source`: attempts are not counted by where they come from, as in
-/// RabbitMQ where `track_auth_attempt_source` is not set.
+/// `GET /api/auth/attempts/{node}/source`: by protocol, address and user, as far as somebody
+/// wanted them counted so.
 pub fn by_source(call: &Call<'_>) -> Answer {
-    match knows_node(call.app, call.param(0)) {
-        true => Ok(Reply::Json(json!([]))),
-        false => Err(ApiError::NotFound),
-    }
+    rows(at(call, own_sources, &Question::AuthSources)?)
 }
 
-/// `DELETE /api/auth/attempts/{node}/source`: there is nothing to forget.
-pub fn forget_by_source(call: &Call<'_>) -> Answer {
-    by_source(call).map(|_| Reply::Done)
+/// `PUT /api/auth/attempts/{node}/source`, `{"tracked": true}`: they are counted by source from now on, or no more.
+pub fn track_sources(call: &Call<'_>) -> Answer {
+    call.body()?.required("tracked")?;
+    let tracked = call.body()?.flag_or("tracked", true)?;
+    let own = |app: &App| {
+        app.node().login_sources().track(tracked);
+        Value::Bool(true)
+    };
+    let question = Question::TrackAuthSources {
+        node: call.param(0).to_owned(),
+        tracked,
+    };
+    at(call, own, &question).map(|_| Reply::Done)
 }

@@ -24,13 +24,13 @@ use clients::{
     ClientTables, channel_deliveries, channel_metrics, channel_processes, channel_publishes,
     client_tables, connection_bytes, connection_metrics,
 };
-use cluster::{RaftRows, cluster, of_ra, raft, start_time};
+use cluster::{RaftRows, cluster, of_log, of_ra, raft, start_time};
 use exchanges::{exchange_bindings, exchange_metrics, exchange_names, queue_exchange_metrics};
 use global::global;
 use leveret_types::limits::METRICS_NAMES_MAX;
 use node::{
-    auth_attempts, churn, identity, node_limits, node_persister, node_process, node_usage,
-    sync_histogram, totals,
+    auth_attempts, auth_attempts_by_source, churn, identity, node_limits, node_persister,
+    node_process, node_usage, sync_histogram, totals,
 };
 pub(crate) use queues::SharedTable;
 use queues::{
@@ -66,6 +66,9 @@ pub fn page(app: &App, path: &str, query: &str) -> Result<Pieces, ApiError> {
     totals(&mut page, app, &broker);
     churn(&mut page, &broker);
     auth_attempts(&mut page, app, &broker);
+    if per_object {
+        auth_attempts_by_source(&mut page, app);
+    }
     global(&mut page, &broker);
     cluster(&mut page, app);
     let shown = match per_object {
@@ -74,6 +77,7 @@ pub fn page(app: &App, path: &str, query: &str) -> Result<Pieces, ApiError> {
     };
     raft(&mut page, app, shown);
     of_ra(&mut page);
+    of_log(&mut page, &node.io);
     start_time(&mut page, &node);
     let queues = queue_table(app, &Scope::default(), per_object);
     queue_coarse(&mut page, &queues);
@@ -210,12 +214,14 @@ fn one_family(
     match family {
         "connection_churn_metrics" => churn(page, broker),
         "auth_attempt_metrics" => auth_attempts(page, app, broker),
+        "auth_attempt_detailed_metrics" => auth_attempts_by_source(page, app),
         "node_metrics" => node_limits(page, node),
         "node_coarse_metrics" => node_usage(page, node),
         "node_persister_metrics" => node_persister(page, node),
         "ra_metrics" => {
             raft(page, app, RaftRows::EachWithCounts);
             of_ra(page);
+            of_log(page, &node.io);
         }
         "queue_coarse_metrics" => queue_coarse(page, queues()),
         "queue_metrics" => {

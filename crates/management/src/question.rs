@@ -163,6 +163,15 @@ pub enum Question {
         /// Whose are to be forgotten.
         forget: Option<String>,
     },
+    /// Logins there by where they come from.
+    AuthSources,
+    /// Count logins by where they come from, or no more, on the node of this name: true.
+    TrackAuthSources {
+        /// Which node is meant.
+        node: String,
+        /// Whether they are counted.
+        tracked: bool,
+    },
     /// Begin to measure rates anew, on all nodes or on the one of this name: true.
     ForgetRates {
         /// Which node is meant.

@@ -44,7 +44,8 @@ pub static ROUTES: &[Route] = routes! {
     "/api/auth/attempts/{}" => GET(Monitoring, attempts::attempts), DELETE(Monitoring, attempts::forget);
     "/api/auth/attempts/{}/source" =>
         GET(Monitoring, attempts::by_source),
-        DELETE(Monitoring, attempts::forget_by_source);
+        PUT(Administrator, attempts::track_sources),
+        DELETE(Monitoring, attempts::forget);
     "/api/auth/hash_password/{}" => GET(Administrator, health::hash_password);
     "/api/extensions" => GET(Management, overview::extensions);
     "/api/feature-flags" => GET(Management, overview::feature_flags);

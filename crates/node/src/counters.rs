@@ -2,9 +2,11 @@
 
 use crate::latency_totals::LatencyTotals;
 use crate::stream_deliveries::StreamDeliveries;
+use leveret_auth::{LoginProtocol, LoginSources};
 use leveret_client::Answered;
 use leveret_stream_session::{CODES as STREAM_CODES, Totals};
 use leveret_types::{LatencyCounts, MESSAGE_SIZES};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 macro_rules! counters {
@@ -18,6 +20,8 @@ macro_rules! counters {
             pub message_sizes: [AtomicU64; MESSAGE_SIZES.len() + 1],
             /// Errors that clients of the stream protocol were told, by their response codes.
             pub stream_errors: [AtomicU64; STREAM_CODES],
+            /// Logins over all protocols by where they come from.
+            pub login_sources: LoginSources,
             /// What clients of AMQP were delivered of streams.
             pub stream_deliveries: StreamDeliveries,
             /// From the read of a publish to its confirm; not over the stream protocol.
@@ -135,6 +139,26 @@ pub(crate) fn add(counter: &AtomicU64, count: u64) {
 }
 
 impl NodeCounters {
+    /// Somebody has tried to log in over AMQP.
+    pub(crate) fn logged_in(&self, from: IpAddr, user: &str, is_let_in: bool) {
+        match is_let_in {
+            true => add(&self.logins_succeeded, 1),
+            false => add(&self.logins_failed, 1),
+        }
+        let sources = &self.login_sources;
+        sources.note(LoginProtocol::Amqp, from, user, is_let_in);
+    }
+
+    /// The same over the stream protocol.
+    pub(crate) fn stream_logged_in(&self, from: IpAddr, user: &str, is_let_in: bool) {
+        match is_let_in {
+            true => add(&self.stream_logins_succeeded, 1),
+            false => add(&self.stream_logins_failed, 1),
+        }
+        let sources = &self.login_sources;
+        sources.note(LoginProtocol::Stream, from, user, is_let_in);
+    }
+
     /// A message has come whose body has so many bytes.
     pub(crate) fn received(&self, bytes: u32) {
         add(&self.messages_received, 1);

@@ -5,7 +5,10 @@ mod counts;
 mod quota;
 mod trial;
 
-pub use counts::{Calls, IoCounts, SYNC_SLOT_US, SYNC_SLOTS, io_counts, sync_slots};
+pub(crate) use counts::log_took;
+pub use counts::{
+    Calls, IoCounts, LogCounts, SYNC_SLOT_US, SYNC_SLOTS, io_counts, log_counts, sync_slots,
+};
 
 use crate::descriptors::kept_for_files;
 use leveret_storage::{Disk, DiskFile};

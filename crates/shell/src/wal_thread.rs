@@ -2,6 +2,7 @@
 //! ones.
 
 use crate::broker::{Broker, DiskWriter};
+use crate::disk::log_took;
 use crate::group_commit_delay::{GroupCommitDelay, Rule};
 use crate::waker::Woken;
 use leveret_cluster::{BorrowedShard as _, Env};
@@ -132,6 +133,7 @@ impl<D: Disk> WalThread<D> {
             self.broker.set_out_of_space(DiskWriter::Wal, false);
             tracing::info!("there is space for the write-ahead log again");
         }
+        log_took(outcome.bytes, outcome.rolled.is_some());
         self.group_commit_delay.wrote(outcome.bytes, Instant::now());
         let _wake_ups = self.broker.hold_wake_ups();
         let now = self.broker.now();

@@ -219,6 +219,11 @@ pub const LOGINS_HELD_PER_ADDRESS_MAX: usize = 64;
 /// Entries of each table of those who brought wrong passwords, or right ones; the ones that were
 /// touched last stay.
 pub const GUESSES_REMEMBERED_MAX: usize = 16_384;
+/// Sources of logins (protocol, address and user) that are counted apart while an operator wants
+/// that; further ones share one count of each protocol.
+pub const LOGIN_SOURCES_MAX: usize = 10_000;
+/// Bytes of a name that are kept of a source of logins.
+pub const LOGIN_SOURCE_USER_BYTES_MAX: usize = 255;
 /// Steps of TLS handshakes that may wait for the threads that compute them: who comes with a
 /// further one is turned away.
 pub const HANDSHAKES_WAITING_MAX: usize = 4_096;

@@ -289,6 +289,7 @@ impl Reader<'_> {
             },
             samples: !self.flag("management.disable_stats"),
             traces: self.traces()?,
+            tracks_login_sources: self.flag("track_auth_attempt_source"),
             metrics_per_object: self.flag("prometheus.return_per_object_metrics"),
             shutdown_timeout_ms: self.count("shutdown_timeout"),
         })

@@ -233,6 +233,7 @@ pub const KEYS: &[Key] = &[
     key("prometheus.return_per_object_metrics", Bool, "false", "`/metrics` answers with metrics of each object, as `/metrics/per-object` does."),
     key("prometheus.path", Choice(&["/metrics"]), "", "Only `/metrics`: metrics are nowhere else."),
     key("prometheus.authentication.enabled", OFF, "false", "Only `false`: bind metrics to an address that only the collector reaches."),
+    key("track_auth_attempt_source", Bool, "false", "Counts logins by protocol, address and user too, for `rabbitmq_auth_attempts_detailed_*` and `/api/auth/attempts/NODE/source`; `rabbitmq-diagnostics enable_auth_attempt_source_tracking` does so until the next start."),
     // Log.
     key("log.console", Bool, "true", "Writes the log to standard error."),
     key("log.console.level", LEVELS, "info", "Least level that the console shows."),

@@ -70,6 +70,8 @@ pub struct Config {
     pub samples: bool,
     /// Where spans of traced messages go; none where nothing is traced.
     pub traces: Option<Traces>,
+    /// Whether logins are counted by where they come from.
+    pub tracks_login_sources: bool,
     /// Whether `/metrics` shows each object.
     pub metrics_per_object: bool,
     /// Milliseconds within which a shutdown drains connections.

@@ -173,7 +173,10 @@ const HELP: &[(&str, &str, &str)] = &[
     ("certificates", "Shows the certificates of the node's listeners.", ""),
     ("discover_peers", "Lists the nodes that form the cluster.", ""),
     ("metadata_store_status", "Shows who leads the catalogue and who votes.", ""),
-    ("list_node_auth_attempt_stats", "Counts logins by protocol.", ""),
+    ("list_node_auth_attempt_stats", "Counts logins by protocol, or by address and user too.", "--by-source"),
+    ("enable_auth_attempt_source_tracking", "Counts logins by address and user too, until the next start.", ""),
+    ("disable_auth_attempt_source_tracking", "Counts logins by address and user no more.", ""),
+    ("reset_node_auth_attempt_metrics", "Begins to count logins anew, in lists of the API and of this command.", ""),
     ("message_size_stats", "Shows how large the messages are that wait.", ""),
     // rabbitmq-plugins.
     ("enable", "Passes for plugins whose work the binary does.", "rabbitmq_management"),

@@ -102,17 +102,6 @@ const INSTEAD: &[(&[&str], &str)] = &[
         "the disk is always watched",
     ),
     (
-        &[
-            "enable_auth_attempt_source_tracking",
-            "disable_auth_attempt_source_tracking",
-        ],
-        "failed logins are in the log with the address that they came from",
-    ),
-    (
-        &["reset_node_auth_attempt_metrics"],
-        "these counters go back to zero at a start; rates come of differences",
-    ),
-    (
         &["command_line_arguments"],
         "see `ps -o args= -p PID`, with the process id that `status` shows",
     ),

@@ -152,6 +152,7 @@ const FLAGS: &[&str] = &[
     "--tracking",
     "--create",
     "--verbose",
+    "--by-source",
 ];
 
 /// Options of one command or another, which are taken as they are.

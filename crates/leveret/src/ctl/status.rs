@@ -100,15 +100,49 @@ pub fn auth_attempts(context: &Context<'_>) -> Result<Output> {
     context.banner(format!(
         "Listing authentication attempts of node {name} ..."
     ));
-    let path = format!("/api/auth/attempts/{}", segment(&name));
-    let attempts = context.target.get(&path)?;
-    let columns = [
-        ("protocol", "protocol"),
-        ("auth_attempts", "auth_attempts"),
-        ("auth_attempts_failed", "auth_attempts_failed"),
-        ("auth_attempts_succeeded", "auth_attempts_succeeded"),
+    let by_source = context.options.has("--by-source");
+    let attempts = context.target.get(&attempts_path(&name, by_source))?;
+    let source = ["remote_address", "username"];
+    let counts = [
+        "protocol",
+        "auth_attempts",
+        "auth_attempts_failed",
+        "auth_attempts_succeeded",
     ];
+    let source = source.into_iter().filter(|_| by_source);
+    let columns: Vec<_> = source.chain(counts).map(|name| (name, name)).collect();
     Ok(Output::Rows(Rows::pick(items(&attempts), &columns)))
+}
+
+/// What the API calls the logins of a node.
+fn attempts_path(node: &str, by_source: bool) -> String {
+    let source = if by_source { "/source" } else { "" };
+    format!("/api/auth/attempts/{}{source}", segment(node))
+}
+
+pub fn track_login_sources(context: &Context<'_>) -> Result<Output> {
+    context.banner("Enabling authentication attempt source tracking ...".to_owned());
+    set_tracking(context, true)
+}
+
+pub fn track_no_login_sources(context: &Context<'_>) -> Result<Output> {
+    context.banner("Disabling authentication attempt source tracking ...".to_owned());
+    set_tracking(context, false)
+}
+
+fn set_tracking(context: &Context<'_>, tracked: bool) -> Result<Output> {
+    let path = attempts_path(&context.target.name()?, true);
+    let body = json!({"tracked": tracked});
+    context.target.call("PUT", &path, Some(&body))?;
+    Ok(Output::Done)
+}
+
+pub fn reset_auth_attempts(context: &Context<'_>) -> Result<Output> {
+    let name = context.target.name()?;
+    context.banner(format!("Resetting auth attempt metrics of node {name} ..."));
+    let path = attempts_path(&name, false);
+    context.target.call("DELETE", &path, None)?;
+    Ok(Output::Done)
 }
 
 /// Whether a policy's `apply-to` takes queues of a kind.

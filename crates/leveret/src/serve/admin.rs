@@ -15,7 +15,7 @@ use super::log::Logs;
 use super::{cluster, limited_counts, reports};
 use crate::config::{Config, LogLevel};
 use leveret_auth::password::SALT_BYTES_GIVEN;
-use leveret_auth::{Access, LoginCheck, Verdict};
+use leveret_auth::{Access, LoginCheck, LoginProtocol, LoginSources, Verdict};
 use leveret_cluster::Env as _;
 use leveret_management::api::{
     Actor, Answers, BrokerStats, Browse, Browsed, Changed, ConnectionContent, ConnectionStats,
@@ -121,6 +121,7 @@ impl CatalogueDirectory for Admin {
 
 /// Somebody who waits for the check of a password.
 struct ApiLogin {
+    broker: Arc<Broker>,
     user: String,
     from: IpAddr,
     /// Whether the user may come from there.
@@ -157,6 +158,11 @@ impl LoginWaiter for ApiLogin {
                 LoginVerdict::Wrong
             }
         };
+        if verdict != LoginVerdict::Busy {
+            let sources = &self.broker.counters().login_sources;
+            let is_let_in = verdict == LoginVerdict::Right;
+            sources.note(LoginProtocol::Http, self.from, &self.user, is_let_in);
+        }
         self.answer.tell(verdict);
     }
 }
@@ -229,6 +235,7 @@ impl Running for Admin {
         let hashing = self.broker.settings().hashing;
         let check = LoginCheck::new(login.user, hash, login.password.into(), hashing);
         let waiter = ApiLogin {
+            broker: Arc::clone(&self.broker),
             user: login.user.to_owned(),
             from: login.from,
             loopback,
@@ -236,6 +243,10 @@ impl Running for Admin {
         };
         let logins = &self.broker.logins;
         logins.check(login.from, check, Box::new(waiter));
+    }
+
+    fn login_sources(&self) -> &LoginSources {
+        &self.broker.counters().login_sources
     }
 
     fn is_familiar(&self, address: IpAddr) -> bool {

@@ -144,6 +144,10 @@ pub struct IoStats {
     pub write_us: u64,
     pub syncs: u64,
     pub sync_us: u64,
+    /// Batches that the write-ahead log has taken, their bytes, and files of it that were begun.
+    pub log_batches: u64,
+    pub log_bytes: u64,
+    pub log_files: u64,
     /// Syncs by how long they took: the longest time of each slot in microseconds, ascending, and
     /// how many were within it and no slot before. What took longer than all is in none.
     pub sync_slots: [(u64, u64); IO_SYNC_SLOTS],

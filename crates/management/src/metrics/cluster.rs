@@ -1,7 +1,7 @@
 //! Metrics of the cluster and of the replicas of queues.
 
 use super::text::{Counter, Gauge, Kind, Page, Table, Untyped, labels};
-use crate::api::{NodeStats, ReplicaStats};
+use crate::api::{IoStats, NodeStats, ReplicaStats};
 use crate::app::App;
 use leveret_types::QueueId;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -92,6 +92,30 @@ pub(super) fn of_ra(page: &mut Page) {
     for name in OF_RA {
         let help = "Of RabbitMQ's Raft library alone; 0";
         page.one(&format!("raft_{name}"), Untyped, help, 0);
+    }
+}
+
+/// What the node's log has taken, which the replicas of all queues share, as in RabbitMQ. Here other
+/// queues share it too.
+pub(super) fn of_log(page: &mut Page, io: &IoStats) {
+    for (name, help, value) in [
+        (
+            "raft_batches",
+            "Total number of batches written to the node's log",
+            io.log_batches,
+        ),
+        (
+            "raft_bytes_written",
+            "Total number of bytes written to the node's log",
+            io.log_bytes,
+        ),
+        (
+            "raft_wal_files",
+            "Total number of files of the node's log that were begun",
+            io.log_files,
+        ),
+    ] {
+        page.one(name, Counter, help, value);
     }
 }
 

@@ -4,6 +4,7 @@ use super::text::{Counter, Gauge, Page, Untyped, labels};
 use crate::api::{BrokerStats, IoStats, NodeStats};
 use crate::app::App;
 use crate::overview::{RABBITMQ_VERSION, VERSION};
+use leveret_auth::LoginCounts;
 
 pub(super) fn identity(page: &mut Page, node: &NodeStats, endpoint: &str) {
     let build = labels(&[
@@ -278,29 +279,72 @@ pub(super) fn auth_attempts(page: &mut Page, app: &App, broker: &BrokerStats) {
         ("stream", logins.stream.0, logins.stream.1),
         ("http", by_http, failed_by_http),
     ];
-    type Count = fn(u64, u64) -> u64;
-    let metrics: [(&str, &str, Count); 3] = [
-        (
-            "auth_attempts_total",
-            "Total number of authorization attempts",
-            |s, f| s + f,
-        ),
-        (
-            "auth_attempts_succeeded_total",
-            "Total number of successful authentication attempts",
-            |s, _| s,
-        ),
-        (
-            "auth_attempts_failed_total",
-            "Total number of failed authentication attempts",
-            |_, f| f,
-        ),
-    ];
-    for (name, help, count) in metrics {
+    for (name, help, count) in ATTEMPTS {
         let row = |(protocol, succeeded, failed): (&str, u64, u64)| {
             (labels(&[("protocol", protocol)]), count(succeeded, failed))
         };
         page.metric(name, Counter, help, by_protocol.map(row));
+    }
+}
+
+/// Out of how many succeeded and failed.
+type Count = fn(u64, u64) -> u64;
+
+const ATTEMPTS: [(&str, &str, Count); 3] = [
+    (
+        "auth_attempts_total",
+        "Total number of authorization attempts",
+        |s, f| s + f,
+    ),
+    (
+        "auth_attempts_succeeded_total",
+        "Total number of successful authentication attempts",
+        |s, _| s,
+    ),
+    (
+        "auth_attempts_failed_total",
+        "Total number of failed authentication attempts",
+        |_, f| f,
+    ),
+];
+
+const ATTEMPTS_BY_SOURCE: [(&str, &str, Count); 3] = [
+    (
+        "auth_attempts_detailed_total",
+        "Total number of authorization attempts with source info",
+        |s, f| s + f,
+    ),
+    (
+        "auth_attempts_detailed_succeeded_total",
+        "Total number of successful authorization attempts with source info",
+        |s, _| s,
+    ),
+    (
+        "auth_attempts_detailed_failed_total",
+        "Total number of failed authorization attempts with source info",
+        |_, f| f,
+    ),
+];
+
+/// Logins by protocol, address and user, while they are counted so: the family
+/// `auth_attempt_detailed_metrics`.
+pub(super) fn auth_attempts_by_source(page: &mut Page, app: &App) {
+    let rows = app.node().login_sources().rows();
+    for (name, help, count) in ATTEMPTS_BY_SOURCE {
+        let rows = rows
+            .iter()
+            .map(|(source, LoginCounts { succeeded, failed })| {
+                let address = source.address.map(|address| address.to_string());
+                let all = [
+                    ("remote_address", address.as_deref().unwrap_or_default()),
+                    ("username", &*source.user),
+                    ("protocol", source.protocol.name()),
+                ];
+                // As in RabbitMQ, what is not known is no label.
+                let known: Vec<_> = all.into_iter().filter(|(_, of)| !of.is_empty()).collect();
+                (labels(&known), count(*succeeded, *failed))
+            });
+        page.metric(name, Counter, help, rows);
     }
 }
 

@@ -13,7 +13,7 @@ use cluster::Member;
 use gate::Gate;
 use kept::{Imported, KeptBack};
 use known::*;
-use leveret_auth::Access;
+use leveret_auth::{Access, LoginProtocol, LoginSources};
 use leveret_management::api::*;
 use leveret_management::cluster::{ClusterChange, ClusterNode, ClusterView};
 use leveret_management::directory::*;
@@ -101,6 +101,8 @@ pub struct Fake {
     pub other_user: Mutex<Option<(String, Option<User>)>>,
     /// Whether nobody has permissions in any virtual host.
     pub has_no_permissions: AtomicBool,
+    /// Logins by where they come from.
+    pub login_sources: LoginSources,
     /// Logins with the password "slow", which wait.
     pub logins: Mutex<Vec<LoginAnswer>>,
     /// How long confirms over AMQP and over the stream protocol took, acknowledgements, and first
@@ -279,11 +281,17 @@ impl Fake {
 impl Running for Fake {
     fn authenticate(&self, login: Login<'_>, answer: LoginAnswer) {
         let right = USERS.contains(&login.user) && login.user == login.password;
+        let sources = &self.login_sources;
+        sources.note(LoginProtocol::Http, login.from, login.user, right);
         match login.password {
             "slow" => self.logins.lock().expect("logins").push(answer),
             _ if right => answer.tell(LoginVerdict::Right),
             _ => answer.tell(LoginVerdict::Wrong),
         }
+    }
+
+    fn login_sources(&self) -> &LoginSources {
+        &self.login_sources
     }
 
     fn is_familiar(&self, _: IpAddr) -> bool {
@@ -318,6 +326,12 @@ impl Running for Fake {
                 address: "127.0.0.1:5672".parse().unwrap(),
             }],
             serving: !*self.stopped.lock().unwrap(),
+            io: IoStats {
+                log_batches: 5,
+                log_bytes: 20_480,
+                log_files: 2,
+                ..IoStats::default()
+            },
             certificates: vec![("/c.pem".into(), 0)],
             ..NodeStats::default()
         }

@@ -2,8 +2,8 @@
 
 use crate::client::{Answer, basic, exchange};
 use crate::fake::Fake;
-use leveret_auth::Access;
 use leveret_auth::password::SALT_BYTES_GIVEN;
+use leveret_auth::{Access, LoginSources};
 use leveret_management::api::*;
 use leveret_management::catalogue_directory::{CatalogueDirectory, ExecuteError, MakeCommands};
 use leveret_management::directory::BindingScope;
@@ -68,6 +68,9 @@ impl Running for Kept {
             true => LoginVerdict::Right,
             false => LoginVerdict::Wrong,
         });
+    }
+    fn login_sources(&self) -> &LoginSources {
+        self.running.login_sources()
     }
     fn change(
         &self,

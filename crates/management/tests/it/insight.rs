@@ -2,6 +2,7 @@
 //! holds back, what breaks if a node stops. And logins that are counted anew.
 
 use crate::api::{Api, start};
+use crate::client::basic;
 use crate::fake::{Fake, Group};
 use leveret_types::limits::CHANGE_VALUE_BYTES_MAX;
 use serde_json::{Value, json};
@@ -268,9 +269,40 @@ fn logins_are_counted_anew_when_somebody_wants_that() {
     assert_eq!(of("stream"), (json!(0), json!(0)));
     // That one itself came by HTTP.
     assert_ne!(of("http").0, json!(0));
-    assert_eq!(api.get(&format!("{path}/source")), json!([]));
-    let forgotten = api.admin("DELETE", &format!("{path}/source"), "");
-    assert_eq!(forgotten.status, 204);
+    let source = format!("{path}/source");
+    assert_eq!(api.get(&source), json!([]), "nobody has asked for that");
+    let tracked = r#"{"tracked":true}"#;
+    assert_eq!(api.by("monitoring", "PUT", &source, tracked).status, 401);
+    assert_eq!(api.admin("PUT", &source, "{}").status, 400);
+    assert_eq!(api.admin("PUT", &source, tracked).status, 204);
+    api.send(&basic("a \"stranger\"", "x"), "GET", "/api/overview", "");
+    let rows = api.get(&source);
+    let mut rows = rows.as_array().expect("rows").iter();
+    let row = rows.find(|row| row["username"] == "a \"stranger\"");
+    let expected = json!({"remote_address": "127.0.0.1", "username": "a \"stranger\"",
+        "protocol": "http", "auth_attempts": 1, "auth_attempts_failed": 1,
+        "auth_attempts_succeeded": 0});
+    assert_eq!(row, Some(&expected));
+    let line = "auth_attempts_detailed_failed_total{remote_address=\"127.0.0.1\",\
+                username=\"a \\\"stranger\\\"\",protocol=\"http\"} 1\n";
+    for (page, prefix) in [
+        ("/metrics/per-object", "rabbitmq_"),
+        (
+            "/metrics/detailed?family=auth_attempt_detailed_metrics",
+            "rabbitmq_detailed_",
+        ),
+    ] {
+        let text = api.metrics(page).body;
+        assert!(text.contains(&format!("\n{prefix}{line}")), "{text}");
+    }
+    let sums = api.metrics("/metrics").body;
+    assert!(!sums.contains("attempts_detailed"), "{sums}");
+    let untracked = r#"{"tracked":false}"#;
+    assert_eq!(api.admin("PUT", &source, untracked).status, 204);
+    assert_eq!(api.admin("DELETE", &source, "").status, 204);
+    assert_eq!(api.get(&source), json!([]));
+    // By protocol too: there were these two questions since.
+    assert_eq!(of("http"), (json!(2), json!(0)));
     for method in ["GET", "DELETE"] {
         let unknown = api.admin(method, "/api/auth/attempts/nowhere", "");
         assert_eq!(unknown.status, 404, "{method}");

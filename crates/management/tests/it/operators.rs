@@ -286,6 +286,9 @@ fn metrics_have_rabbitmqs_names() {
         "rabbitmq_channel_get_empty_total 0",
         "rabbitmq_unreachable_cluster_peers_count 0",
         "rabbitmq_raft_term 0",
+        "rabbitmq_raft_batches 5",
+        "rabbitmq_raft_bytes_written 20480",
+        "rabbitmq_raft_wal_files 2",
         "rabbitmq_global_stream_error_unknown_frame_total{protocol=\"stream\"} 0",
     ] {
         assert!(
@@ -330,6 +333,7 @@ fn metrics_have_rabbitmqs_names() {
             "channel_process_reductions_total",
         ),
         ("ra_metrics", "raft_mem_tables"),
+        ("ra_metrics", "raft_batches"),
         ("node_persister_metrics", "io_sync_ops_total"),
         (
             "connection_coarse_metrics",

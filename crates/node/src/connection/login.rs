@@ -27,7 +27,8 @@ impl<S: Session> Connection<S> {
             Ok(credentials) => credentials,
             Err(error) => {
                 // It names nobody: a certificate with two names, say, or a malformed response.
-                add(&env.counters().logins_failed, 1);
+                let from = self.identity.peer.remote.ip();
+                env.counters().logged_in(from, "", false);
                 tracing::warn!(
                     connection = %self.identity.name,
                     mechanism = mechanism.name(),
@@ -112,13 +113,13 @@ impl<S: Session> Connection<S> {
                 entered.map_err(NotLetIn::reason)
             }
         };
+        let from = self.identity.peer.remote.ip();
+        env.counters().logged_in(from, &user, entered.is_ok());
         match entered {
             Ok(()) => {
-                add(&env.counters().logins_succeeded, 1);
                 self.reply(now, Reply::Login(LoginOutcome::Accepted { user }));
             }
             Err(reason) => {
-                add(&env.counters().logins_failed, 1);
                 tracing::warn!(
                     connection = %self.identity.name,
                     // What a stranger sent is escaped: it must not make lines of its own.

@@ -2,7 +2,6 @@
 
 use super::News;
 use super::port::NodePort;
-use crate::counters::add;
 use crate::env::{Env, LoginFrom};
 use crate::login::{NotLetIn, credentials};
 use leveret_auth::{LoginCheck, Mechanism, Verdict};
@@ -30,7 +29,8 @@ impl<E: Env> NodePort<'_, E> {
             Ok(credentials) => credentials,
             Err(error) => {
                 // It names nobody: a certificate with two names, say, or a malformed response.
-                add(&self.env.counters().stream_logins_failed, 1);
+                let from = self.side.identity.peer.remote.ip();
+                self.env.counters().stream_logged_in(from, "", false);
                 tracing::warn!(
                     connection = %self.side.identity.name,
                     mechanism = mechanism.name(),
@@ -91,16 +91,15 @@ impl<E: Env> NodePort<'_, E> {
                 (entered.map_err(NotLetIn::reason), code)
             }
         };
-        let counters = self.env.counters();
+        let (counters, from) = (self.env.counters(), self.side.identity.peer.remote.ip());
+        counters.stream_logged_in(from, user, entered.is_ok());
         match entered {
             Ok(()) => {
-                add(&counters.stream_logins_succeeded, 1);
                 let user = user.to_owned();
                 let accepted = News::Login(LoginOutcome::Accepted { user });
                 self.side.news.push_back(accepted);
             }
             Err(reason) => {
-                add(&counters.stream_logins_failed, 1);
                 tracing::warn!(
                     connection = %self.side.identity.name,
                     // What a stranger sent is escaped: it must not make lines of its own.

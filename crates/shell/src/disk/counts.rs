@@ -79,6 +79,40 @@ pub(super) fn synced(began: Instant) {
     SYNCS.add(began, 0);
 }
 
+/// What the write-ahead log has taken since the process started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogCounts {
+    /// Batches: each was written with one call, and synced.
+    pub batches: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Files that were begun.
+    pub files: u64,
+}
+
+static LOG_BATCHES: AtomicU64 = AtomicU64::new(0);
+static LOG_BYTES: AtomicU64 = AtomicU64::new(0);
+static LOG_FILES_FULL: AtomicU64 = AtomicU64::new(0);
+
+/// What the write-ahead log of this process has taken.
+#[must_use]
+pub fn log_counts() -> LogCounts {
+    let batches = LOG_BATCHES.load(Ordering::Relaxed);
+    LogCounts {
+        batches,
+        bytes: LOG_BYTES.load(Ordering::Relaxed),
+        // Behind each one that is full another one is begun, and before them all the first.
+        files: LOG_FILES_FULL.load(Ordering::Relaxed) + u64::from(batches > 0),
+    }
+}
+
+/// The write-ahead log has taken a batch, before which, perhaps, a file was full.
+pub(crate) fn log_took(bytes: u64, is_file_full: bool) {
+    LOG_BATCHES.fetch_add(1, Ordering::Relaxed);
+    LOG_BYTES.fetch_add(bytes, Ordering::Relaxed);
+    LOG_FILES_FULL.fetch_add(u64::from(is_file_full), Ordering::Relaxed);
+}
+
 struct Tally {
     count: AtomicU64,
     bytes: AtomicU64,
@@ -126,5 +160,17 @@ mod tests {
         };
         synced(began);
         assert!(sync_slots()[SYNC_SLOTS - 1] > before[SYNC_SLOTS - 1]);
+    }
+
+    /// Others of this process may write to their logs meanwhile.
+    #[test]
+    fn batches_of_the_log_are_counted_with_their_bytes_and_the_files_they_begin() {
+        let before = log_counts();
+        log_took(4_096, false);
+        log_took(8_192, true);
+        let after = log_counts();
+        assert!(after.batches >= before.batches + 2);
+        assert!(after.bytes >= before.bytes + 12_288);
+        assert!(after.files > before.files, "{before:?}, {after:?}");
     }
 }

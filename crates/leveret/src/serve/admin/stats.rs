@@ -434,8 +434,8 @@ fn unfit_replicas(broker: &Broker) -> UnfitReplicas {
 }
 
 fn io_stats() -> IoStats {
-    use leveret_shell::disk::{SYNC_SLOT_US, io_counts, sync_slots};
-    let (counts, slots) = (io_counts(), sync_slots());
+    use leveret_shell::disk::{SYNC_SLOT_US, io_counts, log_counts, sync_slots};
+    let (counts, slots, log) = (io_counts(), sync_slots(), log_counts());
     IoStats {
         reads: counts.reads.count,
         read_bytes: counts.reads.bytes,
@@ -445,6 +445,9 @@ fn io_stats() -> IoStats {
         write_us: counts.writes.microseconds,
         syncs: counts.syncs.count,
         sync_us: counts.syncs.microseconds,
+        log_batches: log.batches,
+        log_bytes: log.bytes,
+        log_files: log.files,
         sync_slots: std::array::from_fn(|at| (SYNC_SLOT_US[at], slots[at])),
     }
 }
