@@ -4,6 +4,7 @@
 //! too.
 
 mod api;
+mod beside;
 mod fan_out;
 mod held;
 mod measure;
@@ -42,6 +43,7 @@ const PARTS: &[(&str, Part)] = &[
     ("unsettled", unsettled),
     ("fan-out", fan_out::fan_out),
     ("api-lists", api::lists),
+    ("api-beside", beside::lists),
     ("api-import", api::import),
     ("large-message", held::large_message),
     ("control-group", narrow::control_group),

@@ -17,7 +17,7 @@ use crate::cluster::Cluster;
 use crate::{http, procfs};
 
 /// All queues.
-const WHOLE: &str = "/api/queues";
+pub(super) const WHOLE: &str = "/api/queues";
 /// The first page of them.
 const PAGE: &str = "/api/queues?page=1&page_size=100";
 /// Lists that are asked for at once.
@@ -219,7 +219,7 @@ fn other_lists(kind: Kind, fast: bool) -> Result<Vec<Figure>> {
 }
 
 /// Waits until the API lists all queues: RabbitMQ's counts them some seconds later.
-fn await_listed(broker: &Broker, count: usize) -> Result<()> {
+pub(super) fn await_listed(broker: &Broker, count: usize) -> Result<()> {
     let deadline = Instant::now() + WAIT;
     loop {
         let page = http::get(broker.http, PAGE)?;
@@ -255,7 +255,7 @@ fn in_parallel(broker: &Broker, path: &str) -> Result<()> {
 }
 
 /// The 99th percentile of a publisher's ping-pong while something is done, in milliseconds.
-fn watched(broker: &Broker, what: impl FnOnce() -> Result<()>) -> Result<f64> {
+pub(super) fn watched(broker: &Broker, what: impl FnOnce() -> Result<()>) -> Result<f64> {
     let stranger = Stranger::start(broker.amqp);
     let done = what();
     let mut waits = stranger.stop()?;
