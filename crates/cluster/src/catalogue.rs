@@ -57,19 +57,23 @@ pub fn execute_in_parts<E: Env, G: DerefMut<Target = Catalogue>>(
 
 /// Which changes are followed at once, and which ones, if they are many, may be followed
 /// [`CHANGES_AT_ONCE`] at a time with others let in between: those of queues that are deleted or
-/// changed. A shard that hears of that late does as if it had happened late; and what follows for a
-/// queue is read out of the catalogue as it is by then.
+/// changed, and of exchanges that are deleted. A shard that hears of that late does as if it had
+/// happened late; what follows for a queue is read out of the catalogue as it is by then; and of an
+/// exchange that is gone is forgotten what it remembers, at the latest when another one of its name
+/// comes.
 #[must_use]
 pub fn parts<C: Borrow<Change>>(changes: impl IntoIterator<Item = C>) -> (Vec<C>, Vec<C>) {
     let changes: Vec<C> = changes.into_iter().collect();
     if changes.len() <= CHANGES_AT_ONCE {
         return (changes, Vec::new());
     }
-    let of_queues = |change: &C| {
-        let change = change.borrow();
-        matches!(change, Change::QueueDeleted(_) | Change::QueueChanged(_))
+    let may_be_late = |change: &C| {
+        matches!(
+            change.borrow(),
+            Change::QueueDeleted(_) | Change::QueueChanged(_) | Change::ExchangeDeleted { .. }
+        )
     };
-    let (later, first) = changes.into_iter().partition(of_queues);
+    let (later, first) = changes.into_iter().partition(may_be_late);
     (first, later)
 }
 

@@ -2,10 +2,11 @@
 
 use super::peers::PeerAddress;
 use super::state::Event;
-use crate::catalogue::follow;
+use crate::catalogue::{CHANGES_AT_ONCE, follow};
 use crate::env::Env;
-use leveret_metadata::{Catalogue, Change};
+use leveret_metadata::{Catalogue, Change, QueueRecord};
 use leveret_types::{Now, QueueId};
+use std::borrow::Borrow;
 use std::sync::atomic::Ordering;
 
 /// Takes note of who else is in the cluster.
@@ -32,34 +33,67 @@ pub fn follow_nodes<E: Env>(catalogue: &Catalogue, env: &E) {
     }
 }
 
-/// Puts a catalogue that has come as a whole in the place of the one that there was.
-pub(super) fn replace<E: Env>(
-    catalogue: &mut Catalogue,
+/// Puts a catalogue that has come as a whole in the place of the one that there was. Nothing may be
+/// borrowed. The node is a moment behind it: shards get new queues before it is in place, when
+/// nobody can know of them yet, and hear of those that are gone or changed after that, a part at a
+/// time. Others get at the catalogue before, between and after; but for the first time, when the
+/// queues are placed meanwhile.
+pub fn replace_catalogue<E: Env>(
     mut next: Catalogue,
+    has_placed_queues: impl Fn() -> bool,
     now: Now,
-    placed: bool,
     env: &E,
 ) {
-    next.follows(catalogue);
-    let before = std::mem::replace(catalogue, next);
-    follow_nodes(catalogue, env);
-    if !placed {
+    let is_placed = has_placed_queues();
+    if is_placed {
+        // Only the thread that does this changes the catalogue: it is the same below.
+        let new = new_queues(&env.catalogue(), &next);
+        queues_begin(new, &next, now, env);
+    }
+    let before = env.change_catalogue(|catalogue| {
+        next.follows(catalogue);
+        let before = std::mem::replace(catalogue, next);
+        follow_nodes(catalogue, env);
+        if has_placed_queues() && !is_placed {
+            queues_begin(new_queues(&before, catalogue), catalogue, now, env);
+        }
+        before
+    });
+    if !has_placed_queues() {
         return;
     }
-    for record in before.queues(None) {
-        let change = match catalogue.queue(record.id()) {
-            None => Change::QueueDeleted(Box::new(record.clone())),
-            Some(kept) if kept != record => Change::QueueChanged(record.id()),
-            Some(_) => continue,
+    let changes: Vec<Change> = {
+        let catalogue = env.catalogue();
+        let change = |record: &QueueRecord| match catalogue.queue(record.id()) {
+            None => Some(Change::QueueDeleted(Box::new(record.clone()))),
+            Some(kept) if kept != record => Some(Change::QueueChanged(record.id())),
+            Some(_) => None,
         };
-        follow(catalogue, &change, now, env);
-    }
-    let new: Vec<QueueId> = catalogue
-        .queues(None)
-        .map(leveret_metadata::QueueRecord::id)
-        .filter(|id| before.queue(*id).is_none())
-        .collect();
+        before.queues(None).filter_map(change).collect()
+    };
+    follow_in_parts(&changes, now, env);
+}
+
+/// The queues of one catalogue that another one does not have.
+fn new_queues(before: &Catalogue, next: &Catalogue) -> Vec<QueueId> {
+    let ids = next.queues(None).map(QueueRecord::id);
+    ids.filter(|id| before.queue(*id).is_none()).collect()
+}
+
+fn queues_begin<E: Env>(new: Vec<QueueId>, catalogue: &Catalogue, now: Now, env: &E) {
     for id in new {
         follow(catalogue, &Change::QueueCreated(id), now, env);
+    }
+}
+
+/// Lets the node follow changes that may be followed late, [`CHANGES_AT_ONCE`] in a borrow of the
+/// catalogue. Nothing may be borrowed.
+pub(super) fn follow_in_parts<E: Env, C: Borrow<Change>>(changes: &[C], now: Now, env: &E) {
+    for part in changes.chunks(CHANGES_AT_ONCE) {
+        env.change_catalogue(|catalogue| {
+            for change in part {
+                follow(catalogue, change.borrow(), now, env);
+            }
+        });
     }
 }

@@ -21,7 +21,8 @@ pub use store::{Recovered, found, is_on_disk, join, recover};
 
 use super::catalogue_changes::follow_nodes;
 use super::state::{CATALOGUE_GROUP, Cluster, Event, Waiter};
-use crate::catalogue::{CHANGES_AT_ONCE, follow, parts};
+use crate::catalogue::{follow, parts};
+use crate::catalogue_changes::follow_in_parts;
 use crate::env::Env;
 use crate::events::{ClusterEvent, ProposalId};
 use bytes::Bytes;
@@ -461,12 +462,8 @@ impl CatalogueGroup {
         });
         // Where a command has changed very many queues, others get at the catalogue meanwhile.
         let later = parts(changes_of(&results)).1;
-        for part in later.chunks(CHANGES_AT_ONCE).filter(|_| is_placed) {
-            env.change_catalogue(|catalogue| {
-                for change in part {
-                    follow(catalogue, change, now, env);
-                }
-            });
+        if is_placed {
+            follow_in_parts(&later, now, env);
         }
         for (proposed, result) in batch.commands.iter().zip(results) {
             if proposed.origin != self.own.0 || proposed.start != self.start {

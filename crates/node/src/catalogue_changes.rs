@@ -17,7 +17,11 @@ pub fn clients_follow<E: Env>(catalogue: &Catalogue, change: &Change, now: Now, 
             add(&env.counters().queues_deleted, 1);
             env.registry().flows().forget_queue(queue.id());
         }
-        Change::ExchangeDeleted { vhost, exchange } => {
+        // Late, perhaps: that another one of its name has come was followed before.
+        Change::ExchangeDeleted { vhost, exchange } if has_exchange(catalogue, vhost, exchange) => {
+        }
+        Change::ExchangeDeleted { vhost, exchange }
+        | Change::ExchangeCreated { vhost, exchange } => {
             env.history().forget(vhost, exchange);
             env.registry().flows().forget_exchange(vhost, exchange);
         }
@@ -50,12 +54,16 @@ pub fn clients_follow<E: Env>(catalogue: &Catalogue, change: &Change, now: Now, 
             });
         }
         Change::QueueChanged(_)
-        | Change::ExchangeCreated { .. }
         | Change::Bound { .. }
         | Change::Unbound { .. }
         | Change::UserChanged(_)
         | Change::NodesChanged => {}
     }
+}
+
+fn has_exchange(catalogue: &Catalogue, vhost: &str, exchange: &str) -> bool {
+    let vhost = catalogue.vhost(vhost);
+    vhost.is_some_and(|vhost| vhost.exchange(exchange).is_some())
 }
 
 /// Takes note of whether deliveries are to be traced.

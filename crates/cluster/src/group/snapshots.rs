@@ -2,6 +2,7 @@
 
 use super::store::state;
 use super::{CatalogueContext, CatalogueGroup, KIND_SNAPSHOT};
+use crate::catalogue_changes::replace_catalogue;
 use crate::env::Env;
 use crate::events::ProposalId;
 use crate::state::{CATALOGUE_GROUP, Cluster};
@@ -46,21 +47,13 @@ impl CatalogueGroup {
             .incoming
             .take()
             .expect("a mark is stepped in together with its snapshot");
-        env.change_catalogue(|catalogue| {
-            let config = catalogue.config().clone();
-            let restored = match Catalogue::restore(config, &bytes) {
-                Ok(restored) => restored,
-                // The leader has sent it over a link that checks what it carries.
-                Err(error) => panic!("the leader's catalogue cannot be read: {error}"),
-            };
-            crate::catalogue_changes::replace(
-                catalogue,
-                restored,
-                now,
-                cluster.has_placed_queues(),
-                env,
-            );
-        });
+        let config = env.catalogue().config().clone();
+        let restored = match Catalogue::restore(config, &bytes) {
+            Ok(restored) => restored,
+            // The leader has sent it over a link that checks what it carries.
+            Err(error) => panic!("the leader's catalogue cannot be read: {error}"),
+        };
+        replace_catalogue(restored, || cluster.has_placed_queues(), now, env);
         // Whatever this node has asked for may be in the snapshot: asking again does no harm.
         self.handed_over = 0;
         self.answer_carried_out(cluster, env);

@@ -3,8 +3,11 @@
 use crate::world::World;
 use leveret_cluster::Env;
 use leveret_cluster::catalogue::{CHANGES_AT_ONCE, SHARD, execute_in_parts, recover};
-use leveret_metadata::{Catalogue, Command, Config};
-use leveret_types::{FieldValue, NodeId};
+use leveret_cluster::replace_catalogue;
+use leveret_metadata::{Catalogue, Command, Config, Endpoint, QueueRecord};
+use leveret_node::Env as _;
+use leveret_types::message::MessageSummary;
+use leveret_types::{FieldTable, FieldValue, Message, MessageParts, NodeId, QueueId, ShardId};
 
 const QUEUES: usize = 10 * CHANGES_AT_ONCE;
 
@@ -24,6 +27,22 @@ fn carry_out(world: &World, command: &Command, look: impl Fn(&Catalogue)) -> (us
     (borrowed.len() - 2, between.max().unwrap_or(0))
 }
 
+/// A policy that changes all queues.
+fn short_queues() -> Command {
+    let definition = FieldValue::I64(7);
+    Command::PolicySet {
+        vhost: "/".to_owned(),
+        name: "short".to_owned(),
+        pattern: ".*".to_owned(),
+        definition: [("max-length".to_owned(), definition)]
+            .into_iter()
+            .collect(),
+        priority: 0,
+        apply_to: "queues".to_owned(),
+        operator: false,
+    }
+}
+
 #[test]
 fn others_are_let_in_while_all_queues_of_a_virtual_host_get_a_policy_and_go() {
     let mut world = World::new(1);
@@ -38,19 +57,7 @@ fn others_are_let_in_while_all_queues_of_a_virtual_host_get_a_policy_and_go() {
     env.with_shard(world.now, SHARD, |shard| {
         recover(&mut shard.logs, Config::default(), |_| ()).expect("a log of the catalogue");
     });
-    let definition = FieldValue::I64(7);
-    let policy = Command::PolicySet {
-        vhost: "/".to_owned(),
-        name: "short".to_owned(),
-        pattern: ".*".to_owned(),
-        definition: [("max-length".to_owned(), definition)]
-            .into_iter()
-            .collect(),
-        priority: 0,
-        apply_to: "queues".to_owned(),
-        operator: false,
-    };
-    let (let_in, borrowed) = carry_out(&world, &policy, |catalogue| {
+    let (let_in, borrowed) = carry_out(&world, &short_queues(), |catalogue| {
         let mut queues = catalogue.queues(None);
         assert!(queues.all(|queue| queue.settings().length_max == Some(7)));
     });
@@ -70,4 +77,140 @@ fn others_are_let_in_while_all_queues_of_a_virtual_host_get_a_policy_and_go() {
     world.nodes[&NodeId(1)].each_shard(world.now, |shard| {
         assert_eq!(shard.queues(), []);
     });
+}
+
+#[test]
+fn others_are_let_in_while_very_many_exchanges_go_with_the_queue_that_they_are_bound_to() {
+    let world = World::new(1);
+    let env = &world.nodes[&NodeId(1)].env;
+    let (vhost, queue) = (|| "/".to_owned(), || "q".to_owned());
+    let exchange = |name: &str, auto_delete| Command::ExchangeDeclare {
+        vhost: vhost(),
+        name: name.to_owned(),
+        kind: "x-recent-history".to_owned(),
+        durable: true,
+        auto_delete,
+        internal: false,
+        arguments: FieldTable::new(),
+    };
+    env.with_shard(world.now, SHARD, |shard| {
+        recover(&mut shard.logs, Config::default(), |_| ()).expect("a log of the catalogue");
+    });
+    let apply = |command: &Command| {
+        let mut catalogue = env.catalogue.borrow_mut();
+        let executed = execute_in_parts(&mut catalogue, world.now, command, env, |_| ());
+        executed.expect("it is carried out");
+    };
+    apply(&Command::QueueDeclare {
+        vhost: vhost(),
+        name: queue(),
+        durable: true,
+        exclusive: None,
+        auto_delete: false,
+        arguments: FieldTable::new(),
+        random: [0; 16],
+        shards: 2,
+        id: None,
+    });
+    for number in 0..QUEUES {
+        apply(&exchange(&format!("x{number}"), true));
+        apply(&Command::Bind {
+            vhost: vhost(),
+            source: format!("x{number}"),
+            destination: Endpoint::Queue(queue()),
+            routing_key: Vec::new(),
+            arguments: FieldTable::new(),
+        });
+    }
+    let parts = MessageParts {
+        properties: &[0, 0],
+        ..MessageParts::default()
+    };
+    let message = Message::from_parts(parts, MessageSummary::default());
+    let remembered = || env.history().recall("/", "x0", 0..u64::MAX).messages.len();
+    env.history().remember("/", "x0", 1, &message);
+    let delete = Command::QueueDelete {
+        vhost: vhost(),
+        name: queue(),
+        connection: None,
+        id: None,
+    };
+    let (let_in, _) = carry_out(&world, &delete, |catalogue| {
+        let vhost = catalogue.vhost("/").expect("it is there");
+        assert!(vhost.exchange("x0").is_none(), "nobody finds it any more");
+    });
+    // The queue is one of those that go.
+    assert_eq!(let_in, QUEUES / CHANGES_AT_ONCE + 1);
+    assert_eq!(remembered(), 0);
+
+    // Of one that comes while the end of the one before is not followed yet.
+    env.history().remember("/", "x0", 1, &message);
+    apply(&exchange("x0", false));
+    assert_eq!(remembered(), 0, "a new exchange remembers nothing");
+    env.history().remember("/", "x0", 1, &message);
+    let gone = leveret_metadata::Change::ExchangeDeleted {
+        vhost: "/".into(),
+        exchange: "x0".into(),
+    };
+    let catalogue = env.catalogue.borrow();
+    leveret_cluster::catalogue::follow(&catalogue, &gone, world.now, env);
+    assert_eq!(remembered(), 1, "that was the one before");
+}
+
+#[test]
+fn others_are_let_in_while_the_shards_follow_a_catalogue_that_has_come_as_a_whole() {
+    let mut world = World::new(1);
+    world.connect("a", NodeId(1));
+    world.rest();
+    for number in 0..QUEUES {
+        for kind in ["kept", "gone"] {
+            world.say("a", &format!("declare {kind}{number}"));
+        }
+        world.rest();
+    }
+    let env = &world.nodes[&NodeId(1)].env;
+    let (config, bytes) = {
+        let catalogue = env.catalogue.borrow();
+        (catalogue.config().clone(), catalogue.declared().encode())
+    };
+    let mut next = Catalogue::restore(config, &bytes).expect("a catalogue");
+    let mut commands = vec![short_queues()];
+    for number in 0..QUEUES {
+        commands.push(Command::QueueDelete {
+            vhost: "/".to_owned(),
+            name: format!("gone{number}"),
+            connection: None,
+            id: None,
+        });
+        commands.push(Command::QueueDeclare {
+            vhost: "/".to_owned(),
+            name: format!("new{number}"),
+            durable: true,
+            exclusive: None,
+            auto_delete: false,
+            arguments: FieldTable::new(),
+            random: [0; 16],
+            shards: 2,
+            id: None,
+        });
+    }
+    for command in &commands {
+        next.apply(command).expect("it is carried out");
+    }
+    env.shards_borrowed_in_change.set(0);
+    replace_catalogue(next, || true, world.now, env);
+    let borrowed = env.shards_borrowed_in_change.get();
+    assert!(borrowed <= CHANGES_AT_ONCE as u64, "{borrowed}");
+    let mut found: Vec<QueueId> = Vec::new();
+    for shard in 0..env.shard_count() {
+        env.with_shard(world.now, ShardId(shard), |shard| {
+            found.extend(shard.queues());
+        });
+    }
+    let catalogue = env.catalogue.borrow();
+    let mut known: Vec<QueueId> = catalogue.queues(None).map(QueueRecord::id).collect();
+    found.sort_unstable();
+    known.sort_unstable();
+    assert_eq!(known.len(), 2 * QUEUES);
+    assert_eq!(found, known);
 }

@@ -37,6 +37,8 @@ pub struct NodeEnv {
     pub(super) shards: Vec<RefCell<Shard>>,
     /// How often shards were borrowed, all together.
     pub shards_borrowed: Cell<u64>,
+    /// How often at most while the catalogue was borrowed once to change it.
+    pub shards_borrowed_in_change: Cell<u64>,
     /// How often the catalogue was borrowed.
     pub catalogues_borrowed: Cell<u64>,
     pub(super) durable: Vec<Cell<u64>>,
@@ -90,6 +92,7 @@ impl NodeEnv {
             durable: durable.map(Cell::new).collect(),
             shards: shards.into_iter().map(RefCell::new).collect(),
             shards_borrowed: Cell::new(0),
+            shards_borrowed_in_change: Cell::new(0),
             catalogues_borrowed: Cell::new(0),
             catalogue: RefCell::new(catalogue),
             posts: RefCell::default(),
@@ -270,7 +273,12 @@ impl leveret_cluster::Env for NodeEnv {
     fn wake_cluster(&self) {}
 
     fn change_catalogue<R>(&self, work: impl FnOnce(&mut Catalogue) -> R) -> R {
-        work(&mut self.catalogue.borrow_mut())
+        let before = self.shards_borrowed.get();
+        let result = work(&mut self.catalogue.borrow_mut());
+        let borrowed = self.shards_borrowed.get() - before;
+        self.shards_borrowed_in_change
+            .update(|most| most.max(borrowed));
+        result
     }
 
     fn post_peer(&self, to: NodeId, frame: PeerFrame) {
