@@ -127,7 +127,8 @@ pub fn by_source(call: &Call<'_>) -> Answer {
     rows(at(call, own_sources, &Question::AuthSources)?)
 }
 
-/// `PUT /api/auth/attempts/{node}/source`, `{"tracked": true}`: they are counted by source from now on, or no more.
+/// `PUT /api/auth/attempts/{node}/source`, `{"tracked": true}`: they are counted by source from now
+/// on, or no more.
 pub fn track_sources(call: &Call<'_>) -> Answer {
     call.body()?.required("tracked")?;
     let tracked = call.body()?.flag_or("tracked", true)?;

@@ -95,8 +95,8 @@ pub(super) fn of_ra(page: &mut Page) {
     }
 }
 
-/// What the node's log has taken, which the replicas of all queues share, as in RabbitMQ. Here other
-/// queues share it too.
+/// What the node's log has taken, which the replicas of all queues share, as in RabbitMQ. Here
+/// other queues share it too.
 pub(super) fn of_log(page: &mut Page, io: &IoStats) {
     for (name, help, value) in [
         (

@@ -1,7 +1,23 @@
 //! What a fake knows of the one client that every fake has: its channel and its consumer.
 
 use super::*;
+use leveret_auth::LoginProtocol;
 use leveret_metadata::{BindingDefinition, Json, VhostDefinition};
+
+/// Somebody has logged in over HTTP, or not.
+pub fn note(sources: &LoginSources, login: Login<'_>, is_let_in: bool) {
+    sources.note(LoginProtocol::Http, login.from, login.user, is_let_in);
+}
+
+/// What the log of every fake has taken.
+pub fn io() -> IoStats {
+    IoStats {
+        log_batches: 5,
+        log_bytes: 20_480,
+        log_files: 2,
+        ..IoStats::default()
+    }
+}
 
 pub fn known_channel() -> ChannelStats {
     ChannelStats {

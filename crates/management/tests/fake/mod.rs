@@ -13,7 +13,7 @@ use cluster::Member;
 use gate::Gate;
 use kept::{Imported, KeptBack};
 use known::*;
-use leveret_auth::{Access, LoginProtocol, LoginSources};
+use leveret_auth::{Access, LoginSources};
 use leveret_management::api::*;
 use leveret_management::cluster::{ClusterChange, ClusterNode, ClusterView};
 use leveret_management::directory::*;
@@ -101,9 +101,8 @@ pub struct Fake {
     pub other_user: Mutex<Option<(String, Option<User>)>>,
     /// Whether nobody has permissions in any virtual host.
     pub has_no_permissions: AtomicBool,
-    /// Logins by where they come from.
+    /// Logins by where they come from, and those with the password "slow", which wait.
     pub login_sources: LoginSources,
-    /// Logins with the password "slow", which wait.
     pub logins: Mutex<Vec<LoginAnswer>>,
     /// How long confirms over AMQP and over the stream protocol took, acknowledgements, and first
     /// deliveries.
@@ -281,8 +280,7 @@ impl Fake {
 impl Running for Fake {
     fn authenticate(&self, login: Login<'_>, answer: LoginAnswer) {
         let right = USERS.contains(&login.user) && login.user == login.password;
-        let sources = &self.login_sources;
-        sources.note(LoginProtocol::Http, login.from, login.user, right);
+        note(&self.login_sources, login, right);
         match login.password {
             "slow" => self.logins.lock().expect("logins").push(answer),
             _ if right => answer.tell(LoginVerdict::Right),
@@ -293,7 +291,6 @@ impl Running for Fake {
     fn login_sources(&self) -> &LoginSources {
         &self.login_sources
     }
-
     fn is_familiar(&self, _: IpAddr) -> bool {
         self.is_familiar.load(Relaxed)
     }
@@ -326,12 +323,7 @@ impl Running for Fake {
                 address: "127.0.0.1:5672".parse().unwrap(),
             }],
             serving: !*self.stopped.lock().unwrap(),
-            io: IoStats {
-                log_batches: 5,
-                log_bytes: 20_480,
-                log_files: 2,
-                ..IoStats::default()
-            },
+            io: io(),
             certificates: vec![("/c.pem".into(), 0)],
             ..NodeStats::default()
         }
