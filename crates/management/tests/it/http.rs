@@ -417,10 +417,16 @@ fn messages_are_got_and_published() {
     assert_eq!(got[0]["properties"]["delivery_mode"], 2);
     assert_eq!(got[1]["payload_encoding"], "base64");
     assert_eq!(got[1]["payload"], "/wA=");
-    assert_eq!(api.asked(), ["get q Get { count: 2, then: Accept }"]);
+    assert_eq!(
+        api.asked(),
+        ["get q Get { count: 2, shown: 3, bytes: 10000000, then: Accept }"]
+    );
     let most = r#"{"count":10000,"ackmode":"ack_requeue_true"}"#;
+    let all = usize::MAX;
+    let all_of_each =
+        format!("get q Get {{ count: 10000, shown: {all}, bytes: 10000000, then: Requeue }}");
     api.admin("POST", "/api/queues/%2F/q/get", most).json();
-    assert_eq!(api.asked(), ["get q Get { count: 10000, then: Requeue }"]);
+    assert_eq!(api.asked(), [all_of_each.as_str()]);
     let body = r#"{"properties":{"headers":{"a":1}},"routing_key":"q","payload":"aGk=","payload_encoding":"base64"}"#;
     let published = api.admin("POST", "/api/exchanges/%2F/amq.default/publish", body);
     assert_eq!(published.json(), json!({"routed": true}));
@@ -625,7 +631,7 @@ fn health_checks_answer_200_or_503() {
 fn the_aliveness_test_declares_publishes_and_gets() {
     let api = start();
     assert_eq!(api.get("/api/aliveness-test/%2F"), json!({"status": "ok"}));
-    let asked = api.asked();
+    let (asked, all) = (api.asked(), usize::MAX);
     assert_eq!(asked.len(), 3, "{asked:?}");
     assert!(asked[0].contains("DeclareQueue"), "{asked:?}");
     assert!(
@@ -634,7 +640,7 @@ fn the_aliveness_test_declares_publishes_and_gets() {
     );
     assert_eq!(
         asked[2],
-        "get aliveness-test Get { count: 1, then: Accept }"
+        format!("get aliveness-test Get {{ count: 1, shown: {all}, bytes: {all}, then: Accept }}")
     );
 }
 

@@ -78,6 +78,11 @@ pub struct NodeEnv {
 }
 
 impl NodeEnv {
+    /// Pieces of work that were handed over and wait for their turn.
+    pub fn deferred_count(&self) -> usize {
+        self.deferred.borrow().len()
+    }
+
     /// The environment of a node that has these shards, and this catalogue so far.
     pub(super) fn new(
         node: NodeId,
