@@ -229,7 +229,7 @@ fn what_was_refused_is_counted_apart_from_what_was_confirmed() {
         answered => 0 confirmed, 0 refused
         rejected 1 3 => 1<nack 3
         answered => 0 confirmed, 1 refused
-        durable 0 1 => 1<ack 2 multiple
+        durable 0 1 => 1<ack 1; 1<ack 2
         answered => 2 confirmed, 0 refused
         answered => 0 confirmed, 0 refused
         ",

@@ -518,7 +518,8 @@ fn what_is_kept_for_a_leader_goes_as_far_as_there_is_room_and_what_is_behind_it_
          2 committed 0 => to 2: 1: m1 & m2
          publish 1
          2 committed 1 => committed 1
-         room 2 100000 => to 2: 3: m3 & m4 & m5 & m6, to 2: count 1, to 2: 7: m7
+         room 2 100000 => to 2: 3: m3 & m4 & m5
+         room 2 100000 => to 2: 6: m6, to 2: count 1, to 2: 7: m7
          2 committed 7 => committed 7",
     );
     // Another leader is told all that has no answer, by the room on the way there.
