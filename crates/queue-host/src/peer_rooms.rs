@@ -135,6 +135,14 @@ impl PeerRooms {
         is_there
     }
 
+    /// What was taken is not sent yet: room for so many bytes to a node is for others meanwhile.
+    pub(crate) fn give_back(&mut self, peer: NodeId, bytes: usize) {
+        let share = self.share;
+        if let Some(room) = self.room(peer) {
+            room.left = room.left.saturating_add(bytes).min(share);
+        }
+    }
+
     /// There is room for so many bytes to a node.
     pub(crate) fn give(&mut self, peer: NodeId, bytes: usize) {
         let share = self.share;
@@ -240,6 +248,16 @@ mod tests {
             assert!(!rooms.take(PEER, 1, who), "its turn is over");
             rooms.end_turn(PEER);
         }
+    }
+
+    #[test]
+    fn what_is_given_back_is_there_for_others_and_no_more_than_there_was() {
+        let mut rooms = bounded(100);
+        assert!(rooms.take(PEER, 90, operations(1)));
+        rooms.give_back(PEER, 90);
+        assert!(rooms.take(PEER, 100, operations(2)));
+        rooms.give_back(PEER, 1_000);
+        assert!(!rooms.take(PEER, 101, operations(3)));
     }
 
     #[test]

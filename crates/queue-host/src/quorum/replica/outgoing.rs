@@ -30,8 +30,6 @@ pub(super) struct Parked {
     /// is: what has been read is not held until all is there.
     partial: Vec<u8>,
     read: usize,
-    /// Whether it has room on its way.
-    has_room: bool,
 }
 
 /// Bytes that all replicas of a shard keep at hand for sending.
@@ -165,19 +163,25 @@ impl Parked {
             referring: None,
             partial: Vec::new(),
             read: 0,
-            has_room: false,
         }
     }
 
-    /// Takes the room on its way, for the entries with what lies behind them, unless it has it.
-    fn take_room(&mut self, peer_rooms: &mut PeerRooms, queue: QueueId) -> bool {
+    /// Its entries with what lies behind them, in bytes.
+    fn weight(&self) -> usize {
         let entries = self.message.entries().iter();
         let weight: u64 = entries.map(|entry| header::weigh(&entry.data)).sum();
-        let bytes = usize::try_from(weight).unwrap_or(usize::MAX);
-        let to = self.message.to.node();
-        self.has_room =
-            self.has_room || bytes == 0 || peer_rooms.take(to, bytes, Waiter::Entries(queue));
-        self.has_room
+        usize::try_from(weight).unwrap_or(usize::MAX)
+    }
+
+    /// Takes the room on its way; whether there is so much.
+    fn take_room(&self, peer_rooms: &mut PeerRooms, queue: QueueId) -> bool {
+        let (bytes, to) = (self.weight(), self.message.to.node());
+        bytes == 0 || peer_rooms.take(to, bytes, Waiter::Entries(queue))
+    }
+
+    /// Gives that room back: others may send while something is read for this one.
+    fn give_room_back(&self, peer_rooms: &mut PeerRooms) {
+        peer_rooms.give_back(self.message.to.node(), self.weight());
     }
 
     /// Reads what lies behind the next entry; false while that is under way.
@@ -252,6 +256,7 @@ impl Replica {
         }
         while parked.entries < parked.message.entries().len() {
             if !parked.build(&self.outgoing, context.logs, self.id) {
+                parked.give_room_back(context.peer_rooms);
                 return false;
             }
         }
