@@ -5,6 +5,7 @@
 //! from a thread that may be blocked. All counters count from the node's start and never go back;
 //! rates are this crate's affair.
 
+pub(crate) mod messages;
 mod stats;
 
 use crate::cluster::view::{ClusterChange, ClusterView};
@@ -21,6 +22,7 @@ pub use crate::streams::stats::{
 };
 use leveret_auth::{Access, LoginSources};
 use leveret_types::{ConnectionId, FieldTable, NodeId, ProtocolError, QueueId};
+pub use messages::{Got, LookedAt};
 use serde_json::Value;
 pub use stats::{
     BrokerStats, ChannelStats, Churn, ConnectionStats, ConsumerStats, DamagedQueue, Descriptors,
@@ -161,36 +163,6 @@ pub enum AfterGet {
     Requeue,
     /// It is rejected: dropped or dead-lettered.
     Reject,
-}
-
-/// A message that was got.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Got {
-    /// The exchange it was published to.
-    pub exchange: String,
-    /// Its routing key.
-    pub routing_key: String,
-    /// Whether it was delivered before.
-    pub redelivered: bool,
-    /// Messages that wait behind it.
-    pub remaining: u64,
-    /// Properties by RabbitMQ's names.
-    pub properties: FieldTable,
-    /// Body, or as much of it as was wanted.
-    pub payload: Vec<u8>,
-    /// Bytes of the whole body.
-    pub body_bytes: usize,
-}
-
-/// A message that was looked at.
-#[derive(Clone, Debug, PartialEq)]
-pub struct LookedAt {
-    /// What tells it from others: the same for the same exchange, key, properties and body.
-    pub fingerprint: u64,
-    /// When the broker took it, in milliseconds since the Unix epoch.
-    pub taken_ms: u64,
-    /// The message.
-    pub message: Got,
 }
 
 /// A level of memory or of disk.

@@ -1,6 +1,6 @@
 //! Messages that clients hold, as a node tells of them.
 
-use crate::api::LookedAt;
+use crate::api::messages::LookedAt;
 use serde::{Deserialize, Serialize};
 
 /// Where a message is that a client holds: who holds it for the queue, the queue's priority log,

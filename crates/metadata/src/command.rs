@@ -450,9 +450,9 @@ impl Command {
     }
 }
 
-/// Depth of CBOR that is read: a table in a table is three levels of it (a variant, a list, a pair),
-/// and no deeper tables are taken from clients and definitions than [`DEFINITIONS_DEPTH_MAX`]. What
-/// is around them has fewer levels than the fourth of each.
+/// Depth of CBOR that is read: a table in a table is three levels of it (a variant, a list, a
+/// pair), and no deeper tables are taken from clients and definitions than
+/// [`DEFINITIONS_DEPTH_MAX`]. What is around them has fewer levels than the fourth of each.
 const CBOR_DEPTH_MAX: usize = 4 * DEFINITIONS_DEPTH_MAX;
 
 fn check_size(bytes: &[u8]) -> Result<(), CatalogueError> {

@@ -1,7 +1,7 @@
 //! Which arguments are the same: what tells bindings of one source, destination and key apart.
 
-use crate::headers::firsts_of_names;
 use leveret_types::{FieldTable, FieldValue};
+use smallvec::SmallVec;
 use std::hash::{Hash, Hasher};
 
 /// Arguments in the order of their names, the first of several of one name kept: the form in which
@@ -58,4 +58,14 @@ fn same_value(a: &FieldValue, b: &FieldValue) -> bool {
         (FieldValue::Table(a), FieldValue::Table(b)) => same_table(a, b),
         _ => a == b,
     }
+}
+
+/// Entries in the order of their names, the first of several of one name kept.
+pub(crate) fn firsts_of_names<N: Ord, V>(
+    mut entries: SmallVec<[(N, V); 16]>,
+) -> SmallVec<[(N, V); 16]> {
+    // A stable order leaves the first of a name first.
+    entries.sort_by(|a, b| a.0.cmp(&b.0));
+    entries.dedup_by(|later, first| later.0 == first.0);
+    entries
 }

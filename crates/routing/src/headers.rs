@@ -1,6 +1,7 @@
 //! The headers exchange's comparison of a binding's arguments with a message's headers.
 
 use crate::BindError;
+use crate::arguments::firsts_of_names;
 use crate::work;
 use leveret_types::{FieldTable, FieldValue};
 use smallvec::SmallVec;
@@ -135,16 +136,6 @@ pub(crate) fn work_of(value: &FieldValue) -> usize {
         _ => 0,
     };
     work::HEADER + below
-}
-
-/// Entries in the order of their names, the first of several of one name kept.
-pub(crate) fn firsts_of_names<N: Ord, V>(
-    mut entries: SmallVec<[(N, V); 16]>,
-) -> SmallVec<[(N, V); 16]> {
-    // A stable order leaves the first of a name first.
-    entries.sort_by(|a, b| a.0.cmp(&b.0));
-    entries.dedup_by(|later, first| later.0 == first.0);
-    entries
 }
 
 /// Whether a header has the value that a binding wants. A wanted value of type void asks for

@@ -260,8 +260,7 @@ impl Node {
             admission: config.admission,
         }));
 
-        let (rolled, rolled_files) = channel();
-        let (prepared, prepared_files) = channel();
+        let ((rolled, rolled_files), (prepared, prepared_files)) = (channel(), channel());
         let first_files = recovered.wal.files_with_room();
         let first_rolled = rolled.clone();
         let wal = WalThread::new(Arc::clone(&broker), recovered.wal, rolled, prepared_files);

@@ -132,8 +132,8 @@ fn answers_are_merged_as_far_as_they_may_be() {
     }
 }
 
-/// What a client makes of the answers. One that takes `multiple` for all that is before it, even for
-/// what has its answer, must hear the same.
+/// What a client makes of the answers. One that takes `multiple` for all that is before it, even
+/// for what has its answer, must hear the same.
 fn client_reads(
     unanswered: &mut BTreeMap<u64, ()>,
     heard: &BTreeMap<u64, bool>,

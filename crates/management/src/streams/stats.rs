@@ -1,7 +1,7 @@
 //! What a node tells of streams: their publishers and consumers, what they keep by name, and the
 //! messages that an operator looks at.
 
-use crate::api::Got;
+use crate::api::messages::Got;
 use leveret_types::{ConnectionId, QueueId};
 
 /// A publisher of the stream protocol.

@@ -17,6 +17,7 @@ mod entry_payload;
 mod fuzz;
 mod header;
 mod host;
+mod kept_together;
 mod leader;
 mod leadership;
 mod members;

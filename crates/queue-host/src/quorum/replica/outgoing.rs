@@ -1,8 +1,9 @@
 //! A member sends to the others: messages of the group, and behind their entries the messages of
-//! the queue, out of what it keeps to that end or out of the log, as far as there is room on the way
-//! to them.
+//! the queue, out of what it keeps to that end or out of the log, as far as there is room on the
+//! way to them.
 
 use super::entry_payload::{self, EntryPayload};
+use super::kept_together::KeptTogether;
 use super::{Replica, ShardContext, header};
 use crate::peer_rooms::{PeerRooms, Waiter};
 use crate::quorum::protocol::Origin;
@@ -10,12 +11,10 @@ use crate::shard::log_of;
 use bytes::Bytes;
 use leveret_replication::Message;
 use leveret_storage::{Read, ShardLogs};
-use leveret_types::limits::{QUORUM_SENT_BYTES, QUORUM_SENT_NODE_BYTES};
+use leveret_types::limits::QUORUM_SENT_BYTES;
 use leveret_types::{NodeId, QueueId};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A message that waits for room on its way, or until what lies behind its entries has been read.
 #[derive(Debug)]
@@ -30,33 +29,6 @@ pub(super) struct Parked {
     /// is: what has been read is not held until all is there.
     partial: Vec<u8>,
     read: usize,
-}
-
-/// Bytes that all replicas of a shard keep at hand for sending.
-#[derive(Clone, Debug)]
-pub(super) struct KeptTogether {
-    bytes: Arc<AtomicUsize>,
-    max: usize,
-}
-
-impl KeptTogether {
-    /// Those of one of `shards` of a node.
-    pub(super) fn of_shard(shards: u16) -> Self {
-        Self {
-            bytes: Arc::default(),
-            max: QUORUM_SENT_NODE_BYTES / usize::from(shards.max(1)),
-        }
-    }
-
-    // Who shares it is in one shard: nobody else changes it meanwhile.
-    fn change(&self, from: usize, to: usize) {
-        let bytes = self.bytes.load(Ordering::Relaxed) - from + to;
-        self.bytes.store(bytes, Ordering::Relaxed);
-    }
-
-    fn is_exceeded(&self) -> bool {
-        self.bytes.load(Ordering::Relaxed) > self.max
-    }
 }
 
 /// What is kept for sending.
@@ -312,6 +284,8 @@ impl Replica {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use leveret_types::limits::QUORUM_SENT_NODE_BYTES;
+    use std::sync::atomic::Ordering;
 
     fn payload(bytes: usize) -> EntryPayload {
         EntryPayload {

@@ -1,7 +1,7 @@
 //! States of queues on their way between members: what is known of each, and how many there may be.
 
 use super::applied_state::Applied;
-use super::outgoing::KeptTogether;
+use super::kept_together::KeptTogether;
 use super::wire::put;
 use crate::shard::log_of;
 use leveret_replication::Message;
