@@ -1,7 +1,7 @@
 //! A node from start to end: the store opened, the threads started, and all of it ended in order.
 
 use crate::admission::AdmissionLimits;
-use crate::broker::{Broker, BrokerParts};
+use crate::broker::{Broker, BrokerParts, first_moment};
 use crate::cluster::{self, ClusterConfig, ClusterError, Links, PrepareError};
 use crate::disk::RealDisk;
 use crate::found_streams;
@@ -18,6 +18,7 @@ use crate::thread_event::{Portion, ThreadEvent};
 use crate::timers_and_alarms::{TimersAndAlarms, Watermarks};
 use crate::tls::{TlsError, TlsFiles};
 use crate::wal_thread::WalThread;
+use leveret_cluster::catalogue::place_queues;
 use leveret_cluster::{BorrowedShard, Env as _};
 use leveret_cluster::{Cluster, group};
 use leveret_metadata::{CatalogueError, Command};
@@ -235,19 +236,12 @@ impl Node {
             None => (catalogue, Links::none(), None, None),
         };
         let mut shards = make_shards(recovered.shards, links.node, cluster.as_ref());
-
         let (polls, inboxes) = inboxes(config.io_threads)?;
         let (reads, read_requests) = channel();
-        let now = crate::broker::first_moment();
+        let now = first_moment();
         if cluster.is_none() {
             let mut all: Vec<&mut Shard> = shards.iter_mut().collect();
-            leveret_cluster::catalogue::place_queues(
-                &catalogue,
-                &mut all,
-                &recovered.logs,
-                now,
-                |_| {},
-            );
+            place_queues(&catalogue, &mut all, &recovered.logs, now, |_| {});
         }
         let broker = Arc::new(Broker::new(BrokerParts {
             settings,

@@ -121,12 +121,12 @@ fn attempts_path(node: &str, by_source: bool) -> String {
 }
 
 pub fn track_login_sources(context: &Context<'_>) -> Result<Output> {
-    context.banner("Enabling authentication attempt source tracking ...".to_owned());
+    context.banner("Enabling authentication attempt source tracking ...");
     set_tracking(context, true)
 }
 
 pub fn track_no_login_sources(context: &Context<'_>) -> Result<Output> {
-    context.banner("Disabling authentication attempt source tracking ...".to_owned());
+    context.banner("Disabling authentication attempt source tracking ...");
     set_tracking(context, false)
 }
 

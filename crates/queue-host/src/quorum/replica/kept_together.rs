@@ -20,8 +20,8 @@ impl KeptTogether {
         }
     }
 
-    /// One of them keeps so many bytes, and kept so many. Who shares it is in one shard: nobody else
-    /// changes it meanwhile.
+    /// One of them keeps so many bytes, and kept so many. Who shares it is in one shard: nobody
+    /// else changes it meanwhile.
     pub(super) fn change(&self, from: usize, to: usize) {
         let bytes = self.bytes.load(Ordering::Relaxed) - from + to;
         self.bytes.store(bytes, Ordering::Relaxed);
