@@ -237,8 +237,7 @@ impl Node {
         };
         let mut shards = make_shards(recovered.shards, links.node, cluster.as_ref());
         let (polls, inboxes) = inboxes(config.io_threads)?;
-        let (reads, read_requests) = channel();
-        let now = first_moment();
+        let ((reads, read_requests), now) = (channel(), first_moment());
         if cluster.is_none() {
             let mut all: Vec<&mut Shard> = shards.iter_mut().collect();
             place_queues(&catalogue, &mut all, &recovered.logs, now, |_| {});
@@ -253,7 +252,6 @@ impl Node {
             cluster,
             admission: config.admission,
         }));
-
         let ((rolled, rolled_files), (prepared, prepared_files)) = (channel(), channel());
         let first_files = recovered.wal.files_with_room();
         let first_rolled = rolled.clone();
