@@ -65,8 +65,12 @@ fn encode(counts: &LimitedCounts) -> Value {
 
 fn decode(bytes: &[u8]) -> Option<LimitedCounts> {
     let told: Map<String, Value> = serde_json::from_slice(bytes).ok()?;
+    // What is empty is left out of answers.
     let counts = |of: &str| -> Option<HashMap<String, usize>> {
-        let counts = told.get(of)?.as_object()?.iter();
+        let Some(told) = told.get(of) else {
+            return Some(HashMap::new());
+        };
+        let counts = told.as_object()?.iter();
         let counts = counts.map(|(name, count)| {
             let count = usize::try_from(count.as_u64()?).ok()?;
             Some((name.clone(), count))
@@ -127,11 +131,12 @@ mod tests {
             let told = encode(&counts).to_string();
             assert_eq!(decode(told.as_bytes()), Some(counts));
         }
+        assert_eq!(decode(b"{}"), Some(LimitedCounts::default()));
         for bytes in [
             "",
             "null",
             "[]",
-            "{}",
+            r#"{"connections_of_user":[]}"#,
             r#"{"connections_of_user":{"a":-1}}"#,
         ] {
             assert_eq!(decode(bytes.as_bytes()), None, "{bytes}");

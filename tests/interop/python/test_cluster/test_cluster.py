@@ -98,6 +98,29 @@ def test_a_stream_that_is_led_does_not_count_as_a_queue_without_a_leader(nodes):
     interop.until(lambda: leading() == (0, before - 1), what="the deletion of one that is led")
 
 
+def test_limits_of_a_virtual_host_hold_for_all_nodes_together(nodes):
+    vhost = interop.unique("limited")
+    interop.http("PUT", f"/api/vhosts/{vhost}")
+    interop.http("PUT", f"/api/vhost-limits/{vhost}/max-connections", {"value": 2})
+    interop.until(lambda: nodes.ctl(2, "list_vhost_limits", "-p", vhost).count("max-connections"))
+    first, _ = nodes.connect(0, vhost), nodes.connect(1, vhost)
+
+    def is_refused():
+        try:
+            nodes.connect(2, vhost).close()
+        except pika.exceptions.ConnectionClosedByBroker as closed:
+            assert closed.reply_code == 530
+            return True
+        return False
+
+    interop.until(is_refused, what="the third node to know of the connections at the others")
+    # Who comes when another has gone is let in at once, wherever that was.
+    for node in (2, 0, 1):
+        first.close()
+        first = nodes.connect(node, vhost)
+    interop.http("DELETE", f"/api/vhosts/{vhost}")
+
+
 def test_a_consumer_that_goes_gives_back_what_it_held_elsewhere(nodes, arguments):
     queue = interop.unique()
     publisher = nodes.channel(0)
