@@ -108,8 +108,8 @@ def test_limits_of_a_virtual_host_hold_for_all_nodes_together(nodes):
     def is_refused():
         try:
             nodes.connect(2, vhost).close()
-        except pika.exceptions.ConnectionClosedByBroker as closed:
-            assert closed.reply_code == 530
+        except pika.exceptions.ProbableAccessDeniedError as refused:
+            assert "connection limit (2) is reached" in str(refused)
             return True
         return False
 
