@@ -88,7 +88,10 @@ impl<S: Session> Connection<S> {
     /// the client has too much to take. Answers how many there were.
     pub(super) fn process<E: Env>(&mut self, now: Now, env: &E) -> usize {
         let mut count = 0;
-        if !self.waits_for_turn() {
+        if !self.has_requests() {
+            // A message is delivered, most of the time: no turn is begun for that.
+            (self.turn.is_over, self.turn.awaits_output) = (false, false);
+        } else if !self.waits_for_turn() {
             let output_max = env.registry().socket_outputs().bytes_max_each();
             let work;
             (count, work) = self.carry_out((TURN_WORK_MAX, output_max), now, env);
