@@ -17,6 +17,8 @@ use std::time::{Duration, Instant};
 
 /// How often the others are asked, unless somebody waits for it.
 const EVERY: Duration = Duration::from_millis(500);
+/// How long they are left in peace in any case: many may wait, one after the other.
+const APART: Duration = Duration::from_millis(50);
 /// How long what a node told counts that says nothing more though it is up.
 const TOLD_FOR: Duration = Duration::from_secs(30);
 
@@ -47,6 +49,8 @@ fn follow(broker: &Weak<Broker>) {
         for connection in awaiting {
             broker.tell(connection, ClusterEvent::CountsRenewed);
         }
+        drop(broker);
+        std::thread::sleep(APART);
     }
 }
 
