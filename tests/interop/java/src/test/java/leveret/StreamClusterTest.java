@@ -11,6 +11,7 @@ import com.rabbitmq.client.DefaultConsumer;
 import com.rabbitmq.client.Envelope;
 import com.rabbitmq.stream.BackOffDelayPolicy;
 import com.rabbitmq.stream.ConfirmationHandler;
+import com.rabbitmq.stream.Consumer;
 import com.rabbitmq.stream.ConsumerBuilder;
 import com.rabbitmq.stream.Environment;
 import com.rabbitmq.stream.Message;
@@ -104,12 +105,13 @@ class StreamClusterTest {
     try (Environment environment = environment()) {
       environment.streamCreator().stream(stream).create();
       Producer producer = environment.producerBuilder().stream(stream).build();
-      environment.consumerBuilder().stream(stream)
-          .offset(OffsetSpecification.first())
-          .messageHandler(
-              (context, message) ->
-                  read.add(new String(message.getBodyAsBinary(), StandardCharsets.UTF_8)))
-          .build();
+      Consumer consumer =
+          environment.consumerBuilder().stream(stream)
+              .offset(OffsetSpecification.first())
+              .messageHandler(
+                  (context, message) ->
+                      read.add(new String(message.getBodyAsBinary(), StandardCharsets.UTF_8)))
+              .build();
       AtomicBoolean stopped = new AtomicBoolean();
       Thread publishing =
           new Thread(
@@ -145,6 +147,9 @@ class StreamClusterTest {
       until(() -> missing(confirmed, read).isEmpty(), "all that was confirmed");
       assertEquals(Set.of(), missing(confirmed, overAmqp(stream, confirmed)));
       producer.close();
+      // Not after the deletion: the client awaits the answer with a lock held that it needs to hear
+      // that the stream has gone.
+      consumer.close();
       environment.deleteStream(stream);
     }
   }
