@@ -1,11 +1,7 @@
 //! The catalogue's group: the log that all nodes of a cluster apply to their catalogues.
 //!
-//! ```text
-//! frames for queue 0
-//!   0  a replication::Message
-//!   1  metadata::Proposed commands, for the leader
-//!   2  a catalogue's snapshot, then the replication::Message that says so; its length u32 first
-//! ```
+//! Members tell each other messages of the group, commands for the leader, and catalogues in pieces
+//! ([`transfer`]); see [`crate::frame_kinds`].
 //!
 //! Invariant: a node answers for a command when its own catalogue has carried it out; that is after
 //! a majority has it on disk.
@@ -14,6 +10,7 @@ mod machine;
 mod snapshots;
 mod state;
 mod store;
+mod transfer;
 
 pub(super) use machine::CatalogueContext;
 pub(super) use state::CatalogueGroup;
@@ -25,6 +22,7 @@ use crate::catalogue::{follow, parts};
 use crate::catalogue_changes::follow_in_parts;
 use crate::env::Env;
 use crate::events::{ClusterEvent, ProposalId};
+use crate::frame_kinds;
 use bytes::Bytes;
 use leveret_metadata::{
     Batch, CatalogueError, Change, Command, Outcome, Proposed, decode_proposed, encode_proposed,
@@ -38,9 +36,6 @@ use leveret_types::{NodeId, Now, ReplicaId};
 use state::Waiting;
 use store::replica_of;
 
-const KIND_RAFT: u8 = 0;
-const KIND_PROPOSED: u8 = 1;
-const KIND_SNAPSHOT: u8 = 2;
 /// Bytes of commands that one entry carries; a larger command has one of its own.
 const BATCH_BYTES: usize = 256 * 1024;
 /// Entries that may wait for a majority while more commands gather.
@@ -83,6 +78,7 @@ impl CatalogueGroup {
             }
             Event::PeerDown(peer) => {
                 self.uptimes.end(peer);
+                self.end_transfers(peer);
                 self.group.peer_down(peer);
             }
             Event::Transfer(to) => {
@@ -105,15 +101,16 @@ impl CatalogueGroup {
         };
         let payload = frame.slice(1..);
         let taken = match kind {
-            KIND_RAFT => self.receive_message(context, from, &payload),
-            KIND_PROPOSED => match decode_proposed(&payload) {
+            frame_kinds::RAFT => self.receive_message(context, from, &payload),
+            frame_kinds::PROPOSED => match decode_proposed(&payload) {
                 Ok(commands) => {
                     self.gathered.extend(commands);
                     Ok(())
                 }
                 Err(error) => Err(error.to_string()),
             },
-            KIND_SNAPSHOT => self.receive_snapshot(context, from, &payload),
+            frame_kinds::PIECE => self.receive_piece(context, from, &payload),
+            frame_kinds::PIECE_CAME => self.piece_came(context.now, from, &payload),
             other => Err(format!("unknown kind {other}")),
         };
         if let Err(why) = taken {
@@ -147,22 +144,6 @@ impl CatalogueGroup {
         }
     }
 
-    fn receive_snapshot<E: Env>(
-        &mut self,
-        context: &CatalogueContext<'_, E>,
-        from: NodeId,
-        payload: &Bytes,
-    ) -> Result<(), String> {
-        let short = || "it is too short".to_owned();
-        let length = payload.first_chunk::<4>().ok_or_else(short)?;
-        let end = (u32::from_be_bytes(*length) as usize).saturating_add(4);
-        if end > payload.len() {
-            return Err(short());
-        }
-        self.incoming = Some(payload.slice(4..end));
-        self.receive_message(context, from, &payload.slice(end..))
-    }
-
     /// Hands the catalogue to the voter that is up, may lead, and is furthest.
     pub(super) fn hand_over_leadership(&mut self, may_lead: impl Fn(NodeId) -> bool) {
         let to = self.group.heir(|member| may_lead(member.node()));
@@ -194,6 +175,7 @@ impl CatalogueGroup {
             self.group.tick();
             drive(self, context);
         }
+        self.send_pieces(now, env);
         self.expire(now, cluster, env);
         let stayed_ms = self.uptimes.due_ms().min(self.absences.due_ms());
         let due_ms = self.reconciler.due_ms().min(stayed_ms);
@@ -227,7 +209,8 @@ impl CatalogueGroup {
     /// Whether time matters.
     fn wants_attention(&self) -> bool {
         let waits_to_lead = self.group.is_leader() && self.group.is_writing();
-        self.group.wants_tick() || !self.waiting.is_empty() || waits_to_lead
+        let is_busy = !self.waiting.is_empty() || !self.departing.is_empty();
+        self.group.wants_tick() || is_busy || waits_to_lead
     }
 
     /// Whether something that it has written is not known to be durable.
@@ -290,7 +273,7 @@ impl CatalogueGroup {
             self.gathered.extend(commands);
         } else if env.peers().is_up(leader.node()) {
             for part in commands.chunks(1_024) {
-                let mut bytes = vec![KIND_PROPOSED];
+                let mut bytes = vec![frame_kinds::PROPOSED];
                 bytes.extend(encode_proposed(part));
                 env.post_peer(leader.node(), PeerFrame::new(CATALOGUE_GROUP, bytes));
             }

@@ -11,14 +11,13 @@
 use super::leader_transfers::LeaderTransfers;
 use super::state::CATALOGUE_GROUP;
 use crate::env::Env;
+use crate::frame_kinds;
 use leveret_metadata::Catalogue;
 use leveret_queue_host::events::PeerFrame;
 use leveret_types::limits::LEADERS_MOVED_AT_ONCE;
 use leveret_types::{NodeId, Now, QueueId, ShardId};
 use std::collections::BTreeMap;
 
-/// The first byte of a frame that asks for a transfer.
-pub(super) const KIND_TRANSFER: u8 = 3;
 impl LeaderTransfers {
     /// Empties this node of leaders, as far as other members are up.
     pub(super) fn leave<E: Env>(&mut self, env: &E) {
@@ -99,7 +98,7 @@ pub fn transfer<E: Env>(now: Now, queue: QueueId, to: NodeId, env: &E) {
         if member == env.node_id() {
             hand_over_here(now, queue, to, env);
         } else {
-            let mut bytes = vec![KIND_TRANSFER];
+            let mut bytes = vec![frame_kinds::TRANSFER];
             bytes.extend_from_slice(&queue.0.to_be_bytes());
             bytes.extend_from_slice(&to.0.to_be_bytes());
             env.post_peer(member, PeerFrame::new(CATALOGUE_GROUP, bytes));
@@ -119,7 +118,7 @@ pub(super) fn receive<E: Env>(now: Now, frame: &[u8], env: &E) {
 }
 
 fn decode(frame: &[u8]) -> Option<(QueueId, NodeId)> {
-    let rest = frame.strip_prefix(&[KIND_TRANSFER])?;
+    let rest = frame.strip_prefix(&[frame_kinds::TRANSFER])?;
     let (queue, rest) = rest.split_first_chunk()?;
     let to: &[u8; 4] = rest.try_into().ok()?;
     Some((
@@ -208,7 +207,7 @@ mod tests {
 
     #[test]
     fn a_request_is_read_as_it_was_written_and_nothing_else_is() {
-        let mut frame = vec![KIND_TRANSFER];
+        let mut frame = vec![frame_kinds::TRANSFER];
         frame.extend(7u64.to_be_bytes());
         frame.extend(3u32.to_be_bytes());
         assert_eq!(decode(&frame), Some((QueueId(7), NodeId(3))));

@@ -22,6 +22,7 @@ mod alarms;
 mod catalogue_changes;
 mod election_request;
 mod elections;
+mod frame_kinds;
 mod groups;
 mod leader_transfers;
 mod leaders;
@@ -57,8 +58,6 @@ use leveret_metadata::{Catalogue, CatalogueError, Command};
 use leveret_queue_host::events::PeerFrame;
 use leveret_stream::ReplicaMessage;
 use leveret_types::{NodeId, Now, QueueId, ShardId};
-use outdated::KIND_STARTS;
-use reports::{KIND_ANSWER, KIND_ASK};
 use state::{Event, lock};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::SyncSender;
@@ -144,7 +143,7 @@ pub fn ask<E: Env>(
     up.retain(|peer| only.is_none_or(|only| only.contains(peer)));
     let number = env.cluster()?.reports().note(to, up.len())?;
     let mut frame = BytesMut::with_capacity(9 + what.len());
-    frame.put_u8(KIND_ASK);
+    frame.put_u8(frame_kinds::ASK);
     frame.put_u64_le(number);
     frame.put_slice(what);
     let frame = frame.freeze();
@@ -186,12 +185,12 @@ fn elect<E: Env>(now: Now, cluster: &Cluster, env: &E) {
 pub fn receive<E: Env>(now: Now, from: NodeId, frames: Vec<(QueueId, Bytes)>, env: &E) {
     let mut held: Option<(ShardId, E::ShardGuard<'_>)> = None;
     for (queue, frame) in frames {
-        if queue == CATALOGUE_GROUP && frame.first() == Some(&leaders::KIND_TRANSFER) {
+        if queue == CATALOGUE_GROUP && frame.first() == Some(&frame_kinds::TRANSFER) {
             let_go(held.take(), now);
             leaders::receive(now, &frame, env);
             continue;
         }
-        if queue == CATALOGUE_GROUP && frame.first() == Some(&KIND_STARTS) {
+        if queue == CATALOGUE_GROUP && frame.first() == Some(&frame_kinds::STARTS) {
             let_go(held.take(), now);
             outdated::receive(now, from, &frame, env);
             continue;
@@ -203,7 +202,10 @@ pub fn receive<E: Env>(now: Now, from: NodeId, frames: Vec<(QueueId, Bytes)>, en
         }
         if queue == CATALOGUE_GROUP {
             if let Some(cluster) = env.cluster() {
-                if matches!(frame.first(), Some(&(KIND_ASK | KIND_ANSWER))) {
+                if matches!(
+                    frame.first(),
+                    Some(&(frame_kinds::ASK | frame_kinds::ANSWER))
+                ) {
                     cluster.reports().receive(from, &frame);
                     continue;
                 }

@@ -17,11 +17,9 @@
 
 use super::state::{CATALOGUE_GROUP, Cluster, Event};
 use crate::env::Env;
+use crate::frame_kinds;
 use leveret_queue_host::events::PeerFrame;
 use leveret_types::{NodeId, Now};
-
-/// The first byte of a frame that says which start of the receiver is known.
-pub(super) const KIND_STARTS: u8 = 6;
 
 /// Tells a node that is connected now which start of it is known here.
 pub(super) fn greet<E: Env>(now: Now, peer: NodeId, env: &E) {
@@ -40,7 +38,7 @@ fn say<E: Env>(peer: NodeId, cluster: &Cluster, env: &E) {
     // A node that has just started has not applied all that is in its log.
     let found = cluster.starts_found.get(&peer).copied().unwrap_or(0);
     let start = applied.max(found);
-    let mut bytes = vec![KIND_STARTS];
+    let mut bytes = vec![frame_kinds::STARTS];
     bytes.extend_from_slice(&start.to_le_bytes());
     bytes.push(u8::from(cluster.missing_start().is_some()));
     env.post_peer(peer, PeerFrame::new(CATALOGUE_GROUP, bytes));
@@ -76,7 +74,7 @@ pub(super) fn receive<E: Env>(now: Now, from: NodeId, frame: &[u8], env: &E) {
 }
 
 fn decode(frame: &[u8]) -> Option<(u64, bool)> {
-    let rest = frame.strip_prefix(&[KIND_STARTS])?;
+    let rest = frame.strip_prefix(&[frame_kinds::STARTS])?;
     let (start, rest) = rest.split_first_chunk()?;
     match rest {
         [outdated @ 0..=1] => Some((u64::from_le_bytes(*start), *outdated == 1)),
@@ -90,7 +88,7 @@ mod tests {
 
     #[test]
     fn what_is_said_of_starts_is_read_as_it_was_written_and_nothing_else_is() {
-        let mut frame = vec![KIND_STARTS];
+        let mut frame = vec![frame_kinds::STARTS];
         frame.extend(7_u64.to_le_bytes());
         frame.push(1);
         assert_eq!(decode(&frame), Some((7, true)));

@@ -12,6 +12,7 @@
 //! Integers are little endian. Nothing is repeated: who gets no answer in time goes without.
 
 use super::state::{CATALOGUE_GROUP, lock};
+use crate::frame_kinds;
 use bytes::{BufMut, Bytes, BytesMut};
 use leveret_queue_host::events::PeerFrame;
 use leveret_types::NodeId;
@@ -22,11 +23,6 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::mpsc::SyncSender;
 use std::sync::{Mutex, OnceLock};
-
-/// The first byte of a frame that asks.
-pub(super) const KIND_ASK: u8 = 4;
-/// The first byte of a part of an answer.
-pub(super) const KIND_ANSWER: u8 = 5;
 
 /// What another node asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -123,7 +119,7 @@ impl Reports {
             return;
         };
         let number = u64::from_le_bytes(*number);
-        if frame.first() == Some(&KIND_ASK) {
+        if frame.first() == Some(&frame_kinds::ASK) {
             let Some(answerer) = self.answerer.get() else {
                 return;
             };
@@ -189,7 +185,7 @@ pub fn answer(ask: &Ask, bytes: Bytes) -> impl Iterator<Item = PeerFrame> {
         let from = part * REPORT_PART_BYTES;
         let to = bytes.len().min(from + REPORT_PART_BYTES);
         let mut head = BytesMut::with_capacity(14);
-        head.put_u8(KIND_ANSWER);
+        head.put_u8(frame_kinds::ANSWER);
         head.put_u64_le(number);
         head.put_u32_le(part as u32);
         head.put_u8(u8::from(part + 1 == parts));
@@ -301,7 +297,7 @@ mod tests {
         let heard = Arc::new(Mutex::new(Vec::new()));
         let hears = Arc::clone(&heard);
         reports.set_answerer(Box::new(move |ask| lock(&hears).push(ask)));
-        let mut frame = vec![KIND_ASK];
+        let mut frame = vec![frame_kinds::ASK];
         frame.extend_from_slice(&9_u64.to_le_bytes());
         frame.extend_from_slice(b"queues");
         for end in 0..=frame.len() {

@@ -54,9 +54,9 @@ pub trait LogStore<C> {
 pub trait Machine<C>: Sized {
     /// Where its group's log is.
     type Log: LogStore<C>;
-    /// Entries after which a snapshot is worth its bytes.
-    const SNAPSHOT_ENTRIES: u64;
 
+    /// Entries after which a snapshot is worth its bytes.
+    fn snapshot_entries(&self) -> u64;
     /// The group.
     fn host(&mut self) -> &mut Host<Self::Log>;
     /// Whether this member may send this, or take it in, which is of an election: it knows all that
@@ -325,8 +325,9 @@ fn write<C, M: Machine<C>>(machine: &mut M, context: &mut C, ready: &Ready) {
 /// there are new members: a restart begins with those of the snapshot, for how far the log was
 /// committed is not in it, and only they could tell.
 fn compact<C, M: Machine<C>>(machine: &mut M, context: &mut C, has_new_members: bool) {
+    let entries = machine.snapshot_entries();
     let host = machine.host();
-    let are_many = host.applied >= host.snapshot + M::SNAPSHOT_ENTRIES;
+    let are_many = host.applied >= host.snapshot + entries;
     if !are_many && !has_new_members {
         return;
     }

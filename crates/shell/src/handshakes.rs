@@ -6,7 +6,7 @@
 //! somebody has logged in have most turns, and places of their own. What nobody waits for any more
 //! is not computed.
 
-use crate::logins::give_way;
+use crate::urgency::give_way;
 use leveret_auth::{AddressLines, Origin};
 use leveret_types::limits::{
     HANDSHAKES_WAITING_MAX, HANDSHAKES_WAITING_PER_ADDRESS_MAX, HANDSHAKES_WAITING_UNFAMILIAR_MAX,

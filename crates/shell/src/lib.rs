@@ -3,6 +3,7 @@
 //! - [`io_thread`]: a few threads, each with the sockets of its connections.
 //! - [`listener`], [`admission`], [`tls`]: ports, which connections they admit, and TLS.
 //! - [`logins`], `handshakes`: password checks and TLS handshakes, on low-priority threads.
+//! - `urgency`: whose turn on a processor is next.
 //! - [`cluster`]: the connections to the other nodes.
 //! - [`broker`]: the shards behind their locks, and the way of their effects to where they go.
 //! - `wal_thread`, `segment_thread`, `read_threads`: the storage engine's work that may wait
@@ -44,6 +45,7 @@ mod read_threads;
 mod segment_thread;
 mod sync;
 mod transport;
+mod urgency;
 mod wake_ups;
 mod waker;
 mod wal_thread;

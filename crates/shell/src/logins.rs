@@ -11,6 +11,7 @@ mod waiting;
 #[cfg(test)]
 mod tests;
 
+use crate::urgency::give_way;
 use leveret_auth::{Guesser, Guesses, HashMemory, LoginCheck, Remembered, Verdict};
 use leveret_types::limits::LOGIN_HELD_MS_MAX;
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -18,8 +19,6 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 use waiting::{Held, Job, Standing, Waiting};
 
-/// By how much the threads stand back.
-const NICENESS: i32 = 10;
 /// For how long a thread that has nothing to compute keeps the memory that it computes in.
 const MEMORY_KEPT: Duration = Duration::from_secs(1);
 
@@ -322,12 +321,6 @@ impl Logins {
         self.state.lock().stopped = true;
         self.waker.notify_all();
     }
-}
-
-/// Puts this thread behind who is in already: strangers' logins wait for a processor, clients'
-/// messages do not. Where the system refuses, it is as urgent as others.
-pub(crate) fn give_way() {
-    let _ = rustix::process::setpriority_process(None, NICENESS);
 }
 
 /// Threads that compute slow hashes, and as many that compute handshakes, on a machine with so many

@@ -17,6 +17,7 @@ pub use crate::thread_event::Which;
 use crate::thread_event::{Portion, ThreadEvent};
 use crate::timers_and_alarms::{TimersAndAlarms, Watermarks};
 use crate::tls::{TlsError, TlsFiles};
+use crate::urgency::serve_promptly;
 use crate::wal_thread::WalThread;
 use leveret_cluster::catalogue::place_queues;
 use leveret_cluster::{BorrowedShard, Env as _};
@@ -267,7 +268,7 @@ impl Node {
             ready: first_files,
         };
         let segment = SegmentThread::new(Arc::clone(&broker), segment_files, wal_files);
-        let wal_thread = spawn("wal", move || wal.run())?;
+        let wal_thread = spawn_prompt("wal", move || wal.run())?;
         let segment_thread = spawn("segments", move || segment.run())?;
         start_readers(&broker, &recovered.reader, read_requests)?;
         let login_threads = start_logins(&broker)?;
@@ -580,7 +581,7 @@ fn start_streams(
         move || clock.now(),
         move |heard| hear.hear_streams(heard),
     )?;
-    Ok(spawn("streams", move || thread.run())?)
+    Ok(spawn_prompt("streams", move || thread.run())?)
 }
 
 fn random<const N: usize>() -> io::Result<[u8; N]> {
@@ -601,7 +602,7 @@ where
     for number in 0..read_threads::READERS {
         let (broker, reader) = (Arc::clone(broker), reader.another());
         let requests = Arc::clone(&requests);
-        spawn(&format!("reader-{number}"), move || {
+        spawn_prompt(&format!("reader-{number}"), move || {
             read_threads::run(&broker, reader, &requests);
         })?;
     }
@@ -634,7 +635,7 @@ fn start_timers_and_alarms(
     let timers_and_alarms = Arc::new(TimersAndAlarms::new(watermarks, watched, give_back));
     let thread = {
         let (timers_and_alarms, broker) = (Arc::clone(&timers_and_alarms), Arc::clone(broker));
-        spawn("timers", move || timers_and_alarms.run(&broker))?
+        spawn_prompt("timers", move || timers_and_alarms.run(&broker))?
     };
     Ok((timers_and_alarms, thread))
 }
@@ -649,7 +650,9 @@ fn start_io(
     for (index, poll) in polls.into_iter().enumerate() {
         let own = listeners.take().unwrap_or_default();
         let thread = IoThread::new(index, Arc::clone(broker), poll, own)?;
-        threads.push(spawn(&format!("io-{index}"), move || thread.run())?);
+        threads.push(spawn_prompt(&format!("io-{index}"), move || {
+            thread.run();
+        })?);
     }
     Ok(threads)
 }
@@ -739,6 +742,17 @@ fn spawn<T: Send + 'static>(
     std::thread::Builder::new()
         .name(format!("leveret-{name}"))
         .spawn(work)
+}
+
+/// The same for a thread that somebody's message waits for.
+fn spawn_prompt<T: Send + 'static>(
+    name: &str,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<JoinHandle<T>> {
+    spawn(name, move || {
+        serve_promptly();
+        work()
+    })
 }
 
 fn join<T>(thread: JoinHandle<T>) -> Option<T> {

@@ -106,9 +106,15 @@ pub const QUEUES_MAX: usize = 1_000_000;
 pub const EXCHANGES_MAX: usize = 100_000;
 /// What the arguments of all queues, exchanges and bindings, the definitions of policies and the
 /// values of parameters come to at most: bytes of memory, and no fewer than they take in a snapshot
-/// of the catalogue, which is held as a whole while it is written, and goes as a whole to a node
-/// that joins. 150,000 queues with five arguments each have room, or 375,000 bindings with three.
-pub const CATALOGUE_ARGUMENTS_BYTES_MAX: u64 = 96 * 1024 * 1024;
+/// of the catalogue, which is held as a whole while it is written, and while a node that joins is
+/// sent it. 400,000 queues with five arguments each have room, or 1,000,000 bindings with three.
+pub const CATALOGUE_ARGUMENTS_BYTES_MAX: u64 = 256 * 1024 * 1024;
+/// Bytes of a piece in which a catalogue goes to another node of a cluster.
+pub const CATALOGUE_PIECE_BYTES: usize = 1024 * 1024;
+/// Pieces of a catalogue that are under way to a node at a time.
+pub const CATALOGUE_PIECES_UNDER_WAY: usize = 4;
+/// Milliseconds without an answer after which a catalogue is sent to a node from its beginning.
+pub const CATALOGUE_TRANSFER_STUCK_MS: u64 = 10_000;
 /// Virtual hosts of one node by default (`vhost_max`).
 pub const VHOSTS_MAX: usize = 1_000;
 /// Tags of one user.

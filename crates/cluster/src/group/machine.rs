@@ -1,9 +1,10 @@
 //! The catalogue as the machine of its group.
 
+use super::CatalogueGroup;
 use super::store::state_head;
-use super::{CatalogueGroup, KIND_RAFT};
 use crate::catalogue::SHARD;
 use crate::env::{BorrowedShard as _, Env};
+use crate::frame_kinds;
 use crate::state::{CATALOGUE_GROUP, Cluster};
 use leveret_metadata::Batch;
 use leveret_queue_host::events::PeerFrame;
@@ -50,7 +51,14 @@ impl<E: Env> LogStore<CatalogueContext<'_, E>> for GroupLog {
 
 impl<E: Env> Machine<CatalogueContext<'_, E>> for CatalogueGroup {
     type Log = GroupLog;
-    const SNAPSHOT_ENTRIES: u64 = SNAPSHOT_ENTRIES;
+
+    fn snapshot_entries(&self) -> u64 {
+        // Whoever is being sent the catalogue goes on with the entries behind it.
+        match self.departing.is_empty() {
+            true => SNAPSHOT_ENTRIES,
+            false => SNAPSHOT_ENTRIES * 8,
+        }
+    }
 
     fn host(&mut self) -> &mut Host<GroupLog> {
         &mut self.group
@@ -80,14 +88,14 @@ impl<E: Env> Machine<CatalogueContext<'_, E>> for CatalogueGroup {
     }
 
     fn send(&mut self, context: &mut CatalogueContext<'_, E>, message: Message) {
-        let mut bytes = vec![KIND_RAFT];
+        let mut bytes = vec![frame_kinds::RAFT];
         message.encode(&mut bytes);
         let frame = PeerFrame::new(CATALOGUE_GROUP, bytes);
         context.env.post_peer(message.to.node(), frame);
     }
 
     fn send_snapshot(&mut self, context: &mut CatalogueContext<'_, E>, message: Message) {
-        self.send_catalogue(message, context.env);
+        self.begin_to_send(message, context.now, context.env);
     }
 
     fn apply(&mut self, context: &mut CatalogueContext<'_, E>, entry: &Entry) {

@@ -1,39 +1,114 @@
 //! The catalogue as a whole: sent to a member that is too far behind, and put in place there.
 
 use super::store::state;
-use super::{CatalogueContext, CatalogueGroup, KIND_SNAPSHOT};
+use super::transfer::{Answer, Arrived, Arriving, Departing};
+use super::{CatalogueContext, CatalogueGroup};
 use crate::catalogue_changes::replace_catalogue;
 use crate::env::Env;
 use crate::events::ProposalId;
+use crate::frame_kinds;
 use crate::state::{CATALOGUE_GROUP, Cluster};
 use bytes::Bytes;
 use leveret_metadata::{Catalogue, Outcome};
 use leveret_queue_host::events::PeerFrame;
 use leveret_replication::{Body, Message, SnapshotMark};
+use leveret_types::{NodeId, Now};
 
 impl CatalogueGroup {
-    pub(super) fn send_catalogue<E: Env>(&mut self, message: Message, env: &E) {
+    /// Begins to send the catalogue to a member that asks for it by what it lacks.
+    pub(super) fn begin_to_send<E: Env>(&mut self, message: Message, now: Now, env: &E) {
         let to = message.to;
+        self.departing.retain(|departing| departing.to != to);
         let Some(mark) = self.group.mark(self.group.last_applied()) else {
             self.group.report_snapshot(to, false);
             return;
         };
         // Nobody waits for the catalogue while it is encoded.
         let declared = env.catalogue().declared();
-        let snapshot = Bytes::from(declared.encode());
+        let catalogue = Bytes::from(declared.encode());
         let message = Message {
             body: Body::Snapshot(mark),
             ..message
         };
-        let mut head = vec![KIND_SNAPSHOT];
-        head.extend_from_slice(&(snapshot.len() as u32).to_be_bytes());
         let mut tail = Vec::new();
         message.encode(&mut tail);
-        let pieces = smallvec::smallvec![head.into(), snapshot, tail.into()];
-        let frame = PeerFrame::of_pieces(CATALOGUE_GROUP, pieces);
-        env.post_peer(to.node(), frame);
-        // The link either brings it there or breaks, which the group is told.
-        self.group.report_snapshot(to, true);
+        self.last_transfer += 1;
+        let number = self.last_transfer;
+        let departing = Departing::new(to, number, catalogue, tail.into(), now.monotonic_ms);
+        self.departing.push(departing);
+    }
+
+    /// Sends as many pieces as may be under way, and ends what is over.
+    pub(super) fn send_pieces<E: Env>(&mut self, now: Now, env: &E) {
+        if !self.group.is_leader() {
+            // The next leader sends its own.
+            self.departing.clear();
+            return;
+        }
+        for departing in &mut self.departing {
+            while let Some(piece) = departing.next_piece() {
+                let mut pieces = smallvec::smallvec![Bytes::from_static(&[frame_kinds::PIECE])];
+                pieces.extend(piece);
+                let frame = PeerFrame::of_pieces(CATALOGUE_GROUP, pieces);
+                env.post_peer(departing.to.node(), frame);
+            }
+        }
+        let over = self.departing.extract_if(.., |departing| {
+            departing.has_arrived() || departing.is_stuck(now.monotonic_ms)
+        });
+        for departing in over.collect::<Vec<_>>() {
+            let has_arrived = departing.has_arrived();
+            if !has_arrived {
+                let to = departing.to.node();
+                tracing::warn!(%to, "a node does not take in the catalogue: it is sent again");
+            }
+            self.group.report_snapshot(departing.to, has_arrived);
+        }
+    }
+
+    /// A node is down: what was on its way there, or from there, is lost. The group begins anew once
+    /// it is back.
+    pub(super) fn end_transfers(&mut self, node: NodeId) {
+        self.departing
+            .retain(|departing| departing.to.node() != node);
+        self.arriving.take_if(|arriving| arriving.is_from(node));
+    }
+
+    pub(super) fn receive_piece<E: Env>(
+        &mut self,
+        context: &CatalogueContext<'_, E>,
+        from: NodeId,
+        payload: &Bytes,
+    ) -> Result<(), String> {
+        let answer = match Arriving::take(&mut self.arriving, from, payload)? {
+            Arrived::Piece(answer) => answer,
+            Arrived::Whole(catalogue, message, answer) => {
+                self.incoming = Some(catalogue);
+                self.receive_message(context, from, &message)?;
+                answer
+            }
+            Arrived::Unknown => return Ok(()),
+        };
+        let mut bytes = vec![frame_kinds::PIECE_CAME];
+        answer.encode_onto(&mut bytes);
+        let frame = PeerFrame::new(CATALOGUE_GROUP, bytes);
+        context.env.post_peer(from, frame);
+        Ok(())
+    }
+
+    /// A member tells how much of the catalogue is there.
+    pub(super) fn piece_came(
+        &mut self,
+        now: Now,
+        from: NodeId,
+        payload: &[u8],
+    ) -> Result<(), String> {
+        let answer = Answer::decode(payload)?;
+        let to_it = self.departing.iter_mut();
+        for departing in to_it.filter(|departing| departing.to.node() == from) {
+            departing.note_answer(&answer, now.monotonic_ms);
+        }
+        Ok(())
     }
 
     /// Puts the catalogue in place that came with a mark; what stands for it in the log.

@@ -1,6 +1,7 @@
 //! What this node's member of the catalogue's group keeps.
 
 use super::store::{self, Recovered, replica_of};
+use super::transfer::{Arriving, Departing};
 use crate::reconcile::Reconciler;
 use crate::state::Waiter;
 use crate::uptime_rules::UptimeRules;
@@ -39,6 +40,11 @@ pub(crate) struct CatalogueGroup {
     pub(super) settled: u64,
     /// What a snapshot that is being installed holds.
     pub(super) incoming: Option<Bytes>,
+    /// The snapshot that another member is sending.
+    pub(super) arriving: Option<Arriving>,
+    /// Those that this one sends, and the number of the last that began.
+    pub(super) departing: Vec<Departing>,
+    pub(super) last_transfer: u64,
     pub(super) ticked_ms: u64,
     /// Whether another member has said something.
     pub(super) heard: bool,
@@ -77,6 +83,9 @@ impl CatalogueGroup {
             stalled_log: StalledLog::default(),
             settled: 0,
             incoming: None,
+            arriving: None,
+            departing: Vec::new(),
+            last_transfer: 0,
             ticked_ms: 0,
             heard: false,
             is_unfit: false,

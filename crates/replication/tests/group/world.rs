@@ -472,7 +472,10 @@ impl OnNode {
 
 impl Machine<World> for OnNode {
     type Log = DiskLog;
-    const SNAPSHOT_ENTRIES: u64 = 16;
+
+    fn snapshot_entries(&self) -> u64 {
+        16
+    }
 
     fn host(&mut self) -> &mut Host<DiskLog> {
         &mut self.host

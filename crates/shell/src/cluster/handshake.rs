@@ -1,7 +1,7 @@
 //! How two nodes get to know each other before anything else is said between them.
 //!
 //! ```text
-//! acceptor → dialer    "LEVERET", version 3, 32 random bytes
+//! acceptor → dialer    "LEVERET", version 4, 32 random bytes
 //! dialer → acceptor    who it is (132 bytes, drawn at [`Hello`]), MAC (32)
 //! acceptor → dialer    refusal or 0 (1), UUID (16), start (8), X25519 key (32), MAC (32)
 //! ```
@@ -27,7 +27,7 @@ use std::io::{self, Read, Write};
 
 const NAME: &[u8; 7] = b"LEVERET";
 /// What the two say to each other, and how.
-const VERSION: u8 = 3;
+const VERSION: u8 = 4;
 const NONCE_BYTES: usize = 32;
 const GREETING_BYTES: usize = NAME.len() + 1 + NONCE_BYTES;
 const PUBLIC_BYTES: usize = 32;
@@ -621,7 +621,7 @@ mod tests {
 
     #[test]
     fn a_node_of_another_version_is_refused_by_name_on_both_sides() {
-        for (version, word) in [(2, "an older"), (4, "a newer")] {
+        for (version, word) in [(3, "an older"), (5, "a newer")] {
             let (mut near, mut far) = UnixStream::pair().expect("a pair");
             far.write_all(&[&NAME[..], &[version], &[0; 32]].concat())
                 .expect("it fits");

@@ -8,9 +8,12 @@ use crate::Random;
 use crate::disk::{ReadFaults, SimDisk};
 use leveret_cluster::Env;
 use leveret_metadata::Command;
+use leveret_node::PeerFrame;
 use leveret_replication::Role;
-use leveret_types::limits::{LOG_STUCK_MS, NODE_LOST_MS};
-use leveret_types::{FieldTable, NodeId, QueueId};
+use leveret_types::limits::{
+    CATALOGUE_PIECE_BYTES, CATALOGUE_PIECES_UNDER_WAY, LOG_STUCK_MS, NODE_LOST_MS,
+};
+use leveret_types::{FieldTable, FieldValue, NodeId, QueueId};
 
 /// A quorum queue, the classic one, and the quorum queue that comes and goes.
 const QUORUM: usize = 0;
@@ -291,7 +294,88 @@ fn a_minority_deletes_nothing_and_a_majority_counts_from_its_beginning() {
     assert!(!world.knows_queue(alone, queue) && !world.knows_queue(third, queue));
 }
 
+/// A catalogue of more than may be under way to a node at a time is sent in pieces. When the link
+/// breaks between two of them, or the leader dies, it is sent anew; and it is never there in part.
+#[test]
+fn a_large_catalogue_reaches_who_joins_through_broken_links_and_dead_leaders() {
+    let break_link = |world: &mut World, leader, joined| world.blink(leader, joined);
+    let kill_leader = |world: &mut World, leader, _| {
+        world.crash(leader, &mut Random::new(1), false);
+        for other in world.ids() {
+            world.detect(other, leader);
+        }
+    };
+    let faults: [fn(&mut World, NodeId, NodeId); 3] = [|_, _, _| (), break_link, kill_leader];
+    for fault in faults {
+        let mut world = world();
+        let pieces = 3 * CATALOGUE_PIECES_UNDER_WAY;
+        world.declare_large_exchanges(pieces);
+        let leader = world.catalogue_leader();
+        let joined = world.begin_to_join(&mut Random::new(1)).expect("it joins");
+        let mut came = 0;
+        for _ in 0..1_000 {
+            for node in world.ids() {
+                world.work(node).expect("all is well");
+                world.sync(node, &mut Random::new(1));
+            }
+            let under_way = world.bytes_under_way(leader, joined);
+            let most = (CATALOGUE_PIECES_UNDER_WAY + 1) * CATALOGUE_PIECE_BYTES;
+            assert!(under_way < most, "{under_way} bytes");
+            for (from, to) in world.directions() {
+                world.deliver(from, to);
+            }
+            let left = world.bytes_under_way(leader, joined);
+            came += usize::from(under_way - left >= CATALOGUE_PIECE_BYTES);
+            if came == pieces / 2 {
+                break;
+            }
+            world.pass(1);
+        }
+        assert_eq!(came, pieces / 2, "so many pieces come");
+        assert_eq!(world.exchanges_of(joined), 0, "none is there in part");
+        fault(&mut world, leader, joined);
+        world.turns(5_000);
+        assert_eq!(world.exchanges_of(joined), pieces);
+    }
+}
+
 impl World {
+    /// Exchanges with as much of arguments as about a piece of a catalogue has bytes, each.
+    fn declare_large_exchanges(&mut self, count: usize) {
+        for number in 0..count {
+            let mut arguments = FieldTable::new();
+            let value = FieldValue::LongString(vec![b'x'; CATALOGUE_PIECE_BYTES * 9 / 10]);
+            arguments.set("note", value);
+            let command = Command::ExchangeDeclare {
+                vhost: "/".to_owned(),
+                name: format!("large-{number}"),
+                kind: "fanout".to_owned(),
+                durable: true,
+                auto_delete: false,
+                internal: false,
+                arguments,
+            };
+            self.carry_out(&command).expect("it is declared");
+        }
+    }
+
+    /// How many of these a node knows.
+    fn exchanges_of(&self, node: NodeId) -> usize {
+        let node = self.node(node).expect("it is up");
+        let catalogue = node.env.catalogue.borrow();
+        let Some(vhost) = catalogue.vhost("/") else {
+            return 0;
+        };
+        let all = vhost.exchanges();
+        all.filter(|exchange| exchange.name().starts_with("large-"))
+            .count()
+    }
+
+    fn bytes_under_way(&self, from: NodeId, to: NodeId) -> usize {
+        let wire = self.wires.get(&(from, to));
+        wire.map_or(0, |frames| frames.iter().map(PeerFrame::len).sum())
+    }
+
     /// A transient queue of a client at a node.
     fn declare_transient(&mut self, home: NodeId) -> QueueId {
         let command = Command::QueueDeclare {

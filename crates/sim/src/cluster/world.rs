@@ -289,6 +289,13 @@ impl World {
 
     /// Another machine joins the cluster.
     pub(super) fn add_machine(&mut self, random: &mut Random) -> Result<NodeId, String> {
+        let node = self.begin_to_join(random)?;
+        self.rest()?;
+        Ok(node)
+    }
+
+    /// The same, as far as to the first of its links.
+    pub(super) fn begin_to_join(&mut self, random: &mut Random) -> Result<NodeId, String> {
         let uuid = [self.machines + 1; 16];
         let join = Command::NodeJoin {
             uuid,
@@ -300,7 +307,6 @@ impl World {
         self.bring(node, random);
         self.start(node)?;
         self.connect_all();
-        self.rest()?;
         Ok(node)
     }
 

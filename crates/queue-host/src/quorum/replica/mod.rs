@@ -334,7 +334,10 @@ impl LogStore<ShardContext<'_>> for GroupLog {
 /// As the machine of its group: what entries mean, and what is beside them.
 impl Machine<ShardContext<'_>> for Replica {
     type Log = GroupLog;
-    const SNAPSHOT_ENTRIES: u64 = QUORUM_HEADERS_KEPT;
+
+    fn snapshot_entries(&self) -> u64 {
+        QUORUM_HEADERS_KEPT
+    }
 
     fn host(&mut self) -> &mut Host<GroupLog> {
         &mut self.group
