@@ -268,7 +268,7 @@ impl Node {
             ready: first_files,
         };
         let segment = SegmentThread::new(Arc::clone(&broker), segment_files, wal_files);
-        let wal_thread = spawn_prompt("wal", move || wal.run())?;
+        let wal_thread = spawn("wal", move || wal.run())?;
         let segment_thread = spawn("segments", move || segment.run())?;
         start_readers(&broker, &recovered.reader, read_requests)?;
         let login_threads = start_logins(&broker)?;
@@ -581,7 +581,7 @@ fn start_streams(
         move || clock.now(),
         move |heard| hear.hear_streams(heard),
     )?;
-    Ok(spawn_prompt("streams", move || thread.run())?)
+    Ok(spawn("streams", move || thread.run())?)
 }
 
 fn random<const N: usize>() -> io::Result<[u8; N]> {
@@ -602,7 +602,7 @@ where
     for number in 0..read_threads::READERS {
         let (broker, reader) = (Arc::clone(broker), reader.another());
         let requests = Arc::clone(&requests);
-        spawn_prompt(&format!("reader-{number}"), move || {
+        spawn(&format!("reader-{number}"), move || {
             read_threads::run(&broker, reader, &requests);
         })?;
     }
@@ -635,7 +635,7 @@ fn start_timers_and_alarms(
     let timers_and_alarms = Arc::new(TimersAndAlarms::new(watermarks, watched, give_back));
     let thread = {
         let (timers_and_alarms, broker) = (Arc::clone(&timers_and_alarms), Arc::clone(broker));
-        spawn_prompt("timers", move || timers_and_alarms.run(&broker))?
+        spawn("timers", move || timers_and_alarms.run(&broker))?
     };
     Ok((timers_and_alarms, thread))
 }
@@ -650,7 +650,8 @@ fn start_io(
     for (index, poll) in polls.into_iter().enumerate() {
         let own = listeners.take().unwrap_or_default();
         let thread = IoThread::new(index, Arc::clone(broker), poll, own)?;
-        threads.push(spawn_prompt(&format!("io-{index}"), move || {
+        threads.push(spawn(&format!("io-{index}"), move || {
+            serve_promptly();
             thread.run();
         })?);
     }
@@ -742,17 +743,6 @@ fn spawn<T: Send + 'static>(
     std::thread::Builder::new()
         .name(format!("leveret-{name}"))
         .spawn(work)
-}
-
-/// The same for a thread that somebody's message waits for.
-fn spawn_prompt<T: Send + 'static>(
-    name: &str,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> io::Result<JoinHandle<T>> {
-    spawn(name, move || {
-        serve_promptly();
-        work()
-    })
 }
 
 fn join<T>(thread: JoinHandle<T>) -> Option<T> {

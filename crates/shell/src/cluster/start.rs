@@ -13,7 +13,6 @@ use super::{
 };
 use crate::broker::Broker;
 use crate::inbox::Inbox;
-use crate::urgency::serve_promptly;
 use leveret_cluster::Env;
 use leveret_cluster::{Cluster, PeerAddress, follow_nodes, group};
 use leveret_metadata::{Catalogue, CatalogueError, Command, NodeRecord};
@@ -208,10 +207,7 @@ impl Prepared {
         let link_thread = LinkThread::new(Arc::clone(broker), self.own, self.poll, file);
         let thread = std::thread::Builder::new()
             .name("leveret-links".to_owned())
-            .spawn(move || {
-                serve_promptly();
-                link_thread.run()
-            })?;
+            .spawn(move || link_thread.run())?;
         let started = Command::NodeStarted {
             node: node.0,
             address: self.config.advertised.clone(),

@@ -1,6 +1,5 @@
 //! The stream thread's helpers: one syncs, one reads.
 
-use crate::urgency::serve_promptly;
 use std::io;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
@@ -15,10 +14,7 @@ impl<T: Send + 'static> HelperThreads<T> {
     pub(super) fn start(name: &str, each: impl Fn(T) + Send + 'static) -> io::Result<Self> {
         let (due, taken) = channel::<T>();
         let thread = std::thread::Builder::new().name(name.to_owned());
-        let thread = thread.spawn(move || {
-            serve_promptly();
-            taken.into_iter().for_each(each);
-        })?;
+        let thread = thread.spawn(move || taken.into_iter().for_each(each))?;
         Ok(Self { due, thread })
     }
 

@@ -7,6 +7,7 @@
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -43,8 +44,7 @@ const HTTP_CLIENTS: usize = 20;
 const TLS_CLIENTS: u64 = 16;
 /// When a client of a flood that hangs up does so.
 pub(super) const HANG_UP: Duration = Duration::from_millis(100);
-/// By how much the floods' threads stand back: floods come from other machines, and what it costs
-/// to make one is not to hold up the node.
+/// By how much the floods' threads stand back where they cannot do so altogether.
 const FLOOD_NICENESS: i32 = 19;
 /// Users whose hash costs as much as one may.
 const COSTLY_USERS: u64 = 4;
@@ -149,10 +149,27 @@ pub(super) fn timed_login(
     Ok(started.elapsed().as_secs_f64() * 1_000.0)
 }
 
-/// Lets this thread run when the node and its clients do not.
+/// Lets this thread run when nobody else wants the processor: floods come from other machines, and
+/// what it costs to make one is not to hold up the node.
+///
+/// Niceness alone does not: a thread ends its turn of a millisecond or more before a more urgent one
+/// that is woken meanwhile, unless it is of the class for idle processors.
 pub(super) fn stand_back() {
-    // Where the system refuses, the floods' threads are in the node's way.
-    let _ = rustix::process::setpriority_process(None, FLOOD_NICENESS);
+    if !is_of_idle_class() {
+        // Where the system refuses this too, the floods' threads are in the node's way.
+        let _ = rustix::process::setpriority_process(None, FLOOD_NICENESS);
+    }
+}
+
+/// Puts this thread into the class for idle processors; whether it is.
+fn is_of_idle_class() -> bool {
+    let Ok(thread) = std::fs::read_link("/proc/thread-self") else {
+        return false;
+    };
+    let number = thread.file_name().unwrap_or_default();
+    let mut chrt = Command::new("chrt");
+    chrt.args(["--idle", "--pid", "0"]).arg(number);
+    chrt.status().is_ok_and(|status| status.success())
 }
 
 /// Sends wrong logins over AMQP at a rate until it is told to stop.
