@@ -73,3 +73,53 @@ fn a_snapshot_takes_the_place_of_entries_when_they_are_many_and_whenever_members
         Membership::of_voters((1..=2).map(replica))
     );
 }
+
+/// The two others alone would make a leader whose log lacks what this one has forgotten.
+#[test]
+fn who_may_have_forgotten_what_it_promised_elects_nobody_and_follows_who_was_elected() {
+    let sound = "no promise is broken";
+    let mut world = World::new(3, Planted::Nothing);
+    world.nodes[1].abstains = true;
+    world.nodes[2].abstains = true;
+    let stand = |world: &mut World| {
+        world.group(0).campaign();
+        world.drain(0).expect(sound);
+        world.run().expect(sound);
+        world.leaders()
+    };
+    assert_eq!(stand(&mut world), [], "one vote is no majority");
+    world.nodes[2].abstains = false;
+    assert_eq!(stand(&mut world), [0]);
+    world.propose(0, b"x").expect(sound);
+    world.run().expect(sound);
+    let last = world.group(0).last_index();
+    assert_eq!(world.group(1).last_index(), last, "entries are no election");
+    // It does not stand itself either.
+    world.group(1).campaign();
+    world.drain(1).expect(sound);
+    world.run().expect(sound);
+    assert_eq!(world.leaders(), [0]);
+}
+
+#[test]
+fn a_state_that_came_counts_as_applied() {
+    let sound = "no promise is broken";
+    let mut world = World::new(3, Planted::Nothing);
+    world.crash(2, 0);
+    world.group(0).campaign();
+    world.drain(0).expect(sound);
+    world.run().expect(sound);
+    for _ in 0..20 {
+        world.propose(0, b"x").expect(sound);
+        world.run().expect(sound);
+    }
+    world.detect(0).expect(sound);
+    let applied = world.group(0).status().applied;
+    world.group(0).compacted(applied);
+    world.start(2);
+    world.detect(0).expect(sound);
+    world.run().expect(sound);
+    let host = world.nodes[2].group.as_ref().expect("it is up");
+    assert_eq!(host.snapshot_index(), applied, "it came as a state");
+    assert_eq!(host.last_applied(), applied);
+}

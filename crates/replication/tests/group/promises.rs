@@ -632,6 +632,43 @@ fn a_late_refusal_takes_nothing_back() {
     }
 }
 
+/// The member has what goes before the entries that are kept here: its state is not sent twice.
+#[test]
+fn a_late_refusal_makes_nobody_send_another_state() {
+    let mut group = leader_of(20);
+    group.peer_down(NodeId(3));
+    let last = group.status().applied;
+    group.compacted(last - 3);
+    let state_sent = |readies: &[Ready]| readies.iter().any(|ready| !ready.snapshots.is_empty());
+    group.peer_up(NodeId(3));
+    let mut readies = persist_all(&mut group);
+    let answer = message(3, 1, 2, Body::HeartbeatReply { commit: 1 });
+    group.step(answer).expect("sound");
+    readies.extend(persist_all(&mut group));
+    assert!(state_sent(&readies), "{readies:?}");
+    // An answer to what was sent before comes, and then a refusal from before that.
+    let has = last - 2;
+    acknowledge(&mut group, 3, has);
+    group.report_snapshot(replica(3), true);
+    let refused = Body::AppendReply {
+        index: last,
+        commit: 1,
+        refused: Some(Hint { index: 1, term: 1 }),
+    };
+    group.step(message(3, 1, 2, refused)).expect("sound");
+    let readies = persist_all(&mut group);
+    assert!(!state_sent(&readies), "{readies:?}");
+    let sent = messages(&readies).into_iter();
+    let sent = sent.filter(|message| message.to == replica(3));
+    let begins: Vec<u64> = sent
+        .filter_map(|message| match message.body {
+            Body::Append { index, .. } => Some(index),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(begins, [has]);
+}
+
 #[test]
 fn what_no_sound_member_sends_is_refused_and_changes_nothing() {
     let mut follower = group(2);

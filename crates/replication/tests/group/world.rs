@@ -63,6 +63,8 @@ pub struct Node {
     arrived: Option<State>,
     /// Which nodes it believes to be down.
     pub believes_down: BTreeSet<NodeId>,
+    /// Whether it keeps out of elections: it may have forgotten what it promised.
+    pub abstains: bool,
 }
 
 /// A message on its way, with the state beside it if it is a snapshot.
@@ -131,6 +133,7 @@ impl World {
             state: 0,
             arrived: None,
             believes_down: BTreeSet::new(),
+            abstains: false,
         });
         let at = self.nodes.len() - 1;
         self.start(at);
@@ -481,8 +484,8 @@ impl Machine<World> for OnNode {
         &mut self.host
     }
 
-    fn takes_part(&self, _world: &World, _body: &Body) -> bool {
-        true
+    fn takes_part(&self, world: &World, _body: &Body) -> bool {
+        !world.nodes[self.at(world)].abstains
     }
 
     fn role_changed(&mut self, world: &mut World, change: RoleChange) {
