@@ -43,4 +43,4 @@ mod tests;
 pub use delivered::{StreamPosition, as_amqp091, delivered};
 pub use entry::{entry_of, filter_value, to_entry};
 pub use properties::{has as has_property, with_properties};
-pub use sub_batch::{SubBatch, SubBatchError, Unpacking, unpack};
+pub use sub_batch::{SubBatch, SubBatchError, Unpacked, Unpacking, unpack};

@@ -35,74 +35,197 @@ pub struct SubBatch {
 /// # Errors
 /// If it is compressed in another way, malformed, or too large.
 pub fn unpack(compression: u8, records: u16, body: Bytes) -> Result<SubBatch, SubBatchError> {
-    let mut unpacking = Unpacking::begin(compression, records, body)?;
-    loop {
-        if let Some(result) = unpacking.go_on(&mut { usize::MAX }) {
-            return result;
+    let bytes = match compression {
+        0 => body,
+        1 => {
+            let mut bytes = Vec::new();
+            let mut decoder = MultiGzDecoder::new(Cursor::new(body));
+            let mut decompressed = 0;
+            let mut budget = usize::MAX;
+            while !decompress(
+                &mut decoder,
+                &mut bytes,
+                usize::MAX,
+                &mut decompressed,
+                &mut budget,
+            )? {}
+            bytes.into()
         }
-    }
+        other => return Err(SubBatchError::Codec(other)),
+    };
+    whole(records, bytes)
 }
 
-/// A batch that is decompressed bit by bit: a few bytes can become very many, which is more than
-/// one turn may take.
+/// A batch that is decompressed as its messages are asked for: a few bytes can become very many,
+/// which is more than one turn may take, and more than may be held for a consumer that takes no
+/// more.
+///
+/// Invariant: what is decompressed and not taken is a piece at most, or the one message that is
+/// larger.
 #[derive(Debug)]
 pub struct Unpacking {
-    records: u16,
+    /// Messages that are not taken yet.
+    left: u16,
     packed: Packed,
-    unpacked: Vec<u8>,
 }
 
 #[derive(Debug)]
 enum Packed {
     Plain(Bytes),
-    Gzip(Box<MultiGzDecoder<Cursor<Bytes>>>),
+    Gzip(Box<Gzip>),
 }
 
+/// What is left of a batch that gzip has compressed.
+#[derive(Debug)]
+struct Gzip {
+    decoder: MultiGzDecoder<Cursor<Bytes>>,
+    /// What is decompressed and not taken, from `at` on.
+    piece: Vec<u8>,
+    at: usize,
+    /// Bytes that were decompressed so far.
+    decompressed: usize,
+    /// Whether that is all.
+    has_ended: bool,
+}
+
+/// Bytes that are decompressed ahead of who asks for messages.
+const PIECE_BYTES: usize = 16 * 1024;
+
 impl Unpacking {
-    /// A batch as [`unpack`] reads it, of which nothing has been decompressed.
+    /// A batch of `records` messages, of which nothing has been decompressed.
     ///
     /// # Errors
     /// If it is compressed in a way that is not read here.
     pub fn begin(compression: u8, records: u16, body: Bytes) -> Result<Self, SubBatchError> {
         let packed = match compression {
             0 => Packed::Plain(body),
-            1 => Packed::Gzip(Box::new(MultiGzDecoder::new(Cursor::new(body)))),
+            1 => Packed::Gzip(Box::new(Gzip {
+                decoder: MultiGzDecoder::new(Cursor::new(body)),
+                piece: Vec::new(),
+                at: 0,
+                decompressed: 0,
+                has_ended: false,
+            })),
             other => return Err(SubBatchError::Codec(other)),
         };
         Ok(Self {
-            records,
+            left: records,
             packed,
-            unpacked: Vec::new(),
         })
     }
 
-    /// Decompresses as many bytes as `budget` has and takes them off it; what came of the batch
-    /// once that is known, and then this is not called again.
-    pub fn go_on(&mut self, budget: &mut usize) -> Option<Result<SubBatch, SubBatchError>> {
-        let result = match &mut self.packed {
-            Packed::Plain(body) => Ok(std::mem::take(body)),
-            Packed::Gzip(decoder) => decompress(decoder, &mut self.unpacked, budget)?
-                .map(|()| std::mem::take(&mut self.unpacked).into()),
+    /// Messages that it claims to have and that were not taken yet.
+    #[must_use]
+    pub const fn left(&self) -> u16 {
+        self.left
+    }
+
+    /// Bytes that are held for it beside the batch itself and the state of its codec.
+    #[must_use]
+    pub fn held_bytes(&self) -> usize {
+        match &self.packed {
+            Packed::Plain(_) => 0,
+            Packed::Gzip(gzip) => gzip.piece.capacity(),
+        }
+    }
+
+    /// The next message, for which as much is decompressed as `budget` has, which it is taken off;
+    /// nothing where that is spent: then the next call goes on. None behind the last message.
+    ///
+    /// # Errors
+    /// The rest cannot be read; this is not called again.
+    pub fn next(&mut self, budget: &mut usize) -> Result<Option<Unpacked>, SubBatchError> {
+        if self.left == 0 {
+            return Ok(Some(Unpacked::End));
+        }
+        let message = match &mut self.packed {
+            Packed::Plain(rest) => Some(take_first(rest).ok_or(SubBatchError::Messages)?),
+            Packed::Gzip(gzip) => gzip.next(budget)?,
         };
-        Some(result.and_then(|bytes| whole(self.records, bytes)))
+        self.left -= u16::from(message.is_some());
+        Ok(message.map(Unpacked::Message))
     }
 }
 
-/// Appends so many bytes; what became of it once there are no more.
+/// What comes next of a batch.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Unpacked {
+    /// A message.
+    Message(Bytes),
+    /// Nothing: the last one has been taken.
+    End,
+}
+
+impl Gzip {
+    fn next(&mut self, budget: &mut usize) -> Result<Option<Bytes>, SubBatchError> {
+        loop {
+            let ahead = &self.piece[self.at..];
+            let head = ahead.first_chunk::<HEAD_BYTES>();
+            let len = head.map(|head| u32::from_be_bytes(*head) as usize);
+            let wanted = HEAD_BYTES + len.unwrap_or(0);
+            if len.is_some() && ahead.len() >= wanted {
+                let message = Bytes::copy_from_slice(&ahead[HEAD_BYTES..wanted]);
+                self.at += wanted;
+                if wanted > PIECE_BYTES {
+                    self.forget_taken();
+                }
+                return Ok(Some(message));
+            }
+            if wanted > STREAM_SUB_BATCH_BYTES_MAX {
+                return Err(SubBatchError::TooLarge);
+            }
+            if self.has_ended {
+                return Err(SubBatchError::Messages);
+            }
+            if *budget == 0 {
+                return Ok(None);
+            }
+            self.decompress_more(wanted, budget)?;
+        }
+    }
+
+    /// Decompresses until there are so many bytes ahead, or a piece of them.
+    fn decompress_more(&mut self, wanted: usize, budget: &mut usize) -> Result<(), SubBatchError> {
+        self.forget_taken();
+        let most = wanted.max(PIECE_BYTES) - self.piece.len();
+        self.has_ended = decompress(
+            &mut self.decoder,
+            &mut self.piece,
+            most,
+            &mut self.decompressed,
+            budget,
+        )?;
+        Ok(())
+    }
+
+    /// Lets go of what has been taken.
+    fn forget_taken(&mut self) {
+        self.piece.drain(..std::mem::take(&mut self.at));
+        self.piece.shrink_to(PIECE_BYTES);
+    }
+}
+
+/// Appends what is decompressed next, `most` bytes of it; whether that was all. `decompressed` is
+/// how much came of the batch.
 fn decompress(
     decoder: &mut impl Read,
     bytes: &mut Vec<u8>,
+    most: usize,
+    decompressed: &mut usize,
     budget: &mut usize,
-) -> Option<Result<(), SubBatchError>> {
+) -> Result<bool, SubBatchError> {
     let before = bytes.len();
-    let room = (STREAM_SUB_BATCH_BYTES_MAX + 1 - before).min(*budget);
+    let room = (STREAM_SUB_BATCH_BYTES_MAX + 1 - *decompressed)
+        .min(most)
+        .min(*budget);
     let read = decoder.take(room as u64).read_to_end(bytes);
     let count = bytes.len() - before;
     *budget -= count;
+    *decompressed += count;
     match read {
-        Err(_) => Some(Err(SubBatchError::Compressed)),
-        Ok(_) if bytes.len() > STREAM_SUB_BATCH_BYTES_MAX => Some(Err(SubBatchError::TooLarge)),
-        Ok(_) => (count < room).then_some(Ok(())),
+        Err(_) => Err(SubBatchError::Compressed),
+        Ok(_) if *decompressed > STREAM_SUB_BATCH_BYTES_MAX => Err(SubBatchError::TooLarge),
+        Ok(_) => Ok(count < room),
     }
 }
 
@@ -130,12 +253,17 @@ fn first(bytes: &[u8]) -> Option<usize> {
     (len <= rest.len()).then_some(len)
 }
 
+/// Takes the first message.
+fn take_first(bytes: &mut Bytes) -> Option<Bytes> {
+    let len = first(bytes)?;
+    let mut message = bytes.split_to(HEAD_BYTES + len);
+    Some(message.split_off(HEAD_BYTES))
+}
+
 impl Iterator for SubBatch {
     type Item = Bytes;
 
     fn next(&mut self) -> Option<Bytes> {
-        let len = first(&self.rest)?;
-        let mut message = self.rest.split_to(HEAD_BYTES + len);
-        Some(message.split_off(HEAD_BYTES))
+        take_first(&mut self.rest)
     }
 }

@@ -1,7 +1,8 @@
 #![allow(clippy::unwrap_used, reason = "a test that fails here says enough")]
 
 use crate::{
-    StreamPosition, SubBatchError, as_amqp091, delivered, entry_of, filter_value, to_entry, unpack,
+    StreamPosition, SubBatchError, Unpacked, Unpacking, as_amqp091, delivered, entry_of,
+    filter_value, to_entry, unpack,
 };
 use bytes::Bytes;
 use leveret_amqp::fuzz::Random;
@@ -489,6 +490,61 @@ fn batches_are_read_plain_and_gzipped() {
         let refused = unpack(codec, 1, Bytes::new()).map(drop);
         assert_eq!(refused, Err(SubBatchError::Codec(codec)));
     }
+}
+
+/// Takes a batch message by message, so many bytes a turn; what came of it, and how many turns.
+fn taken(compression: u8, records: u16, body: Bytes, turn: usize) -> (Vec<Bytes>, u16, usize) {
+    let mut unpacking = Unpacking::begin(compression, records, body).unwrap();
+    let (mut messages, mut turns, mut budget) = (Vec::new(), 1, turn);
+    loop {
+        match unpacking.next(&mut budget) {
+            Ok(Some(Unpacked::Message(message))) => messages.push(message),
+            Ok(Some(Unpacked::End)) | Err(_) => return (messages, unpacking.left(), turns),
+            Ok(None) => (turns, budget) = (turns + 1, turn),
+        }
+    }
+}
+
+#[test]
+fn messages_of_a_batch_come_as_they_are_asked_for_and_of_a_broken_one_those_before() {
+    // Messages of a byte and of more than is decompressed ahead, an empty one at the end.
+    let lengths = [1, 0, 16 * 1024 - 4, 16 * 1024 - 3, 100_000, 7, 40_000, 0];
+    let bodies = lengths.map(|len| Bytes::from(vec![b'm'; len]));
+    let framed = bodies.iter().map(|body| {
+        let head = (body.len() as u32).to_be_bytes();
+        [&head[..], body].concat()
+    });
+    let plain = framed.collect::<Vec<_>>().concat();
+    for (compression, body) in [(0, Bytes::from(plain.clone())), (1, gzip(&plain))] {
+        for turn in [usize::MAX, 50_000, 1_000] {
+            let (messages, left, turns) = taken(compression, 8, body.clone(), turn);
+            assert_eq!((&messages[..], left), (&bodies[..], 0));
+            assert!(compression == 0 || turns > plain.len() / turn);
+        }
+        // It claims more than it has, or fewer.
+        assert_eq!(taken(compression, 9, body.clone(), 1_000).1, 1);
+        assert_eq!(taken(compression, 3, body.clone(), 1_000).0, bodies[..3]);
+        // A part of it is missing.
+        let (messages, left, _) = taken(compression, 8, body.slice(..body.len() / 2), 1_000);
+        assert_eq!(messages.len() + usize::from(left), 8);
+        assert!(left > 0 && messages[..] == bodies[..messages.len()]);
+    }
+}
+
+#[test]
+fn of_a_batch_that_swells_no_more_is_taken_than_there_may_be() {
+    let head = |len: u32| len.to_be_bytes();
+    let zeros = |len: usize| vec![0; len];
+    let most = STREAM_SUB_BATCH_BYTES_MAX;
+    let just = gzip(&[&head(most as u32 - 4)[..], &zeros(most - 4)].concat());
+    assert_eq!(taken(1, 1, just, usize::MAX).0[0].len(), most - 4);
+    for (claimed, len) in [(most as u32 - 3, most), (u32::MAX, 100)] {
+        let over = gzip(&[&head(claimed)[..], &zeros(len)].concat());
+        assert_eq!(taken(1, 1, over, usize::MAX).1, 1);
+    }
+    // Empty messages without end.
+    let many = taken(1, u16::MAX, gzip(&zeros(2 * most)), usize::MAX);
+    assert_eq!(many.0.len(), usize::from(u16::MAX));
 }
 
 #[test]

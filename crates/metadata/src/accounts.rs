@@ -104,10 +104,8 @@ impl Catalogue {
                 };
                 let policy = Policy::new(wanted, self.replaying)?;
                 let of_kind = policies(self.vhost_mut(vhost)?, *operator);
-                let before = of_kind.insert(name.clone(), policy);
-                let before = before.map_or(0, |policy| weight(&policy.definition));
-                self.note_replaced(before, weight(definition));
-                self.policies_changed(vhost, command)
+                let before = of_kind.insert(name.clone(), policy.clone());
+                self.policy_changed(vhost, before.as_ref(), Some(&policy), command)
             }
             Command::PolicyClear {
                 vhost,
@@ -116,9 +114,7 @@ impl Catalogue {
             } => {
                 self.permit_deletion(command)?;
                 let gone = policies(self.vhost_mut(vhost)?, *operator).remove(name);
-                let gone = gone.map_or(0, |policy| weight(&policy.definition));
-                self.note_replaced(gone, 0);
-                self.policies_changed(vhost, command)
+                self.policy_changed(vhost, gone.as_ref(), None, command)
             }
             Command::ParameterSet {
                 vhost,
@@ -249,13 +245,17 @@ impl Catalogue {
         self.refused_deletion(command).map_or(Ok(()), Err)
     }
 
-    fn policies_changed(
+    fn policy_changed(
         &mut self,
         vhost: &str,
+        before: Option<&Policy>,
+        since: Option<&Policy>,
         command: &Command,
     ) -> Result<Outcome, CatalogueError> {
+        let weight_of = |policy: Option<&Policy>| policy.map_or(0, |of| weight(&of.definition));
+        self.note_replaced(weight_of(before), weight_of(since));
         let mut outcome = done(command, None);
-        self.refresh_policies(vhost, &mut outcome)?;
+        self.refresh_policies(vhost, before, since, &mut outcome)?;
         Ok(outcome)
     }
 

@@ -131,7 +131,7 @@ impl Policy {
         })
     }
 
-    fn applies_to_queue(&self, name: &str, kind: QueueKind) -> bool {
+    pub(crate) fn applies_to_queue(&self, name: &str, kind: QueueKind) -> bool {
         self.apply_to.includes_queue(kind)
             && !self
                 .definition
@@ -140,7 +140,7 @@ impl Policy {
             && self.pattern.matches(name)
     }
 
-    fn applies_to_exchange(&self, name: &str) -> bool {
+    pub(crate) fn applies_to_exchange(&self, name: &str) -> bool {
         matches!(self.apply_to, ApplyTo::All | ApplyTo::Exchanges) && self.pattern.matches(name)
     }
 }
@@ -159,15 +159,6 @@ pub(crate) fn called(operator: bool, name: &str, vhost: &str) -> String {
 fn is_unsupported(kind: QueueKind, key: &str) -> bool {
     let unsupported = Kind::of(kind).refused_policy_keys;
     unsupported.iter().any(|keys| keys.contains(&key))
-}
-
-/// The policy that applies to a queue.
-pub(crate) fn for_queue<'a>(
-    policies: impl Iterator<Item = &'a Policy>,
-    name: &str,
-    kind: QueueKind,
-) -> Option<&'a Policy> {
-    highest(policies.filter(|policy| policy.applies_to_queue(name, kind)))
 }
 
 /// The policy that applies to an exchange.
@@ -519,8 +510,13 @@ fn of_view(
 }
 
 fn resolve_queue(kind: QueueKind, arguments: &FieldTable, policy: &FieldTable) -> QueueSettings {
+    let argument = |key: &str| {
+        let mut arguments = arguments.iter();
+        let found = arguments.find(|(name, _)| name.strip_prefix("x-") == Some(key));
+        found.map(|(_, value)| value)
+    };
     let find = |key: &str| -> Option<FieldValue> {
-        match (arguments.get(&format!("x-{key}")), policy.get(key)) {
+        match (argument(key), policy.get(key)) {
             (Some(argument), Some(policy)) if LOWER_WINS.contains(&key) => {
                 Some(lower_limit(key, argument, policy))
             }

@@ -2,6 +2,7 @@
 
 mod bindings;
 mod exchanges;
+mod policies;
 mod queues;
 
 pub(crate) use exchanges::PREDECLARED;

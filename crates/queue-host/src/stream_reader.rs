@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use leveret_client::Flow;
 use leveret_message::{
-    StreamPosition, SubBatch, SubBatchError, Unpacking, delivered, filter_value,
+    StreamPosition, SubBatchError, Unpacked, Unpacking, delivered, filter_value,
 };
 use leveret_stream::chunk::first_entry;
 use leveret_stream::{ChunkKind, EntryValues, Filter, ReaderId, SharedChunk, value_hash};
@@ -42,10 +42,8 @@ pub struct Reader {
     values: Vec<u32>,
     /// The one of the entry at hand.
     value: Option<u32>,
-    /// The batch at hand, of which not all is decompressed, and how many messages it claims.
-    unpacking: Option<(Unpacking, u16)>,
     /// What is left of the batch at hand.
-    batch: Option<SubBatch>,
+    unpacking: Option<Unpacking>,
     /// Whether a chunk is at hand, for which the stream is owed a credit.
     is_reading: bool,
     /// Chunks that were finished since the stream was told.
@@ -76,7 +74,6 @@ impl Reader {
             values: Vec::new(),
             value: None,
             unpacking: None,
-            batch: None,
             is_reading: false,
             finished: 0,
             filter: None,
@@ -203,19 +200,17 @@ impl Reader {
     /// The next message of the chunk at hand; none behind its last one.
     fn next_entry(&mut self, budget: &mut usize) -> Result<Option<(u64, Bytes)>, Spent> {
         loop {
-            if let Some(batch) = &mut self.batch {
-                if let Some(message) = batch.next() {
-                    return Ok(Some((self.take_offset(), message)));
-                }
-                self.batch = None;
-            }
-            if let Some((mut unpacking, records)) = self.unpacking.take() {
-                match unpacking.go_on(budget) {
-                    Some(Ok(batch)) => self.batch = Some(batch),
-                    Some(Err(error)) => self.pass_over(records, error),
-                    None => {
-                        self.unpacking = Some((unpacking, records));
-                        return Err(Spent);
+            if let Some(unpacking) = &mut self.unpacking {
+                match unpacking.next(budget) {
+                    Ok(Some(Unpacked::Message(message))) => {
+                        return Ok(Some((self.take_offset(), message)));
+                    }
+                    Ok(Some(Unpacked::End)) => self.unpacking = None,
+                    Ok(None) => return Err(Spent),
+                    Err(error) => {
+                        let records = unpacking.left();
+                        self.unpacking = None;
+                        self.pass_over(records, error);
                     }
                 }
                 continue;
@@ -238,7 +233,7 @@ impl Reader {
                 return Ok(Some((self.take_offset(), body)));
             };
             match Unpacking::begin(compression, records, body) {
-                Ok(unpacking) => self.unpacking = Some((unpacking, records)),
+                Ok(unpacking) => self.unpacking = Some(unpacking),
                 Err(error) => self.pass_over(records, error),
             }
         }
@@ -251,7 +246,8 @@ impl Reader {
         offset
     }
 
-    /// A batch cannot be read: only clients of the stream protocol can, as with RabbitMQ.
+    /// A batch, or the rest of one, cannot be read: only clients of the stream protocol can, as with
+    /// RabbitMQ.
     fn pass_over(&mut self, records: u16, error: SubBatchError) {
         let (name, offset) = (&self.name, self.offset);
         tracing::debug!(
@@ -389,7 +385,7 @@ mod tests {
     fn a_turn_decompresses_its_bytes_whatever_comes_of_them_and_the_next_one_goes_on() {
         const TURN: usize = 100_000;
         let octets = 10 * TURN;
-        // What is not what it claims, what is no message, and what is one.
+        // One that claims more messages than it has, and one that is what it claims.
         let mut short = gzipped(octets);
         short[1..3].copy_from_slice(&2_u16.to_be_bytes());
         let entries = [short, gzipped(octets), message(b"end")];
@@ -403,7 +399,7 @@ mod tests {
             }
             turns += 1;
         }
-        assert_eq!(found, [2, 3]);
+        assert_eq!(found, [0, 2, 3]);
         // Both batches have ten turns' bytes and four, and cost a little to begin with.
         assert_eq!(turns, 21);
     }
@@ -420,6 +416,28 @@ mod tests {
             turns += 1;
         }
         assert_eq!(turns, 3);
+    }
+
+    #[test]
+    fn what_a_consumer_takes_no_more_of_is_not_decompressed_and_not_held() {
+        let of_each = 200_000;
+        let inner: Vec<u8> = (0..80)
+            .flat_map(|_| message(&vec![b'a'; of_each]))
+            .collect();
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+        encoder.write_all(&inner).unwrap();
+        let entry = batch(1, 80, &encoder.finish().unwrap());
+        let mut reader = Reader::new(ReaderId(1), QueueId(1), "s", 0, Flow::Prefetch(1));
+        reader.push(chunk(0, 80, &[entry]));
+        for offset in 0..80 {
+            let mut budget = usize::MAX;
+            assert_eq!(reader.next(&mut budget).unwrap().0, offset);
+            assert!(usize::MAX - budget < of_each + 2 * BATCH_COST_BYTES + 32 * 1024);
+            assert!(reader.next(&mut budget).is_none());
+            let held = reader.unpacking.as_ref().map_or(0, Unpacking::held_bytes);
+            assert!(held <= 16 * 1024, "{held} bytes");
+            reader.give(1);
+        }
     }
 
     #[test]

@@ -94,6 +94,9 @@ pub const CONNECTION_FIRST_BYTE_MS_MAX: u64 = 6_000;
 pub const CONNECTIONS_MAX: usize = 65_536;
 /// Consumers of one channel by default (`consumer_max_per_channel`).
 pub const CONSUMERS_PER_CHANNEL_MAX: usize = 10_000;
+/// Consumers that one connection may have while a node uses nearly all memory that it may: enough
+/// to drain queues by, which gives memory back.
+pub const CONSUMERS_IN_FULL_MEMORY_MAX: usize = 256;
 /// Unsettled deliveries of a channel that are looked at for the oldest of each consumer: one that
 /// has none among these is not told to have any. And of a connection, for who holds a message.
 pub const UNACKED_LOOKED_AT_MAX: usize = 10_000;

@@ -1,6 +1,5 @@
 //! Queues: declared, equal to what there is, deleted, and what policies make of them.
 
-use super::exchanges::alternate;
 use super::{check_name, generated_name};
 use crate::arguments::{self, RELAXED_ARGUMENTS};
 use crate::catalogue::{Catalogue, Change, Outcome, reached};
@@ -237,7 +236,7 @@ impl Catalogue {
             epoch: 0,
             group_size: 0,
         };
-        apply_policies(vhost, &mut record);
+        vhost.policies_in_force().apply(&mut record);
         self.place(&mut record);
         let vhost = self.vhost_mut(wanted.vhost)?;
         let added = vhost.router.add_queue(name, id);
@@ -373,39 +372,6 @@ impl Catalogue {
         outcome.changes.push(Change::QueueDeleted(record));
         unbound
     }
-
-    /// Sees which policies apply to every queue and exchange of a virtual host now, and names what
-    /// changed.
-    pub(crate) fn refresh_policies(
-        &mut self,
-        name: &str,
-        outcome: &mut Outcome,
-    ) -> Result<(), CatalogueError> {
-        let vhost = self
-            .vhosts
-            .get_mut(name)
-            .ok_or_else(|| CatalogueError::NoVhost(name.to_owned()))?;
-        for id in vhost.queues.values() {
-            let Some(record) = self.queues.get_mut(id) else {
-                continue;
-            };
-            let before = record.settings.clone();
-            apply_policies(vhost, record);
-            if record.settings != before {
-                outcome.changes.push(Change::QueueChanged(*id));
-            }
-        }
-        let names: Vec<Arc<str>> = vhost.exchanges.keys().cloned().collect();
-        for name in names {
-            let (policy, definition) = vhost.exchange_policy(&name);
-            if let Some(exchange) = vhost.exchanges.get_mut(&name) {
-                exchange.policy = policy;
-                let alternate = alternate(&exchange.arguments, &definition);
-                vhost.router.set_alternate(&name, alternate.as_deref());
-            }
-        }
-        Ok(())
-    }
 }
 
 /// What a quorum queue or a stream cannot be.
@@ -429,16 +395,6 @@ fn check_lasting_properties(
         }),
         None => Ok(()),
     }
-}
-
-/// Sees which policies apply to a queue, and what is in force for it then.
-fn apply_policies(vhost: &Vhost, record: &mut QueueRecord) {
-    let user = policy::for_queue(vhost.policies.values(), &record.name, record.kind);
-    let operator = policy::for_queue(vhost.operator_policies.values(), &record.name, record.kind);
-    record.policy = user.map(|policy| Arc::clone(&policy.name));
-    record.operator_policy = operator.map(|policy| Arc::clone(&policy.name));
-    let definition = policy::merge(user, operator);
-    record.settings = policy::resolve(record.kind, &record.arguments, &definition);
 }
 
 /// The declaration of a queue that exists: with its generated name, its default type and its id

@@ -18,7 +18,7 @@ use leveret_metadata::{QueueKind, QueueRecord};
 use leveret_queue::{AttachError, Consumer, Outcome};
 use leveret_queue_host::delivery_credit::{ChannelBound, ConsumerCredit};
 use leveret_queue_host::shard::When;
-use leveret_types::limits::{CREDIT_UNSETTLED_MAX, OUTBOX_BYTES_MAX};
+use leveret_types::limits::{CONSUMERS_IN_FULL_MEMORY_MAX, CREDIT_UNSETTLED_MAX, OUTBOX_BYTES_MAX};
 use leveret_types::{ChannelId, ConsumerId, FieldTable, Now, ProtocolError, QueueId, ReplyCode};
 use std::sync::Arc;
 
@@ -28,10 +28,24 @@ const DETACH_WORK: usize = 100;
 /// piece, besides its consumers.
 const DETACHED_AT_ONCE: usize = 500;
 
+/// A connection has as many consumers as it may while memory is scarce.
+fn no_memory_for_more() -> ProtocolError {
+    ProtocolError::channel(
+        ReplyCode::ResourceError,
+        format!(
+            "a connection has {CONSUMERS_IN_FULL_MEMORY_MAX} consumers at most while the node uses \
+             nearly all of the memory that it may"
+        ),
+    )
+}
+
 impl<S: Session> Connection<S> {
     pub(super) fn consume<E: Env>(&mut self, consume: Consume, now: Now, env: &E) {
         if consume.queue == reply_to::PSEUDO_QUEUE {
             return self.consume_replies(consume, now, env);
+        }
+        if self.consumers.len() >= CONSUMERS_IN_FULL_MEMORY_MAX && env.alarms().memory_full {
+            return self.fail(now, no_memory_for_more());
         }
         let queue = match self.readable_queue(&consume.queue, env) {
             Ok(queue) => queue,

@@ -85,6 +85,10 @@ impl Consumers {
         self.by_id.insert(consumer, subscription);
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
     pub(super) fn get(&self, consumer: ConsumerId) -> Option<&Subscription> {
         self.by_id.get(&consumer)
     }

@@ -1,8 +1,9 @@
 //! A node whose memory is nearly all used: what exists stays usable, and nothing new is declared.
 
 use crate::client::{Client, address, connect, scratch, start};
-use leveret_amqp::{Method, RawTable, queue};
+use leveret_amqp::{Method, RawTable, basic, queue};
 use leveret_shell::node::Node;
+use leveret_types::limits::CONSUMERS_IN_FULL_MEMORY_MAX;
 use std::net::TcpStream;
 
 fn log_in(node: &Node) -> Client<TcpStream> {
@@ -85,6 +86,40 @@ fn what_is_there_stays_usable_and_nothing_new_is_declared() {
     assert_eq!(heard(&mut client, &bind("a")), None);
     allow(&node, 0);
     assert_eq!(heard(&mut client, &bind("a")), None, "it is bound");
+    client.close();
+    node.shut_down();
+}
+
+/// Who drains queues gives memory back; who makes consumers in mass takes it.
+#[test]
+fn a_connection_has_consumers_to_drain_queues_by_and_no_more_while_memory_is_full() {
+    let scratch = scratch("memory-full-consumers");
+    let node = start(scratch.path(), None);
+    let mut client = log_in(&node);
+    assert_eq!(declare(&mut client, "old", true), None);
+    let consume = |client: &mut Client<TcpStream>| {
+        let consume = basic::Consume {
+            queue: "old",
+            consumer_tag: "",
+            no_local: false,
+            no_ack: true,
+            exclusive: false,
+            nowait: false,
+            arguments: RawTable::EMPTY,
+        };
+        heard(client, &consume)
+    };
+    allow(&node, 0);
+    for _ in 0..CONSUMERS_IN_FULL_MEMORY_MAX {
+        assert_eq!(consume(&mut client), None);
+    }
+    assert_eq!(consume(&mut client), Some(506));
+    // The channel is closed for it, with its consumers.
+    assert_eq!(consume(&mut client), None);
+    allow(&node, u64::MAX);
+    for _ in 0..CONSUMERS_IN_FULL_MEMORY_MAX {
+        assert_eq!(consume(&mut client), None);
+    }
     client.close();
     node.shut_down();
 }

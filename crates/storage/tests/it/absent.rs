@@ -97,6 +97,32 @@ fn a_first_start_that_ended_among_the_marks_of_its_folders_is_completed() {
     assert!(matches!(error, OpenError::ForeignFolder { .. }), "{error}");
 }
 
+/// Drives of two nodes that were set up and never used, mounted at one: the next start would be
+/// either node.
+#[test]
+fn folders_that_first_starts_of_two_stores_have_marked_are_no_store() {
+    let at = |data: &str, segment: &str, wal: &str| Folders {
+        data: Path::new("/data").join(data),
+        segment: Path::new("/segment").join(segment),
+        wal: Path::new("/wal").join(wal),
+        logs: "/logs".into(),
+    };
+    let mut world = World::new();
+    for (name, uuid) in [("one", *b"of the first one"), ("two", *b"of the other one")] {
+        world.options.uuid = uuid;
+        world.folders = at(name, name, name);
+        drop(world.open());
+    }
+    world.options.uuid = *b"neither of these";
+    world.folders = at("three", "two", "one");
+    let error = refused(&world);
+    assert!(matches!(error, OpenError::NoIdentity { .. }), "{error}");
+    // Both of one store, of which that of the identity is made anew.
+    world.folders = at("three", "one", "one");
+    let found = recover(&world.disk, &world.folders, &world.options).unwrap();
+    assert_eq!(found.uuid, *b"of the first one");
+}
+
 /// A store that was killed: with entries in its log, in the files of these numbers.
 fn killed(world: &World, checkpointed: bool, files: u64) {
     let (mut store, _) = world.open();

@@ -8,6 +8,7 @@ mod bounds;
 mod cache;
 mod common;
 mod cut_short;
+mod cut_under_way;
 mod fan_out;
 mod faults;
 mod few_of_many;

@@ -448,6 +448,20 @@ fn a_mark_that_has_no_room_is_left_away_and_a_cut_needs_none() {
     assert_eq!((found.damage.len(), found.recovered.next_offset), (0, 2));
 }
 
+/// Else a segment that is missing later would be missed by nobody.
+#[test]
+fn a_name_that_fails_for_another_reason_than_want_of_room_ends_the_process() {
+    const STREAM: QueueId = QueueId(1);
+    let disk = PowerDisk::default();
+    let mut files = filled(&disk, &[STREAM], 4);
+    files.begin_segment(STREAM, 4).unwrap();
+    files.append(STREAM, &chunk(4, 1, 100), true).unwrap();
+    files.sync(STREAM).unwrap();
+    disk.break_names();
+    assert!(files.mark_durable(STREAM).is_err());
+    assert!(files.begin_segment(STREAM, 5).is_err());
+}
+
 /// An operator lets a stream go on without what is missing so.
 #[test]
 fn a_note_of_the_newest_segment_that_somebody_has_deleted_is_made_again_or_is_gone() {
@@ -821,6 +835,37 @@ fn a_file_of_the_log_that_is_given_up_leaves_the_one_before_named() {
         }
         let mut store = open_store(&found).unwrap();
         assert_eq!(store.read(A, 0), Read::Ready(payload(0, 900).into()));
+    }
+}
+
+/// A later sync of the folder succeeds, and does not make durable what the one before has lost.
+#[test]
+fn a_log_that_gives_up_a_file_goes_on_after_no_sync_of_its_folder_that_failed() {
+    for syncs in 0.. {
+        let disk = PowerDisk::default();
+        let mut store = open_store(&disk).unwrap();
+        let mut logs = Logs::new();
+        let mut play = |store: &mut Store<PowerDisk>, steps: &[LogStep]| {
+            let mut steps = steps.iter();
+            steps.try_for_each(|step| carry_out_on_logs(store, &mut logs, *step))
+        };
+        let begun = [
+            LogStep::Prepare(2),
+            LogStep::Create(A),
+            LogStep::Append(A, 1, 900),
+            LogStep::Sync,
+        ];
+        play(&mut store, &begun).unwrap();
+        store.roll();
+        disk.refuse_next_write();
+        disk.fail_folder_sync_after(syncs);
+        let played = play(&mut store, &[LogStep::Append(A, 1, 900), LogStep::Sync]);
+        if disk.is_folder_sync_to_fail() {
+            assert!(syncs >= 3, "it is begun, not named any more, and deleted");
+            break;
+        }
+        let error = played.expect_err("a sync has failed");
+        assert!(!error.is_no_space(), "sync {syncs}: {error}");
     }
 }
 

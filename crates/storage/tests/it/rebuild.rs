@@ -5,9 +5,11 @@ use crate::common;
 use crate::common::{A, B, World, append, append_all, check_all, payload};
 use leveret_storage::rebuild::{Rebuilt, rebuild};
 use leveret_storage::{
-    Disk, Durability, Folders, LogKind, MemoryDisk, OpenError, Read, Store, inspect,
+    Disk, DiskFile, Durability, Folders, LogKind, MemoryDisk, OpenError, Read, Store, inspect,
 };
 use leveret_types::LogId;
+use leveret_types::limits::WAL_FILE_BYTES;
+use std::io::IoSlice;
 use std::path::Path;
 
 const C: LogId = LogId(3);
@@ -295,6 +297,58 @@ fn an_overwritten_suffix_does_not_come_back() {
         let expected = Read::Ready(payload(index + 90, BYTES).into());
         assert_eq!(store.read(A, index), expected, "entry {index}");
     }
+}
+
+/// A process that ends after a compaction leaves the files that it has copied.
+#[test]
+fn an_entry_that_is_damaged_in_one_file_and_sound_in_another_is_not_lost_and_not_told_of() {
+    let world = World::new();
+    let (mut store, _) = world.open();
+    append_all(&mut store, A, 40, BYTES);
+    common::flush_all(&mut store);
+    let old = world.only_file(".seg");
+    let mut bytes = Vec::new();
+    world.disk.tamper(&old, |found| bytes.clone_from(found));
+    store.shards[0].settle(A, 0..30, 30 * BYTES as u64);
+    assert!(store.compact().unwrap());
+    drop(store);
+    let new = world.only_file(".seg");
+    assert_ne!(new, old);
+    let again = world.disk.create_new(&old).unwrap();
+    again.write_at(&[IoSlice::new(&bytes)], 0).unwrap();
+    world.flip_within(&new, &payload(33, BYTES));
+    let path = world.only_file(".checkpoint");
+    world.disk.tamper(&path, |bytes| bytes.fill(0));
+    let (report, rebuilt) = rebuilt(&world);
+    assert_eq!(told(&report), [(A, 10, 0, false)]);
+    assert_eq!(report.notes, [""; 0]);
+    check_all(&mut rebuilt.open().0, A, 30..40, BYTES);
+}
+
+/// What was copied goes from the log into segments as it comes: its files are not all there at once.
+#[test]
+fn a_rebuild_needs_no_more_room_than_what_is_copied_and_a_few_files_of_the_log() {
+    const ENTRIES: u64 = 260;
+    const LEN: usize = 1_000_000;
+    let world = World::new();
+    let (mut store, _) = world.open();
+    for n in 0..ENTRIES {
+        append(&mut store, A, &payload(n, LEN));
+        store.sync().unwrap();
+        if store.wants_flush() {
+            store.flush().unwrap();
+        }
+    }
+    store.close().unwrap();
+    let path = world.only_file(".checkpoint");
+    world.disk.tamper(&path, |bytes| bytes.fill(0));
+    let copied = ENTRIES * LEN as u64;
+    let room = copied + 3 * WAL_FILE_BYTES;
+    assert!(room < 2 * copied);
+    world.disk.set_bytes_max(Some(world.disk.bytes() + room));
+    let into = Folders::within(Path::new("/rebuilt"));
+    let report = rebuild(&world.disk, &world.folders, &into, [9; 16], &|_| 0).unwrap();
+    assert_eq!(told(&report), [(A, ENTRIES, 0, false)]);
 }
 
 #[test]

@@ -50,8 +50,10 @@ struct State {
     step: usize,
     /// Whether the next write finds no room.
     is_full: bool,
-    /// Whether no name has room.
-    refuses_names: bool,
+    /// Why no file gets a name.
+    names_refused: Option<io::ErrorKind>,
+    /// How many syncs of folders come before one that fails.
+    folder_syncs_left: Option<usize>,
     /// How many reads there were, and the one of which a bit is another.
     reads: usize,
     wrong_read: Option<usize>,
@@ -93,7 +95,23 @@ impl PowerDisk {
 
     /// From now on no file has room for its name, or all have again.
     pub fn refuse_names(&self, refuses: bool) {
-        self.state().refuses_names = refuses;
+        self.state().names_refused = refuses.then_some(io::ErrorKind::StorageFull);
+    }
+
+    /// From now on the drive fails wherever a file gets a name.
+    pub fn break_names(&self) {
+        self.state().names_refused = Some(io::ErrorKind::Other);
+    }
+
+    /// After so many, a sync of a folder fails, and no later one does: a drive says once that it has
+    /// lost what it had taken.
+    pub fn fail_folder_sync_after(&self, syncs: usize) {
+        self.state().folder_syncs_left = Some(syncs);
+    }
+
+    /// Whether that sync is still to come.
+    pub fn is_folder_sync_to_fail(&self) -> bool {
+        self.state().folder_syncs_left.is_some()
     }
 
     /// A bit of this read is another, counted from now on, and of no read after it.
@@ -108,10 +126,8 @@ impl PowerDisk {
     }
 
     fn room_for_a_name(&self) -> io::Result<()> {
-        match self.state().refuses_names {
-            true => Err(io::ErrorKind::StorageFull.into()),
-            false => Ok(()),
-        }
+        let refused = self.state().names_refused;
+        refused.map_or(Ok(()), |why| Err(why.into()))
     }
 
     /// How many calls have changed something.
@@ -243,6 +259,11 @@ impl Disk for PowerDisk {
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        let left = &mut self.state().folder_syncs_left;
+        *left = match left.take() {
+            Some(0) => return Err(io::ErrorKind::Other.into()),
+            left => left.map(|left| left - 1),
+        };
         self.change(|image| {
             let is_inside = |path: &PathBuf| path.parent() == Some(dir);
             image.promised_names.retain(|path, _| !is_inside(path));
