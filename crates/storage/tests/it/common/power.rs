@@ -259,11 +259,11 @@ impl Disk for PowerDisk {
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        let left = &mut self.state().folder_syncs_left;
-        *left = match left.take() {
-            Some(0) => return Err(io::ErrorKind::Other.into()),
-            left => left.map(|left| left - 1),
-        };
+        let left = self.state().folder_syncs_left.take();
+        if left == Some(0) {
+            return Err(io::ErrorKind::Other.into());
+        }
+        self.state().folder_syncs_left = left.map(|left| left - 1);
         self.change(|image| {
             let is_inside = |path: &PathBuf| path.parent() == Some(dir);
             image.promised_names.retain(|path, _| !is_inside(path));
