@@ -10,7 +10,7 @@ use leveret_metadata::{
     Catalogue, CatalogueError, Change, Command, Config, QueueKind, QueueRecord,
 };
 use leveret_queue_host::shard::{CATALOGUE_LOG, QueueSpec, Shard, ViewSpec, queue_of, shard_of};
-use leveret_storage::{Durability, LogKind, LogSummary, Read, ShardLogs};
+use leveret_storage::{Durability, LogKind, LogStats, LogSummary, Read, ShardLogs};
 use leveret_types::{Now, QueueId, ShardId};
 use std::borrow::Borrow;
 use std::collections::HashMap;
@@ -18,8 +18,11 @@ use std::ops::DerefMut;
 
 /// The shard whose log has the catalogue's commands.
 pub const SHARD: ShardId = ShardId(0);
-/// Commands in the log that are worth a snapshot.
-const SNAPSHOT_COMMANDS: u64 = 64;
+/// Commands in the log before which no snapshot is worth its bytes.
+const SNAPSHOT_COMMANDS_MIN: u64 = 64;
+/// The part of the last snapshot that the commands behind it come to when the next one is due: so
+/// what it costs to write snapshots follows what is declared, and not how much there is.
+const SNAPSHOT_SHARE: u64 = 4;
 /// Queues that follow a change before others get at the catalogue.
 pub const CHANGES_AT_ONCE: usize = 64;
 
@@ -272,8 +275,15 @@ pub fn place_queues<S: DerefMut<Target = Shard>>(
 /// Nothing may be borrowed.
 pub fn snapshot<E: Env>(env: &E) {
     let catalogue = env.catalogue();
-    let stats = env.shard(SHARD).logs.log_stats(CATALOGUE_LOG);
-    let Some(stats) = stats.filter(|stats| stats.entries >= SNAPSHOT_COMMANDS) else {
+    let (stats, last) = {
+        let shard = env.shard(SHARD);
+        let last = shard.logs.state(CATALOGUE_LOG).len() as u64;
+        (shard.logs.log_stats(CATALOGUE_LOG), last)
+    };
+    let is_due = |stats: &LogStats| {
+        stats.entries >= SNAPSHOT_COMMANDS_MIN && stats.bytes >= last / SNAPSHOT_SHARE
+    };
+    let Some(stats) = stats.filter(is_due) else {
         return;
     };
     // What the catalogue is and what its log has belong together: commands change both under its

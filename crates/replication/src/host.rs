@@ -55,8 +55,8 @@ pub trait Machine<C>: Sized {
     /// Where its group's log is.
     type Log: LogStore<C>;
 
-    /// Entries after which a snapshot is worth its bytes.
-    fn snapshot_entries(&self) -> u64;
+    /// Whether a snapshot is worth its bytes, where so many entries have been applied since the last.
+    fn is_snapshot_due(&self, entries: u64) -> bool;
     /// The group.
     fn host(&mut self) -> &mut Host<Self::Log>;
     /// Whether this member may send this, or take it in, which is of an election: it knows all that
@@ -325,9 +325,9 @@ fn write<C, M: Machine<C>>(machine: &mut M, context: &mut C, ready: &Ready) {
 /// there are new members: a restart begins with those of the snapshot, for how far the log was
 /// committed is not in it, and only they could tell.
 fn compact<C, M: Machine<C>>(machine: &mut M, context: &mut C, has_new_members: bool) {
-    let entries = machine.snapshot_entries();
     let host = machine.host();
-    let are_many = host.applied >= host.snapshot + entries;
+    let entries = host.applied.saturating_sub(host.snapshot);
+    let are_many = machine.is_snapshot_due(entries);
     if !are_many && !has_new_members {
         return;
     }

@@ -823,7 +823,7 @@ pub const VIEW_IDLE_MS: u64 = 10_000;
 pub const STREAM_SUB_BATCH_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Bytes of compressed batches of a stream that one turn decompresses for one connection; the next
 /// turn goes on.
-pub const STREAM_UNPACK_TURN_BYTES: usize = 2 * 1024 * 1024;
+pub const STREAM_UNPACK_TURN_BYTES: usize = 256 * 1024;
 /// Bytes of entries of one chunk of a stream, which with its heads fills a buffer of 512 KiB. A
 /// larger entry has a chunk of its own.
 pub const STREAM_CHUNK_BYTES: usize = 511 * 1024;

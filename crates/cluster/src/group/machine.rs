@@ -14,8 +14,13 @@ use leveret_replication::{
 };
 use leveret_types::Now;
 
-/// Entries after which a snapshot is worth its bytes.
-const SNAPSHOT_ENTRIES: u64 = 1_024;
+/// Entries before which no snapshot is worth its bytes.
+const SNAPSHOT_ENTRIES_MIN: u64 = 1_024;
+/// Entries after which one is: a restart applies them all.
+const SNAPSHOT_ENTRIES_MAX: u64 = 65_536;
+/// Between the two, the part of the last snapshot that entries come to when the next one is due: so
+/// what it costs to write snapshots follows what is declared, and not how much there is.
+const SNAPSHOT_SHARE: usize = 4;
 
 /// What the catalogue's group reaches while it runs.
 pub(crate) struct CatalogueContext<'a, E> {
@@ -52,12 +57,14 @@ impl<E: Env> LogStore<CatalogueContext<'_, E>> for GroupLog {
 impl<E: Env> Machine<CatalogueContext<'_, E>> for CatalogueGroup {
     type Log = GroupLog;
 
-    fn snapshot_entries(&self) -> u64 {
+    fn is_snapshot_due(&self, entries: u64) -> bool {
         // Whoever is being sent the catalogue goes on with the entries behind it.
-        match self.departing.is_empty() {
-            true => SNAPSHOT_ENTRIES,
-            false => SNAPSHOT_ENTRIES * 8,
-        }
+        let least = match self.departing.is_empty() {
+            true => SNAPSHOT_ENTRIES_MIN,
+            false => SNAPSHOT_ENTRIES_MIN * 8,
+        };
+        let has_grown = self.applied_bytes >= self.snapshot_bytes / SNAPSHOT_SHARE;
+        entries >= least && (has_grown || entries >= SNAPSHOT_ENTRIES_MAX)
     }
 
     fn host(&mut self) -> &mut Host<GroupLog> {
@@ -99,6 +106,7 @@ impl<E: Env> Machine<CatalogueContext<'_, E>> for CatalogueGroup {
     }
 
     fn apply(&mut self, context: &mut CatalogueContext<'_, E>, entry: &Entry) {
+        self.applied_bytes += entry.data.len();
         if entry.kind != EntryKind::Normal {
             return;
         }
@@ -112,6 +120,9 @@ impl<E: Env> Machine<CatalogueContext<'_, E>> for CatalogueGroup {
     fn snapshot(&mut self, context: &mut CatalogueContext<'_, E>, mark: &SnapshotMark) -> Vec<u8> {
         // The catalogue is what these entries made, and nobody else changes it.
         let declared = context.env.catalogue().declared();
-        declared.encode_behind(state_head(mark))
+        let state = declared.encode_behind(state_head(mark));
+        self.snapshot_bytes = state.len();
+        self.applied_bytes = 0;
+        state
     }
 }

@@ -1,8 +1,9 @@
 //! The catalogue as a whole: sent to a member that is too far behind, and put in place there.
 
-use super::store::state;
+use super::store::{read_state, state};
 use super::transfer::{Answer, Arrived, Arriving, Departing};
 use super::{CatalogueContext, CatalogueGroup};
+use crate::catalogue::SHARD;
 use crate::catalogue_changes::replace_catalogue;
 use crate::env::Env;
 use crate::events::ProposalId;
@@ -11,6 +12,7 @@ use crate::state::{CATALOGUE_GROUP, Cluster};
 use bytes::Bytes;
 use leveret_metadata::{Catalogue, Outcome};
 use leveret_queue_host::events::PeerFrame;
+use leveret_queue_host::shard::CATALOGUE_GROUP_LOG;
 use leveret_replication::{Body, Message, SnapshotMark};
 use leveret_types::{NodeId, Now};
 
@@ -19,13 +21,10 @@ impl CatalogueGroup {
     pub(super) fn begin_to_send<E: Env>(&mut self, message: Message, now: Now, env: &E) {
         let to = message.to;
         self.departing.retain(|departing| departing.to != to);
-        let Some(mark) = self.group.mark(self.group.last_applied()) else {
+        let Some((mark, catalogue)) = self.stored(env).or_else(|| self.encoded(env)) else {
             self.group.report_snapshot(to, false);
             return;
         };
-        // Nobody waits for the catalogue while it is encoded.
-        let declared = env.catalogue().declared();
-        let catalogue = Bytes::from(declared.encode());
         let message = Message {
             body: Body::Snapshot(mark),
             ..message
@@ -36,6 +35,23 @@ impl CatalogueGroup {
         let number = self.last_transfer;
         let departing = Departing::new(to, number, catalogue, tail.into(), now.monotonic_ms);
         self.departing.push(departing);
+    }
+
+    /// The last snapshot of the log, which spares the making of another one: if it knows all that
+    /// are members now, as whoever takes it in must find itself there.
+    fn stored<E: Env>(&self, env: &E) -> Option<(SnapshotMark, Bytes)> {
+        let shard = env.shard(SHARD);
+        let (mark, catalogue) = read_state(shard.logs.state(CATALOGUE_GROUP_LOG)).ok()?;
+        let is_complete = !catalogue.is_empty() && mark.membership == *self.group.membership();
+        is_complete.then(|| (mark, Bytes::copy_from_slice(catalogue)))
+    }
+
+    /// The catalogue as it is now.
+    fn encoded<E: Env>(&self, env: &E) -> Option<(SnapshotMark, Bytes)> {
+        let mark = self.group.mark(self.group.last_applied())?;
+        // Nobody waits for the catalogue while it is encoded.
+        let declared = env.catalogue().declared();
+        Some((mark, declared.encode().into()))
     }
 
     /// Sends as many pieces as may be under way, and ends what is over.
@@ -132,7 +148,10 @@ impl CatalogueGroup {
         // Whatever this node has asked for may be in the snapshot: asking again does no harm.
         self.handed_over = 0;
         self.answer_carried_out(cluster, env);
-        state(mark, &bytes)
+        let state = state(mark, &bytes);
+        self.snapshot_bytes = state.len();
+        self.applied_bytes = 0;
+        state
     }
 
     /// Commands that a snapshot has brought are done; what they answered is not known any more.

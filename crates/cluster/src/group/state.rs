@@ -40,6 +40,9 @@ pub(crate) struct CatalogueGroup {
     pub(super) settled: u64,
     /// What a snapshot that is being installed holds.
     pub(super) incoming: Option<Bytes>,
+    /// Bytes of the last snapshot that was written, and of the entries that were applied since.
+    pub(super) snapshot_bytes: usize,
+    pub(super) applied_bytes: usize,
     /// The snapshot that another member is sending.
     pub(super) arriving: Option<Arriving>,
     /// Those that this one sends, and the number of the last that began.
@@ -83,6 +86,8 @@ impl CatalogueGroup {
             stalled_log: StalledLog::default(),
             settled: 0,
             incoming: None,
+            snapshot_bytes: found.snapshot_bytes,
+            applied_bytes: 0,
             arriving: None,
             departing: Vec::new(),
             last_transfer: 0,

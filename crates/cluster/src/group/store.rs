@@ -29,6 +29,8 @@ pub struct Recovered {
     pub(super) hard: HardState,
     pub(super) mark: SnapshotMark,
     pub(crate) entries: Vec<Entry>,
+    /// Bytes of the snapshot that the catalogue was read from.
+    pub(super) snapshot_bytes: usize,
 }
 
 /// Makes the catalogue of a node without cluster that of a cluster of one, on disk as well. The
@@ -84,7 +86,7 @@ pub(super) fn state_head(mark: &SnapshotMark) -> Vec<u8> {
     bytes
 }
 
-fn read_state(bytes: &[u8]) -> Result<(SnapshotMark, &[u8]), CatalogueError> {
+pub(super) fn read_state(bytes: &[u8]) -> Result<(SnapshotMark, &[u8]), CatalogueError> {
     let damaged = || unreadable("its state is damaged".to_owned());
     let (version, rest) = bytes.split_first().ok_or_else(damaged)?;
     if *version != STATE_VERSION {
@@ -125,6 +127,7 @@ pub fn recover(
         return Err(unreadable(damage.notes.join("; ")));
     }
     let recovered = Recovered {
+        snapshot_bytes: logs.state(CATALOGUE_GROUP_LOG).len(),
         hard: log.hard_state(logs),
         mark,
         entries,

@@ -476,8 +476,8 @@ impl OnNode {
 impl Machine<World> for OnNode {
     type Log = DiskLog;
 
-    fn snapshot_entries(&self) -> u64 {
-        16
+    fn is_snapshot_due(&self, entries: u64) -> bool {
+        entries >= 16
     }
 
     fn host(&mut self) -> &mut Host<DiskLog> {

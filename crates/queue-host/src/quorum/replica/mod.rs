@@ -335,8 +335,8 @@ impl LogStore<ShardContext<'_>> for GroupLog {
 impl Machine<ShardContext<'_>> for Replica {
     type Log = GroupLog;
 
-    fn snapshot_entries(&self) -> u64 {
-        QUORUM_HEADERS_KEPT
+    fn is_snapshot_due(&self, entries: u64) -> bool {
+        entries >= QUORUM_HEADERS_KEPT
     }
 
     fn host(&mut self) -> &mut Host<GroupLog> {
