@@ -325,7 +325,8 @@ fn an_entry_that_is_damaged_in_one_file_and_sound_in_another_is_not_lost_and_not
     check_all(&mut rebuilt.open().0, A, 30..40, BYTES);
 }
 
-/// What was copied goes from the log into segments as it comes: its files are not all there at once.
+/// What was copied goes from the log into segments as it comes: its files are not all there at
+/// once.
 #[test]
 fn a_rebuild_needs_no_more_room_than_what_is_copied_and_a_few_files_of_the_log() {
     const ENTRIES: u64 = 260;

@@ -103,8 +103,8 @@ impl PowerDisk {
         self.state().names_refused = Some(io::ErrorKind::Other);
     }
 
-    /// After so many, a sync of a folder fails, and no later one does: a drive says once that it has
-    /// lost what it had taken.
+    /// After so many, a sync of a folder fails, and no later one does: a drive says once that it
+    /// has lost what it had taken.
     pub fn fail_folder_sync_after(&self, syncs: usize) {
         self.state().folder_syncs_left = Some(syncs);
     }
