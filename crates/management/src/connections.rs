@@ -18,6 +18,7 @@ use crate::question::Question;
 use crate::rabbitmq_only_fields;
 use crate::selection::{ClientSelection, Kind, PairSelection};
 use crate::timestamps::rfc3339;
+use leveret_types::limits::QUEUE_SHOWN_CONSUMERS_MAX;
 use leveret_types::{ConnectionId, QueueId};
 use serde_json::{Value, json};
 use std::collections::{HashMap, HashSet};
@@ -435,7 +436,7 @@ pub(crate) fn channel_details(node: &str, connection: &ConnectionStats, number: 
     })
 }
 
-/// The consumers of a queue, this node's first.
+/// The consumers of a queue, this node's first, as many as are shown with it.
 pub fn consumers_of(app: &Arc<App>, queue: &Queue) -> Value {
     let node = app.node().name();
     let own = app.node().consumers_of(queue.id);
@@ -446,8 +447,8 @@ pub fn consumers_of(app: &Arc<App>, queue: &Queue) -> Value {
         queue: Some(queue.id.0),
         ..ClientSelection::default()
     };
-    own.chain(client_lists::elsewhere(app, Kind::Consumers, of))
-        .collect()
+    let all = own.chain(client_lists::elsewhere(app, Kind::Consumers, of));
+    all.take(QUEUE_SHOWN_CONSUMERS_MAX).collect()
 }
 
 /// `GET /api/consumers`

@@ -255,7 +255,10 @@ impl Catalogue {
         let weight_of = |policy: Option<&Policy>| policy.map_or(0, |of| weight(&of.definition));
         self.note_replaced(weight_of(before), weight_of(since));
         let mut outcome = done(command, None);
-        self.refresh_policies(vhost, before, since, &mut outcome)?;
+        // Imports set much again as it is.
+        if before != since {
+            self.refresh_policies(vhost, before, since, &mut outcome)?;
+        }
         Ok(outcome)
     }
 

@@ -109,9 +109,9 @@ pub const QUEUES_MAX: usize = 1_000_000;
 pub const EXCHANGES_MAX: usize = 100_000;
 /// What the arguments of all queues, exchanges and bindings, the definitions of policies and the
 /// values of parameters come to at most: bytes of memory, and no fewer than they take in a snapshot
-/// of the catalogue, which is held as a whole while it is written, and while a node that joins is
-/// sent it. 400,000 queues with five arguments each have room, or 1,000,000 bindings with three.
-pub const CATALOGUE_ARGUMENTS_BYTES_MAX: u64 = 256 * 1024 * 1024;
+/// of the catalogue, which is held as a whole while it is written, and for which changes of the
+/// catalogue wait. 150,000 queues with five arguments each have room, or 375,000 bindings with three.
+pub const CATALOGUE_ARGUMENTS_BYTES_MAX: u64 = 96 * 1024 * 1024;
 /// Bytes of a piece in which a catalogue goes to another node of a cluster.
 pub const CATALOGUE_PIECE_BYTES: usize = 1024 * 1024;
 /// Pieces of a catalogue that are under way to a node at a time.
@@ -499,6 +499,9 @@ pub const MOVE_BATCH_MESSAGES_MAX: usize = 256;
 /// Bytes of bodies that a move has under way at once: then it waits for confirms. The last body may
 /// exceed it.
 pub const MOVE_BATCH_BYTES: usize = 4 * 1024 * 1024;
+/// Consumers that are shown with their queue. How many there are is told beside them, and the list
+/// of consumers has them all.
+pub const QUEUE_SHOWN_CONSUMERS_MAX: usize = 5_000;
 /// Messages of a queue that one look at it shows at most.
 pub const QUEUE_LOOK_MESSAGES_MAX: usize = 100;
 /// Consumers of one tag, at each node, of which a look at unacknowledged messages shows what they

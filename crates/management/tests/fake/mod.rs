@@ -469,8 +469,11 @@ impl Running for Fake {
 
     fn consumers_of(&self, queue: QueueId) -> Vec<(ConnectionStats, ConsumerStats)> {
         let consumer = Some(known_consumer()).filter(|consumer| consumer.queue == queue);
-        let connections = self.known_connections().into_iter();
-        connections.take(1).zip(consumer).collect()
+        let count = 1 + self.more_consumers.load(Relaxed) as usize;
+        let first = self.known_connections().into_iter().next();
+        let all = first.zip(consumer).into_iter();
+        all.flat_map(|one| std::iter::repeat_n(one, count))
+            .collect()
     }
 
     fn stream_publishers(&self) -> Vec<StreamPublisherStats> {

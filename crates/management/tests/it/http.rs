@@ -8,6 +8,7 @@ use leveret_management::routes::ROUTES;
 use leveret_management::{App, Endpoint, ListenAddress, Server, Service};
 use leveret_types::limits::{
     HTTP_BODY_BYTES_MAX, HTTP_HEAD_BYTES_MAX, HTTP_LOGIN_BYTES_MAX, JSON_DEPTH_MAX,
+    QUEUE_SHOWN_CONSUMERS_MAX,
 };
 use serde_json::{Value, json};
 use std::io::{self, Read, Write};
@@ -123,6 +124,20 @@ fn queues_are_listed_paged_and_shown() {
         names(&api.by("monitoring", "GET", "/api/queues", "").json()).len(),
         3
     );
+}
+
+#[test]
+fn a_queue_is_shown_with_so_many_of_its_consumers() {
+    let api = start();
+    for (more, shown) in [
+        (QUEUE_SHOWN_CONSUMERS_MAX - 1, QUEUE_SHOWN_CONSUMERS_MAX),
+        (QUEUE_SHOWN_CONSUMERS_MAX, QUEUE_SHOWN_CONSUMERS_MAX),
+    ] {
+        api.node.more_consumers.store(more as u64, Relaxed);
+        let queue = api.get("/api/queues/%2F/q");
+        let details = queue["consumer_details"].as_array();
+        assert_eq!(details.map(Vec::len), Some(shown));
+    }
 }
 
 #[test]
