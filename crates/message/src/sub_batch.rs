@@ -60,6 +60,9 @@ pub fn unpack(compression: u8, records: u16, body: Bytes) -> Result<SubBatch, Su
 /// which is more than one turn may take, and more than may be held for a consumer that takes no
 /// more.
 ///
+/// One of more than a piece is decompressed twice: whether it is what it claims is known before the
+/// first of its messages is given.
+///
 /// Invariant: what is decompressed and not taken is a piece at most, or the one message that is
 /// larger.
 #[derive(Debug)]
@@ -78,7 +81,10 @@ enum Packed {
 /// What is left of a batch that gzip has compressed.
 #[derive(Debug)]
 struct Gzip {
+    packed: Bytes,
     decoder: MultiGzDecoder<Cursor<Bytes>>,
+    /// As long as it is not known whether the batch is what it claims.
+    check: Option<Check>,
     /// What is decompressed and not taken, from `at` on.
     piece: Vec<u8>,
     at: usize,
@@ -88,6 +94,42 @@ struct Gzip {
     has_ended: bool,
 }
 
+/// The messages of a batch, counted as it is decompressed.
+#[derive(Debug, Default)]
+struct Check {
+    messages: usize,
+    /// Of the message at hand: the octets of its length that have come, and those of its body that
+    /// are still to come.
+    head: Vec<u8>,
+    left: usize,
+}
+
+impl Check {
+    fn pass(&mut self, mut bytes: &[u8]) {
+        loop {
+            let body = self.left.min(bytes.len());
+            bytes = &bytes[body..];
+            self.left -= body;
+            if bytes.is_empty() {
+                return;
+            }
+            let head = (HEAD_BYTES - self.head.len()).min(bytes.len());
+            self.head.extend_from_slice(&bytes[..head]);
+            bytes = &bytes[head..];
+            if let Ok(whole) = <[u8; HEAD_BYTES]>::try_from(&self.head[..]) {
+                self.left = u32::from_be_bytes(whole) as usize;
+                self.messages += 1;
+                self.head.clear();
+            }
+        }
+    }
+
+    /// Whether these were so many messages, and nothing else.
+    fn found(&self, records: u16) -> bool {
+        self.messages == usize::from(records) && self.left == 0 && self.head.is_empty()
+    }
+}
+
 /// Bytes that are decompressed ahead of who asks for messages.
 const PIECE_BYTES: usize = 16 * 1024;
 
@@ -95,12 +137,14 @@ impl Unpacking {
     /// A batch of `records` messages, of which nothing has been decompressed.
     ///
     /// # Errors
-    /// If it is compressed in a way that is not read here.
+    /// If it is compressed in a way that is not read here, or plainly not what it claims.
     pub fn begin(compression: u8, records: u16, body: Bytes) -> Result<Self, SubBatchError> {
         let packed = match compression {
-            0 => Packed::Plain(body),
+            0 => Packed::Plain(whole(records, body)?.rest),
             1 => Packed::Gzip(Box::new(Gzip {
+                packed: body.clone(),
                 decoder: MultiGzDecoder::new(Cursor::new(body)),
+                check: Some(Check::default()),
                 piece: Vec::new(),
                 at: 0,
                 decompressed: 0,
@@ -140,7 +184,10 @@ impl Unpacking {
         }
         let message = match &mut self.packed {
             Packed::Plain(rest) => Some(take_first(rest).ok_or(SubBatchError::Messages)?),
-            Packed::Gzip(gzip) => gzip.next(budget)?,
+            Packed::Gzip(gzip) => match gzip.is_checked(self.left, budget)? {
+                true => gzip.next(budget)?,
+                false => None,
+            },
         };
         self.left -= u16::from(message.is_some());
         Ok(message.map(Unpacked::Message))
@@ -157,6 +204,37 @@ pub enum Unpacked {
 }
 
 impl Gzip {
+    /// Goes on to look whether there are so many messages; whether that is known, and so.
+    fn is_checked(&mut self, records: u16, budget: &mut usize) -> Result<bool, SubBatchError> {
+        let Some(check) = &mut self.check else {
+            return Ok(true);
+        };
+        while !self.has_ended {
+            if *budget == 0 {
+                return Ok(false);
+            }
+            self.piece.clear();
+            self.has_ended = decompress(
+                &mut self.decoder,
+                &mut self.piece,
+                PIECE_BYTES,
+                &mut self.decompressed,
+                budget,
+            )?;
+            check.pass(&self.piece);
+        }
+        if !check.found(records) {
+            return Err(SubBatchError::Messages);
+        }
+        self.check = None;
+        if self.decompressed > self.piece.len() {
+            self.decoder = MultiGzDecoder::new(Cursor::new(self.packed.clone()));
+            self.piece.clear();
+            (self.decompressed, self.has_ended) = (0, false);
+        }
+        Ok(true)
+    }
+
     fn next(&mut self, budget: &mut usize) -> Result<Option<Bytes>, SubBatchError> {
         loop {
             let ahead = &self.piece[self.at..];

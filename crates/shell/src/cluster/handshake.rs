@@ -644,6 +644,6 @@ mod tests {
         );
         thread.join().expect("no panic");
         let error = accepted.expect_err("it has left").to_string();
-        assert!(error.contains("version 3"), "{error}");
+        assert!(error.contains(&format!("version {VERSION}")), "{error}");
     }
 }
