@@ -143,6 +143,8 @@ pub(super) struct Inbox {
     pub(super) others: InputQueue,
     /// The last turn took what others had said, and publishes waited.
     pub(super) publishes_are_next: bool,
+    /// Whether a stream begins here by what waits among what others say.
+    pub(super) begins: bool,
     pub(super) is_disk_full: bool,
     /// Streams whose publishers wait for the end of alarms.
     pub(super) held: HeldStreams,
@@ -197,6 +199,11 @@ impl InputQueue {
 }
 
 impl Inbox {
+    fn put(&mut self, input: Input) {
+        self.begins |= matches!(input, Input::Begin(..) | Input::Replica(_));
+        self.others.push(input);
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.publishes.inputs.is_empty() && self.others.inputs.is_empty()
     }
@@ -226,7 +233,12 @@ impl Inbox {
         if others_are_next && !self.others.inputs.is_empty() || !has_publishes {
             self.others.take(usize::MAX, &mut inputs);
             self.publishes_are_next = has_publishes;
+            self.begins = false;
         } else {
+            // Who publishes to a stream as soon as it is made finds it here.
+            if std::mem::take(&mut self.begins) {
+                self.others.take(usize::MAX, &mut inputs);
+            }
             self.publishes.take(STREAM_TURN_BYTES, &mut inputs);
         }
         inputs
@@ -443,7 +455,43 @@ impl StreamHandle {
     }
 
     pub(super) fn put(&self, input: Input) {
-        self.0.inbox.lock().others.push(input);
+        self.0.inbox.lock().put(input);
         self.0.wake.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use leveret_stream::{PublisherId, RequestId};
+
+    #[test]
+    fn who_publishes_to_a_stream_that_was_just_made_does_not_overtake_its_beginning() {
+        let session = SessionId::Remote(1);
+        let mut inbox = Inbox::default();
+        inbox.put(Input::Delete(QueueId(1)));
+        inbox.publishes.push(Input::Say(session, Command::Leave));
+        assert!(matches!(inbox.take_turn()[..], [Input::Delete(_)]));
+        inbox.put(Input::Begin(QueueId(2), Box::default()));
+        let declare = Command::DeclarePublisher {
+            request: RequestId(1),
+            stream: QueueId(2),
+            publisher: PublisherId(1),
+            reference: None,
+        };
+        inbox.publishes.push(Input::Say(session, declare));
+        let turn = inbox.take_turn();
+        assert!(
+            matches!(
+                turn[..],
+                [
+                    Input::Begin(..),
+                    Input::Say(_, Command::Leave),
+                    Input::Say(_, Command::DeclarePublisher { .. })
+                ]
+            ),
+            "{} inputs",
+            turn.len()
+        );
     }
 }
