@@ -1,7 +1,7 @@
 //! The catalogue's group: the log that all nodes of a cluster apply to their catalogues.
 //!
 //! Members tell each other messages of the group, commands for the leader, and catalogues in pieces
-//! ([`transfer`]); see [`crate::frame_kinds`].
+//! (`transfer`); `frame_kinds` has the first octets of these frames.
 //!
 //! Invariant: a node answers for a command when its own catalogue has carried it out; that is after
 //! a majority has it on disk.

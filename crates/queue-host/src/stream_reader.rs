@@ -246,8 +246,8 @@ impl Reader {
         offset
     }
 
-    /// A batch, or the rest of one, cannot be read: only clients of the stream protocol can, as with
-    /// RabbitMQ.
+    /// A batch, or the rest of one, cannot be read: only clients of the stream protocol can, as
+    /// with RabbitMQ.
     fn pass_over(&mut self, records: u16, error: SubBatchError) {
         let (name, offset) = (&self.name, self.offset);
         tracing::debug!(
@@ -400,8 +400,8 @@ mod tests {
             turns += 1;
         }
         assert_eq!(found, [2, 3]);
-        // Both batches have ten turns' bytes and four, and cost a little to begin with. The second one
-        // is looked at as a whole, and then taken.
+        // Both batches have ten turns' bytes and four, and cost a little to begin with. The second
+        // one is looked at as a whole, and then taken.
         assert_eq!(turns, 31);
     }
 

@@ -55,7 +55,8 @@ pub trait Machine<C>: Sized {
     /// Where its group's log is.
     type Log: LogStore<C>;
 
-    /// Whether a snapshot is worth its bytes, where so many entries have been applied since the last.
+    /// Whether a snapshot is worth its bytes, where so many entries have been applied since the
+    /// last one.
     fn is_snapshot_due(&self, entries: u64) -> bool;
     /// The group.
     fn host(&mut self) -> &mut Host<Self::Log>;

@@ -10,9 +10,10 @@ const TURN_NS: u64 = 100_000;
 /// Has this thread run as soon as it is woken: for those that sockets wake.
 ///
 /// Linux lets a thread finish its turn (1.4 to 3 ms) before one that is woken meanwhile, however
-/// little urgent the first may be, unless turns of the second are shorter (since 6.12, `PREEMPT_SHORT`).
-/// Shares of the processors stay as they are. Older systems, and those that refuse, do as before.
-/// Threads of the disks keep long turns: woken at once, they would write less at a time.
+/// little urgent the first may be, unless turns of the second are shorter (since 6.12,
+/// `PREEMPT_SHORT`). Shares of the processors stay as they are. Older systems, and those that
+/// refuse, do as before. Threads of the disks keep long turns: woken at once, they would write less
+/// at a time.
 #[cfg(target_os = "linux")]
 #[expect(
     unsafe_code,

@@ -110,7 +110,8 @@ pub const EXCHANGES_MAX: usize = 100_000;
 /// What the arguments of all queues, exchanges and bindings, the definitions of policies and the
 /// values of parameters come to at most: bytes of memory, and no fewer than they take in a snapshot
 /// of the catalogue, which is held as a whole while it is written, and for which changes of the
-/// catalogue wait. 150,000 queues with five arguments each have room, or 375,000 bindings with three.
+/// catalogue wait. 150,000 queues with five arguments each have room, or 375,000 bindings with
+/// three.
 pub const CATALOGUE_ARGUMENTS_BYTES_MAX: u64 = 96 * 1024 * 1024;
 /// Bytes of a piece in which a catalogue goes to another node of a cluster.
 pub const CATALOGUE_PIECE_BYTES: usize = 1024 * 1024;

@@ -82,8 +82,8 @@ impl CatalogueGroup {
         }
     }
 
-    /// A node is down: what was on its way there, or from there, is lost. The group begins anew once
-    /// it is back.
+    /// A node is down: what was on its way there, or from there, is lost. The group begins anew
+    /// once it is back.
     pub(super) fn end_transfers(&mut self, node: NodeId) {
         self.departing
             .retain(|departing| departing.to.node() != node);

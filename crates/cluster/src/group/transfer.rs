@@ -1,7 +1,7 @@
 //! A catalogue on its way to another member, piece by piece.
 //!
-//! A catalogue may be larger than all that may wait for a node on its link, and the link carries all
-//! else meanwhile. So a few pieces are under way at a time, and each that has come is answered:
+//! A catalogue may be larger than all that may wait for a node on its link, and the link carries
+//! all else meanwhile. So a few pieces are under way at a time, and each that has come is answered:
 //!
 //! ```text
 //! leader                                       member

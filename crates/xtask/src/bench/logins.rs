@@ -152,8 +152,8 @@ pub(super) fn timed_login(
 /// Lets this thread run when nobody else wants the processor: floods come from other machines, and
 /// what it costs to make one is not to hold up the node.
 ///
-/// Niceness alone does not: a thread ends its turn of a millisecond or more before a more urgent one
-/// that is woken meanwhile, unless it is of the class for idle processors.
+/// Niceness alone does not: a thread ends its turn of a millisecond or more before a more urgent
+/// one that is woken meanwhile, unless it is of the class for idle processors.
 pub(super) fn stand_back() {
     if !is_of_idle_class() {
         // Where the system refuses this too, the floods' threads are in the node's way.
