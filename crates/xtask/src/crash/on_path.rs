@@ -600,6 +600,9 @@ mod tests {
             Some(Side::Dialer),
             "not who was deceived"
         );
+        while lock(&path.shared.recording).is_none() {
+            thread::yield_now();
+        }
         // The recording of it convinces no node; one that answers is told of.
         let fooled = thread::spawn(move || {
             let (mut acceptor, _) = node.accept().expect("it is called");
