@@ -22,7 +22,7 @@ pub const SHARD: ShardId = ShardId(0);
 const SNAPSHOT_COMMANDS_MIN: u64 = 64;
 /// The part of the last snapshot that the commands behind it come to when the next one is due: so
 /// what it costs to write snapshots follows what is declared, and not how much there is.
-const SNAPSHOT_SHARE: u64 = 4;
+pub(crate) const SNAPSHOT_SHARE: u64 = 4;
 /// Queues that follow a change before others get at the catalogue.
 pub const CHANGES_AT_ONCE: usize = 64;
 

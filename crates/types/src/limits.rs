@@ -117,8 +117,9 @@ pub const CATALOGUE_ARGUMENTS_BYTES_MAX: u64 = 96 * 1024 * 1024;
 pub const CATALOGUE_PIECE_BYTES: usize = 1024 * 1024;
 /// Pieces of a catalogue that are under way to a node at a time.
 pub const CATALOGUE_PIECES_UNDER_WAY: usize = 4;
-/// Milliseconds without an answer after which a catalogue is sent to a node from its beginning.
-pub const CATALOGUE_TRANSFER_STUCK_MS: u64 = 10_000;
+/// Milliseconds without an answer after which a catalogue is sent to a node from its beginning: a
+/// piece may wait behind all that a slow link has to bring before it.
+pub const CATALOGUE_TRANSFER_STUCK_MS: u64 = 60_000;
 /// Virtual hosts of one node by default (`vhost_max`).
 pub const VHOSTS_MAX: usize = 1_000;
 /// Tags of one user.

@@ -2,7 +2,7 @@
 
 use super::CatalogueGroup;
 use super::store::state_head;
-use crate::catalogue::SHARD;
+use crate::catalogue::{SHARD, SNAPSHOT_SHARE};
 use crate::env::{BorrowedShard as _, Env};
 use crate::frame_kinds;
 use crate::state::{CATALOGUE_GROUP, Cluster};
@@ -16,11 +16,9 @@ use leveret_types::Now;
 
 /// Entries before which no snapshot is worth its bytes.
 const SNAPSHOT_ENTRIES_MIN: u64 = 1_024;
-/// Entries after which one is: a restart applies them all.
+/// Entries after which one is, however small they are beside the last one: a restart applies them
+/// all.
 const SNAPSHOT_ENTRIES_MAX: u64 = 65_536;
-/// Between the two, the part of the last snapshot that entries come to when the next one is due: so
-/// what it costs to write snapshots follows what is declared, and not how much there is.
-const SNAPSHOT_SHARE: usize = 4;
 
 /// What the catalogue's group reaches while it runs.
 pub(crate) struct CatalogueContext<'a, E> {
@@ -106,7 +104,7 @@ impl<E: Env> Machine<CatalogueContext<'_, E>> for CatalogueGroup {
     }
 
     fn apply(&mut self, context: &mut CatalogueContext<'_, E>, entry: &Entry) {
-        self.applied_bytes += entry.data.len();
+        self.applied_bytes += entry.data.len() as u64;
         if entry.kind != EntryKind::Normal {
             return;
         }
@@ -121,7 +119,7 @@ impl<E: Env> Machine<CatalogueContext<'_, E>> for CatalogueGroup {
         // The catalogue is what these entries made, and nobody else changes it.
         let declared = context.env.catalogue().declared();
         let state = declared.encode_behind(state_head(mark));
-        self.snapshot_bytes = state.len();
+        self.snapshot_bytes = state.len() as u64;
         self.applied_bytes = 0;
         state
     }

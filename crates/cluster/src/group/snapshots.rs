@@ -149,7 +149,7 @@ impl CatalogueGroup {
         self.handed_over = 0;
         self.answer_carried_out(cluster, env);
         let state = state(mark, &bytes);
-        self.snapshot_bytes = state.len();
+        self.snapshot_bytes = state.len() as u64;
         self.applied_bytes = 0;
         state
     }

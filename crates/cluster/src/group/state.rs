@@ -41,8 +41,8 @@ pub(crate) struct CatalogueGroup {
     /// What a snapshot that is being installed holds.
     pub(super) incoming: Option<Bytes>,
     /// Bytes of the last snapshot that was written, and of the entries that were applied since.
-    pub(super) snapshot_bytes: usize,
-    pub(super) applied_bytes: usize,
+    pub(super) snapshot_bytes: u64,
+    pub(super) applied_bytes: u64,
     /// The snapshot that another member is sending.
     pub(super) arriving: Option<Arriving>,
     /// Those that this one sends, and the number of the last that began.

@@ -30,7 +30,7 @@ pub struct Recovered {
     pub(super) mark: SnapshotMark,
     pub(crate) entries: Vec<Entry>,
     /// Bytes of the snapshot that the catalogue was read from.
-    pub(super) snapshot_bytes: usize,
+    pub(super) snapshot_bytes: u64,
 }
 
 /// Makes the catalogue of a node without cluster that of a cluster of one, on disk as well. The
@@ -127,7 +127,7 @@ pub fn recover(
         return Err(unreadable(damage.notes.join("; ")));
     }
     let recovered = Recovered {
-        snapshot_bytes: logs.state(CATALOGUE_GROUP_LOG).len(),
+        snapshot_bytes: logs.state(CATALOGUE_GROUP_LOG).len() as u64,
         hard: log.hard_state(logs),
         mark,
         entries,

@@ -7,8 +7,10 @@ use super::world::{TURN_MS, World};
 use crate::Random;
 use crate::disk::{ReadFaults, SimDisk};
 use leveret_cluster::Env;
+use leveret_cluster::catalogue::SHARD;
 use leveret_metadata::Command;
 use leveret_node::PeerFrame;
+use leveret_queue_host::shard::CATALOGUE_GROUP_LOG;
 use leveret_replication::Role;
 use leveret_types::limits::{
     CATALOGUE_PIECE_BYTES, CATALOGUE_PIECES_UNDER_WAY, LOG_STUCK_MS, NODE_LOST_MS,
@@ -339,23 +341,57 @@ fn a_large_catalogue_reaches_who_joins_through_broken_links_and_dead_leaders() {
     }
 }
 
+/// What it costs to write snapshots follows what is declared: after as many changes as the first
+/// one took, there is no other one before they come to a part of it.
+#[test]
+fn a_large_catalogue_is_not_written_again_for_a_few_small_changes() {
+    const LARGE: usize = 3;
+    let mut world = world();
+    world.declare_large_exchanges(LARGE);
+    world.declare_small_exchange(1_030);
+    let leader = world.catalogue_leader();
+    let before = world.written_catalogue(leader);
+    assert!(before.len() > LARGE * CATALOGUE_PIECE_BYTES * 9 / 10);
+    world.declare_small_exchange(1_030);
+    assert!(world.written_catalogue(leader) == before);
+}
+
+fn exchange(name: String, arguments: FieldTable) -> Command {
+    Command::ExchangeDeclare {
+        vhost: "/".to_owned(),
+        name,
+        kind: "fanout".to_owned(),
+        durable: true,
+        auto_delete: false,
+        internal: false,
+        arguments,
+    }
+}
+
 impl World {
+    /// Declares an exchange again and again: each time is an entry of the catalogue's log.
+    fn declare_small_exchange(&mut self, times: usize) {
+        for _ in 0..times {
+            let declare = exchange("small".to_owned(), FieldTable::new());
+            self.carry_out(&declare).expect("it is declared");
+        }
+    }
+
+    /// The snapshot in a node's log of the catalogue.
+    fn written_catalogue(&self, node: NodeId) -> Vec<u8> {
+        let node = self.node(node).expect("it is up");
+        let shard = node.env.shard(SHARD);
+        shard.logs.state(CATALOGUE_GROUP_LOG).to_vec()
+    }
+
     /// Exchanges with as much of arguments as about a piece of a catalogue has bytes, each.
     fn declare_large_exchanges(&mut self, count: usize) {
         for number in 0..count {
             let mut arguments = FieldTable::new();
             let value = FieldValue::LongString(vec![b'x'; CATALOGUE_PIECE_BYTES * 9 / 10]);
             arguments.set("note", value);
-            let command = Command::ExchangeDeclare {
-                vhost: "/".to_owned(),
-                name: format!("large-{number}"),
-                kind: "fanout".to_owned(),
-                durable: true,
-                auto_delete: false,
-                internal: false,
-                arguments,
-            };
-            self.carry_out(&command).expect("it is declared");
+            let declare = exchange(format!("large-{number}"), arguments);
+            self.carry_out(&declare).expect("it is declared");
         }
     }
 

@@ -3,11 +3,13 @@
 use super::node::{Node, SHARDS};
 use super::world::World;
 use crate::disk::SimDisk;
+use foldhash::fast::FixedState;
 use leveret_cluster::CATALOGUE_GROUP;
 use leveret_cluster::Env;
 use leveret_replication::{Role, Status};
 use leveret_types::{NodeId, QueueId, ShardId};
 use std::collections::BTreeMap;
+use std::hash::BuildHasher as _;
 
 /// What has been seen of the groups.
 #[derive(Debug, Default)]
@@ -63,9 +65,7 @@ impl Watch {
             return Ok(());
         }
         let bytes = node.env.catalogue.borrow().snapshot();
-        let sum = bytes.iter().fold(bytes.len() as u64, |sum, byte| {
-            (sum ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01B3)
-        });
+        let sum = FixedState::default().hash_one(&bytes);
         let first = *self.catalogues.entry(applied).or_insert(sum);
         match first == sum {
             true => Ok(()),
