@@ -64,6 +64,14 @@ impl Login {
         Ok(())
     }
 
+    /// Whether there is no such virtual host, or the user has nothing to do with it.
+    pub(crate) fn is_stranger<E: Env>(&self, vhost: &str, env: &E) -> bool {
+        let catalogue = env.catalogue();
+        let user = catalogue.user(&self.user);
+        let permitted = user.is_some_and(|user| user.permission(vhost).is_some());
+        catalogue.vhost(vhost).is_none() || !permitted
+    }
+
     /// Opens a virtual host for a connection; it counts from then on.
     pub(crate) fn enter_vhost<E: Env>(
         &mut self,

@@ -154,7 +154,7 @@ impl Session {
                 },
                 _,
             ) => self.tell_metadata(correlation_id, &streams, port),
-            (Asked::Login { .. }, _) => {}
+            (Asked::Login { .. } | Asked::OtherNodes { .. }, _) => {}
             (
                 Asked::SuperStream {
                     correlation_id,
@@ -323,9 +323,9 @@ impl Session {
 
 impl Asked {
     /// Whether this is what it waits for.
-    fn awaits(&self, of: RequestId) -> bool {
+    pub(crate) fn awaits(&self, of: RequestId) -> bool {
         match self {
-            Self::Login { .. } => false,
+            Self::Login { .. } | Self::OtherNodes { .. } => false,
             Self::LookUp { request, .. }
             | Self::Done { request, .. }
             | Self::SuperStream { request, .. } => *request == of,

@@ -3,6 +3,7 @@
 
 use crate::publishers::Declare;
 use crate::readers::Subscribe;
+use bytes::Bytes;
 use leveret_stream::{Reference, RequestId, StoredBy};
 use leveret_stream_protocol::{Key, OffsetSpec, ResponseCode};
 use leveret_types::QueueId;
@@ -13,6 +14,8 @@ use std::collections::BTreeMap;
 pub(crate) enum Asked {
     /// A login.
     Login { correlation_id: u32 },
+    /// This node to know what the others had agreed on; then the frame is looked at again.
+    OtherNodes { frame: Bytes },
     /// The id of a stream.
     LookUp {
         request: RequestId,

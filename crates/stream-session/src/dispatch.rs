@@ -38,6 +38,7 @@ impl Session {
             (_, Ok(command)) => self.early(command, port),
             (_, Err(_)) => self.end(port),
         }
+        self.keep_to_look_again(bytes);
     }
 
     fn command(&mut self, command: ClientCommand<'_>, frame: &Bytes, port: &mut impl Port) {

@@ -1,11 +1,11 @@
 //! What fuzzing drives: a client that may say anything, and a node that answers at once. It panics
 //! if the session breaks a promise.
 
-use crate::port::{LoginOutcome, Port};
+use crate::port::{LoginOutcome, Opening, Port};
 use crate::session::Session;
 use crate::settings::Settings;
 use leveret_auth::Access;
-use leveret_stream::{Command, Event, Refusal, StreamStats};
+use leveret_stream::{Command, Event, Refusal, RequestId, StreamStats};
 use leveret_stream_protocol::wire::Opaque;
 use leveret_stream_protocol::{ClientCommand, Request, ResponseCode, ServerCommand, next_frame};
 use leveret_types::{Now, QueueId};
@@ -18,6 +18,12 @@ struct Node {
     asked: u64,
     logs_in: bool,
     events: Vec<Event>,
+    /// What became of a super stream that is being changed.
+    changed: Option<(RequestId, Result<(), ResponseCode>)>,
+    /// What was unknown is to be looked at again.
+    looks_again: bool,
+    /// That is being done now.
+    is_second_look: bool,
     has_left: bool,
 }
 
@@ -25,6 +31,29 @@ impl Node {
     fn grants(&mut self) -> bool {
         self.asked += 1;
         self.refuses_every == 0 || !self.asked.is_multiple_of(self.refuses_every)
+    }
+
+    /// Whether the session is to be told something.
+    const fn owes(&self) -> bool {
+        let owes_change = self.changed.is_some() || self.looks_again;
+        self.logs_in || owes_change || !self.events.is_empty()
+    }
+
+    /// Tells it the next thing.
+    fn answer(&mut self, now: Now, session: &mut Session) {
+        if std::mem::take(&mut self.logs_in) {
+            let user = "guest".to_owned();
+            session.logged_in(LoginOutcome::Accepted { user }, self);
+        } else if std::mem::take(&mut self.looks_again) {
+            self.is_second_look = true;
+            session.look_again(now, self);
+            self.is_second_look = false;
+        } else if let Some((request, result)) = self.changed.take() {
+            session.super_stream_changed(request, result, self);
+        } else {
+            let event = self.events.remove(0);
+            session.event(now, event, self);
+        }
     }
 
     fn result<T>(&mut self, value: T) -> Result<T, Refusal> {
@@ -37,8 +66,13 @@ impl Port for Node {
         self.logs_in = true;
     }
 
-    fn open_vhost(&mut self, _: &str) -> bool {
-        true
+    fn open_vhost(&mut self, _: &str) -> Opening {
+        Opening::Opened
+    }
+
+    fn may_be_behind(&mut self) -> bool {
+        self.looks_again = !self.is_second_look && self.grants();
+        self.looks_again
     }
 
     fn permits_stream(&mut self, _: Access, _: &str) -> bool {
@@ -67,16 +101,17 @@ impl Port for Node {
 
     fn make_super_stream(
         &mut self,
+        request: RequestId,
         _: &str,
         _: &[(String, String)],
         _: &[(String, String)],
-    ) -> Result<(), ResponseCode> {
+    ) {
         let granted = self.grants().then_some(());
-        granted.ok_or(ResponseCode::INTERNAL_ERROR)
+        self.changed = Some((request, granted.ok_or(ResponseCode::INTERNAL_ERROR)));
     }
 
-    fn remove_super_stream(&mut self, _: &str) -> Result<(), ResponseCode> {
-        Ok(())
+    fn remove_super_stream(&mut self, request: RequestId, _: &str) {
+        self.changed = Some((request, Ok(())));
     }
 
     fn send(&mut self, command: Command) {
@@ -166,18 +201,15 @@ fn heard(stream: &[u8], piece: usize, refuses: u8) -> Vec<u8> {
         asked: 0,
         logs_in: false,
         events: Vec::new(),
+        changed: None,
+        looks_again: false,
+        is_second_look: false,
         has_left: false,
     };
     for piece in stream.chunks(piece) {
         session.receive(now, piece.to_vec().into(), &mut node);
-        while node.logs_in || !node.events.is_empty() {
-            if std::mem::take(&mut node.logs_in) {
-                let user = "guest".to_owned();
-                session.logged_in(LoginOutcome::Accepted { user }, &mut node);
-            } else {
-                let event = node.events.remove(0);
-                session.event(now, event, &mut node);
-            }
+        while node.owes() {
+            node.answer(now, &mut session);
         }
     }
     session.output().to_vec()

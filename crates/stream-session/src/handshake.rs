@@ -1,7 +1,7 @@
 //! From the first frame to an open virtual host, and logins that are renewed later.
 
 use crate::asked::Asked;
-use crate::port::{LoginOutcome, Port};
+use crate::port::{LoginOutcome, Opening, Port};
 use crate::session::{Phase, Session};
 use leveret_stream_protocol::wire::Opaque;
 use leveret_stream_protocol::{
@@ -159,10 +159,14 @@ impl Session {
     }
 
     fn open(&mut self, correlation_id: u32, vhost: &str, port: &mut impl Port) {
-        if !port.open_vhost(vhost) {
-            let code = ResponseCode::VIRTUAL_HOST_ACCESS_FAILURE;
-            self.answer(Key::Open, correlation_id, code);
-            return self.end(port);
+        match port.open_vhost(vhost) {
+            Opening::Opened => {}
+            Opening::Later => return self.may_be_behind = true,
+            Opening::Refused => {
+                let code = ResponseCode::VIRTUAL_HOST_ACCESS_FAILURE;
+                self.answer(Key::Open, correlation_id, code);
+                return self.end(port);
+            }
         }
         let settings = self.settings.clone();
         let advertised_port = settings.advertised_port.to_string();

@@ -24,6 +24,7 @@ pub mod fuzz;
 mod handshake;
 mod in_hand;
 mod input;
+mod look_again;
 pub mod port;
 mod publishers;
 mod readers;
@@ -38,7 +39,7 @@ mod totals;
 mod values;
 mod work;
 
-pub use port::{LoginOutcome, Port, Reached};
+pub use port::{LoginOutcome, Opening, Port, Reached};
 pub use session::Session;
 pub use settings::Settings;
 pub use status::{PublisherStatus, SessionStatus, SubscriptionStatus};

@@ -1,7 +1,7 @@
 //! What a session asks of the node, and how it is answered.
 
 use leveret_auth::Access;
-use leveret_stream::Command;
+use leveret_stream::{Command, RequestId};
 use leveret_stream_protocol::ResponseCode;
 
 /// Where clients reach a node.
@@ -21,8 +21,14 @@ pub trait Port {
     /// at once after the call that asked.
     fn log_in(&mut self, mechanism: &str, response: &[u8]);
 
-    /// Opens a virtual host for the user who has logged in; false if that one may not.
-    fn open_vhost(&mut self, vhost: &str) -> bool;
+    /// Opens a virtual host for the user who has logged in.
+    fn open_vhost(&mut self, vhost: &str) -> Opening;
+
+    /// Whether what has been made at another node a moment ago may not be known here yet: then
+    /// [`crate::Session::look_again`] is called once this node knows what the others had agreed on.
+    fn may_be_behind(&mut self) -> bool {
+        false
+    }
 
     /// Whether the user may do this with a stream.
     fn permits_stream(&mut self, access: Access, stream: &str) -> bool;
@@ -61,21 +67,19 @@ pub trait Port {
 
     /// Makes a super stream of partitions that exist, each with the key that leads to it. Of the
     /// arguments, which are those of the partitions too, it takes those that are for all of it.
-    ///
-    /// # Errors
-    /// What the client is told.
+    /// [`crate::Session::super_stream_changed`] is called once it is made, or refused; then nothing
+    /// of it is left.
     fn make_super_stream(
         &mut self,
+        request: RequestId,
         name: &str,
         partitions: &[(String, String)],
         arguments: &[(String, String)],
-    ) -> Result<(), ResponseCode>;
+    );
 
-    /// Takes a super stream away. Its partitions stay.
-    ///
-    /// # Errors
-    /// What the client is told.
-    fn remove_super_stream(&mut self, name: &str) -> Result<(), ResponseCode>;
+    /// Takes a super stream away. Its partitions stay. [`crate::Session::super_stream_changed`] is
+    /// called once it is gone.
+    fn remove_super_stream(&mut self, request: RequestId, name: &str);
 
     /// Work that questions since the last call of this took beyond that of most frames, in frames
     /// (see [`leveret_types::limits::STREAM_FRAMES_PER_TURN_MAX`]).
@@ -85,6 +89,17 @@ pub trait Port {
 
     /// Gives the streams a command of this session.
     fn send(&mut self, command: Command);
+}
+
+/// What became of the wish to open a virtual host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Opening {
+    /// It is open.
+    Opened,
+    /// The user may not.
+    Refused,
+    /// This node may be behind: as in [`Port::may_be_behind`].
+    Later,
 }
 
 /// What became of a login.

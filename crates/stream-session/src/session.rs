@@ -64,6 +64,8 @@ pub struct Session {
     pub(crate) activations: Activations,
     /// What the client's last request waits for.
     pub(crate) asked: Option<Asked>,
+    /// This node may be behind the others in what the frame at hand is about.
+    pub(crate) may_be_behind: bool,
     /// Streams that have gone since then: the client is told behind the answer.
     pub(crate) gone_behind: Vec<String>,
     next_number: u64,
@@ -93,6 +95,7 @@ impl Session {
             turn: 0,
             activations: Activations::default(),
             asked: None,
+            may_be_behind: false,
             gone_behind: Vec::new(),
             next_number: 0,
             totals: Totals::default(),

@@ -5,7 +5,7 @@ use crate::port::Port;
 use crate::publishers::code_of;
 use crate::session::Session;
 use crate::values::{is_name, owned};
-use leveret_stream::{Command, Refusal, StreamSettings};
+use leveret_stream::{Command, Refusal, RequestId, StreamSettings};
 use leveret_stream_protocol::{Answer, Key, ResponseCode, ServerCommand};
 use leveret_types::limits::{SHORT_STRING_BYTES_MAX, STREAM_PARTITIONS_MAX};
 
@@ -18,6 +18,10 @@ impl Session {
         port: &mut impl Port,
     ) {
         let streams = port.route(super_stream, routing_key);
+        let leads_nowhere = streams.as_ref().is_none_or(Vec::is_empty);
+        if leads_nowhere && self.waits_for_others(port) {
+            return;
+        }
         let Some(streams) = &streams else {
             let code = ResponseCode::STREAM_DOES_NOT_EXIST;
             return self.answer(Key::Route, correlation_id, code);
@@ -36,6 +40,9 @@ impl Session {
         super_stream: &str,
         port: &mut impl Port,
     ) {
+        if self.waits_for_others(port) {
+            return;
+        }
         let streams = port.partitions(super_stream);
         let Some(streams) = &streams else {
             let code = ResponseCode::STREAM_DOES_NOT_EXIST;
@@ -96,22 +103,64 @@ impl Session {
         name: &str,
         port: &mut impl Port,
     ) {
+        if self.waits_for_others(port) {
+            return;
+        }
         let key = Key::DeleteSuperStream;
-        let partitions = port.partitions(name).unwrap_or_default();
-        if !port.permits_super_stream(name, &partitions) {
+        let partitions = port.partitions(name);
+        if !port.permits_super_stream(name, partitions.as_deref().unwrap_or_default()) {
             return self.answer(key, correlation_id, ResponseCode::ACCESS_REFUSED);
         }
-        if let Err(code) = port.remove_super_stream(name) {
-            return self.answer(key, correlation_id, code);
-        }
-        let making = Making {
-            name: name.to_owned(),
-            partitions: partitions.into_iter().map(|p| (p, String::new())).collect(),
-            done: 0,
-            arguments: None,
-            code: ResponseCode::OK,
+        let Some(partitions) = partitions else {
+            return self.answer(key, correlation_id, ResponseCode::STREAM_DOES_NOT_EXIST);
         };
-        self.next_partition(correlation_id, making, port);
+        let request = self.request();
+        port.remove_super_stream(request, name);
+        self.asked = Some(Asked::SuperStream {
+            request,
+            correlation_id,
+            making: Making {
+                name: name.to_owned(),
+                partitions: partitions.into_iter().map(|p| (p, String::new())).collect(),
+                done: 0,
+                arguments: None,
+                code: ResponseCode::OK,
+            },
+        });
+    }
+
+    /// Whether the frame at hand is to be looked at again once this node knows what the others had
+    /// agreed on. A super stream comes binding by binding: who is told some of its partitions would
+    /// take them for all.
+    fn waits_for_others(&mut self, port: &mut impl Port) -> bool {
+        self.may_be_behind = port.may_be_behind();
+        self.may_be_behind
+    }
+
+    /// A super stream is made, or taken away before its partitions are, or the code says why not.
+    pub fn super_stream_changed(
+        &mut self,
+        request: RequestId,
+        result: Result<(), ResponseCode>,
+        port: &mut impl Port,
+    ) {
+        let asked = self.asked.take_if(|asked| asked.awaits(request));
+        let Some(Asked::SuperStream {
+            correlation_id,
+            making,
+            ..
+        }) = asked
+        else {
+            return;
+        };
+        match (result, making.arguments.is_some()) {
+            (Ok(()), true) => self.answer(Key::CreateSuperStream, correlation_id, making.code),
+            (Ok(()), false) => self.next_partition(correlation_id, making, port),
+            (Err(code), true) => self.undo(correlation_id, making, code, port),
+            (Err(code), false) => self.answer(Key::DeleteSuperStream, correlation_id, code),
+        }
+        self.tell_gone_behind();
+        self.read_on(port);
     }
 
     /// Has the next partition made or deleted; answers when there is none.
@@ -168,10 +217,13 @@ impl Session {
             };
             return self.answer(key, correlation_id, making.code);
         };
-        match port.make_super_stream(&making.name, &making.partitions, arguments) {
-            Ok(()) => self.answer(Key::CreateSuperStream, correlation_id, ResponseCode::OK),
-            Err(code) => self.undo(correlation_id, making, code, port),
-        }
+        let request = self.request();
+        port.make_super_stream(request, &making.name, &making.partitions, arguments);
+        self.asked = Some(Asked::SuperStream {
+            request,
+            correlation_id,
+            making,
+        });
     }
 
     /// A super stream cannot be made: the partitions that were made for it go again.

@@ -1,7 +1,7 @@
 //! Scripts: what a client says and what the streams say, and what comes of it. Lines that begin
 //! with `>` go to the client, those with `!` to the streams.
 
-use crate::port::{LoginOutcome, Port, Reached};
+use crate::port::{LoginOutcome, Opening, Port, Reached};
 use crate::session::Session;
 use crate::settings::Settings;
 use leveret_auth::Access;
@@ -43,6 +43,10 @@ struct Node {
     /// Exchanges that are no super streams.
     exchanges: Vec<&'static str>,
     refuses_super_streams: bool,
+    /// What became of a super stream that was to be changed.
+    changed: Option<(RequestId, Result<(), ResponseCode>)>,
+    /// What this node does not know may have been made at another one.
+    may_be_behind: bool,
     drained: Vec<&'static str>,
     /// The leaders of streams that are led elsewhere.
     leaders: Vec<(&'static str, Reached)>,
@@ -68,8 +72,16 @@ impl Port for Node {
         self.said.push(format!("! log in {mechanism} {response}"));
     }
 
-    fn open_vhost(&mut self, vhost: &str) -> bool {
-        !self.refuses.contains(&vhost)
+    fn open_vhost(&mut self, vhost: &str) -> Opening {
+        match (self.refuses.contains(&vhost), self.may_be_behind) {
+            (false, _) => Opening::Opened,
+            (true, true) => Opening::Later,
+            (true, false) => Opening::Refused,
+        }
+    }
+
+    fn may_be_behind(&mut self) -> bool {
+        self.may_be_behind
     }
 
     fn permits_stream(&mut self, access: Access, stream: &str) -> bool {
@@ -123,26 +135,32 @@ impl Port for Node {
 
     fn make_super_stream(
         &mut self,
+        request: RequestId,
         name: &str,
         partitions: &[(String, String)],
         arguments: &[(String, String)],
-    ) -> Result<(), ResponseCode> {
+    ) {
         self.given = arguments.to_vec();
-        if self.refuses_super_streams {
-            return Err(ResponseCode::INTERNAL_ERROR);
-        }
-        let names = partitions.iter().map(|(name, _)| name.clone()).collect();
-        self.super_streams.push((name.to_owned(), names));
-        Ok(())
+        let result = match self.refuses_super_streams {
+            true => Err(ResponseCode::INTERNAL_ERROR),
+            false => {
+                let names = partitions.iter().map(|(name, _)| name.clone()).collect();
+                self.super_streams.push((name.to_owned(), names));
+                Ok(())
+            }
+        };
+        self.changed = Some((request, result));
     }
 
-    fn remove_super_stream(&mut self, name: &str) -> Result<(), ResponseCode> {
-        let before = self.super_streams.len();
-        self.super_streams.retain(|(of, _)| of != name);
-        match self.super_streams.len() < before {
-            true => Ok(()),
-            false => Err(ResponseCode::STREAM_DOES_NOT_EXIST),
-        }
+    fn remove_super_stream(&mut self, request: RequestId, name: &str) {
+        let result = match self.refuses_super_streams {
+            true => Err(ResponseCode::STREAM_NOT_AVAILABLE),
+            false => {
+                self.super_streams.retain(|(of, _)| of != name);
+                Ok(())
+            }
+        };
+        self.changed = Some((request, result));
     }
 
     fn take_work(&mut self) -> usize {
@@ -354,6 +372,7 @@ impl Play {
 
     fn bytes(&mut self, bytes: Vec<u8>) {
         self.session.receive(self.now, bytes.into(), &mut self.node);
+        self.tell_changed();
     }
 
     fn log_in(&mut self, user: &str) {
@@ -370,6 +389,21 @@ impl Play {
 
     fn hear(&mut self, event: Event) {
         self.session.event(self.now, event, &mut self.node);
+        self.tell_changed();
+    }
+
+    /// The node knows now what the others had agreed on.
+    fn look_again(&mut self) {
+        self.session.look_again(self.now, &mut self.node);
+        self.tell_changed();
+    }
+
+    /// The node tells what became of a super stream.
+    fn tell_changed(&mut self) {
+        if let Some((request, result)) = self.node.changed.take() {
+            self.session
+                .super_stream_changed(request, result, &mut self.node);
+        }
     }
 
     fn tick(&mut self, after_ms: u64) {
@@ -636,11 +670,13 @@ fn a_challenge_is_answered_and_a_virtual_host_may_be_refused() {
     );
     play.say(&plain());
     play.log_in("guest");
+    play.node.may_be_behind = true;
     steps[3..].iter().for_each(|step| play.say(step));
-    assert_eq!(
-        play.lines().last().map(|l| &**l),
-        Some("> Open VIRTUAL_HOST_ACCESS_FAILURE 0")
-    );
+    let last = |lines: Vec<String>| lines.last().cloned().unwrap_or_default();
+    assert!(last(play.lines()).starts_with("> tune"));
+    play.node.may_be_behind = false;
+    play.look_again();
+    assert_eq!(last(play.lines()), "> Open VIRTUAL_HOST_ACCESS_FAILURE 0");
     assert!(play.session.is_over());
 }
 

@@ -149,18 +149,10 @@ impl<S: Session> Connection<S> {
                 self.session.blocked(env.alarms().reason());
                 self.reply(now, Reply::Done);
             }
-            Err(_) if self.is_stranger(name, env) && self.await_barrier(again, env) => {}
+            Err(_) if self.login.is_stranger(name, env) && self.await_barrier(again, env) => {}
             Err(refused) if self.await_counts(&refused, again(), env) => {}
             Err(refused) => self.fail(now, refused.error.at(10, 40)),
         }
-    }
-
-    /// Whether there is no such virtual host, or the user has nothing to do with it.
-    fn is_stranger<E: Env>(&self, vhost: &str, env: &E) -> bool {
-        let catalogue = env.catalogue();
-        let user = catalogue.user(self.login.user_name());
-        let permitted = user.is_some_and(|user| user.permission(vhost).is_some());
-        catalogue.vhost(vhost).is_none() || !permitted
     }
 
     pub(super) fn log_out<E: Env>(&mut self, env: &E) {

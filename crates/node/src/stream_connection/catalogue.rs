@@ -1,19 +1,18 @@
 //! Streams and super streams in the catalogue, for a stream connection.
 
+use super::behind::Wanted;
 use super::partitions;
 use super::port::NodePort;
 use super::{Asked, News};
 use crate::env::{Env, Executed, Proposal, ProposalId};
 use crate::memory_permit;
-use leveret_metadata::{CatalogueError, Command, Endpoint, Outcome, QueueKind, QueueRecord};
-use leveret_routing::{PARTITION_ORDER, SUPER_STREAM, SUPER_STREAM_ROUTING};
+use leveret_metadata::{CatalogueError, Command, Outcome, QueueKind, QueueRecord};
 use leveret_stream::{Event, Refusal, RequestId};
-use leveret_stream_protocol::ResponseCode;
 use leveret_stream_session::Reached;
 use leveret_types::{FieldTable, FieldValue, NodeId, QueueId};
 
 impl<E: Env> NodePort<'_, E> {
-    fn vhost(&self) -> String {
+    pub(super) fn vhost(&self) -> String {
         self.side.login.vhost_name().to_owned()
     }
 
@@ -25,7 +24,11 @@ impl<E: Env> NodePort<'_, E> {
     }
 
     pub(super) fn look_up(&mut self, request: RequestId, name: &str) {
-        let result = self.stream(name).ok_or(Refusal::NotFound);
+        let stream = self.stream(name);
+        if stream.is_none() && self.awaits_stream(request, name, Wanted::Id) {
+            return;
+        }
+        let result = stream.ok_or(Refusal::NotFound);
         self.heard(Event::Found { request, result });
     }
 
@@ -51,6 +54,7 @@ impl<E: Env> NodePort<'_, E> {
 
     pub(super) fn delete(&mut self, request: RequestId, name: &str) {
         match self.stream(name) {
+            None if self.awaits_stream(request, name, Wanted::Deletion) => {}
             None => self.answer(request, Asked::Delete, Err(Refusal::NotFound)),
             Some(id) => {
                 let command = Command::queue_delete(&self.vhost(), name, id);
@@ -72,7 +76,7 @@ impl<E: Env> NodePort<'_, E> {
     }
 
     /// Nothing is written before a change is durable.
-    fn executed_here(&mut self, executed: Executed) -> Outcome {
+    pub(super) fn executed_here(&mut self, executed: Executed) -> Outcome {
         self.side.unsynced.extend(executed.log_position);
         executed.outcome
     }
@@ -80,8 +84,11 @@ impl<E: Env> NodePort<'_, E> {
     /// The cluster has carried out what it was asked, or refused it.
     pub(super) fn executed(&mut self, id: ProposalId, result: Result<Outcome, CatalogueError>) {
         let is_it = |proposed: &mut (ProposalId, RequestId, Asked)| proposed.0 == id;
-        if let Some((_, request, asked)) = self.side.proposed.take_if(is_it) {
-            self.answer(request, asked, result.map_err(|error| refusal(&error)));
+        match self.side.proposed.take_if(is_it) {
+            Some((_, request, asked)) => {
+                self.answer(request, asked, result.map_err(|error| refusal(&error)));
+            }
+            None => self.exchange_changed(id, result),
         }
     }
 
@@ -109,8 +116,6 @@ impl<E: Env> NodePort<'_, E> {
         self.side.news.push_back(News::Event(event));
     }
 
-    // --- super streams -------------------------------------------------------------------------
-
     /// The partitions of a super stream that a key leads to, or all, in their order.
     pub(super) fn partitions_of(
         &mut self,
@@ -122,74 +127,6 @@ impl<E: Env> NodePort<'_, E> {
         let (found, bindings) = partitions::of(vhost, super_stream, key);
         self.side.work += bindings;
         found
-    }
-
-    /// Makes the exchange of a super stream, and binds its partitions.
-    pub(super) fn declare_super_stream(
-        &mut self,
-        name: &str,
-        partitions: &[(String, String)],
-        arguments: &[(String, String)],
-    ) -> Result<(), ResponseCode> {
-        let vhost = self.vhost();
-        let is_new = self.execute(&Command::ExchangeDeclare {
-            vhost: vhost.clone(),
-            name: name.to_owned(),
-            kind: "direct".to_owned(),
-            durable: true,
-            auto_delete: false,
-            internal: false,
-            arguments: exchange_arguments(arguments),
-        })?;
-        if !is_new {
-            // It is somebody else's: nothing of it may be undone.
-            return Err(ResponseCode::PRECONDITION_FAILED);
-        }
-        for (order, (partition, key)) in partitions.iter().enumerate() {
-            let order = FieldValue::I64(i64::try_from(order).unwrap_or(i64::MAX));
-            let bound = self.execute(&Command::Bind {
-                vhost: vhost.clone(),
-                source: name.to_owned(),
-                destination: Endpoint::Queue(partition.clone()),
-                routing_key: key.as_bytes().to_vec(),
-                arguments: FieldTable::from([(PARTITION_ORDER, order)]),
-            });
-            if let Err(code) = bound {
-                // Without all of its partitions it must not be found.
-                let _ = self.delete_super_stream(name);
-                return Err(code);
-            }
-        }
-        Ok(())
-    }
-
-    pub(super) fn delete_super_stream(&mut self, name: &str) -> Result<(), ResponseCode> {
-        if self.partitions_of(name, None).is_none() {
-            return Err(ResponseCode::STREAM_DOES_NOT_EXIST);
-        }
-        self.execute(&Command::ExchangeDelete {
-            vhost: self.vhost(),
-            name: name.to_owned(),
-            if_unused: false,
-        })
-        .map(drop)
-    }
-
-    /// Changes the catalogue; says whether what was declared is new.
-    fn execute(&mut self, command: &Command) -> Result<bool, ResponseCode> {
-        let permitted = memory_permit::permit(command, self.env);
-        match permitted.and_then(|()| self.env.execute(self.now, command)) {
-            Ok(executed) => Ok(self.executed_here(executed).created),
-            Err(error) => {
-                tracing::warn!(connection = %self.side.identity.name, "super stream refused: {error}");
-                Err(match error {
-                    CatalogueError::NoMajority | CatalogueError::NoMemory => {
-                        ResponseCode::STREAM_NOT_AVAILABLE
-                    }
-                    _ => ResponseCode::PRECONDITION_FAILED,
-                })
-            }
-        }
     }
 
     // --- the cluster ---------------------------------------------------------------------------
@@ -250,17 +187,6 @@ fn queue_arguments(arguments: &[(String, String)]) -> FieldTable {
         };
         if let Some(value) = value {
             table.set(&format!("x-{key}"), value);
-        }
-    }
-    table
-}
-
-/// The arguments of a super stream's exchange for those of the stream protocol.
-fn exchange_arguments(arguments: &[(String, String)]) -> FieldTable {
-    let mut table = FieldTable::from([(SUPER_STREAM, FieldValue::Bool(true))]);
-    for (key, value) in arguments {
-        if SUPER_STREAM_ROUTING.strip_prefix("x-") == Some(key) {
-            table.set(SUPER_STREAM_ROUTING, FieldValue::text(value));
         }
     }
     table

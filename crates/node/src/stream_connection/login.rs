@@ -41,6 +41,10 @@ impl<E: Env> NodePort<'_, E> {
             }
         };
         let user = credentials.user;
+        let is_known = self.env.catalogue().user(&user).is_some();
+        if !is_known && self.awaits_user(mechanism.name(), response) {
+            return;
+        }
         let Some(password) = credentials.password else {
             // The mechanism has proven the name already.
             return self.password_checked(&user, Verdict::Right);

@@ -4,7 +4,9 @@
 //! Invariant: what tells of a change of the catalogue is written once the change is durable.
 //! Invariant: what the streams have no room for is said again in its order, before all else.
 
+mod behind;
 mod catalogue;
+mod exchange_change;
 mod login;
 mod partitions;
 mod port;
@@ -13,7 +15,9 @@ use crate::ConnectionStatus;
 use crate::env::{ClusterEvent, ConnectionEvent, Env, LogPosition, ProposalId};
 use crate::identity::{Identity, Peer, Traffic};
 use crate::login::Login;
+use behind::Behind;
 use bytes::Bytes;
+use exchange_change::ExchangeChange;
 use leveret_queue_host::stream_events::StreamNews;
 use leveret_stream::{Command, Event, RequestId};
 use leveret_stream_protocol::ResponseCode;
@@ -28,6 +32,8 @@ use std::sync::Arc;
 enum News {
     Event(Event),
     Login(LoginOutcome),
+    /// A super stream is made or taken away, or why not.
+    SuperStream(RequestId, Result<(), ResponseCode>),
 }
 
 /// What was asked of the catalogue.
@@ -49,6 +55,10 @@ struct Side {
     refused: VecDeque<Command>,
     /// What was asked of the cluster.
     proposed: Option<(ProposalId, RequestId, Asked)>,
+    /// The change of a super stream that is under way.
+    exchange_change: Option<ExchangeChange>,
+    /// What this node does not know, and may know in a moment.
+    behind: Behind,
     /// Changes of the catalogue that are not durable yet: nothing is written before they are.
     unsynced: Vec<LogPosition>,
     has_published: bool,
@@ -90,6 +100,8 @@ impl StreamConnection {
                 news: VecDeque::new(),
                 refused: VecDeque::new(),
                 proposed: None,
+                exchange_change: None,
+                behind: Behind::default(),
                 unsynced: Vec::new(),
                 has_published: false,
                 work: 0,
@@ -171,10 +183,25 @@ impl StreamConnection {
             ConnectionEvent::Cluster(ClusterEvent::Executed { id, result }) => {
                 port.executed(id, result);
             }
+            ConnectionEvent::Cluster(
+                ClusterEvent::ReadBarrierPassed | ClusterEvent::CountsRenewed,
+            ) => {
+                self.look_again(now, env);
+            }
             // Those of AMQP's consumers and queues.
             _ => {}
         }
         self.tell(now, env);
+    }
+
+    /// This node has seen what the cluster had agreed on, or what other nodes have open.
+    fn look_again<E: Env>(&mut self, now: Now, env: &E) {
+        self.side.behind.begin_second_look();
+        NodePort::new(&mut self.side, now, env).look_again();
+        self.tell(now, env);
+        let mut port = NodePort::new(&mut self.side, now, env);
+        self.session.look_again(now, &mut port);
+        self.side.behind.end_second_look();
     }
 
     /// Tells the session what its commands have brought.
@@ -184,6 +211,10 @@ impl StreamConnection {
             match news {
                 News::Event(event) => self.session.event(now, event, &mut port),
                 News::Login(outcome) => self.session.logged_in(outcome, &mut port),
+                News::SuperStream(request, result) => {
+                    self.session
+                        .super_stream_changed(request, result, &mut port);
+                }
             }
         }
         let totals = self.session.totals();
@@ -307,6 +338,7 @@ impl StreamConnection {
         self.side.news.clear();
         self.side.refused.clear();
         self.side.checking = None;
+        self.side.behind = Behind::default();
         self.side.login.leave(self.side.identity.id, env);
         tracing::debug!(connection = %self.side.identity.name, "closed");
     }

@@ -5,9 +5,8 @@ use crate::env::{ConnectionEvent, Env};
 use crate::registry::LimitReached;
 use leveret_auth::{Access, Resource};
 use leveret_queue_host::stream_events::StreamNews;
-use leveret_stream::Command;
-use leveret_stream_protocol::ResponseCode;
-use leveret_stream_session::{Port, Reached};
+use leveret_stream::{Command, RequestId};
+use leveret_stream_session::{Opening, Port, Reached};
 use leveret_types::{ConnectionId, Now, QueueId};
 use std::sync::Arc;
 
@@ -81,18 +80,29 @@ impl<E: Env> Port for NodePort<'_, E> {
         self.begin_login(mechanism, response);
     }
 
-    fn open_vhost(&mut self, vhost: &str) -> bool {
+    fn open_vhost(&mut self, vhost: &str) -> Opening {
         let side = &mut *self.side;
         let entered = side.login.enter_vhost(side.identity.id, vhost, self.env);
-        let (connection, user) = (&side.identity.name, side.login.user_name());
+        if let Err(refused) = &entered
+            && self.may_open_later(vhost, refused)
+        {
+            return Opening::Later;
+        }
+        let (connection, user) = (&self.side.identity.name, self.side.login.user_name());
         match entered {
-            Ok(()) => tracing::info!(%connection, user, vhost, "stream connection opened"),
+            Ok(()) => {
+                tracing::info!(%connection, user, vhost, "stream connection opened");
+                Opening::Opened
+            }
             Err(LimitReached { error, .. }) => {
                 tracing::warn!(%connection, user, "stream connection refused: {}", error.text);
-                return false;
+                Opening::Refused
             }
         }
-        true
+    }
+
+    fn may_be_behind(&mut self) -> bool {
+        self.awaits_cluster()
     }
 
     fn permits_stream(&mut self, access: Access, stream: &str) -> bool {
@@ -158,15 +168,16 @@ impl<E: Env> Port for NodePort<'_, E> {
 
     fn make_super_stream(
         &mut self,
+        request: RequestId,
         name: &str,
         partitions: &[(String, String)],
         arguments: &[(String, String)],
-    ) -> Result<(), ResponseCode> {
-        self.declare_super_stream(name, partitions, arguments)
+    ) {
+        self.declare_super_stream(request, name, partitions, arguments);
     }
 
-    fn remove_super_stream(&mut self, name: &str) -> Result<(), ResponseCode> {
-        self.delete_super_stream(name)
+    fn remove_super_stream(&mut self, request: RequestId, name: &str) {
+        self.delete_super_stream(request, name);
     }
 
     fn take_work(&mut self) -> usize {

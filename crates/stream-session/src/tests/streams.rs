@@ -442,3 +442,70 @@ fn a_stream_that_is_lost_while_a_secret_is_renewed_is_told_of_behind_the_answer(
     play.log_in("guest");
     play.expect(&["> SaslAuthenticate OK", "> gone s STREAM_NOT_AVAILABLE"]);
 }
+
+#[test]
+fn what_another_node_may_have_made_is_looked_for_again_before_anything_behind_it() {
+    let route = Request::Route {
+        routing_key: "0",
+        super_stream: "super",
+    };
+    let partitions = Request::Partitions {
+        super_stream: "super",
+    };
+    let deletion = Request::DeleteSuperStream { name: "super" };
+    for (request, found, missing) in [
+        (
+            route,
+            r#"> Route OK ["super-0"]"#,
+            "> Route STREAM_DOES_NOT_EXIST []",
+        ),
+        (
+            partitions,
+            r#"> Partitions OK ["super-0"]"#,
+            "> Partitions STREAM_DOES_NOT_EXIST []",
+        ),
+        (
+            deletion,
+            "> DeleteSuperStream OK",
+            "> DeleteSuperStream STREAM_DOES_NOT_EXIST",
+        ),
+    ] {
+        for is_made in [true, false] {
+            let mut play = Play::open();
+            play.node.may_be_behind = true;
+            play.ask(request.clone());
+            play.say(&declare(1, "", "s"));
+            play.expect(&[]);
+            assert!(!play.session.reading());
+            if is_made {
+                let super_stream = ("super".to_owned(), vec!["super-0".to_owned()]);
+                play.node.super_streams.push(super_stream);
+            }
+            play.node.may_be_behind = false;
+            play.look_again();
+            if play.node.said == ["! delete super-0"] {
+                play.answer(|request| Event::Deleted {
+                    request,
+                    result: Ok(()),
+                });
+            }
+            let said = play.lines();
+            let answer = if is_made { found } else { missing };
+            assert!(said.contains(&answer.to_owned()), "{said:?}");
+            // What came behind it is looked at now.
+            assert!(said.contains(&"! look up / s".to_owned()), "{said:?}");
+            play.look_again();
+            play.expect(&[]);
+        }
+    }
+}
+
+#[test]
+fn a_super_stream_that_cannot_be_taken_away_keeps_its_partitions() {
+    let mut play = Play::open();
+    let super_stream = ("super".to_owned(), vec!["super-0".to_owned()]);
+    play.node.super_streams.push(super_stream);
+    play.node.refuses_super_streams = true;
+    play.ask(Request::DeleteSuperStream { name: "super" });
+    play.expect(&["> DeleteSuperStream STREAM_NOT_AVAILABLE"]);
+}

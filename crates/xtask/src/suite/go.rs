@@ -228,7 +228,9 @@ fn printed(text: &str) -> String {
 /// Counts whole tests; a failed part of one is named as well.
 fn parse(text: &str) -> Report {
     let mut report = Report::default();
-    let mut skip_reason = String::new();
+    // Where the test said something last, and what: of one that failed or was left out, why. The
+    // machine may be gone when somebody reads this.
+    let mut reason = String::new();
     for line in text.lines() {
         let Ok(event) = serde_json::from_str::<Value>(line) else {
             continue;
@@ -238,12 +240,14 @@ fn parse(text: &str) -> Report {
         };
         match event["Action"].as_str() {
             Some("pass") if !test.contains('/') => report.passed += 1,
-            Some("fail") => report.failed.push(test.to_owned()),
-            Some("skip") => report.left_out.push((test.to_owned(), skip_reason.clone())),
+            Some("fail") if reason.is_empty() => report.failed.push(test.to_owned()),
+            Some("fail") => report.failed.push(format!("{test}: {reason}")),
+            Some("skip") => report.left_out.push((test.to_owned(), reason.clone())),
+            Some("run") => reason.clear(),
             Some("output") => {
                 let output = event["Output"].as_str().unwrap_or_default();
                 if !output.trim_start().starts_with("---") && output.contains(".go:") {
-                    skip_reason = output.trim().to_owned();
+                    reason = output.trim().to_owned();
                 }
             }
             _ => {}
@@ -261,14 +265,17 @@ mod tests {
         let text = r#"{"Action":"pass","Test":"TestA/part"}
 {"Action":"pass","Test":"TestA"}
 not json
+{"Action":"output","Test":"TestB","Output":"    x_test.go:3: 1 of 2\n"}
 {"Action":"fail","Test":"TestB"}
+{"Action":"run","Test":"TestD"}
+{"Action":"fail","Test":"TestD"}
 {"Action":"output","Test":"TestC","Output":"    x_test.go:4: wants more\n"}
 {"Action":"skip","Test":"TestC"}
 {"Action":"pass"}
 "#;
         let report = parse(text);
         assert_eq!(report.passed, 1);
-        assert_eq!(report.failed, ["TestB"]);
+        assert_eq!(report.failed, ["TestB: x_test.go:3: 1 of 2", "TestD"]);
         let skipped = ("TestC".to_owned(), "x_test.go:4: wants more".to_owned());
         assert_eq!(report.left_out, [skipped]);
     }

@@ -7,7 +7,8 @@ use super::bench::Report;
 /// is the file's).
 pub(super) fn parse(text: &str) -> Report {
     let mut report = Report::default();
-    for line in text.lines().map(str::trim_start) {
+    let mut lines = text.lines().map(str::trim_start);
+    while let Some(line) = lines.next() {
         let failed = line.starts_with("not ok ");
         if !failed && !line.starts_with("ok ") {
             continue;
@@ -20,7 +21,13 @@ pub(super) fn parse(text: &str) -> Report {
         } else if name.ends_with("js") {
             continue;
         } else if failed {
-            report.failed.push(name.to_owned());
+            // The machine may be gone when somebody reads this: why is said here too.
+            let details = lines.clone().take_while(|line| *line != "...");
+            let why = details.filter_map(|line| line.strip_prefix("error: "));
+            let why = why.take(1).map(|why| format!(": {why}"));
+            report
+                .failed
+                .push(name.to_owned() + &why.collect::<String>());
         } else {
             report.passed += 1;
         }
@@ -35,11 +42,11 @@ mod tests {
     #[test]
     fn tap_is_counted() {
         let text = "TAP version 13\n# Subtest: x.test.mjs\n    ok 1 - confirms arrive\n\
-                    \x20   not ok 2 - returns come first\n    ok 3 - later # SKIP no reason\n\
+                    \x20   not ok 2 - returns come first\n      ---\n      error: 'none came'\n      ...\n    ok 3 - later # SKIP no reason\n\
                     not ok 1 - /somewhere/x.test.mjs\n1..1\n";
         let report = parse(text);
         assert_eq!(report.passed, 1);
-        assert_eq!(report.failed, ["returns come first"]);
+        assert_eq!(report.failed, ["returns come first: 'none came'"]);
         assert_eq!(
             report.left_out,
             [("later".to_owned(), "no reason".to_owned())]

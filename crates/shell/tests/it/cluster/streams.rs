@@ -2,14 +2,15 @@
 
 use super::{
     AmqpClient, all_vote_and_are_up, declare, eventually, free_addresses, log_in, member, publish,
-    select, start, start_all, three,
+    put_vhost, select, start, start_all, three,
 };
 use crate::client::scratch;
 use crate::stream_client::{OK, RESPONSE, StreamClient, text};
 use leveret_amqp::{Method, basic};
 use leveret_cluster::Env;
 use leveret_cluster::transfer;
-use leveret_shell::node::Node;
+use leveret_metadata::Command;
+use leveret_shell::node::{Node, NodeConfig};
 
 const NOT_AVAILABLE: u16 = 6;
 const METADATA_UPDATE: u16 = 0x10;
@@ -90,6 +91,104 @@ fn a_stream_is_published_to_read_and_deleted_from_every_node() {
     }
     drop(clients);
     nodes.into_iter().for_each(Node::shut_down);
+}
+
+/// The partitions of a super stream, or the code that says why not.
+fn partitions(client: &mut StreamClient, super_stream: &str) -> (u16, usize) {
+    let (code, body) = client.ask(0x19, &[&text(super_stream)]);
+    let count = body
+        .first_chunk()
+        .map_or(0, |bytes| u32::from_be_bytes(*bytes));
+    (code, count as usize)
+}
+
+/// Makes a super stream whose partitions have these names and keys.
+fn make_super_stream(client: &mut StreamClient, name: &str, keys: &[&str]) -> u16 {
+    let count = (keys.len() as u32).to_be_bytes();
+    let names = keys.iter().map(|key| text(&format!("{name}-{key}")));
+    let names: Vec<u8> = names.flatten().collect();
+    let keys: Vec<u8> = keys.iter().flat_map(|key| text(key)).collect();
+    let none = 0_u32.to_be_bytes();
+    let parts: [&[u8]; 6] = [&text(name), &count, &names, &count, &keys, &none];
+    client.ask(0x1d, &parts).0
+}
+
+fn permit_guest(node: &Node, vhost: &str) {
+    let [configure, write, read] = [(); 3].map(|()| ".*".to_owned());
+    let command = Command::PermissionSet {
+        vhost: vhost.to_owned(),
+        user: "guest".to_owned(),
+        configure,
+        write,
+        read,
+    };
+    let permitted = node.broker.execute_in_cluster(&command);
+    permitted.expect("a majority is up");
+}
+
+#[test]
+fn what_one_node_has_made_is_known_at_every_other_one_at_once() {
+    const ROUNDS: usize = 48;
+    let scratch = scratch("cluster-streams-at-once");
+    let nodes = three(scratch.path(), free_addresses());
+    let mut clients: Vec<StreamClient> = nodes.iter().map(open).collect();
+    for round in 0..ROUNDS {
+        let (maker, other) = (round % 3, (round + 1 + round / 3 % 2) % 3);
+        let name = format!("s{round}");
+        assert_eq!(clients[maker].create(&name), OK);
+        match round % 4 {
+            0 => assert!(leader_port(&mut clients[other], &name).is_some(), "{name}"),
+            1 => assert_eq!(clients[other].declare_publisher(&name), OK, "{name}"),
+            2 => assert_eq!(clients[other].subscribe(&name), OK, "{name}"),
+            _ => assert_eq!(clients[other].ask(0x0e, &[&text(&name)]).0, OK, "{name}"),
+        }
+        if round % 4 < 3 {
+            clients[other] = open(&nodes[other]);
+        }
+        let name = format!("super{round}");
+        assert_eq!(
+            make_super_stream(&mut clients[maker], &name, &["a", "b"]),
+            OK
+        );
+        assert_eq!(partitions(&mut clients[other], &name), (OK, 2), "{name}");
+        assert_eq!(clients[other].ask(0x1e, &[&text(&name)]).0, OK, "{name}");
+        put_vhost(&nodes[maker], &name);
+        permit_guest(&nodes[maker], &name);
+        let address = nodes[other].stream_listening[0].0;
+        let opened = StreamClient::open_as(address, "guest", "guest", &name);
+        assert!(opened.is_ok(), "{name}: {:?}", opened.err());
+    }
+    drop(clients);
+    nodes.into_iter().for_each(Node::shut_down);
+}
+
+#[test]
+fn who_deletes_a_super_stream_without_a_majority_keeps_nobody_else_waiting() {
+    let scratch = scratch("cluster-streams-minority");
+    // One thread serves all connections of a node.
+    let addresses = free_addresses::<3>();
+    let configs = addresses.map(|own| NodeConfig {
+        io_threads: 1,
+        ..member(scratch.path(), own, &addresses, b"secret")
+    });
+    let mut nodes = start_all(configs.into());
+    all_vote_and_are_up(&nodes);
+    let left = nodes.remove(0);
+    let mut client = open(&left);
+    assert_eq!(make_super_stream(&mut client, "super", &["a", "b"]), OK);
+    let mut other = open(&left);
+    nodes.into_iter().for_each(Node::shut_down);
+    eventually("it is alone", || left.broker.peers().up().is_empty());
+    client.send(0x1e, &[&7_u32.to_be_bytes(), &text("super")]);
+    assert_eq!(partitions(&mut other, "super"), (OK, 2));
+    client.0.set_nonblocking(true).expect("a socket");
+    let unanswered = client
+        .0
+        .peek(&mut [0])
+        .expect_err("the cluster has no majority");
+    assert_eq!(unanswered.kind(), std::io::ErrorKind::WouldBlock);
+    drop((client, other));
+    left.shut_down();
 }
 
 #[test]
