@@ -675,13 +675,33 @@ pub(crate) fn reset_own(app: &App, node: Option<&str>) -> Value {
 }
 
 /// Features that clients test for: all of them are there from the start.
-const FEATURE_FLAGS: [&str; 8] = [
+const FEATURE_FLAGS: [&str; 28] = [
     "classic_mirrored_queue_version",
     "classic_queue_type_delivery_support",
+    "detailed_queues_endpoint",
     "direct_exchange_routing_v2",
+    "drop_unroutable_metric",
+    "empty_basic_get_metric",
+    "feature_flags_v2",
     "implicit_default_bindings",
+    "khepri_db",
+    "listener_records_in_ets",
+    "maintenance_mode_status",
+    "message_containers",
+    "message_containers_deaths_v2",
     "quorum_queue",
+    "quorum_queue_non_voters",
+    "rabbitmq_4.0.0",
+    "rabbitmq_4.1.0",
+    "rabbitmq_4.2.0",
+    "rabbitmq_4.3.0",
+    "restart_streams",
+    "stream_filtering",
     "stream_queue",
+    "stream_sac_coordinator_unblock_group",
+    "stream_single_active_consumer",
+    "stream_update_config_command",
+    "tracking_records_in_ets",
     "user_limits",
     "virtual_host_metadata",
 ];

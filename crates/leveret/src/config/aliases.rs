@@ -1,6 +1,6 @@
 //! RabbitMQ's older words, and its words for "no bound", in the words of the table of keys.
 
-use super::{FileConfig, Setting};
+use super::FileConfig;
 
 /// The listener of the management plugin before it had one for TCP and one for TLS.
 const LISTENER: &str = "management.listener";
@@ -23,12 +23,14 @@ pub fn resolved(typed: &FileConfig) -> FileConfig {
     // The newer names come later in this order, and replace what the older ones said.
     for (name, setting) in typed.iter() {
         let name = listener(name, is_tls).unwrap_or_else(|| name.to_owned());
-        let Setting { text, source } = setting.clone();
+        let mut setting = setting.clone();
         let stands_for = VALUES
             .iter()
-            .find(|(key, words, _)| *key == name && words.contains(&text.as_str()));
-        let text = stands_for.map_or(text, |(_, _, value)| (*value).to_owned());
-        resolved.set(&name, text, source);
+            .find(|(key, words, _)| *key == name && words.contains(&setting.text.as_str()));
+        if let Some((_, _, value)) = stands_for {
+            (*value).clone_into(&mut setting.text);
+        }
+        resolved.put(name, setting);
     }
     resolved
 }

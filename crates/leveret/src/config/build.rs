@@ -90,16 +90,18 @@ fn effective(typed: &FileConfig) -> Vec<(String, String)> {
 
 /// The files in which a password or a secret was typed, each once.
 fn secret_files(typed: &FileConfig) -> Vec<PathBuf> {
-    let secret = |name: &str| match keys::find(name) {
-        Some(Meaning::Key(key)) => key.kind == Kind::Secret,
+    let secret = |name: &str, setting: &Setting| match keys::find(name) {
+        Some(Meaning::Key(key)) => key.kind == Kind::Secret && setting.variable.is_none(),
         _ => false,
     };
     files_of(typed, secret)
 }
 
 /// The files in which keys were typed that are as `is_meant` says, each once.
-fn files_of(typed: &FileConfig, is_meant: impl Fn(&str) -> bool) -> Vec<PathBuf> {
-    let files = typed.iter().filter(|(name, _)| is_meant(name));
+fn files_of(typed: &FileConfig, is_meant: impl Fn(&str, &Setting) -> bool) -> Vec<PathBuf> {
+    let files = typed
+        .iter()
+        .filter(|(name, setting)| is_meant(name, setting));
     let files = files.filter_map(|(_, setting)| match &setting.source {
         Source::Line(file, _) => Some(PathBuf::from(file)),
         Source::Variable(_) | Source::Flag(_) => None,
@@ -268,7 +270,7 @@ impl Reader<'_> {
                 tags.map(|(tag, setting)| (tag.to_owned(), setting.text.clone()))
                     .collect()
             }),
-            files: files_of(self.typed, |_| true),
+            files: files_of(self.typed, |_, _| true),
             management_prefix: {
                 let words = self.words("management.path_prefix");
                 match words.trim_matches('/') {

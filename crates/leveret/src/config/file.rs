@@ -32,6 +32,8 @@ impl fmt::Display for Source {
 pub struct Setting {
     /// Its value as text.
     pub text: String,
+    /// The environment variable of which a file took it, or a part of it.
+    pub variable: Option<String>,
     /// Where it was typed.
     pub source: Source,
 }
@@ -41,6 +43,8 @@ pub struct Setting {
 #[derive(Clone, Debug, Default)]
 pub struct FileConfig {
     settings: BTreeMap<String, Setting>,
+    /// What `$(NAME)` in a file in rabbitmq.conf's form stands for.
+    variables: BTreeMap<String, String>,
 }
 
 impl FileConfig {
@@ -48,6 +52,15 @@ impl FileConfig {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// The same, where files name environment variables: `$(NAME)`.
+    #[must_use]
+    pub fn with_variables(variables: impl IntoIterator<Item = (String, String)>) -> Self {
+        Self {
+            settings: BTreeMap::new(),
+            variables: variables.into_iter().collect(),
+        }
     }
 
     /// All settings, by name.
@@ -69,9 +82,17 @@ impl FileConfig {
 
     /// Sets `name`, whatever an earlier source said.
     pub fn set(&mut self, name: &str, text: impl Into<String>, source: Source) {
-        let text = text.into();
-        self.settings
-            .insert(name.to_owned(), Setting { text, source });
+        let setting = Setting {
+            text: text.into(),
+            variable: None,
+            source,
+        };
+        self.put(name.to_owned(), setting);
+    }
+
+    /// The same with all that is known of the setting.
+    pub fn put(&mut self, name: String, setting: Setting) {
+        self.settings.insert(name, setting);
     }
 
     /// Forgets `prefix` and every setting below it: an option of the command line that stands for a
@@ -143,7 +164,8 @@ impl FileConfig {
         Ok(())
     }
 
-    /// rabbitmq.conf: `key = value` lines, `#` comments, values bare or in single or double quotes.
+    /// rabbitmq.conf: `key = value` lines, `#` comments, values bare or in single or double quotes,
+    /// `$(NAME)` in them for an environment variable.
     fn read_conf(&mut self, file: &str, text: &str) -> Result<(), ConfigError> {
         for (index, line) in text.lines().enumerate() {
             let source = Source::Line(file.to_owned(), index + 1);
@@ -157,9 +179,42 @@ impl FileConfig {
                     "this line is not of the form `key = value`",
                 ));
             };
-            self.set(name.trim(), conf_value(value), source);
+            let (text, variable) = self.with_its_variables(conf_value(value), &source)?;
+            let name = name.trim().to_owned();
+            let setting = Setting {
+                text,
+                variable,
+                source,
+            };
+            self.put(name, setting);
         }
         Ok(())
+    }
+
+    /// A value with what the environment variables hold that it names, and the last one's name.
+    fn with_its_variables(
+        &self,
+        value: String,
+        source: &Source,
+    ) -> Result<(String, Option<String>), ConfigError> {
+        let (mut text, mut last) = (String::new(), None);
+        let mut rest = value.as_str();
+        while let Some((before, behind)) = rest.split_once("$(")
+            && let Some((name, after)) = behind.split_once(')')
+        {
+            let name = name.trim();
+            let Some(held) = self.variables.get(name) else {
+                let what =
+                    format!("the environment variable {name}, which is named here, is not set");
+                return Err(ConfigError::at(source.clone(), what));
+            };
+            text.push_str(before);
+            text.push_str(held);
+            last = Some(name.to_owned());
+            rest = after;
+        }
+        text.push_str(rest);
+        Ok((text, last))
     }
 
     /// Takes what the environment says: `LEVERET_*` for every key (dots and capitals as in
@@ -174,6 +229,7 @@ impl FileConfig {
         for (variable, value) in &variables {
             self.read_rabbitmq_variable(variable, value);
         }
+        self.read_listener_variables(&variables);
         // After RabbitMQ's, so that Leveret's own go before them.
         for (variable, value) in variables {
             let Some(rest) = variable.strip_prefix("LEVERET_") else {
@@ -223,16 +279,66 @@ impl FileConfig {
                     source,
                 );
             }
-            // The port and the address are one key here.
-            "RABBITMQ_NODE_PORT" => {
-                self.forget("listeners.tcp");
-                "listeners.tcp.default"
-            }
+            _ if UNREAD_VARIABLES.contains(&variable) => variable,
             _ => return,
         };
         self.set(name, value, source);
     }
+
+    /// Port and address of the AMQP listener, which are one key here: where only the address is
+    /// given, at RabbitMQ's port, and where only the port is, on every interface.
+    fn read_listener_variables(&mut self, variables: &[(String, String)]) {
+        let given = |name| {
+            let mut all = variables.iter();
+            all.find(|(variable, _)| variable == name)
+                .map(|(_, value)| value.as_str())
+        };
+        let (text, last) = match (
+            given("RABBITMQ_NODE_IP_ADDRESS"),
+            given("RABBITMQ_NODE_PORT"),
+        ) {
+            (None, None) => return,
+            (None, Some(port)) => (port.to_owned(), "RABBITMQ_NODE_PORT"),
+            (Some(ip), port) => {
+                let port = port.unwrap_or("5672");
+                let text = match ip.contains(':') {
+                    true => format!("[{ip}]:{port}"),
+                    false => format!("{ip}:{port}"),
+                };
+                (text, "RABBITMQ_NODE_IP_ADDRESS")
+            }
+        };
+        self.forget("listeners.tcp");
+        self.set(
+            "listeners.tcp.default",
+            text,
+            Source::Variable(last.to_owned()),
+        );
+    }
 }
+
+/// Variables of RabbitMQ's that would change a node and are not read: each is told of.
+const UNREAD_VARIABLES: &[&str] = &[
+    "RABBITMQ_ADVANCED_CONFIG_FILES",
+    "RABBITMQ_BASE",
+    "RABBITMQ_CTL_ERL_ARGS",
+    "RABBITMQ_DEFAULT_PASS_FILE",
+    "RABBITMQ_DEFAULT_USER_FILE",
+    "RABBITMQ_DIST_PORT",
+    "RABBITMQ_ENABLED_PLUGINS",
+    "RABBITMQ_ERLANG_COOKIE",
+    "RABBITMQ_FEATURE_FLAGS",
+    "RABBITMQ_LOGS",
+    "RABBITMQ_LOG_BASE",
+    "RABBITMQ_MNESIA_BASE",
+    "RABBITMQ_MNESIA_DIR",
+    "RABBITMQ_PLUGINS_DIR",
+    "RABBITMQ_QUORUM_DIR",
+    "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS",
+    "RABBITMQ_SERVER_ERL_ARGS",
+    "RABBITMQ_SERVER_START_ARGS",
+    "RABBITMQ_STREAM_DIR",
+];
 
 /// Variables of Leveret's that are no keys.
 pub const OWN_VARIABLES: &[&str] = &["LEVERET_CONFIG_FILE", "LEVERET_TRIAL_DEVICE"];

@@ -33,6 +33,12 @@ fn written_out(typed: &FileConfig) -> String {
     let (mut kept, mut left_out) = (String::new(), String::new());
     for (name, setting) in typed.iter() {
         let note = match keys::find(name) {
+            Some(Meaning::Key(_)) if let Some(variable) = &setting.variable => {
+                format!(
+                    "is taken from the environment variable {variable}: have {} set instead",
+                    super::file::variable_of(name)
+                )
+            }
             Some(Meaning::Key(key)) => match value::check(key.kind, &setting.text) {
                 Ok(()) => {
                     // Writing to a string cannot fail.

@@ -100,12 +100,12 @@ pub fn file_named(option: Option<&Path>) -> Option<PathBuf> {
 }
 
 /// Reads `file` (a file, or a folder whose `.conf` and `.toml` files are read in the order of their
-/// names), what RabbitMQ keeps beside it, and the environment. RabbitMQ's tools name a file without
+/// names), what RabbitMQ keeps beside its `rabbitmq.conf` or in such a folder, and the environment. RabbitMQ's tools name a file without
 /// its ending: `/etc/rabbitmq/rabbitmq` finds `rabbitmq.conf`.
 pub fn read(file: Option<&Path>) -> Result<FileConfig, ConfigError> {
     let mut typed = match file {
         Some(file) => read_files(file)?,
-        None => FileConfig::new(),
+        None => FileConfig::with_variables(variables()),
     };
     for (variable, name) in BESIDE {
         let named = std::env::var_os(variable).filter(|path| !path.is_empty());
@@ -113,16 +113,19 @@ pub fn read(file: Option<&Path>) -> Result<FileConfig, ConfigError> {
             read_beside(&mut typed, name, &path)?;
         }
     }
-    typed.read_environment(std::env::vars_os().filter_map(|(name, value)| {
-        // A variable that is no text is none of ours.
-        Some((name.into_string().ok()?, value.into_string().ok()?))
-    }))?;
+    typed.read_environment(variables())?;
     Ok(typed)
+}
+
+/// The environment; a variable that is no text is none of ours.
+fn variables() -> impl Iterator<Item = (String, String)> {
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
 }
 
 /// The same without the environment.
 pub fn read_files(file: &Path) -> Result<FileConfig, ConfigError> {
-    let mut typed = FileConfig::new();
+    let mut typed = FileConfig::with_variables(variables());
     let with_ending = file.with_extension("conf");
     let file = if !file.exists() && with_ending.exists() {
         &with_ending
@@ -133,9 +136,13 @@ pub fn read_files(file: &Path) -> Result<FileConfig, ConfigError> {
         let text = content(&part)?;
         typed.read_text(&part.display().to_string(), &text)?;
     }
-    if file.file_name().is_some_and(|name| name == "rabbitmq.conf") {
+    let folder = match file.file_name() {
+        Some(name) if name == "rabbitmq.conf" => file.parent(),
+        _ => Some(file).filter(|file| file.is_dir()),
+    };
+    if let Some(folder) = folder {
         for (_, name) in BESIDE {
-            let path = file.with_file_name(name);
+            let path = folder.join(name);
             if path.exists() {
                 read_beside(&mut typed, name, &path)?;
             }
@@ -145,20 +152,31 @@ pub fn read_files(file: &Path) -> Result<FileConfig, ConfigError> {
 }
 
 /// What RabbitMQ reads beside its `rabbitmq.conf`, and the variables that name it elsewhere.
-const BESIDE: [(&str, &str); 3] = [
+const BESIDE: [(&str, &str); 4] = [
+    ("RABBITMQ_CONFIG_FILES", "conf.d"),
     ("RABBITMQ_ADVANCED_CONFIG_FILE", "advanced.config"),
     ("RABBITMQ_ENABLED_PLUGINS_FILE", "enabled_plugins"),
-    ("RABBITMQ_CONF_ENV_FILE", "rabbitmq-env.conf"),
+    ("RABBITMQ_CONF_ENV_FILE", ENVIRONMENT_SCRIPT),
 ];
+
+/// A shell's script that RabbitMQ runs at its start.
+const ENVIRONMENT_SCRIPT: &str = "rabbitmq-env.conf";
 
 fn read_beside(typed: &mut FileConfig, name: &str, path: &Path) -> Result<(), ConfigError> {
     let shown = path.display().to_string();
     match name {
+        "conf.d" => {
+            for part in parts_of(path)? {
+                let text = content(&part)?;
+                typed.read_text(&part.display().to_string(), &text)?;
+            }
+            Ok(())
+        }
         "enabled_plugins" => typed.read_plugins(&shown, &content(path)?),
         "advanced.config" => typed.read_erlang(&shown, &content(path)?),
         // A shell's script: who starts the node runs it, or gives what it sets.
         _ => {
-            typed.set("rabbitmq-env.conf", "", Source::Line(shown, 1));
+            typed.set(ENVIRONMENT_SCRIPT, "", Source::Line(shown, 1));
             Ok(())
         }
     }
@@ -186,6 +204,10 @@ fn parts_of(file: &Path) -> Result<Vec<PathBuf>, ConfigError> {
     let mut parts: Vec<_> = entries
         .filter_map(|entry| Some(entry.ok()?.path()))
         .filter(|path| path.extension().is_some_and(|e| e == "conf" || e == "toml"))
+        .filter(|path| {
+            path.file_name()
+                .is_none_or(|name| name != ENVIRONMENT_SCRIPT)
+        })
         .collect();
     parts.sort();
     Ok(parts)

@@ -16,6 +16,12 @@ pub fn check(kind: Kind, text: &str) -> Result<(), String> {
         Kind::Ip => ip(text).map(|_| ()),
         Kind::Schedule => Schedule::parse(text).map(|_| ()),
         Kind::Path if text.is_empty() => Err("must not be empty".to_owned()),
+        Kind::Secret if text.starts_with("encrypted:") => Err(
+            "is an encrypted value, which RabbitMQ alone can read: name an environment variable \
+             (`$(NAME)` in a rabbitmq.conf), or keep the secret in a file that the node alone may \
+             read"
+                .to_owned(),
+        ),
         Kind::Path | Kind::Text | Kind::Secret => Ok(()),
         Kind::Choice([only]) => (text == *only)
             .then_some(())

@@ -167,6 +167,10 @@ static COMMANDS: &[Command] = &[
     command("rebalance", "rebalance <all|classic|quorum> [--vhost-pattern <regex>] [--queue-pattern <regex>]", 0..=1, node::rebalance),
     offline(command("version", "version", 0..=0, node::version)),
     // What can have no meaning here, and says what serves instead.
+    refused("sync_queue"),
+    refused("cancel_sync_queue"),
+    refused("change_cluster_node_type"),
+    refused("schema_info"),
     refused("activate_free_disk_space_monitoring"),
     refused("activate_stream_consumer"),
     refused("add_signing_key"),
@@ -291,6 +295,7 @@ static COMMANDS: &[Command] = &[
     waiting(command("await_online_quorum_plus_one", "await_online_quorum_plus_one", 0..=0, node::await_quorum_plus_one)),
     command("drain", "drain", 0..=0, cluster::drain),
     command("revive", "revive", 0..=0, cluster::revive),
+    command("await_online_synchronized_mirror", "await_online_synchronized_mirror", 0..=0, diagnostics::nothing_to_do),
     command("post_upgrade", "post_upgrade", 0..=0, diagnostics::nothing_to_do),
     command("has_reached_target_cluster_size", "has_reached_target_cluster_size", 0..=0, diagnostics::check_cluster_size),
     offline(command("set", "set <plugin> [...] [--online] [--offline]", 0..=MANY, node::enable_plugins)),

@@ -187,6 +187,7 @@ const HELP: &[(&str, &str, &str)] = &[
     ("directories", "Says that plugins have no folders.", ""),
     // rabbitmq-upgrade.
     ("await_online_quorum_plus_one", "Waits until this node may be stopped without a queue losing its majority.", "-t 60"),
+    ("await_online_synchronized_mirror", "Does nothing: there are no mirrored queues, and await_online_quorum_plus_one waits for replicated ones.", ""),
     ("drain", "Hands the node's leaders to others and lets no client in, for maintenance.", ""),
     ("revive", "Ends that.", ""),
     ("post_upgrade", "Does nothing: there is nothing to do after an upgrade.", ""),

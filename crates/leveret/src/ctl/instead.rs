@@ -78,6 +78,18 @@ const INSTEAD: &[(&[&str], &str)] = &[
         "follow the file that `log_location` names (`tail -F`), or the supervisor's log",
     ),
     (
+        &["sync_queue", "cancel_sync_queue"],
+        "there are no mirrored queues: members of a quorum queue copy by themselves what they lack",
+    ),
+    (
+        &["change_cluster_node_type"],
+        "every node keeps the catalogue on disk",
+    ),
+    (
+        &["schema_info"],
+        "there is no Mnesia: `metadata_store_status` shows how the catalogue is replicated",
+    ),
+    (
         &["join_cluster"],
         "list all nodes' addresses in `cluster.join` and start the node with an empty data folder",
     ),

@@ -21,7 +21,9 @@ impl List {
         lines: &[String],
         fetch: impl FnOnce() -> Result<Value, Failure>,
     ) -> Result<Output, Failure> {
-        let named: Vec<&str> = context.arguments.iter().map(String::as_str).collect();
+        // Scripts separate columns by commas as well, as rabbitmqctl takes them.
+        let named = context.arguments.iter().flat_map(|words| words.split(','));
+        let named: Vec<&str> = named.filter(|name| !name.is_empty()).collect();
         let all: Vec<&str> = self.columns.iter().map(|(name, _)| *name).collect();
         let named = match (named.is_empty(), context.options.has("--verbose")) {
             (true, true) => &all,

@@ -83,6 +83,10 @@ pub fn run(words: &[String], print: &mut dyn FnMut(&str)) -> Result<(), Failure>
     let print = &mut |text: &str| print(&plain_text::lines(text));
     let (options, rest) = options::parse(words)?;
     let Some((name, arguments)) = rest.split_first() else {
+        if options.has("--help") {
+            print(&commands::usage(None));
+            return Ok(());
+        }
         return Err(Failure {
             code: code::USAGE,
             text: commands::usage(None),

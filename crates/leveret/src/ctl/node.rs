@@ -564,6 +564,13 @@ fn fraction_argument(text: &str, most: f64) -> std::result::Result<f64, String> 
 }
 
 pub fn rebalance(context: &Context<'_>) -> Result<Output> {
+    let kind = context.arguments.first().map_or("all", String::as_str);
+    if !["all", "classic", "quorum", "stream"].contains(&kind) {
+        return Err(Failure {
+            code: code::UNAVAILABLE,
+            text: format!("Error:\ntype {kind} is not supported: give all, classic or quorum"),
+        });
+    }
     context.banner("Rebalancing queue leaders ...");
     let patterns = super::cluster::patterns(context);
     let path = "/api/rebalance/queues";

@@ -126,6 +126,31 @@ fn check(file: &Path) -> (bool, String) {
 }
 
 #[test]
+fn a_folder_of_rabbitmqs_is_read_as_rabbitmq_reads_it() {
+    let folder = Folder::new("check-rabbitmq");
+    folder.write("rabbitmq.conf", "heartbeat = 10\nchannel_max = 100\n");
+    folder.write("rabbitmq-env.conf", "NODENAME=rabbit\n");
+    folder.write("enabled_plugins", "[rabbitmq_management].");
+    fs::create_dir(folder.path().join("conf.d")).expect("a folder");
+    folder.write("conf.d/20-last.conf", "heartbeat = 30\n");
+    folder.write("conf.d/10-first.conf", "heartbeat = 20\n");
+    folder.write("conf.d/notes.txt", "no configuration\n");
+    for named in [
+        folder.path().to_owned(),
+        folder.path().join("rabbitmq.conf"),
+    ] {
+        let mut command = Command::new(BINARY);
+        command.env_clear().args(["config", "show"]);
+        let output = command.arg(&named).output().expect("it runs");
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        for (key, value) in [("heartbeat", "30"), ("channel_max", "100")] {
+            let line = |line: &str| line.split_whitespace().take(2).eq([key, value]);
+            assert!(said.lines().any(line), "{key}: {said} {output:?}");
+        }
+    }
+}
+
+#[test]
 fn a_check_leaves_nothing_behind() {
     let folder = Folder::new("check-traces");
     let definitions = r#"{"vhosts": [{"name": "shop"}],

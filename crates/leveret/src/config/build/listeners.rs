@@ -50,6 +50,9 @@ struct HttpKeys {
     tls: TlsKeys,
 }
 
+/// The key of the address of listeners that are given none.
+const DEFAULT_IP: &str = "listeners.ip";
+
 const HTTP: HttpKeys = HttpKeys {
     ip: "management.tcp.ip",
     port: "management.tcp.port",
@@ -64,6 +67,7 @@ const METRICS: HttpKeys = HttpKeys {
 
 impl Reader<'_> {
     pub(super) fn listeners(&self) -> Result<Listeners, ConfigError> {
+        let default_ip: IpAddr = self.parsed(DEFAULT_IP, value::ip);
         let family = |prefix: &'static str, default: &str| -> Vec<SocketAddr> {
             let typed: Vec<_> = self
                 .typed
@@ -72,14 +76,22 @@ impl Reader<'_> {
                 .collect();
             let off = self.typed.get(prefix).is_some();
             let texts = match typed.is_empty() {
-                false => typed,
+                false => typed.clone(),
                 true if off || default.is_empty() => Vec::new(),
                 true => vec![default],
             };
-            texts
-                .into_iter()
-                .map(|t| value::address(t).unwrap_or_else(|e| panic!("{prefix}: {t} {e}")))
-                .collect()
+            let is_default = typed.is_empty();
+            let address = |text| {
+                let address = value::address(text);
+                address.unwrap_or_else(|error| panic!("{prefix}: {text} {error}"))
+            };
+            let placed = |mut address: SocketAddr| {
+                if is_default {
+                    address.set_ip(default_ip);
+                }
+                address
+            };
+            texts.into_iter().map(address).map(placed).collect()
         };
         Ok(Listeners {
             amqp: family("listeners.tcp", self.key("listeners.tcp.$name").default),
@@ -152,7 +164,7 @@ impl Reader<'_> {
         let address = match (self.text(ip).is_some(), self.typed.get(port).is_some()) {
             (true, _) => self.parsed(ip, value::ip),
             (false, true) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-            (false, false) => IpAddr::V4(Ipv4Addr::LOCALHOST),
+            (false, false) => self.parsed(DEFAULT_IP, value::ip),
         };
         self.parsed(port, value::port)
             .map(|port| SocketAddr::new(address, port))

@@ -465,6 +465,93 @@ fn the_environment_goes_before_the_file() {
 }
 
 #[test]
+fn a_rabbitmq_conf_takes_values_from_the_environment() {
+    let read = |text: &str| {
+        let held = [("SEED_USER", "ed"), ("SEED_PASSWORD", "a $(SEED_USER) b")];
+        let held = held.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let mut typed = FileConfig::with_variables(held);
+        let read = typed.read_text("rabbitmq.conf", text).map(|()| typed);
+        read.map_err(|error| error.to_string())
+    };
+    let text = "default_user = $(SEED_USER)\ndefault_pass = '$(SEED_PASSWORD)'\n\
+                cluster_name = of-$( SEED_USER )-$(SEED_USER\nnode_name = l@h\n";
+    let typed = read(text).expect("all are set");
+    let text = |name| typed.get(name).map(|setting| &*setting.text);
+    assert_eq!(text("default_user"), Some("ed"));
+    // What a variable holds is taken as it is.
+    assert_eq!(text("default_pass"), Some("a $(SEED_USER) b"));
+    assert_eq!(text("cluster_name"), Some("of-ed-$(SEED_USER"));
+    let loaded = Config::build(&typed, &machine()).expect("a node");
+    assert_eq!(loaded.secret_files, [""; 0].map(PathBuf::from));
+    // As TOML each is a variable of its own.
+    let toml = migrate::to_toml(&typed);
+    assert!(!toml.contains("a $"), "{toml}");
+    assert!(toml.contains("have LEVERET_DEFAULT_PASS set"), "{toml}");
+    assert_eq!(
+        read("heartbeat = 7\ndefault_pass = $(NOT_SET)\n").expect_err("it is not set"),
+        "rabbitmq.conf:2: the environment variable NOT_SET, which is named here, is not set"
+    );
+}
+
+#[test]
+fn an_encrypted_value_of_rabbitmq_is_no_password() {
+    let errors = load("rabbitmq.conf", "default_pass = encrypted:abc=", &[]);
+    let errors = errors.expect_err("nobody can decrypt it");
+    assert!(errors[0].contains("is an encrypted value"), "{errors:?}");
+}
+
+#[test]
+fn the_address_and_the_port_of_rabbitmqs_variables_are_one_listener() {
+    let (ip, port) = ("RABBITMQ_NODE_IP_ADDRESS", "RABBITMQ_NODE_PORT");
+    for (environment, address) in [
+        (&[(port, "5699")][..], "0.0.0.0:5699"),
+        (&[(ip, "127.0.0.2")], "127.0.0.2:5672"),
+        (&[(ip, "127.0.0.2"), (port, "5699")], "127.0.0.2:5699"),
+        (&[(ip, "::1"), (port, "5699")], "[::1]:5699"),
+    ] {
+        let file = "listeners.tcp.other = 7777\n";
+        let loaded = load("rabbitmq.conf", file, environment).expect("a node");
+        let amqp = loaded.config.listeners.amqp;
+        assert_eq!(amqp, [address.parse().unwrap()], "{environment:?}");
+    }
+}
+
+#[test]
+fn a_variable_of_rabbitmqs_that_is_not_read_is_told_of() {
+    let environment = [
+        ("RABBITMQ_ERLANG_COOKIE", "x"),
+        ("RABBITMQ_FEATURE_FLAGS", "a"),
+        ("RABBITMQ_PORT_5672_TCP", "tcp://10.0.0.1:5672"),
+        ("RABBITMQ_HOST", "of-an-application"),
+    ];
+    let notices = load("x.conf", "", &environment).expect("a node").notices;
+    assert_eq!(notices.len(), 2, "{notices:?}");
+    assert!(notices[0].contains("cluster.secret"), "{notices:?}");
+}
+
+#[test]
+fn listeners_that_are_given_no_address_are_where_one_key_says() {
+    let environment = [("LEVERET_LISTENERS_IP", "0.0.0.0")];
+    let listeners = |text: &str| {
+        let loaded = load("rabbitmq.conf", text, &environment);
+        loaded.expect("a node").config.listeners
+    };
+    let all = listeners("");
+    assert_eq!(all.amqp, ["0.0.0.0:5672".parse().unwrap()]);
+    assert_eq!(all.stream, ["0.0.0.0:5552".parse().unwrap()]);
+    assert_eq!(all.http, "0.0.0.0:15672".parse().ok());
+    assert_eq!(all.metrics, "0.0.0.0:15692".parse().ok());
+    let given = listeners(
+        "listeners.tcp = none\nstream.listeners.tcp.1 = 127.0.0.1:5553\n\
+         management.tcp.ip = 127.0.0.2\nprometheus.tcp.port = none\n",
+    );
+    assert_eq!(given.amqp, []);
+    assert_eq!(given.stream, ["127.0.0.1:5553".parse().unwrap()]);
+    assert_eq!(given.http, "127.0.0.2:15672".parse().ok());
+    assert_eq!(given.metrics, None);
+}
+
+#[test]
 fn a_variable_that_is_no_key_refuses_to_start() {
     let errors = load("x.toml", "", &[("LEVERET_HEARTBEET", "1")]).unwrap_err();
     assert_eq!(
