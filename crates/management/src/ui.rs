@@ -53,6 +53,7 @@ static FILES: &[File] = files![
     IMAGE "icon.svg",
     SCRIPT "app.js",
     SCRIPT "api.js",
+    SCRIPT "exact.js",
     SCRIPT "parts.js",
     SCRIPT "charts.js",
     SCRIPT "plot.js",

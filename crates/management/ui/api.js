@@ -1,6 +1,7 @@
 // The page's way to the HTTP API: the session, single calls, and the figures that stay live.
 
 import { useEffect, useRef, useState } from './vendor/preact-hooks.js'
+import { parse, Verbatim } from './exact.js'
 
 const STORE = 'leveret-session'
 const POLL_MS = 1000
@@ -112,8 +113,12 @@ export const isAdministrator = () => may('administrator')
 export const isMonitor = () => may('administrator', 'monitoring')
 export const isPolicymaker = () => may('administrator', 'policymaker')
 
-// A path below /api from segments, each of which may hold anything.
-export const path = (...segments) => segments.map(encodeURIComponent).join('/')
+// A segment that holds anything. Browsers take dots alone for a way up the path, escaped or not: the
+// API takes them behind %FF, an octet that no name has.
+const segment = (text) => /^\.\.?$/.test(text) ? '%FF' + text : encodeURIComponent(text)
+
+// A path below /api from segments.
+export const path = (...segments) => segments.map(segment).join('/')
 
 // The default exchange has no name, and a path has no empty segment.
 export const exchangeSegment = (name) => name === '' ? 'amq.default' : name
@@ -135,7 +140,7 @@ async function send (method, address, body, { authorization, reason, isLong }) {
     return await fetch(new URL('api/' + address, document.baseURI), {
       method,
       headers,
-      body: body === undefined ? undefined : JSON.stringify(body),
+      body: body === undefined ? undefined : body instanceof Verbatim ? body.text : JSON.stringify(body),
       // The browser is to add no credentials of its own, and to ask nobody for any.
       credentials: 'omit',
       cache: 'no-store',
@@ -147,7 +152,7 @@ async function send (method, address, body, { authorization, reason, isLong }) {
   }
 }
 
-async function read (response) {
+async function read (response, isText) {
   let text
   try {
     text = await response.text()
@@ -155,16 +160,17 @@ async function read (response) {
     throw new Unreachable('the node stopped answering')
   }
   try {
-    return text === '' ? null : JSON.parse(text)
+    if (isText && response.ok) return text
+    return text === '' ? null : parse(text)
   } catch {
     return text
   }
 }
 
-// One call. Throws `ApiError` or `Unreachable`.
+// One call; of `isText` the answer as it stands. Throws `ApiError` or `Unreachable`.
 export async function call (method, address, body, options = {}) {
   const response = await send(method, address, body, options)
-  const answer = await read(response)
+  const answer = await read(response, options.isText)
   if (response.ok) return answer
   const reason = answer?.reason ?? answer?.error ?? response.statusText
   const text = typeof reason === 'string' ? reason : JSON.stringify(reason)
@@ -269,7 +275,7 @@ async function hear (mine, body) {
       }))
       kept = kept.slice(at + 2)
       mine.heard = Date.now()
-      if (fields.event) heard(mine, fields.event, JSON.parse(fields.data))
+      if (fields.event) heard(mine, fields.event, parse(fields.data))
       if (stream !== mine) return
     }
   }

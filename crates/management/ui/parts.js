@@ -6,7 +6,8 @@
 import { h } from './vendor/preact.js'
 import { useEffect, useId, useRef, useState } from './vendor/preact-hooks.js'
 import htm from './vendor/htm.js'
-import { call, cell, query, refresh, useCell, usePoll } from './api.js'
+import { call, cell, path, query, refresh, useCell, usePoll } from './api.js'
+import { Exact, numberOf, parse } from './exact.js'
 
 export const html = htm.bind(h)
 
@@ -198,8 +199,8 @@ const same = (rows) => rows
 export function List ({ label, address, only = {}, columns, always = [], keyOf, empty, vhosts = true, tools, onData, search = 'Filter by name', part = '', rowsOf = same }) {
   const state = listState(useCell(place).params, columns, part)
   const visible = columns.filter((column) => state.chosen.includes(idOf(column)))
-  const path = vhosts && state.vhost ? `${address}/${encodeURIComponent(state.vhost)}` : address
-  const asked = path + query({
+  const listed = vhosts && state.vhost ? `${address}/${path(state.vhost)}` : address
+  const asked = listed + query({
     ...only,
     page: state.page,
     page_size: state.size,
@@ -282,7 +283,7 @@ export const ApiNote = ({ method = 'GET', address }) =>
 export function useVhosts () {
   const [names, setNames] = useState([])
   useEffect(() => {
-    call('GET', 'vhosts?columns=name').then((all) => setNames(all.map((one) => one.name).sort()), () => {})
+    call('GET', 'vhosts?columns=name&disable_stats=true').then((all) => setNames(all.map((one) => one.name).sort()), () => {})
   }, [])
   return names
 }
@@ -347,7 +348,8 @@ export function openForm ({ title, intro, wide, ...form }) {
 
 // `fields`: `{name, label, type, value, options, hint, required, when(values)}`.
 // `request(values)` gives `{method, address, body, reason, isLong}`; the form shows it before it is sent.
-export function Form ({ fields, submit, kind = 'primary', request, done, message, children, stay }) {
+// `check()` says right before that why it must not be sent any more, if so.
+export function Form ({ fields, submit, kind = 'primary', request, check, done, message, children, stay }) {
   const initial = () => Object.fromEntries(fields.map((field) => [field.name, field.value ?? (field.type === 'check' ? false : field.type === 'arguments' ? [] : '')]))
   const [values, setValues] = useState(initial)
   const [error, setError] = useState('')
@@ -361,6 +363,8 @@ export function Form ({ fields, submit, kind = 'primary', request, done, message
     setError('')
     setTold('')
     try {
+      const outdated = await check?.()
+      if (outdated) return setError(outdated)
       const { method, address, body, reason, isLong } = planned
       const answer = await call(method, address, body, { reason, isLong })
       const said = (typeof message === 'function' ? message(answer) : message) ?? `${submit}: done.`
@@ -480,11 +484,11 @@ export function argumentsOf (rows) {
 function argumentOf (key, type, value) {
   if (type === 'string') return value
   if (type === 'boolean') return value.trim() === 'true'
-  const number = Number(value)
-  if (type === 'number' && value.trim() !== '' && Number.isFinite(number)) return number
+  const number = numberOf(value)
+  if (type === 'number' && Number.isFinite(Number(number))) return number
   if (type === 'number') throw new Error(`"${key}" must be a number`)
   try {
-    return JSON.parse(value)
+    return parse(value)
   } catch {
     throw new Error(`"${key}" must be JSON`)
   }
@@ -494,7 +498,7 @@ function argumentOf (key, type, value) {
 export const rowsOf = (object) => Object.entries(object ?? {}).map(([key, value]) =>
   typeof value === 'string'
     ? { key, type: 'string', value }
-    : typeof value === 'number'
+    : typeof value === 'number' || value instanceof Exact
       ? { key, type: 'number', value: String(value) }
       : typeof value === 'boolean'
         ? { key, type: 'boolean', value: String(value) }

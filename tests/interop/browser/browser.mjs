@@ -34,7 +34,8 @@ export async function api (method, path, body, base = http) {
   return { status: response.status, json: text && JSON.parse(text) }
 }
 
-export const part = encodeURIComponent
+/** A name as one segment of the API's paths, also where it is dots alone. */
+export const part = (name) => /^\.\.?$/.test(name) ? '%FF' + name : encodeURIComponent(name)
 
 /** Asks the tool that runs the broker. */
 export function control (command, at = process.env.CONTROL) {

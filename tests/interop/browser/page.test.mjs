@@ -3,6 +3,7 @@
 // $CONTROL stops and starts that broker.
 
 import assert from 'node:assert/strict'
+import { readFile } from 'node:fs/promises'
 import amqplib from 'amqplib'
 import { api, axe, button, control, gone, http, inPage, logIn, open, part, row, submit, until } from './browser.mjs'
 
@@ -1037,6 +1038,94 @@ inPage('names of clients are never markup', async (page) => {
   await checked('the palette')
   await connection.close()
 }, { expected: /404|400/ })
+
+inPage('what is named by dots alone is shown, and its buttons act on nothing else', async (page) => {
+  const kinds = { queues: 'Queues', exchanges: 'Exchanges' }
+  for (const name of ['.', '..']) {
+    for (const kind of Object.keys(kinds)) await api('PUT', `${kind}/%2F/${part(name)}`, {})
+    await api('PUT', `users/${part(name)}`, { password: 'p', tags: '' })
+    await api('PUT', `vhosts/${part(name)}`, {})
+  }
+  await api('PUT', 'queues/%2F/contents', {})
+  const send = (key) => api('POST', 'exchanges/%2F/amq.default/publish', { properties: {}, routing_key: key, payload: 'x', payload_encoding: 'string' })
+  for (const key of ['.', '..', 'contents']) await send(key)
+  for (const name of ['.', '..']) {
+    await open(page, `queues/%2F/${name}`)
+    await button(page, 'Purge').click()
+    await submit(page, 'Purge')
+    await until('it is purged', async () => (await api('GET', `queues/%2F/${part(name)}`)).json.messages === 0)
+    for (const [kind, title] of Object.entries(kinds)) {
+      await open(page, `${kind}/%2F/${name}`)
+      await button(page, 'Delete').click()
+      await submit(page, `Delete ${kind.slice(0, -1)}`)
+      await page.getByRole('heading', { level: 1, name: title }).waitFor()
+      assert.equal((await api('GET', `${kind}/%2F/${part(name)}`)).status, 404)
+    }
+    for (const kind of ['users', 'vhosts']) {
+      await open(page, `${kind}/${name}`)
+      await page.getByRole('heading', { level: 1 }).filter({ hasText: name }).waitFor()
+      assert.equal((await api('DELETE', `${kind}/${part(name)}`)).status, 204)
+    }
+  }
+  assert.equal((await api('GET', 'queues/%2F/contents')).json.messages, 1)
+  await api('DELETE', 'queues/%2F/contents')
+}, { expected: /404/ })
+
+inPage('numbers stay what they are, in what is shown, saved, imported and changed', async (page) => {
+  const exact = (method, path, body) => fetch(`${http}/api/${path}`, { method, body, headers: { authorization: 'Basic ' + btoa('guest:guest'), 'content-type': 'application/json' } })
+  const sent = '{"account": 1234567890123456789, "rate": 1.0}'
+  await exact('PUT', 'queues/%2F/exact', '{}')
+  await exact('POST', 'bindings/%2F/e/amq.headers/q/exact', `{"arguments": ${sent}}`)
+  await exact('PUT', 'policies/%2F/exact', '{"pattern": "^exact$", "definition": {"max-length": 9007199254740993}}')
+  const body = '{"id":12345678901234567890,"a":1.0,"dup":1,"dup":2,"empty":{},"turn":"\\u202e"}'
+  await exact('POST', 'exchanges/%2F/amq.default/publish', JSON.stringify({ properties: {}, routing_key: 'exact', payload: body, payload_encoding: 'string' }).replace('"properties":{}', '"properties":{"headers":{"big":9007199254740993}}'))
+  await open(page, 'queues/%2F/exact')
+  await page.getByText('1234567890123456789').first().waitFor()
+  await button(page, 'Get messages').click()
+  await submit(page, 'Get')
+  const shown = page.getByLabel('Body', { exact: true })
+  await shown.waitFor()
+  assert.equal(await shown.textContent(), '{\n  "id": 12345678901234567890,\n  "a": 1.0,\n  "dup": 1,\n  "dup": 2,\n  "empty": {},\n  "turn": "\\u202e"\n}')
+  await page.getByText('9007199254740993').first().waitFor()
+  await page.keyboard.press('Escape')
+  await open(page, 'policies')
+  await button(row(page, 'exact'), 'Change').click()
+  await submit(page, 'Change policy')
+  await until('it is sent', async () => await page.getByRole('dialog').count() === 0)
+  assert.match(await (await exact('GET', 'policies/%2F/exact')).text(), /9007199254740993/)
+  await open(page, 'definitions')
+  const [download] = await Promise.all([page.waitForEvent('download'), button(page, 'Save the file').click()])
+  const file = await download.path()
+  const saved = await readFile(file, 'utf8')
+  assert.match(saved, /"account": 1234567890123456789,\s+"rate": 1\.0\n/)
+  await exact('DELETE', 'queues/%2F/exact')
+  await page.getByLabel('File').setInputFiles({ name: 'definitions.json', mimeType: 'application/json', buffer: Buffer.from(saved) })
+  await button(page, 'Import').click()
+  await page.getByText('Imported').first().waitFor()
+  const bindings = await (await exact('GET', 'queues/%2F/exact/bindings')).text()
+  assert.match(bindings, /"account":1234567890123456789/)
+  assert.equal(bindings.match(/account/g).length, 1)
+  await exact('DELETE', 'queues/%2F/exact')
+  await exact('DELETE', 'policies/%2F/exact')
+})
+
+inPage('who changes a user that somebody else has changed meanwhile is told so', async (page) => {
+  await api('PUT', 'users/ed', { password: 'old', tags: '' })
+  await open(page, 'users/ed')
+  await button(page, 'Change').click()
+  await api('PUT', 'users/ed', { password: 'new', tags: '' })
+  const { password_hash: hash } = (await api('GET', 'users/ed')).json
+  await submit(page, 'Change user', { Tags: 'monitoring' })
+  await page.getByRole('alert').filter({ hasText: 'Somebody has changed this user' }).waitFor()
+  assert.equal((await api('GET', 'users/ed')).json.password_hash, hash)
+  await page.keyboard.press('Escape')
+  await page.reload()
+  await button(page, 'Change').click()
+  await submit(page, 'Change user', { Tags: 'monitoring' })
+  await until('the tags are changed', async () => (await api('GET', 'users/ed')).json.tags.includes('monitoring'))
+  assert.equal((await api('GET', 'users/ed')).json.password_hash, hash)
+  await api('DELETE', 'users/ed')
+})
 
 inPage('the route tester says which queues a message reaches, and why', async (page) => {
   await api('PUT', 'exchanges/%2F/first', { type: 'topic' })

@@ -99,7 +99,7 @@ pub fn find(routes: &'static [Route], method: &str, path: &str) -> Result<Found,
     let (mut params, mut vhost) = (Vec::new(), None);
     for (pattern, segment) in route.path.split('/').skip(1).zip(&segments) {
         if pattern.starts_with('{') {
-            let text = percent_decode(segment).ok_or_else(|| {
+            let text = segment_text(segment).ok_or_else(|| {
                 ApiError::BadRequest("the path is not percent-encoded UTF-8".to_owned())
             })?;
             if matches!(pattern, "{vhost}" | "{vhost?}") {
@@ -118,6 +118,16 @@ pub fn find(routes: &'static [Route], method: &str, path: &str) -> Result<Found,
         vhost_must_exist: route.path.contains("{vhost}"),
         is_for_people: matches!(route.path, "/api" | "/api/index.html"),
     })
+}
+
+/// What a segment stands for. Browsers and most libraries take a segment of dots alone for a way up
+/// the path, escaped or not: they write `%FF`, an octet that no name has, before such a name.
+fn segment_text(segment: &str) -> Option<String> {
+    match segment {
+        "%FF." | "%ff." => Some(".".to_owned()),
+        "%FF.." | "%ff.." => Some("..".to_owned()),
+        _ => percent_decode(segment),
+    }
 }
 
 /// The methods of a resource, as the header `Allow` lists them.

@@ -2,6 +2,7 @@
 
 import { useState } from '../vendor/preact-hooks.js'
 import { call, isAdministrator, isPolicymaker, path, session, useCell, usePoll } from '../api.js'
+import { compacted, indented, Verbatim } from '../exact.js'
 import {
   ApiNote, argumentsOf, askFirst, Badge, Button, bytes, compact, count, download, Failure, Facts, Fields, Form, go, Head, html, List, Loading, Name, notify, openForm, place, queueAt, rate, rowsOf,
   Section, setParams, shown, State, Table, useVhosts
@@ -67,6 +68,13 @@ function userForm (user) {
       { name: 'hash', label: 'The hash', required: true, when: (v) => v.how === 'hash' },
       { name: 'tags', label: 'Tags', hint: TAGS, value: tagsOf(user?.tags).join(',') }
     ],
+    // What is left as it is goes back as it was read: it must be so still.
+    check: async () => {
+      if (!user) return
+      const now = await call('GET', path('users', user.name))
+      const isSame = now.password_hash === user.password_hash && tagsOf(now.tags).join() === tagsOf(user.tags).join()
+      return isSame ? '' : 'Somebody has changed this user since this was opened: close it and open it again.'
+    },
     request: (v) => ({
       method: 'PUT',
       address: path('users', v.name),
@@ -335,6 +343,8 @@ function LimitTable ({ title, subject, only }) {
 
 const PASSED_OVER_SHOWN = 100
 const IMPORT_BYTES_MAX = 50_000_000
+// Characters of an export that is indented: a longer one nobody reads.
+const INDENTED_MAX = 5_000_000
 const TOO_LARGE = 'The file has more than the 50 MB that one request takes: import it on a node with `leveret import FILE`, which sends it in pieces.'
 
 export function Definitions () {
@@ -344,8 +354,8 @@ export function Definitions () {
   const address = vhost ? path('definitions', vhost) : 'definitions'
   const save = async () => {
     try {
-      const found = await call('GET', address, undefined, { isLong: true })
-      download('definitions.json', 'application/json', JSON.stringify(found, null, 2))
+      const found = await call('GET', address, undefined, { isLong: true, isText: true })
+      download('definitions.json', 'application/json', found.length > INDENTED_MAX ? found : indented(found))
     } catch (error) {
       notify(error.message, 'bad')
     }
@@ -375,15 +385,14 @@ export function Definitions () {
 async function definitionsOf (file) {
   // Without the spaces that people like it may be small enough.
   if (file.size > 4 * IMPORT_BYTES_MAX) throw new Error(TOO_LARGE)
-  const definitions = parsed(await file.text())
-  if (file.size > IMPORT_BYTES_MAX && new Blob([JSON.stringify(definitions)]).size > IMPORT_BYTES_MAX) throw new Error(TOO_LARGE)
-  return definitions
-}
-
-function parsed (text) {
+  let text = await file.text()
   try {
-    return JSON.parse(text)
+    JSON.parse(text)
   } catch {
     throw new Error('The file is not JSON.')
   }
+  if (file.size > IMPORT_BYTES_MAX) text = compacted(text)
+  if (file.size > IMPORT_BYTES_MAX && new Blob([text]).size > IMPORT_BYTES_MAX) throw new Error(TOO_LARGE)
+  // Numbers in it would be others if they were read and written again.
+  return new Verbatim(text)
 }

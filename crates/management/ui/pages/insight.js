@@ -3,6 +3,7 @@
 
 import { useState } from '../vendor/preact-hooks.js'
 import { exchangeSegment, path, query, useCell, usePoll } from '../api.js'
+import { parse } from '../exact.js'
 import {
   ApiNote, argumentsOf, Arguments, Badge, compact, count, Empty, Failure, Head, html, Loading, Name, place, queueAt, rate, rowsOf, Section, setParams, shown, Table, to, useVhosts
 } from '../parts.js'
@@ -11,22 +12,32 @@ import { usualVhost } from './exchanges.js'
 // Lists longer than this are not asked for as a whole.
 const LISTED_MAX = 500
 
+// Where the bindings are found that the map shows: all, or those of what it is drawn around.
+function bindingsOf (vhost, around, page) {
+  if (!vhost) return [null, null]
+  const [kind, name] = [around[0], around.slice(1)]
+  if (kind === 'q') return [`queues/${path(vhost, name)}/bindings` + query(page), null]
+  if (kind === 'e') return ['source', 'destination'].map((side) => `exchanges/${path(vhost, exchangeSegment(name))}/bindings/${side}` + query(page))
+  return [`bindings/${path(vhost)}` + query(page), null]
+}
+
 // All that the map is drawn from.
-function useWiring (vhost) {
+function useWiring (vhost, around) {
   const page = { page: 1, page_size: LISTED_MAX }
   const exchanges = usePoll(vhost && `exchanges/${path(vhost)}` + query({ ...page, columns: 'name,type,message_stats.publish_in_details.rate,message_stats.publish_out_details.rate' }))
   const queues = usePoll(vhost && `queues/${path(vhost)}` + query({ ...page, columns: 'name,vhost,type,messages,consumers,message_stats.publish_details.rate' }))
-  const bindings = usePoll(vhost && `bindings/${path(vhost)}`)
+  const sides = bindingsOf(vhost, around, page).map((address) => ({ ...usePoll(address), isAsked: address !== null }))
+  const asked = sides.filter((side) => side.isAsked)
   const flows = usePoll(vhost && path('leveret', 'flows', vhost))
   const items = (polled) => polled.data?.items ?? polled.data
-  const all = [exchanges, queues, bindings, flows]
+  const all = [exchanges, queues, flows, ...asked]
   return {
     error: all.find((one) => one.error)?.error,
     ready: all.every((one) => one.data),
-    truncated: [exchanges, queues].some((one) => one.data?.page_count > 1),
+    truncated: [exchanges, queues, ...asked].some((one) => one.data?.page_count > 1),
     exchanges: items(exchanges),
     queues: items(queues),
-    bindings: items(bindings),
+    bindings: asked.flatMap((side) => items(side) ?? []),
     flows: flows.data
   }
 }
@@ -47,7 +58,7 @@ function VhostChoice ({ value, vhosts }) {
 
 function headersOf (text) {
   try {
-    return rowsOf(JSON.parse(text || '{}'))
+    return rowsOf(parse(text || '{}'))
   } catch {
     return []
   }
@@ -179,7 +190,7 @@ export function Topology () {
   const params = useCell(place).params
   const [vhost, vhosts] = useChosenVhost(params)
   const around = params.get('around') ?? ''
-  const wiring = useWiring(vhost)
+  const wiring = useWiring(vhost, around)
   const consumers = usePoll(around && vhost ? `consumers/${path(vhost)}` + query({ columns: 'consumer_tag,queue.name,channel_details.name' }) : null)
   const drawn = wiring.ready && picked(wiring, around)
   const near = (consumers.data ?? []).filter((one) => drawn && drawn.queues.some((queue) => queue.name === one.queue?.name))
@@ -189,7 +200,7 @@ export function Topology () {
       <label>Around <select value=${around} onChange=${(e) => setParams({ around: e.target.value })}><option value="">everything</option>
         ${wiring.ready && html`<optgroup label="Exchanges">${choices('e', wiring.exchanges)}</optgroup><optgroup label="Queues">${choices('q', wiring.queues)}</optgroup>`}</select></label></>
     <${Failure} error=${wiring.error} />
-    ${wiring.truncated && html`<p class="quiet">The first ${LISTED_MAX} exchanges and queues are shown.</p>`}
+    ${wiring.truncated && html`<p class="quiet">The first ${LISTED_MAX} exchanges, queues and bindings are shown.</p>`}
     ${wiring.ready ? html`<${Diagram} vhost=${vhost} map=${layout(drawn, near.slice(0, CONSUMERS_MAX))} />` : html`<${Loading} />`}
     ${near.length > CONSUMERS_MAX && html`<p class="quiet">${count(CONSUMERS_MAX)} of ${count(near.length)} consumers are shown.</p>`}
     ${!around && left > 0 && html`<p class="quiet">${count(left)} ${left === 1 ? 'queue is' : 'queues are'} left out: bound to the default exchange alone.</p>`}

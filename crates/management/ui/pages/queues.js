@@ -2,6 +2,7 @@
 
 import { useEffect, useState } from '../vendor/preact-hooks.js'
 import { isAdministrator, path, usePoll } from '../api.js'
+import { indented } from '../exact.js'
 import { below, Chart, newest, RangeChoice, useHistory, usePast } from '../charts.js'
 import {
   ApiNote, argumentsOf, askFirst, Badge, Button, bytes, compact, count, download, duration, Failure, Facts, Fields, Form, go, Head, html,
@@ -249,7 +250,8 @@ function hex (raw) {
 function pretty (body) {
   if (typeof body !== 'string') return hex(body)
   try {
-    return JSON.stringify(JSON.parse(body), null, 2)
+    JSON.parse(body)
+    return indented(body)
   } catch {
     return body
   }
