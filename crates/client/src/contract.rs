@@ -49,6 +49,8 @@ pub enum Request {
     ChannelClosed {
         /// The channel.
         channel: ChannelId,
+        /// The error that has closed it, if one has.
+        error: Option<Box<ProtocolError>>,
     },
     /// Asked: a declaration, a look-up, a binding or a deletion. [`Reply::Done`],
     /// [`Reply::Queue`],

@@ -26,6 +26,17 @@ pub enum SessionState {
     Closed,
 }
 
+/// Why a session is over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SessionEnd {
+    /// The client has closed it.
+    Client,
+    /// An error has.
+    Error(ProtocolError),
+    /// Something else has, in words for an operator: the client was silent for too long, say.
+    Other(String),
+}
+
 /// What listings show of a session.
 #[derive(Clone, Debug)]
 pub struct SessionStatus {
@@ -228,6 +239,10 @@ pub trait Session {
 
     /// How far it is.
     fn state(&self) -> SessionState;
+    /// Why it is over, or is about to be; nothing where its socket has gone without a word.
+    fn end(&self) -> Option<SessionEnd> {
+        None
+    }
     /// Whether the client is to see the end of the output once that is written.
     fn ends_output(&self) -> bool;
     /// Whether an alarm is on.

@@ -8,6 +8,7 @@ mod asked;
 mod consume;
 mod consumers;
 mod held_replies;
+mod log;
 mod login;
 mod message_traces;
 mod overdue;
@@ -344,8 +345,8 @@ impl<S: Session> Connection<S> {
         self.publisher.gather();
         self.leave_streams(env);
         self.delete_exclusive_queues(now, env);
+        self.note_end();
         self.log_out(env);
-        tracing::debug!(connection = %self.identity.name, "closed");
     }
 
     /// Whether requests are carried out: none waits for its answer or for an alarm, and the streams
@@ -362,7 +363,12 @@ impl<S: Session> Connection<S> {
             Request::ChannelPrefetch { channel, limit } => {
                 self.limit_channel(channel, limit, run);
             }
-            Request::ChannelClosed { channel } => self.close_channel(channel, run),
+            Request::ChannelClosed { channel, error } => {
+                if let Some(error) = error {
+                    self.note_channel_error(channel, &error);
+                }
+                self.close_channel(channel, run);
+            }
             Request::Login {
                 mechanism,
                 response,

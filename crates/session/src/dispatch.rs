@@ -280,6 +280,7 @@ impl Connection {
         self.channels.remove(&number);
         requests.push(Request::ChannelClosed {
             channel: ChannelId(number),
+            error: None,
         });
         self.send(number, &channel::CloseOk {});
     }

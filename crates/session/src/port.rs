@@ -1,10 +1,11 @@
 //! The session as the broker's side of a connection drives it.
 
 use crate::Connection;
+use crate::connection::End;
 use bytes::Bytes;
 use leveret_client::{
     Answered, Awaited, ChannelStatus, DeliveredTo, Delivery, HeldDelivery, HeldPlace, Reply,
-    Request, Session, SessionLatencies, SessionState, SessionStatus,
+    Request, Session, SessionEnd, SessionLatencies, SessionState, SessionStatus,
 };
 use leveret_types::{
     ChannelId, ConsumerId, Message, Now, OutBuffer, ProtocolError, QueueId, ReplyCode, ShardId,
@@ -84,6 +85,14 @@ impl Session for Connection {
         fn oldest_held(&self) -> Vec<(ConsumerId, u64)>;
         fn delivered_to(&self, consumer: ConsumerId) -> DeliveredTo;
         fn held_among(&self, channels: &[ChannelId], places: &[HeldPlace]) -> Vec<HeldDelivery>;
+    }
+
+    fn end(&self) -> Option<SessionEnd> {
+        Some(match Self::end(self)? {
+            End::Client => SessionEnd::Client,
+            End::Error(error) => SessionEnd::Error(error.clone()),
+            other => SessionEnd::Other(other.to_string()),
+        })
     }
 
     fn status(&self) -> SessionStatus {

@@ -3,7 +3,7 @@
 use crate::asked::Then;
 use crate::port::Port;
 use crate::readers::Subscribe;
-use crate::session::{Phase, Session};
+use crate::session::{Ending, Phase, Session};
 use bytes::Bytes;
 use leveret_auth::Access;
 use leveret_stream_protocol::{
@@ -100,6 +100,7 @@ impl Session {
             Request::Delete { stream } => self.delete(id, stream, port),
             Request::Metadata { streams } => self.metadata(id, &streams, port),
             Request::Close { .. } => {
+                self.ending.get_or_insert(Ending::Client);
                 self.answer(Key::Close, id, ResponseCode::OK);
                 self.end(port);
             }

@@ -40,7 +40,7 @@ mod values;
 mod work;
 
 pub use port::{LoginOutcome, Opening, Port, Reached};
-pub use session::Session;
+pub use session::{Ending, Session};
 pub use settings::Settings;
 pub use status::{PublisherStatus, SessionStatus, SubscriptionStatus};
 pub use totals::{CODES, Totals};

@@ -7,6 +7,7 @@ mod attacks;
 mod cli_tls;
 mod common;
 mod configuration;
+mod connection_log;
 mod ctl_on_api;
 #[path = "../../../management/tests/document/mod.rs"]
 mod document;

@@ -466,7 +466,10 @@ impl<S: Session> Connection<S> {
             self.detach(subscription, queue, run);
         }
         if self.consumers.has_leaving() {
-            return self.turn.again(Request::ChannelClosed { channel });
+            return self.turn.again(Request::ChannelClosed {
+                channel,
+                error: None,
+            });
         }
         self.publisher.clear_reply_token(channel, run.env.replies());
         self.publisher.forget_channel(channel);

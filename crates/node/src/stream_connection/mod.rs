@@ -21,7 +21,7 @@ use exchange_change::ExchangeChange;
 use leveret_queue_host::stream_events::StreamNews;
 use leveret_stream::{Command, Event, RequestId};
 use leveret_stream_protocol::ResponseCode;
-use leveret_stream_session::{LoginOutcome, Session, Totals};
+use leveret_stream_session::{Ending, LoginOutcome, Session, Totals};
 use leveret_types::{ConnectionId, FieldTable, FieldValue, Now, OutBuffer, QueueId};
 use port::NodePort;
 pub use port::move_group;
@@ -177,7 +177,7 @@ impl StreamConnection {
                 self.session.move_readers(now, to, &mut port);
             }
             ConnectionEvent::Close(error) => {
-                self.session.close(ResponseCode::OK, &error.text, &mut port);
+                self.session.end_forced(&error.text, &mut port);
             }
             ConnectionEvent::LoginChecked(verdict) => port.login_checked(verdict),
             ConnectionEvent::Cluster(ClusterEvent::Executed { id, result }) => {
@@ -323,8 +323,8 @@ impl StreamConnection {
     /// The node is going down.
     pub fn shut_down<E: Env>(&mut self, now: Now, env: &E) {
         let mut port = NodePort::new(&mut self.side, now, env);
-        let reason = "the broker is shutting down";
-        self.session.close(ResponseCode::OK, reason, &mut port);
+        self.session
+            .end_forced("the broker is shutting down", &mut port);
         self.tell(now, env);
     }
 
@@ -339,8 +339,32 @@ impl StreamConnection {
         self.side.refused.clear();
         self.side.checking = None;
         self.side.behind = Behind::default();
+        self.note_end();
         self.side.login.leave(self.side.identity.id, env);
-        tracing::debug!(connection = %self.side.identity.name, "closed");
+    }
+
+    /// Tells operators that it has ended, and why. Who never logged in is a probe, say, and a refused
+    /// login has a line of its own.
+    fn note_end(&self) {
+        let connection = &self.side.identity.name;
+        let login = &self.side.login;
+        let (user, vhost) = (login.user_name(), login.vhost_name());
+        match self.session.ending() {
+            _ if vhost.is_empty() => tracing::debug!(%connection, "closed"),
+            Some(Ending::Client) => {
+                tracing::info!(%connection, user, vhost, "stream connection closed by the client");
+            }
+            Some(Ending::Forced(reason)) => {
+                tracing::info!(%connection, user, vhost, "stream connection closed: {reason}");
+            }
+            Some(Ending::Broker(reason)) => {
+                tracing::warn!(%connection, user, vhost, "stream connection closed: {reason}");
+            }
+            None => {
+                let text = "the client's socket ended without a close of the connection";
+                tracing::warn!(%connection, user, vhost, "stream connection closed: {text}");
+            }
+        }
     }
 
     /// Whether it has a subscription of this stream.

@@ -428,7 +428,10 @@ impl Session for LineSession {
 
     fn teardown(&mut self, requests: &mut Vec<Request>) {
         (self.asked, self.state) = (None, SessionState::Closed);
-        requests.push(Request::ChannelClosed { channel: CHANNEL });
+        requests.push(Request::ChannelClosed {
+            channel: CHANNEL,
+            error: None,
+        });
     }
 
     fn deliver(&mut self, delivery: &Delivery) -> bool {

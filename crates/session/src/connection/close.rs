@@ -92,6 +92,7 @@ impl Connection {
         }
         requests.push(Request::ChannelClosed {
             channel: ChannelId(number),
+            error: Some(Box::new(error.clone())),
         });
     }
 
@@ -117,6 +118,7 @@ impl Connection {
         let closed = open.filter(|(_, channel)| !channel.closing);
         requests.extend(closed.map(|(number, _)| Request::ChannelClosed {
             channel: ChannelId(number),
+            error: None,
         }));
         self.consumers.clear();
         self.answers.clear();

@@ -762,7 +762,7 @@ fn show_request(request: &Request) -> String {
         Request::OpenVhost { vhost } => format!("?vhost {vhost}"),
         Request::UpdateSecret { secret, reason } => format!("?secret {} {reason}", text_of(secret)),
         Request::OpenChannel { channel } => format!("?channel {channel}"),
-        Request::ChannelClosed { channel } => format!("!closed {channel}"),
+        Request::ChannelClosed { channel, .. } => format!("!closed {channel}"),
         Request::Topology { channel, operation } => format!("?{channel}:{}", show(operation)),
         Request::Consume(consume) => show_consume(consume),
         Request::Cancel { channel, .. } => format!("?{channel}:cancel"),
