@@ -44,6 +44,17 @@ pub(crate) enum Phase {
     Over,
 }
 
+/// Who has ended a session, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// The client, as it should.
+    Client,
+    /// An operator, or the end of the node: why.
+    Forced(String),
+    /// The broker, for what the client did or did not do: in words for an operator.
+    Broker(String),
+}
+
 /// One client connection.
 #[derive(Debug)]
 pub struct Session {
@@ -69,6 +80,7 @@ pub struct Session {
     /// Streams that have gone since then: the client is told behind the answer.
     pub(crate) gone_behind: Vec<String>,
     next_number: u64,
+    pub(crate) ending: Option<Ending>,
     pub(crate) totals: Totals,
     /// How long publishes took that were confirmed.
     pub(crate) latencies: Latencies,
@@ -98,6 +110,7 @@ impl Session {
             may_be_behind: false,
             gone_behind: Vec::new(),
             next_number: 0,
+            ending: None,
             totals: Totals::default(),
             latencies: Latencies::default(),
             times: Times::new(now, settings.handshake_ms_max),
@@ -162,6 +175,12 @@ impl Session {
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.phase == Phase::Over
+    }
+
+    /// Who has ended it, and why; nothing where its socket has gone without a word.
+    #[must_use]
+    pub const fn ending(&self) -> Option<&Ending> {
+        self.ending.as_ref()
     }
 
     /// The virtual host; empty before it is open.
@@ -241,6 +260,8 @@ impl Session {
             // A client that is not read cannot be heard.
             self.times.hear(now);
         } else if self.times.is_silent(now, interval_ms) {
+            let missed = "missed heartbeats from the client".to_owned();
+            self.ending.get_or_insert(Ending::Broker(missed));
             return self.end(port);
         }
         if self.times.is_beat_due(now, interval_ms) {
@@ -270,12 +291,24 @@ impl Session {
         (is_served && seconds > 0).then(|| u64::from(seconds) * 1_000)
     }
 
-    /// Closes the connection for a reason of the broker's own: the client is told, and asked to
-    /// close.
+    /// Ends the connection though its client has done nothing wrong: an operator wants it, or the
+    /// node goes down. Not a word is said: clients take a `Close` for the end of their work, and
+    /// connect again where the socket ends without one, as with RabbitMQ.
+    pub fn end_forced(&mut self, reason: &str, port: &mut impl Port) {
+        if self.phase < Phase::Closing {
+            self.ending
+                .get_or_insert_with(|| Ending::Forced(reason.to_owned()));
+            self.end(port);
+        }
+    }
+
+    /// Closes the connection for what the client did: it is told, and asked to close.
     pub fn close(&mut self, code: ResponseCode, reason: &str, port: &mut impl Port) {
         if self.phase >= Phase::Closing {
             return;
         }
+        let why = format!("{}: {reason}", code.name());
+        self.ending.get_or_insert(Ending::Broker(why));
         let was_open = self.phase == Phase::Open;
         if self.in_hand.lacks_rest() {
             // What is behind the rest of a chunk can only be said after it.

@@ -2,7 +2,7 @@
 //! with `>` go to the client, those with `!` to the streams.
 
 use crate::port::{LoginOutcome, Opening, Port, Reached};
-use crate::session::Session;
+use crate::session::{Ending, Session};
 use crate::settings::Settings;
 use leveret_auth::Access;
 use leveret_stream::{
@@ -1071,6 +1071,17 @@ fn either_side_may_close() {
     assert!(play.session.is_over());
     play.session.teardown(&mut play.node);
     play.expect(&[]);
+}
+
+#[test]
+fn a_client_that_did_nothing_wrong_hears_no_close_and_so_connects_again() {
+    let mut play = Play::with_stream();
+    play.session
+        .end_forced("the broker is shutting down", &mut play.node);
+    play.expect(&["! leave"]);
+    assert!(play.session.is_over());
+    let why = Ending::Forced("the broker is shutting down".to_owned());
+    assert_eq!(play.session.ending(), Some(&why));
 }
 
 #[test]

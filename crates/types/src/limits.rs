@@ -81,7 +81,7 @@ pub const SHUTDOWN_CLIENT_MS: u64 = 1_500;
 pub const LOGIN_FAILURE_DELAY_MS: u64 = 3_000;
 /// File descriptors that sockets of clients leave to files of the log, of segments and of streams,
 /// and to links between nodes. Where a process has fewer than twice as many to share, half of them.
-pub const DESCRIPTORS_KEPT: u64 = 1_024;
+pub const DESCRIPTORS_KEPT: u64 = 4_096;
 /// Connections that have not logged in, in all, by default (`pending_connections_max`): as many as
 /// come back at once when a proxy or the node is started again.
 pub const CONNECTIONS_PENDING_MAX: usize = 4_096;
@@ -892,7 +892,7 @@ pub const STREAM_SEGMENT_CHUNKS_MAX: u32 = 256_000;
 pub const STREAM_AHEAD_CHUNKS_MAX: u32 = 256;
 /// Segment files of streams that are kept open, for all streams of a node together; a quarter of
 /// the descriptors that clients leave, where that is less.
-pub const STREAM_FILES_OPEN_MAX: usize = 256;
+pub const STREAM_FILES_OPEN_MAX: usize = 1_024;
 /// Bytes of a stream that are read from disk at once. A larger chunk is read alone.
 pub const STREAM_READ_BYTES: usize = 1024 * 1024;
 /// Bytes of a stream that are read in a row for one reader that is behind, as far as it has credit

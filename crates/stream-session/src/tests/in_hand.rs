@@ -246,7 +246,7 @@ fn a_client_whose_half_of_a_chunk_cannot_be_completed_is_dropped() {
         },
         |play| {
             let text = "it has to go";
-            play.session.close(ResponseCode::OK, text, &mut play.node);
+            play.session.end_forced(text, &mut play.node);
         },
     ];
     for end in ends {

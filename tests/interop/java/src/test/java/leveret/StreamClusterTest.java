@@ -64,12 +64,17 @@ class StreamClusterTest {
 
   /** kill -9 of the node that serves streams at this port, and a start on what it has. */
   private static void crash(int port) throws Exception {
+    control(port, "crash");
+  }
+
+  /** Has something done with the node that serves streams at this port: see xtask. */
+  private static void control(int port, String command) throws Exception {
     List<String> addresses = variable("CLUSTER_STREAMS");
     for (int node = 0; node < addresses.size(); node++) {
       if (addresses.get(node).endsWith(":" + port)) {
         String[] control = variable("CLUSTER_CONTROLS").get(node).split(":");
         try (Socket socket = new Socket(control[0], Integer.parseInt(control[1]))) {
-          socket.getOutputStream().write("crash\n".getBytes(StandardCharsets.UTF_8));
+          socket.getOutputStream().write((command + "\n").getBytes(StandardCharsets.UTF_8));
           String answer =
               new BufferedReader(new InputStreamReader(socket.getInputStream())).readLine();
           assertTrue(answer.startsWith("ok"), answer);
@@ -99,6 +104,17 @@ class StreamClusterTest {
 
   @Test
   void whatWasConfirmedIsReadByAllClientsAfterTheLeadersNodeWasKilled() throws Exception {
+    goesOnAfter("crash");
+  }
+
+  /** A client that is sent `Close` takes that for the end of its work, and never connects again. */
+  @Test
+  void whatWasConfirmedIsReadByAllClientsAfterTheLeadersNodeWasRestarted() throws Exception {
+    goesOnAfter("restart");
+  }
+
+  /** Publishes and reads while this happens to the leader's node. */
+  private void goesOnAfter(String command) throws Exception {
     Set<String> confirmed = ConcurrentHashMap.newKeySet();
     Set<String> read = ConcurrentHashMap.newKeySet();
     String stream = "java-" + UUID.randomUUID();
@@ -139,9 +155,9 @@ class StreamClusterTest {
               });
       publishing.start();
       until(() -> confirmed.size() > 500 && read.size() > 500, "the first confirms");
-      crash(leaderPort(stream));
+      control(leaderPort(stream), command);
       int before = confirmed.size();
-      until(() -> confirmed.size() > before + 500, "confirms after the crash");
+      until(() -> confirmed.size() > before + 500, "confirms after the " + command);
       stopped.set(true);
       publishing.join();
       until(() -> missing(confirmed, read).isEmpty(), "all that was confirmed");
