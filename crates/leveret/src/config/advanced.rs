@@ -48,13 +48,16 @@ const ERLANG: &[&str] = &[
     "seshat",
 ];
 
+/// Who is in the cluster, as `rabbitmq.conf` says it.
+const NODES: &str = "cluster_formation.classic_config.nodes";
+
 /// Settings of `rabbit` that have another name in `rabbitmq.conf`.
 const RENAMED: &[(&str, &str)] = &[
     ("tcp_listeners", "listeners.tcp"),
     ("ssl_listeners", "listeners.ssl"),
     ("num_tcp_acceptors", "num_acceptors.tcp"),
     ("num_ssl_acceptors", "num_acceptors.ssl"),
-    ("cluster_nodes", "cluster_formation.classic_config.nodes"),
+    ("cluster_nodes", NODES),
     ("cluster_formation", "cluster_formation.entries"),
     ("log", "log.entries"),
     ("log_levels", "log.entries"),
@@ -128,6 +131,11 @@ fn settings(name: &str, value: &Term) -> Vec<(String, String)> {
     }
     match &value.is {
         Is::List(items) => list(name, items),
+        // {Nodes, Type}
+        Is::Tuple(parts) if name == NODES => {
+            let nodes = parts.first().and_then(Term::list);
+            list(name, nodes.unwrap_or_default())
+        }
         _ => match value.pair() {
             Some(("mem_relative", factor)) => settings("disk_free_limit.relative", factor),
             Some(("absolute", bytes)) => settings("vm_memory_high_watermark.absolute", bytes),
@@ -210,6 +218,13 @@ mod tests {
                 ],
             ),
             ("{tcp_listeners, []}", &[("listeners.tcp", "none")]),
+            (
+                "{cluster_nodes, {['rabbit@a', 'rabbit@b'], disc}}",
+                &[
+                    ("cluster_formation.classic_config.nodes.1", "rabbit@a"),
+                    ("cluster_formation.classic_config.nodes.2", "rabbit@b"),
+                ],
+            ),
             ("{loopback_users, []}", &[("loopback_users", "none")]),
             (
                 "{loopback_users, [<<\"guest\">>]}",

@@ -1,8 +1,8 @@
 //! The table of commands.
 
 use super::{
-    Context, Failure, Output, cluster, code, complete, diagnostics, help, instead, lists, node,
-    operate, status, stream_groups, streams, users,
+    Context, Failure, Output, cluster, cluster_status, code, complete, diagnostics, help, instead,
+    lists, node, operate, status, stream_groups, streams, users,
 };
 use std::ops::RangeInclusive;
 
@@ -132,7 +132,7 @@ static COMMANDS: &[Command] = &[
     command("export_definitions", "export_definitions [<file>|-] [--format json]", 0..=1, node::export_definitions),
     // The node.
     command("status", "status [--unit <bytes|kb|kib|mb|mib|gb|gib|tb|tib>]", 0..=0, node::status),
-    command("cluster_status", "cluster_status", 0..=0, cluster::cluster_status),
+    command("cluster_status", "cluster_status", 0..=0, cluster_status::cluster_status),
     command("forget_cluster_node", "forget_cluster_node <node> [--offline]", 1..=1, cluster::forget_cluster_node),
     command("grow", "grow <node> <all|even> [--vhost-pattern <pattern>] [--queue-pattern <pattern>] [--membership <promotable|voter>] [--errors-only]", 2..=2, cluster::grow),
     command("grow_to_count", "grow_to_count <node_count> <all|even> [--vhost-pattern <pattern>] [--queue-pattern <pattern>] [--membership <promotable|voter>] [--errors-only]", 2..=2, cluster::grow_to_count),

@@ -1,7 +1,7 @@
 //! What `rabbitmq-diagnostics` asks that is no list: checks, figures, the whole report.
 
 use super::node::{self, check, in_unit, size_unit};
-use super::{Context, Failure, Output, cluster, code};
+use super::{Context, Failure, Output, cluster, cluster_status, code};
 use crate::cli::http::segment;
 use crate::cli::table::{Rows, show};
 use crate::config::plugins::BUILT_IN;
@@ -33,7 +33,7 @@ pub fn report(context: &Context<'_>) -> Result<Output> {
     use super::lists;
     const PARTS: &[Part] = &[
         ("Status", node::status),
-        ("Cluster status", cluster::cluster_status),
+        ("Cluster status", cluster_status::cluster_status),
         ("Environment", environment),
         ("Feature flags", lists::list_feature_flags),
         ("Virtual hosts", lists::list_vhosts),

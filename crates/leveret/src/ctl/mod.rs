@@ -5,6 +5,7 @@
 //! Invariant: a command prints its result on standard output and everything else on standard error.
 
 mod cluster;
+mod cluster_status;
 mod commands;
 mod complete;
 mod context;

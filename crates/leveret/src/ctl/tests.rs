@@ -752,11 +752,55 @@ fn the_cluster_status_shows_who_votes() {
     ];
     let (code, out, _) = run_on(&answers, "cluster_status");
     assert_eq!(code, 0, "{out}");
-    let shown = "Voting Nodes\n\na@x\n\nNodes Without a Vote\n\nb@y\n\nListeners\n";
+    let shown = "Voting Nodes\n\na@x\n\nNodes Without a Vote\n\nb@y\n\nVersions\n";
     assert!(out.contains(shown), "{out}");
     let (_, out, _) = run_on(&answers, "cluster_status|--formatter=json");
     let object: serde_json::Value = serde_json::from_str(&out).expect("JSON");
     assert_eq!(object["non_voting_nodes"], serde_json::json!(["b@y"]));
+}
+
+#[test]
+fn the_cluster_status_has_rabbitmqs_sections_and_names_the_node_of_each_listener() {
+    let overview = r#"{"node":"a@x","cluster_name":"warren","product_name":"Leveret",
+        "rabbitmq_version":"4.2.0","listeners":[
+        {"node":"b@y","protocol":"amqp","ip_address":"::","port":5672},
+        {"node":"a@x","protocol":"http","ip_address":"127.0.0.1","port":15672}]}"#;
+    let nodes = r#"[
+        {"name":"b@y","running":true,"being_drained":true,"processors":4,"rabbitmq_version":"4.1.0"},
+        {"name":"a@x","running":true,"being_drained":false,"processors":2,"disk_free_alarm":true}]"#;
+    let flags = r#"[{"name":"quorum_queue","state":"enabled"}]"#;
+    let answers = [
+        ("GET /api/overview", 200, overview),
+        ("GET /api/nodes", 200, nodes),
+        ("GET /api/feature-flags", 200, flags),
+        ("GET /api/leveret/cluster", 404, "{}"),
+    ];
+    let (code, out, _) = run_on(&answers, "cluster_status|-q");
+    assert_eq!(code, 0, "{out}");
+    let expected = "Basics\n\nCluster name: warren\n\nDisk Nodes\n\na@x\nb@y\n\n\
+        Running Nodes\n\na@x\nb@y\n\n\
+        Versions\n\na@x: Leveret, as RabbitMQ 4.2.0\nb@y: Leveret, as RabbitMQ 4.1.0\n\n\
+        CPU Cores\n\nNode: a@x, available CPU cores: 2\nNode: b@y, available CPU cores: 4\n\n\
+        Maintenance status\n\nNode: a@x, status: not under maintenance\n\
+        Node: b@y, status: marked for maintenance\n\n\
+        Alarms\n\ndisk alarm on node a@x\n\nNetwork Partitions\n\n(none)\n\n\
+        Listeners\n\nNode: a@x, interface: 127.0.0.1, port: 15672, protocol: http\n\
+        Node: b@y, interface: ::, port: 5672, protocol: amqp\n\n\
+        Feature flags\n\nFlag: quorum_queue, state: enabled\n";
+    assert_eq!(out, expected);
+    let (_, out, _) = run_on(&answers, "cluster_status|--formatter=json");
+    let object: serde_json::Value = serde_json::from_str(&out).expect("JSON");
+    let of_b = &object["listeners"]["b@y"][0];
+    assert_eq!(
+        (&of_b["interface"], &of_b["port"]),
+        (&"::".into(), &5672.into())
+    );
+    assert_eq!(object["versions"]["b@y"]["rabbitmq_version"], "4.1.0");
+    assert_eq!(
+        object["maintenance_status"]["b@y"],
+        "marked for maintenance"
+    );
+    assert_eq!(object["feature_flags"][0]["name"], "quorum_queue");
 }
 
 #[test]
