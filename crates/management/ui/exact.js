@@ -37,14 +37,40 @@ export const parse = (text) => /[0-9]{16}/.test(text)
   ? JSON.parse(text, (_, value, context) => isRounded(value, context?.source) ? new Exact(context.source) : value)
   : JSON.parse(text)
 
-const TOKENS = /"(?:[^"\\]|\\.)*"|[[\]{},:]|[^\s[\]{},:"]+/gs
 const DEPTH_MAX = 100
+const SCALAR = /[^\s[\]{},:"]+/y
 
-// A JSON text with one value a line, each token as it stands there; what nests too deep as it is.
+// Behind the string that begins here.
+function stringEnd (text, start) {
+  for (let at = start + 1; ; at++) {
+    at = text.indexOf('"', at)
+    if (at < 0) return text.length
+    let first = at
+    while (text[first - 1] === '\\') first--
+    if ((at - first) % 2 === 0) return at + 1
+  }
+}
+
+// The tokens of a JSON text, each as it stands there.
+function * tokens (text) {
+  for (let at = 0; at < text.length;) {
+    let end = at + 1
+    if (text[at] === '"') {
+      end = stringEnd(text, at)
+    } else if (!' \t\n\r[]{},:'.includes(text[at])) {
+      SCALAR.lastIndex = at
+      end = at + SCALAR.exec(text)[0].length
+    }
+    if (!' \t\n\r'.includes(text[at])) yield text.slice(at, end)
+    at = end
+  }
+}
+
+// A JSON text with one value a line; what nests too deep as it is.
 export function indented (text) {
   let [out, depth, last] = ['', 0, '']
   const line = () => '\n' + '  '.repeat(depth)
-  for (const [token] of text.matchAll(TOKENS)) {
+  for (const token of tokens(text)) {
     if (token === '}' || token === ']') {
       depth--
       out += last === '{' || last === '[' ? token : line() + token
@@ -60,4 +86,8 @@ export function indented (text) {
 }
 
 // A JSON text without the spaces that people like.
-export const compacted = (text) => text.replace(/("(?:[^"\\]|\\.)*")|\s+/gs, '$1')
+export function compacted (text) {
+  let out = ''
+  for (const token of tokens(text)) out += token
+  return out
+}

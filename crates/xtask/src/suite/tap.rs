@@ -23,11 +23,17 @@ pub(super) fn parse(text: &str) -> Report {
         } else if failed {
             // The machine may be gone when somebody reads this: why is said here too.
             let details = lines.clone().take_while(|line| *line != "...");
-            let why = details.filter_map(|line| line.strip_prefix("error: "));
-            let why = why.take(1).map(|why| format!(": {why}"));
+            // Text of several lines begins in the next one.
+            let mut details = details.skip_while(|line| !line.starts_with("error: "));
+            let first = details.next().and_then(|line| line.strip_prefix("error: "));
+            let why = first.and_then(|first| match first {
+                "|-" | "|" => details.next(),
+                first => Some(first),
+            });
+            let why = why.map(|why| format!(": {why}"));
             report
                 .failed
-                .push(name.to_owned() + &why.collect::<String>());
+                .push(name.to_owned() + &why.unwrap_or_default());
         } else {
             report.passed += 1;
         }
@@ -42,11 +48,15 @@ mod tests {
     #[test]
     fn tap_is_counted() {
         let text = "TAP version 13\n# Subtest: x.test.mjs\n    ok 1 - confirms arrive\n\
-                    \x20   not ok 2 - returns come first\n      ---\n      error: 'none came'\n      ...\n    ok 3 - later # SKIP no reason\n\
+                    \x20   not ok 2 - returns come first\n      ---\n      error: 'none came'\n      ...\n\
+                    \x20   not ok 4 - all come\n      ---\n      error: |-\n        one was lost\n        ...\n    ok 3 - later # SKIP no reason\n\
                     not ok 1 - /somewhere/x.test.mjs\n1..1\n";
         let report = parse(text);
         assert_eq!(report.passed, 1);
-        assert_eq!(report.failed, ["returns come first: 'none came'"]);
+        assert_eq!(
+            report.failed,
+            ["returns come first: 'none came'", "all come: one was lost"]
+        );
         assert_eq!(
             report.left_out,
             [("later".to_owned(), "no reason".to_owned())]
