@@ -79,6 +79,9 @@ impl Session {
             _ if !port.permits_super_stream(name, &names) => ResponseCode::ACCESS_REFUSED,
             Ok(_) if are_pairs && distinct.len() == names.len() => {
                 if port.has_exchange(name) {
+                    if self.waits_for_others(port) {
+                        return;
+                    }
                     ResponseCode::STREAM_ALREADY_EXISTS
                 } else {
                     let keys = keys.iter().map(|&key| key.to_owned());

@@ -509,3 +509,30 @@ fn a_super_stream_that_cannot_be_taken_away_keeps_its_partitions() {
     play.ask(Request::DeleteSuperStream { name: "super" });
     play.expect(&["> DeleteSuperStream STREAM_NOT_AVAILABLE"]);
 }
+
+#[test]
+fn a_super_stream_that_another_node_may_have_deleted_is_looked_for_again_before_it_exists() {
+    let make = Request::CreateSuperStream {
+        name: "super",
+        partitions: vec!["super-0"],
+        binding_keys: vec!["0"],
+        arguments: Vec::new(),
+    };
+    for is_there in [true, false] {
+        let mut play = Play::open();
+        let super_stream = ("super".to_owned(), vec!["super-0".to_owned()]);
+        play.node.super_streams.push(super_stream);
+        play.node.may_be_behind = true;
+        play.ask(make.clone());
+        play.expect(&[]);
+        if !is_there {
+            play.node.super_streams.clear();
+        }
+        play.node.may_be_behind = false;
+        play.look_again();
+        play.expect(&[match is_there {
+            true => "> CreateSuperStream STREAM_ALREADY_EXISTS",
+            false => "! declare super-0 None",
+        }]);
+    }
+}
