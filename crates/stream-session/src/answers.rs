@@ -59,10 +59,7 @@ impl Session {
                 return self.read_on(port);
             }
             Event::Lost { stream } => {
-                self.rest_lost(stream, false, port);
-                // Its leader may be lost alone, and a replica on this node still read.
-                self.stop_reading(stream, port);
-                self.gone(stream, Some(self.now.monotonic_ms), port);
+                self.lost(stream, port);
                 return self.read_on(port);
             }
             Event::Activity {
@@ -278,6 +275,14 @@ impl Session {
                 .collect(),
             streams: streams.collect(),
         });
+    }
+
+    /// A stream has lost its leader.
+    pub(crate) fn lost(&mut self, stream: QueueId, port: &mut impl Port) {
+        self.rest_lost(stream, false, port);
+        // Its leader may be lost alone, and a replica on this node still read.
+        self.stop_reading(stream, port);
+        self.gone(stream, Some(self.now.monotonic_ms), port);
     }
 
     /// A stream has gone with all that the client has there, or only its leader is lost, at this

@@ -10,11 +10,11 @@ use leveret_stream::{Batch, BatchForm, Command, PublisherId, Reference, Refusal,
 use leveret_stream_protocol::server::put_confirm;
 use leveret_stream_protocol::{Key, Publish, ResponseCode, ServerCommand};
 use leveret_types::limits::{
-    STREAM_LIST_ENTRIES_MAX, STREAM_LOST_PUBLISHER_MS, STREAM_UNCONFIRMED_BYTES_MAX,
-    STREAM_UNCONFIRMED_ENTRIES_MAX,
+    STREAM_LIST_ENTRIES_MAX, STREAM_LOSS_UNTOLD_MS, STREAM_LOST_PUBLISHER_MS,
+    STREAM_UNCONFIRMED_BYTES_MAX, STREAM_UNCONFIRMED_ENTRIES_MAX,
 };
 use leveret_types::{Began, QueueId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// One publisher.
 #[derive(Debug)]
@@ -34,6 +34,9 @@ pub(crate) struct Publisher {
     pub(crate) published: u64,
     pub(crate) confirmed: u64,
     pub(crate) errored: u64,
+    /// What it published has met no leader that knows it: when its client is told that the stream is
+    /// lost, if nobody says so before.
+    lost_at_ms: Option<u64>,
 }
 
 impl Publisher {
@@ -198,6 +201,7 @@ impl Session {
             published: 0,
             confirmed: 0,
             errored: 0,
+            lost_at_ms: None,
         };
         self.publishers.lost.remove(&declare.publisher_id);
         self.publishers
@@ -307,19 +311,50 @@ impl Session {
         self.publishers.weigh();
     }
 
-    /// Publishes were not taken. Where the stream knows nothing of their publisher, it has lost its
-    /// leader, which the client is about to be told: they are left unanswered, as those behind that
-    /// news are.
+    /// Publishes were not taken. Where they have come to a node that does not lead the stream, or
+    /// knows nothing of their publisher, which was declared with another leader, the stream has lost
+    /// its leader, which the client is about to be told: they are left unanswered, as those behind
+    /// that news are.
     pub(crate) fn refused(&mut self, number: PublisherId, ids: &[u64], refusal: &Refusal) {
-        let settled = self.publishers.settled(number, ids.len());
-        if let Some((publisher_id, publisher)) = settled
-            && *refusal != Refusal::Id
-        {
-            publisher.errored += ids.len() as u64;
-            self.publish_failed(publisher_id, ids, code_of(refusal));
+        let now_ms = self.now.monotonic_ms;
+        match self.publishers.settled(number, ids.len()) {
+            Some((_, publisher)) if is_loss(refusal) => {
+                let told_at_ms = now_ms + STREAM_LOSS_UNTOLD_MS;
+                publisher.lost_at_ms.get_or_insert(told_at_ms);
+            }
+            Some((publisher_id, publisher)) => {
+                publisher.errored += ids.len() as u64;
+                self.publish_failed(publisher_id, ids, code_of(refusal));
+            }
+            None => {}
         }
         self.publishers.weigh();
     }
+
+    /// When [`Self::tell_untold_losses`] has something to do.
+    pub(crate) fn untold_loss_ms(&self) -> Option<u64> {
+        let publishers = self.publishers.by_id.values();
+        publishers
+            .filter_map(|publisher| publisher.lost_at_ms)
+            .min()
+    }
+
+    /// Tells of streams that were lost some time ago: the node that led them may be cut off from the
+    /// one that does now, and not know.
+    pub(crate) fn tell_untold_losses(&mut self, port: &mut impl Port) {
+        let now_ms = self.now.monotonic_ms;
+        let is_due = |publisher: &&Publisher| publisher.lost_at_ms.is_some_and(|at| at <= now_ms);
+        let due = self.publishers.by_id.values().filter(is_due);
+        let streams: BTreeSet<QueueId> = due.map(|publisher| publisher.id).collect();
+        for stream in streams {
+            self.lost(stream, port);
+        }
+    }
+}
+
+/// Whether a refused publish has come to what does not lead its stream, or not with this publisher.
+const fn is_loss(refusal: &Refusal) -> bool {
+    matches!(refusal, Refusal::Id | Refusal::NotAvailable(_))
 }
 
 /// What a client is told of a refusal.

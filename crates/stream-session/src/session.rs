@@ -252,6 +252,7 @@ impl Session {
             return self.close(ResponseCode::PRECONDITION_FAILED, &reason, port);
         }
         self.join_again(port);
+        self.tell_untold_losses(port);
         self.hand_back_due(port);
         let Some(interval_ms) = self.heartbeat_ms() else {
             return;
@@ -280,7 +281,10 @@ impl Session {
         let waits = !self.takes_frames() && self.input.waits_for_room();
         let frame = self.input.look_ms().filter(|_| !waits);
         let until = self.times.until_ms;
-        let all = [until, heartbeat, update, joins, turn, in_hand, frame];
+        let losses = self.untold_loss_ms();
+        let all = [
+            until, heartbeat, update, joins, losses, turn, in_hand, frame,
+        ];
         all.into_iter().flatten().min()
     }
 

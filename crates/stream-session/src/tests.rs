@@ -725,7 +725,7 @@ fn messages_are_published_and_confirmed_however_the_bytes_are_split() {
         publisher,
         ids: vec![5],
     });
-    let refusal = Refusal::NotAvailable("full".to_owned());
+    let refusal = Refusal::Precondition("full".to_owned());
     play.hear(Event::Refused {
         publisher,
         ids: vec![6],
@@ -733,7 +733,7 @@ fn messages_are_published_and_confirmed_however_the_bytes_are_split() {
     });
     play.expect(&[
         "> confirm 1 [5]",
-        r#"> error 1 [(6, "STREAM_NOT_AVAILABLE")]"#,
+        r#"> error 1 [(6, "PRECONDITION_FAILED")]"#,
     ]);
     let mut filtered = Vec::new();
     put_frame(&mut filtered, Key::Publish.number(), 2, |out| {

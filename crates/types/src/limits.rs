@@ -910,11 +910,15 @@ pub const STREAM_ELECTION_MS: u64 = 1_000;
 /// Followers of streams that a node remembers which have heard of an epoch before its leader there.
 /// Those beyond attach when their link is new, or with the next epoch.
 pub const STREAM_EARLY_FOLLOWERS_MAX: usize = 65_536;
-/// Readers of one replica that wait until it knows what is committed; one more is refused at once.
+/// Readers of one replica that wait until it knows what is committed, with publishers and questions
+/// that wait until it leads or, on a node that has not heard of the stream yet, has heard of it; one
+/// more is refused at once.
 pub const STREAM_EARLY_READERS_MAX: usize = 1_024;
-/// Milliseconds that such a reader waits before it is refused: less than clients wait for an
-/// answer.
+/// Milliseconds that each of them waits before it is refused: less than clients wait for an answer.
 pub const STREAM_EARLY_READER_MS: u64 = 5_000;
+/// Readers, publishers and questions that wait on a node for streams that it has not heard of yet,
+/// for all of them together; one more is refused at once.
+pub const STREAM_UNHEARD_WAITING_MAX: usize = 16_384;
 /// Milliseconds after which a replica that waits for the catalogue's word says so again.
 pub const STREAM_WAITING_MS: u64 = 500;
 /// Sessions of one other node that the streams of a node serve.
@@ -965,6 +969,9 @@ pub const STREAM_CLOCK_AHEAD_MS_MAX: i64 = 60 * 60 * 1_000;
 /// Milliseconds after the loss of a stream's leader in which what a publisher of it sends is not
 /// answered, as if it had been sent before: the client publishes it again. Later it is refused.
 pub const STREAM_LOST_PUBLISHER_MS: u64 = 10_000;
+/// Milliseconds after which a publisher hears that it has lost its stream, where what it publishes
+/// meets no leader that knows it and the node that led the stream has not said so by then.
+pub const STREAM_LOSS_UNTOLD_MS: u64 = 5_000;
 /// Milliseconds after which a consumer asks again to join its group, where the stream has no leader
 /// that could be asked.
 pub const STREAM_JOIN_AGAIN_MS: u64 = 500;

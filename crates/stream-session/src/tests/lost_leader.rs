@@ -3,7 +3,7 @@
 use super::{Play, declare, publish};
 use leveret_stream::{Event, Refusal};
 use leveret_types::QueueId;
-use leveret_types::limits::STREAM_LOST_PUBLISHER_MS;
+use leveret_types::limits::{STREAM_LOSS_UNTOLD_MS, STREAM_LOST_PUBLISHER_MS};
 
 #[test]
 fn what_was_sent_before_a_client_knew_that_a_leader_was_lost_is_not_refused() {
@@ -36,20 +36,51 @@ fn what_was_sent_before_a_client_knew_that_a_leader_was_lost_is_not_refused() {
     play.expect(&["! publish 7 [5] [None]"]);
 }
 
-#[test]
-fn what_reaches_a_leader_that_has_just_gone_is_left_unanswered() {
-    let mut play = Play::with_stream();
+/// What a node says that does not know the publisher, and one that does not lead its stream.
+fn losses() -> [Refusal; 2] {
+    let reason = "this node has no leader of it".to_owned();
+    [Refusal::Id, Refusal::NotAvailable(reason)]
+}
+
+/// Publishes 5 and 6, which meet no leader that knows their publisher.
+fn publish_in_vain(play: &mut Play, refusal: Refusal) {
     play.bytes(publish(1, &[5, 6]));
     play.expect(&["! publish 7 [5, 6] [None, None]"]);
     let publisher = play.node.publishers[0];
     play.hear(Event::Refused {
         publisher,
         ids: vec![5, 6],
-        refusal: Refusal::Id,
+        refusal,
     });
     play.expect(&[]);
-    play.hear(Event::Lost { stream: QueueId(7) });
-    play.expect(&["! no reader of 7", "> gone s STREAM_NOT_AVAILABLE"]);
+}
+
+#[test]
+fn what_reaches_a_leader_that_has_just_gone_or_one_that_does_not_lead_yet_is_left_unanswered() {
+    for refusal in losses() {
+        let mut play = Play::with_stream();
+        publish_in_vain(&mut play, refusal);
+        play.hear(Event::Lost { stream: QueueId(7) });
+        play.expect(&["! no reader of 7", "> gone s STREAM_NOT_AVAILABLE"]);
+        play.tick(STREAM_LOSS_UNTOLD_MS);
+        play.expect(&[]);
+    }
+}
+
+#[test]
+fn who_publishes_in_vain_hears_once_that_the_stream_is_lost_though_its_old_leader_never_says_so() {
+    for refusal in losses() {
+        let mut play = Play::with_stream();
+        publish_in_vain(&mut play, refusal.clone());
+        play.tick(STREAM_LOSS_UNTOLD_MS - 1);
+        play.expect(&[]);
+        publish_in_vain(&mut play, refusal);
+        play.tick(1);
+        play.expect(&["! no reader of 7", "> gone s STREAM_NOT_AVAILABLE"]);
+        play.tick(STREAM_LOSS_UNTOLD_MS);
+        play.hear(Event::Lost { stream: QueueId(7) });
+        play.expect(&[]);
+    }
 }
 
 #[test]
