@@ -66,6 +66,7 @@ impl<D: Disk> StreamHost<D> {
         id: QueueId,
         begun: Result<Found, BeginError>,
     ) -> Result<Found, BeginError> {
+        self.hear_of(id);
         match &begun {
             Ok(_) => drop(self.not_served.remove(&id)),
             Err(error) => {

@@ -14,6 +14,7 @@
 
 mod carry;
 mod damage;
+mod early;
 mod marks;
 mod outside;
 mod reads;
@@ -24,11 +25,12 @@ pub use reads::{DoneRead, DueRead};
 
 use carry::{Carrier, Progress, Syncs};
 use damage::stats_of_none;
+use early::Early;
 use leveret_storage::{Disk, Fatal, OpenError, StreamFiles, StreamSync, StreamSynced, WalError};
 use leveret_stream::replica::Attachment;
 use leveret_stream::tracking::{Tracking, TrackingError};
 use leveret_stream::{
-    Command, Effect, Events, Flush, GroupOffset, Reference, Refusal, ReplicaEvent, RetentionAlarm,
+    Command, Effect, Events, Flush, GroupOffset, Reference, ReplicaEvent, RetentionAlarm,
     SessionId, Stream, StreamSettings, StreamStats,
 };
 use leveret_types::limits::{STREAM_CROWDED_TELL_MS, STREAM_IDLE_MS};
@@ -138,6 +140,7 @@ pub struct StreamHost<D: Disk> {
     streams: BTreeMap<QueueId, Hosted>,
     /// Streams that should run here and do not, and why.
     not_served: BTreeMap<QueueId, String>,
+    early: Early,
     /// Streams that something happened to, or that have something left to do.
     touched: BTreeSet<QueueId>,
     /// Streams that something happened to since [`Self::forget_active`].
@@ -194,6 +197,7 @@ impl<D: Disk> StreamHost<D> {
             files,
             streams: BTreeMap::new(),
             not_served: BTreeMap::new(),
+            early: Early::default(),
             touched: BTreeSet::new(),
             active: BTreeSet::new(),
             due: BTreeSet::new(),
@@ -308,6 +312,7 @@ impl<D: Disk> StreamHost<D> {
     /// # Errors
     /// Must end the process.
     pub fn delete(&mut self, id: QueueId, out: &mut Events) -> Result<(), Fatal> {
+        self.hear_of(id);
         if let Some(mut hosted) = self.streams.remove(&id) {
             hosted.machine.end(out);
             let attached = hosted.machine.attachment().unwrap_or_default();
@@ -325,13 +330,15 @@ impl<D: Disk> StreamHost<D> {
         self.tails.note(id, 0);
         self.outside.forget(id);
         self.not_served.remove(&id);
+        self.let_in(id, out);
         self.files.delete_stream(id)
     }
 
-    /// Takes a command. One for a stream that does not run here is refused; those of the catalogue
-    /// are not for a stream, and are ignored.
+    /// Takes a command. One for a stream that does not run here is refused, or waits until this node
+    /// has heard of the stream; those of the catalogue are not for a stream, and are ignored.
     pub fn handle(&mut self, now: Now, session: SessionId, command: Command, out: &mut Events) {
         if matches!(command, Command::Leave) {
+            self.early.leave(session);
             for id in self.sessions.remove(&session).unwrap_or_default() {
                 if let Some(hosted) = self.streams.get_mut(&id) {
                     hosted.machine.handle(now, session, Command::Leave, out);
@@ -344,21 +351,16 @@ impl<D: Disk> StreamHost<D> {
         let Some(id) = command.stream() else {
             return;
         };
+        self.let_in(id, out);
         match self.streams.get_mut(&id) {
             Some(hosted) => {
-                if has_to_leave(&command) {
+                if has_to_leave(&command) || hosted.machine.lets_wait(session, &command) {
                     self.sessions.entry(session).or_default().insert(id);
                 }
                 hosted.machine.handle(now, session, command, out);
                 self.touched.insert(id);
             }
-            None => {
-                // Whoever has looked it up found it in the catalogue: this node has not heard of
-                // it yet, or could not begin it, or it is deleted at this moment.
-                let refusal = Refusal::NotAvailable("this node does not run it".to_owned());
-                let refused = command.refused(refusal);
-                out.extend(refused.map(|event| (session, event)));
-            }
+            None => self.wait_or_refuse(now, session, (id, command), out),
         }
     }
 
@@ -375,7 +377,11 @@ impl<D: Disk> StreamHost<D> {
             return Some(0);
         }
         let streams = self.due.first().map(|(at, _)| *at);
-        streams.into_iter().chain(self.marks.due_ms()).min()
+        let others = [self.marks.due_ms(), self.early.due_ms()];
+        streams
+            .into_iter()
+            .chain(others.into_iter().flatten())
+            .min()
     }
 
     /// Deletes with the next turn what is too old in all streams. For now and then.
@@ -430,6 +436,7 @@ impl<D: Disk> StreamHost<D> {
     /// # Errors
     /// Must end the process.
     pub fn write_turn(&mut self, now: Now, out: &mut Events) -> Result<Written, Fatal> {
+        self.let_in_all(now, out);
         self.touch_due(now);
         self.is_disk_full = false;
         let mut touched = std::mem::take(&mut self.touched);

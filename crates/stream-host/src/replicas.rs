@@ -80,6 +80,7 @@ impl<D: Disk> StreamHost<D> {
 
     /// What the catalogue says of a stream to this node's replica. May be said again.
     pub fn order(&mut self, id: QueueId, order: ReplicaOrder, out: &mut Events) {
+        self.let_in(id, out);
         if let Some(hosted) = self.streams.get_mut(&id) {
             hosted.machine.order(order, out);
             self.touched.insert(id);

@@ -332,6 +332,47 @@ impl Command {
         }
     }
 
+    /// Whether it may wait, for a while, until its stream begins on the node that it has come to, or
+    /// is led there. A publish may not: its publisher has been told by then that it is declared.
+    #[must_use]
+    pub const fn may_wait(&self) -> bool {
+        matches!(
+            self,
+            Self::DeclarePublisher { .. }
+                | Self::QuerySequence { .. }
+                | Self::Subscribe { .. }
+                | Self::StoreOffset { .. }
+                | Self::JoinGroup { .. }
+                | Self::QueryOffset { .. }
+                | Self::ResolveOffset { .. }
+                | Self::Stats { .. }
+        )
+    }
+
+    /// Whether it ends what another command of the same session has asked for.
+    #[must_use]
+    pub fn ends(&self, begun: &Self) -> bool {
+        if self.stream() != begun.stream() {
+            return false;
+        }
+        match (self, begun) {
+            (
+                Self::DeletePublisher { publisher, .. },
+                Self::DeclarePublisher { publisher: of, .. },
+            ) => publisher == of,
+            (Self::Unsubscribe { reader, .. }, Self::Subscribe { reader: of, .. }) => reader == of,
+            (
+                Self::LeaveGroup { group, member, .. },
+                Self::JoinGroup {
+                    group: of_group,
+                    member: of,
+                    ..
+                },
+            ) => (group, member) == (of_group, of),
+            _ => false,
+        }
+    }
+
     /// What a session hears instead of an answer; `None` if it would get none.
     #[must_use]
     pub fn refused(&self, refusal: Refusal) -> Option<Event> {

@@ -16,6 +16,7 @@ pub mod batch;
 pub mod bloom;
 pub mod chunk;
 mod chunk_data;
+mod early;
 pub mod host;
 pub mod machine;
 mod offsets;
@@ -31,6 +32,7 @@ pub mod values;
 pub use batch::{Batch, BatchBuilder, BatchError, BatchForm, SharedBatchBuilder};
 pub use bloom::Filter;
 pub use chunk::{ChunkError, ChunkHeader, ChunkKind, SharedChunk};
+pub use early::{EarlyCommand, EarlyCommands};
 pub use host::{
     Command, Event, Generation, MemberId, OffsetSpec, PublisherId, ReaderId, Reference, Refusal,
     RequestId, SessionId, StoredBy, StreamStats,

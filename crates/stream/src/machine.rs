@@ -7,7 +7,6 @@
 //! and then calls [`Stream::commit`]. Events go to sessions at once; those that promise something
 //! come out of `commit` only.
 
-use self::early::Early;
 use self::filling::Filling;
 use self::lasting_damage::Damage;
 use self::publishers::Publishers;
@@ -19,6 +18,7 @@ use self::turns::Turns;
 use crate::active::ActiveGroups;
 use crate::batch::Batch;
 use crate::chunk::{ChunkHeader, ChunkKind, SharedChunk};
+use crate::early::EarlyCommands;
 use crate::host::{Command, Event, PublisherId, Reference, Refusal, SessionId, StreamStats};
 use crate::rates::Rates;
 use crate::reader::{Key, Readers};
@@ -186,7 +186,8 @@ pub struct Stream {
     readers: Readers,
     /// Consumers of which one at a time is active: with the leader alone.
     active: ActiveGroups,
-    early: Early,
+    /// What has come too early, and waits.
+    early: EarlyCommands,
     finding: Finding,
     damage: Damage,
     tail: Tail,
@@ -228,7 +229,7 @@ impl Stream {
             publishers: Publishers::default(),
             readers: Readers::default(),
             active: ActiveGroups::default(),
-            early: Early::default(),
+            early: EarlyCommands::default(),
             finding: Finding::default(),
             damage: Damage::default(),
             tail: Tail::default(),
@@ -257,6 +258,7 @@ impl Stream {
 
     /// Takes a command of a session. Those of the catalogue are not for a stream, and are ignored.
     pub fn handle(&mut self, now: Now, session: SessionId, command: Command, out: &mut Events) {
+        self.early.end(session, &command);
         if self.refusal_of(&command).is_some() {
             return self.wait_or_refuse(now, session, command, out);
         }
@@ -303,10 +305,6 @@ impl Stream {
                 self.serve(key, out);
             }
             Command::Unsubscribe { reader, .. } => {
-                self.early.drop_if(|of, command| {
-                    let is_it = |of_it| of_it == reader && of == session;
-                    matches!(command, Command::Subscribe { reader, .. } if is_it(*reader))
-                });
                 self.readers.remove(Key { session, reader });
                 self.trim_tail();
             }
@@ -348,7 +346,7 @@ impl Stream {
         self.leave_groups(now, session, out);
         self.publishers.leave(session);
         self.readers.leave(session);
-        self.early.drop_if(|of, _| of == session);
+        self.early.leave(session);
         self.finding.leave(session);
         self.trim_tail();
     }

@@ -133,6 +133,7 @@ impl<D: Disk, C: Fn() -> Now, H: FnMut(Vec<StreamThreadEvent>)> StreamThread<D, 
     /// This node has no replica of a stream any more.
     pub(super) fn remove_replica(&mut self, stream: QueueId, events: &mut Events) {
         self.copies.forget(stream);
+        self.host.hear_of(stream);
         if self.host.role(stream).is_none() {
             return;
         }

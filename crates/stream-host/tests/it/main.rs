@@ -4,6 +4,7 @@
 
 mod common;
 mod damage;
+mod early;
 mod fences;
 mod handovers;
 mod marks;

@@ -308,6 +308,7 @@ impl Stream {
             ReplicaOrder::Lead { epoch, members } => self.lead(epoch, members, out),
             ReplicaOrder::Follow { epoch, leader } => self.follow(epoch, leader, out),
         }
+        self.serve_early(out);
     }
 
     fn lead(&mut self, epoch: Epoch, members: Vec<NodeId>, out: &mut Events) {

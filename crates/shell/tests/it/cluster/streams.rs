@@ -13,6 +13,7 @@ use leveret_metadata::Command;
 use leveret_shell::node::{Node, NodeConfig};
 
 const NOT_AVAILABLE: u16 = 6;
+const NO_OFFSET: u16 = 19;
 const METADATA_UPDATE: u16 = 0x10;
 
 fn open(node: &Node) -> StreamClient {
@@ -128,21 +129,31 @@ fn permit_guest(node: &Node, vhost: &str) {
 
 #[test]
 fn what_one_node_has_made_is_known_at_every_other_one_at_once() {
-    const ROUNDS: usize = 48;
+    const ROUNDS: usize = 63;
     let scratch = scratch("cluster-streams-at-once");
     let nodes = three(scratch.path(), free_addresses());
     let mut clients: Vec<StreamClient> = nodes.iter().map(open).collect();
     for round in 0..ROUNDS {
         let (maker, other) = (round % 3, (round + 1 + round / 3 % 2) % 3);
+        let third = 3 - maker - other;
         let name = format!("s{round}");
         assert_eq!(clients[maker].create(&name), OK);
-        match round % 4 {
+        match round % 7 {
             0 => assert!(leader_port(&mut clients[other], &name).is_some(), "{name}"),
             1 => assert_eq!(clients[other].declare_publisher(&name), OK, "{name}"),
             2 => assert_eq!(clients[other].subscribe(&name), OK, "{name}"),
+            3 => {
+                let offset = clients[other].ask(0x0b, &[&text("group"), &text(&name)]);
+                assert_eq!(offset.0, NO_OFFSET, "{name}");
+            }
+            4 => {
+                let sequence = clients[other].ask(0x05, &[&text("publisher"), &text(&name)]);
+                assert_eq!(sequence, (OK, vec![0; 8]), "{name}");
+            }
+            5 => assert_eq!(clients[other].ask(0x1c, &[&text(&name)]).0, OK, "{name}"),
             _ => assert_eq!(clients[other].ask(0x0e, &[&text(&name)]).0, OK, "{name}"),
         }
-        if round % 4 < 3 {
+        if round % 7 < 3 {
             clients[other] = open(&nodes[other]);
         }
         let name = format!("super{round}");
@@ -152,6 +163,8 @@ fn what_one_node_has_made_is_known_at_every_other_one_at_once() {
         );
         assert_eq!(partitions(&mut clients[other], &name), (OK, 2), "{name}");
         assert_eq!(clients[other].ask(0x1e, &[&text(&name)]).0, OK, "{name}");
+        let again = make_super_stream(&mut clients[third], &name, &["a", "b"]);
+        assert_eq!(again, OK, "{name}");
         put_vhost(&nodes[maker], &name);
         permit_guest(&nodes[maker], &name);
         let address = nodes[other].stream_listening[0].0;

@@ -49,7 +49,7 @@ impl<D: Disk> Streams<D> {
     }
 
     /// Takes note of the streams that other nodes lead.
-    fn place_elsewhere(&self, env: &NodeEnv) {
+    fn place_elsewhere(&mut self, env: &NodeEnv) {
         let catalogue = env.catalogue();
         let is_elsewhere = |record: &&QueueRecord| {
             record.settings().stream.is_some() && record.home() != env.node_id()
@@ -57,6 +57,7 @@ impl<D: Disk> Streams<D> {
         for record in catalogue.queues(None).filter(is_elsewhere) {
             let change = StreamChange::Elsewhere(record.id(), record.home());
             env.relayed.place(&change);
+            self.host.hear_of(record.id());
         }
     }
 
@@ -77,7 +78,8 @@ impl<D: Disk> Streams<D> {
             StreamChange::Replica(here) if here.leader == here.node => {
                 self.has_failed |= self.host.begin(here.stream, *here.settings).is_err();
             }
-            StreamChange::Replica(_) | StreamChange::Elsewhere(..) => {}
+            StreamChange::Replica(here) => self.host.hear_of(here.stream),
+            StreamChange::Elsewhere(id, _) => self.host.hear_of(id),
             StreamChange::Deleted(id) => drop(self.host.delete(id, events)),
         }
     }
