@@ -59,6 +59,19 @@ impl Early {
         due
     }
 
+    /// See [`EarlyCommands::take_declaration`].
+    fn take_declaration(
+        &mut self,
+        session: SessionId,
+        stream: QueueId,
+        publish: &Command,
+    ) -> Option<Command> {
+        let waiting = self.waiting.get_mut(&stream)?;
+        let taken = waiting.take_declaration(session, publish)?;
+        self.count -= 1;
+        Some(taken)
+    }
+
     /// Changes what waits for streams, by taking some of it away.
     fn retain(&mut self, change: impl Fn(&mut EarlyCommands)) {
         self.waiting.values_mut().for_each(change);
@@ -98,6 +111,9 @@ impl<D: Disk> StreamHost<D> {
         (stream, command): (QueueId, Command),
         out: &mut Events,
     ) {
+        if let Some(declaration) = self.early.take_declaration(session, stream, &command) {
+            refuse(session, &declaration, out);
+        }
         self.early.retain(|waiting| waiting.end(session, &command));
         let gives_up_soon = matches!(session, SessionId::Operator(_));
         if self.early.has_heard_of(stream) || gives_up_soon || !command.may_wait() {

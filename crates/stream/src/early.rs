@@ -41,12 +41,6 @@ impl EarlyCommands {
         session: SessionId,
         command: Command,
     ) -> Result<(), Box<Command>> {
-        if let Some(publisher) = declared_by(&command)
-            && self.declares(session, publisher)
-        {
-            // Queues declare theirs with each message.
-            return Err(Box::new(command));
-        }
         if self.0.len() >= STREAM_EARLY_READERS_MAX {
             return Err(Box::new(command));
         }
@@ -54,12 +48,18 @@ impl EarlyCommands {
         Ok(())
     }
 
-    /// Whether a session waits to declare this publisher.
-    fn declares(&self, session: SessionId, publisher: PublisherId) -> bool {
-        let is_it = |(_, of, command): &EarlyCommand| {
-            *of == session && declared_by(command) == Some(publisher)
+    /// Takes away the declaration of a publisher that publishes before it has heard that it is
+    /// declared: its publishes cannot wait, and nor must its declaration then.
+    pub fn take_declaration(&mut self, session: SessionId, publish: &Command) -> Option<Command> {
+        let Command::Publish { publisher, .. } = publish else {
+            return None;
         };
-        self.0.iter().any(is_it)
+        let is_it = |(_, of, command): &EarlyCommand| {
+            let of_it = declared_by(command) == Some(*publisher);
+            *of == session && of_it && command.stream() == publish.stream()
+        };
+        let at = self.0.iter().position(is_it)?;
+        Some(self.0.remove(at).2)
     }
 
     /// Takes away what a session waits for and ends with this.

@@ -11,7 +11,7 @@ use leveret_stream_host::StreamHost;
 use leveret_types::limits::{
     STREAM_EARLY_READER_MS, STREAM_EARLY_READERS_MAX, STREAM_UNHEARD_WAITING_MAX,
 };
-use leveret_types::{NodeId, Now, QueueId};
+use leveret_types::{ConnectionId, NodeId, Now, QueueId};
 
 const STREAM: QueueId = QueueId(7);
 const ME: NodeId = NodeId(1);
@@ -370,16 +370,28 @@ fn as_many_wait_for_one_stream_and_for_all_that_are_not_heard_of_as_may() {
 }
 
 #[test]
-fn a_publisher_that_waits_is_declared_once() {
-    let mut host = host(&MemoryDisk::new());
-    assert!(give(&mut host, Now::both(AT), declaration(1)).is_empty());
-    let again = give(&mut host, Now::both(AT), declaration(1));
-    assert_eq!(told(&again), ["declare refused"]);
-    assert!(give(&mut host, Now::both(AT), declaration(2)).is_empty());
-    let mut events = Events::new();
-    host.begin(STREAM, StreamSettings::default()).unwrap();
-    host.end_turn(Now::both(AT), &mut events).unwrap();
-    assert!(events.iter().all(|(to, _)| *to == SESSION));
-    let events: Vec<Event> = events.into_iter().map(|(_, event)| event).collect();
-    assert_eq!(told(&events), ["declare ok", "declare ok"]);
+fn who_publishes_before_it_is_declared_is_refused_with_its_declaration_and_nobody_else() {
+    for is_heard_of in [false, true] {
+        let mut host = host(&MemoryDisk::new());
+        if is_heard_of {
+            begin_replica(&mut host);
+        }
+        assert!(give_all(&mut host, [declaration(1), declaration(2)]).is_empty());
+        let other = SessionId::Connection(ConnectionId(2));
+        let mut events = Events::new();
+        host.handle(Now::both(AT), other, declaration(1), &mut events);
+        assert!(events.is_empty());
+        let refused = give(&mut host, Now::both(AT), publish(STREAM, 1..2));
+        assert_eq!(told(&refused), ["declare refused", "publish refused"]);
+        // It declares itself again.
+        assert!(give(&mut host, Now::both(AT), declaration(1)).is_empty());
+        if !is_heard_of {
+            begin_replica(&mut host);
+        }
+        host.order(STREAM, lead(), &mut events);
+        let sessions: Vec<SessionId> = events.iter().map(|(to, _)| *to).collect();
+        assert_eq!(sessions, [SESSION, other, SESSION]);
+        let events: Vec<Event> = events.into_iter().map(|(_, event)| event).collect();
+        assert_eq!(told(&events), ["declare ok"; 3]);
+    }
 }

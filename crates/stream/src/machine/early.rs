@@ -39,6 +39,9 @@ impl Stream {
         command: Command,
         out: &mut Events,
     ) {
+        if let Some(declaration) = self.early.take_declaration(session, &command) {
+            self.refuse(session, &declaration, out);
+        }
         if !self.may_wait(session, &command) {
             return self.refuse(session, &command, out);
         }
