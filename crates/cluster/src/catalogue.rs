@@ -44,6 +44,9 @@ pub fn execute_in_parts<E: Env, G: DerefMut<Target = Catalogue>>(
     mut let_in: impl FnMut(&mut G),
 ) -> Result<Executed, CatalogueError> {
     let mut executed = write_down(catalogue, now, command, env)?;
+    if catalogue.begin_to_unlink() {
+        env.unlink_bindings();
+    }
     let (first, later) = parts(std::mem::take(&mut executed.outcome.changes));
     for change in &first {
         follow(catalogue, change, now, env);

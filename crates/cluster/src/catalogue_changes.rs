@@ -5,6 +5,7 @@ use super::state::Event;
 use crate::catalogue::{CHANGES_AT_ONCE, follow};
 use crate::env::Env;
 use leveret_metadata::{Catalogue, Change, QueueRecord};
+use leveret_types::limits::BINDINGS_UNLINKED_AT_ONCE;
 use leveret_types::{Now, QueueId};
 use std::borrow::Borrow;
 use std::sync::atomic::Ordering;
@@ -84,6 +85,12 @@ fn queues_begin<E: Env>(new: Vec<QueueId>, catalogue: &Catalogue, now: Now, env:
     for id in new {
         follow(catalogue, &Change::QueueCreated(id), now, env);
     }
+}
+
+/// Takes some of the bindings out of the routing tables that what was deleted has left there.
+/// Answers whether there are more. Nothing may be borrowed.
+pub fn unlink_bindings<E: Env>(env: &E) -> bool {
+    env.change_catalogue(|catalogue| catalogue.unlink(BINDINGS_UNLINKED_AT_ONCE))
 }
 
 /// Lets the node follow changes that may be followed late, [`CHANGES_AT_ONCE`] in a borrow of the

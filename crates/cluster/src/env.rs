@@ -71,6 +71,8 @@ pub trait Env {
     fn wake_cluster(&self);
     /// Borrows the catalogue to change it: for this crate alone. Shards may be borrowed meanwhile.
     fn change_catalogue<R>(&self, work: impl FnOnce(&mut Catalogue) -> R) -> R;
+    /// Has [`crate::unlink_bindings`] called until there are no more. The catalogue is borrowed.
+    fn unlink_bindings(&self);
     /// Sends a message to another node, behind all that was sent there before. It is dropped if
     /// that node is down, or takes nothing and has too much waiting: then the link breaks, and
     /// [`crate::peer_down`] and [`crate::peer_up`] tell.

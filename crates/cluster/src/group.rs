@@ -441,6 +441,9 @@ impl CatalogueGroup {
                     follow(catalogue, change, now, env);
                 }
             }
+            if catalogue.begin_to_unlink() {
+                env.unlink_bindings();
+            }
             results
         });
         // Where a command has changed very many queues, others get at the catalogue meanwhile.

@@ -40,7 +40,7 @@ mod uptime_rules;
 mod test_catalogue;
 
 pub use alarms::{HeldStreams, alarms_together, held_by, held_streams, members_of, set_alarms_of};
-pub use catalogue_changes::{follow_nodes, replace_catalogue};
+pub use catalogue_changes::{follow_nodes, replace_catalogue, unlink_bindings};
 pub use election_request::ElectionRequest;
 pub use env::{BorrowedShard, Env};
 pub use groups::Group;

@@ -213,6 +213,10 @@ pub struct Catalogue {
     /// The exclusive ones of these, by the connections that they go with.
     pub(crate) exclusive: BTreeSet<(ConnectionId, QueueId)>,
     pub(crate) exchange_count: usize,
+    /// The virtual hosts whose routers have bindings to unlink, and whether it is known to whoever
+    /// sees to that.
+    pub(crate) unlinking: BTreeSet<Arc<str>>,
+    unlinking_begun: bool,
     pub(crate) argument_bytes: u64,
     /// Virtual hosts and queues that count for limits but are not here: of a copy in which an
     /// import is tried, which has only what that names.
@@ -247,6 +251,8 @@ impl Catalogue {
             queues: HashMap::default(),
             exclusive: BTreeSet::new(),
             exchange_count: 0,
+            unlinking: BTreeSet::new(),
+            unlinking_begun: false,
             argument_bytes: 0,
             vhosts_elsewhere: 0,
             queues_elsewhere: 0,
@@ -312,7 +318,28 @@ impl Catalogue {
         self.replaying = true;
         let outcome = self.apply(command);
         self.replaying = false;
+        while self.unlink(usize::MAX) {}
         outcome.map(drop)
+    }
+
+    /// Whether what was deleted has left bindings that [`Self::unlink`] is to take away, and this
+    /// was not asked since: whoever asks sees to it.
+    pub fn begin_to_unlink(&mut self) -> bool {
+        !self.unlinking.is_empty() && !std::mem::replace(&mut self.unlinking_begun, true)
+    }
+
+    /// Takes up to `most` bindings of what was deleted out of the routing tables, which a deletion
+    /// does itself where they are not many. Answers whether there are more. Nothing changes for
+    /// anybody who looks or routes.
+    pub fn unlink(&mut self, most: usize) -> bool {
+        if let Some(name) = self.unlinking.first() {
+            let vhost = self.vhosts.get_mut(&**name);
+            if !vhost.is_some_and(|vhost| vhost.router.unlink(most)) {
+                self.unlinking.pop_first();
+            }
+        }
+        self.unlinking_begun &= !self.unlinking.is_empty();
+        self.unlinking_begun
     }
 
     fn dispatch(&mut self, command: &Command) -> Result<Outcome, CatalogueError> {

@@ -467,10 +467,13 @@ fn check_size(bytes: &[u8]) -> Result<(), CatalogueError> {
 
 /// A value behind the version of the format.
 pub(crate) fn encode<T: Serialize>(value: &T) -> Vec<u8> {
-    let mut bytes = Vec::new();
+    let mut bytes = Vec::with_capacity(USUAL_BYTES);
     encode_onto(&mut bytes, value);
     bytes
 }
+
+/// Room for most commands.
+const USUAL_BYTES: usize = 256;
 
 /// The same behind other bytes.
 pub(crate) fn encode_onto<T: Serialize>(bytes: &mut Vec<u8>, value: &T) {

@@ -7,8 +7,7 @@
 use crate::catalogue::Catalogue;
 use crate::command::Command;
 use crate::error::CatalogueError;
-use crate::record::{ExchangeRecord, Vhost};
-use leveret_routing::{Destination, Router};
+use crate::record::Vhost;
 use leveret_types::{FieldTable, FieldValue, entry_weight};
 use std::collections::HashSet;
 
@@ -29,26 +28,6 @@ pub(crate) fn binding_weight(arguments: &FieldTable) -> u64 {
     firsts
         .map(|(name, value)| entry_weight(name, value) as u64)
         .sum()
-}
-
-/// What goes with a queue beside its own arguments: those of its bindings.
-pub(crate) fn bindings_weight(router: &Router, queue: &str) -> u64 {
-    let bindings = router.bindings_to(Destination::Queue(queue));
-    bindings.map(|binding| weight(binding.arguments)).sum()
-}
-
-/// What goes with an exchange: its arguments, and those of its bindings.
-pub(crate) fn exchange_weight(exchange: &ExchangeRecord, router: &Router) -> u64 {
-    let own = Destination::Exchange(exchange.name());
-    let from = router.bindings_from(exchange.name());
-    // One to itself is among both.
-    let to = router.bindings_to(own);
-    let to = to.filter(|binding| binding.source != exchange.name());
-    let of_bindings: u64 = from
-        .chain(to)
-        .map(|binding| weight(binding.arguments))
-        .sum();
-    weight(exchange.arguments()) + of_bindings
 }
 
 /// What is in a virtual host beside its queues: what its exchanges, bindings, policies and

@@ -2,7 +2,8 @@
 //! catalogue waits for that.
 
 use leveret_metadata::{Catalogue, Change, Command, Config, Endpoint};
-use leveret_types::FieldTable;
+use leveret_types::limits::BINDINGS_UNLINKED_AT_ONCE;
+use leveret_types::{FieldTable, FieldValue};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
@@ -65,18 +66,67 @@ fn bind(vhost: &str, name: &str) -> Command {
     }
 }
 
-#[test]
-fn a_virtual_host_is_taken_out_as_a_whole_and_freed_with_what_its_deletion_answers() {
-    let mut catalogue = Catalogue::new(Config::default());
-    let mut apply = |command| catalogue.apply(&command).expect("accepted");
-    apply(Command::VhostPut {
+fn put_vhost() -> Command {
+    Command::VhostPut {
         vhost: "v".to_owned(),
         description: None,
         tags: None,
         default_queue_type: None,
         protected: None,
         tracing: None,
-    });
+    }
+}
+
+#[test]
+fn of_a_queue_with_very_many_bindings_few_are_freed_at_once_and_none_is_seen() {
+    let mut catalogue = Catalogue::new(Config::default());
+    let mut apply = |command| catalogue.apply(&command).expect("accepted");
+    apply(put_vhost());
+    apply(declare("v", "q"));
+    let weighed = FieldTable::from([("a", FieldValue::text("b"))]);
+    for number in 0..QUEUES {
+        let mut bound = bind("v", "q");
+        if let Command::Bind {
+            routing_key,
+            arguments,
+            ..
+        } = &mut bound
+        {
+            *routing_key = number.to_string().into_bytes();
+            *arguments = weighed.clone();
+        }
+        apply(bound);
+    }
+    let id = catalogue.queue_by_name("v", "q").expect("a queue").id();
+    let delete = Command::queue_delete("v", "q", id);
+    let (while_borrowed, outcome) = freed(|| catalogue.apply(&delete));
+    assert_eq!(outcome.map(|outcome| outcome.log.len()), Ok(1));
+    assert!(
+        while_borrowed < 10 * BINDINGS_UNLINKED_AT_ONCE,
+        "{while_borrowed}"
+    );
+    let router = catalogue.vhost("v").expect("it is there").router();
+    assert_eq!((router.binding_count(), router.bindings().count()), (0, 0));
+    assert_eq!(
+        (catalogue.queue_count(), catalogue.argument_bytes()),
+        (0, 0)
+    );
+
+    assert!(catalogue.begin_to_unlink());
+    assert!(!catalogue.begin_to_unlink(), "somebody sees to it");
+    let mut parts = 1;
+    while catalogue.unlink(BINDINGS_UNLINKED_AT_ONCE) {
+        parts += 1;
+    }
+    assert_eq!(parts, (QUEUES + 1).div_ceil(BINDINGS_UNLINKED_AT_ONCE) - 1);
+    assert!(!catalogue.begin_to_unlink(), "nothing is left");
+}
+
+#[test]
+fn a_virtual_host_is_taken_out_as_a_whole_and_freed_with_what_its_deletion_answers() {
+    let mut catalogue = Catalogue::new(Config::default());
+    let mut apply = |command| catalogue.apply(&command).expect("accepted");
+    apply(put_vhost());
     for number in 0..QUEUES {
         let name = format!("q{number}");
         apply(declare("v", &name));

@@ -69,6 +69,8 @@ pub struct Connection<S> {
     /// Traced messages whose way goes on, if there are any.
     traced: Option<Box<Traced>>,
     has_exclusive: bool,
+    /// Whether the socket is gone.
+    is_torn_down: bool,
 }
 
 impl<S: Session> Connection<S> {
@@ -92,6 +94,7 @@ impl<S: Session> Connection<S> {
             traffic: Traffic::default(),
             traced: None,
             has_exclusive: false,
+            is_torn_down: false,
         }
     }
 
@@ -335,11 +338,14 @@ impl<S: Session> Connection<S> {
         self.finish_commit(now, env);
         self.give_up_alarm_wait();
         self.session.teardown(&mut self.requests);
+        self.is_torn_down = true;
+        self.consumers.credit.close();
         // Nobody waits for a look any more, and what is to be given back does not.
         self.pending.retry = None;
         self.pending_login.checking = None;
         self.stop_waiting_for_streams();
         self.process_left(now, env);
+        self.detach_left_behind(now, env);
         // Nothing more is published, and what the client still sends is read off the socket.
         self.publisher.full_queues.clear();
         self.publisher.gather();

@@ -16,8 +16,10 @@ use leveret_queue_host::{
     notify::{Afterwards, Notify},
 };
 use leveret_routing::Scratch;
-use leveret_types::limits::{DELAYED_LATE_MS_MAX, TURN_WORK_MAX};
-use leveret_types::{Message, Now, QueueId};
+use leveret_types::limits::{
+    BINDINGS_UNLINKED_AT_ONCE, DELAYED_LATE_MS_MAX, DETACHED_AT_ONCE, TURN_WORK_MAX,
+};
+use leveret_types::{ConsumerId, Message, Now, QueueId};
 use std::sync::Arc;
 
 /// What an item costs beside its routing and its queues, in units.
@@ -26,12 +28,16 @@ const ITEM_WORK: usize = 50;
 const CHANGE_WORK: usize = 500;
 /// What it costs where it puts as much of a history into a queue as is done at once.
 const RECALL_WORK: usize = 5_000;
+/// What it costs where it unlinks as many bindings as is done at once.
+const UNLINK_WORK: usize = 50 * BINDINGS_UNLINKED_AT_ONCE;
 
 /// What an item costs beside what is counted where it is done, in units.
 const fn work_of(item: &Deferred) -> usize {
     match item {
         Deferred::DeleteQueue { .. } | Deferred::DeleteExclusive(_) => CHANGE_WORK,
         Deferred::Recall { .. } => RECALL_WORK,
+        Deferred::UnlinkBindings => UNLINK_WORK,
+        Deferred::Detach(_) => 0,
         Deferred::DeadLetter(_)
         | Deferred::Publish { .. }
         | Deferred::Afterwards { .. }
@@ -90,6 +96,13 @@ fn carry_out<E: Env>(item: Deferred, scratch: &mut Scratch, run: &mut Run<'_, E>
             // Each piece for itself: others change the catalogue between two of them.
             run.release();
             catalogue_changes::recall(&vhost, &exchange, queue, numbers, run.now, run.env);
+        }
+        Deferred::Detach(leaving) => detach(leaving, run),
+        Deferred::UnlinkBindings => {
+            run.release();
+            if leveret_cluster::unlink_bindings(run.env) {
+                run.env.defer(Deferred::UnlinkBindings);
+            }
         }
         Deferred::TimedOut {
             connection,
@@ -272,6 +285,17 @@ fn must_wait<E: Env>(delayed: (u64, u64), targets: &[QueueId], run: &mut Run<'_,
     let down = kept.iter().filter(&mut is_down).count();
     let late_ms = run.now.wall_ms.saturating_sub(delayed.0);
     down > 0 && (down == targets.len() || late_ms < DELAYED_LATE_MS_MAX)
+}
+
+/// Detaches some of those who held messages for a connection that is gone.
+fn detach<E: Env>(mut leaving: Vec<(ConsumerId, QueueId)>, run: &mut Run<'_, E>) {
+    for _ in 0..DETACHED_AT_ONCE {
+        let Some((subscription, queue)) = leaving.pop() else {
+            return;
+        };
+        run.detach(subscription, queue);
+    }
+    run.env.defer(Deferred::Detach(leaving));
 }
 
 /// Deletes a queue that nobody uses. That a lease is over is told again: where nobody could carry

@@ -183,6 +183,9 @@ impl Flows {
     /// An exchange is gone.
     pub(crate) fn forget_exchange(&self, vhost: &str, exchange: &str) {
         let mut known = self.lock();
+        if known.of_exchanges.is_empty() {
+            return;
+        }
         let known = &mut *known;
         let flows = known.of_exchanges.remove(&(vhost.into(), exchange.into()));
         for (queue, flow) in flows.unwrap_or_default() {

@@ -137,8 +137,10 @@ impl History {
 
     /// The exchange is gone.
     pub fn forget(&self, vhost: &str, exchange: &str) {
-        let name = (vhost.to_owned(), exchange.to_owned());
-        self.lock().forget(&name);
+        let mut kept = self.lock();
+        if !kept.exchanges.is_empty() {
+            kept.forget(&(vhost.to_owned(), exchange.to_owned()));
+        }
     }
 
     /// The virtual host is gone, with all of its exchanges. Those that remember something are

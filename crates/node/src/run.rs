@@ -9,11 +9,13 @@ use leveret_cluster::{BorrowedShard as _, held_by, members_of};
 use leveret_queue_host::notify::Notify;
 use leveret_queue_host::shard::{Bodies, Enqueued, Shard};
 use leveret_types::limits::RUN_WORK_MAX;
-use leveret_types::{Message, Now, QueueId, ShardId};
+use leveret_types::{ConsumerId, Message, Now, QueueId, ShardId};
 use smallvec::SmallVec;
 
 /// What a message costs at one queue, in the units of [`RUN_WORK_MAX`].
 const ENQUEUE_WORK: usize = 50;
+/// What it costs to tell a queue that who held its messages has gone.
+const DETACH_WORK: usize = 100;
 /// Bytes of a message that cost a unit, wherever it goes.
 const BYTES_OF_WORK: u32 = 256;
 
@@ -71,6 +73,15 @@ impl<'e, E: Env> Run<'e, E> {
             shard.known_leader(queue)
         });
         held_by(&members, leader, self.env)
+    }
+
+    /// Who holds messages of a queue gives them back and gets no more.
+    pub(crate) fn detach(&mut self, subscription: ConsumerId, queue: QueueId) {
+        let now = self.now;
+        let shard = self.shard(self.env.shard_of(queue));
+        shard.detach(now, queue, subscription);
+        self.spend(DETACH_WORK);
+        self.let_others_in();
     }
 
     fn release_shard(&mut self) {

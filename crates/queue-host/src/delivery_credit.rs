@@ -143,6 +143,12 @@ impl DeliveryCredit {
         true
     }
 
+    /// The client is gone: there is none for anything any more.
+    pub fn close(&self) {
+        self.messages
+            .fetch_add(OUTBOX_MESSAGES_MAX, Ordering::SeqCst);
+    }
+
     /// So many bytes, or what it has, count no more.
     fn uncount(&self, bytes: usize) {
         let Some(node) = self.node.get() else { return };

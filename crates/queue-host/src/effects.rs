@@ -52,6 +52,11 @@ pub enum Deferred {
         /// Whether one of the queues has refused the message.
         refused: bool,
     },
+    /// Detach those who held messages for a connection that is gone from their queues, the last
+    /// one first.
+    Detach(Vec<(ConsumerId, QueueId)>),
+    /// Take more of the bindings of what was deleted out of the routing tables.
+    UnlinkBindings,
     /// Send a queue more of what an `x-recent-history` exchange remembers that it was bound to.
     Recall {
         /// The queue.

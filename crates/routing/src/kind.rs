@@ -176,6 +176,19 @@ impl Kind {
             _ => self,
         }
     }
+
+    /// Whether it chooses one of several bindings, so that where a message goes depends on how
+    /// many there are.
+    pub(crate) fn chooses(&self) -> bool {
+        matches!(
+            self.routes_as(),
+            Self::SuperStream(_)
+                | Self::ConsistentHash(_)
+                | Self::ModulusHash
+                | Self::Random
+                | Self::LocalRandom
+        )
+    }
 }
 
 /// Whether an exchange's arguments mark it as that of a super stream.

@@ -42,6 +42,7 @@ mod router;
 mod slab;
 mod targets;
 mod topic;
+mod unlink;
 mod visited;
 mod work;
 

@@ -256,9 +256,13 @@ impl Router {
         }
     }
 
-    fn reach(&self, target: Target, scratch: &mut Scratch, out: &mut Vec<QueueId>) {
+    /// Reaches what a binding leads to; false if that is gone.
+    fn reach(&self, target: Target, scratch: &mut Scratch, out: &mut Vec<QueueId>) -> bool {
+        if self.has_to_unlink() && self.is_gone(target) {
+            return false;
+        }
         if !scratch.visited.insert(target) {
-            return;
+            return true;
         }
         // Every caller has counted what led here, so that this does not go much beyond.
         scratch.work.spend(work::REACHED);
@@ -266,15 +270,16 @@ impl Router {
             Target::Queue(index) => out.push(self.queues.get(index).id),
             Target::Exchange(index) => scratch.worklist.push(index),
         }
+        true
     }
 
+    /// Reaches what these bindings lead to; false if nothing of it is there.
     fn reach_all(&self, entries: &[Entry], scratch: &mut Scratch, out: &mut Vec<QueueId>) -> bool {
-        if scratch.work.spend(entries.len()) {
-            for entry in entries {
-                self.reach(entry.target, scratch, out);
-            }
-        }
-        !entries.is_empty()
+        let is_affordable = scratch.work.spend(entries.len());
+        let entries = if is_affordable { entries } else { &[] };
+        entries.iter().fold(false, |matched, entry| {
+            self.reach(entry.target, scratch, out) || matched
+        })
     }
 
     /// Follows the bindings of one exchange that match; false if none does.
@@ -303,10 +308,7 @@ impl Router {
             (Index::Modulus(ordered), _) => {
                 let key = hash::stable(keys.first().copied().unwrap_or_default());
                 match ordered.get(hash::below(key, ordered.len())) {
-                    Some(binding) => {
-                        self.reach(self.bindings.get(binding).target, scratch, out);
-                        true
-                    }
+                    Some(binding) => self.reach(self.bindings.get(binding).target, scratch, out),
                     None => false,
                 }
             }
@@ -357,16 +359,14 @@ impl Router {
             if is_drained || is_partition && routing == PartitionRouting::Hash {
                 continue;
             }
-            has_partition |= is_partition;
-            matched = true;
-            self.reach(entry.target, scratch, out);
+            if self.reach(entry.target, scratch, out) {
+                has_partition |= is_partition;
+                matched = true;
+            }
         }
         let hashes = !has_partition && routing != PartitionRouting::Key;
         match hashes.then(|| partitions.choose(key)).flatten() {
-            Some(target) => {
-                self.reach(target, scratch, out);
-                true
-            }
+            Some(target) => self.reach(target, scratch, out) || matched,
             None => matched,
         }
     }
@@ -409,8 +409,7 @@ impl Router {
                     && scratch.work.spend(matcher.work())
                     && matcher.matches_those(&headers)
                 {
-                    matched = true;
-                    self.reach(entry.target, scratch, out);
+                    matched |= self.reach(entry.target, scratch, out);
                 }
             }
         });

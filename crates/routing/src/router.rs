@@ -16,6 +16,7 @@ use hashbrown::{HashMap, HashTable};
 use leveret_types::limits::TOPIC_HASHES_MAX;
 use leveret_types::{FieldTable, QueueId};
 use std::cmp::Ordering;
+use std::collections::VecDeque;
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
 
@@ -66,8 +67,6 @@ pub struct Exchange<'a> {
     pub alternate: Option<&'a str>,
     /// How many bindings lead away from it.
     pub outgoing: usize,
-    /// How many bindings lead to it.
-    pub incoming: usize,
 }
 
 /// What an unbinding or a removal has taken away besides what was asked for.
@@ -75,6 +74,8 @@ pub struct Exchange<'a> {
 pub struct Unbound {
     /// How many bindings are gone.
     pub bindings: usize,
+    /// What their arguments come to: see [`FieldTable::weight`].
+    pub argument_bytes: u64,
     /// Auto-delete exchanges that have lost their last binding from them. They are still there:
     /// whoever keeps the catalogue removes them, which may name further ones.
     pub idle_exchanges: Vec<Arc<str>>,
@@ -109,14 +110,27 @@ impl Index {
 
 #[derive(Debug)]
 pub(crate) struct ExchangeEntry {
-    name: Arc<str>,
+    pub(crate) name: Arc<str>,
+    /// Whether it was removed, and only its bindings are still here: see [`crate::unlink`].
+    pub(crate) is_gone: bool,
+    /// How many queues and exchanges had come before it.
+    since: u64,
     pub(crate) kind: Kind,
     pub(crate) internal: bool,
     auto_delete: bool,
     pub(crate) alternate: Option<Box<str>>,
     pub(crate) index: Index,
     pub(crate) outgoing: Entries,
+    /// How many of these lead to what is gone.
+    pub(crate) outgoing_to_gone: usize,
     incoming: Vec<u32>,
+}
+
+impl ExchangeEntry {
+    /// How many bindings lead away from it to what is there.
+    pub(crate) fn outgoing_count(&self) -> usize {
+        self.outgoing.as_slice().len() - self.outgoing_to_gone
+    }
 }
 
 /// What an exchange is declared with, beside its name and kind.
@@ -134,6 +148,9 @@ pub struct ExchangeSettings<'a> {
 pub(crate) struct QueueEntry {
     pub(crate) name: Arc<str>,
     pub(crate) id: QueueId,
+    /// As of [`ExchangeEntry`].
+    pub(crate) is_gone: bool,
+    since: u64,
     incoming: Vec<u32>,
 }
 
@@ -151,10 +168,14 @@ pub(crate) enum Prepared {
 
 #[derive(Debug)]
 pub(crate) struct BindingEntry {
-    source: u32,
+    pub(crate) source: u32,
     pub(crate) target: Target,
     key: Box<[u8]>,
     arguments: FieldTable,
+    /// What the arguments come to.
+    pub(crate) argument_bytes: u64,
+    /// The hash of what tells it apart from others.
+    identity: u64,
     pub(crate) prepared: Prepared,
     /// Slot in the source's list of outgoing bindings.
     outgoing_slot: u32,
@@ -174,7 +195,11 @@ pub struct Router {
     exchange_names: HashTable<u32>,
     queue_names: HashTable<u32>,
     binding_identities: HashTable<u32>,
-    binding_count: usize,
+    pub(crate) binding_count: usize,
+    /// How many queues and exchanges have come, those included that have gone.
+    arrivals: u64,
+    /// What is gone, but has bindings that are linked still, in the order in which it went.
+    pub(crate) gone: VecDeque<Target>,
     hasher: RandomState,
 }
 
@@ -197,6 +222,8 @@ impl Router {
             queue_names: HashTable::new(),
             binding_identities: HashTable::new(),
             binding_count: 0,
+            arrivals: 0,
+            gone: VecDeque::new(),
             hasher: RandomState::default(),
         }
     }
@@ -243,8 +270,7 @@ impl Router {
             internal: exchange.internal,
             auto_delete: exchange.auto_delete,
             alternate: exchange.alternate.as_deref(),
-            outgoing: exchange.outgoing.as_slice().len(),
-            incoming: exchange.incoming.len(),
+            outgoing: exchange.outgoing_count(),
         }
     }
 
@@ -262,7 +288,9 @@ impl Router {
 
     /// All bindings, in no particular order, the default exchange's implicit ones left out.
     pub fn bindings(&self) -> impl Iterator<Item = Binding<'_>> {
-        self.bindings.iter().map(|binding| self.describe(binding))
+        let bindings = self.bindings.iter();
+        let bindings = bindings.filter(|binding| self.is_there(binding));
+        bindings.map(|binding| self.describe(binding))
     }
 
     /// Numbers of bindings are below this. A binding keeps its number while it is there; then
@@ -276,7 +304,27 @@ impl Router {
     #[must_use]
     pub fn binding(&self, number: u32) -> Option<Binding<'_>> {
         let binding = self.bindings.items.get(number as usize)?.as_ref()?;
-        Some(self.describe(binding))
+        self.is_there(binding).then(|| self.describe(binding))
+    }
+
+    /// How many queues and exchanges have ever come, for [`Self::binding_among`].
+    #[must_use]
+    pub const fn arrivals(&self) -> u64 {
+        self.arrivals
+    }
+
+    /// The binding of this number, if there is one, and both of its ends were there when so many
+    /// queues and exchanges had come.
+    #[must_use]
+    pub fn binding_among(&self, arrivals: u64, number: u32) -> Option<Binding<'_>> {
+        let binding = self.bindings.items.get(number as usize)?.as_ref()?;
+        let source = self.exchanges.get(binding.source).since;
+        let target = match binding.target {
+            Target::Queue(index) => self.queues.get(index).since,
+            Target::Exchange(index) => self.exchanges.get(index).since,
+        };
+        let are_early = source < arrivals && target < arrivals;
+        (are_early && self.is_there(binding)).then(|| self.describe(binding))
     }
 
     /// The numbers of the bindings that lead away from an exchange.
@@ -285,7 +333,8 @@ impl Router {
             Some(index) => self.exchanges.get(index).outgoing.as_slice(),
             None => &[],
         };
-        entries.iter().map(|entry| entry.binding)
+        let numbers = entries.iter().map(|entry| entry.binding);
+        numbers.filter(|number| self.is_there(self.bindings.get(*number)))
     }
 
     /// The numbers of the bindings that lead to a queue or an exchange.
@@ -294,7 +343,8 @@ impl Router {
             Some(target) => self.incoming(target),
             None => &[],
         };
-        incoming.iter().copied()
+        let numbers = incoming.iter().copied();
+        numbers.filter(|number| self.is_there(self.bindings.get(*number)))
     }
 
     /// The bindings that lead away from an exchange.
@@ -321,6 +371,7 @@ impl Router {
             None => &[],
         };
         let bindings = entries.iter().map(|entry| self.bindings.get(entry.binding));
+        let bindings = bindings.filter(|binding| self.is_there(binding));
         let bindings = bindings.map(|binding| self.describe(binding));
         bindings.filter(move |binding| binding.routing_key == key)
     }
@@ -362,7 +413,7 @@ impl Router {
         }
     }
 
-    fn incoming(&self, target: Target) -> &[u32] {
+    pub(crate) fn incoming(&self, target: Target) -> &[u32] {
         match target {
             Target::Queue(index) => &self.queues.get(index).incoming,
             Target::Exchange(index) => &self.exchanges.get(index).incoming,
@@ -391,9 +442,13 @@ impl Router {
             internal: settings.internal,
             auto_delete: settings.auto_delete,
             alternate: settings.alternate.map(Into::into),
+            is_gone: false,
+            since: self.arrivals,
             outgoing: Entries::default(),
+            outgoing_to_gone: 0,
             incoming: Vec::new(),
         });
+        self.arrivals += 1;
         let (exchanges, hasher) = (&self.exchanges, &self.hasher);
         self.exchange_names
             .insert_unique(hasher.hash_one(name.as_bytes()), index, |&other| {
@@ -423,8 +478,11 @@ impl Router {
         let index = self.queues.insert(QueueEntry {
             name: name.into(),
             id,
+            is_gone: false,
+            since: self.arrivals,
             incoming: Vec::new(),
         });
+        self.arrivals += 1;
         let (queues, hasher) = (&self.queues, &self.hasher);
         self.queue_names
             .insert_unique(hasher.hash_one(name.as_bytes()), index, |&other| {
@@ -433,18 +491,10 @@ impl Router {
         true
     }
 
-    /// Removes an exchange with all its bindings; nothing if there is none of that name.
+    /// Removes an exchange with all its bindings; nothing if there is none of that name. Where
+    /// these are very many, [`Self::unlink`] has work left.
     pub fn remove_exchange(&mut self, name: &str) -> Option<Unbound> {
         let index = self.find_exchange(name.as_bytes())?;
-        let mut unbound = Unbound::default();
-        while let Some(entry) = self.exchanges.get(index).outgoing.as_slice().last() {
-            self.remove_binding(entry.binding);
-            unbound.bindings += 1;
-        }
-        self.remove_incoming(Target::Exchange(index), &mut unbound);
-        // A binding of the exchange to itself has been counted once, as an outgoing one; the
-        // exchange goes, so it is not idle.
-        unbound.idle_exchanges.retain(|idle| **idle != *name);
         let found = self
             .exchange_names
             .find_entry(self.hasher.hash_one(name.as_bytes()), |&other| {
@@ -454,15 +504,13 @@ impl Router {
         if let Ok(entry) = found {
             entry.remove();
         }
-        self.exchanges.remove(index);
-        Some(unbound)
+        Some(self.remove_target(Target::Exchange(index)))
     }
 
-    /// Removes a queue with all its bindings; nothing if there is none of that name.
+    /// Removes a queue with all its bindings; nothing if there is none of that name. Where these
+    /// are very many, [`Self::unlink`] has work left.
     pub fn remove_queue(&mut self, name: &str) -> Option<Unbound> {
         let index = self.find_queue(name.as_bytes())?;
-        let mut unbound = Unbound::default();
-        self.remove_incoming(Target::Queue(index), &mut unbound);
         let found = self
             .queue_names
             .find_entry(self.hasher.hash_one(name.as_bytes()), |&other| {
@@ -472,22 +520,12 @@ impl Router {
         if let Ok(entry) = found {
             entry.remove();
         }
-        self.queues.remove(index);
-        Some(unbound)
+        Some(self.remove_target(Target::Queue(index)))
     }
 
-    fn remove_incoming(&mut self, target: Target, unbound: &mut Unbound) {
-        while let Some(&binding) = self.incoming(target).last() {
-            let source = self.bindings.get(binding).source;
-            self.remove_binding(binding);
-            unbound.bindings += 1;
-            self.note_if_idle(source, unbound);
-        }
-    }
-
-    fn note_if_idle(&self, exchange: u32, unbound: &mut Unbound) {
+    pub(crate) fn note_if_idle(&self, exchange: u32, unbound: &mut Unbound) {
         let exchange = self.exchanges.get(exchange);
-        if exchange.auto_delete && exchange.outgoing.is_empty() {
+        if exchange.auto_delete && exchange.outgoing_count() == 0 {
             unbound.idle_exchanges.push(Arc::clone(&exchange.name));
         }
     }
@@ -513,13 +551,17 @@ impl Router {
             .ok_or(BindError::NoDestination)?;
         let arguments = sorted(arguments);
         let prepared = self.prepare(source, destination, key, &arguments)?;
-        if self.find_binding(source, target, key, &arguments).is_some() {
+        let identity = self.identity_hash(source, target, key, &arguments);
+        let found = self.find_identity(identity, (source, target), key, &arguments);
+        if found.is_some() {
             return Ok(false);
         }
         let index = self.bindings.insert(BindingEntry {
             source,
             target,
             key: key.into(),
+            argument_bytes: arguments.weight() as u64,
+            identity,
             arguments,
             prepared,
             outgoing_slot: 0,
@@ -571,32 +613,35 @@ impl Router {
         key: &[u8],
         arguments: &FieldTable,
     ) -> Option<u32> {
-        self.binding_identities
-            .find(
-                self.identity_hash(source, target, key, arguments),
-                |&index| {
-                    let binding = self.bindings.get(index);
-                    binding.source == source
-                        && binding.target == target
-                        && *binding.key == *key
-                        && same_table(&binding.arguments, arguments)
-                },
-            )
-            .copied()
+        let identity = self.identity_hash(source, target, key, arguments);
+        self.find_identity(identity, (source, target), key, arguments)
+    }
+
+    /// The same where the hash is known.
+    fn find_identity(
+        &self,
+        identity: u64,
+        ends: (u32, Target),
+        key: &[u8],
+        arguments: &FieldTable,
+    ) -> Option<u32> {
+        let found = self.binding_identities.find(identity, |&index| {
+            let binding = self.bindings.get(index);
+            binding.identity == identity
+                && (binding.source, binding.target) == ends
+                && *binding.key == *key
+                && same_table(&binding.arguments, arguments)
+        });
+        found.copied()
     }
 
     /// Enters a binding into every list and index.
     fn link_binding(&mut self, index: u32) {
         let binding = self.bindings.get(index);
         let (source, target) = (binding.source, binding.target);
-        let identity = self.identity_hash(source, target, &binding.key, &binding.arguments);
-        // Taken out meanwhile, so that the table can ask for the hashes of what it holds.
-        let mut identities = std::mem::take(&mut self.binding_identities);
-        identities.insert_unique(identity, index, |&other| {
-            let b = self.bindings.get(other);
-            self.identity_hash(b.source, b.target, &b.key, &b.arguments)
-        });
-        self.binding_identities = identities;
+        let (bindings, identity) = (&self.bindings, binding.identity);
+        self.binding_identities
+            .insert_unique(identity, index, |&other| bindings.get(other).identity);
         let entry = Entry {
             target,
             binding: index,
@@ -678,32 +723,30 @@ impl Router {
         let source = self.find_exchange(source.as_bytes())?;
         let target = self.find_target(destination)?;
         let binding = self.find_binding(source, target, key, &sorted(arguments))?;
-        self.remove_binding(binding);
         let mut unbound = Unbound {
             bindings: 1,
+            argument_bytes: self.bindings.get(binding).argument_bytes,
             ..Unbound::default()
         };
+        self.unlink_binding(binding);
+        self.binding_count -= 1;
         self.note_if_idle(source, &mut unbound);
         Some(unbound)
     }
 
     /// Takes a binding out of every list and index.
-    fn remove_binding(&mut self, index: u32) {
+    pub(crate) fn unlink_binding(&mut self, index: u32) {
         let binding = self.bindings.remove(index);
-        let identity = self.identity_hash(
-            binding.source,
-            binding.target,
-            &binding.key,
-            &binding.arguments,
-        );
         let found = self
             .binding_identities
-            .find_entry(identity, |&other| other == index);
+            .find_entry(binding.identity, |&other| other == index);
         assert!(found.is_ok(), "binding {index} has no identity entry");
         if let Ok(entry) = found {
             entry.remove();
         }
+        let is_to_gone = self.is_gone(binding.target);
         let exchange = self.exchanges.get_mut(binding.source);
+        exchange.outgoing_to_gone -= usize::from(is_to_gone);
         if let Some(moved) = exchange.outgoing.remove(binding.outgoing_slot, index) {
             self.bindings.get_mut(moved).outgoing_slot = binding.outgoing_slot;
         }
@@ -715,7 +758,6 @@ impl Router {
         if let Some(moved) = self.unlink_index(index, &binding) {
             self.bindings.get_mut(moved).index_slot = binding.index_slot;
         }
-        self.binding_count -= 1;
     }
 
     /// Takes a binding out of its exchange's index; returns the binding that has moved into its

@@ -401,6 +401,12 @@ pub const PUBLISHED_QUEUES_MAX: usize = 1_024;
 pub const PUBLISHED_PLACES_NODE_MAX: usize = 131_072;
 /// Exclusive queues that go at once with their connection; further ones go while others are let in.
 pub const EXCLUSIVE_DELETED_AT_ONCE: usize = 64;
+/// Consumers of a connection that is gone that leave their queues at once, and of a channel that is
+/// closed those that are cancelled and hold messages; further ones go while others are let in.
+pub const DETACHED_AT_ONCE: usize = 500;
+/// Bindings of what is deleted that are taken out of the routing tables at once; further ones go
+/// while others are let in.
+pub const BINDINGS_UNLINKED_AT_ONCE: usize = 256;
 /// Users, and virtual hosts, with limits of which a node tells the others how much they have open.
 pub const LIMITED_TOLD_MAX: usize = 10_000;
 /// Publishes that a remembered route gathers before they are added to the sums of the node.

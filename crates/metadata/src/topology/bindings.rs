@@ -4,7 +4,6 @@ use crate::catalogue::{Catalogue, Change, Outcome};
 use crate::command::{Command, Endpoint};
 use crate::error::CatalogueError;
 use crate::record::resource;
-use crate::weights::binding_weight;
 use leveret_routing::BindError;
 use leveret_types::FieldTable;
 use std::sync::Arc;
@@ -124,7 +123,7 @@ impl Catalogue {
             source: wanted.source.into(),
             destination: wanted.destination.clone(),
         };
-        self.argument_bytes -= binding_weight(wanted.arguments);
+        self.argument_bytes -= unbound.argument_bytes;
         let mut outcome = Outcome {
             changes: vec![change],
             ..Outcome::default()

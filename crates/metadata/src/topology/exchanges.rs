@@ -6,7 +6,7 @@ use crate::catalogue::{Catalogue, Change, Outcome};
 use crate::command::Command;
 use crate::error::CatalogueError;
 use crate::record::{ExchangeRecord, Traffic, resource};
-use crate::weights::{exchange_weight, weight};
+use crate::weights::weight;
 use leveret_routing::{ExchangeSettings, Kind, SUPER_STREAM_ROUTING, Unbound};
 use leveret_types::{FieldTable, FieldValue};
 use std::borrow::Cow;
@@ -182,8 +182,10 @@ impl Catalogue {
             let Some(exchange) = record.exchanges.remove(&name) else {
                 continue;
             };
-            let freed = exchange_weight(&exchange, &record.router);
             let unbound = record.router.remove_exchange(&name).unwrap_or_default();
+            let freed = weight(&exchange.arguments) + unbound.argument_bytes;
+            let unlinking = record.router.has_to_unlink();
+            let unlinking = unlinking.then(|| Arc::clone(&record.name));
             outcome.changes.push(Change::ExchangeDeleted {
                 vhost: Arc::clone(&record.name),
                 exchange: name,
@@ -197,6 +199,7 @@ impl Catalogue {
             }
             self.exchange_count -= 1;
             self.argument_bytes -= freed;
+            self.unlinking.extend(unlinking);
             if !self.replaying {
                 pending.extend(unbound.idle_exchanges);
             }

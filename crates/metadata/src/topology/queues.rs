@@ -9,7 +9,7 @@ use crate::error::CatalogueError;
 use crate::kinds::SOURCE;
 use crate::policy;
 use crate::record::{QueueRecord, Vhost, resource};
-use crate::weights::{bindings_weight, weight};
+use crate::weights::weight;
 use leveret_routing::Unbound;
 use leveret_types::QueueKind;
 use leveret_types::{ConnectionId, FieldTable, FieldValue, NodeId, QueueId};
@@ -363,8 +363,11 @@ impl Catalogue {
         if let Some(vhost) = self.vhosts.get_mut(&*record.vhost) {
             vhost.queues.remove(&record.name);
             vhost.forget_view(&record);
-            self.argument_bytes -= bindings_weight(&vhost.router, &record.name);
             unbound = vhost.router.remove_queue(&record.name).unwrap_or_default();
+            self.argument_bytes -= unbound.argument_bytes;
+            if vhost.router.has_to_unlink() {
+                self.unlinking.insert(Arc::clone(&vhost.name));
+            }
         }
         if record.survives_restart() {
             outcome.log.push(record.deletion());

@@ -17,16 +17,12 @@ use leveret_client::{
 use leveret_metadata::{QueueKind, QueueRecord};
 use leveret_queue::{AttachError, Consumer, Outcome};
 use leveret_queue_host::delivery_credit::{ChannelBound, ConsumerCredit};
-use leveret_queue_host::shard::When;
-use leveret_types::limits::{CONSUMERS_IN_FULL_MEMORY_MAX, CREDIT_UNSETTLED_MAX, OUTBOX_BYTES_MAX};
+use leveret_queue_host::shard::{Deferred, When};
+use leveret_types::limits::{
+    CONSUMERS_IN_FULL_MEMORY_MAX, CREDIT_UNSETTLED_MAX, DETACHED_AT_ONCE, OUTBOX_BYTES_MAX,
+};
 use leveret_types::{ChannelId, ConsumerId, FieldTable, Now, ProtocolError, QueueId, ReplyCode};
 use std::sync::Arc;
-
-/// What it costs to tell a queue that who held its messages has gone, in units.
-const DETACH_WORK: usize = 100;
-/// How many of those who hold messages for a channel that is closed leave their queues in one
-/// piece, besides its consumers.
-const DETACHED_AT_ONCE: usize = 500;
 
 /// A connection has as many consumers as it may while memory is scarce.
 fn no_memory_for_more() -> ProtocolError {
@@ -456,8 +452,13 @@ impl<S: Session> Connection<S> {
     /// [`DETACHED_AT_ONCE`] others hold messages, the rest of them go when this is called again,
     /// before anything else that the client wants.
     pub(super) fn close_channel<E: Env>(&mut self, channel: ChannelId, run: &mut Run<'_, E>) {
-        for (consumer, queue) in self.consumers.remove_channel(channel) {
-            self.detach(consumer, queue, run);
+        let consumers = self.consumers.remove_channel(channel);
+        if self.is_torn_down {
+            self.consumers.leave_behind(consumers);
+        } else {
+            for (consumer, queue) in consumers {
+                self.detach(consumer, queue, run);
+            }
         }
         for _ in 0..DETACHED_AT_ONCE {
             let Some((subscription, queue)) = self.consumers.next_leaving() else {
@@ -478,12 +479,26 @@ impl<S: Session> Connection<S> {
 
     /// Who holds messages of a queue gives them back and gets no more.
     fn detach<E: Env>(&mut self, subscription: ConsumerId, queue: QueueId, run: &mut Run<'_, E>) {
-        let now = run.now;
         self.leave_stream(subscription, run.env);
-        run.shard(run.env.shard_of(queue))
-            .detach(now, queue, subscription);
-        run.spend(DETACH_WORK);
-        run.let_others_in();
+        run.detach(subscription, queue);
+    }
+
+    /// The client is gone, and nothing more comes to its consumers: they leave their queues. Where
+    /// they are very many, most leave while others are let in.
+    pub(super) fn detach_left_behind<E: Env>(&mut self, now: Now, env: &E) {
+        let mut leaving = self.consumers.take_left_behind();
+        let at_once = leaving.split_off(leaving.len().saturating_sub(DETACHED_AT_ONCE));
+        Run::with(env, now, |run| {
+            for (subscription, queue) in at_once.into_iter().rev() {
+                self.detach(subscription, queue, run);
+            }
+        });
+        for (subscription, _) in &leaving {
+            self.leave_stream(*subscription, env);
+        }
+        if !leaving.is_empty() {
+            env.defer(Deferred::Detach(leaving));
+        }
     }
 
     /// The bound of `basic.qos` with `global` counts so many deliveries less.

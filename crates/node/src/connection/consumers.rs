@@ -20,6 +20,9 @@ pub(super) struct Consumers {
     /// Who held messages for a channel that is closed, with the queue of each, the last one first:
     /// the queues have yet to hear of it.
     leaving: Vec<(ConsumerId, QueueId)>,
+    /// The consumers of a client that is gone, with their queues, in the order in which they leave
+    /// them.
+    left_behind: Vec<(ConsumerId, QueueId)>,
     /// The consumer that is being attached to a queue of the cluster.
     pub(super) attaching: Option<ConsumerId>,
 }
@@ -125,6 +128,21 @@ impl Consumers {
         consumers
             .filter_map(|consumer| Some((consumer, self.by_id.remove(&consumer)?.queue?)))
             .collect()
+    }
+
+    /// The client is gone: these consumers of a channel are yet to leave their queues, and whoever
+    /// else held messages for it.
+    pub(super) fn leave_behind(&mut self, mut consumers: Vec<(ConsumerId, QueueId)>) {
+        self.left_behind.append(&mut consumers);
+        let others = std::mem::take(&mut self.leaving);
+        self.left_behind.extend(others.into_iter().rev());
+    }
+
+    /// All of those, the last one first.
+    pub(super) fn take_left_behind(&mut self) -> Vec<(ConsumerId, QueueId)> {
+        let mut left = std::mem::take(&mut self.left_behind);
+        left.reverse();
+        left
     }
 
     /// Who held messages for a channel that is closed, of whom a queue has yet to hear that.

@@ -1,11 +1,16 @@
 //! How much is done for one connection before others have their turn.
 
 use crate::world::World;
+use leveret_cluster::Env as _;
 use leveret_node::Env as _;
-use leveret_types::NodeId;
+use leveret_queue_host::notify::Notify;
+use leveret_queue_host::shard::Bodies;
 use leveret_types::limits::{
-    EXCLUSIVE_DELETED_AT_ONCE, LEFT_WORK_MAX, RUN_WORK_MAX, SOCKET_OUTPUT_BYTES_MAX, TURN_WORK_MAX,
+    DETACHED_AT_ONCE, EXCLUSIVE_DELETED_AT_ONCE, LEFT_WORK_MAX, RUN_WORK_MAX,
+    SOCKET_OUTPUT_BYTES_MAX, TURN_WORK_MAX,
 };
+use leveret_types::message::MessageSummary;
+use leveret_types::{Message, MessageParts, NodeId};
 
 const NODE: NodeId = NodeId(1);
 /// Queues that each message of these tests goes to, and what that costs at least and at most.
@@ -202,6 +207,52 @@ fn very_many_exclusive_queues_go_with_others_let_in_between() {
         let most = world.nodes[&NODE].env.deferred_work_most.get();
         assert!(most < 2 * TURN_WORK_MAX, "{most} in a turn");
     }
+}
+
+#[test]
+fn very_many_consumers_of_a_client_that_is_gone_leave_with_others_let_in_between() {
+    let mut world = World::new(1);
+    for name in ["owner", "b"] {
+        world.connect(name, NODE);
+    }
+    world.rest();
+    let consumers = 3 * DETACHED_AT_ONCE;
+    world.say("b", "declare q");
+    world.say("owner", "qos 1");
+    for number in 0..consumers {
+        world.say("owner", &format!("consume q t{number}"));
+    }
+    world.pass(100);
+    world.heard();
+    world.drop_client("owner");
+    let env = &world.nodes[&NODE].env;
+    assert_eq!(env.deferred_count(), 1, "the rest of them");
+    env.deferred_work_most.set(0);
+    let parts = MessageParts {
+        properties: &[0, 0],
+        ..MessageParts::default()
+    };
+    let message = Message::from_parts(parts, MessageSummary::default());
+    let queue = {
+        let catalogue = env.catalogue.borrow();
+        catalogue.queue_by_name("/", "q").expect("a queue").id()
+    };
+    env.with_shard(world.now, env.shard_of(queue), |shard| {
+        let bodies = &mut Bodies::default();
+        shard.publish(world.now, queue, &message, bodies, &Notify::Nobody);
+        let counts = shard.last_queue_counts(world.now, queue);
+        assert_eq!(
+            (counts.ready, counts.unsettled),
+            (1, 0),
+            "for whoever is there"
+        );
+        assert_eq!(counts.consumers as usize, consumers - DETACHED_AT_ONCE);
+    });
+    world.pass(100);
+    let most = world.nodes[&NODE].env.deferred_work_most.get();
+    assert!(most < 2 * TURN_WORK_MAX, "{most} in a turn");
+    world.say("b", "declare q passive");
+    assert_eq!(world.heard(), "b: declared q 1 0");
 }
 
 #[test]

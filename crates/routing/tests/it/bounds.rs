@@ -1,9 +1,9 @@
 //! Limits, incremental change, and agreement with the plain definitions on seeded random cases.
 
 use leveret_routing::{
-    Destination, ExchangeSettings, HeadersMatcher, Kind, RouteError, Router, Scratch, fuzz,
+    Destination, ExchangeSettings, HeadersMatcher, Kind, RouteError, Router, Scratch, Unbound, fuzz,
 };
-use leveret_types::limits::{ROUTE_EXCHANGES_MAX, ROUTE_WORK_MAX};
+use leveret_types::limits::{BINDINGS_UNLINKED_AT_ONCE, ROUTE_EXCHANGES_MAX, ROUTE_WORK_MAX};
 use leveret_types::{FieldTable, FieldValue, QueueId};
 
 struct Random(u64);
@@ -295,6 +295,153 @@ fn binding_is_incremental() {
         );
         assert_eq!(router.binding_count(), 0);
     }
+}
+
+/// A router in which a queue and an exchange have very many bindings of one exchange's, and others
+/// have few of the same keys.
+fn with_much_bound(kind: &str) -> Router {
+    let mut router = Router::new();
+    let arguments = match kind {
+        "direct" => FieldTable::from([("x-super-stream", FieldValue::Bool(true))]),
+        _ => FieldTable::new(),
+    };
+    let kind = Kind::parse(kind, &arguments).expect("a type");
+    let auto_delete = ExchangeSettings {
+        auto_delete: true,
+        ..ExchangeSettings::default()
+    };
+    for (number, name) in ["big", "small", "stream"].into_iter().enumerate() {
+        let id = QueueId(1 + number as u64);
+        let id = if name == "stream" { id.of_stream() } else { id };
+        assert!(router.add_queue(name, id));
+    }
+    router.add_exchange("x", kind.clone(), ExchangeSettings::default());
+    router.add_exchange("only", kind, auto_delete);
+    router.add_exchange("wide", Kind::Fanout, ExchangeSettings::default());
+    for number in 0..MUCH {
+        let key = format!("{}", number + 1);
+        let headers = FieldTable::from([("n", FieldValue::I64(number as i64))]);
+        let mut bind = |source, to| router.bind(source, to, key.as_bytes(), &headers).is_ok();
+        let (big, small) = (Destination::Queue("big"), Destination::Queue("small"));
+        assert!(bind("x", big) && bind("only", big) && bind("wide", big) && bind("wide", small));
+        bind("x", Destination::Exchange("wide"));
+        if number % 100 == 0 {
+            assert!(bind("x", small) && bind("x", Destination::Queue("stream")));
+        }
+    }
+    router
+}
+
+/// All that can be seen of a router.
+fn seen(router: &Router) -> Vec<String> {
+    let mut lines: Vec<String> = router.bindings().map(|b| format!("{b:?}")).collect();
+    for name in ["x", "wide"] {
+        let from = router.bindings_from(name).count();
+        let to = router.bindings_to(Destination::Exchange(name)).count();
+        let outgoing = router.exchange(name).map(|exchange| exchange.outgoing);
+        lines.push(format!("{name}: {outgoing:?} {from} {to}"));
+    }
+    let to = router.bindings_to(Destination::Queue("small")).count();
+    lines.push(format!("{to} of {}", router.binding_count()));
+    let numbers = (0..router.binding_numbers()).filter_map(|number| router.binding(number));
+    lines.push(format!("{}", numbers.count()));
+    lines.sort_unstable();
+    lines
+}
+
+/// Where messages of each key go.
+fn ways(router: &Router) -> Vec<Vec<u64>> {
+    let mut scratch = Scratch::new(7);
+    let keys = (0..MUCH).step_by(10);
+    let ways = keys.map(|number| {
+        let key = format!("{}", number + 1);
+        let headers = FieldTable::from([("n", FieldValue::I64(number as i64))]);
+        let mut out = Vec::new();
+        let routed = router.route(b"x", &[key.as_bytes()], &headers, &mut scratch, &mut out);
+        assert_eq!(routed, Ok(()));
+        out.sort_unstable();
+        out.into_iter().map(|queue| queue.0).collect()
+    });
+    ways.collect()
+}
+
+/// Bindings that are more than go at once.
+const MUCH: usize = 4 * BINDINGS_UNLINKED_AT_ONCE;
+
+#[test]
+fn what_has_very_many_bindings_is_gone_before_they_are_unlinked() {
+    let kinds = [
+        "direct",
+        "fanout",
+        "topic",
+        "headers",
+        "x-consistent-hash",
+        "x-modulus-hash",
+        "x-random",
+    ];
+    for kind in kinds {
+        for names in [&["big"][..], &["wide"], &["big", "wide"], &["wide", "big"]] {
+            let remove = |router: &mut Router, is_at_once: bool| {
+                let gone = names.iter().map(|name| {
+                    let gone = match *name {
+                        "big" => router.remove_queue(name),
+                        _ => router.remove_exchange(name),
+                    };
+                    while is_at_once && router.unlink(usize::MAX) {}
+                    gone.expect("it was there")
+                });
+                let gone: Vec<Unbound> = gone.collect();
+                gone
+            };
+            let (mut router, mut other) = (with_much_bound(kind), with_much_bound(kind));
+            let gone = remove(&mut router, false);
+            assert_eq!(gone, remove(&mut other, true), "{kind} {names:?}");
+            let is_idle = |gone: &Unbound| gone.idle_exchanges == ["only".into()];
+            assert_eq!(gone.iter().any(is_idle), names.contains(&"big"), "{kind}");
+            assert!(router.has_to_unlink() && !other.has_to_unlink());
+            let mut parts = 0;
+            loop {
+                assert_eq!(seen(&router), seen(&other), "{kind} {names:?} {parts}");
+                let ways = [&router, &other].map(|router| match kind {
+                    // Which one is chance.
+                    "x-random" => ways(router)
+                        .iter()
+                        .map(|way| vec![way.len() as u64])
+                        .collect(),
+                    _ => ways(router),
+                });
+                assert_eq!(ways[0], ways[1], "{kind} {names:?} {parts}");
+                if !router.unlink(MUCH / 3) {
+                    break;
+                }
+                parts += 1;
+            }
+            assert!(parts > 1, "{kind} {names:?}");
+            // Others of their names begin with nothing.
+            assert!(router.add_queue("new", QueueId(9)));
+            assert_eq!(router.bindings_to(Destination::Queue("new")).count(), 0);
+        }
+    }
+}
+
+#[test]
+fn another_queue_of_the_name_of_one_that_is_gone_has_its_own_bindings() {
+    let mut router = with_much_bound("topic");
+    router.remove_queue("big").expect("it was there");
+    assert!(router.has_to_unlink());
+    assert!(router.add_queue("big", QueueId(9)));
+    let again = Destination::Queue("big");
+    let none = FieldTable::new();
+    assert_eq!(router.bind("x", again, b"1", &none), Ok(true));
+    while router.unlink(100) {}
+    assert_eq!(router.bindings_to(again).count(), 1);
+    let mut out = Vec::new();
+    let routed = router.route(b"x", &[b"1"], &(), &mut Scratch::new(0), &mut out);
+    assert_eq!(routed, Ok(()));
+    assert!(
+        out.contains(&QueueId(9)) && !out.contains(&QueueId(1)),
+        "{out:?}"
+    );
 }
 
 #[test]

@@ -97,6 +97,10 @@ impl leveret_cluster::Env for Broker {
         work(&mut self.catalogue.write())
     }
 
+    fn unlink_bindings(&self) {
+        self.defer(Deferred::UnlinkBindings);
+    }
+
     fn peers(&self) -> &Peers {
         &self.cluster.peers
     }

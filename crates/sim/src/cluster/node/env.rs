@@ -286,6 +286,10 @@ impl leveret_cluster::Env for NodeEnv {
         result
     }
 
+    fn unlink_bindings(&self) {
+        self.defer(Deferred::UnlinkBindings);
+    }
+
     fn post_peer(&self, to: NodeId, frame: PeerFrame) {
         self.frames.borrow_mut().push_back((to, frame));
     }
