@@ -383,22 +383,13 @@ impl Catalogue {
     /// Whether the effect of a command would have to survive a restart.
     #[must_use]
     pub fn is_durable(&self, command: &Command) -> bool {
-        let exchange_is = |vhost: &str, name: &str| {
-            self.vhost(vhost)
-                .and_then(|v| v.exchange(name))
-                .is_some_and(|x| x.durable)
-        };
-        let queue_is = |vhost: &str, name: &str| {
-            self.queue_by_name(vhost, name)
-                .is_some_and(QueueRecord::survives_restart)
-        };
         match command {
             Command::ExchangeDeclare { durable, .. } => *durable,
             Command::QueueDeclare {
                 durable, exclusive, ..
             } => *durable && exclusive.is_none(),
-            Command::ExchangeDelete { vhost, name, .. } => exchange_is(vhost, name),
-            Command::QueueDelete { vhost, name, .. } => queue_is(vhost, name),
+            Command::ExchangeDelete { vhost, name, .. } => self.is_exchange_durable(vhost, name),
+            Command::QueueDelete { vhost, name, .. } => self.survives_restart(vhost, name),
             Command::Bind {
                 vhost,
                 source,
@@ -410,15 +401,28 @@ impl Catalogue {
                 source,
                 destination,
                 ..
-            } => {
-                exchange_is(vhost, source)
-                    && match destination {
-                        Endpoint::Queue(name) => queue_is(vhost, name),
-                        Endpoint::Exchange(name) => exchange_is(vhost, name),
-                    }
-            }
+            } => self.is_binding_durable(vhost, source, destination),
             _ => true,
         }
+    }
+
+    fn is_exchange_durable(&self, vhost: &str, name: &str) -> bool {
+        let exchange = self.vhost(vhost).and_then(|vhost| vhost.exchange(name));
+        exchange.is_some_and(|exchange| exchange.durable)
+    }
+
+    fn survives_restart(&self, vhost: &str, queue: &str) -> bool {
+        let queue = self.queue_by_name(vhost, queue);
+        queue.is_some_and(QueueRecord::survives_restart)
+    }
+
+    /// Whether a binding between these would have to survive a restart.
+    pub(crate) fn is_binding_durable(&self, vhost: &str, source: &str, to: &Endpoint) -> bool {
+        self.is_exchange_durable(vhost, source)
+            && match to {
+                Endpoint::Queue(name) => self.survives_restart(vhost, name),
+                Endpoint::Exchange(name) => self.is_exchange_durable(vhost, name),
+            }
     }
 
     /// A number that grows whenever something changed that routing, permissions or settings depend

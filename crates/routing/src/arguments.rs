@@ -5,8 +5,11 @@ use smallvec::SmallVec;
 use std::hash::{Hash, Hasher};
 
 /// Arguments in the order of their names, the first of several of one name kept: the form in which
-/// they identify a binding.
+/// they identify a binding. Those that are in it are shared.
 pub(crate) fn sorted(arguments: &FieldTable) -> FieldTable {
+    if arguments.iter().is_sorted_by(|(a, _), (b, _)| a < b) {
+        return arguments.clone();
+    }
     let entries = firsts_of_names(arguments.iter().collect());
     let owned = |(name, value): (&str, &FieldValue)| (name.to_owned(), value.clone());
     entries.into_iter().map(owned).collect()

@@ -26,7 +26,10 @@ pub struct HeadersMatcher {
     mode: MatchMode,
     /// What a comparison costs at most.
     work: usize,
-    wanted: Box<[(Box<str>, FieldValue)]>,
+    /// The binding's, shared with it.
+    arguments: FieldTable,
+    /// Which of them count, by their places.
+    wanted: SmallVec<[u32; 4]>,
 }
 
 impl HeadersMatcher {
@@ -56,13 +59,17 @@ impl HeadersMatcher {
             }
         };
         let with_x = matches!(mode, MatchMode::AllWithX | MatchMode::AnyWithX);
-        let wanted: Box<[_]> = arguments
-            .iter()
-            .filter(|(name, _)| *name != "x-match" && (with_x || !name.starts_with("x-")))
-            .map(|(name, value)| (name.into(), value.clone()))
-            .collect();
-        let work = wanted.iter().map(|(_, value)| work_of(value)).sum();
-        Ok(Self { mode, work, wanted })
+        let counts = |name: &str| name != "x-match" && (with_x || !name.starts_with("x-"));
+        let places = (0..).zip(arguments.iter());
+        let places = places.filter(|(_, (name, _))| counts(name));
+        let mut matcher = Self {
+            mode,
+            work: 0,
+            arguments: arguments.clone(),
+            wanted: places.map(|(place, _)| place).collect(),
+        };
+        matcher.work = matcher.wanted().map(|(_, value)| work_of(value)).sum();
+        Ok(matcher)
     }
 
     /// What a comparison costs at most, in units.
@@ -77,7 +84,8 @@ impl HeadersMatcher {
 
     /// The headers that count, with the values that they are to have.
     pub(crate) fn wanted(&self) -> impl Iterator<Item = (&str, &FieldValue)> {
-        self.wanted.iter().map(|(name, value)| (&**name, value))
+        let places = self.wanted.iter();
+        places.filter_map(|place| self.arguments.entry(*place as usize))
     }
 
     /// Whether a message with these headers is meant. A binding without arguments to compare
@@ -89,8 +97,8 @@ impl HeadersMatcher {
 
     /// The same of headers that many bindings are compared with.
     pub(crate) fn matches_those(&self, headers: &Headers<'_>) -> bool {
-        let mut wanted = self.wanted.iter();
-        let found = |(name, value): &(Box<str>, FieldValue)| {
+        let mut wanted = self.wanted();
+        let found = |(name, value): (&str, &FieldValue)| {
             let header = headers.get(name);
             header.is_some_and(|header| value_matches(value, header))
         };

@@ -199,6 +199,13 @@ impl FieldTable {
         self.entries().iter().map(|(k, v)| (k.as_str(), v))
     }
 
+    /// The entry that has so many before it.
+    #[must_use]
+    pub fn entry(&self, before: usize) -> Option<(&str, &FieldValue)> {
+        let entry = self.entries().get(before);
+        entry.map(|(name, value)| (name.as_str(), value))
+    }
+
     /// How many entries.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -25,7 +25,7 @@ impl Catalogue {
             return Err(CatalogueError::DefaultExchange);
         }
         self.refuse_view(wanted)?;
-        let durable = self.is_durable(&bind_command(wanted));
+        let durable = self.is_binding_durable(wanted.vhost, wanted.source, wanted.destination);
         let vhost = self.vhost_mut(wanted.vhost)?;
         let destination = wanted.destination.as_destination();
         let bound = vhost.router.bind(
@@ -56,10 +56,10 @@ impl Catalogue {
             source: wanted.source.into(),
             destination: wanted.destination.clone(),
         };
-        let log = if durable {
-            vec![bind_command(wanted)]
-        } else {
-            Vec::new()
+        // Nobody asks for the log of what comes from it.
+        let log = match durable && !self.replaying {
+            true => vec![bind_command(wanted)],
+            false => Vec::new(),
         };
         Ok(Outcome {
             created,
