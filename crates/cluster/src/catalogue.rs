@@ -7,7 +7,8 @@ use crate::env::{BorrowedShard as _, Env};
 use crate::events::Executed;
 use crate::streams::{self, StreamChange};
 use leveret_metadata::{
-    Catalogue, CatalogueError, Change, Command, Config, QueueKind, QueueRecord,
+    BegunSnapshot, Catalogue, CatalogueError, Change, Command, Config, QueueKind, QueueRecord,
+    Snapshot,
 };
 use leveret_queue_host::shard::{CATALOGUE_LOG, QueueSpec, Shard, ViewSpec, queue_of, shard_of};
 use leveret_storage::{Durability, LogKind, LogStats, LogSummary, Read, ShardLogs};
@@ -23,6 +24,8 @@ const SNAPSHOT_COMMANDS_MIN: u64 = 64;
 /// The part of the last snapshot that the commands behind it come to when the next one is due: so
 /// what it costs to write snapshots follows what is declared, and not how much there is.
 pub(crate) const SNAPSHOT_SHARE: u64 = 4;
+/// Bindings that are copied into a snapshot before others get at the catalogue.
+const BINDINGS_COPIED_AT_ONCE: u32 = 1_024;
 /// Queues that follow a change before others get at the catalogue.
 pub const CHANGES_AT_ONCE: usize = 64;
 
@@ -274,6 +277,18 @@ pub fn place_queues<S: DerefMut<Target = Shard>>(
     }
 }
 
+/// What is declared, where nobody but the caller changes it. Nothing may be borrowed.
+pub(crate) fn declared<E: Env>(env: &E) -> Snapshot {
+    let begun = env.catalogue().begin_snapshot();
+    copied(begun, env)
+}
+
+/// Copies the bindings into a snapshot that was begun. Others get at the catalogue between pieces.
+fn copied<E: Env>(mut begun: BegunSnapshot, env: &E) -> Snapshot {
+    while begun.go_on(&env.catalogue(), BINDINGS_COPIED_AT_ONCE) {}
+    begun.finish()
+}
+
 /// Writes a snapshot of the catalogue into its log if enough commands have come since the last one.
 /// Nothing may be borrowed.
 pub fn snapshot<E: Env>(env: &E) {
@@ -290,11 +305,11 @@ pub fn snapshot<E: Env>(env: &E) {
         return;
     };
     // What the catalogue is and what its log has belong together: commands change both under its
-    // lock. Very much is declared in some catalogues, so that nothing is borrowed while it is
-    // encoded: what is declared meanwhile stays in the log behind.
-    let declared = catalogue.declared();
+    // lock. Very much is declared in some catalogues, so that bindings are copied in pieces, and
+    // nothing is borrowed while all is encoded: what changes meanwhile stays in the log behind.
+    let begun = catalogue.begin_snapshot();
     drop(catalogue);
-    let bytes = declared.encode();
+    let bytes = copied(begun, env).encode();
     let mut shard = env.shard(SHARD);
     shard.logs.set_state(CATALOGUE_LOG, &bytes);
     shard

@@ -51,6 +51,6 @@ pub use leveret_types::{DelayedRetry, Overflow, Retried};
 pub use membership::MembershipConfig;
 pub use policy::{ApplyTo, Mirrors, Policy, QueueSettings, merge as merge_policies};
 pub use record::{ExchangeRecord, QueueRecord, Traffic, User, Vhost};
-pub use snapshot::Snapshot;
+pub use snapshot::{BegunSnapshot, Snapshot};
 pub use table::Json;
 pub use topology::{generated_name, strip_cr_lf};

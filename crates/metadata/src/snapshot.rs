@@ -7,10 +7,12 @@ use crate::error::CatalogueError;
 use crate::record::{ExchangeRecord, User, Vhost};
 use crate::table;
 use crate::topology::queue_command;
-use leveret_routing::Destination;
+use leveret_routing::{Binding, Destination};
 use leveret_types::FieldTable;
 use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;
+use std::ops::Range;
+use std::sync::Arc;
 
 /// A snapshot: the commands, and the counter that they alone would not restore (the last queues may
 /// have been deleted).
@@ -114,14 +116,39 @@ impl Catalogue {
     /// arguments are the catalogue's own, and not copied.
     #[must_use]
     pub fn declared(&self) -> Snapshot {
-        Snapshot {
-            next_queue: self.next_queue,
-            commands: match self.is_clustered() {
-                true => self.commands(|_| true),
-                false => self.commands(|command| self.is_durable(command)),
-            },
-            cluster: self.cluster_snapshot(),
+        let mut begun = self.begin_snapshot();
+        while begun.go_on(self, u32::MAX) {}
+        begun.finish()
+    }
+
+    /// Begins a snapshot whose bindings are copied in pieces. Commands may be carried out between:
+    /// replayed behind the snapshot, all those since now give what there is.
+    #[must_use]
+    pub fn begin_snapshot(&self) -> BegunSnapshot {
+        let mut commands = self.commands_of_accounts();
+        for vhost in self.vhosts.values() {
+            self.names_commands(vhost, &|command| self.is_kept(command), &mut commands);
         }
+        let bindings = self.vhosts.values().map(|vhost| BindingsLeft {
+            vhost: Arc::clone(&vhost.name),
+            arrivals: vhost.router.arrivals(),
+            numbers: 0..vhost.router.binding_numbers(),
+        });
+        let mut left: Vec<BindingsLeft> = bindings.collect();
+        left.reverse();
+        BegunSnapshot {
+            snapshot: Snapshot {
+                next_queue: self.next_queue,
+                commands,
+                cluster: self.cluster_snapshot(),
+            },
+            left,
+        }
+    }
+
+    /// Whether what a command makes is in snapshots.
+    fn is_kept(&self, command: &Command) -> bool {
+        self.is_clustered() || self.is_durable(command)
     }
 
     /// The catalogue that a snapshot holds.
@@ -152,6 +179,18 @@ impl Catalogue {
     /// The commands that make what there is, of its topology as far as `wanted`. Bindings are in no
     /// order.
     fn commands(&self, wanted: impl Fn(&Command) -> bool) -> Vec<Command> {
+        let mut commands = self.commands_of_accounts();
+        for vhost in self.vhosts.values() {
+            self.names_commands(vhost, &wanted, &mut commands);
+            let bindings = vhost.router.bindings();
+            let bindings = bindings.map(|binding| bind_command(&vhost.name, &binding));
+            commands.extend(bindings.filter(&wanted));
+        }
+        commands
+    }
+
+    /// The commands that make parameters, virtual hosts and users, with what belongs to them.
+    fn commands_of_accounts(&self) -> Vec<Command> {
         let mut commands = Vec::new();
         for (name, value) in &self.global_parameters {
             commands.push(Command::GlobalParameterSet {
@@ -165,13 +204,11 @@ impl Catalogue {
         for user in self.users.values() {
             user_commands(user, &mut commands);
         }
-        for vhost in self.vhosts.values() {
-            self.topology_commands(vhost, &wanted, &mut commands);
-        }
         commands
     }
 
-    fn topology_commands(
+    /// The commands that make the exchanges and queues of a virtual host.
+    fn names_commands(
         &self,
         vhost: &Vhost,
         wanted: &impl Fn(&Command) -> bool,
@@ -185,17 +222,77 @@ impl Catalogue {
         commands.extend(exchanges.filter(wanted));
         let queues = vhost.queues.values().filter_map(|id| self.queue(*id));
         commands.extend(queues.map(queue_command).filter(wanted));
-        let bindings = vhost.router.bindings().map(|binding| Command::Bind {
-            vhost: vhost.name.to_string(),
-            source: binding.source.to_owned(),
-            destination: match binding.destination {
-                Destination::Queue(name) => Endpoint::Queue(name.to_owned()),
-                Destination::Exchange(name) => Endpoint::Exchange(name.to_owned()),
-            },
-            routing_key: binding.routing_key.to_vec(),
-            arguments: binding.arguments.clone(),
-        });
-        commands.extend(bindings.filter(wanted));
+    }
+}
+
+/// A snapshot whose bindings are not all copied yet: see [`Catalogue::begin_snapshot`].
+///
+/// What happens to a binding meanwhile is in the log behind the snapshot. There its last change
+/// decides, and it makes no difference whether the snapshot has the binding already, or still.
+/// Bindings of what has come since are left to the log, for the snapshot has nothing that they
+/// could lead from or to.
+#[derive(Debug)]
+pub struct BegunSnapshot {
+    snapshot: Snapshot,
+    /// By virtual host, the next one last.
+    left: Vec<BindingsLeft>,
+}
+
+/// The bindings of a virtual host that are to be copied.
+#[derive(Debug)]
+struct BindingsLeft {
+    /// The very name that it has: another virtual host may be called the same later.
+    vhost: Arc<str>,
+    /// How many queues and exchanges had come when the snapshot was begun.
+    arrivals: u64,
+    numbers: Range<u32>,
+}
+
+impl BegunSnapshot {
+    /// Looks at up to `most` places of bindings, and copies what is there. Answers whether there
+    /// are more.
+    pub fn go_on(&mut self, catalogue: &Catalogue, most: u32) -> bool {
+        let Some(next) = self.left.last_mut() else {
+            return false;
+        };
+        let end = next
+            .numbers
+            .start
+            .saturating_add(most)
+            .min(next.numbers.end);
+        let numbers = next.numbers.start..end;
+        next.numbers.start = end;
+        let vhost = catalogue.vhost(&next.vhost);
+        if let Some(vhost) = vhost.filter(|vhost| Arc::ptr_eq(&vhost.name, &next.vhost)) {
+            let bindings = numbers.filter_map(|at| vhost.router.binding_among(next.arrivals, at));
+            let bindings = bindings.map(|binding| bind_command(&vhost.name, &binding));
+            let kept = bindings.filter(|command| catalogue.is_kept(command));
+            self.snapshot.commands.extend(kept);
+        }
+        if next.numbers.is_empty() {
+            self.left.pop();
+        }
+        !self.left.is_empty()
+    }
+
+    /// The snapshot, once there are no more.
+    #[must_use]
+    pub fn finish(self) -> Snapshot {
+        self.snapshot
+    }
+}
+
+/// The command that makes a binding that exists.
+fn bind_command(vhost: &str, binding: &Binding<'_>) -> Command {
+    Command::Bind {
+        vhost: vhost.to_owned(),
+        source: binding.source.to_owned(),
+        destination: match binding.destination {
+            Destination::Queue(name) => Endpoint::Queue(name.to_owned()),
+            Destination::Exchange(name) => Endpoint::Exchange(name.to_owned()),
+        },
+        routing_key: binding.routing_key.to_vec(),
+        arguments: binding.arguments.clone(),
     }
 }
 

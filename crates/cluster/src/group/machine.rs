@@ -117,7 +117,7 @@ impl<E: Env> Machine<CatalogueContext<'_, E>> for CatalogueGroup {
 
     fn snapshot(&mut self, context: &mut CatalogueContext<'_, E>, mark: &SnapshotMark) -> Vec<u8> {
         // The catalogue is what these entries made, and nobody else changes it.
-        let declared = context.env.catalogue().declared();
+        let declared = crate::catalogue::declared(context.env);
         let state = declared.encode_behind(state_head(mark));
         self.snapshot_bytes = state.len() as u64;
         self.applied_bytes = 0;

@@ -176,6 +176,33 @@ fn a_restart_in_the_middle_changes_nothing_durable() {
     }
 }
 
+#[test]
+fn bindings_may_be_copied_into_a_snapshot_piece_by_piece_while_all_goes_on() {
+    for seed in 1..400_u64 {
+        let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        let mut world = World::new(Config::default());
+        for _ in 0..40 {
+            world.run(&line(&mut random));
+        }
+        let mut begun = world.catalogue.begin_snapshot();
+        let before = world.log.len();
+        while begun.go_on(&world.catalogue, 1) {
+            for _ in 0..random.below(6) {
+                world.run(&line(&mut random));
+            }
+        }
+        world.run(&line(&mut random));
+        let snapshot = begun.finish().encode();
+        let restored = Catalogue::restore(Config::default(), &snapshot);
+        let mut restored = restored.expect("a snapshot");
+        for command in &world.log[before..] {
+            assert_eq!(restored.replay(command), Ok(()), "seed {seed}: {command:?}");
+        }
+        let durable = world.catalogue.durable_commands();
+        assert_eq!(restored.durable_commands(), durable, "seed {seed}");
+    }
+}
+
 /// A value of any type, with what JSON has no words for among them.
 fn value(random: &mut Random) -> FieldValue {
     let inner = FieldTable::from([("a", FieldValue::Void), ("a", FieldValue::I8(-1))]);

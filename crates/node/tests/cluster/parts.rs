@@ -6,6 +6,8 @@ use leveret_cluster::catalogue::{CHANGES_AT_ONCE, SHARD, execute_in_parts, recov
 use leveret_cluster::replace_catalogue;
 use leveret_metadata::{Catalogue, Command, Config, Endpoint, QueueRecord};
 use leveret_node::Env as _;
+use leveret_queue_host::shard::CATALOGUE_LOG;
+use leveret_types::limits::BINDINGS_UNLINKED_AT_ONCE;
 use leveret_types::message::MessageSummary;
 use leveret_types::{FieldTable, FieldValue, Message, MessageParts, NodeId, QueueId, ShardId};
 
@@ -155,6 +157,81 @@ fn others_are_let_in_while_very_many_exchanges_go_with_the_queue_that_they_are_b
     let catalogue = env.catalogue.borrow();
     leveret_cluster::catalogue::follow(&catalogue, &gone, world.now, env);
     assert_eq!(remembered(), 1, "that was the one before");
+}
+
+#[test]
+fn very_many_bindings_of_what_is_deleted_are_unlinked_with_others_let_in_between() {
+    let mut world = World::new(1);
+    world.connect("a", NodeId(1));
+    world.rest();
+    world.say("a", "declare q");
+    world.rest();
+    let env = &world.nodes[&NodeId(1)].env;
+    env.with_shard(world.now, SHARD, |shard| {
+        recover(&mut shard.logs, Config::default(), |_| ()).expect("a log of the catalogue");
+    });
+    let apply = |command: &Command| {
+        let mut catalogue = env.catalogue.borrow_mut();
+        let executed = execute_in_parts(&mut catalogue, world.now, command, env, |_| ());
+        executed.expect("it is carried out");
+    };
+    for number in 0..4 * BINDINGS_UNLINKED_AT_ONCE {
+        apply(&Command::Bind {
+            vhost: "/".to_owned(),
+            source: "amq.topic".to_owned(),
+            destination: Endpoint::Queue("q".to_owned()),
+            routing_key: format!("k.{number}").into_bytes(),
+            arguments: FieldTable::new(),
+        });
+    }
+    apply(&Command::QueueDelete {
+        vhost: "/".to_owned(),
+        name: "q".to_owned(),
+        connection: None,
+        id: None,
+    });
+    let has_to_unlink = |world: &World| {
+        let catalogue = world.nodes[&NodeId(1)].env.catalogue.borrow();
+        let router = catalogue.vhost("/").expect("it is there").router();
+        assert_eq!(router.binding_count(), 0, "nobody sees them");
+        router.has_to_unlink()
+    };
+    assert!(has_to_unlink(&world));
+    assert_eq!(env.deferred_count(), 1);
+    world.pass(100);
+    assert!(!has_to_unlink(&world));
+}
+
+#[test]
+fn others_are_let_in_while_very_many_bindings_are_copied_into_a_snapshot() {
+    const BINDINGS: usize = 5_000;
+    let world = World::new(1);
+    let env = &world.nodes[&NodeId(1)].env;
+    env.with_shard(world.now, SHARD, |shard| {
+        recover(&mut shard.logs, Config::default(), |_| ()).expect("a log of the catalogue");
+    });
+    for number in 0..BINDINGS {
+        let command = Command::Bind {
+            vhost: "/".to_owned(),
+            source: "amq.topic".to_owned(),
+            destination: Endpoint::Exchange("amq.fanout".to_owned()),
+            routing_key: format!("k.{number}").into_bytes(),
+            arguments: FieldTable::new(),
+        };
+        let mut catalogue = env.catalogue.borrow_mut();
+        let executed = execute_in_parts(&mut catalogue, world.now, &command, env, |_| ());
+        executed.expect("it is carried out");
+    }
+    let before = env.catalogues_borrowed.get();
+    leveret_cluster::catalogue::snapshot(env);
+    let borrowed = env.catalogues_borrowed.get() - before;
+    assert!(borrowed as usize > BINDINGS / 1_024, "{borrowed}");
+    let snapshot = env.with_shard(world.now, SHARD, |shard| {
+        shard.logs.state(CATALOGUE_LOG).to_vec()
+    });
+    let restored = Catalogue::restore(Config::default(), &snapshot).expect("a snapshot");
+    let router = restored.vhost("/").expect("it is there").router();
+    assert_eq!(router.binding_count(), BINDINGS);
 }
 
 #[test]
