@@ -177,6 +177,22 @@ fn what_is_posted_to_an_inbox_arrives_in_order() {
 }
 
 #[test]
+fn who_has_heard_that_something_is_durable_is_not_told_again() {
+    model(|| {
+        let news = Arc::new(DurableSignal::new(1));
+        let epoch = news.epoch();
+        let log = {
+            let news = Arc::clone(&news);
+            thread::spawn(move || news.tell(|_| ()))
+        };
+        news.ask(0, epoch);
+        let has_heard = news.take(0);
+        log.join().expect("no panic");
+        assert_ne!(has_heard, news.is_pending(0), "once");
+    });
+}
+
+#[test]
 fn who_waits_for_the_disk_hears_when_something_is_durable() {
     model(|| {
         let waker = Waker::default();

@@ -35,11 +35,13 @@ impl DurableSignal {
     }
 
     /// A thread wants to hear when something becomes durable. `epoch` is from before it looked how
-    /// far that is: if it has grown since, the news are there already.
+    /// far that is: if it has grown since, the news are there already, or about to come.
     pub fn ask(&self, thread: usize, epoch: u64) {
         let news = &self.threads[thread];
         news.wanted.swap(true, Ordering::SeqCst);
-        if self.epoch() != epoch {
+        // Taken back, unless it is being answered: the thread would be told twice, and does not
+        // sleep while there are news that it does not want any more.
+        if self.epoch() != epoch && news.wanted.swap(false, Ordering::SeqCst) {
             news.come.swap(true, Ordering::AcqRel);
         }
     }
