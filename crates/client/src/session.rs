@@ -262,9 +262,9 @@ pub trait Session {
     fn hears_of_cancels(&self) -> bool;
     /// How many deliveries to a consumer the queue does not know to be settled.
     fn held_by(&self, channel: ChannelId, consumer: ConsumerId) -> usize;
-    /// Consumers that hold deliveries, and when each was given the oldest of them, in monotonic
-    /// milliseconds. Of very many deliveries some may not be looked at.
-    fn oldest_held(&self) -> Vec<(ConsumerId, u64)>;
+    /// Consumers of these channels that hold deliveries, and when each was given the oldest of
+    /// them, in monotonic milliseconds. Of very many deliveries some may not be looked at.
+    fn oldest_held(&self, channels: &[ChannelId]) -> Vec<(ConsumerId, u64)>;
     /// What a consumer of it was given.
     fn delivered_to(&self, consumer: ConsumerId) -> DeliveredTo;
     /// Which of these messages, given in ascending order, the client holds on these channels. Of

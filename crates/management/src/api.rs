@@ -245,7 +245,7 @@ pub struct ConnectionContent {
     pub connection: ConnectionStats,
     /// Its channels, in no order.
     pub channels: Vec<ChannelStats>,
-    /// Its consumers, in no order.
+    /// Its consumers, in no order; none where it is shown without.
     pub consumers: Vec<ConsumerStats>,
     /// What its channels have published, by channel and exchange.
     pub published: Vec<PublishedStats>,
@@ -302,17 +302,27 @@ pub trait Running: Send + Sync + 'static {
     /// Shows each connection that has logged in, with what is in it, in no order. No thread of the
     /// node works for many of them at once, and none is held when it has been shown.
     fn each_connection(&self, see: &mut dyn FnMut(ConnectionContent));
-    /// Those of these connections that are there, in no order.
+    /// Those of these connections that are there, in no order, without their consumers.
     fn connections_of(&self, ids: &[ConnectionId]) -> Vec<ConnectionContent>;
-    /// The connection of that name with what is in it; none where it has not logged in or is gone.
+    /// Those of these consumers that are there, named by their connections and on these: each
+    /// connection with those alone, and without its channels.
+    fn consumers_by_id(&self, consumers: &[(ConnectionId, u64)]) -> Vec<ConnectionContent>;
+    /// The connection of that name, without its consumers; none where it has not logged in or is
+    /// gone.
     fn connection(&self, name: &str) -> Option<ConnectionContent>;
+    /// The consumers of a connection, in no order.
+    fn consumers_on(&self, connection: ConnectionId) -> Vec<ConsumerStats>;
     /// What came to queues from exchanges, in no order. What connections have gathered is in it
     /// once they have been looked at.
     fn flows(&self, _of: FlowsOf<'_>) -> Vec<FlowStats> {
         Vec::new()
     }
-    /// The consumers of a queue, each with its connection, in no order.
-    fn consumers_of(&self, queue: QueueId) -> Vec<(ConnectionStats, ConsumerStats)>;
+    /// Consumers of a queue, no more than so many, each with its connection, in no order.
+    fn consumers_of(
+        &self,
+        queue: QueueId,
+        at_most: usize,
+    ) -> Vec<(Arc<ConnectionStats>, ConsumerStats)>;
     /// All publishers of the stream protocol, in no order.
     fn stream_publishers(&self) -> Vec<StreamPublisherStats> {
         Vec::new()

@@ -9,7 +9,7 @@ use crate::connections::{Shape, channel_json, channel_name, connection_json, con
 use crate::directory::Queue;
 use crate::history::ranges::Ranges;
 use crate::http::chunked_body::write_json;
-use crate::http::reply::{ApiError, Reply, fingerprint};
+use crate::http::reply::{ApiError, Reply};
 use crate::http::router::Call;
 use crate::list_query::{NameFilter, Page};
 use crate::ordering::in_order;
@@ -135,7 +135,14 @@ fn find(
     };
     match &of.connection {
         None => app.node().each_connection(&mut see),
-        Some(name) => app.node().connection(name).into_iter().for_each(see),
+        Some(name) => {
+            if let Some(mut content) = app.node().connection(name) {
+                if kind == Kind::Consumers {
+                    content.consumers = app.node().consumers_on(content.connection.id);
+                }
+                see(content);
+            }
+        }
     }
     // Consumers have no order of their own.
     found.sort_by(|key| match kind {
@@ -167,8 +174,8 @@ fn each_in(
         Kind::Consumers => {
             for consumer in &content.consumers {
                 if queue.is_none_or(|queue| queue == consumer.queue) {
-                    let tag = fingerprint(consumer.tag.as_bytes());
-                    see(None, None, ClientKey(c.id.0, consumer.channel, tag));
+                    let key = ClientKey(c.id.0, consumer.channel, consumer.id);
+                    see(None, None, key);
                 }
             }
         }
@@ -337,8 +344,8 @@ struct Clients {
     shape: Value,
 }
 
-/// The most rows of one connection that are made at once: its thread copies all that is in it for
-/// each batch.
+/// The most rows of one connection that are made at once: its thread is asked for each batch, and
+/// copies all of its channels where it is channels that are listed.
 const OF_ONE_MAX: usize = 2_048;
 /// Queues of consumers that are looked up at once: each comes with its arguments.
 const QUEUES_AT_ONCE: usize = 8;
@@ -434,20 +441,13 @@ impl Clients {
     /// What `make` makes of the row of each: at once, for many rows may be wanted of a connection,
     /// and the value of one takes several times its text.
     fn made_of_rows<T>(&self, keys: &[Key], make: impl Fn(Value) -> T) -> Vec<Option<T>> {
-        let wanted: HashSet<ClientKey> = keys
-            .iter()
-            .filter_map(|key| key.node.is_none().then_some(key.of))
-            .collect();
-        let mut ids: Vec<ConnectionId> = keys.iter().filter_map(|key| key.connection()).collect();
-        ids.sort_unstable();
-        ids.dedup();
+        let own = keys.iter().filter(|key| key.node.is_none());
+        let wanted: HashSet<ClientKey> = own.map(|key| key.of).collect();
         let mut rows: HashMap<ClientKey, T> = HashMap::new();
-        if !ids.is_empty() {
-            for content in self.app.node().connections_of(&ids) {
-                self.rows_in(&content, &wanted, &mut |key, row| {
-                    rows.insert(key, make(row));
-                });
-            }
+        for content in self.contents_with(&wanted) {
+            self.rows_in(&content, &wanted, &mut |key, row| {
+                rows.insert(key, make(row));
+            });
         }
         let row = |key: &Key| match key.node {
             Some(_) => self.told_row(key).map(&make),
@@ -459,6 +459,22 @@ impl Clients {
     fn told_row(&self, key: &Key) -> Option<Value> {
         let row = serde_json::from_str(self.told.get(key)?.get()).ok()?;
         Some(peers::shaped(&self.shape, row))
+    }
+
+    /// The connections that these are of, with what rows of these are made from.
+    fn contents_with(&self, wanted: &HashSet<ClientKey>) -> Vec<ConnectionContent> {
+        let node = self.app.node();
+        if wanted.is_empty() {
+            return Vec::new();
+        }
+        if self.kind == Kind::Consumers {
+            let consumers = wanted.iter().map(|key| (ConnectionId(key.0), key.2));
+            return node.consumers_by_id(&consumers.collect::<Vec<_>>());
+        }
+        let mut ids: Vec<ConnectionId> = wanted.iter().map(|key| ConnectionId(key.0)).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        node.connections_of(&ids)
     }
 
     /// The rows that are wanted of what is in a connection.
@@ -483,33 +499,31 @@ impl Clients {
                     }
                 }
             }
-            Kind::Consumers => self.consumers_in(content, wanted, see),
+            Kind::Consumers => self.consumers_in(content, see),
         }
     }
 
-    fn consumers_in(
-        &self,
-        content: &ConnectionContent,
-        wanted: &HashSet<ClientKey>,
-        see: &mut dyn FnMut(ClientKey, Value),
-    ) {
+    fn consumers_in(&self, content: &ConnectionContent, see: &mut dyn FnMut(ClientKey, Value)) {
         let c = &content.connection;
-        let keyed = content.consumers.iter().map(|consumer| {
-            let tag = fingerprint(consumer.tag.as_bytes());
-            (ClientKey(c.id.0, consumer.channel, tag), consumer)
-        });
-        let consumers: Vec<_> = keyed.filter(|(key, _)| wanted.contains(key)).collect();
-        for consumers in consumers.chunks(QUEUES_AT_ONCE) {
-            let ids = consumers.iter().map(|(_, consumer)| consumer.queue);
-            let ids: Vec<QueueId> = ids.collect();
-            let queues = self.app.node().queues_by_id(&ids).into_iter();
-            let queues: HashMap<QueueId, Queue> = queues.map(|queue| (queue.id, queue)).collect();
-            for (key, consumer) in consumers {
+        // A connection's consumers are often those of a few queues.
+        let mut queues: HashMap<QueueId, Queue> = HashMap::new();
+        for consumers in content.consumers.chunks(QUEUES_AT_ONCE) {
+            let ids = consumers.iter().map(|consumer| consumer.queue);
+            let mut missing: Vec<QueueId> = ids.filter(|id| !queues.contains_key(id)).collect();
+            missing.sort_unstable();
+            missing.dedup();
+            if queues.len() + missing.len() > QUEUES_AT_ONCE {
+                queues.retain(|id, _| consumers.iter().any(|consumer| consumer.queue == *id));
+            }
+            if !missing.is_empty() {
+                let found = self.app.node().queues_by_id(&missing).into_iter();
+                queues.extend(found.map(|queue| (queue.id, queue)));
+            }
+            for consumer in consumers {
                 let queue = queues.get(&consumer.queue);
                 let row = |queue| consumer_json(&self.app, &self.node, queue, Some(c), consumer);
-                let row = queue.and_then(row);
-                if let Some(row) = row {
-                    see(*key, row);
+                if let Some(row) = queue.and_then(row) {
+                    see(ClientKey(c.id.0, consumer.channel, consumer.id), row);
                 }
             }
         }

@@ -323,12 +323,12 @@ fn own_channel(app: &App, name: &str, ranges: &Ranges) -> Option<Value> {
     let ConnectionContent {
         connection,
         channels,
-        mut consumers,
-        published: _,
+        ..
     } = content;
     let channel = channels.iter().find(|channel| channel.number == number)?;
     let node = app.node().name();
     let mut json = channel_json(app, &node, &connection, channel, ranges);
+    let mut consumers = app.node().consumers_on(connection.id);
     consumers.retain(|consumer| consumer.channel == number);
     let queues: Vec<QueueId> = consumers.iter().map(|consumer| consumer.queue).collect();
     let queues: HashMap<QueueId, Queue> = app
@@ -439,7 +439,7 @@ pub(crate) fn channel_details(node: &str, connection: &ConnectionStats, number: 
 /// The consumers of a queue, this node's first, as many as are shown with it.
 pub fn consumers_of(app: &Arc<App>, queue: &Queue) -> Value {
     let node = app.node().name();
-    let own = app.node().consumers_of(queue.id);
+    let own = app.node().consumers_of(queue.id, QUEUE_SHOWN_CONSUMERS_MAX);
     let own = own.iter().filter_map(|(connection, consumer)| {
         consumer_json(app, &node, queue, Some(connection), consumer)
     });

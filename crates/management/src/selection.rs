@@ -59,8 +59,8 @@ pub enum Kind {
     Consumers,
 }
 
-/// Names what a client has on its node: by its connection's id, its channel's number, and the
-/// fingerprint of its consumer's tag; 0 for what it is not.
+/// Names what a client has on its node: by its connection's id, its channel's number, and its
+/// consumer's id; 0 for what it is not.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]

@@ -52,7 +52,8 @@ pub use flows::{Flow, Flows};
 pub use identity::Peer;
 pub use latency_totals::LatencyTotals;
 pub use status::{
-    ChannelStatus, ConnectionStatus, ConsumerStatus, Holding, KeptArguments, PublishedStatus,
+    ChannelStatus, ConnectionStatus, ConsumerPlace, ConsumerStatus, ConsumersShown, Holding,
+    KeptArguments, PublishedStatus,
 };
 pub use stream_connection::{StreamConnection, move_group};
 pub use topology::{Answer, Caller, Question};

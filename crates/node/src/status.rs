@@ -79,6 +79,8 @@ pub struct ChannelStatus {
     pub number: ChannelId,
     /// Consumers.
     pub consumers: usize,
+    /// Those of them that consume from queues, not replies.
+    pub queue_consumers: usize,
     /// `basic.qos` for new consumers.
     pub prefetch: u16,
     /// `basic.qos` with `global`.
@@ -125,6 +127,22 @@ pub struct ConsumerStatus {
     pub delivered: DeliveredTo,
     /// Messages that it has acknowledged.
     pub acknowledged: u64,
+}
+
+/// A consumer's place among those of its connection: they are shown channel by channel.
+pub type ConsumerPlace = (ChannelId, ConsumerId);
+
+/// Which of a connection's consumers its status shows.
+#[derive(Clone, Copy, Debug)]
+pub enum ConsumersShown<'a> {
+    /// None.
+    None,
+    /// All.
+    All,
+    /// These, as far as they are there.
+    These(&'a [ConsumerId]),
+    /// No more than so many of those behind a place; from the first one on where there is none.
+    Behind(Option<ConsumerPlace>, usize),
 }
 
 /// What a channel has published to an exchange.

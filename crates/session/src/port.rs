@@ -82,7 +82,7 @@ impl Session for Connection {
         fn is_transactional(&self, channel: ChannelId) -> bool;
         fn hears_of_cancels(&self) -> bool;
         fn held_by(&self, channel: ChannelId, consumer: ConsumerId) -> usize;
-        fn oldest_held(&self) -> Vec<(ConsumerId, u64)>;
+        fn oldest_held(&self, channels: &[ChannelId]) -> Vec<(ConsumerId, u64)>;
         fn delivered_to(&self, consumer: ConsumerId) -> DeliveredTo;
         fn held_among(&self, channels: &[ChannelId], places: &[HeldPlace]) -> Vec<HeldDelivery>;
     }

@@ -18,11 +18,11 @@ use crate::thread_event::{ThreadEvent, Which};
 use crate::transport::Transport;
 use accept::AcceptState;
 use client::Client;
-use leveret_node::{ConnectionStatus, Env};
+use leveret_node::{ConnectionStatus, ConsumersShown, Env};
 use leveret_types::limits::{SHUTDOWN_CLIENT_MS, SOCKET_STALL_MS_MAX};
-use leveret_types::{ConnectionId, Now};
-pub use listing::LISTED_MAX;
-use listing::{is_asked_about, look_at_all, look_at_held, portion};
+use leveret_types::{ConnectionId, ConsumerId, Now};
+pub use listing::{CONSUMERS_LISTED, LISTED_MAX};
+use listing::{Names, look_at_all, look_at_held, portion};
 use mio::event::Event;
 use mio::{Events, Poll, Token};
 use slot::{Slot, lost};
@@ -57,6 +57,7 @@ pub struct IoThread {
     accepting: AcceptState,
     slots: Vec<Option<Slot>>,
     free: Vec<usize>,
+    names: Names,
     open: usize,
     ready: Vec<usize>,
     touched: Vec<usize>,
@@ -91,6 +92,7 @@ impl IoThread {
             accepting: AcceptState::new(listeners),
             slots: Vec::new(),
             free: Vec::new(),
+            names: Names::default(),
             open: 0,
             ready: Vec::new(),
             touched: Vec::new(),
@@ -216,16 +218,43 @@ impl IoThread {
 
     /// The status of those of the thread's connections that are asked about.
     fn status_of(&mut self, which: &Which) -> Vec<ConnectionStatus> {
-        if let Which::These(ids) = which {
-            let state = |id: &ConnectionId| {
-                let state = self.slots.get_mut(slot_of(*id))?.as_mut()?;
-                (state.id == *id && !state.client.over()).then(|| state.client.status())
-            };
-            return ids.iter().filter_map(state).collect();
+        match which {
+            Which::Named(name) => {
+                let slots = self.names.slots_of(name).into_iter();
+                let ids = slots.filter_map(|slot| {
+                    let state = self.slots[slot].as_ref()?;
+                    (state.client.name() == &**name).then_some(state.id)
+                });
+                let ids: Vec<ConnectionId> = ids.collect();
+                let status = |id| self.status_of_one(id, ConsumersShown::None);
+                ids.into_iter().filter_map(status).collect()
+            }
+            Which::These(ids) => {
+                let status = |id: &ConnectionId| self.status_of_one(*id, ConsumersShown::None);
+                ids.iter().filter_map(status).collect()
+            }
+            Which::Consumers(consumers) => {
+                let of_connections = consumers.chunk_by(|a, b| a.0 == b.0);
+                let status = |some: &[(ConnectionId, ConsumerId)]| {
+                    let ids: Vec<ConsumerId> = some.iter().map(|(_, id)| *id).collect();
+                    self.status_of_one(some.first()?.0, ConsumersShown::These(&ids))
+                };
+                of_connections.filter_map(status).collect()
+            }
+            Which::Behind(id, place) => {
+                let shown = ConsumersShown::Behind(*place, CONSUMERS_LISTED);
+                self.status_of_one(*id, shown).into_iter().collect()
+            }
         }
-        let states = self.slots.iter_mut().flatten();
-        let meant = states.filter(|s| !s.client.over() && is_asked_about(&s.client, which));
-        meant.map(|s| s.client.status()).collect()
+    }
+
+    fn status_of_one(
+        &mut self,
+        id: ConnectionId,
+        shown: ConsumersShown<'_>,
+    ) -> Option<ConnectionStatus> {
+        let state = self.slots.get_mut(slot_of(id))?.as_mut()?;
+        (state.id == id && !state.client.over()).then(|| state.client.status(shown))
     }
 
     fn touch(&mut self, slot: usize) {
@@ -338,9 +367,9 @@ impl IoThread {
                 // Whoever asked may have given up.
                 let _ = answer.try_send(self.status_of(&which));
             }
-            ThreadEvent::ListFrom(slot, answer) => {
-                let portion = portion(&mut self.slots, slot, look_at_all);
-                let _ = answer.try_send(portion);
+            ThreadEvent::ListFrom(slot, queue, answer) => {
+                let look = |client: &mut Client| look_at_all(client, queue);
+                let _ = answer.try_send(portion(&mut self.slots, slot, look));
             }
             ThreadEvent::HoldingFrom(slot, messages, answer) => {
                 let look = |client: &mut Client| look_at_held(client, &messages);
@@ -509,6 +538,7 @@ impl IoThread {
         }
         // A socket that is gone already cannot be deregistered, and need not be.
         let _ = self.poll.registry().deregister(state.transport.socket());
+        self.names.remove(state.client.name(), slot);
         self.free.push(slot);
         self.open -= 1;
         self.broker.connection_closed();

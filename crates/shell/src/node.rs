@@ -6,7 +6,7 @@ use crate::cluster::{self, ClusterConfig, ClusterError, Links, PrepareError};
 use crate::disk::RealDisk;
 use crate::found_streams;
 use crate::inbox::Inbox;
-pub use crate::io_thread::LISTED_MAX;
+pub use crate::io_thread::{CONSUMERS_LISTED, LISTED_MAX};
 use crate::io_thread::{IoThread, TOKEN_WAKER};
 use crate::listener::{Listener, Protocol, TlsSettings};
 use crate::logins;
@@ -23,7 +23,9 @@ use leveret_cluster::catalogue::place_queues;
 use leveret_cluster::{BorrowedShard, Env as _};
 use leveret_cluster::{Cluster, group};
 use leveret_metadata::{CatalogueError, Command};
-use leveret_node::{ConnectionStatus, Env, HeldPlace, Holding, NodeSettings, StreamSessions};
+use leveret_node::{
+    ConnectionStatus, ConsumerStatus, Env, HeldPlace, Holding, NodeSettings, StreamSessions,
+};
 use leveret_queue_host::peer_rooms::PeerRooms;
 use leveret_queue_host::shard::Shard;
 use leveret_storage::{
@@ -32,7 +34,7 @@ use leveret_storage::{
 };
 use leveret_stream_host::StreamHost;
 use leveret_types::limits::PEER_OUTBOX_BYTES_CONGESTED;
-use leveret_types::{ConnectionId, NodeId, ProtocolError, ShardId};
+use leveret_types::{ConnectionId, NodeId, ProtocolError, QueueId, ShardId};
 use mio::{Poll, Waker};
 use parking_lot::{Mutex, RwLock};
 use std::io;
@@ -420,8 +422,35 @@ pub fn some_connections(broker: &Broker, which: &Which) -> Vec<ConnectionStatus>
 
 /// Hands over the status of all connections, portion by portion, so that no thread copies many in
 /// one turn; a thread that does not answer within a second is left out from there on.
+///
+/// Each shows its first consumers alone, [`CONSUMERS_LISTED`]: see [`consumers_behind`].
 pub fn each_portion(broker: &Broker, see: &mut dyn FnMut(Vec<ConnectionStatus>)) {
-    portions(broker, ThreadEvent::ListFrom, see);
+    let question = |slot, answer| ThreadEvent::ListFrom(slot, None, answer);
+    portions(broker, question, see);
+}
+
+/// The same of those that consume from a queue.
+pub fn each_consuming(broker: &Broker, queue: QueueId, see: &mut dyn FnMut(Vec<ConnectionStatus>)) {
+    let question = |slot, answer| ThreadEvent::ListFrom(slot, Some(queue), answer);
+    portions(broker, question, see);
+}
+
+/// The consumers of a connection that come after these, as many as its thread copies in one turn;
+/// its first ones where none are given. None where these are fewer than one turn's: all are known.
+pub fn consumers_behind(
+    broker: &Broker,
+    connection: ConnectionId,
+    known: &[ConsumerStatus],
+) -> Vec<ConsumerStatus> {
+    let place = known.last().map(|last| (last.channel, last.id));
+    let was_cut = known.len().is_multiple_of(CONSUMERS_LISTED);
+    if !was_cut {
+        return Vec::new();
+    }
+    let told = some_connections(broker, &Which::Behind(connection, place));
+    told.into_iter()
+        .flat_map(|status| status.consumers)
+        .collect()
 }
 
 /// The connections that hold any of these messages, given in ascending order, asked for portion by

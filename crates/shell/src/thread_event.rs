@@ -4,8 +4,8 @@
 use crate::admission::PendingLogin;
 use crate::listener::Origin;
 use crate::transport::HandshakeDone;
-use leveret_node::{ConnectionEvent, ConnectionStatus, HeldPlace, Holding};
-use leveret_types::{ConnectionId, QueueId};
+use leveret_node::{ConnectionEvent, ConnectionStatus, ConsumerPlace, HeldPlace, Holding};
+use leveret_types::{ConnectionId, ConsumerId, QueueId};
 use mio::net::TcpStream;
 use std::io;
 use std::sync::Arc;
@@ -23,8 +23,13 @@ pub enum ThreadEvent {
     Displaced(ConnectionId),
     /// Somebody asks for the status of connections.
     List(Which, SyncSender<Vec<ConnectionStatus>>),
-    /// Somebody wants the status of all connections, portion by portion: the one that begins here.
-    ListFrom(usize, SyncSender<Portion<ConnectionStatus>>),
+    /// Somebody wants the status of all connections, or of those that consume from a queue, portion
+    /// by portion: the one that begins here.
+    ListFrom(
+        usize,
+        Option<QueueId>,
+        SyncSender<Portion<ConnectionStatus>>,
+    ),
     /// Somebody asks which connections from this slot on hold these messages, given in ascending
     /// order.
     HoldingFrom(usize, Arc<[HeldPlace]>, SyncSender<Portion<Holding>>),
@@ -44,12 +49,15 @@ pub enum ThreadEvent {
 /// Which connections somebody asks about.
 #[derive(Clone, Debug)]
 pub enum Which {
-    /// The one of this name.
+    /// The one of this name, without its consumers.
     Named(Arc<str>),
-    /// Those that have consumers of this queue.
-    Consuming(QueueId),
-    /// These.
+    /// These, without their consumers.
     These(Arc<[ConnectionId]>),
+    /// Those of these consumers, which stand connection by connection, with no others of theirs.
+    Consumers(Arc<[(ConnectionId, ConsumerId)]>),
+    /// This one, with as many of its consumers behind a place as are copied in one turn; from the
+    /// first one on where there is none.
+    Behind(ConnectionId, Option<ConsumerPlace>),
 }
 
 /// What an IO thread says in one turn of its connections.

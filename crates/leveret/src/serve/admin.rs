@@ -321,12 +321,24 @@ impl Running for Admin {
         self.contents_of(ids)
     }
 
+    fn consumers_on(&self, connection: ConnectionId) -> Vec<ConsumerStats> {
+        self.consumers_of_connection(connection)
+    }
+
+    fn consumers_by_id(&self, consumers: &[(ConnectionId, u64)]) -> Vec<ConnectionContent> {
+        self.contents_with(consumers)
+    }
+
     fn connection(&self, name: &str) -> Option<ConnectionContent> {
         self.content_of_connection(name)
     }
 
-    fn consumers_of(&self, queue: QueueId) -> Vec<(ConnectionStats, ConsumerStats)> {
-        self.consumers_of_queue(queue)
+    fn consumers_of(
+        &self,
+        queue: QueueId,
+        at_most: usize,
+    ) -> Vec<(Arc<ConnectionStats>, ConsumerStats)> {
+        self.consumers_of_queue(queue, at_most)
     }
 
     fn stream_publishers(&self) -> Vec<StreamPublisherStats> {

@@ -524,6 +524,8 @@ pub struct ChannelStats {
 /// A consumer.
 #[derive(Clone, Debug, Default)]
 pub struct ConsumerStats {
+    /// What names it on its connection.
+    pub id: u64,
     /// Its connection.
     pub connection: ConnectionId,
     /// Its channel.

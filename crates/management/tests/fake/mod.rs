@@ -27,8 +27,8 @@ use leveret_types::{
 };
 use serde_json::Value;
 use std::net::IpAddr;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 
 /// The node. What it is asked to change stands in `asked`, one line each.
 #[derive(Default)]
@@ -49,6 +49,8 @@ pub struct Fake {
     /// and consumers of the first connection: all with these arguments.
     pub more_settings: AtomicU64,
     pub more_consumers: AtomicU64,
+    /// Consumers that were copied.
+    pub consumers_copied: AtomicU64,
     /// The arguments of these bindings, and of the queues that are there besides the usual ones.
     pub arguments: Mutex<FieldTable>,
     /// How many connections there are besides the usual ones.
@@ -129,16 +131,44 @@ impl Fake {
     }
 
     fn content_of(&self, connection: ConnectionStats) -> ConnectionContent {
-        let mut content = content_of(connection, self.published.load(Relaxed));
-        if let Some(first) = content.consumers.first().cloned() {
-            let more = 0..self.more_consumers.load(Relaxed);
-            content.consumers.extend(more.map(|number| ConsumerStats {
-                tag: format!("more-{number}"),
-                arguments: self.more_arguments(),
-                ..first.clone()
-            }));
-        }
+        let mut content = self.content_without_consumers(connection);
+        content.consumers = self.consumers_on(content.connection.id);
         content
+    }
+
+    fn content_without_consumers(&self, connection: ConnectionStats) -> ConnectionContent {
+        let mut content = content_of(connection, self.published.load(Relaxed));
+        content.consumers.clear();
+        content
+    }
+
+    /// The consumer of this id on a connection: the usual one is 0.
+    fn consumer(&self, connection: ConnectionId, id: u64) -> Option<ConsumerStats> {
+        let first = match self.more_connections().contains(&connection.0) {
+            true => ConsumerStats {
+                connection,
+                ..known_consumer()
+            },
+            false => Some(known_consumer()).filter(|of| of.connection == connection)?,
+        };
+        let is_more = connection == known_consumer().connection;
+        let count = match is_more {
+            true => 1 + self.more_consumers.load(Relaxed),
+            false => 1,
+        };
+        let of_it = match id {
+            0 => first,
+            id => ConsumerStats {
+                id,
+                tag: format!("more-{}", id - 1),
+                arguments: self.more_arguments(),
+                ..first
+            },
+        };
+        (id < count).then(|| {
+            self.consumers_copied.fetch_add(1, Relaxed);
+            of_it
+        })
     }
 
     fn more_queues(&self) -> std::ops::Range<u64> {
@@ -447,10 +477,23 @@ impl Running for Fake {
             true => Some(more_connection(id.0, &self.member)),
             false => {
                 let known = known.iter().find(|c| c.id == *id).cloned();
-                known.map(|connection| self.content_of(connection))
+                known.map(|connection| self.content_without_consumers(connection))
             }
         };
         ids.iter().filter_map(of).collect()
+    }
+
+    fn consumers_by_id(&self, consumers: &[(ConnectionId, u64)]) -> Vec<ConnectionContent> {
+        let mut consumers = consumers.to_vec();
+        consumers.sort_unstable();
+        let of_connections = consumers.chunk_by(|a, b| a.0 == b.0);
+        let ids: Vec<ConnectionId> = of_connections.clone().map(|some| some[0].0).collect();
+        let mut contents = self.connections_of(&ids);
+        for (content, some) in contents.iter_mut().zip(of_connections) {
+            let found = some.iter().filter_map(|(of, id)| self.consumer(*of, *id));
+            content.consumers = found.collect();
+        }
+        contents
     }
 
     fn connection(&self, name: &str) -> Option<ConnectionContent> {
@@ -463,16 +506,27 @@ impl Running for Fake {
                 (content.connection.name == name).then_some(content)
             })
         };
-        let known = known.map(|connection| self.content_of(connection));
+        let known = known.map(|connection| self.content_without_consumers(connection));
         known.or_else(more)
     }
 
-    fn consumers_of(&self, queue: QueueId) -> Vec<(ConnectionStats, ConsumerStats)> {
-        let consumer = Some(known_consumer()).filter(|consumer| consumer.queue == queue);
-        let count = 1 + self.more_consumers.load(Relaxed) as usize;
-        let first = self.known_connections().into_iter().next();
-        let all = first.zip(consumer).into_iter();
-        all.flat_map(|one| std::iter::repeat_n(one, count))
+    fn consumers_on(&self, connection: ConnectionId) -> Vec<ConsumerStats> {
+        let all = (0..).map_while(|id| self.consumer(connection, id));
+        all.collect()
+    }
+
+    fn consumers_of(
+        &self,
+        queue: QueueId,
+        at_most: usize,
+    ) -> Vec<(Arc<ConnectionStats>, ConsumerStats)> {
+        let first = self.known_connections().into_iter().next().map(Arc::new);
+        let all = first.into_iter().flat_map(|first| {
+            let consumers = self.consumers_on(first.id).into_iter();
+            consumers.map(move |of| (Arc::clone(&first), of))
+        });
+        all.filter(|(_, of)| of.queue == queue)
+            .take(at_most)
             .collect()
     }
 

@@ -149,7 +149,13 @@ impl Running for Kept {
     fn connection(&self, _: &str) -> Option<ConnectionContent> {
         None
     }
-    fn consumers_of(&self, _: QueueId) -> Vec<(ConnectionStats, ConsumerStats)> {
+    fn consumers_on(&self, _: ConnectionId) -> Vec<ConsumerStats> {
+        Vec::new()
+    }
+    fn consumers_by_id(&self, _: &[(ConnectionId, u64)]) -> Vec<ConnectionContent> {
+        Vec::new()
+    }
+    fn consumers_of(&self, _: QueueId, _: usize) -> Vec<(Arc<ConnectionStats>, ConsumerStats)> {
         Vec::new()
     }
     fn close_connection(&self, connection: ConnectionId, reason: &str) -> bool {

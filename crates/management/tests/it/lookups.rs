@@ -2,6 +2,7 @@
 
 use crate::api::start;
 use serde_json::json;
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::Relaxed;
 
 #[test]
@@ -62,6 +63,30 @@ fn a_scrape_or_an_overview_looks_at_each_connection_once() {
     assert!(
         page.contains("\nrabbitmq_channel_messages_unacked{channel=\"more-00002999 (2)\"} 3\n")
     );
+}
+
+#[test]
+fn very_many_consumers_of_one_connection_are_copied_a_few_times_each() {
+    const MORE: u64 = 10_000;
+    let api = start();
+    api.node.more_consumers.store(MORE, Relaxed);
+    for path in [
+        "/api/consumers",
+        "/api/consumers?sort=consumer_tag",
+        "/api/consumers?page=100&page_size=100",
+        "/api/queues/%2F/q",
+    ] {
+        api.node.consumers_copied.store(0, Relaxed);
+        let page = api.admin("GET", path, "");
+        assert_eq!(page.status, 200, "{path}: {page:?}");
+        assert!(page.body.contains("\"consumer_tag\":\"more-9"), "{path}");
+        let copied = api.node.consumers_copied.load(Relaxed);
+        assert!(copied <= 3 * (MORE + 1), "{path}: {copied}");
+    }
+    let rows = api.get("/api/consumers");
+    let tags = rows.as_array().expect("rows").iter();
+    let tags: BTreeSet<_> = tags.map(|row| row["consumer_tag"].to_string()).collect();
+    assert_eq!(tags.len() as u64, MORE + 1);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::env::{Env, QueueEvent};
 use crate::firehose::{self, TraceOrigin};
 use crate::reply_to;
 use crate::run::Run;
-use crate::status::{ChannelStatus, ConsumerStatus};
+use crate::status::{ChannelStatus, ConsumerStatus, ConsumersShown};
 use crate::topology::may_get;
 use leveret_auth::Access;
 use leveret_client::{
@@ -524,14 +524,33 @@ impl<S: Session> Connection<S> {
         self.usable_queue(&catalogue, name)
     }
 
-    pub(super) fn consumer_status(&self) -> Vec<ConsumerStatus> {
-        let mut held = self.session.oldest_held();
+    pub(super) fn consumer_status(&self, shown: ConsumersShown<'_>) -> Vec<ConsumerStatus> {
+        let all = || self.consumers.behind(None).collect();
+        let shown: Vec<(ConsumerId, &Subscription)> = match shown {
+            ConsumersShown::None => Vec::new(),
+            ConsumersShown::All => all(),
+            ConsumersShown::These(ids) => {
+                let known = |id: &ConsumerId| Some((*id, self.consumers.get(*id)?));
+                ids.iter().filter_map(known).collect()
+            }
+            ConsumersShown::Behind(place, limit) => {
+                let behind = self.consumers.behind(place);
+                behind
+                    .filter(|(_, of)| of.queue.is_some())
+                    .take(limit)
+                    .collect()
+            }
+        };
+        let mut channels: Vec<ChannelId> = shown.iter().map(|(_, of)| of.channel).collect();
+        channels.sort_unstable();
+        channels.dedup();
+        let mut held = self.session.oldest_held(&channels);
         held.sort_unstable();
         let oldest_ms = |id: ConsumerId| {
             let at = held.binary_search_by_key(&id, |(of, _)| *of).ok()?;
             Some(held[at].1)
         };
-        let status = self.consumers.iter().filter_map(|(id, subscription)| {
+        let status = shown.into_iter().filter_map(|(id, subscription)| {
             Some(ConsumerStatus {
                 id,
                 channel: subscription.channel,
@@ -560,6 +579,7 @@ impl<S: Session> Connection<S> {
             .map(|channel| ChannelStatus {
                 number: channel.number,
                 consumers: channel.consumers,
+                queue_consumers: self.consumers.of_queues(channel.number),
                 prefetch: channel.prefetch,
                 global_prefetch: limits(channel.number).unwrap_or(0),
                 unacknowledged: channel.unacknowledged,

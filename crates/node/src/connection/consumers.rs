@@ -1,12 +1,13 @@
 //! The consumers of a connection, and what else holds messages for it.
 
 use super::subscriptions::Subscriptions;
-use crate::status::KeptArguments;
+use crate::status::{ConsumerPlace, KeptArguments};
 use leveret_client::{Consume, Flow};
 use leveret_queue_host::delivery_credit::{DeliveryCredit, Limiter};
 use leveret_queue_host::fixed_map::FixedMap;
 use leveret_types::{ChannelId, ConsumerId, QueueId};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::sync::Arc;
 
 /// The consumers of a connection, by channel and by name.
@@ -69,6 +70,8 @@ impl Subscription {
 pub(super) struct Channel {
     /// Its consumers: who closes it looks at no others.
     consumers: BTreeSet<ConsumerId>,
+    /// How many of them consume replies, from no queue.
+    of_replies: usize,
     /// The bound of `basic.qos` with `global`.
     pub(super) limiter: Arc<Limiter>,
     /// The consumer that was the last to have something of what it leaves.
@@ -85,6 +88,7 @@ impl Consumers {
     pub(super) fn insert(&mut self, consumer: ConsumerId, subscription: Subscription) {
         let channel = self.channels.entry(subscription.channel).or_default();
         channel.consumers.insert(consumer);
+        channel.of_replies += usize::from(subscription.queue.is_none());
         self.by_id.insert(consumer, subscription);
     }
 
@@ -107,11 +111,33 @@ impl Consumers {
         self.by_id.iter().map(|(id, of)| (*id, of))
     }
 
+    /// How many of a channel consume from queues.
+    pub(super) fn of_queues(&self, channel: ChannelId) -> usize {
+        let channel = self.channels.get(&channel);
+        channel.map_or(0, |of| of.consumers.len() - of.of_replies)
+    }
+
+    /// Those behind a place, channel by channel; all where there is none.
+    pub(super) fn behind(
+        &self,
+        place: Option<ConsumerPlace>,
+    ) -> impl Iterator<Item = (ConsumerId, &Subscription)> {
+        let (first, last) = place.map_or((ChannelId(0), None), |(of, last)| (of, Some(last)));
+        let channels = self.channels.range(first..);
+        let ids = channels.flat_map(move |(number, channel)| {
+            let behind = last.filter(|_| *number == first);
+            let from = behind.map_or(Bound::Unbounded, Bound::Excluded);
+            channel.consumers.range((from, Bound::Unbounded))
+        });
+        ids.filter_map(|id| Some((*id, self.by_id.get(id)?)))
+    }
+
     /// Forgets a consumer.
     pub(super) fn remove(&mut self, consumer: ConsumerId) -> Option<Subscription> {
         let subscription = self.by_id.remove(&consumer)?;
         if let Some(channel) = self.channels.get_mut(&subscription.channel) {
             channel.consumers.remove(&consumer);
+            channel.of_replies -= usize::from(subscription.queue.is_none());
         }
         Some(subscription)
     }
@@ -248,6 +274,34 @@ mod tests {
         };
         assert_eq!(of(&[1, 3, 30, 40]), [1, 3, 4]);
         assert_eq!(of(&[31, 60]), [0; 0]);
+    }
+
+    #[test]
+    fn each_consumer_is_behind_those_before_it_channel_by_channel() {
+        let mut consumers = Consumers::default();
+        for number in 0..30 {
+            // The ids of a channel are not in a row, and channel 2 has none.
+            let of = consume([1, 3, 4][number as usize % 3]);
+            let queue = (number != 5).then_some(QueueId(1));
+            consumers.insert(ConsumerId(number), Subscription::new(of, queue));
+        }
+        let place = |(id, of): (ConsumerId, &Subscription)| (of.channel, id);
+        let all: Vec<ConsumerPlace> = consumers.behind(None).map(place).collect();
+        assert_eq!(all.len(), 30);
+        assert!(all.is_sorted());
+        for (at, known) in all.iter().enumerate() {
+            let behind = consumers.behind(Some(*known)).map(place);
+            assert_eq!(behind.collect::<Vec<_>>(), all[at + 1..]);
+        }
+        // One that is gone meanwhile is a place still.
+        consumers.remove(all[9].1);
+        let mut behind = consumers.behind(Some(all[9])).map(place);
+        assert_eq!(behind.next(), Some(all[10]));
+        drop(behind);
+        let counts = [1, 2, 3, 4].map(|number| consumers.of_queues(ChannelId(number)));
+        assert_eq!(counts, [9, 0, 10, 9]);
+        consumers.remove(ConsumerId(5));
+        assert_eq!(consumers.of_queues(ChannelId(4)), 9);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What listings show of a connection. Apart because it only looks.
 
 use super::Connection;
-use crate::status::{ConnectionStatus, Holding};
+use crate::status::{ConnectionStatus, ConsumersShown, Holding};
 use leveret_client::{HeldPlace, Session, SessionState};
 use leveret_types::{ConsumerId, QueueId};
 
@@ -46,6 +46,12 @@ impl<S: Session> Connection<S> {
 
     /// Its status, for listings.
     pub fn status(&self) -> ConnectionStatus {
+        self.status_with(ConsumersShown::All)
+    }
+
+    /// The same with some of its consumers: each takes a while to be copied, and there may be very
+    /// many.
+    pub fn status_with(&self, shown: ConsumersShown<'_>) -> ConnectionStatus {
         let session = &self.session;
         let status = session.status();
         ConnectionStatus {
@@ -73,7 +79,7 @@ impl<S: Session> Connection<S> {
             tls: self.identity.tls_status.clone(),
             mechanism: self.login.mechanism().to_owned(),
             channels: self.channel_status(),
-            consumers: self.consumer_status(),
+            consumers: self.consumer_status(shown),
             published: self.publisher.published.status(),
             publishes: session.published_yet(),
             stream_publishers: Vec::new(),

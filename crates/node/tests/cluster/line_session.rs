@@ -581,7 +581,7 @@ impl Session for LineSession {
     fn delivered_to(&self, _: ConsumerId) -> DeliveredTo {
         DeliveredTo::default()
     }
-    fn oldest_held(&self) -> Vec<(ConsumerId, u64)> {
+    fn oldest_held(&self, _: &[ChannelId]) -> Vec<(ConsumerId, u64)> {
         Vec::new()
     }
     fn held_by(&self, _: ChannelId, consumer: ConsumerId) -> usize {

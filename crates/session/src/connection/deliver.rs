@@ -137,12 +137,14 @@ impl Connection {
         consumer.map_or_else(DeliveredTo::default, |consumer| consumer.delivered)
     }
 
-    /// Consumers that hold deliveries, and when each was given the oldest of them, in monotonic
-    /// milliseconds. Of a channel, the first [`UNACKED_LOOKED_AT_MAX`] deliveries are looked at.
-    pub fn oldest_held(&self) -> Vec<(ConsumerId, u64)> {
+    /// Consumers of these channels that hold deliveries, and when each was given the oldest of
+    /// them, in monotonic milliseconds. Of a channel, the first [`UNACKED_LOOKED_AT_MAX`]
+    /// deliveries are looked at.
+    pub fn oldest_held(&self, channels: &[ChannelId]) -> Vec<(ConsumerId, u64)> {
         let now = self.times.now;
         let mut found: ByConsumer<u64> = ByConsumer::default();
-        for channel in self.channels.values() {
+        let channels = channels.iter().filter_map(|of| self.channels.get(&of.0));
+        for channel in channels {
             // Tags ascend, and so do the times of their deliveries.
             let mut left = channel.consumers.len();
             let mut deliveries = channel.unacked.iter().take(UNACKED_LOOKED_AT_MAX);

@@ -282,9 +282,10 @@ impl Talk {
                 self.connection.set_now(self.now);
             }
             ["oldest", number, tags @ ..] => {
-                let oldest = self.connection.oldest_held();
+                let channel = ChannelId(int(number) as u16);
+                let oldest = self.connection.oldest_held(&[channel]);
                 for tag in tags {
-                    let id = fuzz::consumer_of(ChannelId(int(number) as u16), tag);
+                    let id = fuzz::consumer_of(channel, tag);
                     let found = oldest.iter().find(|(of, _)| *of == id);
                     shown.extend(found.map(|(_, ms)| format!("{tag} {ms}")));
                 }

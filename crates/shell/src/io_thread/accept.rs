@@ -192,6 +192,7 @@ impl IoThread {
         let client = Client::new(protocol, id, peer, now, &self.broker);
         let share = OutboxShare::of(Arc::clone(self.broker.registry().socket_outputs()));
         let state = Slot::new(id, transport, client, pending_login, share, now);
+        self.names.insert(state.client.name(), slot);
         self.slots[slot] = Some(state);
         self.open += 1;
         self.broker.connection_opened();

@@ -5,7 +5,8 @@ use crate::broker::Broker;
 use crate::listener::Protocol;
 use bytes::Bytes;
 use leveret_node::{
-    Connection, ConnectionEvent, ConnectionStatus, Env, HeldPlace, Holding, Peer, StreamConnection,
+    Connection, ConnectionEvent, ConnectionStatus, ConsumersShown, Env, HeldPlace, Holding, Peer,
+    StreamConnection,
 };
 use leveret_session::Connection as AmqpSession;
 use leveret_types::{ConnectionId, Now, OutBuffer, QueueId};
@@ -201,10 +202,14 @@ impl Client {
         }
     }
 
-    pub(super) fn status(&mut self) -> ConnectionStatus {
-        if let Self::Amqp(client) = self {
-            client.gather_published();
+    /// Its status, with some of its consumers; of a stream connection all are few.
+    pub(super) fn status(&mut self, shown: ConsumersShown<'_>) -> ConnectionStatus {
+        match self {
+            Self::Amqp(client) => {
+                client.gather_published();
+                client.status_with(shown)
+            }
+            Self::Stream(client) => client.status(),
         }
-        either!(self, client => client.status())
     }
 }

@@ -4,10 +4,13 @@ use crate::client::{Client, PENDING_MAX, address, config, connect, scratch, star
 use crate::messages;
 use leveret_amqp::{Method, RawTable, basic, client, confirm, connection, encode, queue};
 use leveret_auth::Credentials;
-use leveret_node::Env as _;
+use leveret_node::{ConnectionStatus, ConsumerStatus, Env as _};
 use leveret_session::Settings;
 use leveret_shell::disk::{DeviceModel, RealDisk};
-use leveret_shell::node::{LISTED_MAX, Node, Which, each_portion, some_connections};
+use leveret_shell::node::{
+    CONSUMERS_LISTED, LISTED_MAX, Node, Which, consumers_behind, each_consuming, each_portion,
+    some_connections,
+};
 use leveret_types::ConnectionId;
 use leveret_types::limits::{
     CLIENT_GONE_MS_MAX, FRAME_BYTES_MAX, IO_THREADS_MAX, SHARDS_MAX, UNFINISHED_NODE_BYTES_MAX,
@@ -738,6 +741,97 @@ fn connections_are_listed_a_few_in_each_turn_and_some_by_their_ids() {
     assert_eq!(told.into_iter().collect::<Vec<_>>(), some);
     drop(clients);
     node.shut_down();
+}
+
+/// What a connection's status shows, and all that is behind that.
+fn all_consumers(node: &Node, mut status: ConnectionStatus) -> Vec<ConsumerStatus> {
+    let mut all = Vec::new();
+    while !status.consumers.is_empty() {
+        let known = std::mem::take(&mut status.consumers);
+        assert!(known.len() <= CONSUMERS_LISTED, "{}", known.len());
+        status.consumers = consumers_behind(&node.broker, status.id, &known);
+        all.extend(known);
+    }
+    all
+}
+
+#[test]
+fn consumers_of_one_connection_are_listed_a_few_in_each_turn_and_some_by_their_ids() {
+    let scratch = scratch("consumers-listed");
+    let node = start(scratch.path(), None);
+    let mut client = log_in(address(&node, false));
+    declare(&mut client, false);
+    for many in [
+        1,
+        CONSUMERS_LISTED - 1,
+        CONSUMERS_LISTED,
+        2 * CONSUMERS_LISTED + 1,
+    ] {
+        let mut known = 0;
+        each_consuming_of(&node, &mut |status| {
+            known += all_consumers(&node, status).len()
+        });
+        for number in known..many {
+            let consume = basic::Consume {
+                queue: "durable",
+                consumer_tag: &format!("c{number}"),
+                no_local: false,
+                no_ack: false,
+                exclusive: false,
+                nowait: false,
+                arguments: RawTable::EMPTY,
+            };
+            client.call(1, &consume).expect("an answer");
+        }
+        let mut found = Vec::new();
+        each_consuming_of(&node, &mut |status| {
+            found.extend(all_consumers(&node, status))
+        });
+        let tags: BTreeSet<&str> = found.iter().map(|consumer| &*consumer.tag).collect();
+        assert_eq!((found.len(), tags.len()), (many, many));
+    }
+    let mut statuses = Vec::new();
+    each_consuming_of(&node, &mut |status| statuses.push(status));
+    let [status] = &statuses[..] else {
+        panic!("{} connections consume", statuses.len());
+    };
+    let named = some_connections(&node.broker, &Which::Named(status.name.as_str().into()));
+    assert_eq!(
+        named.iter().map(|of| of.id).collect::<Vec<_>>(),
+        [status.id]
+    );
+    assert!(named[0].consumers.is_empty());
+    let asked = [7, 3].map(|at| (status.id, status.consumers[at].id));
+    let told = some_connections(&node.broker, &Which::Consumers(asked.into()));
+    let told: Vec<_> = told.iter().flat_map(|of| &of.consumers).collect();
+    assert_eq!(
+        told.iter().map(|of| of.id).collect::<Vec<_>>(),
+        asked.map(|(_, id)| id)
+    );
+    client.close();
+    let is_there = || {
+        let named = Which::Named(status.name.as_str().into());
+        !some_connections(&node.broker, &named).is_empty()
+    };
+    while is_there() {
+        std::thread::yield_now();
+    }
+    node.shut_down();
+}
+
+/// Those that consume from whatever queue the first connection consumes from.
+fn each_consuming_of(node: &Node, see: &mut dyn FnMut(ConnectionStatus)) {
+    let mut queue = None;
+    each_portion(&node.broker, &mut |portion| {
+        let first = portion.iter().flat_map(|of| of.consumers.first()).next();
+        queue = queue.or(first.map(|consumer| consumer.queue));
+    });
+    let Some(queue) = queue else {
+        return;
+    };
+    each_consuming(&node.broker, queue, &mut |portion| {
+        portion.into_iter().for_each(&mut *see);
+    });
 }
 
 #[test]

@@ -8,47 +8,113 @@ use leveret_management::api::{
     MessageCounters, PublishedStats, StreamConsumerStats, StreamPublisherStats,
 };
 use leveret_node::{ChannelStatus, ConnectionStatus, ConsumerStatus, Env as _};
-use leveret_shell::node::{LISTED_MAX, Which, each_portion, some_connections};
+use leveret_shell::node::{
+    CONSUMERS_LISTED, LISTED_MAX, Which, consumers_behind, each_consuming, each_portion,
+    some_connections,
+};
 use leveret_stream::StreamStats;
-use leveret_types::{ConnectionId, FieldValue, QueueId};
+use leveret_types::{ConnectionId, ConsumerId, FieldValue, QueueId};
 use std::cell::LazyCell;
 use std::collections::HashMap;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 impl Admin {
-    /// A connection that has logged in.
+    /// A connection that has logged in, without its consumers.
     pub(super) fn content_of_connection(&self, name: &str) -> Option<ConnectionContent> {
         let mut known = some_connections(&self.broker, &Which::Named(name.into()));
         known.retain(|connection| !connection.vhost.is_empty());
         let status = known.into_iter().min_by_key(|connection| connection.id)?;
-        self.content_of(status)
-    }
-
-    /// What is in a connection; none where it has not logged in.
-    fn content_of(&self, status: ConnectionStatus) -> Option<ConnectionContent> {
-        (!status.vhost.is_empty()).then(|| ConnectionContent {
-            channels: channel_stats(&status).collect(),
-            consumers: self.consumers_in(&status),
-            published: published_stats(&status),
-            connection: connection_stats(status),
-        })
+        Some(content_without_consumers(status))
     }
 
     /// Shows all connections that have logged in.
     pub(super) fn each_content(&self, see: &mut dyn FnMut(ConnectionContent)) {
         each_portion(&self.broker, &mut |portion| {
-            let contents = portion
-                .into_iter()
-                .filter_map(|status| self.content_of(status));
-            contents.for_each(&mut *see);
+            for mut status in portion {
+                if status.vhost.is_empty() {
+                    continue;
+                }
+                let mut consumers = self.consumers_in(&status);
+                let some = std::mem::take(&mut status.consumers);
+                self.each_behind(status.id, some, &mut |more| {
+                    consumers.extend(self.consumer_stats(status.id, more));
+                    ControlFlow::Continue(())
+                });
+                see(ConnectionContent {
+                    consumers,
+                    ..content_without_consumers(status)
+                });
+            }
         });
     }
 
-    /// Those of these connections that are there. Their threads copy a few in one turn.
+    /// Shows a connection's consumers that come after these, some at a time.
+    fn each_behind(
+        &self,
+        connection: ConnectionId,
+        mut known: Vec<ConsumerStatus>,
+        see: &mut dyn FnMut(&[ConsumerStatus]) -> ControlFlow<()>,
+    ) {
+        loop {
+            known = consumers_behind(&self.broker, connection, &known);
+            if known.is_empty() || see(&known).is_break() {
+                return;
+            }
+        }
+    }
+
+    /// Those of these connections that are there, without their consumers. Their threads copy a
+    /// few in one turn.
     pub(super) fn contents_of(&self, ids: &[ConnectionId]) -> Vec<ConnectionContent> {
         let some = |ids: &[ConnectionId]| some_connections(&self.broker, &Which::These(ids.into()));
         let found = ids.chunks(LISTED_MAX).flat_map(some);
-        found.filter_map(|status| self.content_of(status)).collect()
+        let found = found.filter(|status| !status.vhost.is_empty());
+        found.map(content_without_consumers).collect()
+    }
+
+    /// All consumers of a connection.
+    pub(super) fn consumers_of_connection(&self, id: ConnectionId) -> Vec<ConsumerStats> {
+        let told = some_connections(&self.broker, &Which::Behind(id, None));
+        let Some(mut status) = told.into_iter().next() else {
+            return Vec::new();
+        };
+        let mut consumers = self.consumers_in(&status);
+        let some = std::mem::take(&mut status.consumers);
+        self.each_behind(id, some, &mut |more| {
+            consumers.extend(self.consumer_stats(id, more));
+            ControlFlow::Continue(())
+        });
+        consumers
+    }
+
+    /// Those of these consumers that are there, by their connections. Threads copy a few in one
+    /// turn.
+    pub(super) fn contents_with(
+        &self,
+        consumers: &[(ConnectionId, u64)],
+    ) -> Vec<ConnectionContent> {
+        let mut wanted = consumers.to_vec();
+        wanted.sort_unstable();
+        let some = |wanted: &[(ConnectionId, u64)]| {
+            let ids = wanted.iter().map(|(of, id)| (*of, ConsumerId(*id)));
+            let which = Which::Consumers(ids.collect());
+            let found = some_connections(&self.broker, &which).into_iter();
+            let contents = found.map(|mut status| {
+                let (connection, subscriptions) = (status.id, &mut status.stream_subscriptions);
+                subscriptions.retain(|of| {
+                    let key = (connection, u64::from(of.id));
+                    wanted.binary_search(&key).is_ok()
+                });
+                ConnectionContent {
+                    consumers: self.consumers_in(&status),
+                    connection: connection_stats(status),
+                    ..ConnectionContent::default()
+                }
+            });
+            contents.collect::<Vec<_>>()
+        };
+        wanted.chunks(CONSUMERS_LISTED).flat_map(some).collect()
     }
 
     pub(super) fn flows_of(&self, of: FlowsOf<'_>) -> Vec<FlowStats> {
@@ -69,25 +135,80 @@ impl Admin {
         stats.collect()
     }
 
+    /// The first consumers of a queue, no more than so many.
     pub(super) fn consumers_of_queue(
         &self,
         queue: QueueId,
-    ) -> Vec<(ConnectionStats, ConsumerStats)> {
+        at_most: usize,
+    ) -> Vec<(Arc<ConnectionStats>, ConsumerStats)> {
         let mut found = Vec::new();
-        for mut status in some_connections(&self.broker, &Which::Consuming(queue)) {
-            status.consumers.retain(|consumer| consumer.queue == queue);
-            let subscriptions = &mut status.stream_subscriptions;
-            subscriptions.retain(|subscription| subscription.stream == queue);
-            let consumers = self.consumers_in(&status);
-            let connection = connection_stats(status);
-            found.extend(consumers.into_iter().map(|of| (connection.clone(), of)));
-        }
+        each_consuming(&self.broker, queue, &mut |portion| {
+            for mut status in portion {
+                if found.len() >= at_most {
+                    return;
+                }
+                let (id, some) = (status.id, std::mem::take(&mut status.consumers));
+                let subscriptions = &mut status.stream_subscriptions;
+                subscriptions.retain(|subscription| subscription.stream == queue);
+                let of_streams = self.consumers_in(&status);
+                let connection = Arc::new(connection_stats(status));
+                let mut add = |consumers: Vec<ConsumerStats>| {
+                    let left = at_most.saturating_sub(found.len());
+                    let consumers = consumers.into_iter().take(left);
+                    found.extend(consumers.map(|of| (Arc::clone(&connection), of)));
+                    at_most.saturating_sub(found.len())
+                };
+                let _ = add(of_streams);
+                let _ = add(self.consumers_at_queue(id, &some, queue));
+                self.each_behind(id, some, &mut |more| match add(
+                    self.consumers_at_queue(id, more, queue)
+                ) {
+                    0 => ControlFlow::Break(()),
+                    _ => ControlFlow::Continue(()),
+                });
+            }
+        });
         found
     }
 
+    fn consumers_at_queue(
+        &self,
+        connection: ConnectionId,
+        consumers: &[ConsumerStatus],
+        queue: QueueId,
+    ) -> Vec<ConsumerStats> {
+        let of_queue = consumers.iter().filter(|consumer| consumer.queue == queue);
+        self.consumer_stats(connection, of_queue).collect()
+    }
+
+    /// The consumers that a connection's status shows.
     fn consumers_in(&self, connection: &ConnectionStatus) -> Vec<ConsumerStats> {
+        let subscriptions = connection.stream_subscriptions.iter();
+        let of_streams = subscriptions.map(|subscription| ConsumerStats {
+            id: subscription.id.into(),
+            connection: connection.id,
+            channel: 0,
+            queue: subscription.stream,
+            tag: format!("stream.subid-{}", subscription.id),
+            single_active: subscription.single_active.then_some(subscription.active),
+            arguments: subscription
+                .properties
+                .iter()
+                .map(|(key, value)| (key.clone(), FieldValue::text(value)))
+                .collect(),
+            ..ConsumerStats::default()
+        });
+        let consumers = self.consumer_stats(connection.id, &connection.consumers);
+        consumers.chain(of_streams).collect()
+    }
+
+    fn consumer_stats<'a>(
+        &'a self,
+        connection: ConnectionId,
+        consumers: impl IntoIterator<Item = &'a ConsumerStatus>,
+    ) -> impl Iterator<Item = ConsumerStats> {
         let now = self.broker.now();
-        let at_queue = |consumer: &ConsumerStatus| {
+        let at_queue = move |consumer: &ConsumerStatus| {
             let (queue, id) = (consumer.queue, consumer.id);
             let shard = self.broker.shard(self.broker.shard_of(queue));
             let (held, since_ms) = shard.held_by(queue, id);
@@ -100,10 +221,11 @@ impl Admin {
             let since_ms = age_ms.map(|age| now.wall_ms.saturating_sub(age));
             (shard.single_active(queue, id), held, since_ms)
         };
-        let consumers = connection.consumers.iter().map(|consumer| {
+        consumers.into_iter().map(move |consumer| {
             let (single_active, held, since_ms) = at_queue(consumer);
             ConsumerStats {
-                connection: connection.id,
+                id: consumer.id.0,
+                connection,
                 channel: consumer.channel.0,
                 queue: consumer.queue,
                 tag: consumer.tag.clone(),
@@ -118,22 +240,30 @@ impl Admin {
                 redelivered: consumer.delivered.redelivered,
                 acknowledged: consumer.acknowledged,
             }
+        })
+    }
+
+    /// The consumers of this tag that this node's clients have at a queue, no more than so many.
+    pub(super) fn consumers_named(&self, queue: QueueId, tag: &str, at_most: usize) -> Vec<u64> {
+        let mut found = Vec::new();
+        each_consuming(&self.broker, queue, &mut |portion| {
+            for mut status in portion {
+                let some = std::mem::take(&mut status.consumers);
+                let mut add = |consumers: &[ConsumerStatus]| {
+                    let of_it = |of: &&ConsumerStatus| of.queue == queue && of.tag == tag;
+                    let ids = consumers.iter().filter(of_it).map(|of| of.id.0);
+                    found.extend(ids.take(at_most.saturating_sub(found.len())));
+                    match found.len() < at_most {
+                        true => ControlFlow::Continue(()),
+                        false => ControlFlow::Break(()),
+                    }
+                };
+                if add(&some).is_continue() {
+                    self.each_behind(status.id, some, &mut add);
+                }
+            }
         });
-        let subscriptions = connection.stream_subscriptions.iter();
-        let of_streams = subscriptions.map(|subscription| ConsumerStats {
-            connection: connection.id,
-            channel: 0,
-            queue: subscription.stream,
-            tag: format!("stream.subid-{}", subscription.id),
-            single_active: subscription.single_active.then_some(subscription.active),
-            arguments: subscription
-                .properties
-                .iter()
-                .map(|(key, value)| (key.clone(), FieldValue::text(value)))
-                .collect(),
-            ..ConsumerStats::default()
-        });
-        consumers.chain(of_streams).collect()
+        found
     }
 
     pub(super) fn all_stream_publishers(&self) -> Vec<StreamPublisherStats> {
@@ -194,6 +324,16 @@ impl Admin {
             all.extend(portion.iter().flat_map(of_one));
         });
         all
+    }
+}
+
+/// What is in a connection, but for its consumers.
+fn content_without_consumers(status: ConnectionStatus) -> ConnectionContent {
+    ConnectionContent {
+        channels: channel_stats(&status).collect(),
+        consumers: Vec::new(),
+        published: published_stats(&status),
+        connection: connection_stats(status),
     }
 }
 

@@ -9,7 +9,7 @@ use leveret_cluster::Env as _;
 use leveret_management::api::{Actor, HeldAt, HeldLook, HeldMessage, Holder, LookedAt};
 use leveret_node::Holding;
 use leveret_queue_host::quorum::protocol::Fetched;
-use leveret_shell::node::{Which, holding_connections, some_connections};
+use leveret_shell::node::holding_connections;
 use leveret_types::limits::{QUEUE_LOOK_BYTES, QUEUE_LOOK_CONSUMERS_MAX};
 use leveret_types::{ConsumerId, Message, Now, ProtocolError, QueueId};
 use std::time::Instant;
@@ -118,10 +118,6 @@ impl Admin {
 
     /// The consumers of this tag that this node's clients have at a queue.
     pub(super) fn consumers_with_tag(&self, queue: QueueId, tag: &str) -> Vec<u64> {
-        let connections = some_connections(&self.broker, &Which::Consuming(queue));
-        let all = connections.iter().flat_map(|of| &of.consumers);
-        let meant = all.filter(|consumer| consumer.queue == queue && consumer.tag == tag);
-        let ids = meant.map(|consumer| consumer.id.0);
-        ids.take(QUEUE_LOOK_CONSUMERS_MAX).collect()
+        self.consumers_named(queue, tag, QUEUE_LOOK_CONSUMERS_MAX)
     }
 }

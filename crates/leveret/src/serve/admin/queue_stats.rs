@@ -12,7 +12,7 @@ use leveret_queue_host::shard::{LocalQueueStats, Subscriber};
 use leveret_shell::node::{Which, some_connections};
 use leveret_stream::StreamStats;
 use leveret_types::{ConsumerId, QueueId};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 
 /// Tags of consumers.
@@ -187,7 +187,7 @@ impl Admin {
 
     /// The tags of the consumers of this node's clients that are named in figures of their queues.
     fn tags_shown(&self, local_stats: &[(LocalQueueStats, bool)]) -> Tags {
-        let (mut shown, mut clients) = (HashSet::new(), Vec::new());
+        let mut shown = Vec::new();
         for (local_stats, _) in local_stats {
             let active = local_stats.counts.active;
             for (view, subscriber) in &local_stats.consumers {
@@ -195,19 +195,16 @@ impl Admin {
                 if let Subscriber::Client(client) = subscriber
                     && (view.consumer.exclusive || active == Some(id))
                 {
-                    shown.insert(id);
-                    clients.push(*client);
+                    shown.push((*client, id));
                 }
             }
         }
         if shown.is_empty() {
             return Tags::new();
         }
-        clients.sort_unstable();
-        clients.dedup();
-        let connections = some_connections(&self.broker, &Which::These(clients.into()));
+        shown.sort_unstable();
+        let connections = some_connections(&self.broker, &Which::Consumers(shown.into()));
         let consumers = connections.into_iter().flat_map(|of| of.consumers);
-        let consumers = consumers.filter(|consumer| shown.contains(&consumer.id));
         consumers
             .map(|consumer| (consumer.id, consumer.tag))
             .collect()

@@ -400,7 +400,8 @@ impl There {
     fn add(&mut self, connection: &ConnectionStatus) {
         self.connections += 1;
         self.channels += connection.channels.len() as u64;
-        self.consumers += connection.consumers.len() as u64;
+        let consumers = connection.channels.iter().map(|of| of.queue_consumers);
+        self.consumers += consumers.sum::<usize>() as u64;
         let publishes = connection.publishes && connection.protocol != STREAM_PROTOCOL;
         self.publishers += u64::from(publishes);
         self.stream_publishers += connection.stream_publishers.len() as u64;
