@@ -174,8 +174,7 @@ impl Cluster {
     /// leads, so that this node knows as much as it ever will. [`super::run`] is to be called
     /// after.
     pub fn await_read_barrier(&self, connection: ConnectionId, peers: &Peers) -> bool {
-        let is_up = |leader| leader == self.identity.node || peers.is_up(leader);
-        if !self.leader().is_some_and(is_up) {
+        if !self.reaches_leader(peers) {
             return false;
         }
         let waiting = |count| (count < READ_BARRIERS_MAX).then_some(count + 1);
@@ -189,6 +188,13 @@ impl Cluster {
         }
         self.tell(Event::AwaitReadBarrier(connection));
         true
+    }
+
+    /// Whether somebody leads whom this node reaches: if not, it knows as much as it ever will.
+    #[must_use]
+    pub fn reaches_leader(&self, peers: &Peers) -> bool {
+        let is_up = |leader| leader == self.identity.node || peers.is_up(leader);
+        self.leader().is_some_and(is_up)
     }
 
     /// So many connections wait no more.

@@ -265,6 +265,16 @@ pub trait Running: Send + Sync + 'static {
     fn is_familiar(&self, _address: IpAddr) -> bool {
         false
     }
+    /// Whether other nodes may know what this one has not heard of yet.
+    fn is_clustered(&self) -> bool {
+        false
+    }
+    /// Waits until this node has seen all that its cluster has agreed on by now, for a bounded
+    /// time. False where that cannot be: this node knows as much as it ever will, or too little is
+    /// known.
+    fn pass_read_barrier(&self) -> bool {
+        false
+    }
     /// What the node is and how it is.
     fn node_stats(&self) -> NodeStats;
     /// Its name, which takes no look at how it is.

@@ -264,6 +264,9 @@ impl<K: CatalogueDirectory> Directory for K {
     }
 
     fn alter(&self, by: &str, alteration: Alteration) -> Result<(), AlterError> {
+        if let Alteration::DeleteUsers(users) = &alteration {
+            return Ok(self.execute(by, &mut || Ok(deletions_of(self, users)))?);
+        }
         let algorithm = view(self, |catalogue| catalogue.config().hashing);
         let salt = self.salt();
         // Hashing may take long, and so may seeing what a pattern costs: they are done before the
@@ -499,5 +502,18 @@ fn command_of(
             tags: Some(tags),
         }),
         Alteration::Command(command) => Ok(command),
+        Alteration::DeleteUsers(_) => unreachable!("they are deleted by several commands"),
     }
+}
+
+/// What deletes those of these users that are there.
+fn deletions_of<K: CatalogueDirectory + ?Sized>(
+    catalogue_directory: &K,
+    users: &[String],
+) -> Vec<Command> {
+    view(catalogue_directory, |catalogue| {
+        let known = users.iter().filter(|name| catalogue.user(name).is_some());
+        let delete = |user: &String| Command::UserDelete { user: user.clone() };
+        known.map(delete).collect()
+    })
 }

@@ -181,6 +181,8 @@ pub enum Alteration {
         /// Its password.
         secret: Secret,
     },
+    /// Deletes those of these users that are there.
+    DeleteUsers(Vec<String>),
     /// Any other, as the catalogue has it.
     Command(Command),
 }

@@ -41,7 +41,7 @@ use leveret_node::{Alarms, LogPosition, NodeSettings, memory_permit};
 use leveret_queue_host::events::QueueEvent;
 use leveret_queue_host::shard::Shard;
 use leveret_storage::ReadRequest;
-use leveret_types::limits::PROPOSAL_MS_MAX;
+use leveret_types::limits::{PROPOSAL_MS_MAX, READ_BARRIER_MS_MAX};
 use leveret_types::{ConnectionId, NodeId, Now, ShardId};
 use parking_lot::{MutexGuard, RwLock, RwLockWriteGuard};
 use pressure::Pressure;
@@ -543,6 +543,22 @@ impl Broker {
     pub fn execute_in_cluster(&self, command: &Command) -> Result<Outcome, CatalogueError> {
         let mut results = self.ask_cluster(vec![command.clone()]);
         results.pop().unwrap_or(Err(CatalogueError::NoMajority))
+    }
+
+    /// Waits until this node has seen all that the cluster has agreed on by now, or for
+    /// [`READ_BARRIER_MS_MAX`]; false where that was not to be had, or the node is in no cluster.
+    pub fn pass_read_barrier(&self) -> bool {
+        let Some(cluster) = &self.cluster.part else {
+            return false;
+        };
+        if !cluster.reaches_leader(self.peers()) {
+            return false;
+        }
+        let (answer, answers) = sync_channel(1);
+        cluster.propose(Waiter::Operator(answer), Command::Look);
+        self.wake_cluster();
+        let patience = Duration::from_millis(READ_BARRIER_MS_MAX);
+        matches!(answers.recv_timeout(patience), Ok(Ok(_)))
     }
 
     /// Asks the cluster to carry out commands, in this order, and waits for all answers. Without a

@@ -253,6 +253,14 @@ impl Running for Admin {
         self.broker.logins.is_familiar(address)
     }
 
+    fn is_clustered(&self) -> bool {
+        self.broker.cluster().is_some()
+    }
+
+    fn pass_read_barrier(&self) -> bool {
+        self.broker.pass_read_barrier()
+    }
+
     fn node_stats(&self) -> NodeStats {
         self.node_stats()
     }

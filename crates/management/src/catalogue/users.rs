@@ -6,6 +6,11 @@ use crate::http::reply::{ApiError, Reply};
 use crate::http::router::Call;
 use leveret_metadata::Command;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
+
+/// Users that are deleted before the next ones are looked at: that they are on disk is waited for
+/// once for all of these.
+const USERS_DELETED_AT_ONCE: usize = 256;
 
 fn user_json(user: &User) -> Value {
     json!({
@@ -75,16 +80,15 @@ pub fn delete_users(call: &Call<'_>) -> Answer {
     let body = call.body()?;
     let bad = || ApiError::BadRequest("\"users\" must be a list of names".to_owned());
     let names = body.required("users")?.as_array().ok_or_else(bad)?;
-    let names: Vec<_> = names
+    let names: BTreeSet<&str> = names
         .iter()
         .map(|n| n.as_str().ok_or_else(bad))
         .collect::<Result<_, _>>()?;
-    for name in names {
-        let user = name.to_owned();
-        match alter(call, Command::UserDelete { user }) {
-            Ok(()) | Err(ApiError::NotFound) => {}
-            Err(other) => return Err(other),
-        }
+    let names: Vec<String> = names.into_iter().map(str::to_owned).collect();
+    // One that was made at another node a moment ago goes as well.
+    call.app.node().pass_read_barrier();
+    for some in names.chunks(USERS_DELETED_AT_ONCE) {
+        alter(call, Alteration::DeleteUsers(some.to_vec()))?;
     }
     Ok(Reply::Done)
 }

@@ -111,6 +111,13 @@ pub struct Fake {
     pub latencies: Mutex<[LatencyCounts; 4]>,
     /// Its place in a cluster.
     pub member: Member,
+    /// Whether it is in a cluster.
+    pub is_clustered: AtomicBool,
+    /// Whether another node has just declared the queues, and made the user `management` and the
+    /// virtual host `other`: this one hears of that behind a read barrier.
+    pub is_behind: AtomicBool,
+    /// Read barriers that it was asked for.
+    pub barriers: AtomicU64,
 }
 
 const GROUP_NODES: [(NodeId, &str); 3] = [
@@ -214,6 +221,11 @@ impl Fake {
         self.group.lock().unwrap().clone()
     }
 
+    /// Whether somebody names this, and this node has not heard of it yet.
+    fn is_unheard(&self, this: &str, named: &str) -> bool {
+        self.is_behind.load(Relaxed) && this == named
+    }
+
     fn is_made_meanwhile(&self, name: &str) -> bool {
         self.made_meanwhile.lock().unwrap().as_deref() == Some(name)
     }
@@ -309,13 +321,24 @@ impl Fake {
 
 impl Running for Fake {
     fn authenticate(&self, login: Login<'_>, answer: LoginAnswer) {
-        let right = USERS.contains(&login.user) && login.user == login.password;
+        let known = USERS.contains(&login.user) && !self.is_unheard("management", login.user);
+        let right = known && login.user == login.password;
         note(&self.login_sources, login, right);
         match login.password {
             "slow" => self.logins.lock().expect("logins").push(answer),
             _ if right => answer.tell(LoginVerdict::Right),
             _ => answer.tell(LoginVerdict::Wrong),
         }
+    }
+
+    fn is_clustered(&self) -> bool {
+        self.is_clustered.load(Relaxed)
+    }
+
+    fn pass_read_barrier(&self) -> bool {
+        self.barriers.fetch_add(1, Relaxed);
+        self.is_behind.store(false, Relaxed);
+        true
     }
 
     fn login_sources(&self) -> &LoginSources {
@@ -868,7 +891,8 @@ impl Directory for Fake {
         if let Some((_, user)) = other.filter(|(of, _)| of == name) {
             return user;
         }
-        self.users().into_iter().find(|u| u.name == name)
+        let mut users = self.users().into_iter();
+        users.find(|u| u.name == name && !self.is_unheard("management", name))
     }
 
     /// Every user has permissions in `/`, nobody in `other`.
@@ -1047,6 +1071,9 @@ impl Directory for Fake {
     }
 
     fn declared_queue(&self, vhost: &str, name: &str) -> Option<Queue> {
+        if self.is_behind.load(Relaxed) {
+            return None;
+        }
         if ["orders-a", "orders-b"].contains(&name) {
             return Some(Queue {
                 name: name.to_owned(),
@@ -1122,7 +1149,9 @@ impl Directory for Fake {
                 return Err(AlterError::Invalid("the pattern is broken".to_owned()));
             }
             Alteration::Command(command) => format!("{by}: {command:?}"),
-            put_user @ Alteration::PutUser { .. } => format!("{by}: {put_user:?}"),
+            other @ (Alteration::PutUser { .. } | Alteration::DeleteUsers(_)) => {
+                format!("{by}: {other:?}")
+            }
         });
         Ok(())
     }

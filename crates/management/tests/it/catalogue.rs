@@ -21,6 +21,8 @@ struct Kept {
     catalogue: RwLock<Catalogue>,
     /// How often the catalogue has been borrowed to read it.
     borrowed: AtomicU64,
+    /// How often commands were carried out, and waited for.
+    executed: AtomicU64,
     /// What operators were told that an import passed over.
     passed_over: Mutex<Vec<String>>,
     /// Bytes of memory that are left.
@@ -34,6 +36,7 @@ impl CatalogueDirectory for Kept {
     }
 
     fn execute(&self, _: &str, make: MakeCommands<'_>) -> Result<(), ExecuteError> {
+        self.executed.fetch_add(1, Relaxed);
         let commands = make()?;
         let mut catalogue = self.catalogue.write().expect("catalogue");
         for command in commands {
@@ -197,7 +200,11 @@ fn start() -> Server {
 }
 
 fn serve(node: Kept) -> Server {
-    let app = App::new(Arc::new(node), None, false);
+    serve_shared(Arc::new(node))
+}
+
+fn serve_shared(node: Arc<Kept>) -> Server {
+    let app = App::new(node, None, false);
     let any = "127.0.0.1:0".parse().expect("an address");
     Server::start(app, &[Endpoint::plain(Service::Api, any)]).expect("a port on loopback")
 }
@@ -217,9 +224,36 @@ fn kept_with(config: Config) -> Kept {
         running: Fake::default(),
         catalogue: RwLock::new(catalogue),
         borrowed: AtomicU64::new(0),
+        executed: AtomicU64::new(0),
         passed_over: Mutex::default(),
         memory_left: AtomicU64::new(u64::MAX),
     }
+}
+
+#[test]
+fn very_many_users_are_deleted_many_at_a_time() {
+    const USERS: usize = 2_000;
+    let node = Arc::new(kept());
+    let name = |number: usize| format!("u{number}");
+    for number in 0..USERS {
+        let put = Command::UserPut {
+            user: name(number),
+            password: None,
+            tags: Some(Vec::new()),
+        };
+        let mut catalogue = node.catalogue.write().expect("catalogue");
+        catalogue.apply(&put).expect("it fits");
+    }
+    let server = serve_shared(Arc::clone(&node));
+    // Some are not there, and some are named twice.
+    let names: Vec<String> = (0..USERS + 10).chain(0..10).map(name).collect();
+    let body = json!({ "users": names }).to_string();
+    let answer = send(&server, "guest", "POST", "/api/users/bulk-delete", &body);
+    assert_eq!(answer.status, 204, "{answer:?}");
+    let left: Vec<String> = node.users().into_iter().map(|user| user.name).collect();
+    assert_eq!(left, ["guest"]);
+    let executed = node.executed.load(Relaxed);
+    assert!(executed <= 10, "{executed} times");
 }
 
 /// The most that a walk sees in one borrow of the catalogue, and how much it sees in all.

@@ -17,8 +17,16 @@ pub fn subject_of_all(commands: &[Command]) -> (&'static str, String) {
     match commands {
         [command] => command.subject(),
         [] => ("change nothing", String::new()),
+        many if many.iter().all(deletes_user) => {
+            let users: Vec<String> = many.iter().map(|command| command.subject().1).collect();
+            ("delete users", users.join(", "))
+        }
         many => ("import definitions", format!("{} changes", many.len())),
     }
+}
+
+const fn deletes_user(command: &Command) -> bool {
+    matches!(command, Command::UserDelete { .. })
 }
 
 /// What a change of exchanges, queues or bindings does.
