@@ -12,6 +12,7 @@ use crate::http::browser::HostNames;
 use crate::http::cors::Origins;
 use crate::http::listeners::Way;
 use crate::http::rate_limit::RateLimit;
+use crate::http::read_barriers::ReadBarriers;
 use crate::http::reply::ApiError;
 use crate::http::router::Found;
 use crate::http::workers::Workers;
@@ -89,6 +90,8 @@ pub struct App {
     pub(crate) scrapes: Arc<Semaphore>,
     /// Who carries out requests.
     pub(crate) workers: Workers,
+    /// Requests that look once more before they are refused.
+    pub(crate) read_barriers: ReadBarriers,
     /// How long the answer to a failed login is held back.
     pub(crate) failure_delay: Duration,
     pub(crate) rates: AllRates,
@@ -120,6 +123,7 @@ impl App {
             searches: Mutex::default(),
             queue_table: SharedTable::default(),
             scrapes: Arc::new(Semaphore::new(METRICS_SCRAPES_MAX)),
+            read_barriers: ReadBarriers::default(),
             workers: Workers::of_node(),
             failure_delay: Duration::from_millis(LOGIN_FAILURE_DELAY_MS),
             rates: AllRates::default(),

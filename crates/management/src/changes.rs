@@ -125,8 +125,9 @@ pub(crate) fn own(app: &App) -> Value {
     kept(app).newest_first().cloned().collect()
 }
 
-/// Answers a request; keeps what it changed, if it is one that changes something.
-pub(crate) fn answer(call: &Call<'_>, found: &Found, path: &str) -> Answer {
+/// Answers a request; keeps what it changed, if it is one that changes something: unless that names
+/// what is not there, and is not the last attempt.
+pub(crate) fn answer(call: &Call<'_>, found: &Found, path: &str, is_last: bool) -> Answer {
     let method = found.method;
     if method.name == "GET" || NO_CHANGES.contains(&found.pattern) {
         return (method.handler)(call);
@@ -138,6 +139,9 @@ pub(crate) fn answer(call: &Call<'_>, found: &Found, path: &str) -> Answer {
     let look = look.filter(|_| !TOO_LARGE_TO_SHOW.iter().any(shows));
     let before = shown(look, call);
     let result = (method.handler)(call);
+    if !is_last && result.as_ref().is_err_and(ApiError::is_missing) {
+        return result;
+    }
     let (status, reason) = match &result {
         Ok(reply) => (reply.status(), Value::Null),
         Err(error) => (error.status(), error.json()["reason"].take()),

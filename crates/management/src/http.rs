@@ -11,6 +11,7 @@ pub mod input;
 pub(crate) mod listeners;
 pub(crate) mod multipart;
 pub(crate) mod rate_limit;
+pub(crate) mod read_barriers;
 pub(crate) mod reply;
 pub(crate) mod router;
 pub(crate) mod server;

@@ -255,6 +255,80 @@ pub fn start_three(folder: &Folder) -> Vec<Node> {
     nodes
 }
 
+/// Whether an answer has this status.
+fn is(answer: &str, status: u16) -> bool {
+    answer.starts_with(&format!("HTTP/1.1 {status} "))
+}
+
+#[test]
+fn what_one_node_has_answered_for_the_others_know_when_they_are_asked() {
+    const TIMES: usize = 100;
+    let folder = Folder::new("asked-elsewhere");
+    let nodes = start_three(&folder);
+    for number in 0..TIMES {
+        let at = |offset: usize| &nodes[(number + offset) % nodes.len()];
+        let queue = format!("/api/queues/%2F/q{number}");
+        let binding = format!("/api/bindings/%2F/e/amq.fanout/q/q{number}");
+        let steps = [
+            ("PUT", queue.clone(), "{}", 201),
+            ("GET", queue.clone(), "", 200),
+            ("POST", binding, "{}", 201),
+            ("DELETE", queue.clone(), "", 204),
+            ("PUT", format!("/api/vhosts/v{number}"), "{}", 201),
+            ("GET", format!("/api/queues/v{number}"), "", 200),
+            ("DELETE", format!("/api/vhosts/v{number}"), "", 204),
+        ];
+        for (step, (method, path, body, status)) in steps.iter().enumerate() {
+            let answer = at(step).http(method, path, body);
+            assert!(is(&answer, *status), "{number}, {method} {path}: {answer}");
+        }
+        let (name, user) = (format!("u{number}"), format!("/api/users/u{number}"));
+        let made = at(0).http("PUT", &user, r#"{"password": "a", "tags": "management"}"#);
+        assert!(is(&made, 201), "{made}");
+        let told = at(1).http_as(&name, "a", "/api/whoami");
+        assert!(is(&told, 200), "{number}: {told}");
+        let changed = at(2).http("PUT", &user, r#"{"password": "b", "tags": "management"}"#);
+        assert!(is(&changed, 201) || is(&changed, 204), "{changed}");
+        let told = at(1).http_as(&name, "b", "/api/whoami");
+        assert!(is(&told, 200), "{number}, with a new password: {told}");
+        let deleted = at(0).http("DELETE", &user, "");
+        assert!(is(&deleted, 204), "{deleted}");
+    }
+}
+
+#[test]
+fn users_are_deleted_together_those_that_another_node_has_just_made_as_well() {
+    const USERS: usize = 600;
+    let folder = Folder::new("bulk-delete");
+    let nodes = start_three(&folder);
+    let names: Vec<String> = (0..USERS).map(|number| format!("u{number}")).collect();
+    let users = names.iter().map(|name| {
+        format!(r#"{{"name": "{name}", "password_hash": "", "hashing_algorithm": "rabbit_password_hashing_sha256", "tags": []}}"#)
+    });
+    let users = users.collect::<Vec<_>>().join(",");
+    let imported = nodes[0].http(
+        "POST",
+        "/api/definitions",
+        &format!(r#"{{"users": [{users}]}}"#),
+    );
+    assert!(is(&imported, 204), "{imported}");
+    let last = nodes[2].http("PUT", "/api/users/last", r#"{"password": "a", "tags": ""}"#);
+    assert!(is(&last, 201), "{last}");
+    let list = names
+        .iter()
+        .map(|name| format!("\"{name}\", \"not-{name}\", \"{name}\""));
+    let list = list.collect::<Vec<_>>().join(",");
+    let body = format!(r#"{{"users": [{list}, "last"]}}"#);
+    let deleted = nodes[1].http("POST", "/api/users/bulk-delete", &body);
+    assert!(is(&deleted, 204), "{deleted}");
+    let left = nodes[1].http("GET", "/api/users?columns=name", "");
+    assert!(
+        !left.contains("\"u1\"") && !left.contains("\"last\""),
+        "{left}"
+    );
+    assert_eq!(left.matches("\"name\"").count(), 1, "{left}");
+}
+
 pub const QUORUM: &str = r#"{"durable": true, "arguments": {"x-queue-type": "quorum"}}"#;
 
 #[test]

@@ -227,6 +227,11 @@ impl ApiError {
         }
     }
 
+    /// Whether it says that something is not there.
+    pub(crate) const fn is_missing(&self) -> bool {
+        matches!(self, Self::NotFound | Self::Missing(_))
+    }
+
     /// The body, in RabbitMQ's form.
     #[must_use]
     pub fn json(&self) -> Value {

@@ -7,13 +7,16 @@ use crate::access::Who;
 use crate::app::{App, Claim};
 use crate::changes;
 use crate::cluster_lists::Order;
+use crate::directory::User;
 use crate::http::browser::Sender;
 use crate::http::chunked_body::{Content, Pieces};
 use crate::http::connection_limiter::{ConnectionLimiter, ConnectionPermit};
 use crate::http::handshakes::HandshakeThreads;
+use crate::http::input::Query;
 use crate::http::listeners::{
     self, Bound, Endpoint, ListenAddress, Listener, Open, Service, Stream, Way,
 };
+use crate::http::read_barriers;
 use crate::http::reply::{ApiError, Reply, Unfinished};
 use crate::http::router;
 use crate::http::slow_reader::Paced;
@@ -40,6 +43,7 @@ use std::convert::Infallible;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::ops::Deref;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
@@ -445,7 +449,7 @@ async fn api(
     if way != Way::File {
         app.rate_limit.count_address(peer)?;
     }
-    let query = crate::http::input::Query::parse(head.uri.query().unwrap_or_default())?;
+    let query = Query::parse(head.uri.query().unwrap_or_default())?;
     let text = |name| {
         let value = head.headers.get(name).and_then(|v| v.to_str().ok());
         value.map(str::to_owned)
@@ -464,17 +468,7 @@ async fn api(
         Err(error) => Err(error),
     };
     let who = slow_to_refuse(admitted, delay).await?;
-    let (who, found) = {
-        let app = Arc::clone(&app);
-        blocking(move || {
-            if let Who::User { name, .. } = &who {
-                app.rate_limit.count_user(name)?;
-            }
-            app.admit(&who, &found)?;
-            Ok((who, found))
-        })
-        .await?
-    };
+    let (who, found) = admit(&app, who, found).await?;
     let most = body_bytes_max(head.uri.path(), &who);
     let bytes = permit.bodies().read(body, most, (who.name(), peer)).await?;
     // Who logs in by a form is who the form says, if the password is right.
@@ -488,28 +482,103 @@ async fn api(
         _ => who,
     };
     permit.set_waiting(true);
-    let workers = app.workers.clone();
     let order = Order::of(&query, None);
     let is_ordered = order.field.is_some() && !order.is_by_name();
-    let first = move || {
-        let call = router::Call {
-            app: &app,
-            who: &who,
-            of: (found.method.name, found.pattern),
-            from: peer,
-            params: found.params.clone(),
-            query,
-            bytes: &bytes,
-            content_type: content_type.unwrap_or_default(),
-            reason,
-        };
-        changes::answer(&call, &found, head.uri.path())
+    let errand = Errand::of(&head.method);
+    let asked = Asked {
+        app,
+        who,
+        found,
+        from: peer,
+        path: head.uri.path().to_owned(),
+        query,
+        bytes,
+        content_type: content_type.unwrap_or_default(),
+        reason,
     };
-    let workers = (workers, Errand::of(&head.method));
     let made = Made { known, encoding };
-    let answered = work(permit, workers, (is_ordered, made), first).await;
+    let answered = carry_out(permit, Arc::new(asked), errand, (is_ordered, made)).await;
     permit.set_waiting(false);
     slow_to_refuse(answered, delay).await
+}
+
+/// A request that was let in.
+struct Asked<B> {
+    app: Arc<App>,
+    who: Who,
+    found: router::Found,
+    from: IpAddr,
+    path: String,
+    query: Query,
+    bytes: B,
+    content_type: String,
+    reason: Option<String>,
+}
+
+impl<B: Deref<Target = [u8]>> Asked<B> {
+    /// Must be called where work may take its time.
+    fn answer(&self, is_last: bool) -> Result<Reply, ApiError> {
+        let call = router::Call {
+            app: &self.app,
+            who: &self.who,
+            of: (self.found.method.name, self.found.pattern),
+            from: self.from,
+            params: self.found.params.clone(),
+            query: self.query.clone(),
+            bytes: &self.bytes,
+            content_type: self.content_type.clone(),
+            reason: self.reason.clone(),
+        };
+        changes::answer(&call, &self.found, &self.path, is_last)
+    }
+}
+
+/// Lets a request in, or not. One about a virtual host that this node does not know, or in which
+/// the user may do nothing, is looked at once more behind a read barrier.
+async fn admit(
+    app: &Arc<App>,
+    who: Who,
+    found: router::Found,
+) -> Result<(Who, router::Found), ApiError> {
+    let look = |who: Who, found: router::Found, is_first: bool| {
+        let app = Arc::clone(app);
+        blocking(move || {
+            if is_first && let Who::User { name, .. } = &who {
+                app.rate_limit.count_user(name)?;
+            }
+            let admitted = app.admit(&who, &found);
+            Ok((who, found, admitted))
+        })
+    };
+    let (mut who, mut found, mut admitted) = look(who, found, true).await?;
+    if admitted.is_err() && found.vhost.is_some() && read_barriers::pass(app).await {
+        (who, found, admitted) = look(who, found, false).await?;
+    }
+    admitted.map(|()| (who, found))
+}
+
+/// Carries out a request; once more, behind a read barrier, where it names what is not there.
+async fn carry_out<B>(
+    permit: &ConnectionPermit,
+    asked: Arc<Asked<B>>,
+    errand: Errand,
+    (is_ordered, made): (bool, Made),
+) -> Result<Answered, ApiError>
+where
+    B: Deref<Target = [u8]> + Send + Sync + 'static,
+{
+    let looks_again = asked.app.node().is_clustered();
+    let workers = (asked.app.workers.clone(), errand);
+    let first = Arc::clone(&asked);
+    let first = move || first.answer(!looks_again);
+    let answered = work(permit, workers.clone(), (is_ordered, made.clone()), first).await;
+    if !looks_again || !matches!(&answered, Err(error) if error.is_missing()) {
+        return answered;
+    }
+    // Whether it passes or not: the first attempt was kept nowhere.
+    read_barriers::pass(&asked.app).await;
+    let again = move || asked.answer(true);
+    work(permit, workers, (is_ordered, made), again).await
 }
 
 /// Carries out a request, turn by turn. Others have a worker between two turns. The answer is made
@@ -581,25 +650,56 @@ fn takes(headers: &HeaderMap, kinds: &[&str]) -> bool {
     accept.split(',').any(takes)
 }
 
-/// Has a password checked. Whoever hangs up meanwhile does not wait any more: the check is then not
-/// run.
+/// Lets a user in whose password is right. In a cluster another node may have been told of the user,
+/// or of a new password, a moment ago: one who is unknown is checked behind a read barrier, and one
+/// who was refused is checked once more if that has brought another password. So a stranger waits
+/// for a barrier in either case, and cannot tell the one from the other by the time.
 async fn log_in(
     app: &Arc<App>,
     user: String,
     password: String,
     peer: IpAddr,
 ) -> Result<Who, ApiError> {
-    let (user, answered) = {
-        let app = Arc::clone(app);
-        blocking(move || {
-            let answered = app.check_login(&user, &password, peer);
-            Ok((user, answered))
-        })
-        .await?
+    let claim = Arc::new((user, password));
+    if !app.node().is_clustered() {
+        return check_login(app, &claim, peer).await;
+    }
+    let known = record_of(app, &claim).await?;
+    if known.is_none() {
+        read_barriers::pass(app).await;
+        return check_login(app, &claim, peer).await;
+    }
+    let checked = check_login(app, &claim, peer).await;
+    let is_refused = matches!(checked, Err(ApiError::LoginFailed));
+    if is_refused && read_barriers::pass(app).await && record_of(app, &claim).await? != known {
+        return check_login(app, &claim, peer).await;
+    }
+    checked
+}
+
+/// What this node knows of the user who somebody says to be.
+async fn record_of(
+    app: &Arc<App>,
+    claim: &Arc<(String, String)>,
+) -> Result<Option<User>, ApiError> {
+    let (app, claim) = (Arc::clone(app), Arc::clone(claim));
+    blocking(move || Ok(app.node().user(&claim.0))).await
+}
+
+/// Has a password checked. Whoever hangs up meanwhile does not wait any more: the check is then not
+/// run.
+async fn check_login(
+    app: &Arc<App>,
+    claim: &Arc<(String, String)>,
+    peer: IpAddr,
+) -> Result<Who, ApiError> {
+    let answered = {
+        let (app, claim) = (Arc::clone(app), Arc::clone(claim));
+        blocking(move || Ok(app.check_login(&claim.0, &claim.1, peer))).await?
     };
     let verdict = answered.await.ok();
-    let app = Arc::clone(app);
-    blocking(move || app.logged_in(&user, verdict)).await
+    let (app, claim) = (Arc::clone(app), Arc::clone(claim));
+    blocking(move || app.logged_in(&claim.0, verdict)).await
 }
 
 /// Lets who failed to log in wait for the answer, so that passwords cannot be tried out quickly.

@@ -12,9 +12,12 @@ use leveret_types::limits::{
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+/// The thread that waits for read barriers.
+const BARRIER_THREADS: usize = 1;
+
 /// Threads that may be needed at once.
 pub(crate) const THREADS_MAX: usize =
-    HTTP_WORKERS_MAX + HTTP_CHANGES_MAX + METRICS_SCRAPES_MAX + LIVE_WORKERS_MAX;
+    HTTP_WORKERS_MAX + HTTP_CHANGES_MAX + METRICS_SCRAPES_MAX + LIVE_WORKERS_MAX + BARRIER_THREADS;
 
 /// What a request wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

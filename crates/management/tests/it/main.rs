@@ -29,6 +29,7 @@ mod parts;
 mod queue_search;
 mod quorum;
 mod rate_limit;
+mod read_barriers;
 mod samples;
 mod scrapes;
 mod streams;

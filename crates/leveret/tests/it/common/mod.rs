@@ -3,6 +3,7 @@
 #[path = "../../../../management/tests/fake/certificate.rs"]
 mod certificate;
 
+use base64::Engine as _;
 use certificate::Certificate;
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
@@ -128,11 +129,21 @@ impl Node {
     /// Asks the HTTP API by the socket file; the answer, head and body.
     pub fn http(&self, method: &str, path: &str, body: &str) -> String {
         let token = fs::read_to_string(self.data.join("cli.token")).expect("the token");
+        self.http_by(&format!("Bearer {}", token.trim()), method, path, body)
+    }
+
+    /// The same as a user.
+    pub fn http_as(&self, user: &str, password: &str, path: &str) -> String {
+        let engine = base64::engine::general_purpose::STANDARD;
+        let claim = engine.encode(format!("{user}:{password}"));
+        self.http_by(&format!("Basic {claim}"), "GET", path, "")
+    }
+
+    fn http_by(&self, authorization: &str, method: &str, path: &str, body: &str) -> String {
         let mut socket = UnixStream::connect(self.data.join("control.sock")).expect("the socket");
         let request = format!(
-            "{method} {path} HTTP/1.1\r\nHost: node\r\nAuthorization: Bearer {}\r\n\
+            "{method} {path} HTTP/1.1\r\nHost: node\r\nAuthorization: {authorization}\r\n\
              Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
-            token.trim(),
             body.len()
         );
         socket.write_all(request.as_bytes()).expect("it is sent");
