@@ -420,11 +420,17 @@ pub const HTTP_CONNECTIONS_MAX: usize = 1_024;
 pub const HTTP_WORKERS_MAX: usize = 8;
 /// Such threads for requests of one address at once: the others are left to others.
 pub const HTTP_WORKERS_OF_ADDRESS_MAX: usize = 6;
+/// Such threads for requests of one user from one address at once: the others are left to other
+/// users there, for a proxy has one address for all of its clients.
+pub const HTTP_WORKERS_OF_USER_MAX: usize = 4;
 /// Threads that carry out requests over HTTP that change something, and may wait for a disk, a
 /// queue's leader or the cluster.
 pub const HTTP_CHANGES_MAX: usize = 32;
 /// Such threads for requests of one address at once: the others are left to others.
 pub const HTTP_CHANGES_OF_ADDRESS_MAX: usize = 24;
+/// Such threads for requests of one user from one address at once: the others are left to other
+/// users there.
+pub const HTTP_CHANGES_OF_USER_MAX: usize = 16;
 /// Rows of a list that are made at once at most, however short they are: between two pieces of an
 /// answer a worker does what others have asked.
 pub const HTTP_PIECE_ROWS: usize = 128;
@@ -523,8 +529,8 @@ pub const QUEUE_SEARCH_MS_MAX: u64 = 2_000;
 pub const QUEUE_SEARCHES_MAX: usize = 4;
 /// Of these, one user's.
 pub const QUEUE_SEARCHES_OF_USER_MAX: usize = 2;
-/// Bytes of bodies after which one look at messages of a queue ends; the last of them may exceed
-/// it.
+/// Bytes of messages, as they are written for whoever looks, after which one look at messages of a
+/// queue ends; the last of them may exceed it.
 pub const QUEUE_LOOK_BYTES: usize = 4 * 1024 * 1024;
 /// Delayed messages that a node looks at for one list of those of an exchange or a queue, before it
 /// says where to go on.
@@ -722,8 +728,8 @@ pub const REPORT_MS_MAX: u64 = 3_000;
 pub const LEADERS_MOVED_AT_ONCE: usize = 32;
 /// Queues whose members one node has changed in one step, so that others are not held up.
 pub const QUEUES_RECONCILED_AT_ONCE: usize = 32;
-/// Connections of a node that wait at once to know whether the cluster has a name that the node
-/// does not know; others are told that there is none.
+/// Connections of a node, and requests over HTTP, that wait at once to know whether the cluster has
+/// a name that the node does not know: so many of each. Others are told that there is none.
 pub const READ_BARRIERS_MAX: usize = 1_024;
 /// Milliseconds that a connection waits for that.
 pub const READ_BARRIER_MS_MAX: u64 = 1_000;
@@ -1004,7 +1010,8 @@ pub const STREAM_RETENTION_ALARM_BYTES: u64 = 1 << 30;
 pub const STREAM_GROUP_RATE_MS: u64 = 10_000;
 /// Messages that one look into a stream shows at most.
 pub const STREAM_BROWSE_MESSAGES_MAX: usize = 1_000;
-/// Bytes of messages after which one look into a stream ends; the last of them may exceed it.
+/// Bytes of messages, as they are written for whoever looks, after which one look into a stream
+/// ends; the last of them may exceed it.
 pub const STREAM_BROWSE_BYTES: usize = 4 * 1024 * 1024;
 /// Bytes of chunks that one look into a stream reads for what it shows, after which it ends though
 /// fewer messages matched; the last chunk may exceed it.
@@ -1045,8 +1052,10 @@ pub const TRACED_MESSAGES_MAX: usize = 1_024;
 const _: () = assert!(FRAME_BYTES_MAX >= FRAME_BYTES_PREAUTH_MAX);
 const _: () = assert!(FRAME_BYTES_PREAUTH_MAX >= FRAME_BYTES_MIN);
 const _: () = assert!(HTTP_WORKERS_OF_ADDRESS_MAX < HTTP_WORKERS_MAX);
+const _: () = assert!(HTTP_WORKERS_OF_USER_MAX < HTTP_WORKERS_OF_ADDRESS_MAX);
 const _: () = assert!(LIVE_WORKERS_OF_USER_MAX < LIVE_WORKERS_MAX);
 const _: () = assert!(HTTP_CHANGES_OF_ADDRESS_MAX < HTTP_CHANGES_MAX);
+const _: () = assert!(HTTP_CHANGES_OF_USER_MAX < HTTP_CHANGES_OF_ADDRESS_MAX);
 const _: () = assert!(LIVE_STREAMS_MAX < HTTP_CONNECTIONS_MAX);
 const _: () = assert!(LIVE_ANSWER_BYTES_MAX < LIVE_HELD_BYTES_MAX);
 const _: () = assert!(HTTP_BODIES_BYTES_MAX >= HTTP_DEFINITIONS_BYTES_MAX);

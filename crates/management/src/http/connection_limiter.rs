@@ -9,12 +9,12 @@ use crate::http::workers::{Errand, Place, Workers};
 use leveret_auth::network_of;
 use leveret_types::limits::{
     HTTP_CONNECTIONS_MAX, HTTP_HELD_BYTES_MAX, HTTP_UNREAD_GRACE_MS, HTTP_WORKERS_MAX,
-    HTTP_WORKERS_OF_ADDRESS_MAX,
+    HTTP_WORKERS_OF_ADDRESS_MAX, HTTP_WORKERS_OF_USER_MAX,
 };
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
@@ -37,20 +37,79 @@ struct Taken {
     held_bytes: usize,
 }
 
-/// What a network may have at once, all of its connections together.
-#[derive(Clone, Debug)]
-struct Share {
+/// Places for what is carried out at once.
+#[derive(Debug)]
+struct Places {
     workers: Workers,
     /// Lists that are put in order, whether a worker works for them or is awaited.
     orders: Arc<Semaphore>,
 }
 
-impl Share {
-    fn new() -> Self {
+impl Places {
+    fn of_network() -> Self {
         Self {
             workers: Workers::of_network(),
             orders: Arc::new(Semaphore::new(HTTP_WORKERS_OF_ADDRESS_MAX)),
         }
+    }
+
+    fn of_user() -> Self {
+        Self {
+            workers: Workers::of_user(),
+            orders: Arc::new(Semaphore::new(HTTP_WORKERS_OF_USER_MAX)),
+        }
+    }
+}
+
+/// What a network may have at once, all of its connections together, and each of its users.
+#[derive(Clone, Debug)]
+struct Share {
+    of_network: Arc<Places>,
+    /// By the names of users whose requests are carried out. An ordered map: there may be very many
+    /// names, and collisions could be made.
+    users: Arc<Mutex<BTreeMap<String, Weak<Places>>>>,
+}
+
+impl Share {
+    fn new() -> Self {
+        Self {
+            of_network: Arc::new(Places::of_network()),
+            users: Arc::default(),
+        }
+    }
+
+    fn of_user(&self, user: &str) -> UserShare {
+        // Each change is whole before anything can panic.
+        let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
+        users.retain(|_, places| places.strong_count() > 0);
+        let known = users.get(user).and_then(Weak::upgrade);
+        let of_user = known.unwrap_or_else(|| {
+            let places = Arc::new(Places::of_user());
+            users.insert(user.to_owned(), Arc::downgrade(&places));
+            places
+        });
+        UserShare {
+            of_network: Arc::clone(&self.of_network),
+            of_user,
+        }
+    }
+}
+
+/// What a user may have at once of what a network may have, until this is dropped by all of its
+/// requests. Who waits for a place of a user's own takes none of the network's meanwhile: so other
+/// users behind the same address, as that of a proxy, do not wait for all that one has asked for.
+#[derive(Debug)]
+pub(crate) struct UserShare {
+    of_network: Arc<Places>,
+    of_user: Arc<Places>,
+}
+
+impl UserShare {
+    /// Waits until the user, and the address, may have one more worker for this, and has it until
+    /// what is answered is dropped. So some workers are left to others, however much one asks for.
+    pub(crate) async fn worker(&self, errand: Errand) -> (Place, Place) {
+        let of_user = self.of_user.workers.place(errand).await;
+        (of_user, self.of_network.workers.place(errand).await)
     }
 }
 
@@ -206,25 +265,27 @@ pub(crate) struct ConnectionPermit {
 /// A list that is put in order, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct OrderPermit {
+    _of_user: Option<OwnedSemaphorePermit>,
     _of_network: Option<OwnedSemaphorePermit>,
     _of_port: Option<OwnedSemaphorePermit>,
 }
 
 impl ConnectionPermit {
-    /// Waits until the peer's address may have one more worker for this, and has it until what is
-    /// answered is dropped. So some workers are left to others, however much one address asks for.
-    pub(crate) async fn worker(&self, errand: Errand) -> Place {
-        self.share.workers.place(errand).await
+    /// What a user may have at once of what the peer's address may have.
+    pub(crate) fn share_of(&self, user: &str) -> UserShare {
+        self.share.of_user(user)
     }
 
-    /// Waits until one more list may be put in order for the peer's address, and at the port. It
-    /// has no worker between two turns of that, and what is known of its things is held: as many
-    /// are begun at once as there are workers.
-    pub(crate) async fn order(&self) -> OrderPermit {
-        // Neither is ever closed.
-        let of_network = Arc::clone(&self.share.orders).acquire_owned().await;
+    /// Waits until one more list may be put in order for a user, for the peer's address, and at the
+    /// port. It has no worker between two turns of that, and what is known of its things is held:
+    /// as many are begun at once as there are workers.
+    pub(crate) async fn order(&self, share: &UserShare) -> OrderPermit {
+        // None is ever closed.
+        let of_user = Arc::clone(&share.of_user.orders).acquire_owned().await;
+        let of_network = Arc::clone(&share.of_network.orders).acquire_owned().await;
         let of_port = Arc::clone(&self.limiter.orders).acquire_owned().await;
         OrderPermit {
+            _of_user: of_user.ok(),
             _of_network: of_network.ok(),
             _of_port: of_port.ok(),
         }
@@ -317,53 +378,72 @@ mod tests {
         client.1.try_recv() == Err(TryRecvError::Empty)
     }
 
+    /// What is ready at once.
+    fn now<T>(future: impl Future<Output = T>) -> Option<T> {
+        match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(ready) => Some(ready),
+            Poll::Pending => None,
+        }
+    }
+
     #[test]
-    fn an_address_has_its_workers_and_not_one_more_and_others_have_theirs() {
+    fn an_address_and_a_user_of_it_have_their_workers_and_not_one_more() {
         let limiter = ConnectionLimiter::with_bounds(10, 10);
         let permit = |from: &str| limiter.admit(address(from)).0;
-        let worker = |permit: &ConnectionPermit| {
-            let place = pin!(permit.worker(Errand::Look));
-            match place.poll(&mut Context::from_waker(Waker::noop())) {
-                Poll::Ready(place) => place,
-                Poll::Pending => None,
-            }
-        };
         let (first, second, other) = (permit("10.0.0.1"), permit("10.0.0.1"), permit("10.0.0.2"));
+        let worker = |permit: &ConnectionPermit, user: &str| {
+            let share = permit.share_of(user);
+            now(share.worker(Errand::Look)).map(|place| (share, place))
+        };
         let mut taken = Vec::new();
-        for _ in 0..HTTP_WORKERS_OF_ADDRESS_MAX {
-            taken.push(worker(&first).expect("there are so many"));
+        for _ in 0..HTTP_WORKERS_OF_USER_MAX {
+            taken.push(worker(&first, "a").expect("there are so many"));
         }
-        assert!(
-            worker(&second).is_none(),
-            "all connections of an address share"
-        );
-        assert!(worker(&other).is_some());
-        taken.pop();
-        assert!(worker(&second).is_some());
+        assert!(worker(&second, "a").is_none(), "all of a user's share");
+        assert!(worker(&other, "a").is_some(), "that user elsewhere");
+        for _ in HTTP_WORKERS_OF_USER_MAX..HTTP_WORKERS_OF_ADDRESS_MAX {
+            taken.push(worker(&second, "b").expect("others have the rest"));
+        }
+        assert!(worker(&second, "c").is_none(), "all of an address share");
+        assert!(worker(&other, "c").is_some());
+        taken.remove(0);
+        assert!(worker(&second, "c").is_some());
+        assert!(worker(&second, "a").is_some());
+    }
+
+    #[test]
+    fn a_user_of_whom_nothing_is_carried_out_is_not_remembered() {
+        let limiter = ConnectionLimiter::with_bounds(10, 10);
+        let permit = limiter.admit(address("10.0.0.1")).0;
+        for number in 0..100 {
+            drop(permit.share_of(&number.to_string()));
+        }
+        let _share = permit.share_of("last");
+        assert_eq!(permit.share.users.lock().expect("users").len(), 1);
     }
 
     #[test]
     fn as_many_lists_are_put_in_order_at_once_as_there_are_workers() {
-        fn begin(permit: &ConnectionPermit) -> Option<OrderPermit> {
-            let begun = std::pin::pin!(permit.order());
-            match begun.poll(&mut Context::from_waker(Waker::noop())) {
-                Poll::Ready(permit) => Some(permit),
-                Poll::Pending => None,
-            }
-        }
         let limiter = ConnectionLimiter::with_bounds(10, 10);
         let permit = |from: &str| limiter.admit(address(from)).0;
         let (first, second, other) = (permit("10.0.0.1"), permit("10.0.0.1"), permit("10.0.0.2"));
-        let of_first = (0..HTTP_WORKERS_OF_ADDRESS_MAX).map(|_| begin(&first));
-        let mut begun: Vec<_> = of_first.collect();
+        let begin = |permit: &ConnectionPermit, user: &str| {
+            let share = permit.share_of(user);
+            now(permit.order(&share)).map(|order| (share, order))
+        };
+        let of_user = (0..HTTP_WORKERS_OF_USER_MAX).map(|_| begin(&first, "a"));
+        let mut begun: Vec<_> = of_user.collect();
+        assert!(begin(&second, "a").is_none(), "all of a user's share");
+        let left = HTTP_WORKERS_OF_ADDRESS_MAX - HTTP_WORKERS_OF_USER_MAX;
+        begun.extend((0..left).map(|_| begin(&first, "b")));
         assert!(begun.iter().all(Option::is_some));
-        assert!(begin(&second).is_none(), "all of an address share");
+        assert!(begin(&second, "c").is_none(), "all of an address share");
         let left = HTTP_WORKERS_MAX - HTTP_WORKERS_OF_ADDRESS_MAX;
-        begun.extend((0..left).map(|_| begin(&other)));
+        begun.extend((0..left).map(|_| begin(&other, "a")));
         assert!(begun.iter().all(Option::is_some));
-        assert!(begin(&other).is_none(), "all of a port share");
+        assert!(begin(&other, "b").is_none(), "all of a port share");
         begun.clear();
-        assert!(begin(&second).is_some());
+        assert!(begin(&second, "a").is_some());
     }
 
     #[test]

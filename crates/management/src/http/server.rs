@@ -10,7 +10,7 @@ use crate::cluster_lists::Order;
 use crate::directory::User;
 use crate::http::browser::Sender;
 use crate::http::chunked_body::{Content, Pieces};
-use crate::http::connection_limiter::{ConnectionLimiter, ConnectionPermit};
+use crate::http::connection_limiter::{ConnectionLimiter, ConnectionPermit, UserShare};
 use crate::http::handshakes::HandshakeThreads;
 use crate::http::input::Query;
 use crate::http::listeners::{
@@ -569,51 +569,57 @@ where
 {
     let looks_again = asked.app.node().is_clustered();
     let workers = (asked.app.workers.clone(), errand);
+    let whole = Arc::clone(&asked);
+    let who = (permit, whole.who.name());
     let first = Arc::clone(&asked);
     let first = move || first.answer(!looks_again);
-    let answered = work(permit, workers.clone(), (is_ordered, made.clone()), first).await;
+    let answered = work(who, workers.clone(), (is_ordered, made.clone()), first).await;
     if !looks_again || !matches!(&answered, Err(error) if error.is_missing()) {
         return answered;
     }
     // Whether it passes or not: the first attempt was kept nowhere.
     read_barriers::pass(&asked.app).await;
     let again = move || asked.answer(true);
-    work(permit, workers, (is_ordered, made), again).await
+    work(who, workers, (is_ordered, made), again).await
 }
 
 /// Carries out a request, turn by turn. Others have a worker between two turns. The answer is made
 /// in the last one: what was found does not wait for another, in nobody's count.
 async fn work(
-    permit: &ConnectionPermit,
+    (permit, user): (&ConnectionPermit, &str),
     (workers, errand): (Workers, Errand),
     (is_ordered, made): (bool, Made),
     first: impl FnOnce() -> Result<Reply, ApiError> + Send + 'static,
 ) -> Result<Answered, ApiError> {
+    let share = permit.share_of(user);
     let _order = match is_ordered {
-        true => Some(permit.order().await),
+        true => Some(permit.order(&share).await),
         false => None,
     };
-    let place = worker(&workers, permit, errand).await;
+    let place = worker(&workers, &share, errand).await;
     let mut turned = turn(place, made.clone(), first).await?;
     loop {
         let rest = match turned {
             Turned::Unfinished(rest) => rest,
             Turned::Answered(answered) => return Ok(answered),
         };
-        let place = worker(&workers, permit, errand).await;
+        let place = worker(&workers, &share, errand).await;
         turned = turn(place, made.clone(), move || rest.go_on()).await?;
     }
 }
 
-/// Waits for a worker, of those that the peer's address may have and of all.
-async fn worker(workers: &Workers, permit: &ConnectionPermit, errand: Errand) -> (Place, Place) {
-    let of_network = permit.worker(errand).await;
-    (of_network, workers.place(errand).await)
+/// A worker, of those that a user and the address may have, and of all.
+type Worker = ((Place, Place), Place);
+
+/// Waits for a worker.
+async fn worker(workers: &Workers, share: &UserShare, errand: Errand) -> Worker {
+    let of_share = share.worker(errand).await;
+    (of_share, workers.place(errand).await)
 }
 
 /// Works as long as it has this worker.
 async fn turn(
-    worker: (Place, Place),
+    worker: Worker,
     made: Made,
     work: impl FnOnce() -> Result<Reply, ApiError> + Send + 'static,
 ) -> Result<Turned, ApiError> {

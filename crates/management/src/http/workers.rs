@@ -1,4 +1,5 @@
-//! How many requests are carried out at once, at all ports together and for one network.
+//! How many requests are carried out at once: at all ports together, for one network, and for one
+//! user of that.
 //!
 //! Requests that only look have threads of their own. One that changes something may wait for a
 //! disk, a queue's leader or a majority of the cluster, for as long as there is none: such requests
@@ -6,8 +7,8 @@
 
 use hyper::Method;
 use leveret_types::limits::{
-    HTTP_CHANGES_MAX, HTTP_CHANGES_OF_ADDRESS_MAX, HTTP_WORKERS_MAX, HTTP_WORKERS_OF_ADDRESS_MAX,
-    LIVE_WORKERS_MAX, METRICS_SCRAPES_MAX,
+    HTTP_CHANGES_MAX, HTTP_CHANGES_OF_ADDRESS_MAX, HTTP_CHANGES_OF_USER_MAX, HTTP_WORKERS_MAX,
+    HTTP_WORKERS_OF_ADDRESS_MAX, HTTP_WORKERS_OF_USER_MAX, LIVE_WORKERS_MAX, METRICS_SCRAPES_MAX,
 };
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -59,6 +60,11 @@ impl Workers {
         Self::new(HTTP_WORKERS_OF_ADDRESS_MAX, HTTP_CHANGES_OF_ADDRESS_MAX)
     }
 
+    /// Those that one user may have of a network's.
+    pub(crate) fn of_user() -> Self {
+        Self::new(HTTP_WORKERS_OF_USER_MAX, HTTP_CHANGES_OF_USER_MAX)
+    }
+
     fn new(looks: usize, changes: usize) -> Self {
         Self {
             looks: Arc::new(Semaphore::new(looks)),
@@ -99,6 +105,11 @@ mod tests {
                 Workers::of_network(),
                 HTTP_WORKERS_OF_ADDRESS_MAX,
                 HTTP_CHANGES_OF_ADDRESS_MAX,
+            ),
+            (
+                Workers::of_user(),
+                HTTP_WORKERS_OF_USER_MAX,
+                HTTP_CHANGES_OF_USER_MAX,
             ),
         ] {
             let mut taken = Vec::new();

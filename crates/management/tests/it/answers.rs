@@ -4,7 +4,8 @@ use crate::client::{Answer, basic, exchange};
 use crate::fake::Fake;
 use leveret_management::{App, Endpoint, Server, Service};
 use leveret_types::limits::{
-    HTTP_CHANGES_OF_ADDRESS_MAX, HTTP_WORKERS_MAX, HTTP_WORKERS_OF_ADDRESS_MAX,
+    HTTP_CHANGES_OF_USER_MAX, HTTP_WORKERS_MAX, HTTP_WORKERS_OF_ADDRESS_MAX,
+    HTTP_WORKERS_OF_USER_MAX,
 };
 use serde_json::Value;
 use std::io::Write;
@@ -284,8 +285,8 @@ fn whoever_asks_for_little_has_a_turn_while_lists_of_the_same_address_are_put_in
     let gate = &api.node.gate;
     gate.shut();
     let list = |_| api.ask(Service::Api, "/api/queues?sort=durable&page=1");
-    let lists: Vec<TcpStream> = (0..HTTP_WORKERS_OF_ADDRESS_MAX).map(list).collect();
-    gate.await_waiting(HTTP_WORKERS_OF_ADDRESS_MAX);
+    let lists: Vec<TcpStream> = (0..HTTP_WORKERS_OF_USER_MAX).map(list).collect();
+    gate.await_waiting(HTTP_WORKERS_OF_USER_MAX);
     let other = api.ask(Service::Api, "/api/whoami");
     let look = Some(Duration::from_millis(20));
     other.set_read_timeout(look).expect("a timeout");
@@ -301,20 +302,45 @@ fn whoever_asks_for_little_has_a_turn_while_lists_of_the_same_address_are_put_in
 }
 
 #[test]
+fn who_asks_for_much_keeps_no_other_user_of_the_same_address_waiting() {
+    for path in ["/api/queues", "/api/queues?sort=durable"] {
+        let api = start(MANY);
+        let (gate, change_gate) = (&api.node.gate, &api.node.change_gate);
+        gate.shut();
+        change_gate.shut();
+        let ask = |_| api.ask(Service::Api, path);
+        let asked: Vec<TcpStream> = (0..2 * HTTP_WORKERS_OF_ADDRESS_MAX).map(ask).collect();
+        gate.await_waiting(HTTP_WORKERS_OF_USER_MAX);
+        let change = |number| api.send(Service::Api, "PUT", &format!("/api/vhosts/v{number}"));
+        let changes: Vec<TcpStream> = (0..2 * HTTP_CHANGES_OF_USER_MAX).map(change).collect();
+        change_gate.await_waiting(HTTP_CHANGES_OF_USER_MAX);
+        let other = basic("monitoring", "monitoring");
+        let whoami = format!(
+            "GET /api/whoami HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: {other}\r\n\r\n"
+        );
+        let answer = exchange(api.address(Service::Api), whoami.as_bytes());
+        assert_eq!(answer.status, 200, "{path}: {answer:?}");
+        gate.open();
+        change_gate.open();
+        drop((asked, changes));
+    }
+}
+
+#[test]
 fn changes_that_wait_for_the_cluster_hold_up_nobody_who_looks() {
     let api = start(MANY);
     let gate = &api.node.change_gate;
     gate.shut();
     let change = |number| api.send(Service::Api, "PUT", &format!("/api/vhosts/v{number}"));
-    let mut changes: Vec<TcpStream> = (0..HTTP_CHANGES_OF_ADDRESS_MAX).map(change).collect();
-    gate.await_waiting(HTTP_CHANGES_OF_ADDRESS_MAX);
-    changes.push(change(HTTP_CHANGES_OF_ADDRESS_MAX));
+    let mut changes: Vec<TcpStream> = (0..HTTP_CHANGES_OF_USER_MAX).map(change).collect();
+    gate.await_waiting(HTTP_CHANGES_OF_USER_MAX);
+    changes.push(change(HTTP_CHANGES_OF_USER_MAX));
     for _ in 0..2 * HTTP_WORKERS_MAX {
         let overview: Value = api.get(Service::Api, "/api/overview").json();
         assert!(overview["node"].is_string());
     }
-    // One more of this address waits for its turn.
-    gate.await_waiting(HTTP_CHANGES_OF_ADDRESS_MAX);
+    // One more of this user waits for its turn.
+    gate.await_waiting(HTTP_CHANGES_OF_USER_MAX);
     gate.open();
     drop(changes);
 }
