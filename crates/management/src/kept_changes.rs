@@ -3,41 +3,60 @@
 
 use leveret_types::limits::CHANGES_MAX;
 use serde_json::Value;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
-/// What operators have changed through a node, newest last.
+/// What operators have changed through a node.
 #[derive(Debug, Default)]
-pub(crate) struct Changes(VecDeque<Value>);
+pub(crate) struct Changes {
+    /// Newest last.
+    changes: VecDeque<Value>,
+    /// How many each user has of them: to count them anew for each change takes longer than most
+    /// changes do.
+    of_users: BTreeMap<String, usize>,
+}
 
 impl Changes {
     /// Keeps one more. If there are as many as may be, the oldest of the user who has most gives
     /// way: who changes much hides what others do from nobody.
     pub(crate) fn note(&mut self, change: Value) {
-        if self.0.len() == CHANGES_MAX {
-            let place = self.busiest().and_then(|user| {
-                let mut changes = self.0.iter();
-                changes.position(|change| &change["user"] == user)
-            });
-            self.0.remove(place.unwrap_or_default());
+        if self.changes.len() == CHANGES_MAX {
+            self.make_room();
         }
-        self.0.push_back(change);
+        *self
+            .of_users
+            .entry(user_of(&change).to_owned())
+            .or_default() += 1;
+        self.changes.push_back(change);
     }
 
-    /// The user of most changes.
-    fn busiest(&self) -> Option<&Value> {
-        let mut counts: HashMap<Option<&str>, (usize, &Value)> = HashMap::new();
-        for change in &self.0 {
-            let user = &change["user"];
-            counts.entry(user.as_str()).or_insert((0, user)).0 += 1;
+    fn make_room(&mut self) {
+        let counts = self.of_users.iter();
+        let Some((busiest, _)) = counts.max_by_key(|(_, count)| **count) else {
+            return;
+        };
+        let mut changes = self.changes.iter();
+        let oldest = changes.position(|change| user_of(change) == busiest);
+        let Some(gone) = self.changes.remove(oldest.unwrap_or_default()) else {
+            return;
+        };
+        let user = user_of(&gone);
+        if let Some(count) = self.of_users.get_mut(user) {
+            *count -= 1;
+            if *count == 0 {
+                self.of_users.remove(user);
+            }
         }
-        let busiest = counts.into_values().max_by_key(|(count, _)| *count);
-        busiest.map(|(_, user)| user)
     }
 
     /// All that are kept.
     pub(crate) fn newest_first(&self) -> impl Iterator<Item = &Value> {
-        self.0.iter().rev()
+        self.changes.iter().rev()
     }
+}
+
+/// Whose change it is.
+fn user_of(change: &Value) -> &str {
+    change["user"].as_str().unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -77,5 +96,20 @@ mod tests {
         let last = 3 * CHANGES_MAX as u64;
         let newest: Vec<u64> = (last + 1 - CHANGES_MAX as u64..last).rev().collect();
         assert_eq!(of("busy"), newest);
+    }
+
+    #[test]
+    fn each_user_has_as_many_as_are_counted() {
+        let mut changes = Changes::default();
+        for number in 0..3 * CHANGES_MAX {
+            changes.note(json!({"user": (number % 7 * number % 5).to_string()}));
+        }
+        changes.note(Value::Null);
+        let mut counted: BTreeMap<String, usize> = BTreeMap::new();
+        for change in changes.newest_first() {
+            *counted.entry(user_of(change).to_owned()).or_default() += 1;
+        }
+        assert_eq!(changes.of_users, counted);
+        assert_eq!(counted.values().sum::<usize>(), CHANGES_MAX);
     }
 }
