@@ -71,6 +71,7 @@ pub mod timestamps;
 mod ui;
 mod unacked;
 mod user_queues;
+mod written;
 
 pub use api::Running;
 pub use app::{App, Node};

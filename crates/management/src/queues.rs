@@ -19,6 +19,7 @@ use crate::peers;
 use crate::question::Question;
 use crate::row_lists::Row as _;
 use crate::selection::PairSelection;
+use crate::written::{base64_bytes, fitting, fitting_base64};
 use base64::Engine;
 use leveret_types::limits::{HTTP_BODY_BYTES_MAX, HTTP_GET_MESSAGES_MAX};
 use leveret_types::{NodeId, QueueId};
@@ -32,7 +33,7 @@ use row::RowMaker;
 
 type Answer = Result<Reply, ApiError>;
 
-/// Bytes of payload that one answer carries.
+/// Bytes of messages, as they are written, that one answer carries.
 const GET_BYTES_MAX: usize = HTTP_BODY_BYTES_MAX;
 
 /// `GET /api/queues`
@@ -336,16 +337,20 @@ pub(crate) fn message_json(got: &Got, truncate: usize, left: &mut usize) -> Valu
 }
 
 fn got_json(got: &Got, is_base64: bool, truncate: usize, left: &mut usize) -> Value {
-    let shown = &got.payload[..got.payload.len().min(truncate).min(*left)];
-    *left -= shown.len();
+    let shown = &got.payload[..got.payload.len().min(truncate)];
     let text = std::str::from_utf8(shown).ok().filter(|_| !is_base64);
-    let (encoding, payload) = match text {
-        Some(text) => ("string", text.to_owned()),
+    let (encoding, payload, written) = match text {
+        Some(text) => {
+            let (text, written) = fitting(text, *left);
+            ("string", text.to_owned(), written)
+        }
         None => {
+            let shown = &shown[..shown.len().min(fitting_base64(*left))];
             let engine = base64::engine::general_purpose::STANDARD;
-            ("base64", engine.encode(shown))
+            ("base64", engine.encode(shown), base64_bytes(shown.len()))
         }
     };
+    *left -= written;
     json!({
         "exchange": got.exchange,
         "routing_key": got.routing_key,
@@ -403,4 +408,62 @@ pub fn publish(call: &Call<'_>) -> Answer {
 #[must_use]
 pub fn exchange_name(param: &str) -> &str {
     if param == "amq.default" { "" } else { param }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use leveret_types::{FieldTable, FieldValue};
+
+    /// A message with this body; its names and properties are hard to write too.
+    fn message(payload: &[u8]) -> Got {
+        let headers = FieldTable::from([("h", FieldValue::text(&"\u{2}".repeat(100)))]);
+        Got {
+            exchange: "\u{1}".repeat(100),
+            routing_key: "\"".repeat(100),
+            redelivered: false,
+            remaining: 0,
+            properties: FieldTable::from([("headers", FieldValue::Table(headers))]),
+            payload: payload.to_vec(),
+            body_bytes: payload.len(),
+        }
+    }
+
+    #[test]
+    fn a_message_counts_as_what_is_written_of_it() {
+        // The names of fields and what stands between them.
+        const AROUND: usize = 250;
+        for payload in [&[b'a'; 5_000][..], &[1; 5_000], &[0xFF; 5_000], b""] {
+            let got = message(payload);
+            let mut left = usize::MAX;
+            let written = got_json(&got, false, usize::MAX, &mut left).to_string();
+            let counted = got.shown_bytes();
+            assert!(counted <= written.len(), "{counted} of {}", written.len());
+            assert!(
+                written.len() <= counted + AROUND,
+                "{counted} of {}",
+                written.len()
+            );
+        }
+    }
+
+    #[test]
+    fn of_a_body_is_written_what_there_is_room_for() {
+        for (payload, shown) in [
+            (&[b'a'; 500][..], 100),
+            (&[1; 500], 16),
+            // In base64.
+            (&[0xFF; 500], 75),
+        ] {
+            let mut left = 100;
+            let row = got_json(&message(payload), false, usize::MAX, &mut left);
+            let text = row["payload"].to_string();
+            assert_eq!(left, 100 - (text.len() - 2), "{text}");
+            let bytes = match row["payload_encoding"] == "base64" {
+                true => (text.len() - 2) / 4 * 3,
+                false => row["payload"].as_str().map_or(0, str::len),
+            };
+            assert_eq!(bytes, shown, "{text}");
+        }
+    }
 }

@@ -96,11 +96,6 @@ pub fn nothing() -> Message {
     Message::from_parts(parts, MessageSummary::default())
 }
 
-/// Bytes that it holds, about.
-pub fn bytes_of(got: &Got) -> usize {
-    got.payload.len() + got.properties.weight() + got.exchange.len() + got.routing_key.len()
-}
-
 /// Properties by RabbitMQ's names.
 struct Given<'a>(&'a FieldTable);
 

@@ -1,5 +1,7 @@
 //! Messages as operators see them.
 
+use crate::http::input::json_of;
+use crate::written::{base64_bytes, written_bytes};
 use leveret_types::FieldTable;
 
 /// A message that was got.
@@ -19,6 +21,20 @@ pub struct Got {
     pub payload: Vec<u8>,
     /// Bytes of the whole body.
     pub body_bytes: usize,
+}
+
+impl Got {
+    /// Bytes that it takes, about, where it is shown: a text of control characters takes six times
+    /// its own.
+    #[must_use]
+    pub fn shown_bytes(&self) -> usize {
+        let payload = match std::str::from_utf8(&self.payload) {
+            Ok(text) => written_bytes(text),
+            Err(_) => base64_bytes(self.payload.len()),
+        };
+        let names = written_bytes(&self.exchange) + written_bytes(&self.routing_key);
+        payload + names + json_of(&self.properties).to_string().len()
+    }
 }
 
 /// A message that was looked at.

@@ -10,6 +10,7 @@ use crate::peers;
 use crate::question::Question;
 use crate::streams::stream;
 use crate::timestamps::{MOMENTS, moment_ms};
+use crate::written::{fitting, written_bytes};
 use leveret_types::limits::{
     STREAM_BROWSE_BYTES, STREAM_BROWSE_MESSAGES_MAX, STREAM_FILTER_VALUES_MAX,
 };
@@ -124,7 +125,7 @@ fn message_json(message: &StreamMessage, left: &mut usize) -> Value {
     let rest = match &message.content {
         Ok(got) => {
             let (encoding, payload) = payload(&got.payload, *left);
-            *left -= payload.len();
+            *left -= written_bytes(&payload);
             json!({
                 "exchange": got.exchange,
                 "routing_key": got.routing_key,
@@ -143,12 +144,9 @@ fn message_json(message: &StreamMessage, left: &mut usize) -> Value {
 /// A body as it is shown, in so many bytes at most: how, and what of it.
 fn payload(body: &[u8], left: usize) -> (&'static str, String) {
     match std::str::from_utf8(body) {
-        Ok(text) => match laid_out(text).filter(|laid| laid.len() <= left) {
+        Ok(text) => match laid_out(text).filter(|laid| written_bytes(laid) <= left) {
             Some(laid) => ("json", laid),
-            None => {
-                let end = text.floor_char_boundary(left.min(text.len()));
-                ("string", text[..end].to_owned())
-            }
+            None => ("string", fitting(text, left).0.to_owned()),
         },
         Err(_) => {
             let shown = &body[..body.len().min(left / 2)];
@@ -191,7 +189,9 @@ mod tests {
 
     #[test]
     fn no_more_of_a_body_is_shown_than_there_is_room_for() {
-        assert_eq!(payload(b"{\"a\":1}", 7), ("string", "{\"a\":1}".to_owned()));
+        assert_eq!(payload(b"{\"a\":1}", 9), ("string", "{\"a\":1}".to_owned()));
+        assert_eq!(payload(b"{\"a\":1}", 7), ("string", "{\"a\":".to_owned()));
+        assert_eq!(payload(b"\x01\x01", 11), ("string", "\u{1}".to_owned()));
         assert_eq!(payload("a\u{fc}".as_bytes(), 2), ("string", "a".to_owned()));
         assert_eq!(payload(b"\xff\xff", 3), ("hex", "ff".to_owned()));
         assert_eq!(payload(b"text", 0), ("string", String::new()));

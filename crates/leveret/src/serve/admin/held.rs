@@ -84,7 +84,7 @@ impl Admin {
                 None if !found.is_empty() => break,
                 None => return Err(refused(format!("a message of '{queue}' cannot be read"))),
             };
-            bytes += message.as_ref().map_or(0, |one| one.message.payload.len());
+            bytes += message.as_ref().map_or(0, |one| one.message.shown_bytes());
             let position = held.position;
             found.push(HeldMessage {
                 at: HeldAt(held.consumer.0, position.priority_log, position.index),

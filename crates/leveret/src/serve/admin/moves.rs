@@ -132,11 +132,12 @@ impl Admin {
         for before in (before..).take(count) {
             match self.ask(id, Question::Peek(before)) {
                 QueueAnswer::Peeked(Fetched::Message(message)) => {
-                    bytes += message.body().len();
+                    let shown = messages::to_operator(&message, false, before);
+                    bytes += shown.shown_bytes();
                     found.push(LookedAt {
                         fingerprint: fingerprint(&message),
                         taken_ms: message.summary.published_ms,
-                        message: messages::to_operator(&message, false, before),
+                        message: shown,
                     });
                 }
                 QueueAnswer::Peeked(Fetched::Gone) => break,

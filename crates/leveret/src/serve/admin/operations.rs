@@ -257,7 +257,7 @@ impl Admin {
             };
             caller.trace_got(&delivery, &*self.broker);
             let shown = messages::shown(&delivery, left, get.shown);
-            bytes_left = bytes_left.saturating_sub(messages::bytes_of(&shown));
+            bytes_left = bytes_left.saturating_sub(shown.shown_bytes());
             got.push(shown);
             // Only what is shown of it is kept until all are settled.
             delivery.message = messages::nothing();

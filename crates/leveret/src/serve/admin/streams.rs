@@ -124,15 +124,16 @@ impl Admin {
         let (mut shown, mut bytes) = (Vec::new(), 0);
         let looked = self.look_at_stream(stream, name, browse, |seen| {
             let content = seen.content.map(|message| {
-                bytes += u64::from(message.size());
-                messages::to_operator(&message, false, 0)
+                let shown = messages::to_operator(&message, false, 0);
+                bytes += shown.shown_bytes();
+                shown
             });
             shown.push(StreamMessage {
                 offset: seen.offset,
                 timestamp_ms: seen.timestamp_ms,
                 content,
             });
-            match shown.len() < browse.count && bytes < STREAM_BROWSE_BYTES as u64 {
+            match shown.len() < browse.count && bytes < STREAM_BROWSE_BYTES {
                 true => ControlFlow::Continue(()),
                 false => ControlFlow::Break(()),
             }
