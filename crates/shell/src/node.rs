@@ -435,18 +435,17 @@ pub fn each_consuming(broker: &Broker, queue: QueueId, see: &mut dyn FnMut(Vec<C
     portions(broker, question, see);
 }
 
-/// The consumers of a connection that come after these, as many as its thread copies in one turn;
-/// its first ones where none are given. None where these are fewer than one turn's: all are known.
+/// The consumers of a connection that come after these, as many as its thread copies in one turn.
+/// Where these are fewer than that many, all are known, and nobody is asked.
 pub fn consumers_behind(
     broker: &Broker,
     connection: ConnectionId,
     known: &[ConsumerStatus],
 ) -> Vec<ConsumerStatus> {
-    let place = known.last().map(|last| (last.channel, last.id));
-    let was_cut = known.len().is_multiple_of(CONSUMERS_LISTED);
-    if !was_cut {
+    if known.len() < CONSUMERS_LISTED {
         return Vec::new();
     }
+    let place = known.last().map(|last| (last.channel, last.id));
     let told = some_connections(broker, &Which::Behind(connection, place));
     told.into_iter()
         .flat_map(|status| status.consumers)
