@@ -2,8 +2,8 @@
 //! moment earlier: it waits for that, for a while.
 //!
 //! The numbers of streams ascend, and a node hears of all of them in their order, wherever they
-//! are: one that is not here and not newer than what was heard of is elsewhere, or deleted, or could
-//! not begin, and nobody waits for it.
+//! are: one that is not here and not newer than what was heard of is elsewhere, or deleted, or
+//! could not begin, and nobody waits for it.
 
 use crate::StreamHost;
 use leveret_storage::Disk;
@@ -147,8 +147,8 @@ impl<D: Disk> StreamHost<D> {
     }
 }
 
-/// Whoever has looked the stream up found it in the catalogue: this node has not heard of it yet, or
-/// could not begin it, or it is deleted at this moment.
+/// Whoever has looked the stream up found it in the catalogue: this node has not heard of it yet,
+/// or could not begin it, or it is deleted at this moment.
 fn refuse(session: SessionId, command: &Command, out: &mut Events) {
     let refusal = Refusal::NotAvailable("this node does not run it".to_owned());
     let refused = command.refused(refusal);

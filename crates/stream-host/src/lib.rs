@@ -334,8 +334,8 @@ impl<D: Disk> StreamHost<D> {
         self.files.delete_stream(id)
     }
 
-    /// Takes a command. One for a stream that does not run here is refused, or waits until this node
-    /// has heard of the stream; those of the catalogue are not for a stream, and are ignored.
+    /// Takes a command. One for a stream that does not run here is refused, or waits until this
+    /// node has heard of the stream; those of the catalogue are not for a stream, and are ignored.
     pub fn handle(&mut self, now: Now, session: SessionId, command: Command, out: &mut Events) {
         if matches!(command, Command::Leave) {
             self.early.leave(session);

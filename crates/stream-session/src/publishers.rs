@@ -34,8 +34,8 @@ pub(crate) struct Publisher {
     pub(crate) published: u64,
     pub(crate) confirmed: u64,
     pub(crate) errored: u64,
-    /// What it published has met no leader that knows it: when its client is told that the stream is
-    /// lost, if nobody says so before.
+    /// What it published has met no leader that knows it: when its client is told that the stream
+    /// is lost, if nobody says so before.
     lost_at_ms: Option<u64>,
 }
 
@@ -312,9 +312,9 @@ impl Session {
     }
 
     /// Publishes were not taken. Where they have come to a node that does not lead the stream, or
-    /// knows nothing of their publisher, which was declared with another leader, the stream has lost
-    /// its leader, which the client is about to be told: they are left unanswered, as those behind
-    /// that news are.
+    /// knows nothing of their publisher, which was declared with another leader, the stream has
+    /// lost its leader, which the client is about to be told: they are left unanswered, as those
+    /// behind that news are.
     pub(crate) fn refused(&mut self, number: PublisherId, ids: &[u64], refusal: &Refusal) {
         let now_ms = self.now.monotonic_ms;
         match self.publishers.settled(number, ids.len()) {
@@ -339,8 +339,8 @@ impl Session {
             .min()
     }
 
-    /// Tells of streams that were lost some time ago: the node that led them may be cut off from the
-    /// one that does now, and not know.
+    /// Tells of streams that were lost some time ago: the node that led them may be cut off from
+    /// the one that does now, and not know.
     pub(crate) fn tell_untold_losses(&mut self, port: &mut impl Port) {
         let now_ms = self.now.monotonic_ms;
         let is_due = |publisher: &&Publisher| publisher.lost_at_ms.is_some_and(|at| at <= now_ms);

@@ -332,8 +332,8 @@ impl Command {
         }
     }
 
-    /// Whether it may wait, for a while, until its stream begins on the node that it has come to, or
-    /// is led there. A publish may not: its publisher has been told by then that it is declared.
+    /// Whether it may wait, for a while, until its stream begins on the node that it has come to,
+    /// or is led there. A publish may not: its publisher has been told by then that it is declared.
     #[must_use]
     pub const fn may_wait(&self) -> bool {
         matches!(

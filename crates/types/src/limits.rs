@@ -923,8 +923,8 @@ pub const STREAM_ELECTION_MS: u64 = 1_000;
 /// Those beyond attach when their link is new, or with the next epoch.
 pub const STREAM_EARLY_FOLLOWERS_MAX: usize = 65_536;
 /// Readers of one replica that wait until it knows what is committed, with publishers and questions
-/// that wait until it leads or, on a node that has not heard of the stream yet, has heard of it; one
-/// more is refused at once.
+/// that wait until it leads or, on a node that has not heard of the stream yet, has heard of it;
+/// one more is refused at once.
 pub const STREAM_EARLY_READERS_MAX: usize = 1_024;
 /// Milliseconds that each of them waits before it is refused: less than clients wait for an answer.
 pub const STREAM_EARLY_READER_MS: u64 = 5_000;
