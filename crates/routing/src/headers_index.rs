@@ -6,9 +6,9 @@
 //! a header is decides itself as bindings come.
 
 use crate::headers::{self, Headers, HeadersMatcher};
+use crate::table::Table;
 use crate::targets::{Entries, Entry};
 use foldhash::fast::RandomState;
-use hashbrown::HashMap;
 use leveret_types::FieldValue;
 use smallvec::SmallVec;
 use std::hash::{BuildHasher, Hash, Hasher};
@@ -27,7 +27,7 @@ pub(crate) struct IndexSlot {
 /// The bindings of one headers exchange.
 #[derive(Debug, Default)]
 pub(crate) struct HeadersIndex {
-    by_header: HashMap<u64, Entries, RandomState>,
+    by_header: Table<(u64, Entries)>,
     /// Bindings that match whatever comes.
     unconditional: Entries,
     hasher: RandomState,
@@ -45,7 +45,7 @@ impl HeadersIndex {
             let fewest = keys
                 .iter()
                 .copied()
-                .min_by_key(|key| self.by_header.get(key).map_or(0, |e| e.as_slice().len()));
+                .min_by_key(|key| self.under(*key).map_or(0, |e| e.as_slice().len()));
             return SmallVec::from_slice(&[self.push(fewest, entry)]);
         }
         keys.sort_unstable();
@@ -58,11 +58,27 @@ impl HeadersIndex {
 
     fn push(&mut self, key: Option<u64>, entry: Entry) -> IndexSlot {
         let entries = match key {
-            Some(key) => self.by_header.entry(key).or_default(),
-            None => &mut self.unconditional,
+            Some(key) => self.by_header.find_mut(key, |(of, _)| *of == key),
+            None => None,
         };
-        let slot = entries.push(entry);
+        let slot = match (key, entries) {
+            (_, Some((_, entries))) => entries.push(entry),
+            (None, None) => self.unconditional.push(entry),
+            (Some(key), None) => {
+                let mut entries = Entries::default();
+                let slot = entries.push(entry);
+                self.by_header
+                    .insert_unique(key, (key, entries), |(of, _)| *of);
+                slot
+            }
+        };
         IndexSlot { key, slot }
+    }
+
+    /// The bindings that stand under a header.
+    fn under(&self, key: u64) -> Option<&Entries> {
+        let found = self.by_header.find(key, |(of, _)| *of == key);
+        found.map(|(_, entries)| entries)
     }
 
     /// Takes a binding out. Tells of each binding that moves into a slot that becomes free: its
@@ -75,7 +91,10 @@ impl HeadersIndex {
     ) {
         for &index_slot in index_slots {
             let entries = match index_slot.key {
-                Some(key) => self.by_header.get_mut(&key),
+                Some(key) => {
+                    let found = self.by_header.find_mut(key, |(of, _)| *of == key);
+                    found.map(|(_, entries)| entries)
+                }
                 None => Some(&mut self.unconditional),
             };
             let Some(entries) = entries else {
@@ -87,7 +106,7 @@ impl HeadersIndex {
             if let Some(key) = index_slot.key
                 && entries.is_empty()
             {
-                self.by_header.remove(&key);
+                self.by_header.remove(key, |(of, _)| *of == key);
             }
         }
     }
@@ -103,7 +122,7 @@ impl HeadersIndex {
         }
         for (name, value) in headers.iter() {
             for class in [Class::Presence, header_class(value)] {
-                if let Some(entries) = self.by_header.get(&self.key(name, class)) {
+                if let Some(entries) = self.under(self.key(name, class)) {
                     candidate(entries.as_slice());
                 }
             }

@@ -40,6 +40,7 @@ mod partitions;
 mod route;
 mod router;
 mod slab;
+mod table;
 mod targets;
 mod topic;
 mod unlink;

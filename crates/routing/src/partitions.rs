@@ -3,7 +3,8 @@
 
 use crate::kind::Kind;
 use crate::router::{Binding, Destination, Index, Router};
-use crate::targets::{Entries, Target};
+use crate::table::Keys;
+use crate::targets::Target;
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 use leveret_types::{FieldTable, FieldValue};
@@ -160,7 +161,7 @@ impl Router {
 /// The bindings of a super stream's exchange, by key, and its partitions in their order.
 #[derive(Debug, Default)]
 pub(crate) struct Partitions {
-    pub(crate) keys: HashMap<Box<[u8]>, Entries, RandomState>,
+    pub(crate) keys: Keys,
     ordered: Vec<PartitionSlot>,
     /// Indexes of the queues that are drained, each with how many of its bindings say so.
     drained: HashMap<u32, u32, RandomState>,

@@ -277,9 +277,11 @@ impl Router {
     fn reach_all(&self, entries: &[Entry], scratch: &mut Scratch, out: &mut Vec<QueueId>) -> bool {
         let is_affordable = scratch.work.spend(entries.len());
         let entries = if is_affordable { entries } else { &[] };
-        entries.iter().fold(false, |matched, entry| {
-            self.reach(entry.target, scratch, out) || matched
-        })
+        let mut matched = false;
+        for entry in entries {
+            matched |= self.reach(entry.target, scratch, out);
+        }
+        matched
     }
 
     /// Follows the bindings of one exchange that match; false if none does.
@@ -294,7 +296,7 @@ impl Router {
         let outgoing = exchange.outgoing.as_slice();
         match (&exchange.index, exchange.kind.routes_as()) {
             (Index::Direct(table), _) => keys.iter().fold(false, |matched, key| {
-                let entries = table.get(*key).map_or(&[][..], Entries::as_slice);
+                let entries = table.get(key).map_or(&[][..], Entries::as_slice);
                 self.reach_all(entries, scratch, out) || matched
             }),
             (Index::Partitions(partitions), Kind::SuperStream(routing)) => {

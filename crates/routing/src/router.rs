@@ -9,10 +9,10 @@ use crate::kind::{self, BindError, Kind};
 use crate::ordered::Ordered;
 use crate::partitions::Partitions;
 use crate::slab::Slab;
+use crate::table::{Keys, Table};
 use crate::targets::{Entries, Entry, Target};
 use crate::topic::{self, Trie};
 use foldhash::fast::RandomState;
-use hashbrown::{HashMap, HashTable};
 use leveret_types::limits::TOPIC_HASHES_MAX;
 use leveret_types::{FieldTable, QueueId};
 use std::cmp::Ordering;
@@ -84,7 +84,7 @@ pub struct Unbound {
 /// Indexes by type of exchange; those not named need none beyond the list of outgoing bindings.
 #[derive(Debug)]
 pub(crate) enum Index {
-    Direct(HashMap<Box<[u8]>, Entries, RandomState>),
+    Direct(Keys),
     Partitions(Partitions),
     Topic(Trie),
     Headers(HeadersIndex),
@@ -97,7 +97,7 @@ pub(crate) enum Index {
 impl Index {
     fn of(kind: &Kind) -> Self {
         match kind.routes_as() {
-            Kind::Direct => Self::Direct(HashMap::default()),
+            Kind::Direct => Self::Direct(Keys::default()),
             Kind::SuperStream(_) => Self::Partitions(Partitions::default()),
             Kind::Topic => Self::Topic(Trie::default()),
             Kind::Headers => Self::Headers(HeadersIndex::default()),
@@ -192,9 +192,9 @@ pub struct Router {
     pub(crate) exchanges: Slab<ExchangeEntry>,
     pub(crate) queues: Slab<QueueEntry>,
     pub(crate) bindings: Slab<BindingEntry>,
-    exchange_names: HashTable<u32>,
-    queue_names: HashTable<u32>,
-    binding_identities: HashTable<u32>,
+    exchange_names: Table<u32>,
+    queue_names: Table<u32>,
+    binding_identities: Table<u32>,
     pub(crate) binding_count: usize,
     /// How many queues and exchanges have come, those included that have gone.
     arrivals: u64,
@@ -218,9 +218,9 @@ impl Router {
             exchanges: Slab::new(),
             queues: Slab::new(),
             bindings: Slab::new(),
-            exchange_names: HashTable::new(),
-            queue_names: HashTable::new(),
-            binding_identities: HashTable::new(),
+            exchange_names: Table::default(),
+            queue_names: Table::default(),
+            binding_identities: Table::default(),
             binding_count: 0,
             arrivals: 0,
             gone: VecDeque::new(),
@@ -495,15 +495,9 @@ impl Router {
     /// these are very many, [`Self::unlink`] has work left.
     pub fn remove_exchange(&mut self, name: &str) -> Option<Unbound> {
         let index = self.find_exchange(name.as_bytes())?;
-        let found = self
-            .exchange_names
-            .find_entry(self.hasher.hash_one(name.as_bytes()), |&other| {
-                other == index
-            });
-        assert!(found.is_ok(), "exchange {name:?} has no name entry");
-        if let Ok(entry) = found {
-            entry.remove();
-        }
+        let hash = self.hasher.hash_one(name.as_bytes());
+        let found = self.exchange_names.remove(hash, |&other| other == index);
+        assert!(found.is_some(), "exchange {name:?} has no name entry");
         Some(self.remove_target(Target::Exchange(index)))
     }
 
@@ -511,15 +505,9 @@ impl Router {
     /// are very many, [`Self::unlink`] has work left.
     pub fn remove_queue(&mut self, name: &str) -> Option<Unbound> {
         let index = self.find_queue(name.as_bytes())?;
-        let found = self
-            .queue_names
-            .find_entry(self.hasher.hash_one(name.as_bytes()), |&other| {
-                other == index
-            });
-        assert!(found.is_ok(), "queue {name:?} has no name entry");
-        if let Ok(entry) = found {
-            entry.remove();
-        }
+        let hash = self.hasher.hash_one(name.as_bytes());
+        let found = self.queue_names.remove(hash, |&other| other == index);
+        assert!(found.is_some(), "queue {name:?} has no name entry");
         Some(self.remove_target(Target::Queue(index)))
     }
 
@@ -660,9 +648,9 @@ impl Router {
     fn link_index(&mut self, source: u32, entry: Entry) -> (u32, u32) {
         let key = &self.bindings.get(entry.binding).key;
         match &mut self.exchanges.get_mut(source).index {
-            Index::Direct(keys) => (0, keys.entry_ref(&**key).or_default().push(entry)),
+            Index::Direct(keys) => (0, keys.push(key, entry)),
             Index::Partitions(partitions) => {
-                let slot = partitions.keys.entry_ref(&**key).or_default().push(entry);
+                let slot = partitions.keys.push(key, entry);
                 if let Target::Queue(queue) = entry.target
                     && self.queues.get(queue).id.is_stream()
                 {
@@ -737,13 +725,9 @@ impl Router {
     /// Takes a binding out of every list and index.
     pub(crate) fn unlink_binding(&mut self, index: u32) {
         let binding = self.bindings.remove(index);
-        let found = self
-            .binding_identities
-            .find_entry(binding.identity, |&other| other == index);
-        assert!(found.is_ok(), "binding {index} has no identity entry");
-        if let Ok(entry) = found {
-            entry.remove();
-        }
+        let identities = &mut self.binding_identities;
+        let found = identities.remove(binding.identity, |&other| other == index);
+        assert!(found.is_some(), "binding {index} has no identity entry");
         let is_to_gone = self.is_gone(binding.target);
         let exchange = self.exchanges.get_mut(binding.source);
         exchange.outgoing_to_gone -= usize::from(is_to_gone);
@@ -764,7 +748,7 @@ impl Router {
     /// slot, if any.
     fn unlink_index(&mut self, index: u32, binding: &BindingEntry) -> Option<u32> {
         match &mut self.exchanges.get_mut(binding.source).index {
-            Index::Direct(keys) => unlink_key(keys, index, binding),
+            Index::Direct(keys) => keys.remove(&binding.key, binding.index_slot, index),
             Index::Partitions(partitions) => {
                 if let Target::Queue(queue) = binding.target
                     && self.queues.get(queue).id.is_stream()
@@ -773,7 +757,9 @@ impl Router {
                         &*self.queues.get(queue).name
                     });
                 }
-                unlink_key(&mut partitions.keys, index, binding)
+                partitions
+                    .keys
+                    .remove(&binding.key, binding.index_slot, index)
             }
             Index::Topic(trie) => trie.remove(binding.index_node, binding.index_slot, index),
             Index::Headers(headers) => {
@@ -810,20 +796,6 @@ impl Router {
             Index::None => None,
         }
     }
-}
-
-/// Takes a binding out from under its key; returns the one that has moved into its slot, if any.
-fn unlink_key(
-    keys: &mut HashMap<Box<[u8]>, Entries, RandomState>,
-    index: u32,
-    binding: &BindingEntry,
-) -> Option<u32> {
-    let entries = keys.get_mut(&*binding.key)?;
-    let moved = entries.remove(binding.index_slot, index);
-    if entries.is_empty() {
-        keys.remove(&*binding.key);
-    }
-    moved
 }
 
 #[cfg(test)]

@@ -9,11 +9,11 @@
 //! stamp, so that it is in the set once per word. The work is therefore bounded by words times
 //! reachable nodes: backtracking, which is exponential in the number of `#`, does not occur.
 
+use crate::table::Table;
 use crate::targets::{Entries, Entry};
 use crate::visited::Visited;
 use crate::work::{self, Work};
 use foldhash::fast::RandomState;
-use hashbrown::HashTable;
 use smallvec::SmallVec;
 use std::hash::BuildHasher;
 
@@ -87,7 +87,7 @@ impl TopicScratch {
 pub(crate) struct Trie {
     nodes: Vec<Node>,
     free: Vec<u32>,
-    literals: HashTable<u32>,
+    literals: Table<u32>,
     hasher: RandomState,
 }
 
@@ -96,7 +96,7 @@ impl Default for Trie {
         Self {
             nodes: vec![Node::new(NONE, Word::Literal(SmallVec::new()), false)],
             free: Vec::new(),
-            literals: HashTable::new(),
+            literals: Table::default(),
             hasher: RandomState::default(),
         }
     }
@@ -204,11 +204,8 @@ impl Trie {
             Word::Literal(word) => {
                 self.nodes[parent as usize].literals -= 1;
                 let hash = self.word_hash(parent, &word);
-                let found = self.literals.find_entry(hash, |&child| child == index);
-                assert!(found.is_ok(), "node {index} is missing from its parent");
-                if let Ok(entry) = found {
-                    entry.remove();
-                }
+                let found = self.literals.remove(hash, |&child| child == index);
+                assert!(found.is_some(), "node {index} is missing from its parent");
             }
         }
         self.free.push(index);
