@@ -5,7 +5,9 @@
 use crate::api::{ChannelStats, ConnectionContent, ConnectionStats};
 use crate::app::App;
 use crate::cluster_lists::{Order, Part};
-use crate::connections::{Shape, channel_json, channel_name, connection_json, consumer_json};
+use crate::connections::{
+    ConsumerRow, Shape, channel_details, channel_json, channel_name, connection_json,
+};
 use crate::directory::Queue;
 use crate::history::ranges::Ranges;
 use crate::http::chunked_body::write_json;
@@ -385,11 +387,15 @@ impl Source for Clients {
     }
 
     fn rows(&mut self, keys: &[Key]) -> Vec<Option<Self::Row>> {
-        self.made_of_rows(keys, Row::of)
+        self.made_of_rows(keys, Row::of, |text| text)
     }
 
     fn fields(&mut self, keys: &[Key], field: &str) -> Vec<Value> {
-        let fields = self.made_of_rows(keys, |row| row_lists::field_of(Some(row), field));
+        let fields = self.made_of_rows(
+            keys,
+            |row| row_lists::field_of(Some(row), field),
+            |text| row_lists::field_of(Some(text), field),
+        );
         fields.into_iter().map(Option::unwrap_or_default).collect()
     }
 
@@ -438,16 +444,29 @@ impl Clients {
         }
     }
 
-    /// What `make` makes of the row of each: at once, for many rows may be wanted of a connection,
-    /// and the value of one takes several times its text.
-    fn made_of_rows<T>(&self, keys: &[Key], make: impl Fn(Value) -> T) -> Vec<Option<T>> {
+    /// What `make` makes of the row of each, or `take` of its text where that is made without a
+    /// value: at once, for many rows may be wanted of a connection, and the value of one takes
+    /// several times its text.
+    fn made_of_rows<T>(
+        &self,
+        keys: &[Key],
+        make: impl Fn(Value) -> T,
+        take: impl Fn(Box<RawValue>) -> T,
+    ) -> Vec<Option<T>> {
         let own = keys.iter().filter(|key| key.node.is_none());
         let wanted: HashSet<ClientKey> = own.map(|key| key.of).collect();
         let mut rows: HashMap<ClientKey, T> = HashMap::new();
         for content in self.contents_with(&wanted) {
-            self.rows_in(&content, &wanted, &mut |key, row| {
-                rows.insert(key, make(row));
-            });
+            match self.kind {
+                Kind::Consumers => self.consumers_in(&content, &mut |key, text| {
+                    rows.insert(key, take(text));
+                }),
+                Kind::Connections | Kind::Channels => {
+                    self.rows_in(&content, &wanted, &mut |key, row| {
+                        rows.insert(key, make(row));
+                    });
+                }
+            }
         }
         let row = |key: &Key| match key.node {
             Some(_) => self.told_row(key).map(&make),
@@ -499,12 +518,20 @@ impl Clients {
                     }
                 }
             }
-            Kind::Consumers => self.consumers_in(content, see),
+            // Their texts are made without values.
+            Kind::Consumers => {}
         }
     }
 
-    fn consumers_in(&self, content: &ConnectionContent, see: &mut dyn FnMut(ClientKey, Value)) {
+    /// The texts of the rows of a connection's consumers.
+    fn consumers_in(
+        &self,
+        content: &ConnectionContent,
+        see: &mut dyn FnMut(ClientKey, Box<RawValue>),
+    ) {
         let c = &content.connection;
+        // They stand channel by channel.
+        let mut channel: Option<(u16, Value)> = None;
         // A connection's consumers are often those of a few queues.
         let mut queues: HashMap<QueueId, Queue> = HashMap::new();
         for consumers in content.consumers.chunks(QUEUES_AT_ONCE) {
@@ -520,11 +547,15 @@ impl Clients {
                 queues.extend(found.map(|queue| (queue.id, queue)));
             }
             for consumer in consumers {
-                let queue = queues.get(&consumer.queue);
-                let row = |queue| consumer_json(&self.app, &self.node, queue, Some(c), consumer);
-                if let Some(row) = queue.and_then(row) {
-                    see(ClientKey(c.id.0, consumer.channel, consumer.id), row);
-                }
+                let Some(queue) = queues.get(&consumer.queue) else {
+                    continue;
+                };
+                let number = consumer.channel;
+                let known = channel.take().filter(|(known, _)| *known == number);
+                let details = || channel_details(&self.node, c, number);
+                let (_, details) = channel.insert(known.unwrap_or_else(|| (number, details())));
+                let row = ConsumerRow::of(&self.app, queue, details, consumer);
+                see(ClientKey(c.id.0, number, consumer.id), row.text());
             }
         }
     }

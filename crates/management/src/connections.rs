@@ -12,7 +12,7 @@ use crate::http::reply::{ApiError, Reply, merge};
 use crate::http::router::Call;
 use crate::list_query;
 use crate::message_stats::message_stats;
-use crate::pairs;
+use crate::pairs::{self, ConsumerFigures};
 use crate::peers;
 use crate::question::Question;
 use crate::rabbitmq_only_fields;
@@ -20,6 +20,8 @@ use crate::selection::{ClientSelection, Kind, PairSelection};
 use crate::timestamps::rfc3339;
 use leveret_types::limits::QUEUE_SHOWN_CONSUMERS_MAX;
 use leveret_types::{ConnectionId, QueueId};
+use serde::Serialize;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -120,7 +122,7 @@ impl Shape {
             Kind::Channels => channel_json(app, "", &connection, &ChannelStats::default(), &ranges),
             Kind::Consumers => {
                 let (queue, consumer) = (Queue::default(), ConsumerStats::default());
-                consumer_json(app, "", &queue, Some(&connection), &consumer).unwrap_or_default()
+                consumer_json(app, "", &queue, &connection, &consumer)
             }
         }
     }
@@ -339,7 +341,7 @@ fn own_channel(app: &App, name: &str, ranges: &Ranges) -> Option<Value> {
         .collect();
     let rows = consumers.iter().filter_map(|consumer| {
         let queue = queues.get(&consumer.queue)?;
-        consumer_json(app, &node, queue, Some(&connection), consumer)
+        Some(consumer_json(app, &node, queue, &connection, consumer))
     });
     json["consumer_details"] = rows.collect();
     Some(json)
@@ -393,32 +395,79 @@ pub fn channel(call: &Call<'_>) -> Answer {
     Ok(Reply::Json(list_query::one(json, &call.query)))
 }
 
+/// A consumer's row. It is no value before one is wanted: there may be very many, and a value takes
+/// several times as long to be made as the text.
+#[derive(Serialize)]
+pub(crate) struct ConsumerRow<'a> {
+    ack_required: bool,
+    active: bool,
+    activity_status: &'static str,
+    arguments: Value,
+    channel_details: &'a Value,
+    consumer_tag: &'a str,
+    exclusive: bool,
+    message_stats: ConsumerFigures,
+    messages_unacknowledged: u64,
+    oldest_unacknowledged_at: Option<u64>,
+    prefetch_count: u16,
+    queue: QueueNames<'a>,
+}
+
+/// What names a queue in a row of something else.
+#[derive(Serialize)]
+struct QueueNames<'a> {
+    name: &'a str,
+    vhost: &'a str,
+}
+
+impl<'a> ConsumerRow<'a> {
+    /// The row of a consumer on a channel that is named like this.
+    pub(crate) fn of(
+        app: &App,
+        queue: &'a Queue,
+        channel_details: &'a Value,
+        consumer: &'a ConsumerStats,
+    ) -> Self {
+        Self {
+            ack_required: consumer.ack_required,
+            active: consumer.single_active != Some(false),
+            activity_status: match consumer.single_active {
+                None => "up",
+                Some(true) => "single_active",
+                Some(false) => "waiting",
+            },
+            arguments: json_of(&consumer.arguments),
+            channel_details,
+            consumer_tag: &consumer.tag,
+            exclusive: consumer.exclusive,
+            message_stats: ConsumerFigures::of(app, consumer),
+            messages_unacknowledged: consumer.unacknowledged,
+            oldest_unacknowledged_at: consumer.oldest_unacknowledged_ms,
+            prefetch_count: consumer.prefetch,
+            queue: QueueNames {
+                name: &queue.name,
+                vhost: &queue.vhost,
+            },
+        }
+    }
+
+    /// Its text.
+    pub(crate) fn text(&self) -> Box<RawValue> {
+        serde_json::value::to_raw_value(self)
+            .unwrap_or_else(|error| unreachable!("a row without a form in JSON: {error}"))
+    }
+}
+
+/// The same as a value.
 pub(crate) fn consumer_json(
     app: &App,
     node: &str,
     queue: &Queue,
-    connection: Option<&ConnectionStats>,
+    connection: &ConnectionStats,
     consumer: &ConsumerStats,
-) -> Option<Value> {
-    let connection = connection?;
-    Some(json!({
-        "consumer_tag": consumer.tag,
-        "ack_required": consumer.ack_required,
-        "exclusive": consumer.exclusive,
-        "prefetch_count": consumer.prefetch,
-        "active": consumer.single_active != Some(false),
-        "activity_status": match consumer.single_active {
-            None => "up",
-            Some(true) => "single_active",
-            Some(false) => "waiting",
-        },
-        "messages_unacknowledged": consumer.unacknowledged,
-        "oldest_unacknowledged_at": consumer.oldest_unacknowledged_ms,
-        "arguments": json_of(&consumer.arguments),
-        "queue": {"name": queue.name, "vhost": queue.vhost},
-        "channel_details": channel_details(node, connection, consumer.channel),
-        "message_stats": pairs::consumer_stats(app, consumer),
-    }))
+) -> Value {
+    let channel = channel_details(node, connection, consumer.channel);
+    json!(ConsumerRow::of(app, queue, &channel, consumer))
 }
 
 /// What names a channel wherever it is.
@@ -440,9 +489,9 @@ pub(crate) fn channel_details(node: &str, connection: &ConnectionStats, number: 
 pub fn consumers_of(app: &Arc<App>, queue: &Queue) -> Value {
     let node = app.node().name();
     let own = app.node().consumers_of(queue.id, QUEUE_SHOWN_CONSUMERS_MAX);
-    let own = own.iter().filter_map(|(connection, consumer)| {
-        consumer_json(app, &node, queue, Some(connection), consumer)
-    });
+    let own = own
+        .iter()
+        .map(|(connection, consumer)| consumer_json(app, &node, queue, connection, consumer));
     let of = ClientSelection {
         queue: Some(queue.id.0),
         ..ClientSelection::default()

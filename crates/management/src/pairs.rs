@@ -68,26 +68,50 @@ fn publish_stats(messages: u64, rate: f64) -> Value {
 }
 
 /// What a consumer got, and what became of it.
-pub(crate) fn consumer_stats(app: &App, consumer: &ConsumerStats) -> Value {
-    let counters = counters_of(consumer);
-    let [delivered, redelivered, acknowledged] = app.pair_rates(consumer_key(consumer), counters);
-    let of = |wanted: bool| match wanted {
-        true => (consumer.delivered, delivered),
-        false => (0, 0.0),
-    };
-    let figures = [
-        ("deliver", of(consumer.ack_required)),
-        ("deliver_no_ack", of(!consumer.ack_required)),
-        ("deliver_get", of(true)),
-        ("redeliver", (consumer.redelivered, redelivered)),
-        ("ack", (consumer.acknowledged, acknowledged)),
-    ];
-    let mut stats = json!({});
-    for (name, (count, rate)) in figures {
-        stats[name] = count.into();
-        stats[format!("{name}_details")] = json!({"rate": rate});
+#[derive(Serialize)]
+pub(crate) struct ConsumerFigures {
+    ack: u64,
+    ack_details: Rate,
+    deliver: u64,
+    deliver_details: Rate,
+    deliver_get: u64,
+    deliver_get_details: Rate,
+    deliver_no_ack: u64,
+    deliver_no_ack_details: Rate,
+    redeliver: u64,
+    redeliver_details: Rate,
+}
+
+/// What is said of a figure beside it.
+#[derive(Serialize)]
+struct Rate {
+    rate: f64,
+}
+
+impl ConsumerFigures {
+    pub(crate) fn of(app: &App, consumer: &ConsumerStats) -> Self {
+        let counters = counters_of(consumer);
+        let rates = app.pair_rates(consumer_key(consumer), counters);
+        let [delivered, redelivered, acknowledged] = rates;
+        let of = |wanted: bool| match wanted {
+            true => (consumer.delivered, delivered),
+            false => (0, 0.0),
+        };
+        let (deliver, deliver_rate) = of(consumer.ack_required);
+        let (deliver_no_ack, no_ack_rate) = of(!consumer.ack_required);
+        Self {
+            ack: consumer.acknowledged,
+            ack_details: Rate { rate: acknowledged },
+            deliver,
+            deliver_details: Rate { rate: deliver_rate },
+            deliver_get: consumer.delivered,
+            deliver_get_details: Rate { rate: delivered },
+            deliver_no_ack,
+            deliver_no_ack_details: Rate { rate: no_ack_rate },
+            redeliver: consumer.redelivered,
+            redeliver_details: Rate { rate: redelivered },
+        }
     }
-    stats
 }
 
 fn thing(vhost: &str, name: &str) -> Value {
