@@ -656,10 +656,10 @@ fn takes(headers: &HeaderMap, kinds: &[&str]) -> bool {
     accept.split(',').any(takes)
 }
 
-/// Lets a user in whose password is right. In a cluster another node may have been told of the user,
-/// or of a new password, a moment ago: one who is unknown is checked behind a read barrier, and one
-/// who was refused is checked once more if that has brought another password. So a stranger waits
-/// for a barrier in either case, and cannot tell the one from the other by the time.
+/// Lets a user in whose password is right. In a cluster another node may have been told of the
+/// user, or of a new password, a moment ago: one who is unknown is checked behind a read barrier,
+/// and one who was refused is checked once more if that has brought another password. So a stranger
+/// waits for a barrier in either case, and cannot tell the one from the other by the time.
 async fn log_in(
     app: &Arc<App>,
     user: String,
