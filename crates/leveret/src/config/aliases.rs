@@ -54,7 +54,9 @@ mod tests {
         let mut typed = FileConfig::new();
         typed.read_text("rabbitmq.conf", conf).expect("it is read");
         let resolved = resolved(&typed);
-        let pair = |(name, setting): (&str, &Setting)| (name.to_owned(), setting.text.clone());
+        let pair = |(name, setting): (&str, &super::super::Setting)| {
+            (name.to_owned(), setting.text.clone())
+        };
         resolved.iter().map(pair).collect()
     }
 

@@ -7,7 +7,6 @@ use crate::cli::http::segment;
 use crate::cli::table::{Rows, show};
 use crate::cli::target::CallError;
 use serde_json::{Value, json};
-use std::fmt::Write;
 
 type Result<T> = std::result::Result<T, Failure>;
 

@@ -1,7 +1,7 @@
 //! What `rabbitmq-diagnostics` asks that is no list: checks, figures, the whole report.
 
 use super::node::{self, check, in_unit, size_unit};
-use super::{Context, Failure, Output, cluster, cluster_status, code};
+use super::{Context, Failure, Output, cluster_status, code};
 use crate::cli::http::segment;
 use crate::cli::table::{Rows, show};
 use crate::config::plugins::BUILT_IN;
