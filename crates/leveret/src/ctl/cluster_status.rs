@@ -84,7 +84,8 @@ impl Told {
 
     fn object(&self) -> Value {
         let (voters, others) = self.by_vote();
-        let mut listeners = Map::new();
+        let names = self.names(|_| true).into_iter();
+        let mut listeners: Map<String, Value> = names.map(|name| (name, json!([]))).collect();
         for (node, listener) in self.listeners() {
             let mut listener = listener.clone();
             let same = [("interface", "ip_address"), ("purpose", "protocol")];
