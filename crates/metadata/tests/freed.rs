@@ -83,7 +83,7 @@ fn of_a_queue_with_very_many_bindings_few_are_freed_at_once_and_none_is_seen() {
     let mut apply = |command| catalogue.apply(&command).expect("accepted");
     apply(put_vhost());
     apply(declare("v", "q"));
-    let weighed = FieldTable::from([("a", FieldValue::text("b"))]);
+    let with_arguments = FieldTable::from([("a", FieldValue::text("b"))]);
     for number in 0..QUEUES {
         let mut bound = bind("v", "q");
         if let Command::Bind {
@@ -93,7 +93,7 @@ fn of_a_queue_with_very_many_bindings_few_are_freed_at_once_and_none_is_seen() {
         } = &mut bound
         {
             *routing_key = number.to_string().into_bytes();
-            *arguments = weighed.clone();
+            *arguments = with_arguments.clone();
         }
         apply(bound);
     }

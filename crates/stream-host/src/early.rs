@@ -5,9 +5,7 @@
 //! are: one that is not here and not newer than what was heard of is elsewhere, or deleted, or
 //! could not begin, and nobody waits for it.
 
-use crate::StreamHost;
-use leveret_storage::Disk;
-use leveret_stream::{Command, EarlyCommand, EarlyCommands, Events, Refusal, SessionId};
+use leveret_stream::{Command, EarlyCommand, EarlyCommands, SessionId};
 use leveret_types::limits::STREAM_UNHEARD_WAITING_MAX;
 use leveret_types::{Now, QueueId};
 use std::collections::BTreeMap;
@@ -23,11 +21,22 @@ pub(crate) struct Early {
 }
 
 impl Early {
-    fn has_heard_of(&self, stream: QueueId) -> bool {
+    /// This stream, and all older ones, are known.
+    pub(crate) fn hear_of(&mut self, stream: QueueId) {
+        self.newest = self.newest.max(stream);
+    }
+
+    /// The streams that commands wait for though they were heard of.
+    pub(crate) fn heard_of(&self) -> Vec<QueueId> {
+        let heard_of = self.waiting.range(..=self.newest);
+        heard_of.map(|(stream, _)| *stream).collect()
+    }
+
+    pub(crate) fn has_heard_of(&self, stream: QueueId) -> bool {
         stream <= self.newest
     }
 
-    fn push(
+    pub(crate) fn push(
         &mut self,
         now: Now,
         session: SessionId,
@@ -43,7 +52,7 @@ impl Early {
         pushed
     }
 
-    fn take(&mut self, stream: QueueId) -> Vec<EarlyCommand> {
+    pub(crate) fn take(&mut self, stream: QueueId) -> Vec<EarlyCommand> {
         let taken = self.waiting.remove(&stream);
         let taken = taken.map(|mut waiting| waiting.take_all());
         let taken = taken.unwrap_or_default();
@@ -51,7 +60,7 @@ impl Early {
         taken
     }
 
-    fn take_due(&mut self, now: Now) -> Vec<EarlyCommand> {
+    pub(crate) fn take_due(&mut self, now: Now) -> Vec<EarlyCommand> {
         let waiting = self.waiting.values_mut();
         let due: Vec<EarlyCommand> = waiting.flat_map(|waiting| waiting.take_due(now)).collect();
         self.count -= due.len();
@@ -60,7 +69,7 @@ impl Early {
     }
 
     /// See [`EarlyCommands::take_declaration`].
-    fn take_declaration(
+    pub(crate) fn take_declaration(
         &mut self,
         session: SessionId,
         stream: QueueId,
@@ -73,7 +82,7 @@ impl Early {
     }
 
     /// Changes what waits for streams, by taking some of it away.
-    fn retain(&mut self, change: impl Fn(&mut EarlyCommands)) {
+    pub(crate) fn retain(&mut self, change: impl Fn(&mut EarlyCommands)) {
         self.waiting.values_mut().for_each(change);
         self.waiting.retain(|_, waiting| !waiting.is_empty());
         self.count = self.waiting.values().map(EarlyCommands::len).sum();
@@ -95,62 +104,4 @@ impl Early {
             .filter_map(EarlyCommands::due_ms)
             .min()
     }
-}
-
-impl<D: Disk> StreamHost<D> {
-    /// The catalogue of this node has this stream, wherever it is, or had it.
-    pub fn hear_of(&mut self, stream: QueueId) {
-        self.early.newest = self.early.newest.max(stream);
-    }
-
-    /// Lets a command wait whose stream was not heard of; else it is refused.
-    pub(crate) fn wait_or_refuse(
-        &mut self,
-        now: Now,
-        session: SessionId,
-        (stream, command): (QueueId, Command),
-        out: &mut Events,
-    ) {
-        if let Some(declaration) = self.early.take_declaration(session, stream, &command) {
-            refuse(session, &declaration, out);
-        }
-        self.early.retain(|waiting| waiting.end(session, &command));
-        let gives_up_soon = matches!(session, SessionId::Operator(_));
-        if self.early.has_heard_of(stream) || gives_up_soon || !command.may_wait() {
-            return refuse(session, &command, out);
-        }
-        if let Err(command) = self.early.push(now, session, stream, command) {
-            refuse(session, &command, out);
-        }
-    }
-
-    /// This stream may have been heard of: what has waited for that comes before all else.
-    pub(crate) fn let_in(&mut self, stream: QueueId, out: &mut Events) {
-        if self.early.has_heard_of(stream) {
-            for (since, session, command) in self.early.take(stream) {
-                self.handle(since, session, command, out);
-            }
-        }
-    }
-
-    /// Does what has waited for streams that were heard of since, and refuses what has waited for
-    /// long enough.
-    pub(crate) fn let_in_all(&mut self, now: Now, out: &mut Events) {
-        let heard_of = self.early.waiting.range(..=self.early.newest);
-        let heard_of: Vec<QueueId> = heard_of.map(|(stream, _)| *stream).collect();
-        for stream in heard_of {
-            self.let_in(stream, out);
-        }
-        for (_, session, command) in self.early.take_due(now) {
-            refuse(session, &command, out);
-        }
-    }
-}
-
-/// Whoever has looked the stream up found it in the catalogue: this node has not heard of it yet,
-/// or could not begin it, or it is deleted at this moment.
-fn refuse(session: SessionId, command: &Command, out: &mut Events) {
-    let refusal = Refusal::NotAvailable("this node does not run it".to_owned());
-    let refused = command.refused(refusal);
-    out.extend(refused.map(|event| (session, event)));
 }

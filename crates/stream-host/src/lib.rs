@@ -30,7 +30,7 @@ use leveret_storage::{Disk, Fatal, OpenError, StreamFiles, StreamSync, StreamSyn
 use leveret_stream::replica::Attachment;
 use leveret_stream::tracking::{Tracking, TrackingError};
 use leveret_stream::{
-    Command, Effect, Events, Flush, GroupOffset, Reference, ReplicaEvent, RetentionAlarm,
+    Command, Effect, Events, Flush, GroupOffset, Reference, Refusal, ReplicaEvent, RetentionAlarm,
     SessionId, Stream, StreamSettings, StreamStats,
 };
 use leveret_types::limits::{STREAM_CROWDED_TELL_MS, STREAM_IDLE_MS};
@@ -751,4 +751,61 @@ impl<D: Disk> StreamHost<D> {
         }
         Ok(())
     }
+}
+
+// What comes for streams that were not heard of yet: see [`early`].
+impl<D: Disk> StreamHost<D> {
+    /// The catalogue of this node has this stream, wherever it is, or had it.
+    pub fn hear_of(&mut self, stream: QueueId) {
+        self.early.hear_of(stream);
+    }
+
+    /// Lets a command wait whose stream was not heard of; else it is refused.
+    pub(crate) fn wait_or_refuse(
+        &mut self,
+        now: Now,
+        session: SessionId,
+        (stream, command): (QueueId, Command),
+        out: &mut Events,
+    ) {
+        if let Some(declaration) = self.early.take_declaration(session, stream, &command) {
+            refuse(session, &declaration, out);
+        }
+        self.early.retain(|waiting| waiting.end(session, &command));
+        let gives_up_soon = matches!(session, SessionId::Operator(_));
+        if self.early.has_heard_of(stream) || gives_up_soon || !command.may_wait() {
+            return refuse(session, &command, out);
+        }
+        if let Err(command) = self.early.push(now, session, stream, command) {
+            refuse(session, &command, out);
+        }
+    }
+
+    /// This stream may have been heard of: what has waited for that comes before all else.
+    pub(crate) fn let_in(&mut self, stream: QueueId, out: &mut Events) {
+        if self.early.has_heard_of(stream) {
+            for (since, session, command) in self.early.take(stream) {
+                self.handle(since, session, command, out);
+            }
+        }
+    }
+
+    /// Does what has waited for streams that were heard of since, and refuses what has waited for
+    /// long enough.
+    pub(crate) fn let_in_all(&mut self, now: Now, out: &mut Events) {
+        for stream in self.early.heard_of() {
+            self.let_in(stream, out);
+        }
+        for (_, session, command) in self.early.take_due(now) {
+            refuse(session, &command, out);
+        }
+    }
+}
+
+/// Whoever has looked the stream up found it in the catalogue: this node has not heard of it yet,
+/// or could not begin it, or it is deleted at this moment.
+fn refuse(session: SessionId, command: &Command, out: &mut Events) {
+    let refusal = Refusal::NotAvailable("this node does not run it".to_owned());
+    let refused = command.refused(refusal);
+    out.extend(refused.map(|event| (session, event)));
 }

@@ -91,7 +91,7 @@ pub trait Port {
     fn send(&mut self, command: Command);
 }
 
-/// What became of the wish to open a virtual host.
+/// What became of a request to open a virtual host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Opening {
     /// It is open.

@@ -2,7 +2,7 @@
 //! with `>` go to the client, those with `!` to the streams.
 
 use crate::port::{LoginOutcome, Opening, Port, Reached};
-use crate::session::{Ending, Session};
+use crate::session::Session;
 use crate::settings::Settings;
 use leveret_auth::Access;
 use leveret_stream::{
@@ -26,6 +26,7 @@ use leveret_types::{Now, QueueId};
 use std::sync::Arc;
 
 mod credit;
+mod ends;
 mod in_hand;
 mod latencies;
 mod lost_leader;
@@ -1049,59 +1050,6 @@ fn a_frame_has_as_many_octets_as_were_agreed_and_not_one_more() {
             assert_eq!(play.lines().is_empty(), !closed, "{asked} {size}");
         }
     }
-}
-
-#[test]
-fn either_side_may_close() {
-    let mut play = Play::with_stream();
-    play.ask(Request::Close {
-        code: ResponseCode::OK,
-        reason: "bye",
-    });
-    play.expect(&["! leave", "> Close OK"]);
-    assert!(play.session.is_over());
-    let mut play = Play::with_stream();
-    play.session
-        .close(ResponseCode::INTERNAL_ERROR, "shutdown", &mut play.node);
-    play.expect(&["! leave", "> close INTERNAL_ERROR"]);
-    play.say(&ClientCommand::Closed {
-        correlation_id: 1,
-        code: ResponseCode::OK,
-    });
-    assert!(play.session.is_over());
-    play.session.teardown(&mut play.node);
-    play.expect(&[]);
-}
-
-#[test]
-fn a_client_that_did_nothing_wrong_hears_no_close_and_so_connects_again() {
-    let mut play = Play::with_stream();
-    play.session
-        .end_forced("the broker is shutting down", &mut play.node);
-    play.expect(&["! leave"]);
-    assert!(play.session.is_over());
-    let why = Ending::Forced("the broker is shutting down".to_owned());
-    assert_eq!(play.session.ending(), Some(&why));
-}
-
-#[test]
-fn who_is_silent_is_dropped_and_who_hears_nothing_gets_heartbeats() {
-    let mut play = Play::new();
-    assert_eq!(play.session.deadline(), Some(1_000 + HANDSHAKE_MS_MAX));
-    play.tick(HANDSHAKE_MS_MAX);
-    assert!(play.session.is_over());
-    let mut play = Play::open();
-    let second = 1_000;
-    play.session.beat();
-    play.expect(&["> heartbeat"]);
-    play.tick(30 * second);
-    play.expect(&["> heartbeat"]);
-    play.say(&ClientCommand::Heartbeat);
-    play.tick(119 * second);
-    play.expect(&["> heartbeat"]);
-    assert!(play.session.is_open());
-    play.tick(second);
-    assert!(play.session.is_over());
 }
 
 #[test]

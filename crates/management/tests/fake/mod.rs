@@ -7,6 +7,7 @@ mod counts;
 pub mod gate;
 pub mod kept;
 mod known;
+mod usual;
 
 pub use cluster::Group;
 use cluster::Member;
@@ -125,115 +126,6 @@ const GROUP_NODES: [(NodeId, &str); 3] = [
     (NodeId(2), "leveret@form"),
     (NodeId(3), "leveret@warren"),
 ];
-
-impl Fake {
-    /// The arguments of what there is besides the usual: a copy shares them.
-    fn more_arguments(&self) -> FieldTable {
-        self.arguments.lock().expect("arguments").clone()
-    }
-
-    /// The queues besides the usual ones.
-    fn more_settings(&self) -> impl Iterator<Item = String> {
-        (0..self.more_settings.load(Relaxed)).map(|number| format!("more-{number:06}"))
-    }
-
-    fn content_of(&self, connection: ConnectionStats) -> ConnectionContent {
-        let mut content = self.content_without_consumers(connection);
-        content.consumers = self.consumers_on(content.connection.id);
-        content
-    }
-
-    fn content_without_consumers(&self, connection: ConnectionStats) -> ConnectionContent {
-        let mut content = content_of(connection, self.published.load(Relaxed));
-        content.consumers.clear();
-        content
-    }
-
-    /// The consumer of this id on a connection: the usual one is 0.
-    fn consumer(&self, connection: ConnectionId, id: u64) -> Option<ConsumerStats> {
-        let first = match self.more_connections().contains(&connection.0) {
-            true => ConsumerStats {
-                connection,
-                ..known_consumer()
-            },
-            false => Some(known_consumer()).filter(|of| of.connection == connection)?,
-        };
-        let is_more = connection == known_consumer().connection;
-        let count = match is_more {
-            true => 1 + self.more_consumers.load(Relaxed),
-            false => 1,
-        };
-        let of_it = match id {
-            0 => first,
-            id => ConsumerStats {
-                id,
-                tag: format!("more-{}", id - 1),
-                arguments: self.more_arguments(),
-                ..first
-            },
-        };
-        (id < count).then(|| {
-            self.consumers_copied.fetch_add(1, Relaxed);
-            of_it
-        })
-    }
-
-    fn more_queues(&self) -> std::ops::Range<u64> {
-        1_000..1_000 + self.more_queues.load(Relaxed)
-    }
-
-    fn has_stream(&self) -> bool {
-        self.has_stream.load(Relaxed)
-    }
-
-    /// The records of the queues that there are besides.
-    fn usual_records(&self) -> Vec<Queue> {
-        let all = [
-            queue(1, "/", "q"),
-            queue(2, "/", "a/b"),
-            queue(3, "other", "q"),
-        ];
-        let replicated = self.group().map(|_| Queue {
-            kind: "quorum".to_owned(),
-            nodes: GROUP_NODES
-                .map(|(node, name)| (node, name.to_owned()))
-                .into(),
-            ..queue(9, "other", "r")
-        });
-        all.into_iter()
-            .chain(replicated)
-            .chain(self.has_stream().then(|| self.stream_record()))
-            .collect()
-    }
-
-    /// With replicas where another node leads it.
-    fn stream_record(&self) -> Queue {
-        let nodes = match self.stream_follows.load(Relaxed) {
-            true => GROUP_NODES
-                .map(|(node, name)| (node, name.to_owned()))
-                .into(),
-            false => Vec::new(),
-        };
-        Queue { nodes, ..stream() }
-    }
-
-    fn group(&self) -> Option<Group> {
-        self.group.lock().unwrap().clone()
-    }
-
-    /// Whether somebody names this, and this node has not heard of it yet.
-    fn is_unheard(&self, this: &str, named: &str) -> bool {
-        self.is_behind.load(Relaxed) && this == named
-    }
-
-    fn is_made_meanwhile(&self, name: &str) -> bool {
-        self.made_meanwhile.lock().unwrap().as_deref() == Some(name)
-    }
-
-    fn ask(&self, line: String) {
-        self.asked.lock().unwrap().push(line);
-    }
-}
 
 /// The number of the first binding besides the usual ones.
 const MORE_BINDINGS: u32 = 1_000;

@@ -17,8 +17,8 @@ impl<S: Session> Connection<S> {
         );
     }
 
-    /// The connection has ended. Who never logged in is a probe, say, and a refused login has a line
-    /// of its own.
+    /// The connection has ended. Who never logged in is a probe, say, and a refused login has a
+    /// line of its own.
     pub(super) fn note_end(&self) {
         let connection = &self.identity.name;
         let (user, vhost) = (self.login.user_name(), self.login.vhost_name());

@@ -343,8 +343,8 @@ impl StreamConnection {
         self.side.login.leave(self.side.identity.id, env);
     }
 
-    /// Tells operators that it has ended, and why. Who never logged in is a probe, say, and a refused
-    /// login has a line of its own.
+    /// Tells operators that it has ended, and why. Who never logged in is a probe, say, and a
+    /// refused login has a line of its own.
     fn note_end(&self) {
         let connection = &self.side.identity.name;
         let login = &self.side.login;

@@ -47,11 +47,25 @@ mod tests {
 
     #[test]
     fn tap_is_counted() {
-        let text = "TAP version 13\n# Subtest: x.test.mjs\n    ok 1 - confirms arrive\n\
-                    \x20   not ok 2 - returns come first\n      ---\n      error: 'none came'\n      ...\n\
-                    \x20   not ok 4 - all come\n      ---\n      error: |-\n        one was lost\n        ...\n    ok 3 - later # SKIP no reason\n\
-                    not ok 1 - /somewhere/x.test.mjs\n1..1\n";
-        let report = parse(text);
+        let text = [
+            "TAP version 13",
+            "# Subtest: x.test.mjs",
+            "    ok 1 - confirms arrive",
+            "    not ok 2 - returns come first",
+            "      ---",
+            "      error: 'none came'",
+            "      ...",
+            "    not ok 4 - all come",
+            "      ---",
+            "      error: |-",
+            "        one was lost",
+            "      ...",
+            "    ok 3 - later # SKIP no reason",
+            "not ok 1 - /somewhere/x.test.mjs",
+            "1..1",
+        ]
+        .join("\n");
+        let report = parse(&text);
         assert_eq!(report.passed, 1);
         assert_eq!(
             report.failed,

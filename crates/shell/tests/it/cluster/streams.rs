@@ -114,7 +114,7 @@ fn make_super_stream(client: &mut StreamClient, name: &str, keys: &[&str]) -> u1
     client.ask(0x1d, &parts).0
 }
 
-fn permit_guest(node: &Node, vhost: &str) {
+fn permit_first_user(node: &Node, vhost: &str) {
     let [configure, write, read] = [(); 3].map(|()| ".*".to_owned());
     let command = Command::PermissionSet {
         vhost: vhost.to_owned(),
@@ -166,7 +166,7 @@ fn what_one_node_has_made_is_known_at_every_other_one_at_once() {
         let again = make_super_stream(&mut clients[third], &name, &["a", "b"]);
         assert_eq!(again, OK, "{name}");
         put_vhost(&nodes[maker], &name);
-        permit_guest(&nodes[maker], &name);
+        permit_first_user(&nodes[maker], &name);
         let address = nodes[other].stream_listening[0].0;
         let opened = StreamClient::open_as(address, "guest", "guest", &name);
         assert!(opened.is_ok(), "{name}: {:?}", opened.err());
