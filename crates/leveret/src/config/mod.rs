@@ -100,8 +100,8 @@ pub fn file_named(option: Option<&Path>) -> Option<PathBuf> {
 }
 
 /// Reads `file` (a file, or a folder whose `.conf` and `.toml` files are read in the order of their
-/// names), what RabbitMQ keeps beside its `rabbitmq.conf` or in such a folder, and the environment. RabbitMQ's tools name a file without
-/// its ending: `/etc/rabbitmq/rabbitmq` finds `rabbitmq.conf`.
+/// names), what RabbitMQ keeps beside its `rabbitmq.conf` or in such a folder, and the environment.
+/// RabbitMQ's tools name a file without its ending: `/etc/rabbitmq/rabbitmq` finds `rabbitmq.conf`.
 pub fn read(file: Option<&Path>) -> Result<FileConfig, ConfigError> {
     let mut typed = match file {
         Some(file) => read_files(file)?,
