@@ -26,6 +26,7 @@ pub mod traces;
 
 mod catalogue_changes;
 mod connection;
+mod connection_end;
 mod counters;
 pub mod dead_letter;
 mod events;

@@ -2,6 +2,7 @@
 //! had.
 
 use super::Connection;
+use crate::connection_end::ConnectionEnd;
 use leveret_client::{Session, SessionEnd};
 use leveret_types::{ChannelId, ProtocolError, ReplyCode};
 
@@ -17,31 +18,18 @@ impl<S: Session> Connection<S> {
         );
     }
 
-    /// The connection has ended. Who never logged in is a probe, say, and a refused login has a
-    /// line of its own.
+    /// The connection has ended.
     pub(super) fn note_end(&self) {
-        let connection = &self.identity.name;
-        let (user, vhost) = (self.login.user_name(), self.login.vhost_name());
-        match self.session.end() {
-            None | Some(SessionEnd::Client | SessionEnd::Other(_)) if vhost.is_empty() => {
-                tracing::debug!(%connection, "closed");
-            }
-            Some(SessionEnd::Client) => {
-                tracing::info!(%connection, user, vhost, "connection closed by the client");
-            }
+        let ended = self.session.end();
+        let end = match &ended {
+            None => ConnectionEnd::Socket,
+            Some(SessionEnd::Client) => ConnectionEnd::Client,
             Some(SessionEnd::Error(error)) if error.code == ReplyCode::ConnectionForced => {
-                tracing::info!(%connection, user, vhost, "connection closed: {error}");
+                ConnectionEnd::Forced(error)
             }
-            Some(SessionEnd::Error(error)) => {
-                tracing::warn!(%connection, user, vhost, "connection closed: {error}");
-            }
-            Some(SessionEnd::Other(reason)) => {
-                tracing::warn!(%connection, user, vhost, "connection closed: {reason}");
-            }
-            None => {
-                let text = "the client's socket ended without a close of the connection";
-                tracing::warn!(%connection, user, vhost, "connection closed: {text}");
-            }
-        }
+            Some(SessionEnd::Error(error)) => ConnectionEnd::Broker(error),
+            Some(SessionEnd::Other(reason)) => ConnectionEnd::Broker(reason),
+        };
+        end.log(&self.identity.name, &self.login);
     }
 }

@@ -12,6 +12,7 @@ mod partitions;
 mod port;
 
 use crate::ConnectionStatus;
+use crate::connection_end::ConnectionEnd;
 use crate::env::{ClusterEvent, ConnectionEvent, Env, LogPosition, ProposalId};
 use crate::identity::{Identity, Peer, Traffic};
 use crate::login::Login;
@@ -343,28 +344,15 @@ impl StreamConnection {
         self.side.login.leave(self.side.identity.id, env);
     }
 
-    /// Tells operators that it has ended, and why. Who never logged in is a probe, say, and a
-    /// refused login has a line of its own.
+    /// Tells operators that it has ended, and why.
     fn note_end(&self) {
-        let connection = &self.side.identity.name;
-        let login = &self.side.login;
-        let (user, vhost) = (login.user_name(), login.vhost_name());
-        match self.session.ending() {
-            _ if vhost.is_empty() => tracing::debug!(%connection, "closed"),
-            Some(Ending::Client) => {
-                tracing::info!(%connection, user, vhost, "stream connection closed by the client");
-            }
-            Some(Ending::Forced(reason)) => {
-                tracing::info!(%connection, user, vhost, "stream connection closed: {reason}");
-            }
-            Some(Ending::Broker(reason)) => {
-                tracing::warn!(%connection, user, vhost, "stream connection closed: {reason}");
-            }
-            None => {
-                let text = "the client's socket ended without a close of the connection";
-                tracing::warn!(%connection, user, vhost, "stream connection closed: {text}");
-            }
-        }
+        let end = match self.session.ending() {
+            None => ConnectionEnd::Socket,
+            Some(Ending::Client) => ConnectionEnd::Client,
+            Some(Ending::Forced(reason)) => ConnectionEnd::Forced(reason),
+            Some(Ending::Broker(reason)) => ConnectionEnd::Broker(reason),
+        };
+        end.log(&self.side.identity.name, &self.side.login);
     }
 
     /// Whether it has a subscription of this stream.

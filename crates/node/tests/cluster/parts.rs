@@ -81,6 +81,23 @@ fn others_are_let_in_while_all_queues_of_a_virtual_host_get_a_policy_and_go() {
     });
 }
 
+/// Gives the only node a log of its catalogue.
+fn keep_log(world: &World) {
+    world.nodes[&NodeId(1)]
+        .env
+        .with_shard(world.now, SHARD, |shard| {
+            recover(&mut shard.logs, Config::default(), |_| ()).expect("a log of the catalogue");
+        });
+}
+
+/// Has a command carried out by the only node, which keeps it in its log.
+fn apply_on(world: &World, command: &Command) {
+    let env = &world.nodes[&NodeId(1)].env;
+    let mut catalogue = env.catalogue.borrow_mut();
+    let executed = execute_in_parts(&mut catalogue, world.now, command, env, |_| ());
+    executed.expect("it is carried out");
+}
+
 #[test]
 fn others_are_let_in_while_very_many_exchanges_go_with_the_queue_that_they_are_bound_to() {
     let world = World::new(1);
@@ -95,14 +112,8 @@ fn others_are_let_in_while_very_many_exchanges_go_with_the_queue_that_they_are_b
         internal: false,
         arguments: FieldTable::new(),
     };
-    env.with_shard(world.now, SHARD, |shard| {
-        recover(&mut shard.logs, Config::default(), |_| ()).expect("a log of the catalogue");
-    });
-    let apply = |command: &Command| {
-        let mut catalogue = env.catalogue.borrow_mut();
-        let executed = execute_in_parts(&mut catalogue, world.now, command, env, |_| ());
-        executed.expect("it is carried out");
-    };
+    keep_log(&world);
+    let apply = |command: &Command| apply_on(&world, command);
     apply(&Command::QueueDeclare {
         vhost: vhost(),
         name: queue(),
@@ -167,14 +178,8 @@ fn very_many_bindings_of_what_is_deleted_are_unlinked_with_others_let_in_between
     world.say("a", "declare q");
     world.rest();
     let env = &world.nodes[&NodeId(1)].env;
-    env.with_shard(world.now, SHARD, |shard| {
-        recover(&mut shard.logs, Config::default(), |_| ()).expect("a log of the catalogue");
-    });
-    let apply = |command: &Command| {
-        let mut catalogue = env.catalogue.borrow_mut();
-        let executed = execute_in_parts(&mut catalogue, world.now, command, env, |_| ());
-        executed.expect("it is carried out");
-    };
+    keep_log(&world);
+    let apply = |command: &Command| apply_on(&world, command);
     for number in 0..4 * BINDINGS_UNLINKED_AT_ONCE {
         apply(&Command::Bind {
             vhost: "/".to_owned(),
