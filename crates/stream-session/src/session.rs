@@ -236,7 +236,10 @@ impl Session {
     pub fn tick(&mut self, now: Now, port: &mut impl Port) {
         self.now = now;
         if self.times.is_over(now) {
-            return self.end(port);
+            return match self.phase {
+                Phase::Over => self.give_up(),
+                _ => self.end(port),
+            };
         }
         if self.waits_for_turn() {
             // It was heard, and not read.
@@ -348,18 +351,25 @@ impl Session {
         }
     }
 
-    /// Ends the connection once all is written.
+    /// Ends the connection once all is written, or has been there to be taken for long enough.
     pub(crate) fn end(&mut self, port: &mut impl Port) {
         self.leave(port);
         self.input.forget();
         self.phase = Phase::Over;
+        let until_ms = self.now.monotonic_ms + CLOSE_MS_MAX;
+        self.times.until_ms = (self.output_bytes() > 0).then_some(until_ms);
+    }
+
+    /// What the client has not taken it does not get.
+    fn give_up(&mut self) {
+        self.out = OutBuffer::new();
         self.times.until_ms = None;
     }
 
     /// The socket is gone: everything that the connection had is given back.
     pub fn teardown(&mut self, port: &mut impl Port) {
         self.end(port);
-        self.out = OutBuffer::new();
+        self.give_up();
         self.drop_in_hand();
     }
 

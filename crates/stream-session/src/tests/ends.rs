@@ -55,3 +55,16 @@ fn who_is_silent_is_dropped_and_who_hears_nothing_gets_heartbeats() {
     play.tick(second);
     assert!(play.session.is_over());
 }
+
+#[test]
+fn a_client_that_takes_nothing_is_not_waited_for_beyond_the_time_for_a_close() {
+    let mut play = Play::with_stream();
+    play.session.beat();
+    play.session
+        .end_forced("an operator closed it", &mut play.node);
+    play.tick(CLOSE_MS_MAX - 1);
+    assert!(!play.session.output().is_empty());
+    play.tick(1);
+    assert!(play.session.is_over() && play.session.output().is_empty());
+    assert_eq!(play.session.deadline(), None);
+}
