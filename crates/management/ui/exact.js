@@ -39,6 +39,8 @@ export const parse = (text) => /[0-9]{16}/.test(text)
 
 const DEPTH_MAX = 100
 const SCALAR = /[^\s[\]{},:"]+/y
+// Not one by one: there may be millions of them.
+const SPACES = /[ \t\n\r]*/y
 
 // Behind the string that begins here.
 function stringEnd (text, start) {
@@ -53,16 +55,21 @@ function stringEnd (text, start) {
 
 // The tokens of a JSON text, each as it stands there.
 function * tokens (text) {
-  for (let at = 0; at < text.length;) {
+  const behindSpaces = (at) => {
+    if (text[at] > ' ') return at
+    SPACES.lastIndex = at
+    return at + SPACES.exec(text)[0].length
+  }
+  for (let at = behindSpaces(0); at < text.length;) {
     let end = at + 1
     if (text[at] === '"') {
       end = stringEnd(text, at)
-    } else if (!' \t\n\r[]{},:'.includes(text[at])) {
+    } else if (!'[]{},:'.includes(text[at])) {
       SCALAR.lastIndex = at
       end = at + SCALAR.exec(text)[0].length
     }
-    if (!' \t\n\r'.includes(text[at])) yield text.slice(at, end)
-    at = end
+    yield text.slice(at, end)
+    at = behindSpaces(end)
   }
 }
 

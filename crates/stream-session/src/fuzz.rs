@@ -47,7 +47,6 @@ impl Node {
         } else if std::mem::take(&mut self.looks_again) {
             self.is_second_look = true;
             session.look_again(now, self);
-            self.is_second_look = false;
         } else if let Some((request, result)) = self.changed.take() {
             session.super_stream_changed(request, result, self);
         } else {
@@ -73,6 +72,10 @@ impl Port for Node {
     fn may_be_behind(&mut self) -> bool {
         self.looks_again = !self.is_second_look && self.grants();
         self.looks_again
+    }
+
+    fn looked_again(&mut self) {
+        self.is_second_look = false;
     }
 
     fn permits_stream(&mut self, _: Access, _: &str) -> bool {

@@ -24,6 +24,7 @@ impl Session {
         if let Some(Asked::OtherNodes { frame }) = self.asked.take_if(waits) {
             self.now = now;
             self.frame(&frame, port);
+            port.looked_again();
             self.tell_gone_behind();
             self.read_on(port);
         }

@@ -30,6 +30,10 @@ pub trait Port {
         false
     }
 
+    /// What [`crate::Session::look_again`] was called for has been looked at again: what the client
+    /// asks next is asked for the first time.
+    fn looked_again(&mut self) {}
+
     /// Whether the user may do this with a stream.
     fn permits_stream(&mut self, access: Access, stream: &str) -> bool;
 

@@ -48,6 +48,8 @@ struct Node {
     changed: Option<(RequestId, Result<(), ResponseCode>)>,
     /// What this node does not know may have been made at another one.
     may_be_behind: bool,
+    /// It will be so again for what is asked behind a second look.
+    falls_behind: bool,
     drained: Vec<&'static str>,
     /// The leaders of streams that are led elsewhere.
     leaders: Vec<(&'static str, Reached)>,
@@ -83,6 +85,10 @@ impl Port for Node {
 
     fn may_be_behind(&mut self) -> bool {
         self.may_be_behind
+    }
+
+    fn looked_again(&mut self) {
+        self.may_be_behind |= self.falls_behind;
     }
 
     fn permits_stream(&mut self, access: Access, stream: &str) -> bool {

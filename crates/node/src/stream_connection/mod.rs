@@ -198,9 +198,8 @@ impl StreamConnection {
     /// This node has seen what the cluster had agreed on, or what other nodes have open.
     fn look_again<E: Env>(&mut self, now: Now, env: &E) {
         self.side.behind.begin_second_look();
-        NodePort::new(&mut self.side, now, env).look_again();
-        self.tell(now, env);
         let mut port = NodePort::new(&mut self.side, now, env);
+        port.look_again();
         self.session.look_again(now, &mut port);
         self.side.behind.end_second_look();
     }

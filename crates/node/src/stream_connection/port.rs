@@ -105,6 +105,10 @@ impl<E: Env> Port for NodePort<'_, E> {
         self.awaits_cluster()
     }
 
+    fn looked_again(&mut self) {
+        self.side.behind.end_second_look();
+    }
+
     fn permits_stream(&mut self, access: Access, stream: &str) -> bool {
         self.permits(access, Resource::Queue(stream))
     }

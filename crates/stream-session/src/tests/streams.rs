@@ -501,6 +501,24 @@ fn what_another_node_may_have_made_is_looked_for_again_before_anything_behind_it
 }
 
 #[test]
+fn what_a_client_asks_behind_a_second_look_is_looked_for_twice_itself() {
+    let mut play = Play::open();
+    play.node.may_be_behind = true;
+    play.node.falls_behind = true;
+    for super_stream in ["missing", "super"] {
+        play.ask(Request::Partitions { super_stream });
+    }
+    play.node.may_be_behind = false;
+    play.look_again();
+    play.expect(&["> Partitions STREAM_DOES_NOT_EXIST []"]);
+    let super_stream = ("super".to_owned(), vec!["super-0".to_owned()]);
+    play.node.super_streams.push(super_stream);
+    play.node.may_be_behind = false;
+    play.look_again();
+    play.expect(&["> Partitions OK [\"super-0\"]"]);
+}
+
+#[test]
 fn a_super_stream_that_cannot_be_taken_away_keeps_its_partitions() {
     let mut play = Play::open();
     let super_stream = ("super".to_owned(), vec!["super-0".to_owned()]);
