@@ -440,14 +440,19 @@ function Input ({ id, field, value, onValue }) {
 async function chosen (input, field, onValue) {
   const file = input.files[0]
   const read = field.read ?? ((file) => file.text())
-  input.setCustomValidity('')
+  // A form that is sent meanwhile would be without it.
+  input.setCustomValidity('The file is still being read.')
+  let [value, problem] = ['', '']
   try {
-    onValue(file ? await read(file) : '')
-  } catch (problem) {
-    onValue('')
-    input.setCustomValidity(problem.message)
-    input.reportValidity()
+    if (file) value = await read(file)
+  } catch (failed) {
+    problem = failed.message
   }
+  // Another one may have been chosen since.
+  if (input.files[0] !== file) return
+  onValue(value)
+  input.setCustomValidity(problem)
+  if (problem) input.reportValidity()
 }
 
 const ARGUMENT_TYPES = ['string', 'number', 'boolean', 'JSON']

@@ -813,6 +813,8 @@ inPage('definitions that no request takes are told so before they are sent', asy
     files.items.add(new File(['{"permissions": [],' + ' '.repeat(spaces) + '"explanation": "' + 'x'.repeat(letters) + '"}'], 'large.json'))
     input.files = files.files
     input.dispatchEvent(new Event('change', { bubbles: true }))
+    input.form.requestSubmit()
+    return input.validationMessage
   }, [spaces, letters])
   const said = () => page.evaluate(() => document.querySelector('input[type=file]').validationMessage)
   let sent = 0
@@ -821,8 +823,8 @@ inPage('definitions that no request takes are told so before they are sent', asy
   await page.waitForFunction(() => document.querySelector('input[type=file]').validationMessage.includes('leveret import FILE'))
   await button(page, 'Import').click()
   assert.equal(sent, 0)
-  // What makes it large are spaces, which are not sent.
-  await choose(50_000_000, 10)
+  // What makes it large are spaces, which are not sent. Nothing is sent before that is read.
+  assert.match(await choose(50_000_000, 10), /still being read/)
   await page.waitForFunction(() => document.querySelector('input[type=file]').validationMessage === '')
   await button(page, 'Import').click()
   await page.getByText('Imported.', { exact: true }).waitFor()
