@@ -380,6 +380,8 @@ impl Broker {
             shard.tick(now);
             shard.release();
         }
+        // With what is due for many queues at once, others' deadlines would pass meanwhile.
+        self.deferred.leave();
         self.run_deferred(now);
     }
 

@@ -247,8 +247,8 @@ pub const DEAD_LETTERS_UNDER_WAY_MAX: usize = 256;
 /// Bytes of these messages; the last one may exceed it.
 pub const DEAD_LETTERS_UNDER_WAY_BYTES_MAX: usize = 1024 * 1024;
 /// Pieces of work that shards hand over, such as messages to be dead-lettered, of which a thread
-/// that comes does a turn, and leaves the rest to the timers' thread. With more it stays until no
-/// more are left, so that those who make work do not get ahead of it.
+/// that comes does a turn, and leaves the rest to the timers' thread. With more, a thread does as
+/// many as it has handed over, so that those who make work do not get ahead of it.
 pub const DEFERRED_WAITING_MAX: usize = 262_144;
 /// Bytes of the messages among them for which the same holds.
 pub const DEFERRED_WAITING_BYTES_MAX: usize = 256 * 1024 * 1024;

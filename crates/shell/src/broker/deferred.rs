@@ -8,6 +8,7 @@ use leveret_routing::Scratch;
 use leveret_types::Now;
 use leveret_types::limits::{DEFERRED_WAITING_BYTES_MAX, DEFERRED_WAITING_MAX, TURN_WORK_MAX};
 use parking_lot::Mutex;
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -24,7 +25,7 @@ enum Load {
     Some,
     /// The rest of somebody's turn, for the timers' thread.
     Rest,
-    /// So much that whoever comes stays with it.
+    /// So much that whoever makes more carries out as much.
     TooMuch,
 }
 
@@ -40,6 +41,8 @@ struct Waiting {
     bytes: usize,
     /// Whether it is the timers' thread that carries it out: until nothing is left.
     is_rest: bool,
+    /// How many were taken so far.
+    taken: usize,
 }
 
 impl Waiting {
@@ -61,7 +64,10 @@ impl Waiting {
     fn pop(&mut self) -> Option<Deferred> {
         let item = self.items.pop_front();
         match &item {
-            Some(item) => self.bytes -= bytes_of(item),
+            Some(item) => {
+                self.bytes -= bytes_of(item);
+                self.taken += 1;
+            }
             None => {
                 self.is_rest = false;
                 // Of a spike no room is kept.
@@ -79,6 +85,11 @@ fn bytes_of(item: &Deferred) -> usize {
         Deferred::Publish { message, .. } => message.weight(),
         _ => 0,
     }
+}
+
+thread_local! {
+    /// Items that this thread has handed over, and done none for yet.
+    static MADE: Cell<usize> = const { Cell::new(0) };
 }
 
 /// See the module's description.
@@ -101,21 +112,32 @@ impl DeferredWork {
     }
 
     pub(super) fn push(&self, work: Deferred) {
+        MADE.set(MADE.get() + 1);
         self.change(|waiting| waiting.push(work));
     }
 
     /// Takes all that a shard hands over.
     pub(super) fn append(&self, work: &mut Vec<Deferred>) {
         if !work.is_empty() {
+            MADE.set(MADE.get() + work.len());
             self.change(|waiting| work.drain(..).for_each(|item| waiting.push(item)));
+            // Of a spike no room is kept.
+            work.shrink_to(ITEMS_KEPT);
         }
     }
 
-    /// Carries out a turn of what there is, and all but what may be left where that is more. Where
-    /// another thread is at it, or has left a rest, that is left, too. Answers whether there is a
-    /// rest now: [`Self::go_on`] is to be called. Nothing may be borrowed.
+    /// Carries out a turn of what there is. Where that is more than may be left, it is as much as
+    /// this thread has handed over, so that nobody gets ahead of the work, and nobody else stands
+    /// still for it. Where another thread is at it, or has left a rest, that is left, too. Answers
+    /// whether there is a rest now: [`Self::go_on`] is to be called. Nothing may be borrowed.
     pub(super) fn run<E: Env>(&self, now: Now, env: &E) -> bool {
         self.run_by(|scratch| self.turn(scratch, now, env))
+    }
+
+    /// What this thread has handed over is left to [`Self::go_on`], however much it is: for the one
+    /// that calls that, and has other things to do in between.
+    pub(super) fn leave(&self) {
+        MADE.set(0);
     }
 
     /// Carries out a turn of the rest that others have left. Answers whether it is to be called
@@ -157,7 +179,8 @@ impl DeferredWork {
 
     /// [`Self::run`], by turns that take what [`Self::next`] gives.
     fn run_by(&self, mut turn: impl FnMut(&mut Scratch) -> usize) -> bool {
-        let mut done = 0;
+        let made = MADE.take();
+        let (mut done, mut items) = (0, 0);
         loop {
             let mut scratch = match self.load() {
                 Load::None | Load::Rest => return false,
@@ -165,9 +188,12 @@ impl DeferredWork {
                     Some(scratch) => scratch,
                     None => return false,
                 },
+                Load::TooMuch if items >= made => return self.leave_rest(),
                 Load::TooMuch => self.runner.lock(),
             };
+            let before = self.taken();
             done += turn(&mut scratch);
+            items += self.taken() - before;
             drop(scratch);
             match self.look_again(done >= TURN_WORK_MAX) {
                 Load::None => return false,
@@ -175,6 +201,16 @@ impl DeferredWork {
                 Load::Some | Load::TooMuch => {}
             }
         }
+    }
+
+    /// What there is is a rest; whether it was none before.
+    fn leave_rest(&self) -> bool {
+        self.change(|waiting| !std::mem::replace(&mut waiting.is_rest, !waiting.items.is_empty()))
+    }
+
+    /// How many items were taken to be carried out: those of one turn while that goes on.
+    fn taken(&self) -> usize {
+        self.waiting.lock().taken
     }
 
     /// [`Self::go_on`], by such turns.
@@ -318,6 +354,38 @@ mod tests {
         assert_eq!(world.done().len(), TURN_ITEMS);
         assert!(!world.run());
         assert!(world.go_on());
+    }
+
+    #[test]
+    fn who_has_made_none_of_it_does_not_stay_however_much_there_is() {
+        let world = World::new(DEFERRED_WAITING_MAX as u64 + 9);
+        std::thread::scope(|scope| {
+            let stranger = scope.spawn(|| {
+                let is_rest = world.work.run_by(|_| unreachable!("none of it is theirs"));
+                assert!(is_rest, "the timers' thread is told");
+                assert!(!world.work.run_by(|_| unreachable!()), "once");
+                world.work.push(numbered(0));
+                let mut turns = 0;
+                world.work.run_by(|_| {
+                    turns += 1;
+                    world.work.next().map_or(0, |_| 1)
+                });
+                turns
+            });
+            assert_eq!(stranger.join().unwrap(), 1, "as much as they made");
+        });
+        world.work.leave();
+        world.work.run_by(|_| unreachable!("it is left"));
+        assert!(world.go_on(), "and done in turns");
+        assert_eq!(world.done().len(), TURN_ITEMS);
+    }
+
+    #[test]
+    fn no_room_is_kept_for_the_most_that_there_was_at_a_time() {
+        let mut made: Vec<_> = (0..3 * ITEMS_KEPT as u64).map(numbered).collect();
+        let work = DeferredWork::new(0);
+        work.append(&mut made);
+        assert!(made.is_empty() && made.capacity() <= 2 * ITEMS_KEPT);
     }
 
     #[test]
