@@ -190,7 +190,7 @@ fn report(node: &Node) {
     let report = &node.report;
     tracing::info!(
         created = report.created,
-        clean = report.clean,
+        closed_in_order = report.closed_in_order,
         wal_files = report.wal_files,
         wal_bytes = report.wal_bytes,
         segment_files = report.segment_files,

@@ -131,7 +131,15 @@ impl<D: Disk> SegmentThread<D> {
                  them there"
             );
         }
-        self.write_checkpoint();
+        if self.write_checkpoint()
+            && let Err(error) = self.checkpoints.close()
+        {
+            tracing::warn!(
+                %error,
+                "cannot note that this was an orderly end: after the next start, messages that \
+                 wait are flagged as redelivered"
+            );
+        }
     }
 
     fn flush_rolled(&mut self) {

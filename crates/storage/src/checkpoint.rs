@@ -18,6 +18,7 @@
 //! ```
 
 use crate::bytes_io::{Put, Take, seed};
+use crate::closed;
 use crate::disk::{Disk, DiskFile, read_whole, write_filler};
 use crate::error::{Fatal, OpenError};
 use crate::id::{ChunkSeq, FileId, Generation, LogKind};
@@ -499,6 +500,20 @@ impl<D: Disk> CheckpointWriter<D> {
             checkpoint_bytes: bytes.len() as u64,
             ..released
         })
+    }
+
+    /// Notes that the store is closed in order. To be called last of all, once a checkpoint is
+    /// written of which nothing differs any more.
+    ///
+    /// # Errors
+    /// [`CheckpointError`]. The store is then as after a crash, which loses nothing.
+    pub fn close(self) -> Result<(), CheckpointError> {
+        closed::note(&self.disk, &self.data, self.salt, self.sequence).map_err(
+            |error| match is_full(&error) {
+                true => CheckpointError::NoSpace,
+                false => Fatal::new("write", &self.data.join(closed::CLOSED_NAME), error).into(),
+            },
+        )
     }
 
     fn write_file(&mut self, bytes: &[u8]) -> Result<(), CheckpointError> {

@@ -27,6 +27,7 @@ fn is_of_a_store(name: &str) -> bool {
         ".seg",
         ".checkpoint",
         "leveret.reserve",
+        crate::closed::CLOSED_NAME,
         "log.reserve",
     ];
     endings.iter().any(|ending| name.ends_with(ending))

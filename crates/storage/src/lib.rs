@@ -26,6 +26,7 @@ pub mod rebuild;
 mod bytes_io;
 mod checkpoint;
 mod chunk;
+mod closed;
 mod error;
 mod flush;
 mod folders;

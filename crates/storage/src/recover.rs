@@ -13,6 +13,7 @@ pub(crate) use tail::sealed;
 
 use crate::checkpoint::{self, Checkpoint, CheckpointWriter};
 use crate::chunk::SealedChunk;
+use crate::closed;
 use crate::disk::Disk;
 use crate::error::OpenError;
 use crate::folders::{Folders, Identity};
@@ -87,8 +88,11 @@ pub struct LogSummary {
 pub struct RecoveryReport {
     /// Whether the store is new.
     pub created: bool,
-    /// Whether the store was closed in order: nothing had to be read from the write-ahead log.
+    /// Whether nothing had to be read from the write-ahead log.
     pub clean: bool,
+    /// Whether the store was closed in order and has not been open since, or is new: see
+    /// [`ShardLogs::was_closed_in_order`].
+    pub closed_in_order: bool,
     /// Sequence of the checkpoint, 0 without one.
     pub checkpoint: u64,
     /// Segment files.
@@ -179,6 +183,12 @@ pub fn recover<D: Disk>(
     };
     let mut found = load(disk, folders, identity, options)?;
     found.report.created = created;
+    let checkpoint = found.report.checkpoint;
+    let was_closed = closed::take(disk, &folders.data, identity.salt(), checkpoint)?;
+    found.report.closed_in_order = created || was_closed;
+    for shard in &mut found.shards {
+        shard.closed_in_order = found.report.closed_in_order;
+    }
     make_ready(disk, folders, identity, options, found, lock)
 }
 

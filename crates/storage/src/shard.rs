@@ -58,6 +58,7 @@ pub struct ShardLogs {
     pub(crate) with_runs: LogsWithRuns,
     pub(crate) work: Work,
     pub(crate) freed: Vec<Freed>,
+    pub(crate) closed_in_order: bool,
 }
 
 /// The bodies that go into no write-ahead log.
@@ -120,6 +121,7 @@ impl ShardLogs {
             with_runs: LogsWithRuns::default(),
             work: Work::default(),
             freed: Vec::new(),
+            closed_in_order: true,
         }
     }
 
@@ -127,6 +129,14 @@ impl ShardLogs {
     #[must_use]
     pub fn shard(&self) -> u8 {
         self.shard
+    }
+
+    /// Whether the store was closed in order before this start, or is new: the states of its logs
+    /// are what was saved last, and nothing has happened since. After a crash much may have, also
+    /// where nothing of it was written.
+    #[must_use]
+    pub fn was_closed_in_order(&self) -> bool {
+        self.closed_in_order
     }
 
     /// Begins a log with no entries. Its id must be new: segment files may still hold blocks of one

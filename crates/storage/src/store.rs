@@ -309,10 +309,11 @@ impl<D: Disk> Store<D> {
         self.sync()?;
         self.roll();
         if self.wants_flush() {
-            self.flush()
+            self.flush()?;
         } else {
-            self.checkpoint()
+            self.checkpoint()?;
         }
+        Ok(self.checkpoint.close()?)
     }
 }
 

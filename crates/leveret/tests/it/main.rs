@@ -18,6 +18,7 @@ mod moves;
 mod operators;
 mod perf;
 mod quota;
+mod redelivered;
 mod reload;
 mod serve;
 mod storage;

@@ -12,7 +12,7 @@ use crate::shard::{QueueSpec, log_of};
 use crate::stream_view::{SavedView, SavedViewError};
 use leveret_replication::{Entry, Group, GroupConfig, Host, Membership, SnapshotMark};
 use leveret_storage::{LogKind, ShardLogs};
-use leveret_types::{NodeId, QueueId, ReplicaId};
+use leveret_types::{LogId, NodeId, QueueId, ReplicaId};
 use std::collections::VecDeque;
 
 /// Why a replica cannot take part.
@@ -65,7 +65,7 @@ impl Replica {
             match priority_logs.first() {
                 // The queue was on this node alone when it was written to last.
                 Some(first) if sole_founder(&spec, me.node()) == Some(me) => {
-                    let known = Adopted::found(logs.state(log_of(id, *first)), &spec)?;
+                    let known = Adopted::found(logs, log_of(id, *first), &spec)?;
                     adopt(id, me, priority_logs, &known, logs);
                 }
                 _ => logs.create_log(log, LogKind::Durable),
@@ -189,14 +189,22 @@ pub(crate) struct Adopted {
 
 impl Adopted {
     /// What a queue's log has as its state.
-    fn found(bytes: &[u8], spec: &QueueSpec) -> Result<Self, RestoreError> {
+    fn found(logs: &ShardLogs, log: LogId, spec: &QueueSpec) -> Result<Self, RestoreError> {
+        let bytes = logs.state(log);
         let is_view = spec.view.is_some();
         let damaged = |error: SavedViewError| RestoreError::Damaged(error.to_string());
         let view = is_view.then(|| SavedView::decode(bytes)).transpose();
         Ok(Self {
             state: match is_view {
                 true => leveret_queue::State::default(),
-                false => leveret_queue::State::decode(bytes).unwrap_or_default(),
+                false => {
+                    let saved = leveret_queue::State::decode(bytes).unwrap_or_default();
+                    // Messages may have been delivered since an exact state was saved.
+                    match logs.was_closed_in_order() {
+                        true => saved,
+                        false => saved.stale(),
+                    }
+                }
             },
             view: view.map_err(damaged)?,
             is_view,
@@ -234,14 +242,15 @@ pub(super) fn adopt(
         let end = logs.log_stats(log_of_priority).map_or(0, |s| s.next_index) + 1;
         logs.skip_to(log_of_priority, end);
         let adopted = applied.priority_log_mut(*priority_log);
-        adopted.end = end;
+        // Of what nothing was saved all may have been delivered.
+        (adopted.end, adopted.delivered) = (end, end);
         if let Some(before) = known
             .state
             .priority_logs
             .iter()
             .find(|before| before.priority_log == *priority_log)
         {
-            adopted.delivered = before.delivered_through;
+            adopted.delivered = before.delivered_through.min(end);
             for (range, count) in &before.returns {
                 adopted.returns.update(range.clone(), |_| *count, |_, _| {});
             }
