@@ -298,33 +298,53 @@ impl<K: CatalogueDirectory> Directory for K {
         CatalogueDirectory::memory_left(self, wanted)
     }
 
+    fn note_left_out(&self, by: &str, lines: &[String]) {
+        self.note_passed_over(by, lines);
+    }
+
+    fn check_import(&self, vhost: Option<&str>, definitions: &Value) -> Result<(), AlterError> {
+        let definitions = read_definitions(definitions)?;
+        commands_of(self, vhost, &definitions).map_err(ExecuteError::Refused)?;
+        Ok(())
+    }
+
     fn import(
         &self,
         by: &str,
         vhost: Option<&str>,
         definitions: &Value,
     ) -> Result<Vec<String>, AlterError> {
-        use serde::Deserialize;
-        let definitions = Definitions::deserialize(definitions)
-            .map_err(|error| AlterError::Invalid(format!("these are no definitions: {error}")))?;
-        let shards = self.shards();
-        let mut make = || {
-            // The catalogue is borrowed again and again, and not while all is tried.
-            let mut trial = view(self, |catalogue| definitions.trial(catalogue, vhost));
-            let left = |wanted| CatalogueDirectory::memory_left(self, wanted);
-            while view(self, |catalogue| trial.look(catalogue))? {
-                if left(1) == 0 {
-                    return Err(CatalogueError::NoMemory);
-                }
-            }
-            trial.fits(left)?;
-            trial.commands(shards, &mut || self.salt())
-        };
+        let definitions = read_definitions(definitions)?;
+        let mut make = || commands_of(self, vhost, &definitions);
         self.execute(by, &mut make)?;
         let passed_over = view(self, |catalogue| definitions.passed_over(catalogue, vhost));
         self.note_passed_over(by, &passed_over);
         Ok(passed_over)
     }
+}
+
+fn read_definitions(definitions: &Value) -> Result<Definitions, AlterError> {
+    use serde::Deserialize;
+    Definitions::deserialize(definitions)
+        .map_err(|error| AlterError::Invalid(format!("these are no definitions: {error}")))
+}
+
+/// The commands of an import.
+fn commands_of<C: CatalogueDirectory + ?Sized>(
+    directory: &C,
+    vhost: Option<&str>,
+    definitions: &Definitions,
+) -> Result<Vec<Command>, CatalogueError> {
+    // The catalogue is borrowed again and again, and not while all is tried.
+    let mut trial = view(directory, |catalogue| definitions.trial(catalogue, vhost));
+    let left = |wanted| directory.memory_left(wanted);
+    while view(directory, |catalogue| trial.look(catalogue))? {
+        if left(1) == 0 {
+            return Err(CatalogueError::NoMemory);
+        }
+    }
+    trial.fits(left)?;
+    trial.commands(directory.shards(), &mut || directory.salt())
 }
 
 fn limits_of<'a>(limits: impl Iterator<Item = (&'a str, i64)>) -> Vec<(String, i64)> {

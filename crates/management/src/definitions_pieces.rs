@@ -28,10 +28,16 @@ const ACCOUNTS: [&str; 3] = ["users", "permissions", "topic_permissions"];
 /// # Errors
 /// As [`cut`]. What is wrong in definitions that are not cut is left to the node to say.
 pub fn definitions_pieces(definitions: Vec<u8>) -> Result<Vec<Vec<u8>>, NoDefinitions> {
-    match definitions.len() > HTTP_DEFINITIONS_BYTES_MAX {
-        true => cut(&definitions, HTTP_BODY_BYTES_MAX),
-        false => Ok(vec![definitions]),
+    match is_one_piece(&definitions) {
+        true => Ok(vec![definitions]),
+        false => cut(&definitions, HTTP_BODY_BYTES_MAX),
     }
+}
+
+/// Whether one import takes definitions as they are.
+#[must_use]
+pub const fn is_one_piece(definitions: &[u8]) -> bool {
+    definitions.len() <= HTTP_DEFINITIONS_BYTES_MAX
 }
 
 /// Why something cannot be cut, in the words of an import.

@@ -335,6 +335,12 @@ pub trait Directory: Send + Sync + 'static {
     fn memory_left(&self, _wanted: u64) -> u64 {
         u64::MAX
     }
+    /// What an import of definitions would be refused for; nothing is changed.
+    fn check_import(&self, _vhost: Option<&str>, _definitions: &Value) -> Result<(), AlterError> {
+        Ok(())
+    }
+    /// Has operators read what was left out of an import, a line each; `by` is whose import it is.
+    fn note_left_out(&self, _by: &str, _lines: &[String]) {}
     /// Takes definitions in, all or nothing. What it made nothing of, a line each.
     fn import(
         &self,

@@ -33,6 +33,7 @@ mod disk;
 mod events;
 mod exchanges;
 mod flows;
+pub mod foreign_definitions;
 mod growth;
 mod health;
 mod held;

@@ -157,10 +157,17 @@ const DELAYED: &[Parameter] = &[
     ),
     text("from", "where to go on: what an earlier list told as next"),
 ];
-const PASSED_OVER: &[Parameter] = &[flag(
-    "passed_over",
-    "whether the answer (200) lists what was passed over, a line each",
-)];
+const IMPORT: &[Parameter] = &[
+    flag(
+        "skip_unsupported",
+        "whether what is not supported is left out; else the import is refused",
+    ),
+    flag(
+        "passed_over",
+        "whether the answer (200) lists what was passed over, what was left out (left_out) and \
+         what was taken without effect (without_effect), a line each",
+    ),
+];
 const MEMORY: &[Parameter] = &[
     flag("memory", "whether the parts of its memory are told, too"),
     flag("binary", "whether binaries are told, too: there are none"),
@@ -196,7 +203,7 @@ static GROUPS: [&[Parameter]; 24] = [
     OPTIONAL,
     LIMIT,
     DELAYED,
-    PASSED_OVER,
+    IMPORT,
     MEMORY,
     WRITER,
     PATH,
@@ -282,7 +289,7 @@ fn own(method: &str, pattern: &str) -> &'static [&'static [Parameter]] {
         (
             "POST" | "PUT",
             "/api/definitions" | "/api/definitions/{vhost}" | "/api/all-configuration",
-        ) => &[PASSED_OVER],
+        ) => &[IMPORT],
         ("GET", "/api/leveret/exchanges/{vhost}/{}/route") => &[ROUTE],
         ("GET", "/api/leveret/queues/{vhost}/{}/messages") => &[POSITION, TRUNCATE],
         ("GET", "/api/leveret/queues/{vhost}/{}/unacked") => &[OF_CONSUMER, POSITION, TRUNCATE],

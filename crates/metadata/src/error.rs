@@ -155,8 +155,13 @@ pub enum CatalogueError {
     },
     #[error("invalid definitions: {0}")]
     Definitions(String),
-    #[error("{count} objects are not supported, and nothing was imported:\n{lines}")]
-    NotSupported { count: usize, lines: String },
+    #[error("{count} objects are refused, and nothing was imported:\n{lines}")]
+    Faults {
+        count: usize,
+        lines: String,
+        /// Whether each of them names something that does not exist.
+        is_not_found: bool,
+    },
     #[error("the cluster has no node {0}")]
     NoNode(NodeId),
     #[error("node {0} is the last one of the cluster that votes")]
@@ -230,21 +235,13 @@ impl CatalogueError {
         }
     }
 
-    /// Whether what was to be made is of a kind that there is none of here: others of it may be in
-    /// the same file.
-    pub(crate) const fn is_of_no_kind(&self) -> bool {
-        matches!(
-            self,
-            Self::NoComponent(_) | Self::Validation(_) | Self::Kind(_)
-        )
-    }
-
     /// Whether the command named something that does not exist.
     #[must_use]
     pub fn is_not_found(&self) -> bool {
         match self {
             Self::NotFound { .. } | Self::NoUser(_) | Self::NoVhost(_) | Self::NoNode(_) => true,
             Self::Definition { error, .. } => error.is_not_found(),
+            Self::Faults { is_not_found, .. } => *is_not_found,
             _ => false,
         }
     }

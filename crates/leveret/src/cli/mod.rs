@@ -5,7 +5,7 @@ mod ask;
 pub mod cluster;
 mod diagnose;
 pub mod http;
-mod import;
+pub(crate) mod import;
 mod insight;
 mod live;
 pub mod node_file;

@@ -155,6 +155,7 @@ pub const KEYS: &[Key] = &[
     key("load_definitions", Path, "", "Definitions (JSON) to import at boot: a file or a folder."),
     key("definitions.local.path", Path, "", "The same as `load_definitions`."),
     key("definitions.import_backend", Choice(&["local_filesystem"]), "local_filesystem", "Where definitions are read from."),
+    key("definitions.skip_unsupported", Bool, "false", "Leaves out of imported definitions what is not supported; else a node does not start with such definitions."),
     key("definitions.skip_if_unchanged", Bool, "false", "Does not import definitions again that are as they were at the last boot."),
     key("management.load_definitions", Path, "", "The same as `load_definitions`."),
     key("cluster_name", Text, "", "Name of the cluster; by default the node's."),
@@ -326,7 +327,9 @@ pub const IGNORED: &[(&str, &str)] = &[
     ("management.sample_retention_policies.*", "there is no statistics database"),
     ("management.db_cache_multiplier", "there is no statistics database"),
     ("management.delegate_count", "there is no statistics database"),
-    ("management.http_log_dir", "requests go to the log"),
+    ("channel_operation_timeout", "no operation waits for a process of Erlang's"),
+    ("khepri_default_timeout", "metadata are not in Khepri"),
+    ("management.http_log_dir", "there is no log of requests; changes by operators are in the log"),
     ("management.enable_queue_totals", "queue totals are always there"),
     ("management.tcp.*", "the HTTP server tunes itself"),
     ("management.listener.*", "the HTTP server tunes itself"),
@@ -421,6 +424,50 @@ pub const REFUSED: &[(&str, &str)] = &[
     ("channel_max_per_node", "channels are bounded for each connection (`channel_max`)"),
 ];
 
+/// Keys that take one value or few, by pattern: why none of the others, and what to do.
+const REASONS: &[(&str, &str)] = &[
+    (
+        "proxy_protocol",
+        "the PROXY protocol is not spoken; have the proxy pass on what clients send as it is, without a header of its own",
+    ),
+    ("auth_backends.$name", NO_BACKENDS),
+    ("auth_backends.$name.authn", NO_BACKENDS),
+    ("auth_backends.$name.authz", NO_BACKENDS),
+    ("http_dispatch.auth_backends.$name", NO_BACKENDS),
+    ("http_dispatch.auth_backends.$name.authn", NO_BACKENDS),
+    ("http_dispatch.auth_backends.$name.authz", NO_BACKENDS),
+    (
+        "management.oauth_enabled",
+        "OAuth 2 is not supported; keep users in the node (`rabbitmqctl add_user`, or `load_definitions`)",
+    ),
+    (
+        "management.disable_basic_auth",
+        "the HTTP API takes passwords in every request; bind it to an address that operators alone reach",
+    ),
+    (
+        "deprecated_features.permit.$name",
+        "what RabbitMQ retires stays allowed; forbid it to clients by permissions, or by limits of their virtual host",
+    ),
+    (
+        "ssl_options.crl_check",
+        "revocation lists are not read; take an authority out of `ssl_options.cacertfile`, or give certificates that end soon",
+    ),
+    (
+        "prometheus.authentication.enabled",
+        "metrics are given to everybody who reaches them; bind them to an address that only the collector reaches",
+    ),
+];
+const NO_BACKENDS: &str = "users are in the node alone: there is no LDAP, HTTP or OAuth 2 backend; add them with `rabbitmqctl add_user` or `load_definitions`, or let clients in by certificates (EXTERNAL)";
+
+/// Why a key takes no other values, and what to do.
+#[must_use]
+pub fn reason(name: &str) -> Option<&'static str> {
+    let mut reasons = REASONS.iter();
+    reasons
+        .find(|(pattern, _)| is_of(pattern, name))
+        .map(|(_, reason)| *reason)
+}
+
 /// What a name given by a user stands for.
 #[derive(Clone, Copy, Debug)]
 pub enum Meaning {
@@ -471,9 +518,23 @@ pub fn find(name: &str) -> Option<Meaning> {
         .or_else(plugin)
 }
 
-/// The key that has an effect and is most like `name`; none if none is like it at all.
+/// The keys below `name`, else the one that is most like it; none if none is like it at all.
 #[must_use]
 pub fn nearest(name: &str) -> Option<String> {
+    let below: Vec<&str> = KEYS
+        .iter()
+        .filter_map(|key| {
+            key.name
+                .strip_prefix(name)?
+                .strip_prefix('.')
+                .map(|_| key.name)
+        })
+        .filter(|key| !key.contains('$'))
+        .collect();
+    if let [first, others @ ..] = &below[..] {
+        let others = others.iter().map(|other| format!("\" or \"{other}"));
+        return Some(first.to_string() + &others.collect::<String>());
+    }
     let last = name.rsplit('.').next().unwrap_or(name);
     let ignored = IGNORED.iter().chain(REFUSED).map(|(pattern, _)| *pattern);
     let (distance, best) = KEYS

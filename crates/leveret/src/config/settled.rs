@@ -229,6 +229,8 @@ pub struct FirstBoot {
     pub definitions: Option<PathBuf>,
     /// Whether definitions that did not change since the last boot are left alone.
     pub definitions_skip_if_unchanged: bool,
+    /// Whether what is not supported is left out of definitions.
+    pub definitions_skip_unsupported: bool,
     /// Type of queues declared without one.
     pub queue_type: QueueKind,
 }

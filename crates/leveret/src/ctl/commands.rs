@@ -128,7 +128,7 @@ static COMMANDS: &[Command] = &[
     command("close_connection", "close_connection <connection pid or name> <explanation>", 2..=2, node::close_connection),
     command("close_all_connections", "close_all_connections [-p <vhost>] [--global] [--limit <n>] [--per-connection-delay <ms>] <explanation>", 1..=1, node::close_all_connections),
     command("close_all_user_connections", "close_all_user_connections <username> <explanation>", 2..=2, node::close_all_user_connections),
-    command("import_definitions", "import_definitions [<file>] [--format json] [--skip-if-unchanged]", 0..=1, node::import_definitions),
+    command("import_definitions", "import_definitions [<file>] [--format json] [--skip-if-unchanged] [--skip-unsupported]", 0..=1, node::import_definitions),
     command("export_definitions", "export_definitions [<file>|-] [--format json]", 0..=1, node::export_definitions),
     // The node.
     command("status", "status [--unit <bytes|kb|kib|mb|mib|gb|gib|tb|tib>]", 0..=0, node::status),

@@ -3,6 +3,7 @@
 use super::diagnostics::{memory, memory_parts};
 use super::{Context, Failure, Output, code};
 use crate::cli::http::segment;
+use crate::cli::import::import;
 use crate::cli::table::show;
 use crate::cli::target::CallError;
 use crate::config::plugins::BUILT_IN;
@@ -175,8 +176,15 @@ pub fn import_definitions(context: &Context<'_>) -> Result<Output> {
         }
     };
     context.banner(format!("Importing definitions in JSON from {from} ..."));
-    context.target.import(bytes)?;
-    Ok(Output::Done)
+    let lines = import(
+        context.target,
+        bytes,
+        context.options.has("--skip-unsupported"),
+    )?;
+    Ok(match lines.trim_end() {
+        "" => Output::Done,
+        lines => Output::Text(lines.to_owned()),
+    })
 }
 
 pub fn export_definitions(context: &Context<'_>) -> Result<Output> {

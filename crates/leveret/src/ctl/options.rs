@@ -138,6 +138,7 @@ const SHORT: &[(&str, &str)] = &[
 
 /// Options of one command or another that have no value.
 const FLAGS: &[&str] = &[
+    "--skip-unsupported",
     "--help",
     "--list-commands",
     "--global",

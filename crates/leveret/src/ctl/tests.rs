@@ -908,6 +908,31 @@ fn what_serves_instead_is_said_whatever_options_are_given() {
     assert!(!out.contains("Invalid options"), "{out}");
 }
 
+#[test]
+fn definitions_with_what_is_not_supported_are_refused_by_the_node_or_taken_without_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("defs.json");
+    let shovel = r#"{"parameters":[{"component":"shovel","vhost":"/","name":"s","value":{}}]}"#;
+    std::fs::write(&file, shovel).expect("written");
+    let file = file.display();
+    let refused = [(
+        "POST /api/definitions",
+        400,
+        r#"{"reason":"all that is wrong"}"#,
+    )];
+    let (code, out, _) = run_on(&refused, &format!("-q|import_definitions|{file}"));
+    assert_eq!(
+        (code, out.as_str()),
+        (code::DATA, "Error: all that is wrong")
+    );
+    let taken = [("POST /api/definitions", 204, "")];
+    let line = format!("-q|import_definitions|{file}|--skip-unsupported");
+    let (code, out, asked) = run_on(&taken, &line);
+    let left_out = "left out: shovel 's' in vhost '/': there are no shovels\n";
+    assert_eq!((code, out.as_str()), (0, left_out));
+    assert_eq!(asked, [r#"POST /api/definitions {"parameters":[]}"#]);
+}
+
 /// Those that stand in scripts and tutorials; what they do here is in each command's page.
 #[test]
 fn options_of_rabbitmqs_commands_are_taken() {

@@ -3,10 +3,12 @@
 use leveret_auth::password::SALT_BYTES_GIVEN;
 use leveret_cluster::Env as _;
 use leveret_management::definitions_pieces::definitions_pieces;
-use leveret_metadata::{Catalogue, CatalogueError, Definitions};
+use leveret_management::foreign_definitions::{Unsupported, without_effect};
+use leveret_metadata::{Catalogue, CatalogueError, Command, Definitions};
 use leveret_node::Env;
 use leveret_shell::broker::Broker;
 use leveret_types::limits::LOAD_DEFINITIONS_BYTES_MAX;
+use serde_json::Value;
 use std::fmt::Display;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -33,6 +35,8 @@ pub struct Import {
     /// Where the last import left its mark: one of the same bytes is left out. None to import at
     /// every start.
     pub mark: Option<PathBuf>,
+    /// Whether what is not supported is left out, and not refused.
+    pub skip_unsupported: bool,
 }
 
 impl Import {
@@ -49,11 +53,24 @@ impl Import {
         }
         for (file, bytes) in files.iter().zip(contents) {
             let failed = |error: &dyn Display| format!("cannot import {}: {error}", file.display());
-            for piece in definitions_pieces(bytes).map_err(|error| failed(&error))? {
-                let passed_over = import(broker, &piece).map_err(|error| failed(&error))?;
+            let pieces = definitions_pieces(bytes).map_err(|error| failed(&error))?;
+            let faults = |definitions: &Definitions| commands_of(broker, definitions).err();
+            self.refuse_unsupported(&pieces, faults)
+                .map_err(|error| failed(&error))?;
+            let mut unsupported = Unsupported::default();
+            for piece in &pieces {
+                let read = read_supported(piece, &mut unsupported);
+                let (definitions, without_effect) = read.map_err(|error| failed(&error))?;
+                let passed_over = import(broker, &definitions).map_err(|error| failed(&error))?;
                 for line in passed_over {
                     tracing::warn!(file = %file.display(), "passed over in an import: {line}");
                 }
+                for line in without_effect {
+                    tracing::warn!(file = %file.display(), "imported without effect: {line}");
+                }
+            }
+            for line in unsupported.lines {
+                tracing::warn!(file = %file.display(), "left out of an import: {line}");
             }
             tracing::info!(file = %file.display(), "definitions imported");
         }
@@ -74,23 +91,60 @@ impl Import {
             Known::All(catalogue) => (*catalogue, true),
             Known::Nothing(config) => (Catalogue::new(config), false),
         };
-        for (file, bytes) in files.iter().zip(&contents) {
+        for (file, bytes) in files.iter().zip(contents) {
             let failed = |error: &dyn Display| format!("cannot import {}: {error}", file.display());
-            let definitions = definitions_of(bytes).map_err(|error| failed(&error))?;
-            let mut salt = || [0; SALT_BYTES_GIVEN];
-            let commands = match definitions.to_commands(&catalogue, None, 1, &mut salt) {
-                // What is named may be there: a start alone can tell.
-                Err(error) if !is_all && error.is_not_found() => return Ok(()),
-                commands => commands.map_err(|error| failed(&error))?,
+            let pieces = definitions_pieces(bytes).map_err(|error| failed(&error))?;
+            let tried = |catalogue: &Catalogue, definitions: &Definitions| {
+                let mut salt = || [0; SALT_BYTES_GIVEN];
+                match definitions.to_commands(catalogue, None, 1, &mut salt) {
+                    // What is named may be there: a start alone can tell.
+                    Err(error) if !is_all && error.is_not_found() => Ok(None),
+                    commands => commands.map(Some),
+                }
             };
-            for command in &commands {
-                if catalogue.apply(command).is_err() {
-                    // Only a cluster can say more.
+            self.refuse_unsupported(&pieces, |definitions| tried(&catalogue, definitions).err())
+                .map_err(|error| failed(&error))?;
+            let mut unsupported = Unsupported::default();
+            for piece in &pieces {
+                let read = read_supported(piece, &mut unsupported);
+                let (definitions, _) = read.map_err(|error| failed(&error))?;
+                let commands = tried(&catalogue, &definitions).map_err(|error| failed(&error))?;
+                let Some(commands) = commands else {
                     return Ok(());
+                };
+                for command in &commands {
+                    if catalogue.apply(command).is_err() {
+                        // Only a cluster can say more.
+                        return Ok(());
+                    }
                 }
             }
         }
         Ok(())
+    }
+
+    /// Refuses definitions with something that is not supported, unless that is left out. `faults`
+    /// says what is wrong with the rest, which is told of definitions in one piece alone.
+    fn refuse_unsupported(
+        &self,
+        pieces: &[Vec<u8>],
+        faults: impl FnOnce(&Definitions) -> Option<CatalogueError>,
+    ) -> Result<(), String> {
+        if self.skip_unsupported {
+            return Ok(());
+        }
+        let mut unsupported = Unsupported::default();
+        let mut last = None;
+        for piece in pieces {
+            last = Some(read_supported(piece, &mut unsupported)?.0);
+        }
+        if unsupported.lines.is_empty() {
+            return Ok(());
+        }
+        let whole = last.filter(|_| pieces.len() == 1);
+        let besides = whole.and_then(|definitions| faults(&definitions));
+        let besides = besides.map(|error| error.to_string());
+        Err(unsupported.refusal(besides.as_deref()).unwrap_or_default())
     }
 
     fn contents(&self) -> Result<Vec<(PathBuf, Vec<u8>)>, String> {
@@ -158,24 +212,40 @@ fn read_at_most(most: u64, file: &Path) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-fn definitions_of(bytes: &[u8]) -> Result<Definitions, String> {
-    serde_json::from_slice(bytes).map_err(|error| format!("these are no definitions: {error}"))
+/// Definitions without what is not supported, and a line for all of them that has no effect.
+fn read_supported(
+    bytes: &[u8],
+    unsupported: &mut Unsupported,
+) -> Result<(Definitions, Vec<String>), String> {
+    let failed = |error: serde_json::Error| format!("these are no definitions: {error}");
+    let mut value: Value = serde_json::from_slice(bytes).map_err(failed)?;
+    let before = unsupported.lines.len();
+    unsupported.take(&mut value);
+    let without_effect = without_effect(&value);
+    // An error in the text itself has its place.
+    let definitions = match unsupported.lines.len() == before {
+        true => serde_json::from_slice(bytes),
+        false => serde_json::from_value(value),
+    };
+    Ok((definitions.map_err(failed)?, without_effect))
+}
+
+/// The commands of an import.
+fn commands_of(broker: &Broker, definitions: &Definitions) -> Result<Vec<Command>, CatalogueError> {
+    let mut trial = definitions.trial(&broker.catalogue(), None);
+    while trial.look(&broker.catalogue())? {
+        if broker.memory_left_of(1) == 0 {
+            return Err(CatalogueError::NoMemory);
+        }
+    }
+    trial.fits(|needed| broker.memory_left_of(needed))?;
+    let shards = broker.settings().shard_count;
+    trial.commands(shards, &mut || broker.random())
 }
 
 /// Imports; answers what there was in them that an import makes nothing of.
-fn import(broker: &Broker, bytes: &[u8]) -> Result<Vec<String>, String> {
-    let definitions = definitions_of(bytes)?;
-    let shards = broker.settings().shard_count;
-    let mut make = || {
-        let mut trial = definitions.trial(&broker.catalogue(), None);
-        while trial.look(&broker.catalogue())? {
-            if broker.memory_left_of(1) == 0 {
-                return Err(CatalogueError::NoMemory);
-            }
-        }
-        trial.fits(|needed| broker.memory_left_of(needed))?;
-        trial.commands(shards, &mut || broker.random())
-    };
+fn import(broker: &Broker, definitions: &Definitions) -> Result<Vec<String>, String> {
+    let mut make = || commands_of(broker, definitions);
     let (log_positions, result) = broker.execute_all(broker.now(), &mut make);
     broker.run_deferred_work();
     let deadline = Instant::now() + DURABLE_WAIT;

@@ -123,6 +123,7 @@ pub(super) fn import(config: &Config) -> Option<Import> {
             .first_boot
             .definitions_skip_if_unchanged
             .then(|| config.folders.root.join(definitions::MARK_FILE)),
+        skip_unsupported: config.first_boot.definitions_skip_unsupported,
     })
 }
 

@@ -3,6 +3,7 @@
 use super::Answer;
 use crate::definitions_text;
 use crate::directory::AlterError;
+use crate::foreign_definitions::{Unsupported, without_effect};
 use crate::http::input::parse_definitions;
 use crate::http::multipart;
 use crate::http::reply::{ApiError, Reply};
@@ -68,18 +69,32 @@ fn take(call: &Call<'_>, vhost: Option<&str>) -> Answer {
     let left = |wanted| call.app.node().memory_left(wanted);
     CatalogueError::refuse_import(needed, left)
         .map_err(|refused| AlterError::Unavailable(refused.to_string()))?;
-    let definitions = parse_definitions(text)?;
+    let mut definitions = parse_definitions(text)?;
     if !definitions.is_object() {
         return Err(ApiError::BadRequest(
             "definitions are a JSON object".to_owned(),
         ));
     }
-    let taken = call.app.node().import(call.who.name(), vhost, &definitions);
-    match taken {
+    let mut unsupported = Unsupported::default();
+    unsupported.take(&mut definitions);
+    let node = call.app.node();
+    if !unsupported.lines.is_empty() && !call.query.flag("skip_unsupported") {
+        let besides = node.check_import(vhost, &definitions).err();
+        let besides = besides.map(|error| error.to_string());
+        let refusal = unsupported.refusal(besides.as_deref()).unwrap_or_default();
+        return Err(ApiError::BadRequest(refusal));
+    }
+    let imported = node.import(call.who.name(), vhost, &definitions);
+    if imported.is_ok() {
+        node.note_left_out(call.who.name(), &unsupported.lines);
+    }
+    match imported {
         // Clients of RabbitMQ's want no content, whoever asks for more gets it.
-        Ok(lines) if call.query.flag("passed_over") => {
-            Ok(Reply::Json(json!({"passed_over": lines})))
-        }
+        Ok(lines) if call.query.flag("passed_over") => Ok(Reply::Json(json!({
+            "passed_over": lines,
+            "left_out": unsupported.lines,
+            "without_effect": without_effect(&definitions),
+        }))),
         Ok(_) => Ok(Reply::Done),
         Err(AlterError::NotFound(text)) => Err(ApiError::BadRequest(text)),
         Err(other) => Err(other.into()),

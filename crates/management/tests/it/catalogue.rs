@@ -739,6 +739,57 @@ fn an_import_answers_what_it_passed_over_to_whoever_asks_for_it() {
 }
 
 #[test]
+fn what_is_not_supported_is_refused_in_the_words_of_an_import_or_left_out() {
+    let server = serve(kept());
+    let definitions = json!({
+        "parameters": [{"component": "shovel", "vhost": "/", "name": "s", "value": {}}],
+        "policies": [{"vhost": "/", "name": "ha", "pattern": "",
+                      "definition": {"ha-mode": "all", "federation-upstream-set": "all"}}],
+        "exchanges": [{"vhost": "/", "name": "x", "type": "x-odd", "durable": true}],
+        "queues": [{"vhost": "/", "name": "q", "durable": true,
+                    "arguments": {"x-message-deduplication": true}}],
+        "bindings": [{"vhost": "/", "source": "x", "destination": "q", "destination_type": "queue",
+                      "routing_key": "k"}],
+    });
+    let mut faulty = definitions.clone();
+    faulty["queues"][0]["arguments"] = json!({"x-max-length": "many"});
+    let reason = |path: &str, body: &Value| {
+        let answer = send(&server, "guest", "POST", path, &body.to_string());
+        assert_eq!(answer.status, 400, "{answer:?}");
+        answer.json()["reason"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
+    };
+    for path in ["/api/definitions", "/api/definitions/%2F"] {
+        let reason = reason(path, &faulty);
+        for part in [
+            "\n  shovel 's' in vhost '/': there are no shovels\n",
+            "federation-upstream-set: there is no federation; its other keys stay\n",
+            "\n  exchange 'x' in vhost '/': unknown exchange type 'x-odd'\n",
+            "its exchange is left out\n",
+            "\nrefused besides: queue 'q' in vhost '/': ",
+            "skip_unsupported=true",
+        ] {
+            assert!(reason.contains(part), "{part}: {reason}");
+        }
+    }
+    let skip = "/api/definitions?skip_unsupported=true&passed_over=true";
+    assert!(reason(skip, &faulty).starts_with("queue 'q' in vhost '/': "));
+    let answer = send(&server, "guest", "POST", skip, &definitions.to_string());
+    assert_eq!(answer.status, 200, "{answer:?}");
+    let json = answer.json();
+    assert_eq!(json["left_out"].as_array().map(Vec::len), Some(4), "{json}");
+    assert_eq!(
+        json["without_effect"].as_array().map(Vec::len),
+        Some(1),
+        "{json}"
+    );
+    let policy = send(&server, "guest", "GET", "/api/policies/%2F/ha", "");
+    assert_eq!(policy.json()["definition"], json!({"ha-mode": "all"}));
+}
+
+#[test]
 fn permissions_limits_and_bindings_are_filtered_by_what_they_are_of() {
     let server = start();
     for (method, path, body) in [

@@ -371,14 +371,19 @@ export function Definitions () {
           <footer><code class="quiet">GET /api/${address}</code><button class="primary">Save the file</button></footer>
         </form></>
       <${Section} title="Import">
-        <${Form} stay=${true} submit="Import" fields=${[{ name: 'file', label: 'File', type: 'file', accept: '.json,application/json', required: true, read: definitionsOf, hint: 'Up to 50 MB. Import a larger one on a node with: leveret import FILE' }, scope]}
-          message=${({ passed_over: lines }) => lines.length ? `Imported, but for ${count(lines.length)} that are passed over.` : 'Imported.'}
-          request=${(v) => ({ method: 'POST', address: (v.vhost ? path('definitions', v.vhost) : 'definitions') + '?passed_over=true', body: v.file || undefined, isLong: true })}
-          done=${({ passed_over: lines }) => setPassedOver(lines)}>
+        <${Form} stay=${true} submit="Import" fields=${[{ name: 'file', label: 'File', type: 'file', accept: '.json,application/json', required: true, read: definitionsOf, hint: 'Up to 50 MB. Import a larger one on a node with: leveret import FILE' }, scope, { name: 'skip', label: 'Leave out what is not supported', type: 'check', value: false }]}
+          message=${(answer) => { const lines = notTaken(answer); return lines.length ? `Imported, but for ${count(lines.length)} that are passed over.` : 'Imported.' }}
+          request=${(v) => ({ method: 'POST', address: (v.vhost ? path('definitions', v.vhost) : 'definitions') + '?passed_over=true' + (v.skip ? '&skip_unsupported=true' : ''), body: v.file || undefined, isLong: true })}
+          done=${(answer) => setPassedOver(notTaken(answer))}>
           <p>What the file names is made or changed; nothing is deleted. A file that RabbitMQ exported will do.</p></>
         ${passedOver.length > 0 && html`<h3>Passed over</h3><ul class="fields">${passedOver.slice(0, PASSED_OVER_SHOWN).map((line) => html`<li><bdi>${shown(line)}</bdi></li>`)}</ul>
           ${passedOver.length > PASSED_OVER_SHOWN && html`<p class="quiet">The first ${count(PASSED_OVER_SHOWN)} of ${count(passedOver.length)} are shown; all are in the node's log.</p>`}`}</>
     </div>`
+}
+
+// A line for all that an import made nothing of.
+function notTaken ({ passed_over: passedOver, left_out: leftOut = [] }) {
+  return [...leftOut, ...passedOver]
 }
 
 // The definitions in a file that one request takes.

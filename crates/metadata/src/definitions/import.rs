@@ -1,8 +1,8 @@
 //! From definitions to the commands that make them.
 
 use super::{
-    BindingDefinition, Definitions, ExchangeDefinition, ParameterDefinition, PolicyDefinition,
-    QueueDefinition, UserDefinition, VhostDefinition,
+    BindingDefinition, Definitions, ExchangeDefinition, ParameterDefinition, PermissionDefinition,
+    PolicyDefinition, QueueDefinition, TopicPermissionDefinition, UserDefinition, VhostDefinition,
 };
 use crate::accounts::{LIMITS_COMPONENT, refuse_component};
 use crate::catalogue::Catalogue;
@@ -15,7 +15,7 @@ use leveret_auth::{HashingAlgorithm, PasswordHash};
 use leveret_types::QueueKind;
 use leveret_types::limits::IMPORT_UNSUPPORTED_NAMED_MAX;
 use leveret_types::{FieldTable, FieldValue};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 impl Definitions {
     /// The commands that import these definitions into `catalogue`, each of which it will accept in
@@ -27,7 +27,8 @@ impl Definitions {
     /// over. Who holds a lock meanwhile that others wait for should use [`Self::trial`] instead.
     ///
     /// # Errors
-    /// The first item that is not right, by name. Nothing has changed then.
+    /// The items that are not right, by name: the first of them, and how many more there are.
+    /// Nothing has changed then.
     pub fn to_commands(
         &self,
         catalogue: &Catalogue,
@@ -53,12 +54,13 @@ impl Definitions {
             trial,
             vhost,
             commands: Vec::new(),
-            unsupported: Vec::new(),
-            unsupported_count: 0,
+            faults: Faults::default(),
+            refused: BTreeSet::new(),
+            has_homeless: false,
         };
         // Into one virtual host goes what can be in one: who has rights elsewhere gets none here.
         if vhost.is_none() {
-            self.import_accounts(&mut import, salt)?;
+            self.import_accounts(&mut import, salt);
         }
         // Limits hold for what comes after an import: an export may have more than they allow.
         let (limits, others): (Vec<_>, Vec<_>) = self
@@ -66,16 +68,16 @@ impl Definitions {
             .iter()
             .partition(|parameter| parameter.component == LIMITS_COMPONENT);
         for parameter in others {
-            import.parameter(parameter)?;
+            import.item(&parameter.vhost, &[], |import| import.parameter(parameter));
         }
         for policy in &self.policies {
-            import.policy(policy)?;
+            import.item(&policy.vhost, &[], |import| import.policy(policy));
         }
-        self.import_topology(&mut import, shards)?;
+        self.import_topology(&mut import, shards);
         for limit in limits {
-            import.parameter(limit)?;
+            import.item(&limit.vhost, &[], |import| import.parameter(limit));
         }
-        import.refuse_unsupported()?;
+        import.faults.into_result()?;
         Ok(import.commands)
     }
 
@@ -83,79 +85,68 @@ impl Definitions {
         &self,
         import: &mut Import<'_>,
         salt: &mut dyn FnMut() -> [u8; SALT_BYTES_GIVEN],
-    ) -> Result<(), CatalogueError> {
+    ) {
         for parameter in &self.global_parameters {
-            import.add(
+            let result = import.add(
                 format!("global parameter '{}'", parameter.name),
                 Command::GlobalParameterSet {
                     name: parameter.name.clone(),
                     value: parameter.value.0.clone(),
                 },
-            )?;
+            );
+            import.keep(None, result);
         }
         for vhost in &self.vhosts {
-            import.vhost(vhost)?;
+            let result = import.vhost(vhost);
+            import.keep(Some((Refused::Vhost, "", &vhost.name)), result);
         }
         for user in &self.users {
             let hashing = import.trial.config().hashing;
-            let password = password_of(user, hashing, salt);
-            import.user(user, password)?;
+            let result = import.user(user, password_of(user, hashing, salt));
+            import.keep(Some((Refused::User, "", &user.name)), result);
         }
         for permission in &self.permissions {
-            let vhost = import.vhost_of(&permission.vhost)?;
-            let item = format!(
-                "permission of user '{}' in vhost '{vhost}'",
-                permission.user
-            );
-            import.add(
-                item,
-                Command::PermissionSet {
-                    vhost,
-                    user: permission.user.clone(),
-                    configure: permission.configure.clone(),
-                    write: permission.write.clone(),
-                    read: permission.read.clone(),
-                },
-            )?;
+            let user = [(Refused::User, &*permission.user)];
+            import.item(&permission.vhost, &user, |import| {
+                import.permission(permission)
+            });
         }
         for permission in &self.topic_permissions {
-            let vhost = import.vhost_of(&permission.vhost)?;
-            let item = format!(
-                "topic permission of user '{}' in vhost '{vhost}'",
-                permission.user
-            );
-            import.add(
-                item,
-                Command::TopicPermissionSet {
-                    vhost,
-                    user: permission.user.clone(),
-                    exchange: permission.exchange.clone(),
-                    write: permission.write.clone(),
-                    read: permission.read.clone(),
-                },
-            )?;
+            let user = [(Refused::User, &*permission.user)];
+            import.item(&permission.vhost, &user, |import| {
+                import.topic_permission(permission)
+            });
         }
-        Ok(())
     }
 
-    fn import_topology(&self, import: &mut Import<'_>, shards: u16) -> Result<(), CatalogueError> {
+    fn import_topology(&self, import: &mut Import<'_>, shards: u16) {
         for exchange in &self.exchanges {
-            import.exchange(exchange)?;
+            let what = (Refused::Exchange, &*exchange.name);
+            import.declared(&exchange.vhost, what, &[], |import| {
+                import.exchange(exchange)
+            });
         }
-        // What comes now may name exchanges that are not supported.
-        import.refuse_unsupported()?;
         // A view needs its stream.
-        let is_view = |queue: &&QueueDefinition| {
-            let arguments = queue.arguments.as_table();
-            arguments.is_some_and(|arguments| arguments.get(SOURCE).is_some())
-        };
+        let is_view = |queue: &&QueueDefinition| names_source(queue).is_some();
         let (views, others): (Vec<_>, Vec<_>) = self.queues.iter().partition(is_view);
         for queue in others.into_iter().chain(views) {
-            import.queue(queue, shards)?;
+            let what = (Refused::Queue, &*queue.name);
+            let source = names_source(queue).map(|source| (Refused::Queue, source));
+            import.declared(&queue.vhost, what, source.as_slice(), |import| {
+                import.queue(queue, shards)
+            });
         }
-        self.bindings
-            .iter()
-            .try_for_each(|binding| import.binding(binding))
+        for binding in &self.bindings {
+            let to = match binding.destination_type.as_str() {
+                "exchange" => Refused::Exchange,
+                _ => Refused::Queue,
+            };
+            let ends = [
+                (Refused::Exchange, &*binding.source),
+                (to, &*binding.destination),
+            ];
+            import.item(&binding.vhost, &ends, |import| import.binding(binding));
+        }
     }
 }
 
@@ -200,14 +191,67 @@ pub(super) fn is_brokers(name: &str) -> bool {
     name.is_empty() || name.starts_with(RESERVED)
 }
 
+/// What is wrong in definitions: the first of it, and how much there is.
+#[derive(Default)]
+struct Faults {
+    first: Vec<CatalogueError>,
+    count: usize,
+    /// Whether something else than a missing object is among them.
+    has_other: bool,
+}
+
+impl Faults {
+    fn add(&mut self, error: CatalogueError) {
+        self.count += 1;
+        self.has_other |= !error.is_not_found();
+        if self.first.len() < IMPORT_UNSUPPORTED_NAMED_MAX {
+            self.first.push(error);
+        }
+    }
+
+    /// One fault as it is, several as a list.
+    fn into_result(mut self) -> Result<(), CatalogueError> {
+        match self.first.len() {
+            0 => return Ok(()),
+            1 => return Err(self.first.remove(0)),
+            _ => {}
+        }
+        let lines = self.first.iter().map(|error| {
+            let line = error.to_string();
+            line.split_whitespace().collect::<Vec<_>>().join(" ")
+        });
+        let mut lines: Vec<String> = lines.collect();
+        if self.count > lines.len() {
+            lines.push(format!("and {} more", self.count - lines.len()));
+        }
+        Err(CatalogueError::Faults {
+            count: self.count,
+            lines: lines.join("\n"),
+            is_not_found: !self.has_other,
+        })
+    }
+}
+
+/// Kinds of objects that others in the same file need.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Refused {
+    Vhost,
+    User,
+    Exchange,
+    Queue,
+}
+
 /// An import under way.
 struct Import<'a> {
     trial: Catalogue,
     vhost: Option<&'a str>,
     commands: Vec<Command>,
-    /// What is not supported, the first of it: all is named at once.
-    unsupported: Vec<CatalogueError>,
-    unsupported_count: usize,
+    faults: Faults,
+    /// Objects that were refused, by kind, virtual host and name: what needs one of them is not
+    /// refused beside it for that reason.
+    refused: BTreeSet<(Refused, String, String)>,
+    /// Whether an item names no virtual host and none is imported into: one fault for all of them.
+    has_homeless: bool,
 }
 
 impl Import<'_> {
@@ -217,56 +261,119 @@ impl Import<'_> {
                 self.commands.push(command);
                 Ok(())
             }
-            Err(error) => self.refuse(item, error),
+            Err(error) => Err(CatalogueError::Definition {
+                item,
+                error: Box::new(error),
+            }),
         }
     }
 
-    /// An item is refused: at once, or with others that are not supported either.
-    fn refuse(&mut self, item: String, error: CatalogueError) -> Result<(), CatalogueError> {
-        let is_of_no_kind = error.is_of_no_kind();
-        let error = CatalogueError::Definition {
-            item,
-            error: Box::new(error),
+    /// Keeps a fault, and the object that has it if others may need that.
+    fn keep(&mut self, object: Option<(Refused, &str, &str)>, result: Result<(), CatalogueError>) {
+        if let Err(error) = result {
+            self.faults.add(error);
+            if let Some((kind, vhost, name)) = object {
+                self.refused
+                    .insert((kind, vhost.to_owned(), name.to_owned()));
+            }
+        }
+    }
+
+    /// Whether an object was refused that something in a virtual host needs.
+    fn lacks(&self, vhost: &str, needs: &[(Refused, &str)]) -> bool {
+        let is_refused = |kind, vhost: &str, name: &str| {
+            let key = (kind, vhost.to_owned(), name.to_owned());
+            self.refused.contains(&key)
         };
-        if !is_of_no_kind {
-            return Err(error);
+        if self.refused.is_empty() {
+            return false;
         }
-        self.unsupported_count += 1;
-        if self.unsupported.len() < IMPORT_UNSUPPORTED_NAMED_MAX {
-            self.unsupported.push(error);
-        }
-        Ok(())
+        is_refused(Refused::Vhost, "", vhost)
+            || needs.iter().any(|(kind, name)| match kind {
+                Refused::User | Refused::Vhost => is_refused(*kind, "", name),
+                Refused::Exchange | Refused::Queue => is_refused(*kind, vhost, name),
+            })
     }
 
-    /// Refuses all that is not supported, if anything is not.
-    fn refuse_unsupported(&mut self) -> Result<(), CatalogueError> {
-        let count = self.unsupported_count;
-        match self.unsupported.len() {
-            0 => return Ok(()),
-            1 => return Err(self.unsupported.remove(0)),
-            _ => {}
+    /// Whether an item is in a virtual host. The first one that is in none is a fault.
+    fn has_home(&mut self, vhost: &str) -> bool {
+        if vhost.is_empty() && !std::mem::replace(&mut self.has_homeless, true) {
+            let text = "items name no virtual host: import them into one";
+            self.faults
+                .add(CatalogueError::Definitions(text.to_owned()));
         }
-        let lines = self.unsupported.iter().map(|error| {
-            let line = error.to_string();
-            line.split_whitespace().collect::<Vec<_>>().join(" ")
-        });
-        let mut lines: Vec<String> = lines.collect();
-        if count > lines.len() {
-            lines.push(format!("and {} more", count - lines.len()));
-        }
-        let lines = lines.join("\n");
-        Err(CatalogueError::NotSupported { count, lines })
+        !vhost.is_empty()
     }
 
-    /// The virtual host of an item: its own, else the one that is imported into.
-    fn vhost_of(&self, named: &str) -> Result<String, CatalogueError> {
-        match (self.vhost, named) {
-            (Some(vhost), _) => Ok(vhost.to_owned()),
-            (None, "") => Err(CatalogueError::Definitions(
-                "items name no virtual host: import them into one".to_owned(),
-            )),
-            (None, named) => Ok(named.to_owned()),
+    /// Imports an item that needs others, unless one of them was refused.
+    fn item(
+        &mut self,
+        vhost: &str,
+        needs: &[(Refused, &str)],
+        import: impl FnOnce(&mut Self) -> Result<(), CatalogueError>,
+    ) {
+        let vhost = self.vhost.unwrap_or(vhost);
+        if self.has_home(vhost) && !self.lacks(vhost, needs) {
+            let result = import(self);
+            self.keep(None, result);
         }
+    }
+
+    /// The same of an object that others may need.
+    fn declared(
+        &mut self,
+        vhost: &str,
+        (kind, name): (Refused, &str),
+        needs: &[(Refused, &str)],
+        import: impl FnOnce(&mut Self) -> Result<(), CatalogueError>,
+    ) {
+        let vhost = self.vhost.unwrap_or(vhost);
+        if self.has_home(vhost) && !self.lacks(vhost, needs) {
+            let result = import(self);
+            self.keep(Some((kind, vhost, name)), result);
+        }
+    }
+
+    fn permission(&mut self, permission: &PermissionDefinition) -> Result<(), CatalogueError> {
+        let vhost = self.vhost_of(&permission.vhost);
+        self.add(
+            format!(
+                "permission of user '{}' in vhost '{vhost}'",
+                permission.user
+            ),
+            Command::PermissionSet {
+                vhost,
+                user: permission.user.clone(),
+                configure: permission.configure.clone(),
+                write: permission.write.clone(),
+                read: permission.read.clone(),
+            },
+        )
+    }
+
+    fn topic_permission(
+        &mut self,
+        permission: &TopicPermissionDefinition,
+    ) -> Result<(), CatalogueError> {
+        let vhost = self.vhost_of(&permission.vhost);
+        self.add(
+            format!(
+                "topic permission of user '{}' in vhost '{vhost}'",
+                permission.user
+            ),
+            Command::TopicPermissionSet {
+                vhost,
+                user: permission.user.clone(),
+                exchange: permission.exchange.clone(),
+                write: permission.write.clone(),
+                read: permission.read.clone(),
+            },
+        )
+    }
+
+    /// The virtual host of an item: the one that is imported into, else its own.
+    fn vhost_of(&self, named: &str) -> String {
+        self.vhost.unwrap_or(named).to_owned()
     }
 
     fn vhost(&mut self, vhost: &VhostDefinition) -> Result<(), CatalogueError> {
@@ -328,7 +435,7 @@ impl Import<'_> {
     }
 
     fn parameter(&mut self, parameter: &ParameterDefinition) -> Result<(), CatalogueError> {
-        let vhost = self.vhost_of(&parameter.vhost)?;
+        let vhost = self.vhost_of(&parameter.vhost);
         let item = format!("parameter '{}' of {}", parameter.name, parameter.component);
         match parameter.component.as_str() {
             LIMITS_COMPONENT => {
@@ -370,12 +477,15 @@ impl Import<'_> {
                     },
                 )
             }
-            component => self.refuse(item, refuse_component(component)),
+            component => Err(CatalogueError::Definition {
+                item,
+                error: Box::new(refuse_component(component)),
+            }),
         }
     }
 
     fn policy(&mut self, policy: &PolicyDefinition) -> Result<(), CatalogueError> {
-        let vhost = self.vhost_of(&policy.vhost)?;
+        let vhost = self.vhost_of(&policy.vhost);
         let item = format!("policy '{}' in vhost '{vhost}'", policy.name);
         self.add(
             item,
@@ -392,7 +502,7 @@ impl Import<'_> {
     }
 
     fn exchange(&mut self, exchange: &ExchangeDefinition) -> Result<(), CatalogueError> {
-        let vhost = self.vhost_of(&exchange.vhost)?;
+        let vhost = self.vhost_of(&exchange.vhost);
         let record = self.trial.vhost(&vhost);
         if is_brokers(&exchange.name)
             || record.is_some_and(|v| v.exchange(&exchange.name).is_some())
@@ -431,7 +541,7 @@ impl Import<'_> {
     }
 
     fn queue(&mut self, queue: &QueueDefinition, shards: u16) -> Result<(), CatalogueError> {
-        let vhost = self.vhost_of(&queue.vhost)?;
+        let vhost = self.vhost_of(&queue.vhost);
         let is_here = self.trial.queue_by_name(&vhost, &queue.name).is_some();
         if is_here || queue.name.starts_with(RESERVED) {
             return Ok(());
@@ -469,7 +579,7 @@ impl Import<'_> {
     }
 
     fn binding(&mut self, binding: &BindingDefinition) -> Result<(), CatalogueError> {
-        let vhost = self.vhost_of(&binding.vhost)?;
+        let vhost = self.vhost_of(&binding.vhost);
         if binding.source.is_empty() {
             // Older exports name the default exchange's bindings, which every queue has anyway.
             return Ok(());

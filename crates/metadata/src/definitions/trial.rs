@@ -149,7 +149,7 @@ impl Trial<'_> {
     /// over.
     ///
     /// # Errors
-    /// The first item that is not right, by name.
+    /// The items that are not right, by name: the first of them, and how many more there are.
     pub fn commands(
         mut self,
         shards: u16,

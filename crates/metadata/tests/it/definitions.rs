@@ -132,7 +132,7 @@ fn all_that_is_not_supported_is_named_at_once() {
         "bindings": [{"vhost": "v", "source": "jms", "destination": "q",
             "destination_type": "queue", "routing_key": "k"}]}"#;
     let error = imported(json).map(drop).expect_err("refused").to_string();
-    assert!(error.starts_with("4 objects are not supported"), "{error}");
+    assert!(error.starts_with("4 objects are refused"), "{error}");
     for part in [
         "\nparameter 's1' of shovel: ",
         "\nparameter 's2' of federation-upstream: ",
@@ -157,6 +157,43 @@ fn all_that_is_not_supported_is_named_at_once() {
     let more = shovels(most + 7);
     assert!(more.ends_with("\nand 7 more"), "{more}");
     assert_eq!(more.lines().count(), most + 2);
+}
+
+#[test]
+fn all_faults_are_named_at_once_but_for_those_that_others_bring_about() {
+    let json = r#"{"vhosts": [{"name": "v"}, {"name": "bad", "default_queue_type": "odd"}],
+        "users": [{"name": "u", "password_hash": "odd", "tags": ""}],
+        "permissions": [
+            {"user": "nobody", "vhost": "v", "configure": "", "write": "", "read": ""},
+            {"user": "u", "vhost": "v", "configure": "", "write": "", "read": ""}],
+        "policies": [{"vhost": "v", "name": "p", "pattern": "", "definition": {"odd": 1}}],
+        "exchanges": [{"vhost": "v", "name": "x", "type": "x-odd", "durable": true}],
+        "queues": [
+            {"vhost": "v", "name": "q", "durable": true},
+            {"vhost": "v", "name": "odd", "durable": true, "arguments": {"x-max-length": "a"}},
+            {"vhost": "bad", "name": "q", "durable": true}],
+        "bindings": [
+            {"vhost": "v", "source": "x", "destination": "q", "destination_type": "queue"},
+            {"vhost": "v", "source": "gone", "destination": "q", "destination_type": "queue"},
+            {"vhost": "v", "source": "amq.topic", "destination": "odd",
+             "destination_type": "queue"}]}"#;
+    let error = imported(json).map(drop).expect_err("refused").to_string();
+    let begin = |line: &str| line.split_once(": ").map(|(item, _)| item.to_owned());
+    let items: Vec<String> = error.lines().skip(1).filter_map(begin).collect();
+    assert_eq!(
+        items,
+        [
+            "vhost 'bad'",
+            "user 'u'",
+            "permission of user 'nobody' in vhost 'v'",
+            "policy 'p' in vhost 'v'",
+            "exchange 'x' in vhost 'v'",
+            "queue 'odd' in vhost 'v'",
+            "binding from 'gone' to queue 'q' in vhost 'v'",
+        ],
+        "{error}"
+    );
+    assert!(error.starts_with("7 objects are refused"), "{error}");
 }
 
 /// What nothing reads is not kept; what is a policy or a limit is checked as one.

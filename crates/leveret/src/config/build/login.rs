@@ -126,6 +126,7 @@ impl Reader<'_> {
             ],
             definitions: definitions.map(PathBuf::from),
             definitions_skip_if_unchanged: self.flag("definitions.skip_if_unchanged"),
+            definitions_skip_unsupported: self.flag("definitions.skip_unsupported"),
             queue_type: QueueKind::parse(&self.words("default_queue_type"))
                 .unwrap_or(QueueKind::Classic),
         })
