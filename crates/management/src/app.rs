@@ -21,7 +21,7 @@ use crate::metrics::SharedTable;
 use base64::Engine;
 use leveret_types::limits::{LOGIN_FAILURE_DELAY_MS, METRICS_SCRAPES_MAX};
 use std::net::IpAddr;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::{Semaphore, oneshot};
@@ -70,6 +70,8 @@ struct History {
 pub struct App {
     node: Arc<dyn Node>,
     token: OperatorToken,
+    /// Whether the node takes no clients because it is in maintenance.
+    pub(crate) in_maintenance: AtomicBool,
     /// Whether `/metrics` shows each object.
     pub(crate) per_object: bool,
     /// Names by which the node is known beside its addresses.
@@ -110,6 +112,7 @@ impl App {
     pub fn new(node: Arc<dyn Node>, token: Option<String>, per_object: bool) -> Self {
         Self {
             node,
+            in_maintenance: AtomicBool::new(false),
             token: OperatorToken {
                 text: token,
                 on_loopback: false,

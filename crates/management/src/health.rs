@@ -13,6 +13,7 @@ use crate::{list_query, overview};
 use leveret_types::FieldTable;
 use serde_json::{Value, json};
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 type Answer = Result<Reply, ApiError>;
@@ -81,6 +82,13 @@ pub fn in_service(call: &Call<'_>) -> Answer {
     }
     if node.serving {
         return well();
+    }
+    if call.app.in_maintenance.load(Ordering::Relaxed) {
+        return unwell(
+            "the node does not take clients: it is in maintenance (`rabbitmq-upgrade drain`), until \
+             `rabbitmq-upgrade revive`",
+            json!({"maintenance": true}),
+        );
     }
     unwell(
         "the node does not take clients: it starts, stops, or was told `stop_app`",
@@ -367,7 +375,12 @@ pub fn damage(call: &Call<'_>) -> Answer {
 /// `PUT /api/leveret/serving`: `{"serving": false}`
 pub fn serving(call: &Call<'_>) -> Answer {
     call.body()?.required("serving")?;
-    let serving = call.body()?.flag_or("serving", true)?;
+    let body = call.body()?;
+    let serving = body.flag_or("serving", true)?;
+    let is_maintenance = !serving && body.flag_or("maintenance", false)?;
+    call.app
+        .in_maintenance
+        .store(is_maintenance, Ordering::Relaxed);
     call.app.node().set_serving(serving);
     Ok(Reply::Done)
 }

@@ -297,7 +297,7 @@ fn set_draining(context: &Context<'_>, draining: bool) -> Result<Output> {
             &json!({"node": own, "draining": draining}),
         )?;
     }
-    let body = json!({ "serving": !draining });
+    let body = json!({"serving": !draining, "maintenance": draining});
     context
         .target
         .call("PUT", "/api/leveret/serving", Some(&body))?;

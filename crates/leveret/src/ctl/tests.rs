@@ -366,6 +366,49 @@ fn the_node_and_its_queues() {
             vec![
                 overview,
                 (
+                    "GET /api/health/checks/ready-to-serve-clients",
+                    503,
+                    r#"{"status":"failed","reason":"it is in maintenance","maintenance":true}"#,
+                ),
+            ],
+            "-q|check_running",
+            0,
+            "RabbitMQ on node leveret@burrow is fully booted and running; it is in maintenance and \
+             takes no clients\n",
+            vec![],
+        ),
+        (
+            vec![
+                overview,
+                (
+                    "GET /api/health/checks/ready-to-serve-clients",
+                    503,
+                    r#"{"status":"failed","reason":"it starts"}"#,
+                ),
+            ],
+            "-q|check_running",
+            code::UNAVAILABLE,
+            "Error:\nit starts",
+            vec![],
+        ),
+        (
+            vec![
+                ("GET /api/overview", 200, r#"{"node":"a@x","listeners":[]}"#),
+                (
+                    "GET /api/health/checks/is-in-service",
+                    503,
+                    r#"{"status":"failed","reason":"it is in maintenance","maintenance":true}"#,
+                ),
+            ],
+            "-q|check_port_connectivity",
+            code::UNAVAILABLE,
+            "Error:\nit is in maintenance",
+            vec![],
+        ),
+        (
+            vec![
+                overview,
+                (
                     "GET /api/health/checks/local-alarms",
                     503,
                     r#"{"status":"failed","reason":"memory"}"#,

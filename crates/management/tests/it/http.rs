@@ -27,6 +27,39 @@ fn start() -> Api {
 }
 
 #[test]
+fn checks_of_a_node_in_maintenance_say_so() {
+    let server = start();
+    for (body, says) in [
+        (
+            r#"{"serving":false,"maintenance":true}"#,
+            "it is in maintenance",
+        ),
+        (r#"{"serving":false}"#, "it starts, stops"),
+        (
+            r#"{"serving":false,"maintenance":true}"#,
+            "it is in maintenance",
+        ),
+        (r#"{"serving":true,"maintenance":true}"#, ""),
+        (r#"{"serving":false}"#, "it starts, stops"),
+    ] {
+        let answer = send(&server, "guest", "PUT", "/api/leveret/serving", body);
+        assert_eq!(answer.status, 204, "{answer:?}");
+        for check in ["is-in-service", "ready-to-serve-clients"] {
+            let path = format!("/api/health/checks/{check}");
+            let answer = send(&server, "guest", "GET", &path, "");
+            let reason = answer.json()["reason"].as_str().unwrap_or("").to_owned();
+            assert!(reason.contains(says), "{body}: {answer:?}");
+            let is_maintenance = says.contains("maintenance");
+            assert_eq!(
+                answer.json()["maintenance"] == true,
+                is_maintenance,
+                "{body}"
+            );
+        }
+    }
+}
+
+#[test]
 fn the_overview_has_what_exporters_and_clients_read() {
     let api = start();
     let overview = api.get("/api/overview");
