@@ -2,6 +2,7 @@
 //! page for people.
 
 pub(crate) mod bodies;
+mod summaries;
 
 use crate::access::Access;
 use crate::http::reply::{ApiError, Reply};
@@ -60,7 +61,26 @@ fn templated(path: &str) -> (String, Vec<String>) {
     (out, names)
 }
 
-fn operation(pattern: &str, method: &Method, names: &[String]) -> Value {
+/// A name for an operation that no other has: `get_queues_vhost_name`.
+fn operation_id(method: &str, path: &str) -> String {
+    let words = path.trim_start_matches("/api").replace(['-', '.'], "_");
+    let words = words.split('/').filter(|word| !word.is_empty());
+    let words = words.map(|word| word.trim_matches(['{', '}']));
+    let mut id = method.to_ascii_lowercase();
+    for word in words {
+        id.push('_');
+        id.push_str(word);
+    }
+    id
+}
+
+/// What an operation is about: the first segment of its path, of Leveret's own the second.
+fn tag(path: &str) -> &str {
+    let mut words = path.split('/').skip(2).filter(|word| *word != "leveret");
+    words.next().unwrap_or("api")
+}
+
+fn operation(pattern: &str, method: &Method, (path, names): (&str, &[String])) -> Value {
     let in_path = names.iter().map(
         |name| json!({"name": name, "in": "path", "required": true, "schema": {"type": "string"}}),
     );
@@ -71,7 +91,10 @@ fn operation(pattern: &str, method: &Method, names: &[String]) -> Value {
         _ => "204",
     };
     let mut json = json!({
-        "summary": format!("Needs: {}", needs(method.access)),
+        "operationId": operation_id(method.name, path),
+        "tags": [tag(pattern)],
+        "summary": summaries::of(method.name, pattern).unwrap_or_default(),
+        "description": format!("Needs: {}", needs(method.access)),
         "parameters": parameters.collect::<Value>(),
         "responses": {
             good: {"description": "done"},
@@ -103,9 +126,10 @@ fn document_of(routes: &[Route]) -> Value {
         let (path, names) = templated(route.path);
         let operations = route.methods.iter().map(|method| {
             let name = method.name.to_ascii_lowercase();
-            (name, operation(route.path, method, &names))
+            (name, operation(route.path, method, (&path, &names)))
         });
-        paths.insert(path, Value::Object(operations.collect()));
+        let operations = Value::Object(operations.collect());
+        paths.insert(path, operations);
     }
     let error = json!({
         "type": "object",
@@ -144,8 +168,9 @@ pub fn page(_: &Call<'_>) -> Answer {
             // Writing to a string cannot fail; nothing of a client stands in it.
             let _ = writeln!(
                 rows,
-                "<tr><td>{}<td><code>{path}</code><td>{}",
+                "<tr><td>{}<td><code>{path}</code><td>{}<td>{}",
                 method.name,
+                summaries::of(method.name, route.path).unwrap_or_default(),
                 needs(method.access)
             );
         }
@@ -154,7 +179,7 @@ pub fn page(_: &Call<'_>) -> Answer {
         "<!DOCTYPE html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>Leveret HTTP API</title>\n\
          <link rel=\"stylesheet\" href=\"../style.css\">\n<main><h1>Leveret HTTP API</h1>\n\
          <p>The same for tools: <a href=\"openapi.json\">openapi.json</a>.\n\
-         <table><tr><th>method<th>path<th>needs\n{rows}</table></main></html>\n"
+         <table><tr><th>method<th>path<th>what it does<th>needs\n{rows}</table></main></html>\n"
     )))
 }
 
@@ -180,6 +205,26 @@ mod tests {
             let distinct: HashSet<_> = names.iter().collect();
             assert_eq!(distinct.len(), names.len(), "{path}");
         }
+    }
+
+    #[test]
+    fn each_operation_has_a_name_of_its_own_a_tag_and_says_what_it_does() {
+        let document = document_of(ROUTES);
+        let mut ids = HashSet::new();
+        for (path, methods) in document["paths"].as_object().expect("paths") {
+            for (method, operation) in methods.as_object().expect("methods") {
+                let id = operation["operationId"].as_str().expect("a name");
+                let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+                assert!(id.chars().all(is_name), "{id}");
+                assert!(ids.insert(id.to_owned()), "{id} is there twice");
+                assert_ne!(operation["summary"], "", "{method} {path}");
+                assert_ne!(operation["tags"][0], "", "{method} {path}");
+            }
+        }
+        assert!(ids.contains("get_queues_vhost_name"));
+        let purge = &document["paths"]["/api/queues/{vhost}/{name}/contents"]["delete"];
+        assert_eq!(purge["tags"], json!(["queues"]));
+        assert_eq!(purge["summary"], "Deletes the ready messages of a queue.");
     }
 
     #[test]
