@@ -16,7 +16,7 @@ mod set_aside;
 pub mod storage;
 pub mod table;
 pub mod target;
-pub use crate::config::{self, Config, ConfigError, FileConfig, Machine, Source};
+pub use crate::config::{self, Config, ConfigError, FileConfig, Machine, Refused, Source};
 use crate::{ctl, file_modes, plain_text, serve};
 use ask::{AskOptions, Object};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -360,13 +360,39 @@ fn set_http(typed: &mut FileConfig, which: &str, flag: &'static str, address: Op
 fn serve_node(options: &ServeOptions) -> Result<String, String> {
     file_modes::keep_private();
     let typed = typed(options).map_err(|error| error.to_string())?;
-    let loaded = Config::build(&typed, &Machine::here()).map_err(|errors| lines(&errors))?;
-    serve::run(loaded).map(|()| String::new())
+    let loaded =
+        Config::build(&typed, &Machine::here()).map_err(|refused| lines(&typed, &refused))?;
+    serve::run(loaded)
+        .map(|()| String::new())
+        .map_err(|error| with_unreadable(&typed, error))
 }
 
-fn lines(errors: &[ConfigError]) -> String {
-    let lines: Vec<_> = errors.iter().map(ToString::to_string).collect();
-    lines.join("\nleveret: ")
+/// Lines for the operator begin all alike.
+const BETWEEN_LINES: &str = "\nleveret: ";
+
+/// All that is wrong with a configuration, files that it names included.
+fn lines(typed: &FileConfig, refused: &Refused) -> String {
+    let files = config::unreadable_files(typed);
+    let lines: Vec<_> = refused.lines().chain(files).collect();
+    lines.join(BETWEEN_LINES)
+}
+
+/// An error that is about a file, with all other files that cannot be read.
+fn with_unreadable(typed: &FileConfig, error: String) -> String {
+    let files = config::unreadable_files(typed);
+    let is_told = |file: &String| {
+        file.rsplit_once(": ").is_some_and(|(file, _)| {
+            let path = file
+                .rsplit_once("cannot read ")
+                .map_or("", |(_, path)| path);
+            error.contains(path)
+        })
+    };
+    let (told, others): (Vec<_>, Vec<_>) = files.into_iter().partition(is_told);
+    match told.is_empty() {
+        true => error,
+        false => [vec![error], others].concat().join(BETWEEN_LINES),
+    }
 }
 
 fn configuration(command: &ConfigCommand) -> Result<String, String> {
@@ -382,10 +408,11 @@ fn configuration(command: &ConfigCommand) -> Result<String, String> {
         }
     };
     let typed = config::read(file.as_deref()).map_err(|error| error.to_string())?;
-    let loaded = Config::build(&typed, &Machine::here()).map_err(|errors| lines(&errors))?;
+    let loaded =
+        Config::build(&typed, &Machine::here()).map_err(|refused| lines(&typed, &refused))?;
     let problems = serve::check::problems(&loaded.config);
     if !problems.is_empty() {
-        return Err(problems.join("\nleveret: "));
+        return Err(with_unreadable(&typed, problems.join(BETWEEN_LINES)));
     }
     let exposed = file_modes::exposed(&loaded);
     let notices = loaded.notices.iter().chain(&exposed);
@@ -401,7 +428,8 @@ fn configuration(command: &ConfigCommand) -> Result<String, String> {
 /// Every value in force, and where it was typed.
 fn shown(file: Option<PathBuf>, json: bool) -> Result<String, String> {
     let typed = config::read(file.as_deref()).map_err(|error| error.to_string())?;
-    let loaded = Config::build(&typed, &Machine::here()).map_err(|errors| lines(&errors))?;
+    let loaded =
+        Config::build(&typed, &Machine::here()).map_err(|refused| lines(&typed, &refused))?;
     let typed = config::aliases::resolved(&typed);
     let row = |(key, value): &(String, String)| {
         let setting = typed.get(key);

@@ -155,8 +155,8 @@ impl StoreLocation {
             let folder = folder.display().to_string();
             typed.set("data_dir", folder, Source::Flag("--data-dir"));
         }
-        let loaded =
-            Config::build(&typed, &Machine::here()).map_err(|errors| super::lines(&errors))?;
+        let loaded = Config::build(&typed, &Machine::here())
+            .map_err(|refused| super::lines(&typed, &refused))?;
         Ok(loaded.config.folders.store())
     }
 }

@@ -10,7 +10,7 @@ use super::settled::{
     Admission, Cluster, ClusterTls, Config, DiskLimit, Folders, Limits, Log, LogFormat, LogLevel,
     LogSink, MemoryWatermark, Rotation, Storage, Threads, Traces,
 };
-use super::{ConfigError, Loaded, aliases, value};
+use super::{ConfigError, Loaded, Refused, aliases, value};
 use crate::trust::Trust;
 use leveret_metadata::MembershipConfig;
 use leveret_types::limits::IO_THREADS_MAX;
@@ -36,7 +36,7 @@ const CLUSTER_TLS: [&str; 3] = [
 impl Config {
     /// Judges what was typed. All errors are told, not just the first, in the order of the keys'
     /// names.
-    pub fn build(typed: &FileConfig, machine: &Machine) -> Result<Loaded, Vec<ConfigError>> {
+    pub fn build(typed: &FileConfig, machine: &Machine) -> Result<Loaded, Refused> {
         let typed = &aliases::resolved(typed);
         let (mut errors, mut notices) = (Vec::new(), Vec::new());
         let is_settled = cluster_is_settled(typed);
@@ -48,10 +48,16 @@ impl Config {
             }
         }
         if !errors.is_empty() {
-            return Err(errors);
+            return Err(Refused { errors, notices });
         }
         // A value that only makes no sense beside another: one at a time is enough.
-        let config = Reader { typed }.config(machine).map_err(|e| vec![e])?;
+        let config = match (Reader { typed }).config(machine) {
+            Ok(config) => config,
+            Err(error) => {
+                let errors = vec![error];
+                return Err(Refused { errors, notices });
+            }
+        };
         Ok(Loaded {
             config,
             notices,
@@ -136,7 +142,11 @@ fn judge(
         Some(Meaning::Key(key)) => match value::check(key.kind, &setting.text) {
             Ok(()) => Ok(None),
             Err(what) if key.kind == Kind::Secret => error(format!("\"{name}\" {what}")),
-            Err(what) => error(format!("\"{name}\" {what}, not \"{}\"", setting.text)),
+            Err(what) => {
+                let why = keys::reason(name).map(|reason| format!(": {reason}"));
+                let why = why.unwrap_or_default();
+                error(format!("\"{name}\" {what}, not \"{}\"{why}", setting.text))
+            }
         },
         Some(Meaning::BuiltIn) => Ok(None),
         Some(Meaning::Ignored(why)) => ignored(why),

@@ -16,7 +16,9 @@ pub fn to_toml(typed: &FileConfig) -> String {
         host_name: "localhost".to_owned(),
     };
     let errors = match again.read_text("", &toml) {
-        Ok(()) => Config::build(&again, &machine).err(),
+        Ok(()) => Config::build(&again, &machine)
+            .err()
+            .map(|refused| refused.errors),
         Err(error) => Some(vec![error]),
     };
     if let Some(errors) = errors {

@@ -70,6 +70,46 @@ impl fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
+/// Why a configuration does not hold, and what else its author should know of it.
+#[derive(Clone, Debug)]
+pub struct Refused {
+    /// All that cannot stand.
+    pub errors: Vec<ConfigError>,
+    /// As in [`Loaded`].
+    pub notices: Vec<String>,
+}
+
+impl Refused {
+    /// A line for everything, the errors first.
+    pub fn lines(&self) -> impl Iterator<Item = String> + '_ {
+        let errors = self.errors.iter().map(ToString::to_string);
+        errors.chain(self.notices.iter().cloned())
+    }
+}
+
+/// Files that are not there or cannot be read though a key names them: a line each. Which of them a
+/// node needs, its start alone tells.
+#[must_use]
+pub fn unreadable_files(typed: &FileConfig) -> Vec<String> {
+    let typed = aliases::resolved(typed);
+    let is_read = |name: &str| {
+        let ends = [
+            "certfile",
+            "keyfile",
+            "load_definitions",
+            "definitions.local.path",
+        ];
+        ends.iter().any(|end| name.ends_with(end))
+    };
+    let failed = |(name, setting): (&str, &Setting)| {
+        let error = std::fs::File::open(&setting.text).err()?;
+        let (source, file) = (&setting.source, &setting.text);
+        Some(format!("{source}: \"{name}\": cannot read {file}: {error}"))
+    };
+    let named = typed.iter().filter(|(name, _)| is_read(name));
+    named.filter_map(failed).collect()
+}
+
 /// A configuration that holds, and what its author should know of it.
 #[derive(Clone, Debug)]
 pub struct Loaded {

@@ -20,7 +20,8 @@ fn load(file: &str, text: &str, environment: &[(&str, &str)]) -> Result<Loaded, 
         typed.read_environment(variables)
     });
     read.map_err(|e| vec![e.to_string()])?;
-    Config::build(&typed, &machine()).map_err(|all| all.iter().map(ToString::to_string).collect())
+    Config::build(&typed, &machine())
+        .map_err(|all| all.errors.iter().map(ToString::to_string).collect())
 }
 
 fn config(file: &str, text: &str) -> Config {
@@ -298,7 +299,7 @@ fn what_cannot_stand_is_named_with_its_place_and_its_cure() {
             "rabbitmq.conf",
             "auth_backends.1 = ldap",
             &[
-                "rabbitmq.conf:1: \"auth_backends.1\" must be one of internal, rabbit_auth_backend_internal, not \"ldap\"",
+                "rabbitmq.conf:1: \"auth_backends.1\" must be one of internal, rabbit_auth_backend_internal, not \"ldap\": users are in the node alone: there is no LDAP, HTTP or OAuth 2 backend; add them with `rabbitmqctl add_user` or `load_definitions`, or let clients in by certificates (EXTERNAL)",
             ],
         ),
         (
@@ -311,7 +312,17 @@ fn what_cannot_stand_is_named_with_its_place_and_its_cure() {
         (
             "rabbitmq.conf",
             "proxy_protocol = true",
-            &["rabbitmq.conf:1: \"proxy_protocol\" must be \"false\", not \"true\""],
+            &[
+                "rabbitmq.conf:1: \"proxy_protocol\" must be \"false\", not \"true\": the PROXY protocol is not spoken; have the proxy pass on what clients send as it is, without a header of its own",
+            ],
+        ),
+        (
+            "rabbitmq.conf",
+            "disk_free_limit = 1GB\nvm_memory_high_watermark = 0.4",
+            &[
+                "rabbitmq.conf:1: unknown key \"disk_free_limit\"; did you mean \"disk_free_limit.absolute\" or \"disk_free_limit.relative\"?",
+                "rabbitmq.conf:2: unknown key \"vm_memory_high_watermark\"; did you mean \"vm_memory_high_watermark.relative\" or \"vm_memory_high_watermark.absolute\"?",
+            ],
         ),
         (
             "rabbitmq.conf",
@@ -382,6 +393,61 @@ fn what_rabbitmqs_operator_writes_is_accepted_with_a_notice() {
     );
     assert_eq!(loaded.config.cluster_name, "rabbit");
     assert_eq!(loaded.config.disk_limit, DiskLimit::Absolute(2_000_000_000));
+}
+
+#[test]
+fn what_has_no_effect_is_told_beside_what_is_refused() {
+    let mut typed = FileConfig::new();
+    let conf = "heartbeet = 1\nqueue_master_locator = random";
+    typed.read_text("rabbitmq.conf", conf).expect("lines");
+    let refused = Config::build(&typed, &machine()).expect_err("a mistake");
+    let lines: Vec<String> = refused.lines().collect();
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    assert!(
+        lines[0].contains("did you mean \"heartbeat\"?"),
+        "{lines:?}"
+    );
+    assert!(
+        lines[1].contains("\"queue_master_locator\" has no effect here"),
+        "{lines:?}"
+    );
+}
+
+#[test]
+fn all_files_that_cannot_be_read_are_told_with_their_keys() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let there = folder.path().join("there.pem");
+    std::fs::write(&there, "").expect("written");
+    let mut typed = FileConfig::new();
+    let conf = format!(
+        "ssl_options.certfile = {}\nssl_options.keyfile = /no/key.pem\n\
+         load_definitions = /no/definitions.json\nlog.file = none.log",
+        there.display()
+    );
+    typed.read_text("rabbitmq.conf", &conf).expect("lines");
+    let lines = unreadable_files(&typed);
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    for (line, begin) in lines.iter().zip([
+        "rabbitmq.conf:3: \"load_definitions\": cannot read /no/definitions.json: ",
+        "rabbitmq.conf:2: \"ssl_options.keyfile\": cannot read /no/key.pem: ",
+    ]) {
+        assert!(line.starts_with(begin), "{line}");
+    }
+}
+
+#[test]
+fn a_list_of_nodes_in_erlangs_form_is_refused_as_the_other_is() {
+    for text in [
+        "[{rabbit, [{cluster_nodes, {['rabbit@a', 'rabbit@b'], disc}}]}].",
+        "[{rabbit, [{cluster_nodes, ['rabbit@a', 'rabbit@b']}]}].",
+        "[{rabbit, [\n  {cluster_nodes, {['rabbit@a','rabbit@b','rabbit@c'], disc}}\n]}].",
+    ] {
+        let errors = load("rabbitmq.config", text, &[]).unwrap_err();
+        assert!(
+            errors[0].contains("list all nodes' addresses"),
+            "{errors:?}"
+        );
+    }
 }
 
 #[test]

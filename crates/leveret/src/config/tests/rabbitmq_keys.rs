@@ -184,7 +184,7 @@ fn plugins_that_rabbitmq_has_enabled_are_there_needless_or_refuse_the_start() {
     let loaded = read("[rabbitmq_management,rabbitmq_peer_discovery_k8s].").expect("it starts");
     assert_eq!(loaded.notices.len(), 1, "{:?}", loaded.notices);
     let errors = read("[rabbitmq_management,\nrabbitmq_mqtt,my_plugin].").expect_err("MQTT");
-    let errors: Vec<_> = errors.iter().map(ToString::to_string).collect();
+    let errors: Vec<_> = errors.errors.iter().map(ToString::to_string).collect();
     assert_eq!(
         errors,
         [
