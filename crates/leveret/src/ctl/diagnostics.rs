@@ -246,10 +246,11 @@ pub(super) fn memory_parts(memory: &Value) -> Vec<(String, u64, f64)> {
         .collect()
 }
 
+/// What stands for a version of Erlang.
+pub(super) const NO_ERLANG: &str = "0 (no Erlang: Leveret is written in Rust)";
+
 pub fn erlang_version(_: &Context<'_>) -> Result<Output> {
-    Ok(Output::Text(
-        "0 (no Erlang: Leveret is written in Rust)".to_owned(),
-    ))
+    Ok(Output::Text(NO_ERLANG.to_owned()))
 }
 
 pub fn tls_versions(_: &Context<'_>) -> Result<Output> {
@@ -283,7 +284,14 @@ pub fn list_plugins(context: &Context<'_>) -> Result<Output> {
     context.banner("Listing plugins: all are part of the broker ...");
     let wanted = context.arguments.first().map_or("", String::as_str);
     let named = BUILT_IN.iter().filter(|name| name.contains(wanted));
-    Ok(Output::Text(named.map(line).collect::<Vec<_>>().join("\n")))
+    let object = |name: &&str| {
+        json!({"name": name, "version": version, "running_version": version,
+               "enabled": "enabled", "running": true})
+    };
+    let objects: Vec<Value> = named.clone().map(object).collect();
+    let object = json!({"status": "running", "format": "normal", "plugins": objects});
+    let lines: Vec<_> = named.map(line).collect();
+    Ok(Output::Object(object, lines.join("\n")))
 }
 
 pub fn is_plugin_enabled(context: &Context<'_>) -> Result<Output> {

@@ -321,6 +321,22 @@ fn status_object(overview: &Value, nodes: &Value, memory: &Value, cluster: Optio
     let totals = &overview["object_totals"];
     json!({
         "pid": node["os_pid"],
+        "os": std::env::consts::OS,
+        "erlang_version": super::diagnostics::NO_ERLANG,
+        "release_series_support_status": overview["release_series_support_status"],
+        "is_under_maintenance": node["being_drained"],
+        "active_plugins": BUILT_IN,
+        "enabled_plugin_file": node["enabled_plugins_file"].as_str().unwrap_or(""),
+        "config_files": node["config_files"],
+        "net_ticktime": node["net_ticktime"],
+        "run_queue": node["run_queue"],
+        "processes": {"limit": node["proc_total"], "used": node["proc_used"]},
+        "file_descriptors": {
+            "total_limit": node["fd_total"],
+            "total_used": node["fd_used"],
+            "sockets_limit": node["sockets_total"],
+            "sockets_used": node["sockets_used"],
+        },
         "uptime": node["uptime"].as_u64().unwrap_or(0) / 1_000,
         "product_name": overview["product_name"],
         "product_version": overview["product_version"],
