@@ -187,11 +187,10 @@ fn show(value: &Value) -> String {
         Value::String(text) => text.clone(),
         other => other.to_string(),
     };
-    // A line of its own is not a name's to make.
-    let is_plain = |c: char| {
-        !c.is_control()
-            && !matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{2028}' | '\u{2029}')
-    };
+    // A name makes no line of its own, and turns none.
+    let turns = |c| matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let breaks = |c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}');
+    let is_plain = |c| !turns(c) && !breaks(c);
     match text.chars().all(is_plain) {
         true => text,
         false => text.escape_default().to_string(),
@@ -305,6 +304,16 @@ mod tests {
                  duplicates pass",
                 "policy 'ha' in vhost '/': ha-sync-mode: replicas catch up by themselves",
             ]
+        );
+    }
+
+    #[test]
+    fn a_hostile_name_makes_no_line_and_turns_none() {
+        let name = "a\n  shovel\u{202e}";
+        let parameter = json!({"component": "shovel", "vhost": "/", "name": name, "value": {}});
+        assert_eq!(
+            taken(&mut json!({"parameters": [parameter]})),
+            ["shovel 'a\\n  shovel\\u{202e}' in vhost '/': there are no shovels"]
         );
     }
 

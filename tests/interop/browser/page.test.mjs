@@ -780,6 +780,20 @@ inPage('users are filtered, those without access found, and several deleted at o
   await api('DELETE', 'users/many-c')
 })
 
+inPage('an import names all that is not supported, and leaves it out where that is asked for', async (page) => {
+  const file = { parameters: [{ component: 'shovel', vhost: '/', name: 'to-b', value: {} }], queues: [{ name: 'shoveled', vhost: '/', durable: true, auto_delete: false, arguments: {} }] }
+  await open(page, 'definitions')
+  await page.getByLabel('File', { exact: true }).setInputFiles({ name: 'some.json', mimeType: 'application/json', buffer: Buffer.from(JSON.stringify(file)) })
+  await button(page, 'Import').click()
+  await page.getByText("shovel 'to-b' in vhost '/': there are no shovels").first().waitFor()
+  assert.equal((await api('GET', 'queues/%2F/shoveled')).status, 404)
+  await page.getByLabel('Leave out what is not supported').check()
+  await button(page, 'Import').click()
+  await page.getByText('Imported, but for 1 that are passed over.').waitFor()
+  assert.equal((await api('GET', 'queues/%2F/shoveled')).status, 200)
+  await api('DELETE', 'queues/%2F/shoveled')
+}, { expected: /400|Failed to load/ })
+
 inPage('an import says what it passed over, and takes as long as it takes', async (page) => {
   const file = { queues: [{ name: 'amq.gen-import', vhost: '/', durable: true, auto_delete: false, arguments: {} }, { name: 'imported', vhost: '/', durable: true, auto_delete: false, arguments: {} }] }
   await open(page, 'definitions')
@@ -1253,6 +1267,23 @@ inPage('the keyboard goes anywhere', async (page) => {
   await page.keyboard.press('Enter')
   await page.getByRole('heading', { name: 'Virtual hosts', exact: true }).waitFor()
 })
+
+for (const [name, width] of [['orders.payment_retry.dead_letter_queue', 320], ['w'.repeat(255), 1400]]) {
+  inPage(`dialogs of an object with ${name.length} letters are not cut at ${width} pixels`, async (page) => {
+    await api('PUT', `queues/%2F/${name}`, {})
+    await open(page, `queues/%2F/${name}`)
+    for (const opener of ['Publish', 'Get messages', 'Peek', 'Move messages']) {
+      await button(page, opener).first().click()
+      const dialog = page.getByRole('dialog')
+      await dialog.waitFor()
+      const [shown, content, left] = await dialog.evaluate((one) => [one.clientWidth, one.scrollWidth, one.scrollLeft])
+      assert.deepEqual([content <= shown, left], [true, 0], `${opener}: ${content} in ${shown}`)
+      await page.keyboard.press('Escape')
+      await gone(dialog)
+    }
+    await api('DELETE', `queues/%2F/${name}`)
+  }, { viewport: { width, height: 800 } })
+}
 
 for (const [theme, width] of [['light', 1280], ['dark', 320], ['light', 3840]]) {
   inPage(`${theme} at ${width} pixels: readable, named, not wider than the window`, async (page) => {

@@ -742,6 +742,7 @@ impl Running for Fake {
     }
 
     fn set_serving(&self, serving: bool) {
+        *self.stopped.lock().unwrap() = !serving;
         self.ask(format!("serving {serving}"));
     }
 

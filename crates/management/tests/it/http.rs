@@ -28,7 +28,7 @@ fn start() -> Api {
 
 #[test]
 fn checks_of_a_node_in_maintenance_say_so() {
-    let server = start();
+    let api = start();
     for (body, says) in [
         (
             r#"{"serving":false,"maintenance":true}"#,
@@ -42,11 +42,11 @@ fn checks_of_a_node_in_maintenance_say_so() {
         (r#"{"serving":true,"maintenance":true}"#, ""),
         (r#"{"serving":false}"#, "it starts, stops"),
     ] {
-        let answer = send(&server, "guest", "PUT", "/api/leveret/serving", body);
+        let answer = api.admin("PUT", "/api/leveret/serving", body);
         assert_eq!(answer.status, 204, "{answer:?}");
         for check in ["is-in-service", "ready-to-serve-clients"] {
             let path = format!("/api/health/checks/{check}");
-            let answer = send(&server, "guest", "GET", &path, "");
+            let answer = api.admin("GET", &path, "");
             let reason = answer.json()["reason"].as_str().unwrap_or("").to_owned();
             assert!(reason.contains(says), "{body}: {answer:?}");
             let is_maintenance = says.contains("maintenance");
