@@ -5,7 +5,7 @@
 //! are: one that is not here and not newer than what was heard of is elsewhere, or deleted, or
 //! could not begin, and nobody waits for it.
 
-use leveret_stream::{Command, EarlyCommand, EarlyCommands, SessionId};
+use leveret_stream::{Command, EarlyBytes, EarlyCommand, EarlyCommands, SessionId};
 use leveret_types::limits::STREAM_UNHEARD_WAITING_MAX;
 use leveret_types::{Now, QueueId};
 use std::collections::BTreeMap;
@@ -18,6 +18,8 @@ pub(crate) struct Early {
     waiting: BTreeMap<QueueId, EarlyCommands>,
     /// How many wait for all streams.
     count: usize,
+    /// Of publishes that wait, also at streams that were heard of.
+    bytes: EarlyBytes,
 }
 
 impl Early {
@@ -42,14 +44,26 @@ impl Early {
         session: SessionId,
         stream: QueueId,
         command: Command,
-    ) -> Result<(), Box<Command>> {
+    ) -> Result<(), Vec<EarlyCommand>> {
         if self.count >= STREAM_UNHEARD_WAITING_MAX {
-            return Err(Box::new(command));
+            let mut refused = self.take_publisher(session, stream, &command);
+            refused.push((now, session, command));
+            return Err(refused);
         }
-        let waiting = self.waiting.entry(stream).or_default();
+        let new = || EarlyCommands::new(self.bytes.clone());
+        let waiting = self.waiting.entry(stream).or_insert_with(new);
+        let before = waiting.len();
         let pushed = waiting.push(now, session, command);
-        self.count += usize::from(pushed.is_ok());
+        self.count = self.count - before + waiting.len();
+        if waiting.is_empty() {
+            self.waiting.remove(&stream);
+        }
         pushed
+    }
+
+    /// Where the bytes of all publishes are counted that wait.
+    pub(crate) const fn bytes(&self) -> &EarlyBytes {
+        &self.bytes
     }
 
     pub(crate) fn take(&mut self, stream: QueueId) -> Vec<EarlyCommand> {
@@ -68,17 +82,18 @@ impl Early {
         due
     }
 
-    /// See [`EarlyCommands::take_declaration`].
-    pub(crate) fn take_declaration(
+    /// See [`EarlyCommands::take_publisher`].
+    pub(crate) fn take_publisher(
         &mut self,
         session: SessionId,
         stream: QueueId,
         publish: &Command,
-    ) -> Option<Command> {
-        let waiting = self.waiting.get_mut(&stream)?;
-        let taken = waiting.take_declaration(session, publish)?;
-        self.count -= 1;
-        Some(taken)
+    ) -> Vec<EarlyCommand> {
+        let waiting = self.waiting.get_mut(&stream);
+        let taken = waiting.map(|waiting| waiting.take_publisher(session, publish));
+        let taken = taken.unwrap_or_default();
+        self.count -= taken.len();
+        taken
     }
 
     /// Changes what waits for streams, by taking some of it away.

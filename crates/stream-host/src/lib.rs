@@ -268,7 +268,8 @@ impl<D: Disk> StreamHost<D> {
         })
     }
 
-    fn host(&mut self, id: QueueId, machine: Stream) {
+    fn host(&mut self, id: QueueId, mut machine: Stream) {
+        machine.share_early_bytes(self.early.bytes().clone());
         self.runs += 1;
         // What was found is synced now.
         let has_files = self.files.last_segment(id).is_some();
@@ -768,15 +769,13 @@ impl<D: Disk> StreamHost<D> {
         (stream, command): (QueueId, Command),
         out: &mut Events,
     ) {
-        if let Some(declaration) = self.early.take_declaration(session, stream, &command) {
-            refuse(session, &declaration, out);
-        }
         self.early.retain(|waiting| waiting.end(session, &command));
         let gives_up_soon = matches!(session, SessionId::Operator(_));
         if self.early.has_heard_of(stream) || gives_up_soon || !command.may_wait() {
             return refuse(session, &command, out);
         }
-        if let Err(command) = self.early.push(now, session, stream, command) {
+        let pushed = self.early.push(now, session, stream, command);
+        for (_, session, command) in pushed.err().unwrap_or_default() {
             refuse(session, &command, out);
         }
     }

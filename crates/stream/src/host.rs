@@ -333,12 +333,13 @@ impl Command {
     }
 
     /// Whether it may wait, for a while, until its stream begins on the node that it has come to,
-    /// or is led there. A publish may not: its publisher has been told by then that it is declared.
+    /// or is led there. A publish waits behind its publisher's declaration only.
     #[must_use]
     pub const fn may_wait(&self) -> bool {
         matches!(
             self,
             Self::DeclarePublisher { .. }
+                | Self::Publish { .. }
                 | Self::QuerySequence { .. }
                 | Self::Subscribe { .. }
                 | Self::StoreOffset { .. }

@@ -32,7 +32,7 @@ pub mod values;
 pub use batch::{Batch, BatchBuilder, BatchError, BatchForm, SharedBatchBuilder};
 pub use bloom::Filter;
 pub use chunk::{ChunkError, ChunkHeader, ChunkKind, SharedChunk};
-pub use early::{EarlyCommand, EarlyCommands};
+pub use early::{EarlyBytes, EarlyCommand, EarlyCommands};
 pub use host::{
     Command, Event, Generation, MemberId, OffsetSpec, PublisherId, ReaderId, Reference, Refusal,
     RequestId, SessionId, StoredBy, StreamStats,

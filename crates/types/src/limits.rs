@@ -924,8 +924,11 @@ pub const STREAM_ELECTION_MS: u64 = 1_000;
 pub const STREAM_EARLY_FOLLOWERS_MAX: usize = 65_536;
 /// Readers of one replica that wait until it knows what is committed, with publishers and questions
 /// that wait until it leads or, on a node that has not heard of the stream yet, has heard of it;
-/// one more is refused at once.
+/// one more is refused at once. Publishes behind a publisher that waits count as well.
 pub const STREAM_EARLY_READERS_MAX: usize = 1_024;
+/// Bytes of publishes that wait behind publishers which wait so, for all streams of a node; what is
+/// published beyond that is refused with its publisher. One publish always may wait.
+pub const STREAM_EARLY_PUBLISHES_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Milliseconds that each of them waits before it is refused: less than clients wait for an answer.
 pub const STREAM_EARLY_READER_MS: u64 = 5_000;
 /// Readers, publishers and questions that wait on a node for streams that it has not heard of yet,

@@ -1,17 +1,19 @@
 //! What comes for a stream before its node has heard of it, or has been told to lead it: it waits
 //! for that, for a while, where that may come at any moment.
 
-use crate::common::{SESSION, declare, end_turn, give, host, publish, subscribe_first};
+use crate::common::{declare, end_turn, give, host, publish, subscribe_first};
 use leveret_storage::MemoryDisk;
 use leveret_stream::{
-    Command, Epoch, Event, Events, MemberId, OffsetSpec, PublisherId, ReaderId, Reference, Refusal,
-    ReplicaOrder, ReplicaOrigin, RequestId, SessionId, StoredBy, StreamSettings,
+    BatchBuilder, Command, Epoch, Event, Events, MemberId, OffsetSpec, PublisherId, ReaderId,
+    Reference, Refusal, ReplicaOrder, ReplicaOrigin, RequestId, SessionId, StoredBy,
+    StreamSettings,
 };
 use leveret_stream_host::StreamHost;
 use leveret_types::limits::{
-    STREAM_EARLY_READER_MS, STREAM_EARLY_READERS_MAX, STREAM_UNHEARD_WAITING_MAX,
+    STREAM_EARLY_PUBLISHES_BYTES_MAX, STREAM_EARLY_READER_MS, STREAM_EARLY_READERS_MAX,
+    STREAM_UNHEARD_WAITING_MAX,
 };
-use leveret_types::{ConnectionId, NodeId, Now, QueueId};
+use leveret_types::{NodeId, Now, QueueId};
 
 const STREAM: QueueId = QueueId(7);
 const ME: NodeId = NodeId(1);
@@ -250,7 +252,7 @@ fn who_waits_is_refused_when_the_stream_turns_out_to_be_elsewhere_or_is_deleted(
 }
 
 #[test]
-fn publishes_and_what_operators_ask_wait_for_no_stream() {
+fn what_operators_ask_waits_for_no_stream_and_nor_do_publishes_of_who_is_not_declared() {
     for is_heard_of in [false, true] {
         let mut host = host(&MemoryDisk::new());
         if is_heard_of {
@@ -369,29 +371,143 @@ fn as_many_wait_for_one_stream_and_for_all_that_are_not_heard_of_as_may() {
     assert_eq!(is_refused(&one_more), 1);
 }
 
-#[test]
-fn who_publishes_before_it_is_declared_is_refused_with_its_declaration_and_nobody_else() {
-    for is_heard_of in [false, true] {
-        let mut host = host(&MemoryDisk::new());
-        if is_heard_of {
-            begin_replica(&mut host);
-        }
-        assert!(give_all(&mut host, [declaration(1), declaration(2)]).is_empty());
-        let other = SessionId::Connection(ConnectionId(2));
-        let mut events = Events::new();
-        host.handle(Now::both(AT), other, declaration(1), &mut events);
-        assert!(events.is_empty());
-        let refused = give(&mut host, Now::both(AT), publish(STREAM, 1..2));
-        assert_eq!(told(&refused), ["declare refused", "publish refused"]);
-        // It declares itself again.
-        assert!(give(&mut host, Now::both(AT), declaration(1)).is_empty());
-        if !is_heard_of {
-            begin_replica(&mut host);
-        }
-        host.order(STREAM, lead(), &mut events);
-        let sessions: Vec<SessionId> = events.iter().map(|(to, _)| *to).collect();
-        assert_eq!(sessions, [SESSION, other, SESSION]);
-        let events: Vec<Event> = events.into_iter().map(|(_, event)| event).collect();
-        assert_eq!(told(&events), ["declare ok"; 3]);
+/// A replica that is not told to lead yet, or nothing that was heard of.
+fn early_host(is_heard_of: bool) -> StreamHost<MemoryDisk> {
+    let mut host = host(&MemoryDisk::new());
+    if is_heard_of {
+        begin_replica(&mut host);
     }
+    host
+}
+
+/// The stream is led here.
+fn lead_here(host: &mut StreamHost<MemoryDisk>, is_heard_of: bool) -> Vec<Event> {
+    if !is_heard_of {
+        begin_replica(host);
+    }
+    order(host, lead())
+}
+
+/// A publish of one entry of so many bytes.
+fn publish_bytes(id: u64, bytes: usize) -> Command {
+    let mut batch = BatchBuilder::new();
+    assert!(batch.push(id, None, &vec![0; bytes]));
+    Command::Publish {
+        stream: STREAM,
+        publisher: PublisherId(1),
+        batch: batch.take(),
+    }
+}
+
+#[test]
+fn what_is_published_right_behind_a_declaration_that_waits_waits_with_it_and_is_confirmed() {
+    for is_heard_of in [false, true] {
+        let mut host = early_host(is_heard_of);
+        let all = [
+            declaration(1),
+            publish(STREAM, 1..3),
+            declaration(2),
+            publish(STREAM, 3..4),
+        ];
+        assert!(give_all(&mut host, all).is_empty());
+        let led = lead_here(&mut host, is_heard_of);
+        assert_eq!(told(&led), ["declare ok"; 2]);
+        let confirmed: Vec<u64> = (0..3)
+            .flat_map(|_| end_turn(&mut host, Now::both(AT)))
+            .flat_map(|event| match event {
+                Event::Confirmed { ids, .. } => ids,
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(confirmed, [1, 2, 3]);
+    }
+}
+
+#[test]
+fn what_was_published_behind_a_declaration_is_refused_with_it_and_each_has_its_answer() {
+    for is_heard_of in [false, true] {
+        let mut late = early_host(is_heard_of);
+        assert!(give_all(&mut late, [declaration(1)]).is_empty());
+        let later = Now::both(AT + 1);
+        assert!(give(&mut late, later, publish(STREAM, 1..2)).is_empty());
+        let due = Now::both(AT + STREAM_EARLY_READER_MS);
+        let refused = ["declare refused", "publish refused"];
+        assert_eq!(told(&end_turn(&mut late, due)), refused);
+        let mut elsewhere = early_host(is_heard_of);
+        let all = [declaration(1), publish(STREAM, 1..2)];
+        assert!(give_all(&mut elsewhere, all).is_empty());
+        let heard = match is_heard_of {
+            true => order(&mut elsewhere, follow()),
+            false => {
+                elsewhere.hear_of(STREAM);
+                end_turn(&mut elsewhere, Now::both(AT))
+            }
+        };
+        assert_eq!(told(&heard), refused);
+    }
+}
+
+#[test]
+fn who_publishes_more_than_may_wait_is_refused_with_all_that_waits_of_it_and_nobody_else_is() {
+    let half = STREAM_EARLY_PUBLISHES_BYTES_MAX / 2;
+    // An entry of a batch and the command that brings it have some bytes beside their own.
+    let almost_half = half - 1_024;
+    for is_heard_of in [false, true] {
+        let mut host = early_host(is_heard_of);
+        let all = [
+            declaration(1),
+            declaration(2),
+            publish_bytes(1, almost_half),
+            publish_bytes(2, almost_half),
+        ];
+        assert!(give_all(&mut host, all).is_empty());
+        let refused = give(&mut host, Now::both(AT), publish_bytes(3, 2_048));
+        let all = ["declare refused", "publish refused"];
+        assert_eq!(told(&refused)[..2], all);
+        assert_eq!(told(&refused)[2..], ["publish refused"; 2]);
+        // There is room again, and one always may, however large.
+        let large = publish_bytes(4, STREAM_EARLY_PUBLISHES_BYTES_MAX + 1);
+        assert!(give_all(&mut host, [declaration(1), large]).is_empty());
+        let one_more = give(&mut host, Now::both(AT), publish_bytes(5, 1));
+        assert_eq!(one_more.len(), 3);
+        assert_eq!(
+            told(&lead_here(&mut host, is_heard_of)),
+            ["declare ok"],
+            "the other publisher"
+        );
+    }
+}
+
+#[test]
+fn what_waits_is_counted_for_all_streams_and_no_more_once_its_session_has_gone() {
+    let mut host = early_host(true);
+    let most = publish_bytes(1, STREAM_EARLY_PUBLISHES_BYTES_MAX - 1_024);
+    assert!(give_all(&mut host, [declaration(1), most]).is_empty());
+    let unheard = QueueId(STREAM.0 + 1);
+    let of_another = || {
+        let declaration = Command::DeclarePublisher {
+            request: RequestId(1),
+            stream: unheard,
+            publisher: PublisherId(1),
+            reference: None,
+        };
+        let Command::Publish {
+            batch, publisher, ..
+        } = publish_bytes(1, 2_048)
+        else {
+            unreachable!();
+        };
+        let publish = Command::Publish {
+            stream: unheard,
+            publisher,
+            batch,
+        };
+        [declaration, publish]
+    };
+    assert_eq!(
+        told(&give_all(&mut host, of_another())),
+        ["declare refused", "publish refused"]
+    );
+    assert!(give_all(&mut host, [Command::Leave]).is_empty());
+    assert!(give_all(&mut host, of_another()).is_empty());
 }

@@ -3,7 +3,7 @@
 
 use super::replicated::Role;
 use super::{Events, Stream};
-use crate::early::EarlyCommand;
+use crate::early::{EarlyBytes, EarlyCommand};
 use crate::host::{Command, SessionId};
 use leveret_types::Now;
 
@@ -39,13 +39,18 @@ impl Stream {
         command: Command,
         out: &mut Events,
     ) {
-        if let Some(declaration) = self.early.take_declaration(session, &command) {
-            self.refuse(session, &declaration, out);
-        }
         if !self.may_wait(session, &command) {
+            let before = self.early.take_publisher(session, &command);
+            self.refuse_all(before, out);
             return self.refuse(session, &command, out);
         }
-        if let Err(command) = self.early.push(now, session, command) {
+        if let Err(refused) = self.early.push(now, session, command) {
+            self.refuse_all(refused, out);
+        }
+    }
+
+    fn refuse_all(&self, refused: Vec<EarlyCommand>, out: &mut Events) {
+        for (_, session, command) in refused {
             self.refuse(session, &command, out);
         }
     }
@@ -71,8 +76,11 @@ impl Stream {
             Some(now) => self.early.take_due(now),
             None => self.early.take_all(),
         };
-        for (_, session, command) in refused {
-            self.refuse(session, &command, out);
-        }
+        self.refuse_all(refused, out);
+    }
+
+    /// The bytes of publishes that wait are counted with those of other streams.
+    pub fn share_early_bytes(&mut self, bytes: EarlyBytes) {
+        self.early.share_bytes(bytes);
     }
 }
