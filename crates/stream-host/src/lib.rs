@@ -318,6 +318,7 @@ impl<D: Disk> StreamHost<D> {
             hosted.machine.end(out);
             let attached = hosted.machine.attachment().unwrap_or_default();
             self.attached = self.attached.max(attached);
+            self.reads.forget(id, &hosted);
             if let Some(at) = hosted.noted_due_ms {
                 self.due.remove(&(at, id));
             }

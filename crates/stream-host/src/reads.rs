@@ -137,6 +137,17 @@ impl<D: Disk> Reads<D> {
         }
     }
 
+    /// A stream is deleted.
+    pub(crate) fn forget(&mut self, id: QueueId, hosted: &Hosted) {
+        self.ahead.remove(&id);
+        if hosted.is_paused {
+            self.paused.retain(|paused| *paused != id);
+        }
+        if hosted.is_short {
+            self.short.retain(|short| *short != id);
+        }
+    }
+
     pub(crate) fn begin(
         &mut self,
         (stream, hosted): (QueueId, &mut Hosted),
@@ -266,5 +277,30 @@ impl<D: Disk> StreamHost<D> {
             }
         }
         resumed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use leveret_storage::{MemoryDisk, StreamFiles};
+    use leveret_stream::StreamSettings;
+    use std::path::Path;
+
+    const STREAM: QueueId = QueueId(7);
+
+    #[test]
+    fn nothing_is_kept_of_the_reads_of_a_stream_that_is_deleted() {
+        let files = StreamFiles::open(MemoryDisk::new(), Path::new("streams"), 9).unwrap();
+        let mut host = StreamHost::new(files);
+        host.begin(STREAM, StreamSettings::default()).unwrap();
+        let hosted = host.streams.get_mut(&STREAM).unwrap();
+        host.reads.wait_for_memory(STREAM, hosted);
+        host.reads.pause(STREAM, hosted);
+        host.reads.ahead.insert(STREAM);
+        host.delete(STREAM, &mut Events::new()).unwrap();
+        assert!(host.reads.ahead.is_empty());
+        assert!(!host.reads.is_short());
+        assert!(!host.reads.can_resume());
     }
 }
