@@ -185,13 +185,20 @@ impl Drop for PendingConnection {
 impl PendingConnection {
     fn receive(mut self, socket: Arc<TcpStream>, remote: SocketAddr, is_known: bool) {
         let admission = Arc::clone(&self.shared.admission.read());
-        if let Err(error) = self.meet(&socket, remote, is_known, &*admission) {
-            self.shared.log.line(|| match error {
-                HandshakeError::Secret => {
-                    format!("{remote} refused: it does not know the cluster's secret")
-                }
-                error => format!("{remote} refused: {error}"),
-            });
+        let met = self.meet(&socket, remote, is_known, &*admission);
+        let log = &self.shared.log;
+        match met {
+            Ok(()) => {}
+            // It has the secret, and is let in with a later attempt.
+            Err(HandshakeError::Refused(Refusal::Unknown)) => {
+                tracing::info!(
+                    "cluster port: {remote} waits until this node hears that it has joined"
+                );
+            }
+            Err(HandshakeError::Secret) => {
+                log.line(|| format!("{remote} refused: it does not know the cluster's secret"));
+            }
+            Err(error) => log.line(|| format!("{remote} refused: {error}")),
         }
     }
 

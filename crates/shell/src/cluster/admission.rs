@@ -35,14 +35,9 @@ impl AdmissionPolicy for MembersAdmission {
                     return Err(Refusal::NotMe);
                 }
                 let known = self.broker.peers().get(hello.node);
-                match known.is_some_and(|view| view.peer.uuid == hello.uuid) {
-                    true => Ok(()),
-                    false if self.broker.catalogue().has_forgotten(hello.node) => {
-                        Err(Refusal::Forgotten)
-                    }
-                    // It may have joined just now.
-                    false => Err(Refusal::Unknown),
-                }
+                let known = known.map(|view| view.peer.uuid);
+                let is_forgotten = || self.broker.catalogue().has_forgotten(hello.node);
+                permit_link(hello.uuid, known, is_forgotten)
             }
         }
     }
@@ -65,6 +60,20 @@ impl AdmissionPolicy for MembersAdmission {
             Err(error) => Answer::Refused(error.to_string()),
         };
         answer.encode()
+    }
+}
+
+/// Whether a node may link whose number this one knows as that of the node with the UUID `known`.
+fn permit_link(
+    uuid: [u8; 16],
+    known: Option<[u8; 16]>,
+    is_forgotten: impl FnOnce() -> bool,
+) -> Result<(), Refusal> {
+    match known {
+        Some(known) if known == uuid => Ok(()),
+        Some(_) => Err(Refusal::Replaced),
+        None if is_forgotten() => Err(Refusal::Forgotten),
+        None => Err(Refusal::Unknown),
     }
 }
 
@@ -96,6 +105,29 @@ impl MembersAdmission {
             cluster: self.own.cluster,
             node,
             members: members.collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_who_cannot_come_back_as_it_is_is_told_to_wipe_its_data() {
+        let (uuid, other) = ([1; 16], [2; 16]);
+        let permitted = |known, is_forgotten| permit_link(uuid, known, || is_forgotten);
+        assert_eq!(permitted(Some(uuid), false), Ok(()));
+        assert_eq!(permitted(Some(other), false), Err(Refusal::Replaced));
+        assert_eq!(permitted(None, true), Err(Refusal::Forgotten));
+        assert_eq!(permitted(None, false), Err(Refusal::Unknown));
+        for (refusal, says_so) in [
+            (Refusal::Replaced, true),
+            (Refusal::Forgotten, true),
+            (Refusal::Unknown, false),
+        ] {
+            let text = refusal.to_string();
+            assert_eq!(text.contains("data folder"), says_so, "{text}");
         }
     }
 }

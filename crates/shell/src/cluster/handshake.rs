@@ -226,10 +226,9 @@ pub enum Refusal {
     /// It belongs to another cluster.
     #[error("it belongs to another cluster")]
     OtherCluster = 1,
-    /// The cluster does not have it, or not any more.
-    #[error(
-        "the cluster does not have this node (any more): wipe its data folder to let it join anew"
-    )]
+    /// Its number was not given yet, as far as the one that it dials knows: right after it was let
+    /// in that may be so for a moment.
+    #[error("it has not heard yet that this node is in the cluster, and is asked again")]
     Unknown = 2,
     /// Somebody else is at this address.
     #[error("another node is at this address")]
@@ -254,10 +253,16 @@ pub enum Refusal {
          data folder"
     )]
     Forgotten = 8,
+    /// The cluster has another node of this number.
+    #[error(
+        "the cluster has another node of this number: wipe this node's data folder to let it join \
+         anew"
+    )]
+    Replaced = 9,
 }
 
 impl Refusal {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::OtherCluster,
         Self::Unknown,
         Self::NotMe,
@@ -266,6 +271,7 @@ impl Refusal {
         Self::Protection,
         Self::Busy,
         Self::Forgotten,
+        Self::Replaced,
     ];
 }
 

@@ -299,7 +299,14 @@ impl LinkThread {
                 let complaint = error.to_string();
                 if peer.complaint != complaint {
                     let address = &peer.address.address;
-                    tracing::warn!(%node, %address, "cannot reach another node: {complaint}");
+                    match error {
+                        HandshakeError::Refused(Refusal::Unknown) => {
+                            tracing::info!(%node, %address, "another node waits: {complaint}");
+                        }
+                        _ => {
+                            tracing::warn!(%node, %address, "cannot reach another node: {complaint}");
+                        }
+                    }
                     peer.complaint = complaint;
                 }
             }
