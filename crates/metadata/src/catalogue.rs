@@ -367,6 +367,7 @@ impl Catalogue {
             | Command::QueueDeclare { .. }
             | Command::QueueDelete { .. } => self.apply_to_topology(command),
             Command::Bind { .. } | Command::Unbind { .. } => self.apply_to_bindings(command),
+            Command::SuperStreamDeclare { .. } => self.declare_super_stream(command),
             Command::NodeJoin { .. }
             | Command::NodeForget { .. }
             | Command::NodeStarted { .. }

@@ -368,6 +368,19 @@ pub enum Command {
         /// Those that are its members from now on.
         members: Vec<u32>,
     },
+    /// Makes a super stream of streams that are there: its exchange, with a binding for each of
+    /// them. All of it is made or nothing; nothing is where there is an exchange of this name.
+    SuperStreamDeclare {
+        /// The virtual host.
+        vhost: String,
+        /// Its name.
+        name: String,
+        /// The arguments of its exchange.
+        #[serde(with = "table::exact")]
+        arguments: FieldTable,
+        /// Its partitions in their order: the stream, and its routing key.
+        partitions: Vec<(String, String)>,
+    },
     /// Changes nothing: a node whose own command of this kind has been carried out has seen all
     /// that the cluster had agreed on when it asked.
     Look,
@@ -406,6 +419,7 @@ impl Command {
     pub const fn arguments(&self) -> Option<&FieldTable> {
         match self {
             Self::ExchangeDeclare { arguments, .. }
+            | Self::SuperStreamDeclare { arguments, .. }
             | Self::QueueDeclare { arguments, .. }
             | Self::Bind { arguments, .. }
             | Self::PolicySet {

@@ -12,7 +12,8 @@ impl Catalogue {
     #[must_use]
     pub fn would_create(&self, command: &Command) -> bool {
         match command {
-            Command::ExchangeDeclare { vhost, name, .. } => self
+            Command::ExchangeDeclare { vhost, name, .. }
+            | Command::SuperStreamDeclare { vhost, name, .. } => self
                 .vhost(vhost)
                 .is_some_and(|vhost| !has_exchange(vhost, name)),
             Command::QueueDeclare { vhost, name, .. } => self

@@ -82,6 +82,9 @@ impl Command {
             Self::ExchangeDelete { vhost, name, .. } => {
                 ("delete exchange", resource("exchange", name, vhost))
             }
+            Self::SuperStreamDeclare { vhost, name, .. } => {
+                ("make super stream", resource("exchange", name, vhost))
+            }
             Self::QueueDeclare { vhost, name, .. } => {
                 ("declare queue", resource("queue", name, vhost))
             }

@@ -4,9 +4,11 @@ mod bindings;
 mod exchanges;
 mod policies;
 mod queues;
+mod super_streams;
 
 pub(crate) use exchanges::PREDECLARED;
 pub(crate) use queues::queue_command;
+pub(crate) use super_streams::order_arguments;
 
 use crate::catalogue::{Catalogue, Outcome};
 use crate::command::{Command, Endpoint};

@@ -8,6 +8,7 @@ use crate::catalogue::Catalogue;
 use crate::command::Command;
 use crate::error::CatalogueError;
 use crate::record::Vhost;
+use crate::topology::order_arguments;
 use leveret_types::{FieldTable, FieldValue, entry_weight};
 use std::collections::HashSet;
 
@@ -136,6 +137,11 @@ impl Catalogue {
 fn added_by(command: &Command) -> u64 {
     match command {
         Command::Bind { arguments, .. } => binding_weight(arguments),
+        Command::SuperStreamDeclare {
+            arguments,
+            partitions,
+            ..
+        } => weight(arguments) + partitions.len() as u64 * binding_weight(&order_arguments(0)),
         Command::ParameterSet { value, .. } | Command::GlobalParameterSet { value, .. } => {
             value_weight(Some(value))
         }

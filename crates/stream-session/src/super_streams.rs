@@ -133,7 +133,7 @@ impl Session {
     }
 
     /// Whether the frame at hand is to be looked at again once this node knows what the others had
-    /// agreed on. A super stream comes binding by binding: who is told some of its partitions would
+    /// agreed on. Partitions that are added come one by one: who is told some of them would
     /// take them for all.
     fn waits_for_others(&mut self, port: &mut impl Port) -> bool {
         self.may_be_behind = port.may_be_behind();

@@ -188,6 +188,12 @@ fn commands() -> Vec<Command> {
             arguments: FieldTable::new(),
         },
         Command::NodeLost { node: 2, start: 7 },
+        Command::SuperStreamDeclare {
+            vhost: text("/"),
+            name: text("s"),
+            arguments: arguments(),
+            partitions: vec![(text("p"), text("k"))],
+        },
     ]
 }
 
@@ -261,11 +267,12 @@ fn clustered() -> Catalogue {
         name: format!("node-{node}"),
     };
     let mut all = vec![join(2, "b:1"), join(3, "c:1")];
-    // What deletes is left out, and what only a queue's owner may do.
+    // What deletes is left out, what only a queue's owner may do, and what needs streams.
     all.extend(commands().into_iter().filter(|command| {
         let name = format!("{command:?}");
         let makes = ["Put", "Set", "Declare", "Bind "];
-        makes.iter().any(|part| name.contains(part))
+        let needs_streams = matches!(command, Command::SuperStreamDeclare { .. });
+        makes.iter().any(|part| name.contains(part)) && !needs_streams
     }));
     for (id, command) in (1..).zip(all) {
         let batch = Batch {

@@ -298,3 +298,50 @@ fn the_bytes_of_the_commands_stay() {
         assert_eq!(Command::decode(&command.encode()), Ok(command));
     }
 }
+
+/// A super stream of streams that are there.
+fn super_stream(name: &str, partitions: &[(&str, &str)]) -> Command {
+    let owned = |(stream, key): &(&str, &str)| ((*stream).to_owned(), (*key).to_owned());
+    Command::SuperStreamDeclare {
+        vhost: "/".to_owned(),
+        name: name.to_owned(),
+        arguments: FieldTable::from([("x-super-stream", FieldValue::Bool(true))]),
+        partitions: partitions.iter().map(owned).collect(),
+    }
+}
+
+#[test]
+fn a_super_stream_is_made_with_all_of_its_partitions_in_one() {
+    let mut world = World::new();
+    world.declare("a", None);
+    world.declare("b", None);
+    let command = super_stream("s", &[("b", "first"), ("a", "second")]);
+    assert!(world.catalogue.would_create(&command));
+    let made = world.done(command.clone());
+    assert!(made.created);
+    let of_binding = |change: &&Change| matches!(change, Change::Bound { .. });
+    assert_eq!(made.changes.iter().filter(of_binding).count(), 2);
+    assert_eq!(made.log.len(), 3, "the exchange and its bindings");
+    let router = world.catalogue.vhost("/").expect("it is there").router();
+    let partitions = router.partitions("s").into_iter();
+    let partitions: Vec<&str> = partitions.map(|partition| partition.stream).collect();
+    assert_eq!(partitions, ["b", "a"]);
+    // One that is there is left as it is.
+    assert!(!world.catalogue.would_create(&command));
+    let again = world.done(super_stream("s", &[("a", "another")]));
+    assert_eq!(again, Outcome::default());
+}
+
+#[test]
+fn nothing_is_left_of_a_super_stream_of_which_a_partition_cannot_be_bound() {
+    let mut world = World::new();
+    world.declare("a", None);
+    let bytes = world.catalogue.argument_bytes();
+    let refused = world.ask(super_stream("s", &[("a", "first"), ("none", "second")]));
+    assert!(matches!(refused, Err(CatalogueError::NotFound { .. })));
+    let vhost = world.catalogue.vhost("/").expect("it is there");
+    assert!(vhost.exchange("s").is_none());
+    assert!(vhost.router().exchange("s").is_none());
+    assert_eq!(world.catalogue.argument_bytes(), bytes);
+    world.done(super_stream("s", &[("a", "first")]));
+}

@@ -1,92 +1,24 @@
-//! The exchange of a super stream, made or deleted: one step after the other, without anybody
-//! waiting for the cluster but the client that asked.
+//! The exchange of a super stream, made or deleted: without anybody waiting for the cluster but the
+//! client that asked. One command does all of it, so that a client or a node that goes meanwhile
+//! leaves no half of it.
 
 use super::News;
 use super::port::NodePort;
 use crate::env::{Env, Proposal, ProposalId};
 use crate::memory_permit;
-use leveret_metadata::{CatalogueError, Command, Endpoint, Outcome};
-use leveret_routing::{PARTITION_ORDER, SUPER_STREAM, SUPER_STREAM_ROUTING};
+use leveret_metadata::{CatalogueError, Command, Outcome};
+use leveret_routing::{SUPER_STREAM, SUPER_STREAM_ROUTING};
 use leveret_stream::RequestId;
 use leveret_stream_protocol::ResponseCode;
 use leveret_types::{FieldTable, FieldValue};
 
-/// A change of a super stream's exchange that is under way.
+/// A change of a super stream's exchange that the cluster has been asked for.
 #[derive(Debug)]
 pub(super) struct ExchangeChange {
     request: RequestId,
-    stage: Stage,
-    deletion: Command,
-    /// What the cluster has been asked for and has not answered.
-    waiting: Vec<ProposalId>,
-    /// Whether the exchange that was asked for is new.
-    is_new: bool,
-    /// Why it failed first.
-    failed: Option<ResponseCode>,
-}
-
-/// What comes next, once all that was asked for is answered.
-#[derive(Debug)]
-enum Stage {
-    /// The exchange is to be declared, and these bindings made once it is.
-    Declare(Command, Vec<Command>),
-    /// The exchange was asked for; these bindings are next.
-    Bind(Vec<Command>),
-    /// The bindings were asked for. Without all of its partitions a super stream must not be found.
-    Check,
-    /// The exchange is to be deleted.
-    Delete,
-    /// Nothing: whoever asked is told.
-    Over,
-}
-
-impl ExchangeChange {
-    fn new(request: RequestId, stage: Stage, vhost: &str, name: &str) -> Self {
-        Self {
-            request,
-            stage,
-            deletion: Command::ExchangeDelete {
-                vhost: vhost.to_owned(),
-                name: name.to_owned(),
-                if_unused: false,
-            },
-            waiting: Vec::new(),
-            is_new: false,
-            failed: None,
-        }
-    }
-
-    /// What the cluster is to be asked for next; nothing at the end.
-    fn next(&mut self) -> Option<Vec<Command>> {
-        match std::mem::replace(&mut self.stage, Stage::Over) {
-            Stage::Declare(exchange, bindings) => {
-                self.stage = Stage::Bind(bindings);
-                Some(vec![exchange])
-            }
-            Stage::Bind(bindings) if self.is_new => {
-                self.stage = Stage::Check;
-                Some(bindings)
-            }
-            Stage::Bind(_) => {
-                // It is somebody else's: nothing of it may be undone.
-                self.failed.get_or_insert(ResponseCode::PRECONDITION_FAILED);
-                None
-            }
-            Stage::Check if self.failed.is_none() => None,
-            Stage::Check | Stage::Delete => Some(vec![self.deletion.clone()]),
-            Stage::Over => None,
-        }
-    }
-
-    /// One of the things that were asked for is answered.
-    fn answered(&mut self, result: Result<Outcome, CatalogueError>) {
-        match result {
-            Ok(outcome) => self.is_new |= outcome.created,
-            Err(error) => {
-                self.failed.get_or_insert(code_of(&error));
-            }
-        }
-    }
+    /// Whether it is to be made: one that is there is somebody else's then.
+    is_declaration: bool,
+    proposal: ProposalId,
 }
 
 impl<E: Env> NodePort<'_, E> {
@@ -98,35 +30,43 @@ impl<E: Env> NodePort<'_, E> {
         partitions: &[(String, String)],
         arguments: &[(String, String)],
     ) {
-        let vhost = self.vhost();
-        let exchange = Command::ExchangeDeclare {
-            vhost: vhost.clone(),
+        let command = Command::SuperStreamDeclare {
+            vhost: self.vhost(),
             name: name.to_owned(),
-            kind: "direct".to_owned(),
-            durable: true,
-            auto_delete: false,
-            internal: false,
             arguments: exchange_arguments(arguments),
+            partitions: partitions.to_vec(),
         };
-        let partitions = partitions.iter().enumerate();
-        let bindings = partitions.map(|(order, (partition, key))| {
-            let order = FieldValue::I64(i64::try_from(order).unwrap_or(i64::MAX));
-            Command::Bind {
-                vhost: vhost.clone(),
-                source: name.to_owned(),
-                destination: Endpoint::Queue(partition.clone()),
-                routing_key: key.as_bytes().to_vec(),
-                arguments: FieldTable::from([(PARTITION_ORDER, order)]),
-            }
-        });
-        let stage = Stage::Declare(exchange, bindings.collect());
-        self.go_on_with_exchange(ExchangeChange::new(request, stage, &vhost, name));
+        self.ask_for_exchange(request, &command);
     }
 
     /// Deletes the exchange of a super stream.
     pub(super) fn delete_super_stream(&mut self, request: RequestId, name: &str) {
-        let change = ExchangeChange::new(request, Stage::Delete, &self.vhost(), name);
-        self.go_on_with_exchange(change);
+        let command = Command::ExchangeDelete {
+            vhost: self.vhost(),
+            name: name.to_owned(),
+            if_unused: false,
+        };
+        self.ask_for_exchange(request, &command);
+    }
+
+    fn ask_for_exchange(&mut self, request: RequestId, command: &Command) {
+        let is_declaration = matches!(command, Command::SuperStreamDeclare { .. });
+        let permitted = memory_permit::permit(command, self.env);
+        let connection = self.side.identity.id;
+        let proposed = permitted.and_then(|()| self.env.propose(self.now, connection, command));
+        let result = match proposed {
+            Ok(Proposal::Waiting(proposal)) => {
+                self.side.exchange_change = Some(ExchangeChange {
+                    request,
+                    is_declaration,
+                    proposal,
+                });
+                return;
+            }
+            Ok(Proposal::Done(executed)) => Ok(self.executed_here(executed)),
+            Err(error) => Err(error),
+        };
+        self.tell_exchange_changed(request, is_declaration, result);
     }
 
     /// The cluster has carried out what it was asked, or refused it.
@@ -135,48 +75,31 @@ impl<E: Env> NodePort<'_, E> {
         id: ProposalId,
         result: Result<Outcome, CatalogueError>,
     ) {
-        let waits = |change: &mut ExchangeChange| change.waiting.contains(&id);
-        if let Some(mut change) = self.side.exchange_change.take_if(waits) {
-            change.waiting.retain(|waiting| *waiting != id);
-            self.note_refusal(&result);
-            change.answered(result);
-            self.go_on_with_exchange(change);
+        let is_it = |change: &mut ExchangeChange| change.proposal == id;
+        if let Some(change) = self.side.exchange_change.take_if(is_it) {
+            self.tell_exchange_changed(change.request, change.is_declaration, result);
         }
     }
 
-    /// Asks for what comes next until that takes time, or the change is over.
-    fn go_on_with_exchange(&mut self, mut change: ExchangeChange) {
-        while change.waiting.is_empty() {
-            let Some(commands) = change.next() else {
-                let result = change.failed.map_or(Ok(()), Err);
-                let told = News::SuperStream(change.request, result);
-                return self.side.news.push_back(told);
-            };
-            for command in &commands {
-                self.ask_for_exchange(command, &mut change);
-            }
-        }
-        self.side.exchange_change = Some(change);
-    }
-
-    fn ask_for_exchange(&mut self, command: &Command, change: &mut ExchangeChange) {
-        let permitted = memory_permit::permit(command, self.env);
-        let connection = self.side.identity.id;
-        let proposed = permitted.and_then(|()| self.env.propose(self.now, connection, command));
-        let result = match proposed {
-            Ok(Proposal::Waiting(id)) => return change.waiting.push(id),
-            Ok(Proposal::Done(executed)) => Ok(self.executed_here(executed)),
-            Err(error) => Err(error),
-        };
-        self.note_refusal(&result);
-        change.answered(result);
-    }
-
-    fn note_refusal(&self, result: &Result<Outcome, CatalogueError>) {
-        if let Err(error) = result {
+    fn tell_exchange_changed(
+        &mut self,
+        request: RequestId,
+        is_declaration: bool,
+        result: Result<Outcome, CatalogueError>,
+    ) {
+        if let Err(error) = &result {
             let connection = &self.side.identity.name;
             tracing::warn!(%connection, "super stream refused: {error}");
         }
+        let result = match result {
+            Ok(outcome) if is_declaration && !outcome.created => {
+                Err(ResponseCode::PRECONDITION_FAILED)
+            }
+            Ok(_) => Ok(()),
+            Err(error) => Err(code_of(&error)),
+        };
+        let told = News::SuperStream(request, result);
+        self.side.news.push_back(told);
     }
 }
 
