@@ -70,6 +70,8 @@ pub struct SegmentThread<D: Disk> {
     done: Generation,
     /// Whether the disk was found full in this round.
     no_space: bool,
+    /// Whether it was told that the next file of the log finds no space.
+    has_told_no_space: bool,
     /// Until when an orderly end may copy; set when it begins.
     copy_until: Option<Instant>,
 }
@@ -87,6 +89,7 @@ impl<D: Disk> SegmentThread<D> {
             full: None,
             done: 0,
             no_space: false,
+            has_told_no_space: false,
             copy_until: None,
         }
     }
@@ -376,8 +379,12 @@ impl<D: Disk> SegmentThread<D> {
         }
         while self.wal_files.ready < count {
             match self.pool.prepare() {
-                Ok(file) => self.supply(file),
+                Ok(file) => {
+                    self.has_told_no_space = false;
+                    self.supply(file);
+                }
                 Err(PrepareError::NoSpace) => {
+                    self.tell_no_space();
                     self.no_space = true;
                     self.broker.set_out_of_space(DiskWriter::Segments, true);
                     return;
@@ -385,6 +392,22 @@ impl<D: Disk> SegmentThread<D> {
                 Err(PrepareError::Fatal(error)) => crate::fatal(&error.to_string()),
             }
         }
+    }
+
+    /// Says once how much space the next file of the log lacks.
+    fn tell_no_space(&mut self) {
+        if std::mem::replace(&mut self.has_told_no_space, true) {
+            return;
+        }
+        let missing = match self.pool.lacks_bytes() {
+            Some(bytes) if bytes > 0 => format!("{bytes} bytes"),
+            _ => "space, perhaps of a quota,".to_owned(),
+        };
+        tracing::error!(
+            "no space for the next file of the write-ahead log: {missing} more must be free in {}; \
+             publishers are blocked until then",
+            self.pool.folder().display()
+        );
     }
 
     fn supply(&mut self, file: PreparedFile) {

@@ -144,6 +144,19 @@ impl<D: Disk> WalPool<D> {
         }
     }
 
+    /// Bytes that must be free beside those that are, before [`Self::prepare`] finds space; `None`
+    /// where the disk does not say how many are.
+    pub fn lacks_bytes(&self) -> Option<u64> {
+        let free = self.disk.free_bytes(&self.folder)?;
+        Some((self.file_bytes + SPARE_BYTES).saturating_sub(free))
+    }
+
+    /// The folder of the log.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// Makes a file of so many bytes, filled by `fill`; false if there is no space.
     fn make(&self, path: &Path, bytes: u64, fill: Fill<D::File>) -> Result<bool, Fatal> {
         // Where it does not fit, others had no space either while it was tried.
@@ -296,5 +309,26 @@ mod tests {
         assert!(!disk.paths().contains(&begun));
         assert_eq!(begun_path(&parts.pool.next_path()), begun);
         parts.pool.prepare().expect("nothing is in the way");
+    }
+
+    #[test]
+    fn a_file_is_prepared_once_as_much_is_free_as_was_said_to_be_missing() {
+        let (disk, folders) = (MemoryDisk::new(), Folders::within(Path::new("/store")));
+        let options = Options {
+            wal_file_bytes: 4 * 1024 * 1024,
+            ..Options::default()
+        };
+        let mut parts = recover(&disk, &folders, &options).expect("a store");
+        disk.set_bytes_max(Some(disk.bytes() + SPARE_BYTES));
+        let lacks = parts.pool.lacks_bytes().expect("the disk knows");
+        assert_eq!(lacks, parts.pool.file_bytes);
+        let free = |bytes| disk.set_bytes_max(Some(disk.bytes() + SPARE_BYTES + bytes));
+        free(lacks - 1);
+        assert_eq!(parts.pool.lacks_bytes(), Some(1));
+        let refused = parts.pool.prepare();
+        assert!(matches!(refused, Err(PrepareError::NoSpace)), "{refused:?}");
+        free(lacks);
+        assert_eq!(parts.pool.lacks_bytes(), Some(0));
+        parts.pool.prepare().expect("there is space");
     }
 }
