@@ -285,6 +285,26 @@ fn declare_everywhere(clients: &mut [AmqpClient], name: &str) {
 }
 
 #[test]
+fn what_amqp_clients_of_any_node_publish_to_a_stream_right_behind_its_declaration_is_confirmed() {
+    let scratch = scratch("cluster-streams-at-once");
+    let nodes = three(scratch.path(), free_addresses());
+    let mut clients: Vec<AmqpClient> = nodes.iter().map(log_in).collect();
+    clients.iter_mut().for_each(select);
+    for number in 0..30 {
+        let name = format!("s-{number}");
+        clients.rotate_left(1);
+        assert_eq!(declare(&mut clients[0], &name, false, "stream"), Ok(0));
+        for client in clients.iter_mut().rev() {
+            // Its node looks again before it says that there is no such stream.
+            declare(client, &name, true, "stream").expect("the cluster has it");
+            assert_eq!(publish(client, "", &name), "basic.ack", "{name}");
+        }
+    }
+    drop(clients);
+    nodes.into_iter().for_each(Node::shut_down);
+}
+
+#[test]
 fn amqp_clients_of_another_node_publish_to_a_stream_and_consume_from_it() {
     let scratch = scratch("cluster-streams-amqp");
     let mut nodes = three(scratch.path(), free_addresses());
