@@ -303,9 +303,9 @@ impl LinkThread {
                         HandshakeError::Refused(Refusal::Unknown) => {
                             tracing::info!(%node, %address, "another node waits: {complaint}");
                         }
-                        _ => {
-                            tracing::warn!(%node, %address, "cannot reach another node: {complaint}");
-                        }
+                        _ => tracing::warn!(
+                            %node, %address, "cannot reach another node: {complaint}"
+                        ),
                     }
                     peer.complaint = complaint;
                 }
