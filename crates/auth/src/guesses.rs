@@ -21,8 +21,8 @@
 
 use crate::login::{Fingerprint, LoginCheck, digest};
 use leveret_types::limits::{
-    GUESSES_FREE_PER_ADDRESS, GUESSES_FREE_PER_USER, GUESSES_FREE_PER_USER_AND_ADDRESS,
-    GUESSES_REMEMBERED_MAX, HELD_LOOK_UPS_FREE, LOGIN_HELD_FOR_USER_MS_MAX,
+    DELAYED_LOOK_UPS_FREE, GUESSES_FREE_PER_ADDRESS, GUESSES_FREE_PER_USER,
+    GUESSES_FREE_PER_USER_AND_ADDRESS, GUESSES_REMEMBERED_MAX, LOGIN_DELAY_FOR_USER_MS_MAX,
 };
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -156,7 +156,7 @@ impl Guesses {
             of_both: Buckets::new(both, USER_AND_ADDRESS_MS),
             of_network: Buckets::new(GUESSES_FREE_PER_ADDRESS, ADDRESS_MS),
             of_user: Buckets::new(GUESSES_FREE_PER_USER, USER_MS),
-            look_ups: Buckets::new(HELD_LOOK_UPS_FREE, LOOK_UP_MS),
+            look_ups: Buckets::new(DELAYED_LOOK_UPS_FREE, LOOK_UP_MS),
             known: Recent::new(),
             familiar: Recent::new(),
             wrong: Recent::new(),
@@ -180,7 +180,7 @@ impl Guesses {
     #[must_use]
     pub fn hold_ms(&self, guesser: &Guesser, now_ms: u64) -> u64 {
         let of_user = self.of_user.wait_ms(&guesser.user, now_ms);
-        let of_user = of_user.min(LOGIN_HELD_FOR_USER_MS_MAX);
+        let of_user = of_user.min(LOGIN_DELAY_FOR_USER_MS_MAX);
         match self.known.get(guesser) {
             Some(()) => self.of_both.wait_ms(guesser, now_ms),
             None => of_user.max(self.held_still_ms(guesser, now_ms)),
@@ -199,7 +199,7 @@ impl Guesses {
     }
 
     /// Whether it may be looked up if a password that is held was right a moment ago: for who has
-    /// logged in from there, unless [too many](HELD_LOOK_UPS_FREE) were in vain.
+    /// logged in from there, unless [too many](DELAYED_LOOK_UPS_FREE) were in vain.
     #[must_use]
     pub fn may_look_up(&self, guesser: &Guesser, now_ms: u64) -> bool {
         self.is_known(guesser) && self.look_ups.wait_ms(guesser, now_ms) == 0
@@ -393,7 +393,7 @@ mod tests {
         }
         assert_eq!(
             attempts.hold("u", "10.0.0.2", 1),
-            LOGIN_HELD_FOR_USER_MS_MAX
+            LOGIN_DELAY_FOR_USER_MS_MAX
         );
         let new = attempts.guesser("u", "10.0.0.2");
         assert_eq!(attempts.guesses.held_still_ms(&new, 1), 0);
@@ -432,7 +432,7 @@ mod tests {
             "it is not known there"
         );
         attempts.guesses.succeeded(&own);
-        for number in 0..HELD_LOOK_UPS_FREE {
+        for number in 0..DELAYED_LOOK_UPS_FREE {
             assert!(attempts.guesses.may_look_up(&own, 0), "{number}");
             attempts.guesses.looked_up_in_vain(&own, 0);
         }

@@ -38,7 +38,7 @@ struct Election {
     after: u64,
     /// The one that is to begin.
     epoch: Epoch,
-    asked: BTreeSet<NodeId>,
+    queried: BTreeSet<NodeId>,
     answers: Vec<Answer>,
     /// Who is not to lead, and is not asked while the others are a majority, until they are asked
     /// again.
@@ -113,7 +113,7 @@ impl Elections {
         match event {
             Event::Peer(node, true) => {
                 for election in self.running.values_mut() {
-                    election.asked.remove(&node);
+                    election.queried.remove(&node);
                 }
             }
             Event::Peer(node, false) => {
@@ -154,7 +154,7 @@ impl Elections {
         let election = Election {
             after: record.epoch(),
             epoch: Epoch(record.epoch()).max(promised).next(),
-            asked: BTreeSet::new(),
+            queried: BTreeSet::new(),
             answers: Vec::new(),
             left_out: known.and_then(|election| election.left_out),
             preferred: known.and_then(|election| election.preferred),
@@ -189,7 +189,7 @@ impl Elections {
         if *promised > election.epoch {
             // Somebody has begun a later one that did not end: its number is used up.
             election.epoch = promised.next();
-            election.asked.clear();
+            election.queried.clear();
             election.answers.clear();
             return;
         }
@@ -220,13 +220,13 @@ impl Election {
         let is_again = self.again_ms <= now.monotonic_ms;
         if is_again {
             self.again_ms = now.monotonic_ms + STREAM_ELECTION_MS;
-            self.asked.clear();
+            self.queried.clear();
             // Of the others some are up and do not answer, and those who have answered follow their
             // leader no more: it is heard too.
             self.left_out = None;
         }
         for node in &members {
-            if Some(*node) != self.left_out && is_up(*node) && self.asked.insert(*node) {
+            if Some(*node) != self.left_out && is_up(*node) && self.queried.insert(*node) {
                 steps.asks.push((*node, record.id(), self.epoch));
             }
         }

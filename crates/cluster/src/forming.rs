@@ -121,7 +121,7 @@ impl Forming {
 
     /// Answers a request. With [`Answer::Voted`], [`Self::vote`] is to be on disk before the answer
     /// leaves.
-    pub fn asked(&mut self, request: &Request) -> Answer {
+    pub fn answer(&mut self, request: &Request) -> Answer {
         let Request::Vote { uuid, listed } = request else {
             return Answer::Forming;
         };
@@ -176,7 +176,7 @@ mod tests {
         let mut step = asker.step();
         for (address, request) in asker.requests() {
             if let Some(other) = others.iter_mut().find(|other| other.own == address) {
-                let answer = other.asked(&request);
+                let answer = other.answer(&request);
                 step = asker.answered(other.uuid, answer);
             }
         }
@@ -242,7 +242,7 @@ mod tests {
             uuid: [1; 16],
             listed: listed.clone(),
         };
-        assert!(matches!(b.asked(&vote), Answer::Refused(_)));
+        assert!(matches!(b.answer(&vote), Answer::Refused(_)));
     }
 
     #[test]

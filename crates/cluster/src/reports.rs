@@ -17,7 +17,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use leveret_queue_host::events::PeerFrame;
 use leveret_types::NodeId;
 use leveret_types::limits::{
-    REPORT_ASK_BYTES_MAX, REPORT_BYTES_MAX, REPORT_PART_BYTES, REPORTS_ASKED_MAX,
+    REPORT_ASK_BYTES_MAX, REPORT_BYTES_MAX, REPORT_PART_BYTES, REPORTS_PENDING_MAX,
 };
 use std::collections::HashMap;
 use std::fmt;
@@ -50,7 +50,7 @@ pub type Answerer = Box<dyn Fn(Ask) + Send + Sync>;
 /// Questions that this node has asked, and who answers those of others.
 #[derive(Default)]
 pub struct Reports {
-    asked: Mutex<Asked>,
+    pending: Mutex<PendingQuestions>,
     answerer: OnceLock<Answerer>,
 }
 
@@ -61,7 +61,7 @@ impl fmt::Debug for Reports {
 }
 
 #[derive(Default)]
-struct Asked {
+struct PendingQuestions {
     last: u64,
     questions: HashMap<u64, Question>,
 }
@@ -91,26 +91,26 @@ impl Reports {
     /// Notes a question to so many, whose answers go to `to`; nothing if too many wait already.
     /// When all have answered it waits no longer, whether anybody has looked at the answers or not.
     pub(super) fn note(&self, to: SyncSender<Report>, left: usize) -> Option<u64> {
-        let mut asked = lock(&self.asked);
-        if asked.questions.len() >= REPORTS_ASKED_MAX {
+        let mut pending = lock(&self.pending);
+        if pending.questions.len() >= REPORTS_PENDING_MAX {
             return None;
         }
-        asked.last += 1;
-        let (number, gathering) = (asked.last, HashMap::new());
+        pending.last += 1;
+        let (number, gathering) = (pending.last, HashMap::new());
         let question = Question {
             to,
             left,
             gathering,
         };
         if left > 0 {
-            asked.questions.insert(number, question);
+            pending.questions.insert(number, question);
         }
         Some(number)
     }
 
     /// Waits no longer for answers to a question.
     pub fn forget(&self, number: u64) {
-        lock(&self.asked).questions.remove(&number);
+        lock(&self.pending).questions.remove(&number);
     }
 
     /// Takes in a frame; what makes no sense is passed over, for nothing depends on it.
@@ -137,8 +137,8 @@ impl Reports {
     }
 
     fn gather(&self, from: NodeId, number: u64, part: u32, last: bool, bytes: &[u8]) {
-        let mut asked = lock(&self.asked);
-        let Some(question) = asked.questions.get_mut(&number) else {
+        let mut pending = lock(&self.pending);
+        let Some(question) = pending.questions.get_mut(&number) else {
             return;
         };
         let nothing = || Gathered::Parts(0, Vec::new());
@@ -165,7 +165,7 @@ impl Reports {
             let _ = question.to.try_send(Report { from, bytes });
             question.left = question.left.saturating_sub(1);
             if question.left == 0 {
-                asked.questions.remove(&number);
+                pending.questions.remove(&number);
             }
         }
     }
@@ -212,7 +212,7 @@ mod tests {
         answer(&ask, bytes.into()).map(whole).collect()
     }
 
-    fn asked() -> (Reports, u64, Receiver<Report>) {
+    fn pending() -> (Reports, u64, Receiver<Report>) {
         let reports = Reports::default();
         let (to, answers) = sync_channel(8);
         let number = reports.note(to, 1).expect("there is room");
@@ -228,7 +228,7 @@ mod tests {
             REPORT_PART_BYTES,
             3 * REPORT_PART_BYTES + 7,
         ] {
-            let (reports, number, answers) = asked();
+            let (reports, number, answers) = pending();
             let bytes: Vec<u8> = (0..length).map(|at| at as u8).collect();
             for frame in frames(number, bytes.clone()) {
                 assert!(answers.try_recv().is_err(), "not before its end");
@@ -245,14 +245,14 @@ mod tests {
 
     #[test]
     fn an_answer_with_a_gap_or_beyond_the_bound_never_arrives() {
-        let (reports, number, answers) = asked();
+        let (reports, number, answers) = pending();
         let whole = frames(number, vec![7; 3 * REPORT_PART_BYTES]);
         for frame in [&whole[0], &whole[2], &whole[3]] {
             reports.receive(PEER, frame);
         }
         assert!(answers.try_recv().is_err());
 
-        let (reports, number, answers) = asked();
+        let (reports, number, answers) = pending();
         let part = vec![7; REPORT_PART_BYTES];
         for number_of_part in 0..=(REPORT_BYTES_MAX / REPORT_PART_BYTES) as u32 {
             reports.gather(PEER, number, number_of_part, false, &part);
@@ -269,7 +269,7 @@ mod tests {
     fn questions_are_bounded_and_forgotten() {
         let reports = Reports::default();
         let (to, answers) = sync_channel(8);
-        let numbers: Vec<_> = (0..REPORTS_ASKED_MAX)
+        let numbers: Vec<_> = (0..REPORTS_PENDING_MAX)
             .map(|_| reports.note(to.clone(), 2).expect("there is room"))
             .collect();
         assert_eq!(reports.note(to.clone(), 2), None);

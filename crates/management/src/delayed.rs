@@ -18,7 +18,7 @@ use crate::queues::message_json;
 use crate::selection::DelayedSelection;
 use crate::timestamps::rfc3339;
 use leveret_types::limits::{
-    DELAYED_LOOK_MESSAGES_MAX, DELAYED_SHOWN_BYTES_MAX, HTTP_PAGE_MAX, QUEUE_SEARCH_MS_MAX,
+    DELAYED_SCAN_MESSAGES_MAX, DELAYED_SHOWN_BYTES_MAX, HTTP_PAGE_MAX, QUEUE_SEARCH_MS_MAX,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -146,7 +146,7 @@ fn own(app: &App, wanted: &DelayedSelection) -> Told {
     let (begun, most) = (Instant::now(), wanted.limit.min(HTTP_PAGE_MAX + 1));
     let is_enough = |looked_at: usize| {
         let took_ms = begun.elapsed().as_millis();
-        looked_at >= DELAYED_LOOK_MESSAGES_MAX || took_ms >= u128::from(QUEUE_SEARCH_MS_MAX)
+        looked_at >= DELAYED_SCAN_MESSAGES_MAX || took_ms >= u128::from(QUEUE_SEARCH_MS_MAX)
     };
     let (mut from, mut looked_at, mut left) = (wanted.from, 0, DELAYED_SHOWN_BYTES_MAX);
     loop {

@@ -7,7 +7,7 @@
 //! Invariant: an answer is made for who asked for it, as they are now: once the user's tags or
 //! password have changed, or the user has gone, no other answer is made.
 //! Invariant: answers are made by [`LIVE_WORKERS_MAX`] workers at most, and what is kept of them is
-//! bounded ([`LIVE_HELD_BYTES_MAX`]).
+//! bounded ([`LIVE_CACHED_BYTES_MAX`]).
 
 pub(crate) mod request;
 pub(crate) mod stream;
@@ -22,7 +22,7 @@ use crate::live::subject::{LIVE_PATH, Wanted, Watcher};
 use crate::routes::ROUTES;
 use bytes::Bytes;
 use leveret_types::limits::{
-    LIVE_ANSWER_BYTES_MAX, LIVE_APART_MS, LIVE_HELD_BYTES_MAX, LIVE_PERIOD_MS, LIVE_TOO_LARGE_MS,
+    LIVE_ANSWER_BYTES_MAX, LIVE_APART_MS, LIVE_CACHED_BYTES_MAX, LIVE_PERIOD_MS, LIVE_TOO_LARGE_MS,
     LIVE_WORKERS_MAX, LIVE_WORKERS_OF_USER_MAX,
 };
 use std::collections::BTreeMap;
@@ -301,7 +301,7 @@ impl Live {
             bytes: text.into(),
             live: Arc::clone(self),
         };
-        match held > LIVE_HELD_BYTES_MAX {
+        match held > LIVE_CACHED_BYTES_MAX {
             true => Content::AskFor("too much is shown live at this node".to_owned()),
             false => Content::Json(status, held_text),
         }

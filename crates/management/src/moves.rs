@@ -14,7 +14,7 @@ use crate::queues::{declared, message_json};
 use crate::timestamps::rfc3339;
 use leveret_auth::Access;
 use leveret_types::ReplyCode;
-use leveret_types::limits::{HTTP_BODY_BYTES_MAX, MOVE_CHOSEN_MAX, QUEUE_LOOK_MESSAGES_MAX};
+use leveret_types::limits::{HTTP_BODY_BYTES_MAX, MOVE_CHOSEN_MAX, QUEUE_PEEK_MESSAGES_MAX};
 use serde_json::{Value, json};
 
 type Answer = Result<Reply, ApiError>;
@@ -213,7 +213,7 @@ pub fn look(call: &Call<'_>) -> Answer {
         return bad("messages of a stream are at /api/leveret/streams/{vhost}/{name}/messages");
     }
     let position = number(call, "position", 1, u64::MAX)?.unwrap_or(1);
-    let count = number(call, "count", 1, QUEUE_LOOK_MESSAGES_MAX as u64)?;
+    let count = number(call, "count", 1, QUEUE_PEEK_MESSAGES_MAX as u64)?;
     let count = count.map_or(LOOK_COUNT, |count| count as usize);
     let truncate = number(call, "truncate", 0, HTTP_BODY_BYTES_MAX as u64)?;
     let truncate = truncate.map_or(SHOWN_BYTES, |bytes| bytes as usize);

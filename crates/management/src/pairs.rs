@@ -16,7 +16,7 @@ use crate::peers;
 use crate::question::Question;
 use crate::selection::PairSelection;
 use leveret_types::QueueId;
-use leveret_types::limits::{PAIRS_TOLD_MAX, SAMPLED_PAIRS_MAX};
+use leveret_types::limits::{PAIRS_REPORTED_MAX, SAMPLED_PAIRS_MAX};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -130,9 +130,9 @@ fn flow_json(flow: &FlowStats, rate: f64) -> Value {
 fn busiest_flows(app: &App, flows: &[FlowStats]) -> Vec<Value> {
     let rate = |flow| publish_rate(app, flow_key(flow), flow.messages);
     let mut rated: Vec<(f64, &FlowStats)> = flows.iter().map(|flow| (rate(flow), flow)).collect();
-    if rated.len() > PAIRS_TOLD_MAX {
-        rated.select_nth_unstable_by(PAIRS_TOLD_MAX, |a, b| b.0.total_cmp(&a.0));
-        rated.truncate(PAIRS_TOLD_MAX);
+    if rated.len() > PAIRS_REPORTED_MAX {
+        rated.select_nth_unstable_by(PAIRS_REPORTED_MAX, |a, b| b.0.total_cmp(&a.0));
+        rated.truncate(PAIRS_REPORTED_MAX);
     }
     let rows = rated.into_iter().map(|(rate, flow)| flow_json(flow, rate));
     rows.collect()
@@ -183,7 +183,7 @@ fn known(app: &App, of: &PairSelection) -> Pairs {
             PairSelection::Vhost(_) | PairSelection::Queue(_) => None,
         });
         pairs.channels.extend(rows);
-        if pairs.channels.len() > 2 * PAIRS_TOLD_MAX {
+        if pairs.channels.len() > 2 * PAIRS_REPORTED_MAX {
             keep_busiest(&mut pairs.channels);
         }
     };
@@ -219,7 +219,7 @@ fn keep_busiest(rows: &mut Vec<Value>) {
         rate.unwrap_or_default()
     };
     rows.sort_by(|a, b| rate(b).total_cmp(&rate(a)));
-    rows.truncate(PAIRS_TOLD_MAX);
+    rows.truncate(PAIRS_REPORTED_MAX);
 }
 
 /// What all nodes know, each pair once: the busiest first.

@@ -15,7 +15,7 @@ use crate::queues::declared;
 use crate::sought::Sought;
 use crate::unacked::{self, Look};
 use leveret_types::limits::{
-    HTTP_BODY_BYTES_MAX, QUEUE_LOOK_MESSAGES_MAX, QUEUE_SEARCH_MESSAGES_MAX, QUEUE_SEARCH_MS_MAX,
+    HTTP_BODY_BYTES_MAX, QUEUE_PEEK_MESSAGES_MAX, QUEUE_SEARCH_MESSAGES_MAX, QUEUE_SEARCH_MS_MAX,
     QUEUE_SEARCHES_MAX, QUEUE_SEARCHES_OF_USER_MAX,
 };
 use leveret_types::{FieldTable, FieldValue, ReplyCode};
@@ -182,7 +182,7 @@ pub fn search(call: &Call<'_>) -> Answer {
         return Err(ApiError::BadRequest(reason.to_owned()));
     }
     let first = number(call, "position", 1, u64::MAX)?.unwrap_or(1);
-    let count = number(call, "count", 1, QUEUE_LOOK_MESSAGES_MAX as u64)?;
+    let count = number(call, "count", 1, QUEUE_PEEK_MESSAGES_MAX as u64)?;
     let truncate = number(call, "truncate", 0, HTTP_BODY_BYTES_MAX as u64)?;
     let sought = Sought::of(&call.query);
     let wanted = Wanted::of(&sought)?;
@@ -210,7 +210,7 @@ pub fn search(call: &Call<'_>) -> Answer {
     let (mut has_ended, mut unreadable) = (false, None);
     while !search.is_enough() && Instant::now() < over {
         let (actor, before): (Actor<'_>, u64) = (call.who.actor(), search.position - 1);
-        let (node, most) = (call.app.node(), QUEUE_LOOK_MESSAGES_MAX);
+        let (node, most) = (call.app.node(), QUEUE_PEEK_MESSAGES_MAX);
         match node.look(actor, &queue.vhost, &queue.name, before, most) {
             Ok(found) if found.is_empty() => {
                 has_ended = true;

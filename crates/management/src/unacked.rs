@@ -14,7 +14,7 @@ use crate::queue_search::Wanted;
 use crate::queues::declared;
 use crate::sought::Sought;
 use leveret_types::limits::{
-    HTTP_BODY_BYTES_MAX, QUEUE_LOOK_MESSAGES_MAX, QUEUE_SEARCH_MESSAGES_MAX,
+    HTTP_BODY_BYTES_MAX, QUEUE_PEEK_MESSAGES_MAX, QUEUE_SEARCH_MESSAGES_MAX,
 };
 use leveret_types::{NodeId, QueueId};
 use serde::{Deserialize, Serialize};
@@ -73,7 +73,7 @@ pub fn unacked(call: &Call<'_>) -> Answer {
                       /api/leveret/streams/{vhost}/{name}/messages";
         return Err(ApiError::BadRequest(reason.to_owned()));
     }
-    let count = number(call, "count", 1, QUEUE_LOOK_MESSAGES_MAX as u64)?;
+    let count = number(call, "count", 1, QUEUE_PEEK_MESSAGES_MAX as u64)?;
     let truncate = number(call, "truncate", 0, HTTP_BODY_BYTES_MAX as u64)?;
     let look = Look {
         first: number(call, "position", 1, u64::MAX)?.unwrap_or(1),
@@ -104,7 +104,7 @@ pub(crate) fn search(call: &Call<'_>, queue: &Queue, look: &Look, over: Instant)
         let held = HeldLook {
             of: of.clone(),
             before: position - 1,
-            count: QUEUE_LOOK_MESSAGES_MAX,
+            count: QUEUE_PEEK_MESSAGES_MAX,
         };
         let found = found(call, queue, held, look)?;
         if found.looked_at == 0 {

@@ -4,7 +4,9 @@
 use crate::flows::Flows;
 use leveret_metadata::Catalogue;
 use leveret_queue_host::delivery_credit::Outboxes;
-use leveret_types::limits::{LIMITED_TOLD_MAX, SOCKET_OUTPUT_BYTES_MAX, SOCKET_OUTPUTS_BYTES_MAX};
+use leveret_types::limits::{
+    LIMITED_REPORTED_MAX, SOCKET_OUTPUT_BYTES_MAX, SOCKET_OUTPUTS_BYTES_MAX,
+};
 use leveret_types::{ConnectionId, ProtocolError};
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -197,7 +199,7 @@ impl Registry {
     }
 
     /// What this node has open of users and virtual hosts that have a limit on it, for other nodes
-    /// to count as well: of [`LIMITED_TOLD_MAX`] of each at most.
+    /// to count as well: of [`LIMITED_REPORTED_MAX`] of each at most.
     pub fn limited(&self, catalogue: &Catalogue) -> LimitedCounts {
         let counts = self.lock();
         let user_has = |name: &str, limit| {
@@ -211,7 +213,7 @@ impl Registry {
         let sizes = |of: &HashMap<String, HashSet<ConnectionId>>, has: &dyn Fn(&str) -> bool| {
             let limited = of.iter().filter(|(name, _)| has(name));
             let sizes = limited.map(|(name, open)| (name.clone(), open.len()));
-            sizes.take(LIMITED_TOLD_MAX).collect()
+            sizes.take(LIMITED_REPORTED_MAX).collect()
         };
         let channels = counts.channels_of_user.iter();
         let channels = channels.filter(|(name, _)| user_has(name, "max-channels"));
@@ -221,7 +223,7 @@ impl Registry {
             }),
             channels_of_user: channels
                 .map(|(name, open)| (name.clone(), *open))
-                .take(LIMITED_TOLD_MAX)
+                .take(LIMITED_REPORTED_MAX)
                 .collect(),
             connections_of_vhost: sizes(&counts.connections_of_vhost, &vhost_has),
         }

@@ -29,8 +29,8 @@ pub fn look<B>(
     mut see: impl FnMut(Seen) -> ControlFlow<B>,
 ) -> ControlFlow<B> {
     let header = chunk.header();
-    let is_asked = filter.is_none_or(|filter| filter.may_match(chunk.bloom()));
-    if header.kind != ChunkKind::User || !is_asked {
+    let is_wanted = filter.is_none_or(|filter| filter.may_match(chunk.bloom()));
+    if header.kind != ChunkKind::User || !is_wanted {
         return ControlFlow::Continue(());
     }
     let timestamp_ms = header.timestamp_ms;
@@ -78,11 +78,11 @@ pub fn look<B>(
 /// is the hash of the value that it was published with, none where the chunk does not say.
 fn matches(filter: &Filter, message: &Message, value: Option<u32>) -> bool {
     let own = filter_value(message.properties()).filter(|value| !value.is_empty());
-    let mut asked = filter.values.iter();
+    let mut wanted = filter.values.iter();
     match (own, value) {
-        (Some(own), _) => asked.any(|asked| **asked == *own),
+        (Some(own), _) => wanted.any(|wanted| **wanted == *own),
         (None, Some(0)) => filter.match_unfiltered,
-        (None, Some(hash)) => asked.any(|asked| value_hash(Some(asked)) == hash),
+        (None, Some(hash)) => wanted.any(|wanted| value_hash(Some(wanted)) == hash),
         (None, None) => true,
     }
 }

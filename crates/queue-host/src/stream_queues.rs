@@ -119,8 +119,8 @@ impl StreamQueues {
 
     /// Nobody can say how a stream stands.
     fn answer_all(&mut self, stream: QueueId, effects: &mut ShardEffects) {
-        let asked = self.askers.extract_if(.., |_, (of, _)| *of == stream);
-        for (_, (_, connection)) in asked {
+        let waiting = self.askers.extract_if(.., |_, (of, _)| *of == stream);
+        for (_, (_, connection)) in waiting {
             answer(stream, connection, QueueCounts::default(), effects);
         }
     }

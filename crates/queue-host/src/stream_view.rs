@@ -394,7 +394,7 @@ impl StreamView {
             Event::ResolvedOffset {
                 request,
                 result: Ok(last),
-            } if request.0 == self.end.tail_asked => self.hear_tail(now, last),
+            } if request.0 == self.end.tail_request => self.hear_tail(now, last),
             Event::Stats {
                 result: Ok(stats), ..
             } => {
@@ -402,13 +402,13 @@ impl StreamView {
                 self.ask_for_tail();
             }
             Event::Subscribed { request, result } => {
-                let is_asked = request.0 == self.reader_number();
+                let is_own = request.0 == self.reader_number();
                 match result {
-                    Ok(()) if is_asked => {
+                    Ok(()) if is_own => {
                         self.stage = Stage::Reading;
                         self.end.ask_at_ms = 0;
                     }
-                    Err(_) if is_asked => self.fail(now, RETRY_MS),
+                    Err(_) if is_own => self.fail(now, RETRY_MS),
                     _ => {}
                 }
             }

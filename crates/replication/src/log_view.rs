@@ -6,7 +6,7 @@ use crate::entry::{Entry, EntryKind};
 use crate::membership::{Membership, SnapshotMark};
 use bytes::Bytes;
 use leveret_types::limits::{
-    APPEND_BYTES_MAX, APPEND_ENTRIES_MAX, KEPT_ENTRIES_MAX, KEPT_ENTRY_BYTES_MAX,
+    APPEND_BYTES_MAX, APPEND_ENTRIES_MAX, LOG_VIEW_ENTRIES_MAX, LOG_VIEW_ENTRY_BYTES_MAX,
 };
 use raft::eraftpb::{self, HardState, Snapshot};
 use raft::{Error, GetEntriesContext, RaftState, Storage, StorageError};
@@ -127,8 +127,8 @@ impl LogView {
         while let Some(first) = self.entries.front() {
             let index = self.base.0 + 1;
             let is_kept = index > needed
-                && self.bytes <= KEPT_ENTRY_BYTES_MAX
-                && self.entries.len() <= KEPT_ENTRIES_MAX;
+                && self.bytes <= LOG_VIEW_ENTRY_BYTES_MAX
+                && self.entries.len() <= LOG_VIEW_ENTRIES_MAX;
             if index > floor || is_kept {
                 break;
             }
@@ -273,7 +273,7 @@ mod tests {
     #[test]
     fn those_who_are_behind_keep_so_many_entries_and_no_more() {
         let small = Bytes::from_static(b"x");
-        for (count, base) in [(KEPT_ENTRIES_MAX, 1), (KEPT_ENTRIES_MAX + 3, 4)] {
+        for (count, base) in [(LOG_VIEW_ENTRIES_MAX, 1), (LOG_VIEW_ENTRIES_MAX + 3, 4)] {
             let mut log_view = applied(&vec![&small; count]);
             log_view.forget(log_view.last(), 1);
             assert_eq!(log_view.base(), base, "{count} entries");
@@ -282,7 +282,7 @@ mod tests {
 
     #[test]
     fn those_who_are_behind_keep_so_many_bytes_and_no_more() {
-        let half = Bytes::from(vec![0; KEPT_ENTRY_BYTES_MAX / 2]);
+        let half = Bytes::from(vec![0; LOG_VIEW_ENTRY_BYTES_MAX / 2]);
         let small = Bytes::from_static(b"x");
         for (data, base) in [(vec![&half, &half], 1), (vec![&half, &half, &small], 2)] {
             let mut log_view = applied(&data);

@@ -14,7 +14,7 @@ mod times;
 use crate::channel::Channel;
 use crate::channels::Channels;
 use crate::publish::begins_publish;
-use crate::replies::Asked;
+use crate::replies::PendingRequest;
 use crate::settings::Settings;
 use answers::Answers;
 use arriving::Arriving;
@@ -125,7 +125,7 @@ pub struct Connection {
     pub(crate) times: Times,
     pub(crate) arriving: Arriving,
     pub(crate) hold: Hold,
-    pub(crate) asked: Option<Asked>,
+    pub(crate) pending_request: Option<PendingRequest>,
     /// Publishes were sent off of which it is not known what came of them.
     pub(crate) sent_off: bool,
     pub(crate) channels: Channels<Channel>,
@@ -150,7 +150,7 @@ impl Connection {
             times,
             arriving: Arriving::default(),
             hold: Hold::default(),
-            asked: None,
+            pending_request: None,
             sent_off: false,
             channels: Channels::default(),
             consumers: ByConsumer::default(),
@@ -189,7 +189,7 @@ impl Connection {
     /// Whether an answer is owed: the socket need not be read before [`Self::reply`].
     #[must_use]
     pub const fn suspended(&self) -> bool {
-        self.asked.is_some()
+        self.pending_request.is_some()
     }
 
     /// Bytes that wait to be written to the socket.

@@ -2,7 +2,7 @@
 
 use crate::channel::{Channel, Mode};
 use crate::connection::{Connection, Phase};
-use crate::replies::{Asked, Wanted};
+use crate::replies::{PendingRequest, Wanted};
 use leveret_amqp::{Method, access, basic, channel, confirm, tx};
 use leveret_client::contract::{Consume, Flow, Request, SettleOutcome, Topology};
 use leveret_types::{ChannelId, ProtocolError, ReplyCode};
@@ -89,7 +89,7 @@ impl Connection {
             Method::BasicGet(get) => {
                 let queue = self.queue_name(number, get.queue)?;
                 let (channel, no_ack) = (ChannelId(number), get.no_ack);
-                self.asked = Some(Asked::Get {
+                self.pending_request = Some(PendingRequest::Get {
                     channel: number,
                     no_ack,
                 });
@@ -154,7 +154,7 @@ impl Connection {
             method => self.queue_method(number, method)?,
         };
         let wanted = Wanted::of(&operation);
-        self.asked = Some(Asked::Topology {
+        self.pending_request = Some(PendingRequest::Topology {
             channel: number,
             wanted,
             nowait,
@@ -266,7 +266,7 @@ impl Connection {
             let text = format!("channel {number} is above the negotiated channel_max ({max})");
             return connection_error(ReplyCode::ChannelError, text);
         }
-        self.asked = Some(Asked::OpenChannel { channel: number });
+        self.pending_request = Some(PendingRequest::OpenChannel { channel: number });
         requests.push(Request::OpenChannel {
             channel: ChannelId(number),
         });
@@ -374,7 +374,7 @@ impl Connection {
         let no_ack = consume.no_ack;
         let prefetch = channel.prefetch;
         let nowait = consume.nowait;
-        self.asked = Some(Asked::Consume {
+        self.pending_request = Some(PendingRequest::Consume {
             channel: number,
             tag: tag.clone(),
             no_ack,
@@ -403,7 +403,7 @@ impl Connection {
             }
             return;
         };
-        self.asked = Some(Asked::Cancel {
+        self.pending_request = Some(PendingRequest::Cancel {
             channel: number,
             consumer,
             tag: tag.to_owned(),

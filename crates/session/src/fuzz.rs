@@ -173,7 +173,7 @@ pub fn session(input: &[u8]) {
 fn transcript(stream: &[u8], mut splits: Option<Random>) -> (Vec<u8>, Vec<String>, State) {
     let now = Now::both(1_000);
     let mut connection = Connection::new(Arc::new(Settings::default()), now);
-    let mut asked = Vec::new();
+    let mut descriptions = Vec::new();
     let mut rest = Bytes::copy_from_slice(stream);
     while !rest.is_empty() && connection.state() != State::Closed {
         let most = rest.len() as u64;
@@ -181,13 +181,13 @@ fn transcript(stream: &[u8], mut splits: Option<Random>) -> (Vec<u8>, Vec<String
             .as_mut()
             .map_or(most, |random| 1 + random.below(most.min(300)));
         let requests = drive(&mut connection, now, rest.split_to(count as usize));
-        asked.extend(requests.iter().filter_map(in_words));
+        descriptions.extend(requests.iter().filter_map(in_words));
     }
     let written = connection.output().to_vec();
     check_answers(&written);
     let state = connection.state();
     check_end(connection, stream);
-    (written, asked, state)
+    (written, descriptions, state)
 }
 
 /// A request in words that do not depend on how the input was split. Settles do: they merge within

@@ -1,7 +1,7 @@
 //! Channel 0: the handshake, and the end of a connection.
 
 use crate::connection::{Connection, End, Phase};
-use crate::replies::Asked;
+use crate::replies::PendingRequest;
 use leveret_amqp::{Method, TableBuilder, connection};
 use leveret_client::contract::{LoginOutcome, Request};
 use leveret_types::{ProtocolError, ReplyCode};
@@ -39,7 +39,7 @@ impl Connection {
             (Phase::Tuning, Method::ConnectionTuneOk(tune_ok)) => self.tune_ok(&tune_ok),
             (Phase::Opening, Method::ConnectionOpen(open)) => {
                 let vhost = open.virtual_host.to_owned();
-                self.asked = Some(Asked::OpenVhost {
+                self.pending_request = Some(PendingRequest::OpenVhost {
                     vhost: vhost.clone(),
                 });
                 requests.push(Request::OpenVhost { vhost });
@@ -58,7 +58,7 @@ impl Connection {
                 Ok(())
             }
             (Phase::Running, Method::ConnectionUpdateSecret(update)) => {
-                self.asked = Some(Asked::UpdateSecret);
+                self.pending_request = Some(PendingRequest::UpdateSecret);
                 requests.push(Request::UpdateSecret {
                     secret: update.new_secret.to_vec(),
                     reason: update.reason.to_owned(),
@@ -93,7 +93,7 @@ impl Connection {
     }
 
     fn log_in(&mut self, response: &[u8], requests: &mut Vec<Request>) {
-        self.asked = Some(Asked::Login);
+        self.pending_request = Some(PendingRequest::Login);
         requests.push(Request::Login {
             mechanism: self.client.mechanism.clone(),
             response: response.to_vec(),

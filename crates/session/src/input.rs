@@ -1,7 +1,7 @@
 //! From bytes to frames, and each frame to where it belongs.
 
 use crate::connection::{Connection, End, Phase};
-use crate::replies::Asked;
+use crate::replies::PendingRequest;
 use bytes::{Buf, Bytes};
 use leveret_amqp::frame::{Frame, FrameKind, bytes_wanted, next_frame};
 use leveret_amqp::method::peek_ids;
@@ -133,7 +133,7 @@ impl Connection {
 
     /// Goes on, or fails with this error, once it is known what came of the publishes before.
     fn await_turn(&mut self, failed: Option<(u16, ProtocolError)>, requests: &mut Vec<Request>) {
-        self.asked = Some(Asked::Turn { failed });
+        self.pending_request = Some(PendingRequest::Turn { failed });
         requests.push(Request::Turn);
     }
 

@@ -14,7 +14,7 @@ use leveret_amqp::{ContentHeader, EncodeMethod, Properties, basic};
 use leveret_client::contract::{Publish, Request};
 use leveret_types::limits::{
     CHUNK_BYTES, MESSAGE_BYTES_HARD_MAX, TRANSACTION_BYTES_MAX, TRANSACTION_MESSAGES_MAX,
-    TTL_MS_MAX, UNFINISHED_BYTES_MAX, UNFINISHED_LARGE, UNFINISHED_LOOK_MS,
+    TTL_MS_MAX, UNFINISHED_BYTES_MAX, UNFINISHED_CHECK_MS, UNFINISHED_LARGE,
 };
 use leveret_types::message::{MessageSummary, Span};
 use leveret_types::unfinished::Reservation;
@@ -81,7 +81,7 @@ impl Assembly {
     /// Something of it has come, or could not come.
     fn heard(&mut self, now_ms: u64) {
         if let Some(reservation) = &mut self.reservation {
-            reservation.heard(now_ms);
+            reservation.note_progress(now_ms);
         }
     }
 
@@ -378,9 +378,9 @@ impl Connection {
         };
         let now_ms = self.times.now.monotonic_ms;
         let lacks_room = !reservation.grow(bytes, now_ms);
-        self.times.note_unfinished(reservation.look_ms());
-        let look_ms = lacks_room.then_some(now_ms + UNFINISHED_LOOK_MS);
-        self.hold.wait_for_room(look_ms);
+        self.times.note_unfinished(reservation.check_ms());
+        let check_ms = lacks_room.then_some(now_ms + UNFINISHED_CHECK_MS);
+        self.hold.wait_for_room(check_ms);
         lacks_room
     }
 
@@ -439,9 +439,9 @@ impl Connection {
                 continue;
             };
             let Some(late) = reservation.late(now_ms) else {
-                let look_ms = reservation.look_ms();
-                let look_ms = look_ms.map(|at| at.max(now_ms + UNFINISHED_LOOK_MS));
-                next = [next, look_ms].into_iter().flatten().min();
+                let check_ms = reservation.check_ms();
+                let check_ms = check_ms.map(|at| at.max(now_ms + UNFINISHED_CHECK_MS));
+                next = [next, check_ms].into_iter().flatten().min();
                 continue;
             };
             let error = ProtocolError::channel(

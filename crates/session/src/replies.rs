@@ -10,7 +10,7 @@ use leveret_types::{ConsumerId, Now, ProtocolError, Scope};
 
 /// What was asked of the node, and what of the question the answer needs.
 #[derive(Debug)]
-pub(crate) enum Asked {
+pub(crate) enum PendingRequest {
     Login,
     OpenVhost {
         vhost: String,
@@ -93,7 +93,7 @@ impl Wanted {
     }
 }
 
-impl Asked {
+impl PendingRequest {
     /// The channel that it was asked on; 0 for the connection's own affairs.
     const fn channel(&self) -> u16 {
         match self {
@@ -152,41 +152,55 @@ impl Connection {
     /// If nothing was asked, or something that this is no answer to.
     pub fn reply(&mut self, now: Now, reply: Reply, requests: &mut Vec<Request>) {
         self.times.now = now;
-        let asked = self.asked.take().expect("an answer to nothing");
+        let pending_request = self.pending_request.take().expect("an answer to nothing");
         self.sent_off = false;
-        if asked.is_alive(self) {
+        if pending_request.is_alive(self) {
             match reply {
-                Reply::Failed(error) => self.reply_failed(&asked, error, requests),
-                reply => self.reply_done(asked, reply, requests),
+                Reply::Failed(error) => self.reply_failed(&pending_request, error, requests),
+                reply => self.reply_done(pending_request, reply, requests),
             }
         }
         self.read(requests);
     }
 
-    fn reply_failed(&mut self, asked: &Asked, error: ProtocolError, requests: &mut Vec<Request>) {
-        let (class, method) = asked.ids();
+    fn reply_failed(
+        &mut self,
+        pending_request: &PendingRequest,
+        error: ProtocolError,
+        requests: &mut Vec<Request>,
+    ) {
+        let (class, method) = pending_request.ids();
         let error = blame(error, class, method);
-        match (error.scope, asked) {
+        match (error.scope, pending_request) {
             // There is no channel yet to close.
-            (_, Asked::OpenChannel { .. }) | (Scope::Connection, _) => {
+            (_, PendingRequest::OpenChannel { .. }) | (Scope::Connection, _) => {
                 self.fail_connection(error, requests);
             }
-            (Scope::Channel, asked) => self.now_failed(asked.channel(), error, requests),
+            (Scope::Channel, pending_request) => {
+                self.now_failed(pending_request.channel(), error, requests)
+            }
         }
     }
 
-    fn reply_done(&mut self, asked: Asked, reply: Reply, requests: &mut Vec<Request>) {
-        match (asked, reply) {
-            (Asked::Login, Reply::Login(outcome)) => self.logged_in(outcome, requests),
-            (Asked::OpenVhost { vhost }, Reply::Done) => self.opened(vhost),
-            (Asked::UpdateSecret, Reply::Done) => self.send(0, &connection::UpdateSecretOk {}),
-            (Asked::OpenChannel { channel }, Reply::Done) => {
+    fn reply_done(
+        &mut self,
+        pending_request: PendingRequest,
+        reply: Reply,
+        requests: &mut Vec<Request>,
+    ) {
+        match (pending_request, reply) {
+            (PendingRequest::Login, Reply::Login(outcome)) => self.logged_in(outcome, requests),
+            (PendingRequest::OpenVhost { vhost }, Reply::Done) => self.opened(vhost),
+            (PendingRequest::UpdateSecret, Reply::Done) => {
+                self.send(0, &connection::UpdateSecretOk {})
+            }
+            (PendingRequest::OpenChannel { channel }, Reply::Done) => {
                 let is_new = self.channels.insert(channel, Channel::default());
                 assert!(is_new, "channel {channel} was open");
                 self.send(channel, &channel::OpenOk {});
             }
             (
-                Asked::Topology {
+                PendingRequest::Topology {
                     channel,
                     wanted,
                     nowait,
@@ -196,7 +210,7 @@ impl Connection {
                 self.topology_done(channel, wanted, nowait, reply);
             }
             (
-                Asked::Consume {
+                PendingRequest::Consume {
                     channel,
                     tag,
                     no_ack,
@@ -210,7 +224,7 @@ impl Connection {
                 self.consuming(channel, tag, no_ack, consumer);
             }
             (
-                Asked::Cancel {
+                PendingRequest::Cancel {
                     channel,
                     consumer,
                     tag,
@@ -226,24 +240,26 @@ impl Connection {
                     self.send(channel, &basic::CancelOk { consumer_tag: &tag });
                 }
             }
-            (Asked::Get { channel, no_ack }, Reply::Got(Some((delivery, left)))) => {
+            (PendingRequest::Get { channel, no_ack }, Reply::Got(Some((delivery, left)))) => {
                 self.deliver_got(channel, no_ack, &delivery, left);
             }
-            (Asked::Get { channel, .. }, Reply::Got(None)) => {
+            (PendingRequest::Get { channel, .. }, Reply::Got(None)) => {
                 if let Some(of) = self.open_channel(channel) {
                     of.counters.edit().got_empty += 1;
                 }
                 self.send(channel, &basic::GetEmpty {});
             }
-            (Asked::Turn { failed }, Reply::Done) => {
+            (PendingRequest::Turn { failed }, Reply::Done) => {
                 if let Some((number, error)) = failed
                     && !self.channels.get(&number).is_some_and(|c| c.closing)
                 {
                     self.now_failed(number, error, requests);
                 }
             }
-            (Asked::Commit { channel }, Reply::Done) => self.send(channel, &tx::CommitOk {}),
-            (asked, reply) => panic!("{reply:?} is no answer to {asked:?}"),
+            (PendingRequest::Commit { channel }, Reply::Done) => {
+                self.send(channel, &tx::CommitOk {})
+            }
+            (pending_request, reply) => panic!("{reply:?} is no answer to {pending_request:?}"),
         }
     }
 

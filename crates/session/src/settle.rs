@@ -2,7 +2,7 @@
 
 use crate::channel::{Channel, Mode, Transaction};
 use crate::connection::Connection;
-use crate::replies::Asked;
+use crate::replies::PendingRequest;
 use crate::unacked::Held;
 use leveret_amqp::tx;
 use leveret_client::contract::{Request, Settle, SettleOutcome};
@@ -103,7 +103,7 @@ impl Connection {
         for (held, outcome) in settles {
             push_settle(requests, held.settle(channel, outcome));
         }
-        self.asked = Some(Asked::Commit { channel: number });
+        self.pending_request = Some(PendingRequest::Commit { channel: number });
         requests.push(Request::Commit { channel });
         Ok(())
     }

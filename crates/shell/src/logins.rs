@@ -13,7 +13,7 @@ mod tests;
 
 use crate::urgency::give_way;
 use leveret_auth::{Guesser, Guesses, HashMemory, LoginCheck, Remembered, Verdict};
-use leveret_types::limits::LOGIN_HELD_MS_MAX;
+use leveret_types::limits::LOGIN_DELAY_MS_MAX;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -124,7 +124,7 @@ impl State {
             if hold_ms == 0 {
                 return Next::Check(job);
             }
-            if now_ms + hold_ms > job.came_ms + LOGIN_HELD_MS_MAX {
+            if now_ms + hold_ms > job.came_ms + LOGIN_DELAY_MS_MAX {
                 return Next::Refuse(job);
             }
             let is_known = self.guesses.is_known(&job.guesser);

@@ -6,7 +6,7 @@
 //! could not begin, and nobody waits for it.
 
 use leveret_stream::{Command, EarlyBytes, EarlyCommand, EarlyCommands, SessionId};
-use leveret_types::limits::STREAM_UNHEARD_WAITING_MAX;
+use leveret_types::limits::STREAM_UNKNOWN_WAITING_MAX;
 use leveret_types::{Now, QueueId};
 use std::collections::BTreeMap;
 
@@ -45,7 +45,7 @@ impl Early {
         stream: QueueId,
         command: Command,
     ) -> Result<(), Vec<EarlyCommand>> {
-        if self.count >= STREAM_UNHEARD_WAITING_MAX {
+        if self.count >= STREAM_UNKNOWN_WAITING_MAX {
             let mut refused = self.take_publisher(session, stream, &command);
             refused.push((now, session, command));
             return Err(refused);

@@ -21,7 +21,7 @@ pub(crate) struct Updating {
 pub(crate) struct Activations {
     /// Updates that the client has not answered, by their correlation ids. A group tells a
     /// subscription no more before it has answered.
-    asked: BTreeMap<u32, Updating>,
+    pending: BTreeMap<u32, Updating>,
     /// Under which generations consumers of this connection were last active, by stream and group.
     was_active: BTreeMap<(String, String), Generation>,
 }
@@ -30,19 +30,19 @@ impl Activations {
     /// The client is asked for an update. What it has not answered by now of the same subscription
     /// says nothing any more: there is one for each at most.
     pub(crate) fn ask(&mut self, correlation_id: u32, updating: Updating) {
-        self.asked
+        self.pending
             .retain(|_, older| older.subscription_id != updating.subscription_id);
-        self.asked.insert(correlation_id, updating);
+        self.pending.insert(correlation_id, updating);
     }
 
     /// The client has answered: gives what it was asked for.
     pub(crate) fn answered(&mut self, correlation_id: u32) -> Option<Updating> {
-        self.asked.remove(&correlation_id)
+        self.pending.remove(&correlation_id)
     }
 
     /// Whether the client has yet to answer an update of this membership.
-    pub(crate) fn is_asked(&self, member: MemberId) -> bool {
-        self.asked
+    pub(crate) fn is_pending(&self, member: MemberId) -> bool {
+        self.pending
             .values()
             .any(|updating| updating.member == member)
     }
@@ -50,13 +50,13 @@ impl Activations {
     /// When the client must have answered, in monotonic milliseconds, of the updates whose
     /// subscription is there still.
     pub(crate) fn until_ms(&self, is_there: impl Fn(&Updating) -> bool) -> Option<u64> {
-        let waiting = self.asked.values().filter(|updating| is_there(updating));
+        let waiting = self.pending.values().filter(|updating| is_there(updating));
         waiting.map(|updating| updating.until_ms).min()
     }
 
     /// Nobody waits for an answer any more.
-    pub(crate) fn forget_asked(&mut self) {
-        self.asked.clear();
+    pub(crate) fn forget_pending(&mut self) {
+        self.pending.clear();
     }
 
     /// Keeps under which generation a consumer of this connection was active last: what it stores
@@ -81,6 +81,6 @@ impl Activations {
     /// How many updates the client has not answered, and how many generations are remembered.
     #[cfg(test)]
     pub(crate) fn counts(&self) -> (usize, usize) {
-        (self.asked.len(), self.was_active.len())
+        (self.pending.len(), self.was_active.len())
     }
 }

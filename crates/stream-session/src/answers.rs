@@ -1,6 +1,6 @@
 //! What the streams say.
 
-use crate::asked::{Asked, Done};
+use crate::pending_request::{Completion, PendingRequest};
 use crate::port::{Port, Reached};
 use crate::publishers::code_of;
 use crate::session::{Phase, Session};
@@ -101,15 +101,18 @@ impl Session {
         result: Result<Brought, Refusal>,
         port: &mut impl Port,
     ) {
-        if self.looked_up(request, result.is_ok()) {
+        if self.metadata_answered(request, result.is_ok()) {
             return;
         }
-        let Some(asked) = self.asked.take_if(|asked| asked.awaits(request)) else {
+        let Some(pending) = self
+            .pending_request
+            .take_if(|pending| pending.awaits(request))
+        else {
             return;
         };
-        match (asked, result) {
+        match (pending, result) {
             (
-                Asked::LookUp {
+                PendingRequest::LookUp {
                     key,
                     correlation_id,
                     stream,
@@ -120,14 +123,14 @@ impl Session {
             ) => self.proceed(key, correlation_id, (&stream, id), then, port),
             // Nobody waits for a stored offset.
             (
-                Asked::LookUp {
+                PendingRequest::LookUp {
                     key: Key::StoreOffset,
                     ..
                 },
                 _,
             ) => {}
             (
-                Asked::LookUp {
+                PendingRequest::LookUp {
                     key,
                     correlation_id,
                     ..
@@ -135,7 +138,7 @@ impl Session {
                 result,
             ) => self.answer(key, correlation_id, code(result.as_ref().err())),
             (
-                Asked::Done {
+                PendingRequest::Operation {
                     key,
                     correlation_id,
                     then,
@@ -144,16 +147,16 @@ impl Session {
                 result,
             ) => self.done(key, correlation_id, then, result),
             (
-                Asked::Metadata {
+                PendingRequest::Metadata {
                     correlation_id,
                     streams,
                     ..
                 },
                 _,
             ) => self.tell_metadata(correlation_id, &streams, port),
-            (Asked::Login { .. } | Asked::OtherNodes { .. }, _) => {}
+            (PendingRequest::Login { .. } | PendingRequest::OtherNodes { .. }, _) => {}
             (
-                Asked::SuperStream {
+                PendingRequest::SuperStream {
                     correlation_id,
                     making,
                     ..
@@ -166,20 +169,20 @@ impl Session {
 
     /// Tells of the streams that have gone behind what was asked for, once that is answered.
     pub(crate) fn tell_gone_behind(&mut self) {
-        if self.asked.is_none() {
+        if self.pending_request.is_none() {
             for stream in std::mem::take(&mut self.gone_behind) {
                 self.tell_gone(stream);
             }
         }
     }
 
-    fn done(&mut self, key: Key, id: u32, then: Done, result: Result<Brought, Refusal>) {
+    fn done(&mut self, key: Key, id: u32, then: Completion, result: Result<Brought, Refusal>) {
         let refusal = result.as_ref().err();
         match then {
-            Done::Declare(declare, stream) if refusal.is_none() => {
+            Completion::Declare(declare, stream) if refusal.is_none() => {
                 self.publisher_declared(declare, stream);
             }
-            Done::Subscribe(subscription_id) if refusal.is_some() => {
+            Completion::Subscribe(subscription_id) if refusal.is_some() => {
                 self.readers.remove(&subscription_id);
             }
             _ => {}
@@ -210,10 +213,10 @@ impl Session {
 
     /// Takes in that one of several streams has been looked up; false once all of them are, or if
     /// that is not what is waited for.
-    fn looked_up(&mut self, request: RequestId, is_found: bool) -> bool {
-        let Some(Asked::Metadata {
+    fn metadata_answered(&mut self, request: RequestId, is_found: bool) -> bool {
+        let Some(PendingRequest::Metadata {
             streams, waiting, ..
-        }) = &mut self.asked
+        }) = &mut self.pending_request
         else {
             return false;
         };
@@ -307,7 +310,7 @@ impl Session {
 
     /// The client hears that a stream is not available: behind what it has asked for.
     pub(crate) fn tell_gone(&mut self, stream: String) {
-        if self.asked.is_some() {
+        if self.pending_request.is_some() {
             return self.gone_behind.push(stream);
         }
         self.say(&ServerCommand::MetadataUpdate {
@@ -320,19 +323,19 @@ impl Session {
 impl Session {
     /// Whether the client waits for what this request brings.
     pub(crate) fn awaits(&self, request: RequestId) -> bool {
-        self.asked
+        self.pending_request
             .as_ref()
-            .is_some_and(|asked| asked.awaits(request))
+            .is_some_and(|pending| pending.awaits(request))
     }
 }
 
-impl Asked {
+impl PendingRequest {
     /// Whether this is what it waits for.
     pub(crate) fn awaits(&self, of: RequestId) -> bool {
         match self {
             Self::Login { .. } | Self::OtherNodes { .. } => false,
             Self::LookUp { request, .. }
-            | Self::Done { request, .. }
+            | Self::Operation { request, .. }
             | Self::SuperStream { request, .. } => *request == of,
             Self::Metadata { waiting, .. } => waiting.contains_key(&of),
         }

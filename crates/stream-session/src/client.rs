@@ -54,10 +54,10 @@ impl Default for Terms {
 impl Terms {
     /// The client asks for frames of so many octets, where 0 is no bound; the broker takes `most`.
     /// Until the virtual host is open, frames are bounded as before.
-    pub(crate) fn tune(&mut self, asked: u32, most: u32, heartbeat_seconds: u32) {
-        self.negotiated_frame_max = match asked {
+    pub(crate) fn tune(&mut self, proposed: u32, most: u32, heartbeat_seconds: u32) {
+        self.negotiated_frame_max = match proposed {
             0 => most,
-            asked => asked.min(most),
+            proposed => proposed.min(most),
         };
         self.heartbeat_seconds = heartbeat_seconds;
     }

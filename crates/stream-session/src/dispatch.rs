@@ -1,6 +1,6 @@
 //! What is done with each frame of a client that is served.
 
-use crate::asked::Then;
+use crate::pending_request::NextStep;
 use crate::port::Port;
 use crate::readers::Subscribe;
 use crate::session::{Ending, Phase, Session};
@@ -38,7 +38,7 @@ impl Session {
             (_, Ok(command)) => self.early(command, port),
             (_, Err(_)) => self.end(port),
         }
-        self.keep_to_look_again(bytes);
+        self.keep_for_retry(bytes);
     }
 
     fn command(&mut self, command: ClientCommand<'_>, frame: &Bytes, port: &mut impl Port) {
@@ -133,13 +133,15 @@ impl Session {
         let key = request.key();
         let (stream, then) = match request {
             Request::QueryPublisherSequence { reference, stream } => {
-                (stream, Then::QuerySequence(reference.to_owned()))
+                (stream, NextStep::QuerySequence(reference.to_owned()))
             }
             Request::QueryOffset { reference, stream } => {
-                (stream, Then::QueryOffset(reference.to_owned()))
+                (stream, NextStep::QueryOffset(reference.to_owned()))
             }
-            Request::StreamStats { stream } => (stream, Then::Stats),
-            Request::ResolveOffsetSpec { stream, offset, .. } => (stream, Then::Resolve(offset)),
+            Request::StreamStats { stream } => (stream, NextStep::Stats),
+            Request::ResolveOffsetSpec { stream, offset, .. } => {
+                (stream, NextStep::Resolve(offset))
+            }
             _ => return self.close(ResponseCode::UNKNOWN_FRAME, "unknown frame", port),
         };
         match port.permits_stream(Access::Read, stream) {

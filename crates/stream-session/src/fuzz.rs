@@ -15,27 +15,27 @@ use std::sync::Arc;
 struct Node {
     /// Refuses each second, third... thing; 0 refuses nothing.
     refuses_every: u64,
-    asked: u64,
+    requests: u64,
     logs_in: bool,
     events: Vec<Event>,
     /// What became of a super stream that is being changed.
     changed: Option<(RequestId, Result<(), ResponseCode>)>,
     /// What was unknown is to be looked at again.
-    looks_again: bool,
+    owes_retry: bool,
     /// That is being done now.
-    is_second_look: bool,
+    is_retry: bool,
     has_left: bool,
 }
 
 impl Node {
     fn grants(&mut self) -> bool {
-        self.asked += 1;
-        self.refuses_every == 0 || !self.asked.is_multiple_of(self.refuses_every)
+        self.requests += 1;
+        self.refuses_every == 0 || !self.requests.is_multiple_of(self.refuses_every)
     }
 
     /// Whether the session is to be told something.
     const fn owes(&self) -> bool {
-        let owes_change = self.changed.is_some() || self.looks_again;
+        let owes_change = self.changed.is_some() || self.owes_retry;
         self.logs_in || owes_change || !self.events.is_empty()
     }
 
@@ -44,9 +44,9 @@ impl Node {
         if std::mem::take(&mut self.logs_in) {
             let user = "guest".to_owned();
             session.logged_in(LoginOutcome::Accepted { user }, self);
-        } else if std::mem::take(&mut self.looks_again) {
-            self.is_second_look = true;
-            session.look_again(now, self);
+        } else if std::mem::take(&mut self.owes_retry) {
+            self.is_retry = true;
+            session.retry(now, self);
         } else if let Some((request, result)) = self.changed.take() {
             session.super_stream_changed(request, result, self);
         } else {
@@ -70,12 +70,12 @@ impl Port for Node {
     }
 
     fn may_be_behind(&mut self) -> bool {
-        self.looks_again = !self.is_second_look && self.grants();
-        self.looks_again
+        self.owes_retry = !self.is_retry && self.grants();
+        self.owes_retry
     }
 
-    fn looked_again(&mut self) {
-        self.is_second_look = false;
+    fn retried(&mut self) {
+        self.is_retry = false;
     }
 
     fn permits_stream(&mut self, _: Access, _: &str) -> bool {
@@ -183,8 +183,8 @@ pub fn session(input: &[u8]) {
     let [cut, refuses, stream @ ..] = input else {
         return;
     };
-    let whole = heard(stream, stream.len().max(1), *refuses);
-    let pieces = heard(stream, usize::from(*cut) + 1, *refuses);
+    let whole = answers_of(stream, stream.len().max(1), *refuses);
+    let pieces = answers_of(stream, usize::from(*cut) + 1, *refuses);
     assert!(whole == pieces, "in pieces of {cut} and one");
     let mut rest = &whole[..];
     while !rest.is_empty() {
@@ -196,17 +196,17 @@ pub fn session(input: &[u8]) {
 }
 
 /// What a client hears that sends this in pieces of so many octets.
-fn heard(stream: &[u8], piece: usize, refuses: u8) -> Vec<u8> {
+fn answers_of(stream: &[u8], piece: usize, refuses: u8) -> Vec<u8> {
     let now = Now::both(0);
     let mut session = Session::new(Arc::new(Settings::new("here", 5552)), now);
     let mut node = Node {
         refuses_every: u64::from(refuses % 8),
-        asked: 0,
+        requests: 0,
         logs_in: false,
         events: Vec::new(),
         changed: None,
-        looks_again: false,
-        is_second_look: false,
+        owes_retry: false,
+        is_retry: false,
         has_left: false,
     };
     for piece in stream.chunks(piece) {

@@ -1,6 +1,6 @@
 //! From the first frame to an open virtual host, and logins that are renewed later.
 
-use crate::asked::Asked;
+use crate::pending_request::PendingRequest;
 use crate::port::{LoginOutcome, Opening, Port};
 use crate::session::{Phase, Session};
 use leveret_stream_protocol::wire::Opaque;
@@ -105,16 +105,16 @@ impl Session {
             return self.end(port);
         }
         mechanism.clone_into(&mut self.client.mechanism);
-        self.asked = Some(Asked::Login { correlation_id });
+        self.pending_request = Some(PendingRequest::Login { correlation_id });
         port.log_in(mechanism, response.0);
     }
 
     /// What became of a login.
     pub fn logged_in(&mut self, outcome: LoginOutcome, port: &mut impl Port) {
-        let Some(Asked::Login { correlation_id }) = self.asked else {
+        let Some(PendingRequest::Login { correlation_id }) = self.pending_request else {
             return;
         };
-        self.asked = None;
+        self.pending_request = None;
         match outcome {
             LoginOutcome::Accepted { user } if self.phase == Phase::Open => {
                 match user == self.client.user {

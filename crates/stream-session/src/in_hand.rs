@@ -55,7 +55,7 @@ struct Rest {
     /// How many bytes of its data the output has had.
     from: usize,
     /// Under which number it is read, and what asked for it, once it is asked for.
-    asked: Option<(ReaderId, RequestId)>,
+    pending_read: Option<(ReaderId, RequestId)>,
 }
 
 impl InHand {
@@ -101,11 +101,11 @@ impl InHand {
         std::mem::take(&mut self.waiting)
     }
 
-    fn asked(&self) -> Option<(ReaderId, RequestId)> {
-        self.rest.as_ref()?.asked
+    fn pending_read(&self) -> Option<(ReaderId, RequestId)> {
+        self.rest.as_ref()?.pending_read
     }
 
-    fn asked_under(&self, reader: ReaderId) -> bool {
-        self.asked().is_some_and(|(of, _)| of == reader)
+    fn is_rest_reader(&self, reader: ReaderId) -> bool {
+        self.pending_read().is_some_and(|(of, _)| of == reader)
     }
 }

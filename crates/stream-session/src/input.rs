@@ -6,7 +6,7 @@ use bytes::Bytes;
 use leveret_stream_protocol::frame::bytes_wanted;
 use leveret_stream_protocol::{FrameError, ResponseCode, next_frame};
 use leveret_types::Now;
-use leveret_types::limits::{SOCKET_READ_BYTES, UNFINISHED_LOOK_MS};
+use leveret_types::limits::{SOCKET_READ_BYTES, UNFINISHED_CHECK_MS};
 use leveret_types::pool::Buffer;
 use leveret_types::unfinished::{Late, Reservation, Unfinished};
 use std::collections::VecDeque;
@@ -41,7 +41,7 @@ pub(crate) struct Input {
     reservation: Option<Reservation>,
     /// When to look for room again, or whether it is late for others who wait for what it has, in
     /// monotonic milliseconds.
-    look_ms: Option<u64>,
+    check_ms: Option<u64>,
 }
 
 impl Input {
@@ -68,28 +68,28 @@ impl Input {
     }
 
     /// When time matters to a frame that has begun to come, in monotonic milliseconds.
-    pub(crate) const fn look_ms(&self) -> Option<u64> {
-        self.look_ms
+    pub(crate) const fn check_ms(&self) -> Option<u64> {
+        self.check_ms
     }
 
     /// Something of a frame has come, or could not come.
-    pub(crate) fn heard(&mut self, now_ms: u64) {
+    pub(crate) fn note_input(&mut self, now_ms: u64) {
         if let Some(reservation) = &mut self.reservation {
-            reservation.heard(now_ms);
+            reservation.note_progress(now_ms);
         }
     }
 
     /// Whether a frame is late while others wait for its room.
     pub(crate) fn late(&mut self, now_ms: u64) -> Option<Late> {
         let reservation = self.reservation.as_ref()?;
-        if self.look_ms.is_some_and(|at| at > now_ms) {
+        if self.check_ms.is_some_and(|at| at > now_ms) {
             return None;
         }
-        let look_ms = reservation
-            .look_ms()
+        let check_ms = reservation
+            .check_ms()
             .filter(|_| !reservation.waits())
             .unwrap_or(0);
-        self.look_ms = Some(look_ms.max(now_ms + UNFINISHED_LOOK_MS));
+        self.check_ms = Some(check_ms.max(now_ms + UNFINISHED_CHECK_MS));
         reservation.late(now_ms)
     }
 
@@ -138,10 +138,10 @@ impl Input {
                 .reservation
                 .get_or_insert_with(|| unfinished.reserve(user, wanted));
             if !reservation.grow(room, now_ms) {
-                self.look_ms = Some(now_ms + UNFINISHED_LOOK_MS);
+                self.check_ms = Some(now_ms + UNFINISHED_CHECK_MS);
                 return (partial, false);
             }
-            self.look_ms = reservation.look_ms();
+            self.check_ms = reservation.check_ms();
         }
         let mut grown = Buffer::with_capacity(room);
         grown.extend_from_slice(partial.filled());
@@ -174,7 +174,7 @@ impl Input {
                 return Ok(Some(frame));
             };
             if next_frame(partial.filled(), frame_max)?.is_some() {
-                (self.reservation, self.look_ms) = (None, None);
+                (self.reservation, self.check_ms) = (None, None);
                 return Ok(Some(partial.freeze()));
             }
             let missing = bytes_wanted(partial.filled()) - partial.len();
@@ -222,7 +222,7 @@ impl Session {
     pub fn receive_into_room(&mut self, now: Now, bytes: usize, port: &mut impl Port) {
         let partial = self.input.partial.as_mut();
         partial.expect("room was asked for").wrote(bytes);
-        self.input.heard(now.monotonic_ms);
+        self.input.note_input(now.monotonic_ms);
         self.receive(now, Bytes::new(), port);
         self.note_late(bytes, port);
     }
@@ -232,7 +232,7 @@ impl Session {
         if self.phase == Phase::Over || self.input.is_ignored || bytes.is_empty() {
             return;
         }
-        self.input.heard(self.now.monotonic_ms);
+        self.input.note_input(self.now.monotonic_ms);
         self.input.waiting.push_back(bytes);
     }
 
@@ -266,7 +266,7 @@ impl Session {
     /// Closes the connection over a frame that is late while others wait for its room.
     pub(crate) fn give_up_late_frame(&mut self, port: &mut impl Port) {
         if self.is_left_unread() {
-            self.input.heard(self.now.monotonic_ms);
+            self.input.note_input(self.now.monotonic_ms);
         }
         if let Some(late) = self.input.late(self.now.monotonic_ms) {
             let reason = format!("a frame {late}: send it faster, or smaller frames");

@@ -17,18 +17,18 @@
 
 mod activations;
 mod answers;
-mod asked;
 mod client;
 mod dispatch;
 pub mod fuzz;
 mod handshake;
 mod in_hand;
 mod input;
-mod look_again;
+mod pending_request;
 pub mod port;
 mod publishers;
 mod readers;
 mod requests;
+mod retry;
 mod session;
 pub mod settings;
 mod single_active;

@@ -25,14 +25,14 @@ pub trait Port {
     fn open_vhost(&mut self, vhost: &str) -> Opening;
 
     /// Whether what has been made at another node a moment ago may not be known here yet: then
-    /// [`crate::Session::look_again`] is called once this node knows what the others had agreed on.
+    /// [`crate::Session::retry`] is called once this node knows what the others had agreed on.
     fn may_be_behind(&mut self) -> bool {
         false
     }
 
-    /// What [`crate::Session::look_again`] was called for has been looked at again: what the client
+    /// What [`crate::Session::retry`] was called for has been looked at again: what the client
     /// asks next is asked for the first time.
-    fn looked_again(&mut self) {}
+    fn retried(&mut self) {}
 
     /// Whether the user may do this with a stream.
     fn permits_stream(&mut self, access: Access, stream: &str) -> bool;

@@ -1,6 +1,6 @@
 //! Publishers of a connection, and what of theirs is not confirmed.
 
-use crate::asked::{Done, Then};
+use crate::pending_request::{Completion, NextStep};
 use crate::port::Port;
 use crate::session::Session;
 use crate::values::reference_of;
@@ -10,7 +10,7 @@ use leveret_stream::{Batch, BatchForm, Command, PublisherId, Reference, Refusal,
 use leveret_stream_protocol::server::put_confirm;
 use leveret_stream_protocol::{Key, Publish, ResponseCode, ServerCommand};
 use leveret_types::limits::{
-    STREAM_LIST_ENTRIES_MAX, STREAM_LOSS_UNTOLD_MS, STREAM_LOST_PUBLISHER_MS,
+    STREAM_LIST_ENTRIES_MAX, STREAM_LOSS_NOTICE_MS, STREAM_LOST_PUBLISHER_MS,
     STREAM_UNCONFIRMED_BYTES_MAX, STREAM_UNCONFIRMED_ENTRIES_MAX,
 };
 use leveret_types::{Began, QueueId};
@@ -129,14 +129,14 @@ pub(crate) struct Declare {
 }
 
 impl Declare {
-    pub(crate) fn begin(self, request: RequestId, stream: QueueId) -> (Command, Done) {
+    pub(crate) fn begin(self, request: RequestId, stream: QueueId) -> (Command, Completion) {
         let command = Command::DeclarePublisher {
             request,
             stream,
             publisher: self.number,
             reference: self.reference.clone(),
         };
-        (command, Done::Declare(self, stream))
+        (command, Completion::Declare(self, stream))
     }
 }
 
@@ -183,7 +183,13 @@ impl Session {
                 stream: stream.to_owned(),
                 reference: reference_of(reference),
             };
-            return self.resolve(key, correlation_id, stream, Then::Declare(declare), port);
+            return self.resolve(
+                key,
+                correlation_id,
+                stream,
+                NextStep::Declare(declare),
+                port,
+            );
         };
         self.answer(key, correlation_id, refusal);
     }
@@ -319,8 +325,8 @@ impl Session {
         let now_ms = self.now.monotonic_ms;
         match self.publishers.settled(number, ids.len()) {
             Some((_, publisher)) if is_loss(refusal) => {
-                let told_at_ms = now_ms + STREAM_LOSS_UNTOLD_MS;
-                publisher.lost_at_ms.get_or_insert(told_at_ms);
+                let notice_ms = now_ms + STREAM_LOSS_NOTICE_MS;
+                publisher.lost_at_ms.get_or_insert(notice_ms);
             }
             Some((publisher_id, publisher)) => {
                 publisher.errored += ids.len() as u64;

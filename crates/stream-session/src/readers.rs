@@ -4,7 +4,7 @@
 //! little of it at a time, and nothing while the output is full: what a connection holds is bounded
 //! by that, not by what the client announces.
 
-use crate::asked::{Done, Then};
+use crate::pending_request::{Completion, NextStep};
 use crate::port::Port;
 use crate::publishers::number_of;
 use crate::session::Session;
@@ -197,8 +197,8 @@ impl Subscribe {
             match_unfiltered: is_true("match-unfiltered"),
             messages: is_true(FILTER_MESSAGES),
         });
-        let asked = value(FILTER_MESSAGES).map(|(_, value)| *value);
-        let is_asked_wrongly = match asked {
+        let value_given = value(FILTER_MESSAGES).map(|(_, value)| *value);
+        let is_value_wrong = match value_given {
             None | Some("false") => false,
             Some("true") => filter.is_none(),
             Some(_) => true,
@@ -206,7 +206,7 @@ impl Subscribe {
         let is_too_large = filter
             .as_ref()
             .is_some_and(|filter| !filter.is_within_bounds());
-        let is_filter_wrong = is_asked_wrongly || is_too_large;
+        let is_filter_wrong = is_value_wrong || is_too_large;
         Self {
             subscription_id,
             stream: stream.to_owned(),
@@ -292,7 +292,13 @@ impl Session {
             ResponseCode::PRECONDITION_FAILED
         } else {
             let stream = wanted.stream.clone();
-            return self.resolve(key, correlation_id, &stream, Then::Subscribe(wanted), port);
+            return self.resolve(
+                key,
+                correlation_id,
+                &stream,
+                NextStep::Subscribe(wanted),
+                port,
+            );
         };
         self.answer(key, correlation_id, refusal);
     }
@@ -305,14 +311,14 @@ impl Session {
         name: &str,
         stream: QueueId,
         wanted: Subscribe,
-    ) -> (Command, Done) {
+    ) -> (Command, Completion) {
         let subscription_id = wanted.subscription_id;
         let count = self.number();
         let mut reader = Reader::new(count, (name, stream), &wanted);
         let room = self.room_under_way();
         let command = reader.start(count, request, wanted.offset, wanted.filter, room);
         self.readers.insert(subscription_id, reader);
-        (command, Done::Subscribe(subscription_id))
+        (command, Completion::Subscribe(subscription_id))
     }
 
     pub(crate) fn unsubscribe(

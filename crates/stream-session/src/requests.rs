@@ -1,7 +1,7 @@
 //! Requests that wait for an answer of the streams: one at a time, so that what a client asks takes
 //! effect in its order.
 
-use crate::asked::{Asked, Done, Then};
+use crate::pending_request::{Completion, NextStep, PendingRequest};
 use crate::port::Port;
 use crate::session::Session;
 use crate::values::{is_name, offset_of, owned, reference_of};
@@ -19,7 +19,7 @@ impl Session {
         key: Key,
         correlation_id: u32,
         stream: &str,
-        then: Then,
+        then: NextStep,
         port: &mut impl Port,
     ) {
         if let Some(id) = self.known_id(stream) {
@@ -31,7 +31,7 @@ impl Session {
             vhost: self.client.vhost.clone(),
             name: stream.into(),
         });
-        self.asked = Some(Asked::LookUp {
+        self.pending_request = Some(PendingRequest::LookUp {
             request,
             key,
             correlation_id,
@@ -53,12 +53,12 @@ impl Session {
         key: Key,
         correlation_id: u32,
         (name, stream): (&str, QueueId),
-        then: Then,
+        then: NextStep,
         port: &mut impl Port,
     ) {
         let request = self.request();
         let (command, then) = match then {
-            Then::Subscribe(wanted) if wanted.is_single_active() => {
+            NextStep::Subscribe(wanted) if wanted.is_single_active() => {
                 match self.begin_membership(request, (name, stream), wanted, port) {
                     Some(joining) => joining,
                     None => {
@@ -66,7 +66,7 @@ impl Session {
                     }
                 }
             }
-            Then::StoreOffset(reference, offset, by) => {
+            NextStep::StoreOffset(reference, offset, by) => {
                 return port.send(Command::StoreOffset {
                     stream,
                     reference,
@@ -74,43 +74,43 @@ impl Session {
                     by,
                 });
             }
-            Then::Declare(declare) => declare.begin(request, stream),
-            Then::Subscribe(wanted) => self.begin_reading(request, name, stream, wanted),
-            Then::QuerySequence(reference) => match reference_of(&reference) {
+            NextStep::Declare(declare) => declare.begin(request, stream),
+            NextStep::Subscribe(wanted) => self.begin_reading(request, name, stream, wanted),
+            NextStep::QuerySequence(reference) => match reference_of(&reference) {
                 Some(reference) => {
                     let command = Command::QuerySequence {
                         request,
                         stream,
                         reference,
                     };
-                    (command, Done::Answer)
+                    (command, Completion::Answer)
                 }
                 // Nobody has published under a name that cannot be.
                 None => return self.answer(key, correlation_id, ResponseCode::OK),
             },
-            Then::QueryOffset(reference) => match reference_of(&reference) {
+            NextStep::QueryOffset(reference) => match reference_of(&reference) {
                 Some(reference) => {
                     let command = Command::QueryOffset {
                         request,
                         stream,
                         reference,
                     };
-                    (command, Done::Answer)
+                    (command, Completion::Answer)
                 }
                 None => return self.answer(key, correlation_id, ResponseCode::NO_OFFSET),
             },
-            Then::Stats => (Command::Stats { request, stream }, Done::Answer),
-            Then::Resolve(offset) => {
+            NextStep::Stats => (Command::Stats { request, stream }, Completion::Answer),
+            NextStep::Resolve(offset) => {
                 let command = Command::ResolveOffset {
                     request,
                     stream,
                     offset: offset_of(offset),
                 };
-                (command, Done::Answer)
+                (command, Completion::Answer)
             }
         };
         port.send(command);
-        self.asked = Some(Asked::Done {
+        self.pending_request = Some(PendingRequest::Operation {
             request,
             key,
             correlation_id,
@@ -135,7 +135,7 @@ impl Session {
         };
         let reads = self.readers.values().any(|reader| reader.stream == stream);
         if reads || port.permits_stream(Access::Read, stream) {
-            let then = Then::StoreOffset(reference, offset, by);
+            let then = NextStep::StoreOffset(reference, offset, by);
             self.resolve(Key::StoreOffset, 0, stream, then, port);
         }
     }
@@ -179,11 +179,11 @@ impl Session {
     }
 
     fn await_done(&mut self, request: RequestId, key: Key, correlation_id: u32) {
-        self.asked = Some(Asked::Done {
+        self.pending_request = Some(PendingRequest::Operation {
             request,
             key,
             correlation_id,
-            then: Done::Answer,
+            then: Completion::Answer,
         });
     }
 
@@ -204,7 +204,7 @@ impl Session {
         match waiting.is_empty() {
             true => self.tell_metadata(correlation_id, &[], port),
             false => {
-                self.asked = Some(Asked::Metadata {
+                self.pending_request = Some(PendingRequest::Metadata {
                     correlation_id,
                     streams,
                     waiting,

@@ -1,10 +1,10 @@
 //! The state of one connection, its time and its end.
 
 use crate::activations::Activations;
-use crate::asked::Asked;
 use crate::client::{Client, Terms};
 use crate::in_hand::InHand;
 use crate::input::Input;
+use crate::pending_request::PendingRequest;
 use crate::port::Port;
 use crate::publishers::Publishers;
 use crate::readers::Reader;
@@ -74,7 +74,7 @@ pub struct Session {
     pub(crate) turn: u8,
     pub(crate) activations: Activations,
     /// What the client's last request waits for.
-    pub(crate) asked: Option<Asked>,
+    pub(crate) pending_request: Option<PendingRequest>,
     /// This node may be behind the others in what the frame at hand is about.
     pub(crate) may_be_behind: bool,
     /// Streams that have gone since then: the client is told behind the answer.
@@ -106,7 +106,7 @@ impl Session {
             readers: BTreeMap::new(),
             turn: 0,
             activations: Activations::default(),
-            asked: None,
+            pending_request: None,
             may_be_behind: false,
             gone_behind: Vec::new(),
             next_number: 0,
@@ -146,7 +146,7 @@ impl Session {
 
     /// Whether the socket is not read for the broker's own reasons, whatever the client does.
     pub(crate) fn is_left_unread(&self) -> bool {
-        self.asked.is_some() || self.publishers.are_congested()
+        self.pending_request.is_some() || self.publishers.are_congested()
     }
 
     /// Bytes that wait for the socket.
@@ -282,7 +282,7 @@ impl Session {
         let in_hand = self.in_hand.deadline();
         let joins = self.joins_at_ms();
         let waits = !self.takes_frames() && self.input.waits_for_room();
-        let frame = self.input.look_ms().filter(|_| !waits);
+        let frame = self.input.check_ms().filter(|_| !waits);
         let until = self.times.until_ms;
         let losses = self.untold_loss_ms();
         let all = [
@@ -382,8 +382,8 @@ impl Session {
         self.publishers = Publishers::default();
         self.readers.clear();
         self.drop_in_hand();
-        self.activations.forget_asked();
-        self.asked = None;
+        self.activations.forget_pending();
+        self.pending_request = None;
         self.gone_behind.clear();
     }
 

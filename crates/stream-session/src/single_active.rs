@@ -2,7 +2,7 @@
 //! answers where it begins.
 
 use crate::activations::Updating;
-use crate::asked::Done;
+use crate::pending_request::Completion;
 use crate::port::Port;
 use crate::publishers::number_of;
 use crate::readers::{Membership, Reader, Subscribe};
@@ -22,7 +22,7 @@ impl Session {
         (stream, id): (&str, QueueId),
         wanted: Subscribe,
         port: &mut impl Port,
-    ) -> Option<(Command, Done)> {
+    ) -> Option<(Command, Completion)> {
         let partition = match wanted.super_stream() {
             None => 0,
             Some(super_stream) => {
@@ -46,7 +46,7 @@ impl Session {
         });
         let join = membership.join(request, id);
         self.readers.insert(subscription_id, reader);
-        Some((join, Done::Subscribe(subscription_id)))
+        Some((join, Completion::Subscribe(subscription_id)))
     }
 
     /// What asked for a subscription to join its group is answered: the result for the client, if
@@ -204,9 +204,9 @@ impl Session {
             let membership = reader.membership.as_ref();
             reader.stream == stream && membership.is_some_and(|m| m.name() == group)
         });
-        let is_asked = |m: &Membership| self.activations.is_asked(m.member);
+        let is_pending = |m: &Membership| self.activations.is_pending(m.member);
         let may_store =
-            |reader: &Reader| reader.reads() || reader.membership.as_ref().is_some_and(is_asked);
+            |reader: &Reader| reader.reads() || reader.membership.as_ref().is_some_and(is_pending);
         let (mut any, mut stale) = (false, true);
         for reader in of_it {
             any = true;

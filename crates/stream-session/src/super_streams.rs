@@ -1,6 +1,6 @@
 //! Super streams: made and taken away partition by partition.
 
-use crate::asked::{Asked, Making};
+use crate::pending_request::{PendingRequest, SuperStreamChange};
 use crate::port::Port;
 use crate::publishers::code_of;
 use crate::session::Session;
@@ -85,7 +85,7 @@ impl Session {
                     ResponseCode::STREAM_ALREADY_EXISTS
                 } else {
                     let keys = keys.iter().map(|&key| key.to_owned());
-                    let making = Making {
+                    let making = SuperStreamChange {
                         name: name.to_owned(),
                         partitions: names.into_iter().zip(keys).collect(),
                         done: 0,
@@ -119,10 +119,10 @@ impl Session {
         };
         let request = self.request();
         port.remove_super_stream(request, name);
-        self.asked = Some(Asked::SuperStream {
+        self.pending_request = Some(PendingRequest::SuperStream {
             request,
             correlation_id,
-            making: Making {
+            making: SuperStreamChange {
                 name: name.to_owned(),
                 partitions: partitions.into_iter().map(|p| (p, String::new())).collect(),
                 done: 0,
@@ -147,12 +147,14 @@ impl Session {
         result: Result<(), ResponseCode>,
         port: &mut impl Port,
     ) {
-        let asked = self.asked.take_if(|asked| asked.awaits(request));
-        let Some(Asked::SuperStream {
+        let pending = self
+            .pending_request
+            .take_if(|pending| pending.awaits(request));
+        let Some(PendingRequest::SuperStream {
             correlation_id,
             making,
             ..
-        }) = asked
+        }) = pending
         else {
             return;
         };
@@ -167,7 +169,12 @@ impl Session {
     }
 
     /// Has the next partition made or deleted; answers when there is none.
-    fn next_partition(&mut self, correlation_id: u32, making: Making, port: &mut impl Port) {
+    fn next_partition(
+        &mut self,
+        correlation_id: u32,
+        making: SuperStreamChange,
+        port: &mut impl Port,
+    ) {
         let Some((partition, _)) = making.partitions.get(making.done) else {
             return self.all_partitions_done(correlation_id, making, port);
         };
@@ -186,7 +193,7 @@ impl Session {
                 name,
             },
         });
-        self.asked = Some(Asked::SuperStream {
+        self.pending_request = Some(PendingRequest::SuperStream {
             request,
             correlation_id,
             making,
@@ -196,7 +203,7 @@ impl Session {
     pub(crate) fn partition_done(
         &mut self,
         correlation_id: u32,
-        mut making: Making,
+        mut making: SuperStreamChange,
         refusal: Option<&Refusal>,
         port: &mut impl Port,
     ) {
@@ -212,7 +219,12 @@ impl Session {
         }
     }
 
-    fn all_partitions_done(&mut self, correlation_id: u32, making: Making, port: &mut impl Port) {
+    fn all_partitions_done(
+        &mut self,
+        correlation_id: u32,
+        making: SuperStreamChange,
+        port: &mut impl Port,
+    ) {
         let Some(arguments) = &making.arguments else {
             let key = match making.code {
                 ResponseCode::OK => Key::DeleteSuperStream,
@@ -222,7 +234,7 @@ impl Session {
         };
         let request = self.request();
         port.make_super_stream(request, &making.name, &making.partitions, arguments);
-        self.asked = Some(Asked::SuperStream {
+        self.pending_request = Some(PendingRequest::SuperStream {
             request,
             correlation_id,
             making,
@@ -233,7 +245,7 @@ impl Session {
     fn undo(
         &mut self,
         correlation_id: u32,
-        mut making: Making,
+        mut making: SuperStreamChange,
         code: ResponseCode,
         port: &mut impl Port,
     ) {

@@ -87,7 +87,7 @@ impl Port for Node {
         self.may_be_behind
     }
 
-    fn looked_again(&mut self) {
+    fn retried(&mut self) {
         self.may_be_behind |= self.falls_behind;
     }
 
@@ -182,7 +182,7 @@ impl Port for Node {
 
 impl Node {
     fn line(&mut self, command: Command) -> String {
-        let mut asked = |request| self.requests.push(request);
+        let mut push_request = |request| self.requests.push(request);
         match command {
             Command::Declare {
                 request,
@@ -190,13 +190,13 @@ impl Node {
                 arguments,
                 ..
             } => {
-                asked(request);
+                push_request(request);
                 let pairs = arguments.iter().map(|(k, v)| (k.as_str(), v.as_str()));
                 let settings = StreamSettings::from_arguments(pairs).expect("checked");
                 format!("declare {name} {:?}", settings.age_ms_max)
             }
             Command::Delete { request, name, .. } => {
-                asked(request);
+                push_request(request);
                 format!("delete {name}")
             }
             Command::LookUp {
@@ -204,7 +204,7 @@ impl Node {
                 name,
                 vhost,
             } => {
-                asked(request);
+                push_request(request);
                 format!("look up {vhost} {name}")
             }
             Command::DeclarePublisher {
@@ -213,7 +213,7 @@ impl Node {
                 publisher,
                 reference,
             } => {
-                asked(request);
+                push_request(request);
                 self.publishers.push(publisher);
                 let reference = reference.as_ref().map(text);
                 format!("publisher of {} {reference:?}", stream.0)
@@ -231,7 +231,7 @@ impl Node {
             Command::QuerySequence {
                 request, stream, ..
             } => {
-                asked(request);
+                push_request(request);
                 format!("sequence of {}", stream.0)
             }
             Command::Subscribe {
@@ -242,7 +242,7 @@ impl Node {
                 credit,
                 filter,
             } => {
-                asked(request);
+                push_request(request);
                 self.readers.push(reader);
                 let filter = filter.map(|f| match f.messages {
                     true => (f.values.len(), "of messages"),
@@ -273,7 +273,7 @@ impl Node {
                 partition,
                 member,
             } => {
-                asked(request);
+                push_request(request);
                 self.members.push(member);
                 format!("join {} {} {partition}", stream.0, text(&group))
             }
@@ -286,7 +286,7 @@ impl Node {
             Command::QueryOffset {
                 request, stream, ..
             } => {
-                asked(request);
+                push_request(request);
                 format!("offset of {}", stream.0)
             }
             Command::ResolveOffset {
@@ -294,11 +294,11 @@ impl Node {
                 stream,
                 offset,
             } => {
-                asked(request);
+                push_request(request);
                 format!("resolve {} {offset:?}", stream.0)
             }
             Command::Stats { request, stream } => {
-                asked(request);
+                push_request(request);
                 format!("stats of {}", stream.0)
             }
             Command::Leave => "leave".to_owned(),
@@ -400,8 +400,8 @@ impl Play {
     }
 
     /// The node knows now what the others had agreed on.
-    fn look_again(&mut self) {
-        self.session.look_again(self.now, &mut self.node);
+    fn retry(&mut self) {
+        self.session.retry(self.now, &mut self.node);
         self.tell_changed();
     }
 
@@ -682,7 +682,7 @@ fn a_challenge_is_answered_and_a_virtual_host_may_be_refused() {
     let last = |lines: Vec<String>| lines.last().cloned().unwrap_or_default();
     assert!(last(play.lines()).starts_with("> tune"));
     play.node.may_be_behind = false;
-    play.look_again();
+    play.retry();
     assert_eq!(last(play.lines()), "> Open VIRTUAL_HOST_ACCESS_FAILURE 0");
     assert!(play.session.is_over());
 }
@@ -948,14 +948,14 @@ fn a_subscription_says_where_it_begins_and_what_it_filters() {
 
 #[test]
 fn a_subscription_asks_for_single_messages_beside_its_filter() {
-    for (asked, expected) in [("true", "of messages"), ("false", "of chunks")] {
+    for (push_request, expected) in [("true", "of messages"), ("false", "of chunks")] {
         let mut play = Play::with_stream();
         play.ask(Request::Subscribe {
             subscription_id: 2,
             stream: "s",
             offset: OffsetSpec::First,
             credit: 1,
-            properties: Optional(vec![("filter.0", "red"), ("filter-messages", asked)]),
+            properties: Optional(vec![("filter.0", "red"), ("filter-messages", push_request)]),
         });
         play.expect(&[&*format!("! read 7 First 1 Some((1, {expected:?}))")]);
     }
@@ -1039,12 +1039,12 @@ fn frames_that_cannot_be_read_close_with_their_code() {
 
 #[test]
 fn a_frame_has_as_many_octets_as_were_agreed_and_not_one_more() {
-    for (asked, in_force) in [(0, 1_048_576), (10_000, 10_000), (u32::MAX, 1_048_576)] {
+    for (push_request, in_force) in [(0, 1_048_576), (10_000, 10_000), (u32::MAX, 1_048_576)] {
         for (size, closed) in [(in_force, false), (in_force + 1, true)] {
             let mut play = Play::new();
             for step in handshake() {
                 let step = match step {
-                    ClientCommand::Tune { .. } => tune(asked, 0),
+                    ClientCommand::Tune { .. } => tune(push_request, 0),
                     step => step,
                 };
                 play.say(&step);
@@ -1053,7 +1053,7 @@ fn a_frame_has_as_many_octets_as_were_agreed_and_not_one_more() {
             play.lines();
             let size: u32 = size;
             play.bytes(size.to_be_bytes().to_vec());
-            assert_eq!(play.lines().is_empty(), !closed, "{asked} {size}");
+            assert_eq!(play.lines().is_empty(), !closed, "{push_request} {size}");
         }
     }
 }

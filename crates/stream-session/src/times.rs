@@ -6,7 +6,7 @@ use leveret_types::Now;
 /// When the client was heard, the broker spoke, and the connection ends.
 #[derive(Debug)]
 pub(crate) struct Times {
-    heard_ms: u64,
+    last_input_ms: u64,
     spoke_ms: u64,
     /// When the connection is dropped as it is.
     pub(crate) until_ms: Option<u64>,
@@ -16,7 +16,7 @@ impl Times {
     /// Those of a connection that begins now and has so long for its handshake.
     pub(crate) const fn new(now: Now, handshake_ms: u64) -> Self {
         Self {
-            heard_ms: now.monotonic_ms,
+            last_input_ms: now.monotonic_ms,
             spoke_ms: now.monotonic_ms,
             until_ms: Some(now.monotonic_ms + handshake_ms),
         }
@@ -24,7 +24,7 @@ impl Times {
 
     /// The client lives.
     pub(crate) const fn hear(&mut self, now: Now) {
-        self.heard_ms = now.monotonic_ms;
+        self.last_input_ms = now.monotonic_ms;
     }
 
     /// Something is said to the client.
@@ -60,7 +60,7 @@ impl Times {
     }
 
     const fn silent_at_ms(&self, interval_ms: u64) -> u64 {
-        self.heard_ms + 2 * interval_ms
+        self.last_input_ms + 2 * interval_ms
     }
 
     const fn beat_at_ms(&self, interval_ms: u64) -> u64 {

@@ -162,11 +162,11 @@ mod tests {
             for n in 0..1_000_u32 {
                 let value = n.to_be_bytes();
                 let bits = bloom(size, &[Some(&value)]);
-                let asked = Filter {
+                let wanted = Filter {
                     values: vec![Bytes::copy_from_slice(&value)],
                     ..Filter::default()
                 };
-                assert!(asked.may_match(&bits), "{size} {n}");
+                assert!(wanted.may_match(&bits), "{size} {n}");
             }
         }
     }

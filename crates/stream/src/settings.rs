@@ -235,9 +235,9 @@ mod tests {
     #[test]
     fn segments_are_no_smaller_than_the_floor() {
         let floor = STREAM_SEGMENT_BYTES_MIN;
-        for (asked, is) in [(1, floor), (floor, floor), (floor + 1, floor + 1)] {
-            let asked = asked.to_string();
-            let argument = ("stream-max-segment-size-bytes", &asked[..]);
+        for (given, is) in [(1, floor), (floor, floor), (floor + 1, floor + 1)] {
+            let given = given.to_string();
+            let argument = ("stream-max-segment-size-bytes", &given[..]);
             let settings = StreamSettings::from_arguments([argument]).unwrap();
             assert_eq!(settings.segment_bytes, is);
         }

@@ -1,6 +1,6 @@
 //! Which file descriptors sockets of clients may have, and who has those that they leave.
 
-use crate::limits::{DESCRIPTORS_KEPT, READ_FILES_OPEN_MAX, STREAM_FILES_OPEN_MAX};
+use crate::limits::{DESCRIPTORS_RESERVED, READ_FILES_OPEN_MAX, STREAM_FILES_OPEN_MAX};
 
 /// The number below which clients' sockets stay, in a process that may have `most` descriptors and
 /// has `used` by itself. The system gives the lowest free number, so that a socket with this one or
@@ -8,10 +8,10 @@ use crate::limits::{DESCRIPTORS_KEPT, READ_FILES_OPEN_MAX, STREAM_FILES_OPEN_MAX
 #[must_use]
 pub const fn sockets_below(most: u64, used: u64) -> u64 {
     let half = most.saturating_sub(used) / 2;
-    most - if half < DESCRIPTORS_KEPT {
+    most - if half < DESCRIPTORS_RESERVED {
         half
     } else {
-        DESCRIPTORS_KEPT
+        DESCRIPTORS_RESERVED
     }
 }
 
@@ -42,11 +42,14 @@ mod tests {
 
     #[test]
     fn some_are_kept_from_clients_and_half_of_few() {
-        assert_eq!(sockets_below(1_048_576, 30), 1_048_576 - DESCRIPTORS_KEPT);
-        let enough = 2 * DESCRIPTORS_KEPT;
+        assert_eq!(
+            sockets_below(1_048_576, 30),
+            1_048_576 - DESCRIPTORS_RESERVED
+        );
+        let enough = 2 * DESCRIPTORS_RESERVED;
         assert_eq!(
             sockets_below(enough + 30, 30),
-            enough + 30 - DESCRIPTORS_KEPT
+            enough + 30 - DESCRIPTORS_RESERVED
         );
         assert_eq!(sockets_below(256, 56), 156);
         assert_eq!(sockets_below(10, 30), 10, "nothing is left to be shared");
@@ -56,12 +59,15 @@ mod tests {
     fn files_that_are_kept_open_fit_into_what_clients_leave() {
         assert_eq!(stream_files_open_max(u64::MAX), STREAM_FILES_OPEN_MAX);
         assert_eq!(
-            stream_files_open_max(DESCRIPTORS_KEPT),
+            stream_files_open_max(DESCRIPTORS_RESERVED),
             STREAM_FILES_OPEN_MAX
         );
-        assert_eq!(read_files_open_max(DESCRIPTORS_KEPT), READ_FILES_OPEN_MAX);
+        assert_eq!(
+            read_files_open_max(DESCRIPTORS_RESERVED),
+            READ_FILES_OPEN_MAX
+        );
         assert_eq!((stream_files_open_max(0), read_files_open_max(0)), (1, 1));
-        for kept in [100, 256, DESCRIPTORS_KEPT] {
+        for kept in [100, 256, DESCRIPTORS_RESERVED] {
             let files = stream_files_open_max(kept) + read_files_open_max(kept);
             let for_a_while = STREAM_READS_MAX as usize + STREAM_JOURNAL_SYNCS_MAX;
             assert!(

@@ -81,7 +81,7 @@ pub const SHUTDOWN_CLIENT_MS: u64 = 1_500;
 pub const LOGIN_FAILURE_DELAY_MS: u64 = 3_000;
 /// File descriptors that sockets of clients leave to files of the log, of segments and of streams,
 /// and to links between nodes. Where a process has fewer than twice as many to share, half of them.
-pub const DESCRIPTORS_KEPT: u64 = 4_096;
+pub const DESCRIPTORS_RESERVED: u64 = 4_096;
 /// Connections that have not logged in, in all, by default (`pending_connections_max`): as many as
 /// come back at once when a proxy or the node is started again.
 pub const CONNECTIONS_PENDING_MAX: usize = 4_096;
@@ -99,7 +99,7 @@ pub const CONSUMERS_PER_CHANNEL_MAX: usize = 10_000;
 pub const CONSUMERS_IN_FULL_MEMORY_MAX: usize = 256;
 /// Unsettled deliveries of a channel that are looked at for the oldest of each consumer: one that
 /// has none among these is not told to have any. And of a connection, for who holds a message.
-pub const UNACKED_LOOKED_AT_MAX: usize = 10_000;
+pub const UNACKED_SCANNED_MAX: usize = 10_000;
 /// Moments at which publishes of a channel began that are remembered, of those that wait for a
 /// confirm: of 16 bytes each. Before there are more, those of long ago become fewer.
 pub const LATENCY_MOMENTS_MAX: usize = 512;
@@ -215,18 +215,18 @@ pub const GUESSES_FREE_PER_USER: u64 = 100;
 /// Passwords of a user from an address from where that user has logged in, of which it is looked up
 /// whether they were right a moment ago though guesses from there are held. One is forgotten in
 /// 20 ms; until then the next one is held unseen.
-pub const HELD_LOOK_UPS_FREE: u64 = 1_000;
+pub const DELAYED_LOOK_UPS_FREE: u64 = 1_000;
 /// Milliseconds for which a check is held at most because others guessed at its user: an honest
 /// first login takes less than a second.
-pub const LOGIN_HELD_FOR_USER_MS_MAX: u64 = 800;
+pub const LOGIN_DELAY_FOR_USER_MS_MAX: u64 = 800;
 /// Milliseconds after which a check that is held still is told to try again.
-pub const LOGIN_HELD_MS_MAX: u64 = 5_000;
+pub const LOGIN_DELAY_MS_MAX: u64 = 5_000;
 /// Checks that are held at once: of users who have logged in from their address, and as many of
 /// others.
-pub const LOGINS_HELD_MAX: usize = 4_096;
+pub const LOGINS_DELAYED_MAX: usize = 4_096;
 /// Checks of passwords that are held at once from one address, or from one /64 of IPv6: of users
 /// who have logged in from there, and as many of others.
-pub const LOGINS_HELD_PER_ADDRESS_MAX: usize = 64;
+pub const LOGINS_DELAYED_PER_ADDRESS_MAX: usize = 64;
 /// Entries of each table of those who brought wrong passwords, or right ones; the ones that were
 /// touched last stay.
 pub const GUESSES_REMEMBERED_MAX: usize = 16_384;
@@ -294,7 +294,7 @@ pub const UNFINISHED_CROWD_MS_MAX: u64 = 5_000;
 /// share of [`UNFINISHED_NODE_BYTES_MAX`].
 pub const UNFINISHED_CROWD_SILENCE_MS: u64 = 2_000;
 /// Milliseconds after which a connection that waits for room for a publish looks again.
-pub const UNFINISHED_LOOK_MS: u64 = 100;
+pub const UNFINISHED_CHECK_MS: u64 = 100;
 /// As [`UNREAD_PROBE_MS`], for a client that waits for room for a publish.
 pub const UNFINISHED_PROBE_MS: u64 = 1_000;
 /// Bytes of buffers that are kept for use again while streams are busy.
@@ -349,7 +349,7 @@ pub const HTTP_BODY_MS_MAX: u64 = 600_000;
 /// Milliseconds for which a body waits for room; then its request is refused (503).
 pub const HTTP_BODY_WAIT_MS_MAX: u64 = 10_000;
 /// Milliseconds after which whoever waits for room looks again for those who are silent.
-pub const HTTP_BODY_LOOK_MS: u64 = 100;
+pub const HTTP_BODY_CHECK_MS: u64 = 100;
 /// Items of one page of a list.
 pub const HTTP_PAGE_MAX: usize = 500;
 /// Messages that one request may get from a queue.
@@ -389,7 +389,7 @@ pub const SAMPLED_EXCHANGES_MAX: usize = 1_000;
 /// what channels publish and consumers get. Rates of further ones are means between two questions.
 pub const SAMPLED_PAIRS_MAX: usize = 1_000;
 /// Pairs of which a node tells in one answer: the busiest.
-pub const PAIRS_TOLD_MAX: usize = 1_000;
+pub const PAIRS_REPORTED_MAX: usize = 1_000;
 /// Pairs of an exchange and a queue for which a node counts what came from the one to the other;
 /// further ones are not counted.
 pub const FLOWS_MAX: usize = 65_536;
@@ -408,7 +408,7 @@ pub const DETACHED_AT_ONCE: usize = 500;
 /// while others are let in.
 pub const BINDINGS_UNLINKED_AT_ONCE: usize = 256;
 /// Users, and virtual hosts, with limits of which a node tells the others how much they have open.
-pub const LIMITED_TOLD_MAX: usize = 10_000;
+pub const LIMITED_REPORTED_MAX: usize = 10_000;
 /// Publishes that a remembered route gathers before they are added to the sums of the node.
 pub const PUBLISHED_GATHERED_MAX: u64 = 1_024;
 /// Samples of one figure in an answer: the age that is asked for, divided by the distance.
@@ -440,7 +440,7 @@ pub const HTTP_FIRST_BYTE_MS_MAX: u64 = 2_000;
 pub const HTTP_HEAD_BYTES_MAX: usize = 64 * 1024;
 /// Bytes that the answers at a port for HTTP or metrics hold while they wait to be read, together,
 /// beside one larger one. Those that nobody reads make room for others.
-pub const HTTP_HELD_BYTES_MAX: usize = 128 * 1024 * 1024;
+pub const HTTP_UNREAD_BYTES_MAX: usize = 128 * 1024 * 1024;
 /// Milliseconds of an answer in which it need not be read although others wait for room.
 pub const HTTP_UNREAD_GRACE_MS: u64 = 1_000;
 /// Names that a scrape of `/metrics/detailed` may ask for, of families, virtual hosts and queues
@@ -483,7 +483,7 @@ pub const LIVE_TOO_LARGE_MS: u64 = 30_000;
 /// Bytes of one answer that is sent live.
 pub const LIVE_ANSWER_BYTES_MAX: usize = 1024 * 1024;
 /// Bytes of all answers that are kept because somebody watches them.
-pub const LIVE_HELD_BYTES_MAX: usize = 64 * 1024 * 1024;
+pub const LIVE_CACHED_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Answers for who watches that are made at once: the other threads are for single requests.
 pub const LIVE_WORKERS_MAX: usize = 3;
 /// Of these, answers for one user.
@@ -517,10 +517,10 @@ pub const MOVE_BATCH_BYTES: usize = 4 * 1024 * 1024;
 /// of consumers has them all.
 pub const QUEUE_SHOWN_CONSUMERS_MAX: usize = 5_000;
 /// Messages of a queue that one look at it shows at most.
-pub const QUEUE_LOOK_MESSAGES_MAX: usize = 100;
+pub const QUEUE_PEEK_MESSAGES_MAX: usize = 100;
 /// Consumers of one tag, at each node, of which a look at unacknowledged messages shows what they
 /// hold. Further ones are left out.
-pub const QUEUE_LOOK_CONSUMERS_MAX: usize = 2_048;
+pub const QUEUE_PEEK_CONSUMERS_MAX: usize = 2_048;
 /// Messages of a queue that one search looks at before it says where to go on.
 pub const QUEUE_SEARCH_MESSAGES_MAX: u64 = 5_000;
 /// Milliseconds after which a search in a queue says where to go on.
@@ -531,10 +531,10 @@ pub const QUEUE_SEARCHES_MAX: usize = 4;
 pub const QUEUE_SEARCHES_OF_USER_MAX: usize = 2;
 /// Bytes of messages, as they are written for whoever looks, after which one look at messages of a
 /// queue ends; the last of them may exceed it.
-pub const QUEUE_LOOK_BYTES: usize = 4 * 1024 * 1024;
+pub const QUEUE_PEEK_BYTES: usize = 4 * 1024 * 1024;
 /// Delayed messages that a node looks at for one list of those of an exchange or a queue, before it
 /// says where to go on.
-pub const DELAYED_LOOK_MESSAGES_MAX: usize = 2_000;
+pub const DELAYED_SCAN_MESSAGES_MAX: usize = 2_000;
 /// Bytes of bodies of delayed messages that a node shows in one list.
 pub const DELAYED_SHOWN_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Queues that the HTTP API names of each kind when it tells what breaks if a node stops; more are
@@ -718,7 +718,7 @@ pub const REPORT_PART_BYTES: usize = 128 * 1024;
 /// Bytes of a question that one node asks another for operators.
 pub const REPORT_ASK_BYTES_MAX: usize = 24 * 1024;
 /// Questions of this node that wait for other nodes' answers.
-pub const REPORTS_ASKED_MAX: usize = 64;
+pub const REPORTS_PENDING_MAX: usize = 64;
 /// Questions of other nodes that wait to be answered.
 pub const REPORTS_WAITING_MAX: usize = 64;
 /// Milliseconds that a listing waits for the other nodes; what they do not tell by then is left
@@ -760,10 +760,10 @@ pub const APPENDS_IN_FLIGHT_MAX: usize = 32;
 pub const UNCOMMITTED_BYTES_MAX: u64 = 8 * 1024 * 1024;
 /// Bytes of entries that a leader keeps in memory for members that are behind; who is further
 /// behind gets a snapshot.
-pub const KEPT_ENTRY_BYTES_MAX: usize = 1024 * 1024;
+pub const LOG_VIEW_ENTRY_BYTES_MAX: usize = 1024 * 1024;
 /// Entries that a leader keeps in memory for members that are behind; who is further behind gets a
 /// snapshot.
-pub const KEPT_ENTRIES_MAX: usize = 4_096;
+pub const LOG_VIEW_ENTRIES_MAX: usize = 4_096;
 /// Milliseconds for which a member of a group that is up may acknowledge nothing of what it lacks,
 /// before it counts as one that cannot follow.
 pub const MEMBER_STUCK_MS: u64 = 30_000;
@@ -933,7 +933,7 @@ pub const STREAM_EARLY_PUBLISHES_BYTES_MAX: usize = 16 * 1024 * 1024;
 pub const STREAM_EARLY_READER_MS: u64 = 5_000;
 /// Readers, publishers and questions that wait on a node for streams that it has not heard of yet,
 /// for all of them together; one more is refused at once.
-pub const STREAM_UNHEARD_WAITING_MAX: usize = 16_384;
+pub const STREAM_UNKNOWN_WAITING_MAX: usize = 16_384;
 /// Milliseconds after which a replica that waits for the catalogue's word says so again.
 pub const STREAM_WAITING_MS: u64 = 500;
 /// Sessions of one other node that the streams of a node serve.
@@ -986,7 +986,7 @@ pub const STREAM_CLOCK_AHEAD_MS_MAX: i64 = 60 * 60 * 1_000;
 pub const STREAM_LOST_PUBLISHER_MS: u64 = 10_000;
 /// Milliseconds after which a publisher hears that it has lost its stream, where what it publishes
 /// meets no leader that knows it and the node that led the stream has not said so by then.
-pub const STREAM_LOSS_UNTOLD_MS: u64 = 5_000;
+pub const STREAM_LOSS_NOTICE_MS: u64 = 5_000;
 /// Milliseconds after which a consumer asks again to join its group, where the stream has no leader
 /// that could be asked.
 pub const STREAM_JOIN_AGAIN_MS: u64 = 500;
@@ -1060,7 +1060,7 @@ const _: () = assert!(LIVE_WORKERS_OF_USER_MAX < LIVE_WORKERS_MAX);
 const _: () = assert!(HTTP_CHANGES_OF_ADDRESS_MAX < HTTP_CHANGES_MAX);
 const _: () = assert!(HTTP_CHANGES_OF_USER_MAX < HTTP_CHANGES_OF_ADDRESS_MAX);
 const _: () = assert!(LIVE_STREAMS_MAX < HTTP_CONNECTIONS_MAX);
-const _: () = assert!(LIVE_ANSWER_BYTES_MAX < LIVE_HELD_BYTES_MAX);
+const _: () = assert!(LIVE_ANSWER_BYTES_MAX < LIVE_CACHED_BYTES_MAX);
 const _: () = assert!(HTTP_BODIES_BYTES_MAX >= HTTP_DEFINITIONS_BYTES_MAX);
 const _: () = assert!(HTTP_LOGIN_BYTES_MAX <= HTTP_BODY_BYTES_FREE);
 const _: () = assert!(PEER_OUTBOX_BYTES_CONGESTED < PEER_OUTBOX_BYTES_MAX);

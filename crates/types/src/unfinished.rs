@@ -37,11 +37,11 @@ const BEGUN_BYTES_MAX: usize = UNFINISHED_NODE_BYTES_MAX / 2;
 /// The unfinished publishes of a node.
 #[derive(Debug, Default)]
 pub struct Unfinished {
-    kept: Mutex<Kept>,
+    state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct State {
     /// What all reservations hold, with what was granted.
     bytes: usize,
     /// What of that is held by those that do not have room for all of their publish.
@@ -80,18 +80,22 @@ struct Turn {
 /// What a publish holds, and how large it is to be.
 #[derive(Clone, Copy, Debug)]
 struct Share {
-    held: usize,
+    reserved: usize,
     claim: usize,
 }
 
 impl Share {
-    const fn holding(self, held: usize) -> Self {
-        Self { held, ..self }
+    const fn holding(self, reserved: usize) -> Self {
+        Self { reserved, ..self }
     }
 
     /// What it holds without room for all of it.
     const fn begun(self) -> usize {
-        if self.held < self.claim { self.held } else { 0 }
+        if self.reserved < self.claim {
+            self.reserved
+        } else {
+            0
+        }
     }
 }
 
@@ -123,7 +127,7 @@ pub struct Reservation {
     turn: Option<Turn>,
     /// When it held something first.
     begun_ms: u64,
-    heard_ms: u64,
+    last_progress_ms: u64,
 }
 
 /// Why a publish is given up. Its display goes on from what is given up: "the message ...".
@@ -138,15 +142,15 @@ pub struct Late {
 }
 
 impl Unfinished {
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn state(&self) -> MutexGuard<'_, State> {
         // Each change is whole before anything can panic.
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Bytes that unfinished publishes have room for.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.kept().bytes
+        self.state().bytes
     }
 
     /// The reservation of a publish that claims to be so many bytes, of which it holds none.
@@ -155,15 +159,15 @@ impl Unfinished {
         Reservation {
             of: Arc::clone(self),
             user: user.into(),
-            share: Share { held: 0, claim },
+            share: Share { reserved: 0, claim },
             turn: None,
             begun_ms: 0,
-            heard_ms: 0,
+            last_progress_ms: 0,
         }
     }
 }
 
-impl Kept {
+impl State {
     /// What a reservation that wants to hold so many bytes holds from now on, or the turn with
     /// which to ask again.
     fn ask(
@@ -216,14 +220,14 @@ impl Kept {
     /// What one that waits may hold: what has come of it, else all that it claims. The first to
     /// hold anything may hold all, however large.
     fn room_for(&self, waiting: &Waiting) -> Option<usize> {
-        let Share { held, claim } = waiting.share;
+        let Share { reserved, claim } = waiting.share;
         let free = UNFINISHED_NODE_BYTES_MAX.saturating_sub(self.bytes);
-        let more = waiting.bytes - held;
+        let more = waiting.bytes - reserved;
         let goes_on = self.begun + more <= BEGUN_BYTES_MAX && more <= free;
         if goes_on && claim <= BEGUN_BYTES_MAX {
             return Some(waiting.bytes);
         }
-        let fits = claim - held <= free || self.bytes == held;
+        let fits = claim - reserved <= free || self.bytes == reserved;
         fits.then_some(claim)
     }
 
@@ -241,14 +245,14 @@ impl Kept {
     }
 
     fn enqueue(&mut self, name: &Arc<str>, share: Share) -> Turn {
-        let turn = self.next_turn(name, share.held > 0);
+        let turn = self.next_turn(name, share.reserved > 0);
         let user = self.users.entry(Arc::clone(name)).or_default();
         user.waiting += 1;
         user.round = user.round.max(turn.round);
         let waiting = Waiting {
             user: Arc::clone(name),
             share,
-            bytes: share.held,
+            bytes: share.reserved,
             since_ms: self.now_ms,
         };
         self.waiting.insert(turn, waiting);
@@ -274,19 +278,19 @@ impl Kept {
         }
         if let Some(granted) = self.granted.remove(&turn) {
             let had = granted.share;
-            self.hold(&granted.user, had.holding(granted.bytes), had.held);
+            self.hold(&granted.user, had.holding(granted.bytes), had.reserved);
         }
     }
 
     /// A reservation holds so much from now on.
     fn hold(&mut self, user: &str, share: Share, bytes: usize) {
         let begun = share.holding(bytes).begun();
-        self.bytes = self.bytes - share.held + bytes;
+        self.bytes = self.bytes - share.reserved + bytes;
         self.begun = self.begun - share.begun() + begun;
         self.change(user, |user| {
-            user.bytes = user.bytes - share.held + bytes;
+            user.bytes = user.bytes - share.reserved + bytes;
             user.reservations =
-                user.reservations + usize::from(bytes > 0) - usize::from(share.held > 0);
+                user.reservations + usize::from(bytes > 0) - usize::from(share.reserved > 0);
         });
     }
 
@@ -322,18 +326,18 @@ impl Reservation {
     #[must_use]
     pub fn grow(&mut self, bytes: usize, now_ms: u64) -> bool {
         let bytes = bytes.min(self.share.claim);
-        while self.share.held < bytes {
+        while self.share.reserved < bytes {
             let wanted = (self.share, bytes);
-            let asked = self.of.kept().ask(self.turn, &self.user, wanted, now_ms);
-            let Ok(held) = asked.map_err(|turn| self.turn = Some(turn)) else {
+            let growth = self.of.state().ask(self.turn, &self.user, wanted, now_ms);
+            let Ok(reserved) = growth.map_err(|turn| self.turn = Some(turn)) else {
                 return false;
             };
-            if self.share.held == 0 {
+            if self.share.reserved == 0 {
                 self.begun_ms = now_ms;
             }
-            self.share.held = held;
+            self.share.reserved = reserved;
             self.turn = None;
-            self.heard(now_ms);
+            self.note_progress(now_ms);
         }
         true
     }
@@ -345,36 +349,36 @@ impl Reservation {
     }
 
     /// Something of its publish has come, or could not come for the broker did not read it.
-    pub const fn heard(&mut self, now_ms: u64) {
-        self.heard_ms = now_ms;
+    pub const fn note_progress(&mut self, now_ms: u64) {
+        self.last_progress_ms = now_ms;
     }
 
     /// When to look whether it is late, in monotonic milliseconds: it is not before, and never if
     /// it holds nothing.
     #[must_use]
-    pub fn look_ms(&self) -> Option<u64> {
-        let silent_ms = self.heard_ms + UNFINISHED_CROWD_SILENCE_MS;
-        let look_ms = silent_ms.min(self.begun_ms + UNFINISHED_CROWD_MS_MAX);
-        (self.share.held > 0).then_some(look_ms)
+    pub fn check_ms(&self) -> Option<u64> {
+        let silent_ms = self.last_progress_ms + UNFINISHED_CROWD_SILENCE_MS;
+        let check_ms = silent_ms.min(self.begun_ms + UNFINISHED_CROWD_MS_MAX);
+        (self.share.reserved > 0).then_some(check_ms)
     }
 
     /// Why it is to be given up for others who wait, if it is.
     #[must_use]
     pub fn late(&self, now_ms: u64) -> Option<Late> {
-        if self.look_ms().is_none_or(|at| now_ms < at) {
+        if self.check_ms().is_none_or(|at| now_ms < at) {
             return None;
         }
-        let mut kept = self.of.kept();
-        if !kept.is_waited_for(self.turn, now_ms) {
+        let mut state = self.of.state();
+        if !state.is_waited_for(self.turn, now_ms) {
             return None;
         }
-        let is_crowd = kept.is_crowd(&self.user);
+        let is_crowd = state.is_crowd(&self.user);
         let (silence_ms, ms_max) = match is_crowd {
             true => (UNFINISHED_CROWD_SILENCE_MS, UNFINISHED_CROWD_MS_MAX),
             false => (UNFINISHED_SILENCE_MS, UNFINISHED_MS_MAX),
         };
         // What it waits for itself has come.
-        let is_silent = !self.waits() && self.heard_ms + silence_ms <= now_ms;
+        let is_silent = !self.waits() && self.last_progress_ms + silence_ms <= now_ms;
         let is_late = is_silent || self.begun_ms + ms_max <= now_ms;
         is_late.then_some(Late {
             is_silent,
@@ -401,23 +405,23 @@ impl fmt::Display for Late {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        if self.share.held == 0 && !self.waits() {
+        if self.share.reserved == 0 && !self.waits() {
             return;
         }
-        let mut kept = self.of.kept();
+        let mut state = self.of.state();
         if let Some(turn) = self.turn {
-            kept.give_up(turn);
+            state.give_up(turn);
         }
-        kept.hold(&self.user, self.share, 0);
-        let now_ms = kept.now_ms;
-        kept.settle(now_ms);
+        state.hold(&self.user, self.share, 0);
+        let now_ms = state.now_ms;
+        state.settle(now_ms);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limits::UNFINISHED_LOOK_MS;
+    use crate::limits::UNFINISHED_CHECK_MS;
 
     const ALL: usize = UNFINISHED_NODE_BYTES_MAX;
 
@@ -476,9 +480,9 @@ mod tests {
         assert!(large.looks(10_004), "alone");
         assert!(!client(1).looks(10_005));
         drop(large);
-        let kept = all.kept();
-        assert!(kept.users.is_empty() && kept.waiting.is_empty() && kept.granted.is_empty());
-        assert_eq!(kept.begun, 0);
+        let state = all.state();
+        assert!(state.users.is_empty() && state.waiting.is_empty() && state.granted.is_empty());
+        assert_eq!(state.begun, 0);
     }
 
     #[test]
@@ -513,7 +517,7 @@ mod tests {
             let now_ms = 100 * round;
             // Those who came last look first.
             for at in (0..clients.len()).rev() {
-                if clients[at].reservation.share.held > 0 {
+                if clients[at].reservation.share.reserved > 0 {
                     clients[at].ends();
                 } else if clients[at].looks(now_ms) {
                     had.push(at);
@@ -578,9 +582,9 @@ mod tests {
                 .iter_mut()
                 .filter_map(|c| c.looks(1_000).then_some(()));
             assert_eq!(begun.count(), 0);
-            assert_eq!(all.kept().is_crowd("a"), is_crowd);
+            assert_eq!(all.state().is_crowd("a"), is_crowd);
             drop(one);
-            assert!(!all.kept().is_crowd("a"), "a single one does not");
+            assert!(!all.state().is_crowd("a"), "a single one does not");
         }
     }
 
@@ -601,16 +605,16 @@ mod tests {
             let mut waiting = Client::new(&all, "b", 1);
             let reservation = &mut holders[0].reservation;
             let mut found = None;
-            for now_ms in (0..=60_000).step_by(UNFINISHED_LOOK_MS as usize) {
+            for now_ms in (0..=60_000).step_by(UNFINISHED_CHECK_MS as usize) {
                 assert_eq!(reservation.late(now_ms), None, "nobody waits");
                 assert!(!waiting.looks(now_ms));
                 if pace_ms.is_some_and(|pace| now_ms % pace == 0) {
-                    reservation.heard(now_ms);
+                    reservation.note_progress(now_ms);
                 }
                 if let Some(late) = reservation.late(now_ms) {
                     found = Some((late.is_silent, now_ms, late.is_crowd));
                     assert_eq!(late.after_ms, now_ms);
-                    assert!(reservation.look_ms().is_some_and(|at| at <= now_ms));
+                    assert!(reservation.check_ms().is_some_and(|at| at <= now_ms));
                     break;
                 }
                 waiting.ends();
@@ -654,7 +658,7 @@ mod tests {
             assert_eq!(slow.reservation.late(now_ms + 299), None, "nobody waits");
             now_ms += 300;
         }
-        assert_eq!(slow.reservation.share.held, 1_000_000);
+        assert_eq!(slow.reservation.share.reserved, 1_000_000);
     }
 
     #[test]
@@ -670,7 +674,7 @@ mod tests {
         assert!(!third.grows(11, 3) && !most.grows(HALF, 3));
         assert!(next.grows(HALF, 4), "it waits for nobody");
         next.ends();
-        assert!(third.grows(11, 4) && third.reservation.share.held == 1_000);
+        assert!(third.grows(11, 4) && third.reservation.share.reserved == 1_000);
         assert!(most.grows(HALF, 5));
     }
 
@@ -700,7 +704,7 @@ mod tests {
         let mut holder = client("c", HALF);
         assert!(most.grows(HALF - 1, 0) && begun.grows(1, 0) && holder.looks(0));
         let mut new = client("d", 10);
-        for now_ms in (1..UNFINISHED_MS_MAX).step_by(UNFINISHED_LOOK_MS as usize) {
+        for now_ms in (1..UNFINISHED_MS_MAX).step_by(UNFINISHED_CHECK_MS as usize) {
             assert!(!begun.grows(2, now_ms));
             assert_eq!(begun.reservation.late(now_ms), None);
             if now_ms > UNFINISHED_SILENCE_MS {
@@ -739,24 +743,24 @@ mod tests {
                 .collect();
             let mut now_ms = 0;
             while !clients.is_empty() {
-                now_ms += UNFINISHED_LOOK_MS;
+                now_ms += UNFINISHED_CHECK_MS;
                 assert!(
                     now_ms < 10_000_000,
                     "seed {seed}: they wait for one another"
                 );
                 for (client, sent) in &mut clients {
                     // What has come waits; who finds room sends on.
-                    *sent = (*sent).max(client.reservation.share.held + 1 + random(ALL / 20));
+                    *sent = (*sent).max(client.reservation.share.reserved + 1 + random(ALL / 20));
                     if client.grows(*sent, now_ms) && *sent >= client.bytes {
                         (client.bytes, *sent) = (0, 0);
                         client.ends();
                     }
                 }
                 clients.retain(|(client, _)| client.bytes > 0);
-                let kept = all.kept();
-                assert!(kept.begun <= HALF, "seed {seed}");
-                let reservations: usize = kept.users.values().map(|user| user.reservations).sum();
-                assert!(kept.bytes <= ALL || reservations == 1, "seed {seed}");
+                let state = all.state();
+                assert!(state.begun <= HALF, "seed {seed}");
+                let reservations: usize = state.users.values().map(|user| user.reservations).sum();
+                assert!(state.bytes <= ALL || reservations == 1, "seed {seed}");
             }
             assert_eq!(all.bytes(), 0);
         }

@@ -136,14 +136,14 @@ fn answers_are_merged_as_far_as_they_may_be() {
 /// for what has its answer, must hear the same.
 fn client_reads(
     unanswered: &mut BTreeMap<u64, ()>,
-    heard: &BTreeMap<u64, bool>,
+    received: &BTreeMap<u64, bool>,
     answer: Answer,
 ) -> Vec<(u64, bool)> {
     if answer.multiple {
         let open = unanswered
             .first_key_value()
             .map_or(0, |(number, ())| *number);
-        let others = heard.range(open..answer.number);
+        let others = received.range(open..answer.number);
         let mut others = others.filter(|(_, confirmed)| **confirmed != answer.confirmed);
         assert_eq!(others.next(), None, "{answer:?}");
     }
@@ -181,7 +181,7 @@ fn a_client_hears_the_truth_of_every_publish_once() {
         let mut random = Random::new(seed);
         let mut ledger = Ledger::default();
         let (mut issued, mut truth) = (0, BTreeMap::new());
-        let (mut client, mut heard) = (BTreeMap::new(), BTreeMap::new());
+        let (mut client, mut received) = (BTreeMap::new(), BTreeMap::new());
         let mut durable = [0_u64; 2];
         let mut waits_of: BTreeMap<u64, Vec<(Awaited, u64)>> = BTreeMap::new();
         for _ in 0..200 {
@@ -218,7 +218,7 @@ fn a_client_hears_the_truth_of_every_publish_once() {
                     tell(&mut ledger, PLACES[place], durable[place]);
                 }
                 _ => ledger.flush(0, &mut Latencies::default(), |answer| {
-                    for (number, confirmed) in client_reads(&mut client, &heard, answer) {
+                    for (number, confirmed) in client_reads(&mut client, &received, answer) {
                         assert_eq!(truth.get(&number), Some(&confirmed), "publish {number}");
                         if confirmed {
                             // A wait that was true when it was given is seen at the next report of
@@ -228,7 +228,7 @@ fn a_client_hears_the_truth_of_every_publish_once() {
                                 .find(|w| w.1 > durable[usize::from(w.0 == PLACES[1])]);
                             assert_eq!(early, None, "publish {number} confirmed too early");
                         }
-                        assert_eq!(heard.insert(number, confirmed), None);
+                        assert_eq!(received.insert(number, confirmed), None);
                     }
                 }),
             }
@@ -239,10 +239,10 @@ fn a_client_hears_the_truth_of_every_publish_once() {
             tell(&mut ledger, place, through);
         }
         ledger.flush(0, &mut Latencies::default(), |answer| {
-            let read = client_reads(&mut client, &heard, answer);
-            heard.extend(read);
+            let read = client_reads(&mut client, &received, answer);
+            received.extend(read);
         });
-        assert_eq!(heard, truth);
+        assert_eq!(received, truth);
         assert!(!ledger.is_ready() && !ledger.awaits());
     }
 }

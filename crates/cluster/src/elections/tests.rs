@@ -55,11 +55,11 @@ fn prepared(node: u32, stream: QueueId, epoch: u64, promised: u64, next_offset: 
     Event::Prepared(NodeId(node), stream, message)
 }
 
-fn asked(steps: &Steps) -> Vec<(u32, u64)> {
+fn queried(steps: &Steps) -> Vec<(u32, u64)> {
     let asks = steps.asks.iter();
-    let mut asked: Vec<_> = asks.map(|(node, _, epoch)| (node.0, epoch.0)).collect();
-    asked.sort_unstable();
-    asked
+    let mut queried: Vec<_> = asks.map(|(node, _, epoch)| (node.0, epoch.0)).collect();
+    queried.sort_unstable();
+    queried
 }
 
 /// The members of a stream that do not lead it.
@@ -78,7 +78,7 @@ fn the_member_that_has_most_leads_when_the_leaders_node_is_down() {
     assert!(world.run(Vec::new()).asks.is_empty(), "nothing is wrong");
     world.cluster.up.remove(&lost.0);
     let steps = world.run(vec![Event::Peer(lost, false)]);
-    assert_eq!(asked(&steps), [(one, 2), (two, 2)]);
+    assert_eq!(queried(&steps), [(one, 2), (two, 2)]);
     assert!(world.run(Vec::new()).asks.is_empty(), "asked once");
     let steps = world.run(vec![prepared(one, stream, 2, 2, 10)]);
     assert!(steps.proposals.is_empty(), "no majority");
@@ -98,7 +98,7 @@ fn an_epoch_that_somebody_else_has_used_up_is_passed_over() {
     world.cluster.up.remove(&lost.0);
     world.run(vec![Event::Peer(lost, false)]);
     let steps = world.run(vec![prepared(one, stream, 2, 6, 10)]);
-    assert_eq!(asked(&steps), [(one, 7), (two, 7)]);
+    assert_eq!(queried(&steps), [(one, 7), (two, 7)]);
     // An answer to the question before is no answer.
     let steps = world.run(vec![
         prepared(two, stream, 2, 2, 10),
@@ -126,7 +126,7 @@ fn without_a_majority_nobody_leads_until_enough_have_returned() {
     );
     world.cluster.up.insert(two);
     let steps = world.run(vec![Event::Peer(NodeId(two), true)]);
-    assert_eq!(asked(&steps), [(two, 2)]);
+    assert_eq!(queried(&steps), [(two, 2)]);
     let steps = world.run(vec![prepared(two, stream, 2, 2, 10)]);
     assert_eq!(steps.proposals.len(), 1);
 }
@@ -138,7 +138,7 @@ fn a_leader_that_hands_over_is_left_out_while_the_others_are_a_majority() {
     let [one, two] = others(&world, stream);
     let (epoch, leader) = world.leader(stream);
     let steps = world.run(vec![Event::Move(leader, stream, NodeId(two))]);
-    assert_eq!(asked(&steps), [(one, epoch + 1), (two, epoch + 1)]);
+    assert_eq!(queried(&steps), [(one, epoch + 1), (two, epoch + 1)]);
     let answers = vec![
         prepared(one, stream, 2, 2, 10),
         prepared(two, stream, 2, 2, 10),
@@ -154,7 +154,7 @@ fn a_leader_that_hands_over_is_left_out_while_the_others_are_a_majority() {
     world.run(Vec::new());
     world.cluster.up.remove(&one);
     let steps = world.run(vec![Event::Move(NodeId(two), stream, leader)]);
-    assert!(asked(&steps).contains(&(two, 3)));
+    assert!(queried(&steps).contains(&(two, 3)));
 }
 
 /// As one whose disk is full, and which waits for space before it serves.
@@ -170,7 +170,10 @@ fn a_leader_goes_on_where_a_node_that_is_up_does_not_answer_when_it_hands_over()
     assert!(steps.proposals.is_empty(), "one of three");
     world.now_ms += STREAM_ELECTION_MS;
     let steps = world.run(Vec::new());
-    assert!(asked(&steps).contains(&(leader.0, next)), "it is heard too");
+    assert!(
+        queried(&steps).contains(&(leader.0, next)),
+        "it is heard too"
+    );
     let mut steps = world.run(vec![prepared(leader.0, stream, next, next, 10)]);
     world.apply(steps.proposals.pop().expect("a choice"));
     assert_eq!(world.leader(stream), (next, leader));

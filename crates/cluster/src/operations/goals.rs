@@ -60,7 +60,7 @@ pub struct LeaderMove {
     /// When the leader was asked to hand over.
     handed_over_ms: Option<u64>,
     /// When the other nodes were asked who leads.
-    asked_ms: Option<u64>,
+    requested_ms: Option<u64>,
 }
 
 /// What is to be done next.
@@ -86,14 +86,14 @@ impl LeaderMove {
         match is_met() {
             Some(true) => MoveStep::Done,
             Some(false) => MoveStep::Wait,
-            None if is_over(self.asked_ms, ASK_AGAIN_MS, now) => MoveStep::Ask,
+            None if is_over(self.requested_ms, ASK_AGAIN_MS, now) => MoveStep::Ask,
             None => MoveStep::Wait,
         }
     }
 
     /// The other nodes have answered whether the leader has changed.
     pub fn told(&mut self, now: Now, is_met: bool) -> MoveStep {
-        self.asked_ms = Some(now.monotonic_ms);
+        self.requested_ms = Some(now.monotonic_ms);
         match is_met {
             true => MoveStep::Done,
             false => MoveStep::Wait,

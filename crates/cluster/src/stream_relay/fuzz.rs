@@ -55,9 +55,9 @@ fn relay<'a>(frames: impl Iterator<Item = &'a [u8]>) {
     let (leader, is_here) = (THERE, false);
     relay.set_location(STREAM, Some(StreamLocation { leader, is_here }));
     relay.peer_up(THERE, &ClientAddresses::default(), &post);
-    let mut asked = 0;
+    let mut requests = 0;
     for command in commands() {
-        asked += usize::from(has_answer(&command));
+        requests += usize::from(has_answer(&command));
         if !matches!(command, Command::Leave) {
             relay.say(SESSION, command, &post);
         }
@@ -81,7 +81,10 @@ fn relay<'a>(frames: impl Iterator<Item = &'a [u8]>) {
         _ => false,
     };
     let answers = effects.iter().filter(is_answer).count();
-    assert!(answers >= asked, "{answers} answers to {asked} questions");
+    assert!(
+        answers >= requests,
+        "{answers} answers to {requests} questions"
+    );
     let again = relay.peer_down(THERE);
     assert!(matches!(again[..], [Effect::Left(_)]), "{again:?}");
 }

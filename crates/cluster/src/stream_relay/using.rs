@@ -37,7 +37,7 @@ struct Stake {
     /// Its readers there: of which stream, and by which request.
     readers: BTreeMap<ReaderId, (QueueId, RequestId)>,
     /// What it asked and has no answer to: what it is told if none comes.
-    asked: Vec<Event>,
+    pending: Vec<Event>,
 }
 
 /// What all sessions of this node have there.
@@ -93,7 +93,7 @@ impl Using {
         stake.note_reader(&command);
         // A publish is not asked for: it has numbers of its own.
         let answer = refused(&command).filter(|answer| request_of(answer).is_some());
-        stake.asked.extend(answer);
+        stake.pending.extend(answer);
         self.window(&command).bytes += command_bytes(&command) as u64;
         post(Frame::Command(session, command).encode());
     }
@@ -139,7 +139,7 @@ impl Using {
     pub(super) fn lose(&mut self, effects: &mut Vec<Effect>) {
         let lost = std::mem::take(self);
         for (session, stake) in lost.sessions {
-            let unanswered = stake.asked.into_iter();
+            let unanswered = stake.pending.into_iter();
             effects.extend(unanswered.map(|answer| Effect::Hear(session, answer)));
             for stream in stake.streams {
                 effects.push(Effect::Hear(session, Event::Lost { stream }));
@@ -186,9 +186,9 @@ impl Stake {
             _ => {}
         }
         if let Some(request) = request_of(event) {
-            let is_answered = |asked: &Event| request_of(asked) == Some(request);
-            if let Some(at) = self.asked.iter().position(is_answered) {
-                self.asked.swap_remove(at);
+            let is_answered = |pending: &Event| request_of(pending) == Some(request);
+            if let Some(at) = self.pending.iter().position(is_answered) {
+                self.pending.swap_remove(at);
             }
         }
     }

@@ -14,7 +14,7 @@ use hyper::body::{Body as _, Bytes, Frame, Incoming};
 use leveret_auth::network_of;
 use leveret_types::limits::{
     HTTP_BODIES_BYTES_MAX, HTTP_BODY_BYTES_FREE, HTTP_BODY_BYTES_MAX, HTTP_BODY_BYTES_PER_MS_MIN,
-    HTTP_BODY_LOOK_MS, HTTP_BODY_MS_MAX, HTTP_BODY_SILENCE_MS, HTTP_BODY_VALUE_BYTES,
+    HTTP_BODY_CHECK_MS, HTTP_BODY_MS_MAX, HTTP_BODY_SILENCE_MS, HTTP_BODY_VALUE_BYTES,
     HTTP_BODY_VALUES_MAX, HTTP_BODY_WAIT_MS_MAX,
 };
 use std::collections::{BTreeMap, HashMap};
@@ -439,11 +439,11 @@ impl Room {
             if tokio::time::Instant::now() >= until {
                 return Err(ApiError::NoRoom);
             }
-            let look = Duration::from_millis(HTTP_BODY_LOOK_MS);
+            let look = Duration::from_millis(HTTP_BODY_CHECK_MS);
             let _ = tokio::time::timeout(look, self.told.notified()).await;
             let now_ms = self.of.now_ms();
             let mut kept = self.of.kept();
-            if now_ms >= kept.looked_ms + HTTP_BODY_LOOK_MS {
+            if now_ms >= kept.looked_ms + HTTP_BODY_CHECK_MS {
                 kept.look(self.of.bytes_max, now_ms);
             }
         }

@@ -8,7 +8,7 @@ use crate::http::body_memory::Bodies;
 use crate::http::workers::{Errand, Place, Workers};
 use leveret_auth::network_of;
 use leveret_types::limits::{
-    HTTP_CONNECTIONS_MAX, HTTP_HELD_BYTES_MAX, HTTP_UNREAD_GRACE_MS, HTTP_WORKERS_MAX,
+    HTTP_CONNECTIONS_MAX, HTTP_UNREAD_BYTES_MAX, HTTP_UNREAD_GRACE_MS, HTTP_WORKERS_MAX,
     HTTP_WORKERS_OF_ADDRESS_MAX, HTTP_WORKERS_OF_USER_MAX,
 };
 use std::collections::{BTreeMap, HashMap};
@@ -184,7 +184,7 @@ impl Taken {
 
 impl ConnectionLimiter {
     pub(crate) fn new() -> Arc<Self> {
-        Self::with_bounds(HTTP_CONNECTIONS_MAX, HTTP_HELD_BYTES_MAX)
+        Self::with_bounds(HTTP_CONNECTIONS_MAX, HTTP_UNREAD_BYTES_MAX)
     }
 
     fn with_bounds(connections_max: usize, held_bytes_max: usize) -> Arc<Self> {

@@ -4,7 +4,7 @@
 use crate::parts::{self, Cluster};
 use leveret_management::api::{DelayedMessage, Got};
 use leveret_types::FieldTable;
-use leveret_types::limits::DELAYED_LOOK_MESSAGES_MAX;
+use leveret_types::limits::DELAYED_SCAN_MESSAGES_MAX;
 use serde_json::{Value, json};
 
 fn message(due_ms: u64, index: u64, exchange: &str) -> DelayedMessage {
@@ -80,7 +80,7 @@ fn all_nodes_keep_back_and_a_list_goes_on_where_it_ended() {
 
 #[test]
 fn what_is_due_later_than_many_others_is_found() {
-    let before = DELAYED_LOOK_MESSAGES_MAX as u64 + 1;
+    let before = DELAYED_SCAN_MESSAGES_MAX as u64 + 1;
     let mut many: Vec<_> = (0..before).map(|n| message(n, n, "x")).collect();
     many.push(message(before, 0, "y"));
     let cluster = start([many, vec![message(before + 1, 0, "y")], Vec::new()]);

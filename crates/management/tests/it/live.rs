@@ -6,7 +6,7 @@ use crate::fake::user;
 use crate::{client, fake};
 use leveret_management::Service;
 use leveret_types::limits::{
-    LIVE_ANSWER_BYTES_MAX, LIVE_HELD_BYTES_MAX, LIVE_PATHS_MAX, LIVE_STREAMS_EACH_MAX,
+    LIVE_ANSWER_BYTES_MAX, LIVE_CACHED_BYTES_MAX, LIVE_PATHS_MAX, LIVE_STREAMS_EACH_MAX,
 };
 use rustix::net::sockopt::set_socket_recv_buffer_size;
 use serde_json::{Value, json};
@@ -354,7 +354,7 @@ fn answers_that_are_kept_take_so_many_bytes_and_others_are_to_be_asked_for() {
         rows = rows * 5 / 4;
     };
     assert!(size < LIVE_ANSWER_BYTES_MAX, "{size}");
-    let fit = LIVE_HELD_BYTES_MAX / size;
+    let fit = LIVE_CACHED_BYTES_MAX / size;
     let (mut answers, mut asks, mut pages) = (0, 0, Vec::new());
     while asks == 0 {
         let paths: Vec<String> = (0..LIVE_PATHS_MAX)

@@ -200,7 +200,7 @@ impl StreamConnection {
         self.side.behind.begin_second_look();
         let mut port = NodePort::new(&mut self.side, now, env);
         port.look_again();
-        self.session.look_again(now, &mut port);
+        self.session.retry(now, &mut port);
         self.side.behind.end_second_look();
     }
 

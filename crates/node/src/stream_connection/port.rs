@@ -105,7 +105,7 @@ impl<E: Env> Port for NodePort<'_, E> {
         self.awaits_cluster()
     }
 
-    fn looked_again(&mut self) {
+    fn retried(&mut self) {
         self.side.behind.end_second_look();
     }
 

@@ -86,11 +86,11 @@ mod tests {
     /// What many cost that come and go in this order: comparisons, and questions whether one holds
     /// something.
     fn cost(ids: impl Iterator<Item = u64>) -> (u64, u64) {
-        let (mut subscriptions, mut asked) = (Subscriptions::default(), 0);
+        let (mut subscriptions, mut questions) = (Subscriptions::default(), 0);
         let before = COMPARED.get();
         for id in 0..MANY {
             subscriptions.add(Counted(id), (), |_| {
-                asked += 1;
+                questions += 1;
                 true
             });
         }
@@ -99,14 +99,14 @@ mod tests {
             subscriptions.remove(&Counted(id));
         }
         assert!(subscriptions.by_id.is_empty());
-        (COMPARED.get() - before, asked)
+        (COMPARED.get() - before, questions)
     }
 
     #[test]
     fn one_that_comes_or_goes_looks_at_few_of_the_others() {
-        for (compared, asked) in [cost(0..MANY), cost((0..MANY).rev())] {
+        for (compared, questions) in [cost(0..MANY), cost((0..MANY).rev())] {
             assert!(compared <= MANY * 200, "{compared} comparisons");
-            assert!(asked <= MANY * 2, "{asked} questions");
+            assert!(questions <= MANY * 2, "{questions} questions");
         }
     }
 

@@ -121,7 +121,7 @@ impl RemoteQueue {
     /// The node that leads, or that was asked because it probably does.
     pub(crate) const fn leader(&self) -> Option<NodeId> {
         match self.leader.location {
-            LeaderLocation::Led(node) | LeaderLocation::Asked(node) => Some(node),
+            LeaderLocation::Led(node) | LeaderLocation::Contacted(node) => Some(node),
             LeaderLocation::Unknown => None,
         }
     }
@@ -135,7 +135,7 @@ impl RemoteQueue {
     pub(crate) fn is_with(&self, node: NodeId) -> bool {
         match self.leader.location {
             LeaderLocation::Unknown => true,
-            LeaderLocation::Asked(asked) | LeaderLocation::Led(asked) => asked == node,
+            LeaderLocation::Contacted(pending) | LeaderLocation::Led(pending) => pending == node,
         }
     }
 

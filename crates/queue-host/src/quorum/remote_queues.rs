@@ -216,7 +216,7 @@ impl RemoteQueues {
             return;
         };
         let session = remote_queue.session();
-        if let LeaderLocation::Asked(node) | LeaderLocation::Led(node) =
+        if let LeaderLocation::Contacted(node) | LeaderLocation::Led(node) =
             remote_queue.leader_location()
         {
             let is_here = node == self.origin.node;
@@ -338,7 +338,7 @@ impl RemoteQueues {
                 continue;
             };
             if remote_queue.leader_location() != LeaderLocation::Led(node)
-                && remote_queue.leader_location() != LeaderLocation::Asked(node)
+                && remote_queue.leader_location() != LeaderLocation::Contacted(node)
             {
                 continue;
             }

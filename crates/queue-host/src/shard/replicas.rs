@@ -133,8 +133,8 @@ impl Shard {
     /// is. Settles gather before they are proposed, so that clients are told nothing of it.
     #[must_use]
     pub fn has_work_under_way(&self, queue: QueueId) -> bool {
-        let asked = self.remote_queues.known(queue);
-        asked.is_some_and(|asked| asked.has_operations_under_way())
+        let remote_queue = self.remote_queues.known(queue);
+        remote_queue.is_some_and(|remote_queue| remote_queue.has_operations_under_way())
             || self.replicas.has_work_under_way(queue) == Some(true)
     }
 

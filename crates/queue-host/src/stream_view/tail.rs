@@ -17,7 +17,7 @@ pub(super) struct StreamEnd {
     /// When the stream is asked again how far it goes, on the monotonic clock.
     pub(super) ask_at_ms: u64,
     /// The number of the question where the stream's last messages are; 0 is none.
-    pub(super) tail_asked: u64,
+    pub(super) tail_request: u64,
 }
 
 impl StreamEnd {
@@ -33,9 +33,9 @@ impl StreamView {
         if self.backlog() == 0 || self.progress.read_to > self.given.end {
             return;
         }
-        self.end.tail_asked = self.number().into();
+        self.end.tail_request = self.number().into();
         self.commands.push(Command::ResolveOffset {
-            request: RequestId(self.end.tail_asked),
+            request: RequestId(self.end.tail_request),
             stream: self.source,
             offset: OffsetSpec::Last,
         });

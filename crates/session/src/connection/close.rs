@@ -126,7 +126,7 @@ impl Connection {
 
     /// The socket is gone, or the connection is over.
     pub fn teardown(&mut self, requests: &mut Vec<Request>) {
-        self.asked = None;
+        self.pending_request = None;
         self.arriving.forget_waiting();
         self.close_channels(requests);
         if self.phase != Phase::Lingering {

@@ -8,7 +8,7 @@ use leveret_amqp::{Properties, TableBuilder, basic};
 use leveret_client::contract::Delivery;
 use leveret_client::{DeliveredTo, HeldDelivery, HeldPlace, SessionLatencies};
 use leveret_message::as_amqp091;
-use leveret_types::limits::UNACKED_LOOKED_AT_MAX;
+use leveret_types::limits::UNACKED_SCANNED_MAX;
 use leveret_types::{ChannelId, ConsumerId, FieldValue, Message, Now, ReplyCode};
 
 impl Connection {
@@ -138,7 +138,7 @@ impl Connection {
     }
 
     /// Consumers of these channels that hold deliveries, and when each was given the oldest of
-    /// them, in monotonic milliseconds. Of a channel, the first [`UNACKED_LOOKED_AT_MAX`]
+    /// them, in monotonic milliseconds. Of a channel, the first [`UNACKED_SCANNED_MAX`]
     /// deliveries are looked at.
     pub fn oldest_held(&self, channels: &[ChannelId]) -> Vec<(ConsumerId, u64)> {
         let now = self.times.now;
@@ -147,7 +147,7 @@ impl Connection {
         for channel in channels {
             // Tags ascend, and so do the times of their deliveries.
             let mut left = channel.consumers.len();
-            let mut deliveries = channel.unacked.iter().take(UNACKED_LOOKED_AT_MAX);
+            let mut deliveries = channel.unacked.iter().take(UNACKED_SCANNED_MAX);
             while left > 0
                 && let Some(held) = deliveries.next()
             {
@@ -162,11 +162,11 @@ impl Connection {
     }
 
     /// Which of these messages, given in ascending order, the client holds on these channels, and
-    /// since when. [`UNACKED_LOOKED_AT_MAX`] deliveries are looked at: as many of each channel, the
+    /// since when. [`UNACKED_SCANNED_MAX`] deliveries are looked at: as many of each channel, the
     /// first ones.
     pub fn held_among(&self, channels: &[ChannelId], messages: &[HeldPlace]) -> Vec<HeldDelivery> {
         let now = self.times.now;
-        let looked_at = UNACKED_LOOKED_AT_MAX / channels.len().max(1);
+        let looked_at = UNACKED_SCANNED_MAX / channels.len().max(1);
         let mut found = Vec::new();
         for number in channels {
             let channel = self.channels.get(&number.0);

@@ -31,7 +31,7 @@ impl Connection {
 
     /// Whether the client is expected to be heard.
     const fn listening(&self) -> bool {
-        self.asked.is_none() && !self.held()
+        self.pending_request.is_none() && !self.held()
     }
 
     /// When [`Self::tick`] is to be called, in monotonic milliseconds.

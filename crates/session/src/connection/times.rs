@@ -134,13 +134,13 @@ impl Times {
     // --- publishes that have not arrived whole -------------------------------------------------
 
     /// A publish has begun that is to be looked at then.
-    pub(crate) fn note_unfinished(&mut self, look_ms: Option<u64>) {
-        self.set_unfinished([self.unfinished_ms, look_ms].into_iter().flatten().min());
+    pub(crate) fn note_unfinished(&mut self, check_ms: Option<u64>) {
+        self.set_unfinished([self.unfinished_ms, check_ms].into_iter().flatten().min());
     }
 
     /// When the first of those that are arriving is to be looked at.
-    pub(crate) const fn set_unfinished(&mut self, look_ms: Option<u64>) {
-        self.unfinished_ms = look_ms;
+    pub(crate) const fn set_unfinished(&mut self, check_ms: Option<u64>) {
+        self.unfinished_ms = check_ms;
     }
 
     pub(crate) const fn unfinished_ms(&self) -> Option<u64> {

@@ -11,7 +11,7 @@ const CLOSES: &str = "server-close bye => 0<close 530 NOT_ALLOWED - bye (0,0)";
 
 #[test]
 fn whoever_refuses_a_method_is_told_to_name_it() {
-    for (said, asked, ids) in [
+    for (said, pending_request, ids) in [
         (
             "exchange-declare x direct",
             "exchange-declare x direct",
@@ -32,14 +32,14 @@ fn whoever_refuses_a_method_is_told_to_name_it() {
         check_open(&format!(
             "1:consume q c => ?1:consume q c prefetch=0; 1<consume-ok c
             fail channel no =>
-            1:{said} => ?1:{asked}; !closed 1; 1<close 404 NOT_FOUND - no ({ids})"
+            1:{said} => ?1:{pending_request}; !closed 1; 1<close 404 NOT_FOUND - no ({ids})"
         ));
     }
 }
 
 #[test]
 fn an_answer_that_comes_behind_the_brokers_close_is_not_told() {
-    let asked = [
+    let pending_request = [
         ("2:open", "?channel 2"),
         ("update-secret s", "?secret s r"),
         ("1:get q", "?1:get q"),
@@ -49,7 +49,7 @@ fn an_answer_that_comes_behind_the_brokers_close_is_not_told() {
             "!1:publish #0 x/k body",
         ),
     ];
-    for (said, came) in asked {
+    for (said, came) in pending_request {
         check_open(&format!(
             "hold =>
             {said} => {came}

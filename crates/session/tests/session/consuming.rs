@@ -2,7 +2,7 @@
 
 use crate::harness::{OPEN, check, check_open, check_with};
 use leveret_session::Settings;
-use leveret_types::limits::UNACKED_LOOKED_AT_MAX;
+use leveret_types::limits::UNACKED_SCANNED_MAX;
 
 const CONSUMING: &str = "1:consume q c => ?1:consume q c prefetch=0; 1<consume-ok c";
 
@@ -94,7 +94,7 @@ fn what_a_client_holds_is_looked_for_on_the_channels_that_are_named() {
 #[test]
 fn of_very_many_deliveries_the_first_of_each_channel_are_looked_at() {
     let mut script = format!("{OPEN}\n{CONSUMING}\n");
-    let half = UNACKED_LOOKED_AT_MAX / 2;
+    let half = UNACKED_SCANNED_MAX / 2;
     for tag in 1..=half + 1 {
         script += &format!("deliver 1 c {tag} => true; 1<deliver c {tag} x/k body\n");
     }

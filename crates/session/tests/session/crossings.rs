@@ -8,7 +8,7 @@ use leveret_amqp::{ContentHeader, basic, channel, encode};
 use leveret_session::contract::Request;
 use leveret_session::{Connection, Settings, fuzz};
 use leveret_types::limits::{
-    UNFINISHED_BYTES_MAX, UNFINISHED_CROWD_SILENCE_MS, UNFINISHED_LOOK_MS,
+    UNFINISHED_BYTES_MAX, UNFINISHED_CHECK_MS, UNFINISHED_CROWD_SILENCE_MS,
 };
 use leveret_types::{ChannelId, Now};
 
@@ -351,9 +351,9 @@ fn nobody_is_woken_for_unfinished_publishes_when_there_is_nothing_to_give_up() {
     assert_eq!(connection.deadline(), Some(at));
     // Nothing of it comes, but nobody waits: it is looked at again and again.
     for round in 0..3 {
-        let now = at + round * UNFINISHED_LOOK_MS;
+        let now = at + round * UNFINISHED_CHECK_MS;
         connection.tick(Now::both(now), &mut Vec::new());
-        assert_eq!(connection.deadline(), Some(now + UNFINISHED_LOOK_MS));
+        assert_eq!(connection.deadline(), Some(now + UNFINISHED_CHECK_MS));
     }
     let mut bytes = Vec::new();
     bytes.extend(unfinished(2, 2, 100_000).split_off(9_000));

@@ -8,8 +8,8 @@ use leveret_client::SessionState;
 use leveret_session::contract::{LoginOutcome, Reply, Request};
 use leveret_session::{Connection, Settings, fuzz};
 use leveret_types::limits::{
-    CHUNK_BYTES, MESSAGE_BYTES_MAX, UNFINISHED_CROWD_MS_MAX, UNFINISHED_LOOK_MS, UNFINISHED_MS_MAX,
-    UNFINISHED_NODE_BYTES_MAX, UNFINISHED_SILENCE_MS,
+    CHUNK_BYTES, MESSAGE_BYTES_MAX, UNFINISHED_CHECK_MS, UNFINISHED_CROWD_MS_MAX,
+    UNFINISHED_MS_MAX, UNFINISHED_NODE_BYTES_MAX, UNFINISHED_SILENCE_MS,
 };
 use leveret_types::unfinished::Reservation;
 use leveret_types::{Now, ProtocolError, ReplyCode};
@@ -56,7 +56,10 @@ impl Node {
                 Some(Request::Login { .. }) => Reply::Login(LoginOutcome::Accepted {
                     user: user.to_owned(),
                 }),
-                asked => asked.as_ref().and_then(fuzz::oblige).expect("it asks"),
+                pending_request => pending_request
+                    .as_ref()
+                    .and_then(fuzz::oblige)
+                    .expect("it asks"),
             };
             connection.reply(now, reply, &mut requests);
         }
@@ -134,11 +137,11 @@ fn what_would_pass_the_nodes_bound_is_not_read_before_there_is_room() {
     let small = publish(1, 5_000, 5_000 - PROPERTIES);
     node.say(&mut second, small);
     assert!(second.held(), "it would fit, and came later");
-    node.pass(&mut first, UNFINISHED_LOOK_MS);
+    node.pass(&mut first, UNFINISHED_CHECK_MS);
     node.pass(&mut second, 0);
     assert!(first.held() && second.held(), "nothing has changed");
     drop(most);
-    node.pass(&mut first, UNFINISHED_LOOK_MS);
+    node.pass(&mut first, UNFINISHED_CHECK_MS);
     node.pass(&mut second, 0);
     assert!(!first.held() && second.published_yet());
     assert!(node.bytes() >= 100_000 && node.bytes() <= 300_000);
@@ -191,7 +194,7 @@ fn small_publishes_go_by_who_waits() {
     body(&mut rest, 1, 1_000 - PROPERTIES);
     node.say(&mut third, rest);
     assert!(third.published_yet());
-    node.pass(&mut second, UNFINISHED_LOOK_MS);
+    node.pass(&mut second, UNFINISHED_CHECK_MS);
     assert!(second.held());
 }
 
@@ -204,9 +207,9 @@ fn a_publish_that_does_not_become_whole_is_given_up_for_those_who_wait_and_only_
     assert_eq!(channels(&silent), 1, "nobody waits");
     node.say(&mut waiting, publish(1, 100_000, BEGINNING));
     assert!(waiting.held());
-    node.pass(&mut silent, UNFINISHED_LOOK_MS);
+    node.pass(&mut silent, UNFINISHED_CHECK_MS);
     assert_eq!(channels(&silent), 0, "its time was over long ago");
-    node.pass(&mut waiting, UNFINISHED_LOOK_MS);
+    node.pass(&mut waiting, UNFINISHED_CHECK_MS);
     assert!(!waiting.held());
 }
 
@@ -217,9 +220,9 @@ fn a_client_that_waits_for_itself_is_let_go_on() {
     node.say(&mut client, [open(2), publish(2, ALL, BEGINNING)].concat());
     node.say(&mut client, publish(1, 100_000, BEGINNING));
     assert!(client.held());
-    for _ in 0..UNFINISHED_SILENCE_MS / UNFINISHED_LOOK_MS {
+    for _ in 0..UNFINISHED_SILENCE_MS / UNFINISHED_CHECK_MS {
         assert!(client.held());
-        node.pass(&mut client, UNFINISHED_LOOK_MS);
+        node.pass(&mut client, UNFINISHED_CHECK_MS);
     }
     assert!(
         !client.held() && channels(&client) == 1,
@@ -242,7 +245,7 @@ fn waits_ms(node: &mut Node, waiting: &mut Connection, claiming: &mut Connection
     let began_ms = node.now_ms;
     assert!(waiting.held());
     while waiting.held() && node.now_ms < began_ms + 2 * UNFINISHED_MS_MAX {
-        node.pass(claiming, UNFINISHED_LOOK_MS);
+        node.pass(claiming, UNFINISHED_CHECK_MS);
         node.pass(waiting, 0);
     }
     node.now_ms - began_ms
@@ -294,7 +297,7 @@ fn what_comes_of_a_frame_is_progress_of_its_publish_until_that_takes_too_long() 
             };
             assert!(!sent.is_empty() && node.now_ms < began_ms + 2 * UNFINISHED_MS_MAX);
             node.say(&mut slow, sent);
-            node.pass(&mut slow, UNFINISHED_LOOK_MS);
+            node.pass(&mut slow, UNFINISHED_CHECK_MS);
             node.pass(&mut honest, 0);
         }
         assert_eq!(node.now_ms - began_ms, expected_ms);
@@ -319,7 +322,7 @@ fn what_is_missing_of_the_publish_that_waits_is_known() {
     node.say(&mut client, rest);
     assert_eq!(client.lacks_bytes(), Some(0), "it has come");
     drop(all);
-    node.pass(&mut client, UNFINISHED_LOOK_MS);
+    node.pass(&mut client, UNFINISHED_CHECK_MS);
     assert!(client.published_yet());
     assert_eq!(client.lacks_bytes(), None);
 }
@@ -336,7 +339,7 @@ fn who_finishes_a_publish_and_begins_the_next_at_once_goes_behind_who_waits() {
     body(&mut rest, 1, ALL - PROPERTIES - BEGINNING);
     node.say(&mut greedy, [rest, claim].concat());
     assert!(greedy.held(), "it is the other's turn");
-    node.pass(&mut honest, UNFINISHED_LOOK_MS);
+    node.pass(&mut honest, UNFINISHED_CHECK_MS);
     assert!(!honest.held());
 }
 
@@ -395,13 +398,16 @@ fn a_frame_that_came_in_pieces_and_found_no_room_is_read_when_there_is() {
     node.say(&mut second, last);
     assert!(second.held());
     drop(all);
-    node.pass(&mut second, UNFINISHED_LOOK_MS);
+    node.pass(&mut second, UNFINISHED_CHECK_MS);
     assert!(!second.held() && (BEGINNING..=size).contains(&node.bytes()));
     let mut rest = Vec::new();
     body(&mut rest, 1, size - PROPERTIES - BEGINNING);
     let now = Now::both(node.now_ms);
-    let asked = fuzz::drive(&mut second, now, Bytes::from(rest));
-    assert!(matches!(&asked[..], [Request::Publish(_)]), "{asked:?}");
+    let pending_request = fuzz::drive(&mut second, now, Bytes::from(rest));
+    assert!(
+        matches!(&pending_request[..], [Request::Publish(_)]),
+        "{pending_request:?}"
+    );
 }
 
 #[test]
@@ -450,9 +456,9 @@ fn a_large_message_arrives_as_it_was_sent() {
     let mut client = node.connect();
     let size = CHUNK_BYTES + 1_000;
     let bytes = publish(1, size, size - PROPERTIES);
-    let asked = fuzz::drive(&mut client, Now::both(node.now_ms), Bytes::from(bytes));
-    let [Request::Publish(publish)] = &asked[..] else {
-        panic!("{asked:?}");
+    let pending_request = fuzz::drive(&mut client, Now::both(node.now_ms), Bytes::from(bytes));
+    let [Request::Publish(publish)] = &pending_request[..] else {
+        panic!("{pending_request:?}");
     };
     let message = &publish.message;
     assert_eq!(message.exchange(), b"x");

@@ -62,7 +62,7 @@ impl AdmissionPolicy for Admission {
 impl Admission {
     fn asked(&self, request: &Request) -> Answer {
         let mut forming = self.forming.lock();
-        let answer = forming.asked(request);
+        let answer = forming.answer(request);
         if answer != Answer::Voted {
             return answer;
         }

@@ -3,9 +3,9 @@
 use super::*;
 use leveret_auth::{HashingAlgorithm, PasswordHash, network_of};
 use leveret_types::limits::{
-    GUESSES_FREE_PER_USER_AND_ADDRESS, HELD_LOOK_UPS_FREE, LOGIN_REMEMBERED_MS, LOGINS_HELD_MAX,
-    LOGINS_HELD_PER_ADDRESS_MAX, LOGINS_WAITING_MAX, LOGINS_WAITING_PER_ADDRESS_MAX,
-    LOGINS_WAITING_UNFAMILIAR_MAX,
+    DELAYED_LOOK_UPS_FREE, GUESSES_FREE_PER_USER_AND_ADDRESS, LOGIN_REMEMBERED_MS,
+    LOGINS_DELAYED_MAX, LOGINS_DELAYED_PER_ADDRESS_MAX, LOGINS_WAITING_MAX,
+    LOGINS_WAITING_PER_ADDRESS_MAX, LOGINS_WAITING_UNFAMILIAR_MAX,
 };
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -433,7 +433,7 @@ fn guesses_of_who_hangs_up_are_counted_when_computed_and_dropped_when_held() {
         test.send(1, 1, &gone, test.cheap("u", &format!("more {number}")));
         drop(gone);
     }
-    assert!(test.logins.held().1 <= LOGINS_HELD_PER_ADDRESS_MAX);
+    assert!(test.logins.held().1 <= LOGINS_DELAYED_PER_ADDRESS_MAX);
     test.pass(2_000);
     assert_eq!(test.work(), 0);
     assert_eq!(test.logins.held().1, 0);
@@ -469,7 +469,7 @@ fn slow_checks_that_came_together_are_held_when_they_turn_out_to_be_guesses() {
         test.log_in(1, number, &test.open);
     }
     assert_eq!(test.work() as u64, GUESSES_FREE_PER_USER_AND_ADDRESS);
-    assert!(test.logins.held().1 <= LOGINS_HELD_PER_ADDRESS_MAX);
+    assert!(test.logins.held().1 <= LOGINS_DELAYED_PER_ADDRESS_MAX);
     test.pass(2_000);
     assert_eq!(test.work(), 1);
 }
@@ -488,11 +488,11 @@ fn a_password_that_was_right_a_moment_ago_is_let_in_beside_guesses_at_its_user_f
         test.send(1, 0, &test.open, with("p"));
         test.work();
         assert_eq!(*test.told.lock(), [(0, Verdict::Right)]);
-        for number in 0..2 * LOGINS_HELD_PER_ADDRESS_MAX {
+        for number in 0..2 * LOGINS_DELAYED_PER_ADDRESS_MAX {
             test.send(1, number, &test.open, with(&format!("guess {number}")));
             test.work();
         }
-        assert_eq!(test.logins.held().1, LOGINS_HELD_PER_ADDRESS_MAX);
+        assert_eq!(test.logins.held().1, LOGINS_DELAYED_PER_ADDRESS_MAX);
         // For longer than a password is remembered that is used no more.
         for _ in 0..4 {
             test.pass(LOGIN_REMEMBERED_MS / 2);
@@ -539,7 +539,7 @@ fn who_is_let_in_by_what_is_remembered_is_known_there() {
 fn guesses_that_are_held_are_looked_up_so_often_and_not_more() {
     let test = TestLogins::new();
     let_in(&test, 1);
-    for number in 0..GUESSES_FREE_PER_USER_AND_ADDRESS + HELD_LOOK_UPS_FREE {
+    for number in 0..GUESSES_FREE_PER_USER_AND_ADDRESS + DELAYED_LOOK_UPS_FREE {
         let check = test.cheap("u", &format!("guess {number}"));
         test.send(1, 0, &test.open, check);
     }
@@ -555,7 +555,7 @@ fn guesses_at_others_take_no_place_of_a_user_who_has_logged_in_from_there() {
     let_in(&test, 1);
     test.guess("u", 1);
     test.guess("other", 1);
-    for number in 0..LOGINS_HELD_PER_ADDRESS_MAX {
+    for number in 0..LOGINS_DELAYED_PER_ADDRESS_MAX {
         let check = test.cheap("other", &format!("more {number}"));
         test.send(1, number, &test.open, check);
     }
@@ -565,7 +565,7 @@ fn guesses_at_others_take_no_place_of_a_user_who_has_logged_in_from_there() {
     // A new password, which nobody can tell from a guess.
     test.send(1, 2, &test.open, test.cheap("u", "new"));
     assert!(test.told().is_empty(), "it is held");
-    assert_eq!(test.logins.held().1, LOGINS_HELD_PER_ADDRESS_MAX + 1);
+    assert_eq!(test.logins.held().1, LOGINS_DELAYED_PER_ADDRESS_MAX + 1);
 }
 
 #[test]
@@ -578,20 +578,20 @@ fn so_many_are_held_and_not_one_more() {
             test.send(address, number, &test.open, check);
         }
     };
-    hold(1, LOGINS_HELD_PER_ADDRESS_MAX);
+    hold(1, LOGINS_DELAYED_PER_ADDRESS_MAX);
     assert!(test.told().is_empty());
-    hold(1, LOGINS_HELD_PER_ADDRESS_MAX + 1);
-    assert_eq!(test.told().len(), LOGINS_HELD_PER_ADDRESS_MAX + 1);
-    assert_eq!(test.logins.held().1, LOGINS_HELD_PER_ADDRESS_MAX);
+    hold(1, LOGINS_DELAYED_PER_ADDRESS_MAX + 1);
+    assert_eq!(test.told().len(), LOGINS_DELAYED_PER_ADDRESS_MAX + 1);
+    assert_eq!(test.logins.held().1, LOGINS_DELAYED_PER_ADDRESS_MAX);
     // Of all addresses together as well.
-    let addresses = LOGINS_HELD_MAX / LOGINS_HELD_PER_ADDRESS_MAX + 1;
+    let addresses = LOGINS_DELAYED_MAX / LOGINS_DELAYED_PER_ADDRESS_MAX + 1;
     for address in 2..=addresses as u8 {
         test.guess(&address.to_string(), address);
-        hold(address, LOGINS_HELD_PER_ADDRESS_MAX);
+        hold(address, LOGINS_DELAYED_PER_ADDRESS_MAX);
     }
-    assert_eq!(test.logins.held().1, LOGINS_HELD_MAX);
+    assert_eq!(test.logins.held().1, LOGINS_DELAYED_MAX);
     let told = test.told.lock();
-    assert_eq!(told.len(), LOGINS_HELD_PER_ADDRESS_MAX);
+    assert_eq!(told.len(), LOGINS_DELAYED_PER_ADDRESS_MAX);
     assert!(told.iter().all(|(_, verdict)| *verdict == Verdict::Busy));
 }
 

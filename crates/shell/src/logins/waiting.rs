@@ -3,7 +3,7 @@
 use super::LoginWaiter;
 use leveret_auth::{AddressTurns, Fingerprint, Guesser, LoginCheck, Verdict};
 use leveret_types::limits::{
-    LOGINS_HELD_MAX, LOGINS_HELD_PER_ADDRESS_MAX, LOGINS_WAITING_MAX,
+    LOGINS_DELAYED_MAX, LOGINS_DELAYED_PER_ADDRESS_MAX, LOGINS_WAITING_MAX,
     LOGINS_WAITING_PER_ADDRESS_MAX, LOGINS_WAITING_UNFAMILIAR_MAX,
 };
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
@@ -296,7 +296,7 @@ impl Held {
     fn is_full_for(&self, place: (bool, IpAddr)) -> bool {
         let of_address = self.by_address.get(&place).copied().unwrap_or(0);
         let count = self.counts[usize::from(place.0)];
-        count >= LOGINS_HELD_MAX || of_address >= LOGINS_HELD_PER_ADDRESS_MAX
+        count >= LOGINS_DELAYED_MAX || of_address >= LOGINS_DELAYED_PER_ADDRESS_MAX
     }
 
     fn count_out(&mut self, place: (bool, IpAddr)) {

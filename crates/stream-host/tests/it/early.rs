@@ -11,7 +11,7 @@ use leveret_stream::{
 use leveret_stream_host::StreamHost;
 use leveret_types::limits::{
     STREAM_EARLY_PUBLISHES_BYTES_MAX, STREAM_EARLY_READER_MS, STREAM_EARLY_READERS_MAX,
-    STREAM_UNHEARD_WAITING_MAX,
+    STREAM_UNKNOWN_WAITING_MAX,
 };
 use leveret_types::{NodeId, Now, QueueId};
 
@@ -343,7 +343,7 @@ fn as_many_wait_for_one_stream_and_for_all_that_are_not_heard_of_as_may() {
         events.iter().filter(refused).count()
     };
     let mut host = host(&MemoryDisk::new());
-    let mut left = STREAM_UNHEARD_WAITING_MAX;
+    let mut left = STREAM_UNKNOWN_WAITING_MAX;
     for stream in (1..).map(QueueId) {
         let count = left.min(STREAM_EARLY_READERS_MAX);
         for _ in 0..count {

@@ -21,7 +21,7 @@ impl Session {
         committed: u64,
         port: &mut impl Port,
     ) {
-        if self.in_hand.asked_under(reader) {
+        if self.in_hand.is_rest_reader(reader) {
             return self.take_rest(&chunk, port);
         }
         // For one that has gone, or begins elsewhere now.
@@ -47,9 +47,9 @@ impl Session {
             self.put_chunk(next.reader, &next.chunk, next.committed);
             self.in_hand.since_ms = Some(self.now.monotonic_ms);
         }
-        let held = self.in_hand.waiting_bytes + self.out.shared_len();
-        self.in_hand.counted.set(held);
-        if held == 0 {
+        let waiting_bytes = self.in_hand.waiting_bytes + self.out.shared_len();
+        self.in_hand.counted.set(waiting_bytes);
+        if waiting_bytes == 0 {
             (self.in_hand.since_ms, self.in_hand.sent) = (None, None);
         } else {
             let now_ms = self.now.monotonic_ms;
@@ -121,7 +121,7 @@ impl Session {
             self.in_hand.rest = Some(Rest {
                 from: sent.header.data_bytes as usize - left,
                 of: sent,
-                asked: None,
+                pending_read: None,
             });
         }
         self.fill_output();
@@ -147,7 +147,7 @@ impl Session {
     }
 
     fn ask_for_rest(&mut self, port: &mut impl Port) {
-        let is_missing = |rest: &Rest| rest.asked.is_none();
+        let is_missing = |rest: &Rest| rest.pending_read.is_none();
         if !self.in_hand.rest.as_ref().is_some_and(is_missing) {
             return;
         }
@@ -156,7 +156,7 @@ impl Session {
             return;
         };
         let number = reader_of(rest.of.subscription_id, count);
-        rest.asked = Some((number, request));
+        rest.pending_read = Some((number, request));
         port.send(Command::Subscribe {
             request,
             stream: rest.of.stream,
@@ -172,7 +172,7 @@ impl Session {
         let Some(rest) = self.in_hand.rest.take() else {
             return;
         };
-        if let Some((reader, _)) = rest.asked {
+        if let Some((reader, _)) = rest.pending_read {
             let stream = rest.of.stream;
             port.send(Command::Unsubscribe { stream, reader });
         }
@@ -190,7 +190,10 @@ impl Session {
     /// The rest of a chunk cannot be had, or not in the way in which it was asked for: whether that
     /// was what this is about.
     pub(crate) fn rest_failed(&mut self, request: RequestId, port: &mut impl Port) -> bool {
-        let is_it = self.in_hand.asked().is_some_and(|(_, of)| of == request);
+        let is_it = self
+            .in_hand
+            .pending_read()
+            .is_some_and(|(_, of)| of == request);
         if is_it {
             self.break_off(port);
         }
@@ -199,7 +202,7 @@ impl Session {
 
     /// The same of a reader.
     pub(crate) fn rest_ended(&mut self, reader: ReaderId, port: &mut impl Port) -> bool {
-        let is_it = self.in_hand.asked_under(reader);
+        let is_it = self.in_hand.is_rest_reader(reader);
         if is_it {
             self.break_off(port);
         }
@@ -215,7 +218,7 @@ impl Session {
         if rest.of.stream != stream {
             return;
         }
-        match (is_gone, rest.asked.take()) {
+        match (is_gone, rest.pending_read.take()) {
             (true, _) => self.break_off(port),
             (false, Some((reader, _))) => {
                 port.send(Command::Unsubscribe { stream, reader });

@@ -84,7 +84,7 @@ fn chunks_are_delivered_for_credit_in_the_version_that_the_client_reads() {
 }
 
 /// Chunks for which the streams were given credit.
-fn asked(play: &mut Play) -> u32 {
+fn credit_given(play: &mut Play) -> u32 {
     let more = play.node.said.drain(..).filter_map(|line| {
         let chunks = line.strip_prefix("! credit 7 ")?;
         Some(chunks.parse::<u32>().expect("a number"))
@@ -102,7 +102,7 @@ fn a_client_that_does_not_read_is_sent_a_bounded_number_of_bytes() {
     });
     // The streams send all that they may.
     let bytes = 512 * 1024;
-    let mut under_way = 10 + asked(&mut play);
+    let mut under_way = 10 + credit_given(&mut play);
     while under_way > 0 {
         under_way -= 1;
         play.hear(Event::Chunk {
@@ -110,24 +110,27 @@ fn a_client_that_does_not_read_is_sent_a_bounded_number_of_bytes() {
             chunk: chunk(bytes),
             committed_chunk: 3,
         });
-        under_way += asked(&mut play);
+        under_way += credit_given(&mut play);
     }
     let most = OUTBOX_BYTES_MAX + (STREAM_CHUNKS_UNDER_WAY_MAX as usize + 1) * (bytes + 100);
-    let held = play.session.output_bytes();
-    assert!(held > OUTBOX_BYTES_MAX && held <= most, "{held}");
+    let output_bytes = play.session.output_bytes();
+    assert!(
+        output_bytes > OUTBOX_BYTES_MAX && output_bytes <= most,
+        "{output_bytes}"
+    );
     // Little of it is given to the socket.
     assert!(play.session.output().len() <= STREAM_OUTPUT_BYTES + bytes + 100);
     assert!(!play.session.reading());
     // As soon as it reads, it goes on.
     let (mut chunks, mut lent) = (0, 0);
     while play.session.output_bytes() > 0 {
-        lent += asked(&mut play);
+        lent += credit_given(&mut play);
         let is_chunk = |line: &String| line.starts_with("> deliver 1");
         chunks += play.lines().into_iter().filter(is_chunk).count();
         play.session.written(play.now, &mut play.node);
     }
-    assert_eq!(chunks, held / bytes);
-    assert!(lent + asked(&mut play) > STREAM_CHUNKS_UNDER_WAY_MAX / 2);
+    assert_eq!(chunks, output_bytes / bytes);
+    assert!(lent + credit_given(&mut play) > STREAM_CHUNKS_UNDER_WAY_MAX / 2);
 }
 
 #[test]
@@ -142,7 +145,7 @@ fn the_chunks_under_way_are_bounded_for_a_connection_and_not_for_a_subscription_
     let mut steps = Vec::new();
     for &id in &all {
         play.credit(id, u16::MAX);
-        under_way += asked(&mut play);
+        under_way += credit_given(&mut play);
         steps.push(under_way);
     }
     let most = STREAM_CHUNKS_UNDER_WAY_PER_CONNECTION_MAX;
@@ -177,7 +180,11 @@ fn a_subscription_of_a_quiet_stream_keeps_no_other_from_its_chunks() {
     for _ in 0..20 {
         for reader in &busy {
             play.chunk(*reader);
-            assert_eq!(asked(&mut play), 1, "each chunk that comes makes room");
+            assert_eq!(
+                credit_given(&mut play),
+                1,
+                "each chunk that comes makes room"
+            );
         }
         play.lines();
     }

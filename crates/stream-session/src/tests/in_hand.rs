@@ -65,20 +65,20 @@ impl Play {
     /// The streams send what they are asked for by readers that are new.
     fn serve(&mut self, chunks: &[SharedChunk]) {
         for line in std::mem::take(&mut self.node.said) {
-            let Some(asked) = line.strip_prefix("! read 7 Offset(") else {
+            let Some(requested) = line.strip_prefix("! read 7 Offset(") else {
                 continue;
             };
-            let mut words = asked.split([')', ' ']).filter(|word| !word.is_empty());
+            let mut words = requested.split([')', ' ']).filter(|word| !word.is_empty());
             let mut number = || words.next().expect("it is there").parse::<u64>().unwrap();
             let (from, credit) = (number(), number());
             let reader = self.node.readers.remove(0);
-            let asked = chunks.iter().filter(|c| c.header().first_offset >= from);
-            let asked: Vec<_> = asked.take(credit as usize).cloned().collect();
+            let requested = chunks.iter().filter(|c| c.header().first_offset >= from);
+            let requested: Vec<_> = requested.take(credit as usize).cloned().collect();
             self.answer(|request| Event::Subscribed {
                 request,
                 result: Ok(()),
             });
-            self.bring(reader, &asked);
+            self.bring(reader, &requested);
         }
     }
 
@@ -173,11 +173,11 @@ fn nothing_is_handed_back_where_little_is_held() {
     let mut play = Play::with_stream();
     let reader = play.node.readers[0];
     play.bring(reader, &stream());
-    let held = play.session.output_bytes();
+    let bytes_before = play.session.output_bytes();
     for _ in 0..5 {
         play.tick(STREAM_IN_HAND_MS);
     }
-    assert!(play.session.output_bytes() >= held);
+    assert!(play.session.output_bytes() >= bytes_before);
     assert!(!play.node.said.iter().any(|line| line.contains("no reader")));
 }
 

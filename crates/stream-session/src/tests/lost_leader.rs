@@ -3,7 +3,7 @@
 use super::{Play, declare, publish};
 use leveret_stream::{Event, Refusal};
 use leveret_types::QueueId;
-use leveret_types::limits::{STREAM_LOSS_UNTOLD_MS, STREAM_LOST_PUBLISHER_MS};
+use leveret_types::limits::{STREAM_LOSS_NOTICE_MS, STREAM_LOST_PUBLISHER_MS};
 
 #[test]
 fn what_was_sent_before_a_client_knew_that_a_leader_was_lost_is_not_refused() {
@@ -62,7 +62,7 @@ fn what_reaches_a_leader_that_has_just_gone_or_one_that_does_not_lead_yet_is_lef
         publish_in_vain(&mut play, refusal);
         play.hear(Event::Lost { stream: QueueId(7) });
         play.expect(&["! no reader of 7", "> gone s STREAM_NOT_AVAILABLE"]);
-        play.tick(STREAM_LOSS_UNTOLD_MS);
+        play.tick(STREAM_LOSS_NOTICE_MS);
         play.expect(&[]);
     }
 }
@@ -72,12 +72,12 @@ fn who_publishes_in_vain_hears_once_that_the_stream_is_lost_though_its_old_leade
     for refusal in losses() {
         let mut play = Play::with_stream();
         publish_in_vain(&mut play, refusal.clone());
-        play.tick(STREAM_LOSS_UNTOLD_MS - 1);
+        play.tick(STREAM_LOSS_NOTICE_MS - 1);
         play.expect(&[]);
         publish_in_vain(&mut play, refusal);
         play.tick(1);
         play.expect(&["! no reader of 7", "> gone s STREAM_NOT_AVAILABLE"]);
-        play.tick(STREAM_LOSS_UNTOLD_MS);
+        play.tick(STREAM_LOSS_NOTICE_MS);
         play.hear(Event::Lost { stream: QueueId(7) });
         play.expect(&[]);
     }

@@ -482,7 +482,7 @@ fn what_another_node_may_have_made_is_looked_for_again_before_anything_behind_it
                 play.node.super_streams.push(super_stream);
             }
             play.node.may_be_behind = false;
-            play.look_again();
+            play.retry();
             if play.node.said == ["! delete super-0"] {
                 play.answer(|request| Event::Deleted {
                     request,
@@ -494,7 +494,7 @@ fn what_another_node_may_have_made_is_looked_for_again_before_anything_behind_it
             assert!(said.contains(&answer.to_owned()), "{said:?}");
             // What came behind it is looked at now.
             assert!(said.contains(&"! look up / s".to_owned()), "{said:?}");
-            play.look_again();
+            play.retry();
             play.expect(&[]);
         }
     }
@@ -509,12 +509,12 @@ fn what_a_client_asks_behind_a_second_look_is_looked_for_twice_itself() {
         play.ask(Request::Partitions { super_stream });
     }
     play.node.may_be_behind = false;
-    play.look_again();
+    play.retry();
     play.expect(&["> Partitions STREAM_DOES_NOT_EXIST []"]);
     let super_stream = ("super".to_owned(), vec!["super-0".to_owned()]);
     play.node.super_streams.push(super_stream);
     play.node.may_be_behind = false;
-    play.look_again();
+    play.retry();
     play.expect(&["> Partitions OK [\"super-0\"]"]);
 }
 
@@ -547,7 +547,7 @@ fn a_super_stream_that_another_node_may_have_deleted_is_looked_for_again_before_
             play.node.super_streams.clear();
         }
         play.node.may_be_behind = false;
-        play.look_again();
+        play.retry();
         play.expect(&[match is_there {
             true => "> CreateSuperStream STREAM_ALREADY_EXISTS",
             false => "! declare super-0 None",

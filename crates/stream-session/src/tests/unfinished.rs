@@ -3,7 +3,7 @@
 use super::*;
 use leveret_stream_protocol::frame::put_frame;
 use leveret_types::limits::{
-    UNFINISHED_CROWD_MS_MAX, UNFINISHED_CROWD_SILENCE_MS, UNFINISHED_LOOK_MS, UNFINISHED_MS_MAX,
+    UNFINISHED_CHECK_MS, UNFINISHED_CROWD_MS_MAX, UNFINISHED_CROWD_SILENCE_MS, UNFINISHED_MS_MAX,
     UNFINISHED_NODE_BYTES_MAX, UNFINISHED_SILENCE_MS,
 };
 use leveret_types::unfinished::{Reservation, Unfinished};
@@ -31,13 +31,13 @@ fn frame() -> Vec<u8> {
 fn with_room(bytes: usize) -> (Play, Reservation, Arc<Unfinished>) {
     let unfinished = Arc::new(Unfinished::default());
     let most = UNFINISHED_NODE_BYTES_MAX - bytes;
-    let reservation = held(&unfinished, "another", most);
+    let reservation = reserved(&unfinished, "another", most);
     let play = another(&unfinished);
     (play, reservation, unfinished)
 }
 
 /// Room for so many bytes that a user holds.
-fn held(unfinished: &Arc<Unfinished>, user: &str, bytes: usize) -> Reservation {
+fn reserved(unfinished: &Arc<Unfinished>, user: &str, bytes: usize) -> Reservation {
     let mut reservation = unfinished.reserve(user, bytes);
     assert!(reservation.grow(bytes, 1));
     reservation
@@ -85,13 +85,13 @@ fn a_large_frame_is_read_on_as_soon_as_all_of_them_fit_and_not_before() {
     assert!(!second.session.reading(), "there is none for another");
     assert_eq!(second.session.lacks_bytes(), Some(FRAME_BYTES - 100_000));
     assert_eq!(first.session.lacks_bytes(), None);
-    let look_ms = second.now.monotonic_ms + UNFINISHED_LOOK_MS;
-    assert_eq!(second.session.deadline(), Some(look_ms));
-    second.tick(UNFINISHED_LOOK_MS);
+    let check_ms = second.now.monotonic_ms + UNFINISHED_CHECK_MS;
+    assert_eq!(second.session.deadline(), Some(check_ms));
+    second.tick(UNFINISHED_CHECK_MS);
     assert!(!second.session.reading());
     send(&mut first, &frame()[BEGINNING..]);
     assert_eq!(first.lines().len(), 1, "it is answered");
-    second.tick(UNFINISHED_LOOK_MS);
+    second.tick(UNFINISHED_CHECK_MS);
     assert!(second.session.reading());
     send(&mut second, &frame()[100_000..]);
     assert_eq!(second.lines().len(), 1);
@@ -142,7 +142,7 @@ fn a_frame_that_does_not_come_on_or_not_whole_in_time_is_given_up_for_those_who_
         let user = if holds_all { "guest" } else { "another" };
         let unfinished = Arc::new(Unfinished::default());
         let most = UNFINISHED_NODE_BYTES_MAX - FRAME_BYTES;
-        let _most = held(&unfinished, user, most);
+        let _most = reserved(&unfinished, user, most);
         let mut slow = another(&unfinished);
         let begun_ms = slow.now.monotonic_ms;
         let frame = frame();
@@ -155,7 +155,7 @@ fn a_frame_that_does_not_come_on_or_not_whole_in_time_is_given_up_for_those_who_
             assert!(!waits.grow(FRAME_BYTES, now_ms));
             send(&mut slow, &frame[at..at + pace]);
             at += pace;
-            slow.tick(UNFINISHED_LOOK_MS);
+            slow.tick(UNFINISHED_CHECK_MS);
         }
         assert_eq!(
             slow.now.monotonic_ms - begun_ms,
@@ -176,9 +176,9 @@ fn a_frame_is_not_given_up_while_nobody_waits() {
     let mut second = another(&unfinished);
     second.now = slow.now;
     send(&mut second, &frame()[..100_000]);
-    slow.tick(UNFINISHED_LOOK_MS);
+    slow.tick(UNFINISHED_CHECK_MS);
     assert!(is_given_up(&mut slow));
-    second.tick(UNFINISHED_LOOK_MS);
+    second.tick(UNFINISHED_CHECK_MS);
     assert!(second.session.reading());
 }
 
@@ -192,11 +192,11 @@ fn who_finishes_a_frame_and_begins_the_next_at_once_goes_behind_who_waits() {
     send(&mut greedy, &frame()[BEGINNING..]);
     send(&mut greedy, &frame()[..BEGINNING]);
     assert!(!greedy.session.reading(), "it is the other's turn");
-    honest.tick(UNFINISHED_LOOK_MS);
+    honest.tick(UNFINISHED_CHECK_MS);
     assert!(honest.session.reading());
     send(&mut honest, &frame()[100_000..]);
     assert_eq!(honest.lines().len(), 1);
-    greedy.tick(UNFINISHED_LOOK_MS);
+    greedy.tick(UNFINISHED_CHECK_MS);
     assert!(greedy.session.reading());
 }
 

@@ -43,7 +43,7 @@ enum CopyError {
 
 /// How often a replica whose promises are lost asks for an epoch in which it may count, in one run
 /// of its process. Where it is not asked to prepare one, as it is no member, it asks in vain.
-const ASKED_FOR_EPOCH_MAX: u8 = 3;
+const EPOCH_REQUESTS_MAX: u8 = 3;
 
 impl Stream {
     fn following(&mut self) -> Option<(&mut Replica, Following)> {
@@ -376,8 +376,8 @@ impl Stream {
         if following.said != Some(says) {
             let had_all = following.said.is_some_and(|(d, _)| d >= following.whole_at);
             let has_come = state.forgot && has_all && !had_all;
-            let needs_epoch = has_come && replica.asked_for_epoch < ASKED_FOR_EPOCH_MAX;
-            replica.asked_for_epoch += u8::from(needs_epoch);
+            let needs_epoch = has_come && replica.epoch_requests < EPOCH_REQUESTS_MAX;
+            replica.epoch_requests += u8::from(needs_epoch);
             following.said = Some(says);
             let message = ReplicaMessage::Durable {
                 epoch: following.epoch,

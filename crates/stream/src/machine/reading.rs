@@ -13,7 +13,7 @@ const FINDER: SessionId = SessionId::Nobody;
 /// [`STREAM_EARLY_READERS_MAX`].
 #[derive(Debug, Default)]
 pub(super) struct Finding {
-    asked: BTreeMap<ReaderId, (SessionId, RequestId)>,
+    pending: BTreeMap<ReaderId, (SessionId, RequestId)>,
     /// The last number that was given.
     last: u32,
 }
@@ -21,19 +21,19 @@ pub(super) struct Finding {
 impl Finding {
     /// A read in the name of this is for a question; `None` if there are enough.
     fn begin(&mut self, session: SessionId, request: RequestId) -> Option<Key> {
-        if self.asked.len() >= STREAM_EARLY_READERS_MAX {
+        if self.pending.len() >= STREAM_EARLY_READERS_MAX {
             return None;
         }
         self.last = self.last.wrapping_add(1);
         let reader = ReaderId(self.last);
-        self.asked.insert(reader, (session, request));
+        self.pending.insert(reader, (session, request));
         let session = FINDER;
         Some(Key { session, reader })
     }
 
     /// A session has ended.
     pub(super) fn leave(&mut self, session: SessionId) {
-        self.asked.retain(|_, (of, _)| *of != session);
+        self.pending.retain(|_, (of, _)| *of != session);
     }
 
     /// The stream goes: what those hear who have asked.
@@ -42,7 +42,7 @@ impl Finding {
     }
 
     pub(super) fn refuse(&mut self, refusal: &Refusal, out: &mut Events) {
-        for (session, request) in std::mem::take(&mut self.asked).into_values() {
+        for (session, request) in std::mem::take(&mut self.pending).into_values() {
             let result = Err(refusal.clone());
             out.push((session, Event::ResolvedOffset { request, result }));
         }
@@ -54,7 +54,7 @@ impl Stream {
     #[must_use]
     pub fn awaits(&self, key: Key) -> bool {
         match key.session {
-            FINDER => self.finding.asked.contains_key(&key.reader),
+            FINDER => self.finding.pending.contains_key(&key.reader),
             _ => self.readers.is_loading(key),
         }
     }
@@ -219,7 +219,7 @@ impl Stream {
 
     /// What a read for a question has found.
     fn found(&mut self, number: ReaderId, loaded: Result<Loaded, Refusal>, out: &mut Events) {
-        let Some((session, request)) = self.finding.asked.remove(&number) else {
+        let Some((session, request)) = self.finding.pending.remove(&number) else {
             return;
         };
         let result = loaded.map(|loaded| match loaded.chunks.first() {

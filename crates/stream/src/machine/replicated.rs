@@ -33,7 +33,7 @@ pub(super) struct Replica {
     /// Chunks were copied in this turn.
     pub(super) has_copied: bool,
     /// How often it has asked for an epoch in which it may count, as its promises are lost.
-    pub(super) asked_for_epoch: u8,
+    pub(super) epoch_requests: u8,
     /// Another node is to lead.
     pub(super) handover: Option<Box<Handover>>,
     /// The disk has no room for what is to be written.
@@ -140,7 +140,7 @@ impl Stream {
             is_ready: false,
             is_cutting: false,
             has_copied: false,
-            asked_for_epoch: 0,
+            epoch_requests: 0,
             handover: None,
             is_disk_full: false,
             early: BTreeMap::new(),

@@ -6,7 +6,7 @@ use crate::chunk::SharedChunk;
 use crate::host::Refusal;
 use crate::reader::Loaded;
 use crate::replica::ReplicaMessage;
-use crate::replica::leading::{Asked, CopyCursor};
+use crate::replica::leading::{CopyCursor, PendingFetch};
 use bytes::{Bytes, BytesMut};
 use leveret_types::NodeId;
 use leveret_types::limits::STREAM_COPY_BYTES;
@@ -27,15 +27,15 @@ impl Stream {
     /// Sends a follower what it has asked for, of what was appended until now; out of memory, or
     /// with a read from disk.
     pub fn serve_follower(&mut self, to: NodeId) {
-        let Some((asked, cursor)) = self.asked_of(to) else {
+        let Some((pending_fetch, cursor)) = self.fetch_of(to) else {
             return;
         };
         let next_offset = self.next_offset;
         let first = self.segments.first_offset().unwrap_or(next_offset);
-        if asked.from >= next_offset {
-            return self.answer_fetch(to, asked, asked.from, Bytes::new());
+        if pending_fetch.from >= next_offset {
+            return self.answer_fetch(to, pending_fetch, pending_fetch.from, Bytes::new());
         }
-        if asked.from < first {
+        if pending_fetch.from < first {
             // What it lacks was deleted: it has to begin anew.
             let replica = self.replica.as_deref_mut();
             if let Some(Role::Leading(leading)) = replica.map(|r| &mut r.role)
@@ -48,18 +48,18 @@ impl Stream {
             }
             return;
         }
-        let Some(segment) = self.segments.of_offset(asked.from) else {
+        let Some(segment) = self.segments.of_offset(pending_fetch.from) else {
             return;
         };
         let before = self.segments.after(segment).unwrap_or(next_offset);
-        if let Some(chunks) = self.copy_of_tail(asked, before) {
-            return self.answer_fetch(to, asked, segment, chunks);
+        if let Some(chunks) = self.copy_of_tail(pending_fetch, before) {
+            return self.answer_fetch(to, pending_fetch, segment, chunks);
         }
         let seek = match cursor {
-            Some(c) if c.next_offset == asked.from && c.segment == segment => {
+            Some(c) if c.next_offset == pending_fetch.from && c.segment == segment => {
                 Seek::Position(c.position)
             }
-            _ => Seek::Offset(asked.from),
+            _ => Seek::Offset(pending_fetch.from),
         };
         let replica = self.replica.as_deref_mut();
         if let Some(Role::Leading(leading)) = replica.map(|replica| &mut replica.role)
@@ -76,23 +76,29 @@ impl Stream {
     }
 
     /// The chunks of the tail from an offset on, as they are sent.
-    fn copy_of_tail(&self, asked: Asked, before: u64) -> Option<Bytes> {
-        let chunks = self.tail.from(asked.from)?;
+    fn copy_of_tail(&self, pending_fetch: PendingFetch, before: u64) -> Option<Bytes> {
+        let chunks = self.tail.from(pending_fetch.from)?;
         let chunks = chunks.take_while(|chunk| chunk.header().first_offset < before);
-        joined(chunks, asked.bytes.min(STREAM_COPY_BYTES))
+        joined(chunks, pending_fetch.bytes.min(STREAM_COPY_BYTES))
     }
 
-    fn asked_of(&mut self, to: NodeId) -> Option<(Asked, Option<CopyCursor>)> {
+    fn fetch_of(&mut self, to: NodeId) -> Option<(PendingFetch, Option<CopyCursor>)> {
         let replica = self.replica.as_deref_mut()?;
         let Role::Leading(leading) = &mut replica.role else {
             return None;
         };
         let follower = leading.follower_of(to)?;
         follower.is_served = false;
-        Some((follower.asked?, follower.cursor))
+        Some((follower.pending_fetch?, follower.cursor))
     }
 
-    fn answer_fetch(&mut self, to: NodeId, asked: Asked, segment: u64, chunks: Bytes) {
+    fn answer_fetch(
+        &mut self,
+        to: NodeId,
+        pending_fetch: PendingFetch,
+        segment: u64,
+        chunks: Bytes,
+    ) {
         let committed = self.turns.committed.next_offset;
         let first_offset = self.segments.first_offset().unwrap_or(self.next_offset);
         let replica = self.replica.as_deref_mut();
@@ -103,14 +109,14 @@ impl Stream {
         let Some(follower) = leading.follower_of(to) else {
             return;
         };
-        follower.asked = None;
+        follower.pending_fetch = None;
         follower.told = committed;
         follower.told_first = first_offset;
         let message = ReplicaMessage::Chunks {
             epoch,
             attachment: follower.attachment,
-            question: asked.question,
-            from: asked.from,
+            question: pending_fetch.question,
+            from: pending_fetch.from,
             segment,
             first_offset,
             committed,
@@ -121,14 +127,14 @@ impl Stream {
 
     /// Chunks that a [`Effect::ReadFor`] asked for, or why they cannot be had.
     pub fn loaded_for(&mut self, to: NodeId, loaded: Result<Loaded, Refusal>) {
-        let Some((asked, _)) = self.asked_of(to) else {
+        let Some((pending_fetch, _)) = self.fetch_of(to) else {
             return;
         };
         let loaded = match loaded {
             Ok(loaded) => loaded,
-            Err(refusal) => return self.cannot_serve(to, asked, &refusal),
+            Err(refusal) => return self.cannot_serve(to, pending_fetch, &refusal),
         };
-        let is_wanted = |chunk: &&SharedChunk| chunk.header().first_offset == asked.from;
+        let is_wanted = |chunk: &&SharedChunk| chunk.header().first_offset == pending_fetch.from;
         let chunks = joined(loaded.chunks.iter(), u32::MAX);
         match chunks.filter(|_| loaded.chunks.first().as_ref().is_some_and(is_wanted)) {
             Some(chunks) => {
@@ -146,13 +152,13 @@ impl Stream {
                         position: loaded.position,
                     });
                 }
-                self.answer_fetch(to, asked, loaded.segment, chunks);
+                self.answer_fetch(to, pending_fetch, loaded.segment, chunks);
             }
             // The segment ends before what it should have.
-            None if loaded.chunks.is_empty() && self.is_in(asked.from, loaded.segment) => {
+            None if loaded.chunks.is_empty() && self.is_in(pending_fetch.from, loaded.segment) => {
                 self.found_damage(loaded.segment);
-                let lost = format!("offset {} is in no segment", asked.from);
-                self.cannot_serve(to, asked, &Refusal::Damaged(lost));
+                let lost = format!("offset {} is in no segment", pending_fetch.from);
+                self.cannot_serve(to, pending_fetch, &Refusal::Damaged(lost));
             }
             // It has asked for something else since, or it is not here any more.
             None => self.serve_followers(),
@@ -165,8 +171,8 @@ impl Stream {
 
     /// What a follower has asked for cannot be read: another replica should lead, unless there is
     /// none that could have it. Damage is not read again for each turn.
-    fn cannot_serve(&mut self, to: NodeId, asked: Asked, refusal: &Refusal) {
-        let segment = self.segments.of_offset(asked.from);
+    fn cannot_serve(&mut self, to: NodeId, pending_fetch: PendingFetch, refusal: &Refusal) {
+        let segment = self.segments.of_offset(pending_fetch.from);
         if !segment.is_some_and(|segment| self.is_only_copy(segment)) {
             self.tire(&refusal.to_string());
         }

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 /// A question for chunks that is not answered yet.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct PendingFetch {
     pub(crate) question: u64,
     pub(crate) from: u64,
     pub(crate) bytes: u32,
@@ -32,7 +32,7 @@ pub(crate) struct Follower {
     is_whole: bool,
     /// The newest question.
     question: u64,
-    pub(crate) asked: Option<Asked>,
+    pub(crate) pending_fetch: Option<PendingFetch>,
     /// The committed offset that it was told last.
     pub(crate) told: u64,
     /// The oldest offset that it was told last.
@@ -119,7 +119,7 @@ impl Leading {
             durable: 0,
             is_whole: false,
             question: 0,
-            asked: None,
+            pending_fetch: None,
             told: 0,
             told_first: 0,
             is_served: false,
@@ -163,9 +163,9 @@ impl Leading {
         let mut waiting = Vec::new();
         for (node, follower) in &mut self.followers {
             let has_news = follower.told < committed || follower.told_first < log.start;
-            let wants = |asked: Asked| asked.from < log.end || has_news;
+            let wants = |pending_fetch: PendingFetch| pending_fetch.from < log.end || has_news;
             let is_stuck = follower.stuck_in.is_some_and(|of| of >= log.start);
-            if !follower.is_served && !is_stuck && follower.asked.is_some_and(wants) {
+            if !follower.is_served && !is_stuck && follower.pending_fetch.is_some_and(wants) {
                 follower.is_served = true;
                 waiting.push(*node);
             }
@@ -184,7 +184,7 @@ impl Follower {
     pub(crate) fn ask(&mut self, question: u64, from: u64, bytes: u32) {
         if question > self.question {
             self.question = question;
-            self.asked = Some(Asked {
+            self.pending_fetch = Some(PendingFetch {
                 question,
                 from,
                 bytes,

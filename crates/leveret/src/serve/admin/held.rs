@@ -10,7 +10,7 @@ use leveret_management::api::{Actor, HeldAt, HeldLook, HeldMessage, Holder, Look
 use leveret_node::Holding;
 use leveret_queue_host::quorum::protocol::Fetched;
 use leveret_shell::node::holding_connections;
-use leveret_types::limits::{QUEUE_LOOK_BYTES, QUEUE_LOOK_CONSUMERS_MAX};
+use leveret_types::limits::{QUEUE_PEEK_BYTES, QUEUE_PEEK_CONSUMERS_MAX};
 use leveret_types::{ConsumerId, Message, Now, ProtocolError, QueueId};
 use std::time::Instant;
 
@@ -91,7 +91,7 @@ impl Admin {
                 since_ms: held.since_ms.map(|since| wall_ms(since, now)),
                 message,
             });
-            if bytes >= QUEUE_LOOK_BYTES || Instant::now() >= deadline {
+            if bytes >= QUEUE_PEEK_BYTES || Instant::now() >= deadline {
                 break;
             }
         }
@@ -118,6 +118,6 @@ impl Admin {
 
     /// The consumers of this tag that this node's clients have at a queue.
     pub(super) fn consumers_with_tag(&self, queue: QueueId, tag: &str) -> Vec<u64> {
-        self.consumers_named(queue, tag, QUEUE_LOOK_CONSUMERS_MAX)
+        self.consumers_named(queue, tag, QUEUE_PEEK_CONSUMERS_MAX)
     }
 }

@@ -18,7 +18,7 @@ use leveret_management::api::{Actor, LookedAt, Move, MoveMessages};
 use leveret_node::dead_letter::first_death;
 use leveret_node::{Question, QueueAnswer};
 use leveret_queue_host::quorum::protocol::Fetched;
-use leveret_types::limits::QUEUE_LOOK_BYTES;
+use leveret_types::limits::QUEUE_PEEK_BYTES;
 use leveret_types::{Message, ProtocolError, ReplyCode};
 use running::Running;
 use std::sync::Arc;
@@ -150,7 +150,7 @@ impl Admin {
                     return Err(ProtocolError::channel(ReplyCode::ResourceError, text));
                 }
             }
-            if bytes >= QUEUE_LOOK_BYTES || Instant::now() >= deadline {
+            if bytes >= QUEUE_PEEK_BYTES || Instant::now() >= deadline {
                 break;
             }
         }

@@ -17,7 +17,7 @@ pub(crate) enum LeaderLocation {
     /// Nowhere.
     Unknown,
     /// This node was registered to, and has not answered yet.
-    Asked(NodeId),
+    Contacted(NodeId),
     /// On this node, which has taken the session.
     Led(NodeId),
 }
@@ -51,7 +51,8 @@ impl LeaderSearch {
 
     /// Whether this node leads, or was asked.
     pub(super) fn is_at(&self, node: NodeId) -> bool {
-        self.location == LeaderLocation::Asked(node) || self.location == LeaderLocation::Led(node)
+        self.location == LeaderLocation::Contacted(node)
+            || self.location == LeaderLocation::Led(node)
     }
 
     /// Who is to be asked next of those who are worth it, in their order; nobody where there is
@@ -68,7 +69,7 @@ impl LeaderSearch {
 
     /// A node is asked, which must answer in time.
     pub(super) const fn ask(&mut self, now: Now, node: NodeId) {
-        self.location = LeaderLocation::Asked(node);
+        self.location = LeaderLocation::Contacted(node);
         self.retry_at_ms = now.monotonic_ms + ANSWER_MS;
     }
 

@@ -36,7 +36,7 @@ pub(super) struct Request {
 /// The questions of a remote queue.
 #[derive(Debug)]
 pub(super) struct Questions {
-    asked: Vec<Request>,
+    pending: Vec<Request>,
     next: u64,
     /// Answers for those who ask again.
     parked: VecDeque<(u64, QueueAnswer)>,
@@ -76,14 +76,14 @@ impl Question {
 impl Questions {
     pub const fn new() -> Self {
         Self {
-            asked: Vec::new(),
+            pending: Vec::new(),
             next: 1,
             parked: VecDeque::new(),
         }
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.asked.is_empty()
+        self.pending.is_empty()
     }
 
     /// Notes a question; what the leader is to be told.
@@ -91,7 +91,7 @@ impl Questions {
         let id = self.next;
         self.next += 1;
         let message = question.message(id);
-        self.asked.push(Request {
+        self.pending.push(Request {
             id,
             asker,
             question,
@@ -102,42 +102,42 @@ impl Questions {
 
     /// Puts a question back that was taken.
     pub(super) fn put_back(&mut self, request: Request) {
-        self.asked.push(request);
+        self.pending.push(request);
     }
 
     /// All of them as the leader is told, in their order.
     pub(super) fn messages(&self) -> Vec<Command> {
-        let asked = self.asked.iter();
-        asked
+        let pending = self.pending.iter();
+        pending
             .map(|request| request.question.message(request.id))
             .collect()
     }
 
     /// Takes the first that it is.
     pub(super) fn take(&mut self, is_it: impl Fn(&Request) -> bool) -> Option<Request> {
-        let at = self.asked.iter().position(is_it)?;
-        Some(self.asked.remove(at))
+        let at = self.pending.iter().position(is_it)?;
+        Some(self.pending.remove(at))
     }
 
     pub(super) fn take_all(&mut self) -> Vec<Request> {
-        std::mem::take(&mut self.asked)
+        std::mem::take(&mut self.pending)
     }
 
     /// Whether one concerns a subscription.
     pub(super) fn concern(&self, subscription: ConsumerId) -> bool {
-        let mut asked = self.asked.iter();
-        asked.any(|request| request.question.subscription() == Some(subscription))
+        let mut pending = self.pending.iter();
+        pending.any(|request| request.question.subscription() == Some(subscription))
     }
 
     /// Forgets those of a subscription.
     pub(super) fn forget(&mut self, subscription: ConsumerId) {
-        self.asked
+        self.pending
             .retain(|request| request.question.subscription() != Some(subscription));
     }
 
     /// When the first of them is given up.
     pub(super) fn deadline_ms(&self) -> Option<u64> {
-        self.asked.iter().map(|request| request.until_ms).min()
+        self.pending.iter().map(|request| request.until_ms).min()
     }
 
     /// Keeps an answer for one who asks again; the oldest gives way.
@@ -153,9 +153,9 @@ impl Questions {
     pub(super) fn parked(&mut self, poll: u64) -> (Option<QueueAnswer>, bool) {
         let at = self.parked.iter().position(|(of, _)| *of == poll);
         let answer = at.and_then(|at| self.parked.remove(at));
-        let mut asked = self.asked.iter();
-        let is_asked = asked.any(|request| request.asker == Asker::Poll(poll));
-        (answer.map(|(_, answer)| answer), is_asked)
+        let mut pending = self.pending.iter();
+        let is_pending = pending.any(|request| request.asker == Asker::Poll(poll));
+        (answer.map(|(_, answer)| answer), is_pending)
     }
 }
 

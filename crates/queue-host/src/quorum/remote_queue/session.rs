@@ -91,7 +91,7 @@ impl RemoteQueue {
     ) {
         match self.leader.location {
             LeaderLocation::Unknown => return,
-            LeaderLocation::Asked(_) => {
+            LeaderLocation::Contacted(_) => {
                 if std::mem::take(&mut self.session.present) {
                     let registration = Box::new(self.registration(start));
                     put(Put::Message(Command::Register(registration)));
@@ -174,8 +174,7 @@ impl RemoteQueue {
             Event::Refused { sequences } => self.refused(sequences, context),
             Event::Attached { consumer, result } => {
                 let answer = QueueAnswer::Attached { consumer, result };
-                let question =
-                    |of: &Question| matches!(of, Question::Attach(asked) if asked.id == consumer);
+                let question = |of: &Question| matches!(of, Question::Attach(pending) if pending.id == consumer);
                 match (self.subscriptions.get_mut(&consumer), result) {
                     (Some(subscription), Ok(())) => subscription.attached = true,
                     (Some(subscription), Err(_)) => {
@@ -237,7 +236,7 @@ impl RemoteQueue {
         through: u64,
         context: &mut RemoteContext<'_>,
     ) {
-        if self.leader.location == LeaderLocation::Asked(from) {
+        if self.leader.location == LeaderLocation::Contacted(from) {
             self.established(from);
         }
         let mut told: Vec<ConnectionId> = Vec::new();

@@ -268,8 +268,8 @@ impl RemoteQueue {
 
     /// Whether the leader is on this node.
     pub(super) fn is_led_here(&self, context: &RemoteContext<'_>) -> bool {
-        use LeaderLocation::{Asked, Led};
-        matches!(self.leader.location, Asked(node) | Led(node) if node == context.node)
+        use LeaderLocation::{Contacted, Led};
+        matches!(self.leader.location, Contacted(node) | Led(node) if node == context.node)
     }
 }
 

@@ -19,7 +19,7 @@ use leveret_types::limits::QUORUM_REGISTRATION_MS_MAX;
 use leveret_types::{ConsumerId, NodeId, Now, QueueId, ReplicaId};
 use served::{Served, ServedSubscription, ServedSubscriptions, Usage};
 use std::ops::Range;
-use under_way::{Asked, Request, UnderWay};
+use under_way::{PendingRequest, Request, UnderWay};
 use viewing::Viewing;
 
 /// A batch that is to be proposed.
@@ -45,7 +45,7 @@ pub(super) struct Leader {
     /// What it has instead of logs of messages, where it is a view of a stream.
     viewing: Option<Box<Viewing>>,
     /// Gets and fetches that cannot be answered yet.
-    waiting_gets: Vec<Asked>,
+    waiting_gets: Vec<PendingRequest>,
     scratch: Vec<Effect>,
     /// Whether others may have elected another leader: nothing is given out until that is known.
     pub(super) is_lease_expired: bool,
@@ -296,7 +296,7 @@ impl Leader {
             Query::Count { request } => Request::Count { request },
             Query::Fetch { consumer, position } => {
                 let request = Request::Fetch { consumer, position };
-                return self.do_asked(context, Asked::new(from, session, request));
+                return self.do_request(context, PendingRequest::new(from, session, request));
             }
         };
         self.ask(context, from, session, request);
@@ -328,8 +328,8 @@ impl Leader {
             self.decide_claims(context.now);
         }
         self.choose_active(context);
-        for asked in std::mem::take(&mut self.waiting_gets) {
-            self.do_asked(context, asked);
+        for pending in std::mem::take(&mut self.waiting_gets) {
+            self.do_request(context, pending);
         }
         self.tick(context);
         while self.give_from_stream() {
@@ -338,8 +338,8 @@ impl Leader {
         }
         // Operations that wait came before what was asked behind them.
         if self.under_way.is_clear() {
-            for asked in std::mem::take(&mut self.under_way.batch.asked) {
-                self.do_asked(context, asked);
+            for pending in std::mem::take(&mut self.under_way.batch.pending_requests) {
+                self.do_request(context, pending);
             }
         }
     }

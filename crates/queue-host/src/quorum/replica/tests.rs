@@ -137,7 +137,7 @@ struct World {
     /// Nodes whose disks have damaged something.
     corrupt: BTreeSet<usize>,
     /// What views that nodes lead asked their stream.
-    asked: Vec<(usize, SessionId, leveret_stream::Command)>,
+    pending: Vec<(usize, SessionId, leveret_stream::Command)>,
     /// What nodes said of damage, each with the node.
     told_damage: Vec<(usize, String)>,
     /// Bytes that may wait on a way before what can wait itself does.
@@ -245,7 +245,7 @@ impl World {
             expiration_ms: None,
             misreferring: 0,
             corrupt: BTreeSet::new(),
-            asked: Vec::new(),
+            pending: Vec::new(),
             told_damage: Vec::new(),
             share: usize::MAX,
             awaited: BTreeSet::new(),
@@ -330,9 +330,9 @@ impl World {
     fn carry_out(&mut self, at: usize) {
         let running = self.nodes[at].running.as_mut().expect("it runs");
         let effects = std::mem::take(&mut running.shard.effects);
-        let asked = effects.streams.into_iter();
-        self.asked
-            .extend(asked.map(|(session, command)| (at, session, command)));
+        let pending = effects.streams.into_iter();
+        self.pending
+            .extend(pending.map(|(session, command)| (at, session, command)));
         let mut said = Vec::new();
         for (_, event) in effects.posts {
             match event {

@@ -589,7 +589,7 @@ fn a_leader_that_says_it_leads_no_more_is_left_for_the_one_that_it_names() {
     world.hear_from(LEADER, not_leader(3));
     assert_eq!(
         world.known().leader_location(),
-        LeaderLocation::Asked(NodeId(3))
+        LeaderLocation::Contacted(NodeId(3))
     );
 }
 

@@ -227,7 +227,7 @@ impl Leader {
     /// Whether anything is to be proposed.
     pub(in super::super) fn has_open_batch(&self) -> bool {
         !self.under_way.batch.header.is_empty()
-            || !self.under_way.batch.asked.is_empty()
+            || !self.under_way.batch.pending_requests.is_empty()
             || self.watermarks.is_wanted
     }
 
@@ -247,7 +247,7 @@ impl Leader {
     /// gather, for each entry costs all members a write.
     pub(in super::super) fn is_due(&mut self, now: Now) -> bool {
         if self.under_way.batch.is_awaited
-            || !self.under_way.batch.asked.is_empty()
+            || !self.under_way.batch.pending_requests.is_empty()
             || self.watermarks.is_wanted
         {
             return true;
@@ -361,8 +361,8 @@ impl Leader {
             self.dead.push(priority_log, range.clone(), reason);
         }
         self.send_dead_letters(context);
-        for asked in entry.asked {
-            self.do_asked(context, asked);
+        for pending in entry.pending_requests {
+            self.do_request(context, pending);
         }
         self.dirty = true;
     }

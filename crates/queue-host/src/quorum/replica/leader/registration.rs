@@ -152,8 +152,8 @@ impl Leader {
             true => self.queue.detach(context.now, subscription, out),
             false => self.queue.forget(context.now, subscription, out),
         };
-        self.waiting_gets.retain(|asked| {
-            !matches!(asked.request,
+        self.waiting_gets.retain(|pending| {
+            !matches!(pending.request,
                 Request::Get { subscription: of, .. } if of == subscription)
         });
         self.carry_out(context);

@@ -1,6 +1,6 @@
 //! What is asked of a leader, and answered once all that came before is committed.
 
-use super::under_way::{Asked, Request};
+use super::under_way::{PendingRequest, Request};
 use super::{Leader, LeaderLog};
 use crate::peeked::{self, Found};
 use crate::quorum::protocol::{Event, Fetched, QueueCounts};
@@ -15,7 +15,7 @@ impl Leader {
     fn fetch(
         &mut self,
         context: &mut ShardContext<'_>,
-        asked: Asked,
+        pending: PendingRequest,
         consumer: ConsumerId,
         position: Position,
     ) {
@@ -28,10 +28,11 @@ impl Leader {
             Some(Found::Never) => Fetched::Unreadable,
             Some(Found::Pending) => {
                 // A remote queue asks for one message at a time.
-                let is_fetch = |asked: &Asked| matches!(asked.request, Request::Fetch { .. });
+                let is_fetch =
+                    |pending: &PendingRequest| matches!(pending.request, Request::Fetch { .. });
                 self.waiting_gets
-                    .retain(|other| other.node != asked.node || !is_fetch(other));
-                return self.waiting_gets.push(asked);
+                    .retain(|other| other.node != pending.node || !is_fetch(other));
+                return self.waiting_gets.push(pending);
             }
             None => Fetched::Gone,
         };
@@ -45,12 +46,18 @@ impl Leader {
             index,
             fetched,
         };
-        self.answer(context, asked.node, answer);
+        self.answer(context, pending.node, answer);
     }
 
     /// Shows a message that is ready. While it is being read, others may go before it: it stays the
     /// one that is shown.
-    fn look(&mut self, context: &mut ShardContext<'_>, asked: Asked, request: u64, at: Position) {
+    fn look(
+        &mut self,
+        context: &mut ShardContext<'_>,
+        pending: PendingRequest,
+        request: u64,
+        at: Position,
+    ) {
         let ready = self.queue.ready_from(at.priority_log, at.index).next();
         let is_ready = ready.is_some_and(|range| range.start == at.index);
         let fetched = match self.read(context.logs, at) {
@@ -61,17 +68,20 @@ impl Leader {
             }
             Found::Never => Fetched::Unreadable,
             Found::Pending => {
-                let is_look = |asked: &Asked| matches!(asked.request, Request::Look { .. });
-                let looks = self.waiting_gets.iter().filter(|asked| is_look(asked));
+                let is_look =
+                    |pending: &PendingRequest| matches!(pending.request, Request::Look { .. });
+                let looks = self.waiting_gets.iter().filter(|pending| is_look(pending));
                 if looks.count() < PARKED_ANSWERS_MAX {
                     let position = at;
                     let request = Request::Look { request, position };
-                    return self.waiting_gets.push(Asked { request, ..asked });
+                    return self
+                        .waiting_gets
+                        .push(PendingRequest { request, ..pending });
                 }
                 Fetched::Unreadable
             }
         };
-        self.peeked(context, asked, request, fetched);
+        self.peeked(context, pending, request, fetched);
     }
 
     /// A message where the queue keeps its messages.
@@ -97,11 +107,11 @@ impl Leader {
     fn peeked(
         &mut self,
         context: &mut ShardContext<'_>,
-        asked: Asked,
+        pending: PendingRequest,
         request: u64,
         fetched: Fetched,
     ) {
-        self.answer(context, asked.node, Event::Peeked { request, fetched });
+        self.answer(context, pending.node, Event::Peeked { request, fetched });
     }
 
     /// Does what is asked once all that came before is committed.
@@ -112,21 +122,21 @@ impl Leader {
         session: u64,
         request: Request,
     ) {
-        let asked = Asked::new(node, session, request);
-        if let Some(asked) = self.under_way.ask_behind(asked) {
-            self.do_asked(context, asked);
+        let pending = PendingRequest::new(node, session, request);
+        if let Some(pending) = self.under_way.ask_behind(pending) {
+            self.do_request(context, pending);
         }
     }
 
     fn get(
         &mut self,
         context: &mut ShardContext<'_>,
-        asked: Asked,
+        pending: PendingRequest,
         subscription: ConsumerId,
         no_ack: bool,
     ) {
         if !self.is_acting() || self.is_lease_expired {
-            return self.waiting_gets.push(asked);
+            return self.waiting_gets.push(pending);
         }
         let got = on_queue!(self, context, |queue, view, out| queue.get(
             context.now,
@@ -141,58 +151,58 @@ impl Leader {
                 .map(|delivery| (delivery, ready)),
             Got::Empty if !self.may_have_more() => None,
             Got::Empty | Got::Pending => {
-                self.waiting_gets.push(asked);
+                self.waiting_gets.push(pending);
                 return self.carry_out(context);
             }
         };
-        self.answer(context, asked.node, Event::Got { subscription, got });
+        self.answer(context, pending.node, Event::Got { subscription, got });
         self.carry_out(context);
     }
 
-    pub(super) fn do_asked(&mut self, context: &mut ShardContext<'_>, asked: Asked) {
-        if !self.is_current(asked.node, asked.session) {
+    pub(super) fn do_request(&mut self, context: &mut ShardContext<'_>, pending: PendingRequest) {
+        if !self.is_current(pending.node, pending.session) {
             return;
         }
-        match asked.request {
+        match pending.request {
             Request::Get {
                 subscription,
                 no_ack,
-            } => self.get(context, asked, subscription, no_ack),
+            } => self.get(context, pending, subscription, no_ack),
             // What somebody may still claim is not ready.
-            Request::Purge { .. } if !self.is_acting() => self.waiting_gets.push(asked),
+            Request::Purge { .. } if !self.is_acting() => self.waiting_gets.push(pending),
             // What a view was given before goes too, but only once that is committed.
             Request::Purge { .. } if self.viewing.is_some() && self.count_under_way() > 0 => {
-                self.ask(context, asked.node, asked.session, asked.request);
+                self.ask(context, pending.node, pending.session, pending.request);
             }
             Request::Purge { request } => {
                 let count = self.queue.purge(&mut self.scratch) + self.purge_view();
                 self.carry_out(context);
                 let purged = Request::Purged { request, count };
-                self.ask(context, asked.node, asked.session, purged);
+                self.ask(context, pending.node, pending.session, purged);
             }
             Request::Fetch { consumer, position } => {
-                self.fetch(context, asked, consumer, position);
+                self.fetch(context, pending, consumer, position);
             }
             // What somebody may still claim is not ready.
             Request::Peek { .. } if !self.is_acting() || self.is_lease_expired => {
-                self.waiting_gets.push(asked);
+                self.waiting_gets.push(pending);
             }
             Request::Peek { request, before } => match self.queue.ready_behind(before) {
-                Some(position) => self.look(context, asked, request, position),
-                None => self.peeked(context, asked, request, Fetched::Gone),
+                Some(position) => self.look(context, pending, request, position),
+                None => self.peeked(context, pending, request, Fetched::Gone),
             },
             Request::Look { request, position } => {
-                self.look(context, asked, request, position);
+                self.look(context, pending, request, position);
             }
             Request::Purged { request, count } => {
-                self.answer(context, asked.node, Event::Purged { request, count });
+                self.answer(context, pending.node, Event::Purged { request, count });
             }
             Request::Count { request } => {
                 let counts = self.counts(context.now);
                 let queue_counts = QueueCounts::from(&counts);
                 self.answer(
                     context,
-                    asked.node,
+                    pending.node,
                     Event::Counted {
                         request,
                         queue_counts,

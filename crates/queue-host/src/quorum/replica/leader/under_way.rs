@@ -44,13 +44,13 @@ pub(super) enum Request {
 
 /// A request, and whose.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Asked {
+pub(super) struct PendingRequest {
     pub(super) node: NodeId,
     pub(super) session: u64,
     pub(super) request: Request,
 }
 
-impl Asked {
+impl PendingRequest {
     pub(super) const fn new(node: NodeId, session: u64, request: Request) -> Self {
         Self {
             node,
@@ -69,7 +69,7 @@ pub(super) struct Batch {
     pub(super) entry_payload: Vec<u8>,
     /// Those of them that other nodes have published, and keep.
     pub(super) published: Vec<Published>,
-    pub(super) asked: Vec<Asked>,
+    pub(super) pending_requests: Vec<PendingRequest>,
     /// What goes back to the queue once that is committed.
     pub(super) returns: Vec<GivenBack>,
     /// Since when there is something in it, on the monotonic clock, if it is settles alone, for
@@ -93,7 +93,7 @@ pub(super) struct InFlight {
     /// When it was proposed, on the monotonic clock.
     since_ms: u64,
     pub(super) came: Vec<(Position, Meta)>,
-    pub(super) asked: Vec<Asked>,
+    pub(super) pending_requests: Vec<PendingRequest>,
     pub(super) returns: Vec<GivenBack>,
 }
 
@@ -181,14 +181,14 @@ impl UnderWay {
     }
 
     /// Puts what is asked behind all that is under way; gives it back if nothing is.
-    pub(super) fn ask_behind(&mut self, asked: Asked) -> Option<Asked> {
+    pub(super) fn ask_behind(&mut self, pending: PendingRequest) -> Option<PendingRequest> {
         if !self.batch.header.is_empty() || !self.waiting.is_empty() {
-            self.batch.asked.push(asked);
+            self.batch.pending_requests.push(pending);
             return None;
         }
         match self.in_flight.back_mut() {
-            Some(last) => last.asked.push(asked),
-            None => return Some(asked),
+            Some(last) => last.pending_requests.push(pending),
+            None => return Some(pending),
         }
         None
     }
@@ -206,9 +206,12 @@ impl UnderWay {
     }
 
     /// What is asked behind entries in flight and the batch.
-    pub(super) fn asked(&self) -> impl Iterator<Item = &Asked> {
-        let in_flight = self.in_flight.iter().flat_map(|entry| &entry.asked);
-        in_flight.chain(&self.batch.asked)
+    pub(super) fn pending_requests(&self) -> impl Iterator<Item = &PendingRequest> {
+        let in_flight = self
+            .in_flight
+            .iter()
+            .flat_map(|entry| &entry.pending_requests);
+        in_flight.chain(&self.batch.pending_requests)
     }
 
     /// The batch that was closed is the entry at `index`.
@@ -220,7 +223,7 @@ impl UnderWay {
             index,
             since_ms: now.monotonic_ms,
             came: std::mem::replace(&mut batch.came, spare),
-            asked: std::mem::take(&mut batch.asked),
+            pending_requests: std::mem::take(&mut batch.pending_requests),
             returns: std::mem::take(&mut batch.returns),
         });
     }

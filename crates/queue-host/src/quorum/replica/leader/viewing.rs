@@ -158,8 +158,8 @@ impl Leader {
 
     /// Whether a purge waits for what the queue is given before it: nothing is given meanwhile.
     fn is_purge_under_way(&self) -> bool {
-        let mut asked = self.under_way.asked();
-        asked.any(|asked| matches!(asked.request, Request::Purge { .. }))
+        let mut pending = self.under_way.pending_requests();
+        pending.any(|pending| matches!(pending.request, Request::Purge { .. }))
     }
 
     /// Whether the stream may have a message although the queue has none.

@@ -288,7 +288,7 @@ impl Led {
         let mut world = World::new(1, 3, spec);
         let first = world.begun_to_lead();
         world.ways.clear();
-        let asked = std::mem::take(&mut world.asked);
+        let pending = std::mem::take(&mut world.pending);
         let mut led = Self {
             world,
             leader: first,
@@ -299,7 +299,7 @@ impl Led {
             entries: 0,
             source: Source::default(),
         };
-        for (at, session, command) in asked {
+        for (at, session, command) in pending {
             led.ask_stream(at, session, &command);
         }
         led
@@ -349,7 +349,7 @@ impl Led {
     /// A node's view asks its stream something.
     fn ask_stream(&mut self, at: usize, session: SessionId, command: &StreamCommand) {
         assert_eq!(session, SessionId::Queue(QUEUE));
-        let (heard, event) = self.source.asked(at, command);
+        let (heard, event) = self.source.pending(at, command);
         self.heard.extend(heard);
         if let Some(event) = event {
             self.hear_stream(at, event);

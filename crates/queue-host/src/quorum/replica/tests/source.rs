@@ -77,7 +77,7 @@ impl Source {
     }
 
     /// What a node's view asks, with what is to be heard of that and the answer.
-    pub(super) fn asked(
+    pub(super) fn pending(
         &mut self,
         at: usize,
         command: &Command,

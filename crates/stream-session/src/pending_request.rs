@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 /// What the client's last request waits for.
 #[derive(Debug)]
-pub(crate) enum Asked {
+pub(crate) enum PendingRequest {
     /// A login.
     Login { correlation_id: u32 },
     /// This node to know what the others had agreed on; then the frame is looked at again.
@@ -22,14 +22,14 @@ pub(crate) enum Asked {
         key: Key,
         correlation_id: u32,
         stream: String,
-        then: Then,
+        then: NextStep,
     },
     /// The streams to do it.
-    Done {
+    Operation {
         request: RequestId,
         key: Key,
         correlation_id: u32,
-        then: Done,
+        then: Completion,
     },
     /// The ids of several streams, of which some are known by now.
     Metadata {
@@ -41,13 +41,13 @@ pub(crate) enum Asked {
     SuperStream {
         request: RequestId,
         correlation_id: u32,
-        making: Making,
+        making: SuperStreamChange,
     },
 }
 
 /// What is to be done with a stream whose id is being looked up.
 #[derive(Debug)]
-pub(crate) enum Then {
+pub(crate) enum NextStep {
     Declare(Declare),
     Subscribe(Subscribe),
     QuerySequence(String),
@@ -59,7 +59,7 @@ pub(crate) enum Then {
 
 /// What is to be done once the streams have done their part.
 #[derive(Debug)]
-pub(crate) enum Done {
+pub(crate) enum Completion {
     /// To answer.
     Answer,
     /// The publisher begins.
@@ -70,7 +70,7 @@ pub(crate) enum Done {
 
 /// A super stream that is being made or taken away.
 #[derive(Debug)]
-pub(crate) struct Making {
+pub(crate) struct SuperStreamChange {
     pub(crate) name: String,
     /// The partitions, each with its key.
     pub(crate) partitions: Vec<(String, String)>,
