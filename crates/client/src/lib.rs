@@ -19,6 +19,6 @@ pub use contract::{
 };
 pub use ledger::{Answer, Answered, Ledger};
 pub use session::{
-    ChannelCounters, ChannelStatus, DeliveredTo, HeldDelivery, HeldPlace, Session, SessionEnd,
-    SessionLatencies, SessionState, SessionStatus,
+    ChannelCounters, ChannelStatus, DeliveredTo, Session, SessionEnd, SessionLatencies,
+    SessionState, SessionStatus, UnsettledDelivery, UnsettledPosition,
 };

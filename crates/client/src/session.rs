@@ -81,7 +81,7 @@ pub struct ChannelStatus {
 
 /// Where a message is that a client holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct HeldPlace {
+pub struct UnsettledPosition {
     /// Who holds it for the queue.
     pub subscription: ConsumerId,
     /// The queue's priority log.
@@ -92,9 +92,9 @@ pub struct HeldPlace {
 
 /// A message that a client holds, as the client's side knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HeldDelivery {
+pub struct UnsettledDelivery {
     /// The message.
-    pub place: HeldPlace,
+    pub place: UnsettledPosition,
     /// The channel that it was delivered on.
     pub channel: ChannelId,
     /// Its delivery tag.
@@ -248,7 +248,7 @@ pub trait Session {
     /// Whether an alarm is on.
     fn alarmed(&self) -> bool;
     /// Whether an alarm keeps the client's input waiting, for the client publishes.
-    fn held(&self) -> bool;
+    fn is_blocked(&self) -> bool;
     /// Bytes that are missing, at the least, of a publish that waits for room, beside what has been
     /// taken in; nothing if none waits. It never becomes whole if the client sends no more.
     fn lacks_bytes(&self) -> Option<usize> {
@@ -261,15 +261,19 @@ pub trait Session {
     /// Whether the client can be told of a consumer that has ended without its doing.
     fn hears_of_cancels(&self) -> bool;
     /// How many deliveries to a consumer the queue does not know to be settled.
-    fn held_by(&self, channel: ChannelId, consumer: ConsumerId) -> usize;
+    fn unsettled_by(&self, channel: ChannelId, consumer: ConsumerId) -> usize;
     /// Consumers of these channels that hold deliveries, and when each was given the oldest of
     /// them, in monotonic milliseconds. Of very many deliveries some may not be looked at.
-    fn oldest_held(&self, channels: &[ChannelId]) -> Vec<(ConsumerId, u64)>;
+    fn oldest_unsettled(&self, channels: &[ChannelId]) -> Vec<(ConsumerId, u64)>;
     /// What a consumer of it was given.
     fn delivered_to(&self, consumer: ConsumerId) -> DeliveredTo;
     /// Which of these messages, given in ascending order, the client holds on these channels. Of
     /// very many deliveries some may not be looked at.
-    fn held_among(&self, _channels: &[ChannelId], _messages: &[HeldPlace]) -> Vec<HeldDelivery> {
+    fn unsettled_among(
+        &self,
+        _channels: &[ChannelId],
+        _messages: &[UnsettledPosition],
+    ) -> Vec<UnsettledDelivery> {
         Vec::new()
     }
     /// What listings show of it.

@@ -1,7 +1,7 @@
 //! What alarms of one node mean for the others: whose publishers wait, and who leads.
 //!
 //! A node's alarm holds back all publishers that are connected to it. Publishers at other nodes
-//! wait where a message could only be kept by nodes with alarms: see [`held_by`]. A node whose disk
+//! wait where a message could only be kept by nodes with alarms: see [`blocked_by`]. A node whose disk
 //! is full hands over what it leads to members that have space: [`super::hand_over_leaders`].
 
 use super::state::{Cluster, lock};
@@ -15,16 +15,16 @@ use std::collections::BTreeSet;
 /// Why publishers to a queue wait: the node that leads it has an alarm, or its members that are up
 /// and have none are no majority while others have one. Nothing if they do not wait. A queue that
 /// is on one node has that as its only member.
-pub fn held_by<E: Env>(
+pub fn blocked_by<E: Env>(
     members: &[NodeId],
     leader: Option<NodeId>,
     env: &E,
 ) -> Option<&'static str> {
     let is_up = |node: NodeId| node == env.node_id() || env.peers().is_up(node);
-    held(members, leader, |node| env.alarms_of(node), is_up)
+    reason_of(members, leader, |node| env.alarms_of(node), is_up)
 }
 
-fn held(
+fn reason_of(
     members: &[NodeId],
     leader: Option<NodeId>,
     alarms_of: impl Fn(NodeId) -> Alarms,
@@ -66,18 +66,18 @@ pub fn members_of(record: &QueueRecord) -> (SmallVec<[NodeId; 5]>, Option<NodeId
 
 /// Streams to which nobody on this node publishes for now, because of alarms.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum HeldStreams {
+pub enum BlockedStreams {
     /// None of them.
     #[default]
     None,
-    /// These: see [`held_by`].
+    /// These: see [`blocked_by`].
     These(BTreeSet<QueueId>),
     /// All of them: this node has an alarm itself. What publishers at other nodes send is not
     /// taken either.
     All,
 }
 
-impl HeldStreams {
+impl BlockedStreams {
     /// Whether this stream is one of them.
     #[must_use]
     pub fn has(&self, stream: QueueId) -> bool {
@@ -90,24 +90,24 @@ impl HeldStreams {
 }
 
 /// The streams to which nobody on this node may publish now.
-pub fn held_streams<E: Env>(env: &E) -> HeldStreams {
+pub fn blocked_streams<E: Env>(env: &E) -> BlockedStreams {
     if env.alarms().reason().is_some() {
-        return HeldStreams::All;
+        return BlockedStreams::All;
     }
     if !env.peers().have_alarms() {
-        return HeldStreams::None;
+        return BlockedStreams::None;
     }
     let catalogue = env.catalogue();
     let streams = catalogue.queues(None);
     let streams = streams.filter(|record| record.kind() == QueueKind::Stream);
     let is_held = |record: &&QueueRecord| {
         let (members, leader) = members_of(record);
-        held_by(&members, leader, env).is_some()
+        blocked_by(&members, leader, env).is_some()
     };
     let held: BTreeSet<QueueId> = streams.filter(is_held).map(QueueRecord::id).collect();
     match held.is_empty() {
-        true => HeldStreams::None,
-        false => HeldStreams::These(held),
+        true => BlockedStreams::None,
+        false => BlockedStreams::These(held),
     }
 }
 
@@ -146,7 +146,7 @@ mod tests {
             false => Alarms::default(),
         };
         let leader = (leader > 0).then_some(NodeId(leader));
-        held(&members, leader, alarms_of, |node| !down.contains(&node.0))
+        reason_of(&members, leader, alarms_of, |node| !down.contains(&node.0))
     }
 
     #[test]

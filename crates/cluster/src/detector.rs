@@ -18,7 +18,7 @@ const OWN_PAUSE_MS: u64 = 3 * PEER_HEARTBEAT_MS;
 pub struct Detector {
     heard_ms: BTreeMap<NodeId, u64>,
     /// Nothing before the first look.
-    looked_ms: Option<u64>,
+    last_check_ms: Option<u64>,
 }
 
 impl Detector {
@@ -33,40 +33,40 @@ impl Detector {
     }
 
     /// Something has come from a node; nothing happens if it is not watched over.
-    pub fn heard(&mut self, node: NodeId, now_ms: u64) {
-        if let Some(heard) = self.heard_ms.get_mut(&node) {
-            *heard = now_ms.max(*heard);
+    pub fn note_alive(&mut self, node: NodeId, now_ms: u64) {
+        if let Some(note_alive) = self.heard_ms.get_mut(&node) {
+            *note_alive = now_ms.max(*note_alive);
         }
     }
 
     /// Whether the last look was so long ago that the others have taken this node for down. What
-    /// they sent before they did is not to be taken in: [`Self::look`] comes first.
+    /// they sent before they did is not to be taken in: [`Self::newly_down`] comes first.
     #[must_use]
     pub fn was_stopped(&self, now_ms: u64) -> bool {
         self.since(now_ms) > PEER_SILENCE_MS_MAX
     }
 
     fn since(&self, now_ms: u64) -> u64 {
-        self.looked_ms.map_or(0, |at| now_ms.saturating_sub(at))
+        self.last_check_ms.map_or(0, |at| now_ms.saturating_sub(at))
     }
 
     /// The nodes that are down; they are watched over no more. To be called about every
     /// [`PEER_HEARTBEAT_MS`], after what has come has been taken note of.
-    pub fn look(&mut self, now_ms: u64) -> Vec<NodeId> {
+    pub fn newly_down(&mut self, now_ms: u64) -> Vec<NodeId> {
         let since = self.since(now_ms);
-        self.looked_ms = Some(now_ms);
+        self.last_check_ms = Some(now_ms);
         if since > PEER_SILENCE_MS_MAX {
             return std::mem::take(&mut self.heard_ms).into_keys().collect();
         }
         if since > OWN_PAUSE_MS {
-            for heard in self.heard_ms.values_mut() {
-                *heard = (*heard + since).min(now_ms);
+            for note_alive in self.heard_ms.values_mut() {
+                *note_alive = (*note_alive + since).min(now_ms);
             }
         }
         let silent: Vec<NodeId> = self
             .heard_ms
             .iter()
-            .filter(|(_, heard)| now_ms.saturating_sub(**heard) > PEER_SILENCE_MS_MAX)
+            .filter(|(_, note_alive)| now_ms.saturating_sub(**note_alive) > PEER_SILENCE_MS_MAX)
             .map(|(node, _)| *node)
             .collect();
         for node in &silent {
@@ -84,14 +84,19 @@ mod tests {
     const B: NodeId = NodeId(2);
 
     /// Looks every heartbeat from `from` to `to`; answers when each node was found down.
-    fn looks(detector: &mut Detector, from: u64, to: u64, heard: &[NodeId]) -> Vec<(u64, NodeId)> {
+    fn down_between(
+        detector: &mut Detector,
+        from: u64,
+        to: u64,
+        note_alive: &[NodeId],
+    ) -> Vec<(u64, NodeId)> {
         let mut down = Vec::new();
         let mut now = from;
         while now <= to {
-            for node in heard {
-                detector.heard(*node, now);
+            for node in note_alive {
+                detector.note_alive(*node, now);
             }
-            down.extend(detector.look(now).into_iter().map(|node| (now, node)));
+            down.extend(detector.newly_down(now).into_iter().map(|node| (now, node)));
             now += PEER_HEARTBEAT_MS;
         }
         down
@@ -102,7 +107,7 @@ mod tests {
         let mut detector = Detector::default();
         detector.watch(A, 0);
         detector.watch(B, 0);
-        let down = looks(&mut detector, 0, 3 * PEER_SILENCE_MS_MAX, &[B]);
+        let down = down_between(&mut detector, 0, 3 * PEER_SILENCE_MS_MAX, &[B]);
         assert_eq!(down.len(), 1, "{down:?}");
         assert_eq!(down[0].1, A);
         let least = PEER_SILENCE_MS_MAX + 1..=PEER_SILENCE_MS_MAX + PEER_HEARTBEAT_MS;
@@ -113,19 +118,19 @@ mod tests {
     fn silence_is_borne_up_to_the_bound_and_no_further() {
         let mut detector = Detector::default();
         detector.watch(A, 0);
-        assert_eq!(looks(&mut detector, 0, PEER_SILENCE_MS_MAX, &[]), []);
-        assert_eq!(detector.look(PEER_SILENCE_MS_MAX + 1), [A]);
+        assert_eq!(down_between(&mut detector, 0, PEER_SILENCE_MS_MAX, &[]), []);
+        assert_eq!(detector.newly_down(PEER_SILENCE_MS_MAX + 1), [A]);
     }
 
     #[test]
     fn a_pause_of_our_own_is_not_counted_against_others() {
         let mut detector = Detector::default();
         detector.watch(A, 0);
-        detector.look(0);
+        detector.newly_down(0);
         let stopped = PEER_SILENCE_MS_MAX;
         assert!(!detector.was_stopped(stopped));
-        assert_eq!(detector.look(stopped), []);
-        let down = looks(&mut detector, stopped, 10 * stopped, &[]);
+        assert_eq!(detector.newly_down(stopped), []);
+        let down = down_between(&mut detector, stopped, 10 * stopped, &[]);
         assert_eq!(down.len(), 1, "silence after the pause counts");
     }
 
@@ -134,22 +139,22 @@ mod tests {
         let mut detector = Detector::default();
         detector.watch(A, 0);
         detector.watch(B, 0);
-        detector.look(0);
+        detector.newly_down(0);
         let woken = PEER_SILENCE_MS_MAX + 1;
         // What lay in the socket from before the pause says nothing.
-        detector.heard(A, woken);
+        detector.note_alive(A, woken);
         assert!(detector.was_stopped(woken));
-        assert_eq!(detector.look(woken), [A, B]);
+        assert_eq!(detector.newly_down(woken), [A, B]);
         assert!(!detector.was_stopped(woken));
         detector.watch(A, woken);
-        assert_eq!(detector.look(woken + PEER_SILENCE_MS_MAX), []);
+        assert_eq!(detector.newly_down(woken + PEER_SILENCE_MS_MAX), []);
     }
 
     #[test]
     fn the_first_look_ends_no_pause() {
         let mut detector = Detector::default();
         detector.watch(A, 60_000);
-        assert_eq!(detector.look(60_000), []);
+        assert_eq!(detector.newly_down(60_000), []);
     }
 
     #[test]
@@ -157,7 +162,10 @@ mod tests {
         let mut detector = Detector::default();
         detector.watch(A, 0);
         detector.forget(A);
-        detector.heard(A, 5);
-        assert_eq!(looks(&mut detector, 0, 5 * PEER_SILENCE_MS_MAX, &[]), []);
+        detector.note_alive(A, 5);
+        assert_eq!(
+            down_between(&mut detector, 0, 5 * PEER_SILENCE_MS_MAX, &[]),
+            []
+        );
     }
 }

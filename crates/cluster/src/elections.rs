@@ -16,7 +16,7 @@ use leveret_types::{NodeId, Now, QueueId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How often streams are looked through for those whose leader is not up.
-const LOOK_EVERY_MS: u64 = 5_000;
+const CHECK_EVERY_MS: u64 = 5_000;
 
 /// What elections are about.
 #[derive(Debug)]
@@ -60,7 +60,7 @@ pub(super) struct Steps {
 pub(super) struct Elections {
     leads: bool,
     running: BTreeMap<QueueId, Election>,
-    look_ms: u64,
+    next_check_ms: u64,
 }
 
 impl Elections {
@@ -90,8 +90,8 @@ impl Elections {
         for event in events {
             self.take(now, event, catalogue);
         }
-        if self.look_ms <= now.monotonic_ms {
-            self.look_ms = now.monotonic_ms + LOOK_EVERY_MS;
+        if self.next_check_ms <= now.monotonic_ms {
+            self.next_check_ms = now.monotonic_ms + CHECK_EVERY_MS;
             let lost = catalogue
                 .queues(None)
                 .filter(|r| is_led(r) && !is_up(r.home()));

@@ -165,7 +165,7 @@ impl CatalogueGroup {
             self.ticked_ms = now.monotonic_ms;
             self.group.tick();
         }
-        self.begin_look(cluster);
+        self.begin_read_barrier(cluster);
         self.reconcile(now, cluster, env);
         self.see_to_voters(now, cluster, env);
         self.see_to_absent(now, cluster, env);
@@ -183,7 +183,7 @@ impl CatalogueGroup {
     }
 
     /// Asks for those who want to know: once for all, and not again before that is answered.
-    fn begin_look(&mut self, cluster: &Cluster) {
+    fn begin_read_barrier(&mut self, cluster: &Cluster) {
         if self.read_barrier.is_none() && !self.at_read_barrier.is_empty() {
             let at_read_barrier = std::mem::take(&mut self.at_read_barrier);
             let id = cluster.propose(Waiter::ReadBarrier(at_read_barrier), Command::Look);
@@ -234,7 +234,7 @@ impl CatalogueGroup {
         }
         let ahead: Vec<ReplicaId> = self.group.ahead_on_disk().collect();
         let Some(to) = self.group.successor(|member| ahead.contains(&member)) else {
-            self.stalled_log.look_again(now);
+            self.stalled_log.recheck_soon(now);
             return;
         };
         tracing::warn!(

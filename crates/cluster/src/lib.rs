@@ -39,7 +39,9 @@ mod uptime_rules;
 #[cfg(test)]
 mod test_catalogue;
 
-pub use alarms::{HeldStreams, alarms_together, held_by, held_streams, members_of, set_alarms_of};
+pub use alarms::{
+    BlockedStreams, alarms_together, blocked_by, blocked_streams, members_of, set_alarms_of,
+};
 pub use catalogue_changes::{follow_nodes, replace_catalogue, unlink_bindings};
 pub use election_request::ElectionRequest;
 pub use env::{BorrowedShard, Env};

@@ -111,7 +111,7 @@ impl Reconciler {
         if self.due_ms() > now.monotonic_ms {
             return Vec::new();
         }
-        self.look(now, catalogue, is_up);
+        self.find_due(now, catalogue, is_up);
         if self.next_step_ms > now.monotonic_ms {
             return Vec::new();
         }
@@ -131,7 +131,7 @@ impl Reconciler {
     }
 
     /// Looks for queues that lack members, if it is time.
-    fn look(&mut self, now: Now, catalogue: &Catalogue, is_up: impl Fn(NodeId) -> bool + Copy) {
+    fn find_due(&mut self, now: Now, catalogue: &Catalogue, is_up: impl Fn(NodeId) -> bool + Copy) {
         let quorum = self.quorum_due_ms <= now.monotonic_ms;
         let mirrors = self.mirrors_due_ms <= now.monotonic_ms;
         if !quorum && !mirrors {
@@ -145,12 +145,12 @@ impl Reconciler {
             self.mirrors_due_ms = NEVER;
         }
         let found = catalogue.queues(None).filter(|record| {
-            let looked_at = match record.kind() {
+            let may_be_due = match record.kind() {
                 QueueKind::Quorum => quorum,
                 QueueKind::Classic => mirrors,
                 QueueKind::Stream => false,
             };
-            looked_at && catalogue.members_due(record, is_up).is_some()
+            may_be_due && catalogue.members_due(record, is_up).is_some()
         });
         self.queued
             .extend(found.map(leveret_metadata::QueueRecord::id));

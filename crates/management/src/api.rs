@@ -12,7 +12,7 @@ use crate::cluster::view::{ClusterChange, ClusterView};
 use crate::directory::Queue;
 pub use crate::disk::values::{DiskUse, QueueDiskUse};
 pub use crate::flows::{FlowStats, FlowsOf, PublishedStats};
-pub use crate::held::{HeldAt, HeldLook, HeldMessage, Holder};
+pub use crate::held::{HeldAt, HeldLook, Holder, UnsettledMessage};
 pub use crate::move_messages::{Move, MoveEnd, MoveMessages};
 use crate::question::Question;
 pub use crate::streams::start::{Browse, StreamStart};
@@ -481,7 +481,7 @@ pub trait Running: Send + Sync + 'static {
         _vhost: &str,
         _queue: &str,
         _look: &HeldLook,
-    ) -> Result<Option<Vec<HeldMessage>>, ProtocolError> {
+    ) -> Result<Option<Vec<UnsettledMessage>>, ProtocolError> {
         Ok(None)
     }
     /// Who of this node's clients holds which of these messages.

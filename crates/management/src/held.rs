@@ -23,7 +23,7 @@ pub struct HeldLook {
 
 /// A message that a client holds, as its queue knows it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct HeldMessage {
+pub struct UnsettledMessage {
     /// Where it is.
     pub at: HeldAt,
     /// When it was handed over, in milliseconds since the Unix epoch, to the second; where the

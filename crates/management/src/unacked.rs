@@ -2,7 +2,7 @@
 //! are, each with who holds it and since when. The node that leads the queue shows the messages;
 //! the nodes that clients are connected to say whose they are.
 
-use crate::api::{Actor, HeldAt, HeldLook, HeldMessage, Holder};
+use crate::api::{Actor, HeldAt, HeldLook, Holder, UnsettledMessage};
 use crate::app::App;
 use crate::directory::Queue;
 use crate::http::reply::{ApiError, Reply, merge};
@@ -192,13 +192,13 @@ pub(crate) fn own_consumers_tagged(app: &App, queue: QueueId, tag: &str) -> Valu
 /// Those of these messages that have what is sought; so many others are before them.
 fn rows(
     app: &App,
-    held: Vec<HeldMessage>,
+    held: Vec<UnsettledMessage>,
     before: u64,
     (sought, truncate): (Option<&Sought>, usize),
 ) -> Result<Found, ApiError> {
     let wanted = sought.map(Wanted::of).transpose()?;
     let now_ms = app.moment().wall_ms;
-    let takes = |held: &HeldMessage| match (&wanted, &held.message) {
+    let takes = |held: &UnsettledMessage| match (&wanted, &held.message) {
         (None, _) => true,
         (Some(_), None) => false,
         (Some(wanted), Some(message)) => wanted.takes(message, now_ms),

@@ -236,7 +236,7 @@ impl<S: Session> Connection<S> {
     pub fn reading(&self) -> bool {
         !(self.session.suspended()
             || self.pending.retry.is_some()
-            || self.session.held()
+            || self.session.is_blocked()
             || self.waits_for_turn()
             || self.alarm_wait.is_some()
             || !self.publisher.full_queues.is_empty()

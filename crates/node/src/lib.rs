@@ -59,7 +59,7 @@ pub use status::{
 pub use stream_connection::{StreamConnection, move_group};
 pub use topology::{Answer, Caller, Question};
 
-pub use leveret_client::{HeldDelivery, HeldPlace};
+pub use leveret_client::{UnsettledDelivery, UnsettledPosition};
 pub use leveret_stream_session::Settings as StreamSettings;
 use std::sync::Arc;
 

@@ -5,7 +5,7 @@
 
 use crate::env::Env;
 use leveret_client::Awaited;
-use leveret_cluster::{BorrowedShard as _, held_by, members_of};
+use leveret_cluster::{BorrowedShard as _, blocked_by, members_of};
 use leveret_queue_host::notify::Notify;
 use leveret_queue_host::shard::{Bodies, Enqueued, Shard};
 use leveret_types::limits::RUN_WORK_MAX;
@@ -72,7 +72,7 @@ impl<'e, E: Env> Run<'e, E> {
             let shard = self.shard(self.env.shard_of(queue));
             shard.known_leader(queue)
         });
-        held_by(&members, leader, self.env)
+        blocked_by(&members, leader, self.env)
     }
 
     /// Who holds messages of a queue gives them back and gets no more.

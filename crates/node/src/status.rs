@@ -3,7 +3,7 @@
 use crate::identity::Peer;
 use bytes::Bytes;
 use leveret_amqp::{RawTable, TableBuilder};
-use leveret_client::{ChannelCounters, DeliveredTo, HeldDelivery};
+use leveret_client::{ChannelCounters, DeliveredTo, UnsettledDelivery};
 use leveret_stream_session::{PublisherStatus, SubscriptionStatus};
 use leveret_types::limits::CONSUMER_ARGUMENTS_BYTES_MAX;
 use leveret_types::{ChannelId, ConnectionId, ConsumerId, FieldTable, QueueId};
@@ -18,7 +18,7 @@ pub struct Holding {
     pub user: String,
     /// The messages, each with the tag of the consumer that it was delivered to; without, where
     /// that was cancelled, or it was fetched.
-    pub deliveries: Vec<(HeldDelivery, Option<String>)>,
+    pub deliveries: Vec<(UnsettledDelivery, Option<String>)>,
 }
 
 /// What is known of a connection, for listings.

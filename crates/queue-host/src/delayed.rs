@@ -132,7 +132,7 @@ impl Delayed {
     ///
     /// # Errors
     /// It is being read from disk: ask again.
-    pub fn look(
+    pub fn show(
         &self,
         logs: &mut ShardLogs,
         (due_ms, index): (u64, u64),

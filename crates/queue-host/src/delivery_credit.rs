@@ -220,7 +220,7 @@ impl Limiter {
     /// Takes one for a consumer of that queue; false, and remembered as refused, if the bound is
     /// reached.
     pub fn take(&self, consumer: ConsumerId, queue: QueueId) -> bool {
-        self.look_twice(consumer, queue, || self.try_take())
+        self.try_twice(consumer, queue, || self.try_take())
     }
 
     fn try_take(&self) -> bool {
@@ -240,24 +240,24 @@ impl Limiter {
     /// Whether one more could be had, for a delivery that nobody settles; if not, the consumer is
     /// remembered as refused.
     pub fn admits(&self, consumer: ConsumerId, queue: QueueId) -> bool {
-        self.look_twice(consumer, queue, || {
+        self.try_twice(consumer, queue, || {
             self.has_room(self.held.load(Ordering::SeqCst))
         })
     }
 
-    fn look_twice(
+    fn try_twice(
         &self,
         consumer: ConsumerId,
         queue: QueueId,
-        mut look: impl FnMut() -> bool,
+        mut attempt: impl FnMut() -> bool,
     ) -> bool {
-        if look() {
+        if attempt() {
             return true;
         }
         self.with_refused(|refused| refused.insert(consumer, queue));
         // Something may have been given back between the look and the mark: then nobody would look
         // at the mark.
-        let has_it_now = look();
+        let has_it_now = attempt();
         if has_it_now {
             self.forget(consumer);
         }

@@ -4,7 +4,7 @@
 use crate::queue_spec::LocalQueueStats;
 use crate::quorum::protocol::{Command, Fetched};
 use crate::shard_context::ShardContext;
-use leveret_queue::{Counters, Counts, HeldMessage, Queue, Waiting};
+use leveret_queue::{Counters, Counts, Queue, UnsettledMessage, Waiting};
 use leveret_storage::ShardLogs;
 use leveret_types::{ConsumerId, NodeId, Now, QueueId, QueueKind};
 use std::ops::Range;
@@ -104,23 +104,23 @@ pub(crate) trait HostKind {
     /// Which messages of a quorum queue wait; nothing of any other, and where it is not led here.
     fn waiting(&self, queue: QueueId) -> Option<Waiting>;
 
-    /// Messages of a queue that somebody holds ([`Queue::held_behind`]); nothing where it is not
+    /// Messages of a queue that somebody holds ([`Queue::unsettled_behind`]); nothing where it is not
     /// led here.
-    fn held_behind(
+    fn unsettled_behind(
         &self,
         queue: QueueId,
         of: Option<&[ConsumerId]>,
         before: u64,
         count: usize,
-    ) -> Option<Vec<HeldMessage>>;
+    ) -> Option<Vec<UnsettledMessage>>;
 
     /// Shows a message that somebody holds, and leaves it there; nothing while it is being read
     /// from disk.
-    fn show_held(
+    fn show_unsettled(
         &mut self,
         context: &mut ShardContext<'_>,
         queue: QueueId,
-        held: &HeldMessage,
+        held: &UnsettledMessage,
     ) -> Option<Fetched>;
 
     /// Adds the queues to `out` that are led here and that something happened to since this was

@@ -134,7 +134,7 @@ pub(crate) trait QueueHost {
 
     /// How many messages a subscription holds, and when the oldest of them was handed to it
     /// (monotonic), where that is known here.
-    fn held_by(&self, subscription: ConsumerId) -> (u64, Option<u64>);
+    fn unsettled_by(&self, subscription: ConsumerId) -> (u64, Option<u64>);
 
     /// Whether a consumer is the single active one, where the queue has that rule and that is known
     /// here.

@@ -21,13 +21,13 @@ pub use crate::queue_host::When;
 pub use crate::queue_spec::{LocalQueueStats, QueueSpec, ViewSpec};
 use crate::quorum::protocol::{self, Answer, Fetched, Origin};
 use crate::quorum::replica::{Replicas, Transfers};
-use crate::quorum::{HeldAnswers, RemoteQueues};
+use crate::quorum::{PendingReplies, RemoteQueues};
 use crate::shard_context::ShardContext;
 use crate::stream_events::StreamNews;
 use crate::stream_queues::StreamQueues;
 pub use crate::subscriber::Subscriber;
 use bytes::Bytes;
-use leveret_queue::{Counts, HeldMessage, Waiting};
+use leveret_queue::{Counts, UnsettledMessage, Waiting};
 use leveret_storage::{LogStats, SealedChunk, ShardLogs, Urgency};
 use leveret_types::limits::LEADER_LEASE_MS;
 use leveret_types::{ConsumerId, LogId, Message, NodeId, Now, QueueId, ShardId};
@@ -85,7 +85,7 @@ pub struct Shard {
     /// What leaders in this shard say to remote queues, those in this shard included.
     pub(crate) answers: Vec<Answer>,
     /// The same of those on other nodes that there is no room for on the way there.
-    pub(crate) held_answers: HeldAnswers,
+    pub(crate) pending_replies: PendingReplies,
     /// Room on the way to other nodes.
     pub peer_rooms: PeerRooms,
 }
@@ -111,7 +111,7 @@ impl Shard {
             transfers: Transfers::of_shard(count),
             standing: Standing::default(),
             answers: Vec::new(),
-            held_answers: HeldAnswers::default(),
+            pending_replies: PendingReplies::default(),
             peer_rooms: PeerRooms::unbounded(),
         }
     }
@@ -191,7 +191,7 @@ impl Shard {
             self.standing.up.push(peer);
         }
         self.peer_rooms.open(peer);
-        self.held_answers.forget(peer);
+        self.pending_replies.forget(peer);
         self.remote_queues.peer_up(now, peer);
         self.for_each_kind(now, |kind, context| kind.peer_up(context, peer));
     }
@@ -200,7 +200,7 @@ impl Shard {
     pub fn peer_down(&mut self, now: Now, peer: NodeId) {
         self.standing.up.retain(|up| *up != peer);
         self.peer_rooms.close(peer);
-        self.held_answers.forget(peer);
+        self.pending_replies.forget(peer);
         self.link_peer_down(now, peer);
         self.for_each_kind(now, |kind, context| kind.peer_down(context, peer));
     }
@@ -215,7 +215,7 @@ impl Shard {
                 Waiter::Entries(queue) => self.with_replicas(now, |replicas, context| {
                     replicas.retry_outgoing(context, queue);
                 }),
-                Waiter::Answers(queue) => self.flush_held_answers(peer, queue),
+                Waiter::Answers(queue) => self.flush_pending_replies(peer, queue),
             }
             self.peer_rooms.end_turn(peer);
         }
@@ -323,11 +323,11 @@ impl Shard {
     ///
     /// # Errors
     /// It is being read from disk: ask again.
-    pub fn look_at_delayed(
+    pub fn show_delayed(
         &mut self,
         which: (u64, u64),
     ) -> Result<Option<(String, Message)>, BeingRead> {
-        self.delayed.look(&mut self.logs, which)
+        self.delayed.show(&mut self.logs, which)
     }
 
     /// Drops one of them; whether it was there.
@@ -505,25 +505,30 @@ impl Shard {
         kinds.find_map(|kind| kind.waiting(queue))
     }
 
-    /// Messages of a queue that somebody holds ([`leveret_queue::Queue::held_behind`]); nothing
+    /// Messages of a queue that somebody holds ([`leveret_queue::Queue::unsettled_behind`]); nothing
     /// where it is not led here, or its leader does not act yet.
     #[must_use]
-    pub fn held_behind(
+    pub fn unsettled_behind(
         &self,
         queue: QueueId,
         of: Option<&[ConsumerId]>,
         before: u64,
         count: usize,
-    ) -> Option<Vec<HeldMessage>> {
+    ) -> Option<Vec<UnsettledMessage>> {
         let mut kinds = self.kinds().into_iter();
-        kinds.find_map(|kind| kind.held_behind(queue, of, before, count))
+        kinds.find_map(|kind| kind.unsettled_behind(queue, of, before, count))
     }
 
     /// Shows a message that somebody holds, and leaves it there; nothing while it is being read
     /// from disk.
-    pub fn show_held(&mut self, now: Now, queue: QueueId, held: &HeldMessage) -> Option<Fetched> {
+    pub fn show_unsettled(
+        &mut self,
+        now: Now,
+        queue: QueueId,
+        held: &UnsettledMessage,
+    ) -> Option<Fetched> {
         self.on_kind(now, queue, |kind, context| {
-            kind.show_held(context, queue, held)
+            kind.show_unsettled(context, queue, held)
         })
     }
 

@@ -4,7 +4,7 @@ use leveret_types::Now;
 use leveret_types::limits::LOG_STUCK_MS;
 
 /// After which a log that is stuck is looked at again while nobody else is known to write.
-const LOOK_AGAIN_MS: u64 = LOG_STUCK_MS / 4;
+const RECHECK_MS: u64 = LOG_STUCK_MS / 4;
 
 /// Since when, on the monotonic clock, something waits for the log and nothing has become durable.
 #[derive(Clone, Copy, Debug, Default)]
@@ -34,8 +34,8 @@ impl StalledLog {
     }
 
     /// The log is stuck and nobody can be handed anything yet: looks again sooner.
-    pub fn look_again(&mut self, now: Now) {
-        let since = now.monotonic_ms + LOOK_AGAIN_MS;
+    pub fn recheck_soon(&mut self, now: Now) {
+        let since = now.monotonic_ms + RECHECK_MS;
         self.0 = self.0.map(|_| since.saturating_sub(LOG_STUCK_MS));
     }
 

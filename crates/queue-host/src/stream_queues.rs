@@ -268,7 +268,7 @@ impl QueueHost for StreamQueue<'_> {
         false
     }
 
-    fn held_by(&self, _subscription: ConsumerId) -> (u64, Option<u64>) {
+    fn unsettled_by(&self, _subscription: ConsumerId) -> (u64, Option<u64>) {
         // Nothing is taken out of a stream.
         (0, None)
     }

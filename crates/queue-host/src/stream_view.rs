@@ -87,7 +87,7 @@ pub(crate) struct StreamView {
     given: Given,
     missing_offsets: MissingOffsets,
     /// Whether it was said, since the stream is read, that some of it cannot be read here.
-    is_unreadable_told: bool,
+    is_unreadable_reported: bool,
     short: Shortness,
     end: StreamEnd,
     saves: Saves,
@@ -268,12 +268,12 @@ impl StreamView {
 
     fn subscribe(&mut self, at: u64) {
         self.end.is_known = false;
-        self.is_unreadable_told = false;
+        self.is_unreadable_reported = false;
         self.ask(at);
         let begin = self.given.next_from(self.progress.cursor);
         // The chunk that ends with what was read last tells whether the stream still has it.
         let last_read = (self.progress.read_ms != 0).then(|| self.given.end.saturating_sub(1));
-        let looks_at = [last_read, self.progress.looks_at.take()]
+        let reread_from = [last_read, self.progress.reread_from.take()]
             .into_iter()
             .flatten();
         let number = self.number();
@@ -286,7 +286,7 @@ impl StreamView {
             request: RequestId(number.into()),
             stream: self.source,
             reader: id,
-            offset: OffsetSpec::Offset(looks_at.fold(begin, u64::min)),
+            offset: OffsetSpec::Offset(reread_from.fold(begin, u64::min)),
             credit: STREAM_CHUNKS_READ_AHEAD,
             filter: None,
         });

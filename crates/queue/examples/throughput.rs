@@ -51,7 +51,7 @@ fn run(name: &str, settings: Settings, consumers: u64, batch: u64, settle_each: 
             .expect("nobody is exclusive");
     }
     let started = Instant::now();
-    let mut held = Vec::new();
+    let mut unsettled_messages = Vec::new();
     for first in (0..MESSAGES).step_by(batch as usize) {
         for index in first..first + batch {
             queue.offer(now, META.bytes, &mut FreeLog, &mut out);
@@ -64,16 +64,16 @@ fn run(name: &str, settings: Settings, consumers: u64, batch: u64, settle_each: 
             );
         }
         queue.pump(now, &mut FreeLog, &mut out);
-        held.extend(out.drain(..).filter_map(|effect| match effect {
+        unsettled_messages.extend(out.drain(..).filter_map(|effect| match effect {
             Effect::Deliver(delivery) => Some((delivery.consumer, delivery.position.index)),
             _ => None,
         }));
         if settle_each {
-            for (consumer, index) in held.drain(..) {
+            for (consumer, index) in unsettled_messages.drain(..) {
                 queue.settle(now, accepted(consumer, index..index + 1), &mut out);
             }
         } else {
-            held.clear();
+            unsettled_messages.clear();
             for id in 1..=consumers {
                 queue.settle(
                     now,

@@ -53,7 +53,7 @@ pub struct ConsumerView {
 
 /// What is kept of a message that somebody holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Held {
+pub(crate) struct Unsettled {
     pub(crate) bytes: u32,
     /// When it was delivered, monotonic, to the second; 0 where no timeout applies, so that
     /// intervals merge.
@@ -69,8 +69,8 @@ pub(crate) struct Subscription {
     /// Consumers are activated in this order within a priority.
     pub(crate) order: u64,
     /// What it holds, by priority log; a priority log stays once it is there.
-    pub(crate) held: Vec<(u8, RunMap<Held>)>,
-    pub(crate) held_count: u64,
+    pub(crate) unsettled_messages: Vec<(u8, RunMap<Unsettled>)>,
+    pub(crate) unsettled_count: u64,
     /// Its consumer timeout in force when it last took a message.
     pub(crate) timeout_ms: Option<u64>,
     /// Whether [`crate::Log::admit`] refused it.
@@ -87,10 +87,13 @@ pub(crate) struct Subscription {
 impl Subscription {
     /// Bytes of memory that it takes.
     pub(crate) fn memory_bytes(&self) -> usize {
-        let held = self.held.iter().map(|(_, held)| held.memory_bytes());
+        let unsettled_messages = self
+            .unsettled_messages
+            .iter()
+            .map(|(_, unsettled_messages)| unsettled_messages.memory_bytes());
         size_of::<Self>()
-            + self.held.capacity() * size_of::<(u8, RunMap<Held>)>()
-            + held.sum::<usize>()
+            + self.unsettled_messages.capacity() * size_of::<(u8, RunMap<Unsettled>)>()
+            + unsettled_messages.sum::<usize>()
     }
 }
 
@@ -100,8 +103,8 @@ impl Subscription {
             id,
             consumer,
             order,
-            held: Vec::new(),
-            held_count: 0,
+            unsettled_messages: Vec::new(),
+            unsettled_count: 0,
             timeout_ms: None,
             blocked: false,
             queued: false,
@@ -112,44 +115,55 @@ impl Subscription {
     }
 
     /// What it holds of a priority log.
-    pub(crate) fn priority_log(&mut self, priority_log: u8) -> Option<&mut RunMap<Held>> {
-        self.held
+    pub(crate) fn priority_log(&mut self, priority_log: u8) -> Option<&mut RunMap<Unsettled>> {
+        self.unsettled_messages
             .iter_mut()
             .find(|(number, _)| *number == priority_log)
-            .map(|(_, held)| held)
+            .map(|(_, unsettled_messages)| unsettled_messages)
     }
 
-    pub(crate) fn hold(&mut self, priority_log: u8, index: u64, held: Held) {
-        self.hold_range(priority_log, index..index + 1, held);
+    pub(crate) fn hold(&mut self, priority_log: u8, index: u64, unsettled_messages: Unsettled) {
+        self.hold_range(priority_log, index..index + 1, unsettled_messages);
     }
 
-    pub(crate) fn hold_range(&mut self, priority_log: u8, range: Range<u64>, held: Held) {
-        self.held_count += range.end - range.start;
+    pub(crate) fn hold_range(
+        &mut self,
+        priority_log: u8,
+        range: Range<u64>,
+        unsettled_messages: Unsettled,
+    ) {
+        self.unsettled_count += range.end - range.start;
         let runs = match self
-            .held
+            .unsettled_messages
             .iter()
             .position(|(number, _)| *number == priority_log)
         {
-            Some(at) => &mut self.held[at].1,
+            Some(at) => &mut self.unsettled_messages[at].1,
             None => {
-                self.held.push((priority_log, RunMap::default()));
-                let last = self.held.len() - 1;
-                &mut self.held[last].1
+                self.unsettled_messages
+                    .push((priority_log, RunMap::default()));
+                let last = self.unsettled_messages.len() - 1;
+                &mut self.unsettled_messages[last].1
             }
         };
-        runs.insert(range, held);
+        runs.insert(range, unsettled_messages);
     }
 
     /// Whether its prefetch leaves room for one more.
     pub(crate) fn has_credit(&self) -> bool {
-        self.consumer
-            .is_some_and(|c| c.no_ack || c.prefetch == 0 || self.held_count < u64::from(c.prefetch))
+        self.consumer.is_some_and(|c| {
+            c.no_ack || c.prefetch == 0 || self.unsettled_count < u64::from(c.prefetch)
+        })
     }
 
     /// When the oldest delivery that a timeout applies to was made.
     pub(crate) fn oldest_ms(&self) -> Option<u64> {
-        let held = self.held.iter().flat_map(|(_, runs)| runs.iter());
-        held.map(|(_, held)| held.since_ms)
+        let unsettled_messages = self
+            .unsettled_messages
+            .iter()
+            .flat_map(|(_, runs)| runs.iter());
+        unsettled_messages
+            .map(|(_, unsettled_messages)| unsettled_messages.since_ms)
             .filter(|since| *since > 0)
             .min()
     }
@@ -272,7 +286,7 @@ impl Subscriptions {
     /// Takes a subscription away if it is no consumer and holds nothing.
     pub(crate) fn drop_if_done(&mut self, slot: Slot) {
         let subscription = self.get(slot);
-        if subscription.consumer.is_none() && subscription.held_count == 0 {
+        if subscription.consumer.is_none() && subscription.unsettled_count == 0 {
             self.remove(slot);
         }
     }
@@ -444,11 +458,11 @@ mod tests {
         for id in 0..10_000 {
             let slot = all.attach(consumer(id, id as i64, 1));
             all.enter_ring(slot);
-            let held = Held {
+            let unsettled_messages = Unsettled {
                 bytes: 1,
                 since_ms: 0,
             };
-            all.get_mut(slot).hold(0, id, held);
+            all.get_mut(slot).hold(0, id, unsettled_messages);
             assert_eq!(all.first(), Some(slot));
             all.first_served(slot);
         }

@@ -77,7 +77,7 @@ pub use effect::{Delivery, Effect, Got, Offer, Outcome, Reason, Settle};
 pub use leveret_types::QueueKind;
 pub use leveret_types::{DelayedRetry, Overflow, Retried};
 pub use log::{Log, Meta, Peek, Position};
-pub use queue::{Counters, Counts, HeldMessage, Oldest, Queue, Waiting};
+pub use queue::{Counters, Counts, Oldest, Queue, UnsettledMessage, Waiting};
 pub use returns::Returns;
 pub use runs::RunMap;
 pub use settings::Settings;

@@ -94,7 +94,7 @@ impl PriorityLogs {
     }
 
     /// The priority log, which a position that the queue holds proves to be there.
-    pub(crate) fn held(&mut self, priority_log: u8) -> &mut PriorityLog {
+    pub(crate) fn unsettled_messages(&mut self, priority_log: u8) -> &mut PriorityLog {
         match self.get_mut(priority_log) {
             Some(found) => found,
             None => {

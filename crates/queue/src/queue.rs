@@ -9,7 +9,7 @@ mod settle;
 mod time;
 mod view;
 
-pub use view::{Counters, Counts, HeldMessage, Oldest, Waiting};
+pub use view::{Counters, Counts, Oldest, UnsettledMessage, Waiting};
 
 use crate::consumer::Subscriptions;
 use crate::effect::{Effect, Got, Offer};
@@ -234,10 +234,10 @@ impl Queue {
         } else {
             self.counters.got += 1;
             let timeout_ms = self.settings.consumer_timeout_ms;
-            let held = self.held(now, &meta, timeout_ms);
+            let unsettled_messages = self.unsettled_messages(now, &meta, timeout_ms);
             let getter = self.subscriptions.getter(subscription);
             getter.timeout_ms = timeout_ms;
-            getter.hold(position.priority_log, position.index, held);
+            getter.hold(position.priority_log, position.index, unsettled_messages);
         }
         self.expire_heads(now, log, out);
         self.flush(out);

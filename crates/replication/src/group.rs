@@ -236,7 +236,7 @@ impl Group {
             self.election.is_in_doubt = false;
         }
         if is_answer {
-            self.heard_answer();
+            self.note_answer();
         }
         if (is_vote || is_ask) && self.is_leader() {
             self.heartbeat(from);

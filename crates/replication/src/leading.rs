@@ -24,7 +24,7 @@ const STUCK_TICKS: u64 = MEMBER_STUCK_MS / GROUP_TICK_MS;
 pub(crate) struct Leading {
     /// Ticks since a member answered, while one owes an answer.
     silence: u32,
-    was_heard: bool,
+    had_answer: bool,
     /// Ticks since a transfer began.
     transfer: usize,
     /// Members that are up and lack entries.
@@ -237,11 +237,11 @@ impl Group {
         let mut owing: Vec<(ReplicaId, bool)> = self.owing().collect();
         owing.sort_unstable();
         let is_stuck = owing.iter().any(|(_, is_paused)| *is_paused);
-        let was_heard = std::mem::take(&mut self.leading.was_heard);
+        let had_answer = std::mem::take(&mut self.leading.had_answer);
         self.note_lagging(&owing);
         if owing.is_empty() {
             self.leading.silence = 0;
-        } else if was_heard && !is_stuck {
+        } else if had_answer && !is_stuck {
             self.leading.silence = 0;
             self.tell_commit(&owing);
         } else {
@@ -320,9 +320,9 @@ impl Group {
     }
 
     /// A member answered.
-    pub(crate) fn heard_answer(&mut self) {
+    pub(crate) fn note_answer(&mut self) {
         if self.is_leader() {
-            self.leading.was_heard = true;
+            self.leading.had_answer = true;
             self.forget();
         }
     }

@@ -1,7 +1,7 @@
 //! One channel's memory.
 
 use crate::publish::Assembly;
-use crate::unacked::{Held, Unacked};
+use crate::unacked::{Unacked, UnackedDelivery};
 use leveret_client::contract::{Publish, SettleOutcome};
 use leveret_client::{ChannelCounters, ChannelStatus, Ledger};
 use leveret_types::{ChannelId, ConsumerId};
@@ -76,7 +76,7 @@ pub(crate) struct Transaction {
     /// Octets that they hold.
     pub bytes: usize,
     /// Settles in order.
-    pub settles: Vec<(Held, SettleOutcome)>,
+    pub settles: Vec<(UnackedDelivery, SettleOutcome)>,
 }
 
 impl Channel {
@@ -92,14 +92,16 @@ impl Channel {
     }
 
     /// How many deliveries to a consumer are held, or settled in a transaction that is open.
-    pub fn held_by(&self, consumer: ConsumerId) -> usize {
+    pub fn unsettled_by(&self, consumer: ConsumerId) -> usize {
         let settled = match &self.mode {
             Mode::Transaction(tx) => &tx.settles[..],
             _ => &[],
         };
-        let settled = settled.iter().map(|(held, _)| held);
-        let held = self.unacked.iter().chain(settled);
-        held.filter(|held| held.subscription == consumer).count()
+        let settled = settled.iter().map(|(delivery, _)| delivery);
+        let delivery = self.unacked.iter().chain(settled);
+        delivery
+            .filter(|delivery| delivery.subscription == consumer)
+            .count()
     }
 
     /// Whether a publish waits for a log.

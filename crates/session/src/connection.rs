@@ -327,7 +327,7 @@ impl Connection {
     /// Whether the client's input waits for the end of an alarm, or for room, for the client
     /// publishes.
     #[must_use]
-    pub const fn held(&self) -> bool {
+    pub const fn is_blocked(&self) -> bool {
         self.hold.is_held() || self.waits_for_room()
     }
 

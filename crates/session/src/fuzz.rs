@@ -451,7 +451,7 @@ struct Model {
     transactional: bool,
     confirming: bool,
     /// Position in the queue by delivery tag, of what the client holds.
-    held: BTreeMap<u64, u64>,
+    deliveries: BTreeMap<u64, u64>,
     last_tag: u64,
     /// What the transaction has settled, to be undone, and how many publishes it holds.
     settled: Vec<(u64, u64)>,
@@ -471,7 +471,7 @@ impl Model {
             connection: open_connection(Settings::default()),
             transactional: mode == 1,
             confirming: mode == 2,
-            held: BTreeMap::new(),
+            deliveries: BTreeMap::new(),
             last_tag: 0,
             settled: Vec::new(),
             published: 0,
@@ -526,7 +526,7 @@ impl Model {
         let index = self.last_tag * 2 - gap;
         let consumer = consumer_of(ChannelId(1), CONSUMER);
         assert!(self.connection.deliver(&delivery(consumer, index)));
-        self.held.insert(self.last_tag, index);
+        self.deliveries.insert(self.last_tag, index);
     }
 
     fn settle(&mut self, tag: u64, multiple: bool) -> bool {
@@ -535,13 +535,17 @@ impl Model {
             multiple,
         });
         let through = if tag == 0 { u64::MAX } else { tag };
-        let known = self.held.contains_key(&tag) || (tag == 0 && multiple);
+        let known = self.deliveries.contains_key(&tag) || (tag == 0 && multiple);
         let taken: Vec<(u64, u64)> = match (known, multiple) {
             (false, _) => Vec::new(),
-            (true, true) => self.held.range(..=through).map(|(t, i)| (*t, *i)).collect(),
-            (true, false) => vec![(tag, self.held[&tag])],
+            (true, true) => self
+                .deliveries
+                .range(..=through)
+                .map(|(t, i)| (*t, *i))
+                .collect(),
+            (true, false) => vec![(tag, self.deliveries[&tag])],
         };
-        self.held
+        self.deliveries
             .retain(|t, _| !taken.iter().any(|(gone, _)| gone == t));
         if !known {
             assert!(
@@ -564,7 +568,7 @@ impl Model {
 
     fn recover(&mut self) {
         let requests = self.say(&basic::RecoverAsync { requeue: true });
-        let all: Vec<_> = std::mem::take(&mut self.held).into_iter().collect();
+        let all: Vec<_> = std::mem::take(&mut self.deliveries).into_iter().collect();
         assert_eq!(settled_positions(&requests), positions(&all));
     }
 
@@ -574,7 +578,7 @@ impl Model {
         if !commit {
             let requests = self.say(&tx::Rollback {});
             assert!(requests.is_empty(), "{requests:?}");
-            self.held.extend(settled);
+            self.deliveries.extend(settled);
             return;
         }
         let requests = self.say(&tx::Commit {});
@@ -666,7 +670,7 @@ impl Model {
             .channels()
             .next()
             .expect("the channel is open");
-        assert_eq!(summary.unacknowledged, self.held.len());
+        assert_eq!(summary.unacknowledged, self.deliveries.len());
         assert_eq!(summary.uncommitted, self.published);
         assert_eq!(summary.uncommitted_acks, self.settled.len());
         assert_eq!(summary.unconfirmed, self.unanswered.len());

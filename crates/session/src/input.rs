@@ -19,7 +19,7 @@ impl Connection {
         }
         let is_heard = !bytes.is_empty();
         if is_heard {
-            self.times.heard();
+            self.times.note_input();
         }
         if matches!(self.phase, Phase::Closing { .. } | Phase::Lingering)
             && self.arriving.is_late(bytes.len())
@@ -36,7 +36,7 @@ impl Connection {
     /// Reads input until there is none, an answer is awaited or the connection is over.
     pub(crate) fn read(&mut self, requests: &mut Vec<Request>) {
         let mut input = self.arriving.take();
-        while !self.suspended() && !self.held() && !input.is_empty() {
+        while !self.suspended() && !self.is_blocked() && !input.is_empty() {
             match self.phase {
                 _ if !self.is_hearing() => input.clear(),
                 Phase::Preamble => self.read_preamble(&mut input),

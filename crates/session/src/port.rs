@@ -4,8 +4,8 @@ use crate::Connection;
 use crate::connection::End;
 use bytes::Bytes;
 use leveret_client::{
-    Answered, Awaited, ChannelStatus, DeliveredTo, Delivery, HeldDelivery, HeldPlace, Reply,
-    Request, Session, SessionEnd, SessionLatencies, SessionState, SessionStatus,
+    Answered, Awaited, ChannelStatus, DeliveredTo, Delivery, Reply, Request, Session, SessionEnd,
+    SessionLatencies, SessionState, SessionStatus, UnsettledDelivery, UnsettledPosition,
 };
 use leveret_types::{
     ChannelId, ConsumerId, Message, Now, OutBuffer, ProtocolError, QueueId, ReplyCode, ShardId,
@@ -76,15 +76,15 @@ impl Session for Connection {
         fn state(&self) -> SessionState;
         fn ends_output(&self) -> bool;
         fn alarmed(&self) -> bool;
-        fn held(&self) -> bool;
+        fn is_blocked(&self) -> bool;
         fn lacks_bytes(&self) -> Option<usize>;
         fn published_yet(&self) -> bool;
         fn is_transactional(&self, channel: ChannelId) -> bool;
         fn hears_of_cancels(&self) -> bool;
-        fn held_by(&self, channel: ChannelId, consumer: ConsumerId) -> usize;
-        fn oldest_held(&self, channels: &[ChannelId]) -> Vec<(ConsumerId, u64)>;
+        fn unsettled_by(&self, channel: ChannelId, consumer: ConsumerId) -> usize;
+        fn oldest_unsettled(&self, channels: &[ChannelId]) -> Vec<(ConsumerId, u64)>;
         fn delivered_to(&self, consumer: ConsumerId) -> DeliveredTo;
-        fn held_among(&self, channels: &[ChannelId], places: &[HeldPlace]) -> Vec<HeldDelivery>;
+        fn unsettled_among(&self, channels: &[ChannelId], places: &[UnsettledPosition]) -> Vec<UnsettledDelivery>;
     }
 
     fn end(&self) -> Option<SessionEnd> {

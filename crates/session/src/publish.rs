@@ -79,7 +79,7 @@ impl Assembly {
     }
 
     /// Something of it has come, or could not come.
-    fn heard(&mut self, now_ms: u64) {
+    fn note_progress(&mut self, now_ms: u64) {
         if let Some(reservation) = &mut self.reservation {
             reservation.note_progress(now_ms);
         }
@@ -344,7 +344,7 @@ impl Connection {
                 text,
             )));
         }
-        assembly.heard(now_ms);
+        assembly.note_progress(now_ms);
         let growth = assembly.growth(part);
         if growth > 0 {
             self.bound_unfinished(number, growth)?;
@@ -408,7 +408,7 @@ impl Connection {
             && let Some(channel) = self.channels.get_mut(&number)
             && let Some(assembly) = &mut channel.assembly
         {
-            assembly.heard(self.times.now.monotonic_ms);
+            assembly.note_progress(self.times.now.monotonic_ms);
         }
     }
 
@@ -423,7 +423,7 @@ impl Connection {
         let arriving = channels.filter_map(|(number, channel)| {
             let assembly = channel.assembly.as_deref_mut()?;
             if is_left_unread {
-                assembly.heard(now_ms);
+                assembly.note_progress(now_ms);
             }
             assembly.reservation.is_some().then_some(number)
         });
@@ -458,7 +458,7 @@ impl Connection {
     /// ones go by it. Nor is of each what small properties take: as many publishes as the bound has
     /// room for fit whole, with their names.
     fn bound_unfinished(&self, number: u16, growth: usize) -> Result<(), ProtocolError> {
-        let (mut held, mut largest) = (0, 0);
+        let (mut delivery, mut largest) = (0, 0);
         for (other, channel) in self.channels.iter() {
             let Some(assembly) = channel.assembly.as_deref() else {
                 continue;
@@ -468,12 +468,12 @@ impl Connection {
                 false => assembly.bytes.capacity(),
             };
             let counted = octets.saturating_sub(PROPERTIES_SMALL);
-            held += counted;
+            delivery += counted;
             largest = counted.max(largest);
         }
         let large = self.settings.message_bytes_max as usize * UNFINISHED_LARGE;
         let max = large.max(UNFINISHED_BYTES_MAX);
-        if held - largest <= max {
+        if delivery - largest <= max {
             return Ok(());
         }
         let text = format!(
@@ -687,8 +687,8 @@ mod tests {
             connection.channels.get_mut(&1).unwrap().mode = Mode::Transaction(Box::new(tx));
             let mut requests = Vec::new();
             let result = connection.publish(1, false, message.clone(), &mut requests);
-            let looked_at = matches!(requests[..], [Request::Check(_)]);
-            assert_eq!(looked_at, result.is_ok());
+            let is_checked = matches!(requests[..], [Request::Check(_)]);
+            assert_eq!(is_checked, result.is_ok());
             result.map_err(|error| error.code)
         };
         let refused = Err(ReplyCode::PreconditionFailed);

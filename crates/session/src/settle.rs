@@ -3,7 +3,7 @@
 use crate::channel::{Channel, Mode, Transaction};
 use crate::connection::Connection;
 use crate::replies::PendingRequest;
-use crate::unacked::Held;
+use crate::unacked::UnackedDelivery;
 use leveret_amqp::tx;
 use leveret_client::contract::{Request, Settle, SettleOutcome};
 use leveret_types::{ChannelId, ProtocolError, ReplyCode};
@@ -40,15 +40,15 @@ impl Connection {
             return Ok(());
         };
         let channel = ChannelId(number);
-        let mut each = |held: Held| {
+        let mut each = |delivery: UnackedDelivery| {
             if outcome == SettleOutcome::Accept {
                 counters.edit().acknowledged += 1;
-                let held_ms = held.held_ms(times.now);
-                latencies.acknowledgements.add(held_ms, 1);
+                let age_ms = delivery.age_ms(times.now);
+                latencies.acknowledgements.add(age_ms, 1);
             }
             match mode {
-                Mode::Transaction(tx) => tx.settles.push((held, outcome)),
-                _ => push_settle(requests, held.settle(channel, outcome)),
+                Mode::Transaction(tx) => tx.settles.push((delivery, outcome)),
+                _ => push_settle(requests, delivery.settle(channel, outcome)),
             }
         };
         let known = if multiple {
@@ -79,8 +79,9 @@ impl Connection {
         }
         if let Some(channel) = self.open_channel(number) {
             let outcome = SettleOutcome::Requeue;
-            let settle =
-                |held: Held| push_settle(requests, held.settle(ChannelId(number), outcome));
+            let settle = |delivery: UnackedDelivery| {
+                push_settle(requests, delivery.settle(ChannelId(number), outcome))
+            };
             let all = channel.unacked.take_through(0, settle);
             assert!(all, "tag 0 stands for all deliveries");
         }
@@ -100,8 +101,8 @@ impl Connection {
         }
         requests.extend(publishes.into_iter().map(Request::Publish));
         let channel = ChannelId(number);
-        for (held, outcome) in settles {
-            push_settle(requests, held.settle(channel, outcome));
+        for (delivery, outcome) in settles {
+            push_settle(requests, delivery.settle(channel, outcome));
         }
         self.pending_request = Some(PendingRequest::Commit { channel: number });
         requests.push(Request::Commit { channel });
@@ -114,7 +115,7 @@ impl Connection {
         if let Some(channel) = self.open_channel(number) {
             channel
                 .unacked
-                .put_back(settles.into_iter().map(|(held, _)| held));
+                .put_back(settles.into_iter().map(|(delivery, _)| delivery));
         }
         self.send(number, &tx::RollbackOk {});
         Ok(())

@@ -250,7 +250,7 @@ fn delivering_and_settling_allocate_nothing() {
 }
 
 /// Bytes that `make` has allocated and what it returns still holds.
-fn held<T>(make: impl FnOnce() -> T) -> (usize, T) {
+fn delivery<T>(make: impl FnOnce() -> T) -> (usize, T) {
     let before = LIVE_BYTES.get();
     let made = make();
     (LIVE_BYTES.get().wrapping_sub(before), made)
@@ -259,7 +259,7 @@ fn held<T>(make: impl FnOnce() -> T) -> (usize, T) {
 #[test]
 fn an_idle_connection_is_small() {
     let settings = Settings::default();
-    let (bytes, _) = held(|| {
+    let (bytes, _) = delivery(|| {
         let mut connection = Box::new(fuzz::open_connection(settings));
         let mut burst = Bench::over(*connection);
         burst.publish();
@@ -289,7 +289,7 @@ fn a_stranger_has_no_more_than_64_kib() {
     // And the beginning of a frame that never ends.
     stream.extend([1, 0, 0, 0, 0, 0x20, 0]);
     stream.resize(stream.len() + 8_000, 0);
-    let (bytes, (session, requests)) = held(|| {
+    let (bytes, (session, requests)) = delivery(|| {
         let mut session = Box::new(Connection::new(server, NOW));
         let mut requests = Vec::new();
         for octet in &stream {

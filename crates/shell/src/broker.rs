@@ -665,7 +665,7 @@ impl Broker {
 
     /// Holds back those who publish to streams from here, or lets them go on.
     fn hold_streams(&self) {
-        self.streams.hold(leveret_cluster::held_streams(self));
+        self.streams.hold(leveret_cluster::blocked_streams(self));
     }
 
     /// This node's own alarms, whatever others have.

@@ -24,7 +24,7 @@ use leveret_cluster::{BorrowedShard, Env as _};
 use leveret_cluster::{Cluster, group};
 use leveret_metadata::{CatalogueError, Command};
 use leveret_node::{
-    ConnectionStatus, ConsumerStatus, Env, HeldPlace, Holding, NodeSettings, StreamSessions,
+    ConnectionStatus, ConsumerStatus, Env, Holding, NodeSettings, StreamSessions, UnsettledPosition,
 };
 use leveret_queue_host::peer_rooms::PeerRooms;
 use leveret_queue_host::shard::Shard;
@@ -454,7 +454,7 @@ pub fn consumers_behind(
 
 /// The connections that hold any of these messages, given in ascending order, asked for portion by
 /// portion; a thread that does not answer within a second is left out from there on.
-pub fn holding_connections(broker: &Broker, messages: &Arc<[HeldPlace]>) -> Vec<Holding> {
+pub fn holding_connections(broker: &Broker, messages: &Arc<[UnsettledPosition]>) -> Vec<Holding> {
     let mut all = Vec::new();
     let question = |slot, answer| ThreadEvent::HoldingFrom(slot, Arc::clone(messages), answer);
     portions(broker, question, &mut |found| all.extend(found));

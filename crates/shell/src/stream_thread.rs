@@ -306,7 +306,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test that fails here says enough")]
 
     use super::*;
-    use leveret_cluster::HeldStreams;
+    use leveret_cluster::BlockedStreams;
     use leveret_cluster::streams::command_bytes;
     use leveret_storage::{MemoryDisk, StreamFiles};
     use leveret_stream::{BatchBuilder, Event, PublisherId, RequestId, StreamSettings};
@@ -401,9 +401,9 @@ mod tests {
     #[test]
     fn publishers_that_are_blocked_hear_when_they_are_not_any_more() {
         let (handle, heard, thread) = start(&MemoryDisk::new());
-        handle.hold(HeldStreams::All);
+        handle.hold(BlockedStreams::All);
         assert!(handle.say(SESSION, publish(1, 10)).is_err());
-        handle.hold(HeldStreams::None);
+        handle.hold(BlockedStreams::None);
         let room = heard.recv_timeout(SOON).unwrap();
         assert!(matches!(room, StreamThreadEvent::Room(SESSION)), "{room:?}");
         handle.say(SESSION, publish(1, 10)).unwrap();
@@ -415,7 +415,7 @@ mod tests {
     fn who_publishes_to_a_stream_that_is_held_waits_and_nobody_else() {
         let (handle, heard, thread) = start(&MemoryDisk::new());
         let other = QueueId(u64::from(u32::MAX));
-        handle.hold(HeldStreams::These([other].into()));
+        handle.hold(BlockedStreams::These([other].into()));
         handle.say(SESSION, publish(1, 10)).unwrap();
         let confirmed = heard.recv_timeout(SOON).unwrap();
         assert!(
@@ -423,15 +423,15 @@ mod tests {
             "{confirmed:?}"
         );
         assert!(!handle.holds_back(SESSION, &publish(2, 10)));
-        handle.hold(HeldStreams::These([STREAM, other].into()));
+        handle.hold(BlockedStreams::These([STREAM, other].into()));
         assert!(handle.say(SESSION, publish(2, 10)).is_err());
         let elsewhere = OTHER;
         assert!(handle.holds_back(elsewhere, &publish(3, 10)));
         // Nobody is told that all goes on as it was.
-        handle.hold(HeldStreams::These([STREAM, other].into()));
+        handle.hold(BlockedStreams::These([STREAM, other].into()));
         handle.put(Input::Begin(QueueId(2), Box::default()));
         assert!(heard.recv_timeout(Duration::from_millis(50)).is_err());
-        handle.hold(HeldStreams::These([other].into()));
+        handle.hold(BlockedStreams::These([other].into()));
         for session in [SESSION, elsewhere] {
             let room = heard.recv_timeout(SOON).unwrap();
             assert!(
@@ -484,7 +484,7 @@ mod tests {
     #[test]
     fn who_reads_hears_of_room_while_publishers_are_blocked() {
         let (handle, heard, thread) = start(&MemoryDisk::new());
-        handle.hold(HeldStreams::All);
+        handle.hold(BlockedStreams::All);
         assert!(handle.say(SESSION, publish(1, 10)).is_err());
         let reader = OTHER;
         handle.0.inbox.lock().others.waiting.insert(reader);
@@ -494,7 +494,7 @@ mod tests {
             matches!(room, StreamThreadEvent::Room(session) if session == reader),
             "{room:?}"
         );
-        handle.hold(HeldStreams::None);
+        handle.hold(BlockedStreams::None);
         let room = heard.recv_timeout(SOON).unwrap();
         assert!(matches!(room, StreamThreadEvent::Room(SESSION)), "{room:?}");
         handle.stop();
@@ -505,7 +505,7 @@ mod tests {
     fn what_a_session_had_no_room_for_is_published_when_it_leaves() {
         let disk = MemoryDisk::new();
         let (handle, heard, thread) = start(&disk);
-        handle.hold(HeldStreams::All);
+        handle.hold(BlockedStreams::All);
         let refused = handle.say(SESSION, publish(1, 1_000)).unwrap_err();
         handle.leave(SESSION, [*refused]);
         let StreamThreadEvent::Event(SESSION, Event::Confirmed { ids, .. }) =

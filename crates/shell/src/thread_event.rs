@@ -4,7 +4,7 @@
 use crate::admission::PendingLogin;
 use crate::listener::Origin;
 use crate::transport::HandshakeDone;
-use leveret_node::{ConnectionEvent, ConnectionStatus, ConsumerPlace, HeldPlace, Holding};
+use leveret_node::{ConnectionEvent, ConnectionStatus, ConsumerPlace, Holding, UnsettledPosition};
 use leveret_types::{ConnectionId, ConsumerId, QueueId};
 use mio::net::TcpStream;
 use std::io;
@@ -32,7 +32,11 @@ pub enum ThreadEvent {
     ),
     /// Somebody asks which connections from this slot on hold these messages, given in ascending
     /// order.
-    HoldingFrom(usize, Arc<[HeldPlace]>, SyncSender<Portion<Holding>>),
+    HoldingFrom(
+        usize,
+        Arc<[UnsettledPosition]>,
+        SyncSender<Portion<Holding>>,
+    ),
     /// The alarms have changed: connections are to be blocked or let go on.
     AlarmsChanged,
     /// Close the connections that are open.

@@ -323,7 +323,7 @@ impl Loaded {
 }
 
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct CachedContent {
     pub(crate) content: Content,
     bytes: usize,
     stamp: u64,
@@ -337,7 +337,7 @@ pub(crate) struct Held {
 #[derive(Debug)]
 pub(crate) struct LoadedCache {
     budget: usize,
-    held: HashMap<Key, Held, foldhash::fast::FixedState>,
+    held: HashMap<Key, CachedContent, foldhash::fast::FixedState>,
     waiting: HashMap<Key, Waiting, foldhash::fast::FixedState>,
     failed: HashMap<Key, Failed, foldhash::fast::FixedState>,
     /// Entries that were read once, wrongly, and are read again.
@@ -423,7 +423,7 @@ impl LoadedCache {
         }
     }
 
-    pub(crate) fn get(&mut self, key: Key) -> Option<&mut Held> {
+    pub(crate) fn get(&mut self, key: Key) -> Option<&mut CachedContent> {
         let held = self.held.get_mut(&key)?;
         // What is read again and again is the newest already.
         if held.stamp != self.clock {
@@ -557,7 +557,7 @@ impl LoadedCache {
         self.used.insert((stamp, key));
         self.held.insert(
             key,
-            Held {
+            CachedContent {
                 content,
                 bytes,
                 stamp,

@@ -36,12 +36,12 @@ impl Name {
 }
 
 /// Open files, most recently used last, and how often one was closed.
-struct Kept<F> {
+struct OpenList<F> {
     files: Vec<(Name, Arc<F>)>,
     closed: u64,
 }
 
-impl<F> Kept<F> {
+impl<F> OpenList<F> {
     /// The file, if it is open: from now on the one that was used last.
     fn find(&mut self, name: Name) -> Option<Arc<F>> {
         let at = self.files.iter().position(|(other, _)| *other == name)?;
@@ -52,10 +52,10 @@ impl<F> Kept<F> {
 
 /// Locked by all readers for every read: nothing is opened under the lock, and nothing is dropped
 /// that may be the last to hold a file, as closing a deleted one frees its space then and there.
-struct Open<F>(Mutex<Kept<F>>);
+struct Open<F>(Mutex<OpenList<F>>);
 
 impl<F> Open<F> {
-    fn lock(&self) -> MutexGuard<'_, Kept<F>> {
+    fn lock(&self) -> MutexGuard<'_, OpenList<F>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -89,7 +89,7 @@ impl<D: Disk> OpenFiles<D> {
             disk,
             wal: folders.wal.clone(),
             segments: folders.segments(),
-            open: Arc::new(Open(Mutex::new(Kept {
+            open: Arc::new(Open(Mutex::new(OpenList {
                 files: Vec::new(),
                 closed: 0,
             }))),

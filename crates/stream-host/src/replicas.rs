@@ -10,8 +10,8 @@ use crate::{BeginError, Found, StreamHost};
 use leveret_storage::{Disk, OpenError, WalError};
 use leveret_stream::replica::Epoch;
 use leveret_stream::{
-    Events, Flush, KeptReplica, ReplicaMessage, ReplicaOrder, ReplicaOrigin, ReplicaReport,
-    ReplicaRole, Stream, StreamSettings,
+    Events, Flush, ReplicaMessage, ReplicaOrder, ReplicaOrigin, ReplicaReport, ReplicaRole,
+    RestoredReplica, Stream, StreamSettings,
 };
 use leveret_types::{NodeId, Now, QueueId};
 
@@ -62,7 +62,7 @@ impl<D: Disk> StreamHost<D> {
         }
         let newest = found.recovered.newest.clone();
         let mut machine = Stream::new(id, settings, found.recovered)?;
-        let kept = KeptReplica {
+        let kept = RestoredReplica {
             state,
             origin,
             damaged_from: found.damaged_from,

@@ -38,7 +38,7 @@ pub use host::{
     RequestId, SessionId, StoredBy, StreamStats,
 };
 pub use machine::{
-    Effect, Events, GroupOffset, KeptReplica, Recovered, RetentionAlarm, Seek, Stream,
+    Effect, Events, GroupOffset, Recovered, RestoredReplica, RetentionAlarm, Seek, Stream,
 };
 pub use reader::{Key, Loaded};
 pub use replica::{

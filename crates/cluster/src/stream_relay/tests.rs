@@ -112,12 +112,12 @@ impl Two {
     }
 
     /// What the first node's session hears.
-    fn heard(&self) -> Vec<Event> {
-        let heard = |effect| match effect {
+    fn events(&self) -> Vec<Event> {
+        let events = |effect| match effect {
             Effect::Hear(SESSION, event) => event,
             other => panic!("{other:?}"),
         };
-        self.carry().0.into_iter().map(heard).collect()
+        self.carry().0.into_iter().map(events).collect()
     }
 }
 
@@ -147,7 +147,7 @@ fn commands_arrive_in_their_order_and_their_answers_come_back() {
     let publisher = PUBLISHER;
     two.hear(Event::Confirmed { publisher, ids });
     assert!(matches!(
-        two.heard()[..],
+        two.events()[..],
         [Event::PublisherDeclared { .. }, Event::Confirmed { .. }]
     ));
 }
@@ -206,13 +206,13 @@ fn who_has_only_published_over_a_link_hears_that_it_is_lost() {
         .peer_up(THERE, &ClientAddresses::default(), &two.post());
     assert!(matches!(two.say(publish(10)), Said::Sent));
     let effects = two.here.peer_down(THERE);
-    let is_told = |effect: &Effect| {
+    let is_news = |effect: &Effect| {
         matches!(
             effect,
             Effect::Hear(SESSION, Event::Lost { stream: STREAM })
         )
     };
-    assert!(effects.iter().any(is_told), "{effects:?}");
+    assert!(effects.iter().any(is_news), "{effects:?}");
 }
 
 #[test]
@@ -228,7 +228,7 @@ fn a_node_whose_link_is_lost_lets_its_sessions_go_and_tells_them_nothing_more() 
     two.carry();
     let event = Event::Gone { stream: STREAM };
     two.there.hear(before, SESSION, event, &two.post());
-    assert!(two.heard().is_empty());
+    assert!(two.events().is_empty());
 }
 
 #[test]
@@ -273,13 +273,13 @@ fn chunks_that_have_no_room_wait_in_their_order_and_confirms_pass_them() {
     two.hear(Event::Confirmed { publisher, ids });
     let on_the_way: usize = two.wire.borrow().iter().map(|(_, frame)| frame.len()).sum();
     assert!(on_the_way <= STREAM_RELAY_BYTES_MAX + 1024, "{on_the_way}");
-    let heard = two.heard();
-    let place = |wanted: fn(&Event) -> bool| heard.iter().position(wanted);
+    let events = two.events();
+    let place = |wanted: fn(&Event) -> bool| events.iter().position(wanted);
     let confirmed = place(|event| matches!(event, Event::Confirmed { .. }));
     assert!(confirmed < Some(10), "{confirmed:?}");
     let ended = place(|event| matches!(event, Event::ReaderEnded { .. }));
-    assert_eq!(ended, Some(heard.len() - 1));
-    assert_eq!(heard.len(), 22, "all of them in the end");
+    assert_eq!(ended, Some(events.len() - 1));
+    assert_eq!(events.len(), 22, "all of them in the end");
 }
 
 #[test]
@@ -324,7 +324,7 @@ fn a_session_that_leaves_says_what_waited_and_hears_nothing_more() {
         [Command::Publish { .. }, Command::Leave]
     ));
     two.hear(Event::Gone { stream: STREAM });
-    assert!(two.heard().is_empty());
+    assert!(two.events().is_empty());
     assert!(two.here.leave(SESSION, [], &two.post()).is_empty());
     assert!(two.said().is_empty(), "it has nothing there");
 }

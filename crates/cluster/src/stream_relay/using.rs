@@ -128,7 +128,7 @@ impl Using {
             self.reached += chunk.bytes().len() as u64;
         }
         if let Some(stake) = self.sessions.get_mut(&session) {
-            stake.heard(&event);
+            stake.note_event(&event);
             effects.push(Effect::Hear(session, event));
         }
         let is_much = self.reached >= super::ALWAYS_BYTES;
@@ -170,7 +170,7 @@ impl Stake {
         }
     }
 
-    fn heard(&mut self, event: &Event) {
+    fn note_event(&mut self, event: &Event) {
         match event {
             Event::Gone { stream } | Event::Lost { stream } => {
                 self.streams.remove(stream);

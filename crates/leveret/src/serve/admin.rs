@@ -20,10 +20,10 @@ use leveret_cluster::Env as _;
 use leveret_management::api::{
     Actor, Answers, BrokerStats, Browse, Browsed, Changed, ConnectionContent, ConnectionStats,
     ConsumerStats, DamagedQueue, DelayedMessage, DiskUse, FlowStats, FlowsOf, Get, Got, HeldAt,
-    HeldLook, HeldMessage, Holder, Level, Listener, Login, LoginAnswer, LoginVerdict, LookedAt,
-    MemoryStats, Move, MoveMessages, NodeStats, Publish, QueueStats, ReplicaStats,
-    StreamConsumerStats, StreamGroups, StreamPublisherStats, StreamStart, StreamTracking, Taken,
-    Topology,
+    HeldLook, Holder, Level, Listener, Login, LoginAnswer, LoginVerdict, LookedAt, MemoryStats,
+    Move, MoveMessages, NodeStats, Publish, QueueStats, ReplicaStats, StreamConsumerStats,
+    StreamGroups, StreamPublisherStats, StreamStart, StreamTracking, Taken, Topology,
+    UnsettledMessage,
 };
 use leveret_management::catalogue_directory::{CatalogueDirectory, ExecuteError, MakeCommands};
 use leveret_management::cluster::{ClusterChange, ClusterView};
@@ -508,7 +508,7 @@ impl Running for Admin {
         vhost: &str,
         queue: &str,
         look: &HeldLook,
-    ) -> Result<Option<Vec<HeldMessage>>, ProtocolError> {
+    ) -> Result<Option<Vec<UnsettledMessage>>, ProtocolError> {
         self.look_at_held(actor, vhost, queue, look)
     }
 

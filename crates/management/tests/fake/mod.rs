@@ -96,7 +96,7 @@ pub struct Fake {
     pub unreadable_from: Mutex<Option<usize>>,
     /// Messages that clients hold, where this node leads their queue, and who of its clients holds
     /// which.
-    pub held: Mutex<Option<Vec<HeldMessage>>>,
+    pub held: Mutex<Option<Vec<UnsettledMessage>>>,
     pub holders: Mutex<Vec<Holder>>,
     /// Why it cannot be read, where that is not the message's fault.
     pub look_error: Mutex<Option<ReplyCode>>,
@@ -308,9 +308,9 @@ impl Running for Fake {
         _: &str,
         _: &str,
         look: &HeldLook,
-    ) -> Result<Option<Vec<HeldMessage>>, ProtocolError> {
+    ) -> Result<Option<Vec<UnsettledMessage>>, ProtocolError> {
         let is_meant =
-            |held: &&HeldMessage| look.of.as_ref().is_none_or(|of| of.contains(&held.at.0));
+            |held: &&UnsettledMessage| look.of.as_ref().is_none_or(|of| of.contains(&held.at.0));
         let before = usize::try_from(look.before).unwrap_or(usize::MAX);
         let held = self.held.lock().unwrap();
         Ok(held.as_ref().map(|held| {

@@ -3,7 +3,7 @@
 use crate::api::{Api, start};
 use crate::document::{differences, schema_of};
 use crate::fake::Group;
-use leveret_management::api::{Got, HeldAt, HeldMessage, Holder, LookedAt};
+use leveret_management::api::{Got, HeldAt, Holder, LookedAt, UnsettledMessage};
 use leveret_types::{FieldTable, NodeId};
 use serde_json::{Value, json};
 use std::sync::atomic::Ordering::Relaxed;
@@ -35,7 +35,7 @@ fn full() -> Api {
         .expect("messages")
         .push(message.clone());
     let at = HeldAt(1, 0, 7);
-    *api.node.held.lock().expect("held") = Some(vec![HeldMessage {
+    *api.node.held.lock().expect("held") = Some(vec![UnsettledMessage {
         at,
         since_ms: Some(2_000),
         message: Some(message),

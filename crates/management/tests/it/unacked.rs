@@ -2,11 +2,11 @@
 //! connected to say whose they are.
 
 use crate::parts::{self, Cluster};
-use leveret_management::api::{Got, HeldAt, HeldMessage, Holder, LookedAt};
+use leveret_management::api::{Got, HeldAt, Holder, LookedAt, UnsettledMessage};
 use leveret_types::FieldTable;
 use serde_json::{Value, json};
 
-fn message(at: HeldAt, since_ms: Option<u64>) -> HeldMessage {
+fn message(at: HeldAt, since_ms: Option<u64>) -> UnsettledMessage {
     let message = LookedAt {
         fingerprint: 0,
         taken_ms: 0,
@@ -20,7 +20,7 @@ fn message(at: HeldAt, since_ms: Option<u64>) -> HeldMessage {
             body_bytes: format!("{}", at.2).len(),
         },
     };
-    HeldMessage {
+    UnsettledMessage {
         at,
         since_ms,
         message: (at.2 != 13).then_some(message),

@@ -94,9 +94,9 @@ impl<S: Session> Connection<S> {
             }
         }
         let waits = self.alarm_wait.as_ref().map(|wait| wait.reason);
-        let held = self.session.held();
+        let held = self.session.is_blocked();
         self.session.blocked(env.alarms().reason().or(waits));
-        if held && !self.session.held() {
+        if held && !self.session.is_blocked() {
             self.session.receive(now, Bytes::new(), &mut self.requests);
             self.process(now, env);
         }

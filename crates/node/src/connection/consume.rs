@@ -544,7 +544,7 @@ impl<S: Session> Connection<S> {
         let mut channels: Vec<ChannelId> = shown.iter().map(|(_, of)| of.channel).collect();
         channels.sort_unstable();
         channels.dedup();
-        let mut held = self.session.oldest_held(&channels);
+        let mut held = self.session.oldest_unsettled(&channels);
         held.sort_unstable();
         let oldest_ms = |id: ConsumerId| {
             let at = held.binary_search_by_key(&id, |(of, _)| *of).ok()?;

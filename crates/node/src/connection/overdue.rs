@@ -46,7 +46,7 @@ impl<S: Session> Connection<S> {
         now: Now,
         env: &E,
     ) {
-        let held = self.session.held_by(channel, consumer);
+        let held = self.session.unsettled_by(channel, consumer);
         self.consumer_cancelled(consumer);
         env.with_shard(now, env.shard_of(queue), |shard| {
             shard.detach(now, queue, consumer);

@@ -2,7 +2,7 @@
 
 use super::Connection;
 use crate::status::{ConnectionStatus, ConsumersShown, Holding};
-use leveret_client::{HeldPlace, Session, SessionState};
+use leveret_client::{Session, SessionState, UnsettledPosition};
 use leveret_types::{ConsumerId, QueueId};
 
 impl<S: Session> Connection<S> {
@@ -25,7 +25,7 @@ impl<S: Session> Connection<S> {
 
     /// Which of these messages, given in ascending order, it holds; nothing where no channel of it
     /// takes messages for any of their subscriptions.
-    pub fn held_among(&self, messages: &[HeldPlace]) -> Option<Holding> {
+    pub fn unsettled_among(&self, messages: &[UnsettledPosition]) -> Option<Holding> {
         let mut subscriptions: Vec<ConsumerId> =
             messages.iter().map(|place| place.subscription).collect();
         subscriptions.dedup();
@@ -33,7 +33,10 @@ impl<S: Session> Connection<S> {
         if channels.is_empty() {
             return None;
         }
-        let held = self.session.held_among(&channels, messages).into_iter();
+        let held = self
+            .session
+            .unsettled_among(&channels, messages)
+            .into_iter();
         let tag = |of: ConsumerId| Some(self.consumers.get(of)?.tag.clone());
         Some(Holding {
             connection: self.identity.name.clone(),
@@ -64,7 +67,9 @@ impl<S: Session> Connection<S> {
             client_properties: status.client_properties,
             state: match session.state() {
                 SessionState::Opening => "starting",
-                SessionState::Open if session.held() || self.alarm_wait.is_some() => "blocked",
+                SessionState::Open if session.is_blocked() || self.alarm_wait.is_some() => {
+                    "blocked"
+                }
                 SessionState::Open if session.alarmed() => "blocking",
                 SessionState::Open => "running",
                 SessionState::Closing | SessionState::Lingering | SessionState::Closed => "closing",

@@ -1,7 +1,7 @@
 //! Alarms of one node, and the publishers at the others.
 
 use crate::world::World;
-use leveret_cluster::held_streams;
+use leveret_cluster::blocked_streams;
 use leveret_node::Alarms;
 use leveret_types::NodeId;
 
@@ -185,7 +185,7 @@ fn a_stream_is_held_by_the_alarms_of_the_nodes_that_have_it_and_of_no_other() {
     };
     let others = [1, 2, 3].map(NodeId).into_iter();
     let others: Vec<NodeId> = others.filter(|node| *node != home).collect();
-    let is_held = |world: &World, at: NodeId| held_streams(&world.nodes[&at].env).has(stream);
+    let is_held = |world: &World, at: NodeId| blocked_streams(&world.nodes[&at].env).has(stream);
     world.set_alarms(others[0], DISK);
     assert!(is_held(&world, others[0]), "its own publishers wait");
     assert!(!is_held(&world, others[1]) && !is_held(&world, home));

@@ -105,7 +105,7 @@ impl LineSession {
 
     fn read(&mut self, now: Now, requests: &mut Vec<Request>) {
         while self.asked.is_none() && self.state != SessionState::Closed {
-            if self.held() {
+            if self.is_blocked() {
                 return;
             }
             let Some(line) = self.lines.pop_front() else {
@@ -538,7 +538,7 @@ impl Session for LineSession {
     }
 
     /// Only publishers wait for the end of an alarm.
-    fn held(&self) -> bool {
+    fn is_blocked(&self) -> bool {
         let next = self.lines.front();
         self.alarm && next.is_some_and(|line| line.starts_with("publish"))
     }
@@ -581,10 +581,10 @@ impl Session for LineSession {
     fn delivered_to(&self, _: ConsumerId) -> DeliveredTo {
         DeliveredTo::default()
     }
-    fn oldest_held(&self, _: &[ChannelId]) -> Vec<(ConsumerId, u64)> {
+    fn oldest_unsettled(&self, _: &[ChannelId]) -> Vec<(ConsumerId, u64)> {
         Vec::new()
     }
-    fn held_by(&self, _: ChannelId, consumer: ConsumerId) -> usize {
+    fn unsettled_by(&self, _: ChannelId, consumer: ConsumerId) -> usize {
         let held = self.held.values();
         held.filter(|held| held.subscription == consumer).count()
     }

@@ -12,7 +12,7 @@ use crate::queue_host::{Asker, Get, HostContext, QueueHost, When};
 use crate::quorum::protocol::{Event, Fetched, QueueCounts};
 use crate::stored;
 use crate::subscriber::Subscriber;
-use leveret_queue::{AttachError, Consumer, Got, HeldMessage, Offer, Position, Settle};
+use leveret_queue::{AttachError, Consumer, Got, Offer, Position, Settle, UnsettledMessage};
 use leveret_storage::{BodyId, Durability, ShardLogs, SharedBody};
 use leveret_types::limits::CHUNK_BYTES;
 use leveret_types::{ConsumerId, Message, Now};
@@ -33,7 +33,7 @@ impl ClassicQueue {
     }
 
     /// A ready message, which stays; nothing while it is being read from disk.
-    pub(super) fn look(&mut self, context: &mut HostContext<'_>, before: u64) -> Option<Fetched> {
+    pub(super) fn peek(&mut self, context: &mut HostContext<'_>, before: u64) -> Option<Fetched> {
         self.pump(context);
         let position = self.queue.ready_behind(before);
         match position.map(|at| (at, self.read(context.logs, at))) {
@@ -56,7 +56,11 @@ impl ClassicQueue {
     }
 
     /// A message that somebody holds, which stays so; nothing while it is being read from disk.
-    pub(super) fn show_held(&self, logs: &mut ShardLogs, held: &HeldMessage) -> Option<Fetched> {
+    pub(super) fn show_unsettled(
+        &self,
+        logs: &mut ShardLogs,
+        held: &UnsettledMessage,
+    ) -> Option<Fetched> {
         match self.queue.has(held.consumer, held.position) {
             true => self.read(logs, held.position).fetched(),
             false => Some(Fetched::Gone),
@@ -277,15 +281,15 @@ impl QueueHost for ClassicQueue {
         _asker: Asker,
         before: u64,
     ) -> Option<QueueAnswer> {
-        self.look(context, before).map(QueueAnswer::Peeked)
+        self.peek(context, before).map(QueueAnswer::Peeked)
     }
 
     fn holds(&self, subscription: ConsumerId) -> bool {
         self.queue.holds(subscription)
     }
 
-    fn held_by(&self, subscription: ConsumerId) -> (u64, Option<u64>) {
-        self.queue.held_by(subscription)
+    fn unsettled_by(&self, subscription: ConsumerId) -> (u64, Option<u64>) {
+        self.queue.unsettled_by(subscription)
     }
 
     fn single_active(&self, consumer: ConsumerId) -> Option<bool> {

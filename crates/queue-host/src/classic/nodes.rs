@@ -242,7 +242,7 @@ impl ServesNodes for ClassicQueue {
                 self.say(context, from, event);
             }
             Query::Peek { request, before } => {
-                let fetched = self.look(context, before);
+                let fetched = self.peek(context, before);
                 let fetched = fetched.unwrap_or(Fetched::Unreadable);
                 self.say(context, from, Event::Peeked { request, fetched });
             }

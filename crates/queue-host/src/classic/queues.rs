@@ -16,7 +16,7 @@ use crate::stream_view::SavedView;
 use crate::subscriber::Subscriber;
 use hashbrown::HashMap;
 use leveret_client::Reply;
-use leveret_queue::{Counts, HeldMessage, State, Waiting};
+use leveret_queue::{Counts, State, UnsettledMessage, Waiting};
 use leveret_storage::ShardLogs;
 use leveret_types::{ConsumerId, NodeId, Now, QueueId, QueueKind};
 use std::collections::BTreeSet;
@@ -316,25 +316,25 @@ impl HostKind for ClassicQueues {
         (queue.kind() == QueueKind::Quorum).then(|| queue.waiting())
     }
 
-    fn held_behind(
+    fn unsettled_behind(
         &self,
         queue: QueueId,
         of: Option<&[ConsumerId]>,
         before: u64,
         count: usize,
-    ) -> Option<Vec<HeldMessage>> {
+    ) -> Option<Vec<UnsettledMessage>> {
         let queue = self.map.get(&queue)?;
-        Some(queue.queue.held_behind(of, before, count))
+        Some(queue.queue.unsettled_behind(of, before, count))
     }
 
-    fn show_held(
+    fn show_unsettled(
         &mut self,
         context: &mut ShardContext<'_>,
         queue: QueueId,
-        held: &HeldMessage,
+        held: &UnsettledMessage,
     ) -> Option<Fetched> {
         match self.map.get(&queue) {
-            Some(queue) => queue.show_held(context.logs, held),
+            Some(queue) => queue.show_unsettled(context.logs, held),
             None => Some(Fetched::Gone),
         }
     }

@@ -7,13 +7,13 @@
 
 pub mod protocol;
 
-mod held_answers;
+mod pending_replies;
 mod refusals;
 mod remote_queue;
 mod remote_queues;
 pub mod replica;
 
-pub(crate) use held_answers::HeldAnswers;
+pub(crate) use pending_replies::PendingReplies;
 pub(crate) use refusals::Refusals;
 pub use remote_queues::LocalDeliveries;
 pub(crate) use remote_queues::RemoteQueues;

@@ -73,12 +73,12 @@ pub struct RegisteredSubscription {
     pub activation: u64,
     /// What it holds, by priority log. The settles that have no answer yet are not taken off: they
     /// come again.
-    pub held: Vec<HeldRange>,
+    pub unsettled: Vec<UnsettledRange>,
 }
 
 /// Messages that a subscription has, neighbours in one priority log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HeldRange {
+pub struct UnsettledRange {
     /// The priority log.
     pub priority_log: u8,
     /// Indexes in the priority log.

@@ -232,7 +232,7 @@ impl RemoteQueue {
     fn forget_if_done(&mut self, id: ConsumerId) {
         let done = self.subscriptions.get(&id).is_some_and(|subscription| {
             subscription.consumer.is_none()
-                && subscription.held_count == 0
+                && subscription.unsettled_count == 0
                 && subscription.waiting.is_empty()
         });
         if done && !self.questions.concern(id) {
@@ -364,7 +364,7 @@ impl RemoteQueue {
     }
 
     /// Takes note of what became of messages; answers how many of them the subscription had.
-    fn settle_held(&mut self, settle: &Settle) -> u64 {
+    fn settle_unsettled(&mut self, settle: &Settle) -> u64 {
         let Some(subscription) = self.subscriptions.get_mut(&settle.subscription) else {
             return 0;
         };
@@ -409,7 +409,7 @@ impl QueueHost for RemoteQueue {
     }
 
     fn settle(&mut self, _context: &mut HostContext<'_>, settle: Settle) -> u64 {
-        self.settle_held(&settle)
+        self.settle_unsettled(&settle)
     }
 
     fn attach(
@@ -507,10 +507,10 @@ impl QueueHost for RemoteQueue {
         self.subscriptions.contains_key(&subscription)
     }
 
-    fn held_by(&self, subscription: ConsumerId) -> (u64, Option<u64>) {
+    fn unsettled_by(&self, subscription: ConsumerId) -> (u64, Option<u64>) {
         let of = self.subscriptions.get(&subscription);
         // Since when is known where the queue is led.
-        (of.map_or(0, |of| of.held_count), None)
+        (of.map_or(0, |of| of.unsettled_count), None)
     }
 
     fn single_active(&self, consumer: ConsumerId) -> Option<bool> {

@@ -322,7 +322,7 @@ impl RemoteQueues {
             }) else {
                 continue;
             };
-            remote_queue.look_soon(now);
+            remote_queue.search_soon(now);
             if !entry.dirty {
                 entry.dirty = true;
                 self.dirty.push(*queue);
@@ -626,9 +626,9 @@ impl Shard {
                 self.tell_remote_queue(now, own, queue, session, message);
                 continue;
             }
-            let is_behind = self.held_answers.has(to, queue);
+            let is_behind = self.pending_replies.has(to, queue);
             if is_behind || !has_room(&mut self.peer_rooms, to, queue, &message) {
-                self.held_answers.hold(to, queue, session, message);
+                self.pending_replies.hold(to, queue, session, message);
                 continue;
             }
             let place = (to, queue, session);
@@ -651,16 +651,16 @@ impl Shard {
     }
 
     /// Tells a node's remote queue what was held, as far as there is room for it.
-    pub(crate) fn flush_held_answers(&mut self, to: NodeId, queue: QueueId) {
+    pub(crate) fn flush_pending_replies(&mut self, to: NodeId, queue: QueueId) {
         let mut open: Option<(u64, Encoder)> = None;
         let Self {
-            held_answers,
+            pending_replies,
             peer_rooms,
             effects,
             ..
         } = self;
         let mut room = |event: &Event| has_room(peer_rooms, to, queue, event);
-        while let Some((session, event)) = held_answers.next(to, queue, &mut room) {
+        while let Some((session, event)) = pending_replies.next(to, queue, &mut room) {
             if let Some((_, encoder)) = open.take_if(|(of, _)| *of != session) {
                 post(effects, to, queue, encoder);
             }

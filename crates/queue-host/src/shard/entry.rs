@@ -139,9 +139,9 @@ impl Shard {
     /// How many messages of a queue a consumer of this node holds, and when the oldest of them was
     /// handed to it (monotonic), where that is known here.
     #[must_use]
-    pub fn held_by(&self, queue: QueueId, consumer: ConsumerId) -> (u64, Option<u64>) {
+    pub fn unsettled_by(&self, queue: QueueId, consumer: ConsumerId) -> (u64, Option<u64>) {
         let known = self.known_queue(queue);
-        known.map_or((0, None), |host| host.held_by(consumer))
+        known.map_or((0, None), |host| host.unsettled_by(consumer))
     }
 
     /// Whether the queue, or its remote queue here, knows this subscription still.

@@ -45,7 +45,7 @@ impl StreamView {
             progress: Progress::default(),
             given: Given::default(),
             missing_offsets: MissingOffsets::default(),
-            is_unreadable_told: false,
+            is_unreadable_reported: false,
             short: Shortness::default(),
             end: StreamEnd::default(),
             saves: Saves::default(),

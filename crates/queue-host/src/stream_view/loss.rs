@@ -61,19 +61,19 @@ pub(super) struct Shortness {
     /// Since when that was heard, on the monotonic clock.
     since_ms: Option<u64>,
     /// Whether it was said.
-    pub(super) is_told: bool,
+    pub(super) is_reported: bool,
 }
 
 impl Shortness {
     /// Takes note of what was heard now; says whether the operator is to be told of it.
-    fn heard(&mut self, now: Now, is_short: bool) -> bool {
+    fn note(&mut self, now: Now, is_short: bool) -> bool {
         if !is_short {
             *self = Self::default();
             return false;
         }
         let since = *self.since_ms.get_or_insert(now.monotonic_ms);
         let is_over = since + SHORT_MS <= now.monotonic_ms;
-        is_over && !std::mem::replace(&mut self.is_told, true)
+        is_over && !std::mem::replace(&mut self.is_reported, true)
     }
 }
 
@@ -143,7 +143,7 @@ impl StreamView {
         }
         let unreadable = offset - given - self.missing_offsets.remove(given..offset);
         queue.note_dropped(unreadable);
-        if unreadable > 0 && !std::mem::replace(&mut self.is_unreadable_told, true) {
+        if unreadable > 0 && !std::mem::replace(&mut self.is_unreadable_reported, true) {
             tracing::warn!(
                 view = %self.queue,
                 "messages of the stream '{}' before offset {offset} are not delivered, and counted \
@@ -159,7 +159,7 @@ impl StreamView {
         let end = stats.committed_offset.map_or(0, |last| last + 1);
         let (given, has_read) = (self.given.end, self.progress.read_ms != 0);
         let is_short = self.stage == Stage::Reading && has_read && end < given;
-        if self.short.heard(now, is_short) {
+        if self.short.note(now, is_short) {
             tracing::error!(
                 view = %self.queue,
                 "the stream '{}' ends with offset {end}, and the view has read to {given}: its \

@@ -18,7 +18,7 @@ pub(super) struct Progress {
     /// was since it is known where the view stands.
     pub(super) read_ms: i64,
     /// Where the stream's last chunk with messages begins, if it is to be read to see its end.
-    pub(super) looks_at: Option<u64>,
+    pub(super) reread_from: Option<u64>,
 }
 
 impl Progress {

@@ -51,7 +51,7 @@ impl StreamView {
             self.missing_offsets.insert(self.given.end..self.end.offset);
         } else if self.reader.is_none() {
             // After a start it is not known whether all of that chunk was given: it is looked at.
-            self.progress.looks_at = Some(last);
+            self.progress.reread_from = Some(last);
             self.wanted_until_ms = now.monotonic_ms + VIEW_IDLE_MS;
         }
     }

@@ -369,21 +369,21 @@ fn what_a_stream_keeps_of_its_own_at_its_end_is_not_ready() {
     let mut world = World::new(10);
     world.attach(1, 50);
     world.send(chunk(0, 10, 8));
-    let look = |world: &mut World| {
+    let check = |world: &mut World| {
         let (result, request) = (Ok(world.stats(0)), RequestId(77));
         world.hear(Event::Stats { request, result });
         world.step(true);
         (world.view.backlog(), world.view.may_have_more())
     };
     (world.end, world.own) = (12, 2);
-    assert_eq!(look(&mut world), (0, false));
+    assert_eq!(check(&mut world), (0, false));
     // Messages follow, of which the view hears before they come.
     (world.end, world.own) = (15, 0);
-    assert_eq!(look(&mut world), (3, true));
+    assert_eq!(check(&mut world), (3, true));
     world.send(chunk(12, 3, 8));
     assert_eq!(world.offsets(), Vec::from_iter((0..10).chain(12..15)));
     (world.end, world.own) = (16, 1);
-    assert_eq!(look(&mut world), (0, false));
+    assert_eq!(check(&mut world), (0, false));
     assert_eq!(world.queue.counters().dropped, 0);
     // Also after a start: what is read is the last chunk, of which all was given.
     let own = (world.end, world.own);
@@ -391,7 +391,7 @@ fn what_a_stream_keeps_of_its_own_at_its_end_is_not_ready() {
     (world.end, world.own) = own;
     world.attach(1, 50);
     world.send(chunk(12, 3, 8));
-    assert_eq!(look(&mut world).0, 0);
+    assert_eq!(check(&mut world).0, 0);
 }
 
 #[test]
@@ -587,19 +587,19 @@ fn a_view_whose_stream_has_other_messages_at_offsets_that_it_read_delivers_none_
 #[test]
 fn that_a_stream_has_less_than_was_read_is_said_once_it_stays_so() {
     let mut world = after_ten_settled();
-    let look = |world: &mut World, end: u64, after_ms: u64| {
+    let check = |world: &mut World, end: u64, after_ms: u64| {
         world.end = end;
         world.now.monotonic_ms += after_ms;
         let (result, request) = (Ok(world.stats(0)), RequestId(77));
         world.hear(Event::Stats { request, result });
-        world.view.short.is_told
+        world.view.short.is_reported
     };
-    assert!(!look(&mut world, 0, 0), "its replica has just begun");
-    assert!(!look(&mut world, 0, SHORT_MS - 1));
-    assert!(!look(&mut world, 10, 1), "it has caught up");
-    assert!(!look(&mut world, 9, 1));
-    assert!(look(&mut world, 9, SHORT_MS));
-    assert!(!look(&mut world, 10, 1));
+    assert!(!check(&mut world, 0, 0), "its replica has just begun");
+    assert!(!check(&mut world, 0, SHORT_MS - 1));
+    assert!(!check(&mut world, 10, 1), "it has caught up");
+    assert!(!check(&mut world, 9, 1));
+    assert!(check(&mut world, 9, SHORT_MS));
+    assert!(!check(&mut world, 10, 1));
 }
 
 #[test]

@@ -16,7 +16,7 @@ pub(super) struct Election {
     /// nothing.
     is_yielding: bool,
     /// Whether nobody is chosen for now.
-    is_held: bool,
+    is_unsettled: bool,
 }
 
 impl Election {
@@ -74,11 +74,11 @@ impl Queue {
     /// How many messages a subscription holds, and when the oldest of them was handed to it: on the
     /// monotonic clock, to the second, where a timeout applies to it.
     #[must_use]
-    pub fn held_by(&self, subscription: ConsumerId) -> (u64, Option<u64>) {
+    pub fn unsettled_by(&self, subscription: ConsumerId) -> (u64, Option<u64>) {
         let slot = self.subscriptions.find(subscription);
         slot.map_or((0, None), |slot| {
             let subscription = self.subscriptions.get(slot);
-            (subscription.held_count, subscription.oldest_ms())
+            (subscription.unsettled_count, subscription.oldest_ms())
         })
     }
 
@@ -132,12 +132,12 @@ impl Queue {
             return 0;
         };
         let (gone, was_consumer) = self.subscriptions.remove(slot);
-        for (priority_log, held) in &gone.held {
-            for (range, held) in held.iter() {
+        for (priority_log, unsettled_messages) in &gone.unsettled_messages {
+            for (range, unsettled_messages) in unsettled_messages.iter() {
                 let run = MessageRun {
                     priority_log: *priority_log,
                     range,
-                    bytes: held.bytes,
+                    bytes: unsettled_messages.bytes,
                 };
                 self.release(now, run, outcome, out);
             }
@@ -146,7 +146,7 @@ impl Queue {
             self.consumer_left(now, slot, out);
         }
         self.flush(out);
-        gone.held_count
+        gone.unsettled_count
     }
 
     fn consumer_left(&mut self, now: Now, slot: Slot, out: &mut Vec<Effect>) {
@@ -179,14 +179,14 @@ impl Queue {
     /// From now on the place of a single active consumer that goes is left free, until
     /// [`Self::resume_election`]: for consumers that come again, or have not all come yet.
     pub const fn hold_election(&mut self) {
-        self.election.is_held = true;
+        self.election.is_unsettled = true;
     }
 
     /// The end of that. If the place is free, it goes to `before` rather than to another; that is
     /// told as if it were new.
     pub fn resume_election(&mut self, now: Now, before: Option<ConsumerId>, out: &mut Vec<Effect>) {
-        let held = std::mem::take(&mut self.election.is_held);
-        if !held || !self.settings.single_active {
+        let unsettled_messages = std::mem::take(&mut self.election.is_unsettled);
+        if !unsettled_messages || !self.settings.single_active {
             return;
         }
         let before = before.filter(|_| self.election.active.is_none());
@@ -204,7 +204,7 @@ impl Queue {
     /// Chooses the single active consumer. A classic queue keeps the one that it has; a quorum
     /// queue gives way to a higher priority, as soon as the active one holds nothing.
     pub(super) fn elect(&mut self, out: &mut Vec<Effect>) {
-        if self.election.is_held {
+        if self.election.is_unsettled {
             return;
         }
         let Some((first, foremost)) = self.subscriptions.foremost() else {
@@ -212,7 +212,7 @@ impl Queue {
         };
         if let Some(active) = self.election.active {
             let subscription = self.subscriptions.get(active);
-            let (id, holds) = (subscription.id, subscription.held_count > 0);
+            let (id, holds) = (subscription.id, subscription.unsettled_count > 0);
             let outranked = subscription
                 .consumer
                 .is_some_and(|c| c.priority < foremost.priority);

@@ -86,7 +86,7 @@ impl Queue {
         for (range, ready_ms) in delayed {
             let parts: Vec<_> = self
                 .priority_logs
-                .held(number)
+                .unsettled_messages(number)
                 .ready
                 .within(range)
                 .collect();
@@ -100,7 +100,7 @@ impl Queue {
     /// Takes a range out of what is ready, all of which is. Each of its messages counts for the
     /// bytes that the priority log's messages have on average: no more is known.
     pub(super) fn take_ready(&mut self, number: u8, range: Range<u64>) -> MessageRun {
-        let priority_log = self.priority_logs.held(number);
+        let priority_log = self.priority_logs.unsettled_messages(number);
         // At most the size of the largest message, which has 32 bits.
         let bytes = (priority_log.ready_bytes / priority_log.ready.len()) as u32;
         let count = priority_log.ready.remove_range(range.clone());
@@ -147,7 +147,7 @@ impl Queue {
         let mut adopted = 0;
         for part in parts {
             let run = self.take_ready(number, part);
-            let priority_log = self.priority_logs.held(number);
+            let priority_log = self.priority_logs.unsettled_messages(number);
             priority_log.delivered_through = priority_log.delivered_through.max(run.range.end);
             self.unsettled.add(run.count(), run.total_bytes());
             self.note_acquired(number, run.range.clone(), acquired);
@@ -167,7 +167,7 @@ impl Queue {
             let acquired = before.acquired.max(acquired);
             Returns { acquired, ..before }
         };
-        let returns = &mut self.priority_logs.held(priority_log).returns;
+        let returns = &mut self.priority_logs.unsettled_messages(priority_log).returns;
         returns.update(range, at_least, |_, _| {});
     }
 
@@ -184,10 +184,10 @@ impl Queue {
             published_ms: 0,
             expiration_ms: None,
         };
-        let held = self.held(now, &meta, timeout_ms);
+        let unsettled_messages = self.unsettled_messages(now, &meta, timeout_ms);
         let found = self.subscriptions.get_mut(slot);
         found.timeout_ms = timeout_ms;
-        found.hold_range(run.priority_log, run.range, held);
+        found.hold_range(run.priority_log, run.range, unsettled_messages);
         if !found.has_credit() {
             self.subscriptions.leave_ring(slot);
         }

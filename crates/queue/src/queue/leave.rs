@@ -116,7 +116,10 @@ impl Queue {
     /// Messages are on their way to the dead-letter exchange.
     pub(super) fn sets_out(&mut self, run: &MessageRun) {
         self.leaving.add(run.count(), run.total_bytes());
-        let leaving = &mut self.priority_logs.held(run.priority_log).leaving;
+        let leaving = &mut self
+            .priority_logs
+            .unsettled_messages(run.priority_log)
+            .leaving;
         leaving.insert(run.range.clone(), run.bytes);
     }
 
@@ -127,7 +130,7 @@ impl Queue {
         bytes: u64,
         out: &mut Vec<Effect>,
     ) {
-        let priority_log = self.priority_logs.held(number);
+        let priority_log = self.priority_logs.unsettled_messages(number);
         if !priority_log.returns.is_empty() {
             priority_log.returns.remove(range.clone(), |_, _| {});
         }

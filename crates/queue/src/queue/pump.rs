@@ -1,7 +1,7 @@
 //! What follows from what has been noted: deliveries, expiry, length limits.
 
 use super::{DELIVERY_TIME_MS, Queue};
-use crate::consumer::{Consumer, Held, Slot};
+use crate::consumer::{Consumer, Slot, Unsettled};
 use crate::effect::{Delivery, Effect, Reason};
 use crate::log::{Log, Meta, Peek, Position};
 use crate::priority_log::MessageRun;
@@ -50,10 +50,10 @@ impl Queue {
             } else {
                 self.counters.delivered += 1;
                 let timeout_ms = consumer.timeout_ms.or(self.settings.consumer_timeout_ms);
-                let held = self.held(now, &meta, timeout_ms);
+                let unsettled_messages = self.unsettled_messages(now, &meta, timeout_ms);
                 let subscription = self.subscriptions.get_mut(slot);
                 subscription.timeout_ms = timeout_ms;
-                subscription.hold(position.priority_log, position.index, held);
+                subscription.hold(position.priority_log, position.index, unsettled_messages);
             }
             self.subscriptions.first_served(slot);
             out.push(Effect::Deliver(delivery));
@@ -68,7 +68,7 @@ impl Queue {
         out: &mut Vec<Effect>,
     ) -> Option<(Position, Meta)> {
         while let Some(number) = self.priority_logs.highest() {
-            let priority_log = self.priority_logs.held(number);
+            let priority_log = self.priority_logs.unsettled_messages(number);
             let index = priority_log.ready.first()?;
             if priority_log.head == Some((index, None)) {
                 return None;
@@ -88,7 +88,7 @@ impl Queue {
                 }
                 Peek::Ready(meta) => self.discard_head(number, meta.bytes, Reason::Expired, out),
                 Peek::Pending => {
-                    self.priority_logs.held(number).head = Some((index, None));
+                    self.priority_logs.unsettled_messages(number).head = Some((index, None));
                     return None;
                 }
                 Peek::Damaged => {}
@@ -106,7 +106,7 @@ impl Queue {
         out: &mut Vec<Effect>,
     ) -> Option<(u64, Option<Meta>)> {
         loop {
-            let priority_log = self.priority_logs.held(number);
+            let priority_log = self.priority_logs.unsettled_messages(number);
             let index = priority_log.ready.first()?;
             if let Some((known, meta)) = priority_log.head
                 && known == index
@@ -115,9 +115,11 @@ impl Queue {
             }
             match self.look(number, index, log, out) {
                 Peek::Ready(meta) => {
-                    self.priority_logs.held(number).head = Some((index, Some(meta)))
+                    self.priority_logs.unsettled_messages(number).head = Some((index, Some(meta)))
                 }
-                Peek::Pending => self.priority_logs.held(number).head = Some((index, None)),
+                Peek::Pending => {
+                    self.priority_logs.unsettled_messages(number).head = Some((index, None))
+                }
                 Peek::Damaged => {}
             }
         }
@@ -138,7 +140,10 @@ impl Queue {
         let answer = log.peek(position);
         if answer == Peek::Damaged {
             self.take_head(priority_log, 0);
-            self.priority_logs.held(priority_log).damaged.insert(index);
+            self.priority_logs
+                .unsettled_messages(priority_log)
+                .damaged
+                .insert(index);
             out.push(Effect::Damaged { position });
         }
         answer
@@ -165,7 +170,7 @@ impl Queue {
         no_ack: bool,
         out: &mut Vec<Effect>,
     ) -> Delivery {
-        let priority_log = self.priority_logs.held(position.priority_log);
+        let priority_log = self.priority_logs.unsettled_messages(position.priority_log);
         let redelivered = position.index < priority_log.delivered_through;
         let returns = priority_log.returns.get(position.index);
         let returns = returns.unwrap_or_default();
@@ -210,13 +215,18 @@ impl Queue {
     }
 
     /// What is kept of a message that is handed over now.
-    pub(super) fn held(&mut self, now: Now, meta: &Meta, timeout_ms: Option<u64>) -> Held {
+    pub(super) fn unsettled_messages(
+        &mut self,
+        now: Now,
+        meta: &Meta,
+        timeout_ms: Option<u64>,
+    ) -> Unsettled {
         let since_ms = timeout_ms.map_or(0, |timeout| {
             let since = now.monotonic_ms.next_multiple_of(DELIVERY_TIME_MS).max(1);
             self.deadlines.time_out_by(since.saturating_add(timeout));
             since
         });
-        Held {
+        Unsettled {
             bytes: meta.bytes,
             since_ms,
         }
@@ -224,7 +234,7 @@ impl Queue {
 
     /// Takes the first message of a priority log out of what is ready.
     pub(super) fn take_head(&mut self, number: u8, bytes: u32) -> Option<u64> {
-        let priority_log = self.priority_logs.held(number);
+        let priority_log = self.priority_logs.unsettled_messages(number);
         let index = priority_log.ready.pop_first()?;
         let mut freed = u64::from(bytes).min(priority_log.ready_bytes);
         let empty = priority_log.ready.is_empty();

@@ -22,13 +22,15 @@ impl Queue {
             return 0;
         };
         let found = self.subscriptions.get_mut(slot);
-        let Some(held) = found.priority_log(priority_log) else {
+        let Some(unsettled_messages) = found.priority_log(priority_log) else {
             return 0;
         };
         let mut taken = std::mem::take(&mut self.taken);
-        let count = held.remove(range, |range, held| taken.push((range, held.bytes)));
-        found.held_count -= count;
-        let holds_nothing = found.held_count == 0;
+        let count = unsettled_messages.remove(range, |range, unsettled_messages| {
+            taken.push((range, unsettled_messages.bytes))
+        });
+        found.unsettled_count -= count;
+        let holds_nothing = found.unsettled_count == 0;
         for (range, bytes) in taken.drain(..) {
             let run = MessageRun {
                 priority_log,
@@ -85,7 +87,7 @@ impl Queue {
 
     pub(super) fn requeue(&mut self, run: MessageRun) {
         let (count, bytes) = (run.count(), run.total_bytes());
-        let priority_log = self.priority_logs.held(run.priority_log);
+        let priority_log = self.priority_logs.unsettled_messages(run.priority_log);
         assert_eq!(
             priority_log.ready.insert_range(run.range.clone()),
             count,
@@ -101,13 +103,12 @@ impl Queue {
         let mut parts = Vec::new();
         let settings = &self.settings;
         let change = |before| Returns::after(before, how, settings, now.wall_ms);
-        self.priority_logs.held(run.priority_log).returns.update(
-            run.range.clone(),
-            change,
-            |part, known| {
+        self.priority_logs
+            .unsettled_messages(run.priority_log)
+            .returns
+            .update(run.range.clone(), change, |part, known| {
                 parts.push((run.part(part), known));
-            },
-        );
+            });
         for (part, known) in parts {
             if how == Return::Failed && Returns::exceeds(known.failed, &self.settings) {
                 self.counters.delivery_limited += part.count();
@@ -145,8 +146,8 @@ impl Queue {
             return;
         };
         let settings = &self.settings;
-        let held = self.subscriptions.get(slot).held.iter();
-        for (run, _) in held
+        let unsettled_messages = self.subscriptions.get(slot).unsettled_messages.iter();
+        for (run, _) in unsettled_messages
             .filter(|(of, _)| *of == number)
             .flat_map(|(_, runs)| runs.iter())
         {

@@ -98,8 +98,8 @@ impl Queue {
         self.deadlines.no_heads();
         let mut from = self.priority_logs.highest();
         while let Some(number) = from {
-            let may_expire =
-                self.settings.ttl_ms.is_some() || self.priority_logs.held(number).may_expire;
+            let may_expire = self.settings.ttl_ms.is_some()
+                || self.priority_logs.unsettled_messages(number).may_expire;
             while may_expire && let Some((_, Some(meta))) = self.head(number, log, out) {
                 let expiry_ms = self.expiry_ms(&meta);
                 if expiry_ms > now.wall_ms {

@@ -120,7 +120,7 @@ pub struct Waiting {
 
 /// A message that somebody holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HeldMessage {
+pub struct UnsettledMessage {
     /// Who holds it.
     pub consumer: ConsumerId,
     /// Where it is.
@@ -245,7 +245,7 @@ impl Queue {
                     consumer: subscription.consumer?,
                     active: !self.settings.single_active || self.election.active == Some(slot),
                     blocked: subscription.blocked,
-                    unsettled: subscription.held_count,
+                    unsettled: subscription.unsettled_count,
                 })
             })
     }
@@ -318,9 +318,10 @@ impl Queue {
         let Some(slot) = self.subscriptions.find(subscription) else {
             return false;
         };
-        let mut held = self.subscriptions.get(slot).held.iter();
-        held.any(|(priority_log, held)| {
-            *priority_log == position.priority_log && held.get(position.index).is_some()
+        let mut unsettled_messages = self.subscriptions.get(slot).unsettled_messages.iter();
+        unsettled_messages.any(|(priority_log, unsettled_messages)| {
+            *priority_log == position.priority_log
+                && unsettled_messages.get(position.index).is_some()
         })
     }
 
@@ -343,16 +344,16 @@ impl Queue {
     /// subscription after those of another, by their ids; of each the highest priority first, then
     /// the first that came. All subscriptions', or only these, given in ascending order.
     #[must_use]
-    pub fn held_behind(
+    pub fn unsettled_behind(
         &self,
         of: Option<&[ConsumerId]>,
         mut before: u64,
         count: usize,
-    ) -> Vec<HeldMessage> {
+    ) -> Vec<UnsettledMessage> {
         let is_meant = |id: ConsumerId| of.is_none_or(|of| of.binary_search(&id).is_ok());
         let all = self.subscriptions.iter().map(|(_, one)| one);
         let mut meant: Vec<_> = all
-            .filter(|one| one.held_count > 0 && is_meant(one.id))
+            .filter(|one| one.unsettled_count > 0 && is_meant(one.id))
             .collect();
         meant.sort_unstable_by_key(|one| one.id);
         let mut found = Vec::new();
@@ -360,27 +361,27 @@ impl Queue {
             if found.len() == count {
                 break;
             }
-            if before >= subscription.held_count {
-                before -= subscription.held_count;
+            if before >= subscription.unsettled_count {
+                before -= subscription.unsettled_count;
                 continue;
             }
-            let mut priority_logs: Vec<_> = subscription.held.iter().collect();
+            let mut priority_logs: Vec<_> = subscription.unsettled_messages.iter().collect();
             priority_logs.sort_unstable_by_key(|(number, _)| Reverse(*number));
             let runs = priority_logs
                 .iter()
                 .flat_map(|(number, runs)| runs.iter().map(|run| (*number, run)));
-            for (priority_log, (range, held)) in runs {
+            for (priority_log, (range, unsettled_messages)) in runs {
                 let skipped = before.min(range.end - range.start);
                 before -= skipped;
                 let left = count - found.len();
                 let indexes = (range.start + skipped..range.end).take(left);
-                found.extend(indexes.map(|index| HeldMessage {
+                found.extend(indexes.map(|index| UnsettledMessage {
                     consumer: subscription.id,
                     position: Position {
                         priority_log,
                         index,
                     },
-                    since_ms: Some(held.since_ms).filter(|since| *since > 0),
+                    since_ms: Some(unsettled_messages.since_ms).filter(|since| *since > 0),
                 }));
                 if found.len() == count {
                     break;

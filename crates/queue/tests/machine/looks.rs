@@ -112,8 +112,11 @@ fn what_is_held_is_shown_by_priority_in_whatever_order_it_came() {
     let (world, _) = run(
         "declare prio=2; consume c1 prefetch=9; publish a b; publish x:p=2; publish y:p=1 c z:p=2",
     );
-    let all = world.queue.held_behind(None, 0, 100);
-    let priorities: Vec<u8> = all.iter().map(|held| held.position.priority_log).collect();
+    let all = world.queue.unsettled_behind(None, 0, 100);
+    let priorities: Vec<u8> = all
+        .iter()
+        .map(|unsettled_messages| unsettled_messages.position.priority_log)
+        .collect();
     assert_eq!(priorities.len(), 6);
     assert!(
         priorities.is_sorted_by_key(|priority| Reverse(*priority)),
@@ -128,14 +131,19 @@ fn what_is_held_is_shown_by_subscriptions_from_any_place_on() {
          ack c1 a",
     );
     let shown = |of: Option<&[ConsumerId]>, before, count| -> Vec<(u64, u8, u64)> {
-        let found = world.queue.held_behind(of, before, count).into_iter();
+        let found = world.queue.unsettled_behind(of, before, count).into_iter();
         found
-            .map(|held| {
-                assert!(world.queue.has(held.consumer, held.position), "{held:?}");
+            .map(|unsettled_messages| {
+                assert!(
+                    world
+                        .queue
+                        .has(unsettled_messages.consumer, unsettled_messages.position),
+                    "{unsettled_messages:?}"
+                );
                 (
-                    held.consumer.0,
-                    held.position.priority_log,
-                    held.position.index,
+                    unsettled_messages.consumer.0,
+                    unsettled_messages.position.priority_log,
+                    unsettled_messages.position.index,
                 )
             })
             .collect()
@@ -400,10 +408,10 @@ fn a_queue_that_was_emptied_gives_its_memory_back() {
         world.publish("", None, meta).expect("there is room");
     }
     world.pump();
-    let held = memory(&world);
+    let unsettled_messages = memory(&world);
     assert!(
-        held > rest + 10_000,
-        "{held}: every other one of each is held"
+        unsettled_messages > rest + 10_000,
+        "{unsettled_messages}: every other one of each is held"
     );
     world.settle(consumer(1), 0, 0..4_000, Outcome::Accept);
     world.detach(consumer(1));
@@ -413,7 +421,7 @@ fn a_queue_that_was_emptied_gives_its_memory_back() {
     while world.get(ConsumerId(3), true) != Got::Empty {}
     assert!(
         memory(&world) < rest + 2_000,
-        "{} of {held}",
+        "{} of {unsettled_messages}",
         memory(&world)
     );
 }

@@ -89,7 +89,7 @@ impl Model {
     fn holds(&self, subscription: ConsumerId) -> usize {
         self.messages
             .values()
-            .filter(|m| m.state == MessageState::Held(subscription))
+            .filter(|m| m.state == MessageState::Unsettled(subscription))
             .count()
     }
 
@@ -244,7 +244,7 @@ impl Model {
             .entry(position.priority_log)
             .or_default();
         *last = position.index.max(*last);
-        message.state = MessageState::Held(subscription);
+        message.state = MessageState::Unsettled(subscription);
         if no_ack {
             self.leave(position);
         }
@@ -336,12 +336,12 @@ impl Model {
         }
     }
 
-    fn held_by(&self, subscription: ConsumerId) -> Vec<Position> {
-        let held = self
+    fn unsettled_by(&self, subscription: ConsumerId) -> Vec<Position> {
+        let unsettled_messages = self
             .messages
             .iter()
-            .filter(|(_, m)| m.state == MessageState::Held(subscription));
-        held.map(|(position, _)| *position).collect()
+            .filter(|(_, m)| m.state == MessageState::Unsettled(subscription));
+        unsettled_messages.map(|(position, _)| *position).collect()
     }
 }
 
@@ -484,9 +484,12 @@ impl Pair {
     fn leave(&mut self, detach: bool) {
         let subscription = self.some_subscription();
         if detach {
-            let held = self.model.held_by(subscription);
-            assert_eq!(self.world.detach(subscription), held.len() as u64);
-            for position in held {
+            let unsettled_messages = self.model.unsettled_by(subscription);
+            assert_eq!(
+                self.world.detach(subscription),
+                unsettled_messages.len() as u64
+            );
+            for position in unsettled_messages {
                 self.model
                     .release(position, Outcome::Requeue { count: true });
             }
@@ -506,14 +509,17 @@ impl Pair {
     fn settle(&mut self) {
         let subscription = self.some_subscription();
         let priority_log = self.random.below(6) as u8;
-        let held: Vec<u64> = self
+        let unsettled_messages: Vec<u64> = self
             .model
-            .held_by(subscription)
+            .unsettled_by(subscription)
             .iter()
             .filter(|p| p.priority_log == priority_log)
             .map(|p| p.index)
             .collect();
-        let around = held.first().copied().unwrap_or(self.random.below(20));
+        let around = unsettled_messages
+            .first()
+            .copied()
+            .unwrap_or(self.random.below(20));
         let start = around.saturating_sub(self.random.below(2)) + self.random.below(3);
         let range = start..start + self.random.below(6);
         let outcome = match self.random.below(5) {
@@ -524,7 +530,7 @@ impl Pair {
                 count: self.random.one_in(2),
             },
         };
-        let hit: Vec<u64> = held
+        let hit: Vec<u64> = unsettled_messages
             .into_iter()
             .filter(|index| range.contains(index))
             .collect();

@@ -368,11 +368,11 @@ impl Runner {
                 all.push(format!("{word}{names}"));
             }
         }
-        let held = named(&|at| matches!(at, MessageState::Held(_)));
-        if !held.is_empty() {
+        let unsettled_messages = named(&|at| matches!(at, MessageState::Unsettled(_)));
+        if !unsettled_messages.is_empty() {
             all.insert(
                 usize::from(!all.is_empty() && all[0].starts_with("ready")),
-                format!("held{held}"),
+                format!("held{unsettled_messages}"),
             );
         }
         self.said.push(if all.is_empty() {

@@ -12,7 +12,7 @@ use std::ops::Range;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MessageState {
     Ready,
-    Held(ConsumerId),
+    Unsettled(ConsumerId),
     Leaving,
     Damaged,
 }
@@ -183,7 +183,7 @@ impl World {
             .queue
             .adopt(now, subscription, priority_log, range, acquired);
         if adopted == 1 {
-            self.at(position).state = MessageState::Held(subscription);
+            self.at(position).state = MessageState::Unsettled(subscription);
         }
         adopted
     }
@@ -191,7 +191,7 @@ impl World {
     /// What returns is ready again, unless an effect of the same call says otherwise.
     fn put_back(&mut self, subscription: ConsumerId, which: impl Fn(&Position) -> bool) {
         for (position, known) in &mut self.known {
-            if known.state == MessageState::Held(subscription) && which(position) {
+            if known.state == MessageState::Unsettled(subscription) && which(position) {
                 known.state = MessageState::Ready;
             }
         }
@@ -294,7 +294,7 @@ impl World {
                         });
                         let was = known.state;
                         assert!(
-                            matches!(was, MessageState::Ready | MessageState::Held(_)),
+                            matches!(was, MessageState::Ready | MessageState::Unsettled(_)),
                             "{} from {was:?}",
                             known.name
                         );
@@ -335,7 +335,7 @@ impl World {
             "{} came twice, unflagged",
             known.name
         );
-        known.state = MessageState::Held(delivery.consumer);
+        known.state = MessageState::Unsettled(delivery.consumer);
         known.deliveries += 1;
     }
 
@@ -348,12 +348,12 @@ impl World {
     fn compare(&self) {
         let counts = self.queue.counts(self.now);
         let mut sums: [(u64, u64); 4] = [(0, 0); 4];
-        let mut held: BTreeMap<ConsumerId, u64> = BTreeMap::new();
+        let mut unsettled_messages: BTreeMap<ConsumerId, u64> = BTreeMap::new();
         for known in self.known.values() {
             let place = match known.state {
                 MessageState::Ready => 0,
-                MessageState::Held(subscription) => {
-                    *held.entry(subscription).or_default() += 1;
+                MessageState::Unsettled(subscription) => {
+                    *unsettled_messages.entry(subscription).or_default() += 1;
                     1
                 }
                 MessageState::Leaving => 2,
@@ -407,8 +407,15 @@ impl World {
             ..
         } in self.queue.consumers()
         {
-            let held = held.get(&consumer.id).copied().unwrap_or_default();
-            assert_eq!(unsettled, held, "unsettled of {}", consumer.id);
+            let unsettled_messages = unsettled_messages
+                .get(&consumer.id)
+                .copied()
+                .unwrap_or_default();
+            assert_eq!(
+                unsettled, unsettled_messages,
+                "unsettled of {}",
+                consumer.id
+            );
             let bound = u64::from(consumer.prefetch);
             assert!(
                 bound == 0 || consumer.no_ack || unsettled <= bound,

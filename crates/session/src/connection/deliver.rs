@@ -2,11 +2,11 @@
 //! consumer, publishes that found no queue. Answers to `basic.get` have the same form.
 
 use super::{ByConsumer, Connection, Phase};
-use crate::unacked::Held;
+use crate::unacked::UnackedDelivery;
 use leveret_amqp::encode::{self, Content};
 use leveret_amqp::{Properties, TableBuilder, basic};
 use leveret_client::contract::Delivery;
-use leveret_client::{DeliveredTo, HeldDelivery, HeldPlace, SessionLatencies};
+use leveret_client::{DeliveredTo, SessionLatencies, UnsettledDelivery, UnsettledPosition};
 use leveret_message::as_amqp091;
 use leveret_types::limits::UNACKED_SCANNED_MAX;
 use leveret_types::{ChannelId, ConsumerId, FieldValue, Message, Now, ReplyCode};
@@ -61,8 +61,8 @@ impl Connection {
             counters.delivered_auto_ack += 1;
         } else {
             counters.delivered += 1;
-            let held = Held::new(delivery_tag, delivery, times.now);
-            channel.unacked.push(held);
+            let delivery = UnackedDelivery::new(delivery_tag, delivery, times.now);
+            channel.unacked.push(delivery);
         }
         let message = &delivery.message;
         let method = basic::Deliver {
@@ -104,7 +104,9 @@ impl Connection {
             counters.got_auto_ack += 1;
         } else {
             counters.got += 1;
-            channel.unacked.push(Held::new(delivery_tag, delivery, now));
+            channel
+                .unacked
+                .push(UnackedDelivery::new(delivery_tag, delivery, now));
         }
         note_wait(&mut self.latencies, delivery, now);
         let message = &delivery.message;
@@ -126,9 +128,9 @@ impl Connection {
     }
 
     /// How many deliveries to a consumer the queue does not know to be settled.
-    pub fn held_by(&self, channel: ChannelId, consumer: ConsumerId) -> usize {
+    pub fn unsettled_by(&self, channel: ChannelId, consumer: ConsumerId) -> usize {
         let channel = self.channels.get(&channel.0);
-        channel.map_or(0, |channel| channel.held_by(consumer))
+        channel.map_or(0, |channel| channel.unsettled_by(consumer))
     }
 
     /// What a consumer was given.
@@ -140,7 +142,7 @@ impl Connection {
     /// Consumers of these channels that hold deliveries, and when each was given the oldest of
     /// them, in monotonic milliseconds. Of a channel, the first [`UNACKED_SCANNED_MAX`]
     /// deliveries are looked at.
-    pub fn oldest_held(&self, channels: &[ChannelId]) -> Vec<(ConsumerId, u64)> {
+    pub fn oldest_unsettled(&self, channels: &[ChannelId]) -> Vec<(ConsumerId, u64)> {
         let now = self.times.now;
         let mut found: ByConsumer<u64> = ByConsumer::default();
         let channels = channels.iter().filter_map(|of| self.channels.get(&of.0));
@@ -149,11 +151,11 @@ impl Connection {
             let mut left = channel.consumers.len();
             let mut deliveries = channel.unacked.iter().take(UNACKED_SCANNED_MAX);
             while left > 0
-                && let Some(held) = deliveries.next()
+                && let Some(delivery) = deliveries.next()
             {
-                let id = held.subscription;
+                let id = delivery.subscription;
                 if self.consumers.contains_key(&id) && !found.contains_key(&id) {
-                    found.insert(id, now.monotonic_ms.saturating_sub(held.held_ms(now)));
+                    found.insert(id, now.monotonic_ms.saturating_sub(delivery.age_ms(now)));
                     left -= 1;
                 }
             }
@@ -164,28 +166,32 @@ impl Connection {
     /// Which of these messages, given in ascending order, the client holds on these channels, and
     /// since when. [`UNACKED_SCANNED_MAX`] deliveries are looked at: as many of each channel, the
     /// first ones.
-    pub fn held_among(&self, channels: &[ChannelId], messages: &[HeldPlace]) -> Vec<HeldDelivery> {
+    pub fn unsettled_among(
+        &self,
+        channels: &[ChannelId],
+        messages: &[UnsettledPosition],
+    ) -> Vec<UnsettledDelivery> {
         let now = self.times.now;
-        let looked_at = UNACKED_SCANNED_MAX / channels.len().max(1);
+        let scanned = UNACKED_SCANNED_MAX / channels.len().max(1);
         let mut found = Vec::new();
         for number in channels {
             let channel = self.channels.get(&number.0);
             let deliveries = channel
                 .into_iter()
                 .flat_map(|channel| channel.unacked.iter());
-            for held in deliveries.take(looked_at) {
-                let place = HeldPlace {
-                    subscription: held.subscription,
-                    priority_log: held.priority_log,
-                    index: held.index,
+            for delivery in deliveries.take(scanned) {
+                let place = UnsettledPosition {
+                    subscription: delivery.subscription,
+                    priority_log: delivery.priority_log,
+                    index: delivery.index,
                 };
                 if messages.binary_search(&place).is_ok() {
-                    found.push(HeldDelivery {
+                    found.push(UnsettledDelivery {
                         place,
                         channel: *number,
-                        tag: held.tag,
-                        redelivered: held.redelivered,
-                        since_ms: now.monotonic_ms.saturating_sub(held.held_ms(now)),
+                        tag: delivery.tag,
+                        redelivered: delivery.redelivered,
+                        since_ms: now.monotonic_ms.saturating_sub(delivery.age_ms(now)),
                     });
                 }
             }

@@ -8,7 +8,7 @@ pub(crate) struct Hold {
     /// The alarm that holds publishers back.
     alarm: Option<Box<str>>,
     /// The client has been told of it.
-    is_told: bool,
+    is_notified: bool,
     /// A publish has come since the alarm: it waits for the end of the alarm, and what is behind it
     /// waits with it.
     is_held: bool,
@@ -38,10 +38,10 @@ impl Hold {
     /// not published hears of no alarm, but of the end of one.
     pub(super) fn take_news(&mut self) -> bool {
         let concerns = self.has_published || self.alarm.is_none();
-        if !concerns || self.is_told == self.alarm.is_some() {
+        if !concerns || self.is_notified == self.alarm.is_some() {
             return false;
         }
-        self.is_told = self.alarm.is_some();
+        self.is_notified = self.alarm.is_some();
         true
     }
 
@@ -77,7 +77,7 @@ impl Hold {
     }
 
     /// Whether it is time for that: nothing waits after that, unless it finds none again.
-    pub(super) fn take_room_look(&mut self, now_ms: u64) -> bool {
+    pub(super) fn take_room_check(&mut self, now_ms: u64) -> bool {
         self.room_ms.take_if(|at| *at <= now_ms).is_some()
     }
 }
@@ -103,8 +103,8 @@ mod tests {
     fn a_publish_that_waits_for_room_looks_when_its_time_has_come_and_once() {
         let mut hold = Hold::default();
         hold.wait_for_room(Some(20));
-        assert!(!hold.take_room_look(19));
-        assert!(hold.take_room_look(20) && !hold.take_room_look(20));
+        assert!(!hold.take_room_check(19));
+        assert!(hold.take_room_check(20) && !hold.take_room_check(20));
         assert_eq!(hold.room_ms(), None);
     }
 }

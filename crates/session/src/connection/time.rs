@@ -31,7 +31,7 @@ impl Connection {
 
     /// Whether the client is expected to be heard.
     const fn listening(&self) -> bool {
-        self.pending_request.is_none() && !self.held()
+        self.pending_request.is_none() && !self.is_blocked()
     }
 
     /// When [`Self::tick`] is to be called, in monotonic milliseconds.
@@ -61,7 +61,7 @@ impl Connection {
             Phase::Closed => {}
             Phase::Running => {
                 self.give_up_unfinished(requests);
-                self.look_for_room(requests);
+                self.retry_for_room(requests);
                 self.tick_heartbeats();
             }
             Phase::Closing { .. } | Phase::Lingering => {
@@ -82,8 +82,8 @@ impl Connection {
     }
 
     /// Reads on if a publish that waits for room finds it now.
-    fn look_for_room(&mut self, requests: &mut Vec<Request>) {
-        if self.hold.take_room_look(self.times.now.monotonic_ms) {
+    fn retry_for_room(&mut self, requests: &mut Vec<Request>) {
+        if self.hold.take_room_check(self.times.now.monotonic_ms) {
             self.read(requests);
         }
     }

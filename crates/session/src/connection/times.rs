@@ -7,7 +7,7 @@ pub(crate) struct Times {
     /// The latest moment that was told.
     pub(crate) now: Now,
     /// When the client was last heard; nothing if that begins to count with the next moment told.
-    heard_ms: Option<u64>,
+    last_input_ms: Option<u64>,
     /// When to see whether a heartbeat is to be sent.
     speak_ms: u64,
     /// Whether something was said since that was last seen to.
@@ -24,7 +24,7 @@ impl Times {
     pub(crate) const fn new(now: Now, handshake_ms_max: u64) -> Self {
         Self {
             now,
-            heard_ms: Some(now.monotonic_ms),
+            last_input_ms: Some(now.monotonic_ms),
             speak_ms: 0,
             spoke: false,
             until_ms: Some(now.monotonic_ms + handshake_ms_max),
@@ -32,26 +32,28 @@ impl Times {
         }
     }
 
-    // --- being heard ---------------------------------------------------------------------------
+    // --- input ---------------------------------------------------------------------------------
 
-    pub(crate) const fn heard(&mut self) {
-        self.heard_ms = Some(self.now.monotonic_ms);
+    pub(crate) const fn note_input(&mut self) {
+        self.last_input_ms = Some(self.now.monotonic_ms);
     }
 
     /// The client lived at `at`, though it was not read.
     pub(crate) fn lived(&mut self, at: Now) {
-        self.heard_ms = self.heard_ms.map(|heard| heard.max(at.monotonic_ms));
+        self.last_input_ms = self
+            .last_input_ms
+            .map(|note_input| note_input.max(at.monotonic_ms));
     }
 
     /// A client that is not read cannot be heard: its silence counts from the next moment.
     pub(crate) const fn stop_counting_silence(&mut self) {
-        self.heard_ms = None;
+        self.last_input_ms = None;
     }
 
     /// Whether the client was silent for two heartbeats. It counts from now on if it did not.
     pub(crate) fn is_silent(&mut self, interval_ms: u64) -> bool {
-        let heard = *self.heard_ms.get_or_insert(self.now.monotonic_ms);
-        heard + 2 * interval_ms <= self.now.monotonic_ms
+        let note_input = *self.last_input_ms.get_or_insert(self.now.monotonic_ms);
+        note_input + 2 * interval_ms <= self.now.monotonic_ms
     }
 
     // --- speaking ------------------------------------------------------------------------------
@@ -79,8 +81,8 @@ impl Times {
     /// When heartbeats are to be seen to; `is_listening` says whether the client is expected to be
     /// heard.
     pub(crate) fn heartbeats_due_ms(&self, interval_ms: u64, is_listening: bool) -> u64 {
-        let due = match self.heard_ms {
-            Some(heard) => heard + 2 * interval_ms,
+        let due = match self.last_input_ms {
+            Some(note_input) => note_input + 2 * interval_ms,
             None => self.now.monotonic_ms,
         };
         match is_listening {
@@ -94,7 +96,7 @@ impl Times {
     /// The handshake is over.
     pub(crate) fn begin_running(&mut self, interval_ms: Option<u64>) {
         self.until_ms = None;
-        self.heard();
+        self.note_input();
         self.speak_ms = self.now.monotonic_ms + interval_ms.unwrap_or(0) / 2;
     }
 
@@ -162,7 +164,7 @@ mod tests {
         let mut times = Times::new(Now::both(1_000), 5_000);
         assert!(!at(&mut times, 2_999).is_silent(1_000));
         assert!(at(&mut times, 3_000).is_silent(1_000));
-        at(&mut times, 3_000).heard();
+        at(&mut times, 3_000).note_input();
         assert!(!at(&mut times, 4_999).is_silent(1_000));
         times.lived(Now::both(4_999));
         assert!(!at(&mut times, 6_998).is_silent(1_000));

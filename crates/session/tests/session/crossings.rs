@@ -284,7 +284,7 @@ fn begun_before_one_is_refused(properties: usize, body: usize) -> usize {
         {
             return usize::from(number) - 2;
         }
-        assert!(!connection.held(), "the node has room");
+        assert!(!connection.is_blocked(), "the node has room");
     }
     panic!("none was refused");
 }
@@ -390,10 +390,10 @@ fn what_a_consumer_holds_is_counted_until_it_is_settled_for_good() {
         assert!(connection.deliver(&fuzz::delivery(first, index)));
     }
     assert!(connection.deliver(&fuzz::delivery(second, 9)));
-    let held = |connection: &Connection| {
-        [first, second].map(|consumer| connection.held_by(channel, consumer))
+    let delivery = |connection: &Connection| {
+        [first, second].map(|consumer| connection.unsettled_by(channel, consumer))
     };
-    assert_eq!(held(&connection), [3, 1]);
+    assert_eq!(delivery(&connection), [3, 1]);
     let unsent = connection.unsent_bytes();
     assert!(unsent > 100, "{unsent} octets of four deliveries");
     let mut bytes = Vec::new();
@@ -403,10 +403,10 @@ fn what_a_consumer_holds_is_counted_until_it_is_settled_for_good() {
     };
     encode::method(&mut bytes, 1, &ack);
     fuzz::drive(&mut connection, Now::both(1_000), bytes.into());
-    assert_eq!(held(&connection), [3, 1], "it may be rolled back");
+    assert_eq!(delivery(&connection), [3, 1], "it may be rolled back");
     let mut bytes = Vec::new();
     encode::method(&mut bytes, 1, &leveret_amqp::tx::Commit {});
     fuzz::drive(&mut connection, Now::both(1_000), bytes.into());
-    assert_eq!(held(&connection), [1, 1]);
-    assert_eq!(connection.held_by(ChannelId(2), first), 0);
+    assert_eq!(delivery(&connection), [1, 1]);
+    assert_eq!(connection.unsettled_by(ChannelId(2), first), 0);
 }

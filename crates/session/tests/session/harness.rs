@@ -15,7 +15,7 @@ use leveret_amqp::{
     basic, channel, confirm, connection, exchange, queue, tx,
 };
 use leveret_client::{
-    Answered, ChannelCounters, HeldDelivery, HeldPlace, Session, SessionLatencies,
+    Answered, ChannelCounters, Session, SessionLatencies, UnsettledDelivery, UnsettledPosition,
 };
 use leveret_session::contract::{
     Awaited, Consume, LoginOutcome, Publish, Reply, Request, Settle, SettleOutcome, Topology,
@@ -88,7 +88,7 @@ struct Talk {
     requests: Vec<Request>,
     next_reply: Option<Reply>,
     hold: bool,
-    held: Option<Reply>,
+    delayed_reply: Option<Reply>,
 }
 
 impl Talk {
@@ -101,7 +101,7 @@ impl Talk {
             requests: Vec::new(),
             next_reply: None,
             hold: false,
-            held: None,
+            delayed_reply: None,
         }
     }
 
@@ -139,13 +139,13 @@ impl Talk {
 
     /// The node's answers to what was asked.
     fn answer(&mut self) {
-        while self.connection.suspended() && self.held.is_none() {
+        while self.connection.suspended() && self.delayed_reply.is_none() {
             let Some(agreed) = self.requests.last().and_then(fuzz::oblige) else {
                 return;
             };
             let reply = self.next_reply.take().unwrap_or(agreed);
             if std::mem::take(&mut self.hold) {
-                self.held = Some(reply);
+                self.delayed_reply = Some(reply);
                 return;
             }
             self.connection.reply(self.now, reply, &mut self.requests);
@@ -194,7 +194,7 @@ impl Talk {
                 connection.blocked(None);
                 connection.receive(self.now, Bytes::new(), &mut self.requests);
             }
-            ["held"] => shown.push(connection.held().to_string()),
+            ["held"] => shown.push(connection.is_blocked().to_string()),
             // Time passes while the socket takes nothing of a message to the client.
             ["stuck", ms] => {
                 let message = fuzz::delivery(Default::default(), 0).message;
@@ -268,7 +268,7 @@ impl Talk {
             }
             ["hold"] => self.hold = true,
             ["answer"] => {
-                let reply = self.held.take().expect("an answer is held");
+                let reply = self.delayed_reply.take().expect("an answer is held");
                 self.connection.reply(self.now, reply, &mut self.requests);
             }
             ["tick", ms] => {
@@ -283,7 +283,7 @@ impl Talk {
             }
             ["oldest", number, tags @ ..] => {
                 let channel = ChannelId(int(number) as u16);
-                let oldest = self.connection.oldest_held(&[channel]);
+                let oldest = self.connection.oldest_unsettled(&[channel]);
                 for tag in tags {
                     let id = fuzz::consumer_of(channel, tag);
                     let found = oldest.iter().find(|(of, _)| *of == id);
@@ -296,7 +296,7 @@ impl Talk {
                 let channels: Vec<_> = numbers.map(ChannelId).collect();
                 let place = |place: &&str| {
                     let (tag, index) = place.split_once('/').expect("tag/index");
-                    let of = |number: &ChannelId| HeldPlace {
+                    let of = |number: &ChannelId| UnsettledPosition {
                         subscription: fuzz::consumer_of(*number, tag),
                         priority_log: 0,
                         index: int(index),
@@ -305,10 +305,11 @@ impl Talk {
                 };
                 let mut places: Vec<_> = places.iter().flat_map(place).collect();
                 places.sort_unstable();
-                let held = self.connection.held_among(&channels, &places);
-                let show =
-                    |of: &HeldDelivery| format!("{}:{}={}", of.channel.0, of.tag, of.place.index);
-                shown.extend(held.iter().map(show));
+                let delivery = self.connection.unsettled_among(&channels, &places);
+                let show = |of: &UnsettledDelivery| {
+                    format!("{}:{}={}", of.channel.0, of.tag, of.place.index)
+                };
+                shown.extend(delivery.iter().map(show));
             }
             ["latencies"] => shown.push(show_latencies(&mut self.connection)),
             // The socket holds more, which is left there; the client lived at that time.

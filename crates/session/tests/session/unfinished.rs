@@ -132,18 +132,21 @@ fn what_would_pass_the_nodes_bound_is_not_read_before_there_is_room() {
     let (mut first, mut second) = (node.connect(), node.connect());
     let most = node.hold("most", ALL - 24_000);
     node.say(&mut first, publish(1, 300_000, 100_000));
-    assert!(first.held(), "more has come than there is room for");
+    assert!(first.is_blocked(), "more has come than there is room for");
     assert!((ALL - 24_000 + BEGINNING..ALL - 5_000).contains(&node.bytes()));
     let small = publish(1, 5_000, 5_000 - PROPERTIES);
     node.say(&mut second, small);
-    assert!(second.held(), "it would fit, and came later");
+    assert!(second.is_blocked(), "it would fit, and came later");
     node.pass(&mut first, UNFINISHED_CHECK_MS);
     node.pass(&mut second, 0);
-    assert!(first.held() && second.held(), "nothing has changed");
+    assert!(
+        first.is_blocked() && second.is_blocked(),
+        "nothing has changed"
+    );
     drop(most);
     node.pass(&mut first, UNFINISHED_CHECK_MS);
     node.pass(&mut second, 0);
-    assert!(!first.held() && second.published_yet());
+    assert!(!first.is_blocked() && second.published_yet());
     assert!(node.bytes() >= 100_000 && node.bytes() <= 300_000);
     let mut rest = Vec::new();
     body(&mut rest, 1, 200_000 - PROPERTIES);
@@ -164,13 +167,13 @@ fn what_headers_claim_keeps_nobody_waiting() {
             }
             node.say(connection, publish(number, ALL / 16, round));
         }
-        assert!(!connection.held() && channels(connection) == 16);
+        assert!(!connection.is_blocked() && channels(connection) == 16);
     }
     assert_eq!(node.bytes(), 0);
     let mut honest = node.connect_as("honest");
     let size = 1_000_000;
     node.say(&mut honest, publish(1, size, 600_000));
-    assert!(!honest.held() && node.bytes() >= 600_000);
+    assert!(!honest.is_blocked() && node.bytes() >= 600_000);
     let mut rest = Vec::new();
     body(&mut rest, 1, size - PROPERTIES - 600_000);
     node.say(&mut honest, rest);
@@ -187,15 +190,15 @@ fn small_publishes_go_by_who_waits() {
     let (mut second, mut third) = (node.connect(), node.connect());
     let _all = node.hold("all", ALL);
     node.say(&mut second, publish(1, 100_000, BEGINNING));
-    assert!(second.held());
+    assert!(second.is_blocked());
     node.say(&mut third, publish(1, 1_000, 0));
-    assert!(!third.held(), "small");
+    assert!(!third.is_blocked(), "small");
     let mut rest = Vec::new();
     body(&mut rest, 1, 1_000 - PROPERTIES);
     node.say(&mut third, rest);
     assert!(third.published_yet());
     node.pass(&mut second, UNFINISHED_CHECK_MS);
-    assert!(second.held());
+    assert!(second.is_blocked());
 }
 
 #[test]
@@ -206,11 +209,11 @@ fn a_publish_that_does_not_become_whole_is_given_up_for_those_who_wait_and_only_
     node.pass(&mut silent, 10 * UNFINISHED_MS_MAX);
     assert_eq!(channels(&silent), 1, "nobody waits");
     node.say(&mut waiting, publish(1, 100_000, BEGINNING));
-    assert!(waiting.held());
+    assert!(waiting.is_blocked());
     node.pass(&mut silent, UNFINISHED_CHECK_MS);
     assert_eq!(channels(&silent), 0, "its time was over long ago");
     node.pass(&mut waiting, UNFINISHED_CHECK_MS);
-    assert!(!waiting.held());
+    assert!(!waiting.is_blocked());
 }
 
 #[test]
@@ -219,13 +222,13 @@ fn a_client_that_waits_for_itself_is_let_go_on() {
     let mut client = node.connect();
     node.say(&mut client, [open(2), publish(2, ALL, BEGINNING)].concat());
     node.say(&mut client, publish(1, 100_000, BEGINNING));
-    assert!(client.held());
+    assert!(client.is_blocked());
     for _ in 0..UNFINISHED_SILENCE_MS / UNFINISHED_CHECK_MS {
-        assert!(client.held());
+        assert!(client.is_blocked());
         node.pass(&mut client, UNFINISHED_CHECK_MS);
     }
     assert!(
-        !client.held() && channels(&client) == 1,
+        !client.is_blocked() && channels(&client) == 1,
         "channel 2 is closed"
     );
 }
@@ -243,8 +246,8 @@ fn holding(node: &Node, user: &str, beside: usize) -> (Connection, Option<Reserv
 /// Milliseconds until this one is held no more.
 fn waits_ms(node: &mut Node, waiting: &mut Connection, claiming: &mut Connection) -> u64 {
     let began_ms = node.now_ms;
-    assert!(waiting.held());
-    while waiting.held() && node.now_ms < began_ms + 2 * UNFINISHED_MS_MAX {
+    assert!(waiting.is_blocked());
+    while waiting.is_blocked() && node.now_ms < began_ms + 2 * UNFINISHED_MS_MAX {
         node.pass(claiming, UNFINISHED_CHECK_MS);
         node.pass(waiting, 0);
     }
@@ -301,7 +304,7 @@ fn what_comes_of_a_frame_is_progress_of_its_publish_until_that_takes_too_long() 
             node.pass(&mut honest, 0);
         }
         assert_eq!(node.now_ms - began_ms, expected_ms);
-        assert!(!honest.held());
+        assert!(!honest.is_blocked());
     }
 }
 
@@ -313,7 +316,7 @@ fn what_is_missing_of_the_publish_that_waits_is_known() {
     assert_eq!(client.lacks_bytes(), None);
     let (size, there) = (100_000, 20_000);
     node.say(&mut client, publish(1, size, there));
-    assert!(client.held());
+    assert!(client.is_blocked());
     let lacks = client.lacks_bytes().expect("it waits");
     let frames = there / 4_000 * 8;
     assert!((size - PROPERTIES - there - frames..size - there).contains(&lacks));
@@ -334,13 +337,13 @@ fn who_finishes_a_publish_and_begins_the_next_at_once_goes_behind_who_waits() {
     let claim = publish(1, ALL, BEGINNING);
     node.say(&mut greedy, claim.clone());
     node.say(&mut honest, publish(1, 300_000, BEGINNING));
-    assert!(honest.held());
+    assert!(honest.is_blocked());
     let mut rest = Vec::new();
     body(&mut rest, 1, ALL - PROPERTIES - BEGINNING);
     node.say(&mut greedy, [rest, claim].concat());
-    assert!(greedy.held(), "it is the other's turn");
+    assert!(greedy.is_blocked(), "it is the other's turn");
     node.pass(&mut honest, UNFINISHED_CHECK_MS);
-    assert!(!honest.held());
+    assert!(!honest.is_blocked());
 }
 
 #[test]
@@ -351,7 +354,7 @@ fn who_is_not_read_for_an_alarm_is_not_silent() {
     node.say(&mut waiting, publish(1, 300_000, BEGINNING));
     blocked.blocked(Some("low on disk"));
     node.say(&mut blocked, [open(2), publish(2, 100, 0)].concat());
-    assert!(blocked.held());
+    assert!(blocked.is_blocked());
     let waited_ms = waits_ms(&mut node, &mut waiting, &mut blocked);
     assert_eq!(waited_ms, UNFINISHED_MS_MAX);
 }
@@ -367,7 +370,7 @@ fn many_channels_of_many_connections_hold_no_more_than_the_node_allows() {
             if number > 1 {
                 node.say(connection, open(number));
             }
-            if connection.held() {
+            if connection.is_blocked() {
                 break;
             }
             // What is beyond the connection's own bound closes the channel at once.
@@ -380,8 +383,10 @@ fn many_channels_of_many_connections_hold_no_more_than_the_node_allows() {
             assert!(node.bytes() <= ALL, "{}", node.bytes());
         }
     }
-    let held = connections.iter().filter(|connection| connection.held());
-    assert!(held.count() >= 4, "most wait");
+    let delivery = connections
+        .iter()
+        .filter(|connection| connection.is_blocked());
+    assert!(delivery.count() >= 4, "most wait");
     drop(connections);
     assert_eq!(node.bytes(), 0);
 }
@@ -394,12 +399,12 @@ fn a_frame_that_came_in_pieces_and_found_no_room_is_read_when_there_is() {
     let mut begun = publish(1, size, BEGINNING);
     let last = begun.split_off(begun.len() - 3);
     node.say(&mut second, begun);
-    assert!(!second.held());
+    assert!(!second.is_blocked());
     node.say(&mut second, last);
-    assert!(second.held());
+    assert!(second.is_blocked());
     drop(all);
     node.pass(&mut second, UNFINISHED_CHECK_MS);
-    assert!(!second.held() && (BEGINNING..=size).contains(&node.bytes()));
+    assert!(!second.is_blocked() && (BEGINNING..=size).contains(&node.bytes()));
     let mut rest = Vec::new();
     body(&mut rest, 1, size - PROPERTIES - BEGINNING);
     let now = Now::both(node.now_ms);
@@ -417,9 +422,9 @@ fn a_message_that_is_larger_than_may_be_is_refused_whatever_room_there_is() {
     let (mut first, mut second) = (node.connect(), node.connect());
     let _all = node.hold("all", ALL);
     node.say(&mut first, publish(1, 100_000 + PROPERTIES, BEGINNING));
-    assert!(first.held(), "it may be, and there is no room");
+    assert!(first.is_blocked(), "it may be, and there is no room");
     node.say(&mut second, publish(1, 100_001 + PROPERTIES, 0));
-    assert!(!second.held());
+    assert!(!second.is_blocked());
     assert_eq!(channels(&second), 0, "it is refused");
 }
 
@@ -439,10 +444,10 @@ fn who_waits_for_room_is_heard_when_the_broker_closes_the_connection() {
     let node = Node::new();
     let (mut second, _all) = (node.connect(), node.hold("all", ALL));
     node.say(&mut second, publish(1, 10_000, BEGINNING));
-    assert!(second.held());
+    assert!(second.is_blocked());
     let forced = ProtocolError::connection(ReplyCode::ConnectionForced, "bye");
     second.close(forced);
-    assert!(!second.held());
+    assert!(!second.is_blocked());
     let mut close_ok = Vec::new();
     encode::method(&mut close_ok, 0, &connection::CloseOk {});
     node.say(&mut second, close_ok);

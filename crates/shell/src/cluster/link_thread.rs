@@ -419,7 +419,7 @@ impl LinkThread {
             let mut frames = Vec::new();
             let read = link.read(&mut self.scratch, &mut frames);
             if link.take_heard() {
-                self.detector.heard(node, now.monotonic_ms);
+                self.detector.note_alive(node, now.monotonic_ms);
             }
             if !frames.is_empty() {
                 self.bytes_come += frames.iter().map(|(_, f)| f.len() as u64).sum::<u64>();
@@ -531,7 +531,7 @@ impl LinkThread {
             true => "this node was stopped for longer than others wait",
             false => "nothing is heard of it",
         };
-        for node in self.detector.look(now.monotonic_ms) {
+        for node in self.detector.newly_down(now.monotonic_ms) {
             self.take_down(node, now, why);
         }
         let nodes: Vec<NodeId> = self.peers.keys().copied().collect();

@@ -5,8 +5,8 @@ use crate::broker::Broker;
 use crate::listener::Protocol;
 use bytes::Bytes;
 use leveret_node::{
-    Connection, ConnectionEvent, ConnectionStatus, ConsumersShown, Env, HeldPlace, Holding, Peer,
-    StreamConnection,
+    Connection, ConnectionEvent, ConnectionStatus, ConsumersShown, Env, Holding, Peer,
+    StreamConnection, UnsettledPosition,
 };
 use leveret_session::Connection as AmqpSession;
 use leveret_types::{ConnectionId, Now, OutBuffer, QueueId};
@@ -187,9 +187,9 @@ impl Client {
     }
 
     /// Which of these messages, given in ascending order, it holds. Nothing of a stream is held.
-    pub(super) fn held_among(&self, messages: &[HeldPlace]) -> Option<Holding> {
+    pub(super) fn unsettled_among(&self, messages: &[UnsettledPosition]) -> Option<Holding> {
         match self {
-            Self::Amqp(client) => client.held_among(messages),
+            Self::Amqp(client) => client.unsettled_among(messages),
             Self::Stream(_) => None,
         }
     }

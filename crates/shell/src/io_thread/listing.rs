@@ -4,7 +4,7 @@
 use super::client::Client;
 use super::slot::Slot;
 use crate::thread_event::Portion;
-use leveret_node::{ConnectionStatus, ConsumersShown, HeldPlace, Holding};
+use leveret_node::{ConnectionStatus, ConsumersShown, Holding, UnsettledPosition};
 use leveret_types::QueueId;
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, RandomState};
@@ -90,8 +90,8 @@ pub(super) fn look_at_all(client: &mut Client, queue: Option<QueueId>) -> Look<C
 }
 
 /// Which of these messages, given in ascending order, a client holds.
-pub(super) fn look_at_held(client: &Client, messages: &[HeldPlace]) -> Look<Holding> {
-    let found = client.held_among(messages);
+pub(super) fn look_at_held(client: &Client, messages: &[UnsettledPosition]) -> Look<Holding> {
+    let found = client.unsettled_among(messages);
     let contents = match found {
         // It has looked through its deliveries: that is enough for one turn.
         Some(_) => CONTENTS_LISTED,

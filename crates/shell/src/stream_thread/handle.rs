@@ -5,7 +5,7 @@ use super::asking::Question;
 use leveret_cluster::streams::{
     PeerLink, ReplicaHere, command_bytes, goes_with_publishes, published_bytes,
 };
-use leveret_cluster::{ElectionRequest, HeldStreams};
+use leveret_cluster::{BlockedStreams, ElectionRequest};
 use leveret_storage::StreamSynced;
 use leveret_stream::tracking::Tracking;
 use leveret_stream::{
@@ -147,7 +147,7 @@ pub(super) struct Inbox {
     pub(super) begins: bool,
     pub(super) is_disk_full: bool,
     /// Streams whose publishers wait for the end of alarms.
-    pub(super) held: HeldStreams,
+    pub(super) held: BlockedStreams,
     /// Sessions that were refused for that.
     pub(super) held_back: BTreeSet<SessionId>,
     /// Those of them that may try again, for other streams are held now.
@@ -420,12 +420,12 @@ impl StreamHandle {
     }
 
     /// From now on these streams are held, and no others.
-    pub fn hold(&self, streams: HeldStreams) {
+    pub fn hold(&self, streams: BlockedStreams) {
         let mut inbox = self.0.inbox.lock();
         if inbox.held == streams {
             return;
         }
-        let are_held = streams != HeldStreams::None;
+        let are_held = streams != BlockedStreams::None;
         self.0.are_held.store(are_held, Ordering::Release);
         inbox.held = streams;
         // Who publishes to one that is held still is refused once more.
@@ -451,7 +451,7 @@ impl StreamHandle {
     /// Whether nobody's publishes are taken now.
     pub(super) fn are_publishers_held(&self) -> bool {
         let inbox = self.0.inbox.lock();
-        inbox.is_disk_full || inbox.held == HeldStreams::All
+        inbox.is_disk_full || inbox.held == BlockedStreams::All
     }
 
     pub(super) fn put(&self, input: Input) {

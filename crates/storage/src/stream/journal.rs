@@ -25,7 +25,7 @@
 use crate::bytes_io::{Put, Take, seed};
 use crate::disk::{Disk, DiskFile, read_whole, write_zeros};
 use crate::error::{Fatal, OpenError};
-use crate::stream::journal_reserve::{Reserve, held_by, room_of};
+use crate::stream::journal_reserve::{Reserve, journal_end, room_of};
 use crate::wal::pool::is_full;
 use leveret_stream::segments::SECTOR_BYTES;
 use leveret_types::QueueId;
@@ -369,7 +369,7 @@ impl<D: Disk> Journal<D> {
         }
         half.sync()?;
         (half.end, half.room) = (end, room);
-        let mentioned = |part: &Part| (part.stream, (part.segment, held_by(part)));
+        let mentioned = |part: &Part| (part.stream, (part.segment, journal_end(part)));
         half.mentioned.extend(parts.iter().map(mentioned));
         half.unsynced.extend(parts.iter().map(|part| part.stream));
         Ok(Written::Durable)

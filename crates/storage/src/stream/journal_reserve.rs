@@ -20,11 +20,11 @@ const BLOCK_BYTES: u64 = 4096;
 /// Bytes that a segment may have to grow for a part, of which it has all blocks before `held`.
 pub(crate) fn room_of(part: &Part, held: u64) -> u64 {
     let begins = part.position / BLOCK_BYTES * BLOCK_BYTES;
-    held_by(part).saturating_sub(begins.max(held))
+    journal_end(part).saturating_sub(begins.max(held))
 }
 
 /// Where the last block of a part ends.
-pub(crate) const fn held_by(part: &Part) -> u64 {
+pub(crate) const fn journal_end(part: &Part) -> u64 {
     (part.position + part.bytes.len() as u64).next_multiple_of(BLOCK_BYTES)
 }
 
@@ -128,7 +128,7 @@ mod tests {
         ] {
             let part = part(position, bytes);
             let at = format!("{position}, {bytes}, {held}");
-            assert_eq!(held_by(&part), end, "{at}");
+            assert_eq!(journal_end(&part), end, "{at}");
             assert_eq!(room_of(&part, held), needed, "{at}");
         }
     }

@@ -7,7 +7,7 @@ use super::{Events, Stream};
 use crate::batch::Batch;
 use crate::host::{PublisherId, SessionId};
 use crate::replica::ReplicaEvent;
-use crate::replica::handover::{Handover, Held};
+use crate::replica::handover::{DelayedPublish, Handover};
 use leveret_types::limits::STREAM_HANDOVER_BYTES_MAX;
 use leveret_types::{NodeId, Now};
 
@@ -56,14 +56,14 @@ impl Stream {
             return;
         };
         handover.held_bytes += batch.bytes();
-        handover.held.push(Held {
+        handover.held.push(DelayedPublish {
             session,
             publisher,
             batch,
         });
         if handover.held_bytes > STREAM_HANDOVER_BYTES_MAX {
             self.tell_ready();
-            self.take_held(now, out);
+            self.take_delayed(now, out);
         }
     }
 
@@ -77,7 +77,7 @@ impl Stream {
         }
         match handover.is_ready {
             false => self.tell_ready(),
-            true => self.take_held(now, out),
+            true => self.take_delayed(now, out),
         }
     }
 
@@ -107,11 +107,11 @@ impl Stream {
     }
 
     /// Leads as before.
-    fn take_held(&mut self, now: Now, out: &mut Events) {
+    fn take_delayed(&mut self, now: Now, out: &mut Events) {
         let replica = self.replica.as_deref_mut();
         let handover = replica.and_then(|replica| replica.handover.take());
         for held in handover.into_iter().flat_map(|handover| handover.held) {
-            let Held {
+            let DelayedPublish {
                 session,
                 publisher,
                 batch,

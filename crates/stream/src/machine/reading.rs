@@ -69,8 +69,8 @@ impl Stream {
                 let committed = self.turns.committed.user_chunk();
                 self.readers.loaded(key, &loaded, committed, out);
                 // One that was deleted meanwhile says nothing of where the reader goes on.
-                let is_kept = self.segments.first_offset() <= Some(loaded.segment);
-                if loaded.chunks.is_empty() && is_kept {
+                let is_retained = self.segments.first_offset() <= Some(loaded.segment);
+                if loaded.chunks.is_empty() && is_retained {
                     let next = self.segments.after(loaded.segment);
                     let visible = self.turns.committed.next_offset;
                     if let Err(refusal) = self.readers.skip_segment(key, next, visible) {

@@ -71,7 +71,7 @@ pub(super) struct Following {
 
 /// What a node has kept of a replica.
 #[derive(Clone, Debug)]
-pub struct KeptReplica<'a> {
+pub struct RestoredReplica<'a> {
     /// `None` if there is no such file, or it cannot be read.
     pub state: Option<ReplicaState>,
     /// How the replica came to the node.
@@ -106,8 +106,8 @@ impl Replica {
 impl Stream {
     /// Makes the stream one of several replicas, on this node: it waits for the catalogue's orders.
     /// `life` is drawn anew for each run of the process.
-    pub fn replicate(&mut self, me: NodeId, life: u32, kept: KeptReplica<'_>) {
-        let KeptReplica {
+    pub fn replicate(&mut self, me: NodeId, life: u32, kept: RestoredReplica<'_>) {
+        let RestoredReplica {
             state,
             origin,
             damaged_from,

@@ -28,13 +28,13 @@ impl Stream {
         let bytes_max = self.settings.bytes_max;
         // The message at a stored offset stays: a consumer may have stored it before it was done.
         let group = self.slowest_group();
-        let held_from = group.map(|(_, offset)| offset.unwrap_or(0));
-        let before = committed.min(held_from.unwrap_or(u64::MAX));
+        let retained_from = group.map(|(_, offset)| offset.unwrap_or(0));
+        let before = committed.min(retained_from.unwrap_or(u64::MAX));
         while let Some(segment) = self.segments.expire(bytes_max, oldest_ms, before) {
             let first_offset = segment.first_offset;
             self.effects.push(Effect::DeleteSegment { first_offset });
         }
-        self.held_bytes = match held_from {
+        self.held_bytes = match retained_from {
             Some(_) => self.segments.expired_bytes(bytes_max, oldest_ms, committed),
             None => 0,
         };

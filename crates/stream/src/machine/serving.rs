@@ -110,8 +110,8 @@ impl Stream {
             return;
         };
         follower.pending_fetch = None;
-        follower.told = committed;
-        follower.told_first = first_offset;
+        follower.committed_sent = committed;
+        follower.first_sent = first_offset;
         let message = ReplicaMessage::Chunks {
             epoch,
             attachment: follower.attachment,

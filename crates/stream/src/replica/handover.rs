@@ -7,7 +7,7 @@ use leveret_types::limits::STREAM_HANDOVER_MS;
 
 /// A publish that is held.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct DelayedPublish {
     pub(crate) session: SessionId,
     pub(crate) publisher: PublisherId,
     pub(crate) batch: Batch,
@@ -20,7 +20,7 @@ pub(crate) struct Handover {
     pub(crate) since_ms: u64,
     /// Whether all that was under way is committed, or was waited for long enough.
     pub(crate) is_ready: bool,
-    pub(crate) held: Vec<Held>,
+    pub(crate) held: Vec<DelayedPublish>,
     pub(crate) held_bytes: usize,
 }
 

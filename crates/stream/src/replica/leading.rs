@@ -34,9 +34,9 @@ pub(crate) struct Follower {
     question: u64,
     pub(crate) pending_fetch: Option<PendingFetch>,
     /// The committed offset that it was told last.
-    pub(crate) told: u64,
+    pub(crate) committed_sent: u64,
     /// The oldest offset that it was told last.
-    pub(crate) told_first: u64,
+    pub(crate) first_sent: u64,
     /// Chunks are being read for it, or it waits for its turn to be served.
     pub(crate) is_served: bool,
     /// What it wants next is damaged in this segment: it is not read again while that is there.
@@ -120,8 +120,8 @@ impl Leading {
             is_whole: false,
             question: 0,
             pending_fetch: None,
-            told: 0,
-            told_first: 0,
+            committed_sent: 0,
+            first_sent: 0,
             is_served: false,
             stuck_in: None,
             cursor: None,
@@ -162,7 +162,7 @@ impl Leading {
     pub(crate) fn take_waiting(&mut self, log: Range<u64>, committed: u64) -> Vec<NodeId> {
         let mut waiting = Vec::new();
         for (node, follower) in &mut self.followers {
-            let has_news = follower.told < committed || follower.told_first < log.start;
+            let has_news = follower.committed_sent < committed || follower.first_sent < log.start;
             let wants = |pending_fetch: PendingFetch| pending_fetch.from < log.end || has_news;
             let is_stuck = follower.stuck_in.is_some_and(|of| of >= log.start);
             if !follower.is_served && !is_stuck && follower.pending_fetch.is_some_and(wants) {

@@ -211,7 +211,7 @@ impl Admin {
         let at_queue = move |consumer: &ConsumerStatus| {
             let (queue, id) = (consumer.queue, consumer.id);
             let shard = self.broker.shard(self.broker.shard_of(queue));
-            let (held, since_ms) = shard.held_by(queue, id);
+            let (held, since_ms) = shard.unsettled_by(queue, id);
             // A classic queue with a timeout knows it too, to the second, rounded up.
             let since_ms = [consumer.oldest_held_ms, since_ms]
                 .into_iter()

@@ -4,9 +4,9 @@ use super::Admin;
 use super::moves::{fingerprint, refused};
 use super::operations::READ_WAIT;
 use crate::serve::messages;
-use leveret_client::{HeldDelivery, HeldPlace};
+use leveret_client::{UnsettledDelivery, UnsettledPosition};
 use leveret_cluster::Env as _;
-use leveret_management::api::{Actor, HeldAt, HeldLook, HeldMessage, Holder, LookedAt};
+use leveret_management::api::{Actor, HeldAt, HeldLook, Holder, LookedAt, UnsettledMessage};
 use leveret_node::Holding;
 use leveret_queue_host::quorum::protocol::Fetched;
 use leveret_shell::node::holding_connections;
@@ -30,7 +30,7 @@ fn looked_at(message: &Message) -> LookedAt {
 }
 
 /// A held message as an operator is told who holds it.
-fn holder(of: &Holding, held: &HeldDelivery, consumer_tag: Option<&str>, now: Now) -> Holder {
+fn holder(of: &Holding, held: &UnsettledDelivery, consumer_tag: Option<&str>, now: Now) -> Holder {
     let place = held.place;
     Holder {
         at: HeldAt(place.subscription.0, place.priority_log, place.index),
@@ -52,7 +52,7 @@ impl Admin {
         vhost: &str,
         queue: &str,
         look: &HeldLook,
-    ) -> Result<Option<Vec<HeldMessage>>, ProtocolError> {
+    ) -> Result<Option<Vec<UnsettledMessage>>, ProtocolError> {
         let caller = self.caller(actor, vhost);
         let id = caller.readable_queue(queue, &*self.broker)?;
         let of: Option<Vec<ConsumerId>> = look.of.as_ref().map(|of| {
@@ -63,7 +63,7 @@ impl Admin {
         let now = self.broker.now();
         let shard = self.broker.shard_of(id);
         let held = self.broker.with_shard(now, shard, |shard| {
-            shard.held_behind(id, of.as_deref(), look.before, look.count)
+            shard.unsettled_behind(id, of.as_deref(), look.before, look.count)
         });
         let Some(held) = held else {
             return Ok(None);
@@ -74,7 +74,7 @@ impl Admin {
             let read = || {
                 let now = self.broker.now();
                 self.broker
-                    .with_shard(now, shard, |shard| shard.show_held(now, id, &held))
+                    .with_shard(now, shard, |shard| shard.show_unsettled(now, id, &held))
             };
             let message = match self.broker.wait_until(deadline, read) {
                 Some(Fetched::Message(message)) => Some(looked_at(&message)),
@@ -86,7 +86,7 @@ impl Admin {
             };
             bytes += message.as_ref().map_or(0, |one| one.message.shown_bytes());
             let position = held.position;
-            found.push(HeldMessage {
+            found.push(UnsettledMessage {
                 at: HeldAt(held.consumer.0, position.priority_log, position.index),
                 since_ms: held.since_ms.map(|since| wall_ms(since, now)),
                 message,
@@ -100,7 +100,7 @@ impl Admin {
 
     /// Who of this node's clients holds which of these messages.
     pub(super) fn holders_among(&self, held: &[HeldAt]) -> Vec<Holder> {
-        let place = |HeldAt(subscription, priority_log, index): &HeldAt| HeldPlace {
+        let place = |HeldAt(subscription, priority_log, index): &HeldAt| UnsettledPosition {
             subscription: ConsumerId(*subscription),
             priority_log: *priority_log,
             index: *index,

@@ -204,7 +204,7 @@ impl Admin {
         let look = |which| {
             let now = self.broker.now();
             let look = || {
-                let work = |shard: &mut Shard| shard.look_at_delayed(which);
+                let work = |shard: &mut Shard| shard.show_delayed(which);
                 self.broker.with_shard(now, delayed::SHARD, work).ok()
             };
             let (due_ms, index) = which;

@@ -51,8 +51,8 @@ fn to_leader() -> Vec<Command> {
                     id: ConsumerId(4),
                     consumer: Some(consumer(4)),
                     activation: u64::MAX,
-                    held: [(0, 1..2), (4, 7..90)]
-                        .map(|(priority_log, range)| HeldRange {
+                    unsettled: [(0, 1..2), (4, 7..90)]
+                        .map(|(priority_log, range)| UnsettledRange {
                             priority_log,
                             range,
                             acquired: 3,
@@ -64,13 +64,13 @@ fn to_leader() -> Vec<Command> {
                     id: ConsumerId(5),
                     consumer: None,
                     activation: 0,
-                    held: Vec::new(),
+                    unsettled: Vec::new(),
                 },
                 RegisteredSubscription {
                     id: ConsumerId(6),
                     consumer: Some(consumer(6)),
                     activation: 0,
-                    held: Vec::new(),
+                    unsettled: Vec::new(),
                 },
             ],
         })),

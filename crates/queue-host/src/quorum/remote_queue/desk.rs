@@ -1,6 +1,6 @@
 //! A remote queue, its node's clients and its leader: scripts.
 //!
-//! A line is `what happens => what is heard of it`: what the leader is told (`to 2: …`), and what
+//! A line is `what happens => what is outputs of it`: what the leader is told (`to 2: …`), and what
 //! the connection of all clients hears. Nodes 2 and 3 may lead; this one is node 1,
 //! and leads where it says so.
 //!
@@ -52,7 +52,7 @@ struct Desk {
     logs: ShardLogs,
     now: Now,
     credits: Vec<(ConsumerId, Arc<DeliveryCredit>)>,
-    heard: Vec<String>,
+    outputs: Vec<String>,
     peer_rooms: PeerRooms,
 }
 
@@ -205,10 +205,10 @@ fn registration(of: &crate::quorum::protocol::Registration) -> String {
         if subscription.activation > 0 {
             text.push_str(&format!("!{}", subscription.activation));
         }
-        for held in &subscription.held {
-            text.push_str(&format!("={:?}@{}", held.range, held.acquired));
-            if held.settled_by > 0 {
-                text.push_str(&format!("#{}", held.settled_by));
+        for unsettled in &subscription.unsettled {
+            text.push_str(&format!("={:?}@{}", unsettled.range, unsettled.acquired));
+            if unsettled.settled_by > 0 {
+                text.push_str(&format!("#{}", unsettled.settled_by));
             }
         }
     }
@@ -282,7 +282,7 @@ impl Desk {
             logs: recovered.expect("a store").shards.remove(0),
             now: Now::both(1_000),
             credits: Vec::new(),
-            heard: Vec::new(),
+            outputs: Vec::new(),
             peer_rooms: PeerRooms::unbounded(),
         };
         let nodes = [NodeId(2), NodeId(3)];
@@ -320,7 +320,7 @@ impl Desk {
 
     /// Does what a shard does after each event.
     fn finish(&mut self) {
-        let heard = &mut self.heard;
+        let outputs = &mut self.outputs;
         while self.remote_queues.pop_dirty().is_some() {
             self.remote_queues.locate(self.now, QUEUE, None);
             let peer_rooms = &mut self.peer_rooms;
@@ -332,7 +332,7 @@ impl Desk {
                     },
                     Put::Message(message) => message,
                 };
-                heard.push(format!("to {}: {}", node.0, command(&said)));
+                outputs.push(format!("to {}: {}", node.0, command(&said)));
             });
             self.remote_queues.note_deadline(QUEUE);
         }
@@ -345,10 +345,10 @@ impl Desk {
                 panic!("{deferred:?}");
             };
             let became = if refused { "not arrived" } else { "arrived" };
-            heard.push(format!("{became} {index}"));
+            outputs.push(format!("{became} {index}"));
         }
         let posts = std::mem::take(&mut self.effects.posts);
-        heard.extend(posts.iter().map(|(_, event)| posted(event)));
+        outputs.extend(posts.iter().map(|(_, event)| posted(event)));
     }
 
     fn attach(&mut self, consumer: Consumer) {
@@ -371,7 +371,7 @@ impl Desk {
                 .with(|of, context| of.publish(context, &message, &mut Bodies::default(), &notify));
             match kept {
                 Enqueued::Kept { .. } => {}
-                other => self.heard.push(format!("{other:?}").to_lowercase()),
+                other => self.outputs.push(format!("{other:?}").to_lowercase()),
             }
         }
     }
@@ -414,7 +414,7 @@ impl Desk {
             "peek" => of.peek(context, asker, number(words[1])),
             word => panic!("{word:?} is not asked"),
         });
-        self.heard.extend(said.iter().map(answer));
+        self.outputs.extend(said.iter().map(answer));
     }
 
     fn settle(&mut self, outcome: Outcome, words: &[&str]) {
@@ -426,7 +426,7 @@ impl Desk {
         };
         let count = self.with(|of, context| of.settle(context, settle.clone()));
         if count != settle.range.end - settle.range.start {
-            self.heard.push(format!("settled {count}"));
+            self.outputs.push(format!("settled {count}"));
         }
     }
 
@@ -461,7 +461,7 @@ impl Desk {
             ["return", ..] => self.settle(Outcome::Requeue { count: false }, words),
             ["wait"] => {
                 let until = self.with(|queue, _| queue.wait_for_all(ConnectionId(8)));
-                self.heard.push(format!("until {until:?}"));
+                self.outputs.push(format!("until {until:?}"));
             }
             ["poll", ref words @ ..] => self.ask(Asker::Poll(POLL), words),
             ["get" | "purge" | "count" | "peek", ..] => self.ask(client, words),
@@ -473,7 +473,7 @@ impl Desk {
                 }
             }
             ["due"] => self
-                .heard
+                .outputs
                 .push(match self.remote_queues.next_deadline_ms() {
                     Some(at) => format!("in {} ms", at.saturating_sub(self.now.monotonic_ms)),
                     None => "never".to_owned(),
@@ -506,11 +506,11 @@ impl Desk {
             ["remove"] => self.with_context(|queues, context| queues.remove(QUEUE, context)),
             ["active", of] => {
                 let active = self.with(|queue, _| queue.single_active(id(of)));
-                self.heard.push(format!("{active:?}"));
+                self.outputs.push(format!("{active:?}"));
             }
             ["holds", of] => {
                 let holds = self.with(|queue, _| queue.holds(id(of)));
-                self.heard.push(holds.to_string());
+                self.outputs.push(holds.to_string());
             }
             ["late", ref words @ ..] => {
                 let session = self.known().map_or(0, RemoteQueue::session);
@@ -532,7 +532,7 @@ impl Desk {
                     queues.receive(QUEUE, node, session, said, context)
                 });
                 if let Received::Answer(said) = received {
-                    self.heard
+                    self.outputs
                         .push(format!("to {}: {}", node.0, command(&said)));
                 }
             }
@@ -548,7 +548,7 @@ pub(super) fn play(script: &str) {
     for line in lines.filter(|line| !line.is_empty()) {
         let (said, expected) = line.split_once("=>").unwrap_or((line, ""));
         desk.act(&said.split_whitespace().collect::<Vec<_>>());
-        let heard = std::mem::take(&mut desk.heard).join(", ");
-        assert_eq!(heard, expected.trim(), "after {said:?} in\n{script}");
+        let outputs = std::mem::take(&mut desk.outputs).join(", ");
+        assert_eq!(outputs, expected.trim(), "after {said:?} in\n{script}");
     }
 }

@@ -2,7 +2,7 @@
 
 use super::leader_search::{ANSWER_MS, LeaderLocation};
 use super::{RemoteContext, RemoteQueue};
-use crate::quorum::protocol::{HeldRange, Operation, RegisteredSubscription, Registration};
+use crate::quorum::protocol::{Operation, RegisteredSubscription, Registration, UnsettledRange};
 use leveret_types::{NodeId, Now};
 
 impl RemoteQueue {
@@ -64,8 +64,8 @@ impl RemoteQueue {
     }
 
     /// A node is up that may lead, or know who does: it is worth asking before long.
-    pub(crate) fn look_soon(&mut self, now: Now) {
-        self.leader.look_soon(now);
+    pub(crate) fn search_soon(&mut self, now: Now) {
+        self.leader.search_soon(now);
     }
 
     pub(super) fn registration(&self, start: u64) -> Registration {
@@ -80,7 +80,7 @@ impl RemoteQueue {
             let Operation::Settle(settle) = &pending.operation else {
                 continue;
             };
-            let held = HeldRange {
+            let unsettled = UnsettledRange {
                 priority_log: settle.priority_log,
                 range: settle.range.clone(),
                 acquired: u64::from(pending.acquired),
@@ -89,14 +89,14 @@ impl RemoteQueue {
             match subscriptions
                 .binary_search_by_key(&settle.subscription, |subscription| subscription.id)
             {
-                Ok(at) => subscriptions[at].held.push(held),
+                Ok(at) => subscriptions[at].unsettled.push(unsettled),
                 Err(at) => subscriptions.insert(
                     at,
                     RegisteredSubscription {
                         id: settle.subscription,
                         consumer: None,
                         activation: 0,
-                        held: vec![held],
+                        unsettled: vec![unsettled],
                     },
                 ),
             }
@@ -120,11 +120,11 @@ impl RemoteQueue {
 
     /// Whether a leader is to be looked for now.
     pub(crate) fn wants_leader(&self, now: Now) -> bool {
-        !self.leader.is_known() && self.is_busy() && self.look_at_ms() <= now.monotonic_ms
+        !self.leader.is_known() && self.is_busy() && self.search_at_ms() <= now.monotonic_ms
     }
 
     /// When a leader is to be looked for: without haste if nobody waits for it.
-    pub(super) fn look_at_ms(&self) -> u64 {
+    pub(super) fn search_at_ms(&self) -> u64 {
         match self.is_used() {
             true => self.leader.retry_at_ms,
             false => self.leader.retry_at_ms + ANSWER_MS,

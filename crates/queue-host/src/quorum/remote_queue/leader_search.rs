@@ -59,7 +59,7 @@ impl LeaderSearch {
     /// none, until later.
     pub(super) fn next_of(&mut self, now: Now, candidates: &[NodeId]) -> Option<NodeId> {
         if candidates.is_empty() {
-            self.look_later(now);
+            self.search_later(now);
             return None;
         }
         let at = self.attempts as usize % candidates.len();
@@ -101,17 +101,17 @@ impl LeaderSearch {
     /// The leader, or who was asked, is not there any more.
     pub(super) fn lose(&mut self, now: Now) {
         self.location = LeaderLocation::Unknown;
-        self.look_later(now);
+        self.search_later(now);
     }
 
     /// Looks again after a while, the longer the more often that was in vain.
-    fn look_later(&mut self, now: Now) {
+    fn search_later(&mut self, now: Now) {
         let doubled = RETRY_MS.start << self.attempts.min(8);
         self.retry_at_ms = now.monotonic_ms + doubled.min(RETRY_MS.end);
     }
 
     /// A node is up that may lead, or know who does: it is worth asking before long.
-    pub(super) fn look_soon(&mut self, now: Now) {
+    pub(super) fn search_soon(&mut self, now: Now) {
         if self.location == LeaderLocation::Unknown {
             self.retry_at_ms = self.retry_at_ms.min(now.monotonic_ms + RETRY_MS.start);
         }
@@ -131,13 +131,13 @@ mod tests {
             search.lose(now);
         }
         assert_eq!(search.retry_at_ms, 10_000 + RETRY_MS.end);
-        search.look_soon(now);
+        search.search_soon(now);
         assert_eq!(search.retry_at_ms, soon);
-        search.look_soon(Now::both(11_000));
+        search.search_soon(Now::both(11_000));
         assert_eq!(search.retry_at_ms, soon, "not later for that");
         // Who was asked has its time to answer.
         search.ask(now, NodeId(1));
-        search.look_soon(now);
+        search.search_soon(now);
         assert_eq!(search.retry_at_ms, 10_000 + ANSWER_MS);
     }
 }

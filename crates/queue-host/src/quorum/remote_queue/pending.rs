@@ -18,7 +18,7 @@ pub(super) struct PendingOperation {
     pub(super) operation: Operation,
     pub(super) notify: Notify,
     /// Of the messages that a settle is about: see
-    /// [`crate::quorum::protocol::HeldRange::acquired`].
+    /// [`crate::quorum::protocol::UnsettledRange::acquired`].
     pub(super) acquired: u32,
 }
 

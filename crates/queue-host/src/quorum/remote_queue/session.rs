@@ -146,10 +146,11 @@ impl RemoteQueue {
     fn has_credit_besides(&self, settle: &Settle) -> bool {
         let is_for_nobody_else = settle.outcome == Outcome::Accept;
         let subscription = self.subscriptions.get(&settle.subscription);
-        let of_consumer = subscription.and_then(|of| Some((of.consumer?.prefetch, of.held_count)));
-        let has_credit = of_consumer.is_none_or(|(prefetch, held)| {
+        let of_consumer =
+            subscription.and_then(|of| Some((of.consumer?.prefetch, of.unsettled_count)));
+        let has_credit = of_consumer.is_none_or(|(prefetch, unsettled)| {
             let settled = settle.range.end - settle.range.start;
-            prefetch == 0 || (held + PATIENT_SETTLES + settled) * 2 <= u64::from(prefetch)
+            prefetch == 0 || (unsettled + PATIENT_SETTLES + settled) * 2 <= u64::from(prefetch)
         });
         is_for_nobody_else && has_credit
     }
@@ -356,7 +357,7 @@ impl RemoteQueue {
             for (_, delivery) in waiting {
                 if keeps {
                     let range = delivery.index..delivery.index + 1;
-                    self.settle_held(&Settle {
+                    self.settle_unsettled(&Settle {
                         subscription: consumer,
                         priority_log: delivery.priority_log,
                         range,

@@ -1,7 +1,7 @@
 //! Who holds messages of the queue on this node.
 
 use crate::delivery_credit::ConsumerCredit;
-use crate::quorum::protocol::{HeldRange, RegisteredSubscription};
+use crate::quorum::protocol::{RegisteredSubscription, UnsettledRange};
 use leveret_client::Delivery;
 use leveret_queue::{Consumer, RunMap};
 use leveret_types::{ConnectionId, ConsumerId};
@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// Messages that a subscription had, each interval with the [`HeldRange::acquired`] of its
+/// Messages that a subscription had, each interval with the [`UnsettledRange::acquired`] of its
 /// messages.
 pub(super) type Released = SmallVec<[(Range<u64>, u32); 1]>;
 
@@ -24,9 +24,9 @@ pub(super) struct Subscription {
     /// [`Event::Active`](crate::quorum::protocol::Event::Active).
     pub(super) activation: Option<u64>,
     pub(super) connection_credit: Option<ConsumerCredit>,
-    /// What it holds, by priority log, with the [`HeldRange::acquired`] of each message.
-    pub(super) held: Vec<(u8, RunMap<u32>)>,
-    pub(super) held_count: u64,
+    /// What it holds, by priority log, with the [`UnsettledRange::acquired`] of each message.
+    pub(super) unsettled: Vec<(u8, RunMap<u32>)>,
+    pub(super) unsettled_count: u64,
     /// Deliveries that the connection has no room for, with the session in which they came; 0 if
     /// the connection was asked already.
     pub(super) waiting: VecDeque<(u64, Delivery)>,
@@ -42,39 +42,47 @@ impl Subscription {
             attached: false,
             activation: None,
             connection_credit: None,
-            held: Vec::new(),
-            held_count: 0,
+            unsettled: Vec::new(),
+            unsettled_count: 0,
             waiting: VecDeque::new(),
             credit: (0, 0),
         }
     }
 
     pub(super) fn hold(&mut self, priority_log: u8, index: u64, acquired: u32) {
-        let at = match self.held.iter().position(|(of, _)| *of == priority_log) {
+        let at = match self
+            .unsettled
+            .iter()
+            .position(|(of, _)| *of == priority_log)
+        {
             Some(at) => at,
             None => {
-                self.held.push((priority_log, RunMap::default()));
-                self.held.len() - 1
+                self.unsettled.push((priority_log, RunMap::default()));
+                self.unsettled.len() - 1
             }
         };
-        let held = &mut self.held[at].1;
-        let before = held.len();
-        held.update(index..index + 1, |_| acquired, |_, _| {});
-        self.held_count += held.len() - before;
+        let unsettled = &mut self.unsettled[at].1;
+        let before = unsettled.len();
+        unsettled.update(index..index + 1, |_| acquired, |_, _| {});
+        self.unsettled_count += unsettled.len() - before;
     }
 
-    /// Takes messages away that it holds: as intervals of equal [`HeldRange::acquired`], which may
+    /// Takes messages away that it holds: as intervals of equal [`UnsettledRange::acquired`], which may
     /// have others between them that it does not hold. Says how many there were.
     pub(super) fn release(&mut self, priority_log: u8, range: Range<u64>) -> (Released, u64) {
         let mut released = Released::new();
-        let Some((_, held)) = self.held.iter_mut().find(|(of, _)| *of == priority_log) else {
+        let Some((_, unsettled)) = self
+            .unsettled
+            .iter_mut()
+            .find(|(of, _)| *of == priority_log)
+        else {
             return (released, 0);
         };
-        let count = held.remove(range, |range, acquired| match released.last_mut() {
+        let count = unsettled.remove(range, |range, acquired| match released.last_mut() {
             Some((last, of)) if *of == acquired => last.end = range.end,
             _ => released.push((range, acquired)),
         });
-        self.held_count -= count;
+        self.unsettled_count -= count;
         (released, count)
     }
 
@@ -88,9 +96,9 @@ impl Subscription {
     }
 
     pub(super) fn registered(&self, id: ConsumerId) -> RegisteredSubscription {
-        let held = self.held.iter().flat_map(|(priority_log, runs)| {
+        let unsettled = self.unsettled.iter().flat_map(|(priority_log, runs)| {
             let priority_log = *priority_log;
-            runs.iter().map(move |(range, acquired)| HeldRange {
+            runs.iter().map(move |(range, acquired)| UnsettledRange {
                 priority_log,
                 range,
                 acquired: u64::from(acquired),
@@ -102,7 +110,7 @@ impl Subscription {
             id,
             consumer,
             activation: consumer.and(self.activation).unwrap_or(0),
-            held: held.collect(),
+            unsettled: unsettled.collect(),
         }
     }
 }

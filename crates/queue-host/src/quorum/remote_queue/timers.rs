@@ -13,7 +13,7 @@ impl RemoteQueue {
     pub(crate) fn next_deadline_ms(&self) -> Option<u64> {
         let requests = self.questions.deadline_ms();
         let leaderless = !self.leader.is_known() && self.is_busy();
-        let retry = leaderless.then(|| self.look_at_ms());
+        let retry = leaderless.then(|| self.search_at_ms());
         let read = self.waiting_deliveries.read_at_ms();
         [requests, retry, read].into_iter().flatten().min()
     }

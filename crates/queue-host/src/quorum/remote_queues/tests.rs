@@ -26,9 +26,9 @@ fn a_node_that_was_asked_and_is_down_is_not_waited_for() {
         let remote_queue = remote_queues.known(queue).expect("it is used");
         remote_queue.leader_location()
     };
-    assert_eq!(place(&remote_queues), LeaderLocation::Asked(NodeId(2)));
+    assert_eq!(place(&remote_queues), LeaderLocation::Contacted(NodeId(2)));
     remote_queues.peer_down(NodeId(3), context);
-    assert_eq!(place(&remote_queues), LeaderLocation::Asked(NodeId(2)));
+    assert_eq!(place(&remote_queues), LeaderLocation::Contacted(NodeId(2)));
     remote_queues.peer_down(NodeId(2), context);
     assert_eq!(place(&remote_queues), LeaderLocation::Unknown);
 }

@@ -190,7 +190,7 @@ pub(super) fn lacking(queue: QueueId, index: u64) -> PeerFrame {
 ///
 /// # Errors
 /// If that is no index.
-pub(super) fn told_lacking(rest: &[u8]) -> Result<u64, Malformed> {
+pub(super) fn decode_lacking(rest: &[u8]) -> Result<u64, Malformed> {
     let malformed = Malformed {
         what: "the index of an entry",
         left: rest.len(),

@@ -21,7 +21,7 @@ use crate::stalled_log::StalledLog;
 use crate::stream_events::StreamNews;
 use bytes::Bytes;
 use hashbrown::HashMap;
-use leveret_queue::{Counters, Counts, HeldMessage, Oldest, Position, Waiting};
+use leveret_queue::{Counters, Counts, Oldest, Position, UnsettledMessage, Waiting};
 use leveret_replication::settle_durable;
 use leveret_storage::ShardLogs;
 use leveret_types::limits::GROUP_TICK_MS;
@@ -237,12 +237,12 @@ impl Replicas {
                 replica.step(context, message, arrived)
             }
             entry_payload::LACKING => {
-                let index = entry_payload::told_lacking(&rest)?;
-                replica.told_lacking(context, from, index);
+                let index = entry_payload::decode_lacking(&rest)?;
+                replica.on_lacking(context, from, index);
                 Ok(())
             }
             snapshot::GONE => {
-                replica.told_gone(&rest)?;
+                replica.on_gone(&rest)?;
                 Ok(())
             }
             kind => {
@@ -531,27 +531,27 @@ impl HostKind for Replicas {
         Some(leader.queue().waiting())
     }
 
-    fn held_behind(
+    fn unsettled_behind(
         &self,
         queue: QueueId,
         of: Option<&[ConsumerId]>,
         before: u64,
         count: usize,
-    ) -> Option<Vec<HeldMessage>> {
+    ) -> Option<Vec<UnsettledMessage>> {
         let leader = self.map.get(&queue)?.leader.as_ref()?;
         let acts = leader.is_acting();
-        acts.then(|| leader.queue().held_behind(of, before, count))
+        acts.then(|| leader.queue().unsettled_behind(of, before, count))
     }
 
-    fn show_held(
+    fn show_unsettled(
         &mut self,
         context: &mut ShardContext<'_>,
         queue: QueueId,
-        held: &HeldMessage,
+        held: &UnsettledMessage,
     ) -> Option<Fetched> {
         let replica = self.map.get(&queue);
         match replica.and_then(|replica| replica.leader.as_ref()) {
-            Some(leader) => leader.show_held(context.logs, held),
+            Some(leader) => leader.show_unsettled(context.logs, held),
             None => Some(Fetched::Gone),
         }
     }

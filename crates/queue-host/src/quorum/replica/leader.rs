@@ -227,7 +227,7 @@ impl Leader {
         term: u64,
     ) {
         if term == self.term {
-            self.heard_of(context.now, from);
+            self.stop_awaiting(context.now, from);
             self.dirty = true;
         }
     }

@@ -3,7 +3,7 @@
 //! way to them.
 
 use super::entry_payload::{self, EntryPayload};
-use super::kept_together::KeptTogether;
+use super::shared_bytes::SharedBytes;
 use super::{Replica, ShardContext, header};
 use crate::peer_rooms::{PeerRooms, Waiter};
 use crate::quorum::protocol::Origin;
@@ -38,7 +38,7 @@ pub(super) struct Outgoing {
     kept: VecDeque<(u64, EntryPayload)>,
     kept_bytes: usize,
     /// What it keeps together with others, once it keeps something.
-    together: Option<KeptTogether>,
+    together: Option<SharedBytes>,
     pub(super) parked: VecDeque<Parked>,
     /// Nodes that did not have what they were referred to: entries up to that one go whole.
     pub(super) lacking: SmallVec<[(NodeId, u64); 2]>,
@@ -53,12 +53,7 @@ impl Drop for Outgoing {
 impl Outgoing {
     /// Keeps what lies behind an entry that this member proposes: the newest, as far as neither
     /// this queue nor all `together` keep too much.
-    pub(super) fn keep(
-        &mut self,
-        index: u64,
-        entry_payload: EntryPayload,
-        together: &KeptTogether,
-    ) {
+    pub(super) fn keep(&mut self, index: u64, entry_payload: EntryPayload, together: &SharedBytes) {
         self.together.get_or_insert_with(|| together.clone());
         self.reweigh(0, entry_payload.weight());
         self.kept.push_back((index, entry_payload));
@@ -263,12 +258,7 @@ impl Replica {
 
     /// A node does not have what the entry at `index` refers to: it gets all entries again, whole.
     /// Several frames may have been on their way; the first that is told of does for all of them.
-    pub(super) fn told_lacking(
-        &mut self,
-        context: &mut ShardContext<'_>,
-        node: NodeId,
-        index: u64,
-    ) {
+    pub(super) fn on_lacking(&mut self, context: &mut ShardContext<'_>, node: NodeId, index: u64) {
         if self.leads.is_none() || !self.outgoing.may_refer(node, index) {
             return;
         }
@@ -296,7 +286,7 @@ mod tests {
 
     #[test]
     fn what_is_applied_takes_no_room_any_more() {
-        let (mut outgoing, together) = (Outgoing::default(), KeptTogether::of_shard(1));
+        let (mut outgoing, together) = (Outgoing::default(), SharedBytes::of_shard(1));
         (1..=1_000).for_each(|index| outgoing.keep(index, payload(8), &together));
         outgoing.applied(999);
         assert_eq!((outgoing.kept.len(), outgoing.kept_bytes), (1, 8));
@@ -306,7 +296,7 @@ mod tests {
 
     #[test]
     fn the_newest_entries_are_kept_as_far_as_there_is_room_and_the_last_in_any_case() {
-        let (mut outgoing, together) = (Outgoing::default(), KeptTogether::of_shard(1));
+        let (mut outgoing, together) = (Outgoing::default(), SharedBytes::of_shard(1));
         let quarter = || payload(QUORUM_SENT_BYTES / 4);
         (1..=4).for_each(|index| outgoing.keep(index, quarter(), &together));
         assert_eq!(outgoing.kept.len(), 4, "as much as there may be");
@@ -320,7 +310,7 @@ mod tests {
 
     #[test]
     fn all_queues_of_a_shard_together_keep_so_much_and_of_each_the_newest_entry() {
-        let together = KeptTogether::of_shard(16);
+        let together = SharedBytes::of_shard(16);
         let (each, max) = (QUORUM_SENT_BYTES / 4, QUORUM_SENT_NODE_BYTES / 16);
         let mut queues: Vec<Outgoing> = (0..max / each).map(|_| Outgoing::default()).collect();
         for queue in &mut queues {

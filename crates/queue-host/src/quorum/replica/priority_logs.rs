@@ -70,14 +70,14 @@ impl PriorityLogs {
             "priority log {priority_log} is found twice"
         );
         let saved = State::decode(logs.state(self.log(priority_log))).unwrap_or_default();
-        let is_told = saved
+        let is_saved = saved
             .priority_logs
             .iter()
             .any(|told| told.priority_log == priority_log);
         self.known.push(Known {
             priority_log,
             end,
-            never_expires: is_told && !saved.may_expire(priority_log),
+            never_expires: is_saved && !saved.may_expire(priority_log),
         });
     }
 

@@ -379,7 +379,7 @@ impl Replica {
 
     /// The leader says that this replica is no member any more. It believes that if the catalogue
     /// says so too.
-    pub(super) fn told_gone(&mut self, frame: &Bytes) -> Result<(), Malformed> {
+    pub(super) fn on_gone(&mut self, frame: &Bytes) -> Result<(), Malformed> {
         let me = self.group.replica();
         let mut reader = Reader::new(frame);
         let to = take_replica(&mut reader)?;

@@ -50,7 +50,7 @@ impl Replicas {
         match self.hand_over(context, &writing) {
             0 => {
                 self.propose_open(context);
-                self.stalled_log.look_again(context.now);
+                self.stalled_log.recheck_soon(context.now);
             }
             queues => tracing::warn!(
                 queues,

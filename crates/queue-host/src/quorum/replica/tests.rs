@@ -11,9 +11,9 @@ mod leading;
 mod leased;
 mod led;
 mod local;
-mod looking;
 mod narrow;
 mod non_voting;
+mod peeking;
 mod quiet;
 mod reaching;
 mod referring;
@@ -139,7 +139,7 @@ struct World {
     /// What views that nodes lead asked their stream.
     pending: Vec<(usize, SessionId, leveret_stream::Command)>,
     /// What nodes said of damage, each with the node.
-    told_damage: Vec<(usize, String)>,
+    reported_damage: Vec<(usize, String)>,
     /// Bytes that may wait on a way before what can wait itself does.
     share: usize,
     /// Ways on which a node would send more than there is room for.
@@ -246,7 +246,7 @@ impl World {
             misreferring: 0,
             corrupt: BTreeSet::new(),
             pending: Vec::new(),
-            told_damage: Vec::new(),
+            reported_damage: Vec::new(),
             share: usize::MAX,
             awaited: BTreeSet::new(),
         };
@@ -385,7 +385,7 @@ impl World {
             Deferred::Damage { what, .. } => Some((at, what)),
             _ => None,
         });
-        self.told_damage.extend(damage);
+        self.reported_damage.extend(damage);
         for (to, frame) in effects.peer {
             let to = self
                 .nodes
@@ -401,7 +401,7 @@ impl World {
             }
         }
         said.into_iter().for_each(|text| self.say(text));
-        self.look_for_room(at);
+        self.retry_for_room(at);
     }
 
     fn count_local(&mut self, at: usize) {

@@ -1,7 +1,7 @@
 //! States of queues on their way between members: what is known of each, and how many there may be.
 
 use super::applied_state::Applied;
-use super::kept_together::KeptTogether;
+use super::shared_bytes::SharedBytes;
 use super::wire::put;
 use crate::shard::log_of;
 use leveret_replication::Message;
@@ -27,7 +27,7 @@ pub(super) struct LivePriorityLog {
 pub struct Transfers {
     places: Arc<()>,
     max: usize,
-    pub(super) kept: KeptTogether,
+    pub(super) kept: SharedBytes,
 }
 
 impl Transfers {
@@ -37,7 +37,7 @@ impl Transfers {
         Self {
             places: Arc::default(),
             max: (QUORUM_TRANSFERS_MAX / usize::from(shards.max(1))).max(1),
-            kept: KeptTogether::of_shard(shards),
+            kept: SharedBytes::of_shard(shards),
         }
     }
 

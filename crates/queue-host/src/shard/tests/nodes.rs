@@ -29,7 +29,7 @@ impl World {
             };
             world.tell(queue, Command::Register(Box::new(registration)));
         }
-        world.heard();
+        world.events();
         world
     }
 
@@ -45,14 +45,14 @@ impl World {
     }
 
     /// What the node's remote queues hear, by queue.
-    fn heard(&mut self) -> Vec<(u64, Event)> {
+    fn events(&mut self) -> Vec<(u64, Event)> {
         self.shard.finish_hosts(self.now);
         let answers = std::mem::take(&mut self.shard.answers);
-        let heard = answers.into_iter().map(|answer: Answer| {
+        let events = answers.into_iter().map(|answer: Answer| {
             assert_eq!(answer.to, NODE);
             (answer.queue.0, answer.message)
         });
-        heard.collect()
+        events.collect()
     }
 }
 
@@ -98,10 +98,10 @@ fn a_get_is_answered_for_its_own_queue() {
                 no_ack,
             },
         );
-        let heard = world.heard();
+        let events = world.events();
         assert!(
-            matches!(heard[..], [(of, Event::Got { subscription: A, got: None })] if of == queue),
-            "{heard:?}"
+            matches!(events[..], [(of, Event::Got { subscription: A, got: None })] if of == queue),
+            "{events:?}"
         );
     }
 }
@@ -113,10 +113,10 @@ fn the_end_of_a_consumer_comes_behind_its_deliveries() {
     world.tell(1, publish(1));
     world.shard.finish_hosts(world.now);
     world.tell(1, Command::Cancel(A));
-    let heard = world.heard();
+    let events = world.events();
     assert!(
         matches!(
-            &heard[..],
+            &events[..],
             [
                 (
                     1,
@@ -129,7 +129,7 @@ fn the_end_of_a_consumer_comes_behind_its_deliveries() {
                 (1, Event::Cancelled(A)),
             ]
         ),
-        "{heard:?}"
+        "{events:?}"
     );
 }
 
@@ -139,8 +139,8 @@ fn who_waits_for_its_turn_hears_so_and_who_is_active_too() {
     for id in [A, B] {
         world.tell(2, Command::Attach(consumer(id)));
     }
-    let active = |heard: Vec<(u64, Event)>| -> Vec<(u64, ConsumerId, u64)> {
-        let active = heard.into_iter().filter_map(|(queue, event)| match event {
+    let active = |events: Vec<(u64, Event)>| -> Vec<(u64, ConsumerId, u64)> {
+        let active = events.into_iter().filter_map(|(queue, event)| match event {
             Event::Active {
                 consumer,
                 activation,
@@ -149,24 +149,24 @@ fn who_waits_for_its_turn_hears_so_and_who_is_active_too() {
         });
         active.collect()
     };
-    assert_eq!(active(world.heard()), [(2, A, 1), (2, B, 0)]);
+    assert_eq!(active(world.events()), [(2, A, 1), (2, B, 0)]);
     world.tell(2, Command::Detach(A));
-    assert_eq!(active(world.heard()), [(2, B, 1)]);
+    assert_eq!(active(world.events()), [(2, B, 1)]);
 }
 
 #[test]
 fn another_node_is_not_told_of_a_deletion() {
     let mut world = World::with_queues(false);
     world.tell(1, Command::Attach(consumer(A)));
-    world.heard();
+    world.events();
     world.shard.remove_queue(world.now, QueueId(1));
-    assert!(world.heard().is_empty(), "the catalogue says so");
+    assert!(world.events().is_empty(), "the catalogue says so");
     assert!(world.shard.effects.posts.is_empty(), "no client is meant");
     world.tell(1, publish(1));
-    let heard = world.heard();
+    let events = world.events();
     assert!(
         matches!(
-            heard[..],
+            events[..],
             [(
                 1,
                 Event::NotLeader {
@@ -175,7 +175,7 @@ fn another_node_is_not_told_of_a_deletion() {
                 }
             )]
         ),
-        "{heard:?}"
+        "{events:?}"
     );
 }
 
@@ -185,13 +185,13 @@ fn operations_are_committed_once_the_log_is_durable_and_taken_once() {
     world.tell(1, publish(1));
     world.tell(1, publish(1));
     world.tell(1, publish(2));
-    assert!(world.heard().is_empty(), "nothing is durable yet");
+    assert!(world.events().is_empty(), "nothing is durable yet");
     world.shard.finish(world.now);
     world.sync_without_exchange();
-    let heard = world.heard();
+    let events = world.events();
     assert!(
-        matches!(heard[..], [(1, Event::Committed { through: 2 })]),
-        "{heard:?}"
+        matches!(events[..], [(1, Event::Committed { through: 2 })]),
+        "{events:?}"
     );
     assert_eq!(world.ready(1), 2);
 }
@@ -199,15 +199,15 @@ fn operations_are_committed_once_the_log_is_durable_and_taken_once() {
 #[test]
 fn a_gap_and_an_unknown_session_make_a_node_present_itself() {
     let mut world = World::with_queues(false);
-    for (session, is_asked) in [(SESSION - 1, false), (SESSION + 1, true)] {
+    for (session, expected) in [(SESSION - 1, false), (SESSION + 1, true)] {
         world.tell_in(session, 1, publish(1));
-        let heard = world.heard();
-        let asked = matches!(heard[..], [(1, Event::Leading { term: 0 })]);
-        assert_eq!(asked, is_asked, "{heard:?}");
+        let events = world.events();
+        let is_leading = matches!(events[..], [(1, Event::Leading { term: 0 })]);
+        assert_eq!(is_leading, expected, "{events:?}");
     }
     world.tell(1, publish(3));
-    let heard = world.heard();
-    assert!(matches!(heard[..], [(1, Event::Leading { term: 0 })]));
+    let events = world.events();
+    assert!(matches!(events[..], [(1, Event::Leading { term: 0 })]));
     assert_eq!(world.ready(1), 0);
 }
 
@@ -233,14 +233,14 @@ fn what_was_refused_is_said_to_who_asks_anew_also_by_the_group_that_the_queue_be
         Command::Register(Box::new(registration))
     };
     let answers = |world: &mut World, session, first| {
-        world.heard();
+        world.events();
         world.tell_in(session, 1, present(first));
-        let heard = world.heard().into_iter().map(|(_, event)| match event {
+        let events = world.events().into_iter().map(|(_, event)| match event {
             Event::Refused { sequences } => (Some(sequences), None),
             Event::Committed { through } => (None, Some(through)),
             other => panic!("{other:?}"),
         });
-        heard.collect::<Vec<_>>()
+        events.collect::<Vec<_>>()
     };
     let expected = [(Some(3..6), None), (None, Some(5))];
     assert_eq!(answers(&mut world, SESSION + 1, 1), expected);

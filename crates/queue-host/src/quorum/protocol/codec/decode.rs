@@ -1,8 +1,8 @@
 //! Link messages out of bytes.
 
 use super::super::{
-    Command, Event, Fetched, HeldRange, LocalDelivery, Operation, QueueCounts,
-    RegisteredSubscription, Registration, Settle, TO_LEADER, TO_REMOTE_QUEUE,
+    Command, Event, Fetched, LocalDelivery, Operation, QueueCounts, RegisteredSubscription,
+    Registration, Settle, TO_LEADER, TO_REMOTE_QUEUE, UnsettledRange,
 };
 use super::{CommandFrame, EventFrame, Malformed, tag};
 use crate::stored;
@@ -170,9 +170,9 @@ impl Reader {
         while self.flag()? {
             let id = self.id()?;
             let (consumer, activation) = self.registered_consumer()?;
-            let mut held = Vec::new();
+            let mut unsettled = Vec::new();
             while self.flag()? {
-                held.push(HeldRange {
+                unsettled.push(UnsettledRange {
                     priority_log: self.u8()?,
                     range: self.range()?,
                     acquired: self.u64()?,
@@ -183,7 +183,7 @@ impl Reader {
                 id,
                 consumer,
                 activation,
-                held,
+                unsettled,
             });
         }
         Ok(registration)

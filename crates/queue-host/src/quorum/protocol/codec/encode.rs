@@ -424,12 +424,12 @@ impl Writer {
             if let Some(activation) = activation {
                 self.u64(activation);
             }
-            for held in &subscription.held {
+            for unsettled in &subscription.unsettled {
                 self.u8(1);
-                self.u8(held.priority_log);
-                self.range(&held.range);
-                self.u64(held.acquired);
-                self.u64(held.settled_by);
+                self.u8(unsettled.priority_log);
+                self.range(&unsettled.range);
+                self.u64(unsettled.acquired);
+                self.u64(unsettled.settled_by);
             }
             self.u8(0);
         }

@@ -390,13 +390,13 @@ fn with_its_session_a_waiting_deliveries_ends_and_only_what_cannot_come_again_is
     assert_eq!(world.next(), None);
     assert_eq!(world.events(), [(1, 0), (3, 3)]);
     let registered = world.begin();
-    let held: Vec<_> = registered
+    let unsettled: Vec<_> = registered
         .subscriptions
         .iter()
-        .flat_map(|of| &of.held)
+        .flat_map(|of| &of.unsettled)
         .collect();
-    assert_eq!(held.len(), 1, "{held:?}");
-    assert_eq!(held[0].range, 0..1);
+    assert_eq!(unsettled.len(), 1, "{unsettled:?}");
+    assert_eq!(unsettled[0].range, 0..1);
     // An answer of the session before.
     world.hear(fetched(A, 1, Fetched::Message(message(1))));
     assert_eq!(world.events(), []);

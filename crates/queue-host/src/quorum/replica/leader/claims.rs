@@ -6,7 +6,7 @@
 
 use super::Leader;
 use super::served::Claim;
-use crate::quorum::protocol::{HeldRange, Registration};
+use crate::quorum::protocol::{Registration, UnsettledRange};
 use leveret_types::{ConsumerId, NodeId, Now};
 use std::cmp::Reverse;
 
@@ -14,18 +14,20 @@ impl Leader {
     /// Takes note of what a node's subscriptions claim. What became of messages by an operation up
     /// to `taken` is known better here.
     pub(super) fn note_claims(&mut self, registration: &Registration, taken: u64) {
-        let is_held = |held: &&HeldRange| held.settled_by == 0 || held.settled_by > taken;
+        let is_unsettled =
+            |unsettled: &&UnsettledRange| unsettled.settled_by == 0 || unsettled.settled_by > taken;
         for subscription in &registration.subscriptions {
-            let held = subscription.held.iter().filter(is_held).cloned();
+            let unsettled = subscription.unsettled.iter().filter(is_unsettled).cloned();
             let subscription = subscription.id;
-            self.served
-                .claims
-                .extend(held.map(|held| Claim { subscription, held }));
+            self.served.claims.extend(unsettled.map(|unsettled| Claim {
+                subscription,
+                unsettled,
+            }));
         }
     }
 
     /// A node has said what its consumers hold, or is not waited for any more.
-    pub(super) fn heard_of(&mut self, now: Now, node: NodeId) {
+    pub(super) fn stop_awaiting(&mut self, now: Now, node: NodeId) {
         self.served.awaited.retain(|awaited| *awaited != node);
         self.decide_claims(now);
     }
@@ -38,8 +40,10 @@ impl Leader {
         let mut claims = std::mem::take(&mut self.served.claims);
         // Of the subscriptions of one node, who has not settled it had it later, or who did so
         // last.
-        let settled_by = |held: &HeldRange| held.settled_by.wrapping_sub(1);
-        claims.sort_by_key(|Claim { held, .. }| Reverse((held.acquired, settled_by(held))));
+        let settled_by = |unsettled: &UnsettledRange| unsettled.settled_by.wrapping_sub(1);
+        claims.sort_by_key(|Claim { unsettled, .. }| {
+            Reverse((unsettled.acquired, settled_by(unsettled)))
+        });
         for claim in claims {
             self.give(now, claim);
         }
@@ -54,9 +58,21 @@ impl Leader {
         }
     }
 
-    fn give(&mut self, now: Now, Claim { subscription, held }: Claim) {
-        let acquired = u32::try_from(held.acquired).unwrap_or(u32::MAX);
-        self.queue
-            .adopt(now, subscription, held.priority_log, held.range, acquired);
+    fn give(
+        &mut self,
+        now: Now,
+        Claim {
+            subscription,
+            unsettled,
+        }: Claim,
+    ) {
+        let acquired = u32::try_from(unsettled.acquired).unwrap_or(u32::MAX);
+        self.queue.adopt(
+            now,
+            subscription,
+            unsettled.priority_log,
+            unsettled.range,
+            acquired,
+        );
     }
 }

@@ -77,7 +77,7 @@ impl Leader {
             }
         }
         self.note_claims(registration, taken);
-        self.heard_of(context.now, from);
+        self.stop_awaiting(context.now, from);
         self.hold_returns(context, from);
         let refused = applied.refused(origin).into_iter();
         for sequences in refused.flat_map(|of| of.since(registration.first_sequence)) {
@@ -124,7 +124,7 @@ impl Leader {
     /// A node is down.
     pub(in super::super) fn peer_down(&mut self, context: &mut ShardContext<'_>, node: NodeId) {
         self.forget_node(context, node);
-        self.heard_of(context.now, node);
+        self.stop_awaiting(context.now, node);
     }
 
     /// A node is up again: it is told who leads.

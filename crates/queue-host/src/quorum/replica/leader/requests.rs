@@ -5,7 +5,7 @@ use super::{Leader, LeaderLog};
 use crate::peeked::{self, Found};
 use crate::quorum::protocol::{Event, Fetched, QueueCounts};
 use crate::quorum::replica::ShardContext;
-use leveret_queue::{Got, HeldMessage, Position};
+use leveret_queue::{Got, Position, UnsettledMessage};
 use leveret_storage::ShardLogs;
 use leveret_types::limits::PARKED_ANSWERS_MAX;
 use leveret_types::{ConsumerId, NodeId};
@@ -51,7 +51,7 @@ impl Leader {
 
     /// Shows a message that is ready. While it is being read, others may go before it: it stays the
     /// one that is shown.
-    fn look(
+    fn peek(
         &mut self,
         context: &mut ShardContext<'_>,
         pending: PendingRequest,
@@ -68,12 +68,13 @@ impl Leader {
             }
             Found::Never => Fetched::Unreadable,
             Found::Pending => {
-                let is_look =
-                    |pending: &PendingRequest| matches!(pending.request, Request::Look { .. });
-                let looks = self.waiting_gets.iter().filter(|pending| is_look(pending));
-                if looks.count() < PARKED_ANSWERS_MAX {
+                let is_peek = |pending: &PendingRequest| {
+                    matches!(pending.request, Request::ReadPeeked { .. })
+                };
+                let peeks = self.waiting_gets.iter().filter(|pending| is_peek(pending));
+                if peeks.count() < PARKED_ANSWERS_MAX {
                     let position = at;
-                    let request = Request::Look { request, position };
+                    let request = Request::ReadPeeked { request, position };
                     return self
                         .waiting_gets
                         .push(PendingRequest { request, ..pending });
@@ -93,13 +94,13 @@ impl Leader {
     }
 
     /// A message that somebody holds, which stays so; nothing while it is being read from disk.
-    pub(in crate::quorum::replica) fn show_held(
+    pub(in crate::quorum::replica) fn show_unsettled(
         &self,
         logs: &mut ShardLogs,
-        held: &HeldMessage,
+        unsettled: &UnsettledMessage,
     ) -> Option<Fetched> {
-        match self.queue.has(held.consumer, held.position) {
-            true => self.read(logs, held.position).fetched(),
+        match self.queue.has(unsettled.consumer, unsettled.position) {
+            true => self.read(logs, unsettled.position).fetched(),
             false => Some(Fetched::Gone),
         }
     }
@@ -188,11 +189,11 @@ impl Leader {
                 self.waiting_gets.push(pending);
             }
             Request::Peek { request, before } => match self.queue.ready_behind(before) {
-                Some(position) => self.look(context, pending, request, position),
+                Some(position) => self.peek(context, pending, request, position),
                 None => self.peeked(context, pending, request, Fetched::Gone),
             },
-            Request::Look { request, position } => {
-                self.look(context, pending, request, position);
+            Request::ReadPeeked { request, position } => {
+                self.peek(context, pending, request, position);
             }
             Request::Purged { request, count } => {
                 self.answer(context, pending.node, Event::Purged { request, count });

@@ -1,6 +1,6 @@
 //! Whom a leader serves: nodes in their sessions, and subscriptions where they are.
 
-use crate::quorum::protocol::{HeldRange, Origin, Window};
+use crate::quorum::protocol::{Origin, UnsettledRange, Window};
 use hashbrown::HashMap;
 use leveret_types::{ConsumerId, NodeId};
 
@@ -48,7 +48,7 @@ pub(super) type ServedSubscriptions =
 #[derive(Debug)]
 pub(super) struct Claim {
     pub(super) subscription: ConsumerId,
-    pub(super) held: HeldRange,
+    pub(super) unsettled: UnsettledRange,
 }
 
 /// Whom a leader serves.

@@ -26,7 +26,7 @@ pub(super) enum Request {
         before: u64,
     },
     /// The message that a peek has found, which is being read.
-    Look {
+    ReadPeeked {
         request: u64,
         position: Position,
     },

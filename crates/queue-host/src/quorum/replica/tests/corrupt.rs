@@ -53,8 +53,8 @@ fn a_leader_that_cannot_read_what_a_member_needs_lets_another_lead_and_takes_no_
     });
     assert!(!takes_part);
     let given_up = |(at, what): &&(usize, String)| *at == leader && what.contains("is given up");
-    let told = world.told_damage.iter().filter(given_up).count();
-    assert_eq!(told, 1, "the operator is told: {:?}", world.told_damage);
+    let told = world.reported_damage.iter().filter(given_up).count();
+    assert_eq!(told, 1, "the operator is told: {:?}", world.reported_damage);
     // The other two have it all.
     world.consume(behind, 0);
     world.rest(50);

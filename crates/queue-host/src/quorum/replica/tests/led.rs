@@ -1,6 +1,6 @@
 //! A leader, what nodes say to it, and what it says and does: scripts.
 //!
-//! A line is `what happens => what is heard of it`. Node 0 leads first; `1 WORDS` is said by node
+//! A line is `what happens => what is outputs of it`. Node 0 leads first; `1 WORDS` is said by node
 //! 1, whose remote queue is the script itself:
 //!
 //! ```text
@@ -46,8 +46,8 @@ use super::*;
 use crate::host_kind::HostKind;
 use crate::queue_spec::ViewSpec;
 use crate::quorum::protocol::{
-    Command, Event, Fetched, HeldRange, Operation, RegisteredSubscription, Registration, TO_LEADER,
-    decode_to_remote_queue,
+    Command, Event, Fetched, Operation, RegisteredSubscription, Registration, TO_LEADER,
+    UnsettledRange, decode_to_remote_queue,
 };
 use crate::stream_events::StreamNews;
 use leveret_queue::{Overflow, Settle};
@@ -65,7 +65,7 @@ struct Led {
     /// Number of the next operation of each node, and of its next session.
     next: [u64; 3],
     sessions: [u64; 3],
-    heard: Vec<String>,
+    outputs: Vec<String>,
     /// The last entry when that was asked last.
     entries: u64,
     source: Source,
@@ -196,7 +196,7 @@ fn subscription(word: &str) -> RegisteredSubscription {
         let (held, settled_by) = held.split_once('#').unwrap_or((held, "0"));
         let (held, acquired) = held.split_once('@').expect("how often");
         let (priority_log, range) = range(held);
-        HeldRange {
+        UnsettledRange {
             priority_log,
             range,
             acquired: number(acquired),
@@ -207,14 +207,14 @@ fn subscription(word: &str) -> RegisteredSubscription {
         id: ConsumerId(number(id)),
         consumer: (!only_gets).then(|| consumer(id, &[only])),
         activation: number(activation),
-        held: held.into_iter().collect(),
+        unsettled: held.into_iter().collect(),
     }
 }
 
 /// What was heard by its kind, with how often: `1: has x3`.
-fn counted(heard: Vec<String>) -> Vec<String> {
+fn counted(outputs: Vec<String>) -> Vec<String> {
     let mut kinds: Vec<(String, u32)> = Vec::new();
-    for said in heard {
+    for said in outputs {
         let is_kind =
             |word: &&str| !word.contains(|c: char| c.is_ascii_digit() && !word.ends_with(':'));
         let kind = said
@@ -295,7 +295,7 @@ impl Led {
             first,
             next: [1; 3],
             sessions: [1; 3],
-            heard: Vec::new(),
+            outputs: Vec::new(),
             entries: 0,
             source: Source::default(),
         };
@@ -333,7 +333,7 @@ impl Led {
             self.ask_stream(at, session, &command);
         }
         for deferred in effects.deferred {
-            self.heard.push(match deferred {
+            self.outputs.push(match deferred {
                 Deferred::DeadLetter(dead) => {
                     let number = number_of(&dead.message);
                     format!("dead m{number} {}", dead.reason.name())
@@ -349,8 +349,8 @@ impl Led {
     /// A node's view asks its stream something.
     fn ask_stream(&mut self, at: usize, session: SessionId, command: &StreamCommand) {
         assert_eq!(session, SessionId::Queue(QUEUE));
-        let (heard, event) = self.source.pending(at, command);
-        self.heard.extend(heard);
+        let (outputs, event) = self.source.pending(at, command);
+        self.outputs.extend(outputs);
         if let Some(event) = event {
             self.hear_stream(at, event);
         }
@@ -381,7 +381,7 @@ impl Led {
         let said = events
             .iter()
             .map(|event| format!("{node}: {}", words(event)));
-        self.heard.extend(said);
+        self.outputs.extend(said);
     }
 
     /// Writes, reads and agrees until nothing is left to be done.
@@ -633,17 +633,17 @@ impl Led {
             ["stream", ref words @ ..] => self.act_on_stream(words),
             ["many", ref words @ ..] => {
                 self.act(&words.join(" "));
-                self.heard = counted(std::mem::take(&mut self.heard));
+                self.outputs = counted(std::mem::take(&mut self.outputs));
             }
             ["entries"] => {
                 let last = self.replica(leader, |replica| replica.group.last_index());
                 let before = std::mem::replace(&mut self.entries, last);
-                self.heard.push((last - before).to_string());
+                self.outputs.push((last - before).to_string());
             }
             ["due"] => {
                 let now_ms = self.world.now.monotonic_ms;
                 let due_ms = self.run(leader, |running, _| running.shard.next_deadline_ms());
-                self.heard.push(match due_ms {
+                self.outputs.push(match due_ms {
                     u64::MAX => "never".to_owned(),
                     at => format!("in {} ms", at.saturating_sub(now_ms)),
                 });
@@ -651,14 +651,14 @@ impl Led {
             ["depths"] => {
                 let depths = self.run(leader, |running, _| running.shard.depths());
                 let said = depths.iter().map(|(_, of)| format!("{of:?}"));
-                self.heard.extend(said);
+                self.outputs.extend(said);
             }
             ["known", node] => {
                 let at = self.at(node);
                 let counts = self.run(at, |running, now| {
                     running.shard.last_queue_counts(now, QUEUE)
                 });
-                self.heard.push(counts.ready.to_string());
+                self.outputs.push(counts.ready.to_string());
             }
             ["grow"] => {
                 let third = ReplicaId::new(NodeId(3), 7);
@@ -678,7 +678,7 @@ impl Led {
                 });
                 let said = said.into_iter().filter(|(is, _)| *is);
                 let said: Vec<&str> = said.map(|(_, word)| word).collect();
-                self.heard.push(said.join(" "));
+                self.outputs.push(said.join(" "));
             }
             _ => panic!("{words:?} is nothing that happens"),
         }
@@ -744,8 +744,8 @@ pub(super) fn play(settings: &str, script: &str) {
     for line in lines.filter(|line| !line.is_empty()) {
         let (said, expected) = line.split_once("=>").unwrap_or((line, ""));
         led.act(said.trim());
-        let heard = std::mem::take(&mut led.heard).join(", ");
-        assert_eq!(heard, expected.trim(), "after {said:?} in\n{script}");
+        let outputs = std::mem::take(&mut led.outputs).join(", ");
+        assert_eq!(outputs, expected.trim(), "after {said:?} in\n{script}");
     }
     led.check();
 }

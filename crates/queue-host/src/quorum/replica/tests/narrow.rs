@@ -36,7 +36,7 @@ impl World {
     }
 
     /// What who lets a shard go does about room.
-    pub(super) fn look_for_room(&mut self, at: usize) {
+    pub(super) fn retry_for_room(&mut self, at: usize) {
         let waiting: Vec<(NodeId, usize)> = (0..self.count())
             .map(|to| (self.nodes[to].id, self.waiting_bytes((at, to))))
             .collect();

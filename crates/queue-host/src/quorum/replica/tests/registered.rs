@@ -116,7 +116,7 @@ fn present_consumer(
             id,
             consumer: Some(consumer),
             activation,
-            held: Vec::new(),
+            unsettled: Vec::new(),
         }],
     };
     world.with(leader, |shard, now| {
@@ -218,13 +218,13 @@ fn who_leaves_out_an_operation_is_told_to_present_itself_again() {
         first,
         operations: vec![Operation::Nothing],
     };
-    let is_told = |said: &[Event]| said.iter().any(|of| matches!(of, Event::Leading { .. }));
+    let is_notified = |said: &[Event]| said.iter().any(|of| matches!(of, Event::Leading { .. }));
     let said = say(&mut led, 1, 1, operations(1));
-    assert!(!is_told(&said), "{said:?}");
+    assert!(!is_notified(&said), "{said:?}");
     let said = say(&mut led, 1, 1, operations(3));
-    assert!(is_told(&said), "{said:?}");
+    assert!(is_notified(&said), "{said:?}");
     let said = say(&mut led, 1, 1, operations(2));
-    assert!(!is_told(&said), "{said:?}");
+    assert!(!is_notified(&said), "{said:?}");
 }
 
 #[test]
@@ -241,7 +241,7 @@ fn a_node_that_presents_a_consumer_of_another_node_does_not_get_its_messages() {
             id: ConsumerId(id),
             consumer: Some(World::consumer(id, false, 0)),
             activation: 0,
-            held: Vec::new(),
+            unsettled: Vec::new(),
         }],
     };
     say(&mut led, 2, 1, Command::Register(Box::new(registration(1))));

@@ -276,7 +276,7 @@ fn what_waits_for_a_member_that_lacks_something_is_void() {
             replica.outgoing.parked.push_back(waits);
         }
         let last = replica.group.last_index();
-        replica.told_lacking(context, one.node(), last);
+        replica.on_lacking(context, one.node(), last);
         let parked = replica.outgoing.parked.iter();
         let waits: Vec<ReplicaId> = parked.map(|parked| parked.message.to).collect();
         assert_eq!(waits, [other]);
@@ -419,9 +419,9 @@ fn a_node_that_lacks_something_again_counts_once() {
             .outgoing
             .lacking
             .extend([(one.node(), 1), (other.node(), last)]);
-        replica.told_lacking(context, one.node(), last);
+        replica.on_lacking(context, one.node(), last);
         // The one that was told of first does for all.
-        replica.told_lacking(context, one.node(), last);
+        replica.on_lacking(context, one.node(), last);
         let expected = [(other.node(), last), (one.node(), last)];
         assert_eq!(replica.outgoing.lacking[..], expected);
     });
@@ -434,7 +434,7 @@ fn a_member_goes_by_a_word_to_itself_alone_and_by_the_catalogues() {
     world.with_replica(leader, |replica, _| {
         let told = |replica: &mut Replica, of: ReplicaId| {
             let frame = Bytes::copy_from_slice(&of.0.to_le_bytes());
-            replica.told_gone(&frame).expect("it is a replica");
+            replica.on_gone(&frame).expect("it is a replica");
             std::mem::take(&mut replica.is_gone)
         };
         assert!(!told(replica, me), "the catalogue says that it is one");
@@ -483,7 +483,7 @@ fn who_has_lost_what_it_had_acknowledged_is_given_up_and_the_operator_is_told() 
             })
         });
         assert_eq!(found, (is_here, !is_here));
-        let told = world.told_damage.iter();
+        let told = world.reported_damage.iter();
         let told = told.filter(|(of, what)| *of == at && what.contains("is given up: "));
         assert_eq!(told.count(), usize::from(!is_here));
     }

@@ -109,10 +109,10 @@ impl Source {
             } => {
                 let mut former = self.former.iter().filter(|(of, _)| *of == at);
                 assert!(former.all(|(_, id)| id.0 < reader.0), "it has read before");
-                let heard = Some(format!("reads from {from}"));
+                let outputs = Some(format!("reads from {from}"));
                 if self.refuses {
                     let result = Err(Refusal::NotFound);
-                    return (heard, Some(Event::Subscribed { request, result }));
+                    return (outputs, Some(Event::Subscribed { request, result }));
                 }
                 let ends = |chunk: &SharedChunk| chunk.header().next_offset() <= from;
                 let next = self.chunks.partition_point(ends).max(self.deleted);
@@ -123,7 +123,7 @@ impl Source {
                     credit,
                 });
                 let result = Ok(());
-                (heard, Some(Event::Subscribed { request, result }))
+                (outputs, Some(Event::Subscribed { request, result }))
             }
             Command::Credit { reader, chunks, .. } => {
                 let mut readers = self.readers.iter_mut();

@@ -152,8 +152,8 @@ fn a_transfer_is_over_when_the_last_part_has_come_and_not_before() {
 #[test]
 fn a_transfer_that_nobody_answers_is_given_up_and_begun_again() {
     let (mut world, leader, behind) = one_is_behind(4 * QUORUM_PARTS_IN_FLIGHT, HALF_A_PART);
-    let (unheard, _) = world.rest_without_answers((leader, behind), 50);
-    assert!(!unheard.is_empty() && world.is_sending(leader));
+    let (unsent, _) = world.rest_without_answers((leader, behind), 50);
+    assert!(!unsent.is_empty() && world.is_sending(leader));
     let rounds = QUORUM_TRANSFER_SILENCE_MS as usize / 10;
     world.rest(rounds + 100);
     assert_eq!(world.ledger.snapshots, 2);
@@ -635,7 +635,7 @@ fn what_a_member_has_told_the_leader_that_it_has_is_not_taken_back_for_an_earlie
     world.ways.insert((other, leader), answer);
     world.drain_way((other, leader));
     world.rest(100);
-    assert_eq!(world.told_damage, []);
+    assert_eq!(world.reported_damage, []);
     assert!(world.is_caught_up(other, leader));
     world.heal_and_drain();
     world.check();

@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Bytes that all replicas of a shard keep at hand for sending.
 #[derive(Clone, Debug)]
-pub(super) struct KeptTogether {
+pub(super) struct SharedBytes {
     pub(super) bytes: Arc<AtomicUsize>,
     max: usize,
 }
 
-impl KeptTogether {
+impl SharedBytes {
     /// Those of one of `shards` of a node.
     pub(super) fn of_shard(shards: u16) -> Self {
         Self {

@@ -8,7 +8,7 @@ use leveret_types::limits::{LEADER_LEASE_MS, PARKED_ANSWERS_MAX};
 
 impl World {
     /// Looks at the first message, as one who asks again until there is an answer.
-    fn look(&mut self, at: usize, poll: u64) -> Option<Fetched> {
+    fn peek(&mut self, at: usize, poll: u64) -> Option<Fetched> {
         let answer = self.with(at, |shard, now| {
             shard.peek(now, QUEUE, Asker::Poll(poll), 0)
         });
@@ -42,34 +42,34 @@ fn as_many_looks_wait_for_the_disk_as_may_and_the_next_is_told_to_try_again() {
     let (mut world, leader) = World::led_on_disk();
     let most = PARKED_ANSWERS_MAX as u64;
     for poll in 0..=most {
-        assert!(world.look(leader, poll).is_none());
+        assert!(world.peek(leader, poll).is_none());
     }
-    let answer = world.look(leader, most);
+    let answer = world.peek(leader, most);
     assert!(matches!(answer, Some(Fetched::Unreadable)), "{answer:?}");
     assert!(
-        world.look(leader, most - 1).is_none(),
+        world.peek(leader, most - 1).is_none(),
         "its disk was not read"
     );
     world.read(leader);
     for poll in 0..most {
-        let answer = world.look(leader, poll);
+        let answer = world.peek(leader, poll);
         assert!(is_first(&answer), "{poll}: {answer:?}");
     }
     // There is room again, and the message is at hand.
-    assert!(world.look(leader, most).is_none());
-    let answer = world.look(leader, most);
+    assert!(world.peek(leader, most).is_none());
+    let answer = world.peek(leader, most);
     assert!(is_first(&answer), "{answer:?}");
 }
 
 #[test]
 fn a_message_that_leaves_while_it_is_read_for_a_look_is_gone() {
     let (mut world, leader) = World::led_on_disk();
-    assert!(world.look(leader, 1).is_none());
+    assert!(world.peek(leader, 1).is_none());
     world.with(leader, |shard, now| {
         shard.purge(now, QUEUE, Asker::Poll(2));
     });
     world.rest(2);
-    let answer = world.look(leader, 1);
+    let answer = world.peek(leader, 1);
     assert!(matches!(answer, Some(Fetched::Gone)), "{answer:?}");
 }
 
@@ -84,9 +84,9 @@ fn since_when_the_first_message_waits_is_known_once_somebody_has_looked_at_it() 
     };
     assert_eq!(oldest(&mut world), Oldest::Unknown { before: 0 });
     let published_ms = {
-        assert!(world.look(leader, 1).is_none());
+        assert!(world.peek(leader, 1).is_none());
         world.read(leader);
-        match world.look(leader, 1) {
+        match world.peek(leader, 1) {
             Some(Fetched::Message(message)) => message.summary.published_ms,
             other => panic!("{other:?}"),
         }
@@ -147,10 +147,10 @@ fn nobody_looks_at_a_leader_that_may_not_be_one() {
     let (mut world, leader, _) = World::filled(1, 1, 64);
     world.know(leader);
     world.wait(LEADER_LEASE_MS + 1);
-    assert!(world.look(leader, 1).is_none());
-    assert!(world.look(leader, 1).is_none(), "it does not know yet");
+    assert!(world.peek(leader, 1).is_none());
+    assert!(world.peek(leader, 1).is_none(), "it does not know yet");
     world.know(leader);
-    let answer = world.look(leader, 1);
+    let answer = world.peek(leader, 1);
     assert!(is_first(&answer), "{answer:?}");
 }
 

@@ -11,12 +11,12 @@ use std::collections::VecDeque;
 
 /// See the module's description.
 #[derive(Debug, Default)]
-pub(crate) struct HeldAnswers {
+pub(crate) struct PendingReplies {
     /// For each remote queue what it is told, in order, with the session.
     held: HashMap<(NodeId, QueueId), VecDeque<(u64, Event)>, foldhash::fast::FixedState>,
 }
 
-impl HeldAnswers {
+impl PendingReplies {
     /// Whether something is held for a node's remote queue, so that more must wait behind it.
     pub(crate) fn has(&self, to: NodeId, queue: QueueId) -> bool {
         !self.held.is_empty() && self.held.contains_key(&(to, queue))
