@@ -1,4 +1,4 @@
-//! Who guesses passwords, and how long its next guess is held.
+//! Guesses of passwords, and the delay of the next one.
 //!
 //! Wrong passwords are counted by address, by user, and by both together. Each count is a leaky
 //! bucket: so many are free, and each further one has to wait until one has been forgotten.

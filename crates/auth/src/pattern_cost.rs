@@ -1,4 +1,4 @@
-//! What matching a regular expression may cost.
+//! The bound on the cost of matching a regular expression.
 //!
 //! The library matches by an automaton whose states it makes when they are needed, of the states
 //! that the expression may be in at once. While they fit into its memory, a byte costs one step.

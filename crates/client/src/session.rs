@@ -1,4 +1,4 @@
-//! What the broker asks of a session, and tells it.
+//! The broker's questions and events to a session.
 
 use crate::contract::{Awaited, Delivery, Reply, Request};
 use crate::ledger::Answered;

@@ -1,4 +1,4 @@
-//! What alarms of one node mean for the others: whose publishers wait, and who leads.
+//! The effects of one node's alarms on the others: which publishers wait, and who leads.
 //!
 //! A node's alarm holds back all publishers that are connected to it. Publishers at other nodes
 //! wait where a message could only be kept by nodes with alarms: see [`blocked_by`]. A node whose disk

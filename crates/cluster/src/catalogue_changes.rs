@@ -1,4 +1,4 @@
-//! What follows for a node when the catalogue of its cluster changes.
+//! Consequences for a node of a change of its cluster's catalogue.
 
 use super::peers::PeerAddress;
 use super::state::Event;

@@ -16,7 +16,7 @@ const OWN_PAUSE_MS: u64 = 3 * PEER_HEARTBEAT_MS;
 /// Watches over the nodes that are up.
 #[derive(Debug, Default)]
 pub struct Detector {
-    heard_ms: BTreeMap<NodeId, u64>,
+    last_frame_ms: BTreeMap<NodeId, u64>,
     /// Nothing before the first look.
     last_check_ms: Option<u64>,
 }
@@ -24,18 +24,18 @@ pub struct Detector {
 impl Detector {
     /// Watches over a node from now on; it counts as heard of.
     pub fn watch(&mut self, node: NodeId, now_ms: u64) {
-        self.heard_ms.insert(node, now_ms);
+        self.last_frame_ms.insert(node, now_ms);
     }
 
     /// Watches over a node no more.
     pub fn forget(&mut self, node: NodeId) {
-        self.heard_ms.remove(&node);
+        self.last_frame_ms.remove(&node);
     }
 
     /// Something has come from a node; nothing happens if it is not watched over.
     pub fn note_alive(&mut self, node: NodeId, now_ms: u64) {
-        if let Some(note_alive) = self.heard_ms.get_mut(&node) {
-            *note_alive = now_ms.max(*note_alive);
+        if let Some(last_ms) = self.last_frame_ms.get_mut(&node) {
+            *last_ms = now_ms.max(*last_ms);
         }
     }
 
@@ -56,21 +56,23 @@ impl Detector {
         let since = self.since(now_ms);
         self.last_check_ms = Some(now_ms);
         if since > PEER_SILENCE_MS_MAX {
-            return std::mem::take(&mut self.heard_ms).into_keys().collect();
+            return std::mem::take(&mut self.last_frame_ms)
+                .into_keys()
+                .collect();
         }
         if since > OWN_PAUSE_MS {
-            for note_alive in self.heard_ms.values_mut() {
-                *note_alive = (*note_alive + since).min(now_ms);
+            for last_ms in self.last_frame_ms.values_mut() {
+                *last_ms = (*last_ms + since).min(now_ms);
             }
         }
         let silent: Vec<NodeId> = self
-            .heard_ms
+            .last_frame_ms
             .iter()
-            .filter(|(_, note_alive)| now_ms.saturating_sub(**note_alive) > PEER_SILENCE_MS_MAX)
+            .filter(|(_, last_ms)| now_ms.saturating_sub(**last_ms) > PEER_SILENCE_MS_MAX)
             .map(|(node, _)| *node)
             .collect();
         for node in &silent {
-            self.heard_ms.remove(node);
+            self.last_frame_ms.remove(node);
         }
         silent
     }
@@ -88,12 +90,12 @@ mod tests {
         detector: &mut Detector,
         from: u64,
         to: u64,
-        note_alive: &[NodeId],
+        alive: &[NodeId],
     ) -> Vec<(u64, NodeId)> {
         let mut down = Vec::new();
         let mut now = from;
         while now <= to {
-            for node in note_alive {
+            for node in alive {
                 detector.note_alive(*node, now);
             }
             down.extend(detector.newly_down(now).into_iter().map(|node| (now, node)));

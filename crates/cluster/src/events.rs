@@ -1,4 +1,4 @@
-//! What the cluster answers connections, and what became of changes of the catalogue.
+//! The cluster's answers to connections, and the outcomes of changes of the catalogue.
 
 use leveret_metadata::{CatalogueError, Outcome};
 use leveret_queue_host::events::LogPosition;

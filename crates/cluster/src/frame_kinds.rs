@@ -1,4 +1,4 @@
-//! What a frame to [`crate::state::CATALOGUE_GROUP`] is: its first octet.
+//! The kind of a frame to [`crate::state::CATALOGUE_GROUP`]: its first octet.
 
 /// A `replication::Message` of the catalogue's group.
 pub(crate) const RAFT: u8 = 0;

@@ -128,7 +128,7 @@ impl CatalogueGroup {
         if message.from.node() != from {
             return Err(format!("it is in the name of node {}", message.from.node()));
         }
-        self.heard = true;
+        self.had_message = true;
         match step(self, context, message) {
             Err(error) if error.is_final() => {
                 if !std::mem::replace(&mut self.is_unfit, true) {
@@ -170,7 +170,10 @@ impl CatalogueGroup {
         self.see_to_voters(now, cluster, env);
         self.see_to_absent(now, cluster, env);
         drive(self, context);
-        if std::mem::take(&mut self.heard) && self.group.is_leader() && self.group.wants_tick() {
+        if std::mem::take(&mut self.had_message)
+            && self.group.is_leader()
+            && self.group.wants_tick()
+        {
             // Somebody at each node waits to hear what is committed: it is told at once.
             self.group.tick();
             drive(self, context);

@@ -1,4 +1,4 @@
-//! Which queues' leaders a node will ask to be moved, and when.
+//! Leader transfers that a node will request, and when.
 
 use leveret_types::{NodeId, Now, QueueId};
 use std::collections::{BTreeMap, VecDeque};

@@ -294,9 +294,9 @@ mod tests {
     #[test]
     fn what_is_asked_reaches_the_answerer_and_nonsense_nobody() {
         let reports = Reports::default();
-        let heard = Arc::new(Mutex::new(Vec::new()));
-        let hears = Arc::clone(&heard);
-        reports.set_answerer(Box::new(move |ask| lock(&hears).push(ask)));
+        let questions = Arc::new(Mutex::new(Vec::new()));
+        let recorded = Arc::clone(&questions);
+        reports.set_answerer(Box::new(move |ask| lock(&recorded).push(ask)));
         let mut frame = vec![frame_kinds::ASK];
         frame.extend_from_slice(&9_u64.to_le_bytes());
         frame.extend_from_slice(b"queues");
@@ -305,8 +305,15 @@ mod tests {
         }
         let long = [&frame[..9], &vec![b'x'; REPORT_ASK_BYTES_MAX + 1]].concat();
         reports.receive(PEER, &long.into());
-        let heard = lock(&heard);
-        assert_eq!(heard.len(), 7, "the whole question, and six shorter ones");
-        assert_eq!((heard[6].number, &heard[6].what[..]), (9, &b"queues"[..]));
+        let questions = lock(&questions);
+        assert_eq!(
+            questions.len(),
+            7,
+            "the whole question, and six shorter ones"
+        );
+        assert_eq!(
+            (questions[6].number, &questions[6].what[..]),
+            (9, &b"queues"[..])
+        );
     }
 }

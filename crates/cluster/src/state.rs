@@ -1,4 +1,4 @@
-//! What the threads of a node share of its part in the cluster.
+//! The cluster's state that the threads of a node share.
 //!
 //! Invariant: nothing here reaches the rest of the node: what is to be done follows in
 //! [`super::run`].

@@ -1,4 +1,4 @@
-//! What whoever runs the streams of a node is told.
+//! Changes that the owner of a node's streams is told of.
 
 use leveret_metadata::StreamSettings;
 use leveret_stream::{ReplicaOrder, ReplicaOrigin};

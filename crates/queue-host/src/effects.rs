@@ -1,4 +1,4 @@
-//! What a shard wants done outside itself.
+//! Effects of a shard outside itself.
 
 use crate::events::{PeerFrame, QueueEvent};
 use leveret_client::Delivery;

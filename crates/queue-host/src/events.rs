@@ -1,4 +1,4 @@
-//! What queues tell to whom: events for connections, answers, frames for other nodes.
+//! Output of queues: events for connections, answers, frames for other nodes.
 
 use crate::quorum::protocol::{Fetched, QueueCounts};
 use bytes::Bytes;

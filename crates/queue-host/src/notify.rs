@@ -1,4 +1,4 @@
-//! Who hears of the end of what was done to a queue that commits it elsewhere.
+//! The recipient of an operation's outcome, where another node commits it.
 
 use crate::effects::{Deferred, ShardEffects, Then};
 use crate::events::QueueEvent;

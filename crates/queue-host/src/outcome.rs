@@ -1,4 +1,4 @@
-//! What a queue answers to what a caller wants of it, wherever it is.
+//! A queue's answers to callers' requests, wherever it is.
 
 use leveret_client::Delivery;
 use leveret_storage::{BodyId, SharedBody};

@@ -1,4 +1,4 @@
-//! What a node's queues are made from, and how they stand.
+//! The specifications of a node's queues, and their status.
 
 use crate::subscriber::Subscriber;
 use leveret_queue::{ConsumerView, Counters, Counts, Oldest, QueueKind, Settings};

@@ -1,4 +1,4 @@
-//! What hosts of queues reach while they run.
+//! The surroundings that a queue's host may use while it runs.
 
 use crate::effects::ShardEffects;
 use crate::peer_rooms::PeerRooms;

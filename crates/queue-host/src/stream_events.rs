@@ -1,4 +1,4 @@
-//! What the streams of a node tell its connections and queues.
+//! Events of a node's streams for its connections and queues.
 
 use leveret_types::QueueId;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What one consumer of a stream has before it: chunks, taken apart message by message.
+//! The chunks before one consumer of a stream, taken apart message by message.
 
 use bytes::Bytes;
 use leveret_client::Flow;

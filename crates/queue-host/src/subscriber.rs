@@ -1,4 +1,4 @@
-//! Who hears what a queue does.
+//! Recipients of a queue's events.
 
 use leveret_types::{ConnectionId, NodeId};
 

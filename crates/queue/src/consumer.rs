@@ -1,4 +1,4 @@
-//! Who takes messages, what each holds, and whose turn it is.
+//! Consumers, their unsettled messages, and the order of their turns.
 
 use crate::runs::RunMap;
 use hashbrown::HashMap;

@@ -1,4 +1,4 @@
-//! What the queue may ask of its surroundings.
+//! The queue's questions to its surroundings.
 
 use leveret_types::ConsumerId;
 

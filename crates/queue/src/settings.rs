@@ -1,4 +1,4 @@
-//! What a queue is told to be: its arguments and policies, resolved.
+//! The settings of a queue: its arguments and policies, resolved.
 
 use leveret_types::{DelayedRetry, Overflow, limits};
 

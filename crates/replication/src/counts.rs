@@ -1,4 +1,4 @@
-//! What a member does is counted here.
+//! Counts of a member's work.
 
 use crate::message::{Body, Message};
 use leveret_types::RaftCounts;

@@ -183,11 +183,11 @@ impl Group {
 
     /// Asks whoever may lead.
     fn ask(&mut self) {
-        let asked: Vec<ReplicaId> = match self.leader() {
+        let requested: Vec<ReplicaId> = match self.leader() {
             Some(leader) => vec![leader],
             None => self.membership().members(),
         };
-        for to in asked {
+        for to in requested {
             self.ask_one(to);
         }
     }

@@ -1,4 +1,4 @@
-//! What can go wrong.
+//! Errors of a group.
 
 use leveret_types::ReplicaId;
 

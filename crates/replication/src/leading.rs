@@ -1,4 +1,4 @@
-//! What a leader does: proposals, members that are behind, handing over.
+//! A leader's work: proposals, members that are behind, handing over.
 
 use crate::convert::change_in;
 use crate::election::ELECTION_TICKS;

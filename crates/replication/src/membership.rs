@@ -1,4 +1,4 @@
-//! Who belongs to a group, and how that changes.
+//! The members of a group, and how they change.
 //!
 //! ```text
 //! membership   version u8 | flags u8 | voters | outgoing | learners | learners to be

@@ -1,4 +1,4 @@
-//! What a group wants done, and what it holds back until that is durable.
+//! The work of a group's turn, and the output that waits until that is durable.
 
 use crate::convert::{change_in, entry_out, mark_out, message_out};
 use crate::counts;

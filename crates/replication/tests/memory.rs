@@ -1,4 +1,4 @@
-//! What a group costs: memory while nothing happens, counted at the allocator.
+//! The cost of a group: memory while nothing happens, counted at the allocator.
 
 use bytes::Bytes;
 use leveret_replication::{Body, Group, GroupConfig, HardState, Message, Role, SnapshotMark};

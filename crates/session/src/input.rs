@@ -17,8 +17,8 @@ impl Connection {
         if requests.is_empty() {
             self.sent_off = false;
         }
-        let is_heard = !bytes.is_empty();
-        if is_heard {
+        let has_input = !bytes.is_empty();
+        if has_input {
             self.times.note_input();
         }
         if matches!(self.phase, Phase::Closing { .. } | Phase::Lingering)
@@ -28,7 +28,7 @@ impl Connection {
         }
         self.arriving.add(bytes);
         self.read(requests);
-        if is_heard {
+        if has_input {
             self.note_progress();
         }
     }

@@ -1,4 +1,4 @@
-//! What the engine asks of a disk, and a disk in memory.
+//! The disk as the engine uses it, and a disk in memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, IoSlice};

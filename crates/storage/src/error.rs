@@ -1,4 +1,4 @@
-//! What can go wrong.
+//! Errors of the store.
 
 use std::io;
 use std::path::{Path, PathBuf};

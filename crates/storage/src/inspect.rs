@@ -1,4 +1,4 @@
-//! What is on disk, in words: behind `leveret storage inspect`, `verify` and `repair`.
+//! The content of a store, in words: behind `leveret storage inspect`, `verify` and `repair`.
 
 use crate::disk::Disk;
 use crate::error::OpenError;

@@ -1,4 +1,4 @@
-//! What was read back from disk, for as long as its readers need it: a small bounded cache.
+//! Content read back from disk, for as long as its readers need it: a small bounded cache.
 
 use crate::chunk::{Bodies, ChunkLocation};
 use crate::id::{ChunkSeq, FileId};

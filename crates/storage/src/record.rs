@@ -1,4 +1,4 @@
-//! What a chunk says about logs: small records beside the bodies.
+//! A chunk's records about logs: small records beside the bodies.
 //!
 //! The log that a record is about stands in the chunk's table, not in the record: it is known even
 //! when the record is damaged.

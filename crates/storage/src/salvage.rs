@@ -1,4 +1,4 @@
-//! What a checkpoint says whose copies are both damaged.
+//! Salvage of a checkpoint whose copies are both damaged.
 //!
 //! Damage rarely hits both copies at the same place. Where they differ one of them is right, and
 //! the checksum says when the right parts were picked. Where that fails, what both copies say alike

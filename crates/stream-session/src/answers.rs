@@ -1,4 +1,4 @@
-//! What the streams say.
+//! The events and answers of streams.
 
 use crate::pending_request::{Completion, PendingRequest};
 use crate::port::{Port, Reached};

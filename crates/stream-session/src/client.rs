@@ -1,4 +1,4 @@
-//! Who the client is, and what was agreed with it.
+//! The client's identity, and the terms negotiated with it.
 
 use leveret_types::limits::STREAM_FRAME_BYTES_PREAUTH_MAX;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What is done with each frame of a client that is served.
+//! Dispatches each frame of a client that is served.
 
 use crate::pending_request::NextStep;
 use crate::port::Port;

@@ -1,5 +1,5 @@
-//! What fuzzing drives: a client that may say anything, and a node that answers at once. It panics
-//! if the session breaks a promise.
+//! The target of fuzzing: a client that may say anything, and a node that answers at once. It
+//! panics if the session breaks a promise.
 
 use crate::port::{LoginOutcome, Opening, Port};
 use crate::session::Session;

@@ -1,4 +1,4 @@
-//! What a session asks of the node, and how it is answered.
+//! The requests of a session to its node, and their answers.
 
 use leveret_auth::Access;
 use leveret_stream::{Command, RequestId};

@@ -1,4 +1,4 @@
-//! What an operator may choose about sessions.
+//! Settings of sessions that an operator may choose.
 
 use leveret_types::unfinished::Unfinished;
 use leveret_types::{RABBITMQ_VERSION, ReaderMemory, limits};

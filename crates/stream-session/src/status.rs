@@ -1,4 +1,4 @@
-//! How a connection stands, for listings and metrics. Apart because it only looks.
+//! The status of a connection, for listings and metrics. Apart because it only reads.
 
 use crate::publishers::Publisher;
 use crate::readers::Reader;

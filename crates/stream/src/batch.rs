@@ -1,4 +1,4 @@
-//! What one publish brings: entries with their publishing ids, checked once and shared.
+//! The content of one publish: entries with their publishing ids, checked once and shared.
 
 use crate::chunk::{ChunkError, Entry, first_entry};
 use bytes::{BufMut, Bytes, BytesMut};

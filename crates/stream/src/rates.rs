@@ -6,28 +6,28 @@ use std::collections::BTreeMap;
 
 /// Where a name was, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Mark {
+struct OffsetSample {
     at_ms: u64,
     offset: u64,
 }
 
 /// Two marks: a rate is taken from the older one, so that it is over no too short a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Marks {
-    older: Mark,
-    newer: Mark,
+struct OffsetSamples {
+    older: OffsetSample,
+    newer: OffsetSample,
 }
 
 /// The marks of all names that have stored an offset since the stream runs here.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Rates(BTreeMap<Reference, Marks>);
+pub(crate) struct Rates(BTreeMap<Reference, OffsetSamples>);
 
 impl Rates {
     /// A name has stored an offset at this time, in monotonic milliseconds. One that goes back
     /// begins anew.
     pub(crate) fn stored(&mut self, reference: &Reference, at_ms: u64, offset: u64) {
-        let mark = Mark { at_ms, offset };
-        let begun = Marks {
+        let mark = OffsetSample { at_ms, offset };
+        let begun = OffsetSamples {
             older: mark,
             newer: mark,
         };

@@ -1,4 +1,4 @@
-//! What the arguments of a stream say.
+//! The settings that a stream's arguments name.
 
 use crate::host::{OffsetSpec, Reference};
 use bytes::Bytes;

@@ -1,4 +1,4 @@
-//! Which file descriptors sockets of clients may have, and who has those that they leave.
+//! The file descriptors that sockets of clients may have, and the users of those that they leave.
 
 use crate::limits::{DESCRIPTORS_RESERVED, READ_FILES_OPEN_MAX, STREAM_FILES_OPEN_MAX};
 

@@ -1,4 +1,5 @@
-//! What waits to be written to a client: small things copied side by side, large bodies shared.
+//! Output that waits to be written to a client: small things are copied side by side, large bodies
+//! are shared.
 
 use bytes::Bytes;
 use std::collections::VecDeque;

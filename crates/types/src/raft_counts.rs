@@ -1,4 +1,4 @@
-//! What a member of a Raft group has done, for metrics.
+//! Counts of a Raft member's work, for metrics.
 
 /// Counts since the member began on this node; each only grows. RabbitMQ's `raft_` metrics have
 /// the same.

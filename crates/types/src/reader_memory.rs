@@ -1,4 +1,4 @@
-//! What the readers of all streams of a node hold in memory, counted.
+//! The memory that the readers of all streams of a node hold, counted.
 //!
 //! A reader's chunks are read from disk in blocks, and stay in memory until its socket has taken
 //! them. Each block is counted for as long as any slice of it lives, so that no more is read than

@@ -10,6 +10,8 @@ use crate::run;
 
 /// Characters of a commit's title.
 const TITLE_CHARS_MAX: usize = 72;
+/// Words of an identifier that is a name; longer ones are sentences, as the names of tests are.
+const NAME_WORDS_MAX: usize = 3;
 /// Commits before this one have longer titles.
 const FIRST_TITLE_CHECKED: &str = "Name things by the field's standard words throughout the code";
 
@@ -20,9 +22,16 @@ struct Retired {
     /// Empty: all crates.
     crates: Vec<String>,
     in_documents: bool,
+    /// Its words stand in backticks: they are plain English in sentences, but name nothing.
+    in_names_only: bool,
 }
 
 impl Retired {
+    /// Whether this identifier may not have the word: a long one is a sentence.
+    fn concerns(&self, identifier: &[String]) -> bool {
+        !self.in_names_only || identifier.len() <= NAME_WORDS_MAX
+    }
+
     /// Whether this is one of the words, alone or with an `s` at its end.
     fn retires(&self, word: &str) -> bool {
         let is_listed = |word: &str| self.words.iter().any(|listed| listed == word);
@@ -72,6 +81,7 @@ fn table(glossary: &str) -> Result<Vec<Retired>> {
             say: say.trim().to_owned(),
             crates: listed(crates),
             in_documents: documents.trim() == "yes",
+            in_names_only: words.trim().starts_with('`'),
         });
     }
     ensure!(!rows.is_empty(), "docs/glossary.md retires no words");
@@ -80,7 +90,7 @@ fn table(glossary: &str) -> Result<Vec<Retired>> {
 
 /// Words between commas; none for `*`.
 fn listed(cell: &str) -> Vec<String> {
-    let words = cell.split(',').map(str::trim);
+    let words = cell.split(',').map(|word| word.trim().trim_matches('`'));
     words
         .filter(|word| *word != "*")
         .map(str::to_owned)
@@ -119,10 +129,13 @@ fn code_faults(name: &str, text: &str, rows: &[&Retired]) -> Vec<String> {
     for (at, line) in text.lines().enumerate() {
         let code = without_texts(line);
         let identifiers = code.split(|char: char| !char.is_alphanumeric() && char != '_');
-        for part in identifiers.flat_map(parts) {
-            if let Some(row) = rows.iter().find(|row| row.retires(&part)) {
-                let place = format!("{name}:{}", at + 1);
-                wrong.push(format!("{place}: `{part}`: say \"{}\"", row.say));
+        for identifier in identifiers.map(parts) {
+            for part in &identifier {
+                let mut rows = rows.iter().filter(|row| row.concerns(&identifier));
+                if let Some(row) = rows.find(|row| row.retires(part)) {
+                    let place = format!("{name}:{}", at + 1);
+                    wrong.push(format!("{place}: `{part}`: say \"{}\"", row.say));
+                }
             }
         }
     }
@@ -139,7 +152,8 @@ fn retired_in_comments(name: &str, text: &str, rows: &[&Retired]) -> Vec<String>
         let pieces = words_of_prose(sentence);
         for word in pieces.flat_map(|piece| piece.split(|char: char| !char.is_alphanumeric())) {
             let word = word.to_lowercase();
-            if let Some(row) = rows.iter().find(|row| row.retires(&word)) {
+            let mut rows = rows.iter().filter(|row| !row.in_names_only);
+            if let Some(row) = rows.find(|row| row.retires(&word)) {
                 let place = format!("{name}:{}", at + 1);
                 wrong.push(format!("{place}: `{word}`: say \"{}\"", row.say));
             }
@@ -300,6 +314,17 @@ mod tests {
             count("/// Planes, a `lane` and [`lane_of`].\nlet lane = 1;"),
             0
         );
+    }
+
+    #[test]
+    fn a_word_in_backticks_is_refused_in_names_and_not_in_sentences() {
+        let rows = table("| retired |\n|---|\n| `asked` | pending request | queue | |\n");
+        let rows = rows.expect("a table");
+        let rows: Vec<&Retired> = rows.iter().collect();
+        let code = |text: &str| code_faults("a.rs", text, &rows).len();
+        assert_eq!(code("fn is_asked(asked: Asked) {}"), 3);
+        assert_eq!(code("fn who_is_asked_answers() {}"), 0);
+        assert!(retired_in_comments("a.rs", "/// It is asked.", &rows).is_empty());
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What this node's member of the catalogue's group keeps.
+//! The state of this node's member of the catalogue's group.
 
 use super::store::{self, Recovered, replica_of};
 use super::transfer::{Arriving, Departing};
@@ -50,7 +50,7 @@ pub(crate) struct CatalogueGroup {
     pub(super) last_transfer: u64,
     pub(super) ticked_ms: u64,
     /// Whether another member has said something.
-    pub(super) heard: bool,
+    pub(super) had_message: bool,
     /// Whether this member may have promised more than it knows of: it takes no part in elections.
     pub(super) is_unfit: bool,
     /// Connections that want to know what the cluster has agreed on, and the command of those whose
@@ -92,7 +92,7 @@ impl CatalogueGroup {
             departing: Vec::new(),
             last_transfer: 0,
             ticked_ms: 0,
-            heard: false,
+            had_message: false,
             is_unfit: false,
             at_read_barrier: Vec::new(),
             read_barrier: None,

@@ -1,4 +1,4 @@
-//! What is to come true after the commands of a plan.
+//! The goals that a plan's commands are to reach.
 
 use crate::env::Env;
 use crate::state::Cluster;

@@ -1,4 +1,4 @@
-//! What comes of operators' requests, by what there is.
+//! The outcomes of operators' requests, by the state of the cluster.
 
 use super::*;
 use crate::test_catalogue::TestCatalogue;

@@ -1,4 +1,4 @@
-//! What fuzzing drives: bytes that another node may send, and the frames that it begins with.
+//! The target of fuzzing: bytes that another node may send, and the frames that it begins with.
 
 use super::frame::Frame;
 use super::{ClientAddresses, Effect, StreamLocation, StreamRelay};

@@ -1,4 +1,4 @@
-//! What sessions of another node hear of the streams of this one.
+//! Events of this node's streams for the sessions of another one.
 
 use super::frame::Frame;
 use super::has_room;

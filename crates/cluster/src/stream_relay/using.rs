@@ -1,4 +1,4 @@
-//! What sessions of this node have of the streams of another one.
+//! The state that this node's sessions have at the streams of another one.
 
 use super::frame::Frame;
 use super::{Effect, Said, command_bytes, goes_with_publishes, has_room};

@@ -1,4 +1,4 @@
-//! Who holds messages, or held some not long ago.
+//! Subscriptions that have unsettled messages, or had some not long ago.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What a queue's remote queue and its leader say to each other, and the bytes of it.
+//! The messages between a remote queue and its leader, and their bytes.
 //!
 //! A remote queue stands on a node for a queue whose leader may be elsewhere. It *registers*
 //! to a leader: with that a *session* begins, whose number is in every frame of both sides. What

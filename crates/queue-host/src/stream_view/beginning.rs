@@ -1,4 +1,4 @@
-//! How a view begins: anew, or with what is known of it.
+//! The beginning of a view: anew, or from its saved state.
 
 use super::loss::{MissingOffsets, Shortness};
 use super::progress::{Given, Progress};

@@ -1,4 +1,4 @@
-//! How far a view has read its stream, and what of that its queue was given.
+//! How far a view has read its stream, and how much of that it gave its queue.
 
 use leveret_stream::SharedChunk;
 use leveret_types::RangeSet;

@@ -1,4 +1,4 @@
-//! When a view's state is saved, and what the saved one says.
+//! Saves of a view's state: when they are due, and the content of the last one.
 
 use super::state::SavedView;
 use super::{Stage, StreamView};

@@ -1,4 +1,4 @@
-//! How much there is of something.
+//! A count of messages and of their bytes.
 
 /// Messages, and the bytes of their bodies together.
 #[derive(Clone, Copy, Debug, Default)]

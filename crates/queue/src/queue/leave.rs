@@ -1,4 +1,4 @@
-//! How messages leave: purged, dropped, dead-lettered.
+//! The ways in which messages leave: purged, dropped, dead-lettered.
 
 use super::{Amount, Queue};
 use crate::effect::{Effect, Reason};

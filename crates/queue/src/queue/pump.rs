@@ -1,4 +1,4 @@
-//! What follows from what has been noted: deliveries, expiry, length limits.
+//! The pump: deliveries, expiry and length limits that follow from noted changes.
 
 use super::{DELIVERY_TIME_MS, Queue};
 use crate::consumer::{Consumer, Slot, Unsettled};

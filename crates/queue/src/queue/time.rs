@@ -1,4 +1,4 @@
-//! What happens because time passes.
+//! Events that the clock brings.
 
 use super::Queue;
 use crate::effect::{Effect, Reason};

@@ -143,10 +143,10 @@ impl Queue {
             }) else {
                 break;
             };
-            let looked_at = priority_log
+            let peeked_ms = priority_log
                 .head
                 .and_then(|(at, meta)| Some((at, meta?.published_ms)));
-            let known = [looked_at, priority_log.first_published_ms];
+            let known = [peeked_ms, priority_log.first_published_ms];
             let mut known = known.into_iter().flatten();
             let known = known.find_map(|(at, ms)| (at == index).then_some(ms));
             let position = Position {

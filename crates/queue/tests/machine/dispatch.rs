@@ -1,4 +1,4 @@
-//! Who gets the next message: turns, priorities, exclusiveness, the single active consumer.
+//! The recipient of the next message: turns, priorities, exclusiveness, the single active consumer.
 
 use crate::script::check;
 

@@ -1,4 +1,4 @@
-//! What time does: messages, queues and deliveries that take too long.
+//! The effects of time: messages, queues and deliveries that take too long.
 
 use crate::script::{check, run};
 

@@ -1,4 +1,4 @@
-//! What a queue says when it is asked, without being changed.
+//! Answers of a queue to questions that do not change it.
 
 use crate::script::run;
 use crate::world::World;

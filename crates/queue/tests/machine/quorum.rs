@@ -1,4 +1,4 @@
-//! What only quorum queues do: they count how often a message came back.
+//! Behaviour of quorum queues alone: they count how often a message came back.
 
 use crate::script::check;
 

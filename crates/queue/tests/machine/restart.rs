@@ -1,4 +1,4 @@
-//! What a queue is after a restart.
+//! A queue after a restart.
 
 use crate::script::{check, run};
 use leveret_queue::{

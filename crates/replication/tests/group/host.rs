@@ -1,4 +1,4 @@
-//! What a host promises its log store and its machine.
+//! A host's promises to its log store and its machine.
 
 use crate::world::{Flying, Planted, World, replica};
 use leveret_replication::{Body, Membership, Message, SnapshotMark};

@@ -489,11 +489,11 @@ fn who_resigns_hands_over_to_the_voter_that_is_furthest() {
     group.resign();
     assert!(!group.is_leader());
     let readies = persist_all(&mut group);
-    let asked = messages(&readies).into_iter();
-    let asked = asked.filter(|message| message.body == Body::TimeoutNow);
-    let asked: Vec<ReplicaId> = asked.map(|message| message.to).collect();
+    let requested = messages(&readies).into_iter();
+    let requested = requested.filter(|message| message.body == Body::TimeoutNow);
+    let requested: Vec<ReplicaId> = requested.map(|message| message.to).collect();
     assert_eq!(
-        asked,
+        requested,
         [replica(2)],
         "a learner is further, and must not lead"
     );
@@ -541,10 +541,10 @@ fn what_may_be_lost_is_sent_again() {
     assert_eq!(sent(&persist_all(&mut group)), 0, "it was another node's");
     group.lost(NodeId(2));
     let readies = persist_all(&mut group);
-    let is_asked = |message: &&Message| {
+    let is_requested = |message: &&Message| {
         matches!(message.body, Body::Heartbeat { .. }) && message.to == replica(2)
     };
-    assert!(messages(&readies).iter().any(is_asked), "{readies:?}");
+    assert!(messages(&readies).iter().any(is_requested), "{readies:?}");
     group.step(answer).expect("sound");
     assert_eq!(sent(&persist_all(&mut group)), 1);
 }

@@ -530,7 +530,9 @@ impl Machine<World> for OnNode {
         let mark = self.host.mark(self.host.status().applied);
         let mark = mark.expect("what is applied has a mark");
         let state = world.checker.state(mark.index);
-        assert!(matches!(&message.body, Body::Snapshot(asked) if asked.index <= mark.index));
+        assert!(
+            matches!(&message.body, Body::Snapshot(requested) if requested.index <= mark.index)
+        );
         message.body = Body::Snapshot(mark);
         world.fly(&message, state);
     }

@@ -1,4 +1,4 @@
-//! What has arrived of a client and is not read.
+//! Input of a client that has arrived and is not read yet.
 
 use bytes::Bytes;
 use leveret_types::limits;

@@ -1,4 +1,4 @@
-//! Who a client is, as far as it has said.
+//! The client's identity, as far as it has said.
 
 use leveret_amqp::{RawTable, RawValue};
 

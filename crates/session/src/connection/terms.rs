@@ -1,4 +1,4 @@
-//! What the broker and a client have agreed on.
+//! The terms that the broker and a client have negotiated.
 
 use crate::settings::Settings;
 use leveret_amqp::connection::TuneOk;

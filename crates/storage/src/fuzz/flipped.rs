@@ -1,4 +1,4 @@
-//! What was written, but for one bit: it is never read as something else.
+//! Written bytes with one bit flipped: they are never read as something else.
 //!
 //! Each function makes a piece of a file out of `input`, reads it back, changes the bit that the
 //! first bytes of `input` name, and reads it again.

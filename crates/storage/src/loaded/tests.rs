@@ -1,4 +1,4 @@
-//! What is held, asked for, and given up.
+//! Content that is cached, requested, and given up.
 
 use super::*;
 
@@ -38,7 +38,7 @@ fn read(cache: &mut LoadedCache, file: FileId, len: u32) {
     cache.loaded(key(file), Ok(block(len as usize)));
 }
 
-fn asked_for(cache: &mut LoadedCache) -> Vec<Key> {
+fn requested(cache: &mut LoadedCache) -> Vec<Key> {
     let requests = cache.take_requests();
     requests.into_iter().map(|request| request.key).collect()
 }
@@ -124,7 +124,7 @@ fn half_of_the_room_is_for_what_is_read_ahead() {
     cache.ahead(0, key(1), source(1, 100));
     cache.ahead(0, key(2), source(2, 201));
     cache.ahead(0, key(3), source(3, 200));
-    assert_eq!(asked_for(&mut cache), [key(1), key(3)]);
+    assert_eq!(requested(&mut cache), [key(1), key(3)]);
     assert_eq!(cache.bytes(), 500);
     assert!(cache.loaded(key(1), Ok(block(300))).is_empty());
     cache.loaded(key(3), Err("gone".to_owned()));
@@ -137,7 +137,7 @@ fn half_of_the_room_is_for_what_is_read_ahead() {
     for log in [A, B, A] {
         cache.demand(0, log, key(4), source(4, 100));
     }
-    assert_eq!(asked_for(&mut cache), [key(4)]);
+    assert_eq!(requested(&mut cache), [key(4)]);
     assert_eq!(cache.loaded(key(4), Ok(block(100))), [A, B]);
 }
 
@@ -148,12 +148,12 @@ fn one_read_always_may_and_others_wait_for_room_in_their_order() {
     cache.demand(0, A, key(2), source(2, 600));
     cache.demand(0, A, key(3), source(3, 400));
     cache.demand(0, A, key(4), source(4, 1));
-    assert_eq!(asked_for(&mut cache), [key(1)]);
+    assert_eq!(requested(&mut cache), [key(1)]);
     cache.loaded(key(1), Ok(block(5_000)));
-    assert_eq!(asked_for(&mut cache), [key(2), key(3)], "just what fits");
+    assert_eq!(requested(&mut cache), [key(2), key(3)], "just what fits");
     cache.demand(0, A, key(5), source(5, 1));
     cache.loaded(key(3), Ok(block(400)));
-    assert_eq!(asked_for(&mut cache), [key(4), key(5)]);
+    assert_eq!(requested(&mut cache), [key(4), key(5)]);
     // An answer that nobody waits for changes nothing.
     let before = cache.bytes();
     assert!(cache.loaded(key(9), Ok(block(100))).is_empty());

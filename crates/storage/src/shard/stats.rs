@@ -1,4 +1,4 @@
-//! What is counted of a shard, of its logs and of the segment files that their entries lie in.
+//! Counts of a shard, of its logs and of the segment files that their entries lie in.
 //! Apart because nothing here changes what a log holds.
 
 use super::ShardLogs;

@@ -1,4 +1,4 @@
-//! What of a shard is on its way into segments, and what is there.
+//! The entries of a shard on their way into segments, and those that are there.
 
 use crate::id::Generation;
 use leveret_types::LogId;

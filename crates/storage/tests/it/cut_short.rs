@@ -41,10 +41,14 @@ fn a_file_cut_short_is_reported_and_what_it_may_have_held_is_set_aside() {
         let short = world.on_copy(|disk| {
             disk.tamper(&path, |bytes| bytes.truncate(cut));
         });
-        let looked = inspect::inspect(&short.disk, &short.folders).unwrap();
+        let inspected = inspect::inspect(&short.disk, &short.folders).unwrap();
         assert!(
-            looked.report.notes.iter().any(|n| n.contains("cut short")),
-            "{cut}: {looked:?}"
+            inspected
+                .report
+                .notes
+                .iter()
+                .any(|n| n.contains("cut short")),
+            "{cut}: {inspected:?}"
         );
         let sound = ends.iter().filter(|end| **end <= cut).count() as u64;
         // Also when the start that found it ended before it had written that down.

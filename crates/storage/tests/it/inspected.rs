@@ -1,4 +1,4 @@
-//! What `leveret storage` says of a store, and what a repair accepts.
+//! The output of `leveret storage` for a store, and the damage that a repair accepts.
 
 use crate::common::{A, B, World, append, append_all, check_all, payload};
 use leveret_storage::inspect::{self, InspectError, ReadOnly};

@@ -1,4 +1,4 @@
-//! How a connection ends, and who is told what.
+//! The end of a connection, and the messages that announce it.
 
 use super::*;
 use crate::session::Ending;

@@ -1,4 +1,4 @@
-//! How long publishes take until they are confirmed.
+//! The latency of publishes, from their arrival to their confirm.
 
 use super::{Play, publish};
 use leveret_stream::{Event, Refusal};

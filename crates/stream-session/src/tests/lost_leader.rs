@@ -1,4 +1,4 @@
-//! What publishers send while their stream gets another leader.
+//! Publishes that arrive while their stream gets another leader.
 
 use super::{Play, declare, publish};
 use leveret_stream::{Event, Refusal};

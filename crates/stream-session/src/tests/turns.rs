@@ -1,4 +1,4 @@
-//! How much of what a client sends at once is done in one turn.
+//! The share of a client's input that one turn handles.
 
 use super::*;
 use leveret_types::limits::{LATE_BYTES_MAX, STREAM_FRAMES_PER_TURN_MAX};

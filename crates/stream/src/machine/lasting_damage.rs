@@ -1,4 +1,4 @@
-//! What is known of damage that nobody can mend.
+//! Known damage that no replica can mend.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Who leads next.
+//! The choice of the next leader.
 
 use crate::replica::{Epoch, LogPosition};
 use leveret_types::NodeId;
@@ -29,11 +29,12 @@ pub fn choose(
     answers: &[Answer],
     preferred: &[NodeId],
 ) -> Option<NodeId> {
-    let is_heard = |answer: &&Answer| answer.promised == epoch && members.contains(&answer.node);
-    let heard = || answers.iter().filter(is_heard);
+    let is_valid = |answer: &&Answer| answer.promised == epoch && members.contains(&answer.node);
+    let valid_answers = || answers.iter().filter(is_valid);
     let count = |whole_only: bool| {
-        let counts =
-            |member: &&NodeId| heard().any(|a| a.node == **member && (a.is_whole || !whole_only));
+        let counts = |member: &&NodeId| {
+            valid_answers().any(|a| a.node == **member && (a.is_whole || !whole_only))
+        };
         members.iter().filter(counts).count()
     };
     let has_majority = 2 * count(true) > members.len();
@@ -45,7 +46,7 @@ pub fn choose(
         let at = order.enumerate().find(|(_, other)| **other == node);
         std::cmp::Reverse(at.map_or(usize::MAX, |(at, _)| at))
     };
-    let leads = heard().filter(|answer| answer.is_whole || !has_majority);
+    let leads = valid_answers().filter(|answer| answer.is_whole || !has_majority);
     let most = leads.max_by_key(|a| (a.is_whole, a.position, rank(a.node)));
     most.map(|answer| answer.node)
 }

@@ -1,4 +1,4 @@
-//! What a leader keeps that is to hand a stream over to another node.
+//! The state of a leader that hands its stream over to another node.
 
 use crate::batch::Batch;
 use crate::host::{PublisherId, SessionId};

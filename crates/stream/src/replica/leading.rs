@@ -1,4 +1,4 @@
-//! What a leader knows of its followers.
+//! A leader's knowledge of its followers.
 
 use crate::replica::{Attachment, Epoch};
 use leveret_types::NodeId;

@@ -1,4 +1,4 @@
-//! What a replica keeps beside its chunks, in one small file.
+//! The state that a replica keeps beside its chunks, in one small file.
 
 use crate::replica::{Epoch, EpochStart};
 use bytes::{Buf, BufMut};

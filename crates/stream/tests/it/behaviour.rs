@@ -1,4 +1,4 @@
-//! What publishers and readers of one stream see, case by case.
+//! Behaviour that publishers and readers of one stream see, case by case.
 
 use bytes::Bytes;
 use leveret_stream::tracking::Tracking;

@@ -1,4 +1,4 @@
-//! Where the leader is, and what it is told of this node when it is found.
+//! The leader's location, and the registration that it gets when it is found.
 
 use super::leader_search::{ANSWER_MS, LeaderLocation};
 use super::{RemoteContext, RemoteQueue};

@@ -1,4 +1,4 @@
-//! Where a queue's leader is, and the search for it.
+//! The location of a queue's leader, and the search for it.
 
 use leveret_types::{NodeId, Now};
 use std::ops::Range;

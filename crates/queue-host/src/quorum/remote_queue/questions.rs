@@ -1,4 +1,4 @@
-//! What was asked of a leader and has no answer yet, and answers for those who ask again.
+//! Questions to a leader that have no answer yet, and answers for askers who repeat theirs.
 
 use crate::events::QueueAnswer;
 use crate::queue_host::Asker;

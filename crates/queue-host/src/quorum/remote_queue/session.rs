@@ -1,4 +1,4 @@
-//! What a remote queue and its leader say to each other in a session.
+//! The messages between a remote queue and its leader in a session.
 
 use super::waiting_deliveries::Incoming;
 use super::{

@@ -1,4 +1,4 @@
-//! Who holds messages of the queue on this node.
+//! Subscriptions of this node that have unsettled messages of the queue.
 
 use crate::delivery_credit::ConsumerCredit;
 use crate::quorum::protocol::{RegisteredSubscription, UnsettledRange};

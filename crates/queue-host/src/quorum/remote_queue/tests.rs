@@ -1,4 +1,4 @@
-//! What a remote queue makes of what its clients want and leaders say: scripts.
+//! A remote queue between its clients and leaders: scripts.
 
 use super::desk::play;
 

@@ -1,4 +1,4 @@
-//! What the remote queue does by the clock, and its end.
+//! Timers of a remote queue, and its end.
 
 use super::{Question, RemoteContext, RemoteQueue, Request};
 use crate::events::{QueueAnswer, QueueEvent};

@@ -1,4 +1,4 @@
-//! What a replica keeps besides its logs: the state that its headers have made so far.
+//! The part of a replica beside its logs: the state that its headers have made so far.
 //!
 //! ```text
 //! blob: version u8 = 3 | member u64 | mark: length, bytes | votes from | its term

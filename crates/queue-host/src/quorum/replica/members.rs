@@ -1,4 +1,4 @@
-//! Who belongs to the group, and who should.
+//! The members of the group, and those that it should have.
 
 use super::{Replica, ShardContext};
 use crate::shard::QueueSpec;

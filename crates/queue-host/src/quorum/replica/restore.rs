@@ -1,4 +1,4 @@
-//! How a replica begins: with the queue, after a restart, or without any state of the queue.
+//! The beginning of a replica: with the queue, after a restart, or without any state of the queue.
 
 use super::applied_state::{Applied, VOTES_NEVER};
 use super::outgoing::Outgoing;

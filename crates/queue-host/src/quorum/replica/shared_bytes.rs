@@ -1,4 +1,4 @@
-//! What the replicas of a shard keep at hand for their followers, in bytes: bounded together.
+//! Bytes that the replicas of a shard keep in memory for their followers, bounded together.
 
 use leveret_types::limits::QUORUM_SENT_NODE_BYTES;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Which followers a majority does without.
+//! Spare followers: a majority does without them.
 //!
 //! An entry is committed once it is durable at a majority: in a group of three, the answer of one
 //! of the two followers is one too many. Where a queue's entries are small and far apart, a

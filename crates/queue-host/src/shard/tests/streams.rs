@@ -1,4 +1,4 @@
-//! What a shard's queues, and the broker itself, do to streams.
+//! Operations on streams by a shard's queues and by the broker itself.
 
 use super::*;
 use crate::effects::{Deferred, Then};

@@ -1,4 +1,4 @@
-//! What members of each role say, forget and take, at the edges.
+//! Members of each role at the edges: what they send, drop and accept.
 
 use super::*;
 
@@ -113,18 +113,18 @@ fn who_stands_in_vain_does_not_wait_as_long_each_time() {
 fn who_is_down_is_not_asked_who_leads() {
     let mut group = group(2);
     group.peer_down(NodeId(3));
-    let mut asked: Vec<ReplicaId> = Vec::new();
+    let mut requested: Vec<ReplicaId> = Vec::new();
     for _ in 0..200 {
         group.tick();
         let readies = persist_all(&mut group);
         let all = messages(&readies).into_iter();
-        asked.extend(
+        requested.extend(
             all.filter(|message| message.body == Body::Ask)
                 .map(|m| m.to),
         );
     }
-    assert!(asked.contains(&replica(1)), "{asked:?}");
-    assert!(!asked.contains(&replica(3)), "{asked:?}");
+    assert!(requested.contains(&replica(1)), "{requested:?}");
+    assert!(!requested.contains(&replica(3)), "{requested:?}");
 }
 
 #[test]

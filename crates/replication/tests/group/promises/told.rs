@@ -161,26 +161,26 @@ fn who_owes_an_answer_is_asked_for_it_now_and_then_and_who_leads_too() {
     let mut group = leader();
     group.propose(Bytes::from_static(b"x")).expect("taken");
     persist_all(&mut group);
-    let mut asked = Vec::new();
+    let mut requested = Vec::new();
     for tick in 1..=18 {
         group.tick();
         let readies = persist_all(&mut group);
         let is_ask = |m: &&Message| matches!(m.body, Body::Heartbeat { .. });
         let count = messages(&readies).into_iter().filter(is_ask).count();
-        asked.extend((count > 0).then_some((tick, count)));
+        requested.extend((count > 0).then_some((tick, count)));
     }
-    assert_eq!(asked, [(6, 2), (12, 2), (18, 2)], "each of the two");
+    assert_eq!(requested, [(6, 2), (12, 2), (18, 2)], "each of the two");
     let mut follower = follower_in_doubt();
-    let mut asked = 0;
+    let mut requested = 0;
     for _ in 0..8 {
         follower.tick();
         let readies = persist_all(&mut follower);
         let asks = messages(&readies)
             .into_iter()
             .filter(|m| m.body == Body::Ask);
-        asked += asks.count();
+        requested += asks.count();
     }
-    assert_eq!(asked, 2);
+    assert_eq!(requested, 2);
 }
 
 /// A follower of the first member, in term 2, to whose node there is a new connection.

@@ -1,4 +1,4 @@
-//! Which replicas a shard has: those that come, change, hand over and go.
+//! The replicas of a shard: how they are made, changed, handed over and removed.
 
 use super::Replicas;
 use crate::quorum::replica::blank::renew;

@@ -1,4 +1,4 @@
-//! How the replicas of a shard stand, for whoever asks.
+//! The status of a shard's replicas.
 
 use super::Replicas;
 use crate::quorum::replica::Replica;

@@ -1,4 +1,4 @@
-//! What nodes say that their consumers hold, kept until all of them have said so.
+//! Claimed deliveries of all nodes' consumers, kept until each node has sent its own.
 //!
 //! Two may claim one message, and neither know of the other: the leader before had lost sight of
 //! the node of one of them, and given the message to the other. Who got it later has it, whoever

@@ -1,4 +1,4 @@
-//! What the queue machine wants done, and how a leader does it.
+//! The queue machine's effects, and how a leader carries them out.
 
 use super::Leader;
 use crate::effects::delivery_of;

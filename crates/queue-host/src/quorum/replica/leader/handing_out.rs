@@ -1,4 +1,4 @@
-//! How a leader hands messages out: how far it may, and whom it need not send them whole.
+//! Delivery by a leader: how far it may deliver, and to whom it need not send messages whole.
 //!
 //! It may as far as a committed entry says so ([`DeliveryWatermarks`]). Whoever leads next flags
 //! all below that as redelivered, for it may have been. The mark runs ahead of what is handed out,

@@ -1,4 +1,4 @@
-//! What is asked of a leader, and answered once all that came before is committed.
+//! Requests to a leader, which it answers once all that came before is committed.
 
 use super::under_way::{PendingRequest, Request};
 use super::{Leader, LeaderLog};

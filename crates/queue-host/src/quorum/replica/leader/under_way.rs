@@ -1,4 +1,4 @@
-//! What is on its way to being committed, from an operation that waits to an entry in flight.
+//! Operations that are not committed yet, from one that waits to an entry in flight.
 
 use crate::quorum::protocol::Operation;
 use crate::quorum::replica::entry_payload::Published;

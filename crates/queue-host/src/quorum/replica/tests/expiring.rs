@@ -1,4 +1,4 @@
-//! What a new leader looks at on its disk, for the sake of times to live.
+//! Messages that a new leader reads from disk, for the sake of times to live.
 
 use super::*;
 

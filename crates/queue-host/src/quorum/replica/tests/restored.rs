@@ -1,4 +1,4 @@
-//! What a member finds in its logs when its node starts.
+//! A member's logs at the start of its node.
 
 use super::*;
 use crate::log_ids::log_of;

@@ -1,4 +1,4 @@
-//! What a member has yet to send: in which order it leaves, and what becomes of it.
+//! Messages that a member has yet to send: their order, and what becomes of them.
 
 use super::super::outgoing::Parked;
 use super::led::PLAIN;
