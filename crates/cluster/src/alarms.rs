@@ -1,8 +1,9 @@
 //! The effects of one node's alarms on the others: which publishers wait, and who leads.
 //!
 //! A node's alarm holds back all publishers that are connected to it. Publishers at other nodes
-//! wait where a message could only be kept by nodes with alarms: see [`blocked_by`]. A node whose disk
-//! is full hands over what it leads to members that have space: [`super::hand_over_leaders`].
+//! wait where a message could only be kept by nodes with alarms: see [`blocked_by`]. A node whose
+//! disk is full hands over what it leads to members that have space:
+//! [`super::hand_over_leaders`].
 
 use super::state::{Cluster, lock};
 use crate::env::Env;
