@@ -104,8 +104,8 @@ pub(crate) trait HostKind {
     /// Which messages of a quorum queue wait; nothing of any other, and where it is not led here.
     fn waiting(&self, queue: QueueId) -> Option<Waiting>;
 
-    /// Messages of a queue that somebody holds ([`Queue::unsettled_behind`]); nothing where it is not
-    /// led here.
+    /// Messages of a queue that somebody holds ([`Queue::unsettled_behind`]); nothing where it is
+    /// not led here.
     fn unsettled_behind(
         &self,
         queue: QueueId,

@@ -505,8 +505,8 @@ impl Shard {
         kinds.find_map(|kind| kind.waiting(queue))
     }
 
-    /// Messages of a queue that somebody holds ([`leveret_queue::Queue::unsettled_behind`]); nothing
-    /// where it is not led here, or its leader does not act yet.
+    /// Messages of a queue that somebody holds ([`leveret_queue::Queue::unsettled_behind`]);
+    /// nothing where it is not led here, or its leader does not act yet.
     #[must_use]
     pub fn unsettled_behind(
         &self,

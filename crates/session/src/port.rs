@@ -84,7 +84,11 @@ impl Session for Connection {
         fn unsettled_by(&self, channel: ChannelId, consumer: ConsumerId) -> usize;
         fn oldest_unsettled(&self, channels: &[ChannelId]) -> Vec<(ConsumerId, u64)>;
         fn delivered_to(&self, consumer: ConsumerId) -> DeliveredTo;
-        fn unsettled_among(&self, channels: &[ChannelId], places: &[UnsettledPosition]) -> Vec<UnsettledDelivery>;
+        fn unsettled_among(
+            &self,
+            channels: &[ChannelId],
+            places: &[UnsettledPosition],
+        ) -> Vec<UnsettledDelivery>;
     }
 
     fn end(&self) -> Option<SessionEnd> {

@@ -175,7 +175,8 @@ impl RemoteQueue {
             Event::Refused { sequences } => self.refused(sequences, context),
             Event::Attached { consumer, result } => {
                 let answer = QueueAnswer::Attached { consumer, result };
-                let question = |of: &Question| matches!(of, Question::Attach(pending) if pending.id == consumer);
+                let question =
+                    |of: &Question| matches!(of, Question::Attach(new) if new.id == consumer);
                 match (self.subscriptions.get_mut(&consumer), result) {
                     (Some(subscription), Ok(())) => subscription.attached = true,
                     (Some(subscription), Err(_)) => {

@@ -67,8 +67,8 @@ impl Subscription {
         self.unsettled_count += unsettled.len() - before;
     }
 
-    /// Takes messages away that it holds: as intervals of equal [`UnsettledRange::acquired`], which may
-    /// have others between them that it does not hold. Says how many there were.
+    /// Takes messages away that it holds: as intervals of equal [`UnsettledRange::acquired`], which
+    /// may have others between them that it does not hold. Says how many there were.
     pub(super) fn release(&mut self, priority_log: u8, range: Range<u64>) -> (Released, u64) {
         let mut released = Released::new();
         let Some((_, unsettled)) = self
