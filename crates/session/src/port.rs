@@ -87,7 +87,7 @@ impl Session for Connection {
         fn unsettled_among(
             &self,
             channels: &[ChannelId],
-            places: &[UnsettledPosition],
+            places: &[UnsettledPosition]
         ) -> Vec<UnsettledDelivery>;
     }
 
