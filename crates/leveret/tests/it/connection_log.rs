@@ -61,7 +61,7 @@ fn the_log_says_why_a_connection_or_a_channel_was_closed() {
     let log = fs::read_to_string(&path).expect("the log");
     let ends: Vec<&str> = log
         .lines()
-        .filter(|line| line.contains(" closed"))
+        .filter(|line| line.contains(" closed:") || line.contains(" closed by "))
         .collect();
     for (text, of) in [
         (
