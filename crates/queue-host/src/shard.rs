@@ -319,7 +319,7 @@ impl Shard {
         self.delayed.first(from, count)
     }
 
-    /// One of them: see [`Delayed::look`].
+    /// One of them: see [`Delayed::show`].
     ///
     /// # Errors
     /// It is being read from disk: ask again.

@@ -9,6 +9,7 @@ mod cache;
 mod common;
 mod cut_short;
 mod cut_under_way;
+mod failed_syncs;
 mod fan_out;
 mod faults;
 mod few_of_many;

@@ -54,6 +54,8 @@ struct State {
     names_refused: Option<io::ErrorKind>,
     /// How many syncs of folders come before one that fails.
     folder_syncs_left: Option<usize>,
+    /// How many syncs of files and folders come before one that fails.
+    syncs_left: Option<usize>,
     /// How many reads there were, and the one of which a bit is another.
     reads: usize,
     wrong_read: Option<usize>,
@@ -112,6 +114,37 @@ impl PowerDisk {
     /// Whether that sync is still to come.
     pub fn is_folder_sync_to_fail(&self) -> bool {
         self.state().folder_syncs_left.is_some()
+    }
+
+    /// It has all that another one has.
+    pub fn begin_with(&self, other: &Self) {
+        let (image, folders) = {
+            let other = other.state();
+            (other.image.clone(), other.folders.clone())
+        };
+        let mut state = self.state();
+        (state.image, state.folders) = (image, folders);
+    }
+
+    /// After so many syncs, of files and of folders, one fails, and no later one does.
+    pub fn fail_sync_after(&self, syncs: usize) {
+        self.state().syncs_left = Some(syncs);
+    }
+
+    /// Whether that sync is still to come.
+    pub fn is_sync_to_fail(&self) -> bool {
+        self.state().syncs_left.is_some()
+    }
+
+    fn count_sync(&self) -> io::Result<()> {
+        let mut state = self.state();
+        match state.syncs_left.take() {
+            Some(0) => Err(io::ErrorKind::Other.into()),
+            left => {
+                state.syncs_left = left.map(|left| left - 1);
+                Ok(())
+            }
+        }
     }
 
     /// A bit of this read is another, counted from now on, and of no read after it.
@@ -259,6 +292,7 @@ impl Disk for PowerDisk {
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.count_sync()?;
         let left = self.state().folder_syncs_left.take();
         if left == Some(0) {
             return Err(io::ErrorKind::Other.into());
@@ -310,6 +344,7 @@ impl DiskFile for PowerFile {
     }
 
     fn sync_data(&self) -> io::Result<()> {
+        self.disk.count_sync()?;
         self.disk.change(|image| {
             let content = &mut image.contents[self.at];
             content.promised = Arc::clone(&content.now);
