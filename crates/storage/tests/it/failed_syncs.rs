@@ -17,8 +17,8 @@ fn told<T, E: ToString>(result: Result<T, E>) -> Told {
     result.map(drop).map_err(|error| error.to_string())
 }
 
-/// The step that also makes the reserve, whose sync alone may fail unheard: without a reserve all goes
-/// on, and a later step makes it.
+/// The step that also makes the reserve, whose sync alone may fail without a word: without a
+/// reserve all goes on, and a later step makes it.
 const WITH_RESERVE: &str = "state";
 
 /// Opens and carries out the steps once for each sync that there is: that one fails, and so does
