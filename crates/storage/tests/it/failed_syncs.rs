@@ -1,10 +1,10 @@
 //! A drive that fails a sync says so once: later syncs succeed, though what it lost is lost. So the
 //! call that asked for the sync must fail, whichever it is, and nothing is confirmed on top of it.
 
-use crate::common::power::PowerDisk;
+use crate::common::power::{PowerDisk, open_store};
 use crate::common::streams::chunk;
 use crate::common::{A, B};
-use leveret_storage::{Durability, Folders, LogKind, Options, Store, StreamFiles};
+use leveret_storage::{Durability, LogKind, Store, StreamFiles};
 use leveret_stream::{Epoch, ReplicaState};
 use leveret_types::{LogId, QueueId};
 use std::path::Path;
@@ -113,19 +113,6 @@ fn each_failed_sync_of_streams_fails_the_call_that_asked_for_it() {
         ],
     );
     assert!(syncs >= 20, "{syncs}");
-}
-
-fn open_store(disk: &PowerDisk) -> Result<Store<PowerDisk>, String> {
-    let options = Options {
-        uuid: *b"a sync that fail",
-        wal_file_bytes: 64 * 1024,
-        wal_pool_files: 2,
-        cache_bytes: 64 * 1024,
-        ..Options::default()
-    };
-    let opened = Store::open(disk, &Folders::within(Path::new("/store")), &options);
-    let opened = opened.map(|(store, _)| store);
-    opened.map_err(|error| error.to_string())
 }
 
 fn append_to(store: &mut Store<PowerDisk>, log: LogId, entries: u64) -> Told {

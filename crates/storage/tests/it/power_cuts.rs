@@ -1,12 +1,12 @@
 //! Processes that end before any call to the disk, with the machine's power or without: the next
 //! start finds what was confirmed, and what it serves it still has after another cut.
 
-use crate::common::power::{Left, PowerDisk};
+use crate::common::power::{Left, PowerDisk, open_store};
 use crate::common::streams::chunk;
 use crate::common::{A, B, payload};
 use leveret_storage::rebuild::mend_checkpoint;
 use leveret_storage::{
-    Disk, Durability, Fatal, Folders, LogKind, Options, Read, Store, StoreError, StreamFiles,
+    Disk, Durability, Fatal, Folders, LogKind, Read, Store, StoreError, StreamFiles,
     files_set_aside,
 };
 use leveret_stream::{Epoch, ReplicaState, Seek};
@@ -643,22 +643,6 @@ fn carry_out_on_logs(
     Ok(())
 }
 
-fn open_store(disk: &PowerDisk) -> Result<Store<PowerDisk>, String> {
-    let options = Options {
-        uuid: *b"power may be cut",
-        wal_file_bytes: 64 * 1024,
-        wal_pool_files: 2,
-        cache_bytes: 64 * 1024,
-        ..Options::default()
-    };
-    let opened = Store::open(disk, &Folders::within(Path::new("/store")), &options);
-    let (store, report) = opened.map_err(|error| error.to_string())?;
-    match &report.notes[..] {
-        [] => Ok(store),
-        notes => Err(notes.join("; ")),
-    }
-}
-
 /// What a store has, of entries that are as they were appended.
 fn logs_of(store: &mut Store<PowerDisk>) -> Result<Logs, String> {
     let mut logs = Logs::new();
@@ -942,4 +926,43 @@ fn a_start_that_reads_wrongly_once_costs_nothing() {
         let found = found.and_then(|mut store| logs_of(&mut store));
         assert_eq!(found, Ok(logs.clone()), "read {read}");
     }
+}
+
+/// It counts as closed from the last call of its close on, and until its next start is through.
+#[test]
+fn a_store_counts_as_closed_in_order_once_it_is_and_until_it_is_opened() {
+    const CLOSE: usize = 1;
+    const START: usize = 2;
+    const RUN: usize = 3;
+    let disk = PowerDisk::default();
+    let mut store = open_store(&disk).unwrap();
+    store.shards[0].create_log(A, LogKind::Durable);
+    store.shards[0].set_state(A, b"of the end");
+    store.sync().unwrap();
+    disk.begin_step(CLOSE);
+    store.close().unwrap();
+    disk.begin_step(START);
+    let closed = disk.calls();
+    let mut store = open_store(&disk).unwrap();
+    assert!(store.shards[0].was_closed_in_order());
+    disk.begin_step(RUN);
+    store.shards[0].set_state(A, b"of the run");
+    store.sync().unwrap();
+    for call in 0..disk.calls() {
+        for left in Left::EACH {
+            let (step, found) = disk.ended_before(call, left);
+            let store = open_store(&found).unwrap();
+            let logs = &store.shards[0];
+            let is_closed = logs.was_closed_in_order();
+            let place = format!("step {step}, call {call}, {left:?} left");
+            match step {
+                // A store that is new has nothing that could differ.
+                0 => assert!(!is_closed || !logs.has_log(A), "{place}"),
+                RUN => assert!(!is_closed, "{place}"),
+                _ if is_closed => assert_eq!(logs.state(A), b"of the end", "{place}"),
+                _ => assert_ne!(call, closed, "{place}"),
+            }
+        }
+    }
+    assert!(!open_store(&disk).unwrap().shards[0].was_closed_in_order());
 }

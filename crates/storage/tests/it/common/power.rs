@@ -1,7 +1,7 @@
 //! A disk in memory that knows what a power cut would leave, and remembers how it was before each
 //! call that changed something: whatever a test does on it, every moment can be looked at later.
 
-use leveret_storage::{Disk, DiskFile};
+use leveret_storage::{Disk, DiskFile, Folders, Options, Store};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
@@ -354,5 +354,22 @@ impl DiskFile for PowerFile {
 
     fn len(&self) -> io::Result<u64> {
         Ok(self.disk.state().image.contents[self.at].now.len() as u64)
+    }
+}
+
+/// A store of small files; an error also where its start has something to say.
+pub fn open_store(disk: &PowerDisk) -> Result<Store<PowerDisk>, String> {
+    let options = Options {
+        uuid: *b"power may be cut",
+        wal_file_bytes: 64 * 1024,
+        wal_pool_files: 2,
+        cache_bytes: 64 * 1024,
+        ..Options::default()
+    };
+    let opened = Store::open(disk, &Folders::within(Path::new("/store")), &options);
+    let (store, report) = opened.map_err(|error| error.to_string())?;
+    match &report.notes[..] {
+        [] => Ok(store),
+        notes => Err(notes.join("; ")),
     }
 }
