@@ -179,11 +179,7 @@ impl ClassicQueue {
                 true => state.clone().with_priority_logs(begun),
                 false => State::default(),
             };
-            // Messages may have been delivered since an exact state was saved.
-            let known = match logs.was_closed_in_order() {
-                true => known,
-                false => known.stale(),
-            };
+            let known = known.for_start(logs.was_closed_in_order());
             Queue::recover(spec.kind, spec.settings, now, recovered, &known)
         };
         let mut made = Self::with(id, queue, priority_logs, state);

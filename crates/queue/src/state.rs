@@ -91,6 +91,16 @@ impl State {
         self
     }
 
+    /// The same state for a restart: exact after an orderly end, else [`Self::stale`], for messages
+    /// may have been delivered since an exact one was saved.
+    #[must_use]
+    pub fn for_start(self, was_closed_in_order: bool) -> Self {
+        match was_closed_in_order {
+            true => self,
+            false => self.stale(),
+        }
+    }
+
     /// The same state for a restart after a crash, once a message with a time to live of its own is
     /// in this priority log.
     #[must_use]

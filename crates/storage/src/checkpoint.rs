@@ -503,7 +503,7 @@ impl<D: Disk> CheckpointWriter<D> {
     }
 
     /// Notes that the store is closed in order. To be called last of all, once a checkpoint is
-    /// written of which nothing differs any more.
+    /// written of which nothing differs any more, by who knows that the logs' states are exact.
     ///
     /// # Errors
     /// [`CheckpointError`]. The store is then as after a crash, which loses nothing.

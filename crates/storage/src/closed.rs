@@ -27,23 +27,20 @@ pub(crate) fn note(disk: &impl Disk, data: &Path, salt: u64, checkpoint: u64) ->
     disk.sync_dir(data)
 }
 
-/// Takes the note away, durably; whether there was one that goes with this checkpoint. A note that
-/// cannot be read is none.
-pub(crate) fn take(
-    disk: &impl Disk,
-    data: &Path,
-    salt: u64,
-    checkpoint: u64,
-) -> Result<bool, OpenError> {
+/// Whether there is a note that goes with this checkpoint. One that cannot be read is none.
+pub(crate) fn is_noted(disk: &impl Disk, data: &Path, salt: u64, checkpoint: u64) -> bool {
+    read_whole(disk, &data.join(CLOSED_NAME)).is_ok_and(|found| found == encode(salt, checkpoint))
+}
+
+/// Takes the note away, durably, whatever it says.
+pub(crate) fn remove(disk: &impl Disk, data: &Path) -> Result<(), OpenError> {
     let path = data.join(CLOSED_NAME);
-    let found = match read_whole(disk, &path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
-        read => read.unwrap_or_default(),
-    };
-    disk.delete(&path)
-        .and_then(|()| disk.sync_dir(data))
-        .map_err(|e| OpenError::io(&path, e))?;
-    Ok(found == encode(salt, checkpoint))
+    match disk.delete(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        deleted => deleted,
+    }
+    .and_then(|()| disk.sync_dir(data))
+    .map_err(|e| OpenError::io(&path, e))
 }
 
 #[cfg(test)]
@@ -51,35 +48,33 @@ mod tests {
     use super::*;
     use crate::MemoryDisk;
 
+    const DATA: &str = "/data";
+
+    /// A disk with the note of salt 7 and checkpoint 3, changed so.
+    fn noted(change: impl FnOnce(&mut Vec<u8>)) -> MemoryDisk {
+        let (disk, data) = (MemoryDisk::new(), Path::new(DATA));
+        disk.create_dir_all(data).unwrap();
+        assert!(!is_noted(&disk, data, 7, 3), "none was left");
+        note(&disk, data, 7, 3).unwrap();
+        assert!(disk.tamper(&data.join(CLOSED_NAME), change));
+        disk
+    }
+
     #[test]
     fn a_note_counts_once_whole_and_with_its_checkpoint() {
-        let data = Path::new("/data");
-        for (salt, checkpoint, damage, counts) in [
-            (7, 3, None, true),
-            (8, 3, None, false),
-            (7, 4, None, false),
-            (7, 3, Some(0), false),
-            (7, 3, Some(19), false),
-        ] {
-            let disk = MemoryDisk::new();
-            disk.create_dir_all(data).unwrap();
-            assert!(!take(&disk, data, 7, 3).unwrap(), "none was left");
-            note(&disk, data, 7, 3).unwrap();
-            if let Some(at) = damage {
-                assert!(
-                    disk.tamper(&data.join(CLOSED_NAME), |bytes: &mut Vec<u8>| bytes[at] ^=
-                        1)
-                );
-            }
-            assert_eq!(take(&disk, data, salt, checkpoint).unwrap(), counts);
-            assert!(!take(&disk, data, 7, 3).unwrap(), "it was taken away");
+        let data = Path::new(DATA);
+        for (salt, checkpoint, counts) in [(7, 3, true), (8, 3, false), (7, 4, false)] {
+            let disk = noted(|_| {});
+            assert_eq!(is_noted(&disk, data, salt, checkpoint), counts);
+            remove(&disk, data).unwrap();
+            assert!(!is_noted(&disk, data, 7, 3), "it was taken away");
+            remove(&disk, data).expect("nothing to do");
         }
-        let disk = MemoryDisk::new();
-        disk.create_dir_all(data).unwrap();
-        note(&disk, data, 7, 3).unwrap();
-        disk.tamper(&data.join(CLOSED_NAME), |bytes: &mut Vec<u8>| {
-            bytes.truncate(12)
-        });
-        assert!(!take(&disk, data, 7, 3).unwrap(), "it is cut short");
+        for at in [0, 8, 19] {
+            let flipped = noted(|bytes| bytes[at] ^= 1);
+            assert!(!is_noted(&flipped, data, 7, 3), "byte {at}");
+        }
+        let cut_short = noted(|bytes| bytes.truncate(12));
+        assert!(!is_noted(&cut_short, data, 7, 3));
     }
 }

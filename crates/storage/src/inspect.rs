@@ -315,7 +315,7 @@ pub fn repair<D: Disk>(
             damage,
         });
     }
-    store.close()?;
+    store.checkpoint_all()?;
     Ok(repairs)
 }
 
@@ -343,15 +343,16 @@ impl Inspection {
             "store {uuid}, {} shards, checkpoint {}",
             self.shards, report.checkpoint
         )?;
+        let not = if report.closed_in_order { "" } else { "not " };
         if report.clean {
             writeln!(
                 f,
-                "closed in order: a start reads nothing from the write-ahead log"
+                "{not}closed in order: a start reads nothing from the write-ahead log"
             )?;
         } else {
             writeln!(
                 f,
-                "not closed in order: a start replays {} batches ({} bytes) in {} files",
+                "{not}closed in order: a start replays {} batches ({} bytes) in {} files",
                 report.batches, report.wal_bytes, report.wal_files
             )?;
         }

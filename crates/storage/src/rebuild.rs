@@ -182,7 +182,7 @@ impl<D: Disk> Remains<D> {
                 rebuilt.logs.push(copied);
             }
         }
-        store.close()?;
+        store.checkpoint_all()?;
         rebuilt.logs.sort_unstable_by_key(|log| log.log);
         rebuilt.notes = self.notes;
         Ok(rebuilt)

@@ -183,9 +183,8 @@ pub fn recover<D: Disk>(
     };
     let mut found = load(disk, folders, identity, options)?;
     found.report.created = created;
-    let checkpoint = found.report.checkpoint;
-    let was_closed = closed::take(disk, &folders.data, identity.salt(), checkpoint)?;
-    found.report.closed_in_order = created || was_closed;
+    closed::remove(disk, &folders.data)?;
+    found.report.closed_in_order |= created;
     for shard in &mut found.shards {
         shard.closed_in_order = found.report.closed_in_order;
     }
@@ -224,7 +223,10 @@ pub(crate) fn load<D: Disk>(
         }
     };
     newest::check(disk, &folders.wal, checkpoint.wal_from)?;
-    load_from(disk, folders, identity, options, checkpoint)
+    let closed_in_order = closed::is_noted(disk, &folders.data, salt, checkpoint.sequence);
+    let mut found = load_from(disk, folders, identity, options, checkpoint)?;
+    found.report.closed_in_order = closed_in_order;
+    Ok(found)
 }
 
 /// Reads a store that was as this checkpoint says, without changing it.

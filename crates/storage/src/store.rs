@@ -301,19 +301,29 @@ impl<D: Disk> Store<D> {
         }
     }
 
-    /// Closes the store in order: the next start reads nothing from the write-ahead log.
+    /// Closes the store in order: the next start reads nothing from the write-ahead log, and takes
+    /// the logs' states for exact ([`RecoveryReport::closed_in_order`]).
     ///
     /// # Errors
     /// [`StoreError`]. The store is then as after a crash, which loses nothing.
     pub fn close(mut self) -> Result<(), StoreError> {
+        self.checkpoint_all()?;
+        Ok(self.checkpoint.close()?)
+    }
+
+    /// Brings all into segments and a checkpoint. A tool ends with this: what has happened to the
+    /// messages since the logs' states were saved, only the node knows that ran with the store.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub(crate) fn checkpoint_all(&mut self) -> Result<(), StoreError> {
         self.sync()?;
         self.roll();
         if self.wants_flush() {
-            self.flush()?;
+            self.flush()
         } else {
-            self.checkpoint()?;
+            self.checkpoint()
         }
-        Ok(self.checkpoint.close()?)
     }
 }
 

@@ -197,14 +197,9 @@ impl Adopted {
         Ok(Self {
             state: match is_view {
                 true => leveret_queue::State::default(),
-                false => {
-                    let saved = leveret_queue::State::decode(bytes).unwrap_or_default();
-                    // Messages may have been delivered since an exact state was saved.
-                    match logs.was_closed_in_order() {
-                        true => saved,
-                        false => saved.stale(),
-                    }
-                }
+                false => leveret_queue::State::decode(bytes)
+                    .unwrap_or_default()
+                    .for_start(logs.was_closed_in_order()),
             },
             view: view.map_err(damaged)?,
             is_view,
@@ -371,15 +366,15 @@ mod tests {
     use super::super::applied_state::VIEW_LOG;
     use super::*;
     use leveret_queue::{QueueKind, Returns, Settings};
-    use leveret_storage::{Folders, MemoryDisk, Options, recover};
+    use leveret_storage::{Folders, MemoryDisk, Options, Store, recover};
     use leveret_types::RangeSet;
 
     fn member(node: u32, incarnation: u32) -> ReplicaId {
         ReplicaId::new(NodeId(node), incarnation)
     }
 
-    fn begins(me: ReplicaId, members: &[ReplicaId], founders: &[ReplicaId]) -> Vec<ReplicaId> {
-        let spec = QueueSpec {
+    fn spec(members: &[ReplicaId], founders: &[ReplicaId]) -> QueueSpec {
+        QueueSpec {
             view: None,
             kind: QueueKind::Quorum,
             durable: true,
@@ -388,8 +383,11 @@ mod tests {
             home: NodeId(0),
             auto_delete: false,
             settings: Settings::default(),
-        };
-        first_mark(me, &spec).membership.voters
+        }
+    }
+
+    fn begins(me: ReplicaId, members: &[ReplicaId], founders: &[ReplicaId]) -> Vec<ReplicaId> {
+        first_mark(me, &spec(members, founders)).membership.voters
     }
 
     #[test]
@@ -460,6 +458,35 @@ mod tests {
         assert_eq!((found.end, found.delivered), (11, 8));
         assert_eq!(applied.returns(VIEW_LOG), returns);
         assert!(applied.known_view().is_none());
+    }
+
+    #[test]
+    fn a_group_flags_what_may_have_been_delivered_before_a_crash_of_its_founder() {
+        let folders = Folders::within(std::path::Path::new("/store"));
+        let log = log_of(QueueId(256), VIEW_LOG);
+        for (is_orderly, delivered) in [(true, 8), (false, 11)] {
+            let disk = MemoryDisk::new();
+            let open = || Store::open(&disk, &folders, &Options::default());
+            let (mut store, _) = open().expect("a new store");
+            let mut state = Vec::new();
+            known_of_returns().0.encode(&mut state);
+            store.shards[0].create_log(log, LogKind::Durable);
+            store.shards[0].skip_to(log, 10);
+            store.shards[0].set_state(log, &state);
+            match is_orderly {
+                true => store.close().expect("closed"),
+                false => store.sync().map(|()| drop(store)).expect("synced"),
+            }
+            let (mut store, _) = open().expect("the store");
+            let logs = &mut store.shards[0];
+            let founder = [member(1, 0)];
+            let known = Adopted::found(logs, log, &spec(&founder, &founder)).expect("a state");
+            adopt(QueueId(256), founder[0], &[VIEW_LOG], &known, logs);
+            let state = logs.state(log_of(QueueId(256), HEADER_LOG));
+            let (applied, _) = Applied::decode(state).expect("a state");
+            let found = applied.priority_log(VIEW_LOG).expect("it is there");
+            assert_eq!(found.delivered, delivered, "orderly: {is_orderly}");
+        }
     }
 
     #[test]
