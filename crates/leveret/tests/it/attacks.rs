@@ -589,7 +589,7 @@ fn what_clients_leave_unread_is_bounded_for_all_together() {
     const CLIENTS: usize = 60;
     let folder = Folder::new("unread");
     let data = folder.data();
-    let node = Node::start(&mut serve(&data), &data);
+    let node = Node::without_http(&data);
     let port = node.port("amqp");
     let clients: Vec<_> = (0..CLIENTS)
         .map(|_| thread::spawn(move || leave_returns_unread(port)))

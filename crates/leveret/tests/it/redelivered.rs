@@ -1,6 +1,6 @@
 //! Whether a message may have been delivered before, over orderly ends and crashes of a node.
 
-use crate::common::{BINARY, Folder, Node, serve};
+use crate::common::{BINARY, Folder, Node};
 use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
@@ -25,7 +25,7 @@ fn flags(node: &Node, queue: &str, count: usize) -> Vec<bool> {
 
 /// A node on which each queue has two messages that nobody has had, after an orderly end.
 fn restarted(data: &Path) -> Node {
-    let node = Node::start(&mut serve(data), data);
+    let node = Node::without_http(data);
     for (queue, arguments) in QUEUES {
         let body = format!(r#"{{"durable":true,"arguments":{arguments}}}"#);
         node.http("PUT", &format!("/api/queues/%2f/{queue}"), &body);
@@ -33,7 +33,7 @@ fn restarted(data: &Path) -> Node {
         node.publish("%2f", queue, "second");
     }
     assert!(node.terminate());
-    Node::start(&mut serve(data), data)
+    Node::without_http(data)
 }
 
 /// What `leveret storage` says with these words.
@@ -49,20 +49,19 @@ fn storage(data: &Path, words: &[&str]) -> String {
 #[test]
 fn a_crash_flags_what_was_delivered_since_an_orderly_start_though_nothing_else_was_done() {
     let folder = Folder::new("redelivered");
-    let start = || Node::start(&mut serve(&folder.data()), &folder.data());
     let node = restarted(&folder.data());
     for (queue, _) in QUEUES {
         assert_eq!(flags(&node, queue, 1), [false], "{queue}");
     }
     drop(node);
-    let node = start();
+    let node = Node::without_http(&folder.data());
     for (queue, _) in QUEUES {
         assert!(flags(&node, queue, 1)[0], "{queue}");
         node.publish("%2f", queue, "third");
     }
     // An orderly end knows what was delivered, and what was not.
     assert!(node.terminate());
-    let node = start();
+    let node = Node::without_http(&folder.data());
     for (queue, _) in QUEUES {
         let of_all = flags(&node, queue, 3);
         assert!(of_all[0] && !of_all[2], "{queue}: {of_all:?}");
@@ -86,7 +85,7 @@ fn a_crash_stays_one_when_the_store_is_repaired_or_made_anew_before_the_next_sta
     for data in [&data, &anew] {
         let told = storage(data, &["verify"]);
         assert!(told.contains("not closed in order"), "{told}");
-        let node = Node::start(&mut serve(data), data);
+        let node = Node::without_http(data);
         for (queue, _) in QUEUES {
             assert!(flags(&node, queue, 1)[0], "{queue} of {}", data.display());
         }

@@ -1,6 +1,6 @@
 //! Messages that clients hold, as any node of a cluster shows them to operators.
 
-use crate::common::{Folder, Node, serve};
+use crate::common::{Folder, Node};
 use crate::serve::{QUORUM, connect, eventually, frame, read_frame, start_three};
 use serde_json::{Value, json};
 use std::io::Write;
@@ -147,7 +147,7 @@ fn what_very_many_consumers_of_one_tag_hold_is_shown() {
     const CONSUMERS: u16 = 150;
     let folder = Folder::new("unacked-tag");
     let data = folder.data();
-    let node = Node::start(&mut serve(&data), &data);
+    let node = Node::without_http(&data);
     let created = node.http("PUT", "/api/queues/%2f/q", r#"{"durable": true}"#);
     assert!(created.starts_with("HTTP/1.1 201"), "{created}");
     let mut client = connect(node.port("amqp"));

@@ -76,6 +76,12 @@ impl Node {
         }
     }
 
+    /// A node that is asked by its socket file alone: the usual port of the HTTP API may be another
+    /// test's.
+    pub fn without_http(data: &Path) -> Self {
+        Self::start(serve(data).args(["--http", "none"]), data)
+    }
+
     pub fn ctl(&self, words: &[&str]) -> Output {
         let mut command = Command::new(BINARY);
         command
