@@ -45,11 +45,12 @@ pub(crate) fn import(
     let mut unsupported = Unsupported::default();
     unsupported.take(&mut definitions);
     if !skip_unsupported && let Some(refusal) = unsupported.refusal(None) {
-        // The node says what is wrong besides. Of pieces it would take the first ones.
-        if is_one_piece(&bytes) {
-            target.import(bytes)?;
-        }
-        return Err(CallError::Refused(400, refusal));
+        // The node says what is wrong besides, or takes it all if it is of a version that supports
+        // more. Of pieces it would take the first ones.
+        return match is_one_piece(&bytes) {
+            true => target.import(bytes).map(|()| String::new()),
+            false => Err(CallError::Refused(400, refusal)),
+        };
     }
     let kinds = [
         ("left out", unsupported.lines.clone()),
